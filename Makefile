@@ -35,7 +35,7 @@ FULL_DEBUG := $(TARGET)/full/debug/causerie
 ON_POSTGRES := package(conformance) & (binary(kills) | test(=the_interface_holds) | (binary(suite) & test(/^(accounts|additions|authentication|chats|commands|crash|hostile|servers|streams|streams_resumed|vm|waiting)::/)))
 
 # The tests that run on virtual machines, whose processor is emulated where there is no KVM: slowly, so few of them.
-ON_QEMU := package(conformance) & binary(suite) & (test(/^vm::/) | test(=crash::an_answer_outlives_its_machine) | test(=crash::a_tool_that_changes_something_is_not_run_twice))
+ON_QEMU := package(conformance) & binary(suite) & (test(/^vm::/) | test(=crash::an_answer_outlives_its_machine) | test(=crash::effectful_tool_is_not_run_twice))
 
 # The environment of tests that drive the built binary: on the kernel that `make kernel` has left, or the one that is named.
 KERNEL = $(or $(CAUSERIE_MACHINE_KERNEL),$(wildcard $(TARGET)/kernel/linux))
@@ -95,7 +95,7 @@ test: tools full-debug ## Run every test; before that some on PostgreSQL with ma
 schemathesis: tools guest-debug ## Try the interface from its schema for half an hour, or SCHEMA_SECONDS
 	CAUSERIE_GUEST=$(GUEST_DEBUG) $(CARGO) build $(DEBUG) --bin causerie
 	SCHEMA_SECONDS=$(or $(SCHEMA_SECONDS),1800) CAUSERIE_BIN=$(TARGET)/debug/causerie CAUSERIE_PYTHON=$(TARGET)/python \
-		$(CARGO) test --package conformance --test schema -- --nocapture every_answer_is_one_that_the_schema_knows
+		$(CARGO) test --package conformance --test schema -- --nocapture schemathesis_finds_only_documented_answers
 
 fuzz: ## Fuzz each target for ten minutes, or FUZZ_SECONDS; FUZZ_TARGETS names some of them
 	@sh tools/setup.sh fuzz

@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-env-changed=CAUSERIE_GUEST");
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let release = env::var("PROFILE")? == "release";
-    let (archive, digest) = match find(&out, release)? {
+    let (archive, digest) = match find_agent_program(&out, release)? {
         Some(path) => {
             println!("cargo::rerun-if-changed={}", path.display());
             let program = fs::read(&path)?;
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Finds the agent's program, if there is one. An explicit path without a file is an error.
-fn find(out: &Path, release: bool) -> Result<Option<PathBuf>, String> {
+fn find_agent_program(out: &Path, release: bool) -> Result<Option<PathBuf>, String> {
     if let Some(given) = env::var_os("CAUSERIE_GUEST") {
         let given = PathBuf::from(given);
         if given.is_absolute() && given.is_file() {

@@ -9,7 +9,7 @@ fn main() -> io::Result<()> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins").canonicalize()?;
     println!("cargo::rerun-if-changed={}", folder.display());
     let mut files = Vec::new();
-    collect(&folder, &mut files)?;
+    collect_files(&folder, &mut files)?;
     files.sort();
     let mut source = String::from("&[\n");
     for path in files {
@@ -24,11 +24,11 @@ fn main() -> io::Result<()> {
     fs::write(Path::new(&out).join("embedded.rs"), source)
 }
 
-fn collect(folder: &Path, files: &mut Vec<std::path::PathBuf>) -> io::Result<()> {
+fn collect_files(folder: &Path, files: &mut Vec<std::path::PathBuf>) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         if path.is_dir() {
-            collect(&path, files)?;
+            collect_files(&path, files)?;
         } else {
             files.push(path);
         }

@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse, Json, Response};
 use control::catalogs::CatalogEntry;
 use control::{Catalogs, Principal};
-use domain::catalog::{Language, negotiate};
+use domain::catalog::{CatalogLanguage, negotiate_language};
 use domain::scope::Permission::{Ask, Read};
 use http_common::list_header;
 use serde::Serialize;
@@ -22,7 +22,7 @@ operation! {
     ///
     /// With what each can be set to, and how its calls have fared lately. One of them is the default; deprecated ones
     /// still work, but are not for new clients.
-    list_models = get "/api/v1/models" as "listModels" => models;
+    list_models = get "/api/v1/models" as "listModels" => get_models;
     needs: &[Read, Ask];
     headers: &[(&["200"], &["Content-Language", "Vary"])];
     schema:
@@ -34,14 +34,14 @@ operation! {
         ),
 }
 
-pub(crate) async fn models(
+pub(crate) async fn get_models(
     State(catalogs): State<Catalogs>,
     Extension(principal): Extension<Principal>,
     headers: HeaderMap,
 ) -> ApiResult<Response> {
-    let models = catalogs.models(&principal)?;
-    Ok(localized(&headers, &models, |model, language| {
-        wire::Model::of(model, catalogs.model_status(&model.id), language)
+    let models = catalogs.list_models(&principal)?;
+    Ok(localized_response(&headers, &models, |model, language| {
+        wire::Model::from_entry(model, catalogs.model_status(&model.id), language)
     }))
 }
 
@@ -49,7 +49,7 @@ operation! {
     /// List jurisdictions
     ///
     /// They say whose law a question is about, by the `id`s in `jurisdictions`.
-    list_jurisdictions = get "/api/v1/jurisdictions" as "listJurisdictions" => jurisdictions;
+    list_jurisdictions = get "/api/v1/jurisdictions" as "listJurisdictions" => get_jurisdictions;
     needs: &[Read, Ask];
     headers: &[(&["200"], &["Content-Language", "Vary"])];
     schema:
@@ -61,13 +61,13 @@ operation! {
         ),
 }
 
-pub(crate) async fn jurisdictions(
+pub(crate) async fn get_jurisdictions(
     State(catalogs): State<Catalogs>,
     Extension(principal): Extension<Principal>,
     headers: HeaderMap,
 ) -> ApiResult<Response> {
-    let jurisdictions = catalogs.jurisdictions(&principal)?;
-    Ok(localized(&headers, &jurisdictions, |one, language| wire::Jurisdiction {
+    let jurisdictions = catalogs.list_jurisdictions(&principal)?;
+    Ok(localized_response(&headers, &jurisdictions, |one, language| wire::Jurisdiction {
         id: &one.id,
         label: one.label.in_language(language),
     }))
@@ -77,56 +77,56 @@ operation! {
     /// List skills
     ///
     /// Those that the account has used most come first: chosen by its questions, or opened by the agent.
-    list_skills = get "/api/v1/skills" as "listSkills" => skills;
+    list_skills = get "/api/v1/skills" as "listSkills" => get_skills;
     needs: &[Read, Ask];
     schema:
         tag = "Catalogs",
         responses(
-            (status = 200, description = "The skills", body = [wire::Listed], example = json!(examples::skills())),
+            (status = 200, description = "The skills", body = [wire::PluginEntryBody], example = json!(examples::skills())),
             error_responses::Unlikely,
         ),
 }
 
-pub(crate) async fn skills(
+pub(crate) async fn get_skills(
     State(catalogs): State<Catalogs>,
     Extension(principal): Extension<Principal>,
-) -> ApiResult<Json<Vec<wire::Listed>>> {
-    Ok(listed(catalogs.skills(&principal).await?))
+) -> ApiResult<Json<Vec<wire::PluginEntryBody>>> {
+    Ok(plugin_entries_json(catalogs.list_skills(&principal).await?))
 }
 
 operation! {
     /// List agents
     ///
     /// By full name. `causerie:assistant` answers when a question names none.
-    list_agents = get "/api/v1/agents" as "listAgents" => agents;
+    list_agents = get "/api/v1/agents" as "listAgents" => get_agents;
     needs: &[Read, Ask];
     schema:
         tag = "Catalogs",
         responses(
-            (status = 200, description = "The agents", body = [wire::Listed], example = json!(examples::agents())),
+            (status = 200, description = "The agents", body = [wire::PluginEntryBody], example = json!(examples::agents())),
             error_responses::Unlikely,
         ),
 }
 
-pub(crate) async fn agents(
+pub(crate) async fn get_agents(
     State(catalogs): State<Catalogs>,
     Extension(principal): Extension<Principal>,
-) -> ApiResult<Json<Vec<wire::Listed>>> {
-    Ok(listed(catalogs.agents(&principal)?))
+) -> ApiResult<Json<Vec<wire::PluginEntryBody>>> {
+    Ok(plugin_entries_json(catalogs.list_agents(&principal)?))
 }
 
 /// Converts skills or agents.
-fn listed(entries: Vec<CatalogEntry>) -> Json<Vec<wire::Listed>> {
+fn plugin_entries_json(entries: Vec<CatalogEntry>) -> Json<Vec<wire::PluginEntryBody>> {
     Json(entries.into_iter().map(Into::into).collect())
 }
 
 /// Answers with the entries in the client's language.
-fn localized<'a, E, W: Serialize>(
+fn localized_response<'a, E, W: Serialize>(
     headers: &HeaderMap,
     entries: &'a [E],
-    write: impl Fn(&'a E, Language) -> W,
+    write: impl Fn(&'a E, CatalogLanguage) -> W,
 ) -> Response {
-    let language = negotiate(&list_header(headers, &header::ACCEPT_LANGUAGE));
+    let language = negotiate_language(&list_header(headers, &header::ACCEPT_LANGUAGE));
     let body: Vec<W> = entries.iter().map(|entry| write(entry, language)).collect();
     let headers = [
         (header::CONTENT_LANGUAGE, HeaderValue::from_static(language.code())),

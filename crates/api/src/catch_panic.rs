@@ -33,7 +33,7 @@ pub async fn catch_panic<R: From<Response>>(
             Err(_) => ApiError::internal("a handler panicked").into_response(),
         }
     };
-    metrics.refused(response.status());
+    metrics.record_refusal(response.status());
     response.into()
 }
 
@@ -53,7 +53,7 @@ mod tests {
         metrics: ApiMetrics,
     }
 
-    async fn fetch(shielded: &Shielded, path: &str) -> (StatusCode, Option<String>, String) {
+    async fn fetch_shielded(shielded: &Shielded, path: &str) -> (StatusCode, Option<String>, String) {
         let request = Request::get(path).body(Body::empty()).expect("a request");
         let answered = shielded.router.clone().oneshot(request).map(|answered| answered.expect("an answer"));
         let response = catch_panic(shielded.ending, &shielded.metrics, answered).await;
@@ -65,22 +65,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_panic_is_an_answer_and_an_ending_service_says_when_to_come_again() {
+    async fn catch_panic_answers_with_retry_after() {
         let broken = get(async || -> &'static str {
             let nothing = std::hint::black_box(None::<&str>);
             nothing.expect("a bug with a secret in its message")
         });
         let router = Router::new().route("/broken", broken).route("/whole", get(async || "well"));
         let mut router = Shielded { router, ending: false, metrics: ApiMetrics::default() };
-        let (status, retry, body) = fetch(&router, "/broken").await;
+        let (status, retry, body) = fetch_shielded(&router, "/broken").await;
         assert_eq!((status, retry), (StatusCode::INTERNAL_SERVER_ERROR, None));
         assert!(body.contains("\"INTERNAL\"") && !body.contains("secret"), "{body}");
-        assert_eq!(fetch(&router, "/whole").await.0, StatusCode::OK, "the next one is served");
+        assert_eq!(fetch_shielded(&router, "/whole").await.0, StatusCode::OK, "the next one is served");
         router.ending = true;
-        let (status, retry, body) = fetch(&router, "/whole").await;
+        let (status, retry, body) = fetch_shielded(&router, "/whole").await;
         assert_eq!((status, retry.as_deref()), (StatusCode::SERVICE_UNAVAILABLE, Some("5")));
         assert!(body.contains("\"UNAVAILABLE\""), "{body}");
-        let counted: Vec<_> = router.metrics.requests().filter(|(.., count)| *count > 0).collect();
+        let counted: Vec<_> = router.metrics.request_counts().filter(|(.., count)| *count > 0).collect();
         assert_eq!(counted, [("other", "500".to_owned(), 1), ("other", "503".to_owned(), 1)]);
     }
 }

@@ -13,8 +13,8 @@ use control::answers::WaitOutcome;
 use control::conversations::ConversationChange;
 use control::live::{LiveAnswer, Representation, Snapshot};
 use control::questions::{AskOutcome, AskRequest, Idempotency};
-use control::{Answers, Conversations, Principal, Questions};
-use domain::answer::Stamp;
+use control::{AnswerService, Conversations, Principal, QuestionService};
+use domain::answer::RevisionStamp;
 use domain::excerpt::Excerpt;
 use domain::id::{ConversationId, MessageId};
 use domain::scope::Permission::{Ask, Read};
@@ -24,14 +24,14 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use telemetry::trace::SpanContext;
 
-use crate::Ending;
+use crate::ApiShutdown;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{AnswerPath, ChatPath, JsonBody, Parameters, if_none_match};
-use crate::key::unauthorized;
-use crate::openapi::parameters::{Known, OfChat, OfMessage, Repeatable, Waiting};
+use crate::key::unauthorized_response;
+use crate::openapi::parameters::{IfNoneMatchHeader, OfChat, OfMessage, PreferWaitHeader, Repeatable};
 use crate::openapi::{error_responses, successes};
 use crate::operations::{Accepts, operation};
-use crate::wire::{self, Change, Conversation, FollowUp, Page, Question, examples};
+use crate::wire::{self, ChatChangeBody, ChatPageBody, Conversation, FollowUp, Question, examples};
 
 /// The default and the largest number of conversations in a page.
 const LIMIT_DEFAULT: u32 = 50;
@@ -46,36 +46,36 @@ operation! {
     ///
     /// When this is answered, question and answer are stored for good: whatever fails then, the answer will be completed
     /// once and paid for once. A machine that does not run is started for it.
-    ask_question = post "/api/v1/chats" as "askQuestion" => ask;
+    ask_question = post "/api/v1/chats" as "askQuestion" => submit_question;
     needs: &[Ask];
     accepts: Accepts::Json { max_bytes: JSON_BODY_MAX_BYTES };
     headers: &[(&["201", "202"], &["Idempotent-Replayed"]), (&["409"], &["Retry-After"])];
     schema:
         tag = "Conversations",
-        params(Waiting, Repeatable),
+        params(PreferWaitHeader, Repeatable),
         request_body(content = Question, examples(
             ("simple" = (value = json!(examples::question()))),
             ("in full" = (value = json!(examples::question_in_full()))),
             ("continued" = (value = json!(examples::question_continued()))),
         )),
-        responses(successes::Asked, error_responses::Ask),
+        responses(successes::AskResponses, error_responses::Ask),
 }
 
-pub(crate) async fn ask(
-    State(questions): State<Questions>,
-    State(answers): State<Answers>,
-    State(ending): State<Ending>,
+pub(crate) async fn submit_question(
+    State(questions): State<QuestionService>,
+    State(answers): State<AnswerService>,
+    State(ending): State<ApiShutdown>,
     Extension(principal): Extension<Principal>,
     trace: Option<Extension<SpanContext>>,
     headers: HeaderMap,
     body: JsonBody,
 ) -> ApiResult<Response> {
-    let question = question(&body)?;
-    let idempotency = idempotency(&headers, body.text())?;
+    let question = parse_question(&body)?;
+    let idempotency = parse_idempotency_key(&headers, body.raw_text())?;
     let held = body.into_share();
     let trace = trace.map(|Extension(trace)| trace);
-    let asking = AskRequest { idempotency, trace, ..asking(question)? };
-    let taken = questions.ask(&principal, asking).await?;
+    let asking = AskRequest { idempotency, trace, ..new_ask_request(question)? };
+    let taken = questions.ask_question(&principal, asking).await?;
     drop(held);
     let (live, begun) = match taken {
         AskOutcome::Accepted { live, begun } => (live, Some(begun)),
@@ -89,8 +89,8 @@ pub(crate) async fn ask(
         // Without a wait, the answer is shown as it begins, empty.
         Some(begun) if wait.is_none() => begun,
         Some(_) | None => {
-            if !waited(&answers, &principal, &live, wait, &ending).await {
-                return Ok(unauthorized());
+            if !wait_for_answer_end(&answers, &principal, &live, wait, &ending).await {
+                return Ok(unauthorized_response());
             }
             live.snapshot()
         }
@@ -108,18 +108,18 @@ operation! {
     /// Get an answer
     ///
     /// To be asked again every five to ten seconds, or held with `Prefer`, until the answer is completed.
-    collect_answer = get "/api/v1/chats/{chatId}/messages/{messageId}" as "collectAnswer" => collect;
+    collect_answer = get "/api/v1/chats/{chatId}/messages/{messageId}" as "collectAnswer" => get_answer;
     needs: &[Read];
     headers: &[(&["200", "304"], &["ETag"])];
     schema:
         tag = "Conversations",
-        params(OfChat, OfMessage, Waiting, Known),
+        params(OfChat, OfMessage, PreferWaitHeader, IfNoneMatchHeader),
         responses(successes::Collected, error_responses::OfChat),
 }
 
-pub(crate) async fn collect(
-    State(answers): State<Answers>,
-    State(ending): State<Ending>,
+pub(crate) async fn get_answer(
+    State(answers): State<AnswerService>,
+    State(ending): State<ApiShutdown>,
     Extension(principal): Extension<Principal>,
     AnswerPath(conversation, message): AnswerPath,
     headers: HeaderMap,
@@ -129,8 +129,8 @@ pub(crate) async fn collect(
 
 /// Returns the answer; waits for its end first where the client prefers it.
 pub(crate) async fn collect_answer_as_it_stands(
-    answers: &Answers,
-    ending: &Ending,
+    answers: &AnswerService,
+    ending: &ApiShutdown,
     principal: &Principal,
     (conversation, message): (ConversationId, MessageId),
     headers: &HeaderMap,
@@ -138,24 +138,24 @@ pub(crate) async fn collect_answer_as_it_stands(
     // An answer in memory avoids the large future of the other case.
     let live = match answers.find_live(principal, conversation, message) {
         Some(found) => found?,
-        None => Box::pin(answers.find(principal, conversation, message)).await?,
+        None => Box::pin(answers.find_answer(principal, conversation, message)).await?,
     };
     let max_wait = preferred_wait(headers);
-    if max_wait.is_some() && !Box::pin(waited(answers, principal, &live, max_wait, ending)).await {
-        return Ok(unauthorized());
+    if max_wait.is_some() && !Box::pin(wait_for_answer_end(answers, principal, &live, max_wait, ending)).await
+    {
+        return Ok(unauthorized_response());
     }
     // Not rendered again for a client that has the current state.
     if headers.contains_key(header::IF_NONE_MATCH) {
         let present = tag_of(live.progress().borrow().stamp);
         if if_none_match(headers, &present) {
-            return Ok(
-                (StatusCode::NOT_MODIFIED, [REVALIDATED, (header::ETAG, tag(present))]).into_response()
-            );
+            return Ok((StatusCode::NOT_MODIFIED, [REVALIDATED, (header::ETAG, entity_tag_header(present))])
+                .into_response());
         }
     }
     let snapshot = live.snapshot();
     let mut response = answer_body(&snapshot);
-    response.headers_mut().extend([REVALIDATED, (header::ETAG, tag(tag_of(snapshot.stamp)))]);
+    response.headers_mut().extend([REVALIDATED, (header::ETAG, entity_tag_header(tag_of(snapshot.stamp)))]);
     Ok(response)
 }
 
@@ -175,32 +175,32 @@ operation! {
     /// List conversations
     ///
     /// Pinned ones first, then the most recently changed, in pages: `totalCount` says how many there are.
-    list_chats = get "/api/v1/chats" as "listChats" => list;
+    list_chats = get "/api/v1/chats" as "listChats" => get_chats;
     needs: &[Read];
     schema:
         tag = "Conversations",
         params(Pagination),
-        responses((status = 200, description = "A page of conversations", body = Page), error_responses::ListChats),
+        responses((status = 200, description = "A page of conversations", body = ChatPageBody), error_responses::ListChats),
 }
 
-pub(crate) async fn list(
+pub(crate) async fn get_chats(
     State(conversations): State<Conversations>,
     Extension(principal): Extension<Principal>,
     Parameters(slice): Parameters<Pagination>,
-) -> ApiResult<Json<Page>> {
+) -> ApiResult<Json<ChatPageBody>> {
     let offset = whole_number("offset", slice.offset.as_deref(), 0, 0)?;
     let limit = whole_number("limit", slice.limit.as_deref(), u64::from(LIMIT_DEFAULT), 1)?;
     let limit = u32::try_from(limit).unwrap_or(LIMIT_MAX).min(LIMIT_MAX);
-    let page = conversations.list(&principal, offset, limit).await?;
-    let chats = page.conversations.into_iter().map(Conversation::of).collect();
-    Ok(Json(Page { chats, offset, limit, total_count: page.total }))
+    let page = conversations.list_conversations(&principal, offset, limit).await?;
+    let chats = page.conversations.into_iter().map(Conversation::from_summary).collect();
+    Ok(Json(ChatPageBody { chats, offset, limit, total_count: page.total }))
 }
 
 operation! {
     /// Delete a conversation
     ///
     /// Its answers go with it; one that is being written is stopped first.
-    delete_chat = delete "/api/v1/chats/{chatId}" as "deleteChat" => delete;
+    delete_chat = delete "/api/v1/chats/{chatId}" as "deleteChat" => remove_chat;
     needs: &[Ask];
     schema:
         tag = "Conversations",
@@ -208,12 +208,12 @@ operation! {
         responses((status = 204, description = "It is gone"), error_responses::OfChat),
 }
 
-pub(crate) async fn delete(
+pub(crate) async fn remove_chat(
     State(conversations): State<Conversations>,
     Extension(principal): Extension<Principal>,
     ChatPath(conversation): ChatPath,
 ) -> ApiResult<StatusCode> {
-    conversations.delete(&principal, conversation).await?;
+    conversations.delete_conversation(&principal, conversation).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -221,32 +221,34 @@ operation! {
     /// Rename or pin a conversation
     ///
     /// What the body does not give stays as it is. Neither moves the conversation in time.
-    change_chat = patch "/api/v1/chats/{chatId}" as "changeChat" => patch;
+    change_chat = patch "/api/v1/chats/{chatId}" as "changeChat" => patch_chat;
     needs: &[Ask];
     accepts: Accepts::Json { max_bytes: JSON_BODY_MAX_BYTES };
     schema:
         tag = "Conversations",
         params(OfChat),
-        request_body = Change,
+        request_body = ChatChangeBody,
         responses((status = 200, description = "The conversation as changed", body = Conversation), error_responses::PatchChat),
 }
 
-pub(crate) async fn patch(
+pub(crate) async fn patch_chat(
     State(conversations): State<Conversations>,
     Extension(principal): Extension<Principal>,
     ChatPath(conversation): ChatPath,
     body: JsonBody,
 ) -> ApiResult<Json<Conversation>> {
-    let change: Change = body.object()?;
+    let change: ChatChangeBody = body.parse_object()?;
     let change = ConversationChange { title: change.title, pinned: change.pinned };
-    Ok(Json(Conversation::of(conversations.patch(&principal, conversation, change).await?)))
+    Ok(Json(Conversation::from_summary(
+        conversations.update_conversation(&principal, conversation, change).await?,
+    )))
 }
 
 operation! {
     /// Stop an answer
     ///
     /// What was written stands. When nothing is being written, nothing changes.
-    stop_chat = post "/api/v1/chats/{chatId}/stop" as "stopChat" => stop;
+    stop_chat = post "/api/v1/chats/{chatId}/stop" as "stopChat" => stop_chat_answer;
     needs: &[Ask];
     schema:
         tag = "Conversations",
@@ -257,22 +259,22 @@ operation! {
         ),
 }
 
-pub(crate) async fn stop(
+pub(crate) async fn stop_chat_answer(
     State(conversations): State<Conversations>,
     Extension(principal): Extension<Principal>,
     ChatPath(conversation): ChatPath,
 ) -> ApiResult<(StatusCode, Json<Conversation>)> {
-    let summary = conversations.stop(&principal, conversation).await?;
-    Ok((StatusCode::ACCEPTED, Json(Conversation::of(summary))))
+    let summary = conversations.stop_answer(&principal, conversation).await?;
+    Ok((StatusCode::ACCEPTED, Json(Conversation::from_summary(summary))))
 }
 
 /// Reads a question. The fields that a conversation keeps are not checked if the question goes on with one.
-fn question(body: &JsonBody) -> ApiResult<Question> {
-    let follow_up: FollowUp = body.object()?;
-    if follow_up.chat_id.is_some() { Ok(follow_up.into()) } else { body.object() }
+fn parse_question(body: &JsonBody) -> ApiResult<Question> {
+    let follow_up: FollowUp = body.parse_object()?;
+    if follow_up.chat_id.is_some() { Ok(follow_up.into()) } else { body.parse_object() }
 }
 
-fn asking(question: Question) -> ApiResult<AskRequest> {
+fn new_ask_request(question: Question) -> ApiResult<AskRequest> {
     let conversation = question.chat_id.map(|text| text.parse::<ConversationId>()).transpose();
     let settings = question.settings.unwrap_or_default();
     Ok(AskRequest {
@@ -289,7 +291,7 @@ fn asking(question: Question) -> ApiResult<AskRequest> {
     })
 }
 
-fn idempotency(headers: &HeaderMap, body: &str) -> ApiResult<Option<Idempotency>> {
+fn parse_idempotency_key(headers: &HeaderMap, body: &str) -> ApiResult<Option<Idempotency>> {
     let mut values = headers.get_all("idempotency-key").iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
@@ -312,18 +314,18 @@ fn whole_number(name: &str, text: Option<&str>, default: u64, least: u64) -> Api
 }
 
 /// Parses a number of any length: one that is too large is the largest.
-fn digits(text: &str) -> Option<u64> {
+fn parse_digits(text: &str) -> Option<u64> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
 /// Waits for the end of the answer if the client prefers that. Returns false if its key is no longer valid.
-async fn waited(
-    answers: &Answers,
+async fn wait_for_answer_end(
+    answers: &AnswerService,
     principal: &Principal,
     live: &LiveAnswer,
     wait: Option<Duration>,
-    ending: &Ending,
+    ending: &ApiShutdown,
 ) -> bool {
     let Some(wait) = wait else { return true };
     answers.wait_for_end(principal, live, wait, ending.0.cancelled()).await == WaitOutcome::Show
@@ -333,12 +335,12 @@ async fn waited(
 const REVALIDATED: (HeaderName, HeaderValue) =
     (header::CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
 
-fn tag(text: String) -> HeaderValue {
+fn entity_tag_header(text: String) -> HeaderValue {
     HeaderValue::try_from(text).unwrap_or(HeaderValue::from_static("\"\""))
 }
 
 /// Returns the entity tag of a state.
-fn tag_of(stamp: Stamp) -> String {
+fn tag_of(stamp: RevisionStamp) -> String {
     format!("\"{}.{}\"", stamp.epoch, stamp.revision)
 }
 
@@ -347,13 +349,13 @@ fn preferred_wait(headers: &HeaderMap) -> Option<Duration> {
     let values = headers.get_all("prefer").iter().filter_map(|value| value.to_str().ok());
     let seconds = values.flat_map(|value| value.split([',', ';'])).find_map(|preference| {
         let (name, seconds) = preference.split_once('=')?;
-        name.trim().eq_ignore_ascii_case("wait").then(|| digits(seconds.trim().trim_matches('"')))?
+        name.trim().eq_ignore_ascii_case("wait").then(|| parse_digits(seconds.trim().trim_matches('"')))?
     });
     seconds.map(Duration::from_secs)
 }
 
 fn answer_body(snapshot: &Snapshot) -> Response {
-    match snapshot.encoded(Representation::Json, wire::answer) {
+    match snapshot.encode_once(Representation::Json, wire::encode_answer) {
         [whole] => json_body(whole.clone()),
         // Without a copy: concurrent readers share the pieces.
         pieces => {

@@ -91,7 +91,7 @@ impl Code {
     #[must_use]
     pub const fn on_the_wire(self) -> (&'static str, StatusCode) {
         match self {
-            Self::UseCase(code) => (code.as_str(), status(code.kind())),
+            Self::UseCase(code) => (code.as_str(), status_of_kind(code.kind())),
             Self::MethodNotAllowed => ("METHOD_NOT_ALLOWED", StatusCode::METHOD_NOT_ALLOWED),
             Self::RangeNotSatisfiable => ("RANGE_NOT_SATISFIABLE", StatusCode::RANGE_NOT_SATISFIABLE),
             Self::TargetTooLong => ("TARGET_TOO_LONG", StatusCode::URI_TOO_LONG),
@@ -102,7 +102,7 @@ impl Code {
 }
 
 /// Returns the status of the errors of this kind.
-const fn status(kind: ErrorKind) -> StatusCode {
+const fn status_of_kind(kind: ErrorKind) -> StatusCode {
     match kind {
         ErrorKind::Invalid => StatusCode::BAD_REQUEST,
         ErrorKind::Forbidden => StatusCode::FORBIDDEN,
@@ -184,7 +184,7 @@ impl ApiError {
 }
 
 #[derive(Serialize)]
-struct Body<'a> {
+struct ErrorBody<'a> {
     code: &'a str,
     message: &'a str,
 }
@@ -192,7 +192,7 @@ struct Body<'a> {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let (code, _) = self.code.on_the_wire();
-        let mut response = (self.status, Json(Body { code, message: &self.message })).into_response();
+        let mut response = (self.status, Json(ErrorBody { code, message: &self.message })).into_response();
         if matches!(self.code, Code::UseCase(PublicCode::ConversationBusy | PublicCode::Unavailable)) {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static(RETRY_AFTER));
         }
@@ -215,7 +215,7 @@ pub(crate) async fn no_such_method() -> ApiError {
 
 impl From<UseCaseError> for ApiError {
     fn from(error: UseCaseError) -> Self {
-        let (code, status) = (error.code().into(), status(error.kind()));
+        let (code, status) = (error.code().into(), status_of_kind(error.kind()));
         Self { code, status, message: error.into_message(), retry_after: None }
     }
 }

@@ -10,15 +10,15 @@ use axum::response::{IntoResponse, Response};
 use control::{Authenticator, Principal, PublicCode};
 use domain::excerpt::Excerpt;
 use domain::id::{ConversationId, MessageId};
-use http_common::{BodyError, Budgets, Holder, Share, limited_json_body};
+use http_common::{BudgetHolder, BudgetShare, Budgets, JsonBodyError, limited_json_body};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use crate::error::{ApiError, ApiResult, Code};
-use crate::key::unauthorized;
+use crate::key::unauthorized_response;
 use crate::operations::{Accepts, Operation};
-use crate::{Limits, State};
+use crate::{ApiLimits, State};
 
 /// The time after which a body has arrived slowly.
 const SLOW_BODY: Duration = Duration::from_secs(1);
@@ -27,22 +27,22 @@ const SLOW_BODY: Duration = Duration::from_secs(1);
 /// dropped.
 pub(crate) struct JsonBody {
     raw: Box<RawValue>,
-    held: Share,
+    held: BudgetShare,
 }
 
 impl JsonBody {
     /// Parses an object. An array is an error, although serde would accept one by the order of the fields.
-    pub(crate) fn object<T: DeserializeOwned>(&self) -> ApiResult<T> {
-        object(&self.raw)
+    pub(crate) fn parse_object<T: DeserializeOwned>(&self) -> ApiResult<T> {
+        parse_json_object(&self.raw)
     }
 
     /// Returns the body as it was sent.
-    pub(crate) fn text(&self) -> &str {
+    pub(crate) fn raw_text(&self) -> &str {
         self.raw.get()
     }
 
     /// Drops the body and returns its share of the budget, for as long as the parsed values live.
-    pub(crate) fn into_share(self) -> Share {
+    pub(crate) fn into_share(self) -> BudgetShare {
         self.held
     }
 }
@@ -54,19 +54,19 @@ impl FromRequest<State> for JsonBody {
     async fn from_request(request: Request, state: &State) -> Result<Self, Response> {
         let principal = request.extensions().get::<Principal>().cloned();
         let begun = Instant::now();
-        let body = Self::read(request, state).await.map_err(IntoResponse::into_response)?;
+        let body = Self::read_from_request(request, state).await.map_err(IntoResponse::into_response)?;
         if let Some(principal) = principal.filter(|_| begun.elapsed() >= SLOW_BODY)
             && !Authenticator::from_ref(state).is_still_valid(&principal).await
         {
-            return Err(unauthorized());
+            return Err(unauthorized_response());
         }
         Ok(body)
     }
 }
 
 impl JsonBody {
-    async fn read(request: Request, state: &State) -> Result<Self, ApiError> {
-        let (limits, budgets) = (Limits::from_ref(state), Budgets::from_ref(state));
+    async fn read_from_request(request: Request, state: &State) -> Result<Self, ApiError> {
+        let (limits, budgets) = (ApiLimits::from_ref(state), Budgets::from_ref(state));
         let extensions = request.extensions();
         let operation = extensions.get::<&'static Operation>().map(|operation| operation.accepts);
         let (Some(Accepts::Json { max_bytes }), Some(principal)) = (operation, extensions.get::<Principal>())
@@ -83,13 +83,13 @@ impl JsonBody {
                 Excerpt(&coding)
             )));
         }
-        let mut held = budgets.body_bytes.empty_share(Holder::Account(principal.account()));
+        let mut held = budgets.body_bytes.empty_share(BudgetHolder::Account(principal.account()));
         let read = limited_json_body(request, max_bytes, limits.body_timeout, &mut held);
         Ok(Self { raw: read.await?, held })
     }
 }
 
-fn object<T: DeserializeOwned>(raw: &RawValue) -> ApiResult<T> {
+fn parse_json_object<T: DeserializeOwned>(raw: &RawValue) -> ApiResult<T> {
     if !raw.get().starts_with('{') {
         return Err(ApiError::bad_request("the body is no JSON object"));
     }
@@ -100,14 +100,14 @@ fn object<T: DeserializeOwned>(raw: &RawValue) -> ApiResult<T> {
     })
 }
 
-impl From<BodyError> for ApiError {
-    fn from(error: BodyError) -> Self {
+impl From<JsonBodyError> for ApiError {
+    fn from(error: JsonBodyError) -> Self {
         match error {
-            BodyError::TooLarge(_) => Self::new(PublicCode::TooLarge, error),
-            BodyError::TooSlow => Self::new(Code::TooSlow, error),
-            BodyError::Malformed(error) => Self::of_json(&error, None),
-            BodyError::Broken(_) => Self::bad_request(error),
-            BodyError::Spent(spent) => spent.into(),
+            JsonBodyError::TooLarge(_) => Self::new(PublicCode::TooLarge, error),
+            JsonBodyError::TooSlow => Self::new(Code::TooSlow, error),
+            JsonBodyError::Malformed(error) => Self::of_json(&error, None),
+            JsonBodyError::Broken(_) => Self::bad_request(error),
+            JsonBodyError::Spent(spent) => spent.into(),
         }
     }
 }
@@ -122,8 +122,8 @@ impl<S: Send + Sync> FromRequestParts<S> for ChatPath {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let Path(chat) = named::<String, S>(parts, state).await?;
-        Ok(Self(id(&chat)?))
+        let Path(chat) = path_parameters::<String, S>(parts, state).await?;
+        Ok(Self(parse_id_or_not_found(&chat)?))
     }
 }
 
@@ -131,19 +131,19 @@ impl<S: Send + Sync> FromRequestParts<S> for AnswerPath {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
-        let Path((chat, message)) = named::<(String, String), S>(parts, state).await?;
-        Ok(Self(id(&chat)?, id(&message)?))
+        let Path((chat, message)) = path_parameters::<(String, String), S>(parts, state).await?;
+        Ok(Self(parse_id_or_not_found(&chat)?, parse_id_or_not_found(&message)?))
     }
 }
 
-async fn named<T: DeserializeOwned + Send, S: Send + Sync>(
+async fn path_parameters<T: DeserializeOwned + Send, S: Send + Sync>(
     parts: &mut Parts,
     state: &S,
 ) -> ApiResult<Path<T>> {
     Path::from_request_parts(parts, state).await.map_err(|_| ApiError::not_found())
 }
 
-fn id<T: FromStr>(text: &str) -> ApiResult<T> {
+fn parse_id_or_not_found<T: FromStr>(text: &str) -> ApiResult<T> {
     text.parse().map_err(|_| ApiError::not_found())
 }
 
@@ -184,9 +184,9 @@ mod tests {
     #[test]
     fn a_list_is_no_question() {
         let raw = |json: &str| RawValue::from_string(json.to_owned()).expect("JSON");
-        let read = object::<Question>(&raw("{\"input\":\"a\"}"));
+        let read = parse_json_object::<Question>(&raw("{\"input\":\"a\"}"));
         assert_eq!(read.expect("a question").input.as_deref(), Some("a"));
         let list = raw("[\"a\",null,null,null,null,null,null,null,null]");
-        assert!(object::<Question>(&list).is_err());
+        assert!(parse_json_object::<Question>(&list).is_err());
     }
 }

@@ -5,23 +5,25 @@ use axum::body::{Body, HttpBody as _};
 use axum::extract::{OriginalUri, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
-use control::{Authenticator, Files, Principal, PublicCode};
+use control::{Authenticator, FileService, Principal, PublicCode};
 use domain::excerpt::Excerpt;
 use domain::scope::Permission;
 use http_common::limits::OUTGOING_IN_FLIGHT_BYTES;
-use http_common::{Budgets, Holder, UploadError};
+use http_common::{BudgetHolder, Budgets, UploadError};
 use serde::Deserialize;
 use workspace::AskedPath;
 
-use crate::Limits;
+use crate::ApiLimits;
 use crate::chats::json_body;
 use crate::error::{ApiError, ApiResult, Code};
 use crate::extract::Parameters;
-use crate::key::unauthorized;
-use crate::openapi::parameters::{Known, OfPath, Ranged};
+use crate::key::unauthorized_response;
+use crate::openapi::parameters::{IfNoneMatchHeader, OfPath, Ranged};
 use crate::openapi::{error_responses, successes};
 use crate::operations::{Accepts, operation};
-use crate::wire::{CreatedFolder, Indexing, Listing, UploadForm, Uploaded, examples};
+use crate::wire::{
+    CreatedDirectoryBody, DirectoryListingBody, FileIndexingBody, UploadForm, UploadedFileBody, examples,
+};
 
 /// The prefixes of files and folders. The rest of the URL is the path in the workspace.
 const FILES: &str = "/api/v1/files";
@@ -34,7 +36,7 @@ operation! {
     ///
     /// A file that has the name already is replaced at once and whole; an upload that breaks off leaves the old one.
     /// Parts come in any order, and others than those described are passed over.
-    upload_file = post "/api/v1/files" as "uploadFile" => upload;
+    upload_file = post "/api/v1/files" as "uploadFile" => store_upload;
     routes: ["/api/v1/files", "/api/v1/files/"];
     needs: &[Permission::Files];
     accepts: Accepts::Form;
@@ -45,18 +47,18 @@ operation! {
             content = UploadForm, content_type = "multipart/form-data",
             example = json!({"file": "(the bytes of lease.pdf)", "destination": "/contracts"}),
         ),
-        responses((status = 201, description = "The file is stored", body = Uploaded), error_responses::Upload),
+        responses((status = 201, description = "The file is stored", body = UploadedFileBody), error_responses::Upload),
 }
 
-pub(crate) async fn upload(
-    State(files): State<Files>,
-    State(limits): State<Limits>,
+pub(crate) async fn store_upload(
+    State(files): State<FileService>,
+    State(limits): State<ApiLimits>,
     State(access): State<Authenticator>,
     Extension(principal): Extension<Principal>,
     headers: HeaderMap,
     body: Body,
 ) -> ApiResult<Response> {
-    let workspace = files.of(&principal)?;
+    let workspace = files.workspace_of(&principal)?;
     let receiving = http_common::receive_upload(
         &workspace,
         &headers,
@@ -67,10 +69,11 @@ pub(crate) async fn upload(
     let done = tokio::select! {
         done = Box::pin(receiving) => done?,
         // An upload may take hours.
-        () = access.revoked(principal.clone()) => return Ok(unauthorized()),
+        () = access.await_revocation(principal.clone()) => return Ok(unauthorized_response()),
     };
-    files.index(&principal, &[&done.path]).await?;
-    let uploaded = Uploaded { name: done.name.to_string(), path: done.path.to_string(), size: done.size };
+    files.index_uploads(&principal, &[&done.path]).await?;
+    let uploaded =
+        UploadedFileBody { name: done.name.to_string(), path: done.path.to_string(), size: done.size };
     Ok((StatusCode::CREATED, Json(uploaded)).into_response())
 }
 
@@ -80,7 +83,7 @@ operation! {
     /// The content streams as it is, with its own `Content-Type`, and is never compressed. `HEAD` tells the same without
     /// the content, and in `Indexing-State` how far the indexing of the file has come: its state as in a listing, then
     /// `reason`, `pages-read` and `pages` where there are such, each after a semicolon.
-    download_file = get "/api/v1/files/{path}" as "downloadFile" => download;
+    download_file = get "/api/v1/files/{path}" as "downloadFile" => send_file;
     routes: ["/api/v1/files/{*path}", "/api/v1/files/"];
     needs: &[Permission::Files];
     transfer: true;
@@ -92,42 +95,42 @@ operation! {
     ];
     schema:
         tag = "Files",
-        params(OfPath, Ranged, Known),
+        params(OfPath, Ranged, IfNoneMatchHeader),
         responses(successes::Downloaded, error_responses::Download),
 }
 
-pub(crate) async fn download(
-    State(files): State<Files>,
+pub(crate) async fn send_file(
+    State(files): State<FileService>,
     State(access): State<Authenticator>,
     Extension(principal): Extension<Principal>,
     OriginalUri(uri): OriginalUri,
     method: Method,
     headers: HeaderMap,
 ) -> ApiResult<Response> {
-    send(&files, &access, &principal, uri.path(), &method, &headers).await
+    file_response(&files, &access, &principal, uri.path(), &method, &headers).await
 }
 
 /// Returns the file that a URL names.
-pub(crate) async fn send(
-    files: &Files,
+pub(crate) async fn file_response(
+    files: &FileService,
     access: &Authenticator,
     principal: &Principal,
     url_path: &str,
     method: &Method,
     headers: &HeaderMap,
 ) -> ApiResult<Response> {
-    let path = asked(url_path, FILES);
-    let file = Box::pin(files.of(principal)?.open_file(&path)).await?;
+    let path = parse_asked_path(url_path, FILES);
+    let file = Box::pin(files.workspace_of(principal)?.open_file(&path)).await?;
     let response = match http_common::download_response(&file, method, headers) {
         Ok(mut response) => {
             if *method == Method::HEAD
-                && let Some(folder) = file.path.split().map(|(folder, _)| folder)
+                && let Some(folder) = file.path.split_name().map(|(folder, _)| folder)
             {
-                let known = files.indexing(principal, &folder).await?;
+                let known = files.folder_indexing(principal, &folder).await?;
                 let modified = file.modified.micros().div_euclid(1_000_000);
-                let indexing = known.file(&file.path.to_string(), file.size, modified);
-                let value =
-                    HeaderValue::try_from(Indexing::of(indexing).header()).map_err(ApiError::internal)?;
+                let indexing = known.file_indexing(&file.path.to_string(), file.size, modified);
+                let value = HeaderValue::try_from(FileIndexingBody::from_indexing(indexing).header_value())
+                    .map_err(ApiError::internal)?;
                 response.headers_mut().insert(INDEXING_STATE, value);
             }
             response
@@ -139,7 +142,9 @@ pub(crate) async fn send(
     };
     // A short response is not checked again.
     if response.body().size_hint().exact().is_none_or(|size| size > OUTGOING_IN_FLIGHT_BYTES as u64) {
-        return Ok(http_common::until(response, || access.clone().revoked(principal.clone())));
+        return Ok(http_common::abort_response_when(response, || {
+            access.clone().await_revocation(principal.clone())
+        }));
     }
     Ok(response)
 }
@@ -147,7 +152,7 @@ pub(crate) async fn send(
 /// The query of a deletion.
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
-pub(crate) struct Deletion {
+pub(crate) struct DeleteFileQuery {
     /// Whether a folder goes with all that is in it.
     #[param(value_type = bool, required = false, default = false, example = true)]
     recursive: Option<String>,
@@ -158,28 +163,28 @@ operation! {
     ///
     /// Deleting a link deletes the link, wherever it leads. With a temporary file goes its own folder. Where the path as it is
     /// written and the decoded one both exist, nothing is deleted.
-    delete_file = delete "/api/v1/files/{path}" as "deleteFile" => delete;
+    delete_file = delete "/api/v1/files/{path}" as "deleteFile" => delete_path;
     routes: ["/api/v1/files/{*path}", "/api/v1/files/"];
     needs: &[Permission::Files];
     schema:
         tag = "Files",
-        params(OfPath, Deletion),
+        params(OfPath, DeleteFileQuery),
         responses((status = 204, description = "It is gone"), error_responses::DeleteFile),
 }
 
-pub(crate) async fn delete(
-    State(files): State<Files>,
+pub(crate) async fn delete_path(
+    State(files): State<FileService>,
     Extension(principal): Extension<Principal>,
     OriginalUri(uri): OriginalUri,
-    Parameters(query): Parameters<Deletion>,
+    Parameters(query): Parameters<DeleteFileQuery>,
 ) -> ApiResult<StatusCode> {
     let recursive = match query.recursive.as_deref() {
         None => false,
-        Some(text) => http_common::boolean(text).ok_or_else(|| {
+        Some(text) => http_common::parse_boolean(text).ok_or_else(|| {
             ApiError::bad_request(format!("recursive is neither true nor false: {}", Excerpt(text)))
         })?,
     };
-    files.of(&principal)?.delete(&asked(uri.path(), FILES), recursive).await?;
+    files.workspace_of(&principal)?.delete_path(&parse_asked_path(uri.path(), FILES), recursive).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -192,16 +197,16 @@ operation! {
     needs: &[Permission::Files];
     schema:
         tag = "Files",
-        responses((status = 200, description = "The home folder, one level", body = Listing, example = json!(examples::home())), error_responses::ListHome),
+        responses((status = 200, description = "The home folder, one level", body = DirectoryListingBody, example = json!(examples::home())), error_responses::ListHome),
 }
 
 pub(crate) async fn list_home(
-    files: State<Files>,
+    files: State<FileService>,
     budgets: State<Budgets>,
     principal: Extension<Principal>,
     uri: OriginalUri,
 ) -> ApiResult<Response> {
-    list(files, budgets, principal, uri).await
+    get_directory(files, budgets, principal, uri).await
 }
 
 operation! {
@@ -209,26 +214,26 @@ operation! {
     ///
     /// One level of it: folders first, each kind by name, nothing whose name begins with a dot. Folders within are listed
     /// by calls of their own, with the `path` of their entry.
-    list_directory = get "/api/v1/directories/{path}" as "listDirectory" => list;
+    list_directory = get "/api/v1/directories/{path}" as "listDirectory" => get_directory;
     routes: ["/api/v1/directories/{*path}"];
     needs: &[Permission::Files];
     schema:
         tag = "Files",
         params(OfPath),
-        responses((status = 200, description = "The folder, one level", body = Listing), error_responses::ListFolder),
+        responses((status = 200, description = "The folder, one level", body = DirectoryListingBody), error_responses::ListFolder),
 }
 
-pub(crate) async fn list(
-    State(files): State<Files>,
+pub(crate) async fn get_directory(
+    State(files): State<FileService>,
     State(budgets): State<Budgets>,
     Extension(principal): Extension<Principal>,
     OriginalUri(uri): OriginalUri,
 ) -> ApiResult<Response> {
     // A folder may have very many entries. Their JSON is charged to the account once it exists.
-    let _place = budgets.made.enter(Holder::Account(principal.account())).await;
-    let listing = files.of(&principal)?.list(&asked(uri.path(), FOLDERS)).await?;
-    let indexing = files.indexing(&principal, &listing.path).await?;
-    let listing = Listing::of(listing, &indexing);
+    let _place = budgets.made.acquire_permit(BudgetHolder::Account(principal.account())).await;
+    let listing = files.workspace_of(&principal)?.list_folder(&parse_asked_path(uri.path(), FOLDERS)).await?;
+    let indexing = files.folder_indexing(&principal, &listing.path).await?;
+    let listing = DirectoryListingBody::from_listing(listing, &indexing);
     Ok(json_body(serde_json::to_vec(&listing).map_err(ApiError::internal)?))
 }
 
@@ -242,22 +247,22 @@ operation! {
     schema:
         tag = "Files",
         params(OfPath),
-        responses((status = 201, description = "The folder is created", body = CreatedFolder), error_responses::CreateFolder),
+        responses((status = 201, description = "The folder is created", body = CreatedDirectoryBody), error_responses::CreateFolder),
 }
 
 pub(crate) async fn create_folder(
-    State(files): State<Files>,
+    State(files): State<FileService>,
     Extension(principal): Extension<Principal>,
     OriginalUri(uri): OriginalUri,
-) -> ApiResult<(StatusCode, Json<CreatedFolder>)> {
-    let path = files.of(&principal)?.create_folder(&asked(uri.path(), FOLDERS)).await?;
+) -> ApiResult<(StatusCode, Json<CreatedDirectoryBody>)> {
+    let path = files.workspace_of(&principal)?.create_folder(&parse_asked_path(uri.path(), FOLDERS)).await?;
     let path = path.to_string();
     let name = path.rsplit('/').next().unwrap_or_default().to_owned();
-    Ok((StatusCode::CREATED, Json(CreatedFolder { name, path })))
+    Ok((StatusCode::CREATED, Json(CreatedDirectoryBody { name, path })))
 }
 
 /// Returns the workspace path in a URL, as it was sent.
-fn asked(url_path: &str, prefix: &str) -> AskedPath {
+fn parse_asked_path(url_path: &str, prefix: &str) -> AskedPath {
     AskedPath::from_url(url_path.strip_prefix(prefix).unwrap_or_default())
 }
 

@@ -10,18 +10,18 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::response::Response;
 use bytes::{BufMut, Bytes, BytesMut};
-use control::conversations::{Exchanges, Message, ShownBranch};
-use control::{Answers, Authenticator, Conversations, Principal};
+use control::conversations::{Exchanges, ShownBranch, StoredMessage};
+use control::{AnswerService, Authenticator, Conversations, Principal};
 use domain::id::{AccountId, ConversationId};
 use domain::scope::Permission::Read;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, stream};
-use http_common::{Budget, Budgets, Holder, Share, StreamedBody, Until};
+use http_common::{Budget, BudgetHolder, BudgetShare, Budgets, StreamedBody, Until};
 use tokio::sync::OnceCell;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
-use crate::Limits;
+use crate::ApiLimits;
 use crate::chats::json_body;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::ChatPath;
@@ -40,7 +40,7 @@ operation! {
     /// Get a conversation
     ///
     /// Questions and answers in the order in which they came. An answer that is being written is there as it stands.
-    get_chat = get "/api/v1/chats/{chatId}" as "getChat" => detail;
+    get_chat = get "/api/v1/chats/{chatId}" as "getChat" => get_chat_detail;
     needs: &[Read];
     schema:
         tag = "Conversations",
@@ -48,20 +48,20 @@ operation! {
         responses((status = 200, description = "The conversation", body = ChatDetail), error_responses::OfChat),
 }
 
-pub(crate) async fn detail(
-    State(history): State<History>,
+pub(crate) async fn get_chat_detail(
+    State(history): State<ChatHistory>,
     State(access): State<Authenticator>,
-    State(limits): State<Limits>,
+    State(limits): State<ApiLimits>,
     Extension(principal): Extension<Principal>,
     ChatPath(conversation): ChatPath,
 ) -> ApiResult<Response> {
-    let summary = history.conversations.summary(&principal, conversation).await?;
+    let summary = history.conversations.find_summary(&principal, conversation).await?;
     let (branch, first) = history.first_page(&principal, conversation).await?;
     if first.exchanges == 0 {
         // Deleted meanwhile.
         return Err(ApiError::not_found());
     }
-    let chat = serde_json::to_vec(&Conversation::of(summary)).map_err(ApiError::internal)?;
+    let chat = serde_json::to_vec(&Conversation::from_summary(summary)).map_err(ApiError::internal)?;
     let mut begun = BytesMut::from(&b"{\"chat\":"[..]);
     begun.put_slice(&chat);
     begun.put_slice(b",\"messages\":[");
@@ -81,8 +81,8 @@ pub(crate) async fn detail(
         ended: false,
     };
     let begun = stream::iter([Ok(begun.freeze()), Ok(first.bytes)]);
-    let body = Body::from_stream(begun.chain(stream::unfold(Some(rest), RemainingMessages::next)));
-    let mut response = json_body(Body::new(Until::new(body, access.revoked(principal))));
+    let body = Body::from_stream(begun.chain(stream::unfold(Some(rest), RemainingMessages::next_piece)));
+    let mut response = json_body(Body::new(Until::new(body, access.await_revocation(principal))));
     response.extensions_mut().insert(StreamedBody);
     Ok(response)
 }
@@ -94,7 +94,7 @@ const END: &[u8] = b"]}";
 
 /// The part of a long conversation that was not sent yet.
 struct RemainingMessages {
-    history: History,
+    history: ChatHistory,
     principal: Principal,
     conversation: ConversationId,
     /// The branch that is sent. The response is aborted if another one is shown meanwhile.
@@ -110,7 +110,7 @@ struct RemainingMessages {
 
 impl RemainingMessages {
     /// Returns the next messages, and finally the end. A failure aborts the response, so that it is not taken as complete.
-    async fn next(rest: Option<Self>) -> Option<(io::Result<Bytes>, Option<Self>)> {
+    async fn next_piece(rest: Option<Self>) -> Option<(io::Result<Bytes>, Option<Self>)> {
         let mut rest = rest?;
         if let Some(piece) = rest.next.pop() {
             let goes_on = !rest.ended || !rest.next.is_empty();
@@ -118,7 +118,7 @@ impl RemainingMessages {
         }
         let page = match rest.page_in_time().await {
             Ok(page) => page,
-            Err(error) => return Some((Err(cut(error)), None)),
+            Err(error) => return Some((Err(aborted_body_error(error)), None)),
         };
         if page.exchanges == 0 {
             return Some((Ok(Bytes::from_static(END)), None));
@@ -133,7 +133,11 @@ impl RemainingMessages {
     async fn page_in_time(&self) -> ApiResult<MessagePage> {
         let until = Instant::now() + self.stall_timeout;
         loop {
-            match self.history.page(&self.principal, self.conversation, self.branch, self.exchanges).await {
+            match self
+                .history
+                .branch_page(&self.principal, self.conversation, self.branch, self.exchanges)
+                .await
+            {
                 Err(error) if error.is_spent() && Instant::now() < until => sleep(BUDGET_POLL_INTERVAL).await,
                 page => return page,
             }
@@ -143,9 +147,9 @@ impl RemainingMessages {
 
 /// The source of conversations' pages. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct History {
+pub(crate) struct ChatHistory {
     pub(crate) conversations: Conversations,
-    pub(crate) answers: Answers,
+    pub(crate) answers: AnswerService,
     pub(crate) budgets: Budgets,
     pub(crate) pages: PageCache,
 }
@@ -169,8 +173,8 @@ struct MadePage {
 
 impl MadePage {
     /// Charges the page for one reader.
-    fn charged(self, budget: &Arc<Budget>, holder: Holder) -> ApiResult<MessagePage> {
-        let held = budget.take(holder, self.json.len() as u64)?;
+    fn charge_to(self, budget: &Arc<Budget>, holder: BudgetHolder) -> ApiResult<MessagePage> {
+        let held = budget.take_share(holder, self.json.len() as u64)?;
         let bytes = Bytes::from_owner(Own { json: self.json, _held: held });
         Ok(MessagePage { bytes, exchanges: self.exchanges, full: self.full })
     }
@@ -195,13 +199,13 @@ type PageSlot = OnceCell<Option<Arc<RenderedPage>>>;
 struct RenderedPage {
     json: Bytes,
     exchanges: u32,
-    _held: Share,
+    _held: BudgetShare,
 }
 
 /// A page for one reader, with its share of the budget.
 struct Own {
     json: Bytes,
-    _held: Share,
+    _held: BudgetShare,
 }
 
 impl AsRef<[u8]> for Own {
@@ -225,24 +229,24 @@ impl AsRef<[u8]> for CachedPageGuard {
 impl PageCache {
     /// Returns a page, which is charged to its account until it is sent: a shared one once for all its readers, any other
     /// one for each reader. `make` renders the page.
-    async fn page<'a>(
+    async fn get_or_make_page<'a>(
         &self,
         key: PageKey,
         budget: &Arc<Budget>,
         make: &(dyn Fn() -> BoxFuture<'a, ApiResult<MadePage>> + Sync),
     ) -> ApiResult<MessagePage> {
-        let holder = Holder::Account(key.0);
-        let slot = self.slot(key);
+        let holder = BudgetHolder::Account(key.0);
+        let slot = self.page_slot(key);
         let mut own = None;
         let shared = slot.get_or_try_init(async || {
             let made = make().await?;
             // A full page of completed answers of a branch never changes.
             if made.full && made.settled {
-                let held = budget.take(holder, made.json.len() as u64)?;
+                let held = budget.take_share(holder, made.json.len() as u64)?;
                 let MadePage { json, exchanges, .. } = made;
                 return Ok::<_, ApiError>(Some(Arc::new(RenderedPage { json, exchanges, _held: held })));
             }
-            own = Some(made.charged(budget, holder)?);
+            own = Some(made.charge_to(budget, holder)?);
             Ok(None)
         });
         if let Some(made) = shared.await?.clone() {
@@ -252,11 +256,11 @@ impl PageCache {
         }
         match own {
             Some(own) => Ok(own),
-            None => make().await?.charged(budget, holder),
+            None => make().await?.charge_to(budget, holder),
         }
     }
 
-    fn slot(&self, key: PageKey) -> Arc<PageSlot> {
+    fn page_slot(&self, key: PageKey) -> Arc<PageSlot> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.slots.len() >= known.sweep_at {
             known.slots.retain(|_, slot| slot.strong_count() > 0);
@@ -271,7 +275,7 @@ impl PageCache {
     }
 }
 
-impl History {
+impl ChatHistory {
     /// Returns the branch that is shown, and its first page.
     async fn first_page(
         &self,
@@ -279,7 +283,7 @@ impl History {
         conversation: ConversationId,
     ) -> ApiResult<(ShownBranch, MessagePage)> {
         let branch = self.conversations.shown_branch(principal, conversation).await?;
-        match self.page(principal, conversation, branch, 0).await {
+        match self.branch_page(principal, conversation, branch, 0).await {
             // Another branch is shown by now.
             Err(error) if error.is_busy() => self.unshared_first_page(principal, conversation).await,
             page => Ok((branch, page?)),
@@ -292,14 +296,14 @@ impl History {
         principal: &Principal,
         conversation: ConversationId,
     ) -> ApiResult<(ShownBranch, MessagePage)> {
-        let _place = self.budgets.made.enter(Holder::Account(principal.account())).await;
+        let _place = self.budgets.made.acquire_permit(BudgetHolder::Account(principal.account())).await;
         let (branch, page) = self.conversations.shown_messages(principal, conversation, 0).await?;
-        let made = self.rendered(principal, page).await?;
-        Ok((branch, made.charged(&self.budgets.body_bytes, Holder::Account(principal.account()))?))
+        let made = self.render_page(principal, page).await?;
+        Ok((branch, made.charge_to(&self.budgets.body_bytes, BudgetHolder::Account(principal.account()))?))
     }
 
     /// Returns the page of a branch that begins with the exchange `from`.
-    async fn page(
+    async fn branch_page(
         &self,
         principal: &Principal,
         conversation: ConversationId,
@@ -307,12 +311,12 @@ impl History {
         from: u32,
     ) -> ApiResult<MessagePage> {
         let key = (principal.account(), conversation, branch, from);
-        let make = || self.made(principal, conversation, branch, from).boxed();
-        self.pages.page(key, &self.budgets.body_bytes, &make).await
+        let make = || self.make_page(principal, conversation, branch, from).boxed();
+        self.pages.get_or_make_page(key, &self.budgets.body_bytes, &make).await
     }
 
     /// Renders a page.
-    async fn made(
+    async fn make_page(
         &self,
         principal: &Principal,
         conversation: ConversationId,
@@ -320,48 +324,57 @@ impl History {
         from: u32,
     ) -> ApiResult<MadePage> {
         // Bounds the memory that concurrent readers take.
-        let _place = self.budgets.made.enter(Holder::Account(principal.account())).await;
+        let _place = self.budgets.made.acquire_permit(BudgetHolder::Account(principal.account())).await;
         let page = self.conversations.messages_of(principal, conversation, branch, from).await?;
-        self.rendered(principal, page).await
+        self.render_page(principal, page).await
     }
 
-    async fn rendered(&self, principal: &Principal, page: Exchanges) -> ApiResult<MadePage> {
+    async fn render_page(&self, principal: &Principal, page: Exchanges) -> ApiResult<MadePage> {
         let settled = page.messages.iter().all(|message| match message {
-            Message::Question(_) => true,
-            Message::Answer(answer) => answer.completed_at.is_some(),
+            StoredMessage::Question(_) => true,
+            StoredMessage::Answer(answer) => answer.completed_at.is_some(),
         });
         let exchanges = u32::try_from(page.messages.len() / 2).unwrap_or(u32::MAX);
-        let json = written(principal.clone(), page.messages, self.answers.clone()).await?;
+        let json = render_messages(principal.clone(), page.messages, self.answers.clone()).await?;
         Ok(MadePage { json, exchanges, full: page.full, settled })
     }
 }
 
 /// Creates the error that aborts the response. The cause was logged.
-fn cut(_logged: ApiError) -> io::Error {
+fn aborted_body_error(_logged: ApiError) -> io::Error {
     io::Error::other("the rest of the conversation could not be read")
 }
 
 /// Renders the messages as JSON, on a thread for blocking work.
-async fn written(principal: Principal, messages: Vec<Message>, answers: Answers) -> ApiResult<Bytes> {
+async fn render_messages(
+    principal: Principal,
+    messages: Vec<StoredMessage>,
+    answers: AnswerService,
+) -> ApiResult<Bytes> {
     let writing = spawn_blocking(move || {
         let mut out = BytesMut::new();
         for (index, message) in messages.into_iter().enumerate() {
             if index > 0 {
                 out.put_slice(COMMA);
             }
-            write(&mut out, &principal, message, &answers)?;
+            write_message(&mut out, &principal, message, &answers)?;
         }
         Ok(out.freeze())
     });
     writing.await.map_err(ApiError::internal)?
 }
 
-fn write(out: &mut BytesMut, principal: &Principal, message: Message, answers: &Answers) -> ApiResult<()> {
+fn write_message(
+    out: &mut BytesMut,
+    principal: &Principal,
+    message: StoredMessage,
+    answers: &AnswerService,
+) -> ApiResult<()> {
     match message {
-        Message::Question(question) => {
+        StoredMessage::Question(question) => {
             wire::user_message(&question).iter().for_each(|piece| out.put_slice(piece));
         }
-        Message::Answer(stored) => {
+        StoredMessage::Answer(stored) => {
             let snapshot = answers.snapshot_of(principal, *stored);
             wire::assistant_message(&snapshot).iter().for_each(|piece| out.put_slice(piece));
         }
@@ -372,19 +385,19 @@ fn write(out: &mut BytesMut, principal: &Principal, message: Message, answers: &
 #[cfg(test)]
 mod tests {
     use domain::id::MessageId;
-    use http_common::Bounds;
+    use http_common::BudgetBounds;
 
     use super::*;
 
     const SIZE: u64 = 1000;
 
-    fn key() -> PageKey {
+    fn sample_page_key() -> PageKey {
         let branch = ShownBranch { last: MessageId::from_random(3), exchanges: 200 };
         (AccountId::from_random(1), ConversationId::from_random(2), branch, 0)
     }
 
     /// A page with its budget, which has room for two.
-    async fn read(
+    async fn read_page(
         pages: &PageCache,
         budget: &Arc<Budget>,
         full: bool,
@@ -395,36 +408,36 @@ mod tests {
             let json = json.clone();
             async move { Ok(MadePage { json, exchanges: 1, full, settled }) }.boxed()
         };
-        pages.page(key(), budget, &make).await
+        pages.get_or_make_page(sample_page_key(), budget, &make).await
     }
 
     #[tokio::test]
-    async fn the_last_page_and_one_in_progress_are_charged_for_each_reader_until_they_are_sent() {
+    async fn unsettled_page_charged_per_reader() {
         for (full, settled) in [(false, true), (false, false), (true, false)] {
             let (pages, budget) =
-                (PageCache::default(), Budget::new(Bounds { each: 2 * SIZE, all: 10 * SIZE }));
-            let first = read(&pages, &budget, full, settled).await.expect("there is room");
-            assert_eq!(budget.held(), SIZE, "once for one reader");
-            let second = read(&pages, &budget, full, settled).await.expect("there is room");
-            assert_eq!((budget.held(), second.full), (2 * SIZE, full));
-            let refused = read(&pages, &budget, full, settled).await;
+                (PageCache::default(), Budget::new(BudgetBounds { each: 2 * SIZE, all: 10 * SIZE }));
+            let first = read_page(&pages, &budget, full, settled).await.expect("there is room");
+            assert_eq!(budget.total_amount(), SIZE, "once for one reader");
+            let second = read_page(&pages, &budget, full, settled).await.expect("there is room");
+            assert_eq!((budget.total_amount(), second.full), (2 * SIZE, full));
+            let refused = read_page(&pages, &budget, full, settled).await;
             assert!(refused.err().expect("the account holds all that it may").is_spent());
             drop(first);
-            assert_eq!(budget.held(), SIZE, "the first was sent");
+            assert_eq!(budget.total_amount(), SIZE, "the first was sent");
             drop(second);
-            assert_eq!(budget.held(), 0);
+            assert_eq!(budget.total_amount(), 0);
         }
     }
 
     #[tokio::test]
-    async fn a_full_page_of_completed_answers_is_charged_once_for_all_its_readers() {
-        let (pages, budget) = (PageCache::default(), Budget::new(Bounds { each: SIZE, all: SIZE }));
-        let first = read(&pages, &budget, true, true).await.expect("there is room");
-        let second = read(&pages, &budget, true, true).await.expect("it is the same one");
+    async fn settled_page_charged_once() {
+        let (pages, budget) = (PageCache::default(), Budget::new(BudgetBounds { each: SIZE, all: SIZE }));
+        let first = read_page(&pages, &budget, true, true).await.expect("there is room");
+        let second = read_page(&pages, &budget, true, true).await.expect("it is the same one");
         assert_eq!(first.bytes.as_ptr(), second.bytes.as_ptr());
         drop(first);
-        assert_eq!(budget.held(), SIZE, "the second still has it");
+        assert_eq!(budget.total_amount(), SIZE, "the second still has it");
         drop(second);
-        assert_eq!(budget.held(), 0);
+        assert_eq!(budget.total_amount(), 0);
     }
 }

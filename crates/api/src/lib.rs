@@ -28,14 +28,16 @@ use axum::Router;
 use axum::extract::{DefaultBodyLimit, FromRef};
 use axum::middleware::from_fn_with_state;
 use axum::routing::{any, get};
-use control::{Answers, Authenticator, Catalogs, Conversations, Files, Questions, Service, Vm};
+use control::{
+    AnswerService, Authenticator, Catalogs, CauserieService, Conversations, FileService, QuestionService, Vm,
+};
 use http_common::{Budgets, RateLimiter};
 use tokio_util::sync::CancellationToken;
 
-use crate::history::{History, PageCache};
+use crate::history::{ChatHistory, PageCache};
 use crate::operations::OPERATIONS;
 pub use catch_panic::catch_panic;
-pub use direct::{Direct, DirectCall, DirectResponse, recognize};
+pub use direct::{Direct, DirectCall, DirectResponse, recognize_direct_call};
 pub use error::{ApiError, Code, no_such_path};
 pub use key::key_of;
 pub use metrics::ApiMetrics;
@@ -58,22 +60,22 @@ macro_rules! parts {
 
 parts! {
     access: Authenticator,
-    answers: Answers,
+    answers: AnswerService,
     budgets: Budgets,
     catalogs: Catalogs,
     conversations: Conversations,
-    questions: Questions,
+    questions: QuestionService,
     vm: Vm,
-    files: Files,
-    limits: Limits,
-    history: History,
-    ending: Ending,
+    files: FileService,
+    limits: ApiLimits,
+    history: ChatHistory,
+    ending: ApiShutdown,
     metrics: Arc<ApiMetrics>,
 }
 
 /// Limits that the operator sets.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct ApiLimits {
     /// The largest upload, in bytes; `None` to leave it to the quota.
     pub upload_max_bytes: Option<u64>,
     /// The time limit of a JSON body.
@@ -84,18 +86,18 @@ pub struct Limits {
 
 /// Cancelled when the service shuts down. Open streams end then.
 #[derive(Debug, Clone)]
-pub struct Ending(pub CancellationToken);
+pub struct ApiShutdown(pub CancellationToken);
 
 /// Creates the router of the interface, behind the rate limiter `guard`, and what answers the most frequent requests
 /// without it. Both are counted in `metrics`.
-pub fn router(
-    service: &Service,
-    limits: Limits,
-    ending: Ending,
+pub fn api_router(
+    service: &CauserieService,
+    limits: ApiLimits,
+    ending: ApiShutdown,
     guard: Arc<RateLimiter>,
     metrics: Arc<ApiMetrics>,
 ) -> (Router, Direct) {
-    let history = History {
+    let history = ChatHistory {
         conversations: service.conversations.clone(),
         answers: service.answers.clone(),
         budgets: guard.budgets.clone(),
@@ -108,8 +110,8 @@ pub fn router(
         access: service.access.clone(),
         files: service.files.clone(),
         ending: ending.clone(),
-        collect: direct::operation("collectAnswer"),
-        download: direct::operation("downloadFile"),
+        collect: direct::operation_by_id("collectAnswer"),
+        download: direct::operation_by_id("downloadFile"),
     };
     let state = State(Arc::new(Parts {
         access: service.access.clone(),
@@ -127,7 +129,7 @@ pub fn router(
     }));
     let mut declared = Router::new();
     for operation in &OPERATIONS {
-        for path in operation.routes() {
+        for path in operation.route_paths() {
             declared = declared.route(path, (operation.route)());
         }
     }
@@ -137,15 +139,15 @@ pub fn router(
         // Each operation limits its own body.
         .layer(DefaultBodyLimit::disable())
         .with_state(state)
-        .layer(from_fn_with_state(layer, key::authenticate));
+        .layer(from_fn_with_state(layer, key::authenticate_request));
     let router = Router::new()
         .merge(interface)
         // The schema and its page are public.
-        .route("/docs", get(openapi::reference))
-        .route("/docs/page.js", get(openapi::script))
-        .route("/openapi.yaml", get(openapi::publish))
+        .route("/docs", get(openapi::serve_reference_page))
+        .route("/docs/page.js", get(openapi::serve_page_script))
+        .route("/openapi.yaml", get(openapi::serve_schema_yaml))
         .route("/openapi.json", get(openapi::publish_json))
-        .route("/api/v1/openapi.yaml", get(openapi::publish))
+        .route("/api/v1/openapi.yaml", get(openapi::serve_schema_yaml))
         .route("/api/v1/openapi.json", get(openapi::publish_json))
         .fallback(no_such_path);
     (router, direct)

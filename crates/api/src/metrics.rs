@@ -37,42 +37,47 @@ impl Default for ApiMetrics {
 }
 
 impl ApiMetrics {
-    pub(crate) fn record(&self, operation: Option<&'static Operation>, status: StatusCode, took: Duration) {
+    pub(crate) fn record_response(
+        &self,
+        operation: Option<&'static Operation>,
+        status: StatusCode,
+        took: Duration,
+    ) {
         let row = operation
             .and_then(|operation| OPERATIONS.iter().position(|one| std::ptr::eq(one, operation)))
             .unwrap_or(NO_OPERATION);
-        self.answered[row][column(status)].increment();
+        self.answered[row][status_column(status)].increment();
         self.took[row].observe_duration(took);
     }
 
     /// Counts a request that was answered before it reached the interface. Its duration is not recorded.
-    pub fn refused(&self, status: StatusCode) {
-        self.answered[NO_OPERATION][column(status)].increment();
+    pub fn record_refusal(&self, status: StatusCode) {
+        self.answered[NO_OPERATION][status_column(status)].increment();
     }
 
     /// Returns the number of responses by operation and status; `other` stands for what is not in the schema.
-    pub fn requests(&self) -> impl Iterator<Item = (&'static str, String, u64)> {
+    pub fn request_counts(&self) -> impl Iterator<Item = (&'static str, String, u64)> {
         let rows = self.answered.iter().enumerate();
         rows.flat_map(|(row, columns)| {
             columns.iter().zip(STATUSES).map(move |(count, status)| {
                 let status = if status == 0 { "other".to_owned() } else { status.to_string() };
-                (name(row), status, count.get())
+                (operation_name(row), status, count.get())
             })
         })
     }
 
     /// Returns the durations from a request to the beginning of its response, by operation.
-    pub fn durations(&self) -> impl Iterator<Item = (&'static str, &Histogram)> {
-        self.took.iter().enumerate().map(|(row, took)| (name(row), took))
+    pub fn request_durations(&self) -> impl Iterator<Item = (&'static str, &Histogram)> {
+        self.took.iter().enumerate().map(|(row, took)| (operation_name(row), took))
     }
 }
 
 /// Returns the column of a status; the last one for a status without a counter.
-fn column(status: StatusCode) -> usize {
+fn status_column(status: StatusCode) -> usize {
     STATUSES.iter().position(|one| *one == status.as_u16()).unwrap_or(STATUSES.len() - 1)
 }
 
-fn name(row: usize) -> &'static str {
+fn operation_name(row: usize) -> &'static str {
     OPERATIONS.get(row).map_or("other", |operation| operation.id)
 }
 
@@ -82,20 +87,20 @@ mod tests {
     use crate::error::Code;
 
     #[test]
-    fn every_status_of_a_code_is_counted_apart() {
+    fn status_column_exists_per_code_status() {
         for code in Code::ALL {
             assert!(STATUSES.contains(&code.on_the_wire().1.as_u16()), "{code:?}");
         }
     }
 
     #[test]
-    fn a_request_is_counted_under_its_operation_and_status() {
+    fn record_response_counts_operation_status() {
         let metrics = ApiMetrics::default();
-        metrics.record(Some(&OPERATIONS[0]), StatusCode::OK, Duration::from_millis(1));
-        metrics.record(None, StatusCode::IM_A_TEAPOT, Duration::from_millis(1));
-        let counted: Vec<_> = metrics.requests().filter(|(.., count)| *count > 0).collect();
+        metrics.record_response(Some(&OPERATIONS[0]), StatusCode::OK, Duration::from_millis(1));
+        metrics.record_response(None, StatusCode::IM_A_TEAPOT, Duration::from_millis(1));
+        let counted: Vec<_> = metrics.request_counts().filter(|(.., count)| *count > 0).collect();
         let wanted = [(OPERATIONS[0].id, "200".to_owned(), 1), ("other", "other".to_owned(), 1)];
         assert_eq!(counted, wanted);
-        assert_eq!(metrics.durations().map(|(_, took)| took.count()).sum::<u64>(), 2);
+        assert_eq!(metrics.request_durations().map(|(_, took)| took.count()).sum::<u64>(), 2);
     }
 }

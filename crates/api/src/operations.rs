@@ -134,7 +134,7 @@ operations! {
 impl Operation {
     /// Returns the operation of a method and a route's path; `None` when the path does not have the method.
     #[must_use]
-    pub fn of(method: &Method, path: &str) -> Option<&'static Self> {
+    pub fn find_by_route(method: &Method, path: &str) -> Option<&'static Self> {
         let method = if *method == Method::HEAD { &Method::GET } else { method };
         let path = path.trim_end_matches('/');
         let mut of_method = OPERATIONS.iter().filter(|one| one.method == *method);
@@ -144,7 +144,7 @@ impl Operation {
     }
 
     /// Returns every path of the route.
-    pub(crate) fn routes(&self) -> impl Iterator<Item = &'static str> {
+    pub(crate) fn route_paths(&self) -> impl Iterator<Item = &'static str> {
         std::iter::once(self.path).chain(self.aliases.iter().copied())
     }
 }
@@ -156,8 +156,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_route_is_one_operation_however_its_path_ends() {
-        let id = |method, path| Operation::of(&method, path).map(|one| one.id);
+    fn find_by_route_ignores_trailing_slash() {
+        let id = |method, path| Operation::find_by_route(&method, path).map(|one| one.id);
         assert_eq!(id(Method::GET, "/api/v1/directories/"), Some("listHomeDirectory"));
         assert_eq!(id(Method::POST, "/api/v1/directories/"), Some("createDirectory"));
         assert_eq!(id(Method::HEAD, "/api/v1/files/{*path}"), Some("downloadFile"));
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_a_scope_names_is_allowed() {
+    fn operation_needs_match_scopes() {
         let allowed = |permission| {
             let needed = |one: &&Operation| one.needs.contains(&permission);
             OPERATIONS.iter().filter(needed).map(|one| one.id).collect::<Vec<_>>()

@@ -7,13 +7,13 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use control::live::{Follower, Representation, Snapshot};
-use control::{Answers, Authenticator, Principal};
+use control::{AnswerService, Authenticator, Principal};
 use domain::scope::Permission::Read;
 use futures_util::{Stream, StreamExt};
-use http_common::{Event, event_stream};
+use http_common::{SseEvent, event_stream};
 use telemetry::GaugeGuard;
 
-use crate::Ending;
+use crate::ApiShutdown;
 use crate::error::ApiResult;
 use crate::extract::{AnswerPath, ChatPath};
 use crate::metrics::ApiMetrics;
@@ -30,7 +30,7 @@ operation! {
     /// takes. The present state comes at once; of an answer that is done, `completed` alone. A comment comes every ten
     /// seconds; a reader that takes nothing for a minute is let go. A stream that ends without `completed` was cut:
     /// connect again.
-    stream_answer = get "/api/v1/chats/{chatId}/messages/{messageId}/events" as "streamAnswer" => answer;
+    stream_answer = get "/api/v1/chats/{chatId}/messages/{messageId}/events" as "streamAnswer" => follow_answer;
     needs: &[Read];
     headers: &[(&["200"], &["Cache-Control"])];
     schema:
@@ -39,20 +39,23 @@ operation! {
         responses(successes::AnswerEvents, error_responses::OfChat),
 }
 
-pub(crate) async fn answer(
-    State(answers): State<Answers>,
+pub(crate) async fn follow_answer(
+    State(answers): State<AnswerService>,
     State(access): State<Authenticator>,
-    State(ending): State<Ending>,
+    State(ending): State<ApiShutdown>,
     State(metrics): State<Arc<ApiMetrics>>,
     Extension(principal): Extension<Principal>,
     AnswerPath(conversation, message): AnswerPath,
     headers: HeaderMap,
 ) -> ApiResult<Response> {
-    let mut follower = answers.follow(&principal, conversation, message).await?;
-    if resume(&mut follower, &headers) {
+    let mut follower = answers.follow_answer(&principal, conversation, message).await?;
+    if resume_from_last_event(&mut follower, &headers) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    Ok(event_stream(events(follower, ending, metrics.answer_streams.hold()), access.revoked(principal)))
+    Ok(event_stream(
+        snapshot_events(follower, ending, metrics.answer_streams.hold_one()),
+        access.await_revocation(principal),
+    ))
 }
 
 operation! {
@@ -63,7 +66,7 @@ operation! {
     /// `id` what `Last-Event-ID` takes. The present state of the latest answer comes at once, which may be completed long
     /// since: compare its `id`. The stream stays open until the conversation is deleted. A comment comes every ten
     /// seconds; a reader that takes nothing for a minute is let go.
-    stream_chat = get "/api/v1/chats/{chatId}/events" as "streamChat" => conversation;
+    stream_chat = get "/api/v1/chats/{chatId}/events" as "streamChat" => follow_chat;
     needs: &[Read];
     headers: &[(&["200"], &["Cache-Control"])];
     schema:
@@ -72,40 +75,47 @@ operation! {
         responses(successes::ChatEvents, error_responses::OfChat),
 }
 
-pub(crate) async fn conversation(
-    State(answers): State<Answers>,
+pub(crate) async fn follow_chat(
+    State(answers): State<AnswerService>,
     State(access): State<Authenticator>,
-    State(ending): State<Ending>,
+    State(ending): State<ApiShutdown>,
     State(metrics): State<Arc<ApiMetrics>>,
     Extension(principal): Extension<Principal>,
     ChatPath(conversation): ChatPath,
     headers: HeaderMap,
 ) -> ApiResult<Response> {
-    let mut follower = answers.watch(&principal, conversation).await?;
-    resume(&mut follower, &headers);
-    Ok(event_stream(events(follower, ending, metrics.chat_streams.hold()), access.revoked(principal)))
+    let mut follower = answers.follow_conversation(&principal, conversation).await?;
+    resume_from_last_event(&mut follower, &headers);
+    Ok(event_stream(
+        snapshot_events(follower, ending, metrics.chat_streams.hold_one()),
+        access.await_revocation(principal),
+    ))
 }
 
 /// Continues after the state in `Last-Event-ID`. Returns true if that state was the answer's end.
-fn resume(follower: &mut Follower, headers: &HeaderMap) -> bool {
+fn resume_from_last_event(follower: &mut Follower, headers: &HeaderMap) -> bool {
     let last = headers.get("last-event-id").and_then(|id| read_event_id(id.to_str().ok()?));
-    last.is_some_and(|(message, had)| message == follower.current().meta().answer && follower.resume(had))
+    last.is_some_and(|(message, had)| message == follower.current().meta().answer && follower.resume_at(had))
 }
 
 /// Streams states, each the newest at the time of its poll. Ends when the follower ends, and when the service shuts down.
-fn events(follower: Follower, ending: Ending, held: GaugeGuard) -> impl Stream<Item = Event> {
+fn snapshot_events(
+    follower: Follower,
+    ending: ApiShutdown,
+    held: GaugeGuard,
+) -> impl Stream<Item = SseEvent> {
     let states = futures_util::stream::unfold((follower, held), async |(mut follower, held)| {
-        let snapshot = follower.next().await?;
-        Some((event(&snapshot), (follower, held)))
+        let snapshot = follower.next_snapshot().await?;
+        Some((encode_event(&snapshot), (follower, held)))
     });
     states.take_until(ending.0.cancelled_owned())
 }
 
 /// Encodes a state as an event, once for all its readers.
-fn event(snapshot: &Snapshot) -> Event {
-    Event::of(snapshot.event(Representation::Json, |snapshot| {
+fn encode_event(snapshot: &Snapshot) -> SseEvent {
+    SseEvent::from_pieces(snapshot.encode_event(Representation::Json, |snapshot| {
         let id = event_id(snapshot.meta.answer, snapshot.stamp);
-        let body = snapshot.encoded(Representation::Json, wire::answer);
-        Event::new(event_word(snapshot.ending.is_some()), &id, body).pieces()
+        let body = snapshot.encode_once(Representation::Json, wire::encode_answer);
+        SseEvent::new(event_word(snapshot.ending.is_some()), &id, body).into_pieces()
     }))
 }

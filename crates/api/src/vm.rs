@@ -17,18 +17,18 @@ operation! {
     ///
     /// Also the simplest way to try a key. A machine that does not run need not be waited for before asking: a question
     /// starts it.
-    get_vm = get "/api/v1/vm" as "getVm" => status;
+    get_vm = get "/api/v1/vm" as "getVm" => read_machine_status;
     needs: &Permission::ALL;
     schema:
         tag = "Machine",
         responses((status = 200, description = "The machine's state", body = VmStatus), error_responses::VmStatus),
 }
 
-pub(crate) async fn status(
+pub(crate) async fn read_machine_status(
     State(vm): State<Vm>,
     Extension(principal): Extension<Principal>,
 ) -> ApiResult<Json<VmStatus>> {
-    Ok(Json(VmStatus::of(vm.status(&principal).await?)))
+    Ok(Json(VmStatus::from_status(vm.machine_status(&principal).await?)))
 }
 
 operation! {
@@ -36,7 +36,7 @@ operation! {
     ///
     /// Answers `STARTING` from any state; what is really the case tells the machine's state. A machine that runs goes on,
     /// one that is stopping starts once it has stopped. A question starts the machine by itself.
-    start_vm = post "/api/v1/vm/start" as "startVm" => start;
+    start_vm = post "/api/v1/vm/start" as "startVm" => start_machine;
     needs: &[Machine];
     schema:
         tag = "Machine",
@@ -46,12 +46,12 @@ operation! {
         ),
 }
 
-pub(crate) async fn start(
+pub(crate) async fn start_machine(
     State(vm): State<Vm>,
     Extension(principal): Extension<Principal>,
 ) -> ApiResult<(StatusCode, Json<VmStatus>)> {
-    vm.start(&principal).await?;
-    Ok((StatusCode::ACCEPTED, Json(VmStatus::of(MachineStatus::Starting))))
+    vm.start_machine(&principal).await?;
+    Ok((StatusCode::ACCEPTED, Json(VmStatus::from_status(MachineStatus::Starting))))
 }
 
 operation! {
@@ -59,7 +59,7 @@ operation! {
     ///
     /// Answers `STOPPING` from any state. A start under way is abandoned. Answers under way wait until the machine is
     /// started, or a new question starts it. Files stay.
-    stop_vm = post "/api/v1/vm/stop" as "stopVm" => stop;
+    stop_vm = post "/api/v1/vm/stop" as "stopVm" => stop_machine;
     needs: &[Machine];
     schema:
         tag = "Machine",
@@ -69,10 +69,10 @@ operation! {
         ),
 }
 
-pub(crate) async fn stop(
+pub(crate) async fn stop_machine(
     State(vm): State<Vm>,
     Extension(principal): Extension<Principal>,
 ) -> ApiResult<(StatusCode, Json<VmStatus>)> {
-    vm.stop(&principal).await?;
-    Ok((StatusCode::ACCEPTED, Json(VmStatus::of(MachineStatus::Stopping))))
+    vm.stop_machine(&principal).await?;
+    Ok((StatusCode::ACCEPTED, Json(VmStatus::from_status(MachineStatus::Stopping))))
 }

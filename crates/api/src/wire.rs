@@ -8,17 +8,17 @@ mod folder;
 mod source;
 
 use control::conversations::ConversationSummary;
-use domain::answer::{RunState, Stamp};
+use domain::answer::{RevisionStamp, RunState};
 use domain::id::MessageId;
 use domain::machine::MachineStatus;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use workspace::EntryKind;
+use workspace::WorkspaceEntryKind;
 
-pub(crate) use self::answer::{Answer, Message, answer, assistant_message, user_message};
-pub(crate) use self::catalog::{Jurisdiction, Listed, Model};
+pub(crate) use self::answer::{Answer, Message, assistant_message, encode_answer, user_message};
+pub(crate) use self::catalog::{Jurisdiction, Model, PluginEntryBody};
 use self::enums::{AnswerStatus, MachineState};
-pub(crate) use self::folder::{Indexing, Listing};
+pub(crate) use self::folder::{DirectoryListingBody, FileIndexingBody};
 
 /// What the account's machine is doing.
 #[derive(Debug, Serialize, ToSchema)]
@@ -28,7 +28,7 @@ pub struct VmStatus {
 }
 
 impl VmStatus {
-    pub(crate) fn of(status: MachineStatus) -> Self {
+    pub(crate) fn from_status(status: MachineStatus) -> Self {
         Self { status: status.as_str() }
     }
 }
@@ -52,7 +52,7 @@ pub(crate) struct UploadForm {
 /// A file that was uploaded.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = UploadedFile)]
-pub(crate) struct Uploaded {
+pub(crate) struct UploadedFileBody {
     /// Its name, without any folders that the client put into it.
     #[schema(examples("lease.pdf"))]
     pub(crate) name: String,
@@ -67,7 +67,7 @@ pub(crate) struct Uploaded {
 /// A folder that was created.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = CreatedDirectory)]
-pub(crate) struct CreatedFolder {
+pub(crate) struct CreatedDirectoryBody {
     /// Its name.
     #[schema(examples("contracts"))]
     pub(crate) name: String,
@@ -111,7 +111,7 @@ pub(crate) struct Conversation {
 }
 
 impl Conversation {
-    pub(crate) fn of(summary: ConversationSummary) -> Self {
+    pub(crate) fn from_summary(summary: ConversationSummary) -> Self {
         Self {
             chat_id: summary.id.to_string(),
             title: summary.title,
@@ -130,7 +130,7 @@ impl Conversation {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ChatPage)]
-pub(crate) struct Page {
+pub(crate) struct ChatPageBody {
     /// Pinned ones first, then the most recently changed.
     pub(crate) chats: Vec<Conversation>,
     /// How many were skipped.
@@ -221,7 +221,7 @@ pub(crate) struct ChosenSetting {
 /// What to change of a conversation. What is not given stays.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = ChatChange)]
-pub(crate) struct Change {
+pub(crate) struct ChatChangeBody {
     /// The title, without control characters; white space around it is dropped.
     #[schema(min_length = 1, max_length = 120, examples("Rent"))]
     pub(crate) title: Option<String>,
@@ -231,12 +231,12 @@ pub(crate) struct Change {
 }
 
 /// Returns the public word of an entry's type (2.6).
-pub(crate) const fn entry_word(kind: EntryKind) -> &'static str {
+pub(crate) const fn entry_word(kind: WorkspaceEntryKind) -> &'static str {
     match kind {
-        EntryKind::File => "FILE",
-        EntryKind::Folder => "DIRECTORY",
-        EntryKind::Link => "SYMLINK",
-        EntryKind::Other => "OTHER",
+        WorkspaceEntryKind::File => "FILE",
+        WorkspaceEntryKind::Folder => "DIRECTORY",
+        WorkspaceEntryKind::Link => "SYMLINK",
+        WorkspaceEntryKind::Other => "OTHER",
     }
 }
 
@@ -252,16 +252,19 @@ pub(crate) const fn event_word(completed: bool) -> &'static str {
 
 /// Returns the identifier of a state in an event stream: message, epoch, revision.
 #[must_use]
-pub fn event_id(message: MessageId, stamp: Stamp) -> String {
+pub fn event_id(message: MessageId, stamp: RevisionStamp) -> String {
     format!("{message}:{}.{}", stamp.epoch, stamp.revision)
 }
 
 /// Parses the identifier of a state; `None` if this service did not write it.
 #[must_use]
-pub fn read_event_id(text: &str) -> Option<(MessageId, Stamp)> {
+pub fn read_event_id(text: &str) -> Option<(MessageId, RevisionStamp)> {
     let (message, stamp) = text.split_once(':')?;
     let (epoch, revision) = stamp.split_once('.')?;
-    Some((message.parse().ok()?, Stamp { epoch: epoch.parse().ok()?, revision: revision.parse().ok()? }))
+    Some((
+        message.parse().ok()?,
+        RevisionStamp { epoch: epoch.parse().ok()?, revision: revision.parse().ok()? },
+    ))
 }
 
 pub(crate) const fn state_word(state: RunState) -> &'static str {

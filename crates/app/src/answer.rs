@@ -2,9 +2,9 @@
 //! everything else.
 
 use askama::Template;
-use control::live::{Citation, PartKind, Snapshot};
-use domain::answer::{Ending, ErrorCode, RunState, Source};
-use domain::citation::Place;
+use control::live::{PartKind, Snapshot, SnapshotCitation};
+use domain::answer::{AnswerEnding, AnswerSource, ErrorCode, RunState};
+use domain::citation::PassagePlace;
 use domain::credits::Credits;
 
 use crate::answer_html::AnswerHtml;
@@ -30,7 +30,7 @@ pub(crate) struct AnswerView {
     cards: String,
     blocks: Vec<Block>,
     /// The note about how the answer ended, unless it is simply done.
-    note: Option<Note>,
+    note: Option<EndingNote>,
     sources: Vec<SourceView>,
     /// The cost in words; `None` while the answer is in progress.
     cost: Option<String>,
@@ -40,13 +40,13 @@ pub(crate) struct AnswerView {
 enum Block {
     Text(Prose),
     Reasoning(Prose),
-    Steps(Vec<Step>),
+    Steps(Vec<ToolStepView>),
     Agent { name: String, state: &'static str, prose: Prose },
     File { name: String, href: String },
 }
 
 /// A call in a list of consecutive ones.
-struct Step {
+struct ToolStepView {
     label: String,
     detail: String,
     /// `pending`, `done` or `failed`.
@@ -63,30 +63,31 @@ struct FoundView {
     is_web: bool,
 }
 
-impl Step {
-    fn of(label: String, detail: &str, state: RunState, sources: &[Place]) -> Self {
-        let listed: Vec<&Place> = sources.iter().take(FOUND_MAX).collect();
-        let found: Vec<_> = cited::names(&listed).into_iter().zip(listed).map(FoundView::of).collect();
+impl ToolStepView {
+    fn new(label: String, detail: &str, state: RunState, sources: &[PassagePlace]) -> Self {
+        let listed: Vec<&PassagePlace> = sources.iter().take(FOUND_MAX).collect();
+        let found: Vec<_> =
+            cited::place_names(&listed).into_iter().zip(listed).map(FoundView::from_place).collect();
         let detail = match (detail, sources) {
             ("", [_]) => found[0].name.clone(),
             (detail, _) => detail.to_owned(),
         };
         let more = sources.len() - found.len();
-        Self { label, detail, state: word(state), found, more }
+        Self { label, detail, state: state_word(state), found, more }
     }
 }
 
 impl FoundView {
-    fn of((name, place): (String, &Place)) -> Self {
+    fn from_place((name, place): (String, &PassagePlace)) -> Self {
         let (href, is_web) = match place {
-            Place::File { path, .. } => (Some(view_href(path)), false),
-            Place::Web { .. } => (render::href(place), true),
+            PassagePlace::File { path, .. } => (Some(view_href(path)), false),
+            PassagePlace::Web { .. } => (render::source_href(place), true),
         };
         Self { name, href, is_web }
     }
 }
 
-struct Note {
+struct EndingNote {
     text: String,
     is_error: bool,
 }
@@ -105,16 +106,23 @@ struct SourceView {
 
 impl AnswerView {
     /// Creates the view of a snapshot, as far as the page does not have it, and remembers what it then has.
-    pub(crate) fn of(texts: Texts, snapshot: &Snapshot, cost: Option<Credits>, page: &mut OnPage) -> Self {
+    pub(crate) fn from_snapshot(
+        texts: Texts,
+        snapshot: &Snapshot,
+        cost: Option<Credits>,
+        page: &mut OnPage,
+    ) -> Self {
         let mut blocks = Vec::new();
         let meta = &snapshot.meta;
         let of = CitingAnswer { conversation: meta.conversation, answer: meta.answer };
-        let mut fitted = AnswerHtml::of(of);
-        let mut cited = Vec::<&Citation>::new();
-        page.number_sources(SourceNumbers::of(snapshot));
+        let mut fitted = AnswerHtml::new(of);
+        let mut cited = Vec::<&SnapshotCitation>::new();
+        page.number_sources(SourceNumbers::from_snapshot(snapshot));
         // The note says it in the visitor's language.
         let said_at_end = match &snapshot.ending {
-            Some(Ending::Failed(error)) => Some(render::whole(&error.message, &(&[][..] as &[Source]))),
+            Some(AnswerEnding::Failed(error)) => {
+                Some(render::render_answer(&error.message, &(&[][..] as &[AnswerSource])))
+            }
             _ => None,
         };
         for part in &snapshot.parts {
@@ -126,48 +134,50 @@ impl AnswerView {
                 }
                 PartKind::Text { html, citations } => {
                     add_cited(&mut cited, citations);
-                    Block::Text(page.show(part.id, blocks.len(), html, &mut fitted))
+                    Block::Text(page.show_text(part.id, blocks.len(), html, &mut fitted))
                 }
                 PartKind::Reasoning { html } => {
-                    Block::Reasoning(page.show(part.id, blocks.len(), html, &mut fitted))
+                    Block::Reasoning(page.show_text(part.id, blocks.len(), html, &mut fitted))
                 }
                 PartKind::Agent { agent, state, html, citations } => {
                     add_cited(&mut cited, citations);
                     Block::Agent {
                         name: agent.name.clone(),
-                        state: word(*state),
-                        prose: page.show(part.id, blocks.len(), html, &mut fitted),
+                        state: state_word(*state),
+                        prose: page.show_text(part.id, blocks.len(), html, &mut fitted),
                     }
                 }
                 // Attached files, which come first, stand at the question.
                 PartKind::File { .. } if blocks.is_empty() => continue,
                 PartKind::File { path } => Block::File { name: name_of(path), href: view_href(path) },
                 PartKind::Tool { tool, state, sources, .. } => {
-                    add_step(&mut blocks, Step::of(tool_label(texts, tool), "", *state, sources));
+                    add_step(&mut blocks, ToolStepView::new(tool_label(texts, tool), "", *state, sources));
                     continue;
                 }
                 PartKind::WebSearch { query, state, sources, .. } => {
                     let label = texts.get("tool-web-search");
-                    add_step(&mut blocks, Step::of(label, query, *state, sources));
+                    add_step(&mut blocks, ToolStepView::new(label, query, *state, sources));
                     continue;
                 }
                 PartKind::Skill { skill, state } => {
                     let label = texts.get("tool-skill");
-                    add_step(&mut blocks, Step::of(label, &skill.name, *state, &[]));
+                    add_step(&mut blocks, ToolStepView::new(label, &skill.name, *state, &[]));
                     continue;
                 }
             };
             blocks.push(block);
         }
         cited.sort_by_key(|citation| page.source_number(citation.number));
-        let places: Vec<&Place> = cited.iter().map(|citation| &citation.place).collect();
-        let named = cited::names(&places).into_iter().zip(cited);
+        let places: Vec<&PassagePlace> = cited.iter().map(|citation| &citation.place).collect();
+        let named = cited::place_names(&places).into_iter().zip(cited);
         let sources = named
-            .map(|(name, citation)| source(texts, of, page.source_number(citation.number), name, citation))
+            .map(|(name, citation)| {
+                source_view(texts, of, page.source_number(citation.number), name, citation)
+            })
             .collect();
-        let events = snapshot.ending.is_none().then(|| paths::events(meta.conversation, meta.answer));
-        let note = snapshot.ending.as_ref().and_then(|ending| note(texts, ending));
-        let cards = paths::cards(meta.conversation, meta.answer);
+        let events = snapshot.ending.is_none().then(|| paths::events_path(meta.conversation, meta.answer));
+        let note = snapshot.ending.as_ref().and_then(|ending| ending_note(texts, ending));
+        let cards = paths::cards_path(meta.conversation, meta.answer);
         let cost = cost.map(|cost| texts.with("answer-cost", "count", cost.0));
         Self { texts, id: meta.answer.to_string(), events, cards, blocks, note, sources, cost }
     }
@@ -178,7 +188,7 @@ impl AnswerView {
 }
 
 /// Appends a call to the list of calls that ends the blocks so far.
-fn add_step(blocks: &mut Vec<Block>, step: Step) {
+fn add_step(blocks: &mut Vec<Block>, step: ToolStepView) {
     if let Some(Block::Steps(steps)) = blocks.last_mut() {
         steps.push(step);
     } else {
@@ -186,7 +196,7 @@ fn add_step(blocks: &mut Vec<Block>, step: Step) {
     }
 }
 
-fn add_cited<'a>(cited: &mut Vec<&'a Citation>, citations: &'a [Citation]) {
+fn add_cited<'a>(cited: &mut Vec<&'a SnapshotCitation>, citations: &'a [SnapshotCitation]) {
     for citation in citations {
         if cited.iter().all(|known| known.number != citation.number) {
             cited.push(citation);
@@ -194,22 +204,30 @@ fn add_cited<'a>(cited: &mut Vec<&'a Citation>, citations: &'a [Citation]) {
     }
 }
 
-fn source(texts: Texts, of: CitingAnswer, number: u32, name: String, citation: &Citation) -> SourceView {
+fn source_view(
+    texts: Texts,
+    of: CitingAnswer,
+    number: u32,
+    name: String,
+    citation: &SnapshotCitation,
+) -> SourceView {
     let mut detail = cited::place_in_words(texts, &citation.place);
     if citation.verified == Some(false) {
         let unproven = texts.get("source-unproven");
         detail = if detail.is_empty() { unproven } else { format!("{detail} · {unproven}") };
     }
-    let href = of.href(citation.number, &citation.place);
-    let is_web = matches!(citation.place, Place::Web { .. });
+    let href = of.place_href(citation.number, &citation.place);
+    let is_web = matches!(citation.place, PassagePlace::Web { .. });
     SourceView { number, card: citation.number, name, detail, href, is_web }
 }
 
-fn note(texts: Texts, ending: &Ending) -> Option<Note> {
+fn ending_note(texts: Texts, ending: &AnswerEnding) -> Option<EndingNote> {
     let key = match ending {
-        Ending::Done => return None,
-        Ending::Stopped => return Some(Note { text: texts.get("answer-stopped"), is_error: false }),
-        Ending::Failed(error) => match error.code {
+        AnswerEnding::Done => return None,
+        AnswerEnding::Stopped => {
+            return Some(EndingNote { text: texts.get("answer-stopped"), is_error: false });
+        }
+        AnswerEnding::Failed(error) => match error.code {
             ErrorCode::ModelUnavailable => "answer-model-unavailable",
             ErrorCode::ModelRejected => "answer-model-rejected",
             ErrorCode::ModelKeyRefused => "answer-model-key-refused",
@@ -226,7 +244,7 @@ fn note(texts: Texts, ending: &Ending) -> Option<Note> {
             ErrorCode::Internal => "answer-internal",
         },
     };
-    Some(Note { text: texts.get(key), is_error: true })
+    Some(EndingNote { text: texts.get(key), is_error: true })
 }
 
 /// Returns the label of a tool. Tools of MCP servers have their own names alone.
@@ -235,7 +253,7 @@ fn tool_label(texts: Texts, tool: &str) -> String {
     texts.optional(&key).unwrap_or_else(|| texts.with("tool-other", "name", tool.to_owned()))
 }
 
-const fn word(state: RunState) -> &'static str {
+const fn state_word(state: RunState) -> &'static str {
     match state {
         RunState::Pending => "pending",
         RunState::Complete => "done",
@@ -246,11 +264,11 @@ const fn word(state: RunState) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::language::Language;
+    use crate::language::PageLanguage;
 
     #[test]
-    fn every_ending_and_every_tool_has_a_text() {
-        for language in Language::ALL {
+    fn ending_and_tool_texts_exist() {
+        for language in PageLanguage::ALL {
             let texts = Texts(language);
             for name in [
                 "search",

@@ -44,13 +44,13 @@ pub(crate) struct AnswerHtml {
 }
 
 impl AnswerHtml {
-    pub(crate) const fn of(cited: CitingAnswer) -> Self {
+    pub(crate) const fn new(cited: CitingAnswer) -> Self {
         let (formulas_room, pictures_left) = (FORMULAS_MAX_BYTES, PICTURES_MAX);
         Self { level: ABOVE, formulas_room, pictures_left, cited }
     }
 
     /// Returns the HTML of the next text: whole blocks. Its marks get the numbers of the page.
-    pub(crate) fn fit(&mut self, html: &str, numbers: &SourceNumbers) -> String {
+    pub(crate) fn fit_blocks(&mut self, html: &str, numbers: &SourceNumbers) -> String {
         let mut out = String::with_capacity(html.len());
         let mut pieces = html.split('<');
         let (mut verbatim, mut directed) = (0_usize, 0_usize);
@@ -65,7 +65,7 @@ impl AnswerHtml {
             if VERBATIM.contains(&name) {
                 count(&mut verbatim);
             }
-            let is_directed = DIRECTED.contains(&name) || heading(name).is_some();
+            let is_directed = DIRECTED.contains(&name) || heading_level(name).is_some();
             out.push('<');
             self.fit_tag(tag, is_directed && directed == 0 && !is_end, &mut out);
             if is_directed {
@@ -73,7 +73,7 @@ impl AnswerHtml {
             }
             match cited_number(tag).map(|number| (number, format!("[{number}]"))) {
                 Some((number, mark)) if text == mark => {
-                    out.push_str(&format!("[{}]", numbers.shown(number)));
+                    out.push_str(&format!("[{}]", numbers.page_number(number)));
                 }
                 _ => self.fit_text(text, verbatim, &mut out),
             }
@@ -95,11 +95,11 @@ impl AnswerHtml {
             out.push_str(OWN_FILE_LINK);
             return self.fit_file_link(rest, out);
         }
-        if let Some(level) = heading(tag) {
+        if let Some(level) = heading_level(tag) {
             // A level is never skipped, whatever the model writes.
             self.level = (level + ABOVE).min(self.level + 1).min(LOWEST);
             out.push_str(&format!("h{}", self.level));
-        } else if tag.strip_prefix('/').and_then(heading).is_some() {
+        } else if tag.strip_prefix('/').and_then(heading_level).is_some() {
             out.push_str(&format!("/h{}", self.level));
         } else {
             out.push_str(match tag {
@@ -121,7 +121,7 @@ impl AnswerHtml {
         out.push_str("?view");
         let number = attributes.strip_prefix(CITATION).and_then(|rest| rest.split_once('"'));
         if let Some((number, _)) = number {
-            out.push_str(&format!("&amp;{}", self.cited.field(number)));
+            out.push_str(&format!("&amp;{}", self.cited.query_field(number)));
         }
         let Some(others) = attributes.strip_prefix(IMAGE) else {
             out.push_str(&format!("\"{attributes}>"));
@@ -151,7 +151,7 @@ fn cited_number(tag: &str) -> Option<u32> {
 }
 
 /// Returns the level of a heading's tag.
-fn heading(tag: &str) -> Option<u8> {
+fn heading_level(tag: &str) -> Option<u8> {
     let level = tag.strip_prefix('h')?.parse().ok()?;
     Some(level).filter(|level| (1..=LOWEST).contains(level))
 }
@@ -162,39 +162,39 @@ mod tests {
 
     use super::*;
 
-    fn answer() -> AnswerHtml {
+    fn sample_answer_html() -> AnswerHtml {
         let conversation = "00000000-0000-0000-0000-000000000001".parse::<ConversationId>().unwrap();
         let answer = "00000000-0000-0000-0000-000000000002".parse::<MessageId>().unwrap();
-        AnswerHtml::of(CitingAnswer { conversation, answer })
+        AnswerHtml::new(CitingAnswer { conversation, answer })
     }
 
     fn fitted_of(answer: &mut AnswerHtml, html: &str) -> String {
-        answer.fit(html, &SourceNumbers::default())
+        answer.fit_blocks(html, &SourceNumbers::default())
     }
 
     #[test]
-    fn marks_have_the_numbers_of_the_page_and_lead_to_their_own_sources() {
+    fn fit_blocks_numbers_marks() {
         let html = "<p>It is due <a href=\"https://a.example/?x=[4]\" data-citation=\"c4\" rel=\"x\">[4]</a>\
                     <a href=\"https://b.example/\" data-citation=\"c2\" rel=\"x\">[2]</a> <a href=\"https://c.example/\">[4]</a> [4]</p>";
         let numbered = "<p dir=\"auto\">It is due <a href=\"https://a.example/?x=[4]\" data-citation=\"c4\" rel=\"x\">[1]</a>\
                     <a href=\"https://b.example/\" data-citation=\"c2\" rel=\"x\">[2]</a> <a href=\"https://c.example/\">[4]</a> [4]</p>";
-        assert_eq!(answer().fit(html, &SourceNumbers::in_order([4, 2])), numbered);
+        assert_eq!(sample_answer_html().fit_blocks(html, &SourceNumbers::in_order([4, 2])), numbered);
         assert_eq!(cited_numbers(html).collect::<Vec<_>>(), [4, 2]);
     }
 
     #[test]
-    fn links_to_files_lead_to_the_application() {
+    fn fit_blocks_links_workspace_files() {
         let html = "<p><a href=\"/api/v1/files/uploads/a.pdf#page=2\" data-citation=\"c1\" rel=\"x\">[1]</a> \
                     &lt;a href=\"/api/v1/files/x\"</p>";
         let fitted = "<p dir=\"auto\"><a href=\"/files/uploads/a.pdf?view&amp;cited=00000000-0000-0000-0000-000000000001.\
                       00000000-0000-0000-0000-000000000002.1#cited\" data-citation=\"c1\" rel=\"x\">[1]</a> \
                       &lt;a href=\"/api/v1/files/x\"</p>";
-        assert_eq!(fitted_of(&mut answer(), html), fitted);
+        assert_eq!(fitted_of(&mut sample_answer_html(), html), fitted);
     }
 
     #[test]
-    fn headings_stand_below_those_of_the_page_and_skip_no_level() {
-        let mut answer = answer();
+    fn fit_blocks_lowers_headings() {
+        let mut answer = sample_answer_html();
         assert_eq!(
             fitted_of(&mut answer, "<h3>a</h3><hr><h4>b</h4>"),
             "<h3 dir=\"auto\">a</h3><hr><h4 dir=\"auto\">b</h4>"
@@ -208,52 +208,52 @@ mod tests {
     }
 
     #[test]
-    fn wide_things_are_reached_by_the_keyboard() {
+    fn fit_blocks_makes_wide_content_focusable() {
         let html = "<pre><code>x</code></pre><table><tbody></tbody></table>";
         let fitted = format!(
             "<{CODE_BLOCK}><code>x</code></pre></div>\
              <div class=\"scroll\" tabindex=\"0\"><table dir=\"auto\"><tbody></tbody></table></div>"
         );
-        assert_eq!(fitted_of(&mut answer(), html), fitted);
+        assert_eq!(fitted_of(&mut sample_answer_html(), html), fitted);
     }
 
     #[test]
-    fn each_outermost_block_has_the_direction_of_its_text() {
+    fn fit_blocks_sets_text_direction() {
         let html =
             "<h1>a</h1><p>שלום</p><ul><li><p>שלום</p></li></ul><blockquote><p>a</p></blockquote><p>b</p>";
         let fitted = "<h3 dir=\"auto\">a</h3><p dir=\"auto\">שלום</p><ul dir=\"auto\"><li><p>שלום</p></li></ul>\
                       <blockquote dir=\"auto\"><p>a</p></blockquote><p dir=\"auto\">b</p>";
-        assert_eq!(fitted_of(&mut answer(), html), fitted);
+        assert_eq!(fitted_of(&mut sample_answer_html(), html), fitted);
     }
 
     #[test]
-    fn pictures_of_the_workspace_are_shown_and_others_are_links() {
+    fn fit_blocks_shows_workspace_pictures() {
         let image =
             |path: &str| format!("<a href=\"/api/v1/files/{path}\" data-image=\"\" rel=\"x\">A chart</a>");
         assert_eq!(
-            fitted_of(&mut answer(), &image("out/c%20d.PNG")),
+            fitted_of(&mut sample_answer_html(), &image("out/c%20d.PNG")),
             "<a href=\"/files/out/c%20d.PNG?view\" class=\"picture\" rel=\"x\">\
              <img src=\"/files/out/c%20d.PNG?image\" alt=\"\" loading=\"lazy\">A chart</a>"
         );
         assert_eq!(
-            fitted_of(&mut answer(), &image("a.svg")),
+            fitted_of(&mut sample_answer_html(), &image("a.svg")),
             "<a href=\"/files/a.svg?view\" rel=\"x\">A chart</a>"
         );
-        let many = fitted_of(&mut answer(), &image("a.png").repeat(PICTURES_MAX + 1));
+        let many = fitted_of(&mut sample_answer_html(), &image("a.png").repeat(PICTURES_MAX + 1));
         assert_eq!(many.matches("<img").count(), PICTURES_MAX);
     }
 
     #[test]
-    fn formulas_are_drawn_outside_of_code_and_links() {
+    fn fit_blocks_draws_formulas() {
         let formula = r"\(a_1\)";
         let fitted = fitted_of(
-            &mut answer(),
+            &mut sample_answer_html(),
             &format!(
                 "<p>{formula} <code>{formula}</code> <a href=\"https://x.y\">{formula}</a></p><pre><code>{formula}</code></pre>"
             ),
         );
         assert_eq!((fitted.matches("<math>").count(), fitted.matches(formula).count()), (1, 3), "{fitted}");
-        let mut answer = answer();
+        let mut answer = sample_answer_html();
         let many = fitted_of(&mut answer, &format!("<p>{}</p>", format!("{formula} ").repeat(20_000)));
         assert!(
             many.len() < 3 * FORMULAS_MAX_BYTES && many.contains(&format!(" {formula} ")),

@@ -13,7 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use sha2::{Digest, Sha256};
 
 use crate::paths;
-use crate::session_cookie::{cookie, set_cookie};
+use crate::session_cookie::{cookie_value, set_cookie};
 
 /// The style sheet.
 pub(crate) const STYLE: &str = concat!(
@@ -48,9 +48,9 @@ pub(crate) struct Addresses {
 impl Addresses {
     fn new(sheet: Option<&'static str>) -> Self {
         Self {
-            style: versioned(paths::STYLE, STYLE),
-            script: versioned(paths::SCRIPT, SCRIPT),
-            icon: versioned(paths::ICON, ICON),
+            style: versioned_address(paths::STYLE, STYLE),
+            script: versioned_address(paths::SCRIPT, SCRIPT),
+            icon: versioned_address(paths::ICON, ICON),
             sheet,
         }
     }
@@ -60,13 +60,13 @@ pub(crate) static ADDRESSES: LazyLock<Addresses> = LazyLock::new(|| Addresses::n
 static FIRST: LazyLock<Addresses> = LazyLock::new(|| Addresses::new(Some(STYLE)));
 
 /// Returns the addresses for the pages of a browser with these headers.
-pub(crate) fn addresses(headers: &HeaderMap) -> &'static Addresses {
-    let has = cookie(headers, COOKIE).is_some_and(|had| ADDRESSES.style.ends_with(&format!("={had}")));
+pub(crate) fn asset_addresses(headers: &HeaderMap) -> &'static Addresses {
+    let has = cookie_value(headers, COOKIE).is_some_and(|had| ADDRESSES.style.ends_with(&format!("={had}")));
     if has { &ADDRESSES } else { &FIRST }
 }
 
 /// Creates the cookie of a browser that has loaded the style sheet.
-pub(crate) fn keep() -> HeaderValue {
+pub(crate) fn style_loaded_cookie() -> HeaderValue {
     let version = ADDRESSES.style.rsplit('=').next().unwrap_or_default();
     set_cookie(COOKIE, version, COOKIE_SECONDS, false)
 }
@@ -76,30 +76,30 @@ pub(crate) fn style_source() -> String {
     format!("'sha256-{}'", STANDARD.encode(Sha256::digest(STYLE.as_bytes())))
 }
 
-fn versioned(path: &str, content: &str) -> String {
-    let digest = domain::hex::encode(&Sha256::digest(content.as_bytes()));
+fn versioned_address(path: &str, content: &str) -> String {
+    let digest = domain::hex::encode_hex(&Sha256::digest(content.as_bytes()));
     format!("{path}?v={}", &digest[..VERSION_DIGITS])
 }
 
-pub(crate) async fn style() -> Response {
-    asset(STYLE, "text/css; charset=utf-8")
+pub(crate) async fn serve_style() -> Response {
+    asset_response(STYLE, "text/css; charset=utf-8")
 }
 
 /// Returns the style of the design page, which debug builds alone have.
 #[cfg(debug_assertions)]
-pub(crate) async fn design() -> Response {
-    asset(include_str!("../assets/design.css"), "text/css; charset=utf-8")
+pub(crate) async fn serve_design_style() -> Response {
+    asset_response(include_str!("../assets/design.css"), "text/css; charset=utf-8")
 }
 
-pub(crate) async fn script() -> Response {
-    asset(SCRIPT, "text/javascript; charset=utf-8")
+pub(crate) async fn serve_script() -> Response {
+    asset_response(SCRIPT, "text/javascript; charset=utf-8")
 }
 
-pub(crate) async fn icon() -> Response {
-    asset(ICON, "image/svg+xml")
+pub(crate) async fn serve_icon() -> Response {
+    asset_response(ICON, "image/svg+xml")
 }
 
-fn asset(content: &'static str, media_type: &'static str) -> Response {
+fn asset_response(content: &'static str, media_type: &'static str) -> Response {
     let mut response = content.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));

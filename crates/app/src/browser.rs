@@ -29,10 +29,10 @@ const SYSTEMS: [(&str, &str); 7] = [
 ];
 
 /// The browser of a request, as in "Firefox · Linux"; empty if neither is known.
-pub(crate) struct Browser(pub(crate) String);
+pub(crate) struct BrowserName(pub(crate) String);
 
-impl Browser {
-    fn of(user_agent: &str) -> Self {
+impl BrowserName {
+    fn from_user_agent(user_agent: &str) -> Self {
         let named = |names: &[(&str, &'static str)]| {
             names.iter().find(|(product, _)| user_agent.contains(product)).map(|(_, name)| *name)
         };
@@ -41,12 +41,12 @@ impl Browser {
     }
 }
 
-impl<S: Send + Sync> FromRequestParts<S> for Browser {
+impl<S: Send + Sync> FromRequestParts<S> for BrowserName {
     type Rejection = Infallible;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         let user_agent = parts.headers.get(header::USER_AGENT).and_then(|value| value.to_str().ok());
-        Ok(Self::of(user_agent.unwrap_or_default()))
+        Ok(Self::from_user_agent(user_agent.unwrap_or_default()))
     }
 }
 
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn browsers_are_named_as_their_users_know_them() {
+    fn browser_name_from_user_agent() {
         let webkit = "AppleWebKit/537.36 (KHTML, like Gecko)";
         for (user_agent, name) in [
             ("Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0", "Firefox · Linux"),
@@ -87,7 +87,7 @@ mod tests {
             ("curl/8.14.1", ""),
             ("", ""),
         ] {
-            assert_eq!(Browser::of(user_agent).0, name, "{user_agent}");
+            assert_eq!(BrowserName::from_user_agent(user_agent).0, name, "{user_agent}");
         }
     }
 }

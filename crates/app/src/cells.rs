@@ -12,7 +12,7 @@ pub(crate) struct CellSeparator {
 
 impl CellSeparator {
     /// Returns the next piece of the text. Tabs that indent a line stay.
-    pub(crate) fn separate(&mut self, piece: &str) -> String {
+    pub(crate) fn separate_piece(&mut self, piece: &str) -> String {
         let mut out = String::with_capacity(piece.len());
         for letter in piece.chars() {
             match letter {
@@ -27,7 +27,7 @@ impl CellSeparator {
 
 /// Returns a text with the cells of its rows apart.
 pub(crate) fn separated(text: &str) -> String {
-    CellSeparator::default().separate(text)
+    CellSeparator::default().separate_piece(text)
 }
 
 #[cfg(test)]
@@ -38,7 +38,7 @@ mod tests {
     fn cells_are_apart_and_indentation_stays() {
         assert_eq!(separated("Name\tRent\nAda\t\t12\n\tif x:\n"), "Name | Rent\nAda |  | 12\n\tif x:\n");
         let mut separator = CellSeparator::default();
-        let pieces = ["Name", "\tRent\n", "\tx"].map(|piece| separator.separate(piece));
+        let pieces = ["Name", "\tRent\n", "\tx"].map(|piece| separator.separate_piece(piece));
         assert_eq!(pieces, ["Name", " | Rent\n", "\tx"], "a piece goes on with the line before");
     }
 }

@@ -1,7 +1,7 @@
 //! The further choices of a question: its agent, skills and jurisdictions, and the settings of the models.
 
 use control::catalogs::CatalogEntry;
-use control::{Catalogs, Principal, Questions, UseCaseError};
+use control::{Catalogs, Principal, QuestionService, UseCaseError};
 use domain::catalog::ModelEntry;
 
 use crate::composer::{ModelOption, QuestionForm, model_names, setting_field};
@@ -12,33 +12,33 @@ const SKILLS_MAX: usize = 50;
 
 /// Everything that a question can choose.
 #[derive(Debug)]
-pub(crate) struct Offered {
+pub(crate) struct OfferedChoices {
     pub(crate) models: Vec<ModelOption>,
     /// The use that can be made of the web, in words; `None` if there is none.
     pub(crate) web: Option<String>,
     /// True if the web may be used.
     pub(crate) is_web_chosen: bool,
-    pub(crate) choices: Choices,
+    pub(crate) choices: CatalogChoices,
 }
 
-impl Offered {
+impl OfferedChoices {
     /// Reads the catalogs. What the form has chosen stays chosen.
     pub(crate) async fn load(
         catalogs: &Catalogs,
-        questions: &Questions,
+        questions: &QuestionService,
         principal: &Principal,
         texts: Texts,
         form: &QuestionForm,
     ) -> Result<Self, UseCaseError> {
         let access = questions.web_access();
-        let web = if access.searches() { Some("web") } else { access.is_any().then_some("web-pages") };
-        let models = catalogs.models(principal)?;
+        let web = if access.can_search() { Some("web") } else { access.is_any().then_some("web-pages") };
+        let models = catalogs.list_models(principal)?;
         let chosen = Some(form.model.as_str()).filter(|model| !model.is_empty());
         Ok(Self {
-            models: ModelOption::list(texts, &models, |id| catalogs.model_status(id), chosen),
+            models: ModelOption::list_usable(texts, &models, |id| catalogs.model_status(id), chosen),
             web: web.map(|key| texts.get(key)),
             is_web_chosen: form.web,
-            choices: Choices::load(catalogs, principal, texts, form).await?,
+            choices: CatalogChoices::load(catalogs, principal, texts, form).await?,
         })
     }
 
@@ -54,25 +54,25 @@ impl Offered {
         let is_one = self.models.len() == 1;
         let model = self.models.iter().find(|model| model.is_chosen && !is_one).map(|model| &model.label);
         let web = self.web.as_ref().filter(|_| self.is_web_chosen);
-        let named = model.into_iter().chain(web).chain(self.choices.chosen());
+        let named = model.into_iter().chain(web).chain(self.choices.chosen_labels());
         named.map(String::as_str).collect::<Vec<_>>().join(" · ")
     }
 }
 
 /// The choices of a question besides the model and web search.
 #[derive(Debug)]
-pub(crate) struct Choices {
-    pub(crate) agents: Vec<Choice>,
-    pub(crate) skills: Vec<Choice>,
+pub(crate) struct CatalogChoices {
+    pub(crate) agents: Vec<ChoiceOption>,
+    pub(crate) skills: Vec<ChoiceOption>,
     /// The number of skills that are left out.
     pub(crate) more_skills: usize,
-    pub(crate) jurisdictions: Vec<Choice>,
+    pub(crate) jurisdictions: Vec<ChoiceOption>,
     pub(crate) models: Vec<ModelSettings>,
 }
 
 /// An option, or a box to check.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Choice {
+pub(crate) struct ChoiceOption {
     pub(crate) value: String,
     pub(crate) label: String,
     /// Its purpose, which may be empty.
@@ -92,10 +92,10 @@ pub(crate) struct ModelSettings {
 pub(crate) struct SettingField {
     pub(crate) name: String,
     pub(crate) label: String,
-    pub(crate) options: Vec<Choice>,
+    pub(crate) options: Vec<ChoiceOption>,
 }
 
-impl Choices {
+impl CatalogChoices {
     /// Reads the catalogs. What the form has chosen stays chosen.
     pub(crate) async fn load(
         catalogs: &Catalogs,
@@ -103,17 +103,17 @@ impl Choices {
         texts: Texts,
         form: &QuestionForm,
     ) -> Result<Self, UseCaseError> {
-        let agents = catalogs.agents(principal)?.into_iter();
-        let skills = catalogs.skills(principal).await?;
+        let agents = catalogs.list_agents(principal)?.into_iter();
+        let skills = catalogs.list_skills(principal).await?;
         let more_skills = skills.len().saturating_sub(SKILLS_MAX);
-        let named = |entry: CatalogEntry, is_chosen: bool| Choice {
+        let named = |entry: CatalogEntry, is_chosen: bool| ChoiceOption {
             value: entry.full_name,
             label: entry.name,
             hint: entry.description,
             is_chosen,
         };
-        let jurisdictions = catalogs.jurisdictions(principal)?;
-        let models = catalogs.models(principal)?;
+        let jurisdictions = catalogs.list_jurisdictions(principal)?;
+        let models = catalogs.list_models(principal)?;
         Ok(Self {
             agents: agents
                 .map(|entry| {
@@ -131,24 +131,24 @@ impl Choices {
             more_skills,
             jurisdictions: jurisdictions
                 .iter()
-                .map(|jurisdiction| Choice {
+                .map(|jurisdiction| ChoiceOption {
                     value: jurisdiction.id.clone(),
-                    label: texts.of(&jurisdiction.label),
+                    label: texts.in_language(&jurisdiction.label),
                     hint: String::new(),
                     is_chosen: form.jurisdictions.contains(&jurisdiction.id),
                 })
                 .collect(),
-            models: ModelSettings::list(texts, &models, form),
+            models: ModelSettings::list_usable(texts, &models, form),
         })
     }
 
     /// Returns true if something is chosen, so that the form shows it.
     pub(crate) fn is_chosen(&self) -> bool {
-        self.chosen().next().is_some()
+        self.chosen_labels().next().is_some()
     }
 
     /// Returns the labels of the agent, the skills and the jurisdictions that are chosen.
-    fn chosen(&self) -> impl Iterator<Item = &String> {
+    fn chosen_labels(&self) -> impl Iterator<Item = &String> {
         let choices = self.agents.iter().chain(&self.skills).chain(&self.jurisdictions);
         choices.filter(|choice| choice.is_chosen).map(|choice| &choice.label)
     }
@@ -156,26 +156,26 @@ impl Choices {
 
 impl ModelSettings {
     /// Lists the models that have settings and are not deprecated, and the chosen one in any case.
-    fn list(texts: Texts, models: &[ModelEntry], form: &QuestionForm) -> Vec<Self> {
+    fn list_usable(texts: Texts, models: &[ModelEntry], form: &QuestionForm) -> Vec<Self> {
         let is_usable = |model: &&ModelEntry| !model.deprecated || model.id == form.model;
         let usable: Vec<_> = models.iter().filter(is_usable).collect();
         let named = usable.iter().zip(model_names(texts, &usable));
         let has_settings = named.filter(|(model, _)| !model.settings.is_empty());
-        has_settings.map(|(model, name)| Self::of(texts, model, name, form)).collect()
+        has_settings.map(|(model, name)| Self::from_model(texts, model, name, form)).collect()
     }
 
-    fn of(texts: Texts, model: &ModelEntry, label: String, form: &QuestionForm) -> Self {
+    fn from_model(texts: Texts, model: &ModelEntry, label: String, form: &QuestionForm) -> Self {
         let settings = model.settings.iter().map(|setting| {
             let name = setting_field(&setting.key, &model.id);
             let chosen = form.settings.iter().find(|(field, _)| *field == name);
             let chosen = chosen.map_or(&setting.default_value, |(_, value)| value);
-            let options = setting.options.iter().map(|option| Choice {
+            let options = setting.options.iter().map(|option| ChoiceOption {
                 value: option.value.clone(),
-                label: texts.of(&option.label),
+                label: texts.in_language(&option.label),
                 hint: String::new(),
                 is_chosen: option.value == *chosen,
             });
-            SettingField { label: texts.of(&setting.label), options: options.collect(), name }
+            SettingField { label: texts.in_language(&setting.label), options: options.collect(), name }
         });
         Self { id: model.id.clone(), label, settings: settings.collect() }
     }

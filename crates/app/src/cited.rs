@@ -5,9 +5,9 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use control::live::{Citation, PartKind, Snapshot, Unproven};
-use control::{Answers, Principal, UseCaseError};
-use domain::citation::{PageKind, Place};
+use control::live::{PartKind, Snapshot, SnapshotCitation, Unproven};
+use control::{AnswerService, Principal, UseCaseError};
+use domain::citation::{PageKind, PassagePlace};
 use domain::id::{ConversationId, MessageId};
 use domain::time::Timestamp;
 
@@ -17,7 +17,7 @@ use crate::links::{file_href, names_of, own_href, shown_name};
 use crate::paths;
 use crate::source_numbers::SourceNumbers;
 use crate::texts::Texts;
-use crate::visit::User;
+use crate::visit::SignedInVisitor;
 
 /// The field of a query that names a citation.
 const FIELD: &str = "cited";
@@ -35,17 +35,17 @@ pub(crate) struct CitingAnswer {
 
 impl CitingAnswer {
     /// Returns the field of a query that names a citation, with the fragment of its passage.
-    pub(crate) fn field(&self, number: &str) -> String {
+    pub(crate) fn query_field(&self, number: &str) -> String {
         format!("{FIELD}={}.{}.{number}#{FRAGMENT}", self.conversation, self.answer)
     }
 
     /// Returns the link to a cited place: the page of the file, or the web page. `None` if nothing may be linked.
-    pub(crate) fn href(&self, number: u32, place: &Place) -> Option<String> {
+    pub(crate) fn place_href(&self, number: u32, place: &PassagePlace) -> Option<String> {
         match place {
-            Place::File { path, .. } => {
-                Some(format!("{}?view&{}", file_href(path), self.field(&number.to_string())))
+            PassagePlace::File { path, .. } => {
+                Some(format!("{}?view&{}", file_href(path), self.query_field(&number.to_string())))
             }
-            Place::Web { .. } => render::href(place).map(|href| own_href(&href)),
+            PassagePlace::Web { .. } => render::source_href(place).map(|href| own_href(&href)),
         }
     }
 }
@@ -54,7 +54,7 @@ impl CitingAnswer {
 pub(crate) struct CitedPassage {
     /// Its number on the page of the answer.
     pub(crate) number: u32,
-    pub(crate) place: Place,
+    pub(crate) place: PassagePlace,
     /// The file's name with its folders.
     pub(crate) name: String,
     /// The text of the passage, if the answer has it.
@@ -76,8 +76,8 @@ pub(crate) struct CitationCheck {
 
 impl CitedPassage {
     /// Finds the citation that a query names, `<conversation>.<answer>.<number>`. `None` if there is none any more.
-    pub(crate) async fn find(
-        answers: &Answers,
+    pub(crate) async fn find_by_query(
+        answers: &AnswerService,
         principal: &Principal,
         texts: Texts,
         named: &str,
@@ -86,24 +86,24 @@ impl CitedPassage {
         let of =
             CitingAnswer { conversation: parts.next()?.parse().ok()?, answer: parts.next()?.parse().ok()? };
         let number = parts.next()?.parse().ok()?;
-        let live = answers.find(principal, of.conversation, of.answer).await.ok()?;
+        let live = answers.find_answer(principal, of.conversation, of.answer).await.ok()?;
         let snapshot = live.snapshot();
-        let citation = citation(&snapshot, number)?;
+        let citation = find_citation(&snapshot, number)?;
         Some(Self {
-            number: SourceNumbers::of(&snapshot).shown(number),
+            number: SourceNumbers::from_snapshot(&snapshot).page_number(number),
             place: citation.place.clone(),
             name: name_in_words(&citation.place),
             text: citation.passage.clone(),
             detail: place_in_words(texts, &citation.place),
-            proof: CitationCheck::of(texts, citation),
+            proof: CitationCheck::from_citation(texts, citation),
             answered_at: snapshot.meta.created_at,
-            answer_href: format!("{}#a-{}", paths::conversation(of.conversation), of.answer),
+            answer_href: format!("{}#a-{}", paths::conversation_path(of.conversation), of.answer),
         })
     }
 }
 
 impl CitationCheck {
-    fn of(texts: Texts, citation: &Citation) -> Option<Self> {
+    fn from_citation(texts: Texts, citation: &SnapshotCitation) -> Option<Self> {
         let is_proven = citation.verified?;
         let text = match &citation.reason {
             None if is_proven => texts.get("source-proven"),
@@ -143,53 +143,53 @@ struct Card {
 }
 
 /// Shows the card of a citation: a piece of HTML that the page of the answer includes.
-pub(crate) async fn card(
-    State(answers): State<Answers>,
-    user: User,
+pub(crate) async fn show_citation_card(
+    State(answers): State<AnswerService>,
+    user: SignedInVisitor,
     Path((conversation, answer, number)): Path<(String, String, String)>,
 ) -> Result<Response, Response> {
-    let unknown = || user.failed(UseCaseError::no_conversation());
+    let unknown = || user.failure_response(UseCaseError::no_conversation());
     let ids = conversation.parse().ok().zip(answer.parse().ok()).zip(number.parse().ok());
     let ((conversation, answer), number) = ids.ok_or_else(unknown)?;
-    let live = answers.find(&user.signed_in.principal, conversation, answer).await;
-    let snapshot = live.map_err(|error| user.failed(error))?.snapshot();
-    let citation = citation(&snapshot, number).ok_or_else(unknown)?;
+    let live = answers.find_answer(&user.signed_in.principal, conversation, answer).await;
+    let snapshot = live.map_err(|error| user.failure_response(error))?.snapshot();
+    let citation = find_citation(&snapshot, number).ok_or_else(unknown)?;
     let texts = user.visitor.texts;
-    Ok(error::rendered(&Card {
+    Ok(error::render_template(&Card {
         texts,
-        number: SourceNumbers::of(&snapshot).shown(number),
+        number: SourceNumbers::from_snapshot(&snapshot).page_number(number),
         name: name_in_words(&citation.place),
         detail: place_in_words(texts, &citation.place),
-        is_web: matches!(citation.place, Place::Web { .. }),
-        href: CitingAnswer { conversation, answer }.href(number, &citation.place),
-        passage: citation.passage.as_deref().map(excerpt),
-        proof: CitationCheck::of(texts, citation),
+        is_web: matches!(citation.place, PassagePlace::Web { .. }),
+        href: CitingAnswer { conversation, answer }.place_href(number, &citation.place),
+        passage: citation.passage.as_deref().map(passage_excerpt),
+        proof: CitationCheck::from_citation(texts, citation),
     }))
 }
 
 /// Returns the name of a place that stands alone: of a file with its folders, unless it is among those that were attached.
-fn name_in_words(place: &Place) -> String {
+fn name_in_words(place: &PassagePlace) -> String {
     match place {
-        Place::File { path, .. } => {
+        PassagePlace::File { path, .. } => {
             shown_name(path.strip_prefix("/uploads/").unwrap_or(path).trim_start_matches('/'))
         }
-        Place::Web { url, title } => web_name(url, title).to_owned(),
+        PassagePlace::Web { url, title } => web_name(url, title).to_owned(),
     }
 }
 
 /// Returns the names of places that stand beside each other.
-pub(crate) fn names(places: &[&Place]) -> Vec<String> {
+pub(crate) fn place_names(places: &[&PassagePlace]) -> Vec<String> {
     let paths: Vec<&str> = places
         .iter()
         .filter_map(|place| match place {
-            Place::File { path, .. } => Some(path.as_str()),
-            Place::Web { .. } => None,
+            PassagePlace::File { path, .. } => Some(path.as_str()),
+            PassagePlace::Web { .. } => None,
         })
         .collect();
     let mut of_files = names_of(&paths).into_iter();
-    let name = |place: &&Place| match place {
-        Place::File { .. } => of_files.next().unwrap_or_default(),
-        Place::Web { url, title } => web_name(url, title).to_owned(),
+    let name = |place: &&PassagePlace| match place {
+        PassagePlace::File { .. } => of_files.next().unwrap_or_default(),
+        PassagePlace::Web { url, title } => web_name(url, title).to_owned(),
     };
     places.iter().map(name).collect()
 }
@@ -199,10 +199,10 @@ fn web_name<'a>(url: &'a str, title: &'a str) -> &'a str {
 }
 
 /// Returns a place in words: page or lines.
-pub(crate) fn place_in_words(texts: Texts, place: &Place) -> String {
+pub(crate) fn place_in_words(texts: Texts, place: &PassagePlace) -> String {
     match place {
-        Place::File { path, page: Some(page), lines, page_name } => {
-            let kind = PageKind::of(path);
+        PassagePlace::File { path, page: Some(page), lines, page_name } => {
+            let kind = PageKind::from_path(path);
             let (key, name) = match kind {
                 PageKind::Page => ("source-page", "page"),
                 PageKind::Slide => ("source-slide", "slide"),
@@ -225,9 +225,9 @@ pub(crate) fn place_in_words(texts: Texts, place: &Place) -> String {
                 None => place,
             }
         }
-        Place::File { lines: Some(lines), .. } => lines_in_words(texts, *lines),
-        Place::File { .. } => String::new(),
-        Place::Web { url, .. } => {
+        PassagePlace::File { lines: Some(lines), .. } => lines_in_words(texts, *lines),
+        PassagePlace::File { .. } => String::new(),
+        PassagePlace::Web { url, .. } => {
             let host = url.split_once("://").map_or(url.as_str(), |(_, rest)| rest);
             host.split(['/', '?', '#']).next().unwrap_or_default().to_owned()
         }
@@ -248,7 +248,7 @@ fn rows_in_words(texts: Texts, (first, last): (u32, u32)) -> String {
     texts.with("source-rows", "rows", format!("{first}–{last}"))
 }
 
-fn citation(snapshot: &Snapshot, number: u32) -> Option<&Citation> {
+fn find_citation(snapshot: &Snapshot, number: u32) -> Option<&SnapshotCitation> {
     snapshot.parts.iter().find_map(|part| match &part.shape {
         PartKind::Text { citations, .. } | PartKind::Agent { citations, .. } => {
             citations.iter().find(|citation| citation.number == number)
@@ -262,7 +262,7 @@ fn citation(snapshot: &Snapshot, number: u32) -> Option<&Citation> {
 }
 
 /// Returns the beginning of a passage without blank lines, cut between words.
-fn excerpt(passage: &str) -> String {
+fn passage_excerpt(passage: &str) -> String {
     let lines = passage.lines().map(str::trim_end).filter(|line| !line.is_empty());
     let passage = separated(lines.collect::<Vec<_>>().join("\n").trim_start());
     let Some((end, _)) = passage.char_indices().nth(CARD_MAX_CHARS) else { return passage };
@@ -277,27 +277,31 @@ mod tests {
 
     #[test]
     fn cells_of_a_passage_are_apart() {
-        assert_eq!(excerpt("Tenant\tRent\nOakmoor\t2310\n"), "Tenant | Rent\nOakmoor | 2310");
+        assert_eq!(passage_excerpt("Tenant\tRent\nOakmoor\t2310\n"), "Tenant | Rent\nOakmoor | 2310");
     }
 
     #[test]
-    fn a_long_passage_is_cut_between_words() {
-        assert_eq!(excerpt(" Rent\n \n\nThe rent is due. \n"), "Rent\nThe rent is due.");
-        let cut = excerpt(&"žluťoučký kůň ".repeat(100));
+    fn passage_excerpt_cuts_between_words() {
+        assert_eq!(passage_excerpt(" Rent\n \n\nThe rent is due. \n"), "Rent\nThe rent is due.");
+        let cut = passage_excerpt(&"žluťoučký kůň ".repeat(100));
         assert!(cut.ends_with("kůň …") || cut.ends_with("žluťoučký …"), "{cut}");
         assert!(cut.chars().count() <= CARD_MAX_CHARS + 2, "{cut}");
-        assert_eq!(excerpt(&"x".repeat(1000)).chars().count(), CARD_MAX_CHARS + 2);
+        assert_eq!(passage_excerpt(&"x".repeat(1000)).chars().count(), CARD_MAX_CHARS + 2);
     }
 
     #[test]
-    fn places_are_named_as_their_kind_of_file_has_them() {
-        let file =
-            |path: &str, page, lines| Place::File { path: path.to_owned(), page, lines, page_name: None };
+    fn place_in_words_follows_file_kind() {
+        let file = |path: &str, page, lines| PassagePlace::File {
+            path: path.to_owned(),
+            page,
+            lines,
+            page_name: None,
+        };
         let named = |path: &str, name: &str, lines| {
             let page_name = Some(name.to_owned());
-            Place::File { path: path.to_owned(), page: Some(2), lines, page_name }
+            PassagePlace::File { path: path.to_owned(), page: Some(2), lines, page_name }
         };
-        let texts = Texts(crate::language::Language::English);
+        let texts = Texts(crate::language::PageLanguage::English);
         for (place, words) in [
             (file("/a.pdf", Some(3), None), "page 3"),
             (file("/a.pptx", Some(3), None), "slide 3"),
@@ -315,23 +319,27 @@ mod tests {
         }
         let places =
             [file("/A/x.txt", None, None), file("/B/x.txt", None, None), file("/B/y.txt", None, None)];
-        assert_eq!(names(&places.each_ref()), ["A/x.txt", "B/x.txt", "y.txt"]);
+        assert_eq!(place_names(&places.each_ref()), ["A/x.txt", "B/x.txt", "y.txt"]);
         assert_eq!(name_in_words(&places[0]), "A/x.txt");
         assert_eq!(name_in_words(&file("/uploads/x.txt", None, None)), "x.txt");
     }
 
     #[test]
-    fn a_citation_leads_to_the_page_of_its_file() {
+    fn place_href_opens_file_page() {
         let of =
             CitingAnswer { conversation: ConversationId::from_random(1), answer: MessageId::from_random(2) };
-        let file =
-            Place::File { path: "/uploads/a b.pdf".to_owned(), page: Some(2), lines: None, page_name: None };
-        let href = of.href(7, &file).unwrap();
+        let file = PassagePlace::File {
+            path: "/uploads/a b.pdf".to_owned(),
+            page: Some(2),
+            lines: None,
+            page_name: None,
+        };
+        let href = of.place_href(7, &file).unwrap();
         assert_eq!(
             href,
             format!("/files/uploads/a%20b.pdf?view&cited={}.{}.7#cited", of.conversation, of.answer)
         );
-        let web = Place::Web { url: "javascript:alert(1)".to_owned(), title: String::new() };
-        assert_eq!(of.href(1, &web), None);
+        let web = PassagePlace::Web { url: "javascript:alert(1)".to_owned(), title: String::new() };
+        assert_eq!(of.place_href(1, &web), None);
     }
 }

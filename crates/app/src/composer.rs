@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use axum::extract::{FromRequest, RawForm, Request};
 use axum::response::{IntoResponse, Response};
 use control::conversations::{AskedExchange, ConversationSummary};
-use control::questions::{AskPlace, AskRequest, Idempotency, Revision};
-use control::{Environment, UseCaseError};
+use control::questions::{AskPlace, AskRequest, Idempotency, QuestionRevision};
+use control::{ServiceEnvironment, UseCaseError};
 use domain::catalog::{ModelEntry, ModelStatus, ProviderName};
 use domain::id::{ConversationId, MessageId};
 use domain::limits::ATTACHMENTS_MAX;
@@ -29,7 +29,7 @@ pub(crate) struct Composer {
     /// Identifies the form, so that a question that is sent twice is asked once.
     pub(crate) once: String,
     /// The files to attach.
-    pub(crate) files: Vec<AttachedFile>,
+    pub(crate) files: Vec<ComposerFile>,
     /// The form as it was sent, whose choices a further question keeps.
     pub(crate) sent: Option<QuestionForm>,
     /// The reason why the question was refused.
@@ -38,15 +38,15 @@ pub(crate) struct Composer {
 
 /// A file that the next question attaches.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct AttachedFile {
+pub(crate) struct ComposerFile {
     pub(crate) name: String,
     /// The workspace path.
     pub(crate) path: String,
 }
 
-impl AttachedFile {
+impl ComposerFile {
     /// Returns the files at these paths.
-    pub(crate) fn all(paths: &[String]) -> Vec<Self> {
+    pub(crate) fn from_paths(paths: &[String]) -> Vec<Self> {
         let trimmed: Vec<&str> = paths.iter().map(|path| path.trim_end_matches('/')).collect();
         let file = |(name, path): (String, &String)| Self {
             name: if name.is_empty() { "/".to_owned() } else { name },
@@ -67,7 +67,7 @@ pub(crate) struct ModelOption {
 impl ModelOption {
     /// Lists the models that are not deprecated, and the chosen one in any case; by default the default is chosen. A model
     /// whose calls fail says so.
-    pub(crate) fn list(
+    pub(crate) fn list_usable(
         texts: Texts,
         models: &[ModelEntry],
         status: impl Fn(&str) -> ModelStatus,
@@ -91,7 +91,8 @@ impl ModelOption {
 /// Returns the names of models that stand beside each other: the labels, of models with one label with their vendor, and of those
 /// of one vendor with their id.
 pub(crate) fn model_names(texts: Texts, models: &[&ModelEntry]) -> Vec<String> {
-    let labels: Vec<_> = models.iter().map(|model| (texts.of(&model.label), model.provider)).collect();
+    let labels: Vec<_> =
+        models.iter().map(|model| (texts.in_language(&model.label), model.provider)).collect();
     let mut by_label = HashMap::<&str, usize>::new();
     let mut by_vendor = HashMap::<&(String, ProviderName), usize>::new();
     for both in &labels {
@@ -102,14 +103,14 @@ pub(crate) fn model_names(texts: Texts, models: &[&ModelEntry]) -> Vec<String> {
         let (label, provider) = both;
         match (by_label[label.as_str()], by_vendor[both]) {
             (1, _) => label.clone(),
-            (_, 1) => format!("{label} · {}", vendor(*provider)),
+            (_, 1) => format!("{label} · {}", vendor_name(*provider)),
             _ => format!("{label} · {}", model.id),
         }
     };
     labels.iter().zip(models).map(name).collect()
 }
 
-const fn vendor(provider: ProviderName) -> &'static str {
+const fn vendor_name(provider: ProviderName) -> &'static str {
     match provider {
         ProviderName::Anthropic => "Anthropic",
         ProviderName::OpenAi => "OpenAI",
@@ -129,8 +130,8 @@ pub(crate) struct RevisionForm {
 
 impl Composer {
     /// Creates an empty form.
-    pub(crate) fn new(environment: &Environment) -> Self {
-        Self { once: domain::hex::encode(&environment.bytes::<16>()), ..Self::default() }
+    pub(crate) fn new(environment: &ServiceEnvironment) -> Self {
+        Self { once: domain::hex::encode_hex(&environment.random_bytes::<16>()), ..Self::default() }
     }
 }
 
@@ -212,72 +213,72 @@ impl QuestionForm {
     }
 
     /// Returns the files that the form attaches.
-    pub(crate) fn attached(&self) -> Vec<AttachedFile> {
-        AttachedFile::all(&self.files)
+    pub(crate) fn attached_files(&self) -> Vec<ComposerFile> {
+        ComposerFile::from_paths(&self.files)
     }
 
     /// Returns the question.
-    pub(crate) fn request(&self, conversation: Option<ConversationId>) -> AskRequest {
+    pub(crate) fn to_ask_request(&self, conversation: Option<ConversationId>) -> AskRequest {
         AskRequest {
-            input: self.text(),
+            input: self.input_text(),
             conversation,
             place: self.after.map_or(AskPlace::Next, AskPlace::BranchOf),
             attachments: self.files.clone(),
-            model: self.model(),
+            model: self.chosen_model(),
             settings: settings_of(&self.settings, &self.model),
             jurisdictions: self.jurisdictions.clone(),
             web_search: self.web,
             changes_conversation: conversation.is_some() && !self.model.is_empty(),
             agent: Some(self.agent.clone()).filter(|agent| !agent.is_empty()),
             skills: self.skills.clone(),
-            idempotency: self.idempotency("ask", conversation.map(|id| id.to_string())),
+            idempotency: self.form_idempotency("ask", conversation.map(|id| id.to_string())),
             ..AskRequest::default()
         }
     }
 
     /// Returns another version of the question of an answer, with a text of its own if it is edited.
-    pub(crate) fn revision(&self, of: MessageId, is_edit: bool) -> Revision {
+    pub(crate) fn to_revision(&self, of: MessageId, is_edit: bool) -> QuestionRevision {
         let kind = if is_edit { "edit" } else { "retry" };
-        Revision {
-            input: is_edit.then(|| self.text()),
+        QuestionRevision {
+            input: is_edit.then(|| self.input_text()),
             attachments: is_edit.then(|| self.files.clone()),
-            model: self.model(),
-            idempotency: self.idempotency(kind, Some(of.to_string())),
+            model: self.chosen_model(),
+            idempotency: self.form_idempotency(kind, Some(of.to_string())),
         }
     }
 
     /// Returns the reason why the question was refused, in the visitor's language.
-    pub(crate) fn reason(&self, texts: Texts, refused: &UseCaseError, has_text: bool) -> String {
+    pub(crate) fn refusal_reason(&self, texts: Texts, refused: &UseCaseError, has_text: bool) -> String {
         let is_blank = has_text && self.input.trim().is_empty();
-        if is_blank { texts.get("ask-blank") } else { error::text(texts, refused) }
+        if is_blank { texts.get("ask-blank") } else { error::error_text(texts, refused) }
     }
 
     /// Returns the text. Forms have other line ends than texts.
-    fn text(&self) -> String {
+    fn input_text(&self) -> String {
         self.input.replace("\r\n", "\n")
     }
 
-    fn model(&self) -> Option<String> {
+    fn chosen_model(&self) -> Option<String> {
         Some(self.model.clone()).filter(|model| !model.is_empty())
     }
 
     /// Returns what identifies the question: the form, its place and all that it asks, because it may be changed and sent again.
-    fn idempotency(&self, kind: &str, place: Option<String>) -> Option<Idempotency> {
-        let mut asked = SentForm::of(&self.once)?
-            .field(kind, &place.unwrap_or_default())
-            .field("input", &self.input)
-            .field("model", &self.model)
-            .field("agent", &self.agent)
-            .field("web", if self.web { "on" } else { "" })
-            .field("after", &self.after.map(|answer| answer.to_string()).unwrap_or_default())
-            .fields("file", &self.files)
-            .fields("skill", &self.skills)
-            .fields("jurisdiction", &self.jurisdictions);
+    fn form_idempotency(&self, kind: &str, place: Option<String>) -> Option<Idempotency> {
+        let mut asked = SentForm::from_token(&self.once)?
+            .with_field(kind, &place.unwrap_or_default())
+            .with_field("input", &self.input)
+            .with_field("model", &self.model)
+            .with_field("agent", &self.agent)
+            .with_field("web", if self.web { "on" } else { "" })
+            .with_field("after", &self.after.map(|answer| answer.to_string()).unwrap_or_default())
+            .with_fields("file", &self.files)
+            .with_fields("skill", &self.skills)
+            .with_fields("jurisdiction", &self.jurisdictions);
         for (name, value) in &self.settings {
-            asked = asked.field(name, value);
+            asked = asked.with_field(name, value);
         }
-        let body_hash = asked.digest();
-        let key = format!("page-{}-{}", self.once, domain::hex::encode(&body_hash[..16]));
+        let body_hash = asked.into_digest();
+        let key = format!("page-{}-{}", self.once, domain::hex::encode_hex(&body_hash[..16]));
         Some(Idempotency { key, body_hash })
     }
 }
@@ -304,22 +305,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_field_that_occurs_several_times_attaches_several_files() {
+    fn question_form_attaches_several_files() {
         let form = QuestionForm::parse(b"input=a+b&file=%2Fuploads%2Fx.pdf&file=/&other=1&web=on");
         assert_eq!((form.input.as_str(), form.web), ("a b", true));
-        let names: Vec<_> = form.attached().into_iter().map(|file| file.name).collect();
+        let names: Vec<_> = form.attached_files().into_iter().map(|file| file.name).collect();
         assert_eq!(names, ["x.pdf", "/"]);
-        assert_eq!(form.request(None).attachments, ["/uploads/x.pdf", "/"]);
+        assert_eq!(form.to_ask_request(None).attachments, ["/uploads/x.pdf", "/"]);
         let many = QuestionForm::parse("file=x&".repeat(ATTACHMENTS_MAX + 9).as_bytes());
         assert_eq!(many.files.len(), ATTACHMENTS_MAX + 1);
     }
 
     #[test]
-    fn questions_that_differ_in_any_field_are_asked_anew() {
+    fn form_idempotency_differs_by_field() {
         let once = "once=000102030405060708090a0b0c0d0e0f&input=a";
         let key = |more: &str, conversation| {
             let form = QuestionForm::parse(format!("{once}{more}").as_bytes());
-            form.request(conversation).idempotency.expect("a token").key
+            form.to_ask_request(conversation).idempotency.expect("a token").key
         };
         let answer = MessageId::from_random(1);
         let fields = [
@@ -343,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_belong_to_their_model_whatever_its_name_has() {
+    fn settings_of_accepts_any_model_name() {
         let field = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let fields =
             [field("setting/effort/a/b", "HIGH"), field("setting/effort/b", "LOW"), field("setting/x", "y")];
@@ -353,11 +354,11 @@ mod tests {
     }
 
     #[test]
-    fn models_of_one_label_are_told_apart() {
+    fn model_names_separate_equal_labels() {
         let model = |id: &str, label: &'static str, provider| ModelEntry {
             id: id.to_owned(),
-            label: Localized::same(label),
-            description: Localized::same(""),
+            label: Localized::from_untranslated(label),
+            description: Localized::from_untranslated(""),
             provider,
             default: false,
             deprecated: false,
@@ -377,8 +378,8 @@ mod tests {
             model("d", "Flash", ProviderName::Google),
             model("e", "Flash", ProviderName::Google),
         ];
-        let texts = Texts(crate::language::Language::English);
-        let options = ModelOption::list(texts, &models, |_| ModelStatus::Unknown, None);
+        let texts = Texts(crate::language::PageLanguage::English);
+        let options = ModelOption::list_usable(texts, &models, |_| ModelStatus::Unknown, None);
         let labels: Vec<_> = options.iter().map(|option| option.label.as_str()).collect();
         assert_eq!(labels, ["Large · Anthropic", "Large · OpenAI", "Small", "Flash · d", "Flash · e"]);
     }

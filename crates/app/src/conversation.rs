@@ -6,24 +6,24 @@ use askama::Template;
 use axum::Form;
 use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Redirect, Response};
-use control::conversations::{ConversationSummary, Message, ShownBranch};
+use control::conversations::{ConversationSummary, ShownBranch, StoredMessage};
 use control::{
-    Answers, Authenticator, Catalogs, Conversations, Environment, Principal, PublicCode, Questions,
-    UseCaseError,
+    AnswerService, Authenticator, Catalogs, Conversations, Principal, PublicCode, QuestionService,
+    ServiceEnvironment, UseCaseError,
 };
 use domain::id::{ConversationId, MessageId};
-use http_common::{Budgets, Holder};
+use http_common::{BudgetHolder, Budgets};
 use serde::Deserialize;
 
 use crate::answer::AnswerView;
-use crate::choices::Offered;
-use crate::composer::{AttachedFile, Composer, ModelOption, QuestionForm, RevisionForm};
-use crate::frame::Frame;
+use crate::choices::OfferedChoices;
+use crate::composer::{Composer, ComposerFile, ModelOption, QuestionForm, RevisionForm};
+use crate::frame::PageFrame;
 use crate::growing::OnPage;
 use crate::links::view_href;
 use crate::shown_time::ShownTime;
 use crate::texts::Texts;
-use crate::visit::User;
+use crate::visit::SignedInVisitor;
 use crate::{error, paths};
 
 /// The most exchanges of a page.
@@ -32,7 +32,7 @@ pub(crate) const SHOWN_MAX: u32 = 40;
 const BRANCH_TRIES: u32 = 3;
 
 /// A question with its answer.
-pub(crate) struct Exchange {
+pub(crate) struct ExchangeView {
     pub(crate) question: String,
     pub(crate) attachments: Vec<Attachment>,
     pub(crate) asked_at: ShownTime,
@@ -50,7 +50,7 @@ pub(crate) struct Exchange {
     is_open: bool,
 }
 
-impl Exchange {
+impl ExchangeView {
     /// Returns the form with which the question is being edited, or asked again.
     fn revision(&self, is_edit: bool) -> Option<&RevisionForm> {
         self.revision.as_ref().filter(|revision| revision.is_edit == is_edit)
@@ -74,15 +74,15 @@ pub(crate) struct Attachment {
 
 #[derive(Template)]
 #[template(path = "conversation.html")]
-struct ConversationPage {
-    frame: Frame,
+struct ConversationHtmlPage {
+    frame: PageFrame,
     composer: Composer,
     /// The choices of the next question.
-    offered: Offered,
+    offered: OfferedChoices,
     href: String,
     title: String,
     model: String,
-    exchanges: Vec<Exchange>,
+    exchanges: Vec<ExchangeView>,
     /// The first exchange of the page, unless it is the last page.
     from: Option<u32>,
     /// True if there are several models to choose from.
@@ -96,14 +96,14 @@ struct ConversationPage {
     is_open: bool,
 }
 
-impl ConversationPage {
+impl ConversationHtmlPage {
     /// Returns the last answer of the page, if no page follows.
     fn last(&self) -> Option<&str> {
         self.exchanges.last().filter(|_| self.later.is_none()).map(|last| last.id.as_str())
     }
 
     /// Returns the address of the page at an exchange, with a field of the query.
-    fn at(&self, exchange: &Exchange, field: &str) -> String {
+    fn at(&self, exchange: &ExchangeView, field: &str) -> String {
         let is_form = !field.is_empty();
         let field = is_form.then(|| format!("{field}={}", exchange.id));
         let from = self.from.map(|from| format!("from={from}"));
@@ -117,7 +117,7 @@ impl ConversationPage {
 
 /// The query of the page.
 #[derive(Deserialize)]
-pub(crate) struct Position {
+pub(crate) struct ConversationQuery {
     /// The first exchange to show; the last ones if absent.
     from: Option<u32>,
     /// The answer whose question is edited.
@@ -128,109 +128,110 @@ pub(crate) struct Position {
 
 /// The use cases of the page.
 #[derive(Clone)]
-pub(crate) struct Pages {
+pub(crate) struct ConversationPages {
     pub(crate) conversations: Conversations,
-    pub(crate) questions: Questions,
-    pub(crate) answers: Answers,
+    pub(crate) questions: QuestionService,
+    pub(crate) answers: AnswerService,
     pub(crate) access: Authenticator,
     pub(crate) catalogs: Catalogs,
     pub(crate) budgets: Budgets,
-    pub(crate) environment: Environment,
+    pub(crate) environment: ServiceEnvironment,
 }
 
 /// Messages, and where they stand in the conversation.
 struct Window {
-    messages: VecDeque<Message>,
+    messages: VecDeque<StoredMessage>,
     first: u32,
     is_last: bool,
 }
 
 impl Window {
     /// Returns the number of exchanges.
-    fn exchanges(&self) -> u32 {
+    fn exchange_count(&self) -> u32 {
         u32::try_from(self.messages.len() / 2).unwrap_or(u32::MAX)
     }
 }
 
 /// Shows a conversation.
-pub(crate) async fn show(
-    State(pages): State<Pages>,
-    user: User,
+pub(crate) async fn show_conversation(
+    State(pages): State<ConversationPages>,
+    user: SignedInVisitor,
     Path(conversation): Path<String>,
-    Query(position): Query<Position>,
+    Query(position): Query<ConversationQuery>,
 ) -> Result<Response, Response> {
-    let conversation = id(&conversation).map_err(|error| user.failed(error))?;
+    let conversation = parse_conversation_id(&conversation).map_err(|error| user.failure_response(error))?;
     let composer = Composer::new(&pages.environment);
     // An answer that is no UUID does not exist.
     let answer = |text: &Option<String>| text.as_ref().and_then(|text| text.parse::<MessageId>().ok());
     let revision = match (answer(&position.edit), answer(&position.retry)) {
-        (Some(of), _) => Some(pages.revision(&user, conversation, of, true).await?),
-        (None, Some(of)) => Some(pages.revision(&user, conversation, of, false).await?),
+        (Some(of), _) => Some(pages.revision_form(&user, conversation, of, true).await?),
+        (None, Some(of)) => Some(pages.revision_form(&user, conversation, of, false).await?),
         (None, None) => None,
     };
-    pages.render(&user, conversation, position.from, composer, revision).await
+    pages.render_conversation(&user, conversation, position.from, composer, revision).await
 }
 
 /// Stops the answer in progress.
-pub(crate) async fn stop(
+pub(crate) async fn stop_answer(
     State(conversations): State<Conversations>,
-    user: User,
+    user: SignedInVisitor,
     Path(conversation): Path<String>,
 ) -> Result<Response, Response> {
-    let conversation = id(&conversation).map_err(|error| user.failed(error))?;
-    let stopped = conversations.stop(&user.signed_in.principal, conversation).await;
-    stopped.map_err(|error| user.failed(error))?;
-    Ok(Redirect::to(&paths::conversation(conversation)).into_response())
+    let conversation = parse_conversation_id(&conversation).map_err(|error| user.failure_response(error))?;
+    let stopped = conversations.stop_answer(&user.signed_in.principal, conversation).await;
+    stopped.map_err(|error| user.failure_response(error))?;
+    Ok(Redirect::to(&paths::conversation_path(conversation)).into_response())
 }
 
 /// The page to return to.
 #[derive(Deserialize, Default)]
-pub(crate) struct Next {
+pub(crate) struct ReturnPageForm {
     #[serde(default)]
     next: String,
 }
 
 /// Deletes the conversation.
-pub(crate) async fn delete(
+pub(crate) async fn delete_conversation(
     State(conversations): State<Conversations>,
-    user: User,
+    user: SignedInVisitor,
     Path(conversation): Path<String>,
-    Form(form): Form<Next>,
+    Form(form): Form<ReturnPageForm>,
 ) -> Result<Response, Response> {
-    let conversation = id(&conversation).map_err(|error| user.failed(error))?;
-    let deleted = conversations.delete(&user.signed_in.principal, conversation).await;
-    deleted.map_err(|error| user.failed(error))?;
-    Ok(Redirect::to(paths::own(&form.next).unwrap_or(paths::HOME)).into_response())
+    let conversation = parse_conversation_id(&conversation).map_err(|error| user.failure_response(error))?;
+    let deleted = conversations.delete_conversation(&user.signed_in.principal, conversation).await;
+    deleted.map_err(|error| user.failure_response(error))?;
+    Ok(Redirect::to(paths::own_address(&form.next).unwrap_or(paths::HOME)).into_response())
 }
 
 /// Parses the conversation in a path. One that is not a UUID does not exist.
-pub(crate) fn id(text: &str) -> Result<ConversationId, UseCaseError> {
+pub(crate) fn parse_conversation_id(text: &str) -> Result<ConversationId, UseCaseError> {
     text.parse().map_err(|_| UseCaseError::no_conversation())
 }
 
-impl Pages {
+impl ConversationPages {
     /// Renders the page, from an exchange on or with the last ones, and the form with which one of them is revised.
-    pub(crate) async fn render(
+    pub(crate) async fn render_conversation(
         &self,
-        user: &User,
+        user: &SignedInVisitor,
         conversation: ConversationId,
         from: Option<u32>,
         mut composer: Composer,
         revision: Option<RevisionForm>,
     ) -> Result<Response, Response> {
         let principal = &user.signed_in.principal;
-        let failed = |error: UseCaseError| user.failed(error);
-        let summary = self.conversations.summary(principal, conversation).await.map_err(failed)?;
-        let frame = Frame::load(&self.conversations, user, Some(conversation)).await?;
+        let failed = |error: UseCaseError| user.failure_response(error);
+        let summary = self.conversations.find_summary(principal, conversation).await.map_err(failed)?;
+        let frame = PageFrame::load(&self.conversations, user, Some(conversation)).await?;
         // A page of long answers takes memory and time. Few are made at once.
-        let _place = self.budgets.made.enter(Holder::Account(principal.account())).await;
-        let window = self.window(principal, conversation, from, SHOWN_MAX as usize).await.map_err(failed)?;
+        let _place = self.budgets.made.acquire_permit(BudgetHolder::Account(principal.account())).await;
+        let window =
+            self.read_window(principal, conversation, from, SHOWN_MAX as usize).await.map_err(failed)?;
         let first = window.first;
-        let later = (!window.is_last).then(|| first.saturating_add(window.exchanges()));
+        let later = (!window.is_last).then(|| first.saturating_add(window.exchange_count()));
         let earlier = (first > 0).then(|| first.saturating_sub(SHOWN_MAX));
         let mut exchanges =
-            self.exchanges(user.visitor.texts, principal, window.messages).await.map_err(failed)?;
-        let versions = self.conversations.versions(principal, conversation, first, SHOWN_MAX).await;
+            self.render_exchanges(user.visitor.texts, principal, window.messages).await.map_err(failed)?;
+        let versions = self.conversations.list_versions(principal, conversation, first, SHOWN_MAX).await;
         for versions in versions.map_err(failed)? {
             let at = versions.position.saturating_sub(first) as usize;
             if let Some(exchange) = exchanges.get_mut(at) {
@@ -258,31 +259,31 @@ impl Pages {
             (None, Some(last)) => last.is_open,
             _ => summary.open_answer.is_some(),
         };
-        let page = ConversationPage {
+        let page = ConversationHtmlPage {
             frame,
             composer,
             offered,
-            href: paths::conversation(conversation),
+            href: paths::conversation_path(conversation),
             title: summary.title,
             model: summary.model,
             exchanges,
             from: later.and(Some(first)),
-            has_models: self.models(user, None).map_err(failed)?.len() > 1,
+            has_models: self.model_options(user, None).map_err(failed)?.len() > 1,
             earlier,
             later,
             is_pinned: summary.pinned,
             is_open,
         };
-        Ok(error::rendered(&page))
+        Ok(error::render_template(&page))
     }
 
     /// Returns what the next question can choose. Chosen is what a refused form has sent, by default what the last question had.
     async fn load_offered(
         &self,
-        user: &User,
+        user: &SignedInVisitor,
         summary: &ConversationSummary,
         sent: Option<QuestionForm>,
-    ) -> Result<Offered, UseCaseError> {
+    ) -> Result<OfferedChoices, UseCaseError> {
         let principal = &user.signed_in.principal;
         let form = match sent {
             Some(sent) => sent,
@@ -293,57 +294,63 @@ impl Pages {
             }
         };
         let texts = user.visitor.texts;
-        let mut offered = Offered::load(&self.catalogs, &self.questions, principal, texts, &form).await?;
+        let mut offered =
+            OfferedChoices::load(&self.catalogs, &self.questions, principal, texts, &form).await?;
         offered.keep_model(&form.model);
         Ok(offered)
     }
 
     /// Creates the form with which a question is edited, or asked of another model.
-    pub(crate) async fn revision(
+    pub(crate) async fn revision_form(
         &self,
-        user: &User,
+        user: &SignedInVisitor,
         conversation: ConversationId,
         of: MessageId,
         is_edit: bool,
     ) -> Result<RevisionForm, Response> {
         let principal = &user.signed_in.principal;
         let asked = self.conversations.asked_exchange(principal, conversation, of).await;
-        let asked = asked.map_err(|error| user.failed(error))?;
-        let models = self.models(user, Some(&asked.model)).map_err(|error| user.failed(error))?;
+        let asked = asked.map_err(|error| user.failure_response(error))?;
+        let models =
+            self.model_options(user, Some(&asked.model)).map_err(|error| user.failure_response(error))?;
         let composer = Composer {
             input: asked.text,
-            files: AttachedFile::all(&asked.attachments),
+            files: ComposerFile::from_paths(&asked.attachments),
             ..Composer::new(&self.environment)
         };
         Ok(RevisionForm { of, is_edit, composer, models })
     }
 
     /// Returns the models to choose from, among them the chosen one, by default the default.
-    fn models(&self, user: &User, chosen: Option<&str>) -> Result<Vec<ModelOption>, UseCaseError> {
-        let models = self.catalogs.models(&user.signed_in.principal)?;
+    fn model_options(
+        &self,
+        user: &SignedInVisitor,
+        chosen: Option<&str>,
+    ) -> Result<Vec<ModelOption>, UseCaseError> {
+        let models = self.catalogs.list_models(&user.signed_in.principal)?;
         let status = |id: &str| self.catalogs.model_status(id);
-        Ok(ModelOption::list(user.visitor.texts, &models, status, chosen))
+        Ok(ModelOption::list_usable(user.visitor.texts, &models, status, chosen))
     }
 
     /// Renders the last exchanges, and tells whether there are earlier ones.
     pub(crate) async fn last_exchanges(
         &self,
-        user: &User,
+        user: &SignedInVisitor,
         conversation: ConversationId,
         shown_max: usize,
-    ) -> Result<(Vec<Exchange>, bool), Response> {
+    ) -> Result<(Vec<ExchangeView>, bool), Response> {
         let principal = &user.signed_in.principal;
-        let _place = self.budgets.made.enter(Holder::Account(principal.account())).await;
-        let window = self.window(principal, conversation, None, shown_max).await;
-        let window = window.map_err(|error| user.failed(error))?;
+        let _place = self.budgets.made.acquire_permit(BudgetHolder::Account(principal.account())).await;
+        let window = self.read_window(principal, conversation, None, shown_max).await;
+        let window = window.map_err(|error| user.failure_response(error))?;
         let is_cut = window.first > 0;
-        let exchanges = self.exchanges(user.visitor.texts, principal, window.messages).await;
-        Ok((exchanges.map_err(|error| user.failed(error))?, is_cut))
+        let exchanges = self.render_exchanges(user.visitor.texts, principal, window.messages).await;
+        Ok((exchanges.map_err(|error| user.failure_response(error))?, is_cut))
     }
 
     /// Reads exchanges of the branch that is shown, from an exchange on or the last ones, and again from the beginning
     /// while another branch is shown meanwhile.
-    async fn window(
+    async fn read_window(
         &self,
         principal: &Principal,
         conversation: ConversationId,
@@ -355,7 +362,7 @@ impl Pages {
             let mut messages = VecDeque::from(page.messages);
             messages.truncate(2 * shown_max);
             let mut window = Window { messages, first, is_last: false };
-            window.is_last = first.saturating_add(window.exchanges()) >= branch.exchanges;
+            window.is_last = first.saturating_add(window.exchange_count()) >= branch.exchanges;
             return Ok(window);
         }
         let mut tries = 1;
@@ -383,7 +390,7 @@ impl Pages {
         let mut window = Window { messages: VecDeque::new(), first, is_last: true };
         // A full page has an exchange at least.
         for _ in 0..=shown_max {
-            let next = first.saturating_add(window.exchanges());
+            let next = first.saturating_add(window.exchange_count());
             let page = self.conversations.messages_of(principal, conversation, branch, next).await?;
             window.messages.extend(page.messages);
             if !page.full {
@@ -394,21 +401,21 @@ impl Pages {
     }
 
     /// Renders answers on a thread for blocking work.
-    async fn exchanges(
+    async fn render_exchanges(
         &self,
         texts: Texts,
         principal: &Principal,
-        messages: VecDeque<Message>,
-    ) -> Result<Vec<Exchange>, UseCaseError> {
+        messages: VecDeque<StoredMessage>,
+    ) -> Result<Vec<ExchangeView>, UseCaseError> {
         let (answers, principal) = (self.answers.clone(), principal.clone());
         let rendering = tokio::task::spawn_blocking(move || {
-            let mut exchanges = Vec::<Exchange>::with_capacity(messages.len() / 2);
+            let mut exchanges = Vec::<ExchangeView>::with_capacity(messages.len() / 2);
             for message in messages {
                 match message {
-                    Message::Question(question) => exchanges.push(Exchange {
+                    StoredMessage::Question(question) => exchanges.push(ExchangeView {
                         question: question.text,
-                        attachments: attachments(&question.attachments),
-                        asked_at: ShownTime::time(texts, question.created_at),
+                        attachments: attachment_views(&question.attachments),
+                        asked_at: ShownTime::from_time(texts, question.created_at),
                         answer: String::new(),
                         id: String::new(),
                         model: String::new(),
@@ -416,11 +423,11 @@ impl Pages {
                         revision: None,
                         is_open: false,
                     }),
-                    Message::Answer(stored) => {
+                    StoredMessage::Answer(stored) => {
                         let (id, model) = (stored.id, stored.model.clone());
                         let cost = stored.completed_at.map(|_| stored.cost);
                         let snapshot = answers.snapshot_of(&principal, *stored);
-                        let html = AnswerView::of(texts, &snapshot, cost, &mut OnPage::default())
+                        let html = AnswerView::from_snapshot(texts, &snapshot, cost, &mut OnPage::default())
                             .render()
                             .map_err(UseCaseError::internal)?;
                         if let Some(exchange) = exchanges.last_mut() {
@@ -438,8 +445,8 @@ impl Pages {
     }
 }
 
-fn attachments(paths: &[String]) -> Vec<Attachment> {
+fn attachment_views(paths: &[String]) -> Vec<Attachment> {
     let attachment =
-        |file: AttachedFile| Attachment { href: view_href(&file.path), name: file.name, path: file.path };
-    AttachedFile::all(paths).into_iter().map(attachment).collect()
+        |file: ComposerFile| Attachment { href: view_href(&file.path), name: file.name, path: file.path };
+    ComposerFile::from_paths(paths).into_iter().map(attachment).collect()
 }

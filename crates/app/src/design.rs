@@ -62,9 +62,9 @@ struct DesignPage {
 }
 
 /// Shows the page.
-pub(crate) async fn show(visitor: Visitor) -> Response {
-    let ratio = |theme: &str, pair: (&str, &str)| format!("{:.1}", contrast(theme, pair));
-    let (light, dark) = themes();
+pub(crate) async fn show_design(visitor: Visitor) -> Response {
+    let ratio = |theme: &str, pair: (&str, &str)| format!("{:.1}", contrast_ratio(theme, pair));
+    let (light, dark) = theme_declarations();
     let contrasts = PAIRS.iter().map(|&(foreground, background, least)| Contrast {
         foreground,
         background,
@@ -73,24 +73,24 @@ pub(crate) async fn show(visitor: Visitor) -> Response {
         least,
     });
     let page = DesignPage { texts: visitor.texts, assets: visitor.assets, contrasts: contrasts.collect() };
-    error::rendered(&page)
+    error::render_template(&page)
 }
 
 /// Returns the declarations of the light and of the dark theme.
-fn themes() -> (&'static str, &'static str) {
+fn theme_declarations() -> (&'static str, &'static str) {
     let mut roots = STYLE.split(":root {").skip(1).map(|rest| rest.split('}').next().unwrap_or_default());
     (roots.next().unwrap_or_default(), roots.next().unwrap_or_default())
 }
 
 /// Returns the contrast of a pair of a theme's colours, from 1 to 21.
-fn contrast(theme: &str, (foreground, background): (&str, &str)) -> f64 {
-    let luminances = [foreground, background].map(|name| luminance(theme, name).unwrap_or_default());
+fn contrast_ratio(theme: &str, (foreground, background): (&str, &str)) -> f64 {
+    let luminances = [foreground, background].map(|name| relative_luminance(theme, name).unwrap_or_default());
     let [one, other] = luminances;
     (one.max(other) + 0.05) / (one.min(other) + 0.05)
 }
 
 /// Returns the relative luminance of a named colour, by WCAG.
-fn luminance(theme: &str, name: &str) -> Option<f64> {
+fn relative_luminance(theme: &str, name: &str) -> Option<f64> {
     let value = theme.split_once(&format!("--{name}: #"))?.1.split_once(';')?.0;
     let digits: Vec<_> = value.chars().filter_map(|digit| digit.to_digit(16)).collect();
     let channels: Vec<u32> = match digits.len() {
@@ -113,18 +113,18 @@ mod tests {
     #[test]
     fn contrast_is_that_of_the_standard() {
         let theme = "--black: #000; --white: #ffffff; --grey: #767676;";
-        assert!((contrast(theme, ("black", "white")) - 21.0).abs() < 0.01);
-        assert!((contrast(theme, ("grey", "white")) - 4.54).abs() < 0.01);
+        assert!((contrast_ratio(theme, ("black", "white")) - 21.0).abs() < 0.01);
+        assert!((contrast_ratio(theme, ("grey", "white")) - 4.54).abs() < 0.01);
     }
 
     #[test]
-    fn every_pair_of_colours_has_enough_contrast_in_both_themes() {
-        let (light, dark) = themes();
+    fn contrast_ratio_suffices_in_themes() {
+        let (light, dark) = theme_declarations();
         for (foreground, background, least) in PAIRS {
             for theme in [light, dark] {
-                let both = [foreground, background].map(|name| luminance(theme, name).is_some());
+                let both = [foreground, background].map(|name| relative_luminance(theme, name).is_some());
                 assert_eq!(both, [true; 2], "{foreground} and {background} have colours");
-                let ratio = contrast(theme, (foreground, background));
+                let ratio = contrast_ratio(theme, (foreground, background));
                 assert!(ratio >= least, "{foreground} on {background}: {ratio:.2} of {least}");
             }
         }

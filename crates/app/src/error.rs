@@ -18,16 +18,16 @@ struct ErrorPage<'a> {
 }
 
 /// Creates the page of an error.
-pub(crate) fn page(texts: Texts, status: StatusCode, message: &str) -> Response {
+pub(crate) fn error_page(texts: Texts, status: StatusCode, message: &str) -> Response {
     let title = match status {
         StatusCode::NOT_FOUND => texts.get("error-title-not-found"),
         _ => texts.get("error-title"),
     };
-    (status, rendered(&ErrorPage { texts, assets: &ADDRESSES, title, message })).into_response()
+    (status, render_template(&ErrorPage { texts, assets: &ADDRESSES, title, message })).into_response()
 }
 
 /// Renders a template as a response.
-pub(crate) fn rendered(page: &impl Template) -> Response {
+pub(crate) fn render_template(page: &impl Template) -> Response {
     match page.render() {
         Ok(html) => Html(html).into_response(),
         Err(error) => {
@@ -38,7 +38,7 @@ pub(crate) fn rendered(page: &impl Template) -> Response {
 }
 
 /// Returns the status of the errors of a kind.
-pub(crate) const fn status(kind: ErrorKind) -> StatusCode {
+pub(crate) const fn status_of_kind(kind: ErrorKind) -> StatusCode {
     match kind {
         ErrorKind::Invalid => StatusCode::BAD_REQUEST,
         ErrorKind::Forbidden => StatusCode::FORBIDDEN,
@@ -52,7 +52,7 @@ pub(crate) const fn status(kind: ErrorKind) -> StatusCode {
 }
 
 /// Returns the text of an error in the visitor's language.
-pub(crate) fn text(texts: Texts, error: &UseCaseError) -> String {
+pub(crate) fn error_text(texts: Texts, error: &UseCaseError) -> String {
     match error.code() {
         PublicCode::NotFound => texts.get("error-not-found"),
         PublicCode::Forbidden if error.is_licence_ended() => texts.get("licence-ended"),

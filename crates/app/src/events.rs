@@ -10,78 +10,80 @@ use axum::extract::{Path, State};
 use axum::response::Response;
 use bytes::Bytes;
 use control::live::{Follower, Snapshot};
-use control::{Answers, Authenticator, UseCaseError};
+use control::{AnswerService, Authenticator, UseCaseError};
 use domain::credits::Credits;
 use domain::id::{ConversationId, MessageId};
 use futures_util::{Stream, StreamExt};
-use http_common::{Event, event_stream};
+use http_common::{SseEvent, event_stream};
 use serde::Serialize;
 
-use crate::Ending;
+use crate::AppShutdown;
 use crate::answer::AnswerView;
 use crate::growing::OnPage;
 use crate::texts::Texts;
-use crate::visit::User;
+use crate::visit::SignedInVisitor;
 
 /// The data of an event.
 #[derive(Serialize)]
-struct Data<'a> {
+struct EventData<'a> {
     html: &'a str,
 }
 
 /// Streams an answer until its end.
-pub(crate) async fn follow(
-    State(answers): State<Answers>,
+pub(crate) async fn stream_answer(
+    State(answers): State<AnswerService>,
     State(access): State<Authenticator>,
-    State(ending): State<Ending>,
-    user: User,
+    State(ending): State<AppShutdown>,
+    user: SignedInVisitor,
     Path((conversation, answer)): Path<(String, String)>,
 ) -> Result<Response, Response> {
-    let (conversation, answer) = ids(&conversation, &answer).map_err(|error| user.failed(error))?;
+    let (conversation, answer) =
+        parse_answer_ids(&conversation, &answer).map_err(|error| user.failure_response(error))?;
     let principal = user.signed_in.principal.clone();
-    let follower = answers.follow(&principal, conversation, answer).await;
-    let follower = follower.map_err(|error| user.failed(error))?;
+    let follower = answers.follow_answer(&principal, conversation, answer).await;
+    let follower = follower.map_err(|error| user.failure_response(error))?;
     let cost = {
         let principal = principal.clone();
         // Without it, the page shows it once it is loaded again.
         move || {
             let (answers, principal) = (answers.clone(), principal.clone());
-            async move { answers.cost(&principal, conversation, answer).await.ok().flatten() }
+            async move { answers.answer_cost(&principal, conversation, answer).await.ok().flatten() }
         }
     };
-    let states = events(follower, user.visitor.texts, cost);
-    Ok(event_stream(states.take_until(ending.0.cancelled_owned()), access.revoked(principal)))
+    let states = answer_events(follower, user.visitor.texts, cost);
+    Ok(event_stream(states.take_until(ending.0.cancelled_owned()), access.await_revocation(principal)))
 }
 
 /// Waits until another answer is the latest of the conversation, and says so by one event. The stream ends without one when the
 /// conversation is deleted.
-pub(crate) async fn wait(
-    State(answers): State<Answers>,
+pub(crate) async fn stream_later_answer(
+    State(answers): State<AnswerService>,
     State(access): State<Authenticator>,
-    State(ending): State<Ending>,
-    user: User,
+    State(ending): State<AppShutdown>,
+    user: SignedInVisitor,
     Path((conversation, answer)): Path<(String, String)>,
 ) -> Result<Response, Response> {
-    let (conversation, answer) = ids(&conversation, &answer).map_err(|error| user.failed(error))?;
+    let (conversation, answer) =
+        parse_answer_ids(&conversation, &answer).map_err(|error| user.failure_response(error))?;
     let principal = user.signed_in.principal.clone();
-    let follower = answers.watch(&principal, conversation).await;
-    let mut follower = follower.map_err(|error| user.failed(error))?;
+    let follower = answers.follow_conversation(&principal, conversation).await;
+    let mut follower = follower.map_err(|error| user.failure_response(error))?;
     let later = futures_util::stream::once(async move {
         let latest = follower.answer_after(answer).await?;
-        Some(Event::new("later", &latest.to_string(), &[Bytes::from_static(b"{}")]))
+        Some(SseEvent::new("later", &latest.to_string(), &[Bytes::from_static(b"{}")]))
     });
     let later = later.filter_map(std::future::ready);
-    Ok(event_stream(later.take_until(ending.0.cancelled_owned()), access.revoked(principal)))
+    Ok(event_stream(later.take_until(ending.0.cancelled_owned()), access.await_revocation(principal)))
 }
 
 /// Parses the identifiers of a path. An answer whose identifier is no UUID does not exist.
-fn ids(conversation: &str, answer: &str) -> Result<(ConversationId, MessageId), UseCaseError> {
+fn parse_answer_ids(conversation: &str, answer: &str) -> Result<(ConversationId, MessageId), UseCaseError> {
     let ids = conversation.parse().ok().zip(answer.parse().ok());
     ids.ok_or_else(UseCaseError::no_conversation)
 }
 
 /// Streams states, each the newest at the time of its poll. Ends when the answer has ended, with what it has cost.
-fn events<C>(follower: Follower, texts: Texts, cost: impl Fn() -> C) -> impl Stream<Item = Event>
+fn answer_events<C>(follower: Follower, texts: Texts, cost: impl Fn() -> C) -> impl Stream<Item = SseEvent>
 where
     C: Future<Output = Option<Credits>>,
 {
@@ -89,22 +91,27 @@ where
     futures_util::stream::unfold((begin, cost), move |((mut follower, mut page, rest), cost)| async move {
         let snapshot = match rest {
             Some(rest) => rest,
-            None => follower.next().await?,
+            None => follower.next_snapshot().await?,
         };
         let paid = if snapshot.ending.is_some() { cost().await } else { None };
-        let event = event(texts, &snapshot, paid, &mut page)?;
+        let event = encode_event(texts, &snapshot, paid, &mut page)?;
         let rest = page.is_behind().then_some(snapshot);
         Some((event, ((follower, page, rest), cost)))
     })
 }
 
 /// Encodes a state; `None` after a failure, which ends the stream.
-fn event(texts: Texts, snapshot: &Snapshot, cost: Option<Credits>, page: &mut OnPage) -> Option<Event> {
+fn encode_event(
+    texts: Texts,
+    snapshot: &Snapshot,
+    cost: Option<Credits>,
+    page: &mut OnPage,
+) -> Option<SseEvent> {
     page.begin_event();
-    let html = AnswerView::of(texts, snapshot, cost, page).render();
+    let html = AnswerView::from_snapshot(texts, snapshot, cost, page).render();
     let html = html.map_err(UseCaseError::internal).ok()?;
-    let data = serde_json::to_vec(&Data { html: &html }).map_err(UseCaseError::internal).ok()?;
+    let data = serde_json::to_vec(&EventData { html: &html }).map_err(UseCaseError::internal).ok()?;
     let name = if snapshot.ending.is_some() && !page.is_behind() { "completed" } else { "message" };
     let id = format!("{}.{}", snapshot.stamp.epoch, snapshot.stamp.revision);
-    Some(Event::new(name, &id, &[Bytes::from(data)]))
+    Some(SseEvent::new(name, &id, &[Bytes::from(data)]))
 }

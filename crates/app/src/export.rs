@@ -9,51 +9,51 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use control::conversations::{ConversationSummary, Message, Question, ShownBranch};
+use control::conversations::{ConversationSummary, ShownBranch, StoredMessage, StoredQuestion};
 use control::live::{PartKind, Snapshot};
-use control::{Answers, Conversations, Principal, UseCaseError};
-use domain::citation::{Place, cited_numbers};
+use control::{AnswerService, Conversations, Principal, UseCaseError};
+use domain::citation::{PassagePlace, cited_numbers};
 use domain::id::ConversationId;
 use futures_util::stream;
-use http_common::{Budgets, Holder, Share, Until, attachment};
+use http_common::{BudgetHolder, BudgetShare, Budgets, Until, attachment_header};
 use serde_json::json;
 
 use crate::assets::Addresses;
 use crate::cited::place_in_words;
-use crate::conversation::{self, Exchange, Pages};
+use crate::conversation::{self, ConversationPages, ExchangeView};
 use crate::error;
 use crate::inert_markdown::make_inert;
 use crate::shown_time::ShownTime;
 use crate::source_numbers::SourceNumbers;
 use crate::texts::Texts;
-use crate::visit::User;
+use crate::visit::SignedInVisitor;
 
 /// The most exchanges of a page to print.
 const PRINTED_MAX: usize = 200;
 
 /// The format of an export.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Format {
+enum ExportFormat {
     Markdown,
     Json,
 }
 
 /// Sends a conversation as Markdown.
-pub(crate) async fn markdown(
-    State(pages): State<Pages>,
-    user: User,
+pub(crate) async fn export_markdown(
+    State(pages): State<ConversationPages>,
+    user: SignedInVisitor,
     Path(id): Path<String>,
 ) -> Result<Response, Response> {
-    pages.export(&user, &id, Format::Markdown).await
+    pages.export_conversation(&user, &id, ExportFormat::Markdown).await
 }
 
 /// Sends a conversation as JSON.
-pub(crate) async fn json(
-    State(pages): State<Pages>,
-    user: User,
+pub(crate) async fn export_json(
+    State(pages): State<ConversationPages>,
+    user: SignedInVisitor,
     Path(id): Path<String>,
 ) -> Result<Response, Response> {
-    pages.export(&user, &id, Format::Json).await
+    pages.export_conversation(&user, &id, ExportFormat::Json).await
 }
 
 #[derive(Template)]
@@ -64,51 +64,66 @@ struct PrintPage {
     title: String,
     model: String,
     created: ShownTime,
-    exchanges: Vec<Exchange>,
+    exchanges: Vec<ExchangeView>,
     /// True if earlier exchanges are left out.
     is_cut: bool,
 }
 
 /// Shows the last exchanges of a conversation as a page to print.
-pub(crate) async fn print(
-    State(pages): State<Pages>,
-    user: User,
+pub(crate) async fn show_print_page(
+    State(pages): State<ConversationPages>,
+    user: SignedInVisitor,
     Path(id): Path<String>,
 ) -> Result<Response, Response> {
     let texts = user.visitor.texts;
-    let id = conversation::id(&id).map_err(|error| user.failed(error))?;
-    let summary = pages.conversations.summary(&user.signed_in.principal, id).await;
-    let summary = summary.map_err(|error| user.failed(error))?;
+    let id = conversation::parse_conversation_id(&id).map_err(|error| user.failure_response(error))?;
+    let summary = pages.conversations.find_summary(&user.signed_in.principal, id).await;
+    let summary = summary.map_err(|error| user.failure_response(error))?;
     let (exchanges, is_cut) = pages.last_exchanges(&user, id, PRINTED_MAX).await?;
-    Ok(error::rendered(&PrintPage {
+    Ok(error::render_template(&PrintPage {
         texts,
         assets: user.visitor.assets,
         title: summary.title,
         model: summary.model,
-        created: ShownTime::time(texts, summary.created_at),
+        created: ShownTime::from_time(texts, summary.created_at),
         exchanges,
         is_cut,
     }))
 }
 
-impl Pages {
-    async fn export(&self, user: &User, id: &str, format: Format) -> Result<Response, Response> {
+impl ConversationPages {
+    async fn export_conversation(
+        &self,
+        user: &SignedInVisitor,
+        id: &str,
+        format: ExportFormat,
+    ) -> Result<Response, Response> {
         let principal = &user.signed_in.principal;
-        let id = conversation::id(id).map_err(|error| user.failed(error))?;
-        let summary = self.conversations.summary(principal, id).await.map_err(|error| user.failed(error))?;
-        let branch =
-            self.conversations.shown_branch(principal, id).await.map_err(|error| user.failed(error))?;
+        let id = conversation::parse_conversation_id(id).map_err(|error| user.failure_response(error))?;
+        let summary = self
+            .conversations
+            .find_summary(principal, id)
+            .await
+            .map_err(|error| user.failure_response(error))?;
+        let branch = self
+            .conversations
+            .shown_branch(principal, id)
+            .await
+            .map_err(|error| user.failure_response(error))?;
         let (kind, extension) = match format {
-            Format::Markdown => ("text/markdown; charset=utf-8", "md"),
-            Format::Json => ("application/json", "json"),
+            ExportFormat::Markdown => ("text/markdown; charset=utf-8", "md"),
+            ExportFormat::Json => ("application/json", "json"),
         };
         let headers = [
             (header::CONTENT_TYPE, HeaderValue::from_static(kind)),
-            (header::CONTENT_DISPOSITION, attachment(&format!("{}.{extension}", file_name(&summary.title)))),
+            (
+                header::CONTENT_DISPOSITION,
+                attachment_header(&format!("{}.{extension}", file_name(&summary.title))),
+            ),
         ];
         let export = Export {
             conversations: self.conversations.clone(),
-            writer: Writer {
+            writer: ExportWriter {
                 answers: self.answers.clone(),
                 principal: principal.clone(),
                 texts: user.visitor.texts,
@@ -116,7 +131,7 @@ impl Pages {
             },
             id,
             branch,
-            waiting: VecDeque::from([beginning(&summary, format)]),
+            waiting: VecDeque::from([export_beginning(&summary, format)]),
             budgets: self.budgets.clone(),
             held: None,
             exchanges: 0,
@@ -124,9 +139,10 @@ impl Pages {
             is_first: true,
         };
         let pieces = stream::try_unfold(export, |mut export| async move {
-            Ok::<_, UseCaseError>(export.next().await?.map(|piece| (Bytes::from(piece), export)))
+            Ok::<_, UseCaseError>(export.next_piece().await?.map(|piece| (Bytes::from(piece), export)))
         });
-        let body = Until::new(Body::from_stream(pieces), self.access.clone().revoked(principal.clone()));
+        let body =
+            Until::new(Body::from_stream(pieces), self.access.clone().await_revocation(principal.clone()));
         Ok((headers, Body::new(body)).into_response())
     }
 }
@@ -141,24 +157,24 @@ fn file_name(title: &str) -> String {
 
 /// Writes the messages of an export.
 #[derive(Clone)]
-struct Writer {
-    answers: Answers,
+struct ExportWriter {
+    answers: AnswerService,
     principal: Principal,
     texts: Texts,
-    format: Format,
+    format: ExportFormat,
 }
 
 /// An export that is being sent. A page of messages is in memory at a time.
 struct Export {
     conversations: Conversations,
-    writer: Writer,
+    writer: ExportWriter,
     id: ConversationId,
     /// The branch that is sent. The export is aborted if another one is shown meanwhile.
     branch: ShownBranch,
     waiting: VecDeque<String>,
     budgets: Budgets,
     /// The share of the account's memory that the waiting messages take.
-    held: Option<Share>,
+    held: Option<BudgetShare>,
     /// The exchanges that were read.
     exchanges: u32,
     is_last: bool,
@@ -167,7 +183,7 @@ struct Export {
 }
 
 impl Export {
-    async fn next(&mut self) -> Result<Option<String>, UseCaseError> {
+    async fn next_piece(&mut self) -> Result<Option<String>, UseCaseError> {
         loop {
             if let Some(piece) = self.waiting.pop_front() {
                 return Ok(Some(piece));
@@ -176,9 +192,9 @@ impl Export {
                 return Ok(None);
             }
             let principal = &self.writer.principal;
-            let holder = Holder::Account(principal.account());
+            let holder = BudgetHolder::Account(principal.account());
             self.held = None;
-            let _place = self.budgets.made.enter(holder).await;
+            let _place = self.budgets.made.acquire_permit(holder).await;
             let page =
                 self.conversations.messages_of(principal, self.id, self.branch, self.exchanges).await?;
             let read = u32::try_from(page.messages.len() / 2).unwrap_or(u32::MAX);
@@ -189,42 +205,42 @@ impl Export {
             // A page of long answers takes a while, whose citations are checked, too.
             let writing = tokio::task::spawn_blocking(move || {
                 let messages = page.messages.into_iter();
-                messages.map(|message| writer.message(message, std::mem::take(&mut is_first))).collect()
+                messages.map(|message| writer.write_message(message, std::mem::take(&mut is_first))).collect()
             });
             self.waiting = writing.await.map_err(UseCaseError::internal)?;
             let bytes: usize = self.waiting.iter().map(String::len).sum();
             // An export that has begun is completed: others are refused meanwhile.
             self.held = Some(self.budgets.body_bytes.take_unchecked(holder, bytes as u64));
-            if self.is_last && self.writer.format == Format::Json {
+            if self.is_last && self.writer.format == ExportFormat::Json {
                 self.waiting.push_back("]}\n".to_owned());
             }
         }
     }
 }
 
-impl Writer {
+impl ExportWriter {
     /// Writes a message. In JSON a comma stands before all but the first one.
-    fn message(&self, message: Message, is_first: bool) -> String {
+    fn write_message(&self, message: StoredMessage, is_first: bool) -> String {
         let separator = if is_first { "" } else { "," };
         match (message, self.format) {
-            (Message::Question(question), Format::Markdown) => question_markdown(&question),
-            (Message::Question(question), Format::Json) => {
+            (StoredMessage::Question(question), ExportFormat::Markdown) => question_markdown(&question),
+            (StoredMessage::Question(question), ExportFormat::Json) => {
                 let message = json!({
                     "role": "USER", "createdAt": question.created_at.to_string(), "text": question.text,
                     "filePaths": question.attachments,
                 });
                 format!("{separator}{message}")
             }
-            (Message::Answer(stored), format) => {
+            (StoredMessage::Answer(stored), format) => {
                 let live = self.answers.live_of(&self.principal, *stored);
                 let snapshot = live.snapshot();
-                let numbers = SourceNumbers::of(&snapshot);
-                let sources: Vec<_> = sources(&snapshot, &numbers).into_iter().collect();
+                let numbers = SourceNumbers::from_snapshot(&snapshot);
+                let sources: Vec<_> = cited_sources(&snapshot, &numbers).into_iter().collect();
                 match format {
-                    Format::Markdown => {
-                        answer_markdown(self.texts, &numbers.renumber(&live.marked_text()), &sources)
+                    ExportFormat::Markdown => {
+                        answer_markdown(self.texts, &numbers.renumber_markdown(&live.marked_text()), &sources)
                     }
-                    Format::Json => {
+                    ExportFormat::Json => {
                         let text: String =
                             snapshot.text.segments().iter().map(|segment| segment.text()).collect();
                         let sources: Vec<_> =
@@ -241,12 +257,12 @@ impl Writer {
 }
 
 /// Returns what an export begins with.
-fn beginning(summary: &ConversationSummary, format: Format) -> String {
+fn export_beginning(summary: &ConversationSummary, format: ExportFormat) -> String {
     match format {
-        Format::Markdown => {
+        ExportFormat::Markdown => {
             format!("# {}\n\n{} · {}\n", make_inert(&summary.title), summary.created_at, summary.model)
         }
-        Format::Json => {
+        ExportFormat::Json => {
             let chat = json!({
                 "chatId": summary.id.to_string(), "title": summary.title, "model": summary.model,
                 "createdAt": summary.created_at.to_string(), "modifiedAt": summary.modified_at.to_string(),
@@ -257,7 +273,7 @@ fn beginning(summary: &ConversationSummary, format: Format) -> String {
 }
 
 /// Returns a question as a quotation.
-fn question_markdown(question: &Question) -> String {
+fn question_markdown(question: &StoredQuestion) -> String {
     let mut text = String::from("\n---\n\n");
     for line in make_inert(&question.text).lines() {
         let _ = writeln!(text, "> {line}");
@@ -269,7 +285,7 @@ fn question_markdown(question: &Question) -> String {
 }
 
 /// Returns an answer with its marks, and the places that they cite. A list would number them anew.
-fn answer_markdown(texts: Texts, text: &str, sources: &[(u32, Place)]) -> String {
+fn answer_markdown(texts: Texts, text: &str, sources: &[(u32, PassagePlace)]) -> String {
     let mut whole = format!("\n{}\n", make_inert(text.trim()));
     let is_source = |number| sources.iter().any(|(known, _)| *known == number);
     let numbers: BTreeSet<u32> = cited_numbers(text, is_source).collect();
@@ -280,11 +296,11 @@ fn answer_markdown(texts: Texts, text: &str, sources: &[(u32, Place)]) -> String
     let _ = write!(whole, "\n## {}\n", texts.get("sources"));
     for (number, place) in marked {
         let shown = match place {
-            Place::File { path, .. } => match place_in_words(texts, place).as_str() {
+            PassagePlace::File { path, .. } => match place_in_words(texts, place).as_str() {
                 "" => code_span(path),
-                words => format!("{}, {}", code_span(path), escaped(words)),
+                words => format!("{}, {}", code_span(path), escape_markdown(words)),
             },
-            Place::Web { url, .. } => format!("<{url}>"),
+            PassagePlace::Web { url, .. } => format!("<{url}>"),
         };
         let _ = write!(whole, "\n[{number}] {shown}\n");
     }
@@ -302,7 +318,7 @@ fn code_span(text: &str) -> String {
 }
 
 /// Returns words in which nothing acts as Markdown or HTML, without the marks that isolate directions of letters.
-fn escaped(words: &str) -> String {
+fn escape_markdown(words: &str) -> String {
     let mut out = String::with_capacity(words.len());
     for letter in words.chars().filter(|letter| !matches!(letter, '\u{2066}'..='\u{2069}')) {
         if "\\`*_[]<>&#|~!".contains(letter) {
@@ -313,23 +329,25 @@ fn escaped(words: &str) -> String {
     out
 }
 
-fn source_json(number: u32, place: &Place) -> serde_json::Value {
+fn source_json(number: u32, place: &PassagePlace) -> serde_json::Value {
     match place {
-        Place::File { path, page, page_name, lines } => json!({
+        PassagePlace::File { path, page, page_name, lines } => json!({
             "number": number, "type": "FILE", "path": path, "page": page, "pageName": page_name,
             "lines": lines.map(|(first, last)| [first, last]),
         }),
-        Place::Web { url, title } => json!({ "number": number, "type": "URL", "url": url, "title": title }),
+        PassagePlace::Web { url, title } => {
+            json!({ "number": number, "type": "URL", "url": url, "title": title })
+        }
     }
 }
 
 /// Returns the sources that an answer cites, by their numbers on pages.
-fn sources(snapshot: &Snapshot, numbers: &SourceNumbers) -> BTreeMap<u32, Place> {
+fn cited_sources(snapshot: &Snapshot, numbers: &SourceNumbers) -> BTreeMap<u32, PassagePlace> {
     let citations = snapshot.parts.iter().flat_map(|part| match &part.shape {
         PartKind::Text { citations, .. } | PartKind::Agent { citations, .. } => citations.as_slice(),
         _ => &[],
     });
-    citations.map(|citation| (numbers.shown(citation.number), citation.place.clone())).collect()
+    citations.map(|citation| (numbers.page_number(citation.number), citation.place.clone())).collect()
 }
 
 #[cfg(test)]
@@ -337,16 +355,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_title_becomes_a_name_of_a_file() {
+    fn file_name_from_title() {
         assert_eq!(file_name("What is §7 / \"rent\"?"), "What is §7    rent");
         assert_eq!(file_name("../.."), "conversation");
         assert_eq!(file_name(" ? "), "conversation");
     }
 
     #[test]
-    fn sources_follow_the_answer_under_the_numbers_of_its_marks() {
-        let texts = Texts(crate::language::Language::English);
-        let file = |path: &str, page, name: Option<&str>| Place::File {
+    fn answer_markdown_lists_numbered_sources() {
+        let texts = Texts(crate::language::PageLanguage::English);
+        let file = |path: &str, page, name: Option<&str>| PassagePlace::File {
             path: path.to_owned(),
             page,
             lines: None,
@@ -356,7 +374,7 @@ mod tests {
             (1, file("/a.pdf", Some(2), None)),
             (4, file("/unmarked.pdf", None, None)),
             (9, file("/b `c`.zip", Some(1), Some("notes_<b>.txt"))),
-            (10, Place::Web { url: "https://example.org/".to_owned(), title: "Example".to_owned() }),
+            (10, PassagePlace::Web { url: "https://example.org/".to_owned(), title: "Example".to_owned() }),
         ];
         assert_eq!(
             answer_markdown(texts, "Five [1]. Six [9] [10]. `[4]`", &sources),

@@ -20,21 +20,21 @@ mod zip;
 use axum::extract::{OriginalUri, Query, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use control::{Answers, Authenticator, Conversations, Files, UseCaseError};
+use control::{AnswerService, Authenticator, Conversations, FileService, UseCaseError};
 use http_common::Budgets;
 use serde::Deserialize;
 use workspace::{AskedPath, OpenFile, WorkspaceError};
 
-pub(crate) use arrange::{choose, delete_chosen, move_files, rename};
-pub(crate) use change::{UploadLimits, create_folder, delete, upload};
-pub(crate) use indexing::states;
+pub(crate) use arrange::{delete_chosen, move_files, rename_entry, show_arrangement};
+pub(crate) use change::{UploadLimits, create_folder, delete_path, upload_files};
+pub(crate) use indexing::show_indexing_states;
 pub(crate) use resumable::{
-    append, begin as begin_upload, cancel as cancel_upload, progress as upload_progress,
+    append_piece, begin_upload, cancel_upload, show_upload_progress as upload_progress,
 };
 
 use self::folder::FolderView;
 use crate::paths;
-use crate::visit::User;
+use crate::visit::SignedInVisitor;
 
 /// The bytes by which the format of a picture is recognized.
 const MAGIC_BYTES: u64 = 16;
@@ -42,16 +42,16 @@ const MAGIC_BYTES: u64 = 16;
 /// The use cases of the pages of files.
 #[derive(Clone)]
 pub(crate) struct FilePages {
-    pub(crate) files: Files,
+    pub(crate) files: FileService,
     pub(crate) access: Authenticator,
-    pub(crate) answers: Answers,
+    pub(crate) answers: AnswerService,
     pub(crate) conversations: Conversations,
     pub(crate) budgets: Budgets,
 }
 
 /// The query of a path.
 #[derive(Deserialize)]
-pub(crate) struct Shown {
+pub(crate) struct FileQuery {
     /// Present to see a page about the file instead of downloading it.
     view: Option<String>,
     /// The citation whose passage the page shows, `<conversation>.<answer>.<number>`.
@@ -75,70 +75,79 @@ pub(crate) struct Shown {
     sort: String,
 }
 
-impl Shown {
+impl FileQuery {
     /// Returns the part of a folder that is shown.
-    fn view(&self) -> FolderView {
+    fn folder_view(&self) -> FolderView {
         FolderView::new(self.page, &self.q, &self.sort)
     }
 }
 
 /// Shows a folder, or sends or shows a file.
-pub(crate) async fn show(
+pub(crate) async fn show_path(
     State(pages): State<FilePages>,
-    user: User,
+    user: SignedInVisitor,
     OriginalUri(uri): OriginalUri,
-    Query(shown): Query<Shown>,
+    Query(shown): Query<FileQuery>,
     method: Method,
     headers: HeaderMap,
 ) -> Result<Response, Response> {
-    let failed = |error: WorkspaceError| user.failed(error);
+    let failed = |error: WorkspaceError| user.failure_response(error);
     let raw = uri.path().strip_prefix(paths::FILES).unwrap_or_default();
     let path = AskedPath::from_url(raw);
-    let workspace = pages.files.of(&user.signed_in.principal).map_err(|error| user.failed(error))?;
+    let workspace =
+        pages.files.workspace_of(&user.signed_in.principal).map_err(|error| user.failure_response(error))?;
     match Box::pin(workspace.open_file(&path)).await {
         Ok(file) if shown.view.is_some() => {
-            pages.preview(&user, &file, shown.cited.as_deref(), shown.page).await
+            pages.show_preview(&user, &file, shown.cited.as_deref(), shown.page).await
         }
         Ok(file) if shown.drawn.is_some() => {
-            pages.drawn(&user, &file, shown.drawn.unwrap_or(1), &shown.version).await
+            pages.send_page_picture(&user, &file, shown.drawn.unwrap_or(1), &shown.version).await
         }
-        Ok(file) => pages.download(&user, &file, shown.image.is_some(), &method, &headers).await,
+        Ok(file) => pages.send_download(&user, &file, shown.image.is_some(), &method, &headers).await,
         Err(WorkspaceError::IsFolder) if shown.archive.is_some() => {
-            pages.archive(&user, &workspace, &path).await
+            pages.send_archive(&user, &workspace, &path).await
         }
-        Err(WorkspaceError::IsFolder) => pages.folder(&user, &workspace, &path, shown.view(), None).await,
+        Err(WorkspaceError::IsFolder) => {
+            pages.render_folder(&user, &workspace, &path, shown.folder_view(), None).await
+        }
         Err(error @ WorkspaceError::NotFound) if shown.cited.is_some() => {
-            pages.gone(&user, error, shown.cited.as_deref().unwrap_or_default()).await
+            pages.show_gone(&user, error, shown.cited.as_deref().unwrap_or_default()).await
         }
         Err(error) => Err(failed(error)),
     }
 }
 
 impl FilePages {
-    async fn download(
+    async fn send_download(
         &self,
-        user: &User,
+        user: &SignedInVisitor,
         file: &OpenFile,
         as_image: bool,
         method: &Method,
         headers: &HeaderMap,
     ) -> Result<Response, Response> {
         let principal = &user.signed_in.principal;
-        let image = if as_image { image_type(file).await.map_err(|error| user.failed(error))? } else { None };
+        let image = if as_image {
+            image_type(file).await.map_err(|error| user.failure_response(error))?
+        } else {
+            None
+        };
         let mut response = http_common::download_response(file, method, headers).map_err(|refused| {
             let range = [(header::CONTENT_RANGE, refused.content_range())];
             (StatusCode::RANGE_NOT_SATISFIABLE, range).into_response()
         })?;
         let shown = HeaderValue::from_static(image.unwrap_or("application/octet-stream"));
         response.headers_mut().insert(header::CONTENT_TYPE, shown);
-        Ok(http_common::until(response, || self.access.clone().revoked(principal.clone())))
+        Ok(http_common::abort_response_when(response, || {
+            self.access.clone().await_revocation(principal.clone())
+        }))
     }
 }
 
 /// Returns the type of a picture whose first bytes are those of its format. A picture in SVG is a document with scripts, so
 /// it is none here.
 async fn image_type(file: &OpenFile) -> Result<Option<&'static str>, UseCaseError> {
-    let head = preview::beginning(file, MAGIC_BYTES).await?;
+    let head = preview::read_beginning(file, MAGIC_BYTES).await?;
     Ok(match head.as_slice() {
         [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
         [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),

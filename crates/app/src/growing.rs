@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use control::live::{Rope, Segment};
+use control::live::{Rope, RopeSegment};
 use domain::id::PartId;
 
 use crate::answer_html::{AnswerHtml, cited_numbers};
@@ -43,7 +43,7 @@ struct OnPageText {
 
 #[derive(Debug)]
 struct OnPageSegment {
-    segment: Arc<Segment>,
+    segment: Arc<RopeSegment>,
     /// The state of headings before and after it.
     before: AnswerHtml,
     after: AnswerHtml,
@@ -54,7 +54,7 @@ struct OnPageSegment {
 impl OnPageSegment {
     /// Returns true if its marks still have the numbers of their sources.
     fn has_numbers(&self, numbers: &SourceNumbers) -> bool {
-        self.cited.iter().all(|(number, shown)| numbers.shown(*number) == *shown)
+        self.cited.iter().all(|(number, shown)| numbers.page_number(*number) == *shown)
     }
 }
 
@@ -76,23 +76,30 @@ impl OnPage {
 
     /// Returns the number on the page of a source.
     pub(crate) fn source_number(&self, number: u32) -> u32 {
-        self.numbers.shown(number)
+        self.numbers.page_number(number)
     }
 
     /// Returns what the page needs to show this text of a part as its block number `at`, and remembers that it has it. `fitted`
     /// is the state of headings up to here, and advances.
-    pub(crate) fn show(&mut self, part: PartId, at: usize, html: &Rope, fitted: &mut AnswerHtml) -> Prose {
+    pub(crate) fn show_text(
+        &mut self,
+        part: PartId,
+        at: usize,
+        html: &Rope,
+        fitted: &mut AnswerHtml,
+    ) -> Prose {
         let text = self.texts.entry(part).or_default();
         if text.at != at {
             *text = OnPageText { at, segments: Vec::new() };
         }
         let shown = &mut text.segments;
-        let mut rest = Rest::of(html);
+        let mut rest = RemainingText::from_rope(html);
         let kept = shown
             .iter()
             .take_while(|had| {
-                let stays =
-                    had.before == *fitted && had.has_numbers(&self.numbers) && rest.take(&had.segment);
+                let stays = had.before == *fitted
+                    && had.has_numbers(&self.numbers)
+                    && rest.take_segment(&had.segment);
                 if stays {
                     *fitted = had.after.clone();
                 }
@@ -102,15 +109,16 @@ impl OnPage {
         shown.truncate(kept);
         let mut segments = Vec::new();
         let mut has_more = false;
-        for segment in rest.segments() {
+        for segment in rest.remaining_segments() {
             if self.room == Some(0) {
                 has_more = true;
                 break;
             }
             self.room = self.room.map(|room| room.saturating_sub(segment.text().len()));
             let before = fitted.clone();
-            segments.push(fitted.fit(segment.text(), &self.numbers));
-            let cited = cited_numbers(segment.text()).map(|number| (number, self.numbers.shown(number)));
+            segments.push(fitted.fit_blocks(segment.text(), &self.numbers));
+            let cited =
+                cited_numbers(segment.text()).map(|number| (number, self.numbers.page_number(number)));
             let cited = cited.collect();
             shown.push(OnPageSegment { segment, before, after: fitted.clone(), cited });
         }
@@ -120,19 +128,19 @@ impl OnPage {
 }
 
 /// The end of a text, after what was taken from its beginning.
-struct Rest<'a> {
-    segments: &'a [Arc<Segment>],
+struct RemainingText<'a> {
+    segments: &'a [Arc<RopeSegment>],
     /// The bytes of the first segment that were taken.
     taken: usize,
 }
 
-impl<'a> Rest<'a> {
-    fn of(html: &'a Rope) -> Self {
+impl<'a> RemainingText<'a> {
+    fn from_rope(html: &'a Rope) -> Self {
         Self { segments: html.segments(), taken: 0 }
     }
 
     /// Takes a segment if the rest begins with its text.
-    fn take(&mut self, segment: &Arc<Segment>) -> bool {
+    fn take_segment(&mut self, segment: &Arc<RopeSegment>) -> bool {
         let Some((first, others)) = self.segments.split_first() else { return false };
         let is_first = self.taken == 0 && Arc::ptr_eq(first, segment);
         let left = first.text().get(self.taken..).unwrap_or_default();
@@ -147,11 +155,11 @@ impl<'a> Rest<'a> {
     }
 
     /// Returns the segments of the rest.
-    fn segments(&self) -> Vec<Arc<Segment>> {
+    fn remaining_segments(&self) -> Vec<Arc<RopeSegment>> {
         let Some((first, others)) = self.segments.split_first() else { return Vec::new() };
         let first = match self.taken {
             0 => first.clone(),
-            taken => Arc::new(Segment::new(first.text().get(taken..).unwrap_or_default())),
+            taken => Arc::new(RopeSegment::new(first.text().get(taken..).unwrap_or_default())),
         };
         [first].into_iter().chain(others.iter().cloned()).collect()
     }
@@ -164,46 +172,51 @@ mod tests {
     use super::*;
     use crate::cited::CitingAnswer;
 
-    fn fitting() -> AnswerHtml {
+    fn sample_fitting() -> AnswerHtml {
         let (conversation, answer) = (ConversationId::from_random(1), MessageId::from_random(2));
-        AnswerHtml::of(CitingAnswer { conversation, answer })
+        AnswerHtml::new(CitingAnswer { conversation, answer })
     }
 
-    fn rope(texts: &[&str]) -> Rope {
+    fn rope_from_texts(texts: &[&str]) -> Rope {
         let mut rope = Rope::default();
         for text in texts {
-            rope.append(&Rope::of(*text));
+            rope.append_rope(&Rope::from_text(*text));
         }
         rope
     }
 
-    fn show(page: &mut OnPage, html: &Rope) -> (usize, Vec<String>) {
-        let Prose { kept, segments, .. } = page.show(PartId::from_random(1), 0, html, &mut fitting());
+    fn show_on_page(page: &mut OnPage, html: &Rope) -> (usize, Vec<String>) {
+        let Prose { kept, segments, .. } =
+            page.show_text(PartId::from_random(1), 0, html, &mut sample_fitting());
         (kept, segments)
     }
 
     #[test]
-    fn a_page_gets_what_has_changed_since_the_last_time() {
+    fn show_text_sends_changes() {
         let mut page = OnPage::default();
-        let mut html = rope(&["<b>a</b>", "<b>b</b>"]);
-        assert_eq!(show(&mut page, &html), (0, vec!["<b>a</b>".to_owned(), "<b>b</b>".to_owned()]));
-        html.append(&Rope::of("<b>c</b>"));
-        assert_eq!(show(&mut page, &html), (2, vec!["<b>c</b>".to_owned()]));
-        assert_eq!(show(&mut page, &html), (3, vec![]), "nothing has changed");
-        let grown = rope(&["<b>a</b>", "<b>b</b>", "<b>c d</b>"]);
-        assert_eq!(show(&mut page, &grown), (2, vec!["<b>c d</b>".to_owned()]), "the last one was not whole");
+        let mut html = rope_from_texts(&["<b>a</b>", "<b>b</b>"]);
+        assert_eq!(show_on_page(&mut page, &html), (0, vec!["<b>a</b>".to_owned(), "<b>b</b>".to_owned()]));
+        html.append_rope(&Rope::from_text("<b>c</b>"));
+        assert_eq!(show_on_page(&mut page, &html), (2, vec!["<b>c</b>".to_owned()]));
+        assert_eq!(show_on_page(&mut page, &html), (3, vec![]), "nothing has changed");
+        let grown = rope_from_texts(&["<b>a</b>", "<b>b</b>", "<b>c d</b>"]);
+        assert_eq!(
+            show_on_page(&mut page, &grown),
+            (2, vec!["<b>c d</b>".to_owned()]),
+            "the last one was not whole"
+        );
     }
 
     #[test]
-    fn a_long_text_comes_in_several_events() {
+    fn show_text_splits_long_text() {
         let mut page = OnPage::default();
         let paragraphs: Vec<_> = (0..10).map(|at| format!("<b>{at}{}</b>", "x".repeat(10_000))).collect();
-        let html = rope(&paragraphs.iter().map(String::as_str).collect::<Vec<_>>());
+        let html = rope_from_texts(&paragraphs.iter().map(String::as_str).collect::<Vec<_>>());
         let mut sent = Vec::new();
         for events in 1.. {
             page.begin_event();
             let Prose { kept, segments, has_more } =
-                page.show(PartId::from_random(1), 0, &html, &mut fitting());
+                page.show_text(PartId::from_random(1), 0, &html, &mut sample_fitting());
             assert_eq!(kept, sent.len(), "it goes on where it was cut");
             assert!(segments.iter().map(String::len).sum::<usize>() < EVENT_MAX_BYTES + 11_000);
             sent.extend(segments);
@@ -215,61 +228,67 @@ mod tests {
         }
         assert_eq!(sent, paragraphs);
         // A page that is loaded has all at once.
-        assert_eq!(show(&mut OnPage::default(), &html).1.len(), 10);
+        assert_eq!(show_on_page(&mut OnPage::default(), &html).1.len(), 10);
     }
 
     #[test]
-    fn a_finished_text_in_one_piece_replaces_nothing_that_it_begins_with() {
+    fn show_text_keeps_finished_prefix() {
         let mut page = OnPage::default();
-        show(&mut page, &rope(&["<b>a</b>", "<b>b</b>", "<b>c</b>"]));
-        let whole = rope(&["<b>a</b><b>b</b><b>c e</b><b>d</b>"]);
-        assert_eq!(show(&mut page, &whole), (2, vec!["<b>c e</b><b>d</b>".to_owned()]));
-        assert_eq!(show(&mut page, &whole), (3, vec![]));
+        show_on_page(&mut page, &rope_from_texts(&["<b>a</b>", "<b>b</b>", "<b>c</b>"]));
+        let whole = rope_from_texts(&["<b>a</b><b>b</b><b>c e</b><b>d</b>"]);
+        assert_eq!(show_on_page(&mut page, &whole), (2, vec!["<b>c e</b><b>d</b>".to_owned()]));
+        assert_eq!(show_on_page(&mut page, &whole), (3, vec![]));
     }
 
     #[test]
-    fn another_attempt_replaces_the_text_from_where_it_differs() {
+    fn show_text_replaces_from_difference() {
         let mut page = OnPage::default();
-        show(&mut page, &rope(&["<b>a</b>", "<b>b</b>"]));
-        assert_eq!(show(&mut page, &rope(&["<b>a</b>", "<b>x</b>"])), (1, vec!["<b>x</b>".to_owned()]));
-        assert_eq!(show(&mut page, &rope(&["<b>y</b>"])), (0, vec!["<b>y</b>".to_owned()]));
-        assert_eq!(show(&mut page, &rope(&[])), (0, vec![]));
+        show_on_page(&mut page, &rope_from_texts(&["<b>a</b>", "<b>b</b>"]));
+        assert_eq!(
+            show_on_page(&mut page, &rope_from_texts(&["<b>a</b>", "<b>x</b>"])),
+            (1, vec!["<b>x</b>".to_owned()])
+        );
+        assert_eq!(
+            show_on_page(&mut page, &rope_from_texts(&["<b>y</b>"])),
+            (0, vec!["<b>y</b>".to_owned()])
+        );
+        assert_eq!(show_on_page(&mut page, &rope_from_texts(&[])), (0, vec![]));
     }
 
     #[test]
-    fn a_text_that_moves_because_a_block_before_it_is_gone_is_sent_whole() {
+    fn show_text_resends_moved_text() {
         let (mut page, part) = (OnPage::default(), PartId::from_random(1));
-        let html = rope(&["<b>a</b>", "<b>b</b>"]);
-        page.show(part, 1, &html, &mut fitting());
-        let moved = page.show(part, 0, &html, &mut fitting());
+        let html = rope_from_texts(&["<b>a</b>", "<b>b</b>"]);
+        page.show_text(part, 1, &html, &mut sample_fitting());
+        let moved = page.show_text(part, 0, &html, &mut sample_fitting());
         assert_eq!((moved.kept, moved.segments.len()), (0, 2));
     }
 
     #[test]
-    fn headings_go_on_from_what_was_kept_and_are_made_anew_if_what_stands_before_has_changed() {
+    fn show_text_continues_kept_headings() {
         let mut page = OnPage::default();
-        show(&mut page, &rope(&["<h1>a</h1>"]));
-        let html = rope(&["<h1>a</h1>", "<h6>b</h6>"]);
-        assert_eq!(show(&mut page, &html), (1, vec!["<h4 dir=\"auto\">b</h4>".to_owned()]));
-        let mut deeper = fitting();
-        deeper.fit("<h1>0</h1><h2>0</h2>", &SourceNumbers::default());
-        assert_eq!(page.show(PartId::from_random(1), 0, &html, &mut deeper).kept, 0);
+        show_on_page(&mut page, &rope_from_texts(&["<h1>a</h1>"]));
+        let html = rope_from_texts(&["<h1>a</h1>", "<h6>b</h6>"]);
+        assert_eq!(show_on_page(&mut page, &html), (1, vec!["<h4 dir=\"auto\">b</h4>".to_owned()]));
+        let mut deeper = sample_fitting();
+        deeper.fit_blocks("<h1>0</h1><h2>0</h2>", &SourceNumbers::default());
+        assert_eq!(page.show_text(PartId::from_random(1), 0, &html, &mut deeper).kept, 0);
     }
 
     #[test]
-    fn a_text_whose_sources_are_numbered_anew_is_sent_again() {
+    fn show_text_resends_renumbered_sources() {
         let mark =
             |number| format!("<a href=\"https://a.example/\" data-citation=\"c{number}\">[{number}]</a>");
         let (first, second) = (mark(7), mark(3));
         let mut page = OnPage::default();
         page.number_sources(SourceNumbers::in_order([7]));
-        let shown = show(&mut page, &rope(&["<b>a</b>", &first]));
+        let shown = show_on_page(&mut page, &rope_from_texts(&["<b>a</b>", &first]));
         assert_eq!(shown, (0, vec!["<b>a</b>".to_owned(), first.replace("[7]", "[1]")]));
         page.number_sources(SourceNumbers::in_order([7, 3]));
-        let shown = show(&mut page, &rope(&["<b>a</b>", &first, &second]));
+        let shown = show_on_page(&mut page, &rope_from_texts(&["<b>a</b>", &first, &second]));
         assert_eq!(shown, (2, vec![second.replace("[3]", "[2]")]), "a further source changes no number");
         page.number_sources(SourceNumbers::in_order([3, 7]));
-        let shown = show(&mut page, &rope(&["<b>a</b>", &first, &second]));
+        let shown = show_on_page(&mut page, &rope_from_texts(&["<b>a</b>", &first, &second]));
         assert_eq!(shown, (1, vec![first.replace("[7]", "[2]"), second.replace("[3]", "[1]")]));
     }
 }

@@ -29,7 +29,7 @@ const HEADERS: [(HeaderName, &str); 6] = [
 ];
 
 /// Adds the headers. A response's own policy, such as that of a download, remains.
-pub(crate) fn harden(headers: &mut HeaderMap) {
+pub(crate) fn add_security_headers(headers: &mut HeaderMap) {
     headers.entry(header::CONTENT_SECURITY_POLICY).or_insert_with(|| POLICY.clone());
     for (name, value) in HEADERS {
         headers.entry(name).or_insert(HeaderValue::from_static(value));

@@ -6,13 +6,13 @@ use axum::extract::{Path, Query, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use control::conversations::ConversationChange;
 use control::history::{FoundPiece, HistoryEntry};
-use control::{Conversations, History};
+use control::{Conversations, HistoryService};
 use serde::Deserialize;
 
-use crate::frame::Frame;
+use crate::frame::PageFrame;
 use crate::shown_time::ShownTime;
 use crate::texts::Texts;
-use crate::visit::User;
+use crate::visit::SignedInVisitor;
 use crate::{conversation, error, paths};
 
 /// The conversations of one page.
@@ -21,7 +21,7 @@ const SHOWN_MAX: usize = 50;
 const SEARCHED_MAX_CHARS: usize = 200;
 
 /// A conversation in the history.
-struct EntryView {
+struct HistoryEntryView {
     href: String,
     title: String,
     model: String,
@@ -35,10 +35,10 @@ struct EntryView {
 
 #[derive(Template)]
 #[template(path = "history.html")]
-struct HistoryPage {
-    frame: Frame,
+struct HistoryListPage {
+    frame: PageFrame,
     searched: String,
-    entries: Vec<EntryView>,
+    entries: Vec<HistoryEntryView>,
     /// The address of the next page.
     next: Option<String>,
     is_indexing: bool,
@@ -46,7 +46,7 @@ struct HistoryPage {
 
 /// The query of the page.
 #[derive(Deserialize)]
-pub(crate) struct Search {
+pub(crate) struct HistoryQuery {
     #[serde(default)]
     q: String,
     /// The number of conversations to pass over.
@@ -57,20 +57,21 @@ pub(crate) struct Search {
 /// The use cases of the page.
 #[derive(Clone)]
 pub(crate) struct HistoryPages {
-    pub(crate) history: History,
+    pub(crate) history: HistoryService,
     pub(crate) conversations: Conversations,
 }
 
 /// Shows a page of the history.
-pub(crate) async fn show(
+pub(crate) async fn show_history(
     State(pages): State<HistoryPages>,
-    user: User,
-    Query(search): Query<Search>,
+    user: SignedInVisitor,
+    Query(search): Query<HistoryQuery>,
 ) -> Result<Response, Response> {
     let texts = user.visitor.texts;
     let searched: String = search.q.trim().chars().take(SEARCHED_MAX_CHARS).collect();
-    let found = pages.history.page(&user.signed_in.principal, &searched, search.from, SHOWN_MAX).await;
-    let found = found.map_err(|error| user.failed(error))?;
+    let found =
+        pages.history.history_page(&user.signed_in.principal, &searched, search.from, SHOWN_MAX).await;
+    let found = found.map_err(|error| user.failure_response(error))?;
     let next = found.more.then(|| {
         let from = search.from.saturating_add(SHOWN_MAX).to_string();
         let query = form_urlencoded::Serializer::new(String::new())
@@ -78,23 +79,23 @@ pub(crate) async fn show(
             .finish();
         format!("{}?{query}", paths::HISTORY)
     });
-    Ok(error::rendered(&HistoryPage {
-        frame: Frame::load(&pages.conversations, &user, None).await?,
+    Ok(error::render_template(&HistoryListPage {
+        frame: PageFrame::load(&pages.conversations, &user, None).await?,
         searched,
-        entries: found.entries.into_iter().map(|entry| EntryView::of(texts, entry)).collect(),
+        entries: found.entries.into_iter().map(|entry| HistoryEntryView::from_entry(texts, entry)).collect(),
         next,
         is_indexing: found.is_indexing,
     }))
 }
 
-impl EntryView {
-    fn of(texts: Texts, entry: HistoryEntry) -> Self {
+impl HistoryEntryView {
+    fn from_entry(texts: Texts, entry: HistoryEntry) -> Self {
         let summary = entry.summary;
         Self {
-            href: paths::conversation(summary.id),
+            href: paths::conversation_path(summary.id),
             title: summary.title,
             model: summary.model,
-            modified: ShownTime::time(texts, summary.modified_at),
+            modified: ShownTime::from_time(texts, summary.modified_at),
             key: entry.key_name,
             is_pinned: summary.pinned,
             is_open: summary.open_answer.is_some(),
@@ -115,17 +116,17 @@ pub(crate) struct ChangeForm {
 }
 
 /// Renames a conversation, pins it, or removes its pin.
-pub(crate) async fn change(
+pub(crate) async fn change_conversation(
     State(conversations): State<Conversations>,
-    user: User,
+    user: SignedInVisitor,
     Path(id): Path<String>,
     Form(form): Form<ChangeForm>,
 ) -> Result<Response, Response> {
-    let id = conversation::id(&id).map_err(|error| user.failed(error))?;
+    let id = conversation::parse_conversation_id(&id).map_err(|error| user.failure_response(error))?;
     let pinned = form.pinned.map(|pinned| pinned == "on");
     let change = ConversationChange { title: form.title, pinned };
-    let changed = conversations.patch(&user.signed_in.principal, id, change).await;
-    changed.map_err(|error| user.failed(error))?;
-    let own = paths::conversation(id);
-    Ok(Redirect::to(paths::own(&form.next).unwrap_or(&own)).into_response())
+    let changed = conversations.update_conversation(&user.signed_in.principal, id, change).await;
+    changed.map_err(|error| user.failure_response(error))?;
+    let own = paths::conversation_path(id);
+    Ok(Redirect::to(paths::own_address(&form.next).unwrap_or(&own)).into_response())
 }

@@ -15,13 +15,13 @@ const INDENT_MAX: usize = 3;
 
 /// An open fence.
 #[derive(Clone, Copy)]
-struct Fence {
+struct OpenFence {
     letter: char,
     length: usize,
     indent: usize,
 }
 
-impl Fence {
+impl OpenFence {
     /// Returns the fence that the line opens.
     fn opened_by(line: &str) -> Option<Self> {
         let rest = line.trim_start_matches(' ');
@@ -45,7 +45,7 @@ impl Fence {
         !line.trim().is_empty() && line.len() - line.trim_start_matches(' ').len() < self.indent
     }
 
-    fn end(self, out: &mut String) {
+    fn write_end(self, out: &mut String) {
         out.push_str(&" ".repeat(self.indent));
         out.extend(std::iter::repeat_n(self.letter, self.length));
     }
@@ -54,7 +54,7 @@ impl Fence {
 /// Returns the Markdown with links instead of images, HTML as text, and all fences closed.
 pub(crate) fn make_inert(markdown: &str) -> String {
     let mut out = String::with_capacity(markdown.len() + markdown.len() / 16);
-    let mut fence: Option<Fence> = None;
+    let mut fence: Option<OpenFence> = None;
     // A run of backticks in the lines above may end in this one.
     let mut is_span_open = false;
     for (at, line) in markdown.split('\n').enumerate() {
@@ -65,7 +65,7 @@ pub(crate) fn make_inert(markdown: &str) -> String {
             if open.is_closed_by(line) {
                 fence = None;
             } else if open.is_left_by(line) {
-                open.end(&mut out);
+                open.write_end(&mut out);
                 out.push('\n');
                 fence = None;
             }
@@ -74,7 +74,7 @@ pub(crate) fn make_inert(markdown: &str) -> String {
                 continue;
             }
         }
-        fence = Fence::opened_by(line);
+        fence = OpenFence::opened_by(line);
         if fence.is_some() {
             is_span_open = false;
             out.push_str(line);
@@ -89,7 +89,7 @@ pub(crate) fn make_inert(markdown: &str) -> String {
     }
     if let Some(open) = fence {
         out.push('\n');
-        open.end(&mut out);
+        open.write_end(&mut out);
     }
     out
 }
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_form_of_an_image_becomes_a_link_or_text() {
+    fn make_inert_unmakes_images() {
         for (given, inert) in [
             ("![i](https://a.test/?d=S)", "[i](https://a.test/?d=S)"),
             ("![](https://a.test/)", "[](https://a.test/)"),
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn code_stays_where_no_other_reading_is_possible() {
+    fn make_inert_keeps_unambiguous_code() {
         for same in [
             "`![i](u)` and `<div>`",
             "```html\n<img src=u>\n![i](u)\n```",

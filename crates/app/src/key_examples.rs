@@ -11,7 +11,7 @@ pub(crate) struct Example {
 
 /// Returns programs for a shell, Python and TypeScript that ask the service at `origin` (`http://host:port`) and print the answer.
 /// They need nothing that does not come with the language.
-pub(crate) fn examples(texts: Texts, origin: &str, secret: &str) -> Vec<Example> {
+pub(crate) fn program_examples(texts: Texts, origin: &str, secret: &str) -> Vec<Example> {
     let question = texts.get("keys-example-question");
     let curl = format!(
         "export CAUSERIE_URL={origin} CAUSERIE_API_KEY={secret}\n\

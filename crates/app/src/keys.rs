@@ -9,20 +9,20 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
 use control::api_keys::KeyRestrictions;
 use control::form_token::FormToken;
-use control::owner::{Key, KeyUsage};
-use control::{Conversations, Environment, ErrorKind, Owner, PublicCode, UseCaseError};
+use control::owner::{KeyUsage, StoredKey};
+use control::{Conversations, ErrorKind, Owner, PublicCode, ServiceEnvironment, UseCaseError};
 use domain::credits::Credits;
 use domain::key::SecretKey;
 use domain::scope::{Permission, Scope};
 use domain::time::Timestamp;
 use serde::Deserialize;
 
-use crate::frame::Frame;
-use crate::key_examples::{Example, examples};
+use crate::frame::PageFrame;
+use crate::key_examples::{Example, program_examples};
 use crate::sent_form::SentForm;
 use crate::shown_time::ShownTime;
 use crate::texts::Texts;
-use crate::visit::User;
+use crate::visit::SignedInVisitor;
 use crate::{error, origin, paths, usage_chart};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
@@ -46,7 +46,7 @@ struct KeyView {
 #[derive(Template)]
 #[template(path = "keys.html")]
 struct KeysPage {
-    frame: Frame,
+    frame: PageFrame,
     keys: Vec<KeyView>,
     /// The permissions and lives of a new key, and which ones the form begins with.
     permissions: Vec<(Permission, String, bool)>,
@@ -66,10 +66,10 @@ struct KeysPage {
 
 /// The use cases of the page.
 #[derive(Clone)]
-pub(crate) struct Keys {
+pub(crate) struct KeyPages {
     pub(crate) owner: Owner,
     pub(crate) conversations: Conversations,
-    pub(crate) environment: Environment,
+    pub(crate) environment: ServiceEnvironment,
 }
 
 /// The form of a new key.
@@ -99,14 +99,14 @@ impl NewKeyForm {
     }
 
     /// Returns what identifies the form as it was sent.
-    fn token(&self) -> Option<FormToken> {
+    fn form_token(&self) -> Option<FormToken> {
         let boxes = Permission::ALL.map(|permission| if self.permits(permission) { "on" } else { "" });
-        let sent = SentForm::of(&self.once)?
-            .field("name", &self.name)
-            .field("days", &self.days.to_string())
-            .field("limit", &self.limit)
-            .field("permissions", &boxes.join(","));
-        Some(sent.token())
+        let sent = SentForm::from_token(&self.once)?
+            .with_field("name", &self.name)
+            .with_field("days", &self.days.to_string())
+            .with_field("limit", &self.limit)
+            .with_field("permissions", &boxes.join(","));
+        Some(sent.into_token())
     }
 
     fn permits(&self, permission: Permission) -> bool {
@@ -119,9 +119,9 @@ impl NewKeyForm {
     }
 
     /// Returns the restrictions, or the key of the text that says what is wrong.
-    fn restrictions(&self, environment: &Environment) -> Result<KeyRestrictions, &'static str> {
+    fn key_restrictions(&self, environment: &ServiceEnvironment) -> Result<KeyRestrictions, &'static str> {
         let permissions: Vec<_> = Permission::ALL.into_iter().filter(|one| self.permits(*one)).collect();
-        let scope = Scope::of(&permissions).ok_or("keys-no-permission")?;
+        let scope = Scope::from_permissions(&permissions).ok_or("keys-no-permission")?;
         let spending_limit = match self.limit.trim() {
             "" => None,
             text => Some(Credits(text.parse().map_err(|_| "keys-bad-limit")?)),
@@ -129,60 +129,69 @@ impl NewKeyForm {
         if !LIVES_DAYS.contains(&self.days) {
             return Err("keys-bad-life");
         }
-        let expires_at = (self.days > 0).then(|| environment.now().plus(DAY * self.days));
+        let expires_at = (self.days > 0).then(|| environment.now().saturating_add(DAY * self.days));
         Ok(KeyRestrictions { expires_at, scope, spending_limit })
     }
 }
 
 /// Shows the keys.
-pub(crate) async fn show(State(keys): State<Keys>, user: User) -> Result<Response, Response> {
-    keys.page(&user, Made::Nothing).await
+pub(crate) async fn show_keys(
+    State(keys): State<KeyPages>,
+    user: SignedInVisitor,
+) -> Result<Response, Response> {
+    keys.render_keys(&user, KeyFormOutcome::Nothing).await
 }
 
 /// Makes a key, and shows its secret once.
-pub(crate) async fn create(
-    State(keys): State<Keys>,
-    user: User,
+pub(crate) async fn create_key(
+    State(keys): State<KeyPages>,
+    user: SignedInVisitor,
     headers: HeaderMap,
     Form(form): Form<NewKeyForm>,
 ) -> Result<Response, Response> {
     let texts = user.visitor.texts;
-    let refused = match form.restrictions(&keys.environment) {
+    let refused = match form.key_restrictions(&keys.environment) {
         Ok(restrictions) => {
-            let token = form.token();
+            let token = form.form_token();
             match keys.owner.create_key(&user.signed_in.principal, &form.name, restrictions, token).await {
                 Ok(None) => {
-                    let page = keys.page(&user, Made::Before(form.name)).await?;
+                    let page = keys.render_keys(&user, KeyFormOutcome::Before(form.name)).await?;
                     return Ok((StatusCode::CONFLICT, page).into_response());
                 }
                 Ok(Some(made)) => {
-                    let examples = examples(texts, &origin::of(&headers), made.key.reveal());
-                    return keys.page(&user, Made::Key { secret: made.key, name: form.name, examples }).await;
+                    let examples =
+                        program_examples(texts, &origin::request_origin(&headers), made.key.reveal());
+                    return keys
+                        .render_keys(
+                            &user,
+                            KeyFormOutcome::Key { secret: made.key, name: form.name, examples },
+                        )
+                        .await;
                 }
-                Err(error) if error.kind() != ErrorKind::Invalid => return Err(user.failed(error)),
+                Err(error) if error.kind() != ErrorKind::Invalid => return Err(user.failure_response(error)),
                 Err(_) => texts.get("keys-bad-name"),
             }
         }
         Err(key) => texts.get(key),
     };
-    let page = keys.page(&user, Made::Refused(refused, form)).await?;
+    let page = keys.render_keys(&user, KeyFormOutcome::Refused(refused, form)).await?;
     Ok((StatusCode::BAD_REQUEST, page).into_response())
 }
 
 /// Revokes a key.
-pub(crate) async fn revoke(
+pub(crate) async fn revoke_key(
     State(owner): State<Owner>,
-    user: User,
+    user: SignedInVisitor,
     Path(key): Path<String>,
 ) -> Result<Response, Response> {
-    let unknown = || user.failed(UseCaseError::new(PublicCode::NotFound, "no such key"));
+    let unknown = || user.failure_response(UseCaseError::new(PublicCode::NotFound, "no such key"));
     let key = key.parse().map_err(|_| unknown())?;
-    owner.revoke_key(&user.signed_in.principal, key).await.map_err(|error| user.failed(error))?;
+    owner.revoke_key(&user.signed_in.principal, key).await.map_err(|error| user.failure_response(error))?;
     Ok(Redirect::to(paths::KEYS).into_response())
 }
 
 /// The outcome of the form that led to the page.
-enum Made {
+enum KeyFormOutcome {
     Nothing,
     Refused(String, NewKeyForm),
     /// The form was sent before; the name of its key.
@@ -194,29 +203,29 @@ enum Made {
     },
 }
 
-impl Keys {
-    async fn page(&self, user: &User, made: Made) -> Result<Response, Response> {
+impl KeyPages {
+    async fn render_keys(&self, user: &SignedInVisitor, made: KeyFormOutcome) -> Result<Response, Response> {
         let (mut form, mut error, mut made_before) = (NewKeyForm::new(), None, None);
         let (made, examples) = match made {
-            Made::Nothing => (None, Vec::new()),
-            Made::Refused(reason, refused) => {
+            KeyFormOutcome::Nothing => (None, Vec::new()),
+            KeyFormOutcome::Refused(reason, refused) => {
                 (form, error) = (refused, Some(reason));
                 (None, Vec::new())
             }
-            Made::Before(name) => {
+            KeyFormOutcome::Before(name) => {
                 made_before = Some(name);
                 (None, Vec::new())
             }
-            Made::Key { secret, name, examples } => (Some((secret, name)), examples),
+            KeyFormOutcome::Key { secret, name, examples } => (Some((secret, name)), examples),
         };
         let texts = user.visitor.texts;
-        let frame = Frame::load(&self.conversations, user, None).await?;
+        let frame = PageFrame::load(&self.conversations, user, None).await?;
         let keys = self.owner.list_keys(&user.signed_in.principal).await;
-        let keys = keys.map_err(|error| user.failed(error))?;
-        let since = usage_chart::since(self.environment.now(), usage_chart::DAYS);
+        let keys = keys.map_err(|error| user.failure_response(error))?;
+        let since = usage_chart::chart_begin(self.environment.now(), usage_chart::DAYS);
         let used = self.owner.usage_by_key(&user.signed_in.principal, since).await;
-        let used = used.map_err(|error| user.failed(error))?;
-        let permissions = Permission::ALL.map(|one| (one, permission(texts, one), form.permits(one)));
+        let used = used.map_err(|error| user.failure_response(error))?;
+        let permissions = Permission::ALL.map(|one| (one, permission_text(texts, one), form.permits(one)));
         let lives = LIVES_DAYS.map(|days| {
             let label = match days {
                 0 => texts.get("keys-life-licence"),
@@ -225,10 +234,10 @@ impl Keys {
             (days, label, days == form.days)
         });
         let now = self.environment.now();
-        let keys = keys.into_iter().rev().map(|key| KeyView::of(texts, key, &used, now)).collect();
+        let keys = keys.into_iter().rev().map(|key| KeyView::from_key(texts, key, &used, now)).collect();
         let (permissions, lives) = (permissions.to_vec(), lives.to_vec());
-        let once = domain::hex::encode(&self.environment.bytes::<16>());
-        Ok(error::rendered(&KeysPage {
+        let once = domain::hex::encode_hex(&self.environment.random_bytes::<16>());
+        Ok(error::render_template(&KeysPage {
             frame,
             keys,
             permissions,
@@ -244,21 +253,21 @@ impl Keys {
 }
 
 impl KeyView {
-    fn of(texts: Texts, key: Key, used: &[KeyUsage], now: Timestamp) -> Self {
+    fn from_key(texts: Texts, key: StoredKey, used: &[KeyUsage], now: Timestamp) -> Self {
         let all = key.scope == Scope::ALL;
-        let names = key.scope.permissions().map(|one| permission(texts, one));
+        let names = key.scope.permissions().map(|one| permission_text(texts, one));
         let spending = key.spending.map(|spending| {
-            format!("{} / {}", texts.number(spending.spent.0), texts.number(spending.limit.0))
+            format!("{} / {}", texts.number_text(spending.spent.0), texts.number_text(spending.limit.0))
         });
         let credits = used.iter().find(|used| used.key == Some(key.id)).map_or(0, |used| used.credits.0);
         let may_ask = key.scope.permissions().any(|one| one == Permission::Ask);
         Self {
-            credits: may_ask.then(|| texts.number(credits)),
+            credits: may_ask.then(|| texts.number_text(credits)),
             name: key.name,
             scope: if all { texts.get("keys-all") } else { names.collect::<Vec<_>>().join(", ") },
-            created: ShownTime::day(texts, key.created_at),
-            used: key.last_used_at.map(|at| ShownTime::time(texts, at)),
-            expires: key.expires_at.map(|at| ShownTime::time(texts, at)),
+            created: ShownTime::from_day(texts, key.created_at),
+            used: key.last_used_at.map(|at| ShownTime::from_time(texts, at)),
+            expires: key.expires_at.map(|at| ShownTime::from_time(texts, at)),
             is_expired: key.expires_at.is_some_and(|at| at <= now),
             spending,
             revoke: format!("{}/{}/revoke", paths::KEYS, key.id),
@@ -266,7 +275,7 @@ impl KeyView {
     }
 }
 
-fn permission(texts: Texts, permission: Permission) -> String {
+fn permission_text(texts: Texts, permission: Permission) -> String {
     match permission {
         Permission::Read => texts.get("permission-read"),
         Permission::Ask => texts.get("permission-ask"),

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use serde::Deserialize;
 
 use crate::paths;
-use crate::session_cookie::{cookie, set_cookie};
+use crate::session_cookie::{cookie_value, set_cookie};
 
 /// The cookie that keeps the chosen language.
 const COOKIE: &str = "causerie-language";
@@ -18,14 +18,14 @@ const COOKIE_SECONDS: u32 = 365 * 24 * 3600;
 /// Labels of the catalog (`domain`, Czech by default) and documents (`text-analysis`, also German) have enums of
 /// their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Language {
+pub(crate) enum PageLanguage {
     #[default]
     English,
     Czech,
     Slovak,
 }
 
-impl Language {
+impl PageLanguage {
     pub(crate) const ALL: [Self; 3] = [Self::English, Self::Czech, Self::Slovak];
 
     /// Returns the code, as in ISO 639-1.
@@ -51,14 +51,14 @@ impl Language {
     }
 
     /// Returns the language of a request.
-    pub(crate) fn of(headers: &HeaderMap) -> Self {
-        let chosen = cookie(headers, COOKIE).and_then(Self::of_code);
+    pub(crate) fn from_headers(headers: &HeaderMap) -> Self {
+        let chosen = cookie_value(headers, COOKIE).and_then(Self::of_code);
         let accepted = || http_common::list_header(headers, &header::ACCEPT_LANGUAGE);
-        chosen.or_else(|| Self::preferred(&accepted())).unwrap_or_default()
+        chosen.or_else(|| Self::parse_accept_language(&accepted())).unwrap_or_default()
     }
 
     /// Returns the language of `Accept-Language` with the highest weight; the first of equal ones.
-    fn preferred(accepted: &str) -> Option<Self> {
+    fn parse_accept_language(accepted: &str) -> Option<Self> {
         let ranges = accepted.split(',').filter_map(|range| {
             let mut parts = range.split(';');
             let code = parts.next()?.trim().split('-').next()?.to_ascii_lowercase();
@@ -76,18 +76,21 @@ impl Language {
 
 /// The form that chooses a language.
 #[derive(Deserialize)]
-pub(crate) struct Choice {
+pub(crate) struct LanguageForm {
     language: String,
     #[serde(default)]
     next: String,
 }
 
 /// Keeps the chosen language and returns to the page.
-pub(crate) async fn choose(Form(choice): Form<Choice>) -> Response {
-    let next =
-        paths::own(&choice.next).unwrap_or(if choice.next == paths::SIGN_IN { paths::SIGN_IN } else { "/" });
+pub(crate) async fn choose_language(Form(choice): Form<LanguageForm>) -> Response {
+    let next = paths::own_address(&choice.next).unwrap_or(if choice.next == paths::SIGN_IN {
+        paths::SIGN_IN
+    } else {
+        "/"
+    });
     let mut response = Redirect::to(next).into_response();
-    if let Some(language) = Language::of_code(&choice.language) {
+    if let Some(language) = PageLanguage::of_code(&choice.language) {
         let kept = set_cookie(COOKIE, language.code(), COOKIE_SECONDS, false);
         response.headers_mut().append(header::SET_COOKIE, kept);
     }
@@ -101,15 +104,15 @@ mod tests {
     #[test]
     fn the_heaviest_known_language_is_taken() {
         for (accepted, language) in [
-            ("cs", Some(Language::Czech)),
-            ("sk-SK,cs;q=0.8,en;q=0.5", Some(Language::Slovak)),
-            ("de-DE, en;q=0.3, CS-cz;q=0.7", Some(Language::Czech)),
-            ("en, cs", Some(Language::English)),
+            ("cs", Some(PageLanguage::Czech)),
+            ("sk-SK,cs;q=0.8,en;q=0.5", Some(PageLanguage::Slovak)),
+            ("de-DE, en;q=0.3, CS-cz;q=0.7", Some(PageLanguage::Czech)),
+            ("en, cs", Some(PageLanguage::English)),
             ("de", None),
             ("cs;q=0", None),
             (";;,q=,", None),
         ] {
-            assert_eq!(Language::preferred(accepted), language, "{accepted}");
+            assert_eq!(PageLanguage::parse_accept_language(accepted), language, "{accepted}");
         }
     }
 
@@ -118,10 +121,10 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.append(header::ACCEPT_LANGUAGE, "de".parse().expect("a value"));
         headers.append(header::ACCEPT_LANGUAGE, "cs".parse().expect("a value"));
-        assert_eq!(Language::of(&headers), Language::Czech);
+        assert_eq!(PageLanguage::from_headers(&headers), PageLanguage::Czech);
         headers.insert(header::COOKIE, "a=b; causerie-language=sk".parse().expect("a value"));
-        assert_eq!(Language::of(&headers), Language::Slovak);
+        assert_eq!(PageLanguage::from_headers(&headers), PageLanguage::Slovak);
         headers.insert(header::COOKIE, "causerie-language=xx".parse().expect("a value"));
-        assert_eq!(Language::of(&headers), Language::Czech);
+        assert_eq!(PageLanguage::from_headers(&headers), PageLanguage::Czech);
     }
 }

@@ -14,16 +14,16 @@ use control::{Owner, Principal, UseCaseError};
 use domain::credits::PostingKind;
 use domain::id::KeyId;
 use futures_util::stream;
-use http_common::{Until, attachment};
+use http_common::{Until, attachment_header};
 use serde::Deserialize;
 
-use crate::account::Account;
+use crate::account::CreditPages;
 use crate::error;
-use crate::frame::Frame;
+use crate::frame::PageFrame;
 use crate::paths;
 use crate::shown_time::ShownTime;
 use crate::texts::Texts;
-use crate::visit::User;
+use crate::visit::SignedInVisitor;
 
 /// The entries of a page.
 const SHOWN_MAX: u32 = 100;
@@ -31,7 +31,7 @@ const SHOWN_MAX: u32 = 100;
 const COLUMNS: &str = "time,kind,credits,balance,reserved,model,step,input_tokens,output_tokens,estimated,key,conversation,answer\r\n";
 
 /// An entry as the page shows it.
-struct EntryView {
+struct LedgerEntryView {
     at: ShownTime,
     kind: String,
     amount: String,
@@ -46,47 +46,51 @@ struct EntryView {
 
 #[derive(Template)]
 #[template(path = "ledger.html")]
-struct LedgerPage {
-    frame: Frame,
-    entries: Vec<EntryView>,
+struct LedgerListPage {
+    frame: PageFrame,
+    entries: Vec<LedgerEntryView>,
     previous: Option<u64>,
     next: Option<u64>,
 }
 
 /// The query of the page.
 #[derive(Deserialize)]
-pub(crate) struct Position {
+pub(crate) struct LedgerQuery {
     /// The number of entries to pass over, newest first.
     #[serde(default)]
     from: u64,
 }
 
 /// Shows entries of the ledger.
-pub(crate) async fn show(
-    State(account): State<Account>,
-    user: User,
-    Query(position): Query<Position>,
+pub(crate) async fn show_ledger(
+    State(account): State<CreditPages>,
+    user: SignedInVisitor,
+    Query(position): Query<LedgerQuery>,
 ) -> Result<Response, Response> {
     let (texts, principal) = (user.visitor.texts, &user.signed_in.principal);
-    let failed = |error: UseCaseError| user.failed(error);
-    let mut found = account.owner.ledger(principal, position.from, SHOWN_MAX + 1).await.map_err(failed)?;
+    let failed = |error: UseCaseError| user.failure_response(error);
+    let mut found =
+        account.owner.list_postings(principal, position.from, SHOWN_MAX + 1).await.map_err(failed)?;
     let more = found.len() > SHOWN_MAX as usize;
     found.truncate(SHOWN_MAX as usize);
-    order(&mut found);
+    sort_newest_first(&mut found);
     let names = key_names(&account.owner, principal).await.map_err(failed)?;
     let step = u64::from(SHOWN_MAX);
-    Ok(error::rendered(&LedgerPage {
-        frame: Frame::load(&account.conversations, &user, None).await?,
-        entries: found.into_iter().map(|entry| EntryView::of(texts, &names, entry)).collect(),
+    Ok(error::render_template(&LedgerListPage {
+        frame: PageFrame::load(&account.conversations, &user, None).await?,
+        entries: found.into_iter().map(|entry| LedgerEntryView::from_entry(texts, &names, entry)).collect(),
         previous: (position.from > 0).then(|| position.from.saturating_sub(step)),
         next: more.then(|| position.from.saturating_add(step)),
     }))
 }
 
 /// Sends the whole ledger as CSV, newest entries first. A page of entries is in memory at a time.
-pub(crate) async fn csv(State(account): State<Account>, user: User) -> Result<Response, Response> {
+pub(crate) async fn download_ledger_csv(
+    State(account): State<CreditPages>,
+    user: SignedInVisitor,
+) -> Result<Response, Response> {
     let principal = user.signed_in.principal.clone();
-    let names = key_names(&account.owner, &principal).await.map_err(|error| user.failed(error))?;
+    let names = key_names(&account.owner, &principal).await.map_err(|error| user.failure_response(error))?;
     let owner = account.owner.clone();
     let pages = stream::try_unfold((Some(None), names), move |(from, names)| {
         let (owner, principal) = (owner.clone(), principal.clone());
@@ -95,24 +99,24 @@ pub(crate) async fn csv(State(account): State<Account>, user: User) -> Result<Re
             let mut text = if before.is_none() { COLUMNS.to_owned() } else { String::new() };
             let page = owner.ledger_page(&principal, before).await?;
             let next = page.and_then(|mut page| {
-                order(&mut page.entries);
+                sort_newest_first(&mut page.entries);
                 page.entries.iter().for_each(|entry| write_line(&mut text, &names, entry));
                 page.next
             });
             Ok(Some((Bytes::from(text), (next.map(Some), names))))
         }
     });
-    let revoked = account.access.clone().revoked(user.signed_in.principal.clone());
+    let revoked = account.access.clone().await_revocation(user.signed_in.principal.clone());
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("text/csv; charset=utf-8")),
-        (header::CONTENT_DISPOSITION, attachment("credits.csv")),
+        (header::CONTENT_DISPOSITION, attachment_header("credits.csv")),
     ];
     Ok((headers, Body::new(Until::new(Body::from_stream(pages), revoked))).into_response())
 }
 
 /// Orders entries newest first. Those of one transaction have the same time: it settles a step, then releases the rest, so
 /// that the balances follow from each other.
-fn order(entries: &mut [LedgerEntry]) {
+fn sort_newest_first(entries: &mut [LedgerEntry]) {
     let rank = |kind| match kind {
         PostingKind::Release => 0,
         PostingKind::Settle => 1,
@@ -127,8 +131,8 @@ async fn key_names(owner: &Owner, principal: &Principal) -> Result<HashMap<KeyId
     Ok(owner.list_keys(principal).await?.into_iter().map(|key| (key.id, key.name)).collect())
 }
 
-impl EntryView {
-    fn of(texts: Texts, names: &HashMap<KeyId, String>, entry: LedgerEntry) -> Self {
+impl LedgerEntryView {
+    fn from_entry(texts: Texts, names: &HashMap<KeyId, String>, entry: LedgerEntry) -> Self {
         let (key, sign, adds) = match entry.kind {
             PostingKind::Grant => ("ledger-grant", "+", true),
             PostingKind::Reserve => ("ledger-reserve", "−", false),
@@ -138,14 +142,14 @@ impl EntryView {
         let tokens = entry.usage.map(|usage| usage.input_tokens.saturating_add(usage.output_tokens));
         let revoked = || texts.get("ledger-revoked-key");
         Self {
-            at: ShownTime::time(texts, entry.at),
+            at: ShownTime::from_time(texts, entry.at),
             kind: texts.get(key),
-            amount: format!("{sign}{}", texts.number(entry.amount.0)),
+            amount: format!("{sign}{}", texts.number_text(entry.amount.0)),
             adds,
-            balance: texts.number(entry.balance.available.0),
+            balance: texts.number_text(entry.balance.available.0),
             model: entry.model.unwrap_or_default(),
-            tokens: tokens.map(|tokens| texts.number(tokens)).unwrap_or_default(),
-            conversation: entry.conversation.map(paths::conversation),
+            tokens: tokens.map(|tokens| texts.number_text(tokens)).unwrap_or_default(),
+            conversation: entry.conversation.map(paths::conversation_path),
             key: entry.key.map(|key| names.get(&key).cloned().unwrap_or_else(revoked)).unwrap_or_default(),
         }
     }
@@ -158,7 +162,7 @@ fn write_line(text: &mut String, names: &HashMap<KeyId, String>, entry: &LedgerE
         PostingKind::Settle => "settle",
         PostingKind::Release => "release",
     };
-    let usage = |count: fn(domain::step::Usage) -> String| entry.usage.map(count).unwrap_or_default();
+    let usage = |count: fn(domain::step::TokenUsage) -> String| entry.usage.map(count).unwrap_or_default();
     let key = entry.key.map(|key| names.get(&key).cloned().unwrap_or_else(|| key.to_string()));
     let fields = [
         entry.at.to_string(),
@@ -175,13 +179,13 @@ fn write_line(text: &mut String, names: &HashMap<KeyId, String>, entry: &LedgerE
         entry.conversation.map(|id| id.to_string()).unwrap_or_default(),
         entry.answer.map(|id| id.to_string()).unwrap_or_default(),
     ];
-    let fields = fields.map(|value| field(&value));
+    let fields = fields.map(|value| csv_field(&value));
     let _ = write!(text, "{}\r\n", fields.join(","));
 }
 
 /// Returns a value as a field of CSV. Programs for tables would run a value that begins like a formula, so it gets an
 /// apostrophe.
-fn field(value: &str) -> String {
+fn csv_field(value: &str) -> String {
     let is_formula = value.starts_with(['=', '+', '-', '@', '\t', '\r']);
     let value = if is_formula { format!("'{value}") } else { value.to_owned() };
     if value.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", value.replace('"', "\"\"")) } else { value }
@@ -193,9 +197,9 @@ mod tests {
 
     #[test]
     fn fields_are_quoted_and_never_formulas() {
-        assert_eq!(field("plain"), "plain");
-        assert_eq!(field("a, \"b\""), "\"a, \"\"b\"\"\"");
-        assert_eq!(field("=HYPERLINK(\"x\")"), "\"'=HYPERLINK(\"\"x\"\")\"");
-        assert_eq!(field("@x"), "'@x");
+        assert_eq!(csv_field("plain"), "plain");
+        assert_eq!(csv_field("a, \"b\""), "\"a, \"\"b\"\"\"");
+        assert_eq!(csv_field("=HYPERLINK(\"x\")"), "\"'=HYPERLINK(\"\"x\"\")\"");
+        assert_eq!(csv_field("@x"), "'@x");
     }
 }

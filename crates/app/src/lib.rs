@@ -62,8 +62,9 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
 use control::{
-    Answers, Authenticator, Catalogs, Conversations, Credentials, Environment, Files, FirstOwner, History,
-    Operators, Owner, Questions, Service, Sessions, SingleSignOn, Vm,
+    AnswerService, Authenticator, Catalogs, CauserieService, Conversations, CredentialService, FileService,
+    FirstOwner, HistoryService, Operators, Owner, QuestionService, ServiceEnvironment, SessionService,
+    SingleSignOn, Vm,
 };
 use http_common::{Budgets, RateLimiter};
 use tokio_util::sync::CancellationToken;
@@ -90,7 +91,7 @@ pub struct AppConfig {
     /// The settings in force, for operators.
     pub settings: Arc<[SettingInForce]>,
     /// The clock and random numbers.
-    pub environment: Environment,
+    pub environment: ServiceEnvironment,
     /// Cancelled when the service shuts down. Open streams end then.
     pub ending: CancellationToken,
 }
@@ -113,20 +114,20 @@ macro_rules! parts {
 
 parts! {
     access: Authenticator,
-    answers: Answers,
+    answers: AnswerService,
     budgets: Budgets,
     catalogs: Catalogs,
     conversations: Conversations,
-    credentials: Credentials,
-    ending: Ending,
-    environment: Environment,
-    files: Files,
+    credentials: CredentialService,
+    ending: AppShutdown,
+    environment: ServiceEnvironment,
+    files: FileService,
     first_owner: FirstOwner,
-    history: History,
+    history: HistoryService,
     operators: Operators,
     owner: Owner,
-    questions: Questions,
-    sessions: Sessions,
+    questions: QuestionService,
+    sessions: SessionService,
     settings: Arc<[SettingInForce]>,
     sign_in_limits: Arc<SignInLimits>,
     single_sign_on: SingleSignOn,
@@ -145,13 +146,13 @@ macro_rules! composed {
 }
 
 composed! {
-    account::Account { owner, access, conversations, environment },
+    account::CreditPages { owner, access, conversations, environment },
     ask::AskPages { questions, catalogs, conversations, environment },
     files::FilePages { files, access, answers, conversations, budgets },
     credentials::CredentialPages { credentials, sessions, conversations, environment, sign_in_limits },
-    conversation::Pages { conversations, questions, answers, access, catalogs, budgets, environment },
+    conversation::ConversationPages { conversations, questions, answers, access, catalogs, budgets, environment },
     history::HistoryPages { history, conversations },
-    keys::Keys { owner, conversations, environment },
+    keys::KeyPages { owner, conversations, environment },
     machine::MachineState { vm, files, conversations },
     operator::OperatorPages { operators, conversations, settings, environment },
     sign_in::SignInPages { sessions, single_sign_on, sign_in_limits },
@@ -159,7 +160,7 @@ composed! {
 }
 
 impl State {
-    fn new(service: &Service, config: AppConfig, guard: &RateLimiter) -> Self {
+    fn new(service: &CauserieService, config: AppConfig, guard: &RateLimiter) -> Self {
         Self(Arc::new(Parts {
             access: service.access.clone(),
             answers: service.answers.clone(),
@@ -167,7 +168,7 @@ impl State {
             catalogs: service.catalogs.clone(),
             conversations: service.conversations.clone(),
             credentials: service.credentials.clone(),
-            ending: Ending(config.ending),
+            ending: AppShutdown(config.ending),
             environment: config.environment,
             files: service.files.clone(),
             first_owner: service.first_owner.clone(),
@@ -190,10 +191,10 @@ impl State {
 
 /// Cancelled when the service shuts down.
 #[derive(Debug, Clone)]
-struct Ending(CancellationToken);
+struct AppShutdown(CancellationToken);
 
 /// Creates the router of the web application, behind the rate limiter `guard`.
-pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> Router {
+pub fn app_router(service: &CauserieService, config: AppConfig, guard: Arc<RateLimiter>) -> Router {
     let layer = VisitLayer {
         sessions: service.sessions.clone(),
         guard: guard.clone(),
@@ -211,56 +212,56 @@ pub fn router(service: &Service, config: AppConfig, guard: Arc<RateLimiter>) -> 
         // The layer has read the form within its own bounds.
         .layer(DefaultBodyLimit::disable())
         .with_state(State::new(service, config, &guard))
-        .layer(from_fn_with_state(layer, visit::visit))
+        .layer(from_fn_with_state(layer, visit::attach_visitor))
 }
 
 /// Routes signing in and out, and the choice of a language.
 fn session_routes() -> Router<State> {
     Router::new()
-        .route(paths::SIGN_IN, get(sign_in::show).post(sign_in::sign_in))
-        .route(paths::SIGN_IN_ELSEWHERE, get(single_sign_on::begin))
-        .route(paths::SIGN_IN_CALLBACK, get(single_sign_on::complete))
-        .route(paths::WELCOME, get(welcome::show).post(welcome::create))
+        .route(paths::SIGN_IN, get(sign_in::show_sign_in).post(sign_in::sign_in))
+        .route(paths::SIGN_IN_ELSEWHERE, get(single_sign_on::begin_single_sign_on))
+        .route(paths::SIGN_IN_CALLBACK, get(single_sign_on::complete_single_sign_on))
+        .route(paths::WELCOME, get(welcome::show_welcome).post(welcome::create_first_owner))
         .route(paths::SIGN_OUT, post(sign_in::sign_out))
-        .route(paths::LANGUAGE, post(language::choose))
+        .route(paths::LANGUAGE, post(language::choose_language))
 }
 
 /// Routes questions, answers and their history.
 fn conversation_routes() -> Router<State> {
     Router::new()
-        .route(paths::HOME, get(ask::show))
-        .route(paths::ASK, post(ask::ask))
-        .route(paths::CONVERSATION, get(conversation::show))
+        .route(paths::HOME, get(ask::show_question_form))
+        .route(paths::ASK, post(ask::ask_first_question))
+        .route(paths::CONVERSATION, get(conversation::show_conversation))
         .route(paths::FOLLOW_UP, post(ask::follow_up))
-        .route(paths::EDIT, post(revision::revise::<true>))
-        .route(paths::RETRY, post(revision::revise::<false>))
-        .route(paths::SHOW_VERSION, post(revision::show))
-        .route(paths::STOP, post(conversation::stop))
-        .route(paths::DELETE, post(conversation::delete))
-        .route(paths::CHANGE, post(history::change))
-        .route(paths::MARKDOWN, get(export::markdown))
-        .route(paths::JSON, get(export::json))
-        .route(paths::PRINT, get(export::print))
-        .route(paths::HISTORY, get(history::show))
-        .route(paths::EVENTS, get(events::follow))
-        .route(paths::LATER, get(events::wait))
-        .route(paths::CARD, get(cited::card))
+        .route(paths::EDIT, post(revision::revise_question::<true>))
+        .route(paths::RETRY, post(revision::revise_question::<false>))
+        .route(paths::SHOW_VERSION, post(revision::show_version))
+        .route(paths::STOP, post(conversation::stop_answer))
+        .route(paths::DELETE, post(conversation::delete_conversation))
+        .route(paths::CHANGE, post(history::change_conversation))
+        .route(paths::MARKDOWN, get(export::export_markdown))
+        .route(paths::JSON, get(export::export_json))
+        .route(paths::PRINT, get(export::show_print_page))
+        .route(paths::HISTORY, get(history::show_history))
+        .route(paths::EVENTS, get(events::stream_answer))
+        .route(paths::LATER, get(events::stream_later_answer))
+        .route(paths::CARD, get(cited::show_citation_card))
 }
 
 /// Routes the files of the workspace.
 fn file_routes() -> Router<State> {
     Router::new()
-        .route(paths::FILES, get(files::show))
-        .route(paths::FILE, get(files::show))
-        .route(paths::UPLOAD, post(files::upload))
+        .route(paths::FILES, get(files::show_path))
+        .route(paths::FILE, get(files::show_path))
+        .route(paths::UPLOAD, post(files::upload_files))
         .route(paths::RESUMABLE_UPLOADS, post(files::begin_upload))
         .route(paths::RESUMABLE_UPLOAD, get(files::upload_progress).delete(files::cancel_upload))
-        .route(paths::UPLOAD_PIECE, post(files::append))
-        .route(paths::INDEXING, get(files::states))
+        .route(paths::UPLOAD_PIECE, post(files::append_piece))
+        .route(paths::INDEXING, get(files::show_indexing_states))
         .route(paths::NEW_FOLDER, post(files::create_folder))
-        .route(paths::DELETE_FILE, post(files::delete))
-        .route(paths::CHOSEN_FILES, post(files::choose))
-        .route(paths::RENAME_FILE, post(files::rename))
+        .route(paths::DELETE_FILE, post(files::delete_path))
+        .route(paths::CHOSEN_FILES, post(files::show_arrangement))
+        .route(paths::RENAME_FILE, post(files::rename_entry))
         .route(paths::MOVE_FILES, post(files::move_files))
         .route(paths::DELETE_FILES, post(files::delete_chosen))
 }
@@ -268,15 +269,15 @@ fn file_routes() -> Router<State> {
 /// Routes keys, machine, credits and credentials of an account.
 fn account_routes() -> Router<State> {
     Router::new()
-        .route(paths::KEYS, get(keys::show).post(keys::create))
-        .route(paths::REVOKE_KEY, post(keys::revoke))
-        .route(paths::MACHINE, get(machine::show))
-        .route(paths::START_MACHINE, post(machine::start))
-        .route(paths::STOP_MACHINE, post(machine::stop))
-        .route(paths::CREDITS, get(account::credits))
-        .route(paths::LEDGER, get(ledger::show))
-        .route(paths::LEDGER_CSV, get(ledger::csv))
-        .route(paths::ACCOUNT, get(credentials::show))
+        .route(paths::KEYS, get(keys::show_keys).post(keys::create_key))
+        .route(paths::REVOKE_KEY, post(keys::revoke_key))
+        .route(paths::MACHINE, get(machine::show_machine))
+        .route(paths::START_MACHINE, post(machine::start_machine))
+        .route(paths::STOP_MACHINE, post(machine::stop_machine))
+        .route(paths::CREDITS, get(account::show_credits))
+        .route(paths::LEDGER, get(ledger::show_ledger))
+        .route(paths::LEDGER_CSV, get(ledger::download_ledger_csv))
+        .route(paths::ACCOUNT, get(credentials::show_account))
         .route(paths::CHANGE_EMAIL, post(credentials::change_email))
         .route(paths::CHANGE_PASSWORD, post(credentials::change_password))
         .route(paths::END_SESSION, post(credentials::end_session))
@@ -286,28 +287,29 @@ fn account_routes() -> Router<State> {
 
 fn operator_routes() -> Router<State> {
     Router::new()
-        .route(paths::OPERATOR, get(operator::show))
+        .route(paths::OPERATOR, get(operator::show_operator))
         .route(paths::OPERATOR_AUDIT, get(operator::show_audit))
         .route(paths::OPERATOR_PLUGINS, get(operator::show_plugins))
         .route(paths::OPERATOR_SETTINGS, get(operator::show_settings))
-        .route(paths::OPERATOR_ACCOUNTS, post(operator::create))
+        .route(paths::OPERATOR_ACCOUNTS, post(operator::create_account))
         .route(paths::OPERATOR_ACCOUNT, get(operator::show_account))
         .route(paths::OPERATOR_LICENCE, post(operator::change_licence))
-        .route(paths::OPERATOR_CREDITS, post(operator::grant))
+        .route(paths::OPERATOR_CREDITS, post(operator::grant_credits))
         .route(paths::OPERATOR_MACHINE, post(operator::change_machine))
         .route(paths::OPERATOR_PASSWORD, post(operator::set_password))
         .route(paths::OPERATOR_ROLE, post(operator::set_role))
-        .route(paths::OPERATOR_DELETE, post(operator::delete))
+        .route(paths::OPERATOR_DELETE, post(operator::delete_account))
 }
 
 fn asset_routes() -> Router<State> {
     let routes = Router::new()
-        .route(paths::STYLE, get(assets::style))
-        .route(paths::SCRIPT, get(assets::script))
-        .route(paths::ICON, get(assets::icon));
+        .route(paths::STYLE, get(assets::serve_style))
+        .route(paths::SCRIPT, get(assets::serve_script))
+        .route(paths::ICON, get(assets::serve_icon));
     #[cfg(debug_assertions)]
-    let routes =
-        routes.route(paths::DESIGN, get(design::show)).route(paths::DESIGN_STYLE, get(assets::design));
+    let routes = routes
+        .route(paths::DESIGN, get(design::show_design))
+        .route(paths::DESIGN_STYLE, get(assets::serve_design_style));
     routes
 }
 

@@ -19,9 +19,9 @@ pub(crate) struct LicenceView {
 }
 
 impl LicenceView {
-    pub(crate) fn of(texts: Texts, until: Option<Timestamp>, now: Timestamp) -> Option<Self> {
+    pub(crate) fn from_licence_end(texts: Texts, until: Option<Timestamp>, now: Timestamp) -> Option<Self> {
         let until = until?;
-        let days = until.since(now).as_secs() / DAY_SECONDS;
+        let days = until.duration_since(now).as_secs() / DAY_SECONDS;
         let left =
             if until <= now { texts.get("licence-over") } else { texts.with("licence-days", "count", days) };
         Some(Self { until: ShownTime::last_day(texts, until), left, is_ending: days < ENDING_DAYS })

@@ -1,6 +1,6 @@
 //! Links to files of the workspace, with the application's own paths.
 
-use domain::citation::Place;
+use domain::citation::PassagePlace;
 pub(crate) use domain::shown_name::shown_name;
 
 use crate::paths;
@@ -59,8 +59,8 @@ pub(crate) fn divide(name: &str) -> DividedName<'_> {
 
 /// Returns the link to a file of the workspace.
 pub(crate) fn file_href(path: &str) -> String {
-    let place = Place::File { path: path.to_owned(), page: None, lines: None, page_name: None };
-    render::href(&place).map(|href| own_href(&href)).unwrap_or_default()
+    let place = PassagePlace::File { path: path.to_owned(), page: None, lines: None, page_name: None };
+    render::source_href(&place).map(|href| own_href(&href)).unwrap_or_default()
 }
 
 /// Returns the link to the page about a file.
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_of_one_name_are_named_with_their_folders() {
+    fn names_of_adds_distinct_folders() {
         let paths =
             ["/A/contract.pdf", "/B/contract.pdf", "/B/offer.pdf", "/A/contract.pdf", "/contract.pdf"];
         let names = ["A/contract.pdf", "B/contract.pdf", "offer.pdf", "A/contract.pdf", "contract.pdf"];
@@ -87,14 +87,14 @@ mod tests {
     }
 
     #[test]
-    fn names_show_the_extension_that_they_have() {
+    fn shown_name_keeps_real_extension() {
         assert_eq!(name_of("/uploads/invoice\u{202e}fdp.txt"), "invoice\u{fffd}fdp.txt");
         assert_eq!(name_of("/uploads/ \u{200b}"), "\u{2423}\u{2423}", "it can be clicked");
         assert_eq!(name_of("/uploads/a.txt "), "a.txt\u{2423}", "it is another file than a.txt");
     }
 
     #[test]
-    fn long_names_are_divided_at_their_extension() {
+    fn divide_splits_long_name_at_extension() {
         let parts = |name| {
             let divided = divide(name);
             (divided.stem, divided.extension)
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn links_to_files_lead_to_the_application() {
+    fn own_href_leads_to_application() {
         assert_eq!(file_href("/uploads/a b.pdf"), "/files/uploads/a%20b.pdf");
         assert_eq!(own_href("https://example.org/api/v1/files/x"), "https://example.org/api/v1/files/x");
     }

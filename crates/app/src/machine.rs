@@ -4,19 +4,19 @@ use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use control::vm::MachineDescription;
-use control::{Conversations, Files, Kernel, PublicCode, Vm};
+use control::{Conversations, FileService, Kernel, PublicCode, Vm};
 use domain::machine::{ChangeReason, MachineStatus};
 
-use crate::frame::Frame;
+use crate::frame::PageFrame;
 use crate::shown_size::shown_size;
 use crate::texts::Texts;
-use crate::visit::User;
+use crate::visit::SignedInVisitor;
 use crate::{error, paths};
 
 #[derive(Template)]
 #[template(path = "machine.html")]
 struct MachinePage {
-    frame: Frame,
+    frame: PageFrame,
     /// The state; `None` for an account without a machine.
     status: Option<StatusView>,
     /// Names and values of what is known besides.
@@ -36,21 +36,24 @@ struct StatusView {
 #[derive(Clone)]
 pub(crate) struct MachineState {
     pub(crate) vm: Vm,
-    pub(crate) files: Files,
+    pub(crate) files: FileService,
     pub(crate) conversations: Conversations,
 }
 
 /// Shows the state of the machine.
-pub(crate) async fn show(State(state): State<MachineState>, user: User) -> Result<Response, Response> {
-    let frame = Frame::load(&state.conversations, &user, None).await?;
+pub(crate) async fn show_machine(
+    State(state): State<MachineState>,
+    user: SignedInVisitor,
+) -> Result<Response, Response> {
+    let frame = PageFrame::load(&state.conversations, &user, None).await?;
     let texts = user.visitor.texts;
-    let described = match state.vm.describe(&user.signed_in.principal).await {
+    let described = match state.vm.describe_machine(&user.signed_in.principal).await {
         Ok(described) => Some(described),
         Err(error) if error.code() == PublicCode::NoMachine => None,
-        Err(error) => return Err(user.failed(error)),
+        Err(error) => return Err(user.failure_response(error)),
     };
     let facts = match &described {
-        Some(described) => state.facts(&user, described).await?,
+        Some(described) => state.machine_facts(&user, described).await?,
         None => Vec::new(),
     };
     let status = described.map(|described| {
@@ -66,7 +69,7 @@ pub(crate) async fn show(State(state): State<MachineState>, user: User) -> Resul
         let is_running = matches!(status, MachineStatus::Running | MachineStatus::Starting);
         StatusView { word, text, explanation, is_changing, is_running }
     });
-    Ok(error::rendered(&MachinePage { frame, status, facts }))
+    Ok(error::render_template(&MachinePage { frame, status, facts }))
 }
 
 /// Returns a state of a machine in words.
@@ -119,14 +122,17 @@ pub(crate) fn driver_in_words(texts: Texts, driver: &str) -> String {
 }
 
 impl MachineState {
-    async fn facts(
+    async fn machine_facts(
         &self,
-        user: &User,
+        user: &SignedInVisitor,
         described: &MachineDescription,
     ) -> Result<Vec<(String, String)>, Response> {
         let texts = user.visitor.texts;
-        let workspace = self.files.of(&user.signed_in.principal).map_err(|error| user.failed(error))?;
-        let usage = workspace.usage().await.map_err(|error| user.failed(error))?;
+        let workspace = self
+            .files
+            .workspace_of(&user.signed_in.principal)
+            .map_err(|error| user.failure_response(error))?;
+        let usage = workspace.usage().await.map_err(|error| user.failure_response(error))?;
         let (size, files) =
             (shown_size(texts, usage.bytes), texts.with("machine-files", "count", usage.files));
         let mut facts = vec![
@@ -145,26 +151,27 @@ impl MachineState {
 }
 
 /// Starts the machine.
-pub(crate) async fn start(State(vm): State<Vm>, user: User) -> Result<Response, Response> {
-    vm.start(&user.signed_in.principal).await.map_err(|error| user.failed(error))?;
+pub(crate) async fn start_machine(State(vm): State<Vm>, user: SignedInVisitor) -> Result<Response, Response> {
+    vm.start_machine(&user.signed_in.principal).await.map_err(|error| user.failure_response(error))?;
     Ok(Redirect::to(paths::MACHINE).into_response())
 }
 
 /// Stops the machine.
-pub(crate) async fn stop(State(vm): State<Vm>, user: User) -> Result<Response, Response> {
-    vm.stop(&user.signed_in.principal).await.map_err(|error| user.failed(error))?;
+pub(crate) async fn stop_machine(State(vm): State<Vm>, user: SignedInVisitor) -> Result<Response, Response> {
+    vm.stop_machine(&user.signed_in.principal).await.map_err(|error| user.failure_response(error))?;
     Ok(Redirect::to(paths::MACHINE).into_response())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::language::Language;
+    use crate::language::PageLanguage;
 
     #[test]
-    fn the_limits_of_a_driver_are_in_the_language_of_the_page() {
-        let words =
-            |driver| driver_in_words(Texts(Language::Slovak), driver).replace(['\u{2068}', '\u{2069}'], "");
+    fn driver_in_words_translates_limits() {
+        let words = |driver| {
+            driver_in_words(Texts(PageLanguage::Slovak), driver).replace(['\u{2068}', '\u{2069}'], "")
+        };
         assert_eq!(words("uml (limits: cgroup2)"), "uml (limity: cgroup2)");
         assert_eq!(words("sandbox"), "sandbox");
     }

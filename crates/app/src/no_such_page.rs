@@ -3,7 +3,7 @@
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 
-use crate::language::Language;
+use crate::language::PageLanguage;
 use crate::texts::Texts;
 use crate::{error, headers, paths};
 
@@ -20,9 +20,9 @@ pub fn no_such_page(method: &Method, path: &str, requested: &HeaderMap) -> Optio
     if is_interface || !shown {
         return None;
     }
-    let texts = Texts(Language::of(requested));
-    let mut response = error::page(texts, StatusCode::NOT_FOUND, &texts.get("error-not-found"));
-    headers::harden(response.headers_mut());
+    let texts = Texts(PageLanguage::from_headers(requested));
+    let mut response = error::error_page(texts, StatusCode::NOT_FOUND, &texts.get("error-not-found"));
+    headers::add_security_headers(response.headers_mut());
     response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept, Accept-Language, Cookie"));
     Some(response)
 }
@@ -37,7 +37,7 @@ pub fn without_slash(method: &Method, path: &str, requested: &HeaderMap) -> Opti
         return None;
     }
     // One that another host could be meant by is not followed.
-    Some(Redirect::permanent(paths::own(shorter)?).into_response())
+    Some(Redirect::permanent(paths::own_address(shorter)?).into_response())
 }
 
 /// Returns true if `Accept` names HTML, as that of every browser does. Wildcards are those of programs.
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn browsers_get_a_page_and_programs_do_not() {
+    fn no_such_page_only_for_browsers() {
         const BROWSER: &str = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
         for path in ["/x", "/apix", "/a/b", "/v2"] {
             assert!(

@@ -13,20 +13,22 @@ use axum::extract::{Query, State};
 use axum::response::{IntoResponse, Redirect, Response};
 use control::admin::AdminError;
 use control::passwords::PasswordError;
-use control::{Conversations, Environment, Operators, PublicCode, UseCaseError};
+use control::{Conversations, Operators, PublicCode, ServiceEnvironment, UseCaseError};
 use serde::Deserialize;
 
-pub(crate) use self::account::{change_licence, change_machine, delete, grant, show as show_account};
-pub(crate) use self::audit::show as show_audit;
-pub(crate) use self::people::{create, set_password, set_role};
-pub(crate) use self::plugins::show as show_plugins;
+pub(crate) use self::account::{
+    change_licence, change_machine, delete_account, grant_credits, show_operator_account as show_account,
+};
+pub(crate) use self::audit::show_audit_log as show_audit;
+pub(crate) use self::people::{create_account, set_password, set_role};
+pub(crate) use self::plugins::show_plugins;
 pub use self::settings::SettingInForce;
-pub(crate) use self::settings::show as show_settings;
+pub(crate) use self::settings::show_settings;
 
-use crate::frame::Frame;
+use crate::frame::PageFrame;
 use crate::machine::state_in_words;
 use crate::shown_time::ShownTime;
-use crate::visit::User;
+use crate::visit::SignedInVisitor;
 use crate::{error, paths};
 
 /// The most accounts of the list. Others are found by their email.
@@ -56,7 +58,7 @@ struct VendorRow {
 #[derive(Template)]
 #[template(path = "operator.html")]
 struct OperatorPage {
-    frame: Frame,
+    frame: PageFrame,
     accounts: Vec<AccountRow>,
     total: String,
     vendors: Vec<VendorRow>,
@@ -64,7 +66,7 @@ struct OperatorPage {
 
 /// The query of the page.
 #[derive(Deserialize)]
-pub(crate) struct Search {
+pub(crate) struct OperatorQuery {
     #[serde(default)]
     account: String,
 }
@@ -75,53 +77,57 @@ pub(crate) struct OperatorPages {
     pub(crate) operators: Operators,
     pub(crate) conversations: Conversations,
     pub(crate) settings: Arc<[SettingInForce]>,
-    pub(crate) environment: Environment,
+    pub(crate) environment: ServiceEnvironment,
 }
 
 /// Shows accounts and vendors, or leads to the account that was searched for.
-pub(crate) async fn show(
+pub(crate) async fn show_operator(
     State(pages): State<OperatorPages>,
-    user: User,
-    Query(search): Query<Search>,
+    user: SignedInVisitor,
+    Query(search): Query<OperatorQuery>,
 ) -> Result<Response, Response> {
-    let admin = pages.operators.admin(&user.signed_in).map_err(|error| user.failed(error))?;
+    let admin = pages.operators.admin_for(&user.signed_in).map_err(|error| user.failure_response(error))?;
     if !search.account.trim().is_empty() {
-        let found = admin.account(search.account.trim()).await.map_err(|error| failed(&user, error))?;
+        let found = admin
+            .find_account(search.account.trim())
+            .await
+            .map_err(|error| admin_error_response(&user, error))?;
         return Ok(Redirect::to(&paths::operator_account(found.id)).into_response());
     }
     let texts = user.visitor.texts;
-    let frame = Frame::load(&pages.conversations, &user, None).await?;
-    let listed = admin.list_accounts().await.map_err(|error| failed(&user, error))?;
-    let machines = admin.list_machines().await.map_err(|error| failed(&user, error))?;
+    let frame = PageFrame::load(&pages.conversations, &user, None).await?;
+    let listed = admin.list_accounts().await.map_err(|error| admin_error_response(&user, error))?;
+    let machines = admin.list_machines().await.map_err(|error| admin_error_response(&user, error))?;
     let machine = |account| machines.iter().find(|machine| machine.account == account);
-    let total = texts.number(listed.len() as u64);
+    let total = texts.number_text(listed.len() as u64);
     let accounts = listed.into_iter().take(LISTED_MAX).map(|(account, credits)| AccountRow {
         href: paths::operator_account(account.id),
         email: account.email,
-        is_operator: account.role == domain::account::Role::Operator,
+        is_operator: account.role == domain::account::AccountRole::Operator,
         licence: account.licence.until.map(|until| ShownTime::last_day(texts, until)),
-        available: texts.number(credits.available.0),
-        conversations: texts.number(account.conversations),
+        available: texts.number_text(credits.available.0),
+        conversations: texts.number_text(account.conversations),
         machine: machine(account.id)
             .and_then(|machine| machine.status)
             .map(|status| state_in_words(texts, status)),
     });
     let accounts = accounts.collect();
-    let vendors = pages.operators.vendors(&user.signed_in).map_err(|error| user.failed(error))?;
+    let vendors =
+        pages.operators.vendors_health(&user.signed_in).map_err(|error| user.failure_response(error))?;
     let vendors = vendors.into_iter().map(|vendor| VendorRow {
         name: vendor.provider.as_str(),
         address: vendor.base_url,
         is_up: vendor.up == Some(true),
-        since: vendor.since.map(|since| ShownTime::time(texts, since)),
+        since: vendor.since.map(|since| ShownTime::from_time(texts, since)),
         models: vendor.models,
         cause: vendor.detail,
     });
-    Ok(error::rendered(&OperatorPage { frame, accounts, total, vendors: vendors.collect() }))
+    Ok(error::render_template(&OperatorPage { frame, accounts, total, vendors: vendors.collect() }))
 }
 
 /// Creates the response to an operation that failed.
-fn failed(user: &User, error: AdminError) -> Response {
-    user.failed(match error {
+fn admin_error_response(user: &SignedInVisitor, error: AdminError) -> Response {
+    user.failure_response(match error {
         AdminError::NoSuchAccount(_) => UseCaseError::new(PublicCode::NotFound, error),
         AdminError::Password(PasswordError::Busy) => UseCaseError::new(PublicCode::Unavailable, error),
         AdminError::NotAnAmount | AdminError::Past | AdminError::Machine(_) => {

@@ -26,7 +26,7 @@ pub(crate) fn is_own(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
 
 /// Returns the origin of the page that sent the request, such as `https://causerie.example`; that of a service on this machine
 /// if the request names none that can be pasted into a program.
-pub(crate) fn of(headers: &HeaderMap) -> String {
+pub(crate) fn request_origin(headers: &HeaderMap) -> String {
     let text = |name: header::HeaderName| headers.get(name).and_then(|value| value.to_str().ok());
     let scheme = if is_https(headers) { "https" } else { "http" };
     let named = text(header::ORIGIN).and_then(|origin| Some(origin.split_once("://")?.1));
@@ -49,7 +49,7 @@ pub(crate) fn is_https(headers: &HeaderMap) -> bool {
 mod tests {
     use super::*;
 
-    fn post(headers: &[(&'static str, &'static str)]) -> bool {
+    fn is_own_post(headers: &[(&'static str, &'static str)]) -> bool {
         let headers = headers
             .iter()
             .map(|(name, value)| (name.parse().expect("a name"), value.parse().expect("a value")));
@@ -57,10 +57,10 @@ mod tests {
     }
 
     #[test]
-    fn only_pages_of_this_host_change_something() {
+    fn is_own_accepts_only_same_host() {
         let host = ("host", "causerie.example:8080");
-        assert!(post(&[host, ("origin", "https://causerie.example:8080")]));
-        assert!(post(&[host, ("sec-fetch-site", "same-origin"), ("origin", "null")]));
+        assert!(is_own_post(&[host, ("origin", "https://causerie.example:8080")]));
+        assert!(is_own_post(&[host, ("sec-fetch-site", "same-origin"), ("origin", "null")]));
         for foreign in [
             ("origin", "https://evil.example"),
             ("origin", "https://causerie.example"),
@@ -69,21 +69,21 @@ mod tests {
             ("sec-fetch-site", "same-site"),
             ("referer", "https://causerie.example:8080/"),
         ] {
-            assert!(!post(&[host, foreign]), "{foreign:?}");
+            assert!(!is_own_post(&[host, foreign]), "{foreign:?}");
         }
         let both = [host, ("origin", "https://causerie.example:8080"), ("sec-fetch-site", "cross-site")];
-        assert!(!post(&both), "the more exact one decides");
-        assert!(!post(&[("origin", "https://causerie.example")]));
+        assert!(!is_own_post(&both), "the more exact one decides");
+        assert!(!is_own_post(&[("origin", "https://causerie.example")]));
         assert!(is_own(&Method::GET, &Uri::from_static("/"), &HeaderMap::new()));
     }
 
     #[test]
-    fn an_origin_can_be_pasted_into_a_program() {
+    fn request_origin_is_safe_to_paste() {
         let named = |headers: &[(&'static str, &'static str)]| {
             let headers = headers
                 .iter()
                 .map(|(name, value)| (name.parse().expect("a name"), value.parse().expect("a value")));
-            of(&HeaderMap::from_iter(headers))
+            request_origin(&HeaderMap::from_iter(headers))
         };
         assert_eq!(named(&[("origin", "https://a.example"), ("host", "b.example")]), "https://a.example");
         assert_eq!(named(&[("origin", "null"), ("host", "[::1]:8080")]), "http://[::1]:8080");

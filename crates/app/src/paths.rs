@@ -84,7 +84,7 @@ pub(crate) const SCRIPT: &str = "/assets/app.js";
 pub(crate) const ICON: &str = "/assets/icon.svg";
 
 /// Returns the page of a conversation.
-pub(crate) fn conversation(id: ConversationId) -> String {
+pub(crate) fn conversation_path(id: ConversationId) -> String {
     format!("/c/{id}")
 }
 
@@ -94,12 +94,12 @@ pub(crate) fn operator_account(id: AccountId) -> String {
 }
 
 /// Returns the event stream of an answer.
-pub(crate) fn events(conversation: ConversationId, answer: MessageId) -> String {
+pub(crate) fn events_path(conversation: ConversationId, answer: MessageId) -> String {
     format!("/c/{conversation}/{answer}/events")
 }
 
 /// Returns the prefix of the cards of an answer's citations; their number follows.
-pub(crate) fn cards(conversation: ConversationId, answer: MessageId) -> String {
+pub(crate) fn cards_path(conversation: ConversationId, answer: MessageId) -> String {
     format!("/c/{conversation}/{answer}/sources/")
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn cards(conversation: ConversationId, answer: MessageId) -> String {
 const RETURN_MAX_BYTES: usize = 2048;
 
 /// Returns the path and query if they lead to a page of this application, so that nobody is sent to another site after signing in.
-pub(crate) fn own(address: &str) -> Option<&str> {
+pub(crate) fn own_address(address: &str) -> Option<&str> {
     // A cookie can hold these, too.
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~%?=&+:!$()*@".contains(&byte);
     let own = address.starts_with('/') && !address.starts_with("//") && address.bytes().all(plain);
@@ -162,7 +162,7 @@ mod tests {
             "/files/uploads/a%20%C3%A1.pdf?view&page=3",
             "/history?q=rent+2",
         ] {
-            assert_eq!(own(path), Some(path));
+            assert_eq!(own_address(path), Some(path));
         }
         for path in [
             "",
@@ -176,12 +176,12 @@ mod tests {
             "/sign-in?next=/keys",
             &"/a".repeat(2000),
         ] {
-            assert_eq!(own(path), None, "{path}");
+            assert_eq!(own_address(path), None, "{path}");
         }
     }
 
     #[test]
-    fn signing_in_leads_back_to_the_page() {
+    fn sign_in_returns_to_page() {
         assert_eq!(with_next(SIGN_IN, None, None), "/sign-in");
         let next = with_next(SIGN_IN, Some("/files/a%20b?view&page=2"), None);
         assert_eq!(next, "/sign-in?next=/files/a%2520b?view%26page=2");

@@ -10,13 +10,13 @@ pub(crate) struct SentForm {
 
 impl SentForm {
     /// Begins with the token of the page; `None` if it has none.
-    pub(crate) fn of(once: &str) -> Option<Self> {
+    pub(crate) fn from_token(once: &str) -> Option<Self> {
         let token = domain::hex::decode_array::<16>(once)?;
         Some(Self { digest: Sha256::new_with_prefix(token) })
     }
 
     /// Adds a field.
-    pub(crate) fn field(mut self, name: &str, value: &str) -> Self {
+    pub(crate) fn with_field(mut self, name: &str, value: &str) -> Self {
         for text in [name, value] {
             self.digest.update((text.len() as u64).to_be_bytes());
             self.digest.update(text.as_bytes());
@@ -25,18 +25,18 @@ impl SentForm {
     }
 
     /// Adds a field with each of these values, in their order.
-    pub(crate) fn fields<'a>(self, name: &str, values: impl IntoIterator<Item = &'a String>) -> Self {
-        values.into_iter().fold(self, |form, value| form.field(name, value))
+    pub(crate) fn with_fields<'a>(self, name: &str, values: impl IntoIterator<Item = &'a String>) -> Self {
+        values.into_iter().fold(self, |form, value| form.with_field(name, value))
     }
 
     /// Returns the digest.
-    pub(crate) fn digest(self) -> [u8; 32] {
+    pub(crate) fn into_digest(self) -> [u8; 32] {
         self.digest.finalize().into()
     }
 
     /// Returns the token of a form that makes something.
-    pub(crate) fn token(self) -> control::form_token::FormToken {
-        let digest = self.digest();
+    pub(crate) fn into_token(self) -> control::form_token::FormToken {
+        let digest = self.into_digest();
         let (token, _) = digest.split_first_chunk().expect("a digest has 32 bytes");
         *token
     }
@@ -49,23 +49,23 @@ mod tests {
     const ONCE: &str = "000102030405060708090a0b0c0d0e0f";
 
     #[test]
-    fn changed_forms_have_other_digests_and_equal_ones_the_same() {
-        let form = || SentForm::of(ONCE).expect("a token");
-        let same = || form().field("amount", "100").digest();
+    fn into_digest_identifies_form_content() {
+        let form = || SentForm::from_token(ONCE).expect("a token");
+        let same = || form().with_field("amount", "100").into_digest();
         assert_eq!(same(), same());
         let others = [
-            form().digest(),
-            form().field("amount", "1000").digest(),
-            form().field("amoun", "t100").digest(),
-            form().field("amount", "10").field("", "0").digest(),
-            SentForm::of("ff0102030405060708090a0b0c0d0e0f")
+            form().into_digest(),
+            form().with_field("amount", "1000").into_digest(),
+            form().with_field("amoun", "t100").into_digest(),
+            form().with_field("amount", "10").with_field("", "0").into_digest(),
+            SentForm::from_token("ff0102030405060708090a0b0c0d0e0f")
                 .expect("a token")
-                .field("amount", "100")
-                .digest(),
+                .with_field("amount", "100")
+                .into_digest(),
         ];
         for other in others {
             assert_ne!(same(), other);
         }
-        assert!(SentForm::of("").is_none() && SentForm::of("xx").is_none());
+        assert!(SentForm::from_token("").is_none() && SentForm::from_token("xx").is_none());
     }
 }

@@ -20,21 +20,21 @@ const KNOWN_SECONDS: u32 = 365 * 24 * 3600;
 const PLAIN: &str = "causerie-session";
 
 /// Returns the secret in the cookies of a request. `https` is true if the connection is known to be HTTPS.
-pub(crate) fn secret(headers: &HeaderMap, https: bool) -> Option<SessionSecret> {
-    let plain = || if https { None } else { cookie(headers, PLAIN) };
-    cookie(headers, SECURE).or_else(plain).and_then(SessionSecret::parse)
+pub(crate) fn session_secret(headers: &HeaderMap, https: bool) -> Option<SessionSecret> {
+    let plain = || if https { None } else { cookie_value(headers, PLAIN) };
+    cookie_value(headers, SECURE).or_else(plain).and_then(SessionSecret::parse)
 }
 
 /// Creates the cookie that keeps a secret.
-pub(crate) fn keep(secret: &SessionSecret, https: bool) -> HeaderValue {
+pub(crate) fn keep_session(secret: &SessionSecret, https: bool) -> HeaderValue {
     let seconds = u32::try_from(AGE_MAX.as_secs()).unwrap_or(u32::MAX);
     set_cookie(if https { SECURE } else { PLAIN }, secret.reveal(), seconds, https)
 }
 
 /// Returns the proof in the cookies of a request that its owner has signed in with this browser before.
 pub(crate) fn known_browser(headers: &HeaderMap, https: bool) -> Option<KnownBrowser> {
-    let plain = || if https { None } else { cookie(headers, PLAIN_KNOWN) };
-    cookie(headers, SECURE_KNOWN).or_else(plain).and_then(KnownBrowser::parse)
+    let plain = || if https { None } else { cookie_value(headers, PLAIN_KNOWN) };
+    cookie_value(headers, SECURE_KNOWN).or_else(plain).and_then(KnownBrowser::parse)
 }
 
 /// Creates the cookie that keeps this proof.
@@ -44,20 +44,20 @@ pub(crate) fn keep_known(known: &KnownBrowser, https: bool) -> HeaderValue {
 }
 
 /// Creates the cookies that remove a secret.
-fn remove() -> [HeaderValue; 2] {
+fn removal_cookies() -> [HeaderValue; 2] {
     [set_cookie(SECURE, "", 0, true), set_cookie(PLAIN, "", 0, false)]
 }
 
 /// Adds the cookies that remove a secret to a response.
-pub(crate) fn removing(mut response: Response) -> Response {
-    for removed in remove() {
+pub(crate) fn remove_session(mut response: Response) -> Response {
+    for removed in removal_cookies() {
         response.headers_mut().append(header::SET_COOKIE, removed);
     }
     response
 }
 
 /// Returns the value of the first cookie with this name.
-pub(crate) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+pub(crate) fn cookie_value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let values = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = values.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
     pairs.find(|(found, _)| *found == name).map(|(_, value)| value)
@@ -74,14 +74,16 @@ pub(crate) fn set_cookie(name: &str, value: &str, seconds: u32, secure: bool) ->
 mod tests {
     use super::*;
 
-    fn headers(cookies: &str) -> HeaderMap {
+    fn cookie_headers(cookies: &str) -> HeaderMap {
         HeaderMap::from_iter([(header::COOKIE, cookies.parse().expect("a value"))])
     }
 
     #[test]
-    fn the_plain_cookie_is_ignored_over_https() {
+    fn session_secret_ignores_plain_over_https() {
         let (one, two) = ("1".repeat(64), "2".repeat(64));
-        let shown = |cookies: &str, https| secret(&headers(cookies), https).map(|it| it.reveal().to_owned());
+        let shown = |cookies: &str, https| {
+            session_secret(&cookie_headers(cookies), https).map(|it| it.reveal().to_owned())
+        };
         let plain = format!("{PLAIN}={one}");
         assert_eq!(shown(&plain, false), Some(one.clone()));
         assert_eq!(shown(&plain, true), None);
@@ -92,9 +94,9 @@ mod tests {
     }
 
     #[test]
-    fn the_cookie_of_a_session_is_bound_to_its_host() {
+    fn keep_session_binds_host() {
         let secret = SessionSecret::parse(&"a".repeat(64)).expect("a secret");
-        let kept = keep(&secret, true);
+        let kept = keep_session(&secret, true);
         let text = kept.to_str().expect("ASCII");
         assert!(text.starts_with("__Host-causerie=aaaa"), "{text}");
         for attribute in ["; Path=/", "; HttpOnly", "; SameSite=Lax", "; Secure"] {

@@ -1,6 +1,6 @@
 //! Sizes of files as people read them.
 
-use crate::language::Language;
+use crate::language::PageLanguage;
 use crate::texts::Texts;
 
 const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
@@ -13,7 +13,7 @@ pub(crate) fn shown_size(texts: Texts, bytes: u64) -> String {
         tenths = (tenths + 500) / 1_000;
         unit += 1;
     }
-    let point = if texts.0 == Language::English { '.' } else { ',' };
+    let point = if texts.0 == PageLanguage::English { '.' } else { ',' };
     let (whole, tenth) = (tenths / 10, tenths % 10);
     let number =
         if tenth == 0 || whole >= 100 { whole.to_string() } else { format!("{whole}{point}{tenth}") };
@@ -25,11 +25,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_size_has_the_unit_in_which_it_is_short() {
-        let shown = |bytes| shown_size(Texts(Language::English), bytes).replace('\u{a0}', " ");
+    fn shown_size_picks_short_unit() {
+        let shown = |bytes| shown_size(Texts(PageLanguage::English), bytes).replace('\u{a0}', " ");
         assert_eq!([0, 999, 1_000, 1_550].map(shown), ["0 B", "999 B", "1 kB", "1.6 kB"]);
         assert_eq!([999_999, 123_456_789].map(shown), ["1 MB", "123 MB"]);
         assert!(shown(u64::MAX).ends_with(" TB"));
-        assert_eq!(shown_size(Texts(Language::Czech), 2_500_000), "2,5\u{a0}MB");
+        assert_eq!(shown_size(Texts(PageLanguage::Czech), 2_500_000), "2,5\u{a0}MB");
     }
 }

@@ -17,16 +17,16 @@ use axum::response::{IntoResponse, Redirect, Response};
 use control::known_browser::KnownBrowser;
 use control::passwords::Standing;
 use control::sessions::SignInError;
-use control::{ErrorKind, Sessions, SingleSignOn, UseCaseError};
+use control::{ErrorKind, SessionService, SingleSignOn, UseCaseError};
 use http_common::{GcraLimiter, IPV6_WIDER_BITS, wider_networks};
 use serde::Deserialize;
 
 use crate::assets::Addresses;
-use crate::browser::Browser;
-use crate::frame::languages;
-use crate::language::Language;
+use crate::browser::BrowserName;
+use crate::frame::language_choices;
+use crate::language::PageLanguage;
 use crate::texts::Texts;
-use crate::visit::{User, Visitor};
+use crate::visit::{SignedInVisitor, Visitor};
 use crate::{error, paths, session_cookie};
 
 /// The attempts of one address: one in this time after a burst. Many people may share an address.
@@ -55,12 +55,13 @@ pub(crate) struct SignInLimits {
 impl Default for SignInLimits {
     fn default() -> Self {
         Self {
-            addresses: GcraLimiter::every(ADDRESS_INTERVAL, ADDRESS_BURST),
-            networks: NETWORK_ADDRESSES
-                .map(|addresses| GcraLimiter::every(ADDRESS_INTERVAL / addresses, ADDRESS_BURST * addresses)),
-            pairs: GcraLimiter::every(PAIR_INTERVAL, PAIR_BURST),
-            emails: GcraLimiter::every(EMAIL_INTERVAL, EMAIL_BURST),
-            known: GcraLimiter::every(PAIR_INTERVAL, PAIR_BURST),
+            addresses: GcraLimiter::with_interval(ADDRESS_INTERVAL, ADDRESS_BURST),
+            networks: NETWORK_ADDRESSES.map(|addresses| {
+                GcraLimiter::with_interval(ADDRESS_INTERVAL / addresses, ADDRESS_BURST * addresses)
+            }),
+            pairs: GcraLimiter::with_interval(PAIR_INTERVAL, PAIR_BURST),
+            emails: GcraLimiter::with_interval(EMAIL_INTERVAL, EMAIL_BURST),
+            known: GcraLimiter::with_interval(PAIR_INTERVAL, PAIR_BURST),
         }
     }
 }
@@ -68,22 +69,22 @@ impl Default for SignInLimits {
 impl SignInLimits {
     /// Takes an attempt without an email, or returns the time to wait for one.
     pub(crate) fn take_address(&self, visitor: &Visitor) -> Result<(), Duration> {
-        self.addresses.take(&visitor.address)?;
+        self.addresses.take_request(&visitor.address)?;
         let networks = visitor.address.map(wider_networks).unwrap_or_default();
-        networks.iter().zip(&self.networks).try_for_each(|(network, limiter)| limiter.take(network))
+        networks.iter().zip(&self.networks).try_for_each(|(network, limiter)| limiter.take_request(network))
     }
 
     /// Takes an attempt of somebody who is known, or returns the time to wait for one.
     pub(crate) fn take_known(&self, who: &impl Hash) -> Result<(), Duration> {
-        self.known.take(who)
+        self.known.take_request(who)
     }
 
     /// Takes an attempt, or returns the time to wait for one.
-    pub(crate) fn take(&self, visitor: &Visitor, email: &str) -> Result<(), Duration> {
+    pub(crate) fn take_attempt(&self, visitor: &Visitor, email: &str) -> Result<(), Duration> {
         self.take_address(visitor)?;
         let email = email.trim().to_lowercase();
-        self.pairs.take(&(visitor.address, &email))?;
-        self.emails.take(&email)
+        self.pairs.take_request(&(visitor.address, &email))?;
+        self.emails.take_request(&email)
     }
 }
 
@@ -92,7 +93,7 @@ impl SignInLimits {
 struct SignInPage<'a> {
     texts: Texts,
     assets: &'static Addresses,
-    languages: [(Language, bool); 3],
+    languages: [(PageLanguage, bool); 3],
     /// The text of the button that leads to the identity provider.
     provider: Option<&'a str>,
     /// The address of that button.
@@ -106,7 +107,7 @@ struct SignInPage<'a> {
 
 /// The query of the page.
 #[derive(Deserialize)]
-pub(crate) struct Query {
+pub(crate) struct SignInQuery {
     /// The page to return to.
     #[serde(default)]
     next: String,
@@ -117,7 +118,7 @@ pub(crate) struct Query {
 
 /// The form for signing in.
 #[derive(Deserialize)]
-pub(crate) struct Credentials {
+pub(crate) struct SignInForm {
     #[serde(default)]
     email: String,
     #[serde(default)]
@@ -129,26 +130,26 @@ pub(crate) struct Credentials {
 /// The use cases of the page.
 #[derive(Clone)]
 pub(crate) struct SignInPages {
-    pub(crate) sessions: Sessions,
+    pub(crate) sessions: SessionService,
     pub(crate) single_sign_on: SingleSignOn,
     pub(crate) sign_in_limits: Arc<SignInLimits>,
 }
 
 /// Shows the form. Whoever is signed in goes on.
-pub(crate) async fn show(
+pub(crate) async fn show_sign_in(
     State(pages): State<SignInPages>,
     visitor: Visitor,
-    extract::Query(query): extract::Query<Query>,
+    extract::Query(query): extract::Query<SignInQuery>,
 ) -> Response {
     if visitor.user.is_some() {
-        return Redirect::to(paths::own(&query.next).unwrap_or(paths::HOME)).into_response();
+        return Redirect::to(paths::own_address(&query.next).unwrap_or(paths::HOME)).into_response();
     }
     let done = match query.done.as_str() {
         "deleted" => Some(visitor.texts.get("account-deleted")),
         paths::SESSION_ENDED => Some(visitor.texts.get("sign-in-ended")),
         _ => None,
     };
-    pages.form(&visitor, "", &query.next, done, None)
+    pages.render_form(&visitor, "", &query.next, done, None)
 }
 
 /// Signs in.
@@ -156,17 +157,17 @@ pub(crate) async fn sign_in(
     State(pages): State<SignInPages>,
     visitor: Visitor,
     headers: HeaderMap,
-    Browser(browser): Browser,
-    Form(given): Form<Credentials>,
+    BrowserName(browser): BrowserName,
+    Form(given): Form<SignInForm>,
 ) -> Response {
     let texts = visitor.texts;
     let kept = session_cookie::known_browser(&headers, visitor.https);
-    let (standing, taken) = match pages.take(&visitor, &given.email, kept.as_ref()).await {
+    let (standing, taken) = match pages.take_sign_in_attempt(&visitor, &given.email, kept.as_ref()).await {
         Ok(taken) => taken,
-        Err(error) => return visitor.failed(&error),
+        Err(error) => return visitor.failure_response(&error),
     };
     let refused = |status: StatusCode, error: String| {
-        let page = pages.form(&visitor, &given.email, &given.next, None, Some(error));
+        let page = pages.render_form(&visitor, &given.email, &given.next, None, Some(error));
         (status, page).into_response()
     };
     let later = |status: StatusCode, error: String, seconds: u64| {
@@ -181,9 +182,9 @@ pub(crate) async fn sign_in(
     }
     match pages.sessions.sign_in(&given.email, &given.password, browser, standing).await {
         Ok(secret) => {
-            let next = paths::own(&given.next).unwrap_or(paths::HOME);
+            let next = paths::own_address(&given.next).unwrap_or(paths::HOME);
             let mut response = Redirect::to(next).into_response();
-            let session = session_cookie::keep(&secret, visitor.https);
+            let session = session_cookie::keep_session(&secret, visitor.https);
             response.headers_mut().append(header::SET_COOKIE, session);
             // Without it, the next attempt is that of anybody.
             if let Ok(Some(known)) = pages.sessions.proof_of_browser(&given.email).await {
@@ -193,39 +194,42 @@ pub(crate) async fn sign_in(
             response
         }
         Err(SignInError::Failed(error)) if error.kind() == ErrorKind::Unavailable => {
-            later(error::status(error.kind()), error::text(texts, &error), BUSY_RETRY.as_secs())
+            later(error::status_of_kind(error.kind()), error::error_text(texts, &error), BUSY_RETRY.as_secs())
         }
         Err(SignInError::Denied) => refused(StatusCode::UNAUTHORIZED, texts.get("sign-in-denied")),
-        Err(SignInError::Failed(error)) => visitor.failed(&error),
+        Err(SignInError::Failed(error)) => visitor.failure_response(&error),
     }
 }
 
 /// Ends the session.
-pub(crate) async fn sign_out(State(sessions): State<Sessions>, user: User) -> Result<Response, Response> {
+pub(crate) async fn sign_out(
+    State(sessions): State<SessionService>,
+    user: SignedInVisitor,
+) -> Result<Response, Response> {
     let ended = sessions.sign_out(&user.signed_in.principal).await;
-    ended.map_err(|error| user.failed(error))?;
-    Ok(session_cookie::removing(Redirect::to(paths::SIGN_IN).into_response()))
+    ended.map_err(|error| user.failure_response(error))?;
+    Ok(session_cookie::remove_session(Redirect::to(paths::SIGN_IN).into_response()))
 }
 
 impl SignInPages {
     /// Takes an attempt to sign in with this email. Returns whose it is, and the time to wait if there are too many.
-    async fn take(
+    async fn take_sign_in_attempt(
         &self,
         visitor: &Visitor,
         email: &str,
         kept: Option<&KnownBrowser>,
     ) -> Result<(Standing, Result<(), Duration>), UseCaseError> {
         if let Some(kept) = kept
-            && self.sessions.standing(email, kept).await? == Standing::Known
+            && self.sessions.browser_standing(email, kept).await? == Standing::Known
         {
             let taken = self.sign_in_limits.take_known(&(kept.nonce(), email.trim().to_lowercase()));
             return Ok((Standing::Known, taken));
         }
-        Ok((Standing::Stranger, self.sign_in_limits.take(visitor, email)))
+        Ok((Standing::Stranger, self.sign_in_limits.take_attempt(visitor, email)))
     }
 
     /// Creates the page with the form.
-    pub(crate) fn form(
+    pub(crate) fn render_form(
         &self,
         visitor: &Visitor,
         email: &str,
@@ -234,12 +238,12 @@ impl SignInPages {
         error: Option<String>,
     ) -> Response {
         let texts = visitor.texts;
-        let next = paths::own(next).unwrap_or_default();
-        error::rendered(&SignInPage {
+        let next = paths::own_address(next).unwrap_or_default();
+        error::render_template(&SignInPage {
             texts,
             assets: visitor.assets,
-            languages: languages(texts),
-            provider: self.single_sign_on.button(),
+            languages: language_choices(texts),
+            provider: self.single_sign_on.button_text(),
             elsewhere: paths::with_next(
                 paths::SIGN_IN_ELSEWHERE,
                 Some(next).filter(|next| !next.is_empty()),

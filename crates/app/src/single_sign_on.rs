@@ -11,8 +11,8 @@ use control::Callback;
 use control::single_sign_on::{SignInSecret, SingleSignOnError};
 use serde::Deserialize;
 
-use crate::browser::Browser;
-use crate::session_cookie::{self, cookie, set_cookie};
+use crate::browser::BrowserName;
+use crate::session_cookie::{self, cookie_value, set_cookie};
 use crate::sign_in::SignInPages;
 use crate::visit::Visitor;
 use crate::{error, paths};
@@ -25,7 +25,7 @@ const SECONDS: u32 = 10 * 60;
 
 /// The page to return to.
 #[derive(Deserialize)]
-pub(crate) struct Next {
+pub(crate) struct SingleSignOnQuery {
     #[serde(default)]
     next: String,
 }
@@ -42,39 +42,39 @@ pub(crate) struct Returned {
 }
 
 /// Leads to the provider.
-pub(crate) async fn begin(
+pub(crate) async fn begin_single_sign_on(
     State(pages): State<SignInPages>,
     visitor: Visitor,
-    Query(query): Query<Next>,
+    Query(query): Query<SingleSignOnQuery>,
 ) -> Response {
-    match pages.single_sign_on.begin().await {
+    match pages.single_sign_on.begin_sign_in().await {
         Ok((url, secret)) => {
-            let next = paths::own(&query.next).unwrap_or_default();
+            let next = paths::own_address(&query.next).unwrap_or_default();
             let https = pages.single_sign_on.is_https();
             let kept = format!("{}.{next}", secret.reveal());
             let kept = set_cookie(if https { SECURE } else { PLAIN }, &kept, SECONDS, https);
             ([(header::SET_COOKIE, kept)], Redirect::to(&url)).into_response()
         }
-        Err(failed) => refused(&pages, &visitor, "", failed),
+        Err(failed) => refusal_page(&pages, &visitor, "", failed),
     }
 }
 
 /// Signs in the user who comes back from the provider.
-pub(crate) async fn complete(
+pub(crate) async fn complete_single_sign_on(
     State(pages): State<SignInPages>,
     visitor: Visitor,
-    Browser(browser): Browser,
+    BrowserName(browser): BrowserName,
     headers: HeaderMap,
     returned: Result<Query<Returned>, QueryRejection>,
 ) -> Response {
     // A query that cannot be read is that of no sign-in.
     let returned = returned.map(|Query(returned)| returned).unwrap_or_default();
-    if let Some(throttled) = throttled(&pages, &visitor) {
+    if let Some(throttled) = throttle_address(&pages, &visitor) {
         return throttled;
     }
     let https = pages.single_sign_on.is_https();
     let name = if https { SECURE } else { PLAIN };
-    let kept = cookie(&headers, name).unwrap_or_default();
+    let kept = cookie_value(&headers, name).unwrap_or_default();
     let (secret, next) = kept.split_once('.').unwrap_or((kept, ""));
     let callback = Callback {
         code: &returned.code,
@@ -83,34 +83,34 @@ pub(crate) async fn complete(
         error: returned.error.as_deref(),
     };
     let secret = SignInSecret::parse(secret);
-    let mut response = match pages.single_sign_on.complete(secret.as_ref(), callback, browser).await {
+    let mut response = match pages.single_sign_on.complete_sign_in(secret.as_ref(), callback, browser).await {
         Ok(session) => {
-            let mut response = Redirect::to(paths::own(next).unwrap_or(paths::HOME)).into_response();
-            response.headers_mut().append(header::SET_COOKIE, session_cookie::keep(&session, https));
+            let mut response = Redirect::to(paths::own_address(next).unwrap_or(paths::HOME)).into_response();
+            response.headers_mut().append(header::SET_COOKIE, session_cookie::keep_session(&session, https));
             response
         }
-        Err(failed) => refused(&pages, &visitor, next, failed),
+        Err(failed) => refusal_page(&pages, &visitor, next, failed),
     };
     // It is used once, whatever came of it.
     response.headers_mut().append(header::SET_COOKIE, set_cookie(name, "", 0, https));
     response
 }
 
-fn throttled(pages: &SignInPages, visitor: &Visitor) -> Option<Response> {
+fn throttle_address(pages: &SignInPages, visitor: &Visitor) -> Option<Response> {
     let wait = pages.sign_in_limits.take_address(visitor).err()?;
     let seconds = wait.as_secs() + 1;
     let text = visitor.texts.with("sign-in-throttled", "seconds", seconds);
-    let mut response = error::page(visitor.texts, StatusCode::TOO_MANY_REQUESTS, &text);
+    let mut response = error::error_page(visitor.texts, StatusCode::TOO_MANY_REQUESTS, &text);
     response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
     Some(response)
 }
 
 /// Shows the page for signing in with the reason.
-fn refused(pages: &SignInPages, visitor: &Visitor, next: &str, failed: SingleSignOnError) -> Response {
+fn refusal_page(pages: &SignInPages, visitor: &Visitor, next: &str, failed: SingleSignOnError) -> Response {
     let texts = visitor.texts;
     let (status, text) = match failed {
         SingleSignOnError::NotConfigured => {
-            return error::page(texts, StatusCode::NOT_FOUND, &texts.get("error-not-found"));
+            return error::error_page(texts, StatusCode::NOT_FOUND, &texts.get("error-not-found"));
         }
         SingleSignOnError::Unavailable => {
             (StatusCode::BAD_GATEWAY, texts.get("sign-in-provider-unavailable"))
@@ -125,7 +125,7 @@ fn refused(pages: &SignInPages, visitor: &Visitor, next: &str, failed: SingleSig
             (StatusCode::FORBIDDEN, texts.get("sign-in-email-not-confirmed"))
         }
         SingleSignOnError::NoAccount => (StatusCode::FORBIDDEN, texts.get("sign-in-no-account")),
-        SingleSignOnError::Failed(error) => return visitor.failed(&error),
+        SingleSignOnError::Failed(error) => return visitor.failure_response(&error),
     };
-    (status, pages.form(visitor, "", next, None, Some(text))).into_response()
+    (status, pages.render_form(visitor, "", next, None, Some(text))).into_response()
 }

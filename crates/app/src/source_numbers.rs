@@ -5,7 +5,7 @@
 //! one.
 
 use control::live::{PartKind, Snapshot};
-use domain::citation::{Renumbered, renumber};
+use domain::citation::{Renumbered, renumber_marks};
 
 /// The sources of an answer, by their numbers in the interface, in the order of the page.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub(crate) struct SourceNumbers(Vec<u32>);
 
 impl SourceNumbers {
     /// Numbers the sources that an answer cites.
-    pub(crate) fn of(snapshot: &Snapshot) -> Self {
+    pub(crate) fn from_snapshot(snapshot: &Snapshot) -> Self {
         let of_texts = snapshot.parts.iter().filter_map(|part| match &part.shape {
             PartKind::Text { citations, .. } => Some(citations),
             _ => None,
@@ -38,15 +38,15 @@ impl SourceNumbers {
     }
 
     /// Returns the number on pages of a source, by its number in the interface; the same for one that the answer does not cite.
-    pub(crate) fn shown(&self, number: u32) -> u32 {
+    pub(crate) fn page_number(&self, number: u32) -> u32 {
         let at = self.0.iter().position(|known| *known == number);
         at.and_then(|at| u32::try_from(at + 1).ok()).unwrap_or(number)
     }
 
     /// Returns Markdown whose marks have the numbers of pages.
-    pub(crate) fn renumber(&self, markdown: &str) -> String {
-        renumber(markdown, |number| match self.0.contains(&number) {
-            true => Renumbered::To(self.shown(number)),
+    pub(crate) fn renumber_markdown(&self, markdown: &str) -> String {
+        renumber_marks(markdown, |number| match self.0.contains(&number) {
+            true => Renumbered::To(self.page_number(number)),
             false => Renumbered::Unknown,
         })
     }
@@ -57,17 +57,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sources_are_numbered_in_the_order_of_their_first_mention() {
+    fn source_numbers_follow_first_mention() {
         let numbers = SourceNumbers::in_order([4, 1, 4, 9]);
-        assert_eq!([4, 1, 9].map(|number| numbers.shown(number)), [1, 2, 3]);
-        assert_eq!(numbers.shown(7), 7, "nothing cites it");
+        assert_eq!([4, 1, 9].map(|number| numbers.page_number(number)), [1, 2, 3]);
+        assert_eq!(numbers.page_number(7), 7, "nothing cites it");
     }
 
     #[test]
-    fn marks_of_markdown_get_the_numbers_of_pages() {
+    fn renumber_markdown_uses_page_numbers() {
         let numbers = SourceNumbers::in_order([4, 1, 9]);
         assert_eq!(
-            numbers.renumber("Five [4]. Six [1, 9]. `[4]` Seven [2]."),
+            numbers.renumber_markdown("Five [4]. Six [1, 9]. `[4]` Seven [2]."),
             "Five [1]. Six [2][3]. `[4]` Seven \\[2]."
         );
     }

@@ -9,43 +9,45 @@ use fluent_bundle::types::FluentNumber;
 use fluent_bundle::{FluentArgs, FluentResource, FluentValue};
 use unic_langid::LanguageIdentifier;
 
-use crate::language::Language;
+use crate::language::PageLanguage;
 
 type Bundle = FluentBundle<FluentResource>;
 
-static BUNDLES: LazyLock<[Bundle; 3]> = LazyLock::new(|| Language::ALL.map(bundle));
+static BUNDLES: LazyLock<[Bundle; 3]> = LazyLock::new(|| PageLanguage::ALL.map(build_bundle));
 
-const fn source(language: Language) -> &'static str {
+const fn locale_source(language: PageLanguage) -> &'static str {
     match language {
-        Language::English => include_str!("../locales/en.ftl"),
-        Language::Czech => include_str!("../locales/cs.ftl"),
-        Language::Slovak => include_str!("../locales/sk.ftl"),
+        PageLanguage::English => include_str!("../locales/en.ftl"),
+        PageLanguage::Czech => include_str!("../locales/cs.ftl"),
+        PageLanguage::Slovak => include_str!("../locales/sk.ftl"),
     }
 }
 
-fn bundle(language: Language) -> Bundle {
+fn build_bundle(language: PageLanguage) -> Bundle {
     let id: LanguageIdentifier = language.code().parse().expect("the code of a language");
     let mut bundle = FluentBundle::new_concurrent(vec![id]);
     // Marks of direction around arguments are for languages that are written from right to left.
     bundle.set_use_isolating(false);
     bundle.set_formatter(Some(match language {
-        Language::English => format_number::<{ thousands_separator(Language::English) }, _>,
-        Language::Czech | Language::Slovak => format_number::<{ thousands_separator(Language::Czech) }, _>,
+        PageLanguage::English => format_number::<{ thousands_separator(PageLanguage::English) }, _>,
+        PageLanguage::Czech | PageLanguage::Slovak => {
+            format_number::<{ thousands_separator(PageLanguage::Czech) }, _>
+        }
     }));
-    let resource = FluentResource::try_new(source(language).to_owned()).expect("a valid Fluent file");
+    let resource = FluentResource::try_new(locale_source(language).to_owned()).expect("a valid Fluent file");
     bundle.add_resource(resource).expect("each text once");
     bundle
 }
 
-const fn thousands_separator(language: Language) -> char {
+const fn thousands_separator(language: PageLanguage) -> char {
     match language {
-        Language::English => ',',
-        Language::Czech | Language::Slovak => '\u{a0}',
+        PageLanguage::English => ',',
+        PageLanguage::Czech | PageLanguage::Slovak => '\u{a0}',
     }
 }
 
 /// Returns a number with separators between thousands.
-fn grouped(number: u64, separator: char) -> String {
+fn group_thousands(number: u64, separator: char) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() * 2);
     for (at, digit) in digits.chars().enumerate() {
@@ -63,7 +65,7 @@ fn format_number<const SEPARATOR: char, M: MemoizerKind>(value: &FluentValue<'_>
         FluentValue::Number(FluentNumber { value, .. }) if *value >= 0.0 => {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts are whole")]
             let count = *value as u64;
-            Some(grouped(count, SEPARATOR))
+            Some(group_thousands(count, SEPARATOR))
         }
         _ => None,
     }
@@ -71,7 +73,7 @@ fn format_number<const SEPARATOR: char, M: MemoizerKind>(value: &FluentValue<'_>
 
 /// The texts in one language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Texts(pub(crate) Language);
+pub(crate) struct Texts(pub(crate) PageLanguage);
 
 impl Texts {
     /// Returns the code of the language.
@@ -81,35 +83,35 @@ impl Texts {
 
     /// Returns the text of a key; the key itself if there is none, which a test excludes.
     pub(crate) fn get(self, key: &str) -> String {
-        self.find(key, None).unwrap_or_else(|| key.to_owned())
+        self.find_text(key, None).unwrap_or_else(|| key.to_owned())
     }
 
     /// Returns the text of a key, if there is one.
     pub(crate) fn optional(self, key: &str) -> Option<String> {
-        self.find(key, None)
+        self.find_text(key, None)
     }
 
     /// Returns the text of a key with the value of its argument.
     pub(crate) fn with<'a>(self, key: &str, argument: &'a str, value: impl Into<FluentValue<'a>>) -> String {
         let arguments = FluentArgs::from_iter([(argument, value)]);
-        self.find(key, Some(&arguments)).unwrap_or_else(|| key.to_owned())
+        self.find_text(key, Some(&arguments)).unwrap_or_else(|| key.to_owned())
     }
 
     /// Returns the form of a catalog's text in this language.
-    pub(crate) fn of(self, text: &Localized) -> String {
+    pub(crate) fn in_language(self, text: &Localized) -> String {
         match self.0 {
-            Language::English => text.en.clone(),
-            Language::Czech => text.cs.clone(),
-            Language::Slovak => text.sk.clone(),
+            PageLanguage::English => text.en.clone(),
+            PageLanguage::Czech => text.cs.clone(),
+            PageLanguage::Slovak => text.sk.clone(),
         }
     }
 
     /// Returns a number with separators between thousands.
-    pub(crate) fn number(self, number: u64) -> String {
-        grouped(number, thousands_separator(self.0))
+    pub(crate) fn number_text(self, number: u64) -> String {
+        group_thousands(number, thousands_separator(self.0))
     }
 
-    fn find(self, key: &str, arguments: Option<&FluentArgs<'_>>) -> Option<String> {
+    fn find_text(self, key: &str, arguments: Option<&FluentArgs<'_>>) -> Option<String> {
         let bundle = &BUNDLES[self.0 as usize];
         let pattern = bundle.get_message(key)?.value()?;
         let mut errors = Vec::new();
@@ -128,10 +130,10 @@ mod tests {
     use super::*;
 
     /// The keys of a file with the arguments that their texts use.
-    fn keys(language: Language) -> BTreeMap<String, BTreeSet<String>> {
+    fn locale_keys(language: PageLanguage) -> BTreeMap<String, BTreeSet<String>> {
         let mut found = BTreeMap::<String, BTreeSet<String>>::new();
         let mut key = String::new();
-        for line in source(language).lines().filter(|line| !line.starts_with('#')) {
+        for line in locale_source(language).lines().filter(|line| !line.starts_with('#')) {
             if let Some((name, _)) =
                 line.split_once('=').filter(|_| line.starts_with(|c: char| c.is_ascii_lowercase()))
             {
@@ -147,7 +149,7 @@ mod tests {
     }
 
     /// The templates and the sources without their tests.
-    fn files() -> Vec<String> {
+    fn template_and_source_texts() -> Vec<String> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let within = |folder: &str| fs::read_dir(root.join(folder)).expect("a folder");
         let files = ["templates", "src", "src/files", "src/operator"].into_iter().flat_map(within);
@@ -157,9 +159,9 @@ mod tests {
     }
 
     /// The keys that files name: `get("key")`, `t("key")`, `with("key"`.
-    fn named() -> BTreeSet<String> {
+    fn named_keys() -> BTreeSet<String> {
         let mut found = BTreeSet::new();
-        for text in files() {
+        for text in template_and_source_texts() {
             for call in ["get(\"", ".t(\"", "with(\"", "optional(\""] {
                 let calls = text.split(call).skip(1).filter_map(|rest| rest.split('"').next());
                 found.extend(calls.filter(|key| !key.contains(['/', '{'])).map(ToOwned::to_owned));
@@ -169,18 +171,18 @@ mod tests {
     }
 
     #[test]
-    fn every_language_has_the_same_texts_with_the_same_arguments() {
-        let english = keys(Language::English);
+    fn locales_share_keys_and_arguments() {
+        let english = locale_keys(PageLanguage::English);
         assert!(english.len() > 50, "keys are found by how they are written: {}", english.len());
-        for language in [Language::Czech, Language::Slovak] {
-            assert_eq!(keys(language), english, "{language:?}");
+        for language in [PageLanguage::Czech, PageLanguage::Slovak] {
+            assert_eq!(locale_keys(language), english, "{language:?}");
         }
     }
 
     #[test]
     fn every_text_that_is_named_exists() {
-        let english = keys(Language::English);
-        let named = named();
+        let english = locale_keys(PageLanguage::English);
+        let named = named_keys();
         assert!(named.len() > 40, "calls are found by how they are written: {}", named.len());
         let missing: Vec<_> = named.iter().filter(|key| !english.contains_key(*key)).collect();
         assert_eq!(missing, Vec::<&String>::new());
@@ -188,29 +190,30 @@ mod tests {
 
     #[test]
     fn every_text_is_used() {
-        let files = files();
+        let files = template_and_source_texts();
         let is_named = |key: &str| files.iter().any(|text| text.contains(&format!("\"{key}\"")));
         // The keys of tools are made of their names.
-        let unused =
-            keys(Language::English).into_keys().filter(|key| !key.starts_with("tool-") && !is_named(key));
+        let unused = locale_keys(PageLanguage::English)
+            .into_keys()
+            .filter(|key| !key.starts_with("tool-") && !is_named(key));
         assert_eq!(unused.collect::<Vec<_>>(), Vec::<String>::new());
     }
 
     #[test]
-    fn every_action_of_the_audit_log_is_translated() {
-        let texts = keys(Language::English).into_keys().filter(|key| key.starts_with("audit-"));
+    fn audit_actions_are_translated() {
+        let texts = locale_keys(PageLanguage::English).into_keys().filter(|key| key.starts_with("audit-"));
         // Each has a text of its own, so the list of all is complete.
         assert_eq!(texts.count(), AuditAction::ALL.len());
     }
 
     #[test]
     fn numbers_have_plural_forms_and_separators() {
-        let texts = Texts(Language::Czech);
+        let texts = Texts(PageLanguage::Czech);
         let count = |number: u64| texts.with("files-count", "count", number);
         assert_eq!([1, 3, 5].map(count), ["Jedna položka", "3 položky", "5 položek"]);
         assert_eq!(count(26_700), "26\u{a0}700 položek");
-        assert_eq!(texts.number(1_234_567), "1\u{a0}234\u{a0}567");
-        assert_eq!(Texts(Language::English).number(999), "999");
-        assert_eq!(Texts(Language::English).number(10_000), "10,000");
+        assert_eq!(texts.number_text(1_234_567), "1\u{a0}234\u{a0}567");
+        assert_eq!(Texts(PageLanguage::English).number_text(999), "999");
+        assert_eq!(Texts(PageLanguage::English).number_text(10_000), "10,000");
     }
 }

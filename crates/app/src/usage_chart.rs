@@ -36,14 +36,14 @@ pub(crate) struct UsageChart {
 }
 
 /// Returns a time on the first of this number of days up to now.
-pub(crate) fn since(now: Timestamp, days: u32) -> Timestamp {
+pub(crate) fn chart_begin(now: Timestamp, days: u32) -> Timestamp {
     let span = i64::from(days.saturating_sub(1)).saturating_mul(DAY_MICROS);
     Timestamp::from_micros(now.micros().saturating_sub(span))
 }
 
 impl UsageChart {
     /// Draws this number of days up to today. `spent` has the beginnings of days with their credits.
-    pub(crate) fn of(texts: Texts, now: Timestamp, days: u32, spent: &[(Timestamp, u64)]) -> Self {
+    pub(crate) fn from_days(texts: Texts, now: Timestamp, days: u32, spent: &[(Timestamp, u64)]) -> Self {
         let today = now.micros().div_euclid(DAY_MICROS);
         let day = |back: u32| Timestamp::from_micros((today - i64::from(back)).saturating_mul(DAY_MICROS));
         let credits =
@@ -54,12 +54,12 @@ impl UsageChart {
             let credits = credits(day);
             // A day on which something was spent is seen.
             let height = (credits.saturating_mul(HEIGHT) / most.max(1)).max(u64::from(credits > 0) * 2);
-            let amount = texts.with("credits-amount", "amount", texts.number(credits));
+            let amount = texts.with("credits-amount", "amount", texts.number_text(credits));
             Bar {
                 x: place * PLACE_WIDTH + (PLACE_WIDTH - BAR_WIDTH) / 2,
                 y: HEIGHT - height,
                 height,
-                title: format!("{}: {amount}", ShownTime::day(texts, day).text),
+                title: format!("{}: {amount}", ShownTime::from_day(texts, day).text),
             }
         };
         Self {
@@ -67,9 +67,9 @@ impl UsageChart {
             width: days * PLACE_WIDTH,
             height: HEIGHT,
             bar_width: BAR_WIDTH,
-            most: texts.number(most),
-            first: ShownTime::day(texts, day(days - 1)),
-            last: ShownTime::day(texts, day(0)),
+            most: texts.number_text(most),
+            first: ShownTime::from_day(texts, day(days - 1)),
+            last: ShownTime::from_day(texts, day(0)),
         }
     }
 }
@@ -77,16 +77,16 @@ impl UsageChart {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::language::Language;
+    use crate::language::PageLanguage;
 
     #[test]
-    fn the_highest_day_fills_the_chart_and_a_small_one_is_seen() {
+    fn usage_chart_scales_to_highest_day() {
         let now = Timestamp::from_micros(1_795_422_600_000_000);
         let today = Timestamp::from_micros(now.micros() / DAY_MICROS * DAY_MICROS);
         let before = Timestamp::from_micros(today.micros() - 29 * DAY_MICROS);
         let older = Timestamp::from_micros(today.micros() - 30 * DAY_MICROS);
-        let chart = UsageChart::of(
-            Texts(Language::English),
+        let chart = UsageChart::from_days(
+            Texts(PageLanguage::English),
             now,
             DAYS,
             &[(today, 10_000), (before, 1), (older, 99_999)],

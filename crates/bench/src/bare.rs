@@ -26,9 +26,9 @@ use test_support::port::ReservedPort;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::Outcome;
-use crate::process::Place;
-use crate::service::until_answered;
+use crate::BenchResult;
+use crate::process::CpuPlacement;
+use crate::service::wait_until_responding;
 
 /// Limits the callers that wait for the disk at the same time.
 const COMMITS_WAITING_MAX: usize = 1024;
@@ -45,14 +45,14 @@ pub(crate) struct Bare {
 
 impl Bare {
     /// Runs this program again as that server, and waits until it answers.
-    pub(crate) fn start(place: Place, role: &str, arguments: &[&str]) -> Outcome<Self> {
+    pub(crate) fn start_role(place: CpuPlacement, role: &str, arguments: &[&str]) -> BenchResult<Self> {
         let port = ReservedPort::reserve();
         let address = port.address();
         let began = Instant::now();
-        let mut command = place.command(std::env::current_exe()?);
+        let mut command = place.build_command(std::env::current_exe()?);
         command.arg(role).arg(address.to_string()).args(arguments).stdin(Stdio::null());
         let mut child = command.spawn()?;
-        let started_in = until_answered(address, "/", began, &mut child)?;
+        let started_in = wait_until_responding(address, "/", began, &mut child)?;
         Ok(Self { address, started_in, child, _port: port })
     }
 
@@ -70,15 +70,15 @@ impl Drop for Bare {
 }
 
 /// Runs the server of this name, if there is one, until it is killed.
-pub(crate) fn run(role: &str, arguments: &[String]) -> Outcome<bool> {
+pub(crate) fn run_role(role: &str, arguments: &[String]) -> BenchResult<bool> {
     let argument = |at: usize| arguments.get(at).map(String::as_str).unwrap_or_default();
     let hello = Router::new().route("/", get(async || "hello"));
-    let router = async || -> Outcome<Option<Router>> {
+    let router = async || -> BenchResult<Option<Router>> {
         Ok(match role {
             "hello" => Some(hello),
             "proxy" => {
                 let vendor: SocketAddr = argument(1).parse()?;
-                Some(hello.route("/stream", post(proxy).with_state(vendor)))
+                Some(hello.route("/stream", post(proxy_stream).with_state(vendor)))
             }
             "fan" => {
                 let fan = Fan {
@@ -86,19 +86,19 @@ pub(crate) fn run(role: &str, arguments: &[String]) -> Outcome<bool> {
                     every: argument(2).parse()?,
                     newest: watch::Sender::default(),
                 };
-                fan.newest.send_replace(fan.state(0));
+                fan.newest.send_replace(fan.state_event(0));
                 let fan: &'static Fan = Box::leak(Box::new(fan));
                 Some(
                     hello
-                        .route("/events", get(events).with_state(fan))
-                        .route("/go", post(go).with_state(fan)),
+                        .route("/events", get(stream_states).with_state(fan))
+                        .route("/go", post(start_fan_out).with_state(fan)),
                 )
             }
             "commit" => {
                 let (sender, waiting) = mpsc::channel(COMMITS_WAITING_MAX);
                 let file = PathBuf::from(argument(1));
                 std::thread::spawn(move || write_groups(&file, waiting));
-                Some(hello.route("/", post(commit).with_state(sender)))
+                Some(hello.route("/", post(commit_body).with_state(sender)))
             }
             _ => None,
         })
@@ -116,7 +116,7 @@ pub(crate) fn run(role: &str, arguments: &[String]) -> Outcome<bool> {
 }
 
 /// Forwards a request for a stream to the vendor, and streams the response back.
-async fn proxy(State(vendor): State<SocketAddr>, body: Body) -> Result<Response, StatusCode> {
+async fn proxy_stream(State(vendor): State<SocketAddr>, body: Body) -> Result<Response, StatusCode> {
     let broken = |_| StatusCode::BAD_GATEWAY;
     let stream = TcpStream::connect(vendor).await.map_err(|_| StatusCode::BAD_GATEWAY)?;
     stream.set_nodelay(true).map_err(|_| StatusCode::BAD_GATEWAY)?;
@@ -142,7 +142,7 @@ struct Fan {
 
 impl Fan {
     /// Returns the state after so many tokens, in the structure and size of the service's states.
-    fn state(&self, tokens: u32) -> Bytes {
+    fn state_event(&self, tokens: u32) -> Bytes {
         let text: String = (0..tokens).map(|number| format!("t{number} ")).collect();
         let event = if tokens == self.count { "completed" } else { "message" };
         Bytes::from(format!(
@@ -153,7 +153,7 @@ impl Fan {
     }
 }
 
-async fn events(State(fan): State<&'static Fan>) -> Response {
+async fn stream_states(State(fan): State<&'static Fan>) -> Response {
     let mut newest = fan.newest.subscribe();
     newest.mark_changed();
     let frames = stream::unfold((newest, false), async |(mut newest, ended)| {
@@ -167,19 +167,19 @@ async fn events(State(fan): State<&'static Fan>) -> Response {
     ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(frames)).into_response()
 }
 
-async fn go(State(fan): State<&'static Fan>) {
+async fn start_fan_out(State(fan): State<&'static Fan>) {
     tokio::spawn(async {
         let mut ticks = tokio::time::interval(Duration::from_millis(fan.every));
         for tokens in 1..=fan.count {
             ticks.tick().await;
-            fan.newest.send_replace(fan.state(tokens));
+            fan.newest.send_replace(fan.state_event(tokens));
         }
     });
 }
 
 type Commit = (Bytes, oneshot::Sender<()>);
 
-async fn commit(State(sender): State<mpsc::Sender<Commit>>, body: Bytes) -> StatusCode {
+async fn commit_body(State(sender): State<mpsc::Sender<Commit>>, body: Bytes) -> StatusCode {
     let (done, durable) = oneshot::channel();
     if sender.send((body, done)).await.is_err() || durable.await.is_err() {
         return StatusCode::INTERNAL_SERVER_ERROR;

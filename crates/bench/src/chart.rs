@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::measurement::{Measurement, number};
+use crate::measurement::{Measurement, format_number};
 
 const WIDTH: u32 = 720;
 /// Where bars begin, and how long the longest of a figure is.
@@ -18,7 +18,7 @@ const COLOURS: [(&str, &str); 3] = [("#2f6f5e", "#7cc4ae"), ("#8a5a2b", "#d9a066
 
 /// Returns a chart of these measurements: for each figure a bar for each series and one for the baseline, the longest
 /// of them as long as the chart is wide.
-pub(crate) fn draw(measurements: &[Measurement]) -> String {
+pub(crate) fn draw_chart(measurements: &[Measurement]) -> String {
     let mut names: Vec<&str> = Vec::new();
     for measurement in measurements {
         if !names.contains(&measurement.name()) {
@@ -29,11 +29,11 @@ pub(crate) fn draw(measurements: &[Measurement]) -> String {
     for name in names {
         let of_name = || measurements.iter().filter(|measurement| measurement.name() == name);
         let mut bars: Vec<(&str, f64)> =
-            of_name().map(|of| (of.series_name().unwrap_or("causerie"), of.median())).collect();
+            of_name().map(|of| (of.series_name().unwrap_or("causerie"), of.median_value())).collect();
         bars.extend(of_name().find_map(Measurement::baseline_median));
         let unit = of_name().next().map_or("", Measurement::unit);
         let longest = bars.iter().map(|(_, value)| *value).fold(f64::MIN_POSITIVE, f64::max);
-        let _ = writeln!(body, "<text class=\"name\" x=\"8\" y=\"{}\">{}</text>", y + 14, escaped(name));
+        let _ = writeln!(body, "<text class=\"name\" x=\"8\" y=\"{}\">{}</text>", y + 14, escape_svg(name));
         y += TITLE;
         let last = bars.len().saturating_sub(1);
         for (at, (series, value)) in bars.iter().enumerate() {
@@ -47,9 +47,9 @@ pub(crate) fn draw(measurements: &[Measurement]) -> String {
                  <rect class=\"s{class}\" x=\"{BARS_AT}\" y=\"{y}\" width=\"{length:.0}\" height=\"{BAR}\" rx=\"2\"/>\
                  <text x=\"{:.0}\" y=\"{middle}\">{} {unit}</text>",
                 BARS_AT - 8,
-                escaped(series),
+                escape_svg(series),
                 f64::from(BARS_AT) + length + 6.0,
-                number(*value),
+                format_number(*value),
             );
             y += ROW;
         }
@@ -72,23 +72,23 @@ pub(crate) fn draw(measurements: &[Measurement]) -> String {
     )
 }
 
-fn escaped(text: &str) -> String {
+fn escape_svg(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measurement::Unit;
+    use crate::measurement::MeasurementUnit;
 
     #[test]
-    fn each_figure_has_a_bar_for_each_series_and_one_for_the_baseline() {
+    fn draw_chart_bars_per_figure() {
         let of = |series, value| {
-            Measurement::new("start & stop", Unit::Millis, vec![value])
-                .series(series)
-                .beside("sandbox", vec![10.0])
+            Measurement::new("start & stop", MeasurementUnit::Millis, vec![value])
+                .with_series(series)
+                .with_baseline("sandbox", vec![10.0])
         };
-        let drawn = draw(&[of("uml", 100.0), of("qemu", 200.0)]);
+        let drawn = draw_chart(&[of("uml", 100.0), of("qemu", 200.0)]);
         assert_eq!(drawn.matches("<rect").count(), 3, "{drawn}");
         for expected in [
             "start &amp; stop",

@@ -20,11 +20,11 @@ use std::process::ExitCode;
 use measurement::Measurement;
 
 /// The result type of the benchmarks.
-type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
+type BenchResult<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match run(&arguments) {
+    match run_scenarios(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // If the error cannot be printed, the exit code reports it.
@@ -34,29 +34,29 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: &[String]) -> Outcome<()> {
+fn run_scenarios(arguments: &[String]) -> BenchResult<()> {
     process::raise_open_files()?;
     if let Some((role, rest)) = arguments.split_first()
-        && bare::run(role, rest)?
+        && bare::run_role(role, rest)?
     {
         return Ok(());
     }
-    let Arguments { names, json, charts } = parse(arguments)?;
+    let Arguments { names, json, charts } = parse_arguments(arguments)?;
     let mut out = io::stdout();
     measurement::print_head(&mut out)?;
     let mut all: Vec<Measurement> = Vec::new();
     for scenario in scenarios::ALL {
         if names.is_empty() || names.contains(&scenario.name) {
             let measurements = (scenario.run)().map_err(|error| format!("{}: {error}", scenario.name))?;
-            measurement::print(&mut out, &measurements)?;
+            measurement::print_measurements(&mut out, &measurements)?;
             if let Some(folder) = charts {
-                std::fs::write(format!("{folder}/{}.svg", scenario.name), chart::draw(&measurements))?;
+                std::fs::write(format!("{folder}/{}.svg", scenario.name), chart::draw_chart(&measurements))?;
             }
             all.extend(measurements);
         }
     }
     if let Some(file) = json {
-        std::fs::write(file, format!("{:#}\n", measurement::document(&all)))?;
+        std::fs::write(file, format!("{:#}\n", measurement::measurements_json(&all)))?;
     }
     Ok(())
 }
@@ -69,7 +69,7 @@ struct Arguments<'a> {
     charts: Option<&'a str>,
 }
 
-fn parse(arguments: &[String]) -> Outcome<Arguments<'_>> {
+fn parse_arguments(arguments: &[String]) -> BenchResult<Arguments<'_>> {
     let mut parsed = Arguments::default();
     let mut arguments = arguments.iter().map(String::as_str);
     while let Some(argument) = arguments.next() {
@@ -92,13 +92,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_the_file_are_told_apart() {
+    fn parse_arguments_names_and_file() {
         let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<String>>();
         let arguments = words(&["latency", "--json", "x", "asks"]);
         let expected = Arguments { names: vec!["latency", "asks"], json: Some("x"), charts: None };
-        assert_eq!(parse(&arguments).expect("known names"), expected);
-        assert!(parse(&words(&["--json"])).is_err());
-        let unknown = parse(&words(&["speed"])).expect_err("no scenario").to_string();
+        assert_eq!(parse_arguments(&arguments).expect("known names"), expected);
+        assert!(parse_arguments(&words(&["--json"])).is_err());
+        let unknown = parse_arguments(&words(&["speed"])).expect_err("no scenario").to_string();
         assert!(unknown.contains("there is no scenario speed; there are cold-start"), "{unknown}");
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// The unit of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unit {
+pub(crate) enum MeasurementUnit {
     /// Milliseconds.
     Millis,
     /// Microseconds.
@@ -24,8 +24,8 @@ pub(crate) enum Unit {
     PerSecond,
 }
 
-impl Unit {
-    fn text(self) -> &'static str {
+impl MeasurementUnit {
+    fn symbol(self) -> &'static str {
         match self {
             Self::Millis => "ms",
             Self::Micros => "us",
@@ -56,29 +56,29 @@ pub(crate) struct Measurement {
     name: String,
     /// Which of several that are measured alike, such as machine drivers.
     series: Option<&'static str>,
-    unit: Unit,
+    unit: MeasurementUnit,
     values: Vec<f64>,
     baseline: Option<(&'static str, Vec<f64>)>,
     goal: Option<Goal>,
 }
 
 impl Measurement {
-    pub(crate) fn new(name: impl Into<String>, unit: Unit, values: Vec<f64>) -> Self {
+    pub(crate) fn new(name: impl Into<String>, unit: MeasurementUnit, values: Vec<f64>) -> Self {
         Self { name: name.into(), series: None, unit, values, baseline: None, goal: None }
     }
 
-    pub(crate) fn series(mut self, series: &'static str) -> Self {
+    pub(crate) fn with_series(mut self, series: &'static str) -> Self {
         self.series = Some(series);
         self
     }
 
     /// Adds the baseline's values from the same run.
-    pub(crate) fn beside(mut self, name: &'static str, values: Vec<f64>) -> Self {
+    pub(crate) fn with_baseline(mut self, name: &'static str, values: Vec<f64>) -> Self {
         self.baseline = Some((name, values));
         self
     }
 
-    pub(crate) fn goal(mut self, goal: Goal) -> Self {
+    pub(crate) fn with_goal(mut self, goal: Goal) -> Self {
         self.goal = Some(goal);
         self
     }
@@ -100,56 +100,60 @@ impl Measurement {
     }
 
     pub(crate) fn unit(&self) -> &'static str {
-        self.unit.text()
+        self.unit.symbol()
     }
 
-    pub(crate) fn median(&self) -> f64 {
-        median(&self.values)
+    pub(crate) fn median_value(&self) -> f64 {
+        median_of_values(&self.values)
     }
 
     /// Returns the baseline's name and median.
     pub(crate) fn baseline_median(&self) -> Option<(&'static str, f64)> {
-        self.baseline.as_ref().map(|(name, values)| (*name, median(values)))
+        self.baseline.as_ref().map(|(name, values)| (*name, median_of_values(values)))
     }
 
-    fn ratio(&self) -> Option<f64> {
+    fn baseline_ratio(&self) -> Option<f64> {
         let (_, values) = self.baseline.as_ref()?;
-        let baseline = median(values);
-        (baseline > 0.0).then(|| median(&self.values) / baseline)
+        let baseline = median_of_values(values);
+        (baseline > 0.0).then(|| median_of_values(&self.values) / baseline)
     }
 
     /// Returns true if the target is met; `None` without a target.
-    fn reached(&self) -> Option<bool> {
+    fn is_goal_reached(&self) -> Option<bool> {
         match self.goal? {
-            Goal::AtMost(most) => Some(median(&self.values) <= most),
-            Goal::AtLeast(least) => Some(median(&self.values) >= least),
-            Goal::RatioAtLeast(least) => self.ratio().map(|ratio| ratio >= least),
+            Goal::AtMost(most) => Some(median_of_values(&self.values) <= most),
+            Goal::AtLeast(least) => Some(median_of_values(&self.values) >= least),
+            Goal::RatioAtLeast(least) => self.baseline_ratio().map(|ratio| ratio >= least),
         }
     }
 
-    fn line(&self) -> String {
-        let [low, middle, high] = spread(&self.values).map(number);
-        let unit = self.unit.text();
+    fn format_line(&self) -> String {
+        let [low, middle, high] = min_median_max(&self.values).map(format_number);
+        let unit = self.unit.symbol();
         let mut line = format!("{:<46} {low:>9} {middle:>9} {high:>9} {unit:<4}", self.full_name());
         if let Some((name, values)) = &self.baseline {
-            let [low, middle, high] = spread(values).map(number);
-            let ratio = self.ratio().map_or_else(|| "-".to_owned(), number);
+            let [low, middle, high] = min_median_max(values).map(format_number);
+            let ratio = self.baseline_ratio().map_or_else(|| "-".to_owned(), format_number);
             line.push_str(&format!("{ratio:>8} x {name} ({low} {middle} {high})"));
         }
-        let told = match (self.goal, self.reached()) {
-            (Some(Goal::AtMost(most)), Some(reached)) => format!("  [at most {most}: {}]", yes(reached)),
-            (Some(Goal::AtLeast(least)), Some(reached)) => format!("  [at least {least}: {}]", yes(reached)),
+        let told = match (self.goal, self.is_goal_reached()) {
+            (Some(Goal::AtMost(most)), Some(reached)) => {
+                format!("  [at most {most}: {}]", goal_label(reached))
+            }
+            (Some(Goal::AtLeast(least)), Some(reached)) => {
+                format!("  [at least {least}: {}]", goal_label(reached))
+            }
             (Some(Goal::RatioAtLeast(least)), Some(reached)) => {
-                format!("  [ratio at least {least}: {}]", yes(reached))
+                format!("  [ratio at least {least}: {}]", goal_label(reached))
             }
             _ => String::new(),
         };
         line + &told
     }
 
-    fn json(&self) -> Value {
+    fn to_json(&self) -> Value {
         let values = |values: &[f64]| {
-            let [min, median, max] = spread(values);
+            let [min, median, max] = min_median_max(values);
             json!({"min": min, "median": median, "max": max, "values": values})
         };
         let baseline = self.baseline.as_ref();
@@ -160,9 +164,9 @@ impl Measurement {
             None => (None, None, None),
         };
         json!({
-            "name": self.full_name(), "unit": self.unit.text(), "measured": values(&self.values),
+            "name": self.full_name(), "unit": self.unit.symbol(), "measured": values(&self.values),
             "baseline": baseline.map(|(name, of)| json!({"name": name, "measured": values(of)})),
-            "ratio": self.ratio(), "atMost": at_most, "atLeast": at_least, "ratioAtLeast": ratio_at_least, "reached": self.reached(),
+            "ratio": self.baseline_ratio(), "atMost": at_most, "atLeast": at_least, "ratioAtLeast": ratio_at_least, "reached": self.is_goal_reached(),
         })
     }
 }
@@ -174,14 +178,14 @@ pub(crate) fn print_head(out: &mut impl Write) -> io::Result<()> {
 }
 
 /// Prints a line for each measurement.
-pub(crate) fn print(out: &mut impl Write, measurements: &[Measurement]) -> io::Result<()> {
-    measurements.iter().try_for_each(|measurement| writeln!(out, "{}", measurement.line()))?;
+pub(crate) fn print_measurements(out: &mut impl Write, measurements: &[Measurement]) -> io::Result<()> {
+    measurements.iter().try_for_each(|measurement| writeln!(out, "{}", measurement.format_line()))?;
     out.flush()
 }
 
 /// Returns all measurements as a JSON document.
-pub(crate) fn document(measurements: &[Measurement]) -> Value {
-    json!({"figures": measurements.iter().map(Measurement::json).collect::<Vec<_>>()})
+pub(crate) fn measurements_json(measurements: &[Measurement]) -> Value {
+    json!({"figures": measurements.iter().map(Measurement::to_json).collect::<Vec<_>>()})
 }
 
 /// Returns the percentile (0.5 is the median); 0 without values.
@@ -193,16 +197,16 @@ pub(crate) fn percentile(values: &[f64], part: f64) -> f64 {
     sorted.get(at).copied().unwrap_or(0.0)
 }
 
-fn median(values: &[f64]) -> f64 {
+fn median_of_values(values: &[f64]) -> f64 {
     percentile(values, 0.5)
 }
 
-fn spread(values: &[f64]) -> [f64; 3] {
+fn min_median_max(values: &[f64]) -> [f64; 3] {
     [0.0, 0.5, 1.0].map(|part| percentile(values, part))
 }
 
 /// Formats three significant digits.
-pub(crate) fn number(value: f64) -> String {
+pub(crate) fn format_number(value: f64) -> String {
     let digits = match value.abs() {
         size if size >= 100.0 => 0,
         size if size >= 10.0 => 1,
@@ -212,7 +216,7 @@ pub(crate) fn number(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-fn yes(reached: bool) -> &'static str {
+fn goal_label(reached: bool) -> &'static str {
     if reached { "reached" } else { "MISSED" }
 }
 
@@ -221,19 +225,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_tell_their_spread_ratio_and_goal() {
-        let measurement =
-            Measurement::new("x", Unit::Millis, vec![3.0, 1.0, 2.0]).beside("bare", vec![4.0, 4.0, 5.0]);
-        assert_eq!(measurement.ratio(), Some(0.5));
-        let measurement = measurement.goal(Goal::AtMost(2.0));
-        assert_eq!(measurement.reached(), Some(true));
-        assert!(measurement.line().contains("1.00      2.00      3.00 ms"), "{}", measurement.line());
-        let measurement = measurement.goal(Goal::RatioAtLeast(0.6));
+    fn measurement_line_spread_ratio_goal() {
+        let measurement = Measurement::new("x", MeasurementUnit::Millis, vec![3.0, 1.0, 2.0])
+            .with_baseline("bare", vec![4.0, 4.0, 5.0]);
+        assert_eq!(measurement.baseline_ratio(), Some(0.5));
+        let measurement = measurement.with_goal(Goal::AtMost(2.0));
+        assert_eq!(measurement.is_goal_reached(), Some(true));
+        assert!(
+            measurement.format_line().contains("1.00      2.00      3.00 ms"),
+            "{}",
+            measurement.format_line()
+        );
+        let measurement = measurement.with_goal(Goal::RatioAtLeast(0.6));
         assert_eq!(
-            (measurement.reached(), measurement.json()["reached"].as_bool()),
+            (measurement.is_goal_reached(), measurement.to_json()["reached"].as_bool()),
             (Some(false), Some(false))
         );
-        assert!(measurement.line().ends_with("MISSED]"));
+        assert!(measurement.format_line().ends_with("MISSED]"));
     }
 
     #[test]

@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::time::sleep_until;
 
-use crate::Outcome;
+use crate::BenchResult;
 use crate::process::pin_apart;
 
 /// The listed models; any `text-<tokens>x<milliseconds>` is served.
@@ -43,17 +43,17 @@ pub(crate) struct Pacer {
 }
 
 impl Pacer {
-    pub(crate) fn start() -> Outcome<Self> {
+    pub(crate) fn start() -> BenchResult<Self> {
         let (end, ended) = oneshot::channel::<()>();
         let (started, starting) = std::sync::mpsc::channel();
-        thread::spawn(move || -> Outcome<()> {
+        thread::spawn(move || -> BenchResult<()> {
             pin_apart()?;
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(async {
                 let listener = TcpListener::bind("127.0.0.1:0").await?;
                 started.send(listener.local_addr()?)?;
                 tokio::select! {
-                    failed = serve(listener) => failed,
+                    failed = accept_connections(listener) => failed,
                     // Nobody is left to serve, whether the sender was used or dropped.
                     _ = ended => Ok(()),
                 }
@@ -68,18 +68,18 @@ impl Pacer {
     }
 }
 
-async fn serve(listener: TcpListener) -> Outcome<()> {
+async fn accept_connections(listener: TcpListener) -> BenchResult<()> {
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
         tokio::spawn(async move {
             // A broken connection shows in its stream.
-            let _ = converse(stream).await;
+            let _ = serve_requests(stream).await;
         });
     }
 }
 
-async fn converse(mut stream: TcpStream) -> Outcome<()> {
+async fn serve_requests(mut stream: TcpStream) -> BenchResult<()> {
     let mut read = Vec::new();
     loop {
         let head = loop {
@@ -108,14 +108,14 @@ async fn converse(mut stream: TcpStream) -> Outcome<()> {
             stream.write_all((head + &body).as_bytes()).await?;
         } else {
             let asked: Value = serde_json::from_slice(&read[head..head + length])?;
-            speak(&mut stream, asked["model"].as_str().unwrap_or_default()).await?;
+            stream_tokens(&mut stream, asked["model"].as_str().unwrap_or_default()).await?;
         }
         read.drain(..head + length);
     }
 }
 
 /// Streams the tokens of a model.
-async fn speak(stream: &mut TcpStream, model: &str) -> Outcome<()> {
+async fn stream_tokens(stream: &mut TcpStream, model: &str) -> BenchResult<()> {
     let pace = model.strip_prefix("text-").and_then(|pace| pace.split_once('x')).ok_or("an unknown model")?;
     let (count, every) = (pace.0.parse::<u32>()?, Duration::from_millis(pace.1.parse()?));
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
@@ -141,14 +141,14 @@ async fn speak(stream: &mut TcpStream, model: &str) -> Outcome<()> {
     Ok(stream.write_all(b"0\r\n\r\n").await?)
 }
 
-async fn write_chunk(stream: &mut TcpStream, data: &str, chunk: &mut String) -> Outcome<()> {
+async fn write_chunk(stream: &mut TcpStream, data: &str, chunk: &mut String) -> BenchResult<()> {
     chunk.clear();
     write!(chunk, "{:x}\r\n{data}\r\n", data.len())?;
     Ok(stream.write_all(chunk.as_bytes()).await?)
 }
 
 /// Returns the tokens in a JSON text, in order: their numbers and send times.
-pub(crate) fn stamps(text: &str) -> impl Iterator<Item = (u32, u64)> + '_ {
+pub(crate) fn parse_json_stamps(text: &str) -> impl Iterator<Item = (u32, u64)> + '_ {
     // A line feed is encoded as `\n`.
     let words = text.split([' ', '\\']).map(|word| word.trim_start_matches('n'));
     words.filter_map(|word| {
@@ -162,24 +162,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stamps_are_read_as_they_stand_in_json() {
-        let read: Vec<_> = stamps(r"t0xf t1x10\n\nt2x1f and t").collect();
+    fn parse_stamps_in_json() {
+        let read: Vec<_> = parse_json_stamps(r"t0xf t1x10\n\nt2x1f and t").collect();
         assert_eq!(read, [(0, 15), (1, 16), (2, 31)]);
     }
 
     #[tokio::test]
     async fn it_speaks_as_a_vendor_does() {
         let pacer = Pacer::start().expect("it starts");
-        let mut connection = crate::http::Connection::open(pacer.address).await.expect("it listens");
-        let models = crate::http::request("GET", "/v1/models", None, None);
-        assert_eq!(connection.call(&models, 200).await.expect("a list")["data"][0]["id"], "text-1x0");
+        let mut connection = crate::http::BenchConnection::open(pacer.address).await.expect("it listens");
+        let models = crate::http::build_request("GET", "/v1/models", None, None);
+        assert_eq!(connection.call_json(&models, 200).await.expect("a list")["data"][0]["id"], "text-1x0");
         let body = json!({"model": "text-130x0", "messages": []});
-        let ask = crate::http::request("POST", "/v1/chat/completions", None, Some(&body));
+        let ask = crate::http::build_request("POST", "/v1/chat/completions", None, Some(&body));
         for _ in 0..2 {
-            let (_, said) = connection.exchange(&ask).await.expect("a stream");
+            let (_, said) = connection.exchange_request(&ask).await.expect("a stream");
             let said = String::from_utf8(said).expect("text");
             let contents = said.split("\"content\":\"").skip(1);
-            let numbers = contents.flat_map(|content| stamps(content.split('"').next().unwrap_or_default()));
+            let numbers =
+                contents.flat_map(|content| parse_json_stamps(content.split('"').next().unwrap_or_default()));
             assert!(numbers.map(|(number, _)| number).eq(0..130) && said.ends_with("data: [DONE]\n\n"));
         }
     }

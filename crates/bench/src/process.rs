@@ -10,7 +10,7 @@ use std::thread;
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::Outcome;
+use crate::BenchResult;
 
 /// The processor of the measured process, and that of clients and vendor.
 const MEASURED: usize = 0;
@@ -18,16 +18,16 @@ const REST: usize = 1;
 
 /// The placement of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum CpuPlacement {
     /// On a separate processor, apart from the load generators.
     Alone,
     /// As the system decides.
     Anywhere,
 }
 
-impl Place {
+impl CpuPlacement {
     /// Builds a command of the program with this placement.
-    pub(crate) fn command(self, program: impl AsRef<OsStr>) -> Command {
+    pub(crate) fn build_command(self, program: impl AsRef<OsStr>) -> Command {
         if self == Self::Alone && can_pin() {
             let mut command = Command::new("taskset");
             command.args(["-c", &MEASURED.to_string()]).arg(program);
@@ -39,7 +39,7 @@ impl Place {
 }
 
 /// Runs `work` and everything that it spawns on a separate thread, apart from the measured process.
-pub(crate) fn apart<T: Send>(work: impl FnOnce() -> Outcome<T> + Send) -> Outcome<T> {
+pub(crate) fn run_apart<T: Send>(work: impl FnOnce() -> BenchResult<T> + Send) -> BenchResult<T> {
     thread::scope(|scope| {
         let working = scope.spawn(|| {
             pin_apart()?;
@@ -50,7 +50,7 @@ pub(crate) fn apart<T: Send>(work: impl FnOnce() -> Outcome<T> + Send) -> Outcom
 }
 
 /// Moves this thread and its children off the processor of the measured process.
-pub(crate) fn pin_apart() -> Outcome<()> {
+pub(crate) fn pin_apart() -> BenchResult<()> {
     if can_pin() {
         let mut set = CpuSet::new();
         set.set(REST);
@@ -66,7 +66,7 @@ fn can_pin() -> bool {
 }
 
 /// Raises the limit of open files for this process and its children.
-pub(crate) fn raise_open_files() -> Outcome<()> {
+pub(crate) fn raise_open_files() -> BenchResult<()> {
     let limit = getrlimit(Resource::Nofile);
     Ok(setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })?)
 }
@@ -75,7 +75,7 @@ pub(crate) fn raise_open_files() -> Outcome<()> {
 pub(crate) struct CpuTime(HashMap<String, u64>);
 
 impl CpuTime {
-    pub(crate) fn of(pid: u32) -> Outcome<Self> {
+    pub(crate) fn of_process(pid: u32) -> BenchResult<Self> {
         let mut threads = HashMap::new();
         for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
             let thread = thread?;
@@ -88,7 +88,7 @@ impl CpuTime {
     }
 
     /// Returns the processor time since `before`, without threads that have exited.
-    pub(crate) fn since(&self, before: &Self) -> f64 {
+    pub(crate) fn nanos_since(&self, before: &Self) -> f64 {
         let taken = |(thread, nanos): (&String, &u64)| nanos - before.0.get(thread).unwrap_or(&0).min(nanos);
         self.0.iter().map(taken).sum::<u64>() as f64
     }
@@ -96,15 +96,15 @@ impl CpuTime {
 
 /// The memory of a process in kibibytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Memory {
+pub(crate) struct ProcessMemory {
     /// All resident memory.
     pub(crate) rss: f64,
     /// The same with shared pages divided among their users.
     pub(crate) pss: f64,
 }
 
-impl Memory {
-    pub(crate) fn of(pid: u32) -> Outcome<Self> {
+impl ProcessMemory {
+    pub(crate) fn of_process(pid: u32) -> BenchResult<Self> {
         let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup"))?;
         let field = |name: &str| {
             let line = rollup.lines().find(|line| line.starts_with(name))?;
@@ -124,7 +124,7 @@ impl Memory {
 }
 
 /// Sends SIGTERM to a process.
-pub(crate) fn terminate(pid: u32) {
+pub(crate) fn terminate_process(pid: u32) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         // A process that is gone has ended.
         let _ = kill_process(pid, Signal::TERM);
@@ -132,7 +132,7 @@ pub(crate) fn terminate(pid: u32) {
 }
 
 /// Returns the processes of this host whose command line contains this text.
-pub(crate) fn naming(text: &str) -> Vec<u32> {
+pub(crate) fn find_processes_by_command(text: &str) -> Vec<u32> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let named = processes.flatten().filter_map(|process| {
         let line = fs::read(process.path().join("cmdline")).ok()?;
@@ -143,7 +143,7 @@ pub(crate) fn naming(text: &str) -> Vec<u32> {
 }
 
 /// Returns the processes of a folder: those whose command line or mounts contain it, like machines.
-pub(crate) fn processes_of(folder: &Path) -> Vec<u32> {
+pub(crate) fn find_processes_in_folder(folder: &Path) -> Vec<u32> {
     let folder = folder.as_os_str().as_encoded_bytes();
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let of_folder = processes.flatten().filter_map(|process| {
@@ -158,8 +158,8 @@ pub(crate) fn processes_of(folder: &Path) -> Vec<u32> {
 }
 
 /// Kills the remaining processes of a folder.
-pub(crate) fn kill_those_of(folder: &Path) {
-    for id in processes_of(folder) {
+pub(crate) fn kill_processes_in_folder(folder: &Path) {
+    for id in find_processes_in_folder(folder) {
         if let Some(pid) = i32::try_from(id).ok().and_then(Pid::from_raw) {
             // A process that is gone has ended.
             let _ = kill_process(pid, Signal::KILL);

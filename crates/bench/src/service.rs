@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use test_support::port::ReservedPort;
 
-use crate::Outcome;
-use crate::http::{Connection, request};
-use crate::process::{self, Place};
+use crate::BenchResult;
+use crate::http::{BenchConnection, build_request};
+use crate::process::{self, CpuPlacement};
 
 /// The polling interval of a starting server.
 const POLL: Duration = Duration::from_micros(500);
@@ -26,30 +26,30 @@ const CREDITS: &str = "1000000000";
 
 /// An account with a machine and a key.
 #[derive(Debug, Clone)]
-pub(crate) struct Account {
+pub(crate) struct BenchAccount {
     pub(crate) email: String,
     pub(crate) key: String,
 }
 
 /// An accepted question.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct AskedQuestion {
     pub(crate) chat: String,
     pub(crate) message: String,
 }
 
-impl Asked {
+impl AskedQuestion {
     /// Returns the answer's path.
-    pub(crate) fn path(&self) -> String {
+    pub(crate) fn answer_path(&self) -> String {
         format!("/api/v1/chats/{}/messages/{}", self.chat, self.message)
     }
 }
 
 /// A running service. Dropping it kills it and its machines.
 #[derive(Debug)]
-pub(crate) struct Service {
+pub(crate) struct BenchService {
     home: TempDir,
-    place: Place,
+    place: CpuPlacement,
     vendor: Option<String>,
     pub(crate) address: SocketAddr,
     /// Holds the address while the service is restarted.
@@ -60,18 +60,18 @@ pub(crate) struct Service {
     driver: Option<&'static str>,
 }
 
-impl Service {
+impl BenchService {
     /// Starts the service on an empty folder, with the vendor at this base URL, and waits until it is healthy.
-    pub(crate) fn start(place: Place, vendor: Option<String>) -> Outcome<Self> {
+    pub(crate) fn start_on(place: CpuPlacement, vendor: Option<String>) -> BenchResult<Self> {
         Self::start_with(place, vendor, None)
     }
 
     /// As [`Self::start`], with this machine driver.
     pub(crate) fn start_with(
-        place: Place,
+        place: CpuPlacement,
         vendor: Option<String>,
         driver: Option<&'static str>,
-    ) -> Outcome<Self> {
+    ) -> BenchResult<Self> {
         let home = tempfile::Builder::new().prefix("bench-").tempdir()?;
         // Machines run as other users, which need access to their files.
         fs::set_permissions(home.path(), PermissionsExt::from_mode(0o711))?;
@@ -84,19 +84,19 @@ impl Service {
     }
 
     /// Restarts the service on its folder and waits until it is healthy. Returns the duration.
-    pub(crate) fn restart(&mut self) -> Outcome<Duration> {
+    pub(crate) fn restart(&mut self) -> BenchResult<Duration> {
         let began = Instant::now();
-        let mut command = self.command()?;
-        command.args(["serve", "--listen", &self.address.to_string(), "--data"]).arg(self.data());
+        let mut command = self.build_command()?;
+        command.args(["serve", "--listen", &self.address.to_string(), "--data"]).arg(self.data_folder());
         let log = File::options().create(true).append(true).open(self.home.path().join("log"))?;
         command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         let child = self.child.insert(command.spawn()?);
-        let taken = until_answered(self.address, "/healthz", began, child);
-        taken.map_err(|error| format!("{error}; its log:\n{}", self.log()).into())
+        let taken = wait_until_responding(self.address, "/healthz", began, child);
+        taken.map_err(|error| format!("{error}; its log:\n{}", self.log_tail()).into())
     }
 
     /// Kills the service, as a power failure would.
-    pub(crate) fn kill(&mut self) -> Outcome<()> {
+    pub(crate) fn kill(&mut self) -> BenchResult<()> {
         let mut child = self.child.take().ok_or("the service does not run")?;
         child.kill()?;
         child.wait()?;
@@ -104,30 +104,36 @@ impl Service {
     }
 
     /// Terminates the service gracefully.
-    pub(crate) fn terminate(&mut self) -> Outcome<()> {
+    pub(crate) fn terminate(&mut self) -> BenchResult<()> {
         let mut child = self.child.take().ok_or("the service does not run")?;
-        process::terminate(child.id());
+        process::terminate_process(child.id());
         let status = child.wait()?;
         if status.success() { Ok(()) } else { Err(format!("the service ended with {status}").into()) }
     }
 
-    pub(crate) fn pid(&self) -> Outcome<u32> {
+    pub(crate) fn pid(&self) -> BenchResult<u32> {
         Ok(self.child.as_ref().ok_or("the service does not run")?.id())
     }
 
     /// Creates an account with a machine and a key.
-    pub(crate) fn account(&mut self) -> Outcome<Account> {
+    pub(crate) fn create_account(&mut self) -> BenchResult<BenchAccount> {
         self.accounts += 1;
         let email = format!("account-{}@example.test", self.accounts);
         let until = ["--licence-until", "2099-12-31", "--credits", CREDITS];
-        self.admin(&[&["account", "create", "--email", &email][..], &until].concat())?;
-        let made = self.admin(&["key", "create", "--account", &email, "--name", "bench"])?;
-        Ok(Account { email, key: made["key"].as_str().ok_or("no key was made")?.to_owned() })
+        self.run_admin_command(&[&["account", "create", "--email", &email][..], &until].concat())?;
+        let made = self.run_admin_command(&["key", "create", "--account", &email, "--name", "bench"])?;
+        Ok(BenchAccount { email, key: made["key"].as_str().ok_or("no key was made")?.to_owned() })
     }
 
     /// Runs an operator's command and returns its output.
-    pub(crate) fn admin(&self, arguments: &[&str]) -> Outcome<Value> {
-        let output = self.command()?.args(arguments).arg("--data").arg(self.data()).arg("--json").output()?;
+    pub(crate) fn run_admin_command(&self, arguments: &[&str]) -> BenchResult<Value> {
+        let output = self
+            .build_command()?
+            .args(arguments)
+            .arg("--data")
+            .arg(self.data_folder())
+            .arg("--json")
+            .output()?;
         if !output.status.success() {
             return Err(format!("{arguments:?}: {}", String::from_utf8_lossy(&output.stderr)).into());
         }
@@ -135,9 +141,14 @@ impl Service {
     }
 
     /// Runs an operator's command that reads this line.
-    pub(crate) fn admin_typing(&self, arguments: &[&str], line: &str) -> Outcome<()> {
-        let mut command = self.command()?;
-        command.args(arguments).arg("--data").arg(self.data()).stdin(Stdio::piped()).stdout(Stdio::null());
+    pub(crate) fn admin_typing(&self, arguments: &[&str], line: &str) -> BenchResult<()> {
+        let mut command = self.build_command()?;
+        command
+            .args(arguments)
+            .arg("--data")
+            .arg(self.data_folder())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null());
         let mut child = command.spawn()?;
         let mut input = child.stdin.take().ok_or("the command has no input")?;
         writeln!(input, "{line}")?;
@@ -146,8 +157,8 @@ impl Service {
     }
 
     /// Returns the processes of all its machines.
-    pub(crate) fn machine_pids(&self) -> Outcome<Vec<u32>> {
-        let listed = self.admin(&["machine", "list"])?;
+    pub(crate) fn machine_pids(&self) -> BenchResult<Vec<u32>> {
+        let listed = self.run_admin_command(&["machine", "list"])?;
         let machines = listed["machines"].as_array().cloned().unwrap_or_default();
         let pids =
             machines.iter().flat_map(|machine| machine["pids"].as_array().cloned().unwrap_or_default());
@@ -159,23 +170,23 @@ impl Service {
         self.home.path().to_owned()
     }
 
-    fn data(&self) -> PathBuf {
+    fn data_folder(&self) -> PathBuf {
         self.home.path().join("data")
     }
 
-    fn log(&self) -> String {
+    fn log_tail(&self) -> String {
         let log = fs::read(self.home.path().join("log")).unwrap_or_default();
         String::from_utf8_lossy(&log[log.len().saturating_sub(4000)..]).into_owned()
     }
 
     /// Builds a command of the binary, with only this environment.
-    fn command(&self) -> Outcome<std::process::Command> {
+    fn build_command(&self) -> BenchResult<std::process::Command> {
         let binary =
             std::env::var_os("CAUSERIE_BIN").map_or_else(|| "target/release/causerie".into(), PathBuf::from);
         if !binary.is_file() {
             return Err(format!("{} is not there: `make build` builds it", binary.display()).into());
         }
-        let mut command = self.place.command(binary.canonicalize()?);
+        let mut command = self.place.build_command(binary.canonicalize()?);
         command.env_clear();
         for name in ["PATH", "HOME", "CAUSERIE_MACHINE_KERNEL"] {
             if let Some(value) = std::env::var_os(name) {
@@ -190,43 +201,44 @@ impl Service {
     }
 }
 
-impl Drop for Service {
+impl Drop for BenchService {
     fn drop(&mut self) {
         if self.child.is_some() {
             // The service ends when this process does.
             let _ = self.kill();
         }
-        process::kill_those_of(self.home.path());
+        process::kill_processes_in_folder(self.home.path());
     }
 }
 
 /// Asks a question in a new conversation.
-pub(crate) async fn ask(
-    connection: &mut Connection,
-    account: &Account,
+pub(crate) async fn ask_question(
+    connection: &mut BenchConnection,
+    account: &BenchAccount,
     model: &str,
     input: &str,
-) -> Outcome<Asked> {
+) -> BenchResult<AskedQuestion> {
     let body = json!({"input": input, "model": model});
-    let asked =
-        connection.call(&request("POST", "/api/v1/chats", Some(&account.key), Some(&body)), 202).await?;
+    let asked = connection
+        .call_json(&build_request("POST", "/api/v1/chats", Some(&account.key), Some(&body)), 202)
+        .await?;
     let text =
         |field: &str| asked[field].as_str().map(str::to_owned).ok_or("a question was answered otherwise");
-    Ok(Asked { chat: text("chatId")?, message: text("id")? })
+    Ok(AskedQuestion { chat: text("chatId")?, message: text("id")? })
 }
 
 /// Waits until an answer is completed and returns it.
-pub(crate) async fn completed(
-    connection: &mut Connection,
-    account: &Account,
-    asked: &Asked,
-) -> Outcome<Value> {
+pub(crate) async fn wait_for_completion(
+    connection: &mut BenchConnection,
+    account: &BenchAccount,
+    asked: &AskedQuestion,
+) -> BenchResult<Value> {
     let path = format!(
         "GET {} HTTP/1.1\r\nhost: bench\r\nx-api-key: {}\r\nprefer: wait=60\r\n\r\n",
-        asked.path(),
+        asked.answer_path(),
         account.key
     );
-    let answer = connection.call(path.as_bytes(), 200).await?;
+    let answer = connection.call_json(path.as_bytes(), 200).await?;
     if answer["status"] != "completed" || !answer["error"].is_null() {
         return Err(format!("an answer did not end well: {answer}").into());
     }
@@ -234,18 +246,18 @@ pub(crate) async fn completed(
 }
 
 /// Asks a question and waits for its answer.
-pub(crate) async fn answered(
-    connection: &mut Connection,
-    account: &Account,
+pub(crate) async fn ask_and_wait(
+    connection: &mut BenchConnection,
+    account: &BenchAccount,
     model: &str,
     input: &str,
-) -> Outcome<Value> {
-    let asked = ask(connection, account, model, input).await?;
-    completed(connection, account, &asked).await
+) -> BenchResult<Value> {
+    let asked = ask_question(connection, account, model, input).await?;
+    wait_for_completion(connection, account, &asked).await
 }
 
 /// Builds the upload of a file to the default folder.
-pub(crate) fn upload(name: &str, content: &[u8], account: &Account) -> Vec<u8> {
+pub(crate) fn build_upload_request(name: &str, content: &[u8], account: &BenchAccount) -> Vec<u8> {
     const BOUNDARY: &str = "bench-boundary";
     let head = format!(
         "--{BOUNDARY}\r\ncontent-disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\
@@ -265,14 +277,14 @@ pub(crate) fn upload(name: &str, content: &[u8], account: &Account) -> Vec<u8> {
 }
 
 /// Polls a starting server until it answers. Returns the duration since `began`.
-pub(crate) fn until_answered(
+pub(crate) fn wait_until_responding(
     address: SocketAddr,
     path: &str,
     began: Instant,
     child: &mut Child,
-) -> Outcome<Duration> {
+) -> BenchResult<Duration> {
     while began.elapsed() < TIMEOUT {
-        if answers(address, path).unwrap_or(false) {
+        if is_responding(address, path).unwrap_or(false) {
             return Ok(began.elapsed());
         }
         if let Some(status) = child.try_wait()? {
@@ -283,7 +295,7 @@ pub(crate) fn until_answered(
     Err("the server does not answer".into())
 }
 
-fn answers(address: SocketAddr, path: &str) -> std::io::Result<bool> {
+fn is_responding(address: SocketAddr, path: &str) -> std::io::Result<bool> {
     let mut stream = TcpStream::connect(address)?;
     write!(stream, "GET {path} HTTP/1.1\r\nhost: bench\r\nconnection: close\r\n\r\n")?;
     let mut head = [0; 12];

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::oneshot;
 
-use crate::Outcome;
+use crate::BenchResult;
 use crate::process::pin_apart;
 
 /// The model that answers a sentence, and runs the scripts in questions.
@@ -14,22 +14,22 @@ pub(crate) const MODEL: &str = "standin";
 
 /// A running vendor. It stops on drop.
 #[derive(Debug)]
-pub(crate) struct Vendor {
+pub(crate) struct BenchVendor {
     pub(crate) base_url: String,
     pub(crate) address: SocketAddr,
     _end: oneshot::Sender<()>,
 }
 
-impl Vendor {
-    pub(crate) fn start() -> Outcome<Self> {
+impl BenchVendor {
+    pub(crate) fn start() -> BenchResult<Self> {
         let (end, ended) = oneshot::channel::<()>();
         let (started, starting) = std::sync::mpsc::channel();
         thread::spawn(move || {
-            let base_url = || -> Outcome<()> {
+            let base_url = || -> BenchResult<()> {
                 pin_apart()?;
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
                 runtime.block_on(async {
-                    let vendor = test_support::start().await?;
+                    let vendor = test_support::start_server().await?;
                     started.send(vendor.base_url())?;
                     // There is nobody left to serve in either case.
                     let _ = ended.await;
@@ -51,7 +51,7 @@ pub(crate) fn now_micros() -> u64 {
 }
 
 /// Returns the tokens with their stamps, in order: their numbers and send times.
-pub(crate) fn stamps(text: &str) -> Vec<(u32, u64)> {
+pub(crate) fn parse_stamps(text: &str) -> Vec<(u32, u64)> {
     let token = |word: &str| {
         let (number, micros) = word.strip_prefix('t')?.split_once('@')?;
         Some((number.parse().ok()?, micros.parse().ok()?))
@@ -60,7 +60,7 @@ pub(crate) fn stamps(text: &str) -> Vec<(u32, u64)> {
 }
 
 /// Returns true if these are all tokens of an answer, each once and in order.
-pub(crate) fn whole(stamps: &[(u32, u64)], count: u32) -> bool {
+pub(crate) fn has_all_tokens(stamps: &[(u32, u64)], count: u32) -> bool {
     stamps.iter().map(|(number, _)| *number).eq(0..count)
 }
 
@@ -70,8 +70,8 @@ mod tests {
 
     #[test]
     fn stamps_are_read_and_counted() {
-        let read = stamps("t0@15 t1@20\n\nt2@31 and t");
+        let read = parse_stamps("t0@15 t1@20\n\nt2@31 and t");
         assert_eq!(read, [(0, 15), (1, 20), (2, 31)]);
-        assert!(whole(&read, 3) && !whole(&read, 4) && !whole(&read[1..], 2));
+        assert!(has_all_tokens(&read, 3) && !has_all_tokens(&read, 4) && !has_all_tokens(&read[1..], 2));
     }
 }

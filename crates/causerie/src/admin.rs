@@ -7,18 +7,18 @@ use std::time::Duration;
 use control::admin::stop_left_over;
 use control::backup::OpenAnswers;
 use control::passwords::PASSWORD_MAX_BYTES;
-use control::{Admin, DiskReserve, DiskReserveConfig, Environment, privileges};
+use control::{Admin, DiskReserve, DiskReserveConfig, ServiceEnvironment, privileges};
 use serde_json::Value;
 use workspace::Quota;
 
 use crate::commands::{
     AccountCommand, AdminCommand, AuditCommand, CreditsCommand, JobCommand, KeyCommand, LicenceCommand, Where,
 };
-use crate::data::{self, Holder};
+use crate::data::{self, DataFolderHolder};
 use crate::error::CliError;
 use crate::password_prompt::PasswordPrompt;
-use crate::request::{Request, Secret};
-use crate::settings::Places;
+use crate::request::{AdminRequest, RequestSecret};
+use crate::settings::DataLocations;
 use crate::{admin_requests, config, machine_commands, output, printers, settings, socket};
 
 /// The last day whose end is a time: the time of each zone must still have a year of four digits.
@@ -27,42 +27,44 @@ const LAST_DAY: &str = "9999-12-29";
 /// Makes root act as the owner of the data folder, so that the service can use the files that the command creates.
 /// Requires a single thread.
 pub(crate) fn become_owner(at: &Where) -> Result<(), CliError> {
-    let data = places(at)?.data;
-    privileges::become_owner(&data).map_err(|error| unusable(&data, &error))
+    let data = load_locations_as_caller(at)?.data;
+    privileges::become_owner(&data).map_err(|error| unusable_data_folder_error(&data, &error))
 }
 
 /// Reads the locations of data folder and database as the caller, who must be able to read the settings.
-pub(crate) fn places(at: &Where) -> Result<Places, CliError> {
+pub(crate) fn load_locations_as_caller(at: &Where) -> Result<DataLocations, CliError> {
     let read = privileges::as_caller(|| {
-        let sources = settings::sources(at.config.as_deref(), at.arguments());
-        settings::places(sources).map_err(config::invalid)
+        let sources = settings::command_sources(at.config.as_deref(), at.setting_arguments());
+        settings::read_locations(sources).map_err(config::invalid_configuration_error)
     });
     read.map_err(|error| CliError::new("INVALID_CONFIGURATION", error.to_string()))?
 }
 
 /// Says that the data folder cannot be used, and what to do.
-pub(crate) fn unusable(data: &Path, error: &std::io::Error) -> CliError {
-    let why = data::unusable(data, error);
+pub(crate) fn unusable_data_folder_error(data: &Path, error: &std::io::Error) -> CliError {
+    let why = data::describe_unusable_folder(data, error);
     CliError::new("DATA_FOLDER_UNUSABLE", format!("the data folder {}: {why}", data.display()))
 }
 
 /// Executes a command and prints its result.
-pub(crate) async fn run(command: AdminCommand) -> Result<(), CliError> {
-    let (places, request, as_json) = prepare(command)?;
-    let print = if as_json { output::print } else { printers::of(&request) };
+pub(crate) async fn run_admin_command(command: AdminCommand) -> Result<(), CliError> {
+    let (places, request, as_json) = prepare_request(command)?;
+    let print = if as_json { output::print_object } else { printers::printer_for(&request) };
     let answer = carry_out(&places, request).await?;
     print(&answer, as_json);
-    outcome(&answer)
+    check_command_outcome(&answer)
 }
 
 /// Returns the places and the request of a command, and true if its result is printed as JSON.
-pub(crate) fn prepare(command: AdminCommand) -> Result<(Places, Request, bool), CliError> {
-    let (request, at) = request(command)?;
-    Ok((places(&at)?, request, at.json))
+pub(crate) fn prepare_request(
+    command: AdminCommand,
+) -> Result<(DataLocations, AdminRequest, bool), CliError> {
+    let (request, at) = request_from_command(command)?;
+    Ok((load_locations_as_caller(&at)?, request, at.json))
 }
 
 /// Turns the failure of a command in a machine into one of this command.
-pub(crate) fn outcome(answer: &Value) -> Result<(), CliError> {
+pub(crate) fn check_command_outcome(answer: &Value) -> Result<(), CliError> {
     match answer["failed"].as_bool() {
         Some(true) => Err(CliError::new("COMMAND_FAILED", "the command failed in the machine")),
         _ => Ok(()),
@@ -70,18 +72,18 @@ pub(crate) fn outcome(answer: &Value) -> Result<(), CliError> {
 }
 
 /// As [`run`] does, but returns the answer.
-pub(crate) async fn carry_out_at(at: &Where, request: Request) -> Result<Value, CliError> {
-    carry_out(&places(at)?, request).await
+pub(crate) async fn carry_out_at(at: &Where, request: AdminRequest) -> Result<Value, CliError> {
+    carry_out(&load_locations_as_caller(at)?, request).await
 }
 
 /// Sends the request to the service; without one, executes it on the data folder, which is locked meanwhile.
-pub(crate) async fn carry_out(places: &Places, request: Request) -> Result<Value, CliError> {
+pub(crate) async fn carry_out(places: &DataLocations, request: AdminRequest) -> Result<Value, CliError> {
     let data = places.data.as_path();
-    let unusable = |error: std::io::Error| unusable(data, &error);
+    let unusable = |error: std::io::Error| unusable_data_folder_error(data, &error);
     // Only the creation of an account may create the data folder; for other commands its name is probably mistyped.
     let needs_database = match request {
-        Request::CreateAccount { .. } => false,
-        Request::StopAllMachines => !data.join(data::NODE).exists(),
+        AdminRequest::CreateAccount { .. } => false,
+        AdminRequest::StopAllMachines => !data.join(data::NODE).exists(),
         _ => true,
     };
     let is_missing = || match data.join(data::DATABASE).metadata() {
@@ -89,7 +91,11 @@ pub(crate) async fn carry_out(places: &Places, request: Request) -> Result<Value
         Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(unusable(error)),
         Err(_) => Ok(true),
     };
-    if needs_database && places.database.is_none() && is_missing()? && socket::connect(data).await.is_none() {
+    if needs_database
+        && places.database.is_none()
+        && is_missing()?
+        && socket::connect_service(data).await.is_none()
+    {
         // A service that uses PostgreSQL leaves its identity, but no database.
         let elsewhere = if data.join(data::NODE).exists() {
             "; a service with PostgreSQL used this folder: CAUSERIE_DATABASE or the configuration names its database"
@@ -102,15 +108,15 @@ pub(crate) async fn carry_out(places: &Places, request: Request) -> Result<Value
         );
         return Err(CliError::new("NO_DATABASE", message));
     }
-    let data = data::prepare(data).map_err(unusable)?;
-    match data::hold(&data).await.map_err(unusable)? {
-        Holder::Service(service) => socket::ask(service, &request).await,
-        Holder::Us(lock) => {
-            let answered = offline(&data, places, request).await;
+    let data = data::prepare_data_folder(data).map_err(unusable)?;
+    match data::acquire_data_folder(&data).await.map_err(unusable)? {
+        DataFolderHolder::Service(service) => socket::ask_service(service, &request).await,
+        DataFolderHolder::Us(lock) => {
+            let answered = execute_offline(&data, places, request).await;
             drop(lock);
             answered
         }
-        Holder::Nobody => {
+        DataFolderHolder::Nobody => {
             let message =
                 format!("the data folder is locked by a process that does not respond: {}", data.display());
             Err(CliError::new("DATA_FOLDER_BUSY", message))
@@ -119,16 +125,17 @@ pub(crate) async fn carry_out(places: &Places, request: Request) -> Result<Value
 }
 
 /// Restores a backup, for a service that is not running.
-pub(crate) async fn restore(file: PathBuf, answers: OpenAnswers, at: Where) -> Result<(), CliError> {
-    let Places { data, database, .. } = places(&at)?;
-    let environment = Environment::system();
-    let report = control::backup::restore(&file, &data, database.as_ref(), answers, &environment).await?;
-    output::print(&admin_requests::with_file(&file, report), at.json);
+pub(crate) async fn restore_backup(file: PathBuf, answers: OpenAnswers, at: Where) -> Result<(), CliError> {
+    let DataLocations { data, database, .. } = load_locations_as_caller(&at)?;
+    let environment = ServiceEnvironment::system();
+    let report =
+        control::backup::restore_backup(&file, &data, database.as_ref(), answers, &environment).await?;
+    output::print_object(&admin_requests::with_file(&file, report), at.json);
     Ok(())
 }
 
 /// Splits a command into the request and its data folder.
-fn request(command: AdminCommand) -> Result<(Request, Where), CliError> {
+fn request_from_command(command: AdminCommand) -> Result<(AdminRequest, Where), CliError> {
     Ok(match command {
         AdminCommand::Account(AccountCommand::Create {
             email,
@@ -142,71 +149,75 @@ fn request(command: AdminCommand) -> Result<(Request, Where), CliError> {
             let licence_until = licence_until.as_deref().map(parse_time).transpose()?.flatten();
             let password = if password_stdin { Some(typed_password(std::io::stdin())?) } else { None };
             let machine = !no_machine;
-            (Request::CreateAccount { email, licence_until, credits, operator, password, machine }, at)
+            (AdminRequest::CreateAccount { email, licence_until, credits, operator, password, machine }, at)
         }
-        AdminCommand::Status { at } => (Request::ShowStatus, at),
-        AdminCommand::Account(AccountCommand::List { at }) => (Request::ListAccounts, at),
-        AdminCommand::Account(AccountCommand::Show { account, at }) => (Request::ShowAccount { account }, at),
+        AdminCommand::Status { at } => (AdminRequest::ShowStatus, at),
+        AdminCommand::Account(AccountCommand::List { at }) => (AdminRequest::ListAccounts, at),
+        AdminCommand::Account(AccountCommand::Show { account, at }) => {
+            (AdminRequest::ShowAccount { account }, at)
+        }
         AdminCommand::Account(AccountCommand::SetPassword { account, password_stdin, at }) => {
             let password = new_password(password_stdin)?;
-            (Request::SetPassword { account, password }, at)
+            (AdminRequest::SetPassword { account, password }, at)
         }
         AdminCommand::Account(AccountCommand::SetEmail { account, email, at }) => {
-            (Request::SetEmail { account, email }, at)
+            (AdminRequest::SetEmail { account, email }, at)
         }
         AdminCommand::Account(AccountCommand::SetRole { account, role, at }) => {
-            (Request::SetRole { account, role }, at)
+            (AdminRequest::SetRole { account, role }, at)
         }
         AdminCommand::Account(AccountCommand::Delete { account, yes: _, at }) => {
-            (Request::DeleteAccount { account }, at)
+            (AdminRequest::DeleteAccount { account }, at)
         }
         AdminCommand::Key(KeyCommand::Create { account, name, expires, scope, spending_limit, at }) => {
             let expires = expires.as_deref().map(parse_time).transpose()?.flatten();
-            (Request::CreateKey { account, name, expires, scope, spending_limit }, at)
+            (AdminRequest::CreateKey { account, name, expires, scope, spending_limit }, at)
         }
-        AdminCommand::Key(KeyCommand::List { account, at }) => (Request::ListKeys { account }, at),
-        AdminCommand::Key(KeyCommand::Revoke { key_id, at }) => (Request::RevokeKey { key: key_id }, at),
+        AdminCommand::Key(KeyCommand::List { account, at }) => (AdminRequest::ListKeys { account }, at),
+        AdminCommand::Key(KeyCommand::Revoke { key_id, at }) => (AdminRequest::RevokeKey { key: key_id }, at),
         AdminCommand::Licence(LicenceCommand::Set { account, until, at }) => {
-            (Request::SetLicence { account, until: parse_time(&until)? }, at)
+            (AdminRequest::SetLicence { account, until: parse_time(&until)? }, at)
         }
         AdminCommand::Credits(CreditsCommand::Grant { account, amount, at }) => {
-            (Request::Grant { account, amount }, at)
+            (AdminRequest::Grant { account, amount }, at)
         }
-        AdminCommand::Credits(CreditsCommand::Show { account, at }) => (Request::ShowCredits { account }, at),
+        AdminCommand::Credits(CreditsCommand::Show { account, at }) => {
+            (AdminRequest::ShowCredits { account }, at)
+        }
         AdminCommand::Usage { account, since, at } => {
-            let since = since.as_deref().map(beginning).transpose()?;
-            (Request::ShowUsage { account, since }, at)
+            let since = since.as_deref().map(parse_start_time).transpose()?;
+            (AdminRequest::ShowUsage { account, since }, at)
         }
-        AdminCommand::Machine(command) => machine_commands::request(command),
+        AdminCommand::Machine(command) => machine_commands::machine_request(command),
         AdminCommand::Audit(AuditCommand::List { account, since, before, limit, at }) => {
-            let since = since.as_deref().map(beginning).transpose()?;
-            (Request::ListAudit { account, since, before, limit }, at)
+            let since = since.as_deref().map(parse_start_time).transpose()?;
+            (AdminRequest::ListAudit { account, since, before, limit }, at)
         }
-        AdminCommand::Job(JobCommand::List { limit, at }) => (Request::ListFailedJobs { limit }, at),
-        AdminCommand::Job(JobCommand::Retry { job_id, at }) => (Request::RetryJob { job: job_id }, at),
+        AdminCommand::Job(JobCommand::List { limit, at }) => (AdminRequest::ListFailedJobs { limit }, at),
+        AdminCommand::Job(JobCommand::Retry { job_id, at }) => (AdminRequest::RetryJob { job: job_id }, at),
         AdminCommand::Backup { file, at } => {
             // The service has a different working folder.
             let file = std::path::absolute(&file)
                 .map_err(|error| CliError::new("USAGE", format!("{}: {error}", file.display())))?;
-            (Request::Backup { file }, at)
+            (AdminRequest::Backup { file }, at)
         }
     })
 }
 
 /// Reads a new password: from standard input, or from a person on the terminal, who types it twice.
-fn new_password(from_input: bool) -> Result<Secret, CliError> {
+fn new_password(from_input: bool) -> Result<RequestSecret, CliError> {
     if from_input {
         return typed_password(std::io::stdin());
     }
     let wrong = |message: String| CliError::new("INVALID_PASSWORD", message);
     let unreadable = |error| wrong(format!("the terminal: {error}"));
-    let Some(prompt) = PasswordPrompt::open().map_err(unreadable)? else {
+    let Some(prompt) = PasswordPrompt::open_terminal().map_err(unreadable)? else {
         let message =
             "there is no terminal to ask for the password: give it on standard input with --password-stdin";
         return Err(wrong(message.to_owned()));
     };
-    let first = typed_password(prompt.ask("New password: ").map_err(unreadable)?.as_bytes())?;
-    let again = prompt.ask("The same again: ").map_err(unreadable)?;
+    let first = typed_password(prompt.ask_line("New password: ").map_err(unreadable)?.as_bytes())?;
+    let again = prompt.ask_line("The same again: ").map_err(unreadable)?;
     if again.trim_end_matches(['\r', '\n']) != first.0 {
         return Err(wrong("the two passwords differ; nothing was changed".to_owned()));
     }
@@ -214,7 +225,7 @@ fn new_password(from_input: bool) -> Result<Secret, CliError> {
 }
 
 /// Reads the password: one line, with or without its end. Errors never contain any of it.
-fn typed_password(input: impl Read) -> Result<Secret, CliError> {
+fn typed_password(input: impl Read) -> Result<RequestSecret, CliError> {
     let wrong = |message: String| CliError::new("INVALID_PASSWORD", message);
     let mut line = Vec::new();
     // One byte more than the longest password with its line end shows that it is too long.
@@ -227,7 +238,7 @@ fn typed_password(input: impl Read) -> Result<Secret, CliError> {
     let line =
         line.strip_suffix(b"\n").map_or(line.as_slice(), |line| line.strip_suffix(b"\r").unwrap_or(line));
     let text = str::from_utf8(line).map_err(|_| wrong("the password is not UTF-8".to_owned()))?;
-    let typed = Secret(text.to_owned());
+    let typed = RequestSecret(text.to_owned());
     admin_requests::parse_password(typed.clone())?;
     Ok(typed)
 }
@@ -254,7 +265,7 @@ fn parse_day(text: &str) -> Option<jiff::civil::Date> {
 }
 
 /// Parses a time, or the beginning of a day in UTC, as microseconds since 1970.
-fn beginning(text: &str) -> Result<i64, CliError> {
+fn parse_start_time(text: &str) -> Result<i64, CliError> {
     let day = parse_day(text).and_then(|day| day.to_zoned(jiff::tz::TimeZone::UTC).ok());
     let time = text.parse::<jiff::Timestamp>().ok().or_else(|| day.map(|day| day.timestamp()));
     let wrong = || {
@@ -267,24 +278,31 @@ fn beginning(text: &str) -> Result<i64, CliError> {
 }
 
 /// Executes a request without a service, on the data folder that this process has locked.
-async fn offline(data: &Path, places: &Places, request: Request) -> Result<Value, CliError> {
+async fn execute_offline(
+    data: &Path,
+    places: &DataLocations,
+    request: AdminRequest,
+) -> Result<Value, CliError> {
     let folders = control::data_folder::machine_folders(data);
-    let stops_machines = matches!(request, Request::StopAllMachines);
+    let stops_machines = matches!(request, AdminRequest::StopAllMachines);
     // Only the environment of the service may name its database.
     if stops_machines && places.database.is_none() && !data.join(data::DATABASE).exists() {
-        return Ok(machine_commands::stopped(&stop_left_over(&folders).await?));
+        return Ok(machine_commands::stopped_accounts_json(&stop_left_over(&folders).await?));
     }
     DiskReserve::new(data, DiskReserveConfig::default()).make_room_to_start();
     let (database, accepts_empty) = (places.database.as_ref(), places.accept_empty_database);
-    let (wait, quota, environment) = (Duration::ZERO, Quota::default(), Environment::system());
-    let opened = control::provisioning::open(data, database, accepts_empty, wait, quota, &environment).await;
+    let (wait, quota, environment) = (Duration::ZERO, Quota::default(), ServiceEnvironment::system());
+    let opened =
+        control::provisioning::open_data(data, database, accepts_empty, wait, quota, &environment).await;
     let (store, workspaces) = match opened {
-        Err(_) if stops_machines => return Ok(machine_commands::stopped(&stop_left_over(&folders).await?)),
+        Err(_) if stops_machines => {
+            return Ok(machine_commands::stopped_accounts_json(&stop_left_over(&folders).await?));
+        }
         opened => opened?,
     };
     let admin = Admin::new(store.clone(), environment, workspaces, folders, None);
     let admin = admin.with_actor(format!("operator uid {}", rustix::process::getuid().as_raw()));
-    let answered = admin_requests::answer(&admin, None, request).await;
+    let answered = admin_requests::execute_request(&admin, None, request).await;
     store.close().await;
     answered
 }
@@ -316,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn a_licence_holds_through_its_last_day() {
+    fn licence_until_includes_last_day() {
         assert!(parse_time(LAST_DAY).is_ok());
         for late in ["9999-12-30", "9999-12-31"] {
             let refused = parse_time(late).expect_err("refused");
@@ -328,7 +346,7 @@ mod tests {
         for wrong in ["tomorrow", "2027-12-31T10:00:00", "2027-12-31T10:00", "2027-12-31 10:00:00"] {
             let refused = parse_time(wrong).expect_err("refused");
             assert!(refused.message.contains("a time with its zone"), "{refused}");
-            assert!(beginning(wrong).is_err(), "{wrong}");
+            assert!(parse_start_time(wrong).is_err(), "{wrong}");
         }
     }
 }

@@ -6,28 +6,28 @@ use std::sync::Arc;
 
 use control::admin::KeyRestrictions;
 use control::passwords::Password;
-use control::{Admin, Catalog, Service};
-use domain::account::Role;
+use control::{Admin, Catalog, CauserieService};
+use domain::account::AccountRole;
 use domain::credits::{Balance, Credits};
 use domain::scope::{Permission, Scope};
 use domain::time::Timestamp;
 use serde_json::{Value, json};
-use store::accounts::Account;
+use store::accounts::StoredAccount;
 use store::audit::AuditEntry;
 use store::jobs::FailedJob;
-use store::keys::Key;
+use store::keys::StoredKey;
 
 use crate::error::CliError;
-use crate::request::{Request, Secret};
-use crate::settings::Settings;
+use crate::request::{AdminRequest, RequestSecret};
+use crate::settings::ServiceSettings;
 use crate::{host_checks, machine_commands, model_list, usage};
 
 /// The facts of the running service that its operators ask for.
 #[derive(Clone)]
 pub(crate) struct ServiceFacts {
     pub(crate) catalog: Arc<Catalog>,
-    pub(crate) settings: Arc<Settings>,
-    pub(crate) service: Arc<Service>,
+    pub(crate) settings: Arc<ServiceSettings>,
+    pub(crate) service: Arc<CauserieService>,
     /// The URL at which it listens.
     pub(crate) address: String,
     pub(crate) started_at: Timestamp,
@@ -40,47 +40,47 @@ fn no_service() -> CliError {
 }
 
 /// Carries out a request and returns the result as one JSON object.
-pub(crate) async fn answer(
+pub(crate) async fn execute_request(
     admin: &Admin,
     service: Option<&ServiceFacts>,
-    request: Request,
+    request: AdminRequest,
 ) -> Result<Value, CliError> {
     Ok(match request {
-        Request::CreateAccount { email, licence_until, credits, operator, password: typed, machine } => {
+        AdminRequest::CreateAccount { email, licence_until, credits, operator, password: typed, machine } => {
             let until = licence_until.map(Timestamp::from_micros);
             let typed = typed.map(parse_password).transpose()?;
             let made = admin.create_account(&email, until, Credits(credits), typed, machine).await?;
-            let role = if operator { Role::Operator } else { Role::Owner };
+            let role = if operator { AccountRole::Operator } else { AccountRole::Owner };
             set_first_role(admin, &made, role).await?;
             json!({ "accountId": made.id.to_string(), "email": made.email, "role": role.as_str() })
         }
-        Request::RunChecks => run_checks(service.ok_or_else(no_service)?).await,
-        Request::ListAccounts => {
+        AdminRequest::RunChecks => run_checks(service.ok_or_else(no_service)?).await,
+        AdminRequest::ListAccounts => {
             let accounts = admin.list_accounts().await?;
             let listed: Vec<Value> =
                 accounts.iter().map(|(account, credits)| listed_account(account, *credits)).collect();
             json!({ "accounts": listed })
         }
-        Request::ShowAccount { account } => show_account(admin, &account).await?,
-        Request::ShowStatus => status(admin, service.ok_or_else(no_service)?).await?,
-        Request::SetPassword { account, password: typed } => {
+        AdminRequest::ShowAccount { account } => show_account(admin, &account).await?,
+        AdminRequest::ShowStatus => service_status_json(admin, service.ok_or_else(no_service)?).await?,
+        AdminRequest::SetPassword { account, password: typed } => {
             let set = admin.set_password(&account, parse_password(typed)?).await?;
             json!({ "accountId": set.id.to_string(), "email": set.email })
         }
-        Request::SetEmail { account, email } => {
+        AdminRequest::SetEmail { account, email } => {
             let set = admin.set_email(&account, &email).await?;
             json!({ "accountId": set.id.to_string(), "email": set.email })
         }
-        Request::SetRole { account, role } => {
+        AdminRequest::SetRole { account, role } => {
             let wrong = || CliError::new("INVALID_ROLE", format!("{role:?} is neither owner nor operator"));
-            let set = admin.set_role(&account, Role::parse(&role).ok_or_else(wrong)?).await?;
+            let set = admin.set_role(&account, AccountRole::parse(&role).ok_or_else(wrong)?).await?;
             json!({ "accountId": set.id.to_string(), "email": set.email, "role": role })
         }
-        Request::DeleteAccount { account } => {
+        AdminRequest::DeleteAccount { account } => {
             let deleted = admin.delete_account(&account).await?;
             json!({ "accountId": deleted.id.to_string(), "email": deleted.email, "deleted": true })
         }
-        Request::CreateKey { account, name, expires, scope, spending_limit } => {
+        AdminRequest::CreateKey { account, name, expires, scope, spending_limit } => {
             let scope = scope.as_deref().map_or(Ok(Scope::ALL), Scope::parse);
             let bounds = KeyRestrictions {
                 expires_at: expires.map(Timestamp::from_micros),
@@ -90,52 +90,56 @@ pub(crate) async fn answer(
             let made = admin.create_key(&account, &name, bounds).await?;
             json!({ "keyId": made.id.to_string(), "key": made.key.reveal() })
         }
-        Request::ListKeys { account } => {
+        AdminRequest::ListKeys { account } => {
             let keys = admin.list_keys(&account).await?;
             json!({ "keys": keys.iter().map(listed_key).collect::<Vec<_>>() })
         }
-        Request::RevokeKey { key } => {
+        AdminRequest::RevokeKey { key } => {
             let id = key
                 .parse()
                 .map_err(|_| CliError::new("NO_SUCH_KEY", format!("{key:?} is no identifier of a key")))?;
             admin.revoke_key(id).await?;
             json!({ "keyId": key, "revoked": true })
         }
-        Request::SetLicence { account, until } => {
+        AdminRequest::SetLicence { account, until } => {
             let until = until.map(Timestamp::from_micros);
             let set = admin.set_licence(&account, until).await?;
             let until = set.licence.until.map(|until| until.to_string());
             json!({ "accountId": set.id.to_string(), "email": set.email, "licenceUntil": until })
         }
-        Request::Grant { account, amount } => balance(admin.grant(&account, Credits(amount), None).await?),
-        Request::ShowCredits { account } => balance(admin.balance(&account).await?),
-        Request::ShowUsage { account, since } => {
+        AdminRequest::Grant { account, amount } => {
+            balance_json(admin.grant_credits(&account, Credits(amount), None).await?)
+        }
+        AdminRequest::ShowCredits { account } => balance_json(admin.account_balance(&account).await?),
+        AdminRequest::ShowUsage { account, since } => {
             let since = since.map(Timestamp::from_micros);
-            let report = admin.usage(&account, since.unwrap_or(Timestamp::from_micros(0))).await?;
+            let report = admin.account_usage(&account, since.unwrap_or(Timestamp::from_micros(0))).await?;
             usage::to_json(since, &report)
         }
-        Request::ListModels => model_list::to_json(&service.ok_or_else(no_service)?.catalog, None),
-        Request::ListMachines
-        | Request::ShowMachine { .. }
-        | Request::StartMachine { .. }
-        | Request::StopMachine { .. }
-        | Request::StopAllMachines
-        | Request::RunInMachine { .. }
-        | Request::ShowMachineLog { .. }
-        | Request::ResetMachine { .. } => machine_commands::answer(admin, request).await?,
-        Request::ListAudit { account, since, before, limit } => {
+        AdminRequest::ListModels => model_list::to_json(&service.ok_or_else(no_service)?.catalog, None),
+        AdminRequest::ListMachines
+        | AdminRequest::ShowMachine { .. }
+        | AdminRequest::StartMachine { .. }
+        | AdminRequest::StopMachine { .. }
+        | AdminRequest::StopAllMachines
+        | AdminRequest::RunInMachine { .. }
+        | AdminRequest::ShowMachineLog { .. }
+        | AdminRequest::ResetMachine { .. } => {
+            machine_commands::execute_machine_request(admin, request).await?
+        }
+        AdminRequest::ListAudit { account, since, before, limit } => {
             let since = since.map(Timestamp::from_micros);
-            let entries = admin.audit(account.as_deref(), since, before, limit).await?;
+            let entries = admin.list_audit_entries(account.as_deref(), since, before, limit).await?;
             let full = entries.len() == limit as usize;
             let next = entries.last().filter(|_| full).map(|(number, _)| *number);
-            json!({ "entries": entries.iter().map(audited).collect::<Vec<_>>(), "next": next })
+            json!({ "entries": entries.iter().map(audit_entry_json).collect::<Vec<_>>(), "next": next })
         }
-        Request::ListFailedJobs { limit } => {
+        AdminRequest::ListFailedJobs { limit } => {
             let jobs = admin.list_failed_jobs(limit).await?;
             json!({ "jobs": jobs.iter().map(failed_job).collect::<Vec<_>>() })
         }
-        Request::RetryJob { job } => retry_job(admin, &job).await?,
-        Request::Backup { file } => with_file(&file, admin.backup(&file).await?),
+        AdminRequest::RetryJob { job } => retry_job(admin, &job).await?,
+        AdminRequest::Backup { file } => with_file(&file, admin.write_backup(&file).await?),
     })
 }
 
@@ -145,8 +149,8 @@ async fn run_checks(service: &ServiceFacts) -> Value {
 }
 
 /// Gives the owner of a new account a role, which is that of an owner at first.
-async fn set_first_role(admin: &Admin, made: &Account, role: Role) -> Result<(), CliError> {
-    if role != Role::Owner {
+async fn set_first_role(admin: &Admin, made: &StoredAccount, role: AccountRole) -> Result<(), CliError> {
+    if role != AccountRole::Owner {
         admin.set_role(&made.email, role).await?;
     }
     Ok(())
@@ -170,11 +174,11 @@ pub(crate) fn with_file(file: &Path, outcome: impl serde::Serialize) -> Value {
 }
 
 /// Parses a new password.
-pub(crate) fn parse_password(typed: Secret) -> Result<Password, CliError> {
+pub(crate) fn parse_password(typed: RequestSecret) -> Result<Password, CliError> {
     Password::parse(&typed.0).map_err(|error| CliError::new("INVALID_PASSWORD", error.to_string()))
 }
 
-fn listed_account(account: &Account, credits: Balance) -> Value {
+fn listed_account(account: &StoredAccount, credits: Balance) -> Value {
     json!({
         "accountId": account.id.to_string(),
         "email": account.email,
@@ -189,8 +193,8 @@ fn listed_account(account: &Account, credits: Balance) -> Value {
 }
 
 async fn show_account(admin: &Admin, named: &str) -> Result<Value, CliError> {
-    let account = admin.account(named).await?;
-    let mut shown = listed_account(&account, admin.balance(named).await?);
+    let account = admin.find_account(named).await?;
+    let mut shown = listed_account(&account, admin.account_balance(named).await?);
     let keys = admin.list_keys(named).await?.len();
     let machine = match account.has_machine {
         true => Some(admin.show_machine(named).await?.status.as_str()),
@@ -203,7 +207,7 @@ async fn show_account(admin: &Admin, named: &str) -> Result<Value, CliError> {
     Ok(shown)
 }
 
-async fn status(admin: &Admin, service: &ServiceFacts) -> Result<Value, CliError> {
+async fn service_status_json(admin: &Admin, service: &ServiceFacts) -> Result<Value, CliError> {
     let mut machines = BTreeMap::<&str, u64>::new();
     for machine in admin.list_machines().await? {
         *machines.entry(machine.status.map_or("UNKNOWN", |status| status.as_str())).or_default() += 1;
@@ -222,7 +226,7 @@ async fn status(admin: &Admin, service: &ServiceFacts) -> Result<Value, CliError
     }))
 }
 
-fn audited((number, entry): &(i64, AuditEntry)) -> Value {
+fn audit_entry_json((number, entry): &(i64, AuditEntry)) -> Value {
     json!({
         "entry": number,
         "at": entry.at.to_string(),
@@ -245,7 +249,7 @@ fn failed_job(job: &FailedJob) -> Value {
     })
 }
 
-fn listed_key(key: &Key) -> Value {
+fn listed_key(key: &StoredKey) -> Value {
     let time = |time: Option<Timestamp>| time.map(|time| time.to_string());
     json!({
         "keyId": key.id.to_string(),
@@ -259,6 +263,6 @@ fn listed_key(key: &Key) -> Value {
     })
 }
 
-fn balance(balance: Balance) -> Value {
+fn balance_json(balance: Balance) -> Value {
     json!({ "balance": balance.available.0, "reserved": balance.reserved.0 })
 }

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use terminal::{AskOptions, ChatOptions, Choices, Connection, Error};
+use terminal::{AskOptions, ChatOptions, QuestionChoices, ServiceConnection, TerminalError};
 
 use crate::error::CliError;
-use crate::{failed, refused};
+use crate::{report_cli_error, report_failure};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ClientCommand {
@@ -28,9 +28,9 @@ pub(crate) enum ClientCommand {
         #[arg(long, value_name = "ID")]
         chat: Option<String>,
         #[command(flatten)]
-        output: Output,
+        output: OutputArgs,
         #[command(flatten)]
-        to: Service,
+        to: ServiceArgs,
     },
     /// Hold a conversation
     Chat {
@@ -43,7 +43,7 @@ pub(crate) enum ClientCommand {
         #[arg(long)]
         plain: bool,
         #[command(flatten)]
-        to: Service,
+        to: ServiceArgs,
     },
     /// List a folder of the workspace, or the conversations
     Ls {
@@ -57,7 +57,7 @@ pub(crate) enum ClientCommand {
         #[arg(long)]
         json: bool,
         #[command(flatten)]
-        to: Service,
+        to: ServiceArgs,
     },
     /// Print a conversation
     Show {
@@ -65,9 +65,9 @@ pub(crate) enum ClientCommand {
         #[arg(value_name = "CHAT")]
         chat: String,
         #[command(flatten)]
-        output: Output,
+        output: OutputArgs,
         #[command(flatten)]
-        to: Service,
+        to: ServiceArgs,
     },
     /// Copy files to the workspace or from it
     #[command(after_help = "Examples:\n  \
@@ -86,7 +86,7 @@ pub(crate) enum ClientCommand {
         /// The folder of the workspace, or the local file or folder; `-` prints one file to standard output
         to: String,
         #[command(flatten)]
-        service: Service,
+        service: ServiceArgs,
     },
     /// Make folders in the workspace
     #[command(after_help = "Examples:\n  \
@@ -100,7 +100,7 @@ pub(crate) enum ClientCommand {
         #[arg(short, long)]
         parents: bool,
         #[command(flatten)]
-        to: Service,
+        to: ServiceArgs,
     },
     /// Remove files and empty folders of the workspace
     #[command(after_help = "Examples:\n  \
@@ -114,7 +114,7 @@ pub(crate) enum ClientCommand {
         #[arg(short, long)]
         recursive: bool,
         #[command(flatten)]
-        to: Service,
+        to: ServiceArgs,
     },
     /// Stop the answer of a conversation
     Stop {
@@ -122,7 +122,7 @@ pub(crate) enum ClientCommand {
         #[arg(value_name = "CHAT")]
         chat: String,
         #[command(flatten)]
-        to: Service,
+        to: ServiceArgs,
     },
 }
 
@@ -146,7 +146,7 @@ pub(crate) struct AnsweredWith {
     jurisdictions: Vec<String>,
 }
 
-impl From<AnsweredWith> for Choices {
+impl From<AnsweredWith> for QuestionChoices {
     fn from(with: AnsweredWith) -> Self {
         let AnsweredWith { model, web, agent, skills, jurisdictions } = with;
         Self { model, web, agent, skills, jurisdictions }
@@ -155,7 +155,7 @@ impl From<AnsweredWith> for Choices {
 
 /// The form of the output.
 #[derive(Debug, Clone, Copy, Args)]
-pub(crate) struct Output {
+pub(crate) struct OutputArgs {
     /// Print the service's JSON object
     #[arg(long)]
     json: bool,
@@ -166,7 +166,7 @@ pub(crate) struct Output {
 
 /// The service to talk to.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Service {
+pub(crate) struct ServiceArgs {
     /// The service
     #[arg(long, env = "CAUSERIE_URL", default_value = "http://127.0.0.1:8080")]
     url: String,
@@ -178,13 +178,15 @@ pub(crate) struct Service {
     cacert: Option<PathBuf>,
 }
 
-impl TryFrom<Service> for Connection {
-    type Error = Error;
+impl TryFrom<ServiceArgs> for ServiceConnection {
+    type Error = TerminalError;
 
-    fn try_from(Service { url, key, cacert }: Service) -> Result<Self, Error> {
+    fn try_from(ServiceArgs { url, key, cacert }: ServiceArgs) -> Result<Self, TerminalError> {
         let missing = "there is no key: set CAUSERIE_API_KEY, or give --key; the owner of an account creates keys in the web \
                        application, an operator with `causerie key create`";
-        let key = key.filter(|key| !key.trim().is_empty()).ok_or_else(|| Error::Usage(missing.to_owned()))?;
+        let key = key
+            .filter(|key| !key.trim().is_empty())
+            .ok_or_else(|| TerminalError::Usage(missing.to_owned()))?;
         Ok(Self { url, key, certificates: cacert })
     }
 }
@@ -205,35 +207,38 @@ impl ClientCommand {
 }
 
 /// Runs the command and returns the exit code.
-pub(crate) async fn run(command: ClientCommand) -> ExitCode {
+pub(crate) async fn run_client_command(command: ClientCommand) -> ExitCode {
     let as_json = command.as_json();
-    match execute(command).await {
+    match execute_client_command(command).await {
         Ok(code) => ExitCode::from(code),
         // The reader has closed the output, as `head` does.
-        Err(Error::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(TerminalError::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
         Err(error) => {
             if as_json {
-                refused(&CliError::new(error.code(), error.message()), true);
+                report_cli_error(&CliError::new(error.code(), error.message()), true);
             } else {
-                failed(&error.message());
+                report_failure(&error.message());
             }
             ExitCode::from(error.exit_code())
         }
     }
 }
 
-async fn execute(command: ClientCommand) -> Result<u8, Error> {
+async fn execute_client_command(command: ClientCommand) -> Result<u8, TerminalError> {
     match command {
-        ClientCommand::Ask { text, files, choices, chat, output: Output { json, plain }, to } => {
+        ClientCommand::Ask { text, files, choices, chat, output: OutputArgs { json, plain }, to } => {
             let connection = to.try_into()?;
             let text = terminal::question_text(text)?;
             let choices = choices.into();
             let asked = AskOptions { connection, text, files, choices, chat, json, plain, grows: false };
-            return Ok(terminal::ask(asked).await?.exit_code());
+            return Ok(terminal::ask_and_print(asked).await?.exit_code());
         }
         ClientCommand::Chat { choices, chat, plain, to } => {
             let connection = to.try_into()?;
-            return terminal::chat(ChatOptions { connection, choices: choices.into(), chat, plain }).await;
+            return terminal::run_chat(ChatOptions { connection, choices: choices.into(), chat, plain })
+                .await;
         }
         ClientCommand::Ls { chats: true, json, to, .. } => {
             terminal::list_conversations(&to.try_into()?, json).await
@@ -241,11 +246,11 @@ async fn execute(command: ClientCommand) -> Result<u8, Error> {
         ClientCommand::Ls { folder, json, to, .. } => {
             terminal::list_files(&to.try_into()?, &folder, json).await
         }
-        ClientCommand::Show { chat, output: Output { json, plain }, to } => {
+        ClientCommand::Show { chat, output: OutputArgs { json, plain }, to } => {
             terminal::show_conversation(&to.try_into()?, &chat, json, plain).await
         }
         ClientCommand::Cp { from, to, recursive, service } => {
-            terminal::copy(&service.try_into()?, &from, &to, recursive).await
+            terminal::copy_files(&service.try_into()?, &from, &to, recursive).await
         }
         ClientCommand::Mkdir { folders, parents, to } => {
             terminal::make_folders(&to.try_into()?, &folders, parents).await

@@ -17,18 +17,18 @@ use crate::settings::{MachineDriver, listen_address};
 /// Agents that answer questions about your documents, each account in a machine of its own.
 #[derive(Debug, Parser)]
 #[command(name = "causerie", version, about, disable_help_subcommand = true)]
-pub(crate) struct Cli {
+pub(crate) struct CauserieCli {
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub(crate) command: CauserieCommand,
 }
 
 /// Returns the command line with the examples of all its commands.
 pub(crate) fn command_line() -> clap::Command {
-    examples::with_examples(Cli::command(), "")
+    examples::with_examples(CauserieCli::command(), "")
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub(crate) enum CauserieCommand {
     /// Run the service
     #[command(after_help = examples::SERVE)]
     Serve(ServeOptions),
@@ -115,8 +115,8 @@ pub(crate) struct ServeOptions {
 
 impl ServeOptions {
     /// Returns the settings given as arguments: key, argument, value.
-    pub(crate) fn arguments(&self) -> Vec<(&'static str, &'static str, String)> {
-        let mut given = places(self.data.as_deref(), self.database.as_ref());
+    pub(crate) fn setting_arguments(&self) -> Vec<(&'static str, &'static str, String)> {
+        let mut given = location_arguments(self.data.as_deref(), self.database.as_ref());
         given.extend(self.listen.map(|listen| ("listen", "--listen", listen.to_string())));
         let driver = self.machine_driver.map(|driver| driver.name().to_owned());
         given.extend(driver.map(|driver| ("machine.driver", "--machine-driver", driver)));
@@ -128,7 +128,10 @@ impl ServeOptions {
 }
 
 /// Returns the data folder and database given as arguments.
-fn places(data: Option<&Path>, database: Option<&DatabaseUrl>) -> Vec<(&'static str, &'static str, String)> {
+fn location_arguments(
+    data: Option<&Path>,
+    database: Option<&DatabaseUrl>,
+) -> Vec<(&'static str, &'static str, String)> {
     let data = data.map(|data| ("data", "--data", data.to_string_lossy().into_owned()));
     let database = database.map(|url| ("database.url", "--database", url.reveal().to_owned()));
     data.into_iter().chain(database).collect()
@@ -241,8 +244,8 @@ impl ConfigCommand {
 
 impl Where {
     /// Returns the settings given as arguments: key, argument, value.
-    pub(crate) fn arguments(&self) -> Vec<(&'static str, &'static str, String)> {
-        places(self.data.as_deref(), self.database.as_ref())
+    pub(crate) fn setting_arguments(&self) -> Vec<(&'static str, &'static str, String)> {
+        location_arguments(self.data.as_deref(), self.database.as_ref())
     }
 }
 
@@ -298,11 +301,11 @@ pub(crate) enum AdminCommand {
 impl AdminCommand {
     /// Returns true if output and errors are JSON.
     pub(crate) fn as_json(&self) -> bool {
-        self.at().json
+        self.command_location().json
     }
 
     /// Returns the data folder of the command.
-    pub(crate) fn at(&self) -> &Where {
+    pub(crate) fn command_location(&self) -> &Where {
         let (Self::Account(
             AccountCommand::Create { at, .. }
             | AccountCommand::List { at }

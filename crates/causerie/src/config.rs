@@ -7,12 +7,14 @@ use serde_json::{Value, json};
 use crate::commands::ConfigCommand;
 use crate::error::CliError;
 use crate::output;
-use crate::settings::{self, Effective, Invalid, Loaded, Origin, Settings};
+use crate::settings::{self, Effective, Invalid, Loaded, ServiceSettings, SettingOrigin};
 
 /// Checks a file, or shows the settings that a service started here would use.
-pub(crate) fn run(command: ConfigCommand) -> Result<(), CliError> {
+pub(crate) fn run_config_command(command: ConfigCommand) -> Result<(), CliError> {
     match command {
-        ConfigCommand::Check { file, config, json } => check(&file.or(config).unwrap_or_default(), json),
+        ConfigCommand::Check { file, config, json } => {
+            check_config_file(&file.or(config).unwrap_or_default(), json)
+        }
         ConfigCommand::Instructions { folder } => {
             let failed = |error| CliError::new("NOT_WRITTEN", format!("{}: {error}", folder.display()));
             control::templates::write_builtin(&folder).map_err(failed)?;
@@ -23,38 +25,40 @@ pub(crate) fn run(command: ConfigCommand) -> Result<(), CliError> {
             Ok(())
         }
         ConfigCommand::Print { config, json } => {
-            let loaded = Settings::load(settings::sources(config.as_deref(), Vec::new())).map_err(invalid)?;
-            warn(&loaded);
-            print(&loaded.effective, json);
+            let loaded = ServiceSettings::load(settings::command_sources(config.as_deref(), Vec::new()))
+                .map_err(invalid_configuration_error)?;
+            print_warnings(&loaded);
+            print_settings(&loaded.effective, json);
             Ok(())
         }
     }
 }
 
-fn check(file: &Path, as_json: bool) -> Result<(), CliError> {
-    let loaded = Settings::load(settings::sources(Some(file), Vec::new())).map_err(invalid)?;
-    let set = loaded.effective.iter().filter(|key| matches!(key.origin, Origin::File(..))).count();
+fn check_config_file(file: &Path, as_json: bool) -> Result<(), CliError> {
+    let loaded = ServiceSettings::load(settings::command_sources(Some(file), Vec::new()))
+        .map_err(invalid_configuration_error)?;
+    let set = loaded.effective.iter().filter(|key| matches!(key.origin, SettingOrigin::File(..))).count();
     if as_json {
         print_line(
             &json!({ "file": file.to_string_lossy(), "keys": set, "warnings": loaded.warnings }).to_string(),
         );
     } else {
-        warn(&loaded);
+        print_warnings(&loaded);
         print_line(&format!("{}: {set} keys, no problems", file.display()));
     }
     Ok(())
 }
 
 /// Converts invalid settings to a command failure.
-pub(crate) fn invalid(error: Invalid) -> CliError {
+pub(crate) fn invalid_configuration_error(error: Invalid) -> CliError {
     CliError::new("INVALID_CONFIGURATION", error.to_string())
 }
 
-fn print(effective: &[Effective], as_json: bool) {
+fn print_settings(effective: &[Effective], as_json: bool) {
     if as_json {
         let keys: Vec<Value> = effective
             .iter()
-            .map(|key| json!({ "key": key.key, "value": plain(key), "origin": key.origin.to_string() }))
+            .map(|key| json!({ "key": key.key, "value": setting_value_json(key), "origin": key.origin.to_string() }))
             .collect();
         print_line(&json!({ "settings": keys }).to_string());
         return;
@@ -68,17 +72,17 @@ fn print(effective: &[Effective], as_json: bool) {
 }
 
 /// Returns the value as JSON; the settings' texts and numbers have the same syntax.
-fn plain(key: &Effective) -> Value {
+fn setting_value_json(key: &Effective) -> Value {
     let value = key.value.as_ref();
     value.map_or(Value::Null, |toml| serde_json::from_str(toml).unwrap_or_else(|_| json!(toml)))
 }
 
-fn warn(loaded: &Loaded) {
+fn print_warnings(loaded: &Loaded) {
     for warning in &loaded.warnings {
         output::error_line(format_args!("causerie: {warning}"));
     }
 }
 
 fn print_line(line: &str) {
-    output::line(line);
+    output::print_line(line);
 }

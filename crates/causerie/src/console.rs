@@ -3,17 +3,17 @@
 use std::io::IsTerminal;
 
 use serde_json::Value;
-use terminal::Lines;
+use terminal::StdinLines;
 
 use crate::admin;
 use crate::commands::{AdminCommand, MachineCommand};
 use crate::error::CliError;
 use crate::output;
 use crate::printers::print_run;
-use crate::request::Request;
+use crate::request::AdminRequest;
 
 /// Returns the account if this command begins a dialogue.
-pub(crate) fn account(command: &AdminCommand) -> Option<String> {
+pub(crate) fn console_account(command: &AdminCommand) -> Option<String> {
     match command {
         AdminCommand::Machine(MachineCommand::Console { account, command: None, .. }) => {
             Some(account.clone())
@@ -24,11 +24,11 @@ pub(crate) fn account(command: &AdminCommand) -> Option<String> {
 
 /// Starts the machine, then reads command lines and prints the output of each, until the input ends. A line that fails does
 /// not end the dialogue.
-pub(crate) async fn run(account: &str, command: AdminCommand) -> Result<(), CliError> {
+pub(crate) async fn run_machine_console(account: &str, command: AdminCommand) -> Result<(), CliError> {
     let broken = |error: std::io::Error| CliError::new("CONSOLE_FAILED", error.to_string());
-    let (places, first, as_json) = admin::prepare(command)?;
+    let (places, first, as_json) = admin::prepare_request(command)?;
     let mut last = admin::carry_out(&places, first).await?;
-    let mut lines = Lines::new().map_err(broken)?;
+    let mut lines = StdinLines::new().map_err(broken)?;
     if std::io::stdin().is_terminal() {
         output::error_line("commands run with the user and the limits of the agent's tools; Ctrl-D leaves");
     }
@@ -37,16 +37,16 @@ pub(crate) async fn run(account: &str, command: AdminCommand) -> Result<(), CliE
         let folder = last["folder"].as_str().unwrap_or_default();
         let folder: String = folder.chars().filter(|c| !c.is_control()).collect();
         let prompt = format!("{account}:{folder}$ ");
-        let Some(line) = lines.next(&prompt).await.map_err(broken)? else { break };
+        let Some(line) = lines.read_line(&prompt).await.map_err(broken)? else { break };
         let command = match line.trim() {
             "" => continue,
             "exit" => break,
             command => command.to_owned(),
         };
-        let request = Request::RunInMachine { account: account.to_owned(), command, folder };
+        let request = AdminRequest::RunInMachine { account: account.to_owned(), command, folder };
         last = admin::carry_out(&places, request).await?;
-        let print = if as_json { output::print } else { |answer: &Value, _| print_run(answer) };
+        let print = if as_json { output::print_object } else { |answer: &Value, _| print_run(answer) };
         print(&last, as_json);
     }
-    admin::outcome(&last)
+    admin::check_command_outcome(&last)
 }

@@ -23,7 +23,7 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The process that holds the data folder.
-pub(crate) enum Holder {
+pub(crate) enum DataFolderHolder {
     /// This process, while the file is open.
     Us(File),
     /// A service, with a connection to its socket.
@@ -34,7 +34,7 @@ pub(crate) enum Holder {
 
 /// Creates the data folder if it is missing, for its owner only, because machines can create files with any mode in
 /// it. Removes other users' access to an empty folder and to one that a service has used; group permissions stay.
-pub(crate) fn prepare(data: &Path) -> io::Result<PathBuf> {
+pub(crate) fn prepare_data_folder(data: &Path) -> io::Result<PathBuf> {
     const OTHERS: u32 = 0o007;
     const STICKY: u32 = 0o1000;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data)?;
@@ -50,7 +50,7 @@ pub(crate) fn prepare(data: &Path) -> io::Result<PathBuf> {
 }
 
 /// Says why a data folder cannot be used, and what to do.
-pub(crate) fn unusable(data: &Path, error: &io::Error) -> String {
+pub(crate) fn describe_unusable_folder(data: &Path, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
             format!("{error}; run the command as the user of the service, or as root")
@@ -64,7 +64,7 @@ pub(crate) fn unusable(data: &Path, error: &io::Error) -> String {
 ///
 /// # Errors
 /// When it or a folder above it cannot be entered.
-pub(crate) fn enter(data: &Path) -> io::Result<()> {
+pub(crate) fn check_data_folder_access(data: &Path) -> io::Result<()> {
     match data.join(DATABASE).symlink_metadata() {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
@@ -77,17 +77,17 @@ fn is_empty(folder: &Path) -> io::Result<bool> {
 
 /// Connects to the service that runs on the folder or, if there is none, locks the folder for this process. Waits
 /// for a service that is starting or ending, and for other commands.
-pub(crate) async fn hold(data: &Path) -> io::Result<Holder> {
+pub(crate) async fn acquire_data_folder(data: &Path) -> io::Result<DataFolderHolder> {
     let max_wait = Instant::now() + LOCK_TIMEOUT;
     loop {
-        if let Some(service) = socket::connect(data).await {
-            return Ok(Holder::Service(service));
+        if let Some(service) = socket::connect_service(data).await {
+            return Ok(DataFolderHolder::Service(service));
         }
         let file = File::options().create(true).append(true).open(data.join(LOCK))?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(Holder::Us(file)),
+            Ok(()) => return Ok(DataFolderHolder::Us(file)),
             Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < max_wait => sleep(CHECK_INTERVAL).await,
-            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(Holder::Nobody),
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(DataFolderHolder::Nobody),
             Err(error) => return Err(error.into()),
         }
     }
@@ -98,15 +98,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn others_may_not_enter_a_data_folder() {
+    fn prepare_data_folder_denies_others() {
         let folder = tempfile::tempdir().expect("a folder");
         let (data, other) = (folder.path().join("data"), folder.path().join("other"));
         let prepared = |path: &Path, mode| {
             std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("it is ours");
-            prepare(path).expect("it is ours");
+            prepare_data_folder(path).expect("it is ours");
             path.metadata().expect("it is there").mode() & 0o7777
         };
-        prepare(&data).expect("it is made");
+        prepare_data_folder(&data).expect("it is made");
         assert_eq!(data.metadata().expect("it is there").mode() & 0o7777, 0o700);
         assert_eq!(prepared(&data, 0o755), 0o750, "an empty one");
         File::create(data.join(LOCK)).expect("it is ours");
@@ -119,27 +119,30 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_folder_has_one_holder() {
         let folder = tempfile::tempdir().expect("a folder");
-        let first = hold(folder.path()).await.expect("a folder");
-        assert!(matches!(first, Holder::Us(_)));
-        assert!(matches!(hold(folder.path()).await, Ok(Holder::Nobody)), "it was waited for in vain");
+        let first = acquire_data_folder(folder.path()).await.expect("a folder");
+        assert!(matches!(first, DataFolderHolder::Us(_)));
+        assert!(
+            matches!(acquire_data_folder(folder.path()).await, Ok(DataFolderHolder::Nobody)),
+            "it was waited for in vain"
+        );
         let waiting = tokio::spawn({
             let data = folder.path().to_owned();
-            async move { hold(&data).await }
+            async move { acquire_data_folder(&data).await }
         });
         tokio::task::yield_now().await;
         drop(first);
-        assert!(matches!(waiting.await, Ok(Ok(Holder::Us(_)))), "who waits gets it");
+        assert!(matches!(waiting.await, Ok(Ok(DataFolderHolder::Us(_)))), "who waits gets it");
     }
 
     #[tokio::test]
-    async fn a_service_is_found_by_its_socket() {
+    async fn acquire_data_folder_finds_service() {
         let folder = tempfile::tempdir().expect("a folder");
-        let held = hold(folder.path()).await.expect("a folder");
-        let listening = socket::listen(folder.path()).expect("a socket");
-        assert!(matches!(hold(folder.path()).await, Ok(Holder::Service(_))));
+        let held = acquire_data_folder(folder.path()).await.expect("a folder");
+        let listening = socket::bind_admin_socket(folder.path()).expect("a socket");
+        assert!(matches!(acquire_data_folder(folder.path()).await, Ok(DataFolderHolder::Service(_))));
         drop((listening, held));
         assert!(
-            matches!(hold(folder.path()).await, Ok(Holder::Us(_))),
+            matches!(acquire_data_folder(folder.path()).await, Ok(DataFolderHolder::Us(_))),
             "a socket that was left leads nowhere"
         );
     }

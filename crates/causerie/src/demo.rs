@@ -5,14 +5,14 @@ use std::path::Path;
 
 use control::admin::{AdminError, KeyRestrictions};
 use control::passwords::Password;
-use control::{Environment, Principal};
+use control::{Principal, ServiceEnvironment};
 use domain::credits::Credits;
 use domain::machine::MachineStatus;
-use terminal::{AskOptions, AskSummary, Connection};
+use terminal::{AskOptions, AskSummary, ServiceConnection};
 
 use crate::commands::{DemoOptions, ServeOptions};
 use crate::serve;
-use crate::settings::{self, Settings, Sources};
+use crate::settings::{self, ServiceSettings, SettingSources};
 
 /// Embeds a file of the examples with its name.
 macro_rules! document {
@@ -26,14 +26,16 @@ const EMAIL: &str = "demo@example.com";
 const KEY_NAME: &str = "demo";
 const CREDITS: u64 = 10_000;
 /// The question, and another one to try, for a language of the locale.
-struct Questions {
+struct DemoQuestions {
     first: &'static str,
     next: &'static str,
 }
 
-const CZECH: Questions =
-    Questions { first: "Jaká je výpovědní doba nájmu bytu?", next: "Kdo může nájem vypovědět?" };
-const ENGLISH: Questions = Questions {
+const CZECH: DemoQuestions = DemoQuestions {
+    first: "Jaká je výpovědní doba nájmu bytu?",
+    next: "Kdo může nájem vypovědět?",
+};
+const ENGLISH: DemoQuestions = DemoQuestions {
     first: "What is the notice period after probation?",
     next: "How many days of leave does the employee have?",
 };
@@ -51,7 +53,7 @@ const STOP_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 const LICENCE: std::time::Duration = std::time::Duration::from_secs(365 * 24 * 3600);
 
 /// Starts the service, asks the question, prints the answer, and continues to serve unless `--once` is given.
-pub(crate) async fn run(options: DemoOptions) -> Result<(), String> {
+pub(crate) async fn run_demo(options: DemoOptions) -> Result<(), String> {
     print_line("Starting the service with all its data in one folder …");
     let once = options.once;
     let arguments = ServeOptions {
@@ -62,12 +64,13 @@ pub(crate) async fn run(options: DemoOptions) -> Result<(), String> {
         ..ServeOptions::default()
     };
     // Ignores configuration files and the configured database, so that the demonstration is the same for everybody.
-    let environment = settings::environment().filter(|(name, _)| !name.starts_with("CAUSERIE_DATABASE"));
-    let sources = Sources::new(arguments.arguments(), environment);
-    let loaded = Settings::load(sources).map_err(|error| error.to_string())?;
-    let mut running = serve::start(loaded).await.map_err(|error| error.to_string())?;
+    let environment =
+        settings::environment_variables().filter(|(name, _)| !name.starts_with("CAUSERIE_DATABASE"));
+    let sources = SettingSources::new(arguments.setting_arguments(), environment);
+    let loaded = ServiceSettings::load(sources).map_err(|error| error.to_string())?;
+    let mut running = serve::start_service(loaded).await.map_err(|error| error.to_string())?;
     let outcome = match running.choose_driver().await {
-        Ok(()) => introduce(&running).await,
+        Ok(()) => ask_demo_question(&running).await,
         Err(error) => Err(error.to_string()),
     };
     if outcome.is_ok() && !once {
@@ -75,18 +78,18 @@ pub(crate) async fn run(options: DemoOptions) -> Result<(), String> {
         serve::wait_for_signal().await;
     }
     stop_machine(&running).await;
-    running.end().await;
+    running.shut_down().await;
     outcome
 }
 
 /// Stops the machine, because machines would outlive the service.
-async fn stop_machine(running: &serve::Running) {
-    let Ok(account) = running.service.admin.account(EMAIL).await else { return };
-    let Ok(principal) = Principal::service(&account, Environment::system().now()) else { return };
+async fn stop_machine(running: &serve::StartedService) {
+    let Ok(account) = running.service.admin.find_account(EMAIL).await else { return };
+    let Ok(principal) = Principal::for_service(&account, ServiceEnvironment::system().now()) else { return };
     let vm = &running.service.vm;
-    if vm.stop(&principal).await.is_ok() {
+    if vm.stop_machine(&principal).await.is_ok() {
         let stopped = async {
-            while !matches!(vm.status(&principal).await, Ok(MachineStatus::Stopped) | Err(_)) {
+            while !matches!(vm.machine_status(&principal).await, Ok(MachineStatus::Stopped) | Err(_)) {
                 tokio::time::sleep(STOP_POLL).await;
             }
         };
@@ -96,7 +99,7 @@ async fn stop_machine(running: &serve::Running) {
 }
 
 /// Returns the questions in the language of the locale; Slovaks read Czech. All others get English ones.
-fn questions(variable: impl Fn(&str) -> Option<String>) -> Questions {
+fn questions_for_locale(variable: impl Fn(&str) -> Option<String>) -> DemoQuestions {
     let locale = ["LC_ALL", "LC_MESSAGES", "LANG"]
         .into_iter()
         .find_map(|name| variable(name).filter(|value| !value.is_empty()));
@@ -106,54 +109,55 @@ fn questions(variable: impl Fn(&str) -> Option<String>) -> Questions {
     }
 }
 
-async fn introduce(running: &serve::Running) -> Result<(), String> {
-    let (key, password) = access(running).await.map_err(|error| error.to_string())?;
+async fn ask_demo_question(running: &serve::StartedService) -> Result<(), String> {
+    let (key, password) = create_demo_access(running).await.map_err(|error| error.to_string())?;
     let url = format!("http://{}", serve::local_address(running.address));
-    print_line(&format!("The agent's machine: {}", machine(running).await?));
-    let attached = upload(&url, &key).await?;
+    print_line(&format!("The agent's machine: {}", describe_demo_machine(running).await?));
+    let attached = upload_demo_documents(&url, &key).await?;
     print_line(&format!("{} documents are in the workspace: {}\n", attached.len(), attached.join(", ")));
-    let Questions { first, next } = questions(|name| std::env::var(name).ok());
+    let DemoQuestions { first, next } = questions_for_locale(|name| std::env::var(name).ok());
     print_line(&format!("> {first}\n"));
-    let connection = Connection { url: url.clone(), key: key.clone(), certificates: None };
+    let connection = ServiceConnection { url: url.clone(), key: key.clone(), certificates: None };
     let question = AskOptions { connection, text: first.to_owned(), grows: true, ..AskOptions::default() };
-    match terminal::ask(question).await {
+    match terminal::ask_and_print(question).await {
         Ok(AskSummary { error: None, .. }) => {}
         Ok(AskSummary { error: Some(code), .. }) => return Err(format!("the answer failed: {code}")),
         Err(error) => return Err(error.message()),
     }
     print_line("\nAsk another one from a second terminal:\n");
     print_line(&format!("  export CAUSERIE_URL={url}\n  export CAUSERIE_API_KEY={key}"));
-    print_line(&format!("  {} ask \"{next}\"", program()));
+    print_line(&format!("  {} ask \"{next}\"", program_invocation()));
     print_line(&format!("  curl -H \"X-Api-Key: $CAUSERIE_API_KEY\" {url}/api/v1/chats"));
     print_line(&format!("\nOr go on in a browser: {url}/ (email {EMAIL}, password {password})"));
     Ok(())
 }
 
 /// Describes the driver of the machine and what isolates it.
-async fn machine(running: &serve::Running) -> Result<String, String> {
-    let account = running.service.admin.account(EMAIL).await.map_err(|error| error.to_string())?;
-    let principal =
-        Principal::service(&account, Environment::system().now()).map_err(|error| error.to_string())?;
-    let described = running.service.vm.describe(&principal).await.map_err(|error| error.to_string())?;
+async fn describe_demo_machine(running: &serve::StartedService) -> Result<String, String> {
+    let account = running.service.admin.find_account(EMAIL).await.map_err(|error| error.to_string())?;
+    let principal = Principal::for_service(&account, ServiceEnvironment::system().now())
+        .map_err(|error| error.to_string())?;
+    let described =
+        running.service.vm.describe_machine(&principal).await.map_err(|error| error.to_string())?;
     Ok(format!("{}, {}", described.driver, described.isolation))
 }
 
 /// Returns the command that runs this program from the current folder.
-fn program() -> String {
+fn program_invocation() -> String {
     let called = std::env::args().next().unwrap_or_else(|| "causerie".to_owned());
     let here = std::env::current_dir().unwrap_or_default();
     Path::new(&called).strip_prefix(here).map_or(called.clone(), |below| below.display().to_string())
 }
 
 /// Creates a key and a password for the demonstration's account, and revokes the keys of earlier runs.
-async fn access(running: &serve::Running) -> Result<(String, String), AdminError> {
-    let (admin, environment) = (&running.service.admin, Environment::system());
-    let until = environment.now().plus(LICENCE);
+async fn create_demo_access(running: &serve::StartedService) -> Result<(String, String), AdminError> {
+    let (admin, environment) = (&running.service.admin, ServiceEnvironment::system());
+    let until = environment.now().saturating_add(LICENCE);
     match admin.create_account(EMAIL, Some(until), Credits(CREDITS), None, true).await {
         Ok(_) | Err(AdminError::EmailTaken) => {}
         Err(error) => return Err(error),
     }
-    let password = format!("{:016x}", environment.bits() >> 64);
+    let password = format!("{:016x}", environment.random_bits() >> 64);
     if let Ok(password) = Password::parse(&password) {
         admin.set_password(EMAIL, password).await?;
     }
@@ -165,7 +169,7 @@ async fn access(running: &serve::Running) -> Result<(String, String), AdminError
 }
 
 /// Uploads the example documents and returns their paths.
-async fn upload(url: &str, key: &str) -> Result<Vec<String>, String> {
+async fn upload_demo_documents(url: &str, key: &str) -> Result<Vec<String>, String> {
     let client = client::Client::new(url, key).map_err(|error| error.to_string())?;
     let mut paths = Vec::new();
     for (name, content) in DOCUMENTS {
@@ -186,13 +190,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_question_is_in_the_language_of_the_locale() {
+    fn questions_for_locale_follow_language() {
         let asked = |locale: &'static [(&str, &str)]| {
             let value = |name: &str| {
                 let found = locale.iter().find(|(known, _)| *known == name);
                 found.map(|(_, value)| (*value).to_owned())
             };
-            questions(value).first
+            questions_for_locale(value).first
         };
         assert_eq!(asked(&[("LANG", "cs_CZ.UTF-8")]), CZECH.first);
         assert_eq!(asked(&[("LANG", "cs_CZ.UTF-8"), ("LC_ALL", "sk_SK")]), CZECH.first);

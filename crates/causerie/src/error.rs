@@ -3,8 +3,8 @@
 use control::admin::AdminError;
 use control::backup::BackupError;
 use control::service::StartError;
-use machine::MachineError;
-use machine_image::ImageError;
+use machine::SupervisorError;
+use machine_image::MachineImageError;
 use serde::{Deserialize, Serialize};
 use store::StoreError;
 use store::keys::KeyError;
@@ -35,19 +35,21 @@ impl From<AdminError> for CliError {
             AdminError::NotAnAmount => "INVALID_AMOUNT",
             AdminError::Past => "INVALID_DATE",
             AdminError::EmailTaken => "EMAIL_TAKEN",
-            AdminError::Backup(error) => backup(error),
+            AdminError::Backup(error) => backup_error_code(error),
             AdminError::Key(KeyError::NotFound) => "NO_SUCH_KEY",
             AdminError::Key(KeyError::NoLicence) => "NO_LICENCE",
             AdminError::Key(KeyError::TooMany) => "TOO_MANY_KEYS",
             // The ids of keys that operators create are random.
             AdminError::Key(KeyError::AlreadyCreated) => "DATABASE_FAILED",
             AdminError::Key(KeyError::Ended) => "INVALID_DATE",
-            AdminError::Key(KeyError::Store(error)) | AdminError::Store(error) => store(error),
+            AdminError::Key(KeyError::Store(error)) | AdminError::Store(error) => store_error_code(error),
             AdminError::Workspace(_) => "WORKSPACE_FAILED",
             AdminError::Password(_) => "PASSWORD_FAILED",
-            AdminError::Machine(MachineError::NoMachine) => "NO_MACHINE",
-            AdminError::Machine(MachineError::ShuttingDown) | AdminError::NoService => "SERVICE_UNREACHABLE",
-            AdminError::Machine(MachineError::Records(_)) => "DATABASE_FAILED",
+            AdminError::Machine(SupervisorError::NoMachine) => "NO_MACHINE",
+            AdminError::Machine(SupervisorError::ShuttingDown) | AdminError::NoService => {
+                "SERVICE_UNREACHABLE"
+            }
+            AdminError::Machine(SupervisorError::Records(_)) => "DATABASE_FAILED",
             AdminError::Machine(_) | AdminError::Driver(_) | AdminError::NotAllStopped { .. } => {
                 "MACHINE_FAILED"
             }
@@ -59,7 +61,7 @@ impl From<AdminError> for CliError {
 impl From<StartError> for CliError {
     fn from(error: StartError) -> Self {
         let code = match &error {
-            StartError::Store(error) => store(error),
+            StartError::Store(error) => store_error_code(error),
             StartError::EmptyDatabase(_) => "DATABASE_EMPTY",
             StartError::Workspaces(_) => "WORKSPACES_MISSING",
             StartError::RestoreInterrupted(_) => "RESTORE_INTERRUPTED",
@@ -69,18 +71,18 @@ impl From<StartError> for CliError {
     }
 }
 
-impl From<ImageError> for CliError {
-    fn from(error: ImageError) -> Self {
+impl From<MachineImageError> for CliError {
+    fn from(error: MachineImageError) -> Self {
         let code = match &error {
-            ImageError::Invalid(_) => "INVALID_IMAGE",
-            ImageError::NotFound(_) => "NO_SUCH_IMAGE",
-            ImageError::InUse(_) => "IMAGE_IN_USE",
-            ImageError::NoSpace { .. } => "DISK_FULL",
-            ImageError::MissingProgram { .. }
-            | ImageError::Program { .. }
-            | ImageError::Archive(_)
-            | ImageError::Cancelled
-            | ImageError::Io { .. } => "IMAGE_FAILED",
+            MachineImageError::Invalid(_) => "INVALID_IMAGE",
+            MachineImageError::NotFound(_) => "NO_SUCH_IMAGE",
+            MachineImageError::InUse(_) => "IMAGE_IN_USE",
+            MachineImageError::NoSpace { .. } => "DISK_FULL",
+            MachineImageError::MissingProgram { .. }
+            | MachineImageError::Program { .. }
+            | MachineImageError::Archive(_)
+            | MachineImageError::Cancelled
+            | MachineImageError::Io { .. } => "IMAGE_FAILED",
         };
         Self::new(code, error.to_string())
     }
@@ -88,11 +90,11 @@ impl From<ImageError> for CliError {
 
 impl From<BackupError> for CliError {
     fn from(error: BackupError) -> Self {
-        Self::new(backup(&error), error.to_string())
+        Self::new(backup_error_code(&error), error.to_string())
     }
 }
 
-fn backup(error: &BackupError) -> &'static str {
+fn backup_error_code(error: &BackupError) -> &'static str {
     match error {
         BackupError::Taken(_) => "FILE_EXISTS",
         BackupError::NotEmpty(_) | BackupError::Store(StoreError::NotEmpty) => "NOT_EMPTY",
@@ -100,11 +102,11 @@ fn backup(error: &BackupError) -> &'static str {
         BackupError::Damaged(_) => "BACKUP_DAMAGED",
         BackupError::TooNew(_) => "BACKUP_TOO_NEW",
         BackupError::Place { .. } | BackupError::Io(_) => "BACKUP_FAILED",
-        BackupError::Store(error) => store(error),
+        BackupError::Store(error) => store_error_code(error),
     }
 }
 
-fn store(error: &StoreError) -> &'static str {
+fn store_error_code(error: &StoreError) -> &'static str {
     match error {
         StoreError::Full => "DISK_FULL",
         StoreError::TooNew { .. } => "DATABASE_TOO_NEW",

@@ -113,32 +113,32 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::commands::{Cli, command_line};
+    use crate::commands::{CauserieCli, command_line};
 
     /// Returns the lines that start with `causerie`, after variables and pipes, of the help of all commands below this one.
-    fn examples(command: &Command) -> Vec<String> {
+    fn help_examples(command: &Command) -> Vec<String> {
         let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         let own = help.lines().filter_map(|line| Some(line.get(line.find("causerie ")?..)?.to_owned()));
-        own.chain(command.get_subcommands().flat_map(examples)).collect()
+        own.chain(command.get_subcommands().flat_map(help_examples)).collect()
     }
 
     #[test]
     fn every_command_has_examples() {
-        fn without<'a>(command: &'a Command, found: &mut Vec<&'a str>) {
+        fn find_commands_without_examples<'a>(command: &'a Command, found: &mut Vec<&'a str>) {
             let is_leaf = command.get_subcommands().next().is_none();
             let is_shown = !command.is_hide_set() && command.get_name() != "help";
             if is_leaf && is_shown && command.get_after_help().is_none() {
                 found.push(command.get_name());
             }
-            command.get_subcommands().for_each(|one| without(one, found));
+            command.get_subcommands().for_each(|one| find_commands_without_examples(one, found));
         }
         let (all, mut found) = (command_line(), Vec::new());
-        without(&all, &mut found);
+        find_commands_without_examples(&all, &mut found);
         assert_eq!(found, Vec::<&str>::new());
     }
 
     /// Splits a command line at spaces outside double quotes.
-    fn words(line: &str) -> Vec<&str> {
+    fn split_command_line(line: &str) -> Vec<&str> {
         let parts = line.split('"').enumerate();
         parts
             .flat_map(|(n, part)| if n % 2 == 1 { vec![part] } else { part.split_whitespace().collect() })
@@ -146,17 +146,17 @@ mod tests {
     }
 
     #[test]
-    fn every_example_is_a_valid_command_line() {
-        let examples = examples(&command_line());
+    fn help_examples_parse_as_commands() {
+        let examples = help_examples(&command_line());
         for example in examples {
             let command = example.split(" | ").flat_map(|part| part.split(" >")).next().unwrap_or(&example);
-            let parsed = Cli::try_parse_from(words(command));
+            let parsed = CauserieCli::try_parse_from(split_command_line(command));
             assert!(parsed.is_ok(), "{example}: {}", parsed.expect_err("refused"));
         }
     }
 
     /// Returns the command lines in blocks of shell code of a page, without variables before them and what follows a pipe.
-    fn documented(page: &str) -> Vec<String> {
+    fn documented_command_lines(page: &str) -> Vec<String> {
         let blocks = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
         let lines = blocks
             .flat_map(|block| block.replace("\\\n", " ").lines().map(str::to_owned).collect::<Vec<_>>());
@@ -176,15 +176,15 @@ mod tests {
     }
 
     #[test]
-    fn every_command_of_the_documentation_is_a_valid_command_line() {
+    fn documented_command_lines_parse() {
         let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         let docs = std::fs::read_dir(root.join("docs")).expect("the documentation");
         let pages = docs.map(|entry| entry.expect("an entry").path()).chain([root.join("README.md")]);
         let mut seen = 0;
         for page in pages.filter(|page| page.extension().is_some_and(|end| end == "md")) {
             let text = std::fs::read_to_string(&page).expect("a page");
-            for command in documented(&text) {
-                let parsed = Cli::try_parse_from(words(&command));
+            for command in documented_command_lines(&text) {
+                let parsed = CauserieCli::try_parse_from(split_command_line(&command));
                 let name = page.display();
                 assert!(parsed.is_ok(), "{name}: {command}: {}", parsed.expect_err("refused"));
                 seen += 1;

@@ -10,7 +10,7 @@ const SHA256: &str = include_str!(concat!(env!("OUT_DIR"), "/agent.sha256"));
 const PROGRAM_MAX_BYTES: usize = 256 * 1024 * 1024;
 
 /// The path of the unpacked program.
-pub(crate) fn unpack(data: &Path) -> Result<PathBuf, String> {
+pub(crate) fn unpack_agent(data: &Path) -> Result<PathBuf, String> {
     if ARCHIVE.is_empty() {
         return Err("this program was built without the agent: build it with `make build`".to_owned());
     }

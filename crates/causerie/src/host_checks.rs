@@ -3,17 +3,17 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use control::{Catalog, Check, CheckStatus, DiskReserve, Environment, Service};
+use control::{Catalog, CauserieService, Check, CheckStatus, DiskReserve, ServiceEnvironment};
 use domain::catalog::ModelStatus;
-use egress::{Query, Search};
+use egress::{SearchClient, SearchQuery};
 use machine::Driver;
 use serde_json::Value;
 
-use crate::machine_driver::{self, Chosen, Findings};
+use crate::machine_driver::{self, Chosen, TrialFindings};
 use crate::model_list;
-use crate::output::counted;
+use crate::output::count_with_noun;
 use crate::printers::vendor_trouble;
-use crate::settings::{MachineDriver, Settings};
+use crate::settings::{MachineDriver, ServiceSettings};
 
 /// The programs that tools of the agent use for documents, with the Debian packages that have them.
 const TOOL_PROGRAMS: [(&str, &str); 7] = [
@@ -37,57 +37,57 @@ const OPERATOR_FOLDERS: [&str; 4] = ["usr/sbin", "usr/bin", "sbin", "usr/local/b
 /// The longest time of all trials of machine drivers: what the service gives one at its start, so that both find the same.
 const TRIALS_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(crate) fn passed(name: &str, reason: impl std::fmt::Display) -> Check {
+pub(crate) fn passing_check(name: &str, reason: impl std::fmt::Display) -> Check {
     Check::new(name, CheckStatus::Pass, reason.to_string())
 }
 
-pub(crate) fn warned(name: &str, reason: impl std::fmt::Display) -> Check {
+pub(crate) fn warning_check(name: &str, reason: impl std::fmt::Display) -> Check {
     Check::new(name, CheckStatus::Warn, reason.to_string())
 }
 
-pub(crate) fn failed(name: &str, reason: impl std::fmt::Display) -> Check {
+pub(crate) fn failing_check(name: &str, reason: impl std::fmt::Display) -> Check {
     Check::new(name, CheckStatus::Fail, reason.to_string())
 }
 
 /// Runs the checks of the running service: of its settings, its models, and its readiness where something is amiss.
-pub(crate) async fn of_service(settings: &Settings, service: &Service) -> Vec<Check> {
+pub(crate) async fn of_service(settings: &ServiceSettings, service: &CauserieService) -> Vec<Check> {
     let mut checks = host_checks(settings).await;
-    checks.extend(models(Ok(model_list::to_json(&service.catalog, None))));
-    checks.push(web(settings).await);
+    checks.extend(check_models(Ok(model_list::to_json(&service.catalog, None))));
+    checks.push(check_web_search(settings).await);
     // Those are among the checks above, with what to mend.
     let is_above = |name: &str| name.starts_with("vendor_") || name.starts_with("machine_limit_");
-    let readiness = service.checks().await.into_iter();
+    let readiness = service.run_checks().await.into_iter();
     checks.extend(readiness.filter(|check| check.status != CheckStatus::Pass && !is_above(&check.name)));
     checks
 }
 
 /// Tries what the settings need of the host.
-pub(crate) async fn host_checks(settings: &Settings) -> Vec<Check> {
-    let mut checks = vec![disk(settings)];
-    checks.extend(machines(settings).await);
-    checks.push(programs(settings));
+pub(crate) async fn host_checks(settings: &ServiceSettings) -> Vec<Check> {
+    let mut checks = vec![check_disk(settings)];
+    checks.extend(check_machine_drivers(settings).await);
+    checks.push(check_tool_programs(settings));
     checks.push(text_recognition(settings));
     checks.push(image_programs());
     checks
 }
 
-pub(crate) fn host() -> Check {
+pub(crate) fn check_host() -> Check {
     let name = rustix::system::uname();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let memory = rustix::system::sysinfo();
     let gibibytes = u64::from(memory.mem_unit).saturating_mul(memory.totalram) >> 30;
     let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
     let (release, machine) = (text(name.release()), text(name.machine()));
-    passed(
+    passing_check(
         "host",
         format_args!(
             "Linux {release}, {machine}, {}, {gibibytes} GiB of memory",
-            counted(processors, "processor")
+            count_with_noun(processors, "processor")
         ),
     )
 }
 
-fn disk(settings: &Settings) -> Check {
+fn check_disk(settings: &ServiceSettings) -> Check {
     // The folder may not exist yet.
     let Some(existing) = settings.data.ancestors().find(|folder| folder.exists()) else {
         return disk_at(Path::new("."), settings);
@@ -95,36 +95,37 @@ fn disk(settings: &Settings) -> Check {
     disk_at(if existing.as_os_str().is_empty() { Path::new(".") } else { existing }, settings)
 }
 
-fn disk_at(folder: &Path, settings: &Settings) -> Check {
+fn disk_at(folder: &Path, settings: &ServiceSettings) -> Check {
     let reserve = DiskReserve::new(folder, settings.disk);
-    match reserve.free() {
-        Err(error) => failed("disk", format_args!("{}: {error}", folder.display())),
+    match reserve.free_space() {
+        Err(error) => failing_check("disk", format_args!("{}: {error}", folder.display())),
         Ok(free) => {
             let (gibibytes, least) = (free.bytes >> 30, settings.disk.free_min_bytes >> 20);
             if reserve.is_low() {
                 let what =
                     format!("{gibibytes} GiB free, questions are refused below {least} MiB: free some");
-                return failed("disk", what);
+                return failing_check("disk", what);
             }
-            passed("disk", format_args!("{gibibytes} GiB free for {}", settings.data.display()))
+            passing_check("disk", format_args!("{gibibytes} GiB free for {}", settings.data.display()))
         }
     }
 }
 
 /// Tries the drivers in a folder of their own.
-async fn machines(settings: &Settings) -> Vec<Check> {
+async fn check_machine_drivers(settings: &ServiceSettings) -> Vec<Check> {
     let folder = match tempfile::Builder::new().prefix("causerie-doctor-").tempdir() {
         Ok(folder) => folder,
-        Err(error) => return vec![failed("machines", format_args!("a temporary folder: {error}"))],
+        Err(error) => return vec![failing_check("machines", format_args!("a temporary folder: {error}"))],
     };
     let open = || {
         use std::os::unix::fs::PermissionsExt;
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o711))
     };
     if let Err(error) = open() {
-        return vec![failed("machines", format_args!("a temporary folder: {error}"))];
+        return vec![failing_check("machines", format_args!("a temporary folder: {error}"))];
     }
-    let Findings { drivers, chosen } = machine_driver::try_all(folder.path(), settings, TRIALS_TIMEOUT).await;
+    let TrialFindings { drivers, chosen } =
+        machine_driver::try_all(folder.path(), settings, TRIALS_TIMEOUT).await;
     let mut checks: Vec<Check> = drivers
         .into_iter()
         // The driver that is set says itself whether it emulates.
@@ -132,25 +133,25 @@ async fn machines(settings: &Settings) -> Vec<Check> {
         .map(|(driver, found)| {
             let name = format!("driver_{}", driver.name());
             match found {
-                Ok(driver) => passed(&name, driver),
+                Ok(driver) => passing_check(&name, driver),
                 // Without it there is another, unless it is the one that is set or the last.
                 Err(why) if settings.driver == driver || driver == MachineDriver::Sandbox => {
-                    failed(&name, why)
+                    failing_check(&name, why)
                 }
-                Err(why) => warned(&name, why),
+                Err(why) => warning_check(&name, why),
             }
         })
         .collect();
     match chosen {
         Ok(Chosen { driver, reason, remedy, .. }) => checks.extend(chosen_checks(&driver, &reason, remedy)),
-        Err(why) => checks.push(failed("machines", why)),
+        Err(why) => checks.push(failing_check("machines", why)),
     }
     checks
 }
 
 /// Reports the driver that the service would choose, and the limits that the host's kernel does not enforce.
 fn chosen_checks(driver: &Driver, reason: &str, remedy: Option<String>) -> Vec<Check> {
-    let checks = machine_driver::checks(driver, reason, remedy.as_deref()).into_iter();
+    let checks = machine_driver::driver_checks(driver, reason, remedy.as_deref()).into_iter();
     let checks = checks.map(|check| match check.name.as_str() {
         "machine_driver" => Check { name: "machines".to_owned(), ..check },
         _ => check,
@@ -159,42 +160,42 @@ fn chosen_checks(driver: &Driver, reason: &str, remedy: Option<String>) -> Vec<C
 }
 
 /// Looks for the programs that tools use, in the image or on the host.
-fn programs(settings: &Settings) -> Check {
+fn check_tool_programs(settings: &ServiceSettings) -> Check {
     const NAME: &str = "tool_programs";
-    let (root, place) = match machine_driver::image(settings) {
-        Err(why) => return failed(NAME, why),
+    let (root, place) = match machine_driver::find_image(settings) {
+        Err(why) => return failing_check(NAME, why),
         Ok(Some(image)) => (image.tree, "the image has"),
         Ok(None) => (PathBuf::from("/"), "machines find"),
     };
-    let missing = missing(&root, &MACHINE_FOLDERS, &TOOL_PROGRAMS);
+    let missing = missing_programs(&root, &MACHINE_FOLDERS, &TOOL_PROGRAMS);
     if missing.is_empty() {
         let names: Vec<&str> = TOOL_PROGRAMS.iter().map(|(program, _)| *program).collect();
-        return passed(NAME, format_args!("{place} {}", names.join(", ")));
+        return passing_check(NAME, format_args!("{place} {}", names.join(", ")));
     }
     let words: Vec<&str> = missing.iter().map(|(program, _)| *program).collect();
     let mend = if settings.image.is_some() {
         "`causerie image build --profile full` has them".to_owned()
     } else {
-        format!("{}, or use an image (`causerie image build --profile full`)", install(&missing))
+        format!("{}, or use an image (`causerie image build --profile full`)", apt_install_command(&missing))
     };
-    warned(NAME, format_args!("tools that need {} do not work: {mend}", words.join(", ")))
+    warning_check(NAME, format_args!("tools that need {} do not work: {mend}", words.join(", ")))
 }
 
 /// Looks for the program that recognizes the text of scans, and for its languages, in the image or on the host.
-fn text_recognition(settings: &Settings) -> Check {
+fn text_recognition(settings: &ServiceSettings) -> Check {
     const NAME: &str = "text_recognition";
     const PROGRAM: [(&str, &str); 1] = [("tesseract", "tesseract-ocr")];
-    let (root, place) = match machine_driver::image(settings) {
-        Err(why) => return failed(NAME, why),
+    let (root, place) = match machine_driver::find_image(settings) {
+        Err(why) => return failing_check(NAME, why),
         Ok(Some(image)) => (image.tree, "to the image"),
         Ok(None) => (PathBuf::from("/"), "to the host"),
     };
     let mut languages = recognized_languages(&root.join("usr/share/tesseract-ocr"));
     languages.sort_unstable();
-    if missing(&root, &MACHINE_FOLDERS, &PROGRAM).is_empty() && !languages.is_empty() {
-        return passed(NAME, format_args!("scans are read in {}", languages.join(", ")));
+    if missing_programs(&root, &MACHINE_FOLDERS, &PROGRAM).is_empty() && !languages.is_empty() {
+        return passing_check(NAME, format_args!("scans are read in {}", languages.join(", ")));
     }
-    warned(
+    warning_check(
         NAME,
         format_args!(
             "scanned documents and images are not read: add {place} the packages tesseract-ocr and one for each \
@@ -215,14 +216,14 @@ fn recognized_languages(folder: &Path) -> Vec<String> {
 }
 
 fn image_programs() -> Check {
-    let missing = missing(Path::new("/"), &OPERATOR_FOLDERS, &IMAGE_PROGRAMS);
+    let missing = missing_programs(Path::new("/"), &OPERATOR_FOLDERS, &IMAGE_PROGRAMS);
     if missing.is_empty() {
-        return passed("image_programs", "images can be built");
+        return passing_check("image_programs", "images can be built");
     }
-    warned("image_programs", format_args!("images cannot be built: {}", install(&missing)))
+    warning_check("image_programs", format_args!("images cannot be built: {}", apt_install_command(&missing)))
 }
 
-fn missing(
+fn missing_programs(
     root: &Path,
     folders: &[&str],
     programs: &'static [(&'static str, &'static str)],
@@ -234,30 +235,30 @@ fn missing(
     programs.iter().filter(|(program, _)| !is_there(program)).collect()
 }
 
-fn install(missing: &[&(&str, &str)]) -> String {
+fn apt_install_command(missing: &[&(&str, &str)]) -> String {
     let packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
     format!("`apt-get install {}`", packages.join(" "))
 }
 
 /// Judges the vendors and the catalog of models.
-pub(crate) fn models(answer: Result<Value, String>) -> Vec<Check> {
+pub(crate) fn check_models(answer: Result<Value, String>) -> Vec<Check> {
     let answer = match answer {
         Ok(answer) => answer,
-        Err(why) => return vec![failed("models", why)],
+        Err(why) => return vec![failing_check("models", why)],
     };
     let vendors = answer["vendors"].as_array().map_or(&[][..], Vec::as_slice);
-    let mut checks: Vec<Check> = vendors.iter().map(vendor).collect();
+    let mut checks: Vec<Check> = vendors.iter().map(check_vendor).collect();
     let models = answer["models"].as_array().map_or(&[][..], Vec::as_slice);
     let default = models.iter().find(|model| model["default"] == true);
     checks.push(match default.and_then(|model| model["id"].as_str()) {
-        Some(id) if vendors.is_empty() => warned(
+        Some(id) if vendors.is_empty() => warning_check(
             "models",
             format_args!(
                 "{id} quotes passages and needs no key; for a model that writes answers, set ANTHROPIC_API_KEY, \
                  OPENAI_API_KEY, GEMINI_API_KEY or OPENAI_BASE_URL"
             ),
         ),
-        Some(id) if default.is_some_and(|model| model["usesTools"] == false) => warned(
+        Some(id) if default.is_some_and(|model| model["usesTools"] == false) => warning_check(
             "models",
             format_args!(
                 "{id}, the default, accepts no tools, so that its answers cannot use files: start vLLM with \
@@ -265,44 +266,44 @@ pub(crate) fn models(answer: Result<Value, String>) -> Vec<Check> {
                  lists with tools"
             ),
         ),
-        Some(id) => passed("models", format_args!("{}, {id} by default", counted(models.len(), "model"))),
-        None => failed("models", "there is no default model"),
+        Some(id) => passing_check("models", format_args!("{}, {id} by default", count_with_noun(models.len(), "model"))),
+        None => failing_check("models", "there is no default model"),
     });
     checks
 }
 
-pub(crate) async fn ask_vendors(settings: &Settings) -> Result<Value, String> {
-    let catalog = Catalog::new(settings.vendors.clone(), Environment::system().clock());
+pub(crate) async fn ask_vendors(settings: &ServiceSettings) -> Result<Value, String> {
+    let catalog = Catalog::new(settings.vendors.clone(), ServiceEnvironment::system().clock());
     let catalog = catalog.map_err(|error| error.to_string())?;
-    let failure = catalog.refresh().await.err();
+    let failure = catalog.refresh_models().await.err();
     Ok(model_list::to_json(&catalog, failure.as_ref()))
 }
 
-fn vendor(vendor: &Value) -> Check {
+fn check_vendor(vendor: &Value) -> Check {
     let text = |name: &str| vendor[name].as_str().unwrap_or_default().to_owned();
     let (address, status) = (text("baseUrl"), text("status"));
     let name = format!("vendor_{}", text("vendor").to_ascii_lowercase());
     if status == ModelStatus::Up.as_str() {
         let models = vendor["models"].as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
-        return passed(&name, format_args!("{address} answers, {}", counted(models, "model")));
+        return passing_check(&name, format_args!("{address} answers, {}", count_with_noun(models, "model")));
     }
     let why = vendor_trouble(vendor).unwrap_or_else(|| "it was not asked yet".to_owned());
-    failed(&name, format_args!("{address} is {status}: {why}"))
+    failing_check(&name, format_args!("{address} is {status}: {why}"))
 }
 
 /// Searches once.
-pub(crate) async fn web(settings: &Settings) -> Check {
+pub(crate) async fn check_web_search(settings: &ServiceSettings) -> Check {
     const NAME: &str = "web_search";
-    let search = match Search::new(settings.web.search.clone()) {
-        Ok(search) => search.through(&settings.web.outgoing),
-        Err(error) => return failed(NAME, error),
+    let search = match SearchClient::new(settings.web.search.clone()) {
+        Ok(search) => search.with_outgoing(&settings.web.outgoing),
+        Err(error) => return failing_check(NAME, error),
     };
     if !search.is_configured() {
-        return warned(NAME, "none is set: SEARXNG_URL, BRAVE_API_KEY or TAVILY_API_KEY");
+        return warning_check(NAME, "none is set: SEARXNG_URL, BRAVE_API_KEY or TAVILY_API_KEY");
     }
-    let query = Query { text: "Debian".to_owned(), ..Query::default() };
-    match search.search(&query).await {
-        Ok(found) => passed(NAME, format_args!("answers, {}", counted(found.len(), "result"))),
-        Err(error) => failed(NAME, error),
+    let query = SearchQuery { text: "Debian".to_owned(), ..SearchQuery::default() };
+    match search.search_web(&query).await {
+        Ok(found) => passing_check(NAME, format_args!("answers, {}", count_with_noun(found.len(), "result"))),
+        Err(error) => failing_check(NAME, error),
     }
 }

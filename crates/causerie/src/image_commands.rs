@@ -8,8 +8,8 @@ use std::sync::Arc;
 use control::privileges;
 use domain::time::Timestamp;
 use machine_image::{
-    BuildRequest, Cancel, ImageError, Images, Installed, Origin, Outcome, PackageName, Profile, Source,
-    read_packages_file,
+    BuildOutcome, BuildRequest, Cancel, ImageOrigin, ImageSource, Images, Installed, MachineImageError,
+    PackageName, PackageProfile, read_packages_file,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
@@ -17,13 +17,13 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::commands::Where;
 use crate::error::CliError;
-use crate::image_options::{BuildOptions, ImageCommand, Place, ProfileName};
+use crate::image_options::{BuildOptions, ImageCommand, ImageFolderArgs, ProfileName};
 use crate::{config, output, settings};
 
 /// The digits of a digest in tables.
 const DIGITS_SHOWN: usize = 12;
 
-impl From<ProfileName> for Profile {
+impl From<ProfileName> for PackageProfile {
     fn from(name: ProfileName) -> Self {
         match name {
             ProfileName::Base => Self::Base,
@@ -34,67 +34,67 @@ impl From<ProfileName> for Profile {
 }
 
 /// Executes the command and prints its result.
-pub(crate) async fn run(command: ImageCommand) -> Result<(), CliError> {
-    let as_json = command.place().json;
-    let images = images(&at(&command))?;
+pub(crate) async fn run_image_command(command: ImageCommand) -> Result<(), CliError> {
+    let as_json = command.folder_args().json;
+    let images = open_images_folder(&image_command_location(&command))?;
     match command {
         ImageCommand::Build(options) => {
-            let built = build(images, *options).await?;
-            output::print(&with_unchanged(&built), as_json);
+            let built = build_image(images, *options).await?;
+            output::print_object(&with_unchanged(&built), as_json);
         }
         ImageCommand::List { .. } => {
-            let rows: Vec<Value> = images.list()?.iter().map(listed).collect();
+            let rows: Vec<Value> = images.list_versions()?.iter().map(image_summary_json).collect();
             if as_json {
-                output::line(json!({ "images": rows }));
+                output::print_line(json!({ "images": rows }));
             } else {
                 let rows: Vec<Value> = rows.iter().map(for_people).collect();
-                output::table(
+                output::print_table(
                     &["name", "digest", "current", "inUse", "mib", "packages", "created", "system"],
                     &rows,
                 );
             }
         }
         ImageCommand::Inspect { image, .. } => {
-            let found = images.find(&image.parse()?)?;
-            output::print(&inspected(&found), as_json);
+            let found = images.find_version(&image.parse()?)?;
+            output::print_object(&image_details_json(&found), as_json);
         }
         ImageCommand::Remove { image, old, .. } => {
-            let removed = images.remove(&image.parse()?, old)?;
+            let removed = images.remove_versions(&image.parse()?, old)?;
             let removed: Vec<Value> = removed
                 .iter()
                 .map(|version| json!({ "name": version.manifest.name, "digest": version.manifest.digest }))
                 .collect();
-            output::print(&json!({ "removed": removed }), as_json);
+            output::print_object(&json!({ "removed": removed }), as_json);
         }
     }
     Ok(())
 }
 
 /// Returns the data folder of the command.
-pub(crate) fn at(command: &ImageCommand) -> Where {
-    let Place { data, config, json } = command.place().clone();
+pub(crate) fn image_command_location(command: &ImageCommand) -> Where {
+    let ImageFolderArgs { data, config, json } = command.folder_args().clone();
     Where { data, config, json, database: None }
 }
 
 /// Reads the folder of images as the caller, who must be able to read the settings.
-fn images(at: &Where) -> Result<Images, CliError> {
+fn open_images_folder(at: &Where) -> Result<Images, CliError> {
     let read = privileges::as_caller(|| {
-        settings::images_folder(settings::sources(at.config.as_deref(), at.arguments()))
-            .map_err(config::invalid)
+        settings::images_folder(settings::command_sources(at.config.as_deref(), at.setting_arguments()))
+            .map_err(config::invalid_configuration_error)
     });
     let folder = read.map_err(|error| CliError::new("INVALID_CONFIGURATION", error.to_string()))??;
-    let folder = std::path::absolute(&folder).map_err(|error| unreadable(&folder, &error))?;
-    Ok(Images::at(folder))
+    let folder = std::path::absolute(&folder).map_err(|error| unreadable_image_error(&folder, &error))?;
+    Ok(Images::from_folder(folder))
 }
 
-fn unreadable(path: &Path, error: &io::Error) -> CliError {
+fn unreadable_image_error(path: &Path, error: &io::Error) -> CliError {
     CliError::new("IMAGE_FAILED", format!("{}: {error}", path.display()))
 }
 
-async fn build(images: Images, options: BuildOptions) -> Result<Outcome, CliError> {
+async fn build_image(images: Images, options: BuildOptions) -> Result<BuildOutcome, CliError> {
     let quiet = options.place.json;
     let cancel = Arc::new(Cancel::default());
-    let request = request(options, &cancel)?;
+    let request = new_build_request(options, &cancel)?;
     // Both are installed before there is something to clean up.
     let failed = |error: io::Error| CliError::new("IMAGE_FAILED", error.to_string());
     let mut interrupted = signal(SignalKind::interrupt()).map_err(failed)?;
@@ -104,7 +104,7 @@ async fn build(images: Images, options: BuildOptions) -> Result<Outcome, CliErro
         move || {
             let progress = if quiet { |_: &str| {} } else { |said: &str| output::error_line(said) };
             let spawn = |command: &mut std::process::Command| privileges::as_caller(|| command.spawn())?;
-            machine_image::build(&images, request, spawn, progress, &cancel)
+            machine_image::build_image(&images, request, spawn, progress, &cancel)
         }
     });
     let mut building = std::pin::pin!(building);
@@ -126,38 +126,38 @@ async fn build(images: Images, options: BuildOptions) -> Result<Outcome, CliErro
     Ok(built.map_err(|error| failed(error.into()))??)
 }
 
-fn request(options: BuildOptions, cancel: &Arc<Cancel>) -> Result<BuildRequest, CliError> {
+fn new_build_request(options: BuildOptions, cancel: &Arc<Cancel>) -> Result<BuildRequest, CliError> {
     let BuildOptions { name, profile, packages, packages_file, suite, mirrors, from_tar, no_erofs, place: _ } =
         options;
-    let name = name.as_deref().or_else(|| profile.map(|profile| Profile::from(profile).name()));
+    let name = name.as_deref().or_else(|| profile.map(|profile| PackageProfile::from(profile).name()));
     let name = name.unwrap_or_default().parse()?;
     let source = if let Some(path) = from_tar {
-        archive(&path, cancel)?
+        archive_source(&path, cancel)?
     } else {
         let mut packages: Vec<PackageName> =
-            packages.iter().map(|package| package.parse()).collect::<Result<_, ImageError>>()?;
+            packages.iter().map(|package| package.parse()).collect::<Result<_, MachineImageError>>()?;
         if let Some(file) = packages_file {
             packages.extend(as_caller(&file, || read_packages_file(&file))??);
         }
-        let profile = profile.map_or(Profile::Base, Profile::from);
-        Source::Debian { profile, packages, suite: suite.parse()?, mirrors }
+        let profile = profile.map_or(PackageProfile::Base, PackageProfile::from);
+        ImageSource::Debian { profile, packages, suite: suite.parse()?, mirrors }
     };
     Ok(BuildRequest { name, source, erofs: !no_erofs })
 }
 
 fn as_caller<T>(file: &Path, work: impl FnOnce() -> T) -> Result<T, CliError> {
-    privileges::as_caller(work).map_err(|error| unreadable(file, &error))
+    privileges::as_caller(work).map_err(|error| unreadable_image_error(file, &error))
 }
 
-fn archive(path: &Path, cancel: &Arc<Cancel>) -> Result<Source, CliError> {
+fn archive_source(path: &Path, cancel: &Arc<Cancel>) -> Result<ImageSource, CliError> {
     if path == Path::new("-") {
         let archive = Box::new(StandardInput { cancel: Arc::clone(cancel) });
-        return Ok(Source::Archive { archive, file: "standard input".to_owned(), bytes: None });
+        return Ok(ImageSource::Archive { archive, file: "standard input".to_owned(), bytes: None });
     }
-    let file = as_caller(path, || File::open(path))?.map_err(|error| unreadable(path, &error))?;
+    let file = as_caller(path, || File::open(path))?.map_err(|error| unreadable_image_error(path, &error))?;
     let bytes = file.metadata().ok().filter(std::fs::Metadata::is_file).map(|metadata| metadata.len());
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    Ok(Source::Archive { archive: Box::new(file), file: name, bytes })
+    Ok(ImageSource::Archive { archive: Box::new(file), file: name, bytes })
 }
 
 /// Standard input, which a stopped build does not wait for.
@@ -184,12 +184,12 @@ impl io::Read for StandardInput {
     }
 }
 
-fn created(image: &Installed) -> String {
+fn creation_time(image: &Installed) -> String {
     let micros = i64::try_from(image.manifest.created).unwrap_or(0).saturating_mul(1_000_000);
     Timestamp::from_micros(micros).to_string()
 }
 
-fn listed(image: &Installed) -> Value {
+fn image_summary_json(image: &Installed) -> Value {
     let manifest = &image.manifest;
     json!({
         "name": manifest.name,
@@ -199,7 +199,7 @@ fn listed(image: &Installed) -> Value {
         "bytes": manifest.bytes,
         "erofsBytes": manifest.erofs.as_ref().map(|file| file.bytes),
         "packages": manifest.packages.len(),
-        "created": created(image),
+        "created": creation_time(image),
         "system": manifest.system,
     })
 }
@@ -221,14 +221,14 @@ fn for_people(row: &Value) -> Value {
     })
 }
 
-fn inspected(image: &Installed) -> Value {
+fn image_details_json(image: &Installed) -> Value {
     let manifest = &image.manifest;
     let mut shown = json!({
         "name": manifest.name,
         "digest": manifest.digest,
         "current": image.current,
         "inUse": image.in_use(),
-        "created": created(image),
+        "created": creation_time(image),
         "system": manifest.system,
         "bytes": manifest.bytes,
         "entries": manifest.entries,
@@ -238,11 +238,13 @@ fn inspected(image: &Installed) -> Value {
         "leftOut": manifest.left_out_count,
     });
     let origin = match &manifest.origin {
-        Origin::Debian { profile, suite, mirrors, requested, mode } => json!({
+        ImageOrigin::Debian { profile, suite, mirrors, requested, mode } => json!({
             "source": "debian", "profile": profile, "suite": suite, "mirrors": mirrors, "mode": mode,
             "requested": requested.join(" "),
         }),
-        Origin::Archive { file, sha256 } => json!({ "source": "archive", "file": file, "sha256": sha256 }),
+        ImageOrigin::Archive { file, sha256 } => {
+            json!({ "source": "archive", "file": file, "sha256": sha256 })
+        }
     };
     if let (Value::Object(shown), Value::Object(origin)) = (&mut shown, origin) {
         shown.extend(origin);
@@ -253,8 +255,8 @@ fn inspected(image: &Installed) -> Value {
     shown
 }
 
-fn with_unchanged(built: &Outcome) -> Value {
-    let mut shown = listed(&built.image);
+fn with_unchanged(built: &BuildOutcome) -> Value {
+    let mut shown = image_summary_json(&built.image);
     if let Value::Object(fields) = &mut shown {
         fields.insert("leftOut".to_owned(), built.image.manifest.left_out_count.into());
         fields.insert("unchanged".to_owned(), built.unchanged.into());

@@ -14,14 +14,14 @@ pub(crate) enum ImageCommand {
     /// List all versions of all images
     List {
         #[command(flatten)]
-        place: Place,
+        place: ImageFolderArgs,
     },
     /// Show the manifest of an image: digest, source, size, packages with versions
     Inspect {
         /// NAME or NAME@DIGEST
         image: String,
         #[command(flatten)]
-        place: Place,
+        place: ImageFolderArgs,
     },
     /// Remove an image that nothing uses
     Remove {
@@ -31,7 +31,7 @@ pub(crate) enum ImageCommand {
         #[arg(long)]
         old: bool,
         #[command(flatten)]
-        place: Place,
+        place: ImageFolderArgs,
     },
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct BuildOptions {
     #[arg(long)]
     pub(crate) no_erofs: bool,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) place: ImageFolderArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -81,7 +81,7 @@ pub(crate) enum ProfileName {
 
 /// The folder of images.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Place {
+pub(crate) struct ImageFolderArgs {
     /// The data folder [env: CAUSERIE_DATA] [default: data]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
@@ -95,7 +95,7 @@ pub(crate) struct Place {
 
 impl ImageCommand {
     /// Returns the locations that the command was given.
-    pub(crate) fn place(&self) -> &Place {
+    pub(crate) fn folder_args(&self) -> &ImageFolderArgs {
         match self {
             Self::Build(options) => &options.place,
             Self::List { place } | Self::Inspect { place, .. } | Self::Remove { place, .. } => place,

@@ -12,7 +12,7 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::DefaultFields;
 use tracing_subscriber::fmt::{FormatFields, MakeWriter};
 
-use crate::settings::{Log, LogFormat};
+use crate::settings::{LogFormat, LogSettings};
 
 /// The size of the buffer in bytes; more than is logged while a disk stalls.
 const WAITING_MAX_BYTES: usize = 4 << 20;
@@ -24,26 +24,29 @@ const BATCH_BYTES: usize = 64 << 10;
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The log of this process; unset before it is initialized.
-static LINES: OnceLock<Lines> = OnceLock::new();
+static LINES: OnceLock<LogLines> = OnceLock::new();
 
 /// Starts the log of a service. `fields` writes the fields of lines of text.
-pub(crate) fn init(wanted: &Log, fields: impl for<'w> FormatFields<'w> + Send + Sync + 'static) {
+pub(crate) fn init_service_log(
+    wanted: &LogSettings,
+    fields: impl for<'w> FormatFields<'w> + Send + Sync + 'static,
+) {
     let terminal = io::stderr().is_terminal();
-    let lines = LINES.get_or_init(|| Lines::new(wanted.format));
+    let lines = LINES.get_or_init(|| LogLines::new(wanted.format));
     let writer = std::thread::Builder::new().name("log".to_owned());
     if writer.spawn(move || lines.write_all_to(|batch| io::stderr().lock().write_all(batch))).is_err() {
         // Without the thread, lines are written synchronously.
-        lines.gathered().writer = Writing::Nobody;
+        lines.lock_buffer().writer = Writing::Nobody;
     }
-    subscribe(wanted, terminal, lines, fields);
+    install_subscriber(wanted, terminal, lines, fields);
 }
 
 /// Initializes the unbuffered log of a command.
-pub(crate) fn begin_plain(wanted: &Log) {
-    subscribe(wanted, io::stderr().is_terminal(), io::stderr, DefaultFields::new());
+pub(crate) fn begin_plain(wanted: &LogSettings) {
+    install_subscriber(wanted, io::stderr().is_terminal(), io::stderr, DefaultFields::new());
 }
 
-fn subscribe<W, F>(wanted: &Log, terminal: bool, writer: W, fields: F)
+fn install_subscriber<W, F>(wanted: &LogSettings, terminal: bool, writer: W, fields: F)
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
     F: for<'w> FormatFields<'w> + Send + Sync + 'static,
@@ -60,26 +63,26 @@ where
 }
 
 /// Waits until all lines so far are written, or the consumer is too slow.
-pub(crate) fn flush() {
+pub(crate) fn flush_log() {
     if let Some(lines) = LINES.get() {
-        lines.flush(SHUTDOWN_TIMEOUT);
+        lines.flush_within(SHUTDOWN_TIMEOUT);
     }
 }
 
 /// Returns the number of lines dropped since the start.
-pub(crate) fn dropped() -> u64 {
-    LINES.get().map_or(0, |lines| lines.gathered().dropped)
+pub(crate) fn dropped_lines() -> u64 {
+    LINES.get().map_or(0, |lines| lines.lock_buffer().dropped)
 }
 
 /// Returns the log for lines that are already formatted: JSON, or text if standard error is not a terminal.
-pub(crate) fn direct() -> Option<&'static Lines> {
+pub(crate) fn direct_log() -> Option<&'static LogLines> {
     static DIRECT: OnceLock<bool> = OnceLock::new();
     let lines = LINES.get()?;
     (lines.format == LogFormat::Json || !DIRECT.get_or_init(|| io::stderr().is_terminal())).then_some(lines)
 }
 
 /// The log buffer with its format.
-pub(crate) struct Lines {
+pub(crate) struct LogLines {
     /// The format of lines.
     pub(crate) format: LogFormat,
     gathered: Mutex<LogBuffer>,
@@ -111,20 +114,20 @@ enum Writing {
     Nobody,
 }
 
-impl Lines {
+impl LogLines {
     fn new(format: LogFormat) -> Self {
         let gathered =
             LogBuffer { bytes: Vec::new(), hurry: false, writer: Writing::Busy, dropped: 0, dropped_told: 0 };
         Self { format, gathered: Mutex::new(gathered), wanted: Condvar::new(), written: Condvar::new() }
     }
 
-    fn gathered(&self) -> MutexGuard<'_, LogBuffer> {
+    fn lock_buffer(&self) -> MutexGuard<'_, LogBuffer> {
         self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds complete lines. Never blocks.
-    pub(crate) fn add(&self, line: &[u8]) {
-        let mut gathered = self.gathered();
+    pub(crate) fn append_lines(&self, line: &[u8]) {
+        let mut gathered = self.lock_buffer();
         if gathered.bytes.len() + line.len() > WAITING_MAX_BYTES {
             gathered.dropped += 1;
             return;
@@ -144,9 +147,9 @@ impl Lines {
     }
 
     /// Waits until all previously added lines are written, at most for this time.
-    fn flush(&self, at_most: Duration) {
+    fn flush_within(&self, at_most: Duration) {
         let until = Instant::now() + at_most;
-        let mut gathered = self.gathered();
+        let mut gathered = self.lock_buffer();
         while gathered.writer != Writing::Nobody
             && (!gathered.bytes.is_empty() || gathered.writer == Writing::Out)
         {
@@ -164,21 +167,21 @@ impl Lines {
     fn write_all_to(&self, mut write: impl FnMut(&[u8]) -> io::Result<()>) {
         let mut batch = Vec::new();
         loop {
-            self.next(&mut batch);
+            self.fill_batch(&mut batch);
             // An error of the log cannot be reported anywhere.
             let _ = write(&batch);
             batch.clear();
             if batch.capacity() > 2 * BATCH_BYTES {
                 batch = Vec::new();
             }
-            self.gathered().writer = Writing::Busy;
+            self.lock_buffer().writer = Writing::Busy;
             self.written.notify_all();
         }
     }
 
     /// Waits for lines and moves them into the empty batch.
-    fn next(&self, batch: &mut Vec<u8>) {
-        let mut gathered = self.gathered();
+    fn fill_batch(&self, batch: &mut Vec<u8>) {
+        let mut gathered = self.lock_buffer();
         while gathered.bytes.is_empty() {
             gathered.writer = Writing::Idle;
             gathered = self.wanted.wait(gathered).unwrap_or_else(PoisonError::into_inner);
@@ -200,7 +203,7 @@ impl Lines {
     fn report_dropped(&self, lost: u64, batch: &mut Vec<u8>) {
         let message = "log lines dropped: the consumer is too slow";
         let time = Now::new();
-        let time = time.text();
+        let time = time.as_str();
         // Writing into memory does not fail.
         let _ = match self.format {
             LogFormat::Text => writeln!(batch, "{time}  WARN {message} lines={lost}"),
@@ -213,9 +216,9 @@ impl Lines {
     }
 }
 
-impl Write for &Lines {
+impl Write for &LogLines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.add(line);
+        self.append_lines(line);
         Ok(line.len())
     }
 
@@ -224,8 +227,8 @@ impl Write for &Lines {
     }
 }
 
-impl<'a> MakeWriter<'a> for &'static Lines {
-    type Writer = &'static Lines;
+impl<'a> MakeWriter<'a> for &'static LogLines {
+    type Writer = &'static LogLines;
 
     fn make_writer(&'a self) -> Self::Writer {
         self
@@ -267,7 +270,7 @@ impl Now {
         Self(text)
     }
 
-    pub(crate) fn text(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 }
@@ -279,8 +282,8 @@ mod tests {
     use super::*;
 
     /// Creates a log whose thread passes each batch to the test.
-    fn lines() -> (Arc<Lines>, mpsc::Receiver<Vec<u8>>) {
-        let lines = Arc::new(Lines::new(LogFormat::Text));
+    fn log_with_receiver() -> (Arc<LogLines>, mpsc::Receiver<Vec<u8>>) {
+        let lines = Arc::new(LogLines::new(LogFormat::Text));
         // The channel holds one batch; the next waits until it is received.
         let (batches, taken) = mpsc::sync_channel(0);
         let writer = lines.clone();
@@ -291,34 +294,34 @@ mod tests {
     }
 
     #[test]
-    fn lines_come_whole_in_their_order_and_flushing_waits_for_them() {
-        let (lines, taken) = lines();
+    fn flush_waits_for_ordered_lines() {
+        let (lines, taken) = log_with_receiver();
         let reader = std::thread::spawn(move || {
             taken.iter().take_while(|batch| batch != b"end\n").flatten().collect()
         });
         for number in 0..10_000 {
-            lines.add(format!("line {number}\n").as_bytes());
+            lines.append_lines(format!("line {number}\n").as_bytes());
         }
-        lines.flush(Duration::from_secs(60));
-        assert!(lines.gathered().bytes.is_empty() && lines.gathered().writer != Writing::Out);
-        lines.add(b"end\n");
+        lines.flush_within(Duration::from_secs(60));
+        assert!(lines.lock_buffer().bytes.is_empty() && lines.lock_buffer().writer != Writing::Out);
+        lines.append_lines(b"end\n");
         let read: Vec<u8> = reader.join().expect("it reads to the end");
         let wanted: String = (0..10_000).map(|number| format!("line {number}\n")).collect();
         assert!(read == wanted.as_bytes());
     }
 
     #[test]
-    fn what_nobody_takes_is_dropped_beyond_a_bound_counted_and_told() {
-        let (lines, taken) = lines();
-        lines.add(b"first\n");
-        lines.flush(Duration::from_millis(1));
+    fn log_drops_lines_beyond_bound() {
+        let (lines, taken) = log_with_receiver();
+        lines.append_lines(b"first\n");
+        lines.flush_within(Duration::from_millis(1));
         let line = [b'x'; 1 << 10];
         for _ in 0..3 * (WAITING_MAX_BYTES >> 10) {
-            lines.add(&line);
+            lines.append_lines(&line);
         }
-        let dropped = lines.gathered().dropped;
+        let dropped = lines.lock_buffer().dropped;
         assert!(dropped >= (WAITING_MAX_BYTES >> 10) as u64, "{dropped}");
-        lines.flush(Duration::from_millis(1));
+        lines.flush_within(Duration::from_millis(1));
         let mut read = Vec::new();
         while !read.ends_with(format!("the consumer is too slow lines={dropped}\n").as_bytes()) {
             read.extend(taken.recv_timeout(Duration::from_secs(60)).expect("it goes on"));
@@ -328,10 +331,10 @@ mod tests {
     }
 
     #[test]
-    fn the_present_is_written_as_by_everybody() {
+    fn now_formats_like_tracing_time() {
         let now = Now::new();
-        let parsed: jiff::Timestamp = now.text().parse().expect("a time");
+        let parsed: jiff::Timestamp = now.as_str().parse().expect("a time");
         assert!(jiff::Timestamp::now().duration_since(parsed).unsigned_abs() < Duration::from_secs(60));
-        assert_eq!(now.text().len(), "2026-11-21T09:30:00.123456Z".len());
+        assert_eq!(now.as_str().len(), "2026-11-21T09:30:00.123456Z".len());
     }
 }

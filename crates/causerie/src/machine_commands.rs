@@ -10,47 +10,49 @@ use serde_json::{Value, json};
 
 use crate::commands::{MachineCommand, Where};
 use crate::error::CliError;
-use crate::request::Request;
+use crate::request::AdminRequest;
 
 /// The folder in which a console begins: the workspace in the machine.
 const CONSOLE_FOLDER: &str = "/workspace";
 
 /// Splits a command into the request and its data folder.
-pub(crate) fn request(command: MachineCommand) -> (Request, Where) {
+pub(crate) fn machine_request(command: MachineCommand) -> (AdminRequest, Where) {
     match command {
-        MachineCommand::List { at } => (Request::ListMachines, at),
-        MachineCommand::Show { account, at } => (Request::ShowMachine { account }, at),
-        MachineCommand::Start { account, at } => (Request::StartMachine { account }, at),
-        MachineCommand::Stop { account: Some(account), at, .. } => (Request::StopMachine { account }, at),
-        MachineCommand::Stop { account: None, at, .. } => (Request::StopAllMachines, at),
+        MachineCommand::List { at } => (AdminRequest::ListMachines, at),
+        MachineCommand::Show { account, at } => (AdminRequest::ShowMachine { account }, at),
+        MachineCommand::Start { account, at } => (AdminRequest::StartMachine { account }, at),
+        MachineCommand::Stop { account: Some(account), at, .. } => {
+            (AdminRequest::StopMachine { account }, at)
+        }
+        MachineCommand::Stop { account: None, at, .. } => (AdminRequest::StopAllMachines, at),
         MachineCommand::Console { account, command, at } => {
             // Without a command, one that only starts the machine.
             let command = command.unwrap_or_else(|| "true".to_owned());
-            (Request::RunInMachine { account, command, folder: CONSOLE_FOLDER.to_owned() }, at)
+            (AdminRequest::RunInMachine { account, command, folder: CONSOLE_FOLDER.to_owned() }, at)
         }
-        MachineCommand::Log { account, at } => (Request::ShowMachineLog { account }, at),
-        MachineCommand::Reset { account, at } => (Request::ResetMachine { account }, at),
+        MachineCommand::Log { account, at } => (AdminRequest::ShowMachineLog { account }, at),
+        MachineCommand::Reset { account, at } => (AdminRequest::ResetMachine { account }, at),
     }
 }
 
 /// Executes a request about machines.
-pub(crate) async fn answer(admin: &Admin, request: Request) -> Result<Value, CliError> {
-    let changed = |account: &store::accounts::Account, status: &str| json!({ "account": account.id.to_string(), "email": account.email, "status": status });
+pub(crate) async fn execute_machine_request(admin: &Admin, request: AdminRequest) -> Result<Value, CliError> {
+    let changed = |account: &store::accounts::StoredAccount, status: &str| json!({ "account": account.id.to_string(), "email": account.email, "status": status });
     Ok(match request {
-        Request::ListMachines => {
+        AdminRequest::ListMachines => {
             let machines = admin.list_machines().await?;
-            json!({ "machines": machines.iter().map(listed).collect::<Vec<_>>() })
+            json!({ "machines": machines.iter().map(machine_summary_json).collect::<Vec<_>>() })
         }
-        Request::ShowMachine { account } => shown(&admin.show_machine(&account).await?),
-        Request::StartMachine { account } => changed(&admin.start_machine(&account).await?, "RUNNING"),
-        Request::StopMachine { account } => changed(&admin.stop_machine(&account).await?, "STOPPED"),
-        Request::StopAllMachines => stopped(&admin.stop_all_machines().await?),
-        Request::RunInMachine { account, command, folder } => {
+        AdminRequest::ShowMachine { account } => machine_details_json(&admin.show_machine(&account).await?),
+        AdminRequest::StartMachine { account } => changed(&admin.start_machine(&account).await?, "RUNNING"),
+        AdminRequest::StopMachine { account } => changed(&admin.stop_machine(&account).await?, "STOPPED"),
+        AdminRequest::StopAllMachines => stopped_accounts_json(&admin.stop_all_machines().await?),
+        AdminRequest::RunInMachine { account, command, folder } => {
             let run = admin.run_in_machine(&account, &command, &folder).await?;
             json!({ "output": run.text, "failed": run.failed, "folder": run.folder })
         }
-        Request::ResetMachine { account } => changed(&admin.reset_machine(&account).await?, "STOPPED"),
-        Request::ShowMachineLog { account } => {
+        AdminRequest::ResetMachine { account } => changed(&admin.reset_machine(&account).await?, "STOPPED"),
+        AdminRequest::ShowMachineLog { account } => {
             let (account, log) = admin.machine_log(&account).await?;
             json!({ "account": account.id.to_string(), "log": log })
         }
@@ -59,11 +61,11 @@ pub(crate) async fn answer(admin: &Admin, request: Request) -> Result<Value, Cli
 }
 
 /// Shows the accounts whose machines were stopped.
-pub(crate) fn stopped(accounts: &[AccountId]) -> Value {
+pub(crate) fn stopped_accounts_json(accounts: &[AccountId]) -> Value {
     json!({ "stopped": accounts.iter().map(ToString::to_string).collect::<Vec<_>>() })
 }
 
-fn listed(machine: &MachineSummary) -> Value {
+fn machine_summary_json(machine: &MachineSummary) -> Value {
     json!({
         "account": machine.account.to_string(),
         "email": machine.email,
@@ -74,7 +76,7 @@ fn listed(machine: &MachineSummary) -> Value {
     })
 }
 
-fn shown(machine: &ShownMachine) -> Value {
+fn machine_details_json(machine: &ShownMachine) -> Value {
     let ShownMachine { account, status, driver, kernel, isolation, reason, details } = machine;
     let started_at = details.started_at.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
     let started_at = started_at.and_then(|since| i64::try_from(since.as_micros()).ok());

@@ -12,15 +12,15 @@ use std::time::Duration;
 use control::{Check, CheckStatus};
 use machine::{
     BootSources, DiskQuota, Driver, DriverError, Enforcement, LimitStatus, OwnKernel, Qemu, SUSPENDED_MAX,
-    Sandbox, SandboxConfig, TRIAL_TIMEOUT, Trial, TrialRecord, UmlKernel, find_qemu, open_kvm, sweep_trials,
-    try_kvm,
+    Sandbox, SandboxConfig, TRIAL_TIMEOUT, TrialOutcome, TrialRecord, UmlKernel, find_qemu, open_kvm,
+    sweep_trials, try_kvm,
 };
-use machine_image::{ImageError, Images};
+use machine_image::{Images, MachineImageError};
 use tokio::time::{Instant, sleep};
 use workspace::Quota;
 
 use crate::guest;
-use crate::settings::{MachineDriver, Settings};
+use crate::settings::{MachineDriver, ServiceSettings};
 
 /// The longest trial of every other driver than KVM, which some hosts offer without booting anything: on a busy host a kernel
 /// that works takes seconds. The same for a driver that is set, and for a trial in the background.
@@ -65,17 +65,17 @@ impl Unavailable {
         Self { remedy: Some(remedy.into()), ..self }
     }
 
-    fn tried(self, age: Duration) -> Self {
+    fn with_failure_age(self, age: Duration) -> Self {
         Self { failed: Some(age), ..self }
     }
 
     /// Names what is unavailable.
-    fn about(self, what: &str) -> Self {
+    fn with_subject(self, what: &str) -> Self {
         Self { reason: format!("{what}: {}", self.reason), ..self }
     }
 
     /// Adds the reason why another one is unavailable as well.
-    fn and(self, other: &Self) -> Self {
+    fn join_reason(self, other: &Self) -> Self {
         Self { reason: format!("{}; {}", self.reason, other.reason), ..self }
     }
 }
@@ -106,23 +106,27 @@ pub(crate) fn machines_folder(data: &Path) -> PathBuf {
 ///
 /// # Errors
 /// The reason why this host has no such driver, with the remedy where it is known.
-pub(crate) async fn choose(data: &Path, settings: &Settings) -> Result<Chosen, String> {
+pub(crate) async fn choose_driver(data: &Path, settings: &ServiceSettings) -> Result<Chosen, String> {
     let trials = Trials { data, settings, ends_at: None };
-    let config = trials.config().map_err(|error| error.to_string())?;
+    let config = trials.sandbox_config().map_err(|error| error.to_string())?;
     sweep_trials(&config.machines, &config.trial_workspaces).await;
-    trials.choose().await.map_err(|error| error.to_string())
+    trials.choose_by_setting().await.map_err(|error| error.to_string())
 }
 
 /// Tries the better drivers again whose trial has failed, each once, when that was a minute ago. The next start takes one that
 /// works by now.
-pub(crate) async fn repeat_failed(data: &Path, settings: &Settings, failed: Vec<(MachineDriver, Duration)>) {
+pub(crate) async fn repeat_failed(
+    data: &Path,
+    settings: &ServiceSettings,
+    failed: Vec<(MachineDriver, Duration)>,
+) {
     let began = Instant::now();
     let trials = Trials { data, settings, ends_at: None };
     for (driver, age) in failed {
         sleep(REPEATED_AFTER.saturating_sub(age).saturating_sub(began.elapsed())).await;
         let tried = match driver {
-            MachineDriver::Qemu => trials.qemu(Memory::Repeated).await,
-            MachineDriver::Uml => trials.uml(Memory::Repeated).await,
+            MachineDriver::Qemu => trials.open_qemu(TrialReuse::Repeated).await,
+            MachineDriver::Uml => trials.open_uml(TrialReuse::Repeated).await,
             MachineDriver::Sandbox | MachineDriver::Auto => continue,
         };
         let driver = driver.name();
@@ -134,7 +138,7 @@ pub(crate) async fn repeat_failed(data: &Path, settings: &Settings, failed: Vec<
 }
 
 impl<D> Chosen<D> {
-    fn set(driver: D) -> Self {
+    fn from_setting(driver: D) -> Self {
         Self { driver, reason: "it is set".to_owned(), remedy: None, failed: Vec::new() }
     }
 }
@@ -170,7 +174,7 @@ fn choose_best<D>(
 
 /// How far a trial is saved by what is remembered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Memory {
+enum TrialReuse {
     /// A success and a failure count.
     Counts,
     /// A success counts: there is no other driver after a failure.
@@ -184,31 +188,32 @@ enum Memory {
 /// The trials of drivers in a data folder.
 struct Trials<'a> {
     data: &'a Path,
-    settings: &'a Settings,
+    settings: &'a ServiceSettings,
     /// The time at which all trials must have ended, if there is one.
     ends_at: Option<Instant>,
 }
 
 impl Trials<'_> {
-    async fn choose(&self) -> Result<Chosen, Unavailable> {
+    async fn choose_by_setting(&self) -> Result<Chosen, Unavailable> {
         match self.settings.driver {
-            MachineDriver::Qemu => match self.qemu(Memory::OfSuccess).await {
-                Ok(driver) => Ok(Chosen::set(driver)),
+            MachineDriver::Qemu => match self.open_qemu(TrialReuse::OfSuccess).await {
+                Ok(driver) => Ok(Chosen::from_setting(driver)),
                 Err(no_kvm) => {
-                    let driver = self.emulated().await?;
+                    let driver = self.open_emulated_qemu().await?;
                     let reason = format!("it is set; the processor is emulated, which is slow: {no_kvm}");
-                    Ok(Chosen { reason, ..Chosen::set(driver) })
+                    Ok(Chosen { reason, ..Chosen::from_setting(driver) })
                 }
             },
-            MachineDriver::Uml => self.uml(Memory::OfSuccess).await.map(Chosen::set),
-            MachineDriver::Sandbox => self.sandbox().await.map(Chosen::set),
-            MachineDriver::Auto => self.best().await,
+            MachineDriver::Uml => self.open_uml(TrialReuse::OfSuccess).await.map(Chosen::from_setting),
+            MachineDriver::Sandbox => self.open_sandbox().await.map(Chosen::from_setting),
+            MachineDriver::Auto => self.try_best().await,
         }
     }
 
     /// Tries QEMU and User Mode Linux at the same time, and the sandbox if neither works.
-    async fn best(&self) -> Result<Chosen, Unavailable> {
-        let (mut qemu, mut uml) = (pin!(self.qemu(Memory::Counts)), pin!(self.uml(Memory::Counts)));
+    async fn try_best(&self) -> Result<Chosen, Unavailable> {
+        let (mut qemu, mut uml) =
+            (pin!(self.open_qemu(TrialReuse::Counts)), pin!(self.open_uml(TrialReuse::Counts)));
         let (qemu, uml) = tokio::select! {
             biased;
             qemu = &mut qemu => match qemu {
@@ -218,38 +223,38 @@ impl Trials<'_> {
             uml = &mut uml => (qemu.await, Some(uml)),
         };
         let sandbox = match (&qemu, &uml) {
-            (Err(_), Some(Err(_))) => Some(self.sandbox().await?),
+            (Err(_), Some(Err(_))) => Some(self.open_sandbox().await?),
             _ => None,
         };
         choose_best(qemu, uml, || sandbox).ok_or_else(|| Unavailable::new("no driver was tried"))
     }
 
     /// Opens the driver of virtual machines on the host's processor.
-    async fn qemu(&self, memory: Memory) -> Result<Sandbox, Unavailable> {
+    async fn open_qemu(&self, memory: TrialReuse) -> Result<Sandbox, Unavailable> {
         open_kvm().map_err(|error| no_kvm(&error))?;
         let sources = self.boot_sources()?;
-        let config = self.config()?;
-        let record = record(&config, "qemu", &sources.files())?;
-        let remembered = recall(&record, memory)?;
+        let config = self.sandbox_config()?;
+        let record = trial_record(&config, "qemu", &sources.source_files())?;
+        let remembered = recall_trial(&record, memory)?;
         if !remembered {
-            let limit = self.limit(memory);
+            let limit = self.trial_limit(memory);
             if let Err(reason) = try_kvm(&config.launcher, &sources.qemu, limit).await {
                 return Err(failed_now(&record, &reason));
             }
         }
-        let kernel = prepare(sources, &config, false).await?;
+        let kernel = prepare_qemu(sources, &config, false).await?;
         let config = SandboxConfig { kernel: Some(OwnKernel::Qemu(kernel)), ..config };
-        open(config, &record, remembered, self.limit(memory)).await
+        open_and_try(config, &record, remembered, self.trial_limit(memory)).await
     }
 
     /// Opens the driver of virtual machines on a processor that QEMU emulates.
-    async fn emulated(&self) -> Result<Sandbox, Unavailable> {
-        let (sources, config) = (self.boot_sources()?, self.config()?);
-        let record = record(&config, "qemu-emulated", &sources.files())?;
-        let remembered = recall(&record, Memory::OfSuccess)?;
-        let kernel = prepare(sources, &config, true).await?;
+    async fn open_emulated_qemu(&self) -> Result<Sandbox, Unavailable> {
+        let (sources, config) = (self.boot_sources()?, self.sandbox_config()?);
+        let record = trial_record(&config, "qemu-emulated", &sources.source_files())?;
+        let remembered = recall_trial(&record, TrialReuse::OfSuccess)?;
+        let kernel = prepare_qemu(sources, &config, true).await?;
         let config = SandboxConfig { kernel: Some(OwnKernel::Qemu(kernel)), ..config };
-        open(config, &record, remembered, self.limit(Memory::OfSuccess)).await
+        open_and_try(config, &record, remembered, self.trial_limit(TrialReuse::OfSuccess)).await
     }
 
     fn boot_sources(&self) -> Result<BootSources, Unavailable> {
@@ -263,17 +268,19 @@ impl Trials<'_> {
                 .with_remedy("Debian: `apt-get install qemu-system-x86`"),
         })?;
         let kernel = self.settings.qemu_kernel.as_deref();
-        BootSources::find(program, kernel, self.agent()?).map_err(Unavailable::new)
+        BootSources::find_sources(program, kernel, self.unpack_agent()?).map_err(Unavailable::new)
     }
 
     /// Opens the driver of User Mode Linux, on the first kernel that boots.
-    async fn uml(&self, memory: Memory) -> Result<Sandbox, Unavailable> {
+    async fn open_uml(&self, memory: TrialReuse) -> Result<Sandbox, Unavailable> {
         let named = self.settings.kernel.as_deref();
         let mut refused: Option<Unavailable> = None;
         for kernel in UmlKernel::find_all(named) {
             match self.uml_on(kernel, memory).await {
                 Ok(sandbox) => return Ok(sandbox),
-                Err(error) => refused = Some(refused.map_or(error.clone(), |earlier| earlier.and(&error))),
+                Err(error) => {
+                    refused = Some(refused.map_or(error.clone(), |earlier| earlier.join_reason(&error)))
+                }
             }
         }
         Err(refused.unwrap_or_else(|| match named {
@@ -286,64 +293,69 @@ impl Trials<'_> {
     }
 
     /// Opens the driver of User Mode Linux on this kernel.
-    async fn uml_on(&self, kernel: UmlKernel, memory: Memory) -> Result<Sandbox, Unavailable> {
-        let (config, described) = (self.config()?, kernel.to_string());
-        let record =
-            record(&config, &format!("uml-{}", kernel.origin_name()), &[kernel.program(), &config.agent])?;
+    async fn uml_on(&self, kernel: UmlKernel, memory: TrialReuse) -> Result<Sandbox, Unavailable> {
+        let (config, described) = (self.sandbox_config()?, kernel.to_string());
+        let record = trial_record(
+            &config,
+            &format!("uml-{}", kernel.origin_name()),
+            &[kernel.program(), &config.agent],
+        )?;
         let config = SandboxConfig { kernel: Some(OwnKernel::UserModeLinux(kernel)), ..config };
-        let opened = match recall(&record, memory) {
-            Ok(remembered) => open(config, &record, remembered, self.bounded(PATIENT_TRIAL_TIMEOUT)).await,
+        let opened = match recall_trial(&record, memory) {
+            Ok(remembered) => {
+                open_and_try(config, &record, remembered, self.bound_by_deadline(PATIENT_TRIAL_TIMEOUT)).await
+            }
             Err(failed) => Err(failed),
         };
         opened.map_err(|error| match error.failed {
-            Some(_) => error.about(&described).with_remedy(KERNEL_REMEDY),
+            Some(_) => error.with_subject(&described).with_remedy(KERNEL_REMEDY),
             None => error,
         })
     }
 
     /// Opens the driver that shares the host's kernel, whose trial takes some hundredths of a second.
-    async fn sandbox(&self) -> Result<Sandbox, Unavailable> {
-        let sandbox = Sandbox::open(self.config()?).map_err(Unavailable::new)?;
-        let tried = sandbox.try_out(self.bounded(PATIENT_TRIAL_TIMEOUT)).await;
-        tried.map(|()| sandbox).map_err(|error| Unavailable::new(error).tried(Duration::ZERO))
+    async fn open_sandbox(&self) -> Result<Sandbox, Unavailable> {
+        let sandbox = Sandbox::open_driver(self.sandbox_config()?).map_err(Unavailable::new)?;
+        let tried = sandbox.try_out(self.bound_by_deadline(PATIENT_TRIAL_TIMEOUT)).await;
+        tried.map(|()| sandbox).map_err(|error| Unavailable::new(error).with_failure_age(Duration::ZERO))
     }
 
     /// Returns the longest time of a trial of KVM that begins now.
-    fn limit(&self, memory: Memory) -> Duration {
-        let has_substitute = self.settings.driver == MachineDriver::Auto && memory != Memory::Repeated;
-        self.bounded(if has_substitute { TRIAL_TIMEOUT } else { PATIENT_TRIAL_TIMEOUT })
+    fn trial_limit(&self, memory: TrialReuse) -> Duration {
+        let has_substitute = self.settings.driver == MachineDriver::Auto && memory != TrialReuse::Repeated;
+        self.bound_by_deadline(if has_substitute { TRIAL_TIMEOUT } else { PATIENT_TRIAL_TIMEOUT })
     }
 
-    fn bounded(&self, limit: Duration) -> Duration {
+    fn bound_by_deadline(&self, limit: Duration) -> Duration {
         self.ends_at.map_or(limit, |end| end.saturating_duration_since(Instant::now()).min(limit))
     }
 
-    fn agent(&self) -> Result<PathBuf, Unavailable> {
-        guest::unpack(self.data).map_err(Unavailable::new)
+    fn unpack_agent(&self) -> Result<PathBuf, Unavailable> {
+        guest::unpack_agent(self.data).map_err(Unavailable::new)
     }
 
-    fn config(&self) -> Result<SandboxConfig, Unavailable> {
+    fn sandbox_config(&self) -> Result<SandboxConfig, Unavailable> {
         let settings = self.settings;
-        let mut config = SandboxConfig::new(machines_folder(self.data), self.agent()?);
+        let mut config = SandboxConfig::new(machines_folder(self.data), self.unpack_agent()?);
         config.suspended_max = Some(SUSPENDED_MAX);
         config.trial_workspaces = control::data_folder::workspaces_folder(self.data);
         config.plugins = Some(control::plugins_folder(self.data));
         config.limits = settings.machine.clone();
         let Quota { bytes_max, files_max, .. } = settings.quota;
         config.disk_quota = Some(DiskQuota { bytes_max, files_max });
-        config.image = image(settings).map_err(Unavailable::new)?;
+        config.image = find_image(settings).map_err(Unavailable::new)?;
         Ok(config)
     }
 }
 
 /// Opens a driver, and tries it unless it is known to work.
-async fn open(
+async fn open_and_try(
     config: SandboxConfig,
     record: &TrialRecord,
     is_known: bool,
     limit: Duration,
 ) -> Result<Sandbox, Unavailable> {
-    let sandbox = Sandbox::open(config).map_err(Unavailable::new)?;
+    let sandbox = Sandbox::open_driver(config).map_err(Unavailable::new)?;
     if is_known {
         if let Err(error) = sandbox.save_template().await {
             tracing::warn!(%error, "no virtual machine could be saved, so that each start boots");
@@ -352,7 +364,7 @@ async fn open(
     }
     match sandbox.try_out(limit).await {
         Ok(()) => {
-            record.keep(None);
+            record.save_outcome(None);
             Ok(sandbox)
         }
         Err(DriverError::Refused(reason)) => Err(failed_now(record, &reason)),
@@ -372,7 +384,7 @@ fn no_kvm(error: &io::Error) -> Unavailable {
 }
 
 /// Names the record of a driver's trials with the files that decide them.
-fn record(config: &SandboxConfig, driver: &str, files: &[&Path]) -> Result<TrialRecord, Unavailable> {
+fn trial_record(config: &SandboxConfig, driver: &str, files: &[&Path]) -> Result<TrialRecord, Unavailable> {
     let image = config.image.as_ref().map(|image| image.lock.as_path());
     let files: Vec<&Path> = files.iter().copied().chain(image).collect();
     let record = std::fs::create_dir_all(&config.machines)
@@ -384,15 +396,15 @@ fn record(config: &SandboxConfig, driver: &str, files: &[&Path]) -> Result<Trial
 ///
 /// # Errors
 /// The reason if it is known to fail.
-fn recall(record: &TrialRecord, memory: Memory) -> Result<bool, Unavailable> {
-    if matches!(memory, Memory::Ignored | Memory::Repeated) {
+fn recall_trial(record: &TrialRecord, memory: TrialReuse) -> Result<bool, Unavailable> {
+    if matches!(memory, TrialReuse::Ignored | TrialReuse::Repeated) {
         return Ok(false);
     }
-    match record.recall() {
+    match record.last_trial() {
         None => Ok(false),
-        Some(Trial { failure: None, .. }) => Ok(true),
-        Some(Trial { failure: Some(reason), age }) if memory == Memory::Counts => {
-            Err(Unavailable::new(reason).tried(age))
+        Some(TrialOutcome { failure: None, .. }) => Ok(true),
+        Some(TrialOutcome { failure: Some(reason), age }) if memory == TrialReuse::Counts => {
+            Err(Unavailable::new(reason).with_failure_age(age))
         }
         Some(_) => Ok(false),
     }
@@ -400,18 +412,22 @@ fn recall(record: &TrialRecord, memory: Memory) -> Result<bool, Unavailable> {
 
 fn failed_now(record: &TrialRecord, reason: &str) -> Unavailable {
     tracing::debug!(reason, "trial of a machine driver failed");
-    record.keep(Some(reason));
-    Unavailable::new(reason).tried(Duration::ZERO)
+    record.save_outcome(Some(reason));
+    Unavailable::new(reason).with_failure_age(Duration::ZERO)
 }
 
-async fn prepare(sources: BootSources, config: &SandboxConfig, emulated: bool) -> Result<Qemu, Unavailable> {
+async fn prepare_qemu(
+    sources: BootSources,
+    config: &SandboxConfig,
+    emulated: bool,
+) -> Result<Qemu, Unavailable> {
     let folder = config.machines.join(".qemu");
-    let prepared = tokio::task::spawn_blocking(move || sources.prepare(&folder, emulated)).await;
+    let prepared = tokio::task::spawn_blocking(move || sources.prepare_files(&folder, emulated)).await;
     prepared.map_err(Unavailable::new)?.map_err(Unavailable::new)
 }
 
 /// The outcomes of trials of all drivers, for `causerie doctor`.
-pub(crate) struct Findings {
+pub(crate) struct TrialFindings {
     /// Each driver, with what it is or why it is unavailable.
     pub(crate) drivers: Vec<(MachineDriver, Result<String, Unavailable>)>,
     /// The driver that a service would choose.
@@ -419,13 +435,16 @@ pub(crate) struct Findings {
 }
 
 /// Tries all drivers at the same time, in this folder and within this time.
-pub(crate) async fn try_all(folder: &Path, settings: &Settings, limit: Duration) -> Findings {
+pub(crate) async fn try_all(folder: &Path, settings: &ServiceSettings, limit: Duration) -> TrialFindings {
     let mut trials = Trials { data: folder, settings, ends_at: None };
     // The programs are unpacked once. That takes nothing of the time of the trials.
-    let _ = trials.agent();
+    let _ = trials.unpack_agent();
     trials.ends_at = Some(Instant::now() + limit);
-    let (qemu, uml, sandbox) =
-        tokio::join!(trials.qemu(Memory::Ignored), trials.uml(Memory::Ignored), trials.sandbox());
+    let (qemu, uml, sandbox) = tokio::join!(
+        trials.open_qemu(TrialReuse::Ignored),
+        trials.open_uml(TrialReuse::Ignored),
+        trials.open_sandbox()
+    );
     let [qemu, uml, sandbox] = [qemu, uml, sandbox].map(|tried| tried.map(Driver::Sandbox));
     let found = |tried: &Result<Driver, Unavailable>| match tried {
         Ok(driver) => Ok(driver.to_string()),
@@ -438,37 +457,37 @@ pub(crate) async fn try_all(folder: &Path, settings: &Settings, limit: Duration)
     ];
     let chosen = match settings.driver {
         MachineDriver::Qemu => match qemu {
-            Ok(driver) => Ok(Chosen::set(driver)),
-            Err(no_kvm) => trials.emulated().await.map(|driver| {
+            Ok(driver) => Ok(Chosen::from_setting(driver)),
+            Err(no_kvm) => trials.open_emulated_qemu().await.map(|driver| {
                 let reason = format!("it is set; the processor is emulated, which is slow: {no_kvm}");
-                Chosen { reason, ..Chosen::set(Driver::Sandbox(driver)) }
+                Chosen { reason, ..Chosen::from_setting(Driver::Sandbox(driver)) }
             }),
         },
-        MachineDriver::Uml => uml.map(Chosen::set),
-        MachineDriver::Sandbox => sandbox.map(Chosen::set),
+        MachineDriver::Uml => uml.map(Chosen::from_setting),
+        MachineDriver::Sandbox => sandbox.map(Chosen::from_setting),
         MachineDriver::Auto => {
             let refused = sandbox.as_ref().err().cloned();
             choose_best(qemu, Some(uml), || sandbox.ok())
                 .ok_or_else(|| refused.unwrap_or_else(|| Unavailable::new("no driver works here")))
         }
     };
-    Findings { drivers, chosen }
+    TrialFindings { drivers, chosen }
 }
 
 /// Finds the image that is set.
-pub(crate) fn image(settings: &Settings) -> Result<Option<machine::Image>, String> {
+pub(crate) fn find_image(settings: &ServiceSettings) -> Result<Option<machine::MachineImage>, String> {
     let Some(name) = &settings.image else { return Ok(None) };
-    let reference = name.parse().map_err(|error: ImageError| error.to_string())?;
-    let image = Images::at(settings.images.clone()).find(&reference).map_err(|error| {
+    let reference = name.parse().map_err(|error: MachineImageError| error.to_string())?;
+    let image = Images::from_folder(settings.images.clone()).find_version(&reference).map_err(|error| {
         let folder = settings.images.display();
         format!("machine.image: {error} (in {folder}; `causerie image build` makes one)")
     })?;
-    Ok(Some(machine::Image { tree: image.tree(), lock: image.lock() }))
+    Ok(Some(machine::MachineImage { tree: image.tree_path(), lock: image.lock_path() }))
 }
 
 /// Reports the driver, and for each limit of machines what enforces it on this host. A driver that isolates less than the host
 /// could is a warning.
-pub(crate) fn checks(driver: &Driver, reason: &str, remedy: Option<&str>) -> Vec<Check> {
+pub(crate) fn driver_checks(driver: &Driver, reason: &str, remedy: Option<&str>) -> Vec<Check> {
     let (status, better) = match remedy {
         None => (CheckStatus::Pass, String::new()),
         Some(remedy) => (CheckStatus::Warn, format!("; this host can isolate machines better: {remedy}")),
@@ -491,11 +510,11 @@ pub(crate) fn checks(driver: &Driver, reason: &str, remedy: Option<&str>) -> Vec
 mod tests {
     use super::*;
 
-    fn no(reason: &str) -> Result<&'static str, Unavailable> {
+    fn unavailable_driver(reason: &str) -> Result<&'static str, Unavailable> {
         Err(Unavailable::new(reason))
     }
 
-    fn best(
+    fn best_driver(
         qemu: Result<&'static str, Unavailable>,
         uml: Result<&'static str, Unavailable>,
     ) -> Chosen<&'static str> {
@@ -503,34 +522,40 @@ mod tests {
     }
 
     #[test]
-    fn the_best_driver_that_works_is_chosen_with_the_reason() {
-        assert_eq!(best(Ok("qemu"), no("x")).driver, "qemu");
-        let uml = best(no("no KVM"), Ok("uml"));
+    fn choose_best_gives_driver_and_reason() {
+        assert_eq!(best_driver(Ok("qemu"), unavailable_driver("x")).driver, "qemu");
+        let uml = best_driver(unavailable_driver("no KVM"), Ok("uml"));
         assert_eq!((uml.driver, uml.remedy), ("uml", None));
         assert_eq!(uml.reason, "User Mode Linux boots here; qemu is unavailable: no KVM");
-        let sandbox = best(no("no KVM"), no("it panics"));
+        let sandbox = best_driver(unavailable_driver("no KVM"), unavailable_driver("it panics"));
         assert_eq!(sandbox.driver, "sandbox");
         assert_eq!(sandbox.reason, "uml is unavailable: it panics; qemu is unavailable: no KVM");
     }
 
     #[test]
-    fn a_driver_that_the_host_could_have_is_a_remedy() {
+    fn choose_best_names_possible_remedy() {
         let missing = || Err(Unavailable::new("there is no program").with_remedy("install it"));
-        assert_eq!(best(missing(), Ok("uml")).remedy.as_deref(), Some("install it"));
-        assert_eq!(best(no("no KVM"), missing()).remedy.as_deref(), Some("install it"));
-        assert_eq!(best(Ok("qemu"), missing()).remedy, None);
+        assert_eq!(best_driver(missing(), Ok("uml")).remedy.as_deref(), Some("install it"));
+        assert_eq!(
+            best_driver(unavailable_driver("no KVM"), missing()).remedy.as_deref(),
+            Some("install it")
+        );
+        assert_eq!(best_driver(Ok("qemu"), missing()).remedy, None);
     }
 
     #[test]
-    fn failed_trials_of_better_drivers_are_repeated_and_no_others() {
-        let failed = |seconds| Err(Unavailable::new("no").tried(Duration::from_secs(seconds)));
-        assert_eq!(best(failed(1), Ok("uml")).failed, [(MachineDriver::Qemu, Duration::from_secs(1))]);
-        assert_eq!(best(no("no program"), failed(2)).failed, [(MachineDriver::Uml, Duration::from_secs(2))]);
-        assert_eq!(best(Ok("qemu"), failed(3)).failed, []);
+    fn choose_best_repeats_better_failures() {
+        let failed = |seconds| Err(Unavailable::new("no").with_failure_age(Duration::from_secs(seconds)));
+        assert_eq!(best_driver(failed(1), Ok("uml")).failed, [(MachineDriver::Qemu, Duration::from_secs(1))]);
+        assert_eq!(
+            best_driver(unavailable_driver("no program"), failed(2)).failed,
+            [(MachineDriver::Uml, Duration::from_secs(2))]
+        );
+        assert_eq!(best_driver(Ok("qemu"), failed(3)).failed, []);
     }
 
     #[test]
-    fn the_last_words_of_a_kernel_are_one_line() {
+    fn kernel_last_words_fit_line() {
         let words = format!("\nbooting: {}\nKernel panic\n more", "x".repeat(1000));
         let line = one_line(&words);
         assert!(line.starts_with("booting: xxx") && line.ends_with('…') && !line.contains('\n'), "{line}");

@@ -47,9 +47,9 @@ use std::time::Duration;
 use clap::FromArgMatches;
 use control::backup::OpenAnswers;
 
-use commands::{Cli, Command, ServeOptions, command_line};
+use commands::{CauserieCli, CauserieCommand, ServeOptions, command_line};
 use error::CliError;
-use settings::{Log, LogFormat, Settings};
+use settings::{LogFormat, LogSettings, ServiceSettings};
 
 /// The exit code for usage errors.
 const EXIT_USAGE: u8 = 2;
@@ -62,109 +62,116 @@ fn main() -> ExitCode {
         // This must come first: the launcher needs a single thread and must not return.
         machine::sandbox::launch_main();
     }
-    let parsed = command_line().try_get_matches().and_then(|found| Cli::from_arg_matches(&found));
+    let parsed = command_line().try_get_matches().and_then(|found| CauserieCli::from_arg_matches(&found));
     let cli = match parsed {
         Ok(cli) => cli,
-        Err(error) => return misused(&error),
+        Err(error) => return report_usage_error(&error),
     };
     // Done while there is a single thread, because later threads inherit the credentials.
     let at = match &cli.command {
-        Command::Admin(command) => Some(command.at()),
-        Command::Restore { at, .. } | Command::Doctor { at } => Some(at),
-        Command::Image(command) => Some(&image_commands::at(command)),
+        CauserieCommand::Admin(command) => Some(command.command_location()),
+        CauserieCommand::Restore { at, .. } | CauserieCommand::Doctor { at } => Some(at),
+        CauserieCommand::Image(command) => Some(&image_commands::image_command_location(command)),
         _ => None,
     };
     if let Some(at) = at
         && let Err(error) = admin::become_owner(at)
     {
-        return refused(&error, at.json);
+        return report_cli_error(&error, at.json);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
-        Err(error) => return failed(&format!("the runtime: {error}")),
+        Err(error) => return report_failure(&format!("the runtime: {error}")),
     };
-    let code = runtime.block_on(run(cli.command));
+    let code = runtime.block_on(run_command(cli.command));
     // Does not wait for a backup in progress: an incomplete backup leaves no file.
     runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
-    log::flush();
+    log::flush_log();
     code
 }
 
-async fn run(command: Command) -> ExitCode {
-    if !matches!(command, Command::Serve(_)) {
+async fn run_command(command: CauserieCommand) -> ExitCode {
+    if !matches!(command, CauserieCommand::Serve(_)) {
         let level = std::env::var("RUST_LOG").ok().filter(|level| !level.is_empty());
-        log::begin_plain(&Log {
+        log::begin_plain(&LogSettings {
             format: LogFormat::Text,
             level: level.unwrap_or_else(|| "error".to_owned()),
         });
     }
     let done = match command {
-        Command::Serve(options) => Box::pin(serve(&options)).await,
-        Command::Config(command) => {
+        CauserieCommand::Serve(options) => Box::pin(run_service(&options)).await,
+        CauserieCommand::Config(command) => {
             let as_json = command.as_json();
-            return config::run(command)
-                .map_or_else(|error| refused(&error, as_json), |()| ExitCode::SUCCESS);
+            return config::run_config_command(command)
+                .map_or_else(|error| report_cli_error(&error, as_json), |()| ExitCode::SUCCESS);
         }
-        Command::Demo(options) => demo::run(options).await,
-        Command::Client(command) => return client_commands::run(command).await,
-        Command::Restore { file, continue_answers, at } => {
+        CauserieCommand::Demo(options) => demo::run_demo(options).await,
+        CauserieCommand::Client(command) => return client_commands::run_client_command(command).await,
+        CauserieCommand::Restore { file, continue_answers, at } => {
             let as_json = at.json;
             let answers = if continue_answers { OpenAnswers::Continue } else { OpenAnswers::End };
-            return admin::restore(file, answers, at)
+            return admin::restore_backup(file, answers, at)
                 .await
-                .map_or_else(|error| refused(&error, as_json), |()| ExitCode::SUCCESS);
+                .map_or_else(|error| report_cli_error(&error, as_json), |()| ExitCode::SUCCESS);
         }
-        Command::Models { at } => {
+        CauserieCommand::Models { at } => {
             let as_json = at.json;
-            return model_commands::run(&at)
+            return model_commands::run_models_command(&at)
                 .await
-                .map_or_else(|error| refused(&error, as_json), |()| ExitCode::SUCCESS);
+                .map_or_else(|error| report_cli_error(&error, as_json), |()| ExitCode::SUCCESS);
         }
-        Command::Manual { folder } => clap_mangen::generate_to(command_line(), &folder)
+        CauserieCommand::Manual { folder } => clap_mangen::generate_to(command_line(), &folder)
             .map_err(|error| format!("{}: {error}", folder.display())),
-        Command::Completions { shell } => {
+        CauserieCommand::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut command_line(), "causerie", &mut script);
-            output::line(String::from_utf8_lossy(&script).trim_end());
+            output::print_line(String::from_utf8_lossy(&script).trim_end());
             Ok(())
         }
-        Command::Doctor { at } => {
-            return if Box::pin(doctor::run(&at)).await { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-        }
-        Command::Image(command) => {
-            let as_json = command.place().json;
-            return image_commands::run(command)
-                .await
-                .map_or_else(|error| refused(&error, as_json), |()| ExitCode::SUCCESS);
-        }
-        Command::Plugins(command) => plugin_commands::run(&command),
-        Command::Admin(command) => {
-            let as_json = command.as_json();
-            let done = match (confirmation::confirm(&command).await, console::account(&command)) {
-                (Err(refused), _) => Err(refused),
-                (Ok(()), Some(account)) => console::run(&account, command).await,
-                (Ok(()), None) => admin::run(command).await,
+        CauserieCommand::Doctor { at } => {
+            return if Box::pin(doctor::run_doctor(&at)).await {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
             };
-            return done.map_or_else(|error| refused(&error, as_json), |()| ExitCode::SUCCESS);
+        }
+        CauserieCommand::Image(command) => {
+            let as_json = command.folder_args().json;
+            return image_commands::run_image_command(command)
+                .await
+                .map_or_else(|error| report_cli_error(&error, as_json), |()| ExitCode::SUCCESS);
+        }
+        CauserieCommand::Plugins(command) => plugin_commands::run_plugins_command(&command),
+        CauserieCommand::Admin(command) => {
+            let as_json = command.as_json();
+            let done = match (
+                confirmation::confirm_account_deletion(&command).await,
+                console::console_account(&command),
+            ) {
+                (Err(refused), _) => Err(refused),
+                (Ok(()), Some(account)) => console::run_machine_console(&account, command).await,
+                (Ok(()), None) => admin::run_admin_command(command).await,
+            };
+            return done.map_or_else(|error| report_cli_error(&error, as_json), |()| ExitCode::SUCCESS);
         }
     };
-    done.map_or_else(|error| failed(&error), |()| ExitCode::SUCCESS)
+    done.map_or_else(|error| report_failure(&error), |()| ExitCode::SUCCESS)
 }
 
-async fn serve(options: &ServeOptions) -> Result<(), String> {
-    let sources = settings::sources(options.config.as_deref(), options.arguments());
-    let loaded = Settings::load(sources).map_err(|error| error.to_string())?;
-    log::init(&loaded.settings.log, requests::LogFields);
+async fn run_service(options: &ServeOptions) -> Result<(), String> {
+    let sources = settings::command_sources(options.config.as_deref(), options.setting_arguments());
+    let loaded = ServiceSettings::load(sources).map_err(|error| error.to_string())?;
+    log::init_service_log(&loaded.settings.log, requests::LogFields);
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }
-    serve::run(loaded).await.map_err(|error| error.to_string())
+    serve::serve_until_signal(loaded).await.map_err(|error| error.to_string())
 }
 
-fn failed(error: &str) -> ExitCode {
+fn report_failure(error: &str) -> ExitCode {
     // The process exits afterwards.
-    log::flush();
+    log::flush_log();
     for line in error.lines() {
         output::error_line(format_args!("causerie: {line}"));
     }
@@ -172,22 +179,22 @@ fn failed(error: &str) -> ExitCode {
 }
 
 /// Reports an operator command's failure: with `--json` as one JSON object on standard error.
-fn refused(error: &CliError, as_json: bool) -> ExitCode {
+fn report_cli_error(error: &CliError, as_json: bool) -> ExitCode {
     match serde_json::to_string(error) {
         Ok(json) if as_json => output::error_line(json),
-        _ => return failed(&error.message),
+        _ => return report_failure(&error.message),
     }
     ExitCode::FAILURE
 }
 
 /// Handles a usage error, or a request for help or the version.
-fn misused(error: &clap::Error) -> ExitCode {
+fn report_usage_error(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() || !std::env::args_os().any(|argument| argument == "--json") {
         error.exit();
     }
     let text = error.render().to_string();
     let first = text.split("\n\n").next().unwrap_or_default();
     let first = first.strip_prefix("error: ").unwrap_or(first);
-    refused(&CliError::new("USAGE", first), true);
+    report_cli_error(&CliError::new("USAGE", first), true);
     ExitCode::from(EXIT_USAGE)
 }

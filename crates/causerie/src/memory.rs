@@ -22,12 +22,12 @@ pub(crate) async fn return_unused() {
         ticks.tick().await;
         // Other threads continue meanwhile, except for those that need the same pool.
         let check = tokio::task::spawn_blocking(move || {
-            let now = MemoryUsage::now();
+            let now = MemoryUsage::read_current();
             if !now.should_trim(after_trim) {
                 return after_trim;
             }
             trim();
-            MemoryUsage::now()
+            MemoryUsage::read_current()
         });
         after_trim = check.await.unwrap_or(after_trim);
     }
@@ -50,13 +50,13 @@ impl MemoryUsage {
         self.free > TRIM_MIN_BYTES && (freed || used_again)
     }
 
-    fn now() -> Self {
-        Self { free: free(), resident: resident() }
+    fn read_current() -> Self {
+        Self { free: free(), resident: resident_bytes() }
     }
 }
 
 /// Returns the resident memory, in bytes.
-fn resident() -> u64 {
+fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
     pages.unwrap_or_default() * rustix::param::page_size() as u64
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_let_go_of_is_not_let_go_of_again() {
+    fn trim_skips_already_released_memory() {
         let mib = |free: u64, resident: u64| MemoryUsage { free: free << 20, resident: resident << 20 };
         let before = MemoryUsage::default();
         assert!(mib(100, 140).should_trim(before));
@@ -102,6 +102,6 @@ mod tests {
 
     #[test]
     fn the_process_has_memory() {
-        assert!(MemoryUsage::now().resident > 1 << 20);
+        assert!(MemoryUsage::read_current().resident > 1 << 20);
     }
 }

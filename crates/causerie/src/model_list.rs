@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// Returns the catalog as one JSON object, with the reason why a vendor could not list its models.
 pub(crate) fn to_json(catalog: &Catalog, failure: Option<&StepError>) -> Value {
     let models: Vec<Value> = catalog
-        .entries()
+        .model_entries()
         .iter()
         .map(|entry| {
             json!({
@@ -16,7 +16,7 @@ pub(crate) fn to_json(catalog: &Catalog, failure: Option<&StepError>) -> Value {
                 "label": entry.label.en,
                 "vendor": entry.provider.as_str(),
                 "vendorName": entry.vendor_name,
-                "status": catalog.status(&entry.id).as_str(),
+                "status": catalog.model_status(&entry.id).as_str(),
                 "default": entry.default,
                 "deprecated": entry.deprecated,
                 "builtin": entry.builtin,
@@ -25,18 +25,18 @@ pub(crate) fn to_json(catalog: &Catalog, failure: Option<&StepError>) -> Value {
                 "usesTools": entry.uses_tools,
                 "contextTokens": entry.context_tokens,
                 "outputMaxTokens": entry.output_max_tokens,
-                "priceBase": credits(entry.price.base_millis),
-                "priceThousandTokensRead": credits(entry.price.input_millis),
-                "priceThousandTokensWritten": credits(entry.price.output_millis),
+                "priceBase": credits_from_millis(entry.price.base_millis),
+                "priceThousandTokensRead": credits_from_millis(entry.price.input_millis),
+                "priceThousandTokensWritten": credits_from_millis(entry.price.output_millis),
             })
         })
         .collect();
-    let vendors: Vec<Value> = catalog.vendors().iter().map(vendor).collect();
+    let vendors: Vec<Value> = catalog.vendors_health().iter().map(vendor_health_json).collect();
     json!({ "vendors": vendors, "models": models, "failure": failure.map(ToString::to_string) })
 }
 
 /// Describes the health of a vendor.
-fn vendor(health: &VendorHealth) -> Value {
+fn vendor_health_json(health: &VendorHealth) -> Value {
     let status = match health.up {
         Some(true) => ModelStatus::Up,
         Some(false) => ModelStatus::Down,
@@ -54,7 +54,7 @@ fn vendor(health: &VendorHealth) -> Value {
 }
 
 /// Converts thousandths of credits to credits.
-fn credits(millis: u64) -> f64 {
+fn credits_from_millis(millis: u64) -> f64 {
     // Prices are far below what a double holds exactly.
     f64::from(u32::try_from(millis).unwrap_or(u32::MAX)) / 1000.0
 }

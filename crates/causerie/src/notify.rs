@@ -7,7 +7,7 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 const SOCKET: &str = "NOTIFY_SOCKET";
 
 /// Sends a state such as `READY=1`. Does nothing if no socket is set, and ignores errors.
-pub(crate) fn notify(state: &str) {
+pub(crate) fn notify_systemd(state: &str) {
     let Some(path) = std::env::var_os(SOCKET) else { return };
     let path = path.as_encoded_bytes();
     let address = match path.strip_prefix(b"@") {

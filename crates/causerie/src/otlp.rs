@@ -41,7 +41,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 const ANSWER_MAX_BYTES: usize = 64 << 10;
 
 /// Exports spans to a collector.
-pub(crate) struct Exporter {
+pub(crate) struct OtlpExporter {
     spans: Arc<SpanQueue>,
     exporter: SpanExporter,
     scope: InstrumentationScope,
@@ -52,7 +52,7 @@ pub(crate) struct Exporter {
     failing: bool,
 }
 
-impl Exporter {
+impl OtlpExporter {
     /// Creates an exporter for the queue `spans`. Returns `None` if the client cannot be created.
     pub(crate) fn new(settings: Otlp, spans: Arc<SpanQueue>) -> Option<Self> {
         let url = format!("{}/v1/traces", settings.endpoint.trim_end_matches('/'));
@@ -85,24 +85,24 @@ impl Exporter {
     }
 
     /// Exports spans until shutdown; then exports the remaining ones for a limited time.
-    pub(crate) async fn run(mut self, over: CancellationToken) {
+    pub(crate) async fn export_until_shutdown(mut self, over: CancellationToken) {
         let always = async {
             loop {
                 sleep(EVERY).await;
-                self.export().await;
+                self.export_queued().await;
             }
         };
         over.run_until_cancelled(always).await;
-        if timeout(SHUTDOWN_TIMEOUT, self.export()).await.is_err() {
+        if timeout(SHUTDOWN_TIMEOUT, self.export_queued()).await.is_err() {
             tracing::warn!(collector = self.url, "trace export abandoned at shutdown: collector too slow");
         }
     }
 
     /// Exports all queued spans.
-    async fn export(&mut self) {
+    async fn export_queued(&mut self) {
         loop {
             if self.batch.is_empty() {
-                self.batch = self.spans.take(BATCH_MAX);
+                self.batch = self.spans.take_finished(BATCH_MAX);
             }
             if self.batch.is_empty() {
                 return;
@@ -157,7 +157,7 @@ impl CollectorClient {
         Ok(Self { client: builder.build()?, headers })
     }
 
-    async fn send(&self, request: http::Request<Bytes>) -> Result<http::Response<Bytes>, HttpError> {
+    async fn post_request(&self, request: http::Request<Bytes>) -> Result<http::Response<Bytes>, HttpError> {
         let (parts, body) = request.into_parts();
         // Sends the configured headers, not those that the crate reads from variables.
         let mut headers = self.headers.clone();
@@ -184,7 +184,7 @@ impl HttpClient for CollectorClient {
         'client: 'future,
         Self: 'future,
     {
-        self.send(request).boxed()
+        self.post_request(request).boxed()
     }
 }
 
@@ -202,7 +202,8 @@ async fn body_within_bound(mut response: Response) -> Bytes {
 fn span_data(span: &trace::SpanData, scope: &InstrumentationScope) -> SpanData {
     let trace = TraceId::from_bytes(span.context.trace.to_be_bytes());
     let id = |span: u64| SpanId::from_bytes(span.to_be_bytes());
-    let attributes = span.attributes.iter().map(|(name, value)| KeyValue::new(*name, attribute(value)));
+    let attributes =
+        span.attributes.iter().map(|(name, value)| KeyValue::new(*name, otlp_attribute_value(value)));
     SpanData {
         span_context: SpanContext::new(
             trace,
@@ -220,8 +221,8 @@ fn span_data(span: &trace::SpanData, scope: &InstrumentationScope) -> SpanData {
             trace::SpanKind::Client => SpanKind::Client,
         },
         name: span.name.clone(),
-        start_time: time(span.start_unix_nanos),
-        end_time: time(span.end_unix_nanos),
+        start_time: system_time(span.start_unix_nanos),
+        end_time: system_time(span.end_unix_nanos),
         attributes: attributes.collect(),
         dropped_attributes_count: 0,
         events: SpanEvents::default(),
@@ -231,11 +232,11 @@ fn span_data(span: &trace::SpanData, scope: &InstrumentationScope) -> SpanData {
     }
 }
 
-fn time(nanos: u64) -> SystemTime {
+fn system_time(nanos: u64) -> SystemTime {
     UNIX_EPOCH + Duration::from_nanos(nanos)
 }
 
-fn attribute(value: &AttributeValue) -> opentelemetry::Value {
+fn otlp_attribute_value(value: &AttributeValue) -> opentelemetry::Value {
     match value {
         AttributeValue::Text(text) => text.clone().into(),
         AttributeValue::Number(number) => (*number).into(),
@@ -256,7 +257,7 @@ mod tests {
     use super::*;
 
     /// Starts a collector that gives these responses, then 200, and forwards the head and body of each request.
-    async fn collector(answers: &[&'static str]) -> (String, mpsc::UnboundedReceiver<(String, Value)>) {
+    async fn start_collector(answers: &[&'static str]) -> (String, mpsc::UnboundedReceiver<(String, Value)>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let endpoint = format!("http://{}", listener.local_addr().expect("an address"));
         let (requests, taken) = mpsc::unbounded_channel();
@@ -287,27 +288,27 @@ mod tests {
         (endpoint, taken)
     }
 
-    fn exporter(endpoint: &str, spans: &Arc<SpanQueue>) -> Exporter {
+    fn new_exporter(endpoint: &str, spans: &Arc<SpanQueue>) -> OtlpExporter {
         let mut headers = HeaderMap::new();
         headers.insert("x-token", HeaderValue::from_static("hush"));
         let settings = Otlp { endpoint: endpoint.to_owned(), headers, service_name: "advice".to_owned() };
-        Exporter::new(settings, spans.clone()).expect("connections can be made")
+        OtlpExporter::new(settings, spans.clone()).expect("connections can be made")
     }
 
     #[tokio::test]
-    async fn spans_come_to_the_collector_in_the_form_of_the_protocol() {
-        let (endpoint, mut taken) = collector(&[]).await;
+    async fn exporter_sends_spans_as_otlp() {
+        let (endpoint, mut taken) = start_collector(&[]).await;
         let spans = SpanQueue::new(1);
         let tracer = Tracer::new(spans.clone());
         let mut request = tracer.start_request(None, "request").expect("it is on");
         request.set_attribute("http.route", "/api/v1/vm");
         request.set_attribute("http.response.status_code", 500_u32);
         request.set_attribute("flag", true);
-        request.fail();
+        request.mark_failed();
         let context = request.context();
         drop(tracer.start_child(Some(context), "inner"));
         drop(request);
-        exporter(&format!("{endpoint}/"), &spans).export().await;
+        new_exporter(&format!("{endpoint}/"), &spans).export_queued().await;
         let (head, body) = taken.recv().await.expect("a request");
         assert!(head.starts_with("POST /v1/traces HTTP/1.1"), "{head}");
         assert!(head.contains("content-type: application/json") && head.contains("x-token: hush"), "{head}");
@@ -339,26 +340,26 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_collector_that_is_busy_gets_them_later_and_one_that_refuses_loses_them() {
-        let (endpoint, mut taken) = collector(&["503 Busy\r\nretry-after: 7", "400 Never"]).await;
+    async fn exporter_retries_busy_drops_refused() {
+        let (endpoint, mut taken) = start_collector(&["503 Busy\r\nretry-after: 7", "400 Never"]).await;
         let spans = SpanQueue::new(1);
         let tracer = Tracer::new(spans.clone());
         drop(tracer.start_request(None, "first"));
-        let mut exporter = exporter(&endpoint, &spans);
-        exporter.export().await;
+        let mut exporter = new_exporter(&endpoint, &spans);
+        exporter.export_queued().await;
         let (first, again) = (taken.recv().await.expect("one").1, taken.recv().await.expect("another").1);
         assert_eq!(first, again);
         assert_eq!(spans.dropped.get(), 1, "it refused at last");
         drop(tracer.start_request(None, "second"));
-        exporter.export().await;
+        exporter.export_queued().await;
         let second = taken.recv().await.expect("a third").1;
         assert_eq!(second["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["name"], "second");
         assert_eq!(spans.dropped.get(), 1);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_end_brings_what_is_left_and_does_not_wait_for_ever() {
-        let (endpoint, mut taken) = collector(&[]).await;
+    async fn exporter_flushes_rest_at_shutdown() {
+        let (endpoint, mut taken) = start_collector(&[]).await;
         let spans = SpanQueue::new(1);
         let tracer = Tracer::new(spans.clone());
         for _ in 0..BATCH_MAX + 1 {
@@ -366,7 +367,7 @@ mod tests {
         }
         let over = CancellationToken::new();
         over.cancel();
-        exporter(&endpoint, &spans).run(over.clone()).await;
+        new_exporter(&endpoint, &spans).export_until_shutdown(over.clone()).await;
         let mut count = || {
             let (_, body) = taken.try_recv().expect("a request");
             body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().map(Vec::len)
@@ -375,7 +376,7 @@ mod tests {
         // The collector is gone.
         drop(tracer.start_request(None, "request"));
         let started = tokio::time::Instant::now();
-        exporter("http://127.0.0.1:1", &spans).run(over).await;
+        new_exporter("http://127.0.0.1:1", &spans).export_until_shutdown(over).await;
         assert!(started.elapsed() <= SHUTDOWN_TIMEOUT + Duration::from_secs(1), "{:?}", started.elapsed());
     }
 }

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Write};
 use serde_json::Value;
 
 /// Prints a line. If the reader has closed the output, as `head` does, the process exits successfully.
-pub(crate) fn line(line: impl Display) {
+pub(crate) fn print_line(line: impl Display) {
     let mut out = io::stdout().lock();
     match writeln!(out, "{line}").and_then(|()| out.flush()) {
         Ok(()) => {}
@@ -24,37 +24,39 @@ pub(crate) fn error_line(line: impl Display) {
 }
 
 /// Prints a JSON object: as it is, or a line for each field.
-pub(crate) fn print(answer: &Value, as_json: bool) {
+pub(crate) fn print_object(answer: &Value, as_json: bool) {
     if as_json {
-        line(answer);
+        print_line(answer);
         return;
     }
     let Value::Object(fields) = answer else { return };
     for (name, value) in fields {
-        let name = words(name);
+        let name = field_words(name);
         match value {
             Value::Array(rows) if rows.iter().any(Value::is_object) => {
                 for row in rows {
-                    line(columns(row));
+                    print_line(format_columns(row));
                 }
             }
-            Value::Object(_) => line(format_args!("{name}: {}", columns(value))),
-            value => line(format_args!("{name}: {}", plain(value))),
+            Value::Object(_) => print_line(format_args!("{name}: {}", format_columns(value))),
+            value => print_line(format_args!("{name}: {}", format_value(value))),
         }
     }
 }
 
 /// Prints objects as a table: a head of their fields' names, and a line for each. Columns of numbers are aligned right.
-pub(crate) fn table(heads: &[&str], rows: &[Value]) {
+pub(crate) fn print_table(heads: &[&str], rows: &[Value]) {
     for row in table_lines(heads, rows) {
-        line(row);
+        print_line(row);
     }
 }
 
 fn table_lines(heads: &[&str], rows: &[Value]) -> Vec<String> {
-    let cells = rows.iter().map(|row| heads.iter().map(|head| plain(&row[head])).collect::<Vec<_>>());
+    let cells = rows.iter().map(|row| heads.iter().map(|head| format_value(&row[head])).collect::<Vec<_>>());
     let lines: Vec<Vec<String>> =
-        std::iter::once(heads.iter().map(|head| words(head).to_uppercase()).collect()).chain(cells).collect();
+        std::iter::once(heads.iter().map(|head| field_words(head).to_uppercase()).collect())
+            .chain(cells)
+            .collect();
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
     let is_number = |head: &&str| {
         rows.iter().any(|row| row[*head].is_number())
@@ -71,13 +73,16 @@ fn table_lines(heads: &[&str], rows: &[Value]) -> Vec<String> {
     lines.iter().map(padded).collect()
 }
 
-fn columns(row: &Value) -> String {
+fn format_columns(row: &Value) -> String {
     let columns = row.as_object().into_iter().flatten();
-    columns.map(|(name, value)| format!("{} {}", words(name), plain(value))).collect::<Vec<_>>().join("  ")
+    columns
+        .map(|(name, value)| format!("{} {}", field_words(name), format_value(value)))
+        .collect::<Vec<_>>()
+        .join("  ")
 }
 
 /// Returns the name of a field for people: `licence until` for `licenceUntil`.
-pub(crate) fn words(name: &str) -> String {
+pub(crate) fn field_words(name: &str) -> String {
     let mut words = String::with_capacity(name.len() + 4);
     for letter in name.chars() {
         if letter.is_ascii_uppercase() {
@@ -89,19 +94,19 @@ pub(crate) fn words(name: &str) -> String {
 }
 
 /// Returns a value for people. A list is joined; a time is shown to the second: `2026-11-21 08:37:00Z`.
-pub(crate) fn plain(value: &Value) -> String {
+pub(crate) fn format_value(value: &Value) -> String {
     match value {
-        Value::String(text) => time(text).unwrap_or_else(|| text.clone()),
+        Value::String(text) => shorten_time(text).unwrap_or_else(|| text.clone()),
         Value::Null => "-".to_owned(),
         Value::Bool(true) => "yes".to_owned(),
         Value::Bool(false) => "no".to_owned(),
-        Value::Array(parts) => parts.iter().map(plain).collect::<Vec<_>>().join(" "),
+        Value::Array(parts) => parts.iter().map(format_value).collect::<Vec<_>>().join(" "),
         other => other.to_string(),
     }
 }
 
 /// Shortens a time as this program writes it: `2026-11-21T08:37:00.000Z`.
-fn time(text: &str) -> Option<String> {
+fn shorten_time(text: &str) -> Option<String> {
     let (day, time) = text.strip_suffix('Z')?.split_once('T')?;
     let (second, millis) = time.split_once('.')?;
     let is_time = text.len() == 24
@@ -112,7 +117,7 @@ fn time(text: &str) -> Option<String> {
 }
 
 /// Returns a count with its noun, in the singular or the plural: `1 machine`, `2 machines`.
-pub(crate) fn counted(count: usize, noun: &str) -> String {
+pub(crate) fn count_with_noun(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
@@ -124,19 +129,22 @@ mod tests {
 
     #[test]
     fn people_read_words_and_short_times() {
-        assert_eq!(words("licenceUntil"), "licence until");
-        assert_eq!(plain(&json!("2026-11-21T08:37:00.123Z")), "2026-11-21 08:37:00Z");
+        assert_eq!(field_words("licenceUntil"), "licence until");
+        assert_eq!(format_value(&json!("2026-11-21T08:37:00.123Z")), "2026-11-21 08:37:00Z");
         for other in
             ["2026-11-21T08:37:00Z", "THE.REST IS Z", "2026-11-21T99:37:00.123Z", "it", "Z", "T.Z", ""]
         {
-            assert_eq!(plain(&json!(other)), other);
+            assert_eq!(format_value(&json!(other)), other);
         }
-        assert_eq!(plain(&json!(["a", 1, null, true])), "a 1 - yes");
-        assert_eq!((counted(1, "machine"), counted(0, "machine")), ("1 machine".into(), "0 machines".into()));
+        assert_eq!(format_value(&json!(["a", 1, null, true])), "a 1 - yes");
+        assert_eq!(
+            (count_with_noun(1, "machine"), count_with_noun(0, "machine")),
+            ("1 machine".into(), "0 machines".into())
+        );
     }
 
     #[test]
-    fn numbers_of_a_table_are_aligned_right() {
+    fn table_lines_align_numbers_right() {
         let rows =
             [json!({"id": "a", "steps": 5, "at": null}), json!({"id": "bcd", "steps": 12_345, "at": 1})];
         let lines = table_lines(&["id", "steps", "at"], &rows);

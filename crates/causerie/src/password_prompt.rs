@@ -21,7 +21,7 @@ impl PasswordPrompt {
     ///
     /// # Errors
     /// Errors of the terminal.
-    pub(crate) fn open() -> io::Result<Option<Self>> {
+    pub(crate) fn open_terminal() -> io::Result<Option<Self>> {
         if !io::stdin().is_terminal() {
             return Ok(None);
         }
@@ -37,7 +37,7 @@ impl PasswordPrompt {
     ///
     /// # Errors
     /// Errors of the terminal.
-    pub(crate) fn ask(&self, what: &str) -> io::Result<String> {
+    pub(crate) fn ask_line(&self, what: &str) -> io::Result<String> {
         let mut terminal = &self.terminal;
         terminal.write_all(what.as_bytes())?;
         let mut line = String::new();

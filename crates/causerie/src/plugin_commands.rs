@@ -1,62 +1,74 @@
 //! `causerie plugins`: lists and checks plugins. Needs no service.
 
-use plugins::{Library, Notice};
+use plugins::{Notice, PluginLibrary};
 use serde_json::{Value, json};
 
 use crate::commands::PluginsCommand;
 use crate::output;
 
 /// Executes the command.
-pub(crate) fn run(command: &PluginsCommand) -> Result<(), String> {
+pub(crate) fn run_plugins_command(command: &PluginsCommand) -> Result<(), String> {
     match command {
         PluginsCommand::List { plugins, json } => {
-            let library = plugins::read(&plugins.folders);
-            show(&library, *json);
+            let library = plugins::read_plugins(&plugins.folders);
+            print_library(&library, *json);
             Ok(())
         }
         PluginsCommand::Check { path, json } => {
             let library = plugins::read_one(path);
-            show(&library, *json);
+            print_library(&library, *json);
             let skipped = library.notices.iter().filter(|notice| notice.skipped).count();
-            if skipped == 0 { Ok(()) } else { Err(format!("{} skipped", output::counted(skipped, "item"))) }
+            if skipped == 0 {
+                Ok(())
+            } else {
+                Err(format!("{} skipped", output::count_with_noun(skipped, "item")))
+            }
         }
     }
 }
 
-fn show(library: &Library, json: bool) {
+fn print_library(library: &PluginLibrary, json: bool) {
     if json {
-        output::line(as_json(library));
+        output::print_line(as_json(library));
         return;
     }
     for skill in &library.skills {
-        output::line(format_args!("skill  {}  {}", skill.name.full_name, short(&skill.description)));
+        output::print_line(format_args!(
+            "skill  {}  {}",
+            skill.name.full_name,
+            shorten_description(&skill.description)
+        ));
     }
     for agent in &library.agents {
-        output::line(format_args!("agent  {}  {}", agent.full_name, short(&agent.description)));
+        output::print_line(format_args!(
+            "agent  {}  {}",
+            agent.full_name,
+            shorten_description(&agent.description)
+        ));
     }
     for server in &library.servers {
-        output::line(format_args!(
+        output::print_line(format_args!(
             "server {}  {} (of {})",
             server.spec.name,
-            short(&server.spec.command),
+            shorten_description(&server.spec.command),
             server.plugin
         ));
     }
     for notice in &library.notices {
-        output::line(format_args!("{}  {notice}", if notice.skipped { "skipped" } else { "note" }));
+        output::print_line(format_args!("{}  {notice}", if notice.skipped { "skipped" } else { "note" }));
     }
     if library.notices_left_out > 0 {
-        output::line(format_args!("and {} more", library.notices_left_out));
+        output::print_line(format_args!("and {} more", library.notices_left_out));
     }
 }
 
-fn short(description: &str) -> String {
+fn shorten_description(description: &str) -> String {
     const CHARS: usize = 100;
     let cut: String = description.chars().take(CHARS).collect();
     if cut.len() < description.len() { format!("{cut}…") } else { cut }
 }
 
-fn as_json(library: &Library) -> Value {
+fn as_json(library: &PluginLibrary) -> Value {
     let skills: Vec<Value> = library
         .skills
         .iter()

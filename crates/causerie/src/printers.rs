@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::output;
-use crate::request::Request;
+use crate::request::AdminRequest;
 
 /// The fields of a report of usage.
 const USAGE: [&str; 9] = [
@@ -19,91 +19,97 @@ const USAGE: [&str; 9] = [
 ];
 
 /// Returns what prints the answer to this request.
-pub(crate) fn of(request: &Request) -> fn(&Value, bool) {
+pub(crate) fn printer_for(request: &AdminRequest) -> fn(&Value, bool) {
     match request {
-        Request::ListAccounts => |answer, _| {
-            rows(
+        AdminRequest::ListAccounts => |answer, _| {
+            print_rows(
                 answer,
                 "accounts",
                 "accounts",
                 &["email", "accountId", "licenceUntil", "balance", "reserved", "conversations"],
             );
         },
-        Request::ListKeys { .. } => |answer, _| {
-            rows(
+        AdminRequest::ListKeys { .. } => |answer, _| {
+            print_rows(
                 answer,
                 "keys",
                 "keys",
                 &["name", "keyId", "scope", "expiresAt", "lastUsedAt", "spendingLimit", "spent"],
             );
         },
-        Request::ListMachines => |answer, _| {
-            rows(answer, "machines", "machines", &["email", "account", "status", "driver", "pids"])
+        AdminRequest::ListMachines => |answer, _| {
+            print_rows(answer, "machines", "machines", &["email", "account", "status", "driver", "pids"])
         },
-        Request::ListAudit { .. } => |answer, _| {
-            rows(answer, "entries", "entries", &["entry", "at", "actor", "action", "subject", "detail"]);
+        AdminRequest::ListAudit { .. } => |answer, _| {
+            print_rows(
+                answer,
+                "entries",
+                "entries",
+                &["entry", "at", "actor", "action", "subject", "detail"],
+            );
             if let Some(next) = answer["next"].as_i64() {
-                output::line(format_args!("\nmore: --before {next}"));
+                output::print_line(format_args!("\nmore: --before {next}"));
             }
         },
-        Request::ListFailedJobs { .. } => |answer, _| {
-            rows(
+        AdminRequest::ListFailedJobs { .. } => |answer, _| {
+            print_rows(
                 answer,
                 "jobs",
                 "failed jobs",
                 &["jobId", "kind", "accountId", "attempts", "failedAt", "error"],
             );
         },
-        Request::ShowStatus => status,
-        Request::ListModels => |answer, _| models(answer),
-        Request::ShowUsage { .. } => |answer, _| usage(answer),
-        Request::ShowMachineLog { .. } => |answer, _| {
+        AdminRequest::ShowStatus => print_status,
+        AdminRequest::ListModels => |answer, _| print_models(answer),
+        AdminRequest::ShowUsage { .. } => |answer, _| print_usage(answer),
+        AdminRequest::ShowMachineLog { .. } => |answer, _| {
             for line in answer["log"].as_str().unwrap_or_default().lines() {
-                output::line(visible(line));
+                output::print_line(replace_control_chars(line));
             }
         },
-        Request::RunInMachine { .. } => |answer, _| print_run(answer),
-        _ => output::print,
+        AdminRequest::RunInMachine { .. } => |answer, _| print_run(answer),
+        _ => output::print_object,
     }
 }
 
 /// Prints what a command in a machine printed.
 pub(crate) fn print_run(answer: &Value) {
     for line in answer["output"].as_str().unwrap_or_default().lines() {
-        output::line(visible(line));
+        output::print_line(replace_control_chars(line));
     }
 }
 
 /// Prints a table of these fields of a list, or that the list is empty.
-fn rows(answer: &Value, list: &str, what: &str, heads: &[&str]) {
+fn print_rows(answer: &Value, list: &str, what: &str, heads: &[&str]) {
     match answer[list].as_array().map_or(&[][..], Vec::as_slice) {
-        [] => output::line(format_args!("no {what}")),
-        rows => output::table(heads, rows),
+        [] => output::print_line(format_args!("no {what}")),
+        rows => output::print_table(heads, rows),
     }
 }
 
 /// Prints the models and the health of their vendors.
-fn models(answer: &Value) {
+fn print_models(answer: &Value) {
     let listed = answer["models"].as_array().map_or(&[][..], Vec::as_slice);
-    let rows: Vec<Value> = listed.iter().map(model).collect();
-    output::table(
+    let rows: Vec<Value> = listed.iter().map(model_row).collect();
+    output::print_table(
         &["model", "vendor", "status", "context", "output", "base", "read", "written", "settings", "notes"],
         &rows,
     );
-    output::line(
+    output::print_line(
         "\nContext and output in tokens; prices in credits: base, per thousand tokens read and written.",
     );
     for vendor in answer["vendors"].as_array().map_or(&[][..], Vec::as_slice) {
-        output::line(vendor_line(vendor));
+        output::print_line(vendor_line(vendor));
     }
     if let Some(failure) = answer["failure"].as_str() {
-        output::line(format_args!("model discovery failed: {failure}"));
+        output::print_line(format_args!("model discovery failed: {failure}"));
     }
 }
 
-fn model(model: &Value) -> Value {
+fn model_row(model: &Value) -> Value {
     let is_builtin = model["builtin"] == true;
-    let vendor = if is_builtin { "-".to_owned() } else { output::plain(&model["vendor"]).to_lowercase() };
+    let vendor =
+        if is_builtin { "-".to_owned() } else { output::format_value(&model["vendor"]).to_lowercase() };
     let notes = [
         ("default", "default"),
         ("builtin", "built in"),
@@ -121,9 +127,9 @@ fn model(model: &Value) -> Value {
 }
 
 /// Prints usage by day, by model, and in total.
-fn usage(answer: &Value) {
+fn print_usage(answer: &Value) {
     if answer["complete"] == false {
-        output::line("the oldest days are left out; --since limits the period\n");
+        output::print_line("the oldest days are left out; --since limits the period\n");
     }
     let named = |list: &str, name: &str| -> Vec<Value> {
         let rows = answer[list].as_array().map_or(&[][..], Vec::as_slice);
@@ -133,7 +139,7 @@ fn usage(answer: &Value) {
     let rows: Vec<Value> =
         named("days", "day").into_iter().chain(named("models", "model")).chain([total]).collect();
     let heads: Vec<&str> = ["of"].into_iter().chain(USAGE).collect();
-    output::table(&heads, &rows);
+    output::print_table(&heads, &rows);
 }
 
 fn first_column(row: &Value, name: &Value) -> Value {
@@ -144,30 +150,30 @@ fn first_column(row: &Value, name: &Value) -> Value {
     row
 }
 
-fn status(answer: &Value, _: bool) {
-    let text = |name: &str| output::plain(&answer[name]);
-    output::line(format_args!(
+fn print_status(answer: &Value, _: bool) {
+    let text = |name: &str| output::format_value(&answer[name]);
+    output::print_line(format_args!(
         "causerie {} at {}, since {}",
         text("version"),
         text("address"),
         text("startedAt")
     ));
-    output::line(format_args!("accounts: {}", text("accounts")));
+    output::print_line(format_args!("accounts: {}", text("accounts")));
     let machines = answer["machines"].as_object().into_iter().flatten();
     let machines: Vec<String> =
         machines.map(|(state, count)| format!("{count} {}", state.to_lowercase())).collect();
     let machines = if machines.is_empty() { "none".to_owned() } else { machines.join(", ") };
-    output::line(format_args!("machines: {machines} ({})", text("driver")));
-    output::line(format_args!("default model: {}", text("defaultModel")));
+    output::print_line(format_args!("machines: {machines} ({})", text("driver")));
+    output::print_line(format_args!("default model: {}", text("defaultModel")));
     let vendors = answer["vendors"].as_array().map_or(&[][..], Vec::as_slice);
     for vendor in vendors {
-        output::line(vendor_line(vendor));
+        output::print_line(vendor_line(vendor));
     }
 }
 
 /// Says in one line how a vendor of models fares.
 fn vendor_line(vendor: &Value) -> String {
-    let text = |name: &str| output::plain(&vendor[name]);
+    let text = |name: &str| output::format_value(&vendor[name]);
     let health = format!("{}: {} at {}", text("vendor").to_lowercase(), text("status"), text("baseUrl"));
     match vendor_trouble(vendor) {
         None => health,
@@ -192,7 +198,7 @@ pub(crate) fn vendor_trouble(vendor: &Value) -> Option<String> {
 }
 
 /// Replaces control characters: a tool may have written what a terminal would obey.
-fn visible(line: &str) -> String {
+fn replace_control_chars(line: &str) -> String {
     line.chars()
         .map(|letter| if letter.is_control() && letter != '\t' { '\u{fffd}' } else { letter })
         .collect()
@@ -206,11 +212,11 @@ mod tests {
 
     #[test]
     fn a_log_cannot_steer_the_terminal() {
-        assert_eq!(visible("a\tb\u{1b}[2Jc\u{9b}d\r"), "a\tb\u{fffd}[2Jc\u{fffd}d\u{fffd}");
+        assert_eq!(replace_control_chars("a\tb\u{1b}[2Jc\u{9b}d\r"), "a\tb\u{fffd}[2Jc\u{fffd}d\u{fffd}");
     }
 
     #[test]
-    fn a_vendor_that_does_not_answer_is_named_with_address_reason_and_time() {
+    fn vendor_line_explains_unreachable_vendor() {
         let mut vendor = json!({
             "vendor": "OPENAI", "status": "DOWN", "baseUrl": "http://127.0.0.1:9/v1", "trouble": "unreachable",
             "cause": "it cannot be reached: the connection was refused", "since": "2026-11-23T08:00:00.000Z",

@@ -7,14 +7,14 @@ use serde::{Deserialize, Serialize};
 /// An operator's request on the service's socket.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Request {
+pub(crate) enum AdminRequest {
     CreateAccount {
         email: String,
         licence_until: Option<i64>,
         credits: u64,
         #[serde(default)]
         operator: bool,
-        password: Option<Secret>,
+        password: Option<RequestSecret>,
         machine: bool,
     },
     ListAccounts,
@@ -24,7 +24,7 @@ pub(crate) enum Request {
     ShowStatus,
     SetPassword {
         account: String,
-        password: Secret,
+        password: RequestSecret,
     },
     SetEmail {
         account: String,
@@ -112,9 +112,9 @@ pub(crate) enum Request {
 /// A text that is serialized on the socket but not shown in debug output.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Secret(pub(crate) String);
+pub(crate) struct RequestSecret(pub(crate) String);
 
-impl std::fmt::Debug for Secret {
+impl std::fmt::Debug for RequestSecret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Secret(…)")
     }

@@ -35,13 +35,13 @@ tokio::task_local! {
 }
 
 /// Runs a request under its id, which log lines then contain.
-pub(crate) async fn under<T>(id: HeaderValue, answered: impl Future<Output = T>) -> T {
+pub(crate) async fn with_request_id<T>(id: HeaderValue, answered: impl Future<Output = T>) -> T {
     CURRENT.scope(id, answered).await
 }
 
 /// Passes the id of the current request to `tell`, if there is one.
-fn current(tell: impl FnOnce(&str) -> fmt::Result) -> fmt::Result {
-    CURRENT.try_with(|id| tell(text(id))).unwrap_or(Ok(()))
+fn with_current_id(tell: impl FnOnce(&str) -> fmt::Result) -> fmt::Result {
+    CURRENT.try_with(|id| tell(id_text(id))).unwrap_or(Ok(()))
 }
 
 /// Writes the fields of a log line, after the id of the current request.
@@ -49,12 +49,12 @@ pub(crate) struct LogFields;
 
 impl<'w> FormatFields<'w> for LogFields {
     fn format_fields<R: RecordFields>(&self, mut writer: Writer<'w>, fields: R) -> fmt::Result {
-        current(|id| write!(writer, "request{{id={id:?}}}: "))?;
+        with_current_id(|id| write!(writer, "request{{id={id:?}}}: "))?;
         DefaultFields::new().format_fields(writer, fields)
     }
 }
 
-fn text(id: &HeaderValue) -> &str {
+fn id_text(id: &HeaderValue) -> &str {
     id.to_str().unwrap_or_default()
 }
 
@@ -72,7 +72,7 @@ impl RequestIds {
     }
 
     /// Returns the client's own id, if it has 1 to 128 visible ASCII characters, or a new one.
-    pub(crate) fn of(&self, headers: &HeaderMap) -> HeaderValue {
+    pub(crate) fn client_or_new_id(&self, headers: &HeaderMap) -> HeaderValue {
         let mut given = headers.get_all(X_REQUEST_ID).iter();
         if let (Some(id), None) = (given.next(), given.next())
             && (1..=ID_MAX_BYTES).contains(&id.len())
@@ -80,10 +80,10 @@ impl RequestIds {
         {
             return id.clone();
         }
-        self.made(self.counted.fetch_add(1, Ordering::Relaxed))
+        self.make_id(self.counted.fetch_add(1, Ordering::Relaxed))
     }
 
-    fn made(&self, count: u64) -> HeaderValue {
+    fn make_id(&self, count: u64) -> HeaderValue {
         thread_local! {
             static BLOCK: RefCell<BytesMut> = RefCell::default();
         }
@@ -100,7 +100,7 @@ impl RequestIds {
 }
 
 /// The log line of a request, without headers, body or query.
-pub(crate) struct Line<'a> {
+pub(crate) struct RequestLine<'a> {
     pub(crate) id: &'a HeaderValue,
     pub(crate) method: &'a Method,
     pub(crate) uri: &'a Uri,
@@ -112,7 +112,7 @@ pub(crate) struct Line<'a> {
 /// The log target of request lines, for filters.
 const TARGET: &str = "requests";
 
-impl Line<'_> {
+impl RequestLine<'_> {
     /// Writes the line if its level is enabled: `info`, `warn` for failures, `debug` for polled paths.
     pub(crate) fn log(&self) {
         let path = self.uri.path();
@@ -134,18 +134,18 @@ impl Line<'_> {
         thread_local! {
             static LINE: RefCell<String> = const { RefCell::new(String::new()) };
         }
-        let Some(lines) = log::direct() else { return self.trace(level, path) };
+        let Some(lines) = log::direct_log() else { return self.log_via_tracing(level, path) };
         LINE.with_borrow_mut(|line| {
             line.clear();
             // Writing to memory does not fail.
-            let _ = self.format(lines.format, &Now::new(), level, path, line);
-            lines.add(line.as_bytes());
+            let _ = self.format_line(lines.format, &Now::new(), level, path, line);
+            lines.append_lines(line.as_bytes());
         });
     }
 
     /// Writes the line through `tracing`, like any other log line.
-    fn trace(&self, level: Level, path: &str) {
-        let (id, method) = (text(self.id), self.method);
+    fn log_via_tracing(&self, level: Level, path: &str) {
+        let (id, method) = (id_text(self.id), self.method);
         let (status, ms) = (self.status.as_u16(), self.took.as_micros() as f64 / 1000.0);
         macro_rules! write_line {
             ($level:ident) => {
@@ -160,7 +160,7 @@ impl Line<'_> {
     }
 
     /// Formats the same line without the generic machinery of `tracing`, because every request has one.
-    fn format(
+    fn format_line(
         &self,
         format: LogFormat,
         now: &Now,
@@ -171,41 +171,41 @@ impl Line<'_> {
         let (method, status, micros) = (self.method.as_str(), self.status.as_str(), self.took.as_micros());
         match format {
             LogFormat::Text => {
-                line.push_str(now.text());
+                line.push_str(now.as_str());
                 line.push_str(match level {
                     Level::WARN => "  WARN request id=",
                     Level::DEBUG => " DEBUG request id=",
                     _ => "  INFO request id=",
                 });
-                quoted(text(self.id), line, |text, line| write!(line, "{text:?}"))?;
+                write_quoted(id_text(self.id), line, |text, line| write!(line, "{text:?}"))?;
                 line.push_str(" method=");
                 line.push_str(method);
                 line.push_str(" path=");
-                quoted(path, line, |text, line| write!(line, "{text:?}"))?;
+                write_quoted(path, line, |text, line| write!(line, "{text:?}"))?;
                 line.push_str(" status=");
                 line.push_str(status);
                 line.push_str(" ms=");
-                millis(micros, line)?;
+                write_millis(micros, line)?;
                 line.push('\n');
             }
             LogFormat::Json => {
                 line.push_str("{\"timestamp\":\"");
-                line.push_str(now.text());
+                line.push_str(now.as_str());
                 line.push_str(match level {
                     Level::WARN => "\",\"level\":\"WARN",
                     Level::DEBUG => "\",\"level\":\"DEBUG",
                     _ => "\",\"level\":\"INFO",
                 });
                 line.push_str("\",\"message\":\"request\",\"id\":");
-                quoted(text(self.id), line, json)?;
+                write_quoted(id_text(self.id), line, write_json_string)?;
                 line.push_str(",\"method\":");
-                quoted(method, line, json)?;
+                write_quoted(method, line, write_json_string)?;
                 line.push_str(",\"path\":");
-                quoted(path, line, json)?;
+                write_quoted(path, line, write_json_string)?;
                 line.push_str(",\"status\":");
                 line.push_str(status);
                 line.push_str(",\"ms\":");
-                millis(micros, line)?;
+                write_millis(micros, line)?;
                 line.push_str(",\"target\":\"requests\"}\n");
             }
         }
@@ -214,7 +214,7 @@ impl Line<'_> {
 }
 
 /// Writes a text in quotes; `escaped` writes the characters that need escaping.
-fn quoted(
+fn write_quoted(
     text: &str,
     line: &mut String,
     escaped: impl FnOnce(&str, &mut String) -> fmt::Result,
@@ -228,13 +228,13 @@ fn quoted(
     escaped(text, line)
 }
 
-fn json(text: &str, line: &mut String) -> fmt::Result {
+fn write_json_string(text: &str, line: &mut String) -> fmt::Result {
     line.push_str(&serde_json::to_string(text).map_err(|_| fmt::Error)?);
     Ok(())
 }
 
 /// Writes thousandths as decimals: at least one digit, without trailing zeros.
-fn millis(micros: u128, line: &mut String) -> fmt::Result {
+fn write_millis(micros: u128, line: &mut String) -> fmt::Result {
     let thousandths = micros % 1000;
     write!(line, "{}.", micros / 1000)?;
     match (thousandths % 10, thousandths / 10 % 10) {
@@ -252,14 +252,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_client_s_name_is_taken_when_it_is_one() {
+    fn client_or_new_id_accepts_valid_id() {
         let ids = RequestIds::new(0xabc);
         let of = |given: &[&[u8]]| {
             let mut headers = HeaderMap::new();
             for id in given {
                 headers.append(X_REQUEST_ID, HeaderValue::from_bytes(id).expect("a header"));
             }
-            ids.of(&headers).to_str().expect("visible").to_owned()
+            ids.client_or_new_id(&headers).to_str().expect("visible").to_owned()
         };
         assert_eq!(of(&[b"req-1/2:3"]), "req-1/2:3");
         let longest = [b'x'; 128];
@@ -276,20 +276,20 @@ mod tests {
     }
 
     #[test]
-    fn made_names_are_numbers_whatever_they_are_cut_from() {
+    fn make_id_gives_hex_numbers() {
         let ids = RequestIds::new(u64::MAX);
-        let made: Vec<HeaderValue> = (0..10_000).map(|_| ids.of(&HeaderMap::new())).collect();
+        let made: Vec<HeaderValue> = (0..10_000).map(|_| ids.client_or_new_id(&HeaderMap::new())).collect();
         for (number, id) in made.iter().enumerate() {
-            assert_eq!(text(id), format!("ffffffffffffffff-{number:x}"));
+            assert_eq!(id_text(id), format!("ffffffffffffffff-{number:x}"));
         }
-        assert_eq!(ids.made(u64::MAX).len(), MADE_MAX_BYTES);
+        assert_eq!(ids.make_id(u64::MAX).len(), MADE_MAX_BYTES);
     }
 
     /// The output so far.
     #[derive(Clone, Default)]
-    struct Written(Arc<Mutex<Vec<u8>>>);
+    struct WrittenLog(Arc<Mutex<Vec<u8>>>);
 
-    impl io::Write for Written {
+    impl io::Write for WrittenLog {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().expect("whole").extend_from_slice(bytes);
             Ok(bytes.len())
@@ -301,12 +301,12 @@ mod tests {
     }
 
     /// Returns the line as `tracing` formats it.
-    fn traced(line: &Line<'_>, format: LogFormat, level: Level, path: &str) -> String {
-        let written = Written::default();
+    fn line_from_tracing(line: &RequestLine<'_>, format: LogFormat, level: Level, path: &str) -> String {
+        let written = WrittenLog::default();
         let writer = written.clone();
         let lines = tracing_subscriber::fmt().with_max_level(Level::TRACE);
         let lines = lines.with_writer(move || writer.clone()).with_ansi(false);
-        let trace = || line.trace(level, path);
+        let trace = || line.log_via_tracing(level, path);
         match format {
             LogFormat::Text => tracing::subscriber::with_default(lines.with_target(false).finish(), trace),
             LogFormat::Json => {
@@ -318,11 +318,11 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_what_the_log_would_make_of_it() {
+    fn format_line_matches_tracing() {
         let now = Now::new();
         let timeless = |line: &str| {
             let at = line.find("20").expect("a time");
-            format!("{}{}", &line[..at], &line[at + now.text().len()..])
+            format!("{}{}", &line[..at], &line[at + now.as_str().len()..])
         };
         let paths = ["/api/v1/vm", "/a\"b\\c", "/ž\u{1b}[31m\u{7f}\t", "/api/v1/files/n%C3%A1"];
         let mut seen = 0;
@@ -331,7 +331,7 @@ mod tests {
                 [(0, 200), (7, 404), (120, 500), (1_000, 304), (98_765_430, 503), (1_200, 101)]
             {
                 for (path, level) in paths.iter().zip([Level::INFO, Level::DEBUG, Level::WARN, Level::INFO]) {
-                    let line = Line {
+                    let line = RequestLine {
                         id: &HeaderValue::from_static("a\"b\\c-1"),
                         method: &Method::from_bytes(b"X-METHOD").expect("one"),
                         uri: &Uri::from_static("/"),
@@ -339,8 +339,8 @@ mod tests {
                         took: Duration::from_micros(micros),
                     };
                     let mut direct = String::new();
-                    line.format(format, &now, level, path, &mut direct).expect("it is written");
-                    assert_eq!(timeless(&direct), timeless(&traced(&line, format, level, path)));
+                    line.format_line(format, &now, level, path, &mut direct).expect("it is written");
+                    assert_eq!(timeless(&direct), timeless(&line_from_tracing(&line, format, level, path)));
                     seen += 1;
                 }
             }
@@ -349,14 +349,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_name_of_the_request_is_known_while_it_is_answered() {
+    async fn with_current_id_holds_while_answering() {
         let shown = || {
             let mut text = String::new();
-            current(|id| write!(text, "{id}")).expect("it is written");
+            with_current_id(|id| write!(text, "{id}")).expect("it is written");
             text
         };
         assert_eq!(shown(), "");
-        assert_eq!(under(HeaderValue::from_static("one"), async { shown() }).await, "one");
+        assert_eq!(with_request_id(HeaderValue::from_static("one"), async { shown() }).await, "one");
         assert_eq!(shown(), "");
     }
 }

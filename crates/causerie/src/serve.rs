@@ -15,8 +15,8 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::get;
 use control::service::StartError;
-use control::{CheckStatus, DiskReserve, Environment, PluginsConfig, Service, ServiceConfig};
-use domain::account::Role;
+use control::{CauserieService, CheckStatus, DiskReserve, PluginsConfig, ServiceConfig, ServiceEnvironment};
+use domain::account::AccountRole;
 use http_common::RateLimiter;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
@@ -26,13 +26,13 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin_requests::ServiceFacts;
-use crate::data::{self, Holder};
+use crate::data::{self, DataFolderHolder};
 use crate::driver_choice::DriverChoice;
 use crate::http::Frontend;
-use crate::metrics::{self, Sources};
+use crate::metrics::{self, MetricSources};
 use crate::requests::RequestIds;
-use crate::settings::{Effective, Loaded, Origin, Settings};
-use crate::tls::{Tls, TlsError};
+use crate::settings::{Effective, Loaded, ServiceSettings, SettingOrigin};
+use crate::tls::{ReloadableTls, TlsError};
 use crate::traces::Traces;
 use crate::{http, log, memory, notify, socket};
 
@@ -43,7 +43,7 @@ const BACKLOG: u32 = 1024;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
     /// The data folder cannot be used.
-    #[error("the data folder {}: {}", .0.display(), data::unusable(.0, .1))]
+    #[error("the data folder {}: {}", .0.display(), data::describe_unusable_folder(.0, .1))]
     Data(PathBuf, #[source] io::Error),
     /// Another service runs on the data folder.
     #[error("another service runs on the data folder {0}")]
@@ -79,12 +79,12 @@ fn listen_remedy(error: &io::Error) -> &'static str {
 }
 
 /// A running service.
-pub(crate) struct Running {
+pub(crate) struct StartedService {
     /// Every use case.
-    pub(crate) service: Arc<Service>,
+    pub(crate) service: Arc<CauserieService>,
     /// The address it listens on.
     pub(crate) address: SocketAddr,
-    tls: Option<Tls>,
+    tls: Option<ReloadableTls>,
     traces: Traces,
     ending: CancellationToken,
     serving: tokio::task::JoinHandle<()>,
@@ -95,14 +95,14 @@ pub(crate) struct Running {
 }
 
 /// Runs until a signal is received.
-pub(crate) async fn run(loaded: Loaded) -> Result<(), ServeError> {
+pub(crate) async fn serve_until_signal(loaded: Loaded) -> Result<(), ServeError> {
     // Installs the signal handlers before anything announces the service.
     let signalled = wait_for_signal();
     let mut signalled = pin!(signalled);
     let hangup = signal(SignalKind::hangup());
     report_panics();
     let mut running = tokio::select! {
-        started = start(loaded) => started?,
+        started = start_service(loaded) => started?,
         () = &mut signalled => return Ok(()),
     };
     let scheme = if running.tls.is_some() { "https" } else { "http" };
@@ -116,30 +116,30 @@ pub(crate) async fn run(loaded: Loaded) -> Result<(), ServeError> {
         () = reload_on_sighup(hangup, running.tls.clone()) => Ok(()),
     };
     tracing::info!("ending");
-    notify::notify("STOPPING=1");
+    notify::notify_systemd("STOPPING=1");
     let again = wait_for_signal();
     tokio::select! {
-        () = running.end() => ended,
+        () = running.shut_down() => ended,
         () = again => Err(ServeError::Hurried),
     }
 }
 
 /// Tells the service manager that the service is ready once the machine driver is chosen. Returns only if there is none.
-async fn begin_machines(choice: Option<DriverChoice>, running: &Running) -> ServeError {
+async fn begin_machines(choice: Option<DriverChoice>, running: &StartedService) -> ServeError {
     if let Some(choice) = choice
-        && let Err(reason) = choice.finish(&running.service, &running.ending).await
+        && let Err(reason) = choice.finish_choice(&running.service, &running.ending).await
     {
         return ServeError::Driver(reason);
     }
-    notify::notify("READY=1");
+    notify::notify_systemd("READY=1");
     std::future::pending().await
 }
 
 /// Logs what a person who started the service needs next.
-async fn say_what_next(running: &Running, scheme: &str) {
-    let Running { service, address, data, .. } = running;
+async fn say_what_next(running: &StartedService, scheme: &str) {
+    let StartedService { service, address, data, .. } = running;
     let url = format!("{scheme}://{}", local_address(*address));
-    let entries = service.catalog.entries();
+    let entries = service.catalog.model_entries();
     if let Some(missing) = service.catalog.missing_default() {
         tracing::warn!("models.default names {missing}, and no vendor has a model of this name");
     }
@@ -148,7 +148,7 @@ async fn say_what_next(running: &Running, scheme: &str) {
     }
     tracing::info!("the web application is at {url}/, the reference of the interface at {url}/docs");
     // A failing store is reported by the readiness checks.
-    if let Ok(Some(invitation)) = service.first_owner.invite().await {
+    if let Ok(Some(invitation)) = service.first_owner.issue_invitation().await {
         let secret = invitation.reveal();
         tracing::info!(
             "there is no operator yet; create an operator's account at {url}/welcome?invitation={secret} within 24 hours, or \
@@ -170,10 +170,10 @@ pub(crate) fn local_address(address: SocketAddr) -> SocketAddr {
 }
 
 /// Reloads the certificate on SIGHUP. Never returns.
-async fn reload_on_sighup(hangup: io::Result<Signal>, tls: Option<Tls>) {
+async fn reload_on_sighup(hangup: io::Result<Signal>, tls: Option<ReloadableTls>) {
     let Ok(mut hangup) = hangup else { return std::future::pending().await };
     while hangup.recv().await.is_some() {
-        match tls.as_ref().map(Tls::reload) {
+        match tls.as_ref().map(ReloadableTls::reload) {
             Some(Ok(())) => tracing::info!("TLS certificate reloaded"),
             Some(Err(error)) => {
                 tracing::error!(%error, "TLS certificate reload failed; keeping the current one")
@@ -189,7 +189,7 @@ fn report_panics() {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         tracing::error!(place, "panic");
         // The process may not survive the panic.
-        log::flush();
+        log::flush_log();
     }));
 }
 
@@ -219,7 +219,7 @@ fn open_files() -> u64 {
 
 /// Limits connections to half of the available descriptors, and files of uploads and downloads to an eighth: the
 /// store and the machines need the rest.
-fn fit(settings: &mut Settings, descriptors: u64) {
+fn fit_descriptor_limit(settings: &mut ServiceSettings, descriptors: u64) {
     let connections = usize::try_from(descriptors / 2).unwrap_or(usize::MAX).max(1);
     if connections < settings.connections.connections_max {
         tracing::warn!(
@@ -234,7 +234,7 @@ fn fit(settings: &mut Settings, descriptors: u64) {
 }
 
 /// Listens; bounds the unsent data per connection in the kernel.
-fn listen(settings: &Settings) -> io::Result<TcpListener> {
+fn bind_listener(settings: &ServiceSettings) -> io::Result<TcpListener> {
     let socket = if settings.listen.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
     // Accepted connections inherit the option. It limits unsent data but not data in flight, so distant clients
@@ -246,26 +246,27 @@ fn listen(settings: &Settings) -> io::Result<TcpListener> {
 
 /// Prepares the data folder and locks it for this process.
 async fn lock_data(folder: &Path) -> Result<(PathBuf, File), ServeError> {
-    let data = data::prepare(folder).map_err(|error| ServeError::Data(folder.to_owned(), error))?;
-    match data::hold(&data).await.map_err(|error| ServeError::Data(data.clone(), error))? {
-        Holder::Us(lock) => Ok((data, lock)),
-        Holder::Service(_) | Holder::Nobody => Err(ServeError::Taken(data)),
+    let data =
+        data::prepare_data_folder(folder).map_err(|error| ServeError::Data(folder.to_owned(), error))?;
+    match data::acquire_data_folder(&data).await.map_err(|error| ServeError::Data(data.clone(), error))? {
+        DataFolderHolder::Us(lock) => Ok((data, lock)),
+        DataFolderHolder::Service(_) | DataFolderHolder::Nobody => Err(ServeError::Taken(data)),
     }
 }
 
 /// Starts the service. It listens before its machine driver is chosen; [`DriverChoice::finish`] follows.
-pub(crate) async fn start(loaded: Loaded) -> Result<Running, ServeError> {
+pub(crate) async fn start_service(loaded: Loaded) -> Result<StartedService, ServeError> {
     let in_force = loaded.effective.iter().map(setting_in_force).collect();
     let mut settings = loaded.settings;
-    fit(&mut settings, open_files());
+    fit_descriptor_limit(&mut settings, open_files());
     let (data, lock) = lock_data(&settings.data).await?;
     DiskReserve::new(&data, settings.disk).make_room_to_start();
-    let tls = settings.tls.clone().map(Tls::open).transpose()?;
+    let tls = settings.tls.clone().map(ReloadableTls::from_files).transpose()?;
     let unheard = |error| ServeError::Listen(settings.listen, error);
-    let listener = listen(&settings).map_err(unheard)?;
+    let listener = bind_listener(&settings).map_err(unheard)?;
     let address = listener.local_addr().map_err(unheard)?;
-    let choice = DriverChoice::begin(&data, &settings);
-    let judged = Arc::new(Settings { data: data.clone(), ..settings.clone() });
+    let choice = DriverChoice::start_trials(&data, &settings);
+    let judged = Arc::new(ServiceSettings { data: data.clone(), ..settings.clone() });
     let config = ServiceConfig {
         data: data.clone(),
         database: settings.database,
@@ -276,21 +277,21 @@ pub(crate) async fn start(loaded: Loaded) -> Result<Running, ServeError> {
         vendors: settings.vendors,
         jurisdictions: settings.jurisdictions,
         instructions: settings.instructions,
-        driver: choice.driver(),
+        driver: choice.pending_driver(),
         host_checks: None,
         disk: settings.disk,
         plugins: PluginsConfig { folders: settings.plugins },
         web: settings.web,
         single_sign_on: settings.single_sign_on,
     };
-    let environment = Environment::system();
+    let environment = ServiceEnvironment::system();
     let traces = Traces::begin(settings.otlp, &environment);
-    let environment = environment.traced(traces.tracer());
+    let environment = environment.with_tracer(traces.tracer());
     let started_at = environment.now();
-    let process = u64::from_be_bytes(environment.bytes());
-    let service = Arc::new(Service::start(config, environment.clone()).await?);
+    let process = u64::from_be_bytes(environment.random_bytes());
+    let service = Arc::new(CauserieService::start(config, environment.clone()).await?);
     let ending = CancellationToken::new();
-    let commands = socket::listen(&data).map_err(|error| ServeError::Data(data.clone(), error))?;
+    let commands = socket::bind_admin_socket(&data).map_err(|error| ServeError::Data(data.clone(), error))?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let facts = ServiceFacts {
         catalog: service.catalog.clone(),
@@ -298,17 +299,17 @@ pub(crate) async fn start(loaded: Loaded) -> Result<Running, ServeError> {
         service: service.clone(),
         address: format!("{scheme}://{address}"),
         started_at,
-        driver: Arc::new(choice.driver()),
+        driver: Arc::new(choice.pending_driver()),
     };
-    tokio::spawn(socket::serve(commands, service.admin.clone(), facts, ending.clone()));
-    let limits = api::Limits {
+    tokio::spawn(socket::serve_admin_socket(commands, service.admin.clone(), facts, ending.clone()));
+    let limits = api::ApiLimits {
         upload_max_bytes: settings.upload_max_bytes,
         body_timeout: settings.connections.body_timeout,
         stall_timeout: settings.connections.stall_timeout,
     };
     let guard = Arc::new(RateLimiter::new(settings.rates, settings.budgets));
     let requests = Arc::new(api::ApiMetrics::default());
-    let sources = Sources {
+    let sources = MetricSources {
         service: service.clone(),
         guard: guard.clone(),
         requests: requests.clone(),
@@ -316,7 +317,7 @@ pub(crate) async fn start(loaded: Loaded) -> Result<Running, ServeError> {
         tls: tls.is_some(),
     };
     let (router, direct) =
-        api::router(&service, limits, api::Ending(ending.clone()), guard.clone(), requests.clone());
+        api::api_router(&service, limits, api::ApiShutdown(ending.clone()), guard.clone(), requests.clone());
     let pages = app::AppConfig {
         body_timeout: settings.connections.body_timeout,
         upload_max_bytes: limits.upload_max_bytes,
@@ -329,51 +330,51 @@ pub(crate) async fn start(loaded: Loaded) -> Result<Running, ServeError> {
     let front = Frontend {
         router: router
             .merge(state_of(sources))
-            .merge(app::router(&service, pages, guard.clone()))
+            .merge(app::app_router(&service, pages, guard.clone()))
             .fallback(no_such_path),
         direct,
         ids: RequestIds::new(process),
         tracer: traces.tracer(),
         guard,
         metrics: requests,
-        ending: api::Ending(ending.clone()),
+        ending: api::ApiShutdown(ending.clone()),
     };
     tokio::spawn(memory::return_unused());
-    let server = http::Server::new(listener, tls.clone(), front, settings.connections);
-    let serving = tokio::spawn(server.run());
+    let server = http::HttpServer::new(listener, tls.clone(), front, settings.connections);
+    let serving = tokio::spawn(server.serve_until_shutdown());
     let choice = Some(choice);
-    Ok(Running { service, address, tls, traces, ending, serving, choice, data, _lock: lock })
+    Ok(StartedService { service, address, tls, traces, ending, serving, choice, data, _lock: lock })
 }
 
-impl Running {
+impl StartedService {
     /// Waits until the machine driver is chosen.
     pub(crate) async fn choose_driver(&mut self) -> Result<(), ServeError> {
         let Some(choice) = self.choice.take() else { return Ok(()) };
-        choice.finish(&self.service, &self.ending).await.map_err(ServeError::Driver)
+        choice.finish_choice(&self.service, &self.ending).await.map_err(ServeError::Driver)
     }
 
     /// Disconnects readers, returns answers in progress to the queue, and ends.
-    pub(crate) async fn end(self) {
+    pub(crate) async fn shut_down(self) {
         self.ending.cancel();
         // A panic was logged when it happened.
         let _ = self.serving.await;
         self.service.shutdown().await;
-        self.traces.end().await;
+        self.traces.flush_and_stop().await;
     }
 }
 
 /// Returns the routes for monitoring; they need no key.
-fn state_of(sources: Sources) -> Router {
+fn state_of(sources: MetricSources) -> Router {
     Router::new()
         .route("/healthz", get(async || StatusCode::OK))
-        .route("/readyz", get(ready))
-        .route(metrics::METRICS, get(metrics::show))
+        .route("/readyz", get(answer_readiness))
+        .route(metrics::METRICS, get(metrics::show_metrics))
         .with_state(sources)
 }
 
 /// Converts a setting for the operators' page.
 fn setting_in_force(setting: &Effective) -> SettingInForce {
-    let origin = (setting.origin != Origin::Default).then(|| setting.origin.to_string());
+    let origin = (setting.origin != SettingOrigin::Default).then(|| setting.origin.to_string());
     SettingInForce { key: setting.key.clone().into_owned(), value: setting.value.clone(), origin }
 }
 
@@ -389,8 +390,12 @@ async fn no_such_path(method: Method, uri: Uri, headers: HeaderMap) -> Response 
 
 /// Answers 200 if requests can be served; with `?verbose`, each check as JSON. Reasons and values name addresses of vendors and
 /// messages of the kernel, so they are for operators.
-async fn ready(State(sources): State<Sources>, headers: HeaderMap, RawQuery(query): RawQuery) -> Response {
-    let checks = sources.service.checks().await;
+async fn answer_readiness(
+    State(sources): State<MetricSources>,
+    headers: HeaderMap,
+    RawQuery(query): RawQuery,
+) -> Response {
+    let checks = sources.service.run_checks().await;
     let is_ready = checks.iter().all(|check| check.status != CheckStatus::Fail);
     let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let mut words = query.as_deref().unwrap_or_default().split('&');
@@ -409,16 +414,16 @@ async fn ready(State(sources): State<Sources>, headers: HeaderMap, RawQuery(quer
 }
 
 /// Returns true if the request has a key of an operator's account, or the session of an operator.
-async fn is_operator(sources: &Sources, headers: &HeaderMap) -> bool {
+async fn is_operator(sources: &MetricSources, headers: &HeaderMap) -> bool {
     let service = &sources.service;
     if let Some(user) = app::signed_in(&service.sessions, headers, sources.tls).await
-        && user.role == Role::Operator
+        && user.role == AccountRole::Operator
     {
         return true;
     }
-    let Ok(principal) = service.access.resolve(api::key_of(headers)).await else { return false };
-    let account = service.admin.account(&principal.account().to_string()).await;
-    account.is_ok_and(|account| account.role == Role::Operator)
+    let Ok(principal) = service.access.resolve_key(api::key_of(headers)).await else { return false };
+    let account = service.admin.find_account(&principal.account().to_string()).await;
+    account.is_ok_and(|account| account.role == AccountRole::Operator)
 }
 
 #[cfg(test)]
@@ -426,7 +431,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_person_is_given_an_address_that_a_browser_opens() {
+    fn local_address_opens_in_browser() {
         for (address, shown) in [
             ("0.0.0.0:8080", "127.0.0.1:8080"),
             ("[::]:8080", "[::1]:8080"),
@@ -438,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_cannot_be_used_is_named_with_the_remedy() {
+    fn listen_error_names_remedy() {
         let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = taken.local_addr().unwrap();
         let error = std::net::TcpListener::bind(address).unwrap_err();

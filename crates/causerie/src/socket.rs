@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin_requests::{self, ServiceFacts};
 use crate::error::CliError;
-use crate::request::Request;
+use crate::request::AdminRequest;
 
 const NAME: &str = "admin.sock";
 /// The longest request, in bytes.
@@ -30,31 +30,33 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Answer {
+enum SocketAnswer {
     Done(Value),
     Failed(CliError),
 }
 
 /// Connects to the service that runs on this data folder; `None` if there is none.
-pub(crate) async fn connect(data: &Path) -> Option<UnixStream> {
+pub(crate) async fn connect_service(data: &Path) -> Option<UnixStream> {
     let folder = std::fs::File::open(data).ok()?;
     if !privileges::acts_as_owner() {
-        return UnixStream::connect(within(&folder)).await.ok();
+        return UnixStream::connect(socket_path_within(&folder)).await.ok();
     }
     // The kernel reports the connecting user to the service; it must be the one who started the command.
     let stream =
-        privileges::as_caller(|| std::os::unix::net::UnixStream::connect(within(&folder))).ok()?.ok()?;
+        privileges::as_caller(|| std::os::unix::net::UnixStream::connect(socket_path_within(&folder)))
+            .ok()?
+            .ok()?;
     stream.set_nonblocking(true).ok()?;
     UnixStream::from_std(stream).ok()
 }
 
 /// Sends a request to the service and returns its answer.
-pub(crate) async fn ask(service: UnixStream, request: &Request) -> Result<Value, CliError> {
-    let answered = tokio::time::timeout(ANSWER_TIMEOUT, exchange(service, request)).await;
+pub(crate) async fn ask_service(service: UnixStream, request: &AdminRequest) -> Result<Value, CliError> {
+    let answered = tokio::time::timeout(ANSWER_TIMEOUT, exchange_request(service, request)).await;
     answered.unwrap_or_else(|_| Err(CliError::new(UNREACHABLE, "the service did not answer")))
 }
 
-async fn exchange(stream: UnixStream, request: &Request) -> Result<Value, CliError> {
+async fn exchange_request(stream: UnixStream, request: &AdminRequest) -> Result<Value, CliError> {
     let broken = |error: std::io::Error| CliError::new(UNREACHABLE, format!("the service's socket: {error}"));
     let (input, mut output) = stream.into_split();
     let mut line = serde_json::to_vec(request).map_err(|error| broken(error.into()))?;
@@ -67,15 +69,15 @@ async fn exchange(stream: UnixStream, request: &Request) -> Result<Value, CliErr
     BufReader::new(input.take(ANSWER_MAX_BYTES)).read_until(b'\n', &mut answer).await.map_err(broken)?;
     let answer = serde_json::from_slice(&answer);
     match answer.map_err(|_| CliError::new(UNREACHABLE, "the service closed the connection"))? {
-        Answer::Done(value) => Ok(value),
-        Answer::Failed(error) => Err(error),
+        SocketAnswer::Done(value) => Ok(value),
+        SocketAnswer::Failed(error) => Err(error),
     }
 }
 
 /// Binds the socket. The data folder must be locked by this process.
-pub(crate) fn listen(data: &Path) -> std::io::Result<UnixListener> {
+pub(crate) fn bind_admin_socket(data: &Path) -> std::io::Result<UnixListener> {
     let folder = std::fs::File::open(data)?;
-    let path = within(&folder);
+    let path = socket_path_within(&folder);
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
@@ -86,7 +88,7 @@ pub(crate) fn listen(data: &Path) -> std::io::Result<UnixListener> {
 }
 
 /// Executes commands until the service ends.
-pub(crate) async fn serve(
+pub(crate) async fn serve_admin_socket(
     listener: UnixListener,
     admin: Admin,
     facts: ServiceFacts,
@@ -99,7 +101,7 @@ pub(crate) async fn serve(
         };
         match stream {
             Ok((stream, _)) => {
-                tokio::spawn(converse(stream, admin.clone(), facts.clone()));
+                tokio::spawn(serve_admin_connection(stream, admin.clone(), facts.clone()));
             }
             Err(error) => {
                 tracing::warn!(%error, "admin command rejected");
@@ -109,7 +111,7 @@ pub(crate) async fn serve(
     }
 }
 
-async fn converse(stream: UnixStream, admin: Admin, facts: ServiceFacts) {
+async fn serve_admin_connection(stream: UnixStream, admin: Admin, facts: ServiceFacts) {
     // Anyone with access to the socket is an operator; the kernel reports which user.
     let admin = match stream.peer_cred() {
         Ok(who) => admin.with_actor(format!("operator uid {}", who.uid())),
@@ -123,12 +125,12 @@ async fn converse(stream: UnixStream, admin: Admin, facts: ServiceFacts) {
         return;
     }
     let answered = match serde_json::from_slice(&line) {
-        Ok(request) => admin_requests::answer(&admin, Some(&facts), request).await,
+        Ok(request) => admin_requests::execute_request(&admin, Some(&facts), request).await,
         Err(_) => {
             Err(CliError::new("USAGE", "the service does not understand the command: it has another version"))
         }
     };
-    let answer = answered.map_or_else(Answer::Failed, Answer::Done);
+    let answer = answered.map_or_else(SocketAnswer::Failed, SocketAnswer::Done);
     if let Ok(mut line) = serde_json::to_vec(&answer) {
         line.push(b'\n');
         // The caller may have gone; the command was executed nevertheless.
@@ -137,6 +139,6 @@ async fn converse(stream: UnixStream, admin: Admin, facts: ServiceFacts) {
 }
 
 /// Returns the socket's path via the open folder, because its own path may exceed the limit of socket addresses.
-fn within(folder: &std::fs::File) -> PathBuf {
+fn socket_path_within(folder: &std::fs::File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}/{NAME}", folder.as_raw_fd()))
 }

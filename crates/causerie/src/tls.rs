@@ -44,18 +44,18 @@ pub(crate) enum TlsError {
 
 /// The reloadable TLS configuration. Cheap to clone; all clones see a change.
 #[derive(Clone)]
-pub(crate) struct Tls {
+pub(crate) struct ReloadableTls {
     files: TlsFiles,
     config: Arc<RwLock<Arc<ServerConfig>>>,
 }
 
-impl Tls {
+impl ReloadableTls {
     /// Reads the files.
     ///
     /// # Errors
     /// [`TlsError`].
-    pub(crate) fn open(files: TlsFiles) -> Result<Self, TlsError> {
-        let config = Arc::new(RwLock::new(load(&files)?));
+    pub(crate) fn from_files(files: TlsFiles) -> Result<Self, TlsError> {
+        let config = Arc::new(RwLock::new(load_server_config(&files)?));
         Ok(Self { files, config })
     }
 
@@ -64,7 +64,7 @@ impl Tls {
     /// # Errors
     /// [`TlsError`].
     pub(crate) fn reload(&self) -> Result<(), TlsError> {
-        let config = load(&self.files)?;
+        let config = load_server_config(&self.files)?;
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
         Ok(())
     }
@@ -75,11 +75,12 @@ impl Tls {
     }
 }
 
-fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&read(&files.certificate)?).collect();
+fn load_server_config(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
+    let chain: Result<Vec<_>, _> =
+        CertificateDer::pem_slice_iter(&read_pem_file(&files.certificate)?).collect();
     let chain = chain.ok().filter(|chain| !chain.is_empty());
     let chain = chain.ok_or_else(|| TlsError::NoCertificate(files.certificate.clone()))?;
-    let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?);
+    let key = PrivateKeyDer::from_pem_slice(&read_pem_file(&files.key)?);
     let key = key.map_err(|_| TlsError::NoKey(files.key.clone()))?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
@@ -92,7 +93,7 @@ fn load(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
     Ok(Arc::new(config))
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, TlsError> {
+fn read_pem_file(path: &Path) -> Result<Vec<u8>, TlsError> {
     use std::io::Read;
     let failed = |error| TlsError::File(path.to_owned(), error);
     let mut bytes = Vec::new();

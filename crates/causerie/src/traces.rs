@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, Request, Response, StatusCode};
-use control::Environment;
+use control::ServiceEnvironment;
 use telemetry::trace::{Span, SpanContext, SpanQueue, TraceParent, Tracer};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -28,17 +28,17 @@ pub(crate) struct Traces {
 impl Traces {
     /// Starts to export spans, if an exporter is configured.
     #[cfg(feature = "otlp")]
-    pub(crate) fn begin(settings: Option<Otlp>, environment: &Environment) -> Self {
+    pub(crate) fn begin(settings: Option<Otlp>, environment: &ServiceEnvironment) -> Self {
         let Some(settings) = settings else { return Self::default() };
-        let (spans, over) = (SpanQueue::new(environment.bits()), CancellationToken::new());
-        let exporter = crate::otlp::Exporter::new(settings, spans.clone());
-        let exporting = exporter.map(|exporter| tokio::spawn(exporter.run(over.clone())));
+        let (spans, over) = (SpanQueue::new(environment.random_bits()), CancellationToken::new());
+        let exporter = crate::otlp::OtlpExporter::new(settings, spans.clone());
+        let exporting = exporter.map(|exporter| tokio::spawn(exporter.export_until_shutdown(over.clone())));
         Self { spans: Some(spans), exporting, over }
     }
 
     /// This build has no exporter; reading the configuration logged a warning.
     #[cfg(not(feature = "otlp"))]
-    pub(crate) fn begin(_settings: Option<Otlp>, _environment: &Environment) -> Self {
+    pub(crate) fn begin(_settings: Option<Otlp>, _environment: &ServiceEnvironment) -> Self {
         Self::default()
     }
 
@@ -53,7 +53,7 @@ impl Traces {
     }
 
     /// Exports the remaining spans, within a time limit.
-    pub(crate) async fn end(self) {
+    pub(crate) async fn flush_and_stop(self) {
         self.over.cancel();
         if let Some(exporting) = self.exporting {
             // A panic was reported when it happened.
@@ -64,7 +64,7 @@ impl Traces {
 
 /// Begins the span of a request and attaches its context. The client's trace is attached even if no spans are
 /// recorded.
-pub(crate) fn begin<B>(tracer: &Tracer, request: &mut Request<B>) -> Option<Span> {
+pub(crate) fn begin_request_span<B>(tracer: &Tracer, request: &mut Request<B>) -> Option<Span> {
     let given = trace_parent(request.headers());
     if !tracer.is_on() && given.is_none() || !request.uri().path().starts_with(INTERFACE) {
         return None;
@@ -79,7 +79,7 @@ pub(crate) fn begin<B>(tracer: &Tracer, request: &mut Request<B>) -> Option<Span
 }
 
 /// Ends the span with the outcome of the request, named by operation and never by path.
-pub(crate) fn end<B>(mut span: Span, method: &str, response: &Response<B>) {
+pub(crate) fn end_request_span<B>(mut span: Span, method: &str, response: &Response<B>) {
     let method = METHODS.into_iter().find(|known| *known == method).unwrap_or("_OTHER");
     let operation = response.extensions().get::<&'static api::operations::Operation>();
     match operation {
@@ -93,7 +93,7 @@ pub(crate) fn end<B>(mut span: Span, method: &str, response: &Response<B>) {
     span.set_attribute("http.request.method", method);
     span.set_attribute("http.response.status_code", u32::from(response.status().as_u16()));
     if response.status() >= StatusCode::INTERNAL_SERVER_ERROR {
-        span.fail();
+        span.mark_failed();
     }
 }
 
@@ -114,23 +114,23 @@ mod tests {
     const SAMPLED: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
     const UNSAMPLED: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
 
-    fn request(path: &str, traces: &[&str]) -> Request<()> {
+    fn request_with_traces(path: &str, traces: &[&str]) -> Request<()> {
         let request = Request::get(path);
         let request = traces.iter().fold(request, |request, trace| request.header(TRACEPARENT, *trace));
         request.body(()).expect("a request")
     }
 
     #[test]
-    fn a_request_goes_on_with_its_client_s_trace_and_tells_neither_path_nor_query() {
+    fn request_span_keeps_trace_hides_path() {
         let spans = SpanQueue::new(1);
         let tracer = Tracer::new(spans.clone());
-        let mut traced = request("/api/v1/files/secret.pdf?also=secret", &[SAMPLED]);
-        let span = begin(&tracer, &mut traced).expect("it is traced");
+        let mut traced = request_with_traces("/api/v1/files/secret.pdf?also=secret", &[SAMPLED]);
+        let span = begin_request_span(&tracer, &mut traced).expect("it is traced");
         assert_eq!(traced.extensions().get::<SpanContext>(), Some(&span.context()));
         let mut response = Response::new(());
         response.extensions_mut().insert(&api::operations::OPERATIONS[8]);
-        end(span, "GET", &response);
-        let [span] = &spans.take(2)[..] else { panic!("one span") };
+        end_request_span(span, "GET", &response);
+        let [span] = &spans.take_finished(2)[..] else { panic!("one span") };
         assert_eq!(
             (span.context.trace >> 64, span.parent),
             (0x0af7_6519_16cd_43dd, Some(0xb7ad_6b71_6920_3331))
@@ -141,26 +141,30 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_says_wrongly_is_ignored_and_what_it_does_not_want_is_not_done() {
+    fn invalid_or_unsampled_traceparent_ignored() {
         let tracer = Tracer::new(SpanQueue::new(1));
         for wrong in [&["nonsense"] as &[&str], &[SAMPLED, SAMPLED], &[]] {
-            let span = begin(&tracer, &mut request("/api/v1/vm", wrong)).expect("a trace of its own");
+            let span = begin_request_span(&tracer, &mut request_with_traces("/api/v1/vm", wrong))
+                .expect("a trace of its own");
             assert_ne!(span.context().trace >> 64, 0x0af7_6519_16cd_43dd);
         }
-        let mut unwanted = request("/api/v1/vm", &[UNSAMPLED]);
+        let mut unwanted = request_with_traces("/api/v1/vm", &[UNSAMPLED]);
         assert!(
-            begin(&tracer, &mut unwanted).is_none() && unwanted.extensions().get::<SpanContext>().is_none()
+            begin_request_span(&tracer, &mut unwanted).is_none()
+                && unwanted.extensions().get::<SpanContext>().is_none()
         );
-        assert!(begin(&tracer, &mut request("/healthz", &[SAMPLED])).is_none());
+        assert!(begin_request_span(&tracer, &mut request_with_traces("/healthz", &[SAMPLED])).is_none());
     }
 
     #[test]
-    fn without_a_collector_a_client_s_trace_is_known_all_the_same() {
-        let mut traced = request("/api/v1/chats", &[SAMPLED]);
-        assert!(begin(&Tracer::off(), &mut traced).is_none());
+    fn client_trace_kept_without_collector() {
+        let mut traced = request_with_traces("/api/v1/chats", &[SAMPLED]);
+        assert!(begin_request_span(&Tracer::off(), &mut traced).is_none());
         let context = traced.extensions().get::<SpanContext>().expect("the client's");
         assert_eq!(context.span, 0xb7ad_6b71_6920_3331);
-        let mut untraced = request("/api/v1/chats", &[]);
-        assert!(begin(&Tracer::off(), &mut untraced).is_none() && untraced.extensions().is_empty());
+        let mut untraced = request_with_traces("/api/v1/chats", &[]);
+        assert!(
+            begin_request_span(&Tracer::off(), &mut untraced).is_none() && untraced.extensions().is_empty()
+        );
     }
 }

@@ -8,25 +8,25 @@ use serde_json::{Map, Value, json};
 pub(crate) fn to_json(since: Option<Timestamp>, report: &UsageReport) -> Value {
     let days = report.days.iter().map(|(day, sum)| {
         let day = day.to_string();
-        with("day", json!(day.split('T').next()), sum)
+        usage_with_name("day", json!(day.split('T').next()), sum)
     });
-    let models = report.models.iter().map(|(model, sum)| with("model", json!(model), sum));
+    let models = report.models.iter().map(|(model, sum)| usage_with_name("model", json!(model), sum));
     json!({
         "complete": report.complete,
         "days": days.collect::<Vec<_>>(),
         "models": models.collect::<Vec<_>>(),
         "since": since.map(|since| since.to_string()),
-        "total": fields(&report.total),
+        "total": usage_fields(&report.total),
     })
 }
 
-fn with(name: &str, value: Value, sum: &UsageTotal) -> Value {
-    let mut object = fields(sum);
+fn usage_with_name(name: &str, value: Value, sum: &UsageTotal) -> Value {
+    let mut object = usage_fields(sum);
     object.insert(name.to_owned(), value);
     Value::Object(object)
 }
 
-fn fields(sum: &UsageTotal) -> Map<String, Value> {
+fn usage_fields(sum: &UsageTotal) -> Map<String, Value> {
     let counts = [
         ("steps", sum.steps),
         ("credits", sum.credits.0),

@@ -7,7 +7,7 @@ pub(crate) const FRAME_MAX_BYTES: usize = 64 * 1024 * 1024;
 
 /// One event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Frame {
+pub(crate) struct EventFrame {
     /// Its name; empty when the frame has none.
     pub(crate) event: String,
     /// Its data.
@@ -18,18 +18,18 @@ pub(crate) struct Frame {
 
 /// Parses frames from chunks of bytes.
 #[derive(Debug, Default)]
-pub(crate) struct Frames {
+pub(crate) struct EventFrameParser {
     /// Unparsed bytes.
     held: Vec<u8>,
     /// The length of the prefix of `held` without a line end.
     searched: usize,
-    frame: Frame,
+    frame: EventFrame,
     has_data: bool,
     lived: bool,
     retry_millis: Option<u64>,
 }
 
-impl Frames {
+impl EventFrameParser {
     /// Appends a chunk.
     pub(crate) fn push(&mut self, bytes: &[u8]) -> Result<(), Error> {
         if self.held.len() + bytes.len() + self.frame.data.len() > FRAME_MAX_BYTES {
@@ -40,7 +40,7 @@ impl Frames {
     }
 
     /// Returns the next complete frame.
-    pub(crate) fn next(&mut self) -> Option<Frame> {
+    pub(crate) fn next_frame(&mut self) -> Option<EventFrame> {
         let mut taken = 0;
         let mut found = None;
         while found.is_none()
@@ -50,7 +50,7 @@ impl Frames {
             let line = String::from_utf8_lossy(&self.held[taken..end]).into_owned();
             taken = end + 1;
             self.searched = taken;
-            found = self.line(line.trim_end_matches('\r'));
+            found = self.parse_line(line.trim_end_matches('\r'));
         }
         self.held.drain(..taken);
         self.searched = if found.is_some() { 0 } else { self.held.len() };
@@ -64,11 +64,11 @@ impl Frames {
 
     /// Returns true once an event or a comment has arrived. The service sends a comment every ten seconds, so a
     /// connection without either has failed.
-    pub(crate) fn lived(&self) -> bool {
+    pub(crate) fn has_lived(&self) -> bool {
         self.lived
     }
 
-    fn line(&mut self, line: &str) -> Option<Frame> {
+    fn parse_line(&mut self, line: &str) -> Option<EventFrame> {
         if line.is_empty() {
             let frame = std::mem::take(&mut self.frame);
             self.lived |= self.has_data;
@@ -102,12 +102,12 @@ mod tests {
     const STREAM: &str = "retry: 1000\nevent: message\ndata: {\"text\":\"žluťoučký\"}\nid: m:1.1\n\n: beat\n\n\
         event: completed\r\ndata: a\r\ndata: b\r\nunknown: x\r\nid: m:1.2\r\n\r\ndata: cut";
 
-    fn read(pieces: &[&[u8]]) -> Vec<Frame> {
-        let mut frames = Frames::default();
+    fn parse_frames(pieces: &[&[u8]]) -> Vec<EventFrame> {
+        let mut frames = EventFrameParser::default();
         let mut out = Vec::new();
         for piece in pieces {
             frames.push(piece).unwrap();
-            while let Some(frame) = frames.next() {
+            while let Some(frame) = frames.next_frame() {
                 out.push(frame);
             }
         }
@@ -116,8 +116,8 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_the_same_however_the_bytes_are_cut() {
-        let frame = |event: &str, data: &str, id: &str| Frame {
+    fn frame_parser_ignores_chunk_boundaries() {
+        let frame = |event: &str, data: &str, id: &str| EventFrame {
             event: event.to_owned(),
             data: data.to_owned(),
             id: Some(id.to_owned()),
@@ -125,17 +125,17 @@ mod tests {
         let expected =
             vec![frame("message", "{\"text\":\"žluťoučký\"}", "m:1.1"), frame("completed", "a\nb", "m:1.2")];
         let bytes = STREAM.as_bytes();
-        assert_eq!(read(&[bytes]), expected);
+        assert_eq!(parse_frames(&[bytes]), expected);
         for cut in 1..bytes.len() {
-            assert_eq!(read(&[&bytes[..cut], &bytes[cut..]]), expected, "cut at {cut}");
+            assert_eq!(parse_frames(&[&bytes[..cut], &bytes[cut..]]), expected, "cut at {cut}");
         }
         let single: Vec<&[u8]> = bytes.chunks(1).collect();
-        assert_eq!(read(&single), expected);
+        assert_eq!(parse_frames(&single), expected);
     }
 
     #[test]
-    fn a_frame_without_end_is_not_held_for_ever() {
-        let mut frames = Frames::default();
+    fn endless_frame_is_rejected() {
+        let mut frames = EventFrameParser::default();
         let piece = vec![b'x'; FRAME_MAX_BYTES / 4];
         let refused = (0..8).any(|_| frames.push(&piece).is_err());
         assert!(refused);

@@ -32,8 +32,9 @@ use tokio::io::AsyncReadExt;
 pub use crate::error::Error;
 pub use crate::stream::States;
 pub use crate::types::{
-    Answer, Chat, ChatDetail, Chats, Citation, CreatedFolder, Entry, Failure, Indexing, Listing, Machine,
-    Message, Model, Part, PartState, PartType, Question, SettingValue, Source, Status, UploadedFile,
+    ApiFailure, Chat, ChatAnswer, ChatAnswerPart, ChatMessage, ChatWithMessages, Chats, CitedSource,
+    FolderEntry, FolderListing, IndexingInfo, MachineInfo, ModelInfo, NewFolderInfo, PartCitation, PartState,
+    PartType, Question, SettingValue, Status, UploadedFile,
 };
 
 /// The timeout for connecting.
@@ -108,17 +109,18 @@ impl Client {
     /// # Errors
     /// [`Error::Refused`] with 400 for a malformed question, 409 if the conversation is busy, the credits do
     /// not suffice or there is no machine.
-    pub async fn send(&self, question: &Question) -> Result<Answer, Error> {
-        self.json(self.request(Method::POST, "/chats").json(question)).await
+    pub async fn send(&self, question: &Question) -> Result<ChatAnswer, Error> {
+        self.send_for_json(self.new_request(Method::POST, "/chats").json(question)).await
     }
 
     /// Returns the current state of the answer (section 4.4).
     ///
     /// # Errors
     /// [`Error::Refused`] with 404 if it does not exist.
-    pub async fn collect(&self, chat_id: &str, message_id: &str) -> Result<Answer, Error> {
-        let path = format!("/chats{}/messages{}", path::segment(chat_id), path::segment(message_id));
-        self.json(self.request(Method::GET, &path)).await
+    pub async fn collect_answer(&self, chat_id: &str, message_id: &str) -> Result<ChatAnswer, Error> {
+        let path =
+            format!("/chats{}/messages{}", path::encode_segment(chat_id), path::encode_segment(message_id));
+        self.send_for_json(self.new_request(Method::GET, &path)).await
     }
 
     /// Returns the current state of the answer as the service's JSON object, with fields that this client does not know.
@@ -126,45 +128,51 @@ impl Client {
     /// # Errors
     /// As [`Client::collect`].
     pub async fn collect_json(&self, chat_id: &str, message_id: &str) -> Result<serde_json::Value, Error> {
-        let path = format!("/chats{}/messages{}", path::segment(chat_id), path::segment(message_id));
-        self.json(self.request(Method::GET, &path)).await
+        let path =
+            format!("/chats{}/messages{}", path::encode_segment(chat_id), path::encode_segment(message_id));
+        self.send_for_json(self.new_request(Method::GET, &path)).await
     }
 
     /// Streams the states of the answer up to the completed one, each newer than the one before (section 6).
     #[must_use]
-    pub fn stream(&self, answer: &Answer) -> States {
-        let (chat, message) = (path::segment(&answer.chat_id), path::segment(&answer.id));
+    pub fn stream(&self, answer: &ChatAnswer) -> States {
+        let (chat, message) = (path::encode_segment(&answer.chat_id), path::encode_segment(&answer.id));
         States::new(self.clone(), format!("/chats{chat}/messages{message}/events"), true)
     }
 
     /// Streams the states of all answers of a conversation, for as long as it exists (section 6).
     #[must_use]
-    pub fn watch(&self, chat_id: &str) -> States {
-        States::new(self.clone(), format!("/chats{}/events", path::segment(chat_id)), false)
+    pub fn watch_chat(&self, chat_id: &str) -> States {
+        States::new(self.clone(), format!("/chats{}/events", path::encode_segment(chat_id)), false)
     }
 
     /// Stops the conversation's answer in progress.
     ///
     /// # Errors
     /// [`Error::Refused`] with 404 if the conversation does not exist.
-    pub async fn stop(&self, chat_id: &str) -> Result<Chat, Error> {
-        self.json(self.request(Method::POST, &format!("/chats{}/stop", path::segment(chat_id)))).await
+    pub async fn stop_chat(&self, chat_id: &str) -> Result<Chat, Error> {
+        self.send_for_json(
+            self.new_request(Method::POST, &format!("/chats{}/stop", path::encode_segment(chat_id))),
+        )
+        .await
     }
 
     /// Returns a page of conversations, pinned first, then most recent first.
     ///
     /// # Errors
     /// [`Error::Refused`] and [`Error::Transport`].
-    pub async fn chats(&self, offset: u64, limit: u64) -> Result<Chats, Error> {
-        self.json(self.request(Method::GET, &format!("/chats?offset={offset}&limit={limit}"))).await
+    pub async fn list_chats(&self, offset: u64, limit: u64) -> Result<Chats, Error> {
+        self.send_for_json(self.new_request(Method::GET, &format!("/chats?offset={offset}&limit={limit}")))
+            .await
     }
 
     /// Returns a conversation with its history.
     ///
     /// # Errors
     /// [`Error::Refused`] with 404 if the conversation does not exist.
-    pub async fn chat(&self, chat_id: &str) -> Result<ChatDetail, Error> {
-        self.json(self.request(Method::GET, &format!("/chats{}", path::segment(chat_id)))).await
+    pub async fn get_chat(&self, chat_id: &str) -> Result<ChatWithMessages, Error> {
+        self.send_for_json(self.new_request(Method::GET, &format!("/chats{}", path::encode_segment(chat_id))))
+            .await
     }
 
     /// As [`Client::chats`], as the service's JSON object.
@@ -172,7 +180,8 @@ impl Client {
     /// # Errors
     /// As [`Client::chats`].
     pub async fn chats_json(&self, offset: u64, limit: u64) -> Result<serde_json::Value, Error> {
-        self.json(self.request(Method::GET, &format!("/chats?offset={offset}&limit={limit}"))).await
+        self.send_for_json(self.new_request(Method::GET, &format!("/chats?offset={offset}&limit={limit}")))
+            .await
     }
 
     /// As [`Client::chat`], as the service's JSON object.
@@ -180,7 +189,8 @@ impl Client {
     /// # Errors
     /// As [`Client::chat`].
     pub async fn chat_json(&self, chat_id: &str) -> Result<serde_json::Value, Error> {
-        self.json(self.request(Method::GET, &format!("/chats{}", path::segment(chat_id)))).await
+        self.send_for_json(self.new_request(Method::GET, &format!("/chats{}", path::encode_segment(chat_id))))
+            .await
     }
 
     /// Deletes a conversation with its answers.
@@ -188,8 +198,9 @@ impl Client {
     /// # Errors
     /// [`Error::Refused`] with 404 if the conversation does not exist.
     pub async fn delete_chat(&self, chat_id: &str) -> Result<(), Error> {
-        self.answer(
-            self.request(Method::DELETE, &format!("/chats{}", path::segment(chat_id))).timeout(CALL_TIMEOUT),
+        self.send_checked(
+            self.new_request(Method::DELETE, &format!("/chats{}", path::encode_segment(chat_id)))
+                .timeout(CALL_TIMEOUT),
         )
         .await
         .map(|_| ())
@@ -265,20 +276,22 @@ impl Client {
         if let Some(destination) = destination {
             form = form.text("destination", destination.to_owned());
         }
-        let response =
-            self.answer(self.request(Method::POST, "/files").multipart(form.part("file", part))).await?;
-        body(response).await
+        let response = self
+            .send_checked(self.new_request(Method::POST, "/files").multipart(form.part("file", part)))
+            .await?;
+        read_json_body(response).await
     }
 
     /// Downloads a file of the workspace into a writer and returns its size in bytes.
     ///
     /// # Errors
     /// [`Error::Refused`] with 404 if the file does not exist, [`Error::File`] if the writer fails.
-    pub async fn download(&self, file: &str, into: &mut impl std::io::Write) -> Result<u64, Error> {
-        let mut response =
-            self.answer(self.request(Method::GET, &format!("/files{}", path::in_url(file)))).await?;
+    pub async fn download_file(&self, file: &str, into: &mut impl std::io::Write) -> Result<u64, Error> {
+        let mut response = self
+            .send_checked(self.new_request(Method::GET, &format!("/files{}", path::in_url(file))))
+            .await?;
         let mut total = 0;
-        while let Some(chunk) = chunk(&mut response).await? {
+        while let Some(chunk) = next_chunk(&mut response).await? {
             total += chunk.len() as u64;
             into.write_all(&chunk).map_err(|source| Error::File { path: file.into(), source })?;
         }
@@ -289,8 +302,9 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::Refused`] with 404 if the folder does not exist.
-    pub async fn list(&self, folder: &str) -> Result<Listing, Error> {
-        self.json(self.request(Method::GET, &format!("/directories{}", path::in_url(folder)))).await
+    pub async fn list_folder(&self, folder: &str) -> Result<FolderListing, Error> {
+        self.send_for_json(self.new_request(Method::GET, &format!("/directories{}", path::in_url(folder))))
+            .await
     }
 
     /// As [`Client::list`], as the service's JSON object.
@@ -298,83 +312,87 @@ impl Client {
     /// # Errors
     /// As [`Client::list`].
     pub async fn list_json(&self, folder: &str) -> Result<serde_json::Value, Error> {
-        self.json(self.request(Method::GET, &format!("/directories{}", path::in_url(folder)))).await
+        self.send_for_json(self.new_request(Method::GET, &format!("/directories{}", path::in_url(folder))))
+            .await
     }
 
     /// Creates a folder in an existing one.
     ///
     /// # Errors
     /// [`Error::Refused`] with 409 if it exists, 404 if its parent does not.
-    pub async fn create_folder(&self, folder: &str) -> Result<CreatedFolder, Error> {
-        self.json(self.request(Method::POST, &format!("/directories{}", path::in_url(folder)))).await
+    pub async fn create_folder(&self, folder: &str) -> Result<NewFolderInfo, Error> {
+        self.send_for_json(self.new_request(Method::POST, &format!("/directories{}", path::in_url(folder))))
+            .await
     }
 
     /// Deletes a file or folder; a folder that is not empty only if `recursive`.
     ///
     /// # Errors
     /// [`Error::Refused`] with 404 if it does not exist, 409 if the folder is not empty.
-    pub async fn delete(&self, file: &str, recursive: bool) -> Result<(), Error> {
+    pub async fn delete_file(&self, file: &str, recursive: bool) -> Result<(), Error> {
         let path = format!("/files{}?recursive={recursive}", path::in_url(file));
-        self.answer(self.request(Method::DELETE, &path).timeout(CALL_TIMEOUT)).await.map(|_| ())
+        self.send_checked(self.new_request(Method::DELETE, &path).timeout(CALL_TIMEOUT)).await.map(|_| ())
     }
 
     /// Returns the machine's state (section 4.1).
     ///
     /// # Errors
     /// [`Error::Refused`] with 404 if the account has no machine.
-    pub async fn machine(&self) -> Result<Machine, Error> {
-        self.json(self.request(Method::GET, "/vm")).await
+    pub async fn get_machine(&self) -> Result<MachineInfo, Error> {
+        self.send_for_json(self.new_request(Method::GET, "/vm")).await
     }
 
     /// Starts the machine.
     ///
     /// # Errors
     /// [`Error::Refused`] with 409 if the account has no machine.
-    pub async fn start_machine(&self) -> Result<Machine, Error> {
-        self.json(self.request(Method::POST, "/vm/start")).await
+    pub async fn start_machine(&self) -> Result<MachineInfo, Error> {
+        self.send_for_json(self.new_request(Method::POST, "/vm/start")).await
     }
 
     /// Stops the machine.
     ///
     /// # Errors
     /// [`Error::Refused`] with 409 if the account has no machine.
-    pub async fn stop_machine(&self) -> Result<Machine, Error> {
-        self.json(self.request(Method::POST, "/vm/stop")).await
+    pub async fn stop_machine(&self) -> Result<MachineInfo, Error> {
+        self.send_for_json(self.new_request(Method::POST, "/vm/stop")).await
     }
 
     /// Returns the models, labelled in a language: `cs`, `en` or `sk` (section 4.2).
     ///
     /// # Errors
     /// [`Error::Refused`] and [`Error::Transport`].
-    pub async fn models(&self, language: &str) -> Result<Vec<Model>, Error> {
-        self.json(self.request(Method::GET, "/models").header(reqwest::header::ACCEPT_LANGUAGE, language))
-            .await
+    pub async fn list_models(&self, language: &str) -> Result<Vec<ModelInfo>, Error> {
+        self.send_for_json(
+            self.new_request(Method::GET, "/models").header(reqwest::header::ACCEPT_LANGUAGE, language),
+        )
+        .await
     }
 
-    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
+    pub(crate) fn new_request(&self, method: Method, path: &str) -> RequestBuilder {
         self.http.request(method, format!("{}/api/v1{path}", self.base))
     }
 
     /// Sends a request and turns an error status into an error.
-    pub(crate) async fn answer(&self, request: RequestBuilder) -> Result<Response, Error> {
+    pub(crate) async fn send_checked(&self, request: RequestBuilder) -> Result<Response, Error> {
         let response = request.send().await.map_err(Error::Transport)?;
         if response.status().is_success() {
             return Ok(response);
         }
-        Err(refused(response).await)
+        Err(error_from_response(response).await)
     }
 
-    async fn json<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, Error> {
-        body(self.answer(request.timeout(CALL_TIMEOUT)).await?).await
+    async fn send_for_json<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, Error> {
+        read_json_body(self.send_checked(request.timeout(CALL_TIMEOUT)).await?).await
     }
 }
 
-async fn refused(response: Response) -> Error {
+async fn error_from_response(response: Response) -> Error {
     let status = response.status();
     let seconds = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
-    let failure: Failure = match status {
-        StatusCode::UNAUTHORIZED => Failure::default(),
-        _ => body(response).await.unwrap_or_default(),
+    let failure: ApiFailure = match status {
+        StatusCode::UNAUTHORIZED => ApiFailure::default(),
+        _ => read_json_body(response).await.unwrap_or_default(),
     };
     Error::Refused {
         status: status.as_u16(),
@@ -384,9 +402,9 @@ async fn refused(response: Response) -> Error {
     }
 }
 
-async fn body<T: DeserializeOwned>(mut response: Response) -> Result<T, Error> {
+async fn read_json_body<T: DeserializeOwned>(mut response: Response) -> Result<T, Error> {
     let mut bytes = Vec::new();
-    while let Some(chunk) = chunk(&mut response).await? {
+    while let Some(chunk) = next_chunk(&mut response).await? {
         if bytes.len() + chunk.len() > BODY_MAX_BYTES {
             return Err(Error::TooLong { limit_bytes: BODY_MAX_BYTES });
         }
@@ -396,7 +414,7 @@ async fn body<T: DeserializeOwned>(mut response: Response) -> Result<T, Error> {
 }
 
 /// Returns the next chunk of a body; fails after [`SILENCE_TIMEOUT`] without data.
-pub(crate) async fn chunk(response: &mut Response) -> Result<Option<bytes::Bytes>, Error> {
+pub(crate) async fn next_chunk(response: &mut Response) -> Result<Option<bytes::Bytes>, Error> {
     match tokio::time::timeout(SILENCE_TIMEOUT, response.chunk()).await {
         Ok(chunk) => chunk.map_err(Error::Transport),
         Err(_) => Err(Error::StreamLost { attempts: 1 }),

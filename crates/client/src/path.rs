@@ -22,7 +22,7 @@ pub(crate) fn in_url(path: &str) -> String {
 }
 
 /// Encodes an identifier as a segment of a path, with a leading slash.
-pub(crate) fn segment(identifier: &str) -> String {
+pub(crate) fn encode_segment(identifier: &str) -> String {
     let segment = utf8_percent_encode(identifier, WRITTEN).to_string().replace('/', ENCODED_SLASH);
     let end = if is_dots(&segment) { ENCODED_SLASH } else { "" };
     format!("/{segment}{end}")
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn no_path_leaves_the_operation_that_it_is_given_to() {
+    fn paths_never_leave_their_operation() {
         let resolved =
             |url: &str| reqwest::Url::parse(&format!("http://host/api/v1/files{url}")).expect("a URL");
         for path in ["..", "../vm/stop", "a/../../chats/1", "./b", "caf%E9/%2e%2E/x", "/.."] {
@@ -63,8 +63,8 @@ mod tests {
             assert!(url.path().starts_with("/api/v1/files/") && url.path().contains("%2F"), "{path}: {url}");
         }
         for (identifier, path) in [("..", "/..%2F"), ("a/stop", "/a%2Fstop"), ("0190c8a0", "/0190c8a0")] {
-            assert_eq!(segment(identifier), path);
-            assert_eq!(resolved(&segment(identifier)).path(), format!("/api/v1/files{path}"));
+            assert_eq!(encode_segment(identifier), path);
+            assert_eq!(resolved(&encode_segment(identifier)).path(), format!("/api/v1/files{path}"));
         }
     }
 }

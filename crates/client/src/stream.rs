@@ -5,8 +5,8 @@ use std::time::Duration;
 use reqwest::header::ACCEPT;
 use reqwest::{Method, Response, StatusCode};
 
-use crate::frames::{Frame, Frames};
-use crate::{Answer, Client, Error, chunk};
+use crate::frames::{EventFrame, EventFrameParser};
+use crate::{ChatAnswer, Client, Error, next_chunk};
 
 /// The number of connections in a row without an event or a heartbeat before the stream fails.
 const ATTEMPTS_MAX: u32 = 8;
@@ -25,7 +25,7 @@ pub struct States {
     path: String,
     /// The stream of one answer ends with its completion; that of a conversation continues.
     ends_when_completed: bool,
-    connection: Option<(Response, Frames)>,
+    connection: Option<(Response, EventFrameParser)>,
     last_event_id: Option<String>,
     /// The completed state was returned.
     is_completed: bool,
@@ -54,17 +54,17 @@ impl States {
     /// # Errors
     /// [`Error::Refused`] if the service rejects the stream, [`Error::StreamLost`] if it cannot be resumed,
     /// [`Error::Form`] if an event is malformed. After an error the next call tries again.
-    pub async fn next(&mut self) -> Result<Option<Answer>, Error> {
+    pub async fn next(&mut self) -> Result<Option<ChatAnswer>, Error> {
         while !self.ended {
-            match self.step().await {
+            match self.next_frame().await {
                 Ok(Some(frame)) => {
-                    if let Some(answer) = self.accept(frame)? {
+                    if let Some(answer) = self.accept_frame(frame)? {
                         return Ok(Some(answer));
                     }
                 }
                 // The service has no state after the one that was read: the answer is complete.
                 Ok(None) if self.ended && self.ends_when_completed && !self.is_completed => {
-                    return self.collect().await.map(Some);
+                    return self.collect_answer().await.map(Some);
                 }
                 // The service closed the stream: at the end of the conversation, or because it is shutting
                 // down.
@@ -80,49 +80,50 @@ impl States {
     }
 
     /// Returns the next frame and connects if necessary; `None` if the connection was closed.
-    async fn step(&mut self) -> Result<Option<Frame>, Error> {
+    async fn next_frame(&mut self) -> Result<Option<EventFrame>, Error> {
         if self.connection.is_none() {
-            let Some(response) = self.connect().await? else {
+            let Some(response) = self.connect_stream().await? else {
                 self.ended = true;
                 return Ok(None);
             };
-            self.connection = Some((response, Frames::default()));
+            self.connection = Some((response, EventFrameParser::default()));
         }
         let Some((response, frames)) = &mut self.connection else { return Ok(None) };
         loop {
-            if let Some(frame) = frames.next() {
+            if let Some(frame) = frames.next_frame() {
                 if let Some(millis) = frames.retry_millis() {
                     self.first_wait = Duration::from_millis(millis).min(LONGEST_WAIT);
                 }
                 return Ok(Some(frame));
             }
-            match chunk(response).await? {
+            match next_chunk(response).await? {
                 Some(bytes) => frames.push(&bytes)?,
                 None => return Ok(None),
             }
         }
     }
 
-    async fn connect(&self) -> Result<Option<Response>, Error> {
-        let mut request = self.client.request(Method::GET, &self.path).header(ACCEPT, "text/event-stream");
+    async fn connect_stream(&self) -> Result<Option<Response>, Error> {
+        let mut request =
+            self.client.new_request(Method::GET, &self.path).header(ACCEPT, "text/event-stream");
         if let Some(id) = &self.last_event_id {
             request = request.header("last-event-id", id);
         }
-        let answer = tokio::time::timeout(crate::SILENCE_TIMEOUT, self.client.answer(request)).await;
+        let answer = tokio::time::timeout(crate::SILENCE_TIMEOUT, self.client.send_checked(request)).await;
         let response = answer.map_err(|_| Error::StreamLost { attempts: 1 })??;
         Ok((response.status() != StatusCode::NO_CONTENT).then_some(response))
     }
 
     /// Returns the answer as it stands.
-    async fn collect(&mut self) -> Result<Answer, Error> {
+    async fn collect_answer(&mut self) -> Result<ChatAnswer, Error> {
         let path = self.path.strip_suffix(EVENTS).unwrap_or(&self.path);
-        let collected = self.client.json(self.client.request(Method::GET, path)).await;
+        let collected = self.client.send_for_json(self.client.new_request(Method::GET, path)).await;
         self.ended = collected.is_ok();
         self.is_completed = self.ended;
         collected
     }
 
-    fn accept(&mut self, frame: Frame) -> Result<Option<Answer>, Error> {
+    fn accept_frame(&mut self, frame: EventFrame) -> Result<Option<ChatAnswer>, Error> {
         if let Some(id) = frame.id {
             self.last_event_id = Some(id);
         }
@@ -140,7 +141,7 @@ impl States {
 
     /// Waits before the next attempt, or fails after the last one.
     async fn retry_or_fail(&mut self) -> Result<(), Error> {
-        let lived = self.connection.take().is_some_and(|(_, frames)| frames.lived());
+        let lived = self.connection.take().is_some_and(|(_, frames)| frames.has_lived());
         if self.ended {
             return Ok(());
         }
@@ -149,13 +150,13 @@ impl States {
             let attempts = std::mem::take(&mut self.failures);
             return Err(Error::StreamLost { attempts });
         }
-        tokio::time::sleep(wait(self.first_wait, self.failures)).await;
+        tokio::time::sleep(retry_delay(self.first_wait, self.failures)).await;
         Ok(())
     }
 }
 
 /// Returns the wait after this many failures.
-fn wait(first: Duration, failures: u32) -> Duration {
+fn retry_delay(first: Duration, failures: u32) -> Duration {
     first.saturating_mul(1_u32 << (failures.clamp(1, ATTEMPTS_MAX) - 1)).min(LONGEST_WAIT)
 }
 
@@ -169,7 +170,7 @@ mod tests {
 
     /// Starts a server that answers each connection with the next response, closes it, and returns the
     /// requests.
-    fn server(answers: Vec<String>) -> (String, JoinHandle<Vec<String>>) {
+    fn start_server(answers: Vec<String>) -> (String, JoinHandle<Vec<String>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         let thread = std::thread::spawn(move || {
@@ -191,20 +192,20 @@ mod tests {
         (address, thread)
     }
 
-    fn events(frames: &str) -> String {
+    fn event_response(frames: &str) -> String {
         format!(
             "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\nretry: 1\n{frames}"
         )
     }
 
-    fn frame(event: &str, text: &str, id: &str) -> String {
+    fn event_frame(event: &str, text: &str, id: &str) -> String {
         let status = if event == "completed" { "completed" } else { "in_progress" };
         format!(
             "event: {event}\ndata: {{\"id\":\"m\",\"chatId\":\"c\",\"status\":\"{status}\",\"text\":\"{text}\"}}\nid: {id}\n\n"
         )
     }
 
-    fn states(address: &str) -> States {
+    fn test_states(address: &str) -> States {
         let client = Client::new(address, "api-x").unwrap();
         let mut states = States::new(client, "/chats/c/messages/m/events".to_owned(), true);
         states.first_wait = Duration::from_millis(1);
@@ -212,14 +213,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_broken_stream_is_taken_up_after_its_last_event() {
-        let (address, server) = server(vec![
-            events(&frame("message", "one", "m:1.1")),
+    async fn broken_stream_resumes_after_last_event() {
+        let (address, server) = start_server(vec![
+            event_response(&event_frame("message", "one", "m:1.1")),
             "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_owned(),
-            events("event: message\ndata: {\"cut\n"),
-            events(&(frame("message", "one two", "m:1.2") + &frame("completed", "one two.", "m:1.3"))),
+            event_response("event: message\ndata: {\"cut\n"),
+            event_response(
+                &(event_frame("message", "one two", "m:1.2")
+                    + &event_frame("completed", "one two.", "m:1.3")),
+            ),
         ]);
-        let mut states = states(&address);
+        let mut states = test_states(&address);
         let mut seen = Vec::new();
         while let Some(answer) = states.next().await.unwrap() {
             seen.push((answer.text.clone(), answer.is_completed()));
@@ -235,32 +239,33 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stream_on_which_nothing_happens_is_resumed_as_often_as_it_breaks() {
-        let idle = std::iter::repeat_n(events(": beat\n\n"), 2 * ATTEMPTS_MAX as usize);
-        let answers = idle.chain([events(&frame("completed", "one", "m:1.1"))]).collect();
-        let (address, server) = server(answers);
-        assert_eq!(states(&address).next().await.unwrap().unwrap().text, "one");
+    async fn silent_stream_resumes_like_broken_one() {
+        let idle = std::iter::repeat_n(event_response(": beat\n\n"), 2 * ATTEMPTS_MAX as usize);
+        let answers = idle.chain([event_response(&event_frame("completed", "one", "m:1.1"))]).collect();
+        let (address, server) = start_server(answers);
+        assert_eq!(test_states(&address).next().await.unwrap().unwrap().text, "one");
         server.join().unwrap();
     }
 
     #[tokio::test]
-    async fn a_stream_that_breaks_before_its_first_heartbeat_is_given_up() {
-        let (address, server) = server(vec![events("event: message\ndata: {\"cut\n"); ATTEMPTS_MAX as usize]);
-        let error = states(&address).next().await.unwrap_err();
+    async fn stream_without_heartbeat_is_given_up() {
+        let (address, server) =
+            start_server(vec![event_response("event: message\ndata: {\"cut\n"); ATTEMPTS_MAX as usize]);
+        let error = test_states(&address).next().await.unwrap_err();
         assert!(matches!(error, Error::StreamLost { attempts: ATTEMPTS_MAX }), "{error:?}");
         server.join().unwrap();
     }
 
     #[tokio::test]
-    async fn an_answer_that_has_ended_meanwhile_is_collected() {
+    async fn answer_ended_meanwhile_is_collected() {
         let body = "{\"id\":\"m\",\"chatId\":\"c\",\"status\":\"completed\",\"text\":\"one two\"}";
         let length = body.len();
-        let (address, server) = server(vec![
-            events(&frame("message", "one", "m:1.1")),
+        let (address, server) = start_server(vec![
+            event_response(&event_frame("message", "one", "m:1.1")),
             "HTTP/1.1 204 No Content\r\nconnection: close\r\n\r\n".to_owned(),
             format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"),
         ]);
-        let mut states = states(&address);
+        let mut states = test_states(&address);
         assert_eq!(states.next().await.unwrap().unwrap().text, "one");
         let collected = states.next().await.unwrap().unwrap();
         assert!(collected.is_completed() && collected.text == "one two", "{collected:?}");
@@ -270,13 +275,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_permanent_rejection_is_reported_at_once() {
+    async fn permanent_rejection_is_reported_at_once() {
         let body = "{\"code\":\"NOT_FOUND\",\"message\":\"no such answer\"}";
         let length = body.len();
-        let (address, server) = server(vec![format!(
+        let (address, server) = start_server(vec![format!(
             "HTTP/1.1 404 Not Found\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
         )]);
-        let error = states(&address).next().await.unwrap_err();
+        let error = test_states(&address).next().await.unwrap_err();
         assert_eq!((error.status(), error.code()), (Some(404), Some("NOT_FOUND")));
         assert_eq!(error.to_string(), "no such answer (404 NOT_FOUND)");
         server.join().unwrap();
@@ -287,15 +292,15 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}", listener.local_addr().unwrap());
         drop(listener);
-        let error = states(&address).next().await.unwrap_err();
+        let error = test_states(&address).next().await.unwrap_err();
         assert!(matches!(error, Error::StreamLost { attempts: ATTEMPTS_MAX }), "{error:?}");
     }
 
     #[test]
     fn waits_grow_and_are_bounded() {
         let first = Duration::from_millis(500);
-        assert_eq!(wait(first, 1), first);
-        assert_eq!(wait(first, 3), Duration::from_secs(2));
-        assert_eq!(wait(first, u32::MAX), LONGEST_WAIT);
+        assert_eq!(retry_delay(first, 1), first);
+        assert_eq!(retry_delay(first, 3), Duration::from_secs(2));
+        assert_eq!(retry_delay(first, u32::MAX), LONGEST_WAIT);
     }
 }

@@ -64,7 +64,7 @@ pub enum Status {
 /// An answer (section 2.8).
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Answer {
+pub struct ChatAnswer {
     /// The message's id.
     pub id: String,
     /// The conversation's id.
@@ -80,13 +80,13 @@ pub struct Answer {
     #[serde(default)]
     pub text: String,
     #[serde(default)]
-    pub parts: Vec<Part>,
+    pub parts: Vec<ChatAnswerPart>,
     /// The reason of the failure, if it failed.
     #[serde(default)]
-    pub error: Option<Failure>,
+    pub error: Option<ApiFailure>,
 }
 
-impl Answer {
+impl ChatAnswer {
     /// Returns true if the answer is completed.
     #[must_use]
     pub fn is_completed(&self) -> bool {
@@ -96,7 +96,7 @@ impl Answer {
 
 /// The error of a failed answer or rejected call.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-pub struct Failure {
+pub struct ApiFailure {
     /// The code, for programs.
     #[serde(default)]
     pub code: String,
@@ -146,7 +146,7 @@ pub enum PartState {
 /// A part of an answer (section 2.10). Its type determines which fields are set.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Part {
+pub struct ChatAnswerPart {
     /// Its id, which does not change while the answer grows.
     pub part_id: String,
     #[serde(rename = "type")]
@@ -180,19 +180,19 @@ pub struct Part {
     pub full_name: Option<String>,
     /// The citations in the text.
     #[serde(default)]
-    pub citations: Vec<Citation>,
+    pub citations: Vec<PartCitation>,
     /// The results of a search.
     #[serde(default)]
-    pub sources: Vec<Source>,
+    pub sources: Vec<CitedSource>,
 }
 
 /// A place in the text that cites a source.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Citation {
+pub struct PartCitation {
     /// Its identifier within the answer.
     pub citation_id: String,
-    pub source: Source,
+    pub source: CitedSource,
     /// True if each sentence that cites the passage stands in it; absent where that was not checked.
     #[serde(default)]
     pub verified: Option<bool>,
@@ -204,7 +204,7 @@ pub struct Citation {
 /// A source: a file of the workspace or a URL.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Source {
+pub struct CitedSource {
     /// `URL` or `FILE`.
     #[serde(rename = "type")]
     pub kind: String,
@@ -242,10 +242,10 @@ pub struct UploadedFile {
 /// One level of a folder (section 2.6).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Listing {
+pub struct FolderListing {
     /// The folder's path.
     pub path: String,
-    pub entries: Vec<Entry>,
+    pub entries: Vec<FolderEntry>,
     /// The total number of entries.
     pub total_entries: u64,
 }
@@ -253,7 +253,7 @@ pub struct Listing {
 /// An entry of a folder (section 2.6).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Entry {
+pub struct FolderEntry {
     /// Its name.
     pub name: String,
     /// Its workspace path.
@@ -269,13 +269,13 @@ pub struct Entry {
     pub mime_type: String,
     /// How far its indexing has come; of files only.
     #[serde(default)]
-    pub indexing: Option<Indexing>,
+    pub indexing: Option<IndexingInfo>,
 }
 
 /// How far the indexing of a file has come.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Indexing {
+pub struct IndexingInfo {
     /// `pending`, `indexing`, `indexed`, `partial` or `unreadable`.
     pub state: String,
     /// Why not everything of it can be read.
@@ -291,7 +291,7 @@ pub struct Indexing {
 
 /// A new folder (section 2.7).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct CreatedFolder {
+pub struct NewFolderInfo {
     /// Its name.
     pub name: String,
     /// Its workspace path.
@@ -300,14 +300,14 @@ pub struct CreatedFolder {
 
 /// The machine's state (section 2.1): `RUNNING`, `STOPPED`, `STARTING` or `STOPPING`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Machine {
+pub struct MachineInfo {
     /// The state.
     pub status: String,
 }
 
 /// A model (section 2.2).
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Model {
+pub struct ModelInfo {
     /// The value for `model` of a question.
     pub id: String,
     /// Its name for people.
@@ -366,16 +366,16 @@ pub struct Chats {
 
 /// A conversation with its history (section 2.9).
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct ChatDetail {
+pub struct ChatWithMessages {
     /// The conversation.
     pub chat: Chat,
     /// Its messages, oldest first.
-    pub messages: Vec<Message>,
+    pub messages: Vec<ChatMessage>,
 }
 
 /// A message of the history.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
-pub struct Message {
+pub struct ChatMessage {
     /// Its id.
     pub id: String,
     /// `USER` or `ASSISTANT`.
@@ -385,18 +385,18 @@ pub struct Message {
     #[serde(default)]
     pub text: String,
     #[serde(default)]
-    pub parts: Vec<Part>,
+    pub parts: Vec<ChatAnswerPart>,
     /// The reason of the failure, if it is an answer that failed.
     #[serde(default)]
-    pub error: Option<Failure>,
+    pub error: Option<ApiFailure>,
 }
 
-impl Message {
+impl ChatMessage {
     /// Returns the message as an answer of a conversation; the history does not say which model wrote it.
     #[must_use]
-    pub fn into_answer(self, chat_id: &str) -> Answer {
+    pub fn into_answer(self, chat_id: &str) -> ChatAnswer {
         let Self { id, role: _, status, text, parts, error } = self;
         let (created_at, model) = (String::new(), String::new());
-        Answer { id, chat_id: chat_id.to_owned(), status, created_at, model, text, parts, error }
+        ChatAnswer { id, chat_id: chat_id.to_owned(), status, created_at, model, text, parts, error }
     }
 }

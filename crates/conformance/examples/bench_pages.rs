@@ -4,7 +4,7 @@
 //! Needs what `make tools` installs. `CAUSERIE_BIN` is the program to measure.
 #![expect(clippy::print_stdout, reason = "its output is what it measured")]
 
-use conformance::{Account, Options, Say, Service, Vendor, View, WebDriver};
+use conformance::{Say, ScriptedVendor, ServiceOptions, TestAccount, TestService, View, WebDriver};
 use serde_json::{Value, json};
 
 const PASSWORD: &str = "correct horse";
@@ -24,42 +24,47 @@ const PARAGRAPH: &str = "The **notice period** is three months and begins on the
 const LONG_MILLIS: f64 = 50.0;
 
 fn main() {
-    let vendor = Vendor::start();
-    let service = Service::start(Options { environment: vendor.environment(), ..Options::default() });
-    let account = service.account();
+    let vendor = ScriptedVendor::start();
+    let service = TestService::start(ServiceOptions {
+        environment: vendor.service_environment(),
+        ..ServiceOptions::default()
+    });
+    let account = service.create_account();
     let arguments = ["account", "set-password", "--account", &account.email, "--password-stdin"];
-    assert!(service.try_admin_typing(&arguments, format!("{PASSWORD}\n").as_bytes()).status.success());
+    assert!(
+        service.try_admin_command_with_stdin(&arguments, format!("{PASSWORD}\n").as_bytes()).status.success()
+    );
     first_pages(&service, &account);
     long_answer(&service, &vendor, &account);
 }
 
-fn signed_in(service: &Service, account: &Account, view: View) -> WebDriver {
+fn sign_in_browser(service: &TestService, account: &TestAccount, view: View) -> WebDriver {
     let browser = WebDriver::start(view);
-    browser.open(&format!("http://{}/sign-in", service.address()));
-    browser.write(&browser.find("[name=email]"), &account.email);
-    browser.write(&browser.find("[name=password]"), PASSWORD);
-    browser.click(&browser.find("form.fields button"));
-    let _ = browser.find("main.home");
+    browser.open_page(&format!("http://{}/sign-in", service.address()));
+    browser.type_text(&browser.find_element("[name=email]"), &account.email);
+    browser.type_text(&browser.find_element("[name=password]"), PASSWORD);
+    browser.click_element(&browser.find_element("form.fields button"));
+    let _ = browser.find_element("main.home");
     browser
 }
 
 /// Prints what each page transfers, and when it shows something, on a phone that has nothing of it yet.
-fn first_pages(service: &Service, account: &Account) {
-    let browser = signed_in(service, account, PHONE);
+fn first_pages(service: &TestService, account: &TestAccount) {
+    let browser = sign_in_browser(service, account, PHONE);
     let network = json!({
         "offline": false, "latency": ROUND_TRIP_MILLIS,
         "downloadThroughput": BYTES_PER_SECOND, "uploadThroughput": BYTES_PER_SECOND / 2,
     });
     for path in ["/", "/history", "/files", "/keys", "/account"] {
-        browser.open("about:blank");
-        browser.cdp("Network.clearBrowserCache", &json!({}));
+        browser.open_page("about:blank");
+        browser.send_cdp_command("Network.clearBrowserCache", &json!({}));
         // It says that the browser has the style sheet.
         let style = json!({ "name": "causerie-style", "url": format!("http://{}/", service.address()) });
-        browser.cdp("Network.deleteCookies", &style);
-        browser.cdp("Network.emulateNetworkConditions", &network);
-        browser.cdp("Emulation.setCPUThrottlingRate", &json!({ "rate": SLOWER }));
-        browser.open(&format!("http://{}{path}", service.address()));
-        let seen = browser.run_async(
+        browser.send_cdp_command("Network.deleteCookies", &style);
+        browser.send_cdp_command("Network.emulateNetworkConditions", &network);
+        browser.send_cdp_command("Emulation.setCPUThrottlingRate", &json!({ "rate": SLOWER }));
+        browser.open_page(&format!("http://{}{path}", service.address()));
+        let seen = browser.run_async_script(
             "await new Promise((done) => new PerformanceObserver(done).observe({ type: 'paint', buffered: true }));
              const [page] = performance.getEntriesByType('navigation');
              const paint = performance.getEntriesByName('first-contentful-paint')[0];
@@ -81,34 +86,34 @@ fn first_pages(service: &Service, account: &Account) {
 }
 
 /// Prints the tasks of the main thread that were long while the answer grew, as fast as it could.
-fn long_answer(service: &Service, vendor: &Vendor, account: &Account) {
-    let browser = signed_in(service, account, DESKTOP);
+fn long_answer(service: &TestService, vendor: &ScriptedVendor, account: &TestAccount) {
+    let browser = sign_in_browser(service, account, DESKTOP);
     let mut script = Vec::with_capacity(2 * PARAGRAPHS);
     for number in 0..PARAGRAPHS {
         if number % 20 == 0 {
             script.push(Say::Text(format!("## Section {}\n\n", number / 20 + 1)));
         }
-        script.extend([Say::text(PARAGRAPH), Say::Hold]);
+        script.extend([Say::from_text(PARAGRAPH), Say::Hold]);
     }
-    script.push(Say::text("The end."));
-    vendor.will(script);
-    let (api, letters) = (service.api(account), PARAGRAPHS * PARAGRAPH.len());
-    let answer = api.ask("Tell me everything");
+    script.push(Say::from_text("The end."));
+    vendor.add_script(script);
+    let (api, letters) = (service.api_for(account), PARAGRAPHS * PARAGRAPH.len());
+    let answer = api.ask_question("Tell me everything");
     let chat = answer["chatId"].as_str().expect("an id");
-    browser.open(&format!("http://{}/c/{chat}", service.address()));
-    browser.run(
+    browser.open_page(&format!("http://{}/c/{chat}", service.address()));
+    browser.run_script(
         "window.tasks = [];
          new PerformanceObserver((list) => window.tasks.push(...list.getEntries().map((task) => task.duration)))
              .observe({ type: 'longtask' });",
         &[],
     );
     for _ in 0..PARAGRAPHS {
-        vendor.wait_held(1);
-        vendor.release();
+        vendor.wait_for_holds(1);
+        vendor.release_hold();
     }
-    api.completed(&answer);
-    browser.wait_text("The end.");
-    let tasks = browser.run("return window.tasks", &[]);
+    api.wait_for_completion(&answer);
+    browser.wait_for_text("The end.");
+    let tasks = browser.run_script("return window.tasks", &[]);
     let tasks: Vec<f64> = tasks.as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
     let longest = tasks.iter().copied().fold(0.0, f64::max);
     println!(

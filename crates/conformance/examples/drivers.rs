@@ -14,18 +14,24 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
-        ["try", driver] if drivers::availability(&conformance::drivers::trial(driver)).is_err() => {
+        ["try", driver]
+            if drivers::check_availability(&conformance::drivers::doctor_trial(driver)).is_err() =>
+        {
             return ExitCode::FAILURE;
         }
         ["try", _] => {}
         ["skip", driver] => {
-            let reason = drivers::availability(&conformance::drivers::trial(driver)).err();
+            let reason = drivers::check_availability(&conformance::drivers::doctor_trial(driver)).err();
             for test in std::io::stdin().lines().map_while(Result::ok) {
-                drivers::skip(driver, reason.as_deref().unwrap_or("it was left out"), test.trim());
+                drivers::record_skipped_test(
+                    driver,
+                    reason.as_deref().unwrap_or("it was left out"),
+                    test.trim(),
+                );
             }
         }
         ["summary"] => {
-            for line in drivers::summary() {
+            for line in drivers::summarize_skipped_tests() {
                 println!("{line}");
             }
         }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use conformance::{Account, Options, Say, Service, Vendor, View, WebDriver};
+use conformance::{Say, ScriptedVendor, ServiceOptions, TestAccount, TestService, View, WebDriver};
 use serde_json::json;
 
 const PASSWORD: &str = "correct horse";
@@ -26,33 +26,36 @@ fn main() {
     let to = std::env::args().nth(1).expect("the folder of the pictures");
     let to = Path::new(&to);
     fs::create_dir_all(to).expect("a folder");
-    let vendor = Vendor::start();
+    let vendor = ScriptedVendor::start();
     let model = json!({ "id": "mistral-small", "object": "model", "created": 0, "owned_by": "example" });
-    vendor.lists(Some((200, json!({ "object": "list", "data": [model] }))));
-    let service = Service::start(Options { environment: vendor.environment(), ..Options::default() });
-    let account = account(&service);
-    let conversation = story(&service, &vendor, &account);
+    vendor.set_model_list(Some((200, json!({ "object": "list", "data": [model] }))));
+    let service = TestService::start(ServiceOptions {
+        environment: vendor.service_environment(),
+        ..ServiceOptions::default()
+    });
+    let account = create_account(&service);
+    let conversation = play_story(&service, &vendor, &account);
     let desktop = View { width: 1200, height: 900, dark: false, language: "en" };
     // As high as the conversation with its versions.
     let high = View { height: 1000, ..desktop };
     let phone = View { width: 390, height: 780, dark: true, language: "en" };
     let browser = WebDriver::start(desktop);
-    let open = |path: &str| browser.open(&format!("http://{}{path}", service.address()));
+    let open = |path: &str| browser.open_page(&format!("http://{}{path}", service.address()));
     let picture = |name: &str| {
-        browser.run("document.activeElement?.blur(); window.scrollTo(0, 0);", &[]);
-        write(&to.join(format!("{name}.png")), &browser.screenshot());
+        browser.run_script("document.activeElement?.blur(); window.scrollTo(0, 0);", &[]);
+        write_picture(&to.join(format!("{name}.png")), &browser.take_screenshot());
     };
     open("/sign-in");
-    browser.write(&browser.find("[name=email]"), &account.email);
-    browser.write(&browser.find("[name=password]"), PASSWORD);
-    browser.click(&browser.find("form.fields button"));
-    let _ = browser.find("main.home");
+    browser.type_text(&browser.find_element("[name=email]"), &account.email);
+    browser.type_text(&browser.find_element("[name=password]"), PASSWORD);
+    browser.click_element(&browser.find_element("form.fields button"));
+    let _ = browser.find_element("main.home");
     // The answer has a second version.
-    answers(&vendor);
+    script_answers(&vendor);
     open(&conversation);
-    browser.click(&browser.find(".versions button.link"));
-    browser.wait_text("2 / 2");
-    let _ = browser.find(".conversation[data-state=idle]");
+    browser.click_element(&browser.find_element(".versions button.link"));
+    browser.wait_for_text("2 / 2");
+    let _ = browser.find_element(".conversation[data-state=idle]");
     for (name, view, path) in [
         ("home", desktop, "/"),
         ("conversation", high, &*conversation),
@@ -60,14 +63,14 @@ fn main() {
         ("credits", desktop, "/credits"),
         ("keys-phone", phone, "/keys"),
     ] {
-        browser.look(view);
+        browser.set_view(view);
         open(path);
         picture(name);
     }
 }
 
 /// Writes a picture with as many colours as it needs, so that it is small.
-fn write(path: &Path, picture: &[u8]) {
+fn write_picture(path: &Path, picture: &[u8]) {
     fs::write(path, picture).expect("a picture");
     let mut command = Command::new("pngquant");
     command.args(["--force", "--strip", "--speed", "1", "--output"]).arg(path).arg(path);
@@ -76,9 +79,9 @@ fn write(path: &Path, picture: &[u8]) {
     assert!(size <= PICTURE_MAX_BYTES, "{} has {size} bytes", path.display());
 }
 
-fn account(service: &Service) -> Account {
+fn create_account(service: &TestService) -> TestAccount {
     let email = "ada@example.org";
-    let made = service.admin(&[
+    let made = service.run_admin_command(&[
         "account",
         "create",
         "--email",
@@ -90,35 +93,39 @@ fn account(service: &Service) -> Account {
     ]);
     let id = made["accountId"].as_str().expect("an id").to_owned();
     let arguments = ["account", "set-password", "--account", email, "--password-stdin"];
-    assert!(service.try_admin_typing(&arguments, format!("{PASSWORD}\n").as_bytes()).status.success());
-    let made = service.admin(&["key", "create", "--account", email, "--name", "Nightly report"]);
+    assert!(
+        service.try_admin_command_with_stdin(&arguments, format!("{PASSWORD}\n").as_bytes()).status.success()
+    );
+    let made = service.run_admin_command(&["key", "create", "--account", email, "--name", "Nightly report"]);
     let text = |field: &str| made[field].as_str().expect("a key and its id").to_owned();
-    Account { id, email: email.to_owned(), key: text("key"), key_id: text("keyId") }
+    TestAccount { id, email: email.to_owned(), key: text("key"), key_id: text("keyId") }
 }
 
 /// Has the model look the answer up and write it.
-fn answers(vendor: &Vendor) {
+fn script_answers(vendor: &ScriptedVendor) {
     let search = json!({ "query": "notice period lease flat 7" });
     let plan = "The lease is attached; its clause on notice answers this.";
-    vendor
-        .will([Say::Reasoning(plan.to_owned()), Say::Call { tool: "search".to_owned(), arguments: search }]);
-    vendor.will([Say::text(ANSWER)]);
+    vendor.add_script([
+        Say::Reasoning(plan.to_owned()),
+        Say::Call { tool: "search".to_owned(), arguments: search },
+    ]);
+    vendor.add_script([Say::from_text(ANSWER)]);
 }
 
 /// Has some conversations and returns the path of the one to look at.
-fn story(service: &Service, vendor: &Vendor, account: &Account) -> String {
-    let api = service.api(account);
-    assert_eq!(api.upload("Lease flat 7.txt", LEASE.as_bytes()).status, 201);
+fn play_story(service: &TestService, vendor: &ScriptedVendor, account: &TestAccount) -> String {
+    let api = service.api_for(account);
+    assert_eq!(api.upload_file("Lease flat 7.txt", LEASE.as_bytes()).status, 201);
     for question in [
         "Summarise the minutes of the owners' meeting",
         "Which invoices are still open?",
         "Draft a reply to the letter of the housing office",
     ] {
-        api.completed(&api.ask(question));
+        api.wait_for_completion(&api.ask_question(question));
     }
-    answers(vendor);
+    script_answers(vendor);
     let input = "When does the lease of flat 7 end if I give notice today?";
     let question = json!({ "input": input, "filePaths": ["/uploads/Lease flat 7.txt"] });
-    let answer = api.completed(&api.accepted(&question));
+    let answer = api.wait_for_completion(&api.expect_accepted(&question));
     format!("/c/{}", answer["chatId"].as_str().expect("an id"))
 }

@@ -4,13 +4,13 @@ use std::fmt;
 
 /// The address of a service, displayed as `host:port`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Address {
+pub struct ServiceAddress {
     authority: String,
     prefix: String,
     tls: bool,
 }
 
-impl Address {
+impl ServiceAddress {
     /// Parses a base URL: `http://host:port` or `https://host`, optionally with a path before `/api/v1`.
     ///
     /// # Errors
@@ -36,7 +36,7 @@ impl Address {
 
     /// Returns the path before every target.
     #[must_use]
-    pub fn prefix(&self) -> &str {
+    pub fn path_prefix(&self) -> &str {
         &self.prefix
     }
 
@@ -48,7 +48,7 @@ impl Address {
 
     /// Returns the host name, as in certificates.
     #[must_use]
-    pub fn host(&self) -> &str {
+    pub fn host_name(&self) -> &str {
         let host = match self.authority.rsplit_once(':') {
             Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
             _ => &self.authority,
@@ -57,32 +57,32 @@ impl Address {
     }
 
     #[must_use]
-    pub fn port(&self) -> u16 {
+    pub fn port_number(&self) -> u16 {
         let named = self.authority.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
         named.unwrap_or(if self.tls { 443 } else { 80 })
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for ServiceAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.authority)
     }
 }
 
 /// Parses `host:port` for plain HTTP.
-impl From<&str> for Address {
+impl From<&str> for ServiceAddress {
     fn from(authority: &str) -> Self {
         Self { authority: authority.to_owned(), prefix: String::new(), tls: false }
     }
 }
 
-impl From<&String> for Address {
+impl From<&String> for ServiceAddress {
     fn from(authority: &String) -> Self {
         authority.as_str().into()
     }
 }
 
-impl From<&Self> for Address {
+impl From<&Self> for ServiceAddress {
     fn from(address: &Self) -> Self {
         address.clone()
     }
@@ -94,20 +94,20 @@ mod tests {
 
     #[test]
     fn base_urls_are_taken_apart() {
-        let plain = Address::from_base_url("http://127.0.0.1:8080/").expect("an address");
+        let plain = ServiceAddress::from_base_url("http://127.0.0.1:8080/").expect("an address");
         assert_eq!(
-            (plain.host(), plain.port(), plain.prefix(), plain.is_tls()),
+            (plain.host_name(), plain.port_number(), plain.path_prefix(), plain.is_tls()),
             ("127.0.0.1", 8080, "", false)
         );
-        let deep = Address::from_base_url("https://example.test/agent/").expect("an address");
+        let deep = ServiceAddress::from_base_url("https://example.test/agent/").expect("an address");
         assert_eq!(
-            (deep.host(), deep.port(), deep.prefix(), deep.is_tls()),
+            (deep.host_name(), deep.port_number(), deep.path_prefix(), deep.is_tls()),
             ("example.test", 443, "/agent", true)
         );
-        let six = Address::from_base_url("http://[::1]:81").expect("an address");
-        assert_eq!((six.host(), six.port(), six.to_string().as_str()), ("::1", 81, "[::1]:81"));
+        let six = ServiceAddress::from_base_url("http://[::1]:81").expect("an address");
+        assert_eq!((six.host_name(), six.port_number(), six.to_string().as_str()), ("::1", 81, "[::1]:81"));
         for wrong in ["example.test", "ftp://x", "http://", "http://key@host", "http://host/?key=1"] {
-            assert!(Address::from_base_url(wrong).is_err(), "{wrong}");
+            assert!(ServiceAddress::from_base_url(wrong).is_err(), "{wrong}");
         }
     }
 }

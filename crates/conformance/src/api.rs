@@ -4,15 +4,15 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 
-use crate::address::Address;
-use crate::events::Events;
-use crate::http::{Request, Response, Streaming};
+use crate::address::ServiceAddress;
+use crate::events::AnswerStream;
+use crate::http::{HttpRequest, HttpResponse, StreamingResponse};
 use crate::poll;
 
 /// A caller with a key. Sends targets unchanged; callers encode them if necessary.
 #[derive(Debug, Clone)]
 pub struct Api {
-    pub address: Address,
+    pub address: ServiceAddress,
     pub key: String,
 }
 
@@ -30,12 +30,12 @@ impl Api {
     ///
     /// # Panics
     /// If the account is not empty and not marked.
-    pub fn empty(&self) {
+    pub fn empty_account(&self) {
         let entries = self.list_home().expect_status(200).json()["entries"].clone();
-        let chats = self.chats("?limit=200").expect_status(200).json()["chats"].clone();
+        let chats = self.list_chats("?limit=200").expect_status(200).json()["chats"].clone();
         let (entries, chats) = (entries.as_array().expect("entries"), chats.as_array().expect("chats"));
-        if self.list(MARK).status != 200 {
-            let uploads = self.list("/uploads").json()["totalEntries"].clone();
+        if self.list_directory(MARK).status != 200 {
+            let uploads = self.list_directory("/uploads").json()["totalEntries"].clone();
             assert!(
                 chats.is_empty() && entries.len() <= 1 && uploads == 0,
                 "give the suite an empty account"
@@ -43,7 +43,7 @@ impl Api {
             self.create_folder(MARK).expect_status(201);
         }
         for chat in chats {
-            self.delete_chat(&id(chat, "chatId")).expect_status(204);
+            self.delete_chat(&id_field(chat, "chatId")).expect_status(204);
         }
         for entry in entries {
             // Percent signs may already stand for bytes.
@@ -51,7 +51,7 @@ impl Api {
                 b'%' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => char::from(byte).to_string(),
                 _ => format!("%{byte:02X}"),
             };
-            let name: String = id(entry, "name").bytes().map(encode).collect();
+            let name: String = id_field(entry, "name").bytes().map(encode).collect();
             self.delete_file(&format!("/{name}?recursive=true")).expect_status(204);
         }
         self.create_folder("/uploads").expect_status(201);
@@ -59,154 +59,155 @@ impl Api {
 
     /// Creates a request with the key.
     #[must_use]
-    pub fn request(&self, method: &str, target: &str) -> Request {
-        Request::new(method, target).header("x-api-key", &self.key)
+    pub fn new_request(&self, method: &str, target: &str) -> HttpRequest {
+        HttpRequest::new(method, target).with_header("x-api-key", &self.key)
     }
 
     /// Sends a request without a body.
     #[must_use]
-    pub fn call(&self, method: &str, target: &str) -> Response {
-        self.request(method, target).send(&self.address)
+    pub fn call_endpoint(&self, method: &str, target: &str) -> HttpResponse {
+        self.new_request(method, target).send(&self.address)
     }
 
     /// `GET /api/v1/vm`
     #[must_use]
-    pub fn vm(&self) -> Response {
-        self.call("GET", "/api/v1/vm")
+    pub fn get_vm(&self) -> HttpResponse {
+        self.call_endpoint("GET", "/api/v1/vm")
     }
 
     /// `POST /api/v1/vm/start`
     #[must_use]
-    pub fn start_vm(&self) -> Response {
-        self.call("POST", "/api/v1/vm/start")
+    pub fn start_vm(&self) -> HttpResponse {
+        self.call_endpoint("POST", "/api/v1/vm/start")
     }
 
     /// `POST /api/v1/vm/stop`
     #[must_use]
-    pub fn stop_vm(&self) -> Response {
-        self.call("POST", "/api/v1/vm/stop")
+    pub fn stop_vm(&self) -> HttpResponse {
+        self.call_endpoint("POST", "/api/v1/vm/stop")
     }
 
     /// `GET /api/v1/{models,jurisdictions,skills,agents}`, optionally with a language.
     #[must_use]
-    pub fn catalog(&self, name: &str, accept_language: Option<&str>) -> Response {
-        let mut request = self.request("GET", &format!("/api/v1/{name}"));
+    pub fn get_catalog(&self, name: &str, accept_language: Option<&str>) -> HttpResponse {
+        let mut request = self.new_request("GET", &format!("/api/v1/{name}"));
         if let Some(language) = accept_language {
-            request = request.header("accept-language", language);
+            request = request.with_header("accept-language", language);
         }
         request.send(&self.address)
     }
 
     /// `POST /api/v1/files` with only the file.
     #[must_use]
-    pub fn upload(&self, name: &str, content: &[u8]) -> Response {
-        self.upload_form(&[Part::file(name, content)])
+    pub fn upload_file(&self, name: &str, content: &[u8]) -> HttpResponse {
+        self.upload_form(&[UploadPart::from_file(name, content)])
     }
 
     /// `POST /api/v1/files` with these parts in this order.
     #[must_use]
-    pub fn upload_form(&self, parts: &[Part]) -> Response {
+    pub fn upload_form(&self, parts: &[UploadPart]) -> HttpResponse {
         self.upload_request(parts).send(&self.address)
     }
 
     /// Creates the request of [`Api::upload_form`].
     #[must_use]
-    pub fn upload_request(&self, parts: &[Part]) -> Request {
+    pub fn upload_request(&self, parts: &[UploadPart]) -> HttpRequest {
         let (kind, body) = multipart_form(parts);
-        self.request("POST", "/api/v1/files").header("content-type", &kind).body(body)
+        self.new_request("POST", "/api/v1/files").with_header("content-type", &kind).with_body(body)
     }
 
     /// `GET /api/v1/files/{path}`
     #[must_use]
-    pub fn download(&self, path: &str) -> Response {
-        self.call("GET", &format!("/api/v1/files{path}"))
+    pub fn download_file(&self, path: &str) -> HttpResponse {
+        self.call_endpoint("GET", &format!("/api/v1/files{path}"))
     }
 
     /// `DELETE /api/v1/files/{path}`
     #[must_use]
-    pub fn delete_file(&self, path_and_query: &str) -> Response {
-        self.call("DELETE", &format!("/api/v1/files{path_and_query}"))
+    pub fn delete_file(&self, path_and_query: &str) -> HttpResponse {
+        self.call_endpoint("DELETE", &format!("/api/v1/files{path_and_query}"))
     }
 
     /// `GET /api/v1/directories`
     #[must_use]
-    pub fn list_home(&self) -> Response {
-        self.call("GET", "/api/v1/directories")
+    pub fn list_home(&self) -> HttpResponse {
+        self.call_endpoint("GET", "/api/v1/directories")
     }
 
     /// `GET /api/v1/directories/{path}`
     #[must_use]
-    pub fn list(&self, path: &str) -> Response {
-        self.call("GET", &format!("/api/v1/directories{path}"))
+    pub fn list_directory(&self, path: &str) -> HttpResponse {
+        self.call_endpoint("GET", &format!("/api/v1/directories{path}"))
     }
 
     /// `POST /api/v1/directories/{path}`
     #[must_use]
-    pub fn create_folder(&self, path: &str) -> Response {
-        self.call("POST", &format!("/api/v1/directories{path}"))
+    pub fn create_folder(&self, path: &str) -> HttpResponse {
+        self.call_endpoint("POST", &format!("/api/v1/directories{path}"))
     }
 
     /// `POST /api/v1/chats`
     #[must_use]
-    pub fn send(&self, question: &Value) -> Response {
+    pub fn send_question(&self, question: &Value) -> HttpResponse {
         self.send_bytes(question.to_string().as_bytes())
     }
 
     /// `POST /api/v1/chats` with an arbitrary body.
     #[must_use]
-    pub fn send_bytes(&self, body: &[u8]) -> Response {
-        let request = self.request("POST", "/api/v1/chats").header("content-type", "application/json");
-        request.body(body).send(&self.address)
+    pub fn send_bytes(&self, body: &[u8]) -> HttpResponse {
+        let request =
+            self.new_request("POST", "/api/v1/chats").with_header("content-type", "application/json");
+        request.with_body(body).send(&self.address)
     }
 
     /// `GET /api/v1/chats`, with a query such as `?limit=2`.
     #[must_use]
-    pub fn chats(&self, query: &str) -> Response {
-        self.call("GET", &format!("/api/v1/chats{query}"))
+    pub fn list_chats(&self, query: &str) -> HttpResponse {
+        self.call_endpoint("GET", &format!("/api/v1/chats{query}"))
     }
 
     /// `GET /api/v1/chats/{chatId}`
     #[must_use]
-    pub fn chat(&self, chat: &str) -> Response {
-        self.call("GET", &format!("/api/v1/chats/{chat}"))
+    pub fn get_chat(&self, chat: &str) -> HttpResponse {
+        self.call_endpoint("GET", &format!("/api/v1/chats/{chat}"))
     }
 
     /// `DELETE /api/v1/chats/{chatId}`
     #[must_use]
-    pub fn delete_chat(&self, chat: &str) -> Response {
-        self.call("DELETE", &format!("/api/v1/chats/{chat}"))
+    pub fn delete_chat(&self, chat: &str) -> HttpResponse {
+        self.call_endpoint("DELETE", &format!("/api/v1/chats/{chat}"))
     }
 
     /// `POST /api/v1/chats/{chatId}/stop`
     #[must_use]
-    pub fn stop(&self, chat: &str) -> Response {
-        self.call("POST", &format!("/api/v1/chats/{chat}/stop"))
+    pub fn stop_chat(&self, chat: &str) -> HttpResponse {
+        self.call_endpoint("POST", &format!("/api/v1/chats/{chat}/stop"))
     }
 
     /// `GET /api/v1/chats/{chatId}/messages/{messageId}`
     #[must_use]
-    pub fn collect(&self, chat: &str, message: &str) -> Response {
-        self.call("GET", &format!("/api/v1/chats/{chat}/messages/{message}"))
+    pub fn get_message(&self, chat: &str, message: &str) -> HttpResponse {
+        self.call_endpoint("GET", &format!("/api/v1/chats/{chat}/messages/{message}"))
     }
 
     /// `GET /api/v1/chats/{chatId}/messages/{messageId}/events`
     #[must_use]
-    pub fn answer_events(&self, chat: &str, message: &str, last_event_id: Option<&str>) -> Streaming {
+    pub fn answer_events(&self, chat: &str, message: &str, last_event_id: Option<&str>) -> StreamingResponse {
         self.open_events(&format!("/api/v1/chats/{chat}/messages/{message}/events"), last_event_id)
     }
 
     /// `GET /api/v1/chats/{chatId}/events`
     #[must_use]
-    pub fn chat_events(&self, chat: &str, last_event_id: Option<&str>) -> Streaming {
+    pub fn chat_events(&self, chat: &str, last_event_id: Option<&str>) -> StreamingResponse {
         self.open_events(&format!("/api/v1/chats/{chat}/events"), last_event_id)
     }
 
-    fn open_events(&self, target: &str, last_event_id: Option<&str>) -> Streaming {
-        let mut request = self.request("GET", target).header("accept", "text/event-stream");
+    fn open_events(&self, target: &str, last_event_id: Option<&str>) -> StreamingResponse {
+        let mut request = self.new_request("GET", target).with_header("accept", "text/event-stream");
         if let Some(id) = last_event_id {
-            request = request.header("last-event-id", id);
+            request = request.with_header("last-event-id", id);
         }
-        request.open(&self.address)
+        request.send_streaming(&self.address)
     }
 
     /// Asks in a new conversation and returns the accepted answer.
@@ -214,8 +215,8 @@ impl Api {
     /// # Panics
     /// If the question is not accepted.
     #[must_use]
-    pub fn ask(&self, input: &str) -> Value {
-        self.accepted(&json!({ "input": input }))
+    pub fn ask_question(&self, input: &str) -> Value {
+        self.expect_accepted(&json!({ "input": input }))
     }
 
     /// Sends a question that must be accepted.
@@ -223,16 +224,16 @@ impl Api {
     /// # Panics
     /// If it is not.
     #[must_use]
-    pub fn accepted(&self, question: &Value) -> Value {
-        let response = self.send(question);
+    pub fn expect_accepted(&self, question: &Value) -> Value {
+        let response = self.send_question(question);
         assert_eq!(response.status, 202, "{}", response.text());
         response.json()
     }
 
     /// Opens the stream of this answer.
     #[must_use]
-    pub fn events_of(&self, answer: &Value) -> Events {
-        Events::new(self.answer_events(&id(answer, "chatId"), &id(answer, "id"), None))
+    pub fn stream_answer(&self, answer: &Value) -> AnswerStream {
+        AnswerStream::new(self.answer_events(&id_field(answer, "chatId"), &id_field(answer, "id"), None))
     }
 
     /// Returns the current state of the answer.
@@ -240,17 +241,17 @@ impl Api {
     /// # Panics
     /// If the answer cannot be read.
     #[must_use]
-    pub fn now(&self, answer: &Value) -> Value {
-        self.collect(&id(answer, "chatId"), &id(answer, "id")).expect_status(200).json()
+    pub fn get_answer(&self, answer: &Value) -> Value {
+        self.get_message(&id_field(answer, "chatId"), &id_field(answer, "id")).expect_status(200).json()
     }
 
     /// Waits for the completed answer and returns it.
     ///
     /// # Panics
     /// After [`poll::TIMEOUT`](crate::poll::TIMEOUT).
-    pub fn completed(&self, answer: &Value) -> Value {
-        poll::until("the answer is completed", || {
-            Some(self.now(answer)).filter(|answer| answer["status"] == "completed")
+    pub fn wait_for_completion(&self, answer: &Value) -> Value {
+        poll::wait_until("the answer is completed", || {
+            Some(self.get_answer(answer)).filter(|answer| answer["status"] == "completed")
         })
     }
 }
@@ -260,7 +261,7 @@ impl Api {
 /// # Panics
 /// If there is none.
 #[must_use]
-pub fn id(object: &Value, field: &str) -> String {
+pub fn id_field(object: &Value, field: &str) -> String {
     object[field].as_str().expect("an id").to_owned()
 }
 
@@ -285,10 +286,10 @@ pub fn is_time(text: &Value) -> bool {
 /// # Panics
 /// If it is not in the catalog.
 #[must_use]
-pub fn reader(api: &Api) -> String {
-    let models = api.catalog("models", None).expect_status(200).json();
+pub fn builtin_reader_id(api: &Api) -> String {
+    let models = api.get_catalog("models", None).expect_status(200).json();
     let found = models.as_array().expect("models").iter().find(|model| model["builtin"] == true);
-    id(found.expect("the built-in reader"), "id")
+    id_field(found.expect("the built-in reader"), "id")
 }
 
 /// Checks all parts of a completed answer and returns those of a type.
@@ -296,7 +297,7 @@ pub fn reader(api: &Api) -> String {
 /// # Panics
 /// If two parts have the same id, or a part is still running.
 #[must_use]
-pub fn parts_of<'a>(answer: &'a Value, kind: &str) -> Vec<&'a Value> {
+pub fn find_parts<'a>(answer: &'a Value, kind: &str) -> Vec<&'a Value> {
     let parts = answer["parts"].as_array().expect("parts");
     let mut ids = HashSet::new();
     for part in parts {
@@ -310,7 +311,7 @@ pub fn parts_of<'a>(answer: &'a Value, kind: &str) -> Vec<&'a Value> {
 
 /// Percent-encodes a path as a strict client does.
 #[must_use]
-pub fn encoded(path: &str) -> String {
+pub fn encode_path(path: &str) -> String {
     path.bytes()
         .map(|byte| match byte {
             b'/' | b'.' | b'-' | b'_' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => {
@@ -325,7 +326,7 @@ pub fn encoded(path: &str) -> String {
 ///
 /// # Panics
 /// If the upload failed.
-pub fn path_of(response: Response) -> String {
+pub fn uploaded_path(response: HttpResponse) -> String {
     let uploaded = response.expect_status(201).json();
     uploaded["path"].as_str().expect("a path").to_owned()
 }
@@ -335,43 +336,43 @@ pub fn path_of(response: Response) -> String {
 /// # Panics
 /// If the folder cannot be listed.
 #[must_use]
-pub fn names_in(api: &Api, folder: &str) -> Vec<String> {
-    let listing = api.list(folder).expect_status(200).json();
+pub fn list_names(api: &Api, folder: &str) -> Vec<String> {
+    let listing = api.list_directory(folder).expect_status(200).json();
     let entries = listing["entries"].as_array().expect("entries");
     entries.iter().map(|entry| entry["name"].as_str().expect("a name").to_owned()).collect()
 }
 
 /// A part of an upload form.
 #[derive(Debug, Clone)]
-pub struct Part {
+pub struct UploadPart {
     disposition: Vec<u8>,
     content: Vec<u8>,
 }
 
-impl Part {
+impl UploadPart {
     /// Creates a file part, with its name written like in a browser.
     #[must_use]
-    pub fn file(name: &str, content: &[u8]) -> Self {
+    pub fn from_file(name: &str, content: &[u8]) -> Self {
         let name = name.replace('"', "%22").replace('\r', "%0D").replace('\n', "%0A");
-        Self::raw(format!("name=\"file\"; filename=\"{name}\""), content)
+        Self::from_disposition(format!("name=\"file\"; filename=\"{name}\""), content)
     }
 
     /// Creates a field.
     #[must_use]
-    pub fn field(name: &str, value: &str) -> Self {
-        Self::raw(format!("name=\"{name}\""), value.as_bytes())
+    pub fn from_field(name: &str, value: &str) -> Self {
+        Self::from_disposition(format!("name=\"{name}\""), value.as_bytes())
     }
 
     /// Creates a part with an arbitrary `Content-Disposition` after `form-data; `.
     #[must_use]
-    pub fn raw(disposition: impl AsRef<[u8]>, content: &[u8]) -> Self {
+    pub fn from_disposition(disposition: impl AsRef<[u8]>, content: &[u8]) -> Self {
         Self { disposition: disposition.as_ref().to_vec(), content: content.to_vec() }
     }
 }
 
 /// Returns the content type and the body of a form with these parts in this order.
 #[must_use]
-pub fn multipart_form(parts: &[Part]) -> (String, Vec<u8>) {
+pub fn multipart_form(parts: &[UploadPart]) -> (String, Vec<u8>) {
     let boundary = "----conformance-7MA4YWxkTrZu0gW";
     let mut body = Vec::new();
     for part in parts {
@@ -388,7 +389,7 @@ pub fn multipart_form(parts: &[Part]) -> (String, Vec<u8>) {
 /// Assertions on responses.
 pub trait Expect {
     /// Asserts the status and returns the response.
-    fn expect_status(self, status: u16) -> Response;
+    fn expect_status(self, status: u16) -> HttpResponse;
     /// Asserts an error response with the status and the documented body and headers. Returns its message.
     fn expect_refusal(self, status: u16) -> String;
     /// Asserts an error response with the status and the code. Returns its message.
@@ -397,18 +398,18 @@ pub trait Expect {
     fn expect_rejection(self);
 }
 
-impl Expect for Response {
-    fn expect_status(self, status: u16) -> Response {
+impl Expect for HttpResponse {
+    fn expect_status(self, status: u16) -> HttpResponse {
         assert_eq!(self.status, status, "{}", self.text());
         self
     }
 
     fn expect_refusal(self, status: u16) -> String {
-        refusal(&self, status).1
+        refusal_code_and_message(&self, status).1
     }
 
     fn expect_code(self, status: u16, code: &str) -> String {
-        let (found, message) = refusal(&self, status);
+        let (found, message) = refusal_code_and_message(&self, status);
         assert_eq!(found, code, "{message}");
         message
     }
@@ -420,7 +421,7 @@ impl Expect for Response {
     }
 }
 
-fn refusal(response: &Response, status: u16) -> (String, String) {
+fn refusal_code_and_message(response: &HttpResponse, status: u16) -> (String, String) {
     assert_eq!(response.status, status, "{}", response.text());
     let kind = response.header("content-type").unwrap_or_default();
     assert!(kind.starts_with("application/json"), "content type {kind:?}");

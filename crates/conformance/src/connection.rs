@@ -3,28 +3,28 @@
 use std::io::{self, BufReader, Read, Write};
 use std::time::Duration;
 
-use crate::address::Address;
-use crate::http::{Response, Streaming};
-use crate::wire::Wire;
+use crate::address::ServiceAddress;
+use crate::http::{HttpResponse, StreamingResponse};
+use crate::wire::ServiceWire;
 
 /// An open connection.
 #[derive(Debug)]
-pub struct Connection {
+pub struct RawConnection {
     /// `None` once it is broken.
-    reader: Option<BufReader<Wire>>,
+    reader: Option<BufReader<ServiceWire>>,
 }
 
-impl Connection {
+impl RawConnection {
     /// Connects to the service.
     ///
     /// # Errors
     /// If the service cannot be reached.
-    pub fn open(address: &Address) -> io::Result<Self> {
-        Ok(Self { reader: Some(BufReader::new(Wire::connect(address)?)) })
+    pub fn connect(address: &ServiceAddress) -> io::Result<Self> {
+        Ok(Self { reader: Some(BufReader::new(ServiceWire::connect_to(address)?)) })
     }
 
     /// Writes bytes and returns whether all were written. A service may stop reading early.
-    pub fn write(&mut self, bytes: &[u8]) -> bool {
+    pub fn write_bytes(&mut self, bytes: &[u8]) -> bool {
         let Some(reader) = &mut self.reader else { return false };
         let wire = reader.get_mut();
         wire.write_all(bytes).and_then(|()| wire.flush()).is_ok()
@@ -40,26 +40,27 @@ impl Connection {
     /// Sets the read timeout.
     pub fn wait_at_most(&mut self, time: Duration) {
         if let Some(reader) = &self.reader {
-            let _ = reader.get_ref().socket().set_read_timeout(Some(time));
+            let _ = reader.get_ref().tcp_socket().set_read_timeout(Some(time));
         }
     }
 
     /// Reads the response to a request with this method; `None` if the connection ended instead.
-    pub fn response(&mut self, method: &str) -> Option<Response> {
-        let (response, rest) = Streaming::read(self.reader.take()?, method).ok()?.whole_and_rest().ok()?;
+    pub fn read_response(&mut self, method: &str) -> Option<HttpResponse> {
+        let (response, rest) =
+            StreamingResponse::read_head(self.reader.take()?, method).ok()?.read_whole_and_rest().ok()?;
         self.reader = Some(rest);
         Some(response)
     }
 
     /// Reads `count` raw bytes; `None` if they do not arrive.
-    pub fn bytes(&mut self, count: usize) -> Option<Vec<u8>> {
+    pub fn read_bytes(&mut self, count: usize) -> Option<Vec<u8>> {
         let mut bytes = vec![0; count];
         self.reader.as_mut()?.read_exact(&mut bytes).ok()?;
         Some(bytes)
     }
 
     /// Reads until the service closes the connection.
-    pub fn rest(&mut self) -> Vec<u8> {
+    pub fn read_rest(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
         if let Some(reader) = &mut self.reader {
             // Bytes that arrived before the connection broke count.
@@ -84,9 +85,9 @@ impl Connection {
 ///
 /// # Errors
 /// If the service cannot be reached.
-pub fn send_bytes(address: impl Into<Address>, bytes: &[u8]) -> io::Result<Option<u16>> {
-    let mut connection = Connection::open(&address.into())?;
-    connection.write(bytes);
+pub fn send_bytes(address: impl Into<ServiceAddress>, bytes: &[u8]) -> io::Result<Option<u16>> {
+    let mut connection = RawConnection::connect(&address.into())?;
+    connection.write_bytes(bytes);
     connection.end_writing();
-    Ok(connection.response("GET").map(|response| response.status))
+    Ok(connection.read_response("GET").map(|response| response.status))
 }

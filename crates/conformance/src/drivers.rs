@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use test_support::drivers::{self, Trial};
+use test_support::drivers::{self, DriverTrial};
 
 use crate::service;
 
@@ -17,18 +17,18 @@ const NONE: &str = "/no/program";
 /// If the driver is expected here and does not run.
 #[must_use]
 pub fn can_run(driver: &str) -> bool {
-    drivers::can_run(&trial(driver))
+    drivers::can_run(&doctor_trial(driver))
 }
 
 /// Returns the trial of a driver, by the binary's `doctor`.
 #[must_use]
-pub fn trial(driver: &str) -> Trial<'_> {
-    Trial { driver, by: "service", program: doctor, outcome: machines }
+pub fn doctor_trial(driver: &str) -> DriverTrial<'_> {
+    DriverTrial { driver, by: "service", program: doctor_command, outcome: check_machines }
 }
 
-fn doctor(driver: &str, folder: &Path) -> Result<Command, String> {
-    let mut command = Command::new(service::binary());
-    command.env_clear().envs(service::inherited());
+fn doctor_command(driver: &str, folder: &Path) -> Result<Command, String> {
+    let mut command = Command::new(service::service_binary());
+    command.env_clear().envs(service::inherited_variables());
     command.args(["doctor", "--json", "--data"]).arg(folder.join("data"));
     command.env("TMPDIR", folder).env("CAUSERIE_MACHINE_DRIVER", driver);
     if driver != "qemu" {
@@ -41,7 +41,7 @@ fn doctor(driver: &str, folder: &Path) -> Result<Command, String> {
 }
 
 /// Reads what `doctor` says of the driver that is set.
-fn machines(output: &Output) -> Result<(), String> {
+fn check_machines(output: &Output) -> Result<(), String> {
     let said: Value =
         serde_json::from_slice(&output.stdout).map_err(|_| format!("doctor ended with {}", output.status))?;
     let check = said["checks"].as_array().into_iter().flatten().find(|check| check["name"] == "machines");

@@ -5,14 +5,14 @@ use std::io::{BufRead, BufReader, Read};
 
 use serde_json::Value;
 
-use crate::http::Streaming;
+use crate::http::StreamingResponse;
 
 /// The number of bytes of a brotli stream that are decoded at once.
 const DECODED_AT_ONCE_BYTES: usize = 4096;
 
 /// An event.
 #[derive(Debug, Clone)]
-pub struct Event {
+pub struct AnswerEvent {
     /// `message` or `completed`.
     pub name: String,
     /// The state of the answer.
@@ -22,7 +22,7 @@ pub struct Event {
     pub retry: Option<String>,
 }
 
-impl Event {
+impl AnswerEvent {
     /// Returns the answer's text so far.
     #[must_use]
     pub fn text(&self) -> &str {
@@ -32,30 +32,30 @@ impl Event {
 
 /// A frame of a stream.
 #[derive(Debug, Clone)]
-pub enum Frame {
-    Event(Event),
+pub enum StreamFrame {
+    Event(AnswerEvent),
     /// A comment, which keeps the connection alive.
     Comment,
 }
 
 /// An open stream.
-pub struct Events {
+pub struct AnswerStream {
     lines: BufReader<Box<dyn Read + Send>>,
 }
 
-impl fmt::Debug for Events {
+impl fmt::Debug for AnswerStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Events")
     }
 }
 
-impl Events {
+impl AnswerStream {
     /// Opens the stream of this response.
     ///
     /// # Panics
     /// If the response is not an event stream with the documented headers.
     #[must_use]
-    pub fn new(response: Streaming) -> Self {
+    pub fn new(response: StreamingResponse) -> Self {
         assert_eq!(response.status, 200, "the stream opens");
         let kind = response.header("content-type").unwrap_or_default();
         assert!(kind.starts_with("text/event-stream"), "content type {kind:?}");
@@ -77,11 +77,11 @@ impl Events {
     ///
     /// # Panics
     /// Like [`Events::frame`].
-    pub fn event(&mut self) -> Option<Event> {
+    pub fn next_event(&mut self) -> Option<AnswerEvent> {
         loop {
-            match self.frame()? {
-                Frame::Event(event) => return Some(event),
-                Frame::Comment => {}
+            match self.next_frame()? {
+                StreamFrame::Event(event) => return Some(event),
+                StreamFrame::Comment => {}
             }
         }
     }
@@ -90,9 +90,9 @@ impl Events {
     ///
     /// # Panics
     /// If the stream ends first.
-    pub fn find(&mut self, what: &str, mut wanted: impl FnMut(&Event) -> bool) -> Event {
+    pub fn find_event(&mut self, what: &str, mut wanted: impl FnMut(&AnswerEvent) -> bool) -> AnswerEvent {
         let mut last = None;
-        while let Some(event) = self.event() {
+        while let Some(event) = self.next_event() {
             if wanted(&event) {
                 return event;
             }
@@ -107,8 +107,8 @@ impl Events {
     /// # Panics
     /// Like [`Events::frame`].
     #[must_use]
-    pub fn rest(mut self) -> Vec<Event> {
-        std::iter::from_fn(|| self.event()).collect()
+    pub fn remaining_events(mut self) -> Vec<AnswerEvent> {
+        std::iter::from_fn(|| self.next_event()).collect()
     }
 
     /// Reads the next frame; `None` at the end of the stream.
@@ -116,7 +116,7 @@ impl Events {
     /// # Panics
     /// If a frame does not have exactly one `event`, one `data` and one `id` line, if its data is not JSON,
     /// or if nothing arrives for a long time.
-    pub fn frame(&mut self) -> Option<Frame> {
+    pub fn next_frame(&mut self) -> Option<StreamFrame> {
         let mut fields: Vec<(String, String)> = Vec::new();
         let mut comment = false;
         loop {
@@ -128,8 +128,8 @@ impl Events {
             let line = line.strip_suffix('\n').expect("a whole line").trim_end_matches('\r');
             match line.split_once(':') {
                 _ if line.is_empty() && fields.is_empty() && !comment => {}
-                _ if line.is_empty() && fields.is_empty() => return Some(Frame::Comment),
-                _ if line.is_empty() => return Some(Frame::Event(event(&fields))),
+                _ if line.is_empty() && fields.is_empty() => return Some(StreamFrame::Comment),
+                _ if line.is_empty() => return Some(StreamFrame::Event(parse_event(&fields))),
                 Some(("", _)) => comment = true,
                 Some((name, value)) => {
                     fields.push((name.to_owned(), value.strip_prefix(' ').unwrap_or(value).to_owned()));
@@ -146,11 +146,11 @@ fn unknown_coding(coding: &str) -> ! {
 }
 
 #[expect(clippy::panic, reason = "this is how a test of the suite fails")]
-fn unreachable_end(what: &str, last: Option<Event>) -> ! {
+fn unreachable_end(what: &str, last: Option<AnswerEvent>) -> ! {
     panic!("{what}: the stream ended with {last:?}")
 }
 
-fn event(fields: &[(String, String)]) -> Event {
+fn parse_event(fields: &[(String, String)]) -> AnswerEvent {
     let only = |name: &str| {
         let mut values = fields.iter().filter(|(known, _)| known == name).map(|(_, value)| value.clone());
         let value = values.next();
@@ -167,7 +167,7 @@ fn event(fields: &[(String, String)]) -> Event {
     assert_eq!(data["status"], status, "the event's name matches the status");
     let id = only("id").expect("a frame has an id");
     assert_id(&id, &data);
-    Event { name, data, id, retry: only("retry") }
+    AnswerEvent { name, data, id, retry: only("retry") }
 }
 
 /// `<message id>:<epoch>.<revision>`
@@ -183,7 +183,7 @@ fn assert_id(id: &str, data: &Value) {
 /// # Panics
 /// If the id does not have the documented form.
 #[must_use]
-pub fn version(id: &str) -> (u64, u64) {
+pub fn parse_version(id: &str) -> (u64, u64) {
     let (_, version) = id.split_once(':').expect("an id of two halves");
     let (epoch, revision) = version.split_once('.').expect("a version of two numbers");
     (epoch.parse().expect("an epoch"), revision.parse().expect("a revision"))

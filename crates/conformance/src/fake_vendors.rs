@@ -9,14 +9,14 @@ use serde_json::Value;
 use test_support::port::ReservedPort;
 
 use crate::api::Expect;
-use crate::http::Request;
+use crate::http::HttpRequest;
 
 /// The most attempts to start again on the address, whose last connections may still be closing.
 const STARTS_MAX: u32 = 50;
 
 /// The formats of vendors, which the fake distinguishes by the request's path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum FakeVendorFormat {
     /// Anthropic's Messages.
     Anthropic,
     /// OpenAI's Chat Completions.
@@ -59,7 +59,7 @@ impl FakeVendors {
 
     /// Returns the environment that points a service at this process.
     #[must_use]
-    pub fn environment(&self) -> Vec<(String, String)> {
+    pub fn service_environment(&self) -> Vec<(String, String)> {
         let base = format!("http://{}/v1", self.address);
         vec![("OPENAI_BASE_URL".to_owned(), base), ("OPENAI_API_KEY".to_owned(), "sk-stand-in".to_owned())]
     }
@@ -78,7 +78,7 @@ impl FakeVendors {
 
     /// Returns the environment that points a service at this process in another format than Chat Completions.
     #[must_use]
-    pub fn environment_of(&self, format: Format) -> Vec<(String, String)> {
+    pub fn service_environment_for(&self, format: FakeVendorFormat) -> Vec<(String, String)> {
         let root = format!("http://{}", self.address);
         let key = "sk-stand-in".to_owned();
         let set = |names: [&str; 2]| {
@@ -86,11 +86,11 @@ impl FakeVendors {
             vec![(url, root.clone()), (of_key, key.clone())]
         };
         match format {
-            Format::Anthropic => set(["ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"]),
-            Format::Gemini => set(["GEMINI_BASE_URL", "GEMINI_API_KEY"]),
-            Format::ChatCompletions => self.environment(),
-            Format::Responses => {
-                let mut environment = self.environment();
+            FakeVendorFormat::Anthropic => set(["ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY"]),
+            FakeVendorFormat::Gemini => set(["GEMINI_BASE_URL", "GEMINI_API_KEY"]),
+            FakeVendorFormat::ChatCompletions => self.service_environment(),
+            FakeVendorFormat::Responses => {
+                let mut environment = self.service_environment();
                 environment.push(("CAUSERIE_OPENAI_FORMAT".to_owned(), "responses".to_owned()));
                 environment
             }
@@ -113,7 +113,7 @@ impl FakeVendors {
     /// If it still runs, or does not start.
     pub fn restart(&mut self) {
         assert!(self.child.is_none(), "it still runs");
-        self.child = (0..STARTS_MAX).find_map(|_| spawn(&self.binary, &self.address));
+        self.child = (0..STARTS_MAX).find_map(|_| spawn_vendor(&self.binary, &self.address));
         assert!(self.child.is_some(), "the stand-in does not start on {} again", self.address);
     }
 
@@ -122,8 +122,9 @@ impl FakeVendors {
     /// # Panics
     /// If it does not respond.
     #[must_use]
-    pub fn requests(&self) -> Vec<Value> {
-        let requests = Request::new("GET", "/standin/requests").send(&self.address).expect_status(200).json();
+    pub fn all_requests(&self) -> Vec<Value> {
+        let requests =
+            HttpRequest::new("GET", "/standin/requests").send(&self.address).expect_status(200).json();
         requests.as_array().expect("a list of requests").clone()
     }
 }
@@ -138,7 +139,7 @@ impl Drop for FakeVendors {
 }
 
 /// Starts it and waits until it listens; `None` if it could not.
-fn spawn(binary: &PathBuf, address: &str) -> Option<Child> {
+fn spawn_vendor(binary: &PathBuf, address: &str) -> Option<Child> {
     let mut child = Command::new(binary)
         .arg(address)
         .stdin(Stdio::null())

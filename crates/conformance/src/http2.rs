@@ -32,14 +32,14 @@ impl Http2 {
     ///
     /// # Errors
     /// If the service cannot be reached.
-    pub fn open(address: &str, window: u32) -> io::Result<Self> {
+    pub fn connect(address: &str, window: u32) -> io::Result<Self> {
         let mut stream = TcpStream::connect(address)?;
         stream.write_all(PREFACE)?;
         let mut setting = INITIAL_WINDOW_SIZE.to_be_bytes().to_vec();
         setting.extend(window.to_be_bytes());
         let mut this = Self { stream, next: 1 };
-        this.send(SETTINGS, 0, 0, &setting)?;
-        this.send(SETTINGS, ACKNOWLEDGED, 0, &[])?;
+        this.write_frame(SETTINGS, 0, 0, &setting)?;
+        this.write_frame(SETTINGS, ACKNOWLEDGED, 0, &[])?;
         Ok(this)
     }
 
@@ -47,7 +47,7 @@ impl Http2 {
     ///
     /// # Errors
     /// If the connection is broken.
-    pub fn get(&mut self, target: &str, headers: &[(&str, &str)]) -> io::Result<()> {
+    pub fn send_get(&mut self, target: &str, headers: &[(&str, &str)]) -> io::Result<()> {
         let named = [(":method", "GET"), (":scheme", "http"), (":authority", "x"), (":path", target)];
         let mut block = Vec::new();
         for (name, value) in named.iter().chain(headers) {
@@ -64,18 +64,18 @@ impl Http2 {
         let (mut kind, mut flags) = (HEADERS, END_STREAM);
         while let Some(part) = frames.next() {
             flags |= if frames.peek().is_none() { END_HEADERS } else { 0 };
-            self.send(kind, flags, id, part)?;
+            self.write_frame(kind, flags, id, part)?;
             (kind, flags) = (CONTINUATION, 0);
         }
         Ok(())
     }
 
     /// Reads until a response ends, and returns its body; `None` if the stream is reset or the connection closed.
-    pub fn body(&mut self, max_wait: Duration) -> Option<Vec<u8>> {
+    pub fn read_body(&mut self, max_wait: Duration) -> Option<Vec<u8>> {
         self.stream.set_read_timeout(Some(max_wait)).ok()?;
         let mut body = Vec::new();
         loop {
-            let (kind, flags, payload) = self.frame().ok()?;
+            let (kind, flags, payload) = self.read_frame().ok()?;
             match kind {
                 DATA => body.extend(payload),
                 RST_STREAM => return None,
@@ -89,13 +89,13 @@ impl Http2 {
 
     /// Reads for at most `max_wait`, answers pings, and returns the number of streams that the service has
     /// reset; `None` if it closed the connection.
-    pub fn resets(&mut self, max_wait: Duration) -> Option<usize> {
+    pub fn count_resets(&mut self, max_wait: Duration) -> Option<usize> {
         let mut resets = 0;
         self.stream.set_read_timeout(Some(max_wait)).ok()?;
         loop {
-            match self.frame() {
+            match self.read_frame() {
                 Ok((RST_STREAM, ..)) => resets += 1,
-                Ok((PING, 0, payload)) => self.send(PING, ACKNOWLEDGED, 0, &payload).ok()?,
+                Ok((PING, 0, payload)) => self.write_frame(PING, ACKNOWLEDGED, 0, &payload).ok()?,
                 Ok(_) => {}
                 Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {
                     return Some(resets);
@@ -106,7 +106,7 @@ impl Http2 {
     }
 
     /// Reads a frame: its type, flags and payload.
-    fn frame(&mut self) -> io::Result<(u8, u8, Vec<u8>)> {
+    fn read_frame(&mut self) -> io::Result<(u8, u8, Vec<u8>)> {
         let mut head = [0; FRAME_HEAD_BYTES];
         self.stream.read_exact(&mut head)?;
         let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
@@ -114,7 +114,7 @@ impl Http2 {
         Ok((head[3], head[4], payload))
     }
 
-    fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> io::Result<()> {
+    fn write_frame(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) -> io::Result<()> {
         let length = u32::try_from(payload.len()).map_err(io::Error::other)?.to_be_bytes();
         let mut frame = vec![length[1], length[2], length[3], kind, flags];
         frame.extend(stream.to_be_bytes());

@@ -29,7 +29,7 @@ const RSA: &[u8] = include_bytes!("identity_provider/test_rsa_2048.pk8");
 
 /// A deviation from the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub enum ProviderFault {
     WrongNonce,
     NoNonce,
     WrongAudience,
@@ -63,14 +63,14 @@ pub enum Fault {
 
 /// The user who is signed in at the provider.
 #[derive(Debug, Clone)]
-struct User {
+struct ProviderUser {
     subject: String,
     email: String,
 }
 
-struct State {
-    user: User,
-    fault: Option<Fault>,
+struct IdentityProviderState {
+    user: ProviderUser,
+    fault: Option<ProviderFault>,
     signs_with_rsa: bool,
     /// Raised by each rotation; keys are named by it.
     generation: u32,
@@ -85,7 +85,7 @@ struct State {
 #[derive(Clone)]
 pub struct IdentityProvider {
     address: String,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<IdentityProviderState>>,
 }
 
 impl IdentityProvider {
@@ -97,8 +97,8 @@ impl IdentityProvider {
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address").to_string();
-        let state = State {
-            user: User { subject: "248289761001".to_owned(), email: "ada@example.org".to_owned() },
+        let state = IdentityProviderState {
+            user: ProviderUser { subject: "248289761001".to_owned(), email: "ada@example.org".to_owned() },
             fault: None,
             signs_with_rsa: false,
             generation: 1,
@@ -113,7 +113,7 @@ impl IdentityProvider {
             for stream in listener.incoming().flatten() {
                 let provider = serving.clone();
                 // A client may disconnect at any time.
-                thread::spawn(move || provider.serve(stream));
+                thread::spawn(move || provider.serve_connection(stream));
             }
         });
         provider
@@ -121,15 +121,15 @@ impl IdentityProvider {
 
     /// Returns the provider's name in its tokens.
     #[must_use]
-    pub fn issuer(&self) -> String {
+    pub fn issuer_url(&self) -> String {
         format!("http://{}/realm", self.address)
     }
 
     /// Returns the environment that makes a service its client. The service must be given its own public URL, too.
     #[must_use]
-    pub fn environment(&self) -> Vec<(String, String)> {
+    pub fn service_environment(&self) -> Vec<(String, String)> {
         [
-            ("ISSUER", self.issuer()),
+            ("ISSUER", self.issuer_url()),
             ("CLIENT_ID", CLIENT_ID.to_owned()),
             ("CLIENT_SECRET", CLIENT_SECRET.to_owned()),
         ]
@@ -139,23 +139,23 @@ impl IdentityProvider {
     }
 
     /// Signs another user in at the provider.
-    pub fn user(&self, subject: &str, email: &str) {
-        self.state().user = User { subject: subject.to_owned(), email: email.to_owned() };
+    pub fn sign_in_user(&self, subject: &str, email: &str) {
+        self.lock_state().user = ProviderUser { subject: subject.to_owned(), email: email.to_owned() };
     }
 
     /// Deviates from the protocol from now on; `None` follows it.
-    pub fn fault(&self, fault: Option<Fault>) {
-        self.state().fault = fault;
+    pub fn set_fault(&self, fault: Option<ProviderFault>) {
+        self.lock_state().fault = fault;
     }
 
     /// Signs with the RSA key from now on.
     pub fn use_rsa(&self) {
-        self.state().signs_with_rsa = true;
+        self.lock_state().signs_with_rsa = true;
     }
 
     /// Replaces the key with which tokens are signed.
     pub fn rotate_key(&self) {
-        let mut state = self.state();
+        let mut state = self.lock_state();
         state.key = new_key();
         state.generation += 1;
     }
@@ -163,7 +163,7 @@ impl IdentityProvider {
     /// Returns how often the keys were read.
     #[must_use]
     pub fn key_reads(&self) -> u32 {
-        self.state().key_reads
+        self.lock_state().key_reads
     }
 
     /// Signs the user in, as their browser would with this URL of the provider, and returns the URL of the service to which
@@ -172,10 +172,10 @@ impl IdentityProvider {
     /// # Panics
     /// If the request for a sign-in is wrong.
     #[must_use]
-    pub fn authorize(&self, url: &str) -> String {
+    pub fn authorize_user(&self, url: &str) -> String {
         let query =
-            url.strip_prefix(&format!("{}/authorize?", self.issuer())).expect("a URL of this provider");
-        let query = pairs(query);
+            url.strip_prefix(&format!("{}/authorize?", self.issuer_url())).expect("a URL of this provider");
+        let query = parse_form_pairs(query);
         let text = |name: &str| query.get(name).map_or("", String::as_str).to_owned();
         assert_eq!((text("response_type"), text("client_id")), ("code".to_owned(), CLIENT_ID.to_owned()));
         assert_eq!(
@@ -185,14 +185,14 @@ impl IdentityProvider {
         for secret in ["state", "nonce", "code_challenge"] {
             assert_eq!(text(secret).len(), 43, "{secret} has 256 bits");
         }
-        let mut state = self.state();
+        let mut state = self.lock_state();
         let back = text("redirect_uri");
         let issuer = match state.fault {
-            Some(Fault::MixUp) => "https://evil.example".to_owned(),
-            _ => self.issuer(),
+            Some(ProviderFault::MixUp) => "https://evil.example".to_owned(),
+            _ => self.issuer_url(),
         };
-        let common = format!("state={}&iss={}", text("state"), encoded(&issuer));
-        if state.fault == Some(Fault::Cancelled) {
+        let common = format!("state={}&iss={}", text("state"), encode_form_text(&issuer));
+        if state.fault == Some(ProviderFault::Cancelled) {
             return format!("{back}?error=access_denied&{common}");
         }
         state.issued += 1;
@@ -201,11 +201,11 @@ impl IdentityProvider {
         format!("{back}?code={code}&{common}")
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn lock_state(&self) -> MutexGuard<'_, IdentityProviderState> {
         self.state.lock().expect("no thread of the provider failed")
     }
 
-    fn serve(&self, mut stream: TcpStream) -> io::Result<()> {
+    fn serve_connection(&self, mut stream: TcpStream) -> io::Result<()> {
         let mut reader = BufReader::new(stream.try_clone()?);
         let mut first = String::new();
         reader.read_line(&mut first)?;
@@ -225,13 +225,13 @@ impl IdentityProvider {
         reader.take(length).read_to_string(&mut body)?;
         let target = first.split(' ').nth(1).unwrap_or_default();
         let (status, answer) = match target {
-            "/realm/.well-known/openid-configuration" => (200, self.metadata()),
-            "/realm/keys" => (200, self.keys()),
-            "/realm/token" => self.token(&authorization, &pairs(&body)),
+            "/realm/.well-known/openid-configuration" => (200, self.metadata_document()),
+            "/realm/keys" => (200, self.key_set()),
+            "/realm/token" => self.redeem_code(&authorization, &parse_form_pairs(&body)),
             "/realm/user" => self.user_info(&authorization),
             _ => (404, json!({ "error": "not_found" })),
         };
-        if target == "/realm/token" && self.state().fault == Some(Fault::Endless) {
+        if target == "/realm/token" && self.lock_state().fault == Some(ProviderFault::Endless) {
             stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{\"id_token\":\"")?;
             loop {
                 stream.write_all(&[b'a'; 16 << 10])?;
@@ -245,10 +245,13 @@ impl IdentityProvider {
         )
     }
 
-    fn metadata(&self) -> Value {
-        let issuer = self.issuer();
-        let named =
-            if self.state().fault == Some(Fault::OtherMetadata) { "https://evil.example" } else { &issuer };
+    fn metadata_document(&self) -> Value {
+        let issuer = self.issuer_url();
+        let named = if self.lock_state().fault == Some(ProviderFault::OtherMetadata) {
+            "https://evil.example"
+        } else {
+            &issuer
+        };
         json!({
             "issuer": named,
             "authorization_endpoint": format!("{issuer}/authorize"),
@@ -262,31 +265,33 @@ impl IdentityProvider {
         })
     }
 
-    fn keys(&self) -> Value {
-        let mut state = self.state();
+    fn key_set(&self) -> Value {
+        let mut state = self.lock_state();
         state.key_reads += 1;
         let point = state.key.public_key().as_ref();
         let name = format!("ec-{}", state.generation);
-        let PublicKeyComponents { n, e } = PublicKeyComponents::<Vec<u8>>::from(rsa().public());
+        let PublicKeyComponents { n, e } = PublicKeyComponents::<Vec<u8>>::from(load_rsa_key().public());
         json!({ "keys": [
-            { "kty": "RSA", "use": "sig", "alg": "RS256", "kid": "rsa", "n": url(n), "e": url(e) },
-            { "kty": "EC", "use": "sig", "crv": "P-256", "kid": name, "x": url(&point[1..33]), "y": url(&point[33..]) },
+            { "kty": "RSA", "use": "sig", "alg": "RS256", "kid": "rsa", "n": encode_base64_url(n), "e": encode_base64_url(e) },
+            { "kty": "EC", "use": "sig", "crv": "P-256", "kid": name, "x": encode_base64_url(&point[1..33]), "y": encode_base64_url(&point[33..]) },
         ] })
     }
 
     /// Redeems a code, once, with the client's secret and the verifier of its challenge.
-    fn token(&self, authorization: &str, form: &BTreeMap<String, String>) -> (u16, Value) {
+    fn redeem_code(&self, authorization: &str, form: &BTreeMap<String, String>) -> (u16, Value) {
         let error = |status: u16, error: &str| (status, json!({ "error": error }));
-        let client = format!("{}:{}", encoded(CLIENT_ID), encoded(CLIENT_SECRET));
+        let client = format!("{}:{}", encode_form_text(CLIENT_ID), encode_form_text(CLIENT_SECRET));
         if authorization != format!("Basic {}", STANDARD.encode(client)) {
             return error(401, "invalid_client");
         }
-        if self.state().fault == Some(Fault::ServerError) {
+        if self.lock_state().fault == Some(ProviderFault::ServerError) {
             return error(503, "temporarily_unavailable");
         }
         let text = |name: &str| form.get(name).map_or("", String::as_str);
-        let Some(asked) = self.state().codes.remove(text("code")) else { return error(400, "invalid_grant") };
-        let challenge = url(digest(&SHA256, text("code_verifier").as_bytes()));
+        let Some(asked) = self.lock_state().codes.remove(text("code")) else {
+            return error(400, "invalid_grant");
+        };
+        let challenge = encode_base64_url(digest(&SHA256, text("code_verifier").as_bytes()));
         let is_right = text("grant_type") == "authorization_code"
             && asked.get("redirect_uri").map(String::as_str) == Some(text("redirect_uri"))
             && asked.get("code_challenge") == Some(&challenge);
@@ -304,10 +309,10 @@ impl IdentityProvider {
         if authorization != format!("Bearer {ACCESS_TOKEN}") {
             return (401, json!({ "error": "invalid_token" }));
         }
-        let State { user: User { subject, email }, fault, .. } = &*self.state();
+        let IdentityProviderState { user: ProviderUser { subject, email }, fault, .. } = &*self.lock_state();
         match fault {
-            Some(Fault::NoEmail) => (200, json!({ "sub": subject })),
-            Some(Fault::OtherUserInfo) => {
+            Some(ProviderFault::NoEmail) => (200, json!({ "sub": subject })),
+            Some(ProviderFault::OtherUserInfo) => {
                 (200, json!({ "sub": "another", "email": email, "email_verified": true }))
             }
             _ => (200, json!({ "sub": subject, "email": email, "email_verified": true })),
@@ -315,47 +320,48 @@ impl IdentityProvider {
     }
 
     fn id_token(&self, nonce: &str) -> String {
-        let state = self.state();
+        let state = self.lock_state();
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time after 1970").as_secs();
         let fault = state.fault;
         let mut claims = json!({
-            "iss": self.issuer(), "aud": CLIENT_ID, "sub": state.user.subject, "nonce": nonce, "iat": now,
+            "iss": self.issuer_url(), "aud": CLIENT_ID, "sub": state.user.subject, "nonce": nonce, "iat": now,
             "exp": now + 300, "email": state.user.email, "email_verified": true,
         });
         match fault {
-            Some(Fault::WrongNonce) => claims["nonce"] = json!("of another sign-in"),
-            Some(Fault::NoNonce) => claims["nonce"] = Value::Null,
-            Some(Fault::WrongAudience) => claims["aud"] = json!("another client"),
-            Some(Fault::WrongIssuer) => claims["iss"] = json!("https://evil.example"),
-            Some(Fault::Expired) => claims["exp"] = json!(now - 3600),
-            Some(Fault::FromTheFuture) => claims["iat"] = json!(now + 3600),
-            Some(Fault::EmailNotVerified) => claims["email_verified"] = json!(false),
-            Some(Fault::NoEmail | Fault::EmailInUserInfo | Fault::OtherUserInfo) => {
+            Some(ProviderFault::WrongNonce) => claims["nonce"] = json!("of another sign-in"),
+            Some(ProviderFault::NoNonce) => claims["nonce"] = Value::Null,
+            Some(ProviderFault::WrongAudience) => claims["aud"] = json!("another client"),
+            Some(ProviderFault::WrongIssuer) => claims["iss"] = json!("https://evil.example"),
+            Some(ProviderFault::Expired) => claims["exp"] = json!(now - 3600),
+            Some(ProviderFault::FromTheFuture) => claims["iat"] = json!(now + 3600),
+            Some(ProviderFault::EmailNotVerified) => claims["email_verified"] = json!(false),
+            Some(ProviderFault::NoEmail | ProviderFault::EmailInUserInfo | ProviderFault::OtherUserInfo) => {
                 claims["email"] = Value::Null;
             }
             _ => {}
         }
         let name = format!("ec-{}", state.generation);
         let (algorithm, name) = match fault {
-            Some(Fault::AlgorithmNone) => ("none", name),
-            Some(Fault::PublicKeyAsSecret) => ("HS256", name),
+            Some(ProviderFault::AlgorithmNone) => ("none", name),
+            Some(ProviderFault::PublicKeyAsSecret) => ("HS256", name),
             _ if state.signs_with_rsa => ("RS256", "rsa".to_owned()),
             _ => ("ES256", name),
         };
         let header = json!({ "alg": algorithm, "kid": name, "typ": "JWT" });
-        let message = format!("{}.{}", url(header.to_string()), url(claims.to_string()));
+        let message =
+            format!("{}.{}", encode_base64_url(header.to_string()), encode_base64_url(claims.to_string()));
         let random = SystemRandom::new();
         let signature = match (fault, algorithm) {
-            (Some(Fault::AlgorithmNone), _) => Vec::new(),
-            (Some(Fault::PublicKeyAsSecret), _) => {
+            (Some(ProviderFault::AlgorithmNone), _) => Vec::new(),
+            (Some(ProviderFault::PublicKeyAsSecret), _) => {
                 let key = hmac::Key::new(hmac::HMAC_SHA256, state.key.public_key().as_ref());
                 hmac::sign(&key, message.as_bytes()).as_ref().to_vec()
             }
-            (Some(Fault::OtherKey), _) => {
+            (Some(ProviderFault::OtherKey), _) => {
                 new_key().sign(&random, message.as_bytes()).expect("a signature").as_ref().to_vec()
             }
             (_, "RS256") => {
-                let key = rsa();
+                let key = load_rsa_key();
                 let mut signature = vec![0; key.public().modulus_len()];
                 key.sign(&RSA_PKCS1_SHA256, &random, message.as_bytes(), &mut signature)
                     .expect("a signature");
@@ -363,7 +369,7 @@ impl IdentityProvider {
             }
             _ => state.key.sign(&random, message.as_bytes()).expect("a signature").as_ref().to_vec(),
         };
-        format!("{message}.{}", url(signature))
+        format!("{message}.{}", encode_base64_url(signature))
     }
 }
 
@@ -373,16 +379,16 @@ fn new_key() -> EcdsaKeyPair {
     EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, document.as_ref(), &random).expect("a key")
 }
 
-fn rsa() -> RsaKeyPair {
+fn load_rsa_key() -> RsaKeyPair {
     RsaKeyPair::from_pkcs8(RSA).expect("a key")
 }
 
-fn url(bytes: impl AsRef<[u8]>) -> String {
+fn encode_base64_url(bytes: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
 /// Encodes a text as in a form.
-fn encoded(text: &str) -> String {
+fn encode_form_text(text: &str) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
         match byte {
@@ -395,12 +401,12 @@ fn encoded(text: &str) -> String {
 }
 
 /// Reads the pairs of a form or a query.
-fn pairs(text: &str) -> BTreeMap<String, String> {
+fn parse_form_pairs(text: &str) -> BTreeMap<String, String> {
     let pairs = text.split('&').filter_map(|pair| pair.split_once('='));
-    pairs.map(|(name, value)| (decoded(name), decoded(value))).collect()
+    pairs.map(|(name, value)| (decode_form_text(name), decode_form_text(value))).collect()
 }
 
-fn decoded(text: &str) -> String {
+fn decode_form_text(text: &str) -> String {
     let (mut bytes, mut rest) = (Vec::new(), text.bytes());
     while let Some(byte) = rest.next() {
         bytes.push(match byte {

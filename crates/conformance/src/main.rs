@@ -5,15 +5,15 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use conformance::cases::{self, Case, Needs};
-use conformance::run::{Outcome, Run, run};
-use conformance::{Address, Api, Options, Service};
+use conformance::run::{CaseOutcome, CaseRun, run_all};
+use conformance::{Api, ServiceAddress, ServiceOptions, TestService};
 
 /// Shows that a running service keeps the interface's promises, as far as a key lets one see. The key's account must
 /// be empty and the suite's own: it is emptied before each case. Ends with 0 when all hold, 1 when one does not, 2
 /// when it could not begin.
 #[derive(Debug, Parser)]
 #[command(name = "causerie-conformance", version)]
-struct Cli {
+struct ConformanceCli {
     /// The service: http:// or https://, with the path before /api/v1 if there is one. Without it the built binary is
     /// started on a folder of its own.
     #[arg(long, env = "CAUSERIE_BASE_URL")]
@@ -45,10 +45,10 @@ struct Cli {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = ConformanceCli::parse();
     // Not locked: each case is reported by the thread that ran it.
     let mut out = io::stdout();
-    match cli.run(&mut out) {
+    match cli.run_cases(&mut out) {
         Ok(code) => code,
         Err(error) => {
             let _ = writeln!(io::stderr(), "error: {error}");
@@ -57,38 +57,39 @@ fn main() -> ExitCode {
     }
 }
 
-impl Cli {
-    fn run(&self, out: &mut impl Write) -> Result<ExitCode, String> {
+impl ConformanceCli {
+    fn run_cases(&self, out: &mut impl Write) -> Result<ExitCode, String> {
         let failed = |error: io::Error| error.to_string();
-        let (chosen, skipped): (Vec<Case>, Vec<Case>) = cases::all()
+        let (chosen, skipped): (Vec<Case>, Vec<Case>) = cases::all_cases()
             .into_iter()
-            .filter(|case| self.names(case))
+            .filter(|case| self.selects_case(case))
             .partition(|case| self.why_not(case).is_none());
         if self.list {
             for case in &chosen {
-                writeln!(out, "{}", shown(case)).map_err(failed)?;
+                writeln!(out, "{}", case_title(case)).map_err(failed)?;
             }
             return Ok(ExitCode::SUCCESS);
         }
-        let service = if self.base_url.is_none() { Some(Service::start(Options::default())) } else { None };
-        let api = self.api(service.as_ref())?;
-        let runs: Vec<Run<'_>> = chosen.iter().map(|case| prepared(case, &api)).collect();
-        let outcomes = run(&runs, 1, |outcome| {
-            let _ = writeln!(io::stdout(), "{}", line(outcome));
+        let service =
+            if self.base_url.is_none() { Some(TestService::start(ServiceOptions::default())) } else { None };
+        let api = self.connect_api(service.as_ref())?;
+        let runs: Vec<CaseRun<'_>> = chosen.iter().map(|case| prepare_run(case, &api)).collect();
+        let outcomes = run_all(&runs, 1, |outcome| {
+            let _ = writeln!(io::stdout(), "{}", outcome_line(outcome));
         });
-        self.report(out, &outcomes, &skipped).map_err(failed)?;
+        self.print_report(out, &outcomes, &skipped).map_err(failed)?;
         let held = outcomes.iter().all(|outcome| outcome.failure.is_none());
         Ok(if held { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    fn api(&self, service: Option<&Service>) -> Result<Api, String> {
+    fn connect_api(&self, service: Option<&TestService>) -> Result<Api, String> {
         if let Some(service) = service {
-            return Ok(service.api(&service.account()));
+            return Ok(service.api_for(&service.create_account()));
         }
-        let address = Address::from_base_url(self.base_url.as_deref().unwrap_or_default())?;
+        let address = ServiceAddress::from_base_url(self.base_url.as_deref().unwrap_or_default())?;
         let key = self.key.clone().ok_or("--key is missing: a key of an empty account")?;
         let api = Api { address, key };
-        let looked = api.request("GET", "/api/v1/directories").try_send(&api.address);
+        let looked = api.new_request("GET", "/api/v1/directories").try_send(&api.address);
         match looked.map_err(|error| format!("{} cannot be reached: {error}", api.address))?.status {
             200 => Ok(api),
             401 => Err("the key is refused".to_owned()),
@@ -96,8 +97,8 @@ impl Cli {
         }
     }
 
-    fn names(&self, case: &Case) -> bool {
-        let name = shown(case);
+    fn selects_case(&self, case: &Case) -> bool {
+        let name = case_title(case);
         let holds = |text: &String| name.contains(text.as_str());
         (self.only.is_empty() || self.only.iter().any(holds)) && !self.skip.iter().any(holds)
     }
@@ -112,8 +113,13 @@ impl Cli {
         }
     }
 
-    fn report(&self, out: &mut impl Write, outcomes: &[Outcome], skipped: &[Case]) -> io::Result<()> {
-        let failed: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.failure.is_some()).collect();
+    fn print_report(
+        &self,
+        out: &mut impl Write,
+        outcomes: &[CaseOutcome],
+        skipped: &[Case],
+    ) -> io::Result<()> {
+        let failed: Vec<&CaseOutcome> = outcomes.iter().filter(|outcome| outcome.failure.is_some()).collect();
         for outcome in &failed {
             writeln!(out, "\nFAILED {}\n  {}", outcome.name, outcome.failure.as_deref().unwrap_or_default())?;
         }
@@ -121,7 +127,7 @@ impl Cli {
             writeln!(out, "\nSkipped on request:")?;
         }
         for case in skipped {
-            writeln!(out, "  {}: {}", shown(case), self.why_not(case).unwrap_or_default())?;
+            writeln!(out, "  {}: {}", case_title(case), self.why_not(case).unwrap_or_default())?;
         }
         writeln!(out, "\nNot seen from outside, and shown by the project's own tests:")?;
         for (what, why) in cases::NOT_FROM_OUTSIDE {
@@ -132,19 +138,19 @@ impl Cli {
     }
 }
 
-fn prepared<'a>(case: &'a Case, api: &'a Api) -> Run<'a> {
+fn prepare_run<'a>(case: &'a Case, api: &'a Api) -> CaseRun<'a> {
     let body = move || {
-        api.empty();
+        api.empty_account();
         (case.run)(api);
     };
-    Run { name: shown(case), body: Box::new(body) }
+    CaseRun { name: case_title(case), body: Box::new(body) }
 }
 
-fn shown(case: &Case) -> String {
+fn case_title(case: &Case) -> String {
     format!("{}: {}", case.subject(), case.name.replace('_', " "))
 }
 
-fn line(outcome: &Outcome) -> String {
+fn outcome_line(outcome: &CaseOutcome) -> String {
     let word = if outcome.failure.is_none() { "ok    " } else { "FAILED" };
     format!("{word} {:>7.2} s  {}", outcome.took.as_secs_f64(), outcome.name)
 }

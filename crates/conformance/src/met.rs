@@ -19,7 +19,7 @@ pub struct Met {
 static MET: Mutex<BTreeSet<Met>> = Mutex::new(BTreeSet::new());
 
 /// Records a response.
-pub(crate) fn note(method: &str, target: &str, status: u16, body: Option<&[u8]>) {
+pub(crate) fn record_response(method: &str, target: &str, status: u16, body: Option<&[u8]>) {
     let path = target.split('?').next().unwrap_or_default().to_owned();
     let error = body.filter(|_| status >= 400).and_then(|body| serde_json::from_slice::<Value>(body).ok());
     let code = error.and_then(|error| error["code"].as_str().map(str::to_owned));
@@ -29,6 +29,6 @@ pub(crate) fn note(method: &str, target: &str, status: u16, body: Option<&[u8]>)
 
 /// Returns all responses recorded so far.
 #[must_use]
-pub fn so_far() -> Vec<Met> {
+pub fn recorded_responses() -> Vec<Met> {
     MET.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
 }

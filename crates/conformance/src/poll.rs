@@ -12,14 +12,14 @@ const INTERVAL: Duration = Duration::from_millis(10);
 ///
 /// # Panics
 /// If there is none within [`TIMEOUT`]. `what` names the awaited condition.
-pub fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
-    let found = in_time(look);
+pub fn wait_until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    let found = poll_in_time(look);
     assert!(found.is_some(), "{what}: not within {TIMEOUT:?}");
     found.expect("it was found")
 }
 
 /// Polls until `look` returns a value; `None` if there is none within [`TIMEOUT`].
-pub fn in_time<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
+pub fn poll_in_time<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let start = Instant::now();
     loop {
         let found = look();

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// A named test to be run.
-pub struct Run<'a> {
+pub struct CaseRun<'a> {
     /// Its subject and name.
     pub name: String,
     /// The test; panics if a promise is broken.
@@ -17,7 +17,7 @@ pub struct Run<'a> {
 
 /// The outcome of a run.
 #[derive(Debug, Clone)]
-pub struct Outcome {
+pub struct CaseOutcome {
     pub name: String,
     /// Its duration.
     pub took: Duration,
@@ -31,7 +31,11 @@ thread_local! {
 }
 
 /// Runs all tests, `at_once` of them concurrently, and reports each outcome when it is known.
-pub fn run(runs: &[Run<'_>], at_once: usize, report: impl Fn(&Outcome) + Sync) -> Vec<Outcome> {
+pub fn run_all(
+    runs: &[CaseRun<'_>],
+    at_once: usize,
+    report: impl Fn(&CaseOutcome) + Sync,
+) -> Vec<CaseOutcome> {
     let before = panic::take_hook();
     panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(|place| format!(" ({}:{})", place.file(), place.line()));
@@ -43,7 +47,7 @@ pub fn run(runs: &[Run<'_>], at_once: usize, report: impl Fn(&Outcome) + Sync) -
         for _ in 0..at_once.max(1) {
             scope.spawn(|| {
                 while let Some(run) = runs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let outcome = one(run);
+                    let outcome = run_one(run);
                     report(&outcome);
                     outcomes.lock().expect("no thread fails holding it").push(outcome);
                 }
@@ -54,10 +58,10 @@ pub fn run(runs: &[Run<'_>], at_once: usize, report: impl Fn(&Outcome) + Sync) -
     outcomes.into_inner().expect("no thread fails holding it")
 }
 
-fn one(run: &Run<'_>) -> Outcome {
+fn run_one(run: &CaseRun<'_>) -> CaseOutcome {
     let began = Instant::now();
     let ended = panic::catch_unwind(AssertUnwindSafe(|| (run.body)()));
     // If another thread of the case panicked, its message was already printed.
     let failure = ended.err().map(|_| PANIC_MESSAGE.take().unwrap_or_else(|| "it failed".to_owned()));
-    Outcome { name: run.name.clone(), took: began.elapsed(), failure }
+    CaseOutcome { name: run.name.clone(), took: began.elapsed(), failure }
 }

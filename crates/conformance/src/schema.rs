@@ -34,13 +34,13 @@ impl Schema {
     /// # Panics
     /// If it is invalid.
     #[must_use]
-    pub fn read(yaml: &str) -> Self {
+    pub fn from_yaml(yaml: &str) -> Self {
         let root: Value = yaml_serde::from_str(yaml).expect("a document in YAML");
         let mut operations = Vec::new();
         for (path, item) in root["paths"].as_object().expect("paths") {
             for (method, operation) in item.as_object().expect("the operations of a path") {
                 if METHODS.contains(&method.as_str()) {
-                    let answers = answers(&root, operation);
+                    let answers = documented_answers(&root, operation);
                     let (method, path) = (method.to_uppercase(), path.clone());
                     operations.push(Documented { method, path, answers });
                 }
@@ -54,21 +54,22 @@ impl Schema {
 
     /// Returns the operation of a request, if any. `HEAD` counts as `GET`.
     #[must_use]
-    pub fn operation(&self, method: &str, path: &str) -> Option<&Documented> {
+    pub fn find_operation(&self, method: &str, path: &str) -> Option<&Documented> {
         let method = if method == "HEAD" { "GET" } else { method };
-        let fits = |operation: &&Documented| operation.method == method && fits(&operation.path, path);
+        let fits =
+            |operation: &&Documented| operation.method == method && matches_template(&operation.path, path);
         // A path without parameters takes precedence.
         self.operations.iter().filter(fits).min_by_key(|operation| operation.path.matches('{').count())
     }
 
     /// Returns the recorded responses that are not documented.
     #[must_use]
-    pub fn undocumented(&self, met: &[Met]) -> Vec<String> {
+    pub fn undocumented_responses(&self, met: &[Met]) -> Vec<String> {
         met.iter()
             // An oversized head is rejected before it is parsed.
             .filter(|met| !matches!(met.status, 414 | 431) || met.code.is_some())
             .filter_map(|met| {
-                let operation = self.operation(&met.method, &met.path)?;
+                let operation = self.find_operation(&met.method, &met.path)?;
                 let known = operation.answers.get(&met.status).is_some_and(|codes| match &met.code {
                     Some(code) => codes.contains(code),
                     None => true,
@@ -80,10 +81,10 @@ impl Schema {
 
     /// Returns the documented responses that were not recorded: operation, status, and code if it has one.
     #[must_use]
-    pub fn unmet(&self, met: &[Met]) -> Vec<(&Documented, u16, Option<&str>)> {
+    pub fn unmet_responses(&self, met: &[Met]) -> Vec<(&Documented, u16, Option<&str>)> {
         let mut seen = BTreeSet::new();
         for met in met {
-            if let Some(operation) = self.operation(&met.method, &met.path) {
+            if let Some(operation) = self.find_operation(&met.method, &met.path) {
                 seen.insert((&operation.method, &operation.path, met.status, met.code.as_deref()));
             }
         }
@@ -107,7 +108,7 @@ impl Schema {
     }
 }
 
-fn answers(root: &Value, operation: &Value) -> BTreeMap<u16, BTreeSet<String>> {
+fn documented_answers(root: &Value, operation: &Value) -> BTreeMap<u16, BTreeSet<String>> {
     let mut answers = BTreeMap::new();
     for (status, response) in operation["responses"].as_object().expect("responses") {
         let response = match response["$ref"].as_str().and_then(|path| path.rsplit('/').next()) {
@@ -123,7 +124,7 @@ fn answers(root: &Value, operation: &Value) -> BTreeMap<u16, BTreeSet<String>> {
 }
 
 /// Matches a path against a template, whose last parameter also matches slashes.
-fn fits(template: &str, path: &str) -> bool {
+fn matches_template(template: &str, path: &str) -> bool {
     if let Some(before) = template.strip_suffix("/{path}") {
         return path == before || path.strip_prefix(before).is_some_and(|rest| rest.starts_with('/'));
     }
@@ -157,24 +158,24 @@ components:
     KnownErrorCode: {enum: [NOT_FOUND]}
 ";
 
-    fn met(method: &str, path: &str, status: u16, code: Option<&str>) -> Met {
+    fn sample_met(method: &str, path: &str, status: u16, code: Option<&str>) -> Met {
         Met { method: method.to_owned(), path: path.to_owned(), status, code: code.map(str::to_owned) }
     }
 
     #[test]
-    fn recorded_responses_are_compared_with_the_documented_ones() {
-        let schema = Schema::read(SCHEMA);
+    fn schema_compares_recorded_responses() {
+        let schema = Schema::from_yaml(SCHEMA);
         assert_eq!(schema.codes.len(), 1);
         let all = [
-            met("GET", "/a", 200, None),
-            met("GET", "/a", 404, Some("NOT_FOUND")),
-            met("HEAD", "/a/1", 200, None),
-            met("GET", "/f/x/y", 200, None),
-            met("GET", "/elsewhere", 418, None),
+            sample_met("GET", "/a", 200, None),
+            sample_met("GET", "/a", 404, Some("NOT_FOUND")),
+            sample_met("HEAD", "/a/1", 200, None),
+            sample_met("GET", "/f/x/y", 200, None),
+            sample_met("GET", "/elsewhere", 418, None),
         ];
-        assert!(schema.undocumented(&all).is_empty() && schema.unmet(&all).is_empty());
-        assert_eq!(schema.unmet(&all[..3]).len(), 1);
-        let odd = [met("GET", "/a", 404, Some("OTHER")), met("GET", "/a/1", 404, None)];
-        assert_eq!(schema.undocumented(&odd).len(), 2);
+        assert!(schema.undocumented_responses(&all).is_empty() && schema.unmet_responses(&all).is_empty());
+        assert_eq!(schema.unmet_responses(&all[..3]).len(), 1);
+        let odd = [sample_met("GET", "/a", 404, Some("OTHER")), sample_met("GET", "/a/1", 404, None)];
+        assert_eq!(schema.undocumented_responses(&odd).len(), 2);
     }
 }

@@ -15,7 +15,7 @@ use test_support::port::ReservedPort;
 use test_support::processes;
 
 use crate::api::Api;
-use crate::http::Request;
+use crate::http::HttpRequest;
 use crate::poll;
 
 /// The variable with the database's URL.
@@ -27,7 +27,7 @@ const LOG_LINES_SHOWN: usize = 60;
 
 /// The options of a service's start.
 #[derive(Debug, Clone, Default)]
-pub struct Options {
+pub struct ServiceOptions {
     /// Its environment besides `PATH` and `HOME`.
     pub environment: Vec<(String, String)>,
     /// Arguments of `serve` besides the folder and the address.
@@ -36,7 +36,7 @@ pub struct Options {
 
 /// The properties of a new account.
 #[derive(Debug, Clone)]
-pub struct NewAccount {
+pub struct TestAccountOptions {
     /// Its initial credits.
     pub credits: u32,
     /// The last day of its licence.
@@ -45,7 +45,7 @@ pub struct NewAccount {
     pub machine: bool,
 }
 
-impl Default for NewAccount {
+impl Default for TestAccountOptions {
     fn default() -> Self {
         Self { credits: 10_000, licence_until: "2099-12-31", machine: true }
     }
@@ -53,7 +53,7 @@ impl Default for NewAccount {
 
 /// An account with a key.
 #[derive(Debug, Clone)]
-pub struct Account {
+pub struct TestAccount {
     pub id: String,
     /// Its email, by which the operator refers to it.
     pub email: String,
@@ -64,10 +64,10 @@ pub struct Account {
 
 /// A service of one test. It is killed with its machines when the test ends.
 #[derive(Debug)]
-pub struct Service {
+pub struct TestService {
     binary: PathBuf,
     home: TempDir,
-    options: Options,
+    options: ServiceOptions,
     address: String,
     /// Holds the address while the service is restarted.
     _port: ReservedPort,
@@ -77,19 +77,19 @@ pub struct Service {
 
 /// Starts a service with one account and returns a caller for it.
 #[must_use]
-pub fn caller() -> (Service, Api) {
-    let service = Service::start(Options::default());
-    let api = service.api(&service.account());
+pub fn start_with_api() -> (TestService, Api) {
+    let service = TestService::start(ServiceOptions::default());
+    let api = service.api_for(&service.create_account());
     (service, api)
 }
 
-impl Service {
+impl TestService {
     /// Starts it on an empty folder and waits until it is healthy.
     ///
     /// # Panics
     /// If the binary is not built or the service does not start.
     #[must_use]
-    pub fn start(options: Options) -> Self {
+    pub fn start(options: ServiceOptions) -> Self {
         Self::start_on(options, |_| {})
     }
 
@@ -98,8 +98,8 @@ impl Service {
     /// # Panics
     /// Like [`Service::start`].
     #[must_use]
-    pub fn start_on(options: Options, prepare: impl FnOnce(&Self)) -> Self {
-        Self::start_of(binary(), options, prepare)
+    pub fn start_on(options: ServiceOptions, prepare: impl FnOnce(&Self)) -> Self {
+        Self::start_binary(service_binary(), options, prepare)
     }
 
     /// Starts the binary that is built with all optional features.
@@ -107,14 +107,16 @@ impl Service {
     /// # Panics
     /// Like [`Service::start`].
     #[must_use]
-    pub fn start_full(options: Options) -> Self {
-        Self::start_of(full_binary(), options, |_| {})
+    pub fn start_full(options: ServiceOptions) -> Self {
+        Self::start_binary(full_binary(), options, |_| {})
     }
 
-    fn start_of(binary: PathBuf, mut options: Options, prepare: impl FnOnce(&Self)) -> Self {
+    fn start_binary(binary: PathBuf, mut options: ServiceOptions, prepare: impl FnOnce(&Self)) -> Self {
         let given = options.environment.iter().any(|(name, _)| name == DATABASE);
         if !given && std::env::var_os("CAUSERIE_TEST_DATABASE").is_some_and(|engine| engine == "postgres") {
-            options.environment.push((DATABASE.to_owned(), test_support::postgres::shared().new_database()));
+            options
+                .environment
+                .push((DATABASE.to_owned(), test_support::postgres::shared_server().new_database()));
         }
         assert!(
             binary.is_file(),
@@ -135,13 +137,13 @@ impl Service {
             accounts: AtomicU32::new(0),
         };
         prepare(&service);
-        service.run();
+        service.start_until_healthy();
         service
     }
 
     /// Returns the data folder.
     #[must_use]
-    pub fn data(&self) -> PathBuf {
+    pub fn data_folder(&self) -> PathBuf {
         self.home.path().join("data")
     }
 
@@ -156,7 +158,7 @@ impl Service {
     /// # Panics
     /// If it is not running.
     #[must_use]
-    pub fn process(&self) -> u32 {
+    pub fn process_id(&self) -> u32 {
         self.child.as_ref().expect("a running service").id()
     }
 
@@ -175,8 +177,8 @@ impl Service {
     /// # Panics
     /// If it does not exit, or fails.
     pub fn terminate(&mut self) {
-        self.signal(Signal::TERM);
-        let status = self.ended();
+        self.send_signal(Signal::TERM);
+        let status = self.wait_for_exit();
         assert!(status.success(), "ended with {status}");
     }
 
@@ -184,7 +186,7 @@ impl Service {
     ///
     /// # Panics
     /// If it is not running.
-    pub fn signal(&self, signal: Signal) {
+    pub fn send_signal(&self, signal: Signal) {
         let child = self.child.as_ref().expect("a running service");
         kill_process(Pid::from_child(child), signal).expect("the signal is sent");
     }
@@ -193,9 +195,9 @@ impl Service {
     ///
     /// # Panics
     /// If it was not running, or does not exit.
-    pub fn ended(&mut self) -> ExitStatus {
+    pub fn wait_for_exit(&mut self) -> ExitStatus {
         let mut child = self.child.take().expect("a running service");
-        poll::until("the service ends", || child.try_wait().expect("it can be looked at"))
+        poll::wait_until("the service ends", || child.try_wait().expect("it can be looked at"))
     }
 
     /// Restarts it on the same folder and, if possible, the same address.
@@ -204,13 +206,13 @@ impl Service {
     /// If it still runs, or does not start.
     pub fn restart(&mut self) {
         assert!(self.child.is_none(), "it still runs");
-        self.run();
+        self.start_until_healthy();
     }
 
     /// Creates an account with credits and a key.
     #[must_use]
-    pub fn account(&self) -> Account {
-        self.account_as(&NewAccount::default())
+    pub fn create_account(&self) -> TestAccount {
+        self.create_account_with(&TestAccountOptions::default())
     }
 
     /// Creates an account with a key.
@@ -218,7 +220,7 @@ impl Service {
     /// # Panics
     /// If the operator's commands fail.
     #[must_use]
-    pub fn account_as(&self, wanted: &NewAccount) -> Account {
+    pub fn create_account_with(&self, wanted: &TestAccountOptions) -> TestAccount {
         let number = self.accounts.fetch_add(1, Ordering::Relaxed);
         let email = format!("account-{number}@example.test");
         let credits = wanted.credits.to_string();
@@ -227,11 +229,11 @@ impl Service {
         if !wanted.machine {
             arguments.push("--no-machine");
         }
-        let made = self.admin(&arguments);
+        let made = self.run_admin_command(&arguments);
         assert_eq!(made["email"], email.as_str());
         let id = made["accountId"].as_str().expect("an account's id").to_owned();
         let (key_id, key) = self.new_key(&email);
-        Account { id, email, key, key_id }
+        TestAccount { id, email, key, key_id }
     }
 
     /// Creates another key of an account and returns its id and the key.
@@ -240,14 +242,14 @@ impl Service {
     /// If the operator's command fails.
     #[must_use]
     pub fn new_key(&self, email: &str) -> (String, String) {
-        let made = self.admin(&["key", "create", "--account", email, "--name", "conformance"]);
+        let made = self.run_admin_command(&["key", "create", "--account", email, "--name", "conformance"]);
         let text = |field: &str| made[field].as_str().expect("a key and its id").to_owned();
         (text("keyId"), text("key"))
     }
 
     /// Returns a caller with the account's key.
     #[must_use]
-    pub fn api(&self, account: &Account) -> Api {
+    pub fn api_for(&self, account: &TestAccount) -> Api {
         Api { address: self.address.as_str().into(), key: account.key.clone() }
     }
 
@@ -256,8 +258,8 @@ impl Service {
     /// # Panics
     /// If the operator's command fails.
     #[must_use]
-    pub fn credits(&self, account: &Account) -> (i64, i64) {
-        let shown = self.admin(&["credits", "show", "--account", &account.email]);
+    pub fn show_credits(&self, account: &TestAccount) -> (i64, i64) {
+        let shown = self.run_admin_command(&["credits", "show", "--account", &account.email]);
         let number = |field: &str| shown[field].as_i64().expect("a number of credits");
         (number("balance"), number("reserved"))
     }
@@ -266,8 +268,8 @@ impl Service {
     ///
     /// # Panics
     /// If it fails or prints no JSON.
-    pub fn admin(&self, arguments: &[&str]) -> Value {
-        let output = self.try_admin(arguments);
+    pub fn run_admin_command(&self, arguments: &[&str]) -> Value {
+        let output = self.try_admin_command(arguments);
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{arguments:?} ended with {}: {stderr}", output.status);
         serde_json::from_slice(&output.stdout).unwrap_or(Value::Null)
@@ -278,9 +280,9 @@ impl Service {
     /// # Panics
     /// If it cannot be run.
     #[must_use]
-    pub fn try_admin(&self, arguments: &[&str]) -> Output {
-        let mut command = self.command();
-        command.args(arguments).arg("--data").arg(self.data()).arg("--json").stdin(Stdio::null());
+    pub fn try_admin_command(&self, arguments: &[&str]) -> Output {
+        let mut command = self.build_command();
+        command.args(arguments).arg("--data").arg(self.data_folder()).arg("--json").stdin(Stdio::null());
         command.output().expect("the binary can be run")
     }
 
@@ -289,9 +291,9 @@ impl Service {
     /// # Panics
     /// If it cannot be run.
     #[must_use]
-    pub fn try_admin_typing(&self, arguments: &[&str], typed: &[u8]) -> Output {
-        let mut command = self.command();
-        command.args(arguments).arg("--data").arg(self.data()).arg("--json");
+    pub fn try_admin_command_with_stdin(&self, arguments: &[&str], typed: &[u8]) -> Output {
+        let mut command = self.build_command();
+        command.args(arguments).arg("--data").arg(self.data_folder()).arg("--json");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the binary can be run");
         // A command that fails need not read all input.
@@ -301,17 +303,17 @@ impl Service {
 
     /// Returns the binary with the environment of this service and nothing else.
     #[must_use]
-    pub fn command(&self) -> Command {
+    pub fn build_command(&self) -> Command {
         let mut command = Command::new(&self.binary);
         command.env_clear();
-        command.envs(inherited());
+        command.envs(inherited_variables());
         command.envs(self.options.environment.iter().cloned());
         command
     }
 
     /// Returns the log since the folder was created.
     #[must_use]
-    pub fn log(&self) -> String {
+    pub fn log_text(&self) -> String {
         fs::read(self.log_path()).map(|log| String::from_utf8_lossy(&log).into_owned()).unwrap_or_default()
     }
 
@@ -319,27 +321,27 @@ impl Service {
         self.home.path().join("log")
     }
 
-    fn run(&mut self) {
-        let mut child = self.spawn();
-        assert!(self.becomes_healthy(&mut child), "the service ended at once:\n{}", self.log());
+    fn start_until_healthy(&mut self) {
+        let mut child = self.spawn_process();
+        assert!(self.becomes_healthy(&mut child), "the service ended at once:\n{}", self.log_text());
         self.child = Some(child);
     }
 
-    fn spawn(&self) -> Child {
+    fn spawn_process(&self) -> Child {
         let log = File::options().create(true).append(true).open(self.log_path()).expect("a log");
-        let mut command = self.command();
-        command.args(["serve", "--listen", &self.address, "--data"]).arg(self.data());
+        let mut command = self.build_command();
+        command.args(["serve", "--listen", &self.address, "--data"]).arg(self.data_folder());
         command.args(&self.options.arguments);
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a log")).stderr(log);
         command.spawn().expect("the binary can be run")
     }
 
     fn becomes_healthy(&self, child: &mut Child) -> bool {
-        poll::until("the service is healthy", || {
+        poll::wait_until("the service is healthy", || {
             if child.try_wait().expect("it can be looked at").is_some() {
                 return Some(false);
             }
-            let ready = Request::new("GET", "/readyz?verbose").try_send(&self.address).ok()?;
+            let ready = HttpRequest::new("GET", "/readyz?verbose").try_send(&self.address).ok()?;
             let state: Value = serde_json::from_slice(&ready.body).ok()?;
             let driver =
                 state["checks"].as_array()?.iter().find(|check| check["name"] == "machine_driver")?;
@@ -349,16 +351,16 @@ impl Service {
     }
 }
 
-impl Drop for Service {
+impl Drop for TestService {
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {
             let _ = child.kill();
             let _ = child.wait();
         }
         // Machines outlive their service; those of a test must not.
-        processes::kill_those_of(self.home.path());
+        processes::kill_processes_in_folder(self.home.path());
         if std::thread::panicking() {
-            let log = self.log();
+            let log = self.log_text();
             let lines: Vec<&str> = log.lines().collect();
             let shown = lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..].join("\n");
             let _ = writeln!(std::io::stderr(), "--- the service's log ---\n{shown}\n---");
@@ -367,13 +369,13 @@ impl Drop for Service {
 }
 
 /// Returns the variables that each service gets: where programs are, and which driver and kernels machines have.
-pub(crate) fn inherited() -> impl Iterator<Item = (&'static str, OsString)> {
+pub(crate) fn inherited_variables() -> impl Iterator<Item = (&'static str, OsString)> {
     INHERITED.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)))
 }
 
 /// Returns `CAUSERIE_BIN`, or the binary beside the tests, which are in `target/<profile>/deps`.
 #[must_use]
-pub fn binary() -> PathBuf {
+pub fn service_binary() -> PathBuf {
     if let Some(path) = std::env::var_os("CAUSERIE_BIN") {
         return path.into();
     }

@@ -10,7 +10,7 @@ use std::thread;
 use serde_json::{Value, json};
 
 #[derive(Debug, Default)]
-struct State {
+struct SiteState {
     found: Vec<Value>,
     pages: HashMap<String, (String, Vec<u8>)>,
     asked: Vec<String>,
@@ -20,12 +20,12 @@ struct State {
 
 /// The running server. It lives as long as the test's process.
 #[derive(Debug, Clone)]
-pub struct Site {
+pub struct TestSite {
     address: String,
-    state: Arc<(Mutex<State>, Condvar)>,
+    state: Arc<(Mutex<SiteState>, Condvar)>,
 }
 
-impl Site {
+impl TestSite {
     /// Starts it.
     ///
     /// # Panics
@@ -40,7 +40,7 @@ impl Site {
             for stream in listener.incoming().flatten() {
                 let site = serving.clone();
                 // A caller may disconnect at any time.
-                thread::spawn(move || site.serve(stream));
+                thread::spawn(move || site.serve_connection(stream));
             }
         });
         site
@@ -48,56 +48,56 @@ impl Site {
 
     /// Returns the environment that points a service's searches at this site and permits fetching its pages.
     #[must_use]
-    pub fn environment(&self) -> Vec<(String, String)> {
+    pub fn service_environment(&self) -> Vec<(String, String)> {
         vec![
-            ("SEARXNG_URL".to_owned(), self.url("")),
+            ("SEARXNG_URL".to_owned(), self.url_for("")),
             ("CAUSERIE_WEB_PRIVATE_HOSTS".to_owned(), self.address.clone()),
         ]
     }
 
     /// Returns the URL of a path of this site.
     #[must_use]
-    pub fn url(&self, path: &str) -> String {
+    pub fn url_for(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
     /// Adds a result to every search.
-    pub fn finds(&self, url: &str, title: &str, content: &str) {
+    pub fn add_search_result(&self, url: &str, title: &str, content: &str) {
         let found = json!({ "url": url, "title": title, "content": content, "engine": "site" });
-        self.state().found.push(found);
+        self.lock_state().found.push(found);
     }
 
     /// Adds a page and returns its URL.
-    pub fn page(&self, path: &str, kind: &str, body: &[u8]) -> String {
-        self.state().pages.insert(path.to_owned(), (kind.to_owned(), body.to_owned()));
-        self.url(path)
+    pub fn add_page(&self, path: &str, kind: &str, body: &[u8]) -> String {
+        self.lock_state().pages.insert(path.to_owned(), (kind.to_owned(), body.to_owned()));
+        self.url_for(path)
     }
 
     /// Returns the requests so far: paths with their queries.
     #[must_use]
-    pub fn asked(&self) -> Vec<String> {
-        self.state().asked.clone()
+    pub fn requested_paths(&self) -> Vec<String> {
+        self.lock_state().asked.clone()
     }
 
     /// Returns the parameters of every tool call of the MCP server. `look_up` returns its arguments; `file`
     /// does so once it is [released](Self::release). An argument that is a URL is also returned as a cited
     /// page.
     #[must_use]
-    pub fn called(&self) -> Vec<Value> {
-        self.state().called.clone()
+    pub fn tool_calls(&self) -> Vec<Value> {
+        self.lock_state().called.clone()
     }
 
     /// Lets one call of `file` return, now or later.
-    pub fn release(&self) {
-        self.state().releases += 1;
+    pub fn release_file_call(&self) {
+        self.lock_state().releases += 1;
         self.state.1.notify_all();
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn lock_state(&self) -> MutexGuard<'_, SiteState> {
         self.state.0.lock().expect("no thread of the site failed")
     }
 
-    fn serve(&self, mut stream: TcpStream) -> io::Result<()> {
+    fn serve_connection(&self, mut stream: TcpStream) -> io::Result<()> {
         let mut reader = BufReader::new(stream.try_clone()?);
         let mut first = String::new();
         reader.read_line(&mut first)?;
@@ -117,13 +117,13 @@ impl Site {
         let path = target.split('?').next().unwrap_or_default().to_owned();
         let (kind, body) = if path == "/mcp" {
             let asked = serde_json::from_slice(&sent).unwrap_or_default();
-            let Some(answer) = self.answer(&asked) else {
+            let Some(answer) = self.answer_mcp_message(&asked) else {
                 return stream
                     .write_all(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
             };
             ("application/json".to_owned(), answer.to_string().into_bytes())
         } else {
-            let mut state = self.state();
+            let mut state = self.lock_state();
             state.asked.push(target);
             if path == "/search" {
                 let results = json!({ "query": "x", "number_of_results": 0, "results": state.found });
@@ -142,7 +142,7 @@ impl Site {
     }
 
     /// Answers a message to the MCP server; `None` for a notification.
-    fn answer(&self, asked: &Value) -> Option<Value> {
+    fn answer_mcp_message(&self, asked: &Value) -> Option<Value> {
         let id = asked.get("id")?;
         let tool = |name: &str| {
             let schema = json!({ "type": "object", "properties": { "what": { "type": "string" } } });
@@ -156,9 +156,9 @@ impl Site {
             "tools/list" => json!({ "tools": [tool("look_up"), tool("file"), tool("hidden")] }),
             "tools/call" => {
                 let params = &asked["params"];
-                self.state().called.push(params.clone());
+                self.lock_state().called.push(params.clone());
                 if params["name"] == "file" {
-                    self.wait_released();
+                    self.wait_for_release();
                 }
                 let what = &params["arguments"]["what"];
                 let mut content = vec![json!({ "type": "text", "text": format!("Did {what}.") })];
@@ -173,8 +173,8 @@ impl Site {
         Some(json!({ "jsonrpc": "2.0", "id": id, "result": result }))
     }
 
-    fn wait_released(&self) {
-        let held = self.state.1.wait_while(self.state(), |state| state.releases == 0);
+    fn wait_for_release(&self) {
+        let held = self.state.1.wait_while(self.lock_state(), |state| state.releases == 0);
         held.expect("no thread of the site failed").releases -= 1;
     }
 }

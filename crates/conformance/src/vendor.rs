@@ -39,13 +39,13 @@ pub enum Say {
 impl Say {
     /// Creates [`Say::Text`].
     #[must_use]
-    pub fn text(text: &str) -> Self {
+    pub fn from_text(text: &str) -> Self {
         Self::Text(text.to_owned())
     }
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ScriptedVendorState {
     scripts: VecDeque<Vec<Say>>,
     releases: usize,
     held: usize,
@@ -62,12 +62,12 @@ struct State {
 
 /// The running server. It lives as long as the test's process.
 #[derive(Debug, Clone)]
-pub struct Vendor {
+pub struct ScriptedVendor {
     address: String,
-    shared: Arc<(Mutex<State>, Condvar)>,
+    shared: Arc<(Mutex<ScriptedVendorState>, Condvar)>,
 }
 
-impl Vendor {
+impl ScriptedVendor {
     /// Starts it.
     ///
     /// # Panics
@@ -82,7 +82,7 @@ impl Vendor {
             for stream in listener.incoming().flatten() {
                 let vendor = serving.clone();
                 // A caller may disconnect at any time.
-                thread::spawn(move || vendor.serve(stream));
+                thread::spawn(move || vendor.serve_connection(stream));
             }
         });
         vendor
@@ -90,7 +90,7 @@ impl Vendor {
 
     /// Returns the environment that points a service at this vendor.
     #[must_use]
-    pub fn environment(&self) -> Vec<(String, String)> {
+    pub fn service_environment(&self) -> Vec<(String, String)> {
         vec![
             ("OPENAI_BASE_URL".to_owned(), self.base_url()),
             ("OPENAI_API_KEY".to_owned(), "sk-stand-in".to_owned()),
@@ -98,45 +98,45 @@ impl Vendor {
     }
 
     /// Appends the script of a further request. A request without a script is answered `Done.`
-    pub fn will(&self, script: impl Into<Vec<Say>>) {
-        self.state().scripts.push_back(script.into());
+    pub fn add_script(&self, script: impl Into<Vec<Say>>) {
+        self.lock_state().scripts.push_back(script.into());
     }
 
     /// Sets the response to requests for its list of models; the default list when absent.
-    pub fn lists(&self, answer: Option<(u16, Value)>) {
-        self.state().list = answer;
+    pub fn set_model_list(&self, answer: Option<(u16, Value)>) {
+        self.lock_state().list = answer;
     }
 
     /// Answers this many more requests for embeddings, then fails with 503; all when absent.
-    pub fn embeds(&self, requests: Option<usize>) {
-        self.state().embeddings_left = requests;
+    pub fn set_embedding_limit(&self, requests: Option<usize>) {
+        self.lock_state().embeddings_left = requests;
     }
 
     /// Returns the texts that got a vector so far, and how many requests for vectors were refused.
     #[must_use]
-    pub fn embedded(&self) -> (Vec<String>, usize) {
-        let state = self.state();
+    pub fn embedded_texts(&self) -> (Vec<String>, usize) {
+        let state = self.lock_state();
         (state.embedded.clone(), state.embeddings_refused)
     }
 
-    fn embed(&self, stream: &TcpStream, request: &Value) -> io::Result<()> {
+    fn serve_embeddings(&self, stream: &TcpStream, request: &Value) -> io::Result<()> {
         let is_served = {
-            let mut state = self.state();
+            let mut state = self.lock_state();
             let is_served = state.embeddings_left != Some(0);
             state.embeddings_left = state.embeddings_left.map(|left| left.saturating_sub(1));
             state.embeddings_refused += usize::from(!is_served);
             is_served
         };
         if !is_served {
-            return whole(stream, "503 Refused", &json!({"error": {"message": "injected error"}}));
+            return write_response(stream, "503 Refused", &json!({"error": {"message": "injected error"}}));
         }
-        match test_support::embeddings::respond(request) {
+        match test_support::embeddings::respond_to_embeddings(request) {
             Ok(body) => {
                 let texts = request["input"].as_array().into_iter().flatten().filter_map(Value::as_str);
-                self.state().embedded.extend(texts.map(str::to_owned));
-                whole(stream, "200 OK", &body)
+                self.lock_state().embedded.extend(texts.map(str::to_owned));
+                write_response(stream, "200 OK", &body)
             }
-            Err((status, body)) => whole(stream, &format!("{status} Refused"), &body),
+            Err((status, body)) => write_response(stream, &format!("{status} Refused"), &body),
         }
     }
 
@@ -147,8 +147,8 @@ impl Vendor {
     }
 
     /// Lets one [`Say::Hold`] continue, now or later.
-    pub fn release(&self) {
-        self.state().releases += 1;
+    pub fn release_hold(&self) {
+        self.lock_state().releases += 1;
         self.shared.1.notify_all();
     }
 
@@ -156,56 +156,56 @@ impl Vendor {
     ///
     /// # Panics
     /// If that takes too long.
-    pub fn wait_held(&self, count: usize) {
+    pub fn wait_for_holds(&self, count: usize) {
         let (state, timeout) = self
             .shared
             .1
-            .wait_timeout_while(self.state(), TIMEOUT, |state| state.held < count)
+            .wait_timeout_while(self.lock_state(), TIMEOUT, |state| state.held < count)
             .expect("no thread of the vendor failed");
         assert!(!timeout.timed_out(), "{} of {count} answers are held", state.held);
     }
 
     /// Returns the bodies of all requests for an answer so far.
     #[must_use]
-    pub fn requests(&self) -> Vec<Value> {
-        self.state().requests.clone()
+    pub fn request_bodies(&self) -> Vec<Value> {
+        self.lock_state().requests.clone()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn lock_state(&self) -> MutexGuard<'_, ScriptedVendorState> {
         self.shared.0.lock().expect("no thread of the vendor failed")
     }
 
-    fn serve(&self, stream: TcpStream) -> io::Result<()> {
+    fn serve_connection(&self, stream: TcpStream) -> io::Result<()> {
         stream.set_nodelay(true)?;
         let mut reader = BufReader::new(stream.try_clone()?);
-        while let Some((target, body)) = request(&mut reader)? {
+        while let Some((target, body)) = read_request(&mut reader)? {
             if target.ends_with("/chat/completions") {
                 let body: Value = serde_json::from_slice(&body).map_err(io::Error::other)?;
-                return self.complete(&stream, body);
+                return self.stream_completion(&stream, body);
             }
             if target.ends_with("/embeddings") {
-                self.embed(&stream, &serde_json::from_slice(&body).map_err(io::Error::other)?)?;
+                self.serve_embeddings(&stream, &serde_json::from_slice(&body).map_err(io::Error::other)?)?;
                 continue;
             }
             let models = json!({"object": "list", "data": [{
                 "id": MODEL, "object": "model", "created": 0, "owned_by": "conformance"
             }]});
-            let listed = || self.state().list.clone().unwrap_or((200, models));
+            let listed = || self.lock_state().list.clone().unwrap_or((200, models));
             let (status, body) = if target.ends_with("/models") { listed() } else { (404, json!({})) };
-            whole(&stream, &format!("{status} X"), &body)?;
+            write_response(&stream, &format!("{status} X"), &body)?;
         }
         Ok(())
     }
 
-    fn complete(&self, mut stream: &TcpStream, body: Value) -> io::Result<()> {
+    fn stream_completion(&self, mut stream: &TcpStream, body: Value) -> io::Result<()> {
         let script = {
-            let mut state = self.state();
+            let mut state = self.lock_state();
             state.requests.push(body);
-            state.scripts.pop_front().unwrap_or_else(|| vec![Say::text("Done.")])
+            state.scripts.pop_front().unwrap_or_else(|| vec![Say::from_text("Done.")])
         };
         if let Some(Say::Refuse(status)) = script.first() {
             let error = json!({"error": {"message": "injected error", "type": "server_error"}});
-            return whole(stream, &format!("{status} Refused"), &error);
+            return write_response(stream, &format!("{status} Refused"), &error);
         }
         stream.write_all(
             b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n",
@@ -213,35 +213,35 @@ impl Vendor {
         let (mut calls, mut declined, mut tells_usage) = (0, false, true);
         for say in script {
             match say {
-                Say::Text(text) => delta(stream, &json!({ "content": text }), None)?,
-                Say::Reasoning(text) => delta(stream, &json!({ "reasoning_content": text }), None)?,
+                Say::Text(text) => write_delta(stream, &json!({ "content": text }), None)?,
+                Say::Reasoning(text) => write_delta(stream, &json!({ "reasoning_content": text }), None)?,
                 Say::Call { tool, arguments } => {
                     let function = json!({ "name": tool, "arguments": arguments.to_string() });
-                    let id = format!("call_{}_{calls}", self.state().requests.len());
+                    let id = format!("call_{}_{calls}", self.lock_state().requests.len());
                     let call =
                         json!([{ "index": calls, "id": id, "type": "function", "function": function }]);
-                    delta(stream, &json!({ "tool_calls": call }), None)?;
+                    write_delta(stream, &json!({ "tool_calls": call }), None)?;
                     calls += 1;
                 }
-                Say::Hold => self.hold(stream)?,
+                Say::Hold => self.wait_for_release(stream)?,
                 Say::Decline => declined = true,
                 Say::NoUsage => tells_usage = false,
                 Say::Cut | Say::Refuse(_) => return Ok(()),
             }
         }
         let end = if calls > 0 { "tool_calls" } else { "stop" };
-        delta(stream, &json!({}), Some(if declined { "content_filter" } else { end }))?;
+        write_delta(stream, &json!({}), Some(if declined { "content_filter" } else { end }))?;
         let usage = json!({ "prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120 });
         if tells_usage {
-            data(stream, &json!({ "id": "c", "object": "chat.completion.chunk", "model": MODEL, "choices": [], "usage": usage }).to_string())?;
+            write_event(stream, &json!({ "id": "c", "object": "chat.completion.chunk", "model": MODEL, "choices": [], "usage": usage }).to_string())?;
         }
-        data(stream, "[DONE]")?;
+        write_event(stream, "[DONE]")?;
         stream.write_all(b"0\r\n\r\n")
     }
 
     /// Waits for a release; fails if the caller has disconnected.
-    fn hold(&self, stream: &TcpStream) -> io::Result<()> {
-        let mut state = self.state();
+    fn wait_for_release(&self, stream: &TcpStream) -> io::Result<()> {
+        let mut state = self.lock_state();
         state.held += 1;
         self.shared.1.notify_all();
         let mut gone = false;
@@ -269,21 +269,21 @@ fn is_closed(stream: &TcpStream) -> bool {
     }
 }
 
-fn delta(stream: &TcpStream, delta: &Value, finish_reason: Option<&str>) -> io::Result<()> {
+fn write_delta(stream: &TcpStream, delta: &Value, finish_reason: Option<&str>) -> io::Result<()> {
     let choice = json!({ "index": 0, "delta": delta, "finish_reason": finish_reason });
-    data(
+    write_event(
         stream,
         &json!({ "id": "c", "object": "chat.completion.chunk", "model": MODEL, "choices": [choice] })
             .to_string(),
     )
 }
 
-fn data(mut stream: &TcpStream, data: &str) -> io::Result<()> {
+fn write_event(mut stream: &TcpStream, data: &str) -> io::Result<()> {
     let frame = format!("data: {data}\n\n");
     stream.write_all(format!("{:x}\r\n{frame}\r\n", frame.len()).as_bytes())
 }
 
-fn whole(mut stream: &TcpStream, status: &str, body: &Value) -> io::Result<()> {
+fn write_response(mut stream: &TcpStream, status: &str, body: &Value) -> io::Result<()> {
     let body = body.to_string();
     let length = body.len();
     let head =
@@ -292,7 +292,7 @@ fn whole(mut stream: &TcpStream, status: &str, body: &Value) -> io::Result<()> {
 }
 
 /// Reads the target and body of the next request; `None` if the caller has disconnected.
-fn request(reader: &mut BufReader<TcpStream>) -> io::Result<Option<(String, Vec<u8>)>> {
+fn read_request(reader: &mut BufReader<TcpStream>) -> io::Result<Option<(String, Vec<u8>)>> {
     let mut first = String::new();
     if reader.read_line(&mut first)? == 0 {
         return Ok(None);
@@ -315,13 +315,13 @@ fn request(reader: &mut BufReader<TcpStream>) -> io::Result<Option<(String, Vec<
         Some(length) => {
             reader.take(length).read_to_end(&mut body)?;
         }
-        None if first.starts_with("POST") => dechunk(reader, &mut body)?,
+        None if first.starts_with("POST") => read_chunked_body(reader, &mut body)?,
         None => {}
     }
     Ok(Some((target, body)))
 }
 
-fn dechunk(reader: &mut BufReader<TcpStream>, body: &mut Vec<u8>) -> io::Result<()> {
+fn read_chunked_body(reader: &mut BufReader<TcpStream>, body: &mut Vec<u8>) -> io::Result<()> {
     loop {
         let mut size = String::new();
         reader.read_line(&mut size)?;
@@ -337,39 +337,41 @@ fn dechunk(reader: &mut BufReader<TcpStream>, body: &mut Vec<u8>) -> io::Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::Request;
+    use crate::http::HttpRequest;
 
-    fn ask(vendor: &Vendor) -> crate::http::Streaming {
-        Request::new("POST", "/v1/chat/completions").body("{\"model\":\"stand-in\"}").open(&vendor.address)
+    fn open_completion(vendor: &ScriptedVendor) -> crate::http::StreamingResponse {
+        HttpRequest::new("POST", "/v1/chat/completions")
+            .with_body("{\"model\":\"stand-in\"}")
+            .send_streaming(&vendor.address)
     }
 
     #[test]
-    fn a_script_is_held_until_it_is_released() {
-        let vendor = Vendor::start();
-        vendor.will([Say::text("one"), Say::Hold, Say::text("two")]);
-        let held = ask(&vendor);
-        vendor.wait_held(1);
-        assert_eq!(ask(&vendor).whole().text().matches("Done.").count(), 1);
-        vendor.release();
-        let text = held.whole().text();
+    fn script_hold_waits_for_release() {
+        let vendor = ScriptedVendor::start();
+        vendor.add_script([Say::from_text("one"), Say::Hold, Say::from_text("two")]);
+        let held = open_completion(&vendor);
+        vendor.wait_for_holds(1);
+        assert_eq!(open_completion(&vendor).read_whole().text().matches("Done.").count(), 1);
+        vendor.release_hold();
+        let text = held.read_whole().text();
         let at = |word: &str| text.find(word).expect(word);
         assert!(
             at("one") < at("two") && at("two") < at("\"stop\"") && at("\"stop\"") < at("[DONE]"),
             "{text}"
         );
-        assert_eq!(vendor.requests().len(), 2);
-        assert!(Request::new("GET", "/v1/models").send(&vendor.address).text().contains(MODEL));
+        assert_eq!(vendor.request_bodies().len(), 2);
+        assert!(HttpRequest::new("GET", "/v1/models").send(&vendor.address).text().contains(MODEL));
     }
 
     #[test]
-    fn a_caller_that_goes_is_not_waited_for() {
-        let vendor = Vendor::start();
-        vendor.will([Say::Hold]);
-        let held = ask(&vendor);
-        vendor.wait_held(1);
+    fn script_hold_ends_when_caller_leaves() {
+        let vendor = ScriptedVendor::start();
+        vendor.add_script([Say::Hold]);
+        let held = open_completion(&vendor);
+        vendor.wait_for_holds(1);
         drop(held);
-        crate::poll::until("it is let go", || (vendor.state().held == 0).then_some(()));
-        vendor.will([Say::Refuse(503)]);
-        assert_eq!(ask(&vendor).status, 503);
+        crate::poll::wait_until("it is let go", || (vendor.lock_state().held == 0).then_some(()));
+        vendor.add_script([Say::Refuse(503)]);
+        assert_eq!(open_completion(&vendor).status, 503);
     }
 }

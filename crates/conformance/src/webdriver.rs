@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::http::Request;
+use crate::http::HttpRequest;
 use crate::poll;
 
 /// The name of the member that identifies an element in the protocol.
@@ -39,7 +39,7 @@ const OPTIONS: [&str; 11] = [
 
 /// A key of the keyboard that is no letter.
 #[derive(Debug, Clone, Copy)]
-pub enum Key {
+pub enum KeyboardKey {
     Enter,
     Escape,
     Tab,
@@ -47,8 +47,8 @@ pub enum Key {
     Down,
 }
 
-impl Key {
-    const fn code(self) -> &'static str {
+impl KeyboardKey {
+    const fn key_code(self) -> &'static str {
         match self {
             Self::Enter => "\u{e007}",
             Self::Escape => "\u{e00c}",
@@ -84,7 +84,7 @@ pub struct WebDriver {
 
 /// An element of the page.
 #[derive(Debug, Clone)]
-pub struct Element(String);
+pub struct BrowserElement(String);
 
 /// Starts a driver and returns it with its port; `None` if it ends at once.
 fn start_driver() -> Option<(Child, String)> {
@@ -115,12 +115,12 @@ impl WebDriver {
         let (driver, port) = (0..STARTS_MAX).find_map(|_| start_driver()).expect("a port");
         let address = format!("127.0.0.1:{port}");
         let mut browser = Self { driver, address, session: String::new(), _profile: profile };
-        browser.begin();
-        browser.look(view);
+        browser.begin_session();
+        browser.set_view(view);
         browser
     }
 
-    fn begin(&mut self) {
+    fn begin_session(&mut self) {
         let folder = format!("--user-data-dir={}", self._profile.path().display());
         let options: Vec<&str> = OPTIONS.into_iter().chain([folder.as_str()]).collect();
         let capabilities = json!({
@@ -128,39 +128,42 @@ impl WebDriver {
             "goog:loggingPrefs": { "browser": "ALL", "performance": "ALL" },
             "timeouts": { "script": SCRIPT_TIMEOUT_MS },
         });
-        let begun =
-            self.send("POST", "/session", &json!({ "capabilities": { "alwaysMatch": capabilities } }));
+        let begun = self.send_request(
+            "POST",
+            "/session",
+            &json!({ "capabilities": { "alwaysMatch": capabilities } }),
+        );
         self.session = format!("/session/{}", begun["sessionId"].as_str().expect("a session"));
         // The browser's own page for new tabs is none of the service's.
-        self.open("about:blank");
-        let _ = self.requested();
+        self.open_page("about:blank");
+        let _ = self.take_requested_urls();
     }
 
     /// Changes how pages are looked at. It holds for pages that are opened afterwards.
-    pub fn look(&self, view: View) {
+    pub fn set_view(&self, view: View) {
         let (width, height) = (view.width, view.height);
         let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
-        self.cdp("Emulation.setDeviceMetricsOverride", &metrics);
+        self.send_cdp_command("Emulation.setDeviceMetricsOverride", &metrics);
         let theme = if view.dark { "dark" } else { "light" };
         let features = json!([
             { "name": "prefers-color-scheme", "value": theme },
             // So that no state between two others is looked at.
             { "name": "prefers-reduced-motion", "value": "reduce" },
         ]);
-        self.cdp("Emulation.setEmulatedMedia", &json!({ "features": features }));
+        self.send_cdp_command("Emulation.setEmulatedMedia", &json!({ "features": features }));
         let headers = json!({ "headers": { "accept-language": view.language } });
-        self.cdp("Network.enable", &json!({}));
-        self.cdp("Network.setExtraHTTPHeaders", &headers);
+        self.send_cdp_command("Network.enable", &json!({}));
+        self.send_cdp_command("Network.setExtraHTTPHeaders", &headers);
     }
 
     /// Opens an address and waits until the page is loaded.
-    pub fn open(&self, url: &str) {
-        self.command("/url", &json!({ "url": url }));
+    pub fn open_page(&self, url: &str) {
+        self.send_command("/url", &json!({ "url": url }));
     }
 
     /// Goes back by one page and waits until that is loaded.
-    pub fn back(&self) {
-        self.command("/back", &json!({}));
+    pub fn go_back(&self) {
+        self.send_command("/back", &json!({}));
     }
 
     /// Returns the address of the page.
@@ -168,8 +171,8 @@ impl WebDriver {
     /// # Panics
     /// If the browser has ended.
     #[must_use]
-    pub fn url(&self) -> String {
-        let url = self.send("GET", &format!("{}/url", self.session), &Value::Null);
+    pub fn page_url(&self) -> String {
+        let url = self.send_request("GET", &format!("{}/url", self.session), &Value::Null);
         url.as_str().expect("an address").to_owned()
     }
 
@@ -178,10 +181,10 @@ impl WebDriver {
     /// # Panics
     /// If there is none in time.
     #[must_use]
-    pub fn find(&self, selector: &str) -> Element {
-        let found = poll::in_time(|| self.find_now(selector));
+    pub fn find_element(&self, selector: &str) -> BrowserElement {
+        let found = poll::poll_in_time(|| self.find_element_now(selector));
         if found.is_none() {
-            let page = self.run("return `${location.href}\\n${document.body.outerHTML}`", &[]);
+            let page = self.run_script("return `${location.href}\\n${document.body.outerHTML}`", &[]);
             assert!(found.is_some(), "no {selector} in time at {}", page.as_str().unwrap_or_default());
         }
         found.expect("it was found")
@@ -189,68 +192,70 @@ impl WebDriver {
 
     /// Returns the first element of this CSS selector, if there is one.
     #[must_use]
-    pub fn find_now(&self, selector: &str) -> Option<Element> {
+    pub fn find_element_now(&self, selector: &str) -> Option<BrowserElement> {
         let wanted = json!({ "using": "css selector", "value": selector });
-        let found = self.try_send("POST", &format!("{}/element", self.session), &wanted).ok()?;
-        Some(Element(found[ELEMENT].as_str()?.to_owned()))
+        let found = self.try_send_request("POST", &format!("{}/element", self.session), &wanted).ok()?;
+        Some(BrowserElement(found[ELEMENT].as_str()?.to_owned()))
     }
 
     /// Waits until there is no element of this CSS selector.
     ///
     /// # Panics
     /// If there still is one after the longest wait.
-    pub fn wait_gone(&self, selector: &str) {
-        poll::until(&format!("no {selector}"), || self.find_now(selector).is_none().then_some(()));
+    pub fn wait_until_gone(&self, selector: &str) {
+        poll::wait_until(&format!("no {selector}"), || {
+            self.find_element_now(selector).is_none().then_some(())
+        });
     }
 
     /// Waits until the page contains this text.
     ///
     /// # Panics
     /// If it does not in time.
-    pub fn wait_text(&self, text: &str) {
+    pub fn wait_for_text(&self, text: &str) {
         let shown = "return document.body?.innerText.includes(arguments[0]) ?? false";
-        poll::until(text, || (self.run(shown, &[json!(text)]) == true).then_some(()));
+        poll::wait_until(text, || (self.run_script(shown, &[json!(text)]) == true).then_some(()));
     }
 
     /// Clicks on the element as a person would: it has to be in view and not covered.
-    pub fn click(&self, element: &Element) {
-        self.command(&format!("/element/{}/click", element.0), &json!({}));
+    pub fn click_element(&self, element: &BrowserElement) {
+        self.send_command(&format!("/element/{}/click", element.0), &json!({}));
     }
 
     /// Types into the element.
-    pub fn write(&self, element: &Element, text: &str) {
-        self.command(&format!("/element/{}/value", element.0), &json!({ "text": text }));
+    pub fn type_text(&self, element: &BrowserElement, text: &str) {
+        self.send_command(&format!("/element/{}/value", element.0), &json!({ "text": text }));
     }
 
     /// Presses and releases a key, wherever the focus is.
-    pub fn press(&self, key: Key) {
-        let strokes = [("keyDown", key.code()), ("keyUp", key.code())];
+    pub fn press_key(&self, key: KeyboardKey) {
+        let strokes = [("keyDown", key.key_code()), ("keyUp", key.key_code())];
         let strokes = strokes.map(|(kind, code)| json!({ "type": kind, "value": code }));
         let keyboard = json!({ "type": "key", "id": "keyboard", "actions": strokes });
-        self.command("/actions", &json!({ "actions": [keyboard] }));
+        self.send_command("/actions", &json!({ "actions": [keyboard] }));
     }
 
     /// Runs the body of a function on the page and returns its result.
-    pub fn run(&self, body: &str, arguments: &[Value]) -> Value {
-        self.command("/execute/sync", &json!({ "script": body, "args": arguments }))
+    pub fn run_script(&self, body: &str, arguments: &[Value]) -> Value {
+        self.send_command("/execute/sync", &json!({ "script": body, "args": arguments }))
     }
 
     /// Runs the body of an asynchronous function on the page, which awaits what it needs, and returns its result.
-    pub fn run_async(&self, body: &str, arguments: &[Value]) -> Value {
+    pub fn run_async_script(&self, body: &str, arguments: &[Value]) -> Value {
         let last = "const done = arguments[arguments.length - 1];";
         let script =
             format!("{last} (async () => {{ {body} }})().then(done, (e) => done({{ error: String(e) }}));");
-        self.command("/execute/async", &json!({ "script": script, "args": arguments }))
+        self.send_command("/execute/async", &json!({ "script": script, "args": arguments }))
     }
 
     /// Runs this script in every page that is opened afterwards, before its own.
-    pub fn run_first(&self, script: &str) {
-        self.cdp("Page.addScriptToEvaluateOnNewDocument", &json!({ "source": script }));
+    pub fn run_script_on_load(&self, script: &str) {
+        self.send_cdp_command("Page.addScriptToEvaluateOnNewDocument", &json!({ "source": script }));
     }
 
     /// Sends a command of the browser's own protocol.
-    pub fn cdp(&self, command: &str, parameters: &Value) -> Value {
-        self.command("/goog/cdp/execute", &json!({ "cmd": command, "params": parameters }))
+    pub fn send_cdp_command(&self, command: &str, parameters: &Value) -> Value {
+        self.send_command("/goog/cdp/execute", &json!({ "cmd": command, "params": parameters }))
     }
 
     /// Returns a picture of the window, as PNG.
@@ -258,8 +263,8 @@ impl WebDriver {
     /// # Panics
     /// If the browser has ended.
     #[must_use]
-    pub fn screenshot(&self) -> Vec<u8> {
-        let shot = self.send("GET", &format!("{}/screenshot", self.session), &Value::Null);
+    pub fn take_screenshot(&self) -> Vec<u8> {
+        let shot = self.send_request("GET", &format!("{}/screenshot", self.session), &Value::Null);
         STANDARD.decode(shot.as_str().expect("a picture")).expect("Base64")
     }
 
@@ -268,8 +273,8 @@ impl WebDriver {
     /// # Panics
     /// If the browser has ended.
     #[must_use]
-    pub fn console(&self) -> Vec<String> {
-        let entries = self.command("/se/log", &json!({ "type": "browser" }));
+    pub fn take_console_messages(&self) -> Vec<String> {
+        let entries = self.send_command("/se/log", &json!({ "type": "browser" }));
         let entries = entries.as_array().expect("a list").clone();
         entries.iter().filter_map(|entry| entry["message"].as_str().map(str::to_owned)).collect()
     }
@@ -279,8 +284,8 @@ impl WebDriver {
     /// # Panics
     /// If the browser has ended.
     #[must_use]
-    pub fn requested(&self) -> Vec<String> {
-        let entries = self.command("/se/log", &json!({ "type": "performance" }));
+    pub fn take_requested_urls(&self) -> Vec<String> {
+        let entries = self.send_command("/se/log", &json!({ "type": "performance" }));
         let entries = entries.as_array().expect("a list").clone();
         let requested = |entry: &Value| {
             let event: Value = serde_json::from_str(entry["message"].as_str()?).ok()?;
@@ -291,21 +296,21 @@ impl WebDriver {
         entries.iter().filter_map(requested).collect()
     }
 
-    fn command(&self, command: &str, parameters: &Value) -> Value {
-        self.send("POST", &format!("{}{command}", self.session), parameters)
+    fn send_command(&self, command: &str, parameters: &Value) -> Value {
+        self.send_request("POST", &format!("{}{command}", self.session), parameters)
     }
 
-    fn send(&self, method: &str, path: &str, parameters: &Value) -> Value {
-        match self.try_send(method, path, parameters) {
+    fn send_request(&self, method: &str, path: &str, parameters: &Value) -> Value {
+        match self.try_send_request(method, path, parameters) {
             Ok(value) => value,
-            Err(error) => refuse(&format!("{method} {path}: {error}")),
+            Err(error) => panic_with(&format!("{method} {path}: {error}")),
         }
     }
 
-    fn try_send(&self, method: &str, path: &str, parameters: &Value) -> Result<Value, String> {
-        let mut request = Request::new(method, path).header("content-type", "application/json");
+    fn try_send_request(&self, method: &str, path: &str, parameters: &Value) -> Result<Value, String> {
+        let mut request = HttpRequest::new(method, path).with_header("content-type", "application/json");
         if !parameters.is_null() {
-            request = request.body(parameters.to_string());
+            request = request.with_body(parameters.to_string());
         }
         let response = request.try_send(self.address.as_str()).map_err(|error| error.to_string())?;
         let value = response.json()["value"].take();
@@ -317,7 +322,7 @@ impl Drop for WebDriver {
     fn drop(&mut self) {
         if !self.session.is_empty() {
             // It ends the browser; otherwise nobody would.
-            let _ = self.try_send("DELETE", &self.session, &Value::Null);
+            let _ = self.try_send_request("DELETE", &self.session, &Value::Null);
         }
         let _ = self.driver.kill();
         let _ = self.driver.wait();
@@ -325,6 +330,6 @@ impl Drop for WebDriver {
 }
 
 #[expect(clippy::panic, reason = "this is how a test of the suite fails")]
-fn refuse(what: &str) -> ! {
+fn panic_with(what: &str) -> ! {
     panic!("{what}")
 }

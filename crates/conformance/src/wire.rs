@@ -8,20 +8,20 @@ use std::time::Duration;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use crate::address::Address;
+use crate::address::ServiceAddress;
 
 /// The longest silence of the service before a test fails.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
-pub(crate) enum Wire {
+pub(crate) enum ServiceWire {
     Plain(TcpStream),
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
 }
 
-impl Wire {
-    pub(crate) fn connect(address: &Address) -> io::Result<Self> {
-        let stream = TcpStream::connect((address.host(), address.port()))?;
+impl ServiceWire {
+    pub(crate) fn connect_to(address: &ServiceAddress) -> io::Result<Self> {
+        let stream = TcpStream::connect((address.host_name(), address.port_number()))?;
         stream.set_read_timeout(Some(SILENCE_MAX))?;
         stream.set_write_timeout(Some(SILENCE_MAX))?;
         stream.set_nodelay(true)?;
@@ -31,13 +31,13 @@ impl Wire {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-        let name = ServerName::try_from(address.host().to_owned()).map_err(io::Error::other)?;
+        let name = ServerName::try_from(address.host_name().to_owned()).map_err(io::Error::other)?;
         let session = ClientConnection::new(Arc::new(config), name).map_err(io::Error::other)?;
         Ok(Self::Tls(Box::new(StreamOwned::new(session, stream))))
     }
 
     /// Returns the underlying socket.
-    pub(crate) fn socket(&self) -> &TcpStream {
+    pub(crate) fn tcp_socket(&self) -> &TcpStream {
         match self {
             Self::Plain(stream) => stream,
             Self::Tls(session) => &session.sock,
@@ -50,11 +50,11 @@ impl Wire {
             session.conn.send_close_notify();
             let _ = session.flush();
         }
-        let _ = self.socket().shutdown(Shutdown::Write);
+        let _ = self.tcp_socket().shutdown(Shutdown::Write);
     }
 }
 
-impl Read for Wire {
+impl Read for ServiceWire {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Plain(stream) => stream.read(into),
@@ -63,7 +63,7 @@ impl Read for Wire {
     }
 }
 
-impl Write for Wire {
+impl Write for ServiceWire {
     fn write(&mut self, from: &[u8]) -> io::Result<usize> {
         match self {
             Self::Plain(stream) => stream.write(from),

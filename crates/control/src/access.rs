@@ -7,7 +7,7 @@ use std::time::Duration;
 use domain::key::{KeyFingerprint, SecretKey};
 use domain::scope::Permission;
 use domain::time::Timestamp;
-use store::accounts::{self, Account};
+use store::accounts::{self, StoredAccount};
 use store::keys::{self, ResolvedKey};
 use store::{Store, StoreError, sessions};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
@@ -16,8 +16,8 @@ use workspace::Workspaces;
 
 use crate::denied_access::{DenialReason, DeniedAccessLog};
 use crate::error::UseCaseError;
-use crate::principal::{Principal, licensed};
-use crate::{Environment, provisioning};
+use crate::principal::{Principal, check_licence};
+use crate::{ServiceEnvironment, provisioning};
 
 /// The time to live of a resolved key. A revocation by this process takes effect at once, one by another process
 /// within this time.
@@ -46,7 +46,7 @@ pub enum AccessError {
 #[derive(Clone)]
 pub struct Authenticator {
     store: Store,
-    environment: Environment,
+    environment: ServiceEnvironment,
     workspaces: Workspaces,
     cache: Arc<Mutex<KeyCache>>,
     denied_access: DeniedAccessLog,
@@ -70,7 +70,12 @@ impl Authenticator {
     /// Creates an authenticator on the store. It creates missing workspaces of the accounts whose keys are used. Writes in
     /// the background run on `tasks`, which the shutdown of the service waits for.
     #[must_use]
-    pub fn new(store: Store, environment: Environment, workspaces: Workspaces, tasks: TaskTracker) -> Self {
+    pub fn new(
+        store: Store,
+        environment: ServiceEnvironment,
+        workspaces: Workspaces,
+        tasks: TaskTracker,
+    ) -> Self {
         let denied_access = DeniedAccessLog::new(store.clone(), environment.clone(), tasks.clone());
         Self { store, environment, workspaces, cache: Arc::default(), denied_access, tasks }
     }
@@ -79,9 +84,9 @@ impl Authenticator {
     ///
     /// # Errors
     /// [`AccessError`].
-    pub async fn resolve(&self, key: &str) -> Result<Principal, AccessError> {
+    pub async fn resolve_key(&self, key: &str) -> Result<Principal, AccessError> {
         let fingerprint = SecretKey::parse(key).map_err(|_| AccessError::Unauthorized)?.fingerprint();
-        self.authenticate(fingerprint).await
+        self.authenticate_key(fingerprint).await
     }
 
     /// Resolves a key that is cached, without a query.
@@ -89,7 +94,7 @@ impl Authenticator {
     pub fn resolve_cached(&self, key: &str) -> Option<Principal> {
         let fingerprint = SecretKey::parse(key).ok()?.fingerprint();
         let now = self.environment.now();
-        Principal::key(&self.cached(fingerprint, now)?, fingerprint, now).ok()
+        Principal::from_key(&self.find_cached(fingerprint, now)?, fingerprint, now).ok()
     }
 
     /// Returns true if the key was valid when it was last resolved and has not expired since, without a query.
@@ -97,7 +102,7 @@ impl Authenticator {
     pub fn is_known(&self, key: &str) -> bool {
         let Ok(key) = SecretKey::parse(key) else { return false };
         let now = self.environment.now();
-        self.cache().keys.get(&key.fingerprint()).is_some_and(|known| known.resolved.valid(now))
+        self.lock_cache().keys.get(&key.fingerprint()).is_some_and(|known| known.resolved.is_valid(now))
     }
 
     /// Requires one of these permissions for an operation, before its use case is called. The refusal of a key is
@@ -111,9 +116,14 @@ impl Authenticator {
         any_of: &[Permission],
         operation: &str,
     ) -> Result<(), UseCaseError> {
-        principal.require(any_of).inspect_err(|_| {
+        principal.require_any(any_of).inspect_err(|_| {
             if let Some(key) = principal.key_id() {
-                self.denied_access.record(principal.account(), key, DenialReason::BeyondScope, operation);
+                self.denied_access.record_denial(
+                    principal.account(),
+                    key,
+                    DenialReason::BeyondScope,
+                    operation,
+                );
             }
         })
     }
@@ -123,7 +133,7 @@ impl Authenticator {
     pub async fn is_still_valid(&self, principal: &Principal) -> bool {
         let account = match principal {
             Principal::Key { fingerprint, .. } => {
-                return !matches!(self.authenticate(*fingerprint).await, Err(AccessError::Unauthorized));
+                return !matches!(self.authenticate_key(*fingerprint).await, Err(AccessError::Unauthorized));
             }
             Principal::Session { account, .. } | Principal::Service { account, .. } => *account,
         };
@@ -134,8 +144,8 @@ impl Authenticator {
                 Some(session) => sessions::is_open(tx, session, now)?,
                 None => !is_session,
             };
-            let found = accounts::get(tx, account)?;
-            let is_valid = |found: Account| is_session || licensed(found.licence, now).is_ok();
+            let found = accounts::find_account(tx, account)?;
+            let is_valid = |found: StoredAccount| is_session || check_licence(found.licence, now).is_ok();
             Ok::<_, StoreError>(open && found.is_some_and(is_valid))
         });
         valid.await.unwrap_or(true)
@@ -143,7 +153,7 @@ impl Authenticator {
 
     /// Completes when the principal is no longer valid, which is at most twice [`VALIDITY_CHECK_INTERVAL`] later. The
     /// first check is one interval after the call, because the principal was checked when it was created. Cancel safe.
-    pub async fn revoked(self, principal: Principal) {
+    pub async fn await_revocation(self, principal: Principal) {
         let mut checks = validity_checks();
         loop {
             checks.tick().await;
@@ -157,7 +167,7 @@ impl Authenticator {
     ///
     /// # Errors
     /// Those of the change.
-    pub(crate) async fn change<T: Send + 'static, E: From<StoreError> + Send + 'static>(
+    pub(crate) async fn apply_change<T: Send + 'static, E: From<StoreError> + Send + 'static>(
         &self,
         change: impl Future<Output = Result<T, E>> + Send + 'static,
     ) -> Result<T, E> {
@@ -165,42 +175,47 @@ impl Authenticator {
         let changing = self.tasks.spawn(async move {
             let changed = change.await;
             // Also after a failure: the outcome of a commit may be unknown.
-            this.invalidate();
+            this.invalidate_cache();
             changed
         });
         changing.await.unwrap_or_else(|_| Err(StoreError::Panicked.into()))
     }
 
     /// Empties the cache, after a key was revoked or a licence changed.
-    pub fn invalidate(&self) {
-        let mut cache = self.cache();
+    pub fn invalidate_cache(&self) {
+        let mut cache = self.lock_cache();
         cache.keys.clear();
         cache.invalidations += 1;
     }
 
-    fn cache(&self) -> MutexGuard<'_, KeyCache> {
+    fn lock_cache(&self) -> MutexGuard<'_, KeyCache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn authenticate(&self, fingerprint: KeyFingerprint) -> Result<Principal, AccessError> {
+    async fn authenticate_key(&self, fingerprint: KeyFingerprint) -> Result<Principal, AccessError> {
         let now = self.environment.now();
-        let resolved = match self.cached(fingerprint, now) {
+        let resolved = match self.find_cached(fingerprint, now) {
             Some(resolved) => resolved,
             None => self.ask_store(fingerprint, now).await?,
         };
-        Principal::key(&resolved, fingerprint, now).map_err(|reason| {
-            self.denied_access.record(resolved.account, resolved.key, DenialReason::Invalid(reason), "");
+        Principal::from_key(&resolved, fingerprint, now).map_err(|reason| {
+            self.denied_access.record_denial(
+                resolved.account,
+                resolved.key,
+                DenialReason::Invalid(reason),
+                "",
+            );
             AccessError::Unauthorized
         })
     }
 
-    fn cached(&self, fingerprint: KeyFingerprint, now: Timestamp) -> Option<ResolvedKey> {
-        let cache = self.cache();
+    fn find_cached(&self, fingerprint: KeyFingerprint, now: Timestamp) -> Option<ResolvedKey> {
+        let cache = self.lock_cache();
         // What lies ahead of a clock that was set back is not known to be fresh.
         let known = cache
             .keys
             .get(&fingerprint)
-            .filter(|known| known.at <= now && now.since(known.at) < CACHE_TTL)?;
+            .filter(|known| known.at <= now && now.duration_since(known.at) < CACHE_TTL)?;
         Some(known.resolved.clone())
     }
 
@@ -209,16 +224,16 @@ impl Authenticator {
         fingerprint: KeyFingerprint,
         now: Timestamp,
     ) -> Result<ResolvedKey, AccessError> {
-        let invalidations = self.cache().invalidations;
-        let resolved = self.store.read(move |tx| keys::resolve(tx, fingerprint)).await?;
+        let invalidations = self.lock_cache().invalidations;
+        let resolved = self.store.read(move |tx| keys::resolve_key(tx, fingerprint)).await?;
         let resolved = resolved.ok_or(AccessError::Unauthorized)?;
-        if resolved.valid(now) {
-            provisioning::ensure(&self.workspaces, resolved.account).await;
+        if resolved.is_valid(now) {
+            provisioning::ensure_folder(&self.workspaces, resolved.account).await;
         }
         let minute = Timestamp::from_micros(now.micros() - now.micros().rem_euclid(MINUTE_MICROS));
         let key = resolved.key;
         let touch = {
-            let mut cache = self.cache();
+            let mut cache = self.lock_cache();
             if cache.keys.len() >= CACHED_KEYS_MAX {
                 cache.keys.clear();
             }
@@ -227,12 +242,13 @@ impl Authenticator {
                 let known = CachedKey { resolved: resolved.clone(), at: now, touched: minute };
                 cache.keys.insert(fingerprint, known);
             }
-            before != Some(minute) && resolved.valid(now)
+            before != Some(minute) && resolved.is_valid(now)
         };
         if touch {
             let store = self.store.clone();
             // In the background: a failure does not refuse the call.
-            self.tasks.spawn(async move { store.write(move |tx| keys::touch(tx, key, minute)).await });
+            self.tasks
+                .spawn(async move { store.write(move |tx| keys::record_key_use(tx, key, minute)).await });
         }
         Ok(resolved)
     }
@@ -251,7 +267,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_principal_that_was_just_made_is_not_checked_again() {
+    async fn new_principal_not_checked_at_once() {
         assert!(validity_checks().tick().now_or_never().is_none());
     }
 }

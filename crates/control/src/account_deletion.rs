@@ -2,12 +2,12 @@
 
 use domain::audit::AuditAction;
 use domain::id::{AccountId, JobId, MessageId};
-use store::accounts::{self, Account, AccountError};
+use store::accounts::{self, AccountError, StoredAccount};
 use store::audit::{self, AuditEntry};
 use store::{Store, StoreError};
 
 use crate::jobs::Jobs;
-use crate::{Authenticator, Environment, Vm};
+use crate::{Authenticator, ServiceEnvironment, Vm};
 
 /// The parts of a running service that an operator's command affects at once.
 #[derive(Clone)]
@@ -21,13 +21,17 @@ pub struct RunningService {
 #[derive(Clone)]
 pub(crate) struct AccountDeletion {
     store: Store,
-    environment: Environment,
+    environment: ServiceEnvironment,
     running: Option<RunningService>,
 }
 
 impl AccountDeletion {
     /// Creates the deletion of accounts of this store. Without a running service, the next one does the rest.
-    pub(crate) fn new(store: Store, environment: Environment, running: Option<RunningService>) -> Self {
+    pub(crate) fn new(
+        store: Store,
+        environment: ServiceEnvironment,
+        running: Option<RunningService>,
+    ) -> Self {
         Self { store, environment, running }
     }
 
@@ -36,7 +40,11 @@ impl AccountDeletion {
     ///
     /// # Errors
     /// When the store fails.
-    pub(crate) async fn delete(&self, account: &Account, actor: &str) -> Result<bool, StoreError> {
+    pub(crate) async fn delete_account(
+        &self,
+        account: &StoredAccount,
+        actor: &str,
+    ) -> Result<bool, StoreError> {
         let (this, id) = (self.clone(), account.id);
         let entry = AuditEntry {
             at: self.environment.now(),
@@ -48,13 +56,13 @@ impl AccountDeletion {
             trace: None,
         };
         let closing = async move {
-            let closed = this.close(id, entry).await?;
+            let closed = this.close_account(id, entry).await?;
             if let (Some(answers), Some(running)) = (&closed, &this.running) {
-                running.access.invalidate();
+                running.access.invalidate_cache();
                 for answer in answers {
-                    running.vm.dispatch.stop(*answer);
+                    running.vm.dispatch.stop_answer(*answer);
                 }
-                running.jobs.wake();
+                running.jobs.wake_up();
             }
             Ok(closed.is_some())
         };
@@ -67,12 +75,16 @@ impl AccountDeletion {
     }
 
     /// Closes the account and returns its answers in progress; `None` if it was closed already.
-    async fn close(&self, id: AccountId, entry: AuditEntry) -> Result<Option<Vec<MessageId>>, StoreError> {
+    async fn close_account(
+        &self,
+        id: AccountId,
+        entry: AuditEntry,
+    ) -> Result<Option<Vec<MessageId>>, StoreError> {
         let now = entry.at;
-        let job = JobId::made_at(now, self.environment.bits());
+        let job = JobId::made_at(now, self.environment.random_bits());
         let closed = self.store.write(move |tx| {
-            let answers = accounts::close(tx, id, job, now)?;
-            audit::append(tx, &entry)?;
+            let answers = accounts::close_account(tx, id, job, now)?;
+            audit::append_audit_entry(tx, &entry)?;
             Ok::<_, AccountError>(answers)
         });
         match closed.await {

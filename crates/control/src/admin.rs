@@ -7,13 +7,13 @@ mod machines;
 
 use std::path::Path;
 
-use domain::account::Role;
+use domain::account::AccountRole;
 use domain::audit::AuditAction;
 use domain::credits::{Balance, Credits};
 use domain::id::{AccountId, JobId, PostingId, UserId};
 use domain::time::Timestamp;
-use machine::{DriverError, MachineError, MachineFolders};
-use store::accounts::{self, Account, AccountError, EmailSource, NewAccount};
+use machine::{DriverError, MachineFolders, SupervisorError};
+use store::accounts::{self, AccountError, EmailSource, NewAccount, StoredAccount};
 use store::credits::{self, GrantError};
 use store::jobs::{self, FailedJob};
 use store::keys::KeyError;
@@ -24,7 +24,7 @@ pub use self::console::ConsoleOutput;
 pub use self::machines::{MachineSummary, ShownMachine, stop_left_over};
 pub use crate::api_keys::{CreatedKey, KeyRestrictions};
 
-use crate::Environment;
+use crate::ServiceEnvironment;
 use crate::account_deletion::{AccountDeletion, RunningService};
 use crate::api_keys::{GRANT_MAX, KEY_NAME_MAX_BYTES};
 use crate::backup::{self, BackupError, BackupReport, Summary};
@@ -68,7 +68,7 @@ pub enum AdminError {
     Password(#[from] PasswordError),
     /// Starting or stopping the machine failed.
     #[error(transparent)]
-    Machine(#[from] MachineError),
+    Machine(#[from] SupervisorError),
     /// The machine's processes or files could not be read or stopped.
     #[error(transparent)]
     Driver(#[from] DriverError),
@@ -87,7 +87,7 @@ pub enum AdminError {
 #[derive(Clone)]
 pub struct Admin {
     store: Store,
-    environment: Environment,
+    environment: ServiceEnvironment,
     workspaces: Workspaces,
     passwords: Passwords,
     machine_folders: MachineFolders,
@@ -114,7 +114,7 @@ impl Admin {
     #[must_use]
     pub fn new(
         store: Store,
-        environment: Environment,
+        environment: ServiceEnvironment,
         workspaces: Workspaces,
         machine_folders: MachineFolders,
         running: Option<RunningService>,
@@ -137,9 +137,9 @@ impl Admin {
         grant: Credits,
         password: Option<Password>,
         machine: bool,
-    ) -> Result<Account, AdminError> {
+    ) -> Result<StoredAccount, AdminError> {
         let new = self.new_account(email, licence_until, grant, machine)?;
-        let created = self.create(new, password, false).await?;
+        let created = self.store_account(new, password, false).await?;
         created.ok_or_else(|| AdminError::NoSuchAccount(email.to_owned()))
     }
 
@@ -153,9 +153,9 @@ impl Admin {
         licence_until: Timestamp,
         grant: Credits,
         password: Password,
-    ) -> Result<Option<Account>, AdminError> {
+    ) -> Result<Option<StoredAccount>, AdminError> {
         let new = self.new_account(email, Some(licence_until), grant, true)?;
-        self.create(NewAccount { role: Role::Operator, ..new }, Some(password), true).await
+        self.store_account(NewAccount { role: AccountRole::Operator, ..new }, Some(password), true).await
     }
 
     fn new_account(
@@ -173,31 +173,31 @@ impl Admin {
             return Err(AdminError::Past);
         }
         Ok(NewAccount {
-            account: AccountId::from_random(self.environment.bits()),
-            user: UserId::from_random(self.environment.bits()),
-            role: Role::Owner,
+            account: AccountId::from_random(self.environment.random_bits()),
+            user: UserId::from_random(self.environment.random_bits()),
+            role: AccountRole::Owner,
             email,
             licence_until,
             grant,
-            posting: PostingId::from_random(self.environment.bits()),
+            posting: PostingId::from_random(self.environment.random_bits()),
             machine,
             now: self.environment.now(),
         })
     }
 
     /// Stores a new account and creates its workspace. Returns `None` if it has to be the first one and is not.
-    async fn create(
+    async fn store_account(
         &self,
         new: NewAccount,
         password: Option<Password>,
         must_be_first: bool,
-    ) -> Result<Option<Account>, AdminError> {
+    ) -> Result<Option<StoredAccount>, AdminError> {
         let hash = match password {
-            Some(password) => Some(self.passwords.hash(password).await?),
+            Some(password) => Some(self.passwords.hash_password(password).await?),
             None => None,
         };
         let email = new.email.clone();
-        let noted = self.entry(
+        let noted = self.audit_entry(
             Some(new.account),
             AuditAction::CreateAccount,
             &email,
@@ -207,11 +207,11 @@ impl Admin {
             if must_be_first && accounts::any_operator(tx)? {
                 return Ok(None);
             }
-            let made = accounts::create(tx, &new)?;
+            let made = accounts::create_account(tx, &new)?;
             if let Some(hash) = &hash {
-                accounts::set_password(tx, made.user, hash.stored())?;
+                accounts::set_password(tx, made.user, hash.as_str())?;
             }
-            audit::append(tx, &noted)?;
+            audit::append_audit_entry(tx, &noted)?;
             Ok(Some(made))
         });
         let made = made.await.map_err(|error| match error {
@@ -230,47 +230,47 @@ impl Admin {
     ///
     /// # Errors
     /// [`AdminError::NoSuchAccount`], [`AdminError::NotAnEmail`], [`AdminError::EmailTaken`].
-    pub async fn set_email(&self, account: &str, email: &str) -> Result<Account, AdminError> {
-        let account = self.account(account).await?;
+    pub async fn set_email(&self, account: &str, email: &str) -> Result<StoredAccount, AdminError> {
+        let account = self.find_account(account).await?;
         let email = parse_email(email)?;
         let (id, user, new) = (account.id, account.user, email.clone());
-        let noted = self.entry(Some(id), AuditAction::SetEmail, &account.email, &email);
+        let noted = self.audit_entry(Some(id), AuditAction::SetEmail, &account.email, &email);
         let set = self.store.write(move |tx| {
             accounts::set_email(tx, user, &new, EmailSource::Operator)?;
-            Ok::<_, AccountError>(audit::append(tx, &noted)?)
+            Ok::<_, AccountError>(audit::append_audit_entry(tx, &noted)?)
         });
         set.await.map_err(|error| match error {
             AccountError::Store(error) => AdminError::Store(error),
             AccountError::NotFound | AccountError::EmailTaken => AdminError::EmailTaken,
         })?;
-        Ok(Account { email, ..account })
+        Ok(StoredAccount { email, ..account })
     }
 
     /// Sets the role of the account's owner: operators see and change all accounts in the web application.
     ///
     /// # Errors
     /// [`AdminError::NoSuchAccount`].
-    pub async fn set_role(&self, account: &str, role: Role) -> Result<Account, AdminError> {
-        let account = self.account(account).await?;
+    pub async fn set_role(&self, account: &str, role: AccountRole) -> Result<StoredAccount, AdminError> {
+        let account = self.find_account(account).await?;
         let (id, user) = (account.id, account.user);
-        let noted = self.entry(Some(id), AuditAction::SetRole, &account.email, role.as_str());
+        let noted = self.audit_entry(Some(id), AuditAction::SetRole, &account.email, role.as_str());
         let set = self.store.write(move |tx| {
             accounts::set_role(tx, user, role)?;
-            audit::append(tx, &noted)
+            audit::append_audit_entry(tx, &noted)
         });
         set.await?;
-        Ok(Account { role, ..account })
+        Ok(StoredAccount { role, ..account })
     }
 
     /// Finds the account with this email or identifier.
     ///
     /// # Errors
     /// [`AdminError::NoSuchAccount`].
-    pub async fn account(&self, named: &str) -> Result<Account, AdminError> {
+    pub async fn find_account(&self, named: &str) -> Result<StoredAccount, AdminError> {
         let email = named.to_owned();
         let id = named.parse::<AccountId>().ok();
         let found = self.store.read(move |tx| match id {
-            Some(id) => accounts::get(tx, id),
+            Some(id) => accounts::find_account(tx, id),
             None => accounts::by_email(tx, &email),
         });
         found.await?.ok_or_else(|| AdminError::NoSuchAccount(named.to_owned()))
@@ -288,11 +288,11 @@ impl Admin {
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn list_accounts(&self) -> Result<Vec<(Account, Balance)>, AdminError> {
+    pub async fn list_accounts(&self) -> Result<Vec<(StoredAccount, Balance)>, AdminError> {
         let mut listed = Vec::new();
         let mut after = None;
         loop {
-            let page = self.store.read(move |tx| accounts::list(tx, after, ACCOUNTS_PAGE)).await?;
+            let page = self.store.read(move |tx| accounts::list_accounts(tx, after, ACCOUNTS_PAGE)).await?;
             let Some((last, _)) = page.last() else { return Ok(listed) };
             after = Some(last.id);
             listed.extend(page);
@@ -303,10 +303,10 @@ impl Admin {
     ///
     /// # Errors
     /// [`AdminError::NoSuchAccount`], [`AdminError::Password`].
-    pub async fn set_password(&self, account: &str, password: Password) -> Result<Account, AdminError> {
-        let account = self.account(account).await?;
-        let entry = self.entry(Some(account.id), AuditAction::SetPassword, &account.email, "");
-        self.passwords.set(account.user, password, None, entry).await?;
+    pub async fn set_password(&self, account: &str, password: Password) -> Result<StoredAccount, AdminError> {
+        let account = self.find_account(account).await?;
+        let entry = self.audit_entry(Some(account.id), AuditAction::SetPassword, &account.email, "");
+        self.passwords.replace_password(account.user, password, None, entry).await?;
         Ok(account)
     }
 
@@ -316,11 +316,11 @@ impl Admin {
     /// # Errors
     /// [`AdminError::NoSuchAccount`].
     pub async fn delete_account(&self, named: &str) -> Result<DeletedAccount, AdminError> {
-        let account = match self.account(named).await {
+        let account = match self.find_account(named).await {
             Ok(account) => account,
             Err(error) => return self.deleted_before(named).await?.ok_or(error),
         };
-        self.deletion.delete(&account, &self.actor).await?;
+        self.deletion.delete_account(&account, &self.actor).await?;
         Ok(DeletedAccount { id: account.id, email: Some(account.email) })
     }
 
@@ -334,16 +334,20 @@ impl Admin {
     ///
     /// # Errors
     /// [`AdminError::NoSuchAccount`].
-    pub async fn set_licence(&self, account: &str, until: Option<Timestamp>) -> Result<Account, AdminError> {
-        let account = self.account(account).await?;
+    pub async fn set_licence(
+        &self,
+        account: &str,
+        until: Option<Timestamp>,
+    ) -> Result<StoredAccount, AdminError> {
+        let account = self.find_account(account).await?;
         let id = account.id;
         let end = until.map_or_else(|| "none".to_owned(), |until| until.to_string());
-        let noted = self.entry(Some(id), AuditAction::SetLicence, &account.email, &end);
+        let noted = self.audit_entry(Some(id), AuditAction::SetLicence, &account.email, &end);
         let store = self.store.clone();
         let setting = async move {
             let set = store.write(move |tx| {
                 accounts::set_licence(tx, id, until)?;
-                Ok::<_, AccountError>(audit::append(tx, &noted)?)
+                Ok::<_, AccountError>(audit::append_audit_entry(tx, &noted)?)
             });
             set.await
         };
@@ -353,14 +357,14 @@ impl Admin {
                 AdminError::NoSuchAccount(account.email.clone())
             }
         })?;
-        self.account(&id.to_string()).await
+        self.find_account(&id.to_string()).await
     }
 
     /// Grants credits to the account, once for each token, which identifies the form that was sent.
     ///
     /// # Errors
     /// [`AdminError::NotAnAmount`], [`AdminError::NoSuchAccount`].
-    pub async fn grant(
+    pub async fn grant_credits(
         &self,
         account: &str,
         amount: Credits,
@@ -369,19 +373,20 @@ impl Admin {
         if !(1..=GRANT_MAX).contains(&amount.0) {
             return Err(AdminError::NotAnAmount);
         }
-        let account = self.account(account).await?;
+        let account = self.find_account(account).await?;
         let (id, now) = (account.id, self.environment.now());
         let posting = PostingId::from_random(token.map_or_else(
-            || self.environment.bits(),
-            |token| form_token::bits(b"grant of a form", id, token),
+            || self.environment.random_bits(),
+            |token| form_token::form_id_bits(b"grant of a form", id, token),
         ));
-        let noted = self.entry(Some(id), AuditAction::GrantCredits, &account.email, &amount.0.to_string());
+        let noted =
+            self.audit_entry(Some(id), AuditAction::GrantCredits, &account.email, &amount.0.to_string());
         let granted = self.store.write(move |tx| {
             if credits::is_posted(tx, id, posting)? {
-                return credits::balance(tx, id)?.ok_or(GrantError::NotFound);
+                return credits::find_balance(tx, id)?.ok_or(GrantError::NotFound);
             }
-            let balance = credits::grant(tx, id, posting, amount, now)?;
-            audit::append(tx, &noted)?;
+            let balance = credits::grant_credits(tx, id, posting, amount, now)?;
+            audit::append_audit_entry(tx, &noted)?;
             Ok(balance)
         });
         granted.await.map_err(|error| match error {
@@ -394,9 +399,9 @@ impl Admin {
     ///
     /// # Errors
     /// [`AdminError::NoSuchAccount`].
-    pub async fn balance(&self, account: &str) -> Result<Balance, AdminError> {
-        let id = self.account(account).await?.id;
-        let balance = self.store.read(move |tx| credits::balance(tx, id)).await?;
+    pub async fn account_balance(&self, account: &str) -> Result<Balance, AdminError> {
+        let id = self.find_account(account).await?.id;
+        let balance = self.store.read(move |tx| credits::find_balance(tx, id)).await?;
         balance.ok_or_else(|| AdminError::NoSuchAccount(account.to_owned()))
     }
 
@@ -404,27 +409,28 @@ impl Admin {
     ///
     /// # Errors
     /// [`AdminError::NoSuchAccount`].
-    pub async fn usage(&self, account: &str, since: Timestamp) -> Result<UsageReport, AdminError> {
-        let id = self.account(account).await?.id;
+    pub async fn account_usage(&self, account: &str, since: Timestamp) -> Result<UsageReport, AdminError> {
+        let id = self.find_account(account).await?.id;
         let (rows, more) = self.store.read(move |tx| usage::by_day_and_model(tx, id, since)).await?;
-        Ok(UsageReport::of(&rows, !more))
+        Ok(UsageReport::from_rows(&rows, !more))
     }
 
     /// Writes the database and files to `to`, which must not exist, while the service runs.
     ///
     /// # Errors
     /// [`AdminError::Backup`].
-    pub async fn backup(&self, to: &Path) -> Result<BackupReport, AdminError> {
+    pub async fn write_backup(&self, to: &Path) -> Result<BackupReport, AdminError> {
         let (database, workspaces) = (self.store.exporter(), self.workspaces.clone());
         let (file, now) = (to.to_owned(), self.environment.now());
-        let writing = tokio::task::spawn_blocking(move || backup::write(&database, &workspaces, &file, now));
+        let writing =
+            tokio::task::spawn_blocking(move || backup::write_backup(&database, &workspaces, &file, now));
         let written = writing.await.unwrap_or(Err(BackupError::Store(StoreError::Panicked)))?;
         let Summary { files, bytes, left_out, .. } = written.summary;
         for file in &written.left_out_files {
             tracing::warn!(path = file.path, reason = file.reason, "file omitted from backup");
         }
         let detail = format!("files {files}, bytes {bytes}, left out {left_out}");
-        self.record(None, AuditAction::Backup, &to.display().to_string(), &detail).await?;
+        self.record_audit(None, AuditAction::Backup, &to.display().to_string(), &detail).await?;
         Ok(written)
     }
 
@@ -434,7 +440,7 @@ impl Admin {
         change: impl Future<Output = Result<T, E>> + Send + 'static,
     ) -> Result<T, E> {
         match &self.running {
-            Some(running) => running.access.change(change).await,
+            Some(running) => running.access.apply_change(change).await,
             None => change.await,
         }
     }
@@ -443,7 +449,7 @@ impl Admin {
     ///
     /// # Errors
     /// [`AdminError::NoSuchAccount`].
-    pub async fn audit(
+    pub async fn list_audit_entries(
         &self,
         account: Option<&str>,
         since: Option<Timestamp>,
@@ -451,11 +457,11 @@ impl Admin {
         limit: u32,
     ) -> Result<Vec<(i64, audit::AuditEntry)>, AdminError> {
         let account = match account {
-            Some(named) => Some(self.account(named).await?.id),
+            Some(named) => Some(self.find_account(named).await?.id),
             None => None,
         };
         let wanted = audit::AuditFilter { account, since, before, limit };
-        Ok(self.store.read(move |tx| audit::list(tx, &wanted)).await?)
+        Ok(self.store.read(move |tx| audit::list_audit_entries(tx, &wanted)).await?)
     }
 
     /// Returns the background jobs that have failed for good, newest first.
@@ -472,11 +478,11 @@ impl Admin {
     /// When the store fails.
     pub async fn retry_job(&self, job: JobId) -> Result<bool, AdminError> {
         let now = self.environment.now();
-        let noted = self.entry(None, AuditAction::RetryJob, &job.to_string(), "");
+        let noted = self.audit_entry(None, AuditAction::RetryJob, &job.to_string(), "");
         let retry = move |tx: &mut dyn store::Sql| {
             let is_retried = jobs::retry_failed(tx, job, now)?;
             if is_retried {
-                audit::append(tx, &noted)?;
+                audit::append_audit_entry(tx, &noted)?;
             }
             Ok::<_, StoreError>(is_retried)
         };
@@ -489,18 +495,18 @@ impl Admin {
         Self { actor, ..self.clone() }
     }
 
-    async fn record(
+    async fn record_audit(
         &self,
         account: Option<AccountId>,
         action: AuditAction,
         subject: &str,
         detail: &str,
     ) -> Result<(), AdminError> {
-        let entry = self.entry(account, action, subject, detail);
-        Ok(self.store.write(move |tx| audit::append(tx, &entry)).await?)
+        let entry = self.audit_entry(account, action, subject, detail);
+        Ok(self.store.write(move |tx| audit::append_audit_entry(tx, &entry)).await?)
     }
 
-    fn entry(
+    fn audit_entry(
         &self,
         account: Option<AccountId>,
         action: AuditAction,

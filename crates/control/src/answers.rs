@@ -24,7 +24,7 @@ const RENDERINGS_MAX: usize = 2;
 
 /// The answers of all accounts. Cheap to clone.
 #[derive(Clone)]
-pub struct Answers {
+pub struct AnswerService {
     store: Store,
     live: Arc<Live>,
     dispatch: Dispatch,
@@ -43,7 +43,7 @@ pub enum WaitOutcome {
     Revoked,
 }
 
-impl Answers {
+impl AnswerService {
     /// Creates the answers of this store.
     pub(crate) fn new(store: &Store, live: &Arc<Live>, dispatch: &Dispatch, access: &Authenticator) -> Self {
         let (store, live) = (store.clone(), live.clone());
@@ -54,13 +54,13 @@ impl Answers {
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`](crate::ErrorKind::NotFound) when it does not exist or belongs to another account.
-    pub async fn find(
+    pub async fn find_answer(
         &self,
         principal: &Principal,
         conversation: ConversationId,
         message: MessageId,
     ) -> Result<Arc<LiveAnswer>, UseCaseError> {
-        principal.require(&[Read])?;
+        principal.require_any(&[Read])?;
         Ok(self.find_own(principal.account(), conversation, message).await?)
     }
 
@@ -68,13 +68,13 @@ impl Answers {
     ///
     /// # Errors
     /// As [`Self::find`].
-    pub async fn cost(
+    pub async fn answer_cost(
         &self,
         principal: &Principal,
         conversation: ConversationId,
         message: MessageId,
     ) -> Result<Option<Credits>, UseCaseError> {
-        principal.require(&[Read])?;
+        principal.require_any(&[Read])?;
         let account = principal.account();
         let cost = move |tx: &mut dyn Sql| conversations::answer_cost(tx, account, conversation, message);
         Ok(self.store.read(cost).await?)
@@ -90,7 +90,7 @@ impl Answers {
         conversation: ConversationId,
         message: MessageId,
     ) -> Result<Arc<LiveAnswer>, UseCaseError> {
-        principal.require(&[Ask])?;
+        principal.require_any(&[Ask])?;
         Ok(self.find_own(principal.account(), conversation, message).await?)
     }
 
@@ -108,7 +108,7 @@ impl Answers {
         tokio::select! {
             _ = tokio::time::timeout(max_wait.min(WAIT_MAX), ended) => WaitOutcome::Show,
             () = shutdown => WaitOutcome::Show,
-            () = self.access.clone().revoked(principal.clone()) => WaitOutcome::Revoked,
+            () = self.access.clone().await_revocation(principal.clone()) => WaitOutcome::Revoked,
         }
     }
 
@@ -118,22 +118,22 @@ impl Answers {
         conversation: ConversationId,
         message: MessageId,
     ) -> Result<Arc<LiveAnswer>, ConversationError> {
-        let generation = match self.live.find(message) {
+        let generation = match self.live.find_cached(message) {
             Ok(live) => {
-                let live = own(live, account, conversation)?;
-                rendered(&live).await;
+                let live = require_own(live, account, conversation)?;
+                render_ahead(&live).await;
                 return Ok(live);
             }
             Err(generation) => generation,
         };
-        let stored = self.stored(account, conversation, message).await?;
+        let stored = self.read_stored(account, conversation, message).await?;
         let completed = stored.completed_at.is_some();
-        let live = self.attach(account, stored).await?;
+        let live = self.attach_reader(account, stored).await?;
         if !completed {
             return Ok(live);
         }
-        let live = self.live.keep(live, generation);
-        rendered(&live).await;
+        let live = self.live.keep_completed(live, generation);
+        render_ahead(&live).await;
         Ok(live)
     }
 
@@ -148,11 +148,11 @@ impl Answers {
         conversation: ConversationId,
         message: MessageId,
     ) -> Option<Result<Arc<LiveAnswer>, UseCaseError>> {
-        if let Err(refused) = principal.require(&[Read]) {
+        if let Err(refused) = principal.require_any(&[Read]) {
             return Some(Err(refused));
         }
-        let live = self.live.find(message).ok()?;
-        Some(own(live, principal.account(), conversation).map_err(UseCaseError::from))
+        let live = self.live.find_cached(message).ok()?;
+        Some(require_own(live, principal.account(), conversation).map_err(UseCaseError::from))
     }
 
     /// Returns the present state of a stored answer of the principal's account. Blocks while it renders an answer that is
@@ -165,74 +165,76 @@ impl Answers {
     /// Returns a stored answer of the principal's account, as the one that is in memory if it is.
     #[must_use]
     pub fn live_of(&self, principal: &Principal, stored: StoredAnswer) -> Arc<LiveAnswer> {
-        let live = self.live.find(stored.id).ok();
-        live.unwrap_or_else(|| Arc::new(LiveAnswer::new(meta(principal.account(), &stored), stored.answer)))
+        let live = self.live.find_cached(stored.id).ok();
+        live.unwrap_or_else(|| {
+            Arc::new(LiveAnswer::new(answer_meta(principal.account(), &stored), stored.answer))
+        })
     }
 
     /// Follows an answer until its end.
     ///
     /// # Errors
     /// As [`Self::find`].
-    pub async fn follow(
+    pub async fn follow_answer(
         &self,
         principal: &Principal,
         conversation: ConversationId,
         message: MessageId,
     ) -> Result<Follower, UseCaseError> {
-        let live = self.find(principal, conversation, message).await?;
-        Ok(self.live.follow(live, None))
+        let live = self.find_answer(principal, conversation, message).await?;
+        Ok(self.live.follow_answer(live, None))
     }
 
     /// Follows a conversation: its latest answer, then each later one, until the conversation is deleted.
     ///
     /// # Errors
     /// As [`Self::find`].
-    pub async fn watch(
+    pub async fn follow_conversation(
         &self,
         principal: &Principal,
         conversation: ConversationId,
     ) -> Result<Follower, UseCaseError> {
-        principal.require(&[Read])?;
+        principal.require_any(&[Read])?;
         let account = principal.account();
-        let watch = self.live.watch(conversation);
+        let watch = self.live.watch_conversation(conversation);
         let stored =
             self.store.read(move |tx| conversations::latest_answer(tx, account, conversation)).await?;
-        let latest = watch.latest(self.attach(account, stored).await?);
-        Ok(self.live.follow(latest, Some(watch)))
+        let latest = watch.latest_answer(self.attach_reader(account, stored).await?);
+        Ok(self.live.follow_answer(latest, Some(watch)))
     }
 
     /// Attaches a reader to a stored answer. An answer in progress begins here, unless it was completed in the
     /// meantime. Dropping the future does not interrupt that, so that every answer begun here also ends.
-    async fn attach(
+    async fn attach_reader(
         &self,
         account: AccountId,
         stored: StoredAnswer,
     ) -> Result<Arc<LiveAnswer>, ConversationError> {
         if stored.completed_at.is_some() {
-            return Ok(Arc::new(LiveAnswer::new(meta(account, &stored), stored.answer)));
+            return Ok(Arc::new(LiveAnswer::new(answer_meta(account, &stored), stored.answer)));
         }
         let this = self.clone();
-        let begun = self.dispatch.see_through(async move { this.begin(account, stored).await });
+        let begun = self.dispatch.see_through(async move { this.begin_live(account, stored).await });
         begun.await.unwrap_or(Err(StoreError::Panicked.into()))
     }
 
     /// Begins an answer in progress, and reads it again, because it may have ended before it was begun here.
-    async fn begin(
+    async fn begin_live(
         &self,
         account: AccountId,
         stored: StoredAnswer,
     ) -> Result<Arc<LiveAnswer>, ConversationError> {
-        let meta = meta(account, &stored);
-        let live = self.live.begin(meta, stored.answer);
-        match self.stored(account, stored.conversation, stored.id).await {
+        let meta = answer_meta(account, &stored);
+        let live = self.live.begin_answer(meta, stored.answer);
+        match self.read_stored(account, stored.conversation, stored.id).await {
             Ok(again) if again.completed_at.is_some() => {
                 live.conclude(again.answer);
-                self.live.finish(stored.id);
+                self.live.finish_answer(stored.id);
                 Ok(live)
             }
             Ok(_) => Ok(live),
             Err(ConversationError::NotFound) => {
-                self.live.delete(stored.conversation);
+                self.live.delete_conversation(stored.conversation);
                 Err(ConversationError::NotFound)
             }
             // The state of the answer is unknown: it may have ended without a notice to this process.
@@ -240,25 +242,25 @@ impl Answers {
                 let (this, meta) = (self.clone(), live.meta().clone());
                 drop(live);
                 // Others may read it by now.
-                self.dispatch.spawn(async move { settle_surely(&this.store, &this.live, &meta).await });
+                self.dispatch.spawn_task(async move { settle_surely(&this.store, &this.live, &meta).await });
                 Err(error)
             }
         }
     }
 
-    async fn stored(
+    async fn read_stored(
         &self,
         account: AccountId,
         conversation: ConversationId,
         message: MessageId,
     ) -> Result<StoredAnswer, ConversationError> {
-        self.store.read(move |tx| conversations::answer(tx, account, conversation, message)).await
+        self.store.read(move |tx| conversations::find_answer(tx, account, conversation, message)).await
     }
 }
 
 /// Renders a completed long answer ahead of its readers, on a thread for blocking work, once for all of them. A reader who
 /// leaves while others are rendered leaves nothing to do.
-async fn rendered(live: &Arc<LiveAnswer>) {
+async fn render_ahead(live: &Arc<LiveAnswer>) {
     static PERMITS: Semaphore = Semaphore::const_new(RENDERINGS_MAX);
     if !live.awaits_rendering(RENDERED_AT_ONCE_MAX_BYTES) {
         return;
@@ -274,7 +276,7 @@ async fn rendered(live: &Arc<LiveAnswer>) {
 }
 
 /// The answer, unless it is another's.
-fn own(
+fn require_own(
     live: Arc<LiveAnswer>,
     account: AccountId,
     conversation: ConversationId,
@@ -284,7 +286,7 @@ fn own(
     if own { Ok(live) } else { Err(ConversationError::NotFound) }
 }
 
-pub(crate) fn meta(account: AccountId, stored: &StoredAnswer) -> Meta {
+pub(crate) fn answer_meta(account: AccountId, stored: &StoredAnswer) -> Meta {
     Meta {
         answer: stored.id,
         account,

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_has_a_name_of_one_line() {
+    fn key_name_is_one_line() {
         assert_eq!(key_name("  laptop \n"), Some("laptop"));
         let long = "x".repeat(KEY_NAME_MAX_BYTES + 1);
         for wrong in ["", " \t", "a\nb", "a\0", &long] {

@@ -3,7 +3,7 @@
 use domain::excerpt::Excerpt;
 use domain::limits::{ATTACHMENTS_MAX, QUESTION_MAX_BYTES};
 use domain::machine::MachineStatus;
-use machine::MachineError;
+use machine::SupervisorError;
 use store::StoreError;
 use store::conversations::ConversationError;
 use store::questions::AskRefused;
@@ -52,7 +52,11 @@ pub(crate) enum AskError {
         model: String,
     },
     /// The model has no such setting, or the setting has no such value.
-    #[error("{} is neither a setting of this model nor a value of one; {}", Excerpt(asked), settings(valid))]
+    #[error(
+        "{} is neither a setting of this model nor a value of one; {}",
+        Excerpt(asked),
+        valid_values(valid)
+    )]
     UnknownSetting {
         /// The requested name or value.
         asked: String,
@@ -71,7 +75,7 @@ pub(crate) enum AskError {
         valid: Vec<String>,
     },
     /// The agent does not exist.
-    #[error("there is no agent {}; valid values: {}", Excerpt(asked), listed(valid))]
+    #[error("there is no agent {}; valid values: {}", Excerpt(asked), join_names(valid))]
     UnknownAgent {
         /// The requested name or value.
         asked: String,
@@ -79,7 +83,7 @@ pub(crate) enum AskError {
         valid: Vec<String>,
     },
     /// The skill does not exist.
-    #[error("there is no skill {}; valid values: {}", Excerpt(asked), listed(valid))]
+    #[error("there is no skill {}; valid values: {}", Excerpt(asked), join_names(valid))]
     UnknownSkill {
         /// The requested name or value.
         asked: String,
@@ -87,7 +91,7 @@ pub(crate) enum AskError {
         valid: Vec<String>,
     },
     /// Several skills, or several agents, have this name.
-    #[error("{} names several; their full names: {}", Excerpt(asked), listed(meant))]
+    #[error("{} names several; their full names: {}", Excerpt(asked), join_names(meant))]
     AmbiguousName {
         /// The requested name or value.
         asked: String,
@@ -126,7 +130,7 @@ pub(crate) enum AskError {
     NoWorkspaces(#[from] WorkspacesGone),
     /// The state of the account's machine is unknown.
     #[error(transparent)]
-    Machine(MachineError),
+    Machine(SupervisorError),
     /// The store refused the question.
     #[error(transparent)]
     Refused(#[from] AskRefused),
@@ -145,12 +149,12 @@ impl From<ConversationError> for AskError {
 }
 
 /// Lists the settings that a model has, or the values of one.
-fn settings(valid: &[String]) -> String {
+fn valid_values(valid: &[String]) -> String {
     if valid.is_empty() { "it has none".to_owned() } else { format!("valid values: {}", valid.join(", ")) }
 }
 
 /// Joins names, up to [`NAMES_IN_ERROR_MAX`] of them.
-fn listed(names: &[String]) -> String {
+fn join_names(names: &[String]) -> String {
     let text = names.iter().take(NAMES_IN_ERROR_MAX).map(String::as_str).collect::<Vec<_>>().join(", ");
     if names.len() > NAMES_IN_ERROR_MAX { format!("{text}, …") } else { text }
 }

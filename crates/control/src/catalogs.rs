@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use domain::catalog::{Jurisdiction, ModelEntry, ModelStatus};
+use domain::catalog::{CatalogJurisdiction, ModelEntry, ModelStatus};
 use domain::scope::Permission::{self, Ask, Read};
 use engine::Plugins;
 use models::Catalog;
@@ -36,7 +36,7 @@ pub struct Catalogs {
     pub(crate) store: Store,
     pub(crate) plugins: Plugins,
     pub(crate) models: Arc<Catalog>,
-    pub(crate) jurisdictions: Arc<Vec<Jurisdiction>>,
+    pub(crate) jurisdictions: Arc<Vec<CatalogJurisdiction>>,
 }
 
 impl Catalogs {
@@ -44,23 +44,26 @@ impl Catalogs {
     ///
     /// # Errors
     /// [`UseCaseError`].
-    pub fn models(&self, principal: &Principal) -> Result<Arc<Vec<ModelEntry>>, UseCaseError> {
-        principal.require(ANY_OF)?;
-        Ok(self.models.entries())
+    pub fn list_models(&self, principal: &Principal) -> Result<Arc<Vec<ModelEntry>>, UseCaseError> {
+        principal.require_any(ANY_OF)?;
+        Ok(self.models.model_entries())
     }
 
     /// Returns the recent health of a model's calls.
     #[must_use]
     pub fn model_status(&self, id: &str) -> ModelStatus {
-        self.models.status(id)
+        self.models.model_status(id)
     }
 
     /// Lists the jurisdictions.
     ///
     /// # Errors
     /// [`UseCaseError`].
-    pub fn jurisdictions(&self, principal: &Principal) -> Result<Arc<Vec<Jurisdiction>>, UseCaseError> {
-        principal.require(ANY_OF)?;
+    pub fn list_jurisdictions(
+        &self,
+        principal: &Principal,
+    ) -> Result<Arc<Vec<CatalogJurisdiction>>, UseCaseError> {
+        principal.require_any(ANY_OF)?;
         Ok(self.jurisdictions.clone())
     }
 
@@ -68,10 +71,10 @@ impl Catalogs {
     ///
     /// # Errors
     /// [`UseCaseError`].
-    pub async fn skills(&self, principal: &Principal) -> Result<Vec<CatalogEntry>, UseCaseError> {
-        principal.require(ANY_OF)?;
+    pub async fn list_skills(&self, principal: &Principal) -> Result<Vec<CatalogEntry>, UseCaseError> {
+        principal.require_any(ANY_OF)?;
         let account = principal.account();
-        let uses = self.store.read(move |tx| skills::uses(tx, account)).await;
+        let uses = self.store.read(move |tx| skills::list_skill_uses(tx, account)).await;
         let uses = uses.map_err(UseCaseError::internal)?;
         let uses: HashMap<String, u64> = uses.into_iter().collect();
         let library = self.plugins.library();
@@ -91,8 +94,8 @@ impl Catalogs {
     ///
     /// # Errors
     /// [`UseCaseError`].
-    pub fn agents(&self, principal: &Principal) -> Result<Vec<CatalogEntry>, UseCaseError> {
-        principal.require(ANY_OF)?;
+    pub fn list_agents(&self, principal: &Principal) -> Result<Vec<CatalogEntry>, UseCaseError> {
+        principal.require_any(ANY_OF)?;
         let library = self.plugins.library();
         let listed = library.agents.iter().map(|agent| CatalogEntry {
             id: agent.id.to_string(),

@@ -9,12 +9,12 @@ use engine::Dispatch;
 use live::{Live, LiveAnswer};
 use store::conversations::{self, ConversationError, ConversationPatch, ShowRefused};
 pub use store::conversations::{
-    AskedExchange, ConversationPage, ConversationSummary, EXCHANGES_PAGE_MAX, Message, Question, Shown,
-    ShownBranch, Versions,
+    AskedExchange, BranchPosition, ConversationListPage, ConversationSummary, EXCHANGES_PAGE_MAX,
+    ShownBranch, StoredMessage, StoredQuestion, Versions,
 };
 use store::{Store, StoreError};
 
-use crate::Environment;
+use crate::ServiceEnvironment;
 use crate::error::{PublicCode, UseCaseError};
 use crate::jobs::Jobs;
 use crate::principal::Principal;
@@ -29,7 +29,7 @@ const READ_TOGETHER_MAX: u32 = 4;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Exchanges {
     /// Questions and answers in chronological order.
-    pub messages: Vec<Message>,
+    pub messages: Vec<StoredMessage>,
     /// True if the page is full, so that another one may follow.
     pub full: bool,
 }
@@ -47,7 +47,7 @@ pub struct ConversationChange {
 #[derive(Clone)]
 pub struct Conversations {
     pub(crate) store: Store,
-    pub(crate) environment: Environment,
+    pub(crate) environment: ServiceEnvironment,
     pub(crate) live: Arc<Live>,
     pub(crate) dispatch: Dispatch,
     pub(crate) jobs: Jobs,
@@ -58,29 +58,32 @@ impl Conversations {
     ///
     /// # Errors
     /// [`UseCaseError`].
-    pub async fn list(
+    pub async fn list_conversations(
         &self,
         principal: &Principal,
         offset: u64,
         limit: u32,
-    ) -> Result<ConversationPage, UseCaseError> {
-        principal.require(&[Read])?;
+    ) -> Result<ConversationListPage, UseCaseError> {
+        principal.require_any(&[Read])?;
         let account = principal.account();
-        Ok(self.store.read(move |tx| conversations::list(tx, account, offset, limit)).await?)
+        Ok(self.store.read(move |tx| conversations::list_conversations(tx, account, offset, limit)).await?)
     }
 
     /// Returns the conversation without its messages.
     ///
     /// # Errors
     /// [`UseCaseError`].
-    pub async fn summary(
+    pub async fn find_summary(
         &self,
         principal: &Principal,
         conversation: ConversationId,
     ) -> Result<ConversationSummary, UseCaseError> {
-        principal.require(&[Read])?;
+        principal.require_any(&[Read])?;
         let account = principal.account();
-        Ok(self.store.read(move |tx| conversations::summary(tx, account, conversation)).await?)
+        Ok(self
+            .store
+            .read(move |tx| conversations::read_conversation_summary(tx, account, conversation))
+            .await?)
     }
 
     /// Returns the branch that is shown, with its messages after the first `exchanges`, read together: as
@@ -94,7 +97,7 @@ impl Conversations {
         conversation: ConversationId,
         exchanges: u32,
     ) -> Result<(ShownBranch, Exchanges), UseCaseError> {
-        principal.require(&[Read])?;
+        principal.require_any(&[Read])?;
         let account = principal.account();
         let shown = move |tx: &mut dyn store::Sql| {
             let branch = conversations::shown_branch(tx, account, conversation)?;
@@ -118,7 +121,7 @@ impl Conversations {
         branch: ShownBranch,
         exchanges: u32,
     ) -> Result<Exchanges, UseCaseError> {
-        principal.require(&[Read])?;
+        principal.require_any(&[Read])?;
         let account = principal.account();
         let page = move |tx: &mut dyn store::Sql| {
             if !conversations::is_shown(tx, account, conversation, branch.last)? {
@@ -139,7 +142,7 @@ impl Conversations {
         principal: &Principal,
         conversation: ConversationId,
     ) -> Result<ShownBranch, UseCaseError> {
-        principal.require(&[Read])?;
+        principal.require_any(&[Read])?;
         let account = principal.account();
         let branch = move |tx: &mut dyn store::Sql| conversations::shown_branch(tx, account, conversation);
         self.store.read(branch).await?.ok_or_else(UseCaseError::no_conversation)
@@ -149,17 +152,18 @@ impl Conversations {
     ///
     /// # Errors
     /// [`UseCaseError`].
-    pub async fn versions(
+    pub async fn list_versions(
         &self,
         principal: &Principal,
         conversation: ConversationId,
         from: u32,
         limit: u32,
     ) -> Result<Vec<Versions>, UseCaseError> {
-        principal.require(&[Read])?;
+        principal.require_any(&[Read])?;
         let account = principal.account();
-        let versions =
-            move |tx: &mut dyn store::Sql| conversations::versions(tx, account, conversation, from, limit);
+        let versions = move |tx: &mut dyn store::Sql| {
+            conversations::list_versions(tx, account, conversation, from, limit)
+        };
         Ok(self.store.read(versions).await?)
     }
 
@@ -173,7 +177,7 @@ impl Conversations {
         conversation: ConversationId,
         answer: MessageId,
     ) -> Result<AskedExchange, UseCaseError> {
-        principal.require(&[Read])?;
+        principal.require_any(&[Read])?;
         let account = principal.account();
         let asked =
             move |tx: &mut dyn store::Sql| conversations::asked_exchange(tx, account, conversation, answer);
@@ -191,14 +195,14 @@ impl Conversations {
         principal: &Principal,
         conversation: ConversationId,
         answer: MessageId,
-    ) -> Result<Shown, UseCaseError> {
-        principal.require(&[Ask])?;
+    ) -> Result<BranchPosition, UseCaseError> {
+        principal.require_any(&[Ask])?;
         let account = principal.account();
         let this = self.clone();
         let shown = self.dispatch.see_through(async move {
             let show = move |tx: &mut dyn store::Sql| {
                 title::follow_first_question(tx, account, conversation, |tx| {
-                    conversations::show(tx, account, conversation, answer)
+                    conversations::show_branch(tx, account, conversation, answer)
                 })
             };
             let shown = this.store.write(show).await?;
@@ -209,8 +213,8 @@ impl Conversations {
                     // A question that was asked since has moved them on.
                     Ok(stored) if stored.completed_at.is_none() => {}
                     Ok(stored) => {
-                        let meta = crate::answers::meta(account, &stored);
-                        this.live.show(Arc::new(LiveAnswer::new(meta, stored.answer)));
+                        let meta = crate::answers::answer_meta(account, &stored);
+                        this.live.show_branch(Arc::new(LiveAnswer::new(meta, stored.answer)));
                     }
                     // Its readers stay where they are until the next question.
                     Err(error) => tracing::debug!(%error, "streams were not moved to another branch"),
@@ -225,19 +229,19 @@ impl Conversations {
     ///
     /// # Errors
     /// [`UseCaseError`].
-    pub async fn patch(
+    pub async fn update_conversation(
         &self,
         principal: &Principal,
         conversation: ConversationId,
         change: ConversationChange,
     ) -> Result<ConversationSummary, UseCaseError> {
-        principal.require(&[Ask])?;
+        principal.require_any(&[Ask])?;
         let account = principal.account();
-        let title = change.title.as_deref().map(title::checked).transpose()?;
+        let title = change.title.as_deref().map(title::check_title).transpose()?;
         let patch = ConversationPatch { title, pinned: change.pinned };
         let store = self.store.clone();
         let patched = self.dispatch.see_through(async move {
-            store.write(move |tx| conversations::patch(tx, account, conversation, &patch)).await
+            store.write(move |tx| conversations::patch_conversation(tx, account, conversation, &patch)).await
         });
         Ok(patched.await.unwrap_or(Err(StoreError::Panicked.into()))?)
     }
@@ -247,22 +251,24 @@ impl Conversations {
     ///
     /// # Errors
     /// [`UseCaseError`].
-    pub async fn delete(
+    pub async fn delete_conversation(
         &self,
         principal: &Principal,
         conversation: ConversationId,
     ) -> Result<(), UseCaseError> {
-        principal.require(&[Ask])?;
+        principal.require_any(&[Ask])?;
         let account = principal.account();
         let (this, now) = (self.clone(), self.environment.now());
         let deleted = self.dispatch.see_through(async move {
-            let deleted =
-                this.store.write(move |tx| conversations::delete(tx, account, conversation, now)).await?;
+            let deleted = this
+                .store
+                .write(move |tx| conversations::delete_conversation(tx, account, conversation, now))
+                .await?;
             // The readers first, so that they do not see the answer stop.
-            this.live.delete(conversation);
+            this.live.delete_conversation(conversation);
             match deleted.open_answer {
-                Some(answer) => this.dispatch.stop(answer),
-                None => this.jobs.wake(),
+                Some(answer) => this.dispatch.stop_answer(answer),
+                None => this.jobs.wake_up(),
             }
             Ok::<_, ConversationError>(())
         });
@@ -274,19 +280,19 @@ impl Conversations {
     ///
     /// # Errors
     /// [`UseCaseError`].
-    pub async fn stop(
+    pub async fn stop_answer(
         &self,
         principal: &Principal,
         conversation: ConversationId,
     ) -> Result<ConversationSummary, UseCaseError> {
-        principal.require(&[Ask])?;
+        principal.require_any(&[Ask])?;
         let account = principal.account();
         let this = self.clone();
         let stopped = self.dispatch.see_through(async move {
             let summary =
                 this.store.write(move |tx| conversations::request_stop(tx, account, conversation)).await?;
             if let Some(answer) = summary.open_answer {
-                this.dispatch.stop(answer);
+                this.dispatch.stop_answer(answer);
             }
             Ok::<_, ConversationError>(summary)
         });
@@ -305,9 +311,9 @@ fn page_of(
     while exchanges < EXCHANGES_PAGE_MAX && bytes < PAGE_BYTES {
         let from = range.start.saturating_add(exchanges);
         let wanted = together.min(EXCHANGES_PAGE_MAX - exchanges).min(range.end.saturating_sub(from));
-        let read = conversations::messages(tx, account, conversation, from, wanted)?;
+        let read = conversations::read_messages(tx, account, conversation, from, wanted)?;
         let whole = wanted > 0 && read.len() == 2 * wanted as usize;
-        bytes += read.iter().map(size).sum::<usize>();
+        bytes += read.iter().map(message_size).sum::<usize>();
         page.extend(read);
         if !whole {
             return Ok(Exchanges { messages: page, full: false });
@@ -319,10 +325,10 @@ fn page_of(
 }
 
 /// Returns the approximate size of a message, in bytes.
-fn size(message: &Message) -> usize {
+fn message_size(message: &StoredMessage) -> usize {
     match message {
-        Message::Question(question) => question.text.len(),
+        StoredMessage::Question(question) => question.text.len(),
         // As text and as HTML.
-        Message::Answer(answer) => 2 * answer.text.len(),
+        StoredMessage::Answer(answer) => 2 * answer.text.len(),
     }
 }

@@ -1,11 +1,11 @@
 //! Changes of what an owner signs in with: password and email. Each requires the present password.
 
 use domain::audit::AuditAction;
-use store::accounts::{self, Account, AccountError, EmailSource};
+use store::accounts::{self, AccountError, EmailSource, StoredAccount};
 use store::audit::{self, AuditEntry};
 use store::{Store, StoreError, sessions};
 
-use crate::Environment;
+use crate::ServiceEnvironment;
 use crate::account_deletion::AccountDeletion;
 use crate::error::UseCaseError;
 use crate::passwords::{InvalidPassword, Password, PasswordError, Passwords, Standing, Verified};
@@ -56,17 +56,17 @@ impl From<AccountError> for CredentialsError {
 
 /// The credentials of all owners. Cheap to clone. Callers bound how often a password may be tried.
 #[derive(Clone)]
-pub struct Credentials {
+pub struct CredentialService {
     store: Store,
-    environment: Environment,
+    environment: ServiceEnvironment,
     passwords: Passwords,
     deletion: AccountDeletion,
 }
 
-impl Credentials {
+impl CredentialService {
     pub(crate) fn new(
         store: &Store,
-        environment: &Environment,
+        environment: &ServiceEnvironment,
         passwords: &Passwords,
         deletion: &AccountDeletion,
     ) -> Self {
@@ -89,10 +89,10 @@ impl Credentials {
         new: &str,
     ) -> Result<(), CredentialsError> {
         let new = Password::parse(new)?;
-        let verified = self.verified(principal, present).await?;
+        let verified = self.verify_present(principal, present).await?;
         let (user, entry) =
-            (verified.account.user, self.entry(&verified.account, AuditAction::ChangePassword));
-        self.passwords.set(user, new, Some(verified), entry).await.map_err(failed)
+            (verified.account.user, self.audit_entry(&verified.account, AuditAction::ChangePassword));
+        self.passwords.replace_password(user, new, Some(verified), entry).await.map_err(password_failure)
     }
 
     /// Replaces the email, by which the user signs in. Sessions stay. A user of an identity provider is not matched by it until
@@ -107,14 +107,14 @@ impl Credentials {
         email: &str,
     ) -> Result<(), CredentialsError> {
         let email = checked_email(email).ok_or(CredentialsError::InvalidEmail)?;
-        let verified = self.verified(principal, present).await?;
-        let entry = self.entry(&verified.account, AuditAction::ChangeEmail);
+        let verified = self.verify_present(principal, present).await?;
+        let entry = self.audit_entry(&verified.account, AuditAction::ChangeEmail);
         let changed = self.store.write(move |tx| {
-            if !verified.holds(tx)? {
+            if !verified.still_holds(tx)? {
                 return Ok(false);
             }
             accounts::set_email(tx, verified.account.user, &email, EmailSource::Owner)?;
-            audit::append(tx, &entry)?;
+            audit::append_audit_entry(tx, &entry)?;
             Ok::<_, AccountError>(true)
         });
         if changed.await? { Ok(()) } else { Err(CredentialsError::WrongPassword) }
@@ -125,11 +125,11 @@ impl Credentials {
     /// # Errors
     /// [`UseCaseError`].
     pub async fn sign_out_everywhere(&self, principal: &Principal) -> Result<(), UseCaseError> {
-        let account = self.account(principal).await?;
-        let entry = self.entry(&account, AuditAction::SignOutEverywhere);
+        let account = self.find_account(principal).await?;
+        let entry = self.audit_entry(&account, AuditAction::SignOutEverywhere);
         let ended = self.store.write(move |tx| {
             sessions::end_all(tx, account.user)?;
-            audit::append(tx, &entry)
+            audit::append_audit_entry(tx, &entry)
         });
         Ok(ended.await?)
     }
@@ -139,8 +139,8 @@ impl Credentials {
     /// # Errors
     /// [`UseCaseError`].
     pub async fn has_password(&self, principal: &Principal) -> Result<bool, UseCaseError> {
-        let user = self.account(principal).await?.user;
-        Ok(self.store.read(move |tx| accounts::password(tx, user)).await?.is_some())
+        let user = self.find_account(principal).await?.user;
+        Ok(self.store.read(move |tx| accounts::find_password_hash(tx, user)).await?.is_some())
     }
 
     /// Deletes the user's account, as [`Admin::delete_account`](crate::Admin::delete_account) does. A user without a
@@ -154,35 +154,42 @@ impl Credentials {
         confirmation: &str,
     ) -> Result<(), CredentialsError> {
         let account = if self.has_password(principal).await? {
-            self.verified(principal, confirmation).await?.account
+            self.verify_present(principal, confirmation).await?.account
         } else {
-            let account = self.account(principal).await?;
+            let account = self.find_account(principal).await?;
             if confirmation.trim().to_lowercase() != account.email.to_lowercase() {
                 return Err(CredentialsError::WrongEmail);
             }
             account
         };
-        self.deletion.delete(&account, &account.email).await?;
+        self.deletion.delete_account(&account, &account.email).await?;
         Ok(())
     }
 
     /// Returns the account of a principal whose present password this is.
-    async fn verified(&self, principal: &Principal, present: &str) -> Result<Verified, CredentialsError> {
-        let account = self.account(principal).await?;
+    async fn verify_present(
+        &self,
+        principal: &Principal,
+        present: &str,
+    ) -> Result<Verified, CredentialsError> {
+        let account = self.find_account(principal).await?;
         let present = Password::parse(present).map_err(|_| CredentialsError::WrongPassword)?;
-        let verified =
-            self.passwords.verify(&account.email, present, Standing::Known).await.map_err(failed)?;
+        let verified = self
+            .passwords
+            .verify_password(&account.email, present, Standing::Known)
+            .await
+            .map_err(password_failure)?;
         verified.filter(|verified| verified.account.id == account.id).ok_or(CredentialsError::WrongPassword)
     }
 
-    async fn account(&self, principal: &Principal) -> Result<Account, UseCaseError> {
+    async fn find_account(&self, principal: &Principal) -> Result<StoredAccount, UseCaseError> {
         principal.session_id().ok_or_else(no_session)?;
         let account = principal.account();
-        let found = self.store.read(move |tx| accounts::get(tx, account)).await?;
+        let found = self.store.read(move |tx| accounts::find_account(tx, account)).await?;
         found.ok_or_else(|| UseCaseError::internal("the account of a session does not exist"))
     }
 
-    fn entry(&self, account: &Account, action: AuditAction) -> AuditEntry {
+    fn audit_entry(&self, account: &StoredAccount, action: AuditAction) -> AuditEntry {
         AuditEntry {
             at: self.environment.now(),
             account: Some(account.id),
@@ -195,7 +202,7 @@ impl Credentials {
     }
 }
 
-fn failed(error: PasswordError) -> CredentialsError {
+fn password_failure(error: PasswordError) -> CredentialsError {
     CredentialsError::Failed(match error {
         PasswordError::Replaced => return CredentialsError::WrongPassword,
         PasswordError::Store(error) => error.into(),
@@ -222,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_email_has_a_name_and_a_host() {
+    fn email_needs_name_and_host() {
         for right in ["ada@example.org", "a@b", "žofie.n+x@example.org", "\"a@b\"@example.org"] {
             assert_eq!(checked_email(&format!(" {right}\n")).as_deref(), Some(right));
         }

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use egress::ConfigError;
 use engine::PluginsError;
 use engine::templates::TemplateError;
-use machine::{MachineError, MachineFolders};
+use machine::{MachineFolders, SupervisorError};
 use models::VendorConfigError;
 pub use store::SchemaVersion;
-use store::{DatabaseUrl, Options, Store, StoreError};
+use store::{DatabaseUrl, Store, StoreError, StoreOptions};
 use workspace::{Quota, Workspaces};
 
 /// The file of the database in a data folder.
@@ -93,7 +93,7 @@ pub enum StartError {
     PromptTemplates(#[from] TemplateError),
     /// The machines cannot be taken over.
     #[error("the machines: {0}")]
-    Machines(#[from] MachineError),
+    Machines(#[from] SupervisorError),
     /// The model of embeddings cannot be used.
     #[error("embeddings: {0}")]
     Embeddings(#[from] models::EmbeddingsError),
@@ -110,14 +110,14 @@ pub async fn open_store(
 ) -> Result<Store, StartError> {
     let own = data.join(DATABASE);
     let Some(database) = database.cloned() else {
-        let options = Options { slack_bytes: SLACK_BYTES, ..Options::default() };
+        let options = StoreOptions { slack_bytes: SLACK_BYTES, ..StoreOptions::default() };
         let path = own.clone();
         return match off_thread(move || Store::open_with(&own, options)).await {
             Err(StoreError::NotADatabase(reason)) => Err(StartError::Damaged { path, reason }),
             opened => Ok(opened?),
         };
     };
-    database.check()?;
+    database.check_syntax()?;
     let begun = Instant::now();
     loop {
         let url = database.clone();
@@ -135,10 +135,13 @@ pub async fn open_store(
 ///
 /// # Errors
 /// [`StartError::Store`].
-pub async fn schema(data: &Path, database: Option<&DatabaseUrl>) -> Result<SchemaVersion, StartError> {
+pub async fn schema_version(
+    data: &Path,
+    database: Option<&DatabaseUrl>,
+) -> Result<SchemaVersion, StartError> {
     let (own, database) = (data.join(DATABASE), database.cloned());
-    database.as_ref().map(DatabaseUrl::check).transpose()?;
-    let url = move || Store::schema(&own, database.as_ref().map(DatabaseUrl::reveal));
+    database.as_ref().map(DatabaseUrl::check_syntax).transpose()?;
+    let url = move || Store::read_schema_version(&own, database.as_ref().map(DatabaseUrl::reveal));
     Ok(off_thread(url).await?)
 }
 

@@ -10,7 +10,7 @@ use domain::time::Timestamp;
 use store::{Store, audit};
 use tokio_util::task::TaskTracker;
 
-use crate::Environment;
+use crate::ServiceEnvironment;
 use crate::principal::Invalidity;
 
 /// The minimum interval between two entries of the same key and reason.
@@ -31,19 +31,25 @@ pub(crate) enum DenialReason {
 #[derive(Clone)]
 pub(crate) struct DeniedAccessLog {
     store: Store,
-    environment: Environment,
+    environment: ServiceEnvironment,
     recorded: Arc<Mutex<HashMap<(KeyId, DenialReason), Timestamp>>>,
     tasks: TaskTracker,
 }
 
 impl DeniedAccessLog {
-    pub(crate) fn new(store: Store, environment: Environment, tasks: TaskTracker) -> Self {
+    pub(crate) fn new(store: Store, environment: ServiceEnvironment, tasks: TaskTracker) -> Self {
         Self { store, environment, recorded: Arc::default(), tasks }
     }
 
     /// Writes the refusal unless the same one was written within [`RECORD_INTERVAL`]. Does not wait for the store.
-    pub(crate) fn record(&self, account: AccountId, key: KeyId, denial: DenialReason, operation: &str) {
-        if !self.due(key, denial) {
+    pub(crate) fn record_denial(
+        &self,
+        account: AccountId,
+        key: KeyId,
+        denial: DenialReason,
+        operation: &str,
+    ) {
+        if !self.is_due(key, denial) {
             return;
         }
         let entry = audit::AuditEntry {
@@ -57,16 +63,16 @@ impl DeniedAccessLog {
         };
         let store = self.store.clone();
         self.tasks.spawn(async move {
-            if let Err(error) = store.write(move |tx| audit::append(tx, &entry)).await {
+            if let Err(error) = store.write(move |tx| audit::append_audit_entry(tx, &entry)).await {
                 tracing::warn!(%error, "audit entry for rejected key not written");
             }
         });
     }
 
-    fn due(&self, key: KeyId, denial: DenialReason) -> bool {
+    fn is_due(&self, key: KeyId, denial: DenialReason) -> bool {
         let now = self.environment.now();
         let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
-        if recorded.get(&(key, denial)).is_some_and(|at| now.since(*at) < RECORD_INTERVAL) {
+        if recorded.get(&(key, denial)).is_some_and(|at| now.duration_since(*at) < RECORD_INTERVAL) {
             return false;
         }
         if recorded.len() >= ENTRIES_MAX {

@@ -29,7 +29,7 @@ async fn watch_every(interval: Duration, guarded @ (disk, workspaces, _): &Guard
     loop {
         tokio::time::sleep(interval).await;
         let least = workspaces.quota().disk_free_min_bytes;
-        let low = disk.free().is_ok_and(|free| free.bytes < least) || disk.is_low();
+        let low = disk.free_space().is_ok_and(|free| free.bytes < least) || disk.is_low();
         if low {
             stop_the_greedy(guarded).await;
         }
@@ -37,8 +37,8 @@ async fn watch_every(interval: Duration, guarded @ (disk, workspaces, _): &Guard
 }
 
 async fn stop_the_greedy((_, workspaces, machines): &Guarded) {
-    for account in machines.active() {
-        match exceeded(workspaces, account).await {
+    for account in machines.active_accounts() {
+        match quota_excess(workspaces, account).await {
             Ok(None) => {}
             Ok(Some(reason)) => match machines.stop_because(account, reason.clone()).await {
                 Ok(()) => tracing::error!(%account, %reason, "machine stopped"),
@@ -50,12 +50,12 @@ async fn stop_the_greedy((_, workspaces, machines): &Guarded) {
 }
 
 /// Says by how much an account's files exceed its quota; `None` if they do not.
-async fn exceeded(
+async fn quota_excess(
     workspaces: &Workspaces,
     account: AccountId,
 ) -> Result<Option<ChangeReason>, WorkspaceError> {
     let Quota { bytes_max, files_max, .. } = workspaces.quota();
-    let used = workspaces.of(account).usage().await?;
+    let used = workspaces.workspace_for(account).usage().await?;
     let exceeds = used.bytes > bytes_max || used.files > files_max;
     Ok(exceeds.then(|| {
         ChangeReason::QuotaExceeded(format!(
@@ -69,10 +69,10 @@ async fn exceeded(
 mod tests {
     use std::sync::Arc;
 
-    use domain::machine::{Desired, Rules};
+    use domain::machine::{DesiredState, Rules};
     use futures_util::future::BoxFuture;
     use machine::simulated::Simulated;
-    use machine::{Driver, Home, MachineRecord, MachineRecords, RecordsError};
+    use machine::{Driver, MachineHome, MachineRecord, MachineRecords, RecordsError};
 
     use super::*;
     use crate::disk_reserve::DiskReserveConfig;
@@ -80,19 +80,22 @@ mod tests {
     const TIMEOUT: Duration = Duration::from_secs(20);
 
     /// Every account has a machine that should run.
-    struct Running;
+    struct AlwaysRunning;
 
-    impl MachineRecords for Running {
-        fn load(&self, account: AccountId) -> BoxFuture<'_, Result<Option<MachineRecord>, RecordsError>> {
-            let home = Home { account, ordinal: 0, workspace: "/".into() };
-            Box::pin(async { Ok(Some(MachineRecord { home, desired: Desired::Running })) })
+    impl MachineRecords for AlwaysRunning {
+        fn load_machine(
+            &self,
+            account: AccountId,
+        ) -> BoxFuture<'_, Result<Option<MachineRecord>, RecordsError>> {
+            let home = MachineHome { account, ordinal: 0, workspace: "/".into() };
+            Box::pin(async { Ok(Some(MachineRecord { home, desired: DesiredState::Running })) })
         }
 
-        fn save(&self, _: AccountId, _: Desired) -> BoxFuture<'_, Result<(), RecordsError>> {
+        fn save_desired(&self, _: AccountId, _: DesiredState) -> BoxFuture<'_, Result<(), RecordsError>> {
             Box::pin(async { Ok(()) })
         }
 
-        fn lapse(&self, _: AccountId) -> BoxFuture<'_, Result<bool, RecordsError>> {
+        fn save_lapse(&self, _: AccountId) -> BoxFuture<'_, Result<bool, RecordsError>> {
             Box::pin(async { Ok(false) })
         }
 
@@ -102,7 +105,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_the_machine_that_exceeds_its_quota_is_stopped_on_a_full_disk() {
+    async fn full_disk_stops_only_quota_exceeder() {
         let folder = tempfile::tempdir().expect("a folder");
         let (modest, greedy) = (AccountId::from_random(1), AccountId::from_random(2));
         let quota = Quota {
@@ -114,18 +117,18 @@ mod tests {
         let workspaces = Workspaces::new(folder.path().join("workspaces"), quota).expect("a folder");
         let machines = Machines::new(
             Driver::Simulated(Simulated::new(|_| std::future::pending())),
-            Arc::new(Running),
+            Arc::new(AlwaysRunning),
             Rules::default(),
         );
         for (account, bytes) in [(modest, 1_000), (greedy, 200_000)] {
             let workspace = workspaces.provision(account, None).await.expect("a folder");
             std::fs::write(workspace.host_dir().join("file"), vec![1; bytes]).expect("a file");
-            machines.start(account).await.expect("a machine");
+            machines.start_machine(account).await.expect("a machine");
         }
         let disk = DiskReserve::new(folder.path(), DiskReserveConfig::default());
         let guarded = (disk, workspaces, machines.clone());
         let stopped = async {
-            while machines.active() != [modest] {
+            while machines.active_accounts() != [modest] {
                 tokio::task::yield_now().await;
             }
         };
@@ -133,7 +136,7 @@ mod tests {
             () = watch_every(Duration::from_millis(1), &guarded) => {}
             done = tokio::time::timeout(TIMEOUT, stopped) => done.expect("it is stopped"),
         }
-        let reason = machines.view(greedy).await.expect("a state").reason.expect("a reason");
+        let reason = machines.machine_view(greedy).await.expect("a state").reason.expect("a reason");
         assert!(matches!(reason, ChangeReason::QuotaExceeded(_)), "{reason}");
     }
 }

@@ -97,7 +97,7 @@ impl DiskReserve {
     ///
     /// # Errors
     /// Errors of the file system.
-    pub fn free(&self) -> io::Result<FreeSpace> {
+    pub fn free_space(&self) -> io::Result<FreeSpace> {
         let known = statvfs(&self.data)?;
         let inodes = (known.f_files > 0).then_some(known.f_favail);
         Ok(FreeSpace { bytes: known.f_bavail.saturating_mul(known.f_frsize), inodes })
@@ -106,7 +106,7 @@ impl DiskReserve {
     /// Returns true if new work must be refused. A disk whose free space is unknown does not count as low.
     #[must_use]
     pub fn is_low(&self) -> bool {
-        self.free().is_ok_and(|free| {
+        self.free_space().is_ok_and(|free| {
             free.bytes < self.config.free_min_bytes || free.inodes.is_some_and(|left| left < INODES_FREE_MIN)
         })
     }
@@ -120,11 +120,11 @@ impl DiskReserve {
     /// Releases as much of the reserve as a start needs, if any. The caller holds the lock on the data folder.
     pub fn make_room_to_start(&self) {
         for part in [ReservePart::Start, ReservePart::Running] {
-            let Ok(free) = self.free() else { return };
+            let Ok(free) = self.free_space() else { return };
             if free.bytes >= BYTES_TO_START && free.inodes.is_none_or(|left| left >= INODES_TO_START) {
                 return;
             }
-            self.release(part);
+            self.release_part(part);
         }
     }
 
@@ -132,11 +132,11 @@ impl DiskReserve {
     ///
     /// # Errors
     /// Errors of the file system; incomplete files are removed.
-    pub fn refill(&self, left_free_bytes: u64) -> io::Result<()> {
+    pub fn refill_reserve(&self, left_free_bytes: u64) -> io::Result<()> {
         if self.is_reserve_whole() {
             return Ok(());
         }
-        let free = self.free()?;
+        let free = self.free_space()?;
         let wanted = self.config.reserve_bytes.saturating_add(left_free_bytes);
         if free.bytes < wanted || free.inodes.is_some_and(|left| left < INODES_KEPT + INODES_FREE_MIN) {
             return Ok(());
@@ -144,13 +144,13 @@ impl DiskReserve {
         fs::create_dir_all(self.data.join(FOLDER))?;
         for (file, size) in PARTS.iter().flat_map(|part| self.files_of(*part)) {
             if !is_kept(&file, size) {
-                allocate(&file, size).inspect_err(|_| drop(fs::remove_file(&file)))?;
+                allocate_file(&file, size).inspect_err(|_| drop(fs::remove_file(&file)))?;
             }
         }
         Ok(())
     }
 
-    fn release(&self, part: ReservePart) {
+    fn release_part(&self, part: ReservePart) {
         let mut given = 0;
         for (file, _) in self.files_of(part) {
             given += u32::from(fs::remove_file(file).is_ok());
@@ -174,12 +174,12 @@ impl DiskReserve {
     }
 
     /// Maintains the reserve until `shutdown`, and logs when the disk becomes low or recovers.
-    pub(crate) async fn run(self, shutdown: CancellationToken) {
+    pub(crate) async fn run_maintenance(self, shutdown: CancellationToken) {
         let every = async {
             let mut was_low = false;
             loop {
                 let disk = self.clone();
-                let looked = tokio::task::spawn_blocking(move || disk.check()).await;
+                let looked = tokio::task::spawn_blocking(move || disk.check_space()).await;
                 let is_low = looked.unwrap_or(was_low);
                 match (was_low, is_low) {
                     (false, true) => tracing::error!("disk space below the floor: new questions refused"),
@@ -194,13 +194,13 @@ impl DiskReserve {
     }
 
     /// Releases or refills the reserve depending on the free space. Returns true if the disk is low.
-    fn check(&self) -> bool {
-        let Ok(free) = self.free() else { return false };
+    fn check_space(&self) -> bool {
+        let Ok(free) = self.free_space() else { return false };
         if free.bytes < BYTES_LEFT_MIN || free.inodes.is_some_and(|left| left < INODES_LEFT_MIN) {
-            self.release(ReservePart::Running);
+            self.release_part(ReservePart::Running);
             return true;
         }
-        if let Err(error) = self.refill(self.config.free_min_bytes) {
+        if let Err(error) = self.refill_reserve(self.config.free_min_bytes) {
             tracing::warn!(%error, "disk reserve could not be allocated");
         }
         self.is_low()
@@ -213,7 +213,7 @@ fn is_kept(file: &Path, size: u64) -> bool {
 }
 
 /// Creates the file and allocates all its bytes on the disk.
-fn allocate(path: &Path, size: u64) -> io::Result<()> {
+fn allocate_file(path: &Path, size: u64) -> io::Result<()> {
     let file = OpenOptions::new().create(true).truncate(false).write(true).open(path)?;
     if size == 0 {
         return Ok(());
@@ -244,35 +244,35 @@ mod tests {
 
     use super::*;
 
-    fn allocated(folder: &Path) -> u64 {
+    fn allocated_bytes(folder: &Path) -> u64 {
         let files = fs::read_dir(folder).expect("the folder").flatten();
         files.map(|file| file.metadata().map_or(0, |known| known.blocks() * 512)).sum()
     }
 
     #[test]
-    fn the_reserve_is_allocated_given_up_and_made_again() {
+    fn reserve_allocated_released_refilled() {
         let folder = tempfile::tempdir().expect("a folder");
         let config = DiskReserveConfig { free_min_bytes: 0, reserve_bytes: 4 << 20 };
         let disk = DiskReserve::new(folder.path(), config);
         assert!(!disk.is_reserve_whole());
-        disk.refill(0).expect("there is room");
+        disk.refill_reserve(0).expect("there is room");
         assert!(disk.is_reserve_whole());
         let reserve = folder.path().join(FOLDER);
-        assert!(allocated(&reserve) >= 4 << 20);
+        assert!(allocated_bytes(&reserve) >= 4 << 20);
         assert_eq!(fs::read_dir(&reserve).expect("the folder").count() as u64, INODES_KEPT + 2);
         disk.make_room_to_start();
         assert!(disk.is_reserve_whole(), "there is room enough");
-        disk.release(ReservePart::Running);
+        disk.release_part(ReservePart::Running);
         assert!(!disk.is_reserve_whole());
-        assert!((2 << 20..4 << 20).contains(&allocated(&reserve)), "the other half is kept");
-        disk.refill(u64::MAX).expect("nothing is done");
+        assert!((2 << 20..4 << 20).contains(&allocated_bytes(&reserve)), "the other half is kept");
+        disk.refill_reserve(u64::MAX).expect("nothing is done");
         assert!(!disk.is_reserve_whole(), "what is to be left free is");
-        assert!(!disk.check());
+        assert!(!disk.check_space());
         assert!(disk.is_reserve_whole());
     }
 
     #[test]
-    fn a_disk_is_low_below_its_floor() {
+    fn disk_low_below_floor() {
         let folder = tempfile::tempdir().expect("a folder");
         let disk = |free_min_bytes| {
             DiskReserve::new(folder.path(), DiskReserveConfig { free_min_bytes, reserve_bytes: 0 })

@@ -6,7 +6,7 @@
 
 use std::fmt::{self, Display};
 
-use machine::{MachineError, RecordsError};
+use machine::{RecordsError, SupervisorError};
 use store::StoreError;
 use store::conversations::{ConversationError, ShowRefused};
 use store::questions::AskRefused;
@@ -263,26 +263,26 @@ impl From<ShowRefused> for UseCaseError {
     }
 }
 
-impl From<&MachineError> for UseCaseError {
-    fn from(error: &MachineError) -> Self {
+impl From<&SupervisorError> for UseCaseError {
+    fn from(error: &SupervisorError) -> Self {
         match error {
-            MachineError::NoMachine => Self::new(PublicCode::NoMachine, error),
-            MachineError::ShuttingDown => Self::new(PublicCode::Unavailable, error),
-            MachineError::Records(RecordsError(source)) => match source.downcast_ref::<StoreError>() {
+            SupervisorError::NoMachine => Self::new(PublicCode::NoMachine, error),
+            SupervisorError::ShuttingDown => Self::new(PublicCode::Unavailable, error),
+            SupervisorError::Records(RecordsError(source)) => match source.downcast_ref::<StoreError>() {
                 Some(store) => store.into(),
                 None if source.is::<WorkspacesGone>() => WorkspacesGone.into(),
                 None => Self::internal(error),
             },
-            MachineError::Stopped
-            | MachineError::GivenUp(_)
-            | MachineError::NotInTime
-            | MachineError::Driver(_) => Self::internal(error),
+            SupervisorError::Stopped
+            | SupervisorError::GivenUp(_)
+            | SupervisorError::NotInTime
+            | SupervisorError::Driver(_) => Self::internal(error),
         }
     }
 }
 
-impl From<MachineError> for UseCaseError {
-    fn from(error: MachineError) -> Self {
+impl From<SupervisorError> for UseCaseError {
+    fn from(error: SupervisorError) -> Self {
         Self::from(&error)
     }
 }
@@ -358,7 +358,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_outage_is_temporary_and_shows_nothing_of_the_database() {
+    fn outage_is_temporary_without_details() {
         let outage = UseCaseError::from(StoreError::Unreachable("10.0.0.7: refused".to_owned()));
         assert_eq!((outage.kind(), outage.code()), (ErrorKind::Unavailable, PublicCode::Unavailable));
         assert!(!outage.to_string().contains("10.0.0.7"), "{outage}");
@@ -368,8 +368,8 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_behind_a_machine_is_an_outage() {
+    fn machine_outage_maps_to_outage() {
         let records = RecordsError(Box::new(StoreError::Closed));
-        assert_eq!(UseCaseError::from(MachineError::Records(records)).kind(), ErrorKind::Unavailable);
+        assert_eq!(UseCaseError::from(SupervisorError::Records(records)).kind(), ErrorKind::Unavailable);
     }
 }

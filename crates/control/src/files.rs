@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use domain::id::AccountId;
 use domain::scope::Permission;
-use machine::preview::{CitedOnPage, PageRequest, Preview, PreviewRequest, Viewer};
-use machine::{ConnectionError, FolderIndexing, GuestConnection, MachineError, Machines};
+use machine::preview::{CitedOnPage, DocumentPreview, PageRequest, PreviewRequest, Viewer};
+use machine::{FolderIndexReport, GuestConnection, GuestConnectionError, Machines, SupervisorError};
 use workspace::{Workspace, WorkspacePath, Workspaces};
 
 use crate::error::UseCaseError;
@@ -13,23 +13,23 @@ use crate::workspaces_marker::WorkspacesMarker;
 
 /// The workspaces of all accounts. Cheap to clone.
 #[derive(Clone)]
-pub struct Files {
+pub struct FileService {
     pub(crate) workspaces: Workspaces,
     pub(crate) machines: Machines,
     pub(crate) marker: WorkspacesMarker,
 }
 
-impl Files {
+impl FileService {
     /// Returns the workspace of the principal's account. Its operations fail with
     /// [`WorkspaceError`](workspace::WorkspaceError), which converts into [`UseCaseError`].
     ///
     /// # Errors
     /// [`PublicCode::KeyScope`](crate::PublicCode::KeyScope); [`PublicCode::Unavailable`](crate::PublicCode::Unavailable) if
     /// the file system of the workspaces is gone.
-    pub fn of(&self, principal: &Principal) -> Result<Workspace, UseCaseError> {
-        principal.require(&[Permission::Files])?;
-        self.marker.check()?;
-        Ok(self.workspaces.of(principal.account()))
+    pub fn workspace_of(&self, principal: &Principal) -> Result<Workspace, UseCaseError> {
+        principal.require_any(&[Permission::Files])?;
+        self.marker.check_marker()?;
+        Ok(self.workspaces.workspace_for(principal.account()))
     }
 
     /// Returns the workspace of the principal's account, for a change that adds to it or moves what is in it.
@@ -38,15 +38,19 @@ impl Files {
     /// Those of [`Self::of`], and [`UseCaseError::licence_ended`].
     pub fn of_licensed(&self, principal: &Principal) -> Result<Workspace, UseCaseError> {
         principal.require_licence()?;
-        self.of(principal)
+        self.workspace_of(principal)
     }
 
     /// Has files that the principal uploaded indexed, which may start the account's machine. Returns before they are.
     ///
     /// # Errors
     /// [`PublicCode::KeyScope`](crate::PublicCode::KeyScope).
-    pub async fn index(&self, principal: &Principal, paths: &[&WorkspacePath]) -> Result<(), UseCaseError> {
-        principal.require(&[Permission::Files])?;
+    pub async fn index_uploads(
+        &self,
+        principal: &Principal,
+        paths: &[&WorkspacePath],
+    ) -> Result<(), UseCaseError> {
+        principal.require_any(&[Permission::Files])?;
         let paths = paths.iter().map(ToString::to_string).collect();
         self.machines.files_changed(principal.account(), paths).await;
         Ok(())
@@ -56,13 +60,13 @@ impl Files {
     ///
     /// # Errors
     /// [`PublicCode::KeyScope`](crate::PublicCode::KeyScope).
-    pub async fn indexing(
+    pub async fn folder_indexing(
         &self,
         principal: &Principal,
         folder: &WorkspacePath,
-    ) -> Result<FolderIndexing, UseCaseError> {
-        principal.require(&[Permission::Files])?;
-        Ok(self.machines.documents(principal.account(), folder.to_string()).await)
+    ) -> Result<FolderIndexReport, UseCaseError> {
+        principal.require_any(&[Permission::Files])?;
+        Ok(self.machines.documents_in_folder(principal.account(), folder.to_string()).await)
     }
 
     /// Returns the text of a document for its owner, from a page on, which the account's machine reads, and the
@@ -71,20 +75,20 @@ impl Files {
     ///
     /// # Errors
     /// [`PublicCode::KeyScope`](crate::PublicCode::KeyScope).
-    pub async fn preview(
+    pub async fn preview_document(
         &self,
         principal: &Principal,
         path: &WorkspacePath,
         first_page: u32,
         cited: Option<CitedOnPage>,
-    ) -> Result<Option<Preview>, UseCaseError> {
-        principal.require(&[Permission::Files])?;
+    ) -> Result<Option<DocumentPreview>, UseCaseError> {
+        principal.require_any(&[Permission::Files])?;
         if !principal.is_licensed() {
             return Ok(None);
         }
         let request = PreviewRequest { path: path.to_string(), first_page, cited };
-        let asked =
-            self.of_machine(principal.account(), async move |machine| machine.preview(&request).await);
+        let asked = self
+            .of_machine(principal.account(), async move |machine| machine.request_preview(&request).await);
         Ok(asked.await)
     }
 
@@ -99,7 +103,7 @@ impl Files {
         path: &WorkspacePath,
         page: u32,
     ) -> Result<Option<Bytes>, UseCaseError> {
-        principal.require(&[Permission::Files])?;
+        principal.require_any(&[Permission::Files])?;
         if !principal.is_licensed() {
             return Ok(None);
         }
@@ -113,12 +117,12 @@ impl Files {
     async fn of_machine<T>(
         &self,
         account: AccountId,
-        ask: impl AsyncFnOnce(GuestConnection) -> Result<T, ConnectionError>,
+        ask: impl AsyncFnOnce(GuestConnection) -> Result<T, GuestConnectionError>,
     ) -> Option<T> {
         let asked = async {
-            let _turn = self.machines.turn(account).await?;
+            let _turn = self.machines.register_turn(account).await?;
             let machine = self.machines.for_preview(account).await?;
-            Ok::<_, MachineError>(ask(machine).await)
+            Ok::<_, SupervisorError>(ask(machine).await)
         };
         match asked.await {
             Ok(Ok(reply)) => Some(reply),

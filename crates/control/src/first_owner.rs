@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 
 use crate::admin::AdminError;
 use crate::passwords::{InvalidPassword, Password};
-use crate::{Admin, Environment};
+use crate::{Admin, ServiceEnvironment};
 
 /// The time for which an invitation is valid.
 pub const INVITATION_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -74,13 +74,13 @@ impl Issued {
 #[derive(Clone)]
 pub struct FirstOwner {
     admin: Admin,
-    environment: Environment,
+    environment: ServiceEnvironment,
     issued: Arc<Mutex<Option<Issued>>>,
 }
 
 impl FirstOwner {
     /// Creates the way to the first account of this service, without an invitation.
-    pub(crate) fn new(admin: &Admin, environment: &Environment) -> Self {
+    pub(crate) fn new(admin: &Admin, environment: &ServiceEnvironment) -> Self {
         Self { admin: admin.clone(), environment: environment.clone(), issued: Arc::default() }
     }
 
@@ -88,14 +88,14 @@ impl FirstOwner {
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn invite(&self) -> Result<Option<Invitation>, AdminError> {
+    pub async fn issue_invitation(&self) -> Result<Option<Invitation>, AdminError> {
         if self.admin.has_operators().await? {
             return Ok(None);
         }
-        let invitation = Invitation(hex::encode(&self.environment.bytes::<32>()));
+        let invitation = Invitation(hex::encode_hex(&self.environment.random_bytes::<32>()));
         let fingerprint = Sha256::digest(invitation.reveal().as_bytes()).into();
-        let expires_at = self.environment.now().plus(INVITATION_MAX);
-        self.put(Some(Issued { fingerprint, expires_at }));
+        let expires_at = self.environment.now().saturating_add(INVITATION_MAX);
+        self.put_invitation(Some(Issued { fingerprint, expires_at }));
         Ok(Some(invitation))
     }
 
@@ -113,8 +113,13 @@ impl FirstOwner {
     ///
     /// # Errors
     /// [`FirstOwnerError`].
-    pub async fn create(&self, secret: &str, email: &str, password: &str) -> Result<(), FirstOwnerError> {
-        let mut taken = self.take(secret).ok_or(FirstOwnerError::NotInvited)?;
+    pub async fn create_owner(
+        &self,
+        secret: &str,
+        email: &str,
+        password: &str,
+    ) -> Result<(), FirstOwnerError> {
+        let mut taken = self.take_invitation(secret).ok_or(FirstOwnerError::NotInvited)?;
         let created = self.create_account(email, password).await;
         if matches!(created, Ok(()) | Err(FirstOwnerError::NotInvited)) {
             taken.issued = None;
@@ -124,34 +129,34 @@ impl FirstOwner {
 
     async fn create_account(&self, email: &str, password: &str) -> Result<(), FirstOwnerError> {
         let password = Password::parse(password)?;
-        let until = self.environment.now().plus(LICENCE);
+        let until = self.environment.now().saturating_add(LICENCE);
         let created = self.admin.create_first_operator(email, until, CREDITS, password).await?;
         created.map(|_| ()).ok_or(FirstOwnerError::NotInvited)
     }
 
     /// Takes the invitation, so that two requests at the same time cannot both use it.
-    fn take(&self, secret: &str) -> Option<Taken<'_>> {
+    fn take_invitation(&self, secret: &str) -> Option<TakenInvitation<'_>> {
         let mut issued = self.issued.lock().unwrap_or_else(PoisonError::into_inner);
         let issued = issued.take_if(|issued| issued.admits(secret, self.environment.now()));
-        issued.map(|issued| Taken { first_owner: self, issued: Some(issued) })
+        issued.map(|issued| TakenInvitation { first_owner: self, issued: Some(issued) })
     }
 
-    fn put(&self, invitation: Option<Issued>) {
+    fn put_invitation(&self, invitation: Option<Issued>) {
         *self.issued.lock().unwrap_or_else(PoisonError::into_inner) = invitation;
     }
 }
 
 /// An invitation that is being used. Unless the account was created, it is put back, also if the request is dropped, as a
 /// browser does that sends its form again.
-struct Taken<'a> {
+struct TakenInvitation<'a> {
     first_owner: &'a FirstOwner,
     issued: Option<Issued>,
 }
 
-impl Drop for Taken<'_> {
+impl Drop for TakenInvitation<'_> {
     fn drop(&mut self) {
         if let Some(issued) = self.issued.take() {
-            self.first_owner.put(Some(issued));
+            self.first_owner.put_invitation(Some(issued));
         }
     }
 }
@@ -161,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_invitation_admits_its_own_secret_until_it_expires() {
+    fn invitation_admits_secret_until_expiry() {
         let fingerprint = Sha256::digest(b"secret").into();
         let issued = Issued { fingerprint, expires_at: Timestamp::from_micros(10) };
         assert!(issued.admits("secret", Timestamp::from_micros(9)));

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 pub type FormToken = [u8; 16];
 
 /// Returns the bits of the identifier of what a form makes in an account. `kind` tells apart what different forms make.
-pub(crate) fn bits(kind: &[u8], account: AccountId, token: FormToken) -> u128 {
+pub(crate) fn form_id_bits(kind: &[u8], account: AccountId, token: FormToken) -> u128 {
     let mut digest = Sha256::new_with_prefix(kind);
     digest.update(account.bits().to_be_bytes());
     digest.update(token);

@@ -13,8 +13,8 @@ pub struct FoundPiece {
 }
 
 /// Returns the surroundings of the first word of a text that begins with one of these folded words.
-pub(crate) fn find(text: &str, words: &[String]) -> Option<Vec<FoundPiece>> {
-    let (first, _) = found(text, words).next()?;
+pub(crate) fn find_passage(text: &str, words: &[String]) -> Option<Vec<FoundPiece>> {
+    let (first, _) = matching_ranges(text, words).next()?;
     let mut start = text[..first].char_indices().rev().nth(BEFORE_CHARS).map_or(0, |(at, _)| at);
     if start > 0 {
         // A word that is cut is left out.
@@ -36,7 +36,7 @@ pub(crate) fn find(text: &str, words: &[String]) -> Option<Vec<FoundPiece>> {
         }
     };
     let mut at = 0;
-    for (from, to) in found(shown, words) {
+    for (from, to) in matching_ranges(shown, words) {
         push(&shown[at..from], false);
         push(&shown[from..to], true);
         at = to;
@@ -47,12 +47,12 @@ pub(crate) fn find(text: &str, words: &[String]) -> Option<Vec<FoundPiece>> {
 }
 
 /// Returns the ranges of words that begin with one of these.
-fn found<'a>(text: &'a str, words: &'a [String]) -> impl Iterator<Item = (usize, usize)> + 'a {
+fn matching_ranges<'a>(text: &'a str, words: &'a [String]) -> impl Iterator<Item = (usize, usize)> + 'a {
     text.split(|letter: char| !letter.is_alphanumeric() && !is_mark(letter))
         .filter(|word| !word.is_empty())
         .map(|word| (word.as_ptr() as usize - text.as_ptr() as usize, word))
         .filter(|(_, word)| {
-            let folded = text_analysis::fold(word);
+            let folded = text_analysis::fold_text(word);
             words.iter().any(|sought| folded.starts_with(sought.as_str()))
         })
         .map(|(at, word)| (at, at + word.len()))
@@ -96,9 +96,9 @@ fn one_line(text: &str, mut is_line_start: bool) -> String {
 mod tests {
     use super::*;
 
-    fn shown(text: &str, words: &[&str]) -> Option<String> {
+    fn render_found(text: &str, words: &[&str]) -> Option<String> {
         let words: Vec<_> = words.iter().map(|word| (*word).to_owned()).collect();
-        let pieces = find(text, &words)?;
+        let pieces = find_passage(text, &words)?;
         Some(
             pieces
                 .iter()
@@ -108,34 +108,38 @@ mod tests {
     }
 
     #[test]
-    fn found_words_are_shown_where_they_stand() {
+    fn find_passage_marks_matching_words() {
         assert_eq!(
-            shown("Výpověď nájmu\n\nje písemná.", &["vypov", "pisem"]).unwrap(),
+            render_found("Výpověď nájmu\n\nje písemná.", &["vypov", "pisem"]).unwrap(),
             "[Výpověď] nájmu je [písemná]."
         );
-        assert_eq!(shown("The rent is due.", &["rents", "due"]).unwrap(), "The rent is [due].");
-        assert_eq!(shown("The rent is due.", &["lease"]), None);
-        assert_eq!(shown("", &["a"]), None);
+        assert_eq!(render_found("The rent is due.", &["rents", "due"]).unwrap(), "The rent is [due].");
+        assert_eq!(render_found("The rent is due.", &["lease"]), None);
+        assert_eq!(render_found("", &["a"]), None);
         assert_eq!(
-            shown("## Rent\n> The **rent** is `due`: a > b #1.", &["due"]).unwrap(),
+            render_found("## Rent\n> The **rent** is `due`: a > b #1.", &["due"]).unwrap(),
             "Rent The rent is [due]: a > b #1."
         );
         assert_eq!(
-            shown("3\\. The rent \\* is due\\: C:\\x \\", &["due"]).unwrap(),
+            render_found("3\\. The rent \\* is due\\: C:\\x \\", &["due"]).unwrap(),
             "3. The rent * is [due]: C:\\x \\"
         );
-        assert_eq!(shown("brent rent", &["rent"]).unwrap(), "brent [rent]", "from the beginning of a word");
+        assert_eq!(
+            render_found("brent rent", &["rent"]).unwrap(),
+            "brent [rent]",
+            "from the beginning of a word"
+        );
     }
 
     #[test]
-    fn a_long_text_is_cut_between_words_around_the_first_found_one() {
+    fn find_passage_cuts_between_words() {
         let text = format!("{}rent {}", "kůň běží ".repeat(100), "dále a dále ".repeat(100));
-        let passage = shown(&text, &["rent"]).unwrap();
+        let passage = render_found(&text, &["rent"]).unwrap();
         assert!(
             passage.starts_with("… ") && passage.ends_with(" …") && passage.contains(" [rent] dále"),
             "{passage}"
         );
         assert!(passage.chars().count() < BEFORE_CHARS + AFTER_CHARS + 10, "{passage}");
-        assert!(shown(&"x".repeat(10_000), &["x"]).unwrap().chars().count() < 10_010);
+        assert!(render_found(&"x".repeat(10_000), &["x"]).unwrap().chars().count() < 10_010);
     }
 }

@@ -55,7 +55,7 @@ impl Check {
         Self { name: name.into(), status, reason: reason.into(), values: Map::new() }
     }
 
-    fn with(mut self, name: &str, value: u64) -> Self {
+    fn with_value(mut self, name: &str, value: u64) -> Self {
         self.values.insert(name.to_owned(), value.into());
         self
     }
@@ -102,7 +102,7 @@ impl HealthChecks {
     }
 
     /// Runs all checks. The service is ready if none failed.
-    pub(crate) async fn checks(&self) -> Vec<Check> {
+    pub(crate) async fn run_checks(&self) -> Vec<Check> {
         let readable = self.store_readable().await;
         let writable = if readable.status == CheckStatus::Fail {
             Check::new("store_writable", CheckStatus::Fail, "the database does not answer")
@@ -110,13 +110,13 @@ impl HealthChecks {
             self.store_writable().await
         };
         let mut checks = vec![readable, writable];
-        checks.push(match self.marker.check() {
+        checks.push(match self.marker.check_marker() {
             Ok(()) => Check::new("workspaces", CheckStatus::Pass, "the folder of workspaces has its marker"),
             Err(error) => Check::new("workspaces", CheckStatus::Fail, error.to_string()),
         });
         checks.extend(self.disk_checks());
         checks.push(self.left_answers());
-        checks.extend(self.catalog.vendors().iter().map(vendor_check));
+        checks.extend(self.catalog.vendors_health().iter().map(vendor_check));
         checks.extend(self.host.get().cloned().unwrap_or_else(|| {
             vec![Check::new("machine_driver", CheckStatus::Fail, "starting: machine drivers are being tried")]
         }));
@@ -133,11 +133,11 @@ impl HealthChecks {
         let reasons: Vec<String> =
             left.iter().take(REASONS_MAX).map(|(why, count)| format!("{count}: {why}")).collect();
         let reason = format!("answers are left, {}", reasons.join("; "));
-        Check::new("answers", CheckStatus::Warn, reason).with("left", count as u64)
+        Check::new("answers", CheckStatus::Warn, reason).with_value("left", count as u64)
     }
 
     async fn store_readable(&self) -> Check {
-        if self.store.ready(READY_TIMEOUT).await {
+        if self.store.is_ready(READY_TIMEOUT).await {
             Check::new("store_readable", CheckStatus::Pass, "the database answers")
         } else {
             Check::new("store_readable", CheckStatus::Fail, "the database does not answer")
@@ -161,7 +161,7 @@ impl HealthChecks {
     }
 
     fn disk_checks(&self) -> Vec<Check> {
-        let Ok(FreeSpace { bytes, inodes }) = self.disk.free() else {
+        let Ok(FreeSpace { bytes, inodes }) = self.disk.free_space() else {
             let reason = "the file system of the data folder does not answer";
             return vec![Check::new("disk_bytes", CheckStatus::Fail, reason)];
         };
@@ -171,7 +171,7 @@ impl HealthChecks {
             } else {
                 (CheckStatus::Pass, "more is free than the floor")
             };
-            Check::new(name, status, reason).with("free", free).with("floor", floor)
+            Check::new(name, status, reason).with_value("free", free).with_value("floor", floor)
         };
         let config = self.disk.config();
         let mut checks = vec![of("disk_bytes", bytes, config.free_min_bytes)];
@@ -183,7 +183,7 @@ impl HealthChecks {
             true => (CheckStatus::Pass, "all of it is allocated"),
             false => (CheckStatus::Warn, "part of it is released, until more is free than floor and reserve"),
         };
-        checks.push(Check::new("disk_reserve", status, reason).with("bytes", config.reserve_bytes));
+        checks.push(Check::new("disk_reserve", status, reason).with_value("bytes", config.reserve_bytes));
         checks
     }
 }
@@ -191,7 +191,7 @@ impl HealthChecks {
 /// Reports a vendor of models. One that is down does not keep the service from being ready.
 fn vendor_check(vendor: &VendorHealth) -> Check {
     let name = format!("vendor_{}", vendor.provider.as_str().to_ascii_lowercase());
-    match vendor.reason() {
+    match vendor.failure_reason() {
         Some(reason) => Check::new(name, CheckStatus::Warn, reason),
         None => Check::new(name, CheckStatus::Pass, format!("{} lists its models", vendor.base_url)),
     }

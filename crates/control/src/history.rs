@@ -10,7 +10,7 @@ use domain::id::{AccountId, ConversationId};
 use domain::scope::Permission::Read;
 use engine::Dispatch;
 use store::conversations::{self, ConversationError, ConversationSummary};
-use store::search::{self, Batch, Unindexed};
+use store::search::{self, Unindexed, UnindexedBatch};
 use store::{Sql, Store, StoreError};
 
 use crate::error::UseCaseError;
@@ -42,7 +42,7 @@ pub struct HistoryEntry {
 
 /// A page of the history.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HistoryPage {
+pub struct HistoryListing {
     /// The conversations: pinned ones first, then the latest modified.
     pub entries: Vec<HistoryEntry>,
     /// True if a further page follows.
@@ -53,14 +53,14 @@ pub struct HistoryPage {
 
 /// The histories of all accounts. Cheap to clone.
 #[derive(Clone)]
-pub struct History {
+pub struct HistoryService {
     store: Store,
     dispatch: Dispatch,
     /// The accounts whose conversations a task indexes.
     indexing: Arc<Mutex<HashSet<AccountId>>>,
 }
 
-impl History {
+impl HistoryService {
     pub(crate) fn new(store: &Store, dispatch: &Dispatch) -> Self {
         Self { store: store.clone(), dispatch: dispatch.clone(), indexing: Arc::default() }
     }
@@ -70,29 +70,29 @@ impl History {
     ///
     /// # Errors
     /// [`UseCaseError`].
-    pub async fn page(
+    pub async fn history_page(
         &self,
         principal: &Principal,
         searched: &str,
         offset: usize,
         limit: usize,
-    ) -> Result<HistoryPage, UseCaseError> {
-        principal.require(&[Read])?;
+    ) -> Result<HistoryListing, UseCaseError> {
+        principal.require_any(&[Read])?;
         let account = principal.account();
-        let words: Vec<String> = words(searched).take(search::WORDS_MAX).collect();
+        let words: Vec<String> = index_words(searched).take(search::WORDS_MAX).collect();
         if words.is_empty() && !searched.trim().is_empty() {
-            return Ok(HistoryPage { entries: Vec::new(), more: false, is_indexing: false });
+            return Ok(HistoryListing { entries: Vec::new(), more: false, is_indexing: false });
         }
-        let is_indexing = !words.is_empty() && self.index(account).await?;
+        let is_indexing = !words.is_empty() && self.index_changes(account).await?;
         let sought = words.clone();
         let found = self.store.read(move |tx| {
             let ids = if words.is_empty() {
-                listed(tx, account, offset, limit)?
+                list_ids(tx, account, offset, limit)?
             } else {
                 let limit = u32::try_from(limit + 1).unwrap_or(u32::MAX);
-                search::find(tx, account, &words, offset as u64, limit)?
+                search::find_conversations(tx, account, &words, offset as u64, limit)?
             };
-            entries(tx, account, ids)
+            history_entries(tx, account, ids)
         });
         let mut entries = found.await?;
         let more = entries.len() > limit;
@@ -100,7 +100,7 @@ impl History {
         if !sought.is_empty() {
             entries = self.with_passages(account, entries, sought).await?;
         }
-        Ok(HistoryPage { entries, more, is_indexing })
+        Ok(HistoryListing { entries, more, is_indexing })
     }
 
     /// Adds the passages with searched words, as far as they are among the first [`PASSAGES_TEXT_BYTES`] of last messages.
@@ -128,7 +128,7 @@ impl History {
         let texts = texts.await?;
         let with_passages = tokio::task::spawn_blocking(move || {
             for (entry, texts) in entries.iter_mut().zip(texts) {
-                let passage = texts.iter().find_map(|text| found_passage::find(text, &words));
+                let passage = texts.iter().find_map(|text| found_passage::find_passage(text, &words));
                 entry.passage = passage.unwrap_or_default();
             }
             entries
@@ -137,7 +137,7 @@ impl History {
     }
 
     /// Indexes a batch of what has changed. Returns true if a task indexes the rest.
-    async fn index(&self, account: AccountId) -> Result<bool, UseCaseError> {
+    async fn index_changes(&self, account: AccountId) -> Result<bool, UseCaseError> {
         // The task takes the latest changes first, too: a batch of this search would be the same work again.
         if self.lock_indexing().contains(&account) {
             return Ok(true);
@@ -147,9 +147,9 @@ impl History {
         }
         if self.lock_indexing().insert(account) {
             let this = self.clone();
-            self.dispatch.spawn(async move {
+            self.dispatch.spawn_task(async move {
                 // Freed also when the service ends in the middle.
-                let _working = Working(&this, account);
+                let _working = IndexingMark(&this, account);
                 while this.index_batch(account).await.unwrap_or(false) {}
             });
         }
@@ -158,8 +158,8 @@ impl History {
 
     /// Indexes a batch. Returns true if there is more.
     async fn index_batch(&self, account: AccountId) -> Result<bool, UseCaseError> {
-        let Batch { conversations, more } =
-            self.store.read(move |tx| search::unindexed(tx, account, BATCH)).await?;
+        let UnindexedBatch { conversations, more } =
+            self.store.read(move |tx| search::list_unindexed(tx, account, BATCH)).await?;
         if conversations.is_empty() {
             return Ok(false);
         }
@@ -168,7 +168,7 @@ impl History {
         });
         let with_words = with_words.await.map_err(UseCaseError::internal)?;
         let indexed = self.store.write(move |tx| {
-            with_words.iter().try_for_each(|(words, one)| search::index(tx, account, one, words))
+            with_words.iter().try_for_each(|(words, one)| search::index_conversation(tx, account, one, words))
         });
         indexed.await?;
         Ok(more)
@@ -180,34 +180,34 @@ impl History {
 }
 
 /// Marks an account as being indexed until it is dropped.
-struct Working<'a>(&'a History, AccountId);
+struct IndexingMark<'a>(&'a HistoryService, AccountId);
 
-impl Drop for Working<'_> {
+impl Drop for IndexingMark<'_> {
     fn drop(&mut self) {
         self.0.lock_indexing().remove(&self.1);
     }
 }
 
 /// Returns one conversation more than `limit`, if there is one.
-fn listed(
+fn list_ids(
     tx: &mut dyn Sql,
     account: AccountId,
     offset: usize,
     limit: usize,
 ) -> Result<Vec<ConversationId>, StoreError> {
     let limit = u32::try_from(limit + 1).unwrap_or(u32::MAX);
-    let page = conversations::list(tx, account, offset as u64, limit)?;
+    let page = conversations::list_conversations(tx, account, offset as u64, limit)?;
     Ok(page.conversations.into_iter().map(|summary| summary.id).collect())
 }
 
-fn entries(
+fn history_entries(
     tx: &mut dyn Sql,
     account: AccountId,
     ids: Vec<ConversationId>,
 ) -> Result<Vec<HistoryEntry>, StoreError> {
     let mut entries = Vec::with_capacity(ids.len());
     for id in ids {
-        match conversations::summary(tx, account, id) {
+        match conversations::read_conversation_summary(tx, account, id) {
             Ok(summary) => {
                 let key_name = conversations::key_name(tx, account, id)?;
                 entries.push(HistoryEntry { summary, key_name, passage: Vec::new() });
@@ -223,7 +223,7 @@ fn entries(
 fn words_of(unindexed: &Unindexed) -> BTreeSet<String> {
     let texts = std::iter::once(&unindexed.title).chain(&unindexed.texts);
     let mut found = BTreeSet::new();
-    for word in texts.flat_map(|text| words(text)) {
+    for word in texts.flat_map(|text| index_words(text)) {
         if found.len() == INDEXED_WORDS_MAX {
             break;
         }
@@ -233,8 +233,8 @@ fn words_of(unindexed: &Unindexed) -> BTreeSet<String> {
 }
 
 /// Returns the words of a text as they are indexed and searched: in lower case, without diacritics, cut.
-fn words(text: &str) -> impl Iterator<Item = String> {
-    let folded = text_analysis::fold(text);
+fn index_words(text: &str) -> impl Iterator<Item = String> {
+    let folded = text_analysis::fold_text(text);
     let words: Vec<String> = folded
         .split(|c: char| !c.is_alphanumeric())
         .map(|word| word.chars().take(WORD_MAX_CHARS).collect::<String>())
@@ -249,9 +249,9 @@ mod tests {
 
     #[test]
     fn words_are_folded_and_cut() {
-        let found: Vec<_> = words("Výpověď z NÁJMU, a 7: nejneobhospodařovávatelnějšími").collect();
+        let found: Vec<_> = index_words("Výpověď z NÁJMU, a 7: nejneobhospodařovávatelnějšími").collect();
         assert_eq!(found, ["vypoved", "najmu", "nejneobhospodaro"]);
-        assert!(words("日本語の文書").all(|word| word.len() <= search::WORD_MAX_BYTES));
-        assert_eq!(words(" . ").count(), 0);
+        assert!(index_words("日本語の文書").all(|word| word.len() <= search::WORD_MAX_BYTES));
+        assert_eq!(index_words(" . ").count(), 0);
     }
 }

@@ -19,9 +19,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::id::{JobId, NodeId};
-use domain::job::{self, Job, Next};
+use domain::job::{self, Job, NextRun};
 use machine::Machines;
-use store::jobs::{self, ClaimOptions, ClaimedJob, JobFence, NewJob};
+use store::jobs::{self, ClaimedJob, JobClaimOptions, JobFence, NewJob};
 use store::{Store, StoreError};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
@@ -29,9 +29,9 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use workspace::Workspaces;
 
-use crate::Environment;
+use crate::ServiceEnvironment;
 
-pub use metrics::{JobCounts, JobKindMetrics, JobMetrics};
+pub use metrics::{JobKindMetrics, JobKindTotals, JobMetrics};
 
 /// The most jobs that run here at once.
 const RUNNING_MAX: usize = 4;
@@ -46,12 +46,12 @@ const RUN_MAX: Duration = Duration::from_secs(30 * 60);
 /// Runs background jobs. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Jobs {
-    shared: Arc<Shared>,
+    shared: Arc<JobsShared>,
 }
 
-struct Shared {
+struct JobsShared {
     store: Store,
-    environment: Environment,
+    environment: ServiceEnvironment,
     workspaces: Workspaces,
     machines: Machines,
     node: NodeId,
@@ -60,7 +60,7 @@ struct Shared {
 }
 
 /// The outcome of a run.
-enum Ended {
+enum JobRunOutcome {
     /// The run ended, with an error if it failed.
     Done(Result<(), String>),
     /// The lease expired, and another process has claimed the job.
@@ -72,15 +72,15 @@ impl Jobs {
     ///
     /// # Errors
     /// When the store fails.
-    pub(crate) async fn begin(
+    pub(crate) async fn with_recurring(
         store: &Store,
-        environment: &Environment,
+        environment: &ServiceEnvironment,
         workspaces: &Workspaces,
         machines: &Machines,
         node: NodeId,
     ) -> Result<Self, StoreError> {
         let (wake, metrics) = (Notify::new(), JobMetrics::default());
-        let shared = Shared {
+        let shared = JobsShared {
             store: store.clone(),
             environment: environment.clone(),
             workspaces: workspaces.clone(),
@@ -90,13 +90,13 @@ impl Jobs {
             metrics,
         };
         let this = Self { shared: Arc::new(shared) };
-        this.plan().await?;
+        this.plan_recurring().await?;
         this.log_unknown().await?;
         Ok(this)
     }
 
     /// Polls the store at once, because a job was written.
-    pub(crate) fn wake(&self) {
+    pub(crate) fn wake_up(&self) {
         self.shared.wake.notify_one();
     }
 
@@ -106,7 +106,7 @@ impl Jobs {
     }
 
     /// Runs due jobs until `shutdown`, which interrupts running jobs and releases their leases.
-    pub(crate) async fn run(self, shutdown: CancellationToken) {
+    pub(crate) async fn run_due(self, shutdown: CancellationToken) {
         let mut running = JoinSet::new();
         let mut looked = self.shared.environment.now();
         loop {
@@ -116,7 +116,7 @@ impl Jobs {
                 self.replan().await;
             }
             looked = now;
-            match self.claim(RUNNING_MAX.saturating_sub(running.len())).await {
+            match self.claim_jobs(RUNNING_MAX.saturating_sub(running.len())).await {
                 Ok(claimed) => {
                     for job in claimed {
                         running.spawn(self.clone().run_one(job, shutdown.clone()));
@@ -137,15 +137,15 @@ impl Jobs {
     }
 
     /// Writes missing recurring jobs, and brings jobs forward that a wrong clock scheduled too late.
-    async fn plan(&self) -> Result<(), StoreError> {
+    async fn plan_recurring(&self) -> Result<(), StoreError> {
         let now = self.shared.environment.now();
         let missing = Job::RECURRING.map(|job| {
-            let id = JobId::made_at(now, self.shared.environment.bits());
+            let id = JobId::made_at(now, self.shared.environment.random_bits());
             NewJob { id, job, account: None, run_at: now, now }
         });
         let plan = move |tx: &mut dyn store::Sql| {
             for new in &missing {
-                jobs::enqueue(tx, new)?;
+                jobs::enqueue_job(tx, new)?;
             }
             jobs::bring_forward(tx, now).map(drop)
         };
@@ -154,7 +154,7 @@ impl Jobs {
 
     /// Logs that jobs of a later version wait. They are left to it.
     async fn log_unknown(&self) -> Result<(), StoreError> {
-        let counted = self.shared.store.read(|tx| jobs::counts(tx)).await?;
+        let counted = self.shared.store.read(|tx| jobs::count_jobs(tx)).await?;
         for unknown in counted.iter().filter(|jobs| Job::known_kind(&jobs.kind) == Job::UNKNOWN) {
             let (kind, waiting) = (&unknown.kind, unknown.waiting);
             tracing::warn!(kind, waiting, "jobs of an unknown kind are left: a later version must run them");
@@ -163,38 +163,38 @@ impl Jobs {
     }
 
     async fn replan(&self) {
-        if let Err(error) = self.plan().await {
+        if let Err(error) = self.plan_recurring().await {
             tracing::warn!(%error, "recurring jobs could not be planned");
         }
     }
 
     /// Claims up to `room` jobs. Reads first, because usually no job is due.
-    async fn claim(&self, room: usize) -> Result<Vec<ClaimedJob>, StoreError> {
+    async fn claim_jobs(&self, room: usize) -> Result<Vec<ClaimedJob>, StoreError> {
         let now = self.shared.environment.now();
         let store = &self.shared.store;
         if room == 0 || !store.read(move |tx| jobs::is_due(tx, now, LEASE)).await? {
             return Ok(Vec::new());
         }
         let limit = u32::try_from(room).unwrap_or(u32::MAX);
-        let options = ClaimOptions { node: self.shared.node, now, lease: LEASE, limit };
-        store.write(move |tx| jobs::claim(tx, &options)).await
+        let options = JobClaimOptions { node: self.shared.node, now, lease: LEASE, limit };
+        store.write(move |tx| jobs::claim_jobs(tx, &options)).await
     }
 
     async fn run_one(self, claimed: ClaimedJob, shutdown: CancellationToken) {
         let (fence, began) = (claimed.fence, Instant::now());
         let ended = if job::may_run(claimed.attempts) {
-            shutdown.run_until_cancelled(self.attempt(&claimed)).await
+            shutdown.run_until_cancelled(self.attempt_job(&claimed)).await
         } else {
-            Some(Ended::Done(Err("the process ended during each attempt".to_owned())))
+            Some(JobRunOutcome::Done(Err("the process ended during each attempt".to_owned())))
         };
         let id = fence.id;
         match ended {
-            Some(Ended::Done(outcome)) => self.finish(&claimed, outcome, began.elapsed()).await,
-            Some(Ended::LeaseLost) => {
+            Some(JobRunOutcome::Done(outcome)) => self.finish_job(&claimed, outcome, began.elapsed()).await,
+            Some(JobRunOutcome::LeaseLost) => {
                 tracing::warn!(kind = claimed.kind, job = %id, "a job was claimed elsewhere while it ran here");
             }
             None => {
-                if let Err(error) = self.shared.store.write(move |tx| jobs::release(tx, fence)).await {
+                if let Err(error) = self.shared.store.write(move |tx| jobs::release_job(tx, fence)).await {
                     tracing::warn!(job = %id, %error, "a job could not be given back");
                 }
             }
@@ -202,20 +202,20 @@ impl Jobs {
     }
 
     /// Runs the job and renews its lease meanwhile.
-    async fn attempt(&self, claimed: &ClaimedJob) -> Ended {
+    async fn attempt_job(&self, claimed: &ClaimedJob) -> JobRunOutcome {
         let fence = claimed.fence;
         let work = async {
             let Some(job) = claimed.job else {
                 return Err("its row is damaged".to_owned());
             };
-            let Shared { store, environment, workspaces, machines, .. } = &*self.shared;
-            let place = run::Place { store, workspaces, machines, now: environment.now() };
-            let run = timeout(RUN_MAX, run::run(job, &place));
+            let JobsShared { store, environment, workspaces, machines, .. } = &*self.shared;
+            let place = run::JobContext { store, workspaces, machines, now: environment.now() };
+            let run = timeout(RUN_MAX, run::run_job(job, &place));
             run.await.unwrap_or_else(|_| Err(format!("it takes longer than {RUN_MAX:?}")))
         };
         tokio::select! {
-            outcome = work => Ended::Done(outcome),
-            () = self.keep_lease(fence) => Ended::LeaseLost,
+            outcome = work => JobRunOutcome::Done(outcome),
+            () = self.keep_lease(fence) => JobRunOutcome::LeaseLost,
         }
     }
 
@@ -223,8 +223,8 @@ impl Jobs {
     async fn keep_lease(&self, fence: JobFence) {
         loop {
             sleep(RENEW_EVERY).await;
-            let until = self.shared.environment.now().plus(LEASE);
-            match self.shared.store.write(move |tx| jobs::renew(tx, fence, until)).await {
+            let until = self.shared.environment.now().saturating_add(LEASE);
+            match self.shared.store.write(move |tx| jobs::renew_job_lease(tx, fence, until)).await {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(error) => {
@@ -234,12 +234,12 @@ impl Jobs {
         }
     }
 
-    async fn finish(&self, claimed: &ClaimedJob, outcome: Result<(), String>, took: Duration) {
+    async fn finish_job(&self, claimed: &ClaimedJob, outcome: Result<(), String>, took: Duration) {
         let now = self.shared.environment.now();
         let next = match &outcome {
             Ok(()) => job::after_success(claimed.job, claimed.due, now),
             Err(_) => {
-                let random = u64::from_be_bytes(self.shared.environment.bytes());
+                let random = u64::from_be_bytes(self.shared.environment.random_bytes());
                 job::after_failure(claimed.job, claimed.attempts, claimed.due, now, random)
             }
         };
@@ -247,13 +247,13 @@ impl Jobs {
         let (id, kind, attempts) = (fence.id, claimed.kind.as_str(), claimed.attempts);
         match (&error, next) {
             (None, _) => tracing::debug!(kind, job = %id, ?took, "job done"),
-            (Some(error), Next::Retry(at)) => {
+            (Some(error), NextRun::Retry(at)) => {
                 tracing::warn!(kind, job = %id, attempts, error, retry_at = %at, "job failed; it is tried again");
             }
             (Some(error), _) => tracing::error!(kind, job = %id, attempts, error, "job failed for good"),
         }
-        self.shared.metrics.ended(kind, error.is_some(), next, took);
-        let finish = move |tx: &mut dyn store::Sql| jobs::finish(tx, fence, next, error.as_deref(), now);
+        self.shared.metrics.record_run(kind, error.is_some(), next, took);
+        let finish = move |tx: &mut dyn store::Sql| jobs::finish_job(tx, fence, next, error.as_deref(), now);
         match self.shared.store.write(finish).await {
             Ok(true) => {}
             Ok(false) => tracing::warn!(kind, job = %id, "a job was claimed elsewhere while it ran here"),

@@ -24,11 +24,11 @@ pub struct KnownBrowser {
 
 impl KnownBrowser {
     /// Makes the proof of a user with this password.
-    pub(crate) fn of(nonce: [u8; NONCE_BYTES], user: UserId, password: &PasswordHash) -> Self {
+    pub(crate) fn from_password(nonce: [u8; NONCE_BYTES], user: UserId, password: &PasswordHash) -> Self {
         let mut inner = Sha256::new_with_prefix(b"known browser");
         inner.update(nonce);
         inner.update(user.bits().to_be_bytes());
-        inner.update(password.stored().as_bytes());
+        inner.update(password.as_str().as_bytes());
         // A digest of the digest cannot be continued.
         Self { nonce, proof: Sha256::digest(inner.finalize()).into() }
     }
@@ -43,7 +43,7 @@ impl KnownBrowser {
     /// Returns the text for the user's browser.
     #[must_use]
     pub fn reveal(&self) -> String {
-        hex::encode(&self.nonce) + &hex::encode(&self.proof)
+        hex::encode_hex(&self.nonce) + &hex::encode_hex(&self.proof)
     }
 
     /// Returns what tells this browser from others.
@@ -55,7 +55,7 @@ impl KnownBrowser {
     /// Returns true if this is the proof of a user with this password.
     pub(crate) fn is_of(&self, user: UserId, password: &PasswordHash) -> bool {
         // Digests of both are compared, so that the time says nothing of the proof.
-        let right = Self::of(self.nonce, user, password);
+        let right = Self::from_password(self.nonce, user, password);
         Sha256::digest(self.proof) == Sha256::digest(right.proof)
     }
 }
@@ -65,15 +65,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn proof_ends_with_the_password_and_is_of_one_user() {
+    fn proof_bound_to_password_and_user() {
         let user = UserId::from_random(1);
         let hash = |text: &str| PasswordHash::from_stored(text.to_owned());
-        let known = KnownBrowser::of([7; 16], user, &hash("a"));
+        let known = KnownBrowser::from_password([7; 16], user, &hash("a"));
         let kept = KnownBrowser::parse(&known.reveal()).expect("a proof");
         assert!(kept.is_of(user, &hash("a")));
         assert!(!kept.is_of(user, &hash("b")));
         assert!(!kept.is_of(UserId::from_random(2), &hash("a")));
-        let other = KnownBrowser::of([8; 16], user, &hash("a"));
+        let other = KnownBrowser::from_password([8; 16], user, &hash("a"));
         assert_ne!(other.proof, known.proof);
         for wrong in ["", "x", &"0".repeat(95), &"g".repeat(96), &"č".repeat(48)] {
             assert!(KnownBrowser::parse(wrong).is_none(), "{wrong}");

@@ -49,33 +49,33 @@ mod workspaces_marker;
 pub use access::Authenticator;
 pub use account_deletion::RunningService;
 pub use admin::Admin;
-pub use answers::Answers;
+pub use answers::AnswerService;
 pub use catalogs::Catalogs;
 pub use conversations::Conversations;
-pub use credentials::Credentials;
+pub use credentials::CredentialService;
 pub use disk_reserve::{DiskReserve, DiskReserveConfig};
 pub use egress::{Callback, OidcConfig};
 pub use engine::{
-    AnswerMetrics, DispatchLimits, EmbeddingMetrics, Environment, Plugins, PluginsConfig, environment,
+    AnswerMetrics, DispatchLimits, EmbeddingMetrics, Plugins, PluginsConfig, ServiceEnvironment, environment,
     metrics, plugins_folder, templates,
 };
 pub use error::{ErrorKind, PublicCode, UseCaseError};
-pub use files::Files;
+pub use files::FileService;
 pub use first_owner::FirstOwner;
 pub use health::{Check, CheckStatus};
-pub use history::History;
-pub use jobs::{JobCounts, JobKindMetrics, JobMetrics};
+pub use history::HistoryService;
+pub use jobs::{JobKindMetrics, JobKindTotals, JobMetrics};
 pub use live;
 pub use machine::preview;
-pub use machine::{FolderIndexing, Kernel};
+pub use machine::{FolderIndexReport, Kernel};
 pub use models::{Catalog, ProbeError, VendorHealth};
 pub use operators::Operators;
 pub use owner::Owner;
 pub use passwords::Passwords;
 pub use principal::Principal;
-pub use questions::Questions;
-pub use service::{Service, ServiceConfig};
-pub use sessions::Sessions;
+pub use questions::QuestionService;
+pub use service::{CauserieService, ServiceConfig};
+pub use sessions::SessionService;
 pub use single_sign_on::{SingleSignOn, SingleSignOnConfig};
 pub use store::{DatabaseUrl, StoreError};
 pub use vm::Vm;

@@ -27,18 +27,18 @@ const MOVE_INTERVAL: Duration = Duration::from_millis(100);
 ///
 /// # Errors
 /// When the page cannot be written or there is no thread for it.
-pub(crate) fn begin(page: LeasePage, lock: &Arc<ExclusiveLock>) -> io::Result<()> {
-    extend(&page, lock)?;
+pub(crate) fn start_extending(page: LeasePage, lock: &Arc<ExclusiveLock>) -> io::Result<()> {
+    extend_lease(&page, lock)?;
     let lock = Arc::downgrade(lock);
     // A thread of its own, so that no load on the others suspends machines.
     thread::Builder::new().name("machine-lease".to_owned()).spawn(move || keep_extending(&page, &lock))?;
     Ok(())
 }
 
-fn extend(page: &LeasePage, lock: &ExclusiveLock) -> io::Result<()> {
+fn extend_lease(page: &LeasePage, lock: &ExclusiveLock) -> io::Result<()> {
     match lock.confirmed_at() {
         Some(at) => page.extend_until(at + SHARED),
-        None => page.extend(OWN),
+        None => page.extend_for(OWN),
     }
 }
 
@@ -47,7 +47,7 @@ fn keep_extending(page: &LeasePage, lock: &Weak<ExclusiveLock>) {
     loop {
         thread::park_timeout(MOVE_INTERVAL);
         let Some(lock) = lock.upgrade() else { return };
-        match extend(page, &lock) {
+        match extend_lease(page, &lock) {
             Ok(()) => is_failing = false,
             Err(error) if !is_failing => {
                 tracing::error!(%error, "the lease page of machines cannot be written: they are suspended");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use domain::account::Role;
+use domain::account::AccountRole;
 use models::{Catalog, VendorHealth};
 pub use plugins::Notice;
 
@@ -46,10 +46,10 @@ impl Operators {
     ///
     /// # Errors
     /// [`PublicCode::NotFound`] for anybody but an operator, as if there were no such operations.
-    pub fn admin(&self, user: &SignedIn) -> Result<Admin, UseCaseError> {
+    pub fn admin_for(&self, user: &SignedIn) -> Result<Admin, UseCaseError> {
         match user.role {
-            Role::Operator => Ok(self.admin.with_actor(user.email.clone())),
-            Role::Owner => Err(UseCaseError::new(PublicCode::NotFound, "not an operator")),
+            AccountRole::Operator => Ok(self.admin.with_actor(user.email.clone())),
+            AccountRole::Owner => Err(UseCaseError::new(PublicCode::NotFound, "not an operator")),
         }
     }
 
@@ -57,17 +57,17 @@ impl Operators {
     ///
     /// # Errors
     /// Like [`Operators::admin`].
-    pub fn vendors(&self, user: &SignedIn) -> Result<Vec<VendorHealth>, UseCaseError> {
-        self.admin(user)?;
-        Ok(self.catalog.vendors())
+    pub fn vendors_health(&self, user: &SignedIn) -> Result<Vec<VendorHealth>, UseCaseError> {
+        self.admin_for(user)?;
+        Ok(self.catalog.vendors_health())
     }
 
     /// Returns the plugins that are in use, with the problems that were found in them.
     ///
     /// # Errors
     /// Like [`Operators::admin`].
-    pub fn plugins(&self, user: &SignedIn) -> Result<PluginOverview, UseCaseError> {
-        self.admin(user)?;
+    pub fn plugin_overview(&self, user: &SignedIn) -> Result<PluginOverview, UseCaseError> {
+        self.admin_for(user)?;
         let library = self.plugins.library();
         let mut plugins = BTreeMap::<String, PluginParts>::new();
         for skill in &library.skills {

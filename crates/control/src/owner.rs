@@ -5,11 +5,11 @@ use domain::credits::Balance;
 use domain::id::{KeyId, PostingId};
 use domain::key::SecretKey;
 use domain::time::Timestamp;
-use store::accounts::{self, Account};
+use store::accounts::{self, StoredAccount};
 use store::audit::{self, AuditEntry};
 pub use store::credits::{LEDGER_PAGE_MAX, LedgerEntry};
 use store::keys::{self, KeyError, NewKey};
-pub use store::keys::{Key, Spending};
+pub use store::keys::{Spending, StoredKey};
 pub use store::usage::KeyUsage;
 use store::{Store, credits, usage};
 
@@ -19,19 +19,19 @@ use crate::form_token::{self, FormToken};
 use crate::principal::Principal;
 use crate::sessions::no_session;
 use crate::usage::UsageReport;
-use crate::{Authenticator, Environment};
+use crate::{Authenticator, ServiceEnvironment};
 
 /// The owners' own operations. Cheap to clone.
 #[derive(Clone)]
 pub struct Owner {
     store: Store,
-    environment: Environment,
+    environment: ServiceEnvironment,
     access: Authenticator,
 }
 
 impl Owner {
     /// Creates the operations on this store.
-    pub(crate) fn new(store: &Store, environment: &Environment, access: &Authenticator) -> Self {
+    pub(crate) fn new(store: &Store, environment: &ServiceEnvironment, access: &Authenticator) -> Self {
         Self { store: store.clone(), environment: environment.clone(), access: access.clone() }
     }
 
@@ -39,10 +39,10 @@ impl Owner {
     ///
     /// # Errors
     /// [`PublicCode::Forbidden`] for the principal of a key, as for every operation here.
-    pub async fn list_keys(&self, principal: &Principal) -> Result<Vec<Key>, UseCaseError> {
+    pub async fn list_keys(&self, principal: &Principal) -> Result<Vec<StoredKey>, UseCaseError> {
         signed_in(principal)?;
         let account = principal.account();
-        Ok(self.store.read(move |tx| keys::list(tx, account)).await?)
+        Ok(self.store.read(move |tx| keys::list_keys(tx, account)).await?)
     }
 
     /// Creates a key. The secret cannot be shown again later. `None` if a key was already created with the same token, which
@@ -63,11 +63,11 @@ impl Owner {
             return Err(UseCaseError::invalid("the spending limit of a key is invalid"));
         }
         let now = self.environment.now();
-        let key = SecretKey::from_random(self.environment.bytes());
+        let key = SecretKey::from_random(self.environment.random_bytes());
         let account = principal.account();
         let bits = token.map_or_else(
-            || self.environment.bits(),
-            |token| form_token::bits(b"key of a form", account, token),
+            || self.environment.random_bits(),
+            |token| form_token::form_id_bits(b"key of a form", account, token),
         );
         let new = NewKey {
             id: KeyId::from_random(bits),
@@ -82,17 +82,17 @@ impl Owner {
         };
         let id = new.id;
         let created = self.store.write(move |tx| {
-            keys::create(tx, &new)?;
-            let account = accounts::get(tx, new.account)?.ok_or(KeyError::NotFound)?;
-            Ok::<_, KeyError>(audit::append(
+            keys::create_key(tx, &new)?;
+            let account = accounts::find_account(tx, new.account)?.ok_or(KeyError::NotFound)?;
+            Ok::<_, KeyError>(audit::append_audit_entry(
                 tx,
-                &entry(&account, now, AuditAction::CreateKey, id, &new.name),
+                &audit_entry(&account, now, AuditAction::CreateKey, id, &new.name),
             )?)
         });
         match created.await {
             Ok(()) => Ok(Some(CreatedKey { id, key })),
             Err(KeyError::AlreadyCreated) => Ok(None),
-            Err(error) => Err(refused(error)),
+            Err(error) => Err(key_refusal(error)),
         }
     }
 
@@ -106,23 +106,26 @@ impl Owner {
         let store = self.store.clone();
         let revoking = async move {
             let revoked = store.write(move |tx| {
-                keys::revoke(tx, Some(account), key, now)?;
-                let account = accounts::get(tx, account)?.ok_or(KeyError::NotFound)?;
-                Ok::<_, KeyError>(audit::append(tx, &entry(&account, now, AuditAction::RevokeKey, key, ""))?)
+                keys::revoke_key(tx, Some(account), key, now)?;
+                let account = accounts::find_account(tx, account)?.ok_or(KeyError::NotFound)?;
+                Ok::<_, KeyError>(audit::append_audit_entry(
+                    tx,
+                    &audit_entry(&account, now, AuditAction::RevokeKey, key, ""),
+                )?)
             });
             revoked.await
         };
-        self.access.change(revoking).await.map_err(refused)
+        self.access.apply_change(revoking).await.map_err(key_refusal)
     }
 
     /// Returns the available and reserved credits.
     ///
     /// # Errors
     /// [`UseCaseError`].
-    pub async fn balance(&self, principal: &Principal) -> Result<Balance, UseCaseError> {
+    pub async fn account_balance(&self, principal: &Principal) -> Result<Balance, UseCaseError> {
         signed_in(principal)?;
         let account = principal.account();
-        let balance = self.store.read(move |tx| credits::balance(tx, account)).await?;
+        let balance = self.store.read(move |tx| credits::find_balance(tx, account)).await?;
         balance.ok_or_else(|| UseCaseError::internal("the account of a session does not exist"))
     }
 
@@ -130,11 +133,15 @@ impl Owner {
     ///
     /// # Errors
     /// [`UseCaseError`].
-    pub async fn usage(&self, principal: &Principal, since: Timestamp) -> Result<UsageReport, UseCaseError> {
+    pub async fn account_usage(
+        &self,
+        principal: &Principal,
+        since: Timestamp,
+    ) -> Result<UsageReport, UseCaseError> {
         signed_in(principal)?;
         let account = principal.account();
         let (rows, more) = self.store.read(move |tx| usage::of_days(tx, account, since)).await?;
-        Ok(UsageReport::of(&rows, !more))
+        Ok(UsageReport::from_rows(&rows, !more))
     }
 }
 
@@ -157,7 +164,7 @@ impl Owner {
     ///
     /// # Errors
     /// [`UseCaseError`].
-    pub async fn ledger(
+    pub async fn list_postings(
         &self,
         principal: &Principal,
         offset: u64,
@@ -165,7 +172,7 @@ impl Owner {
     ) -> Result<Vec<LedgerEntry>, UseCaseError> {
         signed_in(principal)?;
         let account = principal.account();
-        Ok(self.store.read(move |tx| credits::ledger(tx, account, offset, limit)).await?)
+        Ok(self.store.read(move |tx| credits::list_postings(tx, account, offset, limit)).await?)
     }
 
     /// Returns the most recent postings of the account's ledger before one of them, newest first: [`LEDGER_PAGE_MAX`], without those at its
@@ -177,13 +184,13 @@ impl Owner {
         &self,
         principal: &Principal,
         before: Option<(Timestamp, PostingId)>,
-    ) -> Result<Option<LedgerPage>, UseCaseError> {
+    ) -> Result<Option<PostingPage>, UseCaseError> {
         signed_in(principal)?;
         let account = principal.account();
         let mut entries = self
             .store
             .read(move |tx| match before {
-                None => credits::ledger(tx, account, 0, LEDGER_PAGE_MAX),
+                None => credits::list_postings(tx, account, 0, LEDGER_PAGE_MAX),
                 Some(before) => credits::ledger_before(tx, account, before, LEDGER_PAGE_MAX),
             })
             .await?;
@@ -194,13 +201,13 @@ impl Owner {
             entries.truncate(if whole > 0 { whole } else { entries.len() });
         }
         let next = entries.last().filter(|_| is_full).map(|entry| (entry.at, entry.id));
-        Ok((!entries.is_empty()).then_some(LedgerPage { entries, next }))
+        Ok((!entries.is_empty()).then_some(PostingPage { entries, next }))
     }
 }
 
 /// A page of the ledger.
 #[derive(Debug)]
-pub struct LedgerPage {
+pub struct PostingPage {
     /// Newest first.
     pub entries: Vec<LedgerEntry>,
     /// The posting before which the next page begins.
@@ -212,7 +219,7 @@ fn signed_in(principal: &Principal) -> Result<(), UseCaseError> {
     if principal.session_id().is_some() { Ok(()) } else { Err(no_session()) }
 }
 
-fn refused(error: KeyError) -> UseCaseError {
+fn key_refusal(error: KeyError) -> UseCaseError {
     match error {
         KeyError::NotFound => UseCaseError::new(PublicCode::NotFound, error),
         KeyError::NoLicence => UseCaseError::licence_ended(),
@@ -221,7 +228,13 @@ fn refused(error: KeyError) -> UseCaseError {
     }
 }
 
-fn entry(account: &Account, at: Timestamp, action: AuditAction, key: KeyId, detail: &str) -> AuditEntry {
+fn audit_entry(
+    account: &StoredAccount,
+    at: Timestamp,
+    action: AuditAction,
+    key: KeyId,
+    detail: &str,
+) -> AuditEntry {
     AuditEntry {
         at,
         account: Some(account.id),
@@ -235,27 +248,27 @@ fn entry(account: &Account, at: Timestamp, action: AuditAction, key: KeyId, deta
 
 #[cfg(test)]
 mod tests {
-    use domain::account::{Licence, Role};
+    use domain::account::{AccountRole, Licence};
     use domain::id::{AccountId, SessionId, UserId};
 
     use super::*;
 
     #[test]
-    fn only_a_session_may_do_anything_here() {
+    fn owner_operations_need_session() {
         let now = Timestamp::from_micros(1_000);
-        let account = Account {
+        let account = StoredAccount {
             id: AccountId::from_random(1),
             user: UserId::from_random(2),
-            role: Role::Owner,
+            role: AccountRole::Owner,
             email: "ada@example.test".to_owned(),
             licence: Licence { until: Some(Timestamp::from_micros(2_000)) },
             created_at: now,
             conversations: 0,
             has_machine: true,
         };
-        let session = Principal::session(&account, SessionId::from_random(3).to_string(), now);
+        let session = Principal::from_session(&account, SessionId::from_random(3).to_string(), now);
         assert!(signed_in(&session.expect("it is valid")).is_ok());
-        let service = Principal::service(&account, now).expect("it is valid");
+        let service = Principal::for_service(&account, now).expect("it is valid");
         assert_eq!(signed_in(&service).expect_err("it is no user").code(), PublicCode::Forbidden);
     }
 }

@@ -9,12 +9,12 @@ use std::sync::{Arc, OnceLock};
 use argon2::password_hash::PasswordVerifier;
 use argon2::{Argon2, PasswordHasher};
 use domain::id::UserId;
-use store::accounts::{self, Account, AccountError};
+use store::accounts::{self, AccountError, StoredAccount};
 use store::audit::{self, AuditEntry};
 use store::{Sql, Store, StoreError, sessions};
 use tokio::sync::Semaphore;
 
-use crate::Environment;
+use crate::ServiceEnvironment;
 
 /// The minimum length of a password, in bytes of UTF-8.
 pub const PASSWORD_MIN_BYTES: usize = 8;
@@ -78,15 +78,15 @@ pub struct PasswordHash(String);
 #[derive(Debug, Clone)]
 pub struct Verified {
     /// The account.
-    pub account: Account,
+    pub account: StoredAccount,
     /// The hash that the password was compared with.
     hash: PasswordHash,
 }
 
 impl Verified {
     /// Returns true if the password is still the right one, and keeps it so until the transaction ends.
-    pub(crate) fn holds(&self, tx: &mut dyn Sql) -> Result<bool, StoreError> {
-        accounts::keeps_password(tx, self.account.user, self.hash.stored())
+    pub(crate) fn still_holds(&self, tx: &mut dyn Sql) -> Result<bool, StoreError> {
+        accounts::keeps_password(tx, self.account.user, self.hash.as_str())
     }
 }
 
@@ -122,7 +122,7 @@ impl fmt::Debug for PasswordHash {
 impl PasswordHash {
     /// Hashes a password with the library's parameters, as OWASP recommends: 19 MiB, two passes, one lane. Blocks for
     /// tens of milliseconds.
-    fn of(password: &Password, salt: [u8; 16]) -> Result<Self, PasswordError> {
+    fn from_password(password: &Password, salt: [u8; 16]) -> Result<Self, PasswordError> {
         let hash = Argon2::default().hash_password_with_salt(password.0.as_bytes(), &salt);
         hash.map(|hash| Self(hash.to_string())).map_err(PasswordError::Hash)
     }
@@ -140,7 +140,7 @@ impl PasswordHash {
 
     /// Returns the stored form.
     #[must_use]
-    pub fn stored(&self) -> &str {
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 }
@@ -168,7 +168,7 @@ impl HashQueue {
     }
 
     /// Runs `work` on a thread for blocking work.
-    async fn run<T: Send + 'static>(
+    async fn run_hashing<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, PasswordError> {
@@ -188,7 +188,7 @@ impl HashQueue {
 #[derive(Clone)]
 pub struct Passwords {
     store: Store,
-    environment: Environment,
+    environment: ServiceEnvironment,
     strangers: Arc<HashQueue>,
     known: Arc<HashQueue>,
     /// A hash of no account, for comparisons on behalf of unknown emails.
@@ -198,7 +198,7 @@ pub struct Passwords {
 impl Passwords {
     /// Creates the passwords of this store.
     #[must_use]
-    pub fn new(store: Store, environment: Environment) -> Self {
+    pub fn new(store: Store, environment: ServiceEnvironment) -> Self {
         let strangers = HashQueue::new(HASHED_AT_ONCE_MAX, WAITING_MAX);
         let known = HashQueue::new(HASHED_AT_ONCE_KNOWN_MAX, WAITING_KNOWN_MAX);
         Self { store, environment, strangers, known, nobody: Arc::default() }
@@ -208,9 +208,9 @@ impl Passwords {
     ///
     /// # Errors
     /// [`PasswordError::Hash`], [`PasswordError::Busy`], [`PasswordError::Ending`].
-    pub async fn hash(&self, password: Password) -> Result<PasswordHash, PasswordError> {
-        let salt = self.environment.bytes();
-        self.known.run(move || PasswordHash::of(&password, salt)).await?
+    pub async fn hash_password(&self, password: Password) -> Result<PasswordHash, PasswordError> {
+        let salt = self.environment.random_bytes();
+        self.known.run_hashing(move || PasswordHash::from_password(&password, salt)).await?
     }
 
     /// Replaces the password of a user, whose sessions end, and records it in the audit log. With `verified`, only if the
@@ -218,23 +218,23 @@ impl Passwords {
     ///
     /// # Errors
     /// [`PasswordError::NoSuchAccount`], [`PasswordError::Replaced`] among others.
-    pub(crate) async fn set(
+    pub(crate) async fn replace_password(
         &self,
         user: UserId,
         password: Password,
         verified: Option<Verified>,
         entry: AuditEntry,
     ) -> Result<(), PasswordError> {
-        let hash = self.hash(password).await?;
+        let hash = self.hash_password(password).await?;
         let set = self.store.write(move |tx| {
             if let Some(verified) = &verified
-                && !verified.holds(tx)?
+                && !verified.still_holds(tx)?
             {
                 return Ok(false);
             }
-            accounts::set_password(tx, user, hash.stored())?;
+            accounts::set_password(tx, user, hash.as_str())?;
             sessions::end_all(tx, user)?;
-            audit::append(tx, &entry)?;
+            audit::append_audit_entry(tx, &entry)?;
             Ok::<_, AccountError>(true)
         });
         match set.await {
@@ -250,7 +250,7 @@ impl Passwords {
     ///
     /// # Errors
     /// [`PasswordError::Store`], [`PasswordError::Busy`], [`PasswordError::Ending`].
-    pub async fn verify(
+    pub async fn verify_password(
         &self,
         email: &str,
         password: Password,
@@ -258,12 +258,12 @@ impl Passwords {
     ) -> Result<Option<Verified>, PasswordError> {
         let found = self.of_email(email).await?;
         let hash = found.as_ref().map(|(_, hash)| hash.clone());
-        let (salt, nobody) = (self.environment.bytes(), self.nobody.clone());
+        let (salt, nobody) = (self.environment.random_bytes(), self.nobody.clone());
         let queue = match standing {
             Standing::Stranger => &self.strangers,
             Standing::Known => &self.known,
         };
-        let same = queue.run(move || {
+        let same = queue.run_hashing(move || {
             if let Some(hash) = hash {
                 return Ok(hash.is_of(&password));
             }
@@ -271,7 +271,7 @@ impl Passwords {
                 nobody.is_of(&password);
             } else {
                 // Computed once, from the given password: takes as long as a comparison.
-                let _ = nobody.set(PasswordHash::of(&password, salt)?);
+                let _ = nobody.set(PasswordHash::from_password(&password, salt)?);
             }
             Ok::<_, PasswordError>(false)
         });
@@ -280,11 +280,14 @@ impl Passwords {
     }
 
     /// Returns the account with this email and the hash of its owner's password, if there are both.
-    pub(crate) async fn of_email(&self, email: &str) -> Result<Option<(Account, PasswordHash)>, StoreError> {
+    pub(crate) async fn of_email(
+        &self,
+        email: &str,
+    ) -> Result<Option<(StoredAccount, PasswordHash)>, StoreError> {
         let email = email.to_owned();
         let found = self.store.read(move |tx| {
             let Some(account) = accounts::by_email(tx, &email)? else { return Ok::<_, StoreError>(None) };
-            let hash = accounts::password(tx, account.user)?;
+            let hash = accounts::find_password_hash(tx, account.user)?;
             Ok(hash.map(|hash| (account, PasswordHash::from_stored(hash))))
         });
         found.await
@@ -296,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_is_one_line_within_its_bounds() {
+    fn password_parse_enforces_bounds() {
         let parsed = |text: &str| Password::parse(text).err();
         assert_eq!(parsed("1234567"), Some(InvalidPassword::TooShort));
         assert_eq!(parsed("heslo žš"), None);
@@ -308,39 +311,39 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_is_argon2id_by_the_book_and_knows_its_own_password_alone() {
+    fn hash_is_argon2id_and_verifies() {
         let password = Password::parse("correct horse").expect("a password");
-        let hash = PasswordHash::of(&password, [7; 16]).expect("a hash");
-        assert!(hash.stored().starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{}", hash.stored());
-        assert!(hash.stored().len() <= 512, "as long as the table takes");
+        let hash = PasswordHash::from_password(&password, [7; 16]).expect("a hash");
+        assert!(hash.as_str().starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{}", hash.as_str());
+        assert!(hash.as_str().len() <= 512, "as long as the table takes");
         assert!(hash.is_of(&password));
         assert!(!hash.is_of(&Password::parse("correct horsf").expect("a password")));
-        let again = PasswordHash::of(&password, [8; 16]).expect("a hash");
-        assert_ne!(hash.stored(), again.stored(), "equal passwords do not show");
+        let again = PasswordHash::from_password(&password, [8; 16]).expect("a hash");
+        assert_ne!(hash.as_str(), again.as_str(), "equal passwords do not show");
         assert!(!PasswordHash("no hash".to_owned()).is_of(&password));
     }
 
     #[tokio::test]
-    async fn guesses_beyond_the_queue_are_refused_and_keep_no_known_user_waiting() {
+    async fn queue_overflow_spares_known_users() {
         let folder = tempfile::tempdir().expect("a folder");
         let store = Store::open(&folder.path().join("causerie.db")).expect("a database");
-        let passwords = Passwords::new(store, Environment::system());
+        let passwords = Passwords::new(store, ServiceEnvironment::system());
         let password = || Password::parse("correct horse").expect("a password");
         let most = u32::try_from(HASHED_AT_ONCE_MAX + WAITING_MAX).expect("a small number");
         let others = passwords.strangers.places.clone().try_acquire_many_owned(most).expect("all places");
-        let guessed = passwords.verify("a@example.test", password(), Standing::Stranger).await;
+        let guessed = passwords.verify_password("a@example.test", password(), Standing::Stranger).await;
         assert!(matches!(guessed, Err(PasswordError::Busy)), "{guessed:?}");
-        let known = passwords.verify("a@example.test", password(), Standing::Known).await;
+        let known = passwords.verify_password("a@example.test", password(), Standing::Known).await;
         assert!(matches!(known, Ok(None)), "{known:?}");
         drop(others);
-        let later = passwords.verify("a@example.test", password(), Standing::Stranger).await;
+        let later = passwords.verify_password("a@example.test", password(), Standing::Stranger).await;
         assert!(matches!(later, Ok(None)), "{later:?}");
     }
 
     #[test]
     fn neither_shows_itself() {
         let password = Password::parse("correct horse").expect("a password");
-        let hash = PasswordHash::of(&password, [7; 16]).expect("a hash");
+        let hash = PasswordHash::from_password(&password, [7; 16]).expect("a hash");
         assert_eq!(format!("{password:?} {hash:?}"), "Password(…) PasswordHash(…)");
     }
 }

@@ -10,7 +10,7 @@ use domain::id::{AccountId, KeyId, SessionId, UserId};
 use domain::key::KeyFingerprint;
 use domain::scope::{Permission, Scope};
 use domain::time::Timestamp;
-use store::accounts::Account;
+use store::accounts::StoredAccount;
 use store::keys::ResolvedKey;
 use store::questions::AskedThrough;
 
@@ -82,7 +82,7 @@ pub enum Invalidity {
 
 impl Principal {
     /// Creates the principal of a stored key.
-    pub(crate) fn key(
+    pub(crate) fn from_key(
         resolved: &ResolvedKey,
         fingerprint: KeyFingerprint,
         now: Timestamp,
@@ -93,7 +93,7 @@ impl Principal {
         if resolved.expires_at.is_some_and(|end| end <= now) {
             return Err(Invalidity::Expired);
         }
-        licensed(Licence { until: resolved.licence_until }, now)?;
+        check_licence(Licence { until: resolved.licence_until }, now)?;
         Ok(Self::Key {
             account: resolved.account,
             user: resolved.user,
@@ -108,12 +108,16 @@ impl Principal {
     ///
     /// # Errors
     /// [`Invalidity::NoSessionId`].
-    pub fn session(account: &Account, session: String, now: Timestamp) -> Result<Self, Invalidity> {
+    pub fn from_session(
+        account: &StoredAccount,
+        session: String,
+        now: Timestamp,
+    ) -> Result<Self, Invalidity> {
         if session.is_empty() || session.len() > SESSION_ID_MAX_BYTES {
             return Err(Invalidity::NoSessionId);
         }
         let (user, has_machine) = (account.user, account.has_machine);
-        let is_licensed = account.licence.active(now);
+        let is_licensed = account.licence.is_active(now);
         Ok(Self::Session { account: account.id, user, session, has_machine, is_licensed })
     }
 
@@ -121,8 +125,8 @@ impl Principal {
     ///
     /// # Errors
     /// [`Invalidity::NoLicence`].
-    pub fn service(account: &Account, now: Timestamp) -> Result<Self, Invalidity> {
-        licensed(account.licence, now)?;
+    pub fn for_service(account: &StoredAccount, now: Timestamp) -> Result<Self, Invalidity> {
+        check_licence(account.licence, now)?;
         Ok(Self::Service { account: account.id, has_machine: account.has_machine })
     }
 
@@ -187,7 +191,7 @@ impl Principal {
     ///
     /// # Errors
     /// [`PublicCode::KeyScope`].
-    pub fn require(&self, any_of: &[Permission]) -> Result<(), UseCaseError> {
+    pub fn require_any(&self, any_of: &[Permission]) -> Result<(), UseCaseError> {
         if any_of.iter().any(|permission| self.scope().allows(*permission)) {
             return Ok(());
         }
@@ -222,13 +226,13 @@ impl Principal {
 }
 
 /// Requires a valid licence: without one, no key works.
-pub(crate) fn licensed(licence: Licence, now: Timestamp) -> Result<(), Invalidity> {
-    if licence.active(now) { Ok(()) } else { Err(Invalidity::NoLicence) }
+pub(crate) fn check_licence(licence: Licence, now: Timestamp) -> Result<(), Invalidity> {
+    if licence.is_active(now) { Ok(()) } else { Err(Invalidity::NoLicence) }
 }
 
 #[cfg(test)]
 mod tests {
-    use domain::account::Role;
+    use domain::account::AccountRole;
     use domain::key::SecretKey;
     use domain::scope::Permission::{Ask, Files, Machine, Read};
 
@@ -237,7 +241,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::from_micros(1_000);
     const LATER: Timestamp = Timestamp::from_micros(2_000);
 
-    fn resolved() -> ResolvedKey {
+    fn resolved_key() -> ResolvedKey {
         ResolvedKey {
             key: KeyId::from_random(1),
             account: AccountId::from_random(2),
@@ -245,20 +249,20 @@ mod tests {
             licence_until: Some(LATER),
             revoked: false,
             expires_at: None,
-            scope: Scope::of(&[Read, Files]).expect("there are two"),
+            scope: Scope::from_permissions(&[Read, Files]).expect("there are two"),
             has_machine: true,
         }
     }
 
-    fn key(resolved: &ResolvedKey, now: Timestamp) -> Result<Principal, Invalidity> {
-        Principal::key(resolved, SecretKey::from_random([7; 24]).fingerprint(), now)
+    fn key_principal(resolved: &ResolvedKey, now: Timestamp) -> Result<Principal, Invalidity> {
+        Principal::from_key(resolved, SecretKey::from_random([7; 24]).fingerprint(), now)
     }
 
-    fn account(until: Option<Timestamp>) -> Account {
-        Account {
+    fn sample_account(until: Option<Timestamp>) -> StoredAccount {
+        StoredAccount {
             id: AccountId::from_random(2),
             user: UserId::from_random(3),
-            role: Role::Owner,
+            role: AccountRole::Owner,
             email: "ada@example.test".to_owned(),
             licence: Licence { until },
             created_at: NOW,
@@ -267,52 +271,58 @@ mod tests {
         }
     }
 
-    fn permitted(principal: &Principal) -> [bool; 4] {
-        [Read, Ask, Files, Machine].map(|permission| principal.require(&[permission]).is_ok())
+    fn permitted_scopes(principal: &Principal) -> [bool; 4] {
+        [Read, Ask, Files, Machine].map(|permission| principal.require_any(&[permission]).is_ok())
     }
 
     #[test]
-    fn a_key_may_do_what_its_scope_names_and_nothing_else() {
-        let key = key(&resolved(), NOW).expect("it is valid");
-        assert_eq!(permitted(&key), [true, false, true, false]);
-        assert!(key.require(&[Ask, Read]).is_ok(), "one of several is enough");
-        let refused = key.require(&[Ask, Machine]).expect_err("it has none of them");
+    fn key_permitted_by_scope_only() {
+        let key = key_principal(&resolved_key(), NOW).expect("it is valid");
+        assert_eq!(permitted_scopes(&key), [true, false, true, false]);
+        assert!(key.require_any(&[Ask, Read]).is_ok(), "one of several is enough");
+        let refused = key.require_any(&[Ask, Machine]).expect_err("it has none of them");
         assert_eq!(refused.code(), PublicCode::KeyScope);
-        assert!(key.require(&[]).is_err(), "what needs nothing that is named is for nobody");
+        assert!(key.require_any(&[]).is_err(), "what needs nothing that is named is for nobody");
     }
 
     #[test]
-    fn a_key_is_valid_until_it_is_revoked_expires_or_loses_its_licence() {
-        assert_eq!(key(&ResolvedKey { revoked: true, ..resolved() }, NOW), Err(Invalidity::Revoked));
-        let ending = ResolvedKey { expires_at: Some(NOW), ..resolved() };
-        assert_eq!(key(&ending, NOW), Err(Invalidity::Expired));
-        assert_eq!(key(&resolved(), LATER), Err(Invalidity::NoLicence));
-        assert_eq!(key(&ResolvedKey { licence_until: None, ..resolved() }, NOW), Err(Invalidity::NoLicence));
+    fn key_invalid_when_revoked_or_expired() {
+        assert_eq!(
+            key_principal(&ResolvedKey { revoked: true, ..resolved_key() }, NOW),
+            Err(Invalidity::Revoked)
+        );
+        let ending = ResolvedKey { expires_at: Some(NOW), ..resolved_key() };
+        assert_eq!(key_principal(&ending, NOW), Err(Invalidity::Expired));
+        assert_eq!(key_principal(&resolved_key(), LATER), Err(Invalidity::NoLicence));
+        assert_eq!(
+            key_principal(&ResolvedKey { licence_until: None, ..resolved_key() }, NOW),
+            Err(Invalidity::NoLicence)
+        );
     }
 
     #[test]
-    fn a_session_may_do_everything_in_its_account_and_add_to_it_while_licensed() {
-        let account = account(Some(LATER));
-        let session = Principal::session(&account, "s-1".to_owned(), NOW).expect("it is valid");
-        assert_eq!(permitted(&session), [true; 4]);
+    fn session_permits_all_while_licensed() {
+        let account = sample_account(Some(LATER));
+        let session = Principal::from_session(&account, "s-1".to_owned(), NOW).expect("it is valid");
+        assert_eq!(permitted_scopes(&session), [true; 4]);
         assert_eq!((session.account(), session.user()), (account.id, Some(account.user)));
         assert_eq!(session.asked_through(), AskedThrough::Session("s-1".to_owned()));
         assert_eq!(session.key_id(), None);
         assert_eq!(session.require_licence(), Ok(()));
         let ended =
-            Principal::session(&account, "s-1".to_owned(), LATER).expect("its user reads and deletes");
-        assert_eq!(permitted(&ended), [true; 4]);
+            Principal::from_session(&account, "s-1".to_owned(), LATER).expect("its user reads and deletes");
+        assert_eq!(permitted_scopes(&ended), [true; 4]);
         assert!(ended.require_licence().expect_err("nothing is added").is_licence_ended());
         for wrong in [String::new(), "x".repeat(SESSION_ID_MAX_BYTES + 1)] {
-            assert_eq!(Principal::session(&account, wrong, NOW), Err(Invalidity::NoSessionId));
+            assert_eq!(Principal::from_session(&account, wrong, NOW), Err(Invalidity::NoSessionId));
         }
     }
 
     #[test]
-    fn the_service_acts_for_licensed_accounts_alone() {
-        let service = Principal::service(&account(Some(LATER)), NOW).expect("it is valid");
-        assert_eq!(permitted(&service), [true; 4]);
+    fn service_needs_licensed_account() {
+        let service = Principal::for_service(&sample_account(Some(LATER)), NOW).expect("it is valid");
+        assert_eq!(permitted_scopes(&service), [true; 4]);
         assert_eq!((service.user(), service.asked_through()), (None, AskedThrough::Service));
-        assert_eq!(Principal::service(&account(None), NOW), Err(Invalidity::NoLicence));
+        assert_eq!(Principal::for_service(&sample_account(None), NOW), Err(Invalidity::NoLicence));
     }
 }

@@ -65,7 +65,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, chown};
 
     #[test]
-    fn what_root_makes_is_the_owners_but_for_what_is_its_own() {
+    fn become_owner_creates_files_as_owner() {
         const SERVICE: u32 = 4711;
         let outer = tempfile::tempdir().expect("a folder");
         std::fs::set_permissions(outer.path(), PermissionsExt::from_mode(0o711)).expect("permissions");

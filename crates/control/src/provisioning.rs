@@ -10,7 +10,7 @@ use workspace::{Quota, Workspaces};
 
 use crate::backup::interrupted_restore;
 use crate::data_folder::{DATABASE, StartError, open_store, open_workspaces, workspaces_folder};
-use crate::{Environment, workspaces_marker};
+use crate::{ServiceEnvironment, workspaces_marker};
 
 /// The number of machines of one query.
 const MACHINES_PAGE: u32 = 500;
@@ -21,13 +21,13 @@ const MACHINES_PAGE: u32 = 500;
 ///
 /// # Errors
 /// [`StartError`].
-pub async fn open(
+pub async fn open_data(
     data: &Path,
     database: Option<&DatabaseUrl>,
     accepts_empty: bool,
     max_wait: Duration,
     quota: Quota,
-    environment: &Environment,
+    environment: &ServiceEnvironment,
 ) -> Result<(Store, Workspaces), StartError> {
     if let Some(left) = interrupted_restore(data) {
         return Err(StartError::RestoreInterrupted(left));
@@ -37,24 +37,24 @@ pub async fn open(
         refuse_workspaces(&workspaces).await?;
     }
     let store = open_store(data, database, max_wait).await?;
-    if !accepts_empty && !store.read(|tx| accounts::any(tx)).await? {
+    if !accepts_empty && !store.read(|tx| accounts::has_any_account(tx)).await? {
         refuse_workspaces(&workspaces).await?;
     }
-    let new_id = NodeId::from_random(environment.bits());
-    workspaces_marker::settle(&store, &workspaces, &workspaces_folder(data), new_id).await?;
+    let new_id = NodeId::from_random(environment.random_bits());
+    workspaces_marker::accept_folder(&store, &workspaces, &workspaces_folder(data), new_id).await?;
     Ok((store, workspaces))
 }
 
 async fn refuse_workspaces(workspaces: &Workspaces) -> Result<(), StartError> {
-    match workspaces.count().await.map_err(io::Error::other)? {
+    match workspaces.count_accounts().await.map_err(io::Error::other)? {
         0 => Ok(()),
         count => Err(StartError::EmptyDatabase(count)),
     }
 }
 
 /// Creates the account's folder if a crash left it missing.
-pub(crate) async fn ensure(workspaces: &Workspaces, account: AccountId) {
-    if workspaces.of(account).is_made() {
+pub(crate) async fn ensure_folder(workspaces: &Workspaces, account: AccountId) {
+    if workspaces.workspace_for(account).is_made() {
         return;
     }
     match workspaces.provision(account, None).await {
@@ -68,11 +68,11 @@ pub(crate) async fn ensure(workspaces: &Workspaces, account: AccountId) {
 pub(crate) async fn ensure_all(store: &Store, workspaces: &Workspaces) -> Result<(), StoreError> {
     let mut after = None;
     loop {
-        let page = store.read(move |tx| machines::list(tx, after, MACHINES_PAGE)).await?;
+        let page = store.read(move |tx| machines::list_machines(tx, after, MACHINES_PAGE)).await?;
         let Some(last) = page.last() else { return Ok(()) };
         after = Some(last.ordinal);
         for machine in page {
-            ensure(workspaces, machine.account).await;
+            ensure_folder(workspaces, machine.account).await;
         }
     }
 }

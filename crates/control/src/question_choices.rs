@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 
 use domain::catalog::ModelEntry;
-use plugins::{Library, Lookup};
+use plugins::{Lookup, PluginLibrary};
 
 use crate::ask_error::{AskError, SKILLS_MAX};
 
 /// Returns the full name of the agent.
-pub(crate) fn agent_of(library: &Library, word: &str) -> Result<String, AskError> {
-    match library.agent(word) {
+pub(crate) fn agent_of(library: &PluginLibrary, word: &str) -> Result<String, AskError> {
+    match library.find_agent(word) {
         Lookup::Found(agent) => Ok(agent.full_name.clone()),
         Lookup::Unknown => Err(AskError::UnknownAgent {
             asked: word.to_owned(),
@@ -20,13 +20,13 @@ pub(crate) fn agent_of(library: &Library, word: &str) -> Result<String, AskError
 }
 
 /// Returns the full names of the skills without repetitions.
-pub(crate) fn skills_of(library: &Library, words: &[String]) -> Result<Vec<String>, AskError> {
+pub(crate) fn skills_of(library: &PluginLibrary, words: &[String]) -> Result<Vec<String>, AskError> {
     if words.len() > SKILLS_MAX {
         return Err(AskError::TooManySkills);
     }
     let mut names = Vec::new();
     for word in words {
-        match library.skill(word) {
+        match library.find_skill(word) {
             Lookup::Found(skill) if names.contains(&skill.name.full_name) => {}
             Lookup::Found(skill) => names.push(skill.name.full_name.clone()),
             Lookup::Unknown => {

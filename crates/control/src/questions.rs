@@ -3,20 +3,21 @@
 use std::sync::Arc;
 
 use domain::answer::Answer;
-use domain::catalog::{Jurisdiction, ModelEntry};
+use domain::catalog::{CatalogJurisdiction, ModelEntry};
 use domain::id::{AccountId, ConversationId, MessageId, PostingId, TraceId};
 use domain::limits::{ATTACHMENTS_MAX, QUESTION_MAX_BYTES};
 use domain::machine::MachineStatus;
 use domain::scope::Permission;
 use engine::templates::PromptTemplates;
-use engine::{Dispatch, PromptOptions, Web, WebAccess, first_reservation, settle_surely};
+use engine::{Dispatch, PromptOptions, WebAccess, WebTools, first_reservation, settle_surely};
 use live::{Generation, Live, LiveAnswer, Meta, Snapshot};
-use machine::{MachineError, Machines};
+use machine::{Machines, SupervisorError};
 use models::Catalog;
 use store::conversations;
 pub use store::questions::Idempotency;
 use store::questions::{
-    self, Accepted, AskRefused, AskResult, GoesOn, NewConversation, NewQuestion, NewVersion, Target,
+    self, Accepted, AskRefused, AskResult, GoesOn, NewConversation, NewExchangeVersion, NewQuestion,
+    QuestionTarget,
 };
 use store::{Sql, Store, StoreError, machines};
 use telemetry::trace::SpanContext;
@@ -27,7 +28,7 @@ use crate::error::UseCaseError;
 use crate::principal::Principal;
 use crate::question_choices::{agent_of, check_settings, each_once, skills_of};
 use crate::workspaces_marker::WorkspacesMarker;
-use crate::{DiskReserve, Environment, Plugins, title};
+use crate::{DiskReserve, Plugins, ServiceEnvironment, title};
 
 /// How often a question is checked anew because another model was shown meanwhile.
 const MODEL_TRIES: u32 = 3;
@@ -78,7 +79,7 @@ pub enum AskPlace {
 
 /// The changes of another version of a question; `None` leaves a field as it was asked.
 #[derive(Debug, Clone, Default)]
-pub struct Revision {
+pub struct QuestionRevision {
     /// The text.
     pub input: Option<String>,
     /// Workspace paths to attach, as written.
@@ -109,18 +110,18 @@ pub enum AskOutcome {
 
 /// Accepts questions. Cheap to clone.
 #[derive(Clone)]
-pub struct Questions {
+pub struct QuestionService {
     pub(crate) store: Store,
-    pub(crate) environment: Environment,
+    pub(crate) environment: ServiceEnvironment,
     pub(crate) live: Arc<Live>,
     pub(crate) dispatch: Dispatch,
     pub(crate) machines: Machines,
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) workspaces: Workspaces,
-    pub(crate) jurisdictions: Arc<Vec<Jurisdiction>>,
+    pub(crate) jurisdictions: Arc<Vec<CatalogJurisdiction>>,
     pub(crate) templates: Arc<PromptTemplates>,
     pub(crate) plugins: Plugins,
-    pub(crate) web: Web,
+    pub(crate) web: WebTools,
     pub(crate) disk: DiskReserve,
     pub(crate) marker: WorkspacesMarker,
     /// True if a question starts a machine that does not run.
@@ -129,7 +130,7 @@ pub struct Questions {
 
 /// The target of a question with its model.
 struct ResolvedTarget {
-    target: Target,
+    target: QuestionTarget,
     /// The name of the model in the conversation.
     model_id: String,
     /// Its entry in the catalog, or that of the default while its vendor is out of reach.
@@ -138,33 +139,37 @@ struct ResolvedTarget {
     goes_on: Option<GoesOn>,
 }
 
-impl Questions {
+impl QuestionService {
     /// Returns how answers can use the web, where their questions permit it.
     #[must_use]
     pub fn web_access(&self) -> WebAccess {
-        self.web.reach(true)
+        self.web.access_for(true)
     }
 
     /// Accepts a question and starts the machine for it. An accepted question survives any crash.
     ///
     /// # Errors
     /// [`UseCaseError`]; nothing was changed then.
-    pub async fn ask(&self, principal: &Principal, request: AskRequest) -> Result<AskOutcome, UseCaseError> {
-        principal.require(&[Permission::Ask])?;
+    pub async fn ask_question(
+        &self,
+        principal: &Principal,
+        request: AskRequest,
+    ) -> Result<AskOutcome, UseCaseError> {
+        principal.require_any(&[Permission::Ask])?;
         principal.require_licence()?;
         // Before all checks, because what an accepted question names may be gone when it is repeated.
-        if let Some(repeated) = self.repeated(principal, request.idempotency.as_ref()).await? {
+        if let Some(repeated) = self.find_repeated(principal, request.idempotency.as_ref()).await? {
             return Ok(repeated);
         }
-        let answer = MessageId::made_at(self.environment.now(), self.environment.bits());
-        let mut span = engine::accept(self.environment.tracer(), request.trace, answer);
+        let answer = MessageId::made_at(self.environment.now(), self.environment.random_bits());
+        let mut span = engine::start_accept_span(self.environment.tracer(), request.trace, answer);
         let mut taken = self.check_and_submit(principal, request.clone(), answer, None).await;
         for _ in 1..MODEL_TRIES {
             let Err(AskError::Refused(AskRefused::OtherModel(other))) = taken else { break };
             taken = self.check_and_submit(principal, request.clone(), answer, Some(other)).await;
         }
         if let Some(span) = span.as_mut().filter(|_| taken.is_err()) {
-            span.fail();
+            span.mark_failed();
         }
         Ok(taken?)
     }
@@ -174,21 +179,21 @@ impl Questions {
     ///
     /// # Errors
     /// [`UseCaseError`]; nothing was changed then.
-    pub async fn revise(
+    pub async fn revise_question(
         &self,
         principal: &Principal,
         conversation: ConversationId,
         answer: MessageId,
-        revision: Revision,
+        revision: QuestionRevision,
     ) -> Result<AskOutcome, UseCaseError> {
-        principal.require(&[Permission::Ask])?;
+        principal.require_any(&[Permission::Ask])?;
         principal.require_licence()?;
         let account = principal.account();
         let asked = move |tx: &mut dyn Sql| conversations::asked_exchange(tx, account, conversation, answer);
         let asked = self.store.read(asked).await?;
         let (model, settings) = match revision.model.filter(|model| *model != asked.model) {
             Some(other) => (Some(other), Vec::new()),
-            None => match self.catalog.resolve(Some(&asked.model)) {
+            None => match self.catalog.find_model(Some(&asked.model)) {
                 Some(model) if check_settings(&model.entry, &asked.settings).is_ok() => {
                     (Some(asked.model), asked.settings)
                 }
@@ -209,7 +214,7 @@ impl Questions {
             idempotency: revision.idempotency,
             ..AskRequest::default()
         };
-        self.ask(principal, request).await
+        self.ask_question(principal, request).await
     }
 
     /// Accepts a question that was not accepted before. `model` is that of its branch, if it is known.
@@ -233,8 +238,8 @@ impl Questions {
         let agent = request.agent.as_deref().map(|word| agent_of(&library, word)).transpose()?;
         let skills = skills_of(&library, &request.skills)?;
         let ResolvedTarget { target, model_id, model, goes_on } =
-            self.target(principal, &request, model).await?;
-        let attachments = self.attachments(principal, &request.attachments).await?;
+            self.resolve_target(principal, &request, model).await?;
+        let attachments = self.normalize_attachments(principal, &request.attachments).await?;
         if !principal.has_machine() {
             return Err(AskError::NoMachine);
         }
@@ -242,14 +247,17 @@ impl Questions {
         if self.disk.is_low() {
             return Err(AskError::DiskLow);
         }
-        self.marker.check()?;
+        self.marker.check_marker()?;
         let (jurisdictions, web_search) = match (&target, &goes_on) {
-            (Target::New(new), _) => (new.jurisdictions.as_slice(), new.web_search),
+            (QuestionTarget::New(new), _) => (new.jurisdictions.as_slice(), new.web_search),
             (_, Some(goes_on)) => (goes_on.jurisdictions.as_slice(), goes_on.web_search),
             // The most that the conversation may permit.
-            (Target::Existing(_) | Target::BranchOf { .. } | Target::Version(_), None) => (&[][..], true),
+            (
+                QuestionTarget::Existing(_) | QuestionTarget::BranchOf { .. } | QuestionTarget::Version(_),
+                None,
+            ) => (&[][..], true),
         };
-        let web = self.web.reach(web_search);
+        let web = self.web.access_for(web_search);
         let templates = &self.templates;
         let chosen = PromptOptions {
             agent: agent.as_deref(),
@@ -274,7 +282,7 @@ impl Questions {
             through: principal.asked_through(),
             trace: request.trace.map(|request| TraceId::from_bits(request.trace)),
             target,
-            question: MessageId::made_at(now, self.environment.bits()),
+            question: MessageId::made_at(now, self.environment.random_bits()),
             answer,
             model: model_id,
             goes_on,
@@ -284,12 +292,12 @@ impl Questions {
             attachments,
             agent,
             skills,
-            posting: PostingId::made_at(now, self.environment.bits()),
+            posting: PostingId::made_at(now, self.environment.random_bits()),
             idempotency: request.idempotency,
             now,
         };
         // Dropping the future must not leave an accepted question whose machine nobody starts.
-        let taken = self.dispatch.see_through(self.clone().submit(new)).await;
+        let taken = self.dispatch.see_through(self.clone().submit_question(new)).await;
         taken.unwrap_or(Err(AskError::Store(StoreError::Panicked)))
     }
 
@@ -301,27 +309,30 @@ impl Questions {
         match self.machines.status(account).await {
             Ok(MachineStatus::Running) => Ok(()),
             Ok(status) => Err(AskError::MachineNotRunning(status)),
-            Err(MachineError::NoMachine) => Err(AskError::NoMachine),
+            Err(SupervisorError::NoMachine) => Err(AskError::NoMachine),
             Err(error) => Err(AskError::Machine(error)),
         }
     }
 
     /// Returns the outcome of the same request, if it was accepted before.
-    async fn repeated(
+    async fn find_repeated(
         &self,
         principal: &Principal,
         idempotency: Option<&Idempotency>,
     ) -> Result<Option<AskOutcome>, AskError> {
         let Some(idempotency) = idempotency.cloned() else { return Ok(None) };
         let (account, now) = (principal.account(), self.environment.now());
-        let found = self.store.read(move |tx| questions::replay(tx, account, &idempotency, now)).await?;
+        let found = self
+            .store
+            .read(move |tx| questions::find_accepted_question(tx, account, &idempotency, now))
+            .await?;
         Ok(found.map(|(conversation, answer)| AskOutcome::Replayed { conversation, answer }))
     }
 
-    async fn submit(self, new: NewQuestion) -> Result<AskOutcome, AskError> {
+    async fn submit_question(self, new: NewQuestion) -> Result<AskOutcome, AskError> {
         let (account, attachments, generation) =
             (new.account, new.attachments.clone(), self.live.generation());
-        let submitted = self.store.write(move |tx| accept(tx, &new)).await;
+        let submitted = self.store.write(move |tx| accept_question(tx, &new)).await;
         if matches!(submitted, Err(AskRefused::Store(StoreError::Uncertain(_)))) {
             // Possibly it was accepted: then it must not wait for a machine that nobody starts.
             self.start_machine(account).await;
@@ -329,13 +340,13 @@ impl Questions {
         match submitted? {
             AskResult::Replayed { conversation, answer } => Ok(AskOutcome::Replayed { conversation, answer }),
             AskResult::Accepted(accepted) => {
-                let (live, begun) = self.begin(account, accepted, &attachments, generation).await;
+                let (live, begun) = self.begin_answer(account, accepted, &attachments, generation).await;
                 Ok(AskOutcome::Accepted { live, begun })
             }
         }
     }
 
-    async fn begin(
+    async fn begin_answer(
         &self,
         account: AccountId,
         accepted: Accepted,
@@ -351,14 +362,14 @@ impl Questions {
         };
         let answer = Answer::new(accepted.answer, attachments);
         let begun = LiveAnswer::new(meta.clone(), answer.clone()).snapshot();
-        let live = self.live.begin(meta, answer);
+        let live = self.live.begin_answer(meta, answer);
         if self.live.has_deleted_since(generation) {
             // Possibly this conversation, whose readers were dismissed before its answer began.
             let (store, known, meta) = (self.store.clone(), self.live.clone(), live.meta().clone());
-            self.dispatch.spawn(async move { settle_surely(&store, &known, &meta).await });
+            self.dispatch.spawn_task(async move { settle_surely(&store, &known, &meta).await });
         }
         // A tool of an earlier answer may have taken the machine's permissions for the workspace away.
-        if let Err(error) = self.workspaces.of(account).repair().await {
+        if let Err(error) = self.workspaces.workspace_for(account).repair_permissions().await {
             tracing::warn!(%account, %error, "workspace open failed");
         }
         self.start_machine(account).await;
@@ -368,19 +379,19 @@ impl Questions {
     /// Starts the machine for a question, and has the question dispatched.
     async fn start_machine(&self, account: AccountId) {
         // Before the dispatch, so that the failure of an earlier start does not end this answer.
-        match self.machines.start(account).await {
+        match self.machines.start_machine(account).await {
             Ok(()) => {}
             // The turn reports the state of the machine.
-            Err(error @ (MachineError::NoMachine | MachineError::ShuttingDown)) => {
+            Err(error @ (SupervisorError::NoMachine | SupervisorError::ShuttingDown)) => {
                 tracing::debug!(%error, "machine start for a question failed");
             }
             Err(error) => tracing::warn!(%error, "machine start for a question failed"),
         }
-        self.dispatch.accepted(account);
+        self.dispatch.claim_accepted(account);
     }
 
     /// Returns the target of the question, and its model. `of_branch` is the model of its branch, if it is known.
-    async fn target(
+    async fn resolve_target(
         &self,
         principal: &Principal,
         request: &AskRequest,
@@ -389,8 +400,8 @@ impl Questions {
         let settings = request.settings.clone();
         let (target, model) = match (request.conversation, request.place) {
             (Some(conversation), AskPlace::Version(of)) => {
-                let version = NewVersion { conversation, of, settings };
-                (Target::Version(version), self.chosen_model(request)?)
+                let version = NewExchangeVersion { conversation, of, settings };
+                (QuestionTarget::Version(version), self.chosen_model(request)?)
             }
             (Some(id), place) => {
                 let before = match of_branch {
@@ -399,8 +410,8 @@ impl Questions {
                 };
                 let (model_id, model, goes_on) = self.going_on(request, before)?;
                 let target = match place {
-                    AskPlace::BranchOf(answer) => Target::BranchOf { conversation: id, answer },
-                    AskPlace::Next | AskPlace::Version(_) => Target::Existing(id),
+                    AskPlace::BranchOf(answer) => QuestionTarget::BranchOf { conversation: id, answer },
+                    AskPlace::Next | AskPlace::Version(_) => QuestionTarget::Existing(id),
                 };
                 return Ok(ResolvedTarget { target, model_id, model, goes_on });
             }
@@ -408,13 +419,13 @@ impl Questions {
                 let model = self.chosen_model(request)?;
                 self.check_jurisdictions(&request.jurisdictions)?;
                 let new = NewConversation {
-                    id: ConversationId::made_at(self.environment.now(), self.environment.bits()),
+                    id: ConversationId::made_at(self.environment.now(), self.environment.random_bits()),
                     title: title::of_question(&request.input),
                     settings,
                     jurisdictions: each_once(&request.jurisdictions),
                     web_search: request.web_search,
                 };
-                (Target::New(new), model)
+                (QuestionTarget::New(new), model)
             }
         };
         Ok(ResolvedTarget { target, model_id: model.id.clone(), model, goes_on: None })
@@ -434,7 +445,7 @@ impl Questions {
         self.check_jurisdictions(&request.jurisdictions)?;
         let is_other = request.model.as_ref().is_some_and(|model| *model != before);
         // Of a model that an outage hides, nobody knows the settings.
-        let is_listed = is_other || self.catalog.resolve(Some(&before)).is_some();
+        let is_listed = is_other || self.catalog.find_model(Some(&before)).is_some();
         let (id, model) = if is_other {
             let model = self.chosen_model(request)?;
             (model.id.clone(), model)
@@ -465,13 +476,17 @@ impl Questions {
                 move |tx: &mut dyn Sql| conversations::model_of_branch(tx, account, conversation, answer);
             return self.store.read(model).await?.ok_or(AskError::Refused(AskRefused::NotFound));
         }
-        Ok(self.store.read(move |tx| conversations::summary(tx, account, conversation)).await?.model)
+        Ok(self
+            .store
+            .read(move |tx| conversations::read_conversation_summary(tx, account, conversation))
+            .await?
+            .model)
     }
 
     /// Returns the model that the question names, or the default, and checks the settings.
     fn chosen_model(&self, request: &AskRequest) -> Result<ModelEntry, AskError> {
         let asked = request.model.as_deref();
-        let model = self.catalog.resolve(asked).ok_or_else(|| self.unknown_model(asked))?.entry;
+        let model = self.catalog.find_model(asked).ok_or_else(|| self.unknown_model(asked))?.entry;
         check_settings(&model, &request.settings)?;
         Ok(model)
     }
@@ -479,27 +494,27 @@ impl Questions {
     /// Returns the model of a conversation. Of one that only an outage of its vendor hides, the limits and the price are those of the
     /// default; its answer waits for the vendor.
     fn model_of(&self, id: &str) -> Result<ModelEntry, AskError> {
-        if let Some(model) = self.catalog.resolve(Some(id)) {
+        if let Some(model) = self.catalog.find_model(Some(id)) {
             return Ok(model.entry);
         }
         if self.catalog.outage_of(id).is_none() {
             return Err(AskError::GoneModel { model: id.to_owned() });
         }
-        self.catalog.resolve(None).map(|model| model.entry).ok_or_else(|| self.unknown_model(Some(id)))
+        self.catalog.find_model(None).map(|model| model.entry).ok_or_else(|| self.unknown_model(Some(id)))
     }
 
     /// Returns the error for an unknown model, or for an absent default if none is asked for. A vendor whose model
     /// discovery failed may have the model.
     fn unknown_model(&self, asked: Option<&str>) -> AskError {
         let Some(asked) = asked else {
-            let outage = self.catalog.outage();
+            let outage = self.catalog.explain_outage();
             let outage = outage.unwrap_or_else(|| "none is configured as the default".to_owned());
             return AskError::NoModel { outage };
         };
         if let Some(outage) = self.catalog.outage_of(asked) {
             return AskError::NoModel { outage };
         }
-        let valid = self.catalog.entries().iter().map(|entry| entry.id.clone()).collect();
+        let valid = self.catalog.model_entries().iter().map(|entry| entry.id.clone()).collect();
         AskError::UnknownModel { asked: asked.to_owned(), valid }
     }
 
@@ -515,18 +530,22 @@ impl Questions {
     }
 
     /// Returns the normalized paths of the attached files.
-    async fn attachments(&self, principal: &Principal, written: &[String]) -> Result<Vec<String>, AskError> {
+    async fn normalize_attachments(
+        &self,
+        principal: &Principal,
+        written: &[String],
+    ) -> Result<Vec<String>, AskError> {
         if written.len() > ATTACHMENTS_MAX {
             return Err(AskError::TooManyAttachments);
         }
-        let workspace = self.workspaces.of(principal.account());
+        let workspace = self.workspaces.workspace_for(principal.account());
         let mut attachments = Vec::with_capacity(written.len());
         for path in written {
             // Nobody means the home folder by nothing; that is `/`.
             if path.is_empty() {
                 return Err(AskError::NoSuchAttachment(String::new()));
             }
-            match workspace.find(&AskedPath::from_text(path)).await {
+            match workspace.find_entry(&AskedPath::from_text(path)).await {
                 Ok(found) => attachments.push(found.path.to_string()),
                 Err(WorkspaceError::NotFound) => return Err(AskError::NoSuchAttachment(path.clone())),
                 Err(error) => return Err(AskError::Attachment { path: path.clone(), error }),
@@ -538,12 +557,15 @@ impl Questions {
 
 /// Accepts the question and requests the start of its machine in one transaction, so that a crash in between cannot
 /// leave a question waiting for a machine that nobody starts.
-fn accept(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskResult, AskRefused> {
+fn accept_question(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskResult, AskRefused> {
     let asked = match &new.target {
-        Target::Version(NewVersion { conversation, .. }) | Target::BranchOf { conversation, .. } => {
-            title::follow_first_question(tx, new.account, *conversation, |tx| questions::ask(tx, new))?
+        QuestionTarget::Version(NewExchangeVersion { conversation, .. })
+        | QuestionTarget::BranchOf { conversation, .. } => {
+            title::follow_first_question(tx, new.account, *conversation, |tx| {
+                questions::ask_question(tx, new)
+            })?
         }
-        Target::Existing(_) | Target::New(_) => questions::ask(tx, new)?,
+        QuestionTarget::Existing(_) | QuestionTarget::New(_) => questions::ask_question(tx, new)?,
     };
     if matches!(asked, AskResult::Accepted(_)) {
         machines::request_start(tx, new.account)?;

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::catalog::{Jurisdiction, ProviderName};
+use domain::catalog::{CatalogJurisdiction, ProviderName};
 use domain::id::NodeId;
 use domain::machine::{MachineStatus, Rules};
 use egress::WebConfig;
@@ -22,20 +22,21 @@ pub use crate::data_folder::StartError;
 use crate::data_folder::{machine_folders, workspaces_folder};
 use crate::disk_guard;
 use crate::health::HealthChecks;
-use crate::jobs::{JobCounts, JobMetrics, Jobs};
+use crate::jobs::{JobKindTotals, JobMetrics, Jobs};
 use crate::machine_lease;
 use crate::orphans;
 use crate::provisioning;
 use crate::vm::StoreMachineRecords;
 use crate::workspaces_marker::WorkspacesMarker;
 use crate::{
-    Admin, Answers, Authenticator, Catalogs, Check, Conversations, Credentials, DiskReserve,
-    DiskReserveConfig, Environment, Files, FirstOwner, History, Operators, Owner, Passwords, Plugins,
-    PluginsConfig, Questions, RunningService, Sessions, SingleSignOn, SingleSignOnConfig, Vm,
+    Admin, AnswerService, Authenticator, Catalogs, Check, Conversations, CredentialService, DiskReserve,
+    DiskReserveConfig, FileService, FirstOwner, HistoryService, Operators, Owner, Passwords, Plugins,
+    PluginsConfig, QuestionService, RunningService, ServiceEnvironment, SessionService, SingleSignOn,
+    SingleSignOnConfig, Vm,
 };
 use engine::metrics::AnswerMetrics;
 use engine::templates::PromptTemplates;
-use engine::{Dispatch, DispatchLimits, EmbeddingMetrics, Embeddings, Web, release_left_over};
+use engine::{Dispatch, DispatchLimits, EmbeddingMetrics, EmbeddingService, WebTools, release_left_over};
 use live::Live;
 
 /// The time limit for connecting to the database at the start.
@@ -71,7 +72,7 @@ pub struct ServiceConfig {
     /// The vendors of models.
     pub vendors: VendorsConfig,
     /// The jurisdictions that questions may name.
-    pub jurisdictions: Vec<Jurisdiction>,
+    pub jurisdictions: Vec<CatalogJurisdiction>,
     /// A folder of prompt templates that replace built-in ones.
     pub instructions: Option<PathBuf>,
     /// The driver of machines.
@@ -89,13 +90,13 @@ pub struct ServiceConfig {
 }
 
 /// A running service with every use case.
-pub struct Service {
+pub struct CauserieService {
     /// Authentication.
     pub access: Authenticator,
     /// Operators' commands.
     pub admin: Admin,
     /// Answers, collected and followed.
-    pub answers: Answers,
+    pub answers: AnswerService,
     /// Models.
     pub catalog: Arc<Catalog>,
     /// Catalogs of models, jurisdictions, skills and agents.
@@ -105,9 +106,9 @@ pub struct Service {
     /// Conversations.
     pub conversations: Conversations,
     /// Passwords and emails as their owners change them.
-    pub credentials: Credentials,
+    pub credentials: CredentialService,
     /// Histories.
-    pub history: History,
+    pub history: HistoryService,
     /// The operations of operators in the web application.
     pub operators: Operators,
     /// The owners' own operations on keys and credits.
@@ -115,43 +116,43 @@ pub struct Service {
     /// Passwords of the accounts' owners.
     pub passwords: Passwords,
     /// Questions.
-    pub questions: Questions,
+    pub questions: QuestionService,
     /// Sessions of the web application.
-    pub sessions: Sessions,
+    pub sessions: SessionService,
     /// Signing in at the identity provider.
     pub single_sign_on: SingleSignOn,
     /// Machines.
     pub vm: Vm,
     /// Files.
-    pub files: Files,
+    pub files: FileService,
     store: Store,
     health: HealthChecks,
     lock: Arc<ExclusiveLock>,
     machines: Machines,
     dispatch: Dispatch,
-    embeddings: Option<Arc<Embeddings>>,
+    embeddings: Option<Arc<EmbeddingService>>,
     jobs: Jobs,
     tasks: TaskTracker,
     shutdown: CancellationToken,
 }
 
 /// Creates the embeddings, if they are configured, and releases what an earlier service has reserved for some, in any case.
-async fn embeddings(
+async fn build_embeddings(
     vendors: &VendorsConfig,
     store: &Store,
-    environment: &Environment,
-) -> Result<Option<Arc<Embeddings>>, StartError> {
+    environment: &ServiceEnvironment,
+) -> Result<Option<Arc<EmbeddingService>>, StartError> {
     release_left_over(store, environment).await?;
     let Some(config) = &vendors.embeddings else { return Ok(None) };
     let model = EmbeddingModel::new(config, vendors)?;
-    Ok(Some(Embeddings::new(model, store.clone(), environment.clone())))
+    Ok(Some(EmbeddingService::new(model, store.clone(), environment.clone())))
 }
 
-fn machines(
+fn build_machines(
     driver: Driver,
     records: StoreMachineRecords,
     rules: Rules,
-    embeddings: Option<&Arc<Embeddings>>,
+    embeddings: Option<&Arc<EmbeddingService>>,
 ) -> Machines {
     let machines = Machines::new(driver, Arc::new(records), rules);
     match embeddings {
@@ -163,18 +164,18 @@ fn machines(
 /// Creates the catalog, and waits a moment for the vendors' models.
 async fn discover_models(
     vendors: VendorsConfig,
-    environment: &Environment,
+    environment: &ServiceEnvironment,
 ) -> Result<Arc<Catalog>, StartError> {
     let catalog = Arc::new(Catalog::new(vendors, environment.clock())?);
     // The catalog logs and reports failures.
-    let _asked = tokio::time::timeout(MODELS_TIMEOUT, catalog.refresh()).await;
+    let _asked = tokio::time::timeout(MODELS_TIMEOUT, catalog.refresh_models()).await;
     log_failed_vendors(&catalog);
     Ok(catalog)
 }
 
 /// Reads the prompt templates.
 async fn read_templates(
-    jurisdictions: Arc<Vec<Jurisdiction>>,
+    jurisdictions: Arc<Vec<CatalogJurisdiction>>,
     folder: Option<PathBuf>,
 ) -> Result<PromptTemplates, StartError> {
     let builtin = PromptTemplates::builtin(jurisdictions);
@@ -183,27 +184,27 @@ async fn read_templates(
     Ok(read.map_err(io::Error::other)??)
 }
 
-impl Service {
+impl CauserieService {
     /// Starts a service on its data folder. Answers in progress continue.
     ///
     /// # Errors
     /// [`StartError`].
-    pub async fn start(config: ServiceConfig, environment: Environment) -> Result<Self, StartError> {
+    pub async fn start(config: ServiceConfig, environment: ServiceEnvironment) -> Result<Self, StartError> {
         let disk = DiskReserve::new(&config.data, config.disk);
-        let Opened { store, workspaces, marker, lock, process, locked_at, follows_another } =
+        let ExclusiveData { store, workspaces, marker, lock, process, locked_at, follows_another } =
             open_exclusively(&config, &environment).await?;
-        let plugins = Plugins::open(config.plugins, &config.data).await?;
-        let web = Web::new(config.web)?;
+        let plugins = Plugins::open_plugins(config.plugins, &config.data).await?;
+        let web = WebTools::new(config.web)?;
         let (jurisdictions, live) = (Arc::new(config.jurisdictions), Arc::new(Live::default()));
         let templates = Arc::new(read_templates(jurisdictions.clone(), config.instructions).await?);
-        let embeddings = embeddings(&config.vendors, &store, &environment).await?;
+        let embeddings = build_embeddings(&config.vendors, &store, &environment).await?;
         let catalog = discover_models(config.vendors, &environment).await?;
         let records = StoreMachineRecords::new(&store, &workspaces, &marker);
-        let machines = machines(config.driver, records, config.rules, embeddings.as_ref());
+        let machines = build_machines(config.driver, records, config.rules, embeddings.as_ref());
         begin_machines(&machines, &lock, follows_another.then(|| (machine_folders(&config.data), locked_at)))
             .await?;
-        let jobs = Jobs::begin(&store, &environment, &workspaces, &machines, process).await?;
-        let dispatch = Dispatch::begin(engine::Parts {
+        let jobs = Jobs::with_recurring(&store, &environment, &workspaces, &machines, process).await?;
+        let dispatch = Dispatch::start_claiming(engine::EngineParts {
             store: store.clone(),
             environment: environment.clone(),
             live: live.clone(),
@@ -220,11 +221,11 @@ impl Service {
         let guards = (disk.clone(), marker.clone());
         let health = HealthChecks::new(&store, guards, catalog.clone(), &dispatch, config.host_checks);
         let passwords = Passwords::new(store.clone(), environment.clone());
-        let sessions = Sessions::new(&store, &environment, &passwords, &workspaces);
+        let sessions = SessionService::new(&store, &environment, &passwords, &workspaces);
         let single_sign_on = SingleSignOn::new(config.single_sign_on, &sessions)?;
         let (tasks, shutdown) = (TaskTracker::new(), CancellationToken::new());
         spawn_refreshes(&tasks, &catalog, &plugins, &environment, &shutdown);
-        tasks.spawn(jobs.clone().run(shutdown.clone()));
+        tasks.spawn(jobs.clone().run_due(shutdown.clone()));
         tasks.spawn(marker.clone().watch_periodically(shutdown.clone()));
         let access =
             Authenticator::new(store.clone(), environment.clone(), workspaces.clone(), tasks.clone());
@@ -236,11 +237,11 @@ impl Service {
         Ok(Self {
             first_owner: FirstOwner::new(&admin, &environment),
             operators: Operators { admin: admin.clone(), catalog: catalog.clone(), plugins: plugins.clone() },
-            credentials: Credentials::new(&store, &environment, &passwords, &admin.deletion),
+            credentials: CredentialService::new(&store, &environment, &passwords, &admin.deletion),
             admin,
-            answers: Answers::new(&store, &live, &dispatch, &access),
+            answers: AnswerService::new(&store, &live, &dispatch, &access),
             owner: Owner::new(&store, &environment, &access),
-            history: History::new(&store, &dispatch),
+            history: HistoryService::new(&store, &dispatch),
             single_sign_on,
             sessions,
             access,
@@ -258,7 +259,7 @@ impl Service {
                 jobs: jobs.clone(),
             },
             passwords,
-            questions: Questions {
+            questions: QuestionService {
                 store: store.clone(),
                 environment,
                 live,
@@ -276,7 +277,7 @@ impl Service {
             },
             catalog: catalog.clone(),
             vm,
-            files: Files { workspaces, machines: machines.clone(), marker: marker.clone() },
+            files: FileService { workspaces, machines: machines.clone(), marker: marker.clone() },
             health,
             store,
             lock,
@@ -291,13 +292,13 @@ impl Service {
 
     /// Returns the number of turns that run in this process.
     #[must_use]
-    pub fn turns(&self) -> usize {
-        self.dispatch.turns()
+    pub fn turn_count(&self) -> usize {
+        self.dispatch.turn_count()
     }
 
     /// Returns the readiness checks and the checks of the host. The service is ready if none failed.
-    pub async fn checks(&self) -> Vec<Check> {
-        self.health.checks().await
+    pub async fn run_checks(&self) -> Vec<Check> {
+        self.health.run_checks().await
     }
 
     /// Sets the results of the checks of the host and the driver. The service is not ready before.
@@ -307,7 +308,7 @@ impl Service {
 
     /// Waits until another service has taken over the database.
     pub async fn lock_lost(&self) {
-        self.lock.lost().await;
+        self.lock.wait_until_lost().await;
     }
 
     /// Returns the metrics of answers in this process.
@@ -319,19 +320,19 @@ impl Service {
     /// Returns the metrics of embeddings, if they are configured.
     #[must_use]
     pub fn embedding_metrics(&self) -> Option<&EmbeddingMetrics> {
-        self.embeddings.as_deref().map(Embeddings::metrics)
+        self.embeddings.as_deref().map(EmbeddingService::metrics)
     }
 
     /// Returns the metrics of the store and the depths of its queues.
     #[must_use]
     pub fn store_metrics(&self) -> (&store::StoreMetrics, store::QueueDepths) {
-        (self.store.metrics(), self.store.waiting())
+        (self.store.metrics(), self.store.queue_depths())
     }
 
     /// Returns the health of each configured vendor, with the cause of a failure.
     #[must_use]
-    pub fn vendors(&self) -> Vec<VendorHealth> {
-        self.catalog.vendors()
+    pub fn vendors_health(&self) -> Vec<VendorHealth> {
+        self.catalog.vendors_health()
     }
 
     /// Returns the metrics of background jobs in this process.
@@ -344,9 +345,9 @@ impl Service {
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn job_counts(&self) -> Result<Vec<JobCounts>, StoreError> {
-        let counted = self.store.read(|tx| store::jobs::counts(tx)).await?;
-        Ok(JobCounts::by_known_kind(&counted))
+    pub async fn job_counts(&self) -> Result<Vec<JobKindTotals>, StoreError> {
+        let counted = self.store.read(|tx| store::jobs::count_jobs(tx)).await?;
+        Ok(JobKindTotals::by_known_kind(&counted))
     }
 
     /// Counts the answers in progress of all processes.
@@ -360,7 +361,7 @@ impl Service {
     /// Returns the state of each machine that was used since the start, and the driver.
     #[must_use]
     pub fn machine_states(&self) -> (Vec<MachineStatus>, String) {
-        (self.machines.states(), self.machines.driver().to_string())
+        (self.machines.machine_states(), self.machines.driver().to_string())
     }
 
     /// Shuts down the service. Answers in progress are released and continue after the next start. Machines keep running.
@@ -384,7 +385,7 @@ impl Service {
 }
 
 /// A database that this process alone serves, with the folder of its workspaces.
-struct Opened {
+struct ExclusiveData {
     store: Store,
     workspaces: Workspaces,
     marker: WorkspacesMarker,
@@ -398,19 +399,23 @@ struct Opened {
 }
 
 /// Opens the database and the workspaces, and waits until no other process serves them.
-async fn open_exclusively(config: &ServiceConfig, environment: &Environment) -> Result<Opened, StartError> {
+async fn open_exclusively(
+    config: &ServiceConfig,
+    environment: &ServiceEnvironment,
+) -> Result<ExclusiveData, StartError> {
     let (data, database, accepts_empty) =
         (&config.data, config.database.as_ref(), config.accept_empty_database);
     let (store, workspaces) =
-        provisioning::open(data, database, accepts_empty, CONNECT_TIMEOUT, config.quota, environment).await?;
-    let marker = WorkspacesMarker::find(&store, workspaces_folder(data)).await?;
-    let process = NodeId::from_random(environment.bits());
+        provisioning::open_data(data, database, accepts_empty, CONNECT_TIMEOUT, config.quota, environment)
+            .await?;
+    let marker = WorkspacesMarker::find_marker(&store, workspaces_folder(data)).await?;
+    let process = NodeId::from_random(environment.random_bits());
     let lock = Arc::new(store.lock_exclusively(LOCK_PATIENCE, process).await?);
     let locked_at = Instant::now();
     let is_succession = begin_serving(&store, process, folder_id(data, environment)?).await?;
     provisioning::ensure_all(&store, &workspaces).await?;
     let follows_another = is_succession && lock.confirmed_at().is_some();
-    Ok(Opened { store, workspaces, marker, lock, process, locked_at, follows_another })
+    Ok(ExclusiveData { store, workspaces, marker, lock, process, locked_at, follows_another })
 }
 
 /// Lets machines work, attaches to those that run, and starts those that should. `left` has those that a service before
@@ -424,15 +429,15 @@ async fn begin_machines(
         machine_lease::succeed_another(&folders, locked_at).await;
     }
     if let Some(page) = machines.driver().lease_page()? {
-        machine_lease::begin(page, lock)?;
+        machine_lease::start_extending(page, lock)?;
     }
-    Ok(machines.begin().await?)
+    Ok(machines.resume_machines().await?)
 }
 
 /// Makes this process the one that serves the database, and ends what earlier ones held. Returns true if the last of them had
 /// another data folder. The caller holds the exclusive lock.
 async fn begin_serving(store: &Store, process: NodeId, folder: NodeId) -> Result<bool, StoreError> {
-    let begun = store.write(move |tx| succession::begin(tx, process, folder)).await?;
+    let begun = store.write(move |tx| succession::begin_succession(tx, process, folder)).await?;
     let succession::Succession { folder_before, answers, jobs } = begun;
     if answers + jobs > 0 {
         tracing::info!(answers, jobs, "work of an ended service taken over");
@@ -441,14 +446,14 @@ async fn begin_serving(store: &Store, process: NodeId, folder: NodeId) -> Result
 }
 
 /// Returns the data folder's identity. It is stored, so that a service knows whether the one before it had the same machines.
-fn folder_id(data: &Path, environment: &Environment) -> io::Result<NodeId> {
+fn folder_id(data: &Path, environment: &ServiceEnvironment) -> io::Result<NodeId> {
     let file = data.join("node");
     if let Ok(text) = std::fs::read_to_string(&file)
         && let Ok(folder) = text.trim().parse()
     {
         return Ok(folder);
     }
-    let folder = NodeId::from_random(environment.bits());
+    let folder = NodeId::from_random(environment.random_bits());
     // A torn file would be another identity after the next start.
     let new = data.join("node.new");
     let mut written = std::fs::File::create(&new)?;
@@ -460,7 +465,7 @@ fn folder_id(data: &Path, environment: &Environment) -> io::Result<NodeId> {
 
 /// Logs the vendors whose model discovery has not succeeded by the end of the start.
 fn log_failed_vendors(catalog: &Catalog) {
-    for vendor in catalog.vendors().into_iter().filter(|vendor| vendor.up.is_none()) {
+    for vendor in catalog.vendors_health().into_iter().filter(|vendor| vendor.up.is_none()) {
         let (provider, base_url) = (vendor.provider.as_str(), vendor.base_url);
         tracing::warn!(
             vendor = provider,
@@ -478,7 +483,7 @@ fn spawn_sweeps(
     workspaces: &Workspaces,
     shutdown: &CancellationToken,
 ) {
-    tasks.spawn(disk.clone().run(shutdown.clone()));
+    tasks.spawn(disk.clone().run_maintenance(shutdown.clone()));
     tasks.spawn(orphans::remove_periodically(store.clone(), machines.clone(), shutdown.clone()));
     let guarded = (disk.clone(), workspaces.clone(), machines.clone());
     tasks.spawn(disk_guard::watch_periodically(guarded, shutdown.clone()));
@@ -489,7 +494,7 @@ fn spawn_refreshes(
     tasks: &TaskTracker,
     catalog: &Arc<Catalog>,
     plugins: &Plugins,
-    environment: &Environment,
+    environment: &ServiceEnvironment,
     shutdown: &CancellationToken,
 ) {
     tasks.spawn(watch_plugins(plugins.clone(), shutdown.clone()));
@@ -502,14 +507,14 @@ fn spawn_refreshes(
 async fn refresh_models_loop(
     catalog: Arc<Catalog>,
     provider: ProviderName,
-    environment: Environment,
+    environment: ServiceEnvironment,
     shutdown: CancellationToken,
 ) {
     let is_up = |vendor: VendorHealth| vendor.provider == provider && vendor.up == Some(true);
-    let mut failed = u32::from(!catalog.vendors().into_iter().any(is_up));
+    let mut failed = u32::from(!catalog.vendors_health().into_iter().any(is_up));
     let every = async {
         loop {
-            tokio::time::sleep(retry_delay(failed, u64::from_be_bytes(environment.bytes()))).await;
+            tokio::time::sleep(retry_delay(failed, u64::from_be_bytes(environment.random_bytes()))).await;
             failed = match catalog.refresh_vendor(provider).await {
                 Ok(()) => 0,
                 Err(_) => failed.saturating_add(1),
@@ -541,7 +546,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_vendor_that_fails_is_asked_again_soon_and_ever_more_rarely_within_bounds() {
+    fn vendor_retry_backs_off_within_bounds() {
         let between = |failed, random| retry_delay(failed, random).as_secs_f64();
         for (failed, whole) in [(0, 300.0), (1, 1.0), (2, 2.0), (5, 16.0), (7, 60.0), (u32::MAX, 60.0)] {
             assert!((between(failed, 0) - 0.75 * whole).abs() < 0.001, "{failed}");

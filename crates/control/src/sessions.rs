@@ -6,15 +6,15 @@
 use std::fmt;
 use std::time::Duration;
 
-use domain::account::Role;
+use domain::account::AccountRole;
 use domain::audit::AuditAction;
 use domain::hex;
 use domain::id::SessionId;
 use domain::time::Timestamp;
 use sha2::{Digest, Sha256};
-use store::accounts::{self, Account};
+use store::accounts::{self, StoredAccount};
 use store::audit::{self, AuditEntry};
-use store::sessions::{self, NewSession, Session};
+use store::sessions::{self, NewSession, StoredSession};
 use store::{Store, StoreError};
 use workspace::Workspaces;
 
@@ -22,7 +22,7 @@ use crate::error::{PublicCode, UseCaseError};
 use crate::known_browser::KnownBrowser;
 use crate::passwords::{Password, PasswordError, Passwords, Standing, Verified};
 use crate::principal::Principal;
-use crate::{Environment, provisioning};
+use crate::{ServiceEnvironment, provisioning};
 
 /// The time without use after which a session ends.
 pub const IDLE_MAX: Duration = Duration::from_secs(14 * 24 * 3600);
@@ -37,13 +37,13 @@ pub struct SessionSecret(String);
 
 impl SessionSecret {
     fn from_random(bits: [u8; 32]) -> Self {
-        Self(hex::encode(&bits))
+        Self(hex::encode_hex(&bits))
     }
 
     /// Parses a secret; `None` if the text cannot be one.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        hex::decode_array::<32>(text).map(|bits| Self(hex::encode(&bits)))
+        hex::decode_array::<32>(text).map(|bits| Self(hex::encode_hex(&bits)))
     }
 
     /// Returns the secret itself, for the user's browser.
@@ -71,7 +71,7 @@ pub struct SignedIn {
     /// The user's email.
     pub email: String,
     /// The user's role, as it is now.
-    pub role: Role,
+    pub role: AccountRole,
     /// The end of the account's licence.
     pub licence_until: Option<Timestamp>,
 }
@@ -104,18 +104,18 @@ pub enum SignInError {
 
 /// The sessions of all accounts. Cheap to clone.
 #[derive(Clone)]
-pub struct Sessions {
+pub struct SessionService {
     pub(crate) store: Store,
-    pub(crate) environment: Environment,
+    pub(crate) environment: ServiceEnvironment,
     passwords: Passwords,
     pub(crate) workspaces: Workspaces,
 }
 
-impl Sessions {
+impl SessionService {
     /// Creates the sessions of this store.
     pub(crate) fn new(
         store: &Store,
-        environment: &Environment,
+        environment: &ServiceEnvironment,
         passwords: &Passwords,
         workspaces: &Workspaces,
     ) -> Self {
@@ -137,9 +137,10 @@ impl Sessions {
     ) -> Result<SessionSecret, SignInError> {
         // A text that cannot be a password is nobody's.
         let password = Password::parse(password).map_err(|_| SignInError::Denied)?;
-        let verified = self.passwords.verify(email, password, standing).await.map_err(unverified)?;
+        let verified =
+            self.passwords.verify_password(email, password, standing).await.map_err(sign_in_failure)?;
         let verified = verified.ok_or(SignInError::Denied)?;
-        self.open(&verified.account.clone(), "password", Some(verified), browser).await
+        self.open_session(&verified.account.clone(), "password", Some(verified), browser).await
     }
 
     /// Returns the proof that the owner of the account with this email has signed in, for the browser to keep; `None` if there is
@@ -149,14 +150,16 @@ impl Sessions {
     /// When the store fails.
     pub async fn proof_of_browser(&self, email: &str) -> Result<Option<KnownBrowser>, UseCaseError> {
         let found = self.passwords.of_email(email).await?;
-        Ok(found.map(|(account, hash)| KnownBrowser::of(self.environment.bytes(), account.user, &hash)))
+        Ok(found.map(|(account, hash)| {
+            KnownBrowser::from_password(self.environment.random_bytes(), account.user, &hash)
+        }))
     }
 
     /// Returns the standing of a browser with this proof, for the account with this email.
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn standing(&self, email: &str, kept: &KnownBrowser) -> Result<Standing, UseCaseError> {
+    pub async fn browser_standing(&self, email: &str, kept: &KnownBrowser) -> Result<Standing, UseCaseError> {
         let found = self.passwords.of_email(email).await?;
         let is_known = found.is_some_and(|(account, hash)| kept.is_of(account.user, &hash));
         Ok(if is_known { Standing::Known } else { Standing::Stranger })
@@ -168,43 +171,43 @@ impl Sessions {
     /// [`SignInError::Failed`].
     pub(crate) async fn open_for_identity(
         &self,
-        account: &Account,
+        account: &StoredAccount,
         browser: String,
     ) -> Result<SessionSecret, SignInError> {
-        self.open(account, "identity provider", None, browser).await
+        self.open_session(account, "identity provider", None, browser).await
     }
 
     /// Opens a session, by a password only if that is still the right one.
-    async fn open(
+    async fn open_session(
         &self,
-        account: &Account,
+        account: &StoredAccount,
         means: &str,
         verified: Option<Verified>,
         browser: String,
     ) -> Result<SessionSecret, SignInError> {
         let now = self.environment.now();
-        provisioning::ensure(&self.workspaces, account.id).await;
-        let secret = SessionSecret::from_random(self.environment.bytes());
+        provisioning::ensure_folder(&self.workspaces, account.id).await;
+        let secret = SessionSecret::from_random(self.environment.random_bytes());
         let new = NewSession {
-            id: SessionId::from_random(self.environment.bits()),
+            id: SessionId::from_random(self.environment.random_bits()),
             account: account.id,
             user: account.user,
             fingerprint: secret.fingerprint(),
             browser,
-            expires_at: now.plus(IDLE_MAX),
+            expires_at: now.saturating_add(IDLE_MAX),
             now,
         };
         let entry =
-            AuditEntry { detail: means.to_owned(), ..entry(account, now, AuditAction::SignIn, new.id) };
+            AuditEntry { detail: means.to_owned(), ..audit_entry(account, now, AuditAction::SignIn, new.id) };
         let opened = self.store.write(move |tx| {
             // It may have been replaced while it was compared.
             if let Some(verified) = &verified
-                && !verified.holds(tx)?
+                && !verified.still_holds(tx)?
             {
                 return Ok(false);
             }
-            sessions::create(tx, &new)?;
-            audit::append(tx, &entry)?;
+            sessions::create_session(tx, &new)?;
+            audit::append_audit_entry(tx, &entry)?;
             Ok::<_, StoreError>(true)
         });
         if opened.await.map_err(UseCaseError::from)? { Ok(secret) } else { Err(SignInError::Denied) }
@@ -214,17 +217,17 @@ impl Sessions {
     ///
     /// # Errors
     /// When the store fails.
-    pub async fn resolve(&self, secret: &SessionSecret) -> Result<Option<SignedIn>, UseCaseError> {
+    pub async fn resolve_session(&self, secret: &SessionSecret) -> Result<Option<SignedIn>, UseCaseError> {
         let (fingerprint, now) = (secret.fingerprint(), self.environment.now());
         let found = self.store.read(move |tx| {
-            let Some(session) = sessions::resolve(tx, fingerprint, now)? else {
+            let Some(session) = sessions::resolve_session(tx, fingerprint, now)? else {
                 return Ok::<_, StoreError>(None);
             };
-            let account = accounts::get(tx, session.account)?;
+            let account = accounts::find_account(tx, session.account)?;
             Ok(account.filter(|account| account.user == session.user).map(|account| (session, account)))
         });
         let Some((session, account)) = found.await? else { return Ok(None) };
-        let Ok(principal) = Principal::session(&account, session.id.to_string(), now) else {
+        let Ok(principal) = Principal::from_session(&account, session.id.to_string(), now) else {
             return Ok(None);
         };
         self.record_use(&session, now).await;
@@ -241,22 +244,22 @@ impl Sessions {
     /// # Errors
     /// [`PublicCode::Forbidden`] for the principal of a key.
     pub async fn sign_out(&self, principal: &Principal) -> Result<(), UseCaseError> {
-        self.end(principal, principal.session_id().ok_or_else(no_session)?).await
+        self.end_session(principal, principal.session_id().ok_or_else(no_session)?).await
     }
 
     /// Ends a session of the principal's account. One that has ended already changes nothing.
     ///
     /// # Errors
     /// [`PublicCode::Forbidden`] for the principal of a key.
-    pub async fn end(&self, principal: &Principal, session: SessionId) -> Result<(), UseCaseError> {
+    pub async fn end_session(&self, principal: &Principal, session: SessionId) -> Result<(), UseCaseError> {
         principal.session_id().ok_or_else(no_session)?;
         let (account, now) = (principal.account(), self.environment.now());
         let ended = self.store.write(move |tx| {
-            if !sessions::end(tx, account, session)? {
+            if !sessions::end_session(tx, account, session)? {
                 return Ok(());
             }
-            let Some(owner) = accounts::get(tx, account)? else { return Ok(()) };
-            audit::append(tx, &entry(&owner, now, AuditAction::SignOut, session))
+            let Some(owner) = accounts::find_account(tx, account)? else { return Ok(()) };
+            audit::append_audit_entry(tx, &audit_entry(&owner, now, AuditAction::SignOut, session))
         });
         Ok(ended.await?)
     }
@@ -265,14 +268,14 @@ impl Sessions {
     ///
     /// # Errors
     /// [`PublicCode::Forbidden`] for the principal of a key.
-    pub async fn list(&self, principal: &Principal) -> Result<Vec<OpenSession>, UseCaseError> {
+    pub async fn list_sessions(&self, principal: &Principal) -> Result<Vec<OpenSession>, UseCaseError> {
         let current = principal.session_id().ok_or_else(no_session)?;
         let (account, now) = (principal.account(), self.environment.now());
-        let listed = self.store.read(move |tx| match accounts::get(tx, account)? {
-            Some(owner) => sessions::list(tx, owner.user, now),
+        let listed = self.store.read(move |tx| match accounts::find_account(tx, account)? {
+            Some(owner) => sessions::list_sessions(tx, owner.user, now),
             None => Ok(Vec::new()),
         });
-        let open = |session: Session| OpenSession {
+        let open = |session: StoredSession| OpenSession {
             id: session.id,
             browser: session.browser,
             created_at: session.created_at,
@@ -284,18 +287,19 @@ impl Sessions {
 
     /// Records that a session is used and moves its end, at most once in [`USE_RESOLUTION`]. A store that takes no writes does not
     /// keep its user out: the next use is recorded.
-    async fn record_use(&self, session: &Session, now: Timestamp) {
-        if now.since(session.used_at) < USE_RESOLUTION {
+    async fn record_use(&self, session: &StoredSession, now: Timestamp) {
+        if now.duration_since(session.used_at) < USE_RESOLUTION {
             return;
         }
-        let (id, end) = (session.id, now.plus(IDLE_MAX).min(session.created_at.plus(AGE_MAX)));
+        let (id, end) =
+            (session.id, now.saturating_add(IDLE_MAX).min(session.created_at.saturating_add(AGE_MAX)));
         if let Err(error) = self.store.write(move |tx| sessions::record_use(tx, id, now, end)).await {
             tracing::warn!(session = %id, %error, "use of a session not recorded");
         }
     }
 }
 
-fn unverified(error: PasswordError) -> SignInError {
+fn sign_in_failure(error: PasswordError) -> SignInError {
     SignInError::Failed(match error {
         PasswordError::Store(error) => error.into(),
         PasswordError::Busy | PasswordError::Ending => UseCaseError::new(PublicCode::Unavailable, error),
@@ -310,7 +314,12 @@ pub(crate) fn no_session() -> UseCaseError {
     UseCaseError::new(PublicCode::Forbidden, "only a signed-in user may do this")
 }
 
-fn entry(account: &Account, at: Timestamp, action: AuditAction, session: SessionId) -> AuditEntry {
+fn audit_entry(
+    account: &StoredAccount,
+    at: Timestamp,
+    action: AuditAction,
+    session: SessionId,
+) -> AuditEntry {
     AuditEntry {
         at,
         account: Some(account.id),
@@ -333,54 +342,68 @@ mod tests {
 
     const EMAIL: &str = "a@example.test";
 
-    fn password(text: &str) -> Password {
+    fn parsed_password(text: &str) -> Password {
         Password::parse(text).expect("a password")
     }
 
     #[tokio::test]
-    async fn a_password_that_was_replaced_after_it_was_compared_counts_for_nothing() {
+    async fn replaced_password_opens_no_session() {
         let folder = tempfile::tempdir().expect("a folder");
         let store = Store::open(&folder.path().join("causerie.db")).expect("a database");
-        let environment = Environment::system();
+        let environment = ServiceEnvironment::system();
         let passwords = Passwords::new(store.clone(), environment.clone());
         let workspaces =
             Workspaces::new(folder.path().join("workspaces"), Quota::default()).expect("a folder");
-        let sessions = Sessions::new(&store, &environment, &passwords, &workspaces);
+        let sessions = SessionService::new(&store, &environment, &passwords, &workspaces);
         let now = environment.now();
         let (account, user) = (AccountId::from_random(1), UserId::from_random(1));
         let new = NewAccount {
             account,
             user,
-            role: Role::Owner,
+            role: AccountRole::Owner,
             email: EMAIL.to_owned(),
-            licence_until: Some(now.plus(IDLE_MAX)),
+            licence_until: Some(now.saturating_add(IDLE_MAX)),
             grant: Credits(0),
             posting: PostingId::from_random(1),
             machine: false,
             now,
         };
-        store.write(move |tx| accounts::create(tx, &new)).await.expect("an account");
-        let found =
-            store.read(move |tx| accounts::get(tx, account)).await.expect("a read").expect("an account");
-        let audited = || entry(&found, now, AuditAction::SetPassword, SessionId::from_random(1));
-        passwords.set(user, password("correct horse"), None, audited()).await.expect("it is set");
+        store.write(move |tx| accounts::create_account(tx, &new)).await.expect("an account");
+        let found = store
+            .read(move |tx| accounts::find_account(tx, account))
+            .await
+            .expect("a read")
+            .expect("an account");
+        let audited = || audit_entry(&found, now, AuditAction::SetPassword, SessionId::from_random(1));
+        passwords
+            .replace_password(user, parsed_password("correct horse"), None, audited())
+            .await
+            .expect("it is set");
         let compared = async || {
             passwords
-                .verify(EMAIL, password("correct horse"), Standing::Known)
+                .verify_password(EMAIL, parsed_password("correct horse"), Standing::Known)
                 .await
                 .expect("it is compared")
                 .expect("right")
         };
         let (late, other) = (compared().await, compared().await);
-        let early = sessions.open(&found, "password", Some(compared().await), String::new()).await;
+        let early = sessions.open_session(&found, "password", Some(compared().await), String::new()).await;
         let early = early.expect("it holds");
-        passwords.set(user, password("another horse"), None, audited()).await.expect("it is set");
-        assert!(sessions.resolve(&early).await.expect("a read").is_none(), "sessions end with the password");
-        let opened = sessions.open(&found, "password", Some(late), String::new()).await;
+        passwords
+            .replace_password(user, parsed_password("another horse"), None, audited())
+            .await
+            .expect("it is set");
+        assert!(
+            sessions.resolve_session(&early).await.expect("a read").is_none(),
+            "sessions end with the password"
+        );
+        let opened = sessions.open_session(&found, "password", Some(late), String::new()).await;
         assert!(matches!(opened, Err(SignInError::Denied)), "{:?}", opened.err());
-        let replaced = passwords.set(user, password("a third horse"), Some(other), audited()).await;
+        let replaced =
+            passwords.replace_password(user, parsed_password("a third horse"), Some(other), audited()).await;
         assert!(matches!(replaced, Err(PasswordError::Replaced)), "{replaced:?}");
-        let verified = passwords.verify(EMAIL, password("another horse"), Standing::Known).await;
+        let verified =
+            passwords.verify_password(EMAIL, parsed_password("another horse"), Standing::Known).await;
         assert!(verified.expect("it is compared").is_some());
     }
 }

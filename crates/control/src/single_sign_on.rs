@@ -4,24 +4,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::account::Role;
+use domain::account::AccountRole;
 use domain::audit::AuditAction;
 use domain::credits::Credits;
 use domain::hex;
 use domain::id::{AccountId, PostingId, UserId};
 use domain::outgoing::OutgoingConfig;
 use domain::time::Timestamp;
-use egress::{Callback, Identity, Oidc, OidcConfig, OidcError, SignInRequest, TokenError};
-use store::accounts::{self, Account, AccountError, NewAccount};
+use egress::{Callback, Oidc, OidcConfig, OidcError, OidcIdentity, SignInRequest, TokenError};
+use store::accounts::{self, AccountError, NewAccount, StoredAccount};
 use store::audit::{self, AuditEntry};
 use store::identities::{self, NewIdentity};
 use store::{Sql, Store};
 use workspace::Workspaces;
 
-use crate::Environment;
+use crate::ServiceEnvironment;
 use crate::data_folder::StartError;
 use crate::error::UseCaseError;
-use crate::sessions::{SessionSecret, Sessions, SignInError};
+use crate::sessions::{SessionSecret, SessionService, SignInError};
 
 /// The configuration of signing in at an identity provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,30 +93,30 @@ impl SignInSecret {
     /// Returns the secret itself, for the user's browser.
     #[must_use]
     pub fn reveal(&self) -> String {
-        hex::encode(&self.0)
+        hex::encode_hex(&self.0)
     }
 }
 
 /// Signs users in at the identity provider, if one is configured. Cheap to clone.
 #[derive(Clone)]
 pub struct SingleSignOn {
-    provider: Option<Arc<Provider>>,
+    provider: Option<Arc<ConfiguredProvider>>,
     store: Store,
-    environment: Environment,
+    environment: ServiceEnvironment,
     workspaces: Workspaces,
-    sessions: Sessions,
+    sessions: SessionService,
 }
 
-struct Provider {
+struct ConfiguredProvider {
     client: Oidc,
     config: SingleSignOnConfig,
 }
 
 /// The account that a user of the provider signs in to.
-enum Found {
-    Account(Account),
+enum SignOnAccount {
+    Account(StoredAccount),
     /// An account that was created for the user.
-    New(Account),
+    New(StoredAccount),
     BoundToAnother,
     EmailNotConfirmed,
     Nobody,
@@ -127,11 +127,14 @@ impl SingleSignOn {
     ///
     /// # Errors
     /// [`StartError::SingleSignOn`].
-    pub(crate) fn new(config: Option<SingleSignOnConfig>, sessions: &Sessions) -> Result<Self, StartError> {
+    pub(crate) fn new(
+        config: Option<SingleSignOnConfig>,
+        sessions: &SessionService,
+    ) -> Result<Self, StartError> {
         let provider = |config: SingleSignOnConfig| {
             let client = Oidc::new(config.provider.clone()).map_err(StartError::SingleSignOn)?;
-            let client = client.through(&config.outgoing);
-            Ok::<_, StartError>(Arc::new(Provider { client, config }))
+            let client = client.with_outgoing(&config.outgoing);
+            Ok::<_, StartError>(Arc::new(ConfiguredProvider { client, config }))
         };
         Ok(Self {
             provider: config.map(provider).transpose()?,
@@ -144,7 +147,7 @@ impl SingleSignOn {
 
     /// Returns the text of the button; `None` if no provider is configured.
     #[must_use]
-    pub fn button(&self) -> Option<&str> {
+    pub fn button_text(&self) -> Option<&str> {
         self.provider.as_ref().map(|provider| provider.config.button.as_str())
     }
 
@@ -160,39 +163,39 @@ impl SingleSignOn {
     ///
     /// # Errors
     /// [`SingleSignOnError::NotConfigured`], [`SingleSignOnError::Unavailable`].
-    pub async fn begin(&self) -> Result<(String, SignInSecret), SingleSignOnError> {
+    pub async fn begin_sign_in(&self) -> Result<(String, SignInSecret), SingleSignOnError> {
         let provider = self.provider.as_ref().ok_or(SingleSignOnError::NotConfigured)?;
-        let secret = SignInSecret(self.environment.bytes());
+        let secret = SignInSecret(self.environment.random_bytes());
         let request = SignInRequest::from_secret(&secret.0);
         let url = provider.client.authorization_url(&request, self.environment.now()).await;
-        Ok((url.map_err(refused)?, secret))
+        Ok((url.map_err(log_refusal)?, secret))
     }
 
     /// Completes the sign-in that the secret began, and opens a session of this browser. Callers bound how often an address may try.
     ///
     /// # Errors
     /// [`SingleSignOnError`].
-    pub async fn complete(
+    pub async fn complete_sign_in(
         &self,
         secret: Option<&SignInSecret>,
         callback: Callback<'_>,
         browser: String,
     ) -> Result<SessionSecret, SingleSignOnError> {
         let provider = self.provider.as_ref().ok_or(SingleSignOnError::NotConfigured)?;
-        let secret = secret.ok_or_else(|| refused(OidcError::State))?;
+        let secret = secret.ok_or_else(|| log_refusal(OidcError::State))?;
         let request = SignInRequest::from_secret(&secret.0);
-        let identity = provider.client.identity(&request, callback, self.environment.now()).await;
-        let identity = identity.map_err(refused)?;
-        let account = match self.account(provider, identity).await? {
-            Found::Account(account) => account,
-            Found::New(account) => {
+        let identity = provider.client.complete_sign_in(&request, callback, self.environment.now()).await;
+        let identity = identity.map_err(log_refusal)?;
+        let account = match self.find_or_create(provider, identity).await? {
+            SignOnAccount::Account(account) => account,
+            SignOnAccount::New(account) => {
                 let provisioned = self.workspaces.provision(account.id, None).await;
                 provisioned.map_err(UseCaseError::internal)?;
                 account
             }
-            Found::BoundToAnother => return Err(SingleSignOnError::BoundToAnother),
-            Found::EmailNotConfirmed => return Err(SingleSignOnError::EmailNotConfirmed),
-            Found::Nobody => return Err(SingleSignOnError::NoAccount),
+            SignOnAccount::BoundToAnother => return Err(SingleSignOnError::BoundToAnother),
+            SignOnAccount::EmailNotConfirmed => return Err(SingleSignOnError::EmailNotConfirmed),
+            SignOnAccount::Nobody => return Err(SingleSignOnError::NoAccount),
         };
         match self.sessions.open_for_identity(&account, browser).await {
             Ok(session) => Ok(session),
@@ -202,21 +205,26 @@ impl SingleSignOn {
     }
 
     /// Finds the account of a user, and binds or creates it at the first time.
-    async fn account(&self, provider: &Provider, identity: Identity) -> Result<Found, SingleSignOnError> {
+    async fn find_or_create(
+        &self,
+        provider: &ConfiguredProvider,
+        identity: OidcIdentity,
+    ) -> Result<SignOnAccount, SingleSignOnError> {
         let now = self.environment.now();
-        let new = provider.config.new_accounts.as_ref().filter(|new| admits(&new.domains, &identity.email));
+        let new =
+            provider.config.new_accounts.as_ref().filter(|new| is_admitted(&new.domains, &identity.email));
         let new = new.map(|new| NewAccount {
-            account: AccountId::from_random(self.environment.bits()),
-            user: UserId::from_random(self.environment.bits()),
-            role: Role::Owner,
+            account: AccountId::from_random(self.environment.random_bits()),
+            user: UserId::from_random(self.environment.random_bits()),
+            role: AccountRole::Owner,
             email: identity.email.clone(),
-            licence_until: Some(now.plus(new.licence)),
+            licence_until: Some(now.saturating_add(new.licence)),
             grant: new.credits,
-            posting: PostingId::from_random(self.environment.bits()),
+            posting: PostingId::from_random(self.environment.random_bits()),
             machine: true,
             now,
         });
-        let found = self.store.write(move |tx| find(tx, &identity, new.as_ref(), now)).await;
+        let found = self.store.write(move |tx| resolve_identity(tx, &identity, new.as_ref(), now)).await;
         found.map_err(|error| match error {
             AccountError::Store(error) => SingleSignOnError::Failed(error.into()),
             AccountError::NotFound | AccountError::EmailTaken => {
@@ -226,27 +234,30 @@ impl SingleSignOn {
     }
 }
 
-fn find(
+fn resolve_identity(
     tx: &mut dyn Sql,
-    identity: &Identity,
+    identity: &OidcIdentity,
     new: Option<&NewAccount>,
     now: Timestamp,
-) -> Result<Found, AccountError> {
-    if let Some(account) = identities::account(tx, &identity.issuer, &identity.subject)? {
-        return Ok(accounts::get(tx, account)?.map_or(Found::Nobody, Found::Account));
+) -> Result<SignOnAccount, AccountError> {
+    if let Some(account) = identities::find_identity_account(tx, &identity.issuer, &identity.subject)? {
+        return Ok(accounts::find_account(tx, account)?.map_or(SignOnAccount::Nobody, SignOnAccount::Account));
     }
     let (account, is_new) = match (accounts::by_email(tx, &identity.email)?, new) {
         // Otherwise an owner who chooses another person's email shares the account with that person.
         (Some(account), _) if accounts::is_email_chosen(tx, account.user)? => {
-            return Ok(Found::EmailNotConfirmed);
+            return Ok(SignOnAccount::EmailNotConfirmed);
         }
         (Some(account), _) => (account, false),
-        (None, Some(new)) => (accounts::create(tx, new)?, true),
-        (None, None) => return Ok(Found::Nobody),
+        (None, Some(new)) => (accounts::create_account(tx, new)?, true),
+        (None, None) => return Ok(SignOnAccount::Nobody),
     };
     if is_new {
         let detail = format!("credits {}", new.map_or(0, |new| new.grant.0));
-        audit::append(tx, &entry(&account, now, AuditAction::CreateAccount, &account.email, &detail))?;
+        audit::append_audit_entry(
+            tx,
+            &audit_entry(&account, now, AuditAction::CreateAccount, &account.email, &detail),
+        )?;
     }
     let bound = NewIdentity {
         issuer: identity.issuer.clone(),
@@ -255,21 +266,24 @@ fn find(
         user: account.user,
         now,
     };
-    if !identities::bind(tx, &bound)? {
-        return Ok(Found::BoundToAnother);
+    if !identities::bind_identity(tx, &bound)? {
+        return Ok(SignOnAccount::BoundToAnother);
     }
-    audit::append(tx, &entry(&account, now, AuditAction::BindIdentity, &identity.issuer, ""))?;
-    Ok(if is_new { Found::New(account) } else { Found::Account(account) })
+    audit::append_audit_entry(
+        tx,
+        &audit_entry(&account, now, AuditAction::BindIdentity, &identity.issuer, ""),
+    )?;
+    Ok(if is_new { SignOnAccount::New(account) } else { SignOnAccount::Account(account) })
 }
 
 /// Returns true if the email is of one of the domains.
-fn admits(domains: &[String], email: &str) -> bool {
+fn is_admitted(domains: &[String], email: &str) -> bool {
     let domain = email.rsplit_once('@').map(|(_, domain)| domain.to_lowercase());
     domain.is_some_and(|domain| domains.contains(&domain))
 }
 
 /// Logs the cause, which is the operator's concern, and returns what the user needs to know.
-fn refused(error: OidcError) -> SingleSignOnError {
+fn log_refusal(error: OidcError) -> SingleSignOnError {
     tracing::warn!(%error, "sign-in at the identity provider failed");
     match error {
         OidcError::Unavailable(_) => SingleSignOnError::Unavailable,
@@ -281,7 +295,13 @@ fn refused(error: OidcError) -> SingleSignOnError {
     }
 }
 
-fn entry(account: &Account, at: Timestamp, action: AuditAction, subject: &str, detail: &str) -> AuditEntry {
+fn audit_entry(
+    account: &StoredAccount,
+    at: Timestamp,
+    action: AuditAction,
+    subject: &str,
+    detail: &str,
+) -> AuditEntry {
     AuditEntry {
         at,
         account: Some(account.id),
@@ -298,20 +318,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_domain_admits_its_own_emails_alone() {
+    fn domain_admits_own_emails_only() {
         let domains = ["example.org".to_owned()];
         for email in ["ada@example.org", "Ada@EXAMPLE.org", "\"a@b\"@example.org"] {
-            assert!(admits(&domains, email), "{email}");
+            assert!(is_admitted(&domains, email), "{email}");
         }
         for email in
             ["ada@evil.example.org", "ada@example.org.evil", "example.org", "ada@", "ada@notexample.org"]
         {
-            assert!(!admits(&domains, email), "{email}");
+            assert!(!is_admitted(&domains, email), "{email}");
         }
     }
 
     #[test]
-    fn a_secret_comes_back_as_it_went() {
+    fn sign_in_secret_round_trips() {
         let secret = SignInSecret([7; 32]);
         assert!(SignInSecret::parse(&secret.reveal()) == Some(secret));
         for wrong in ["", "07", &"x".repeat(64), &"0".repeat(66)] {

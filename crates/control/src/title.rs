@@ -46,7 +46,7 @@ pub(crate) fn follow_first_question<T, E: From<StoreError>>(
 /// # Errors
 /// [`PublicCode::BadRequest`](crate::PublicCode::BadRequest) when it is empty, has more than [`TITLE_MAX_CHARS`]
 /// characters, or contains a control character.
-pub(crate) fn checked(title: &str) -> Result<String, UseCaseError> {
+pub(crate) fn check_title(title: &str) -> Result<String, UseCaseError> {
     let title = title.trim();
     if title.is_empty() || title.chars().count() > TITLE_MAX_CHARS || title.chars().any(char::is_control) {
         return Err(UseCaseError::invalid(format_args!(
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_title_is_the_first_line_cut_at_a_word() {
+    fn question_title_is_first_line_cut() {
         assert_eq!(of_question("\n  Kolik činí nájemné?\nPodrobně."), "Kolik činí nájemné?");
         let long = of_question(&"slovo ".repeat(100));
         assert!(long.chars().count() <= TITLE_MAX_CHARS && long.ends_with("slovo…"), "{long}");
@@ -69,19 +69,19 @@ mod tests {
     }
 
     #[test]
-    fn a_given_title_is_trimmed_and_bounded() {
+    fn check_title_trims_and_bounds() {
         let longest = "č".repeat(TITLE_MAX_CHARS);
-        assert_eq!(checked(&format!("  {longest}\n")), Ok(longest));
+        assert_eq!(check_title(&format!("  {longest}\n")), Ok(longest));
         for wrong in ["", " \n", "a\u{7}b", "a\nb", &"x".repeat(TITLE_MAX_CHARS + 1)] {
-            assert!(checked(wrong).is_err(), "{wrong:?}");
+            assert!(check_title(wrong).is_err(), "{wrong:?}");
         }
     }
 
     #[test]
-    fn the_title_of_a_question_may_be_given_back() {
+    fn question_title_passes_check() {
         for question in ["Why?", "a\tb", &"x".repeat(500), &"slovo ".repeat(100)] {
             let title = of_question(question);
-            assert_eq!(checked(&title), Ok(title));
+            assert_eq!(check_title(&title), Ok(title));
         }
     }
 }

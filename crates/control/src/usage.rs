@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use domain::credits::Credits;
-use domain::step::Usage;
+use domain::step::TokenUsage;
 use domain::time::Timestamp;
-use store::usage::UsageRow;
+use store::usage::ModelUsageRow;
 
 /// The number, cost and tokens of steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -19,7 +19,7 @@ pub struct UsageTotal {
     /// The cost of all steps.
     pub credits: Credits,
     /// The tokens of all steps.
-    pub tokens: Usage,
+    pub tokens: TokenUsage,
     /// The number of tokens that were estimated, read and written.
     pub estimated_tokens: u64,
 }
@@ -38,14 +38,14 @@ pub struct UsageReport {
 }
 
 impl UsageReport {
-    pub(crate) fn of(rows: &[UsageRow], complete: bool) -> Self {
+    pub(crate) fn from_rows(rows: &[ModelUsageRow], complete: bool) -> Self {
         let (mut days, mut models) =
             (BTreeMap::<Timestamp, UsageTotal>::new(), BTreeMap::<_, UsageTotal>::new());
         let mut total = UsageTotal::default();
         for row in rows {
             let model: Option<String> = row.model.clone();
             for sum in [&mut total, days.entry(row.day).or_default(), models.entry(model).or_default()] {
-                sum.add(row);
+                sum.add_row(row);
             }
         }
         let mut models: Vec<_> = models.into_iter().collect();
@@ -55,7 +55,7 @@ impl UsageReport {
 }
 
 impl UsageTotal {
-    fn add(&mut self, row: &UsageRow) {
+    fn add_row(&mut self, row: &ModelUsageRow) {
         self.steps = self.steps.saturating_add(row.steps);
         self.summaries = self.summaries.saturating_add(row.summaries.0);
         self.summary_credits = Credits(self.summary_credits.0.saturating_add(row.summaries.1.0));

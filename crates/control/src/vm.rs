@@ -1,11 +1,11 @@
 //! Shows, starts and stops the account's machine (sections 2.1, 3.1 and 4.1 of the interface).
 
 use domain::id::AccountId;
-use domain::machine::{ChangeReason, Desired, MachineStatus};
+use domain::machine::{ChangeReason, DesiredState, MachineStatus};
 use domain::scope::Permission::{self, Machine};
 use engine::Dispatch;
 use futures_util::future::BoxFuture;
-use machine::{Home, Kernel, MachineError, MachineRecord, MachineRecords, Machines, RecordsError};
+use machine::{Kernel, MachineHome, MachineRecord, MachineRecords, Machines, RecordsError, SupervisorError};
 use store::{Store, machines};
 use workspace::Workspaces;
 
@@ -46,10 +46,10 @@ impl Vm {
     ///
     /// # Errors
     /// [`PublicCode::NoMachine`](crate::PublicCode::NoMachine), here as [`ErrorKind::NotFound`], among others.
-    pub async fn status(&self, principal: &Principal) -> Result<MachineStatus, UseCaseError> {
-        principal.require(&Permission::ALL)?;
+    pub async fn machine_status(&self, principal: &Principal) -> Result<MachineStatus, UseCaseError> {
+        principal.require_any(&Permission::ALL)?;
         self.machines.status(principal.account()).await.map_err(|error| match error {
-            MachineError::NoMachine => UseCaseError::from(error).with_kind(ErrorKind::NotFound),
+            SupervisorError::NoMachine => UseCaseError::from(error).with_kind(ErrorKind::NotFound),
             error => error.into(),
         })
     }
@@ -58,16 +58,16 @@ impl Vm {
     ///
     /// # Errors
     /// Those of [`Self::status`].
-    pub async fn describe(&self, principal: &Principal) -> Result<MachineDescription, UseCaseError> {
-        let status = self.status(principal).await?;
-        let view = self.machines.view(principal.account()).await?;
+    pub async fn describe_machine(&self, principal: &Principal) -> Result<MachineDescription, UseCaseError> {
+        let status = self.machine_status(principal).await?;
+        let view = self.machines.machine_view(principal.account()).await?;
         let driver = self.machines.driver();
         Ok(MachineDescription {
             status,
             driver: driver.to_string(),
             kernel: driver.kernel(),
-            isolation: driver.isolation(),
-            memory_bytes: driver.memory(principal.account()).await,
+            isolation: driver.describe_isolation(),
+            memory_bytes: driver.machine_memory(principal.account()).await,
             reason: view.reason,
         })
     }
@@ -76,33 +76,33 @@ impl Vm {
     ///
     /// # Errors
     /// [`PublicCode::NoMachine`](crate::PublicCode::NoMachine) among others.
-    pub async fn start(&self, principal: &Principal) -> Result<(), UseCaseError> {
-        principal.require(&[Machine])?;
+    pub async fn start_machine(&self, principal: &Principal) -> Result<(), UseCaseError> {
+        principal.require_any(&[Machine])?;
         principal.require_licence()?;
         Ok(self.start_of(principal.account()).await?)
     }
 
     /// Starts the machine of an account, without a check of permissions.
-    pub(crate) async fn start_of(&self, account: AccountId) -> Result<(), MachineError> {
+    pub(crate) async fn start_of(&self, account: AccountId) -> Result<(), SupervisorError> {
         let this = self.clone();
         let started = self.dispatch.see_through(async move {
-            this.machines.start(account).await?;
-            this.dispatch.wake(); // for the answers that waited for it
+            this.machines.start_machine(account).await?;
+            this.dispatch.wake_up(); // for the answers that waited for it
             Ok(())
         });
-        started.await.unwrap_or(Err(MachineError::ShuttingDown))
+        started.await.unwrap_or(Err(SupervisorError::ShuttingDown))
     }
 
     /// Stops the machine from any state.
     ///
     /// # Errors
     /// [`PublicCode::NoMachine`](crate::PublicCode::NoMachine) among others.
-    pub async fn stop(&self, principal: &Principal) -> Result<(), UseCaseError> {
-        principal.require(&[Machine])?;
+    pub async fn stop_machine(&self, principal: &Principal) -> Result<(), UseCaseError> {
+        principal.require_any(&[Machine])?;
         let account = principal.account();
         let machines = self.machines.clone();
-        let stopped = self.dispatch.see_through(async move { machines.stop(account).await });
-        Ok(stopped.await.unwrap_or(Err(MachineError::ShuttingDown))?)
+        let stopped = self.dispatch.see_through(async move { machines.stop_machine(account).await });
+        Ok(stopped.await.unwrap_or(Err(SupervisorError::ShuttingDown))?)
     }
 }
 
@@ -122,47 +122,58 @@ impl StoreMachineRecords {
 }
 
 impl MachineRecords for StoreMachineRecords {
-    fn load(&self, account: AccountId) -> BoxFuture<'_, Result<Option<MachineRecord>, RecordsError>> {
+    fn load_machine(&self, account: AccountId) -> BoxFuture<'_, Result<Option<MachineRecord>, RecordsError>> {
         Box::pin(async move {
-            let record = self.store.read(move |tx| machines::get(tx, account)).await.map_err(failed)?;
+            let record = self
+                .store
+                .read(move |tx| machines::find_machine(tx, account))
+                .await
+                .map_err(records_error)?;
             if record.is_some() {
-                self.marker.as_ref().map_or(Ok(()), WorkspacesMarker::check).map_err(failed)?;
-                provisioning::ensure(&self.workspaces, account).await;
+                self.marker.as_ref().map_or(Ok(()), WorkspacesMarker::check_marker).map_err(records_error)?;
+                provisioning::ensure_folder(&self.workspaces, account).await;
             }
             // A machine cannot enter a workspace whose permissions a tool took away. The driver reports a workspace that
             // is missing or cannot be opened.
-            let _ = self.workspaces.of(account).repair().await;
+            let _ = self.workspaces.workspace_for(account).repair_permissions().await;
             Ok(record.map(|record| MachineRecord {
-                home: Home {
+                home: MachineHome {
                     account,
                     ordinal: record.ordinal,
-                    workspace: self.workspaces.of(account).host_dir(),
+                    workspace: self.workspaces.workspace_for(account).host_dir(),
                 },
                 desired: match record.desired {
-                    machines::Desired::Running => Desired::Running,
-                    machines::Desired::Stopped => Desired::Stopped,
+                    machines::StoredDesiredState::Running => DesiredState::Running,
+                    machines::StoredDesiredState::Stopped => DesiredState::Stopped,
                 },
             }))
         })
     }
 
-    fn save(&self, account: AccountId, desired: Desired) -> BoxFuture<'_, Result<(), RecordsError>> {
+    fn save_desired(
+        &self,
+        account: AccountId,
+        desired: DesiredState,
+    ) -> BoxFuture<'_, Result<(), RecordsError>> {
         let desired = match desired {
-            Desired::Running => machines::Desired::Running,
-            Desired::Stopped => machines::Desired::Stopped,
+            DesiredState::Running => machines::StoredDesiredState::Running,
+            DesiredState::Stopped => machines::StoredDesiredState::Stopped,
         };
         Box::pin(async move {
-            self.store.write(move |tx| machines::set_desired(tx, account, desired)).await.map_err(failed)
+            self.store
+                .write(move |tx| machines::set_desired(tx, account, desired))
+                .await
+                .map_err(records_error)
         })
     }
 
-    fn lapse(&self, account: AccountId) -> BoxFuture<'_, Result<bool, RecordsError>> {
+    fn save_lapse(&self, account: AccountId) -> BoxFuture<'_, Result<bool, RecordsError>> {
         Box::pin(async move {
             let lapsed = self
                 .store
                 .write(move |tx| machines::clear_start_request(tx, account))
                 .await
-                .map_err(failed)?;
+                .map_err(records_error)?;
             Ok(!lapsed)
         })
     }
@@ -172,17 +183,17 @@ impl MachineRecords for StoreMachineRecords {
             let mut accounts = Vec::new();
             let mut after = None;
             loop {
-                let page = self.store.read(move |tx| machines::list(tx, after, MACHINES_PAGE)).await;
-                let page = page.map_err(failed)?;
+                let page = self.store.read(move |tx| machines::list_machines(tx, after, MACHINES_PAGE)).await;
+                let page = page.map_err(records_error)?;
                 let Some(last) = page.last() else { return Ok(accounts) };
                 after = Some(last.ordinal);
-                let running = page.iter().filter(|one| one.desired == machines::Desired::Running);
+                let running = page.iter().filter(|one| one.desired == machines::StoredDesiredState::Running);
                 accounts.extend(running.map(|one| one.account));
             }
         })
     }
 }
 
-fn failed(error: impl std::error::Error + Send + Sync + 'static) -> RecordsError {
+fn records_error(error: impl std::error::Error + Send + Sync + 'static) -> RecordsError {
     RecordsError(Box::new(error))
 }

@@ -52,13 +52,13 @@ pub(crate) struct WorkspacesMarker {
 }
 
 /// Accepts the folder of workspaces, or returns the reason why not. Gives the database the identity `new_id` if it needs one.
-pub(crate) async fn settle(
+pub(crate) async fn accept_folder(
     store: &Store,
     workspaces: &Workspaces,
     folder: &Path,
     new_id: NodeId,
 ) -> Result<(), StartError> {
-    let found = read(folder)?;
+    let found = read_marker(folder)?;
     let (named, has_accounts) =
         store.read(|tx| Ok::<_, StoreError>((serving::database_id(tx)?, accounts::any_open(tx)?))).await?;
     match (named, found.as_deref()) {
@@ -69,7 +69,7 @@ pub(crate) async fn settle(
         (_, _) if !has_accounts => {}
         (_, Some(_)) => return Err(WorkspacesError::Foreign(folder.to_owned()).into()),
         (Some(_), None) => return Err(WorkspacesError::Missing(folder.to_owned()).into()),
-        (None, None) if workspaces.count().await.map_err(io::Error::other)? == 0 => {
+        (None, None) if workspaces.count_accounts().await.map_err(io::Error::other)? == 0 => {
             return Err(WorkspacesError::Missing(folder.to_owned()).into());
         }
         (None, None) => {}
@@ -87,7 +87,7 @@ fn is_of(marker: &str, id: NodeId) -> bool {
     marker.parse() == Ok(id)
 }
 
-fn read(folder: &Path) -> io::Result<Option<String>> {
+fn read_marker(folder: &Path) -> io::Result<Option<String>> {
     read_file(&folder.join(MARKER))
 }
 
@@ -114,7 +114,7 @@ impl WorkspacesMarker {
     ///
     /// # Errors
     /// When the store fails.
-    pub(crate) async fn find(store: &Store, folder: PathBuf) -> Result<Self, StoreError> {
+    pub(crate) async fn find_marker(store: &Store, folder: PathBuf) -> Result<Self, StoreError> {
         let id = store.read(|tx| serving::database_id(tx)).await?;
         let id = id.ok_or(StoreError::Rule("a database that is served has an identity"))?;
         Ok(Self { folder, id, is_there: Arc::new(AtomicBool::new(true)) })
@@ -124,7 +124,7 @@ impl WorkspacesMarker {
     ///
     /// # Errors
     /// [`WorkspacesGone`].
-    pub(crate) fn check(&self) -> Result<(), WorkspacesGone> {
+    pub(crate) fn check_marker(&self) -> Result<(), WorkspacesGone> {
         if self.is_there.load(Ordering::Relaxed) { Ok(()) } else { Err(WorkspacesGone) }
     }
 
@@ -135,17 +135,17 @@ impl WorkspacesMarker {
             let mut looking: Option<JoinHandle<bool>> = None;
             loop {
                 sleep(CHECK_INTERVAL).await;
-                self.look(&mut looking).await;
+                self.look_for_marker(&mut looking).await;
             }
         };
         shutdown.run_until_cancelled(watch).await;
     }
 
-    async fn look(&self, looking: &mut Option<JoinHandle<bool>>) {
+    async fn look_for_marker(&self, looking: &mut Option<JoinHandle<bool>>) {
         let look = looking.get_or_insert_with(|| {
             let this = self.clone();
             spawn_blocking(move || {
-                read(&this.folder).is_ok_and(|found| found.is_some_and(|it| is_of(&it, this.id)))
+                read_marker(&this.folder).is_ok_and(|found| found.is_some_and(|it| is_of(&it, this.id)))
             })
         });
         let found = timeout(CHECK_TIMEOUT, look).await;

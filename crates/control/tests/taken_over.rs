@@ -15,9 +15,10 @@ use control::environment::Entropy;
 use control::live::LiveAnswer;
 use control::questions::{AskOutcome, AskRequest};
 use control::{
-    CheckStatus, DiskReserveConfig, Environment, PluginsConfig, Principal, Service, ServiceConfig,
+    CauserieService, CheckStatus, DiskReserveConfig, PluginsConfig, Principal, ServiceConfig,
+    ServiceEnvironment,
 };
-use domain::answer::{Answer, Ending, ErrorCode};
+use domain::answer::{Answer, AnswerEnding, ErrorCode};
 use domain::catalog::builtin_jurisdictions;
 use domain::credits::Credits;
 use domain::id::{MessageId, NodeId, PostingId};
@@ -32,11 +33,11 @@ use hyper::body::{Frame, Incoming};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use machine::Driver;
-use machine::simulated::{Connection, Simulated};
+use machine::simulated::{Simulated, SimulatedConnection};
 use models::{VendorConfig, VendorsConfig};
 use protocol::index::{CHANGED_PATH, INDEX_PATH};
 use protocol::session::read_host_line;
-use store::turns::{self, ClaimOptions, Completion, Fence};
+use store::turns::{self, AnswerCompletion, Fence, TurnClaimOptions};
 use store::{RowExt, Sql, SqlExt, Store, conversations, credits, succession};
 use tempfile::TempDir;
 use tokio::sync::mpsc;
@@ -50,19 +51,19 @@ const A_WHILE_MICROS: i64 = 20_000_000;
 const CREDITS: u64 = 100_000;
 
 #[derive(Default)]
-struct Moved(AtomicI64);
+struct TakeoverClock(AtomicI64);
 
-impl Clock for Moved {
+impl Clock for TakeoverClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.0.load(Ordering::Relaxed))
     }
 }
 
 #[derive(Default)]
-struct Counter(AtomicU64);
+struct TakeoverEntropy(AtomicU64);
 
-impl Entropy for Counter {
-    fn fill(&self, bytes: &mut [u8]) {
+impl Entropy for TakeoverEntropy {
+    fn fill_random(&self, bytes: &mut [u8]) {
         for byte in bytes.chunks_mut(8) {
             let count = self.0.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
             byte.copy_from_slice(&count.to_be_bytes()[..byte.len()]);
@@ -71,10 +72,10 @@ impl Entropy for Counter {
 }
 
 /// The frames that a machine received, by session.
-type Sessions = Arc<Mutex<Vec<Session>>>;
+type Sessions = Arc<Mutex<Vec<TakeoverSession>>>;
 
 #[derive(Debug, Clone, Default)]
-struct Session {
+struct TakeoverSession {
     answer: Option<MessageId>,
     runs: u32,
     cancels: u32,
@@ -82,7 +83,7 @@ struct Session {
 }
 
 /// Runs a machine whose calls never return.
-async fn guest(connection: Connection, sessions: Sessions) {
+async fn run_guest(connection: SimulatedConnection, sessions: Sessions) {
     let instance = connection.instance;
     let service = service_fn(move |request: Request<Incoming>| {
         let sessions = sessions.clone();
@@ -98,7 +99,7 @@ async fn guest(connection: Connection, sessions: Sessions) {
             } else {
                 // The response ends when the host has ended its side.
                 let (open, ended) = mpsc::channel::<Bytes>(1);
-                tokio::spawn(listen(request.into_body(), open, sessions));
+                tokio::spawn(serve_session(request.into_body(), open, sessions));
                 let lines = stream::unfold(ended, async |mut ended| {
                     let line = ended.recv().await?;
                     Some((Ok::<_, std::convert::Infallible>(Frame::data(line)), ended))
@@ -114,15 +115,15 @@ async fn guest(connection: Connection, sessions: Sessions) {
 }
 
 /// Returns a driver of such machines.
-fn machines(sessions: &Sessions) -> Driver {
+fn guest_driver(sessions: &Sessions) -> Driver {
     let sessions = sessions.clone();
-    Driver::Simulated(Simulated::new(move |connection| guest(connection, sessions.clone())))
+    Driver::Simulated(Simulated::new(move |connection| run_guest(connection, sessions.clone())))
 }
 
-async fn listen(mut body: Incoming, open: mpsc::Sender<Bytes>, sessions: Sessions) {
+async fn serve_session(mut body: Incoming, open: mpsc::Sender<Bytes>, sessions: Sessions) {
     let index = {
         let mut sessions = sessions.lock().expect("whole");
-        sessions.push(Session::default());
+        sessions.push(TakeoverSession::default());
         sessions.len() - 1
     };
     let mut buffer = Vec::new();
@@ -144,20 +145,20 @@ async fn listen(mut body: Incoming, open: mpsc::Sender<Bytes>, sessions: Session
 }
 
 /// Starts a model server: the first response calls a subagent, the second a tool, and all others never end.
-fn vendor(asked: Arc<AtomicU64>) -> String {
+fn start_vendor(asked: Arc<AtomicU64>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let asked = asked.clone();
             // Clients may disconnect at any time.
-            std::thread::spawn(move || answer(stream, &asked));
+            std::thread::spawn(move || answer_request(stream, &asked));
         }
     });
     format!("http://{address}/v1")
 }
 
-fn answer(mut stream: TcpStream, asked: &AtomicU64) -> std::io::Result<()> {
+fn answer_request(mut stream: TcpStream, asked: &AtomicU64) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let (mut first, mut length) = (String::new(), 0);
     reader.read_line(&mut first)?;
@@ -199,7 +200,7 @@ fn answer(mut stream: TcpStream, asked: &AtomicU64) -> std::io::Result<()> {
 }
 
 /// Polls until the condition returns a value.
-async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
+async fn poll_until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let found = tokio::time::timeout(PATIENCE, async {
         loop {
             if let Some(found) = look().await {
@@ -212,11 +213,11 @@ async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
 }
 
 /// A service with a model and a machine, and an account that has asked one question.
-struct Stage {
+struct TakeoverStage {
     data: TempDir,
     sessions: Sessions,
-    clock: Arc<Moved>,
-    service: Service,
+    clock: Arc<TakeoverClock>,
+    service: CauserieService,
     principal: Principal,
     live: Arc<LiveAnswer>,
     vendors: VendorsConfig,
@@ -225,7 +226,7 @@ struct Stage {
 }
 
 /// Returns the configuration of a service without vendors, whose machines never answer.
-fn configuration(data: &Path) -> ServiceConfig {
+fn base_config(data: &Path) -> ServiceConfig {
     ServiceConfig {
         instructions: None,
         data: data.to_owned(),
@@ -246,54 +247,54 @@ fn configuration(data: &Path) -> ServiceConfig {
 }
 
 /// Sets up the stage. The counter of requests to the model starts at `asked`: see [`answer`].
-async fn stage(asked: u64, web: WebConfig) -> Stage {
-    let (sessions, clock) = (Sessions::default(), Arc::new(Moved::default()));
+async fn start_stage(asked: u64, web: WebConfig) -> TakeoverStage {
+    let (sessions, clock) = (Sessions::default(), Arc::new(TakeoverClock::default()));
     let asked = Arc::new(AtomicU64::new(asked));
     let data = tempfile::tempdir().expect("a temporary folder");
-    let openai = VendorConfig { base_url: Some(vendor(asked.clone())), ..VendorConfig::default() };
+    let openai = VendorConfig { base_url: Some(start_vendor(asked.clone())), ..VendorConfig::default() };
     let vendors = VendorsConfig { openai: Some(openai), ..VendorsConfig::default() };
     let config = ServiceConfig {
         vendors: vendors.clone(),
-        driver: machines(&sessions),
+        driver: guest_driver(&sessions),
         web,
-        ..configuration(data.path())
+        ..base_config(data.path())
     };
-    let environment = Environment::new(clock.clone(), Arc::new(Counter::default()));
-    let service = Service::start(config, environment).await.expect("a service");
+    let environment = ServiceEnvironment::new(clock.clone(), Arc::new(TakeoverEntropy::default()));
+    let service = CauserieService::start(config, environment).await.expect("a service");
     let until_day = Timestamp::from_micros(i64::MAX / 2);
     let (email, credits) = ("ada@example.test", Credits(CREDITS));
     service.admin.create_account(email, Some(until_day), credits, None, true).await.expect("an account");
     let key = service.admin.create_key(email, "test", KeyRestrictions::default()).await.expect("a key").key;
-    let principal = service.access.resolve(key.reveal()).await.expect("a caller");
+    let principal = service.access.resolve_key(key.reveal()).await.expect("a caller");
     // The vendor may not have listed the model yet.
-    let live = until(async || ask(&service, &principal).await).await;
-    Stage { data, sessions, clock, service, principal, live, vendors, asked }
+    let live = poll_until(async || ask_question(&service, &principal).await).await;
+    TakeoverStage { data, sessions, clock, service, principal, live, vendors, asked }
 }
 
-async fn ask(service: &Service, principal: &Principal) -> Option<Arc<LiveAnswer>> {
+async fn ask_question(service: &CauserieService, principal: &Principal) -> Option<Arc<LiveAnswer>> {
     let asking =
         AskRequest { input: "Why?".to_owned(), model: Some("m".to_owned()), ..AskRequest::default() };
-    match service.questions.ask(principal, asking).await.ok()? {
+    match service.questions.ask_question(principal, asking).await.ok()? {
         AskOutcome::Accepted { live, .. } => Some(live),
         AskOutcome::Replayed { .. } => unreachable!("it is asked once"),
     }
 }
 
 /// Waits for the end of the answer and returns it.
-async fn ended(live: &LiveAnswer) -> Ending {
-    until(async || live.snapshot().ending.clone()).await
+async fn await_ending(live: &LiveAnswer) -> AnswerEnding {
+    poll_until(async || live.snapshot().ending.clone()).await
 }
 
 /// Waits until the model has begun to answer.
-async fn half(live: &LiveAnswer) {
-    until(async || (live.snapshot().text.to_string() == "Half").then_some(())).await;
+async fn await_half(live: &LiveAnswer) {
+    poll_until(async || (live.snapshot().text.to_string() == "Half").then_some(())).await;
 }
 
 /// Returns the available credits once nothing is reserved.
-async fn balance(store: &Store, principal: &Principal) -> u64 {
+async fn settled_balance(store: &Store, principal: &Principal) -> u64 {
     let account = principal.account();
-    until(async || {
-        let balance = store.read(move |tx| credits::balance(tx, account)).await.expect("a read");
+    poll_until(async || {
+        let balance = store.read(move |tx| credits::find_balance(tx, account)).await.expect("a read");
         balance.filter(|balance| balance.reserved == Credits(0)).map(|balance| balance.available.0)
     })
     .await
@@ -301,49 +302,58 @@ async fn balance(store: &Store, principal: &Principal) -> u64 {
 
 /// A deletion must not make answers free of charge.
 #[tokio::test]
-async fn a_deleted_answer_costs_what_a_stopped_one_costs() {
-    let Stage { data, service, principal, live, .. } = stage(2, WebConfig::default()).await;
+async fn deleted_answer_costs_like_stopped() {
+    let TakeoverStage { data, service, principal, live, .. } = start_stage(2, WebConfig::default()).await;
     let store = Store::open(&data.path().join("causerie.db")).expect("the database");
-    half(&live).await;
-    service.conversations.stop(&principal, live.meta().conversation).await.expect("it is there");
-    assert_eq!(ended(&live).await, Ending::Stopped);
-    let stopped = CREDITS - balance(&store, &principal).await;
+    await_half(&live).await;
+    service.conversations.stop_answer(&principal, live.meta().conversation).await.expect("it is there");
+    assert_eq!(await_ending(&live).await, AnswerEnding::Stopped);
+    let stopped = CREDITS - settled_balance(&store, &principal).await;
     assert!(stopped > 0, "what was said is paid for");
-    let live = ask(&service, &principal).await.expect("it is accepted");
-    half(&live).await;
+    let live = ask_question(&service, &principal).await.expect("it is accepted");
+    await_half(&live).await;
     let meta = live.meta().clone();
-    service.conversations.delete(&principal, meta.conversation).await.expect("it is there");
-    assert_eq!(live.snapshot().ending, Some(Ending::Stopped), "its readers are told at once");
-    assert!(service.answers.find(&principal, meta.conversation, meta.answer).await.is_err(), "it is gone");
-    assert_eq!(CREDITS - balance(&store, &principal).await, 2 * stopped);
-    until(async || (service.turns() == 0).then_some(())).await;
-    assert!(service.answers.find(&principal, meta.conversation, meta.answer).await.is_err(), "it stays gone");
+    service.conversations.delete_conversation(&principal, meta.conversation).await.expect("it is there");
+    assert_eq!(live.snapshot().ending, Some(AnswerEnding::Stopped), "its readers are told at once");
+    assert!(
+        service.answers.find_answer(&principal, meta.conversation, meta.answer).await.is_err(),
+        "it is gone"
+    );
+    assert_eq!(CREDITS - settled_balance(&store, &principal).await, 2 * stopped);
+    poll_until(async || (service.turn_count() == 0).then_some(())).await;
+    assert!(
+        service.answers.find_answer(&principal, meta.conversation, meta.answer).await.is_err(),
+        "it stays gone"
+    );
     service.shutdown().await;
 }
 
 /// The service shuts down between the deletion and its consequences.
 #[tokio::test]
-async fn an_answer_that_was_deleted_as_the_service_ended_is_ended_by_the_next() {
-    let Stage { data, service, principal, live, .. } = stage(2, WebConfig::default()).await;
+async fn answer_deleted_at_shutdown_ends_next() {
+    let TakeoverStage { data, service, principal, live, .. } = start_stage(2, WebConfig::default()).await;
     let store = Store::open(&data.path().join("causerie.db")).expect("the database");
-    half(&live).await;
+    await_half(&live).await;
     let (account, conversation) = (principal.account(), live.meta().conversation);
     // Bypasses the service, which notices it only by its next poll.
-    let delete =
-        move |tx: &mut dyn Sql| conversations::delete(tx, account, conversation, Timestamp::from_micros(1));
+    let delete = move |tx: &mut dyn Sql| {
+        conversations::delete_conversation(tx, account, conversation, Timestamp::from_micros(1))
+    };
     store.write(delete).await.expect("it is there");
     service.shutdown().await;
-    let config = configuration(data.path());
-    let environment =
-        Environment::new(Arc::new(Moved::default()), Arc::new(Counter(AtomicU64::new(1 << 32))));
-    let service = Service::start(config, environment).await.expect("a service");
-    balance(&store, &principal).await;
+    let config = base_config(data.path());
+    let environment = ServiceEnvironment::new(
+        Arc::new(TakeoverClock::default()),
+        Arc::new(TakeoverEntropy(AtomicU64::new(1 << 32))),
+    );
+    let service = CauserieService::start(config, environment).await.expect("a service");
+    settled_balance(&store, &principal).await;
     let open = store.read(|tx| turns::open_answers(tx));
     assert_eq!(open.await.expect("a read"), 0);
     let rows = "SELECT (SELECT count(*) FROM answers) + (SELECT count(*) FROM conversations)";
     let gone = async {
         loop {
-            let left = store.read(move |tx| tx.one(rows, &[], |row| row.int(0))).await;
+            let left = store.read(move |tx| tx.query_one(rows, &[], |row| row.get_int(0))).await;
             if left.expect("a read") == Some(0) {
                 return;
             }
@@ -358,37 +368,45 @@ async fn an_answer_that_was_deleted_as_the_service_ended_is_ended_by_the_next() 
 /// A lease of a killed process is an attempt without progress, whatever killed it. So a service that is killed again and
 /// again must not fail what it works on, unless that goes on for a while.
 #[tokio::test]
-async fn an_answer_fails_only_after_many_kills_in_a_row_and_a_minute() {
-    let stage = stage(2, WebConfig::default()).await;
+async fn answer_fails_after_many_kills() {
+    let stage = start_stage(2, WebConfig::default()).await;
     let answer = stage.live.meta().answer;
-    half(&stage.live).await;
+    await_half(&stage.live).await;
     stage.service.shutdown().await;
     let store = Store::open(&stage.data.path().join("causerie.db")).expect("the database");
     let (node, now) = (NodeId::from_random(7), stage.clock.now());
-    let options = ClaimOptions { node, now, lease_until: now.plus(PATIENCE), per_account_max: 1, limit: 1 };
-    let restart = async || store.write(move |tx| succession::begin(tx, node, node)).await.expect("a restart");
+    let options = TurnClaimOptions {
+        node,
+        now,
+        lease_until: now.saturating_add(PATIENCE),
+        per_account_max: 1,
+        limit: 1,
+    };
+    let restart = async || {
+        store.write(move |tx| succession::begin_succession(tx, node, node)).await.expect("a restart")
+    };
     restart().await;
     for _ in 0..20 {
-        let claimed = store.write(move |tx| turns::claim(tx, &options)).await.expect("a claim");
+        let claimed = store.write(move |tx| turns::claim_turns(tx, &options)).await.expect("a claim");
         assert_eq!(claimed.iter().map(|one| one.fence.answer).collect::<Vec<_>>(), [answer]);
         restart().await;
     }
     let asked_before = stage.asked.load(Ordering::SeqCst);
-    let service = next(&stage, 1 << 32).await;
-    until(async || (stage.asked.load(Ordering::SeqCst) > asked_before).then_some(())).await;
+    let service = start_next(&stage, 1 << 32).await;
+    poll_until(async || (stage.asked.load(Ordering::SeqCst) > asked_before).then_some(())).await;
     service.shutdown().await;
     let open = async || store.read(|tx| turns::open_answers(tx)).await.expect("a read");
     assert_eq!(open().await, 1, "it goes on");
     stage.clock.0.fetch_add(60_000_000, Ordering::Relaxed);
-    let service = next(&stage, 2 << 32).await;
-    until(async || (open().await == 0).then_some(())).await;
+    let service = start_next(&stage, 2 << 32).await;
+    poll_until(async || (open().await == 0).then_some(())).await;
     service.shutdown().await;
 }
 
 /// Waits until `/readyz` would tell of an answer that is left for this reason.
-async fn left(service: &Service, reason: &str) {
-    until(async || {
-        let checks = service.checks().await;
+async fn await_left(service: &CauserieService, reason: &str) {
+    poll_until(async || {
+        let checks = service.run_checks().await;
         let check = checks.into_iter().find(|check| check.name == "answers").expect("a check");
         (check.status == CheckStatus::Warn && check.reason.contains(reason)).then_some(())
     })
@@ -396,20 +414,21 @@ async fn left(service: &Service, reason: &str) {
 }
 
 /// Starts a service on the data folder whose identifiers begin at `entropy`.
-async fn next(stage: &Stage, entropy: u64) -> Service {
+async fn start_next(stage: &TakeoverStage, entropy: u64) -> CauserieService {
     let config = ServiceConfig {
         vendors: stage.vendors.clone(),
-        driver: machines(&stage.sessions),
-        ..configuration(stage.data.path())
+        driver: guest_driver(&stage.sessions),
+        ..base_config(stage.data.path())
     };
-    let environment = Environment::new(stage.clock.clone(), Arc::new(Counter(AtomicU64::new(entropy))));
-    Service::start(config, environment).await.expect("a service")
+    let environment =
+        ServiceEnvironment::new(stage.clock.clone(), Arc::new(TakeoverEntropy(AtomicU64::new(entropy))));
+    CauserieService::start(config, environment).await.expect("a service")
 }
 
 #[tokio::test]
-async fn an_answer_whose_agent_is_gone_waits_for_it_and_ends_after_a_while() {
-    let stage = stage(2, WebConfig::default()).await;
-    half(&stage.live).await;
+async fn answer_waits_for_missing_agent() {
+    let stage = start_stage(2, WebConfig::default()).await;
+    await_half(&stage.live).await;
     stage.service.shutdown().await;
     let store = Store::open(&stage.data.path().join("causerie.db")).expect("the database");
     let change = async |sql: &'static str| {
@@ -417,25 +436,25 @@ async fn an_answer_whose_agent_is_gone_waits_for_it_and_ends_after_a_while() {
     };
     change("UPDATE questions SET agent = 'tax:adviser'").await;
     let asked = stage.asked.load(Ordering::SeqCst);
-    let service = next(&stage, 1 << 32).await;
-    left(&service, "tax:adviser").await;
+    let service = start_next(&stage, 1 << 32).await;
+    await_left(&service, "tax:adviser").await;
     change("UPDATE questions SET agent = NULL").await;
-    until(async || (stage.asked.load(Ordering::SeqCst) > asked).then_some(())).await;
+    poll_until(async || (stage.asked.load(Ordering::SeqCst) > asked).then_some(())).await;
     service.shutdown().await;
     change("UPDATE questions SET agent = 'tax:adviser'").await;
-    let service = next(&stage, 2 << 32).await;
-    left(&service, "tax:adviser").await;
+    let service = start_next(&stage, 2 << 32).await;
+    await_left(&service, "tax:adviser").await;
     stage.clock.0.fetch_add(600_000_000, Ordering::Relaxed);
     let meta = stage.live.meta();
-    let failed = until(async || {
-        let found = service.answers.find(&stage.principal, meta.conversation, meta.answer).await;
+    let failed = poll_until(async || {
+        let found = service.answers.find_answer(&stage.principal, meta.conversation, meta.answer).await;
         found.expect("it is there").snapshot().ending.clone()
     });
-    let Ending::Failed(error) = failed.await else { panic!("it failed") };
+    let AnswerEnding::Failed(error) = failed.await else { panic!("it failed") };
     assert_eq!(error.code, ErrorCode::AgentUnavailable);
     assert!(
         service
-            .checks()
+            .run_checks()
             .await
             .iter()
             .all(|check| check.name != "answers" || check.status == CheckStatus::Pass)
@@ -444,9 +463,9 @@ async fn an_answer_whose_agent_is_gone_waits_for_it_and_ends_after_a_while() {
 }
 
 #[tokio::test]
-async fn an_answer_of_a_later_version_is_left_to_it() {
-    let stage = stage(1, WebConfig::default()).await;
-    until(async || {
+async fn later_version_answer_is_left() {
+    let stage = start_stage(1, WebConfig::default()).await;
+    poll_until(async || {
         let runs = stage.sessions.lock().expect("whole").iter().any(|session| session.runs == 1);
         runs.then_some(())
     })
@@ -457,16 +476,16 @@ async fn an_answer_of_a_later_version_is_left_to_it() {
         assert!(store.write(move |tx| tx.execute(sql, &[])).await.expect("a write") > 0);
     };
     version("UPDATE log SET body = replace(body, '\"v\":1', '\"v\":2')").await;
-    let service = next(&stage, 1 << 32).await;
-    left(&service, "a later version").await;
+    let service = start_next(&stage, 1 << 32).await;
+    await_left(&service, "a later version").await;
     // Whatever the time, and however often it was looked at.
     stage.clock.0.fetch_add(100_000_000_000, Ordering::Relaxed);
-    left(&service, "a later version").await;
+    await_left(&service, "a later version").await;
     let open = store.read(|tx| turns::open_answers(tx)).await.expect("a read");
     assert_eq!(open, 1);
     version("UPDATE log SET body = replace(body, '\"v\":2', '\"v\":1')").await;
     let asked = stage.asked.load(Ordering::SeqCst);
-    until(async || {
+    poll_until(async || {
         let runs = stage.sessions.lock().expect("whole").len() > 1;
         (runs || stage.asked.load(Ordering::SeqCst) > asked).then_some(())
     })
@@ -475,52 +494,54 @@ async fn an_answer_of_a_later_version_is_left_to_it() {
 }
 
 #[tokio::test]
-async fn a_deletion_whose_caller_has_gone_is_carried_through() {
-    let Stage { data, service, principal, live, .. } = stage(2, WebConfig::default()).await;
-    half(&live).await;
+async fn dropped_deletion_is_completed() {
+    let TakeoverStage { data, service, principal, live, .. } = start_stage(2, WebConfig::default()).await;
+    await_half(&live).await;
     let meta = live.meta().clone();
-    let mut deleting = Box::pin(service.conversations.delete(&principal, meta.conversation));
+    let mut deleting = Box::pin(service.conversations.delete_conversation(&principal, meta.conversation));
     assert!(futures_util::poll!(&mut deleting).is_pending());
     drop(deleting);
-    assert_eq!(ended(&live).await, Ending::Stopped);
+    assert_eq!(await_ending(&live).await, AnswerEnding::Stopped);
     assert!(live.progress().borrow().deleted, "nobody waits for another answer");
-    assert!(service.answers.find(&principal, meta.conversation, meta.answer).await.is_err());
-    until(async || (service.turns() == 0).then_some(())).await;
+    assert!(service.answers.find_answer(&principal, meta.conversation, meta.answer).await.is_err());
+    poll_until(async || (service.turn_count() == 0).then_some(())).await;
     drop(data);
     service.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_stop_whose_caller_has_gone_is_carried_through() {
-    let Stage { service, principal, live, data: _data, .. } = stage(2, WebConfig::default()).await;
-    half(&live).await;
-    let mut stopping = Box::pin(service.conversations.stop(&principal, live.meta().conversation));
+async fn dropped_stop_is_completed() {
+    let TakeoverStage { service, principal, live, data: _data, .. } =
+        start_stage(2, WebConfig::default()).await;
+    await_half(&live).await;
+    let mut stopping = Box::pin(service.conversations.stop_answer(&principal, live.meta().conversation));
     assert!(futures_util::poll!(&mut stopping).is_pending());
     drop(stopping);
     // The clock stands still, so that no renewal of leases reveals it.
-    assert_eq!(ended(&live).await, Ending::Stopped);
+    assert_eq!(await_ending(&live).await, AnswerEnding::Stopped);
     service.shutdown().await;
 }
 
 /// The outcome of the commit that ended the answer is unknown.
 #[tokio::test]
-async fn readers_are_told_of_an_end_that_its_turn_does_not_know_of() {
-    let Stage { data, clock, service, principal, live, .. } = stage(2, WebConfig::default()).await;
-    half(&live).await;
+async fn readers_notified_of_foreign_end() {
+    let TakeoverStage { data, clock, service, principal, live, .. } =
+        start_stage(2, WebConfig::default()).await;
+    await_half(&live).await;
     let store = Store::open(&data.path().join("causerie.db")).expect("the database");
-    let holder = |tx: &mut dyn Sql| tx.one("SELECT node_id FROM dispatch", &[], |row| row.id(0));
+    let holder = |tx: &mut dyn Sql| tx.query_one("SELECT node_id FROM dispatch", &[], |row| row.get_id(0));
     let node: NodeId = store.read(holder).await.expect("a read").expect("it is leased");
     let fence = Fence { answer: live.meta().answer, epoch: 1, node };
-    let last = Completion {
-        answer: Answer::rebuild(fence.answer, &[], &[], Some(Ending::Done)),
+    let last = AnswerCompletion {
+        answer: Answer::from_log(fence.answer, &[], &[], Some(AnswerEnding::Done)),
         text: String::new(),
         release: PostingId::from_random(7),
         now: Timestamp::from_micros(1),
     };
-    store.write(move |tx| turns::complete(tx, fence, &last)).await.expect("the lease holds");
+    store.write(move |tx| turns::complete_answer(tx, fence, &last)).await.expect("the lease holds");
     clock.0.fetch_add(A_WHILE_MICROS, Ordering::Relaxed);
-    service.vm.start(&principal).await.expect("dispatch looks");
-    assert_eq!(ended(&live).await, Ending::Done);
+    service.vm.start_machine(&principal).await.expect("dispatch looks");
+    assert_eq!(await_ending(&live).await, AnswerEnding::Done);
     service.shutdown().await;
 }
 
@@ -537,7 +558,7 @@ fn silent_server() -> String {
 
 /// Listing the tools of a slow server takes up to ten seconds.
 #[tokio::test]
-async fn a_stop_waits_for_no_list_of_tools() {
+async fn stop_does_not_await_tool_lists() {
     let url = silent_server();
     let mcp = vec![McpServerConfig {
         name: "slow".to_owned(),
@@ -546,46 +567,48 @@ async fn a_stop_waits_for_no_list_of_tools() {
         tools: None,
         read_only: Vec::new(),
     }];
-    let Stage { service, principal, live, data: _data, .. } =
-        stage(2, WebConfig { mcp, ..WebConfig::default() }).await;
-    until(async || (service.turns() == 1).then_some(())).await;
+    let TakeoverStage { service, principal, live, data: _data, .. } =
+        start_stage(2, WebConfig { mcp, ..WebConfig::default() }).await;
+    poll_until(async || (service.turn_count() == 1).then_some(())).await;
     let begun = std::time::Instant::now();
-    service.conversations.stop(&principal, live.meta().conversation).await.expect("it is there");
-    assert_eq!(ended(&live).await, Ending::Stopped);
+    service.conversations.stop_answer(&principal, live.meta().conversation).await.expect("it is there");
+    assert_eq!(await_ending(&live).await, AnswerEnding::Stopped);
     assert!(begun.elapsed() < Duration::from_secs(8), "it waited for the list: {:?}", begun.elapsed());
     service.shutdown().await;
 }
 
 #[tokio::test]
-async fn an_answer_that_is_taken_over_leaves_its_calls_running() {
-    let Stage { data, sessions, clock, service, live, .. } = stage(0, WebConfig::default()).await;
+async fn takeover_keeps_calls_running() {
+    let TakeoverStage { data, sessions, clock, service, live, .. } =
+        start_stage(0, WebConfig::default()).await;
     let answer = live.meta().answer;
     let one = || match sessions.lock().expect("whole").as_slice() {
         [session] => Some(session.clone()),
         _ => None,
     };
-    let begun = until(async || one().filter(|session| session.runs == 1)).await;
+    let begun = poll_until(async || one().filter(|session| session.runs == 1)).await;
     assert!(begun.answer.is_some_and(|id| id != answer), "the subagent's call runs: {begun:?}");
     // Another node holds the lease from now on.
     let store = Store::open(&data.path().join("causerie.db")).expect("the database");
     let other = "UPDATE dispatch SET node_id = '00000000-0000-4000-8000-000000000001'";
     store.write(move |tx| tx.execute(other, &[])).await.expect("another lease");
     clock.0.fetch_add(A_WHILE_MICROS, Ordering::Relaxed);
-    let over = until(async || one().filter(|session| session.over)).await;
+    let over = poll_until(async || one().filter(|session| session.over)).await;
     assert_eq!(over.cancels, 0, "the next lease needs the result");
     assert!(live.snapshot().ending.is_none(), "nor do its readers see an end");
-    until(async || (service.turns() == 0).then_some(())).await;
+    poll_until(async || (service.turn_count() == 0).then_some(())).await;
     service.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_call_is_cancelled_when_its_answer_is_stopped() {
-    let Stage { data: _data, sessions, service, principal, live, .. } = stage(1, WebConfig::default()).await;
+async fn stop_cancels_running_call() {
+    let TakeoverStage { data: _data, sessions, service, principal, live, .. } =
+        start_stage(1, WebConfig::default()).await;
     let one = || sessions.lock().expect("whole").first().cloned();
-    until(async || one().filter(|session| session.runs == 1)).await;
-    service.conversations.stop(&principal, live.meta().conversation).await.expect("it is there");
-    assert_eq!(ended(&live).await, Ending::Stopped);
-    let over = until(async || one().filter(|session| session.over)).await;
+    poll_until(async || one().filter(|session| session.runs == 1)).await;
+    service.conversations.stop_answer(&principal, live.meta().conversation).await.expect("it is there");
+    assert_eq!(await_ending(&live).await, AnswerEnding::Stopped);
+    let over = poll_until(async || one().filter(|session| session.over)).await;
     assert_eq!(over.cancels, 1);
     service.shutdown().await;
 }

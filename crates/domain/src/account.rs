@@ -12,21 +12,21 @@ pub struct Licence {
 impl Licence {
     /// Returns true if the licence is valid at `now`.
     #[must_use]
-    pub fn active(self, now: Timestamp) -> bool {
+    pub fn is_active(self, now: Timestamp) -> bool {
         self.until.is_some_and(|until| now < until)
     }
 }
 
 /// The role of a person in an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum AccountRole {
     /// Owns the account: its keys, files and conversations.
     Owner,
     /// Runs the service.
     Operator,
 }
 
-impl Role {
+impl AccountRole {
     pub const ALL: [Self; 2] = [Self::Owner, Self::Operator];
 
     /// Returns the name, as stored and as operators write it.

@@ -13,17 +13,17 @@ mod unread_files;
 
 use std::sync::Arc;
 
-pub use error::{AnswerError, ErrorCode};
-use notes::Notes;
+pub use error::{AnswerFailure, ErrorCode};
+use notes::StepNotes;
 use passages::Passages;
 use sha2::{Digest, Sha256};
-use sources::Cited;
+use sources::AnswerCitations;
 use unread_files::UnreadFiles;
 
-use crate::citation::{self, Place};
+use crate::citation::{self, PassagePlace};
 use crate::id::{MessageId, PartId};
 use crate::limits::FILE_PARTS_MAX;
-use crate::step::{Block, Call, CallResult, Purpose, Step, StepOutcome, WORKSPACE_INSTRUCTIONS};
+use crate::step::{CallResult, OutputBlock, Purpose, Step, StepCall, StepOutcome, WORKSPACE_INSTRUCTIONS};
 use crate::step_note::StepNote;
 use crate::unread::unread_files_note;
 
@@ -60,34 +60,34 @@ pub enum LogEntry {
 
 /// The outcome of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ending {
+pub enum AnswerEnding {
     /// The model was done.
     Done,
     /// The user stopped it; its text so far remains.
     Stopped,
     /// It failed.
-    Failed(AnswerError),
+    Failed(AnswerFailure),
 }
 
 /// A part of an answer.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Part {
+pub struct ContentPart {
     /// Its identifier, which does not change when the answer is rebuilt.
     pub id: PartId,
     /// The step that it belongs to; `None` for parts before and after all steps.
     pub step: Option<u32>,
-    pub body: Body,
+    pub body: PartContent,
 }
 
 /// The content of a part.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Body {
+pub enum PartContent {
     /// A piece of the answer: Markdown with marks like `[1]`.
     Text(String),
     /// Reasoning: Markdown.
     Reasoning(String),
     /// A call: of a tool, a skill, a subagent or a web search.
-    Run(Run),
+    Run(CallRun),
     /// A workspace file that was added to the answer: attached by the user, read as instructions, or written by the agent.
     File {
         /// The workspace path.
@@ -97,7 +97,7 @@ pub enum Body {
 
 /// A call as shown in an answer: a tool, a skill, a subagent or a web search.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Run {
+pub struct CallRun {
     /// The call's identifier.
     pub call: String,
     /// The tool's name.
@@ -106,7 +106,7 @@ pub struct Run {
     pub purpose: Purpose,
     pub state: RunState,
     /// The places of the passages that it found, without duplicates.
-    pub sources: Vec<Place>,
+    pub sources: Vec<PassagePlace>,
     /// The output of a subagent: Markdown, whose marks are valid once the call has returned. Empty for other
     /// calls.
     pub report: String,
@@ -125,16 +125,16 @@ pub enum RunState {
 
 /// A source that the answer may cite.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Source {
+pub struct AnswerSource {
     /// The number in the marks.
     pub number: u32,
     /// The place of the passage.
-    pub place: Place,
+    pub place: PassagePlace,
 }
 
 /// One change of an answer being written.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Change {
+pub enum AnswerChange {
     /// The model begins a step, for the first time or again: text of an earlier attempt is removed.
     StepBegan {
         /// The step's number.
@@ -161,7 +161,7 @@ pub enum Change {
         /// The source's number.
         number: u32,
         /// The source.
-        place: Place,
+        place: PassagePlace,
     },
     /// The reader should know this about the current step.
     Noted(StepNote),
@@ -170,7 +170,7 @@ pub enum Change {
         /// The block's index in the step.
         block: u32,
         /// The call.
-        call: Call,
+        call: StepCall,
     },
     /// A subagent's text was extended.
     Reported {
@@ -186,12 +186,12 @@ pub enum Change {
         result: Arc<CallResult>,
     },
     /// The answer is complete.
-    Ended(Ending),
+    Ended(AnswerEnding),
 }
 
 /// The order of changes: the attempt's epoch, then a counter within it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub struct Stamp {
+pub struct RevisionStamp {
     /// The epoch of the lease under which the change was made.
     pub epoch: u64,
     /// Counts the changes of the epoch, from 1.
@@ -204,17 +204,17 @@ pub struct Answer {
     /// Its identifier.
     pub id: MessageId,
     /// The last change that was folded in.
-    pub stamp: Stamp,
+    pub stamp: RevisionStamp,
     /// Its parts, in order of creation.
-    pub parts: Vec<Part>,
+    pub parts: Vec<ContentPart>,
     /// The sources that marks in it may cite, by number.
-    pub sources: Vec<Source>,
+    pub sources: Vec<AnswerSource>,
     /// The outcome; `None` while it is in progress.
-    pub ending: Option<Ending>,
+    pub ending: Option<AnswerEnding>,
     step: Option<u32>,
-    grown: DraftChange,
-    cited: Cited,
-    notes: Notes,
+    grown: GrowingBlock,
+    cited: AnswerCitations,
+    notes: StepNotes,
     unread: UnreadFiles,
     passages: Passages,
 }
@@ -222,9 +222,9 @@ pub struct Answer {
 /// The position of the block that grew last: the step, the block, the index among the parts. Derived data:
 /// any two are equal.
 #[derive(Debug, Clone, Copy, Default)]
-struct DraftChange(Option<(u32, u32, usize)>);
+struct GrowingBlock(Option<(u32, u32, usize)>);
 
-impl PartialEq for DraftChange {
+impl PartialEq for GrowingBlock {
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -236,101 +236,108 @@ impl Answer {
     pub fn new(id: MessageId, attachments: &[String]) -> Self {
         let mut answer = Self {
             id,
-            stamp: Stamp::default(),
+            stamp: RevisionStamp::default(),
             parts: Vec::new(),
             sources: Vec::new(),
             ending: None,
             step: None,
-            grown: DraftChange::default(),
-            cited: Cited::default(),
-            notes: Notes::default(),
+            grown: GrowingBlock::default(),
+            cited: AnswerCitations::default(),
+            notes: StepNotes::default(),
             unread: UnreadFiles::default(),
             passages: Passages::default(),
         };
         for (index, path) in attachments.iter().enumerate() {
             let id = part_id(answer.id, "attachment", 0, index);
-            answer.parts.push(Part { id, step: None, body: Body::File { path: path.clone() } });
+            answer.parts.push(ContentPart { id, step: None, body: PartContent::File { path: path.clone() } });
         }
         answer
     }
 
     /// Rebuilds the answer from its step log.
     #[must_use]
-    pub fn rebuild(id: MessageId, attachments: &[String], log: &[LogEntry], ending: Option<Ending>) -> Self {
+    pub fn from_log(
+        id: MessageId,
+        attachments: &[String],
+        log: &[LogEntry],
+        ending: Option<AnswerEnding>,
+    ) -> Self {
         let mut answer = Self::new(id, attachments);
         for entry in log {
             match entry {
                 LogEntry::Step { number, step, .. } => {
-                    answer.apply(Change::StepBegan { number: *number });
+                    answer.apply_change(AnswerChange::StepBegan { number: *number });
                     for change in changes_of(step) {
-                        answer.apply(change);
+                        answer.apply_change(change);
                     }
                 }
-                LogEntry::Result { result, .. } => answer.apply(Change::Resulted { result: result.clone() }),
+                LogEntry::Result { result, .. } => {
+                    answer.apply_change(AnswerChange::Resulted { result: result.clone() })
+                }
                 LogEntry::Summary { .. } => {}
             }
         }
         if let Some(ending) = ending {
-            answer.apply(Change::Ended(ending));
+            answer.apply_change(AnswerChange::Ended(ending));
         }
         answer
     }
 
     /// Folds one change in. Returns `false` and changes nothing if it is not newer than the last one or comes
     /// after the end.
-    pub fn fold(&mut self, stamp: Stamp, change: Change) -> bool {
+    pub fn fold_change(&mut self, stamp: RevisionStamp, change: AnswerChange) -> bool {
         if stamp <= self.stamp || self.ending.is_some() {
             return false;
         }
         self.stamp = stamp;
-        self.apply(change);
+        self.apply_change(change);
         true
     }
 
     /// Returns true if the change removes text.
     #[must_use]
-    pub fn is_cut_by(&self, change: &Change) -> bool {
+    pub fn is_cut_by(&self, change: &AnswerChange) -> bool {
         match change {
-            Change::StepBegan { .. } => true,
-            Change::Reported { call, keep, .. } => self.parts.iter().any(|part| match &part.body {
-                Body::Run(run) => run.call == *call && run.report.len() > *keep,
-                Body::Text(_) | Body::Reasoning(_) | Body::File { .. } => false,
+            AnswerChange::StepBegan { .. } => true,
+            AnswerChange::Reported { call, keep, .. } => self.parts.iter().any(|part| match &part.body {
+                PartContent::Run(run) => run.call == *call && run.report.len() > *keep,
+                PartContent::Text(_) | PartContent::Reasoning(_) | PartContent::File { .. } => false,
             }),
-            Change::TextGrew { .. }
-            | Change::ReasoningGrew { .. }
-            | Change::Cited { .. }
-            | Change::Noted(_)
-            | Change::Called { .. }
-            | Change::Resulted { .. }
-            | Change::Ended(_) => false,
+            AnswerChange::TextGrew { .. }
+            | AnswerChange::ReasoningGrew { .. }
+            | AnswerChange::Cited { .. }
+            | AnswerChange::Noted(_)
+            | AnswerChange::Called { .. }
+            | AnswerChange::Resulted { .. }
+            | AnswerChange::Ended(_) => false,
         }
     }
 
     /// Returns the part in which the change sets a mark.
     #[must_use]
-    pub fn marked_by(&self, change: &Change) -> Option<PartId> {
+    pub fn marked_by(&self, change: &AnswerChange) -> Option<PartId> {
         match change {
-            Change::Cited { block, .. } => {
+            AnswerChange::Cited { block, .. } => {
                 Some(part_id(self.id, "block", self.step.unwrap_or(0), *block as usize))
             }
-            Change::StepBegan { .. }
-            | Change::TextGrew { .. }
-            | Change::ReasoningGrew { .. }
-            | Change::Noted(_)
-            | Change::Called { .. }
-            | Change::Reported { .. }
-            | Change::Resulted { .. }
-            | Change::Ended(_) => None,
+            AnswerChange::StepBegan { .. }
+            | AnswerChange::TextGrew { .. }
+            | AnswerChange::ReasoningGrew { .. }
+            | AnswerChange::Noted(_)
+            | AnswerChange::Called { .. }
+            | AnswerChange::Reported { .. }
+            | AnswerChange::Resulted { .. }
+            | AnswerChange::Ended(_) => None,
         }
     }
 
     /// Returns the finished text so far: Markdown without marks. Empty at the start.
     #[must_use]
-    pub fn text(&self) -> String {
+    pub fn unmarked_text(&self) -> String {
         let mut out = String::new();
         for part in &self.parts {
-            if let Body::Text(markdown) = &part.body {
-                let piece = citation::strip(markdown, |number| self.source_of(part, number).is_some());
+            if let PartContent::Text(markdown) = &part.body {
+                let piece = citation::strip_marks(markdown, |number| self.source_of(part, number).is_some());
                 let piece = piece.trim_matches('\n');
                 if !out.is_empty() && !piece.is_empty() {
                     out.push_str("\n\n");
@@ -341,81 +348,88 @@ impl Answer {
         out
     }
 
-    fn apply(&mut self, change: Change) {
+    fn apply_change(&mut self, change: AnswerChange) {
         match change {
-            Change::StepBegan { number } => {
+            AnswerChange::StepBegan { number } => {
                 self.parts.retain(|part| part.step.is_none_or(|step| step < number));
                 self.step = Some(number);
-                self.grown = DraftChange::default();
+                self.grown = GrowingBlock::default();
                 self.forget_cited(number);
-                self.notes.forget(number);
+                self.notes.remove_from_step(number);
             }
-            Change::TextGrew { block, text } => match self.block(block, Body::Text(String::new())) {
-                Body::Text(markdown) => markdown.push_str(&text),
-                Body::Reasoning(_) | Body::Run(_) | Body::File { .. } => {}
-            },
-            Change::ReasoningGrew { block, text } => {
-                match self.block(block, Body::Reasoning(String::new())) {
-                    Body::Reasoning(markdown) => markdown.push_str(&text),
-                    Body::Text(_) | Body::Run(_) | Body::File { .. } => {}
+            AnswerChange::TextGrew { block, text } => {
+                match self.block_content(block, PartContent::Text(String::new())) {
+                    PartContent::Text(markdown) => markdown.push_str(&text),
+                    PartContent::Reasoning(_) | PartContent::Run(_) | PartContent::File { .. } => {}
                 }
             }
-            Change::Cited { block, at, number, place } => self.cite(block, at, number, place),
-            Change::Noted(note) => self.notes.add(self.step.unwrap_or(0), note),
-            Change::Called { block, call } => {
-                let Call { id: call, tool, purpose, .. } = call;
-                let (state, sources, report) = (RunState::Pending, Vec::new(), String::new());
-                self.block(block, Body::Run(Run { call, tool, purpose, state, sources, report }));
+            AnswerChange::ReasoningGrew { block, text } => {
+                match self.block_content(block, PartContent::Reasoning(String::new())) {
+                    PartContent::Reasoning(markdown) => markdown.push_str(&text),
+                    PartContent::Text(_) | PartContent::Run(_) | PartContent::File { .. } => {}
+                }
             }
-            Change::Reported { call, keep, text } => {
-                if let Some((.., run)) = self.pending(&call)
+            AnswerChange::Cited { block, at, number, place } => {
+                self.insert_citation(block, at, number, place)
+            }
+            AnswerChange::Noted(note) => self.notes.add_note(self.step.unwrap_or(0), note),
+            AnswerChange::Called { block, call } => {
+                let StepCall { id: call, tool, purpose, .. } = call;
+                let (state, sources, report) = (RunState::Pending, Vec::new(), String::new());
+                self.block_content(
+                    block,
+                    PartContent::Run(CallRun { call, tool, purpose, state, sources, report }),
+                );
+            }
+            AnswerChange::Reported { call, keep, text } => {
+                if let Some((.., run)) = self.pending_run(&call)
                     && matches!(run.purpose, Purpose::Agent(_))
                 {
                     run.report.truncate(run.report.floor_char_boundary(keep));
                     run.report.push_str(&text);
                 }
             }
-            Change::Resulted { result } => self.settle(&result),
-            Change::Ended(ending) => self.end(ending),
+            AnswerChange::Resulted { result } => self.apply_result(&result),
+            AnswerChange::Ended(ending) => self.apply_ending(ending),
         }
     }
 
     /// Returns the body of a block of the current step, creating it as `fresh` if it is new.
-    fn block(&mut self, block: u32, fresh: Body) -> &mut Body {
+    fn block_content(&mut self, block: u32, fresh: PartContent) -> &mut PartContent {
         let step = self.step.unwrap_or(0);
         let at = match self.grown.0 {
             Some((of, grown, at)) if (of, grown) == (step, block) => at,
             _ => {
                 let id = part_id(self.id, "block", step, block as usize);
                 self.parts.iter().rposition(|part| part.id == id).unwrap_or_else(|| {
-                    self.parts.push(Part { id, step: Some(step), body: fresh });
+                    self.parts.push(ContentPart { id, step: Some(step), body: fresh });
                     self.parts.len() - 1
                 })
             }
         };
-        self.grown = DraftChange(Some((step, block, at)));
+        self.grown = GrowingBlock(Some((step, block, at)));
         &mut self.parts[at].body
     }
 
-    fn settle(&mut self, result: &CallResult) {
+    fn apply_result(&mut self, result: &CallResult) {
         if self.step.is_none() && result.call == WORKSPACE_INSTRUCTIONS {
             self.name_instructions();
         }
         let mut unread = std::mem::take(&mut self.unread);
-        unread.note(result, |path| self.attached().any(|attached| is_within(path, attached)));
+        unread.record_unread(result, |path| self.attached_paths().any(|attached| is_within(path, attached)));
         self.unread = unread;
         for passage in &result.passages {
-            if self.source(passage.number).is_none() {
-                self.sources.push(Source { number: passage.number, place: passage.place.clone() });
+            if self.source_place(passage.number).is_none() {
+                self.sources.push(AnswerSource { number: passage.number, place: passage.place.clone() });
                 self.cited.since.insert(passage.number, self.step.map_or(0, |step| step + 1));
             }
         }
-        self.passages.add(&result.passages);
+        self.passages.add_new(&result.passages);
         let settled = match result.outcome {
             StepOutcome::Done => RunState::Complete,
             StepOutcome::Failed | StepOutcome::Interrupted => RunState::Error,
         };
-        let Some((owner, step, run)) = self.pending(&result.call) else { return };
+        let Some((owner, step, run)) = self.pending_run(&result.call) else { return };
         run.state = settled;
         match &run.purpose {
             Purpose::Tool | Purpose::WebSearch { .. } => {
@@ -429,69 +443,76 @@ impl Answer {
             Purpose::Agent(_) => run.report.clone_from(&result.text),
             Purpose::Skill(_) => {}
         }
-        let files =
-            |parts: &[Part]| parts.iter().filter(|part| matches!(part.body, Body::File { .. })).count();
+        let files = |parts: &[ContentPart]| {
+            parts.iter().filter(|part| matches!(part.body, PartContent::File { .. })).count()
+        };
         let mut room = FILE_PARTS_MAX.saturating_sub(files(&self.parts));
         for (index, path) in result.written.iter().enumerate() {
-            let is_this = |part: &Part| matches!(&part.body, Body::File { path: known } if known == path);
+            let is_this =
+                |part: &ContentPart| matches!(&part.body, PartContent::File { path: known } if known == path);
             if room == 0 || self.parts.iter().any(is_this) {
                 continue;
             }
             room -= 1;
-            let id = derived(&owner.bits().to_be_bytes(), "written", 0, index);
-            self.parts.push(Part { id, step, body: Body::File { path: path.clone() } });
+            let id = derive_part_id(&owner.bits().to_be_bytes(), "written", 0, index);
+            self.parts.push(ContentPart { id, step, body: PartContent::File { path: path.clone() } });
         }
     }
 
     /// Returns the part of a call that has not returned yet.
-    fn pending(&mut self, call: &str) -> Option<(PartId, Option<u32>, &mut Run)> {
+    fn pending_run(&mut self, call: &str) -> Option<(PartId, Option<u32>, &mut CallRun)> {
         self.parts.iter_mut().find_map(|part| match &mut part.body {
-            Body::Run(run) if run.call == call && run.state == RunState::Pending => {
+            PartContent::Run(run) if run.call == call && run.state == RunState::Pending => {
                 Some((part.id, part.step, run))
             }
-            Body::Run(_) | Body::Text(_) | Body::Reasoning(_) | Body::File { .. } => None,
+            PartContent::Run(_)
+            | PartContent::Text(_)
+            | PartContent::Reasoning(_)
+            | PartContent::File { .. } => None,
         })
     }
 
-    fn end(&mut self, ending: Ending) {
+    fn apply_ending(&mut self, ending: AnswerEnding) {
         for part in &mut self.parts {
-            if let Body::Run(run) = &mut part.body
+            if let PartContent::Run(run) = &mut part.body
                 && run.state == RunState::Pending
             {
                 run.state = RunState::Error;
             }
         }
-        if let Some(note) = unread_files_note(&self.unread.files()) {
+        if let Some(note) = unread_files_note(&self.unread.to_files()) {
             let id = part_id(self.id, "unread", 0, 0);
-            self.parts.push(Part { id, step: None, body: Body::Text(note) });
+            self.parts.push(ContentPart { id, step: None, body: PartContent::Text(note) });
         }
-        if let Some(note) = self.notes.paragraph() {
+        if let Some(note) = self.notes.to_paragraph() {
             let id = part_id(self.id, "notes", 0, 0);
-            self.parts.push(Part { id, step: None, body: Body::Text(note) });
+            self.parts.push(ContentPart { id, step: None, body: PartContent::Text(note) });
         }
-        if let Ending::Failed(error) = &ending {
+        if let AnswerEnding::Failed(error) = &ending {
             let id = part_id(self.id, "ending", 0, 0);
-            self.parts.push(Part { id, step: None, body: Body::Text(error.message.clone()) });
+            self.parts.push(ContentPart { id, step: None, body: PartContent::Text(error.message.clone()) });
         }
         self.ending = Some(ending);
     }
 }
 
 /// Returns the changes that a complete step makes.
-fn changes_of(step: &Step) -> impl Iterator<Item = Change> + '_ {
+fn changes_of(step: &Step) -> impl Iterator<Item = AnswerChange> + '_ {
     let blocks = step.blocks.iter().zip(0_u32..).filter_map(|(block, index)| match block {
-        Block::Text(text) => Some(Change::TextGrew { block: index, text: text.clone() }),
-        Block::Reasoning(text) => Some(Change::ReasoningGrew { block: index, text: text.clone() }),
-        Block::Call(call) => Some(Change::Called { block: index, call: call.clone() }),
-        Block::Opaque { .. } => None,
+        OutputBlock::Text(text) => Some(AnswerChange::TextGrew { block: index, text: text.clone() }),
+        OutputBlock::Reasoning(text) => {
+            Some(AnswerChange::ReasoningGrew { block: index, text: text.clone() })
+        }
+        OutputBlock::Call(call) => Some(AnswerChange::Called { block: index, call: call.clone() }),
+        OutputBlock::Opaque { .. } => None,
     });
-    let cited = step.cited.iter().map(|cited| Change::Cited {
+    let cited = step.cited.iter().map(|cited| AnswerChange::Cited {
         block: cited.block,
         at: cited.at,
         number: cited.number,
         place: cited.place.clone(),
     });
-    blocks.chain(cited).chain(step.notes.iter().cloned().map(Change::Noted))
+    blocks.chain(cited).chain(step.notes.iter().cloned().map(AnswerChange::Noted))
 }
 
 /// Returns true if a path equals the folder, or lies below it.
@@ -501,12 +522,12 @@ fn is_within(path: &str, folder: &str) -> bool {
 }
 
 /// Returns the file or page itself, without the position in it.
-fn whole_source(place: &Place) -> Place {
+fn whole_source(place: &PassagePlace) -> PassagePlace {
     match place {
-        Place::File { path, .. } => {
-            Place::File { path: path.clone(), page: None, lines: None, page_name: None }
+        PassagePlace::File { path, .. } => {
+            PassagePlace::File { path: path.clone(), page: None, lines: None, page_name: None }
         }
-        Place::Web { .. } => place.clone(),
+        PassagePlace::Web { .. } => place.clone(),
     }
 }
 
@@ -515,14 +536,14 @@ fn whole_source(place: &Place) -> Place {
 pub fn delegate_id(answer: MessageId, call: &str) -> MessageId {
     let mut owner = answer.bits().to_be_bytes().to_vec();
     owner.extend_from_slice(call.as_bytes());
-    MessageId::from_random(derived(&owner, "delegate", 0, 0).bits())
+    MessageId::from_random(derive_part_id(&owner, "delegate", 0, 0).bits())
 }
 
 fn part_id(answer: MessageId, kind: &str, step: u32, index: usize) -> PartId {
-    derived(&answer.bits().to_be_bytes(), kind, step, index)
+    derive_part_id(&answer.bits().to_be_bytes(), kind, step, index)
 }
 
-fn derived(owner: &[u8], kind: &str, step: u32, index: usize) -> PartId {
+fn derive_part_id(owner: &[u8], kind: &str, step: u32, index: usize) -> PartId {
     let mut hash = Sha256::new();
     hash.update(owner);
     hash.update(kind.as_bytes());

@@ -7,7 +7,7 @@ use crate::credits::Price;
 /// The web application (`app`) and text analysis (`text-analysis`) have enums of their own, because the default of
 /// the one and the set of the other differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Language {
+pub enum CatalogLanguage {
     /// Czech, the default.
     #[default]
     Cs,
@@ -17,7 +17,7 @@ pub enum Language {
     Sk,
 }
 
-impl Language {
+impl CatalogLanguage {
     /// Every language, the default first.
     pub const ALL: [Self; 3] = [Self::Cs, Self::En, Self::Sk];
 
@@ -44,7 +44,7 @@ const ACCEPT_LANGUAGE_RANGES_MAX: usize = 64;
 /// Czech if the header is empty, malformed, or names no supported language; `*` stands for the best language
 /// that is not excluded.
 #[must_use]
-pub fn negotiate(accept_language: &str) -> Language {
+pub fn negotiate_language(accept_language: &str) -> CatalogLanguage {
     let ranges: Vec<(&str, u16)> = accept_language
         .split(',')
         .take(ACCEPT_LANGUAGE_RANGES_MAX)
@@ -53,19 +53,20 @@ pub fn negotiate(accept_language: &str) -> Language {
             let name = pieces.next().filter(|name| !name.is_empty())?;
             let weight = pieces.find_map(|piece| {
                 let value = piece.strip_prefix("q=").or_else(|| piece.strip_prefix("Q="))?;
-                Some(thousandths(value.trim()))
+                Some(parse_weight(value.trim()))
             });
             Some((name, weight.unwrap_or(1000)))
         })
         .collect();
-    let named =
-        |language: Language| ranges.iter().any(|(name, _)| Language::of_range(name) == Some(language));
-    let mut best: Option<(Language, u16)> = None;
+    let named = |language: CatalogLanguage| {
+        ranges.iter().any(|(name, _)| CatalogLanguage::of_range(name) == Some(language))
+    };
+    let mut best: Option<(CatalogLanguage, u16)> = None;
     for &(name, weight) in &ranges {
         let language = if name == "*" {
-            Language::ALL.into_iter().find(|language| !named(*language))
+            CatalogLanguage::ALL.into_iter().find(|language| !named(*language))
         } else {
-            Language::of_range(name)
+            CatalogLanguage::of_range(name)
         };
         if let Some(language) = language
             && weight > best.map_or(0, |(_, weight)| weight)
@@ -73,11 +74,11 @@ pub fn negotiate(accept_language: &str) -> Language {
             best = Some((language, weight));
         }
     }
-    best.map_or(Language::Cs, |(language, _)| language)
+    best.map_or(CatalogLanguage::Cs, |(language, _)| language)
 }
 
 /// Parses a weight from 0 to 1 with up to three decimals, in thousandths; 0 if it is malformed.
-fn thousandths(value: &str) -> u16 {
+fn parse_weight(value: &str) -> u16 {
     let (whole, decimals) = value.split_once('.').unwrap_or((value, ""));
     if decimals.len() > 3 || !decimals.bytes().all(|byte| byte.is_ascii_digit()) {
         return 0;
@@ -109,17 +110,17 @@ impl Localized {
 
     /// Creates a text that is the same in every language, such as a model's name.
     #[must_use]
-    pub fn same(text: &str) -> Self {
+    pub fn from_untranslated(text: &str) -> Self {
         Self::new(text, text, text)
     }
 
     /// Returns the text in `language`.
     #[must_use]
-    pub fn in_language(&self, language: Language) -> &str {
+    pub fn in_language(&self, language: CatalogLanguage) -> &str {
         match language {
-            Language::Cs => &self.cs,
-            Language::En => &self.en,
-            Language::Sk => &self.sk,
+            CatalogLanguage::Cs => &self.cs,
+            CatalogLanguage::En => &self.en,
+            CatalogLanguage::Sk => &self.sk,
         }
     }
 }
@@ -188,7 +189,7 @@ pub struct ModelEntry {
     /// True if it still works but should not be chosen.
     pub deprecated: bool,
     /// The available settings; empty when deprecated.
-    pub settings: Vec<Setting>,
+    pub settings: Vec<CatalogSetting>,
     /// Set for the built-in reader, which is not a language model.
     pub builtin: bool,
     pub price: Price,
@@ -231,22 +232,22 @@ pub const REASONING_EFFORT: &str = "reasoningEffort";
 
 /// A setting of a model (section 2.2).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Setting {
+pub struct CatalogSetting {
     /// The key that questions use.
     pub key: String,
     /// Its label.
     pub label: Localized,
     /// The accepted values, at least one.
-    pub options: Vec<SettingOption>,
+    pub options: Vec<CatalogSettingOption>,
     /// The value for questions that set none.
     pub default_value: String,
 }
 
-impl Setting {
+impl CatalogSetting {
     /// Creates the setting for the reasoning effort: `LOW`, `MEDIUM` (the default) or `HIGH`.
     #[must_use]
     pub fn reasoning_effort() -> Self {
-        let option = |value: &str, label| SettingOption { value: value.to_owned(), label };
+        let option = |value: &str, label| CatalogSettingOption { value: value.to_owned(), label };
         Self {
             key: REASONING_EFFORT.to_owned(),
             label: Localized::new("Míra uvažování", "Reasoning effort", "Miera uvažovania"),
@@ -262,7 +263,7 @@ impl Setting {
 
 /// A value of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SettingOption {
+pub struct CatalogSettingOption {
     /// The value that questions use.
     pub value: String,
     /// Its label.
@@ -271,7 +272,7 @@ pub struct SettingOption {
 
 /// A jurisdiction whose law a question can be about (section 2.3).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Jurisdiction {
+pub struct CatalogJurisdiction {
     /// The id that questions use.
     pub id: String,
     /// Its label.
@@ -280,7 +281,7 @@ pub struct Jurisdiction {
 
 /// Returns the jurisdictions that are offered unless the operator configures others.
 #[must_use]
-pub fn builtin_jurisdictions() -> Vec<Jurisdiction> {
+pub fn builtin_jurisdictions() -> Vec<CatalogJurisdiction> {
     [
         ("CZ", "Česko", "Czechia", "Česko"),
         ("SK", "Slovensko", "Slovakia", "Slovensko"),
@@ -290,7 +291,7 @@ pub fn builtin_jurisdictions() -> Vec<Jurisdiction> {
         ("PL", "Polsko", "Poland", "Poľsko"),
     ]
     .into_iter()
-    .map(|(id, cs, en, sk)| Jurisdiction { id: id.to_owned(), label: Localized::new(cs, en, sk) })
+    .map(|(id, cs, en, sk)| CatalogJurisdiction { id: id.to_owned(), label: Localized::new(cs, en, sk) })
     .collect()
 }
 
@@ -301,22 +302,22 @@ mod tests {
     #[test]
     fn a_language_is_negotiated_by_weight() {
         for (header, language) in [
-            ("", Language::Cs),
-            ("en", Language::En),
-            ("EN-gb", Language::En),
-            ("sk, en", Language::Sk),
-            ("en;q=0.5, sk;q=0.8", Language::Sk),
-            ("de, fr", Language::Cs),
-            ("de, en;q=0.1", Language::En),
-            ("en;q=0", Language::Cs),
-            ("en ; q=0.3 , sk;q=0.31", Language::Sk),
-            ("*", Language::Cs),
-            ("cs;q=0, *;q=0.5", Language::En),
-            ("en;q=2, sk;q=0.001", Language::Sk),
-            (";;;,,,q=1", Language::Cs),
-            ("en;q=abc", Language::Cs),
+            ("", CatalogLanguage::Cs),
+            ("en", CatalogLanguage::En),
+            ("EN-gb", CatalogLanguage::En),
+            ("sk, en", CatalogLanguage::Sk),
+            ("en;q=0.5, sk;q=0.8", CatalogLanguage::Sk),
+            ("de, fr", CatalogLanguage::Cs),
+            ("de, en;q=0.1", CatalogLanguage::En),
+            ("en;q=0", CatalogLanguage::Cs),
+            ("en ; q=0.3 , sk;q=0.31", CatalogLanguage::Sk),
+            ("*", CatalogLanguage::Cs),
+            ("cs;q=0, *;q=0.5", CatalogLanguage::En),
+            ("en;q=2, sk;q=0.001", CatalogLanguage::Sk),
+            (";;;,,,q=1", CatalogLanguage::Cs),
+            ("en;q=abc", CatalogLanguage::Cs),
         ] {
-            assert_eq!(negotiate(header), language, "{header:?}");
+            assert_eq!(negotiate_language(header), language, "{header:?}");
         }
     }
 
@@ -325,7 +326,7 @@ mod tests {
         let jurisdictions = builtin_jurisdictions();
         assert_eq!(jurisdictions.len(), 6);
         for jurisdiction in jurisdictions {
-            for language in Language::ALL {
+            for language in CatalogLanguage::ALL {
                 assert!(!jurisdiction.label.in_language(language).is_empty());
             }
         }

@@ -5,15 +5,15 @@ use std::fmt;
 pub mod cited;
 pub mod mark;
 
-pub use cited::{CITED_MAX, Citation, CitationMarkers, Cited, marker_position};
+pub use cited::{CITED_MAX, CitationMarkers, NumberedCitation, VendorCitation, marker_position};
 pub use mark::{
-    MARK_MAX, MARK_NUMBERS_MAX, Mark, Piece, Renumbered, Stripper, cited_numbers, decided_pieces, marks,
-    pieces, renumber, strip,
+    CitationMark, MARK_MAX, MARK_NUMBERS_MAX, MarkdownPiece, Renumbered, Stripper, cited_numbers,
+    decided_pieces, find_marks, renumber_marks, split_pieces, strip_marks,
 };
 
 /// The place of a passage.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Place {
+pub enum PassagePlace {
     /// In a file of the workspace.
     File {
         /// The workspace path: `/uploads/lease.pdf`.
@@ -51,7 +51,7 @@ pub enum PageKind {
 impl PageKind {
     /// Returns the kind of the pages of a file, by its extension.
     #[must_use]
-    pub fn of(path: &str) -> Self {
+    pub fn from_path(path: &str) -> Self {
         let extension = path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
         match extension.as_deref() {
             Some(
@@ -79,7 +79,7 @@ impl PageKind {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for PassagePlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File { path, page, lines, page_name } => {
@@ -103,7 +103,7 @@ impl fmt::Display for Place {
 /// A piece of text that a tool found, with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Passage {
-    pub place: Place,
+    pub place: PassagePlace,
     /// The text itself.
     pub text: String,
 }
@@ -113,7 +113,7 @@ pub struct Passage {
 pub struct NumberedPassage {
     /// The number, from 1, by which the answer cites it.
     pub number: u32,
-    pub place: Place,
+    pub place: PassagePlace,
     /// The text itself.
     pub text: String,
 }

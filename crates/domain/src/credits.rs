@@ -4,7 +4,7 @@
 //! actual cost is settled and the rest is released. Prices are in thousandths of a credit, summed over the answer and
 //! rounded up once, so that many small steps do not cost a credit each.
 
-use crate::step::Usage;
+use crate::step::TokenUsage;
 
 /// An amount of credits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -24,7 +24,7 @@ pub struct Price {
 impl Price {
     /// Returns the cost of an answer whose steps used `total` together, rounded up.
     #[must_use]
-    pub fn of(self, total: Usage) -> Credits {
+    pub fn cost_of(self, total: TokenUsage) -> Credits {
         let tokens = |count: u64, millis: u64| u128::from(count) * u128::from(millis);
         let micro = u128::from(self.base_millis) * 1000
             + tokens(total.input_tokens, self.input_millis)
@@ -33,10 +33,10 @@ impl Price {
     }
 }
 
-impl Usage {
+impl TokenUsage {
     /// Adds both; estimated if either is.
     #[must_use]
-    pub fn plus(self, other: Self) -> Self {
+    pub fn saturating_add(self, other: Self) -> Self {
         Self {
             input_tokens: self.input_tokens.saturating_add(other.input_tokens),
             cached_tokens: self.cached_tokens.saturating_add(other.cached_tokens),
@@ -51,23 +51,23 @@ impl Usage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AnswerCost {
     /// The usage of the successful steps.
-    pub used: Usage,
+    pub used: TokenUsage,
     pub settled: Credits,
 }
 
 impl AnswerCost {
     /// Returns the credits to reserve for a step that uses at most `most`.
     #[must_use]
-    pub fn max_cost(self, price: Price, most: Usage) -> Credits {
-        Credits(price.of(self.used.plus(most)).0.saturating_sub(self.settled.0))
+    pub fn max_cost(self, price: Price, most: TokenUsage) -> Credits {
+        Credits(price.cost_of(self.used.saturating_add(most)).0.saturating_sub(self.settled.0))
     }
 
     /// Returns the answer's cost after a step with this `usage`, and the credits to settle for the step: at
     /// most `reserved`.
     #[must_use]
-    pub fn settle(self, price: Price, usage: Usage, reserved: Credits) -> (Self, Credits) {
+    pub fn settle_step(self, price: Price, usage: TokenUsage, reserved: Credits) -> (Self, Credits) {
         let cost = self.max_cost(price, usage).min(reserved);
-        let bill = Self { used: self.used.plus(usage), settled: Credits(self.settled.0 + cost.0) };
+        let bill = Self { used: self.used.saturating_add(usage), settled: Credits(self.settled.0 + cost.0) };
         (bill, cost)
     }
 }
@@ -119,7 +119,7 @@ impl Balance {
     ///
     /// # Errors
     /// [`PostingError`]; the balance is then unchanged.
-    pub fn post(self, kind: PostingKind, amount: Credits) -> Result<Self, PostingError> {
+    pub fn after_posting(self, kind: PostingKind, amount: Credits) -> Result<Self, PostingError> {
         let take = |from: Credits, refusal| from.0.checked_sub(amount.0).map(Credits).ok_or(refusal);
         let add = |to: Credits| to.0.checked_add(amount.0).map(Credits).ok_or(PostingError::Impossible);
         match kind {
@@ -146,40 +146,40 @@ mod tests {
 
     const PRICE: Price = Price { base_millis: 1000, input_millis: 100, output_millis: 1000 };
 
-    fn usage(input_tokens: u64, output_tokens: u64) -> Usage {
-        Usage { input_tokens, output_tokens, ..Usage::default() }
+    fn usage_of_tokens(input_tokens: u64, output_tokens: u64) -> TokenUsage {
+        TokenUsage { input_tokens, output_tokens, ..TokenUsage::default() }
     }
 
     #[test]
-    fn a_price_adds_up_and_rounds_up_once() {
-        assert_eq!(PRICE.of(usage(0, 0)), Credits(1));
-        assert_eq!(PRICE.of(usage(1, 0)), Credits(2));
-        assert_eq!(PRICE.of(usage(10_000, 1000)), Credits(3));
+    fn cost_of_rounds_up_once() {
+        assert_eq!(PRICE.cost_of(usage_of_tokens(0, 0)), Credits(1));
+        assert_eq!(PRICE.cost_of(usage_of_tokens(1, 0)), Credits(2));
+        assert_eq!(PRICE.cost_of(usage_of_tokens(10_000, 1000)), Credits(3));
     }
 
     proptest! {
         #[test]
-        fn the_costs_of_steps_add_up_to_the_cost_of_their_sum(steps in prop::collection::vec((0_u64..50_000, 0_u64..9000), 1..20)) {
+        fn step_costs_sum_to_total_cost(steps in prop::collection::vec((0_u64..50_000, 0_u64..9000), 1..20)) {
             let mut bill = AnswerCost::default();
             let mut paid = 0;
             for (input, output) in &steps {
-                let held = bill.max_cost(PRICE, usage(*input, 9000));
-                let (next, cost) = bill.settle(PRICE, usage(*input, *output), held);
+                let held = bill.max_cost(PRICE, usage_of_tokens(*input, 9000));
+                let (next, cost) = bill.settle_step(PRICE, usage_of_tokens(*input, *output), held);
                 prop_assert!(cost <= held);
                 paid += cost.0;
                 bill = next;
             }
-            prop_assert_eq!(Credits(paid), PRICE.of(bill.used));
+            prop_assert_eq!(Credits(paid), PRICE.cost_of(bill.used));
         }
 
         #[test]
-        fn a_purse_never_loses_or_makes_credits(postings in prop::collection::vec((0_u8..4, 0_u64..100), 0..100)) {
+        fn balance_never_loses_credits(postings in prop::collection::vec((0_u8..4, 0_u64..100), 0..100)) {
             let mut balance = Balance::default();
             let mut granted = 0;
             let mut settled = 0;
             for (kind, amount) in postings {
                 let kind = [PostingKind::Grant, PostingKind::Reserve, PostingKind::Settle, PostingKind::Release][kind as usize];
-                if let Ok(next) = balance.post(kind, Credits(amount)) {
+                if let Ok(next) = balance.after_posting(kind, Credits(amount)) {
                     balance = next;
                     granted += if kind == PostingKind::Grant { amount } else { 0 };
                     settled += if kind == PostingKind::Settle { amount } else { 0 };

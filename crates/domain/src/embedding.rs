@@ -12,7 +12,7 @@ const COMPONENT_MAX: f32 = 127.0;
 /// carries no meaning. `None` for a vector without a direction, with a component that is not finite, or with more than
 /// [`DIMENSION_MAX`].
 #[must_use]
-pub fn quantize(vector: &[f32]) -> Option<Vec<i8>> {
+pub fn quantize_vector(vector: &[f32]) -> Option<Vec<i8>> {
     if vector.len() > DIMENSION_MAX || !vector.iter().all(|component| component.is_finite()) {
         return None;
     }
@@ -27,7 +27,7 @@ pub fn quantize(vector: &[f32]) -> Option<Vec<i8>> {
 
 /// Returns the cosine of the angle between two vectors; `None` if their dimensions differ or one has no direction.
 #[must_use]
-pub fn cosine(one: &[i8], other: &[i8]) -> Option<f32> {
+pub fn cosine_similarity(one: &[i8], other: &[i8]) -> Option<f32> {
     if one.len() != other.len() || one.len() > DIMENSION_MAX {
         return None;
     }
@@ -49,22 +49,23 @@ mod tests {
         let other: Vec<f32> = (0..300).map(|at| ((at * 53 % 89) as f32 - 20.0) / 7.0).collect();
         let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
         let exact = dot(&one, &other) / (dot(&one, &one) * dot(&other, &other)).sqrt();
-        let (one, other) = (quantize(&one).expect("a vector"), quantize(&other).expect("a vector"));
-        let found = cosine(&one, &other).expect("of one dimension");
+        let (one, other) =
+            (quantize_vector(&one).expect("a vector"), quantize_vector(&other).expect("a vector"));
+        let found = cosine_similarity(&one, &other).expect("of one dimension");
         assert!((found - exact).abs() < 0.01, "{found} for {exact}");
-        assert_eq!(cosine(&one, &one), Some(1.0));
-        assert_eq!(cosine(&one, &other[1..]), None, "other dimensions");
+        assert_eq!(cosine_similarity(&one, &one), Some(1.0));
+        assert_eq!(cosine_similarity(&one, &other[1..]), None, "other dimensions");
         let least = vec![i8::MIN; DIMENSION_MAX];
-        assert_eq!(cosine(&least, &least), Some(1.0), "nothing overflows");
+        assert_eq!(cosine_similarity(&least, &least), Some(1.0), "nothing overflows");
     }
 
     #[test]
     fn vectors_without_a_direction_are_none() {
         for vector in [vec![], vec![0.0; 8], vec![1.0, f32::NAN], vec![f32::INFINITY, 1.0]] {
-            assert_eq!(quantize(&vector), None, "{vector:?}");
+            assert_eq!(quantize_vector(&vector), None, "{vector:?}");
         }
-        assert_eq!(quantize(&vec![1.0; DIMENSION_MAX + 1]), None);
-        assert_eq!(cosine(&[0, 0], &[1, 0]), None);
-        assert_eq!(cosine(&[], &[]), None);
+        assert_eq!(quantize_vector(&vec![1.0; DIMENSION_MAX + 1]), None);
+        assert_eq!(cosine_similarity(&[0, 0], &[1, 0]), None);
+        assert_eq!(cosine_similarity(&[], &[]), None);
     }
 }

@@ -23,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_text_is_cut_between_characters() {
+    fn excerpt_cuts_between_characters() {
         assert_eq!(Excerpt("a\"b").to_string(), "\"a\\\"b\"");
         let exact = "č".repeat(EXCERPT_MAX_CHARS);
         assert_eq!(Excerpt(&exact).to_string(), format!("\"{exact}\""));

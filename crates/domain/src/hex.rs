@@ -2,7 +2,7 @@
 
 /// Encodes bytes.
 #[must_use]
-pub fn encode(bytes: &[u8]) -> String {
+pub fn encode_hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
     digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
@@ -10,7 +10,7 @@ pub fn encode(bytes: &[u8]) -> String {
 
 /// Decodes digits of either case; `None` for other characters or an odd number of digits.
 #[must_use]
-pub fn decode(text: &str) -> Option<Vec<u8>> {
+pub fn decode_hex(text: &str) -> Option<Vec<u8>> {
     let (pairs, rest) = text.as_bytes().as_chunks::<2>();
     // Number parsers would accept a sign.
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
@@ -21,7 +21,7 @@ pub fn decode(text: &str) -> Option<Vec<u8>> {
 /// Decodes exactly `LENGTH` bytes; `None` for any other length.
 #[must_use]
 pub fn decode_array<const LENGTH: usize>(text: &str) -> Option<[u8; LENGTH]> {
-    if text.len() == 2 * LENGTH { decode(text)?.try_into().ok() } else { None }
+    if text.len() == 2 * LENGTH { decode_hex(text)?.try_into().ok() } else { None }
 }
 
 #[cfg(test)]
@@ -31,16 +31,16 @@ mod tests {
     #[test]
     fn bytes_come_back() {
         let bytes: Vec<u8> = (0..=255).collect();
-        let text = encode(&bytes);
+        let text = encode_hex(&bytes);
         assert_eq!((&text[..6], &text[508..]), ("000102", "feff"));
-        assert_eq!((decode(&text), decode(&text.to_uppercase())), (Some(bytes.clone()), Some(bytes)));
-        assert_eq!((decode(""), decode_array("0aff")), (Some(Vec::new()), Some([0x0a, 0xff])));
+        assert_eq!((decode_hex(&text), decode_hex(&text.to_uppercase())), (Some(bytes.clone()), Some(bytes)));
+        assert_eq!((decode_hex(""), decode_array("0aff")), (Some(Vec::new()), Some([0x0a, 0xff])));
     }
 
     #[test]
     fn other_texts_are_refused() {
         for wrong in ["0", "0g", "+f", " f", "0x", "č", "0č0"] {
-            assert_eq!(decode(wrong), None, "{wrong}");
+            assert_eq!(decode_hex(wrong), None, "{wrong}");
         }
         assert_eq!((decode_array::<2>("0a"), decode_array::<2>("0aff00")), (None, None));
     }

@@ -112,7 +112,7 @@ impl TraceId {
 impl SkillId {
     /// Derives the identifier of the skill with this full name (version 5).
     #[must_use]
-    pub fn of(full_name: &str) -> Self {
+    pub fn from_full_name(full_name: &str) -> Self {
         Self(Uuid::new_v5(&SKILLS, full_name.as_bytes()))
     }
 }
@@ -120,7 +120,7 @@ impl SkillId {
 impl AgentId {
     /// Derives the identifier of the agent with this full name (version 5).
     #[must_use]
-    pub fn of(full_name: &str) -> Self {
+    pub fn from_full_name(full_name: &str) -> Self {
         Self(Uuid::new_v5(&AGENTS, full_name.as_bytes()))
     }
 }
@@ -147,8 +147,8 @@ mod tests {
     }
 
     #[test]
-    fn a_name_has_the_same_id_for_ever() {
-        assert_eq!(SkillId::of("a:b").to_string(), "29e8a0cd-213e-57f3-9967-a892ec01e02c");
-        assert_eq!(AgentId::of("a:b").to_string(), "312ecc1a-769d-53a1-9f10-487f49cb233a");
+    fn id_from_name_is_stable() {
+        assert_eq!(SkillId::from_full_name("a:b").to_string(), "29e8a0cd-213e-57f3-9967-a892ec01e02c");
+        assert_eq!(AgentId::from_full_name("a:b").to_string(), "312ecc1a-769d-53a1-9f10-487f49cb233a");
     }
 }

@@ -39,7 +39,7 @@ impl ImageKind {
 
     /// Returns the MIME type.
     #[must_use]
-    pub const fn mime(self) -> &'static str {
+    pub const fn mime_type(self) -> &'static str {
         match self {
             Self::Png => "image/png",
             Self::Jpeg => "image/jpeg",
@@ -51,12 +51,12 @@ impl ImageKind {
     /// Returns the kind with this MIME type.
     #[must_use]
     pub fn of_mime(mime: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.mime() == mime)
+        Self::ALL.into_iter().find(|kind| kind.mime_type() == mime)
     }
 
     /// Detects the kind by the first bytes.
     #[must_use]
-    pub fn of(bytes: &[u8]) -> Option<Self> {
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         match bytes {
             [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some(Self::Png),
             [0xff, 0xd8, 0xff, ..] => Some(Self::Jpeg),
@@ -68,7 +68,7 @@ impl ImageKind {
 
     /// Returns the width and height in pixels from the image's header.
     #[must_use]
-    pub fn sides(self, bytes: &[u8]) -> Option<(u32, u32)> {
+    pub fn dimensions(self, bytes: &[u8]) -> Option<(u32, u32)> {
         let big = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
         let little = |at: usize, count: usize| {
             let piece = bytes.get(at..at + count)?;
@@ -112,7 +112,7 @@ fn sides_of_jpeg(bytes: &[u8]) -> Option<(u32, u32)> {
 
 /// The reason why a file cannot be shown as an image.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ImageError {
+pub enum ImageRefError {
     /// It is not of a supported kind.
     #[error("it is no PNG, JPEG, GIF or WebP image")]
     OtherKind,
@@ -142,14 +142,14 @@ impl ImageRef {
     ///
     /// # Errors
     /// [`ImageError`].
-    pub fn of(path: &str, bytes: &[u8]) -> Result<Self, ImageError> {
+    pub fn from_file(path: &str, bytes: &[u8]) -> Result<Self, ImageRefError> {
         if bytes.len() > IMAGE_MAX_BYTES {
-            return Err(ImageError::TooLarge);
+            return Err(ImageRefError::TooLarge);
         }
-        let kind = ImageKind::of(bytes).ok_or(ImageError::OtherKind)?;
+        let kind = ImageKind::from_bytes(bytes).ok_or(ImageRefError::OtherKind)?;
         let fits = |side: u32| (1..=IMAGE_SIDE_MAX).contains(&side);
-        if !kind.sides(bytes).is_some_and(|(width, height)| fits(width) && fits(height)) {
-            return Err(ImageError::Sides);
+        if !kind.dimensions(bytes).is_some_and(|(width, height)| fits(width) && fits(height)) {
+            return Err(ImageRefError::Sides);
         }
         Ok(Self { path: path.to_owned(), page: None, kind, sha256: Sha256::digest(bytes).into() })
     }
@@ -158,8 +158,8 @@ impl ImageRef {
     ///
     /// # Errors
     /// As [`Self::of`].
-    pub fn of_page(path: &str, page: u32, picture: &[u8]) -> Result<Self, ImageError> {
-        Ok(Self { page: Some(page), ..Self::of(path, picture)? })
+    pub fn of_page(path: &str, page: u32, picture: &[u8]) -> Result<Self, ImageRefError> {
+        Ok(Self { page: Some(page), ..Self::from_file(path, picture)? })
     }
 }
 
@@ -172,14 +172,14 @@ impl fmt::Display for ImageRef {
 
 /// An image with its bytes, for one request.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Image {
+pub struct LoadedImage {
     /// Its reference in the transcript.
     pub of: ImageRef,
     /// Its bytes.
     pub bytes: Arc<[u8]>,
 }
 
-impl fmt::Debug for Image {
+impl fmt::Debug for LoadedImage {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Image({}, {} bytes)", self.of, self.bytes.len())
     }
@@ -189,7 +189,7 @@ impl fmt::Debug for Image {
 mod tests {
     use super::*;
 
-    fn png(width: u32, height: u32) -> Vec<u8> {
+    fn png_header(width: u32, height: u32) -> Vec<u8> {
         let mut bytes = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();
         bytes.extend(width.to_be_bytes());
         bytes.extend(height.to_be_bytes());
@@ -197,39 +197,43 @@ mod tests {
     }
 
     #[test]
-    fn an_image_tells_its_kind_and_its_sides() {
+    fn image_kind_detects_dimensions() {
         let jpeg = b"\xff\xd8\xff\xe0\0\x04ab\xff\xc4\0\x03x\xff\xc2\0\x0b\x08\0\x10\0\x20\x03";
         let gif = b"GIF89a\x05\0\x07\0";
         let lossy = b"RIFF\0\0\0\0WEBPVP8 \0\0\0\0\0\0\0\x9d\x01\x2a\x05\0\x07\0";
         let lossless = b"RIFF\0\0\0\0WEBPVP8L\0\0\0\0\x2f\x04\x80\x01\0";
         let extended = b"RIFF\0\0\0\0WEBPVP8X\0\0\0\0\0\0\0\0\x04\0\0\x06\0\0";
         for (bytes, kind, sides) in [
-            (png(3, 9).as_slice(), ImageKind::Png, (3, 9)),
+            (png_header(3, 9).as_slice(), ImageKind::Png, (3, 9)),
             (jpeg, ImageKind::Jpeg, (32, 16)),
             (gif, ImageKind::Gif, (5, 7)),
             (lossy, ImageKind::Webp, (5, 7)),
             (lossless, ImageKind::Webp, (5, 7)),
             (extended, ImageKind::Webp, (5, 7)),
         ] {
-            assert_eq!(ImageKind::of(bytes), Some(kind));
-            assert_eq!(kind.sides(bytes), Some(sides), "{kind:?}");
+            assert_eq!(ImageKind::from_bytes(bytes), Some(kind));
+            assert_eq!(kind.dimensions(bytes), Some(sides), "{kind:?}");
             for end in 0..bytes.len() {
-                let _ = kind.sides(&bytes[..end]); // must not panic for truncated images
+                let _ = kind.dimensions(&bytes[..end]); // must not panic for truncated images
             }
-            assert_eq!(ImageKind::of_mime(kind.mime()), Some(kind));
+            assert_eq!(ImageKind::of_mime(kind.mime_type()), Some(kind));
         }
-        assert_eq!(ImageKind::of(b"%PDF-1.7"), None);
+        assert_eq!(ImageKind::from_bytes(b"%PDF-1.7"), None);
     }
 
     #[test]
-    fn images_beyond_the_vendors_limits_are_rejected() {
-        assert!(ImageRef::of("/a.png", &png(8000, 1)).is_ok());
-        assert_eq!(ImageRef::of("/a.png", &png(8001, 1)), Err(ImageError::Sides));
-        assert_eq!(ImageRef::of("/a.png", &png(0, 1)), Err(ImageError::Sides));
-        assert_eq!(ImageRef::of("/a.png", b"BM"), Err(ImageError::OtherKind));
-        let mut large = png(1, 1);
+    fn image_beyond_vendor_limits_is_rejected() {
+        assert!(ImageRef::from_file("/a.png", &png_header(8000, 1)).is_ok());
+        assert_eq!(ImageRef::from_file("/a.png", &png_header(8001, 1)), Err(ImageRefError::Sides));
+        assert_eq!(ImageRef::from_file("/a.png", &png_header(0, 1)), Err(ImageRefError::Sides));
+        assert_eq!(ImageRef::from_file("/a.png", b"BM"), Err(ImageRefError::OtherKind));
+        let mut large = png_header(1, 1);
         large.resize(IMAGE_MAX_BYTES + 1, 0);
-        assert_eq!(ImageRef::of("/a.png", &large), Err(ImageError::TooLarge));
-        assert_ne!(ImageRef::of("/a.png", &png(1, 2)), ImageRef::of("/a.png", &png(1, 1)), "other bytes");
+        assert_eq!(ImageRef::from_file("/a.png", &large), Err(ImageRefError::TooLarge));
+        assert_ne!(
+            ImageRef::from_file("/a.png", &png_header(1, 2)),
+            ImageRef::from_file("/a.png", &png_header(1, 1)),
+            "other bytes"
+        );
     }
 }

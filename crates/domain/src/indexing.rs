@@ -92,7 +92,7 @@ pub struct IndexCounts {
 
 impl IndexCounts {
     /// Counts a file.
-    pub const fn add(&mut self, state: IndexState) {
+    pub const fn count_file(&mut self, state: IndexState) {
         self.files += 1;
         match state {
             IndexState::Pending | IndexState::Indexing => self.pending += 1,
@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn files_are_counted_by_state() {
         let mut counts = IndexCounts::default();
-        IndexState::ALL.into_iter().for_each(|state| counts.add(state));
+        IndexState::ALL.into_iter().for_each(|state| counts.count_file(state));
         assert_eq!(counts, IndexCounts { files: 5, indexed: 1, pending: 2, partial: 1, unreadable: 1 });
     }
 }

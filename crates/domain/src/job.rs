@@ -98,7 +98,7 @@ impl Job {
 
 /// The next state of a job after a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum NextRun {
     /// It is removed.
     Remove,
     /// It runs again at this time, with its attempts reset.
@@ -112,24 +112,30 @@ pub enum Next {
 /// Returns the next state of a job that succeeded after it was due at `due`. `None` is a job of an unknown
 /// kind.
 #[must_use]
-pub fn after_success(job: Option<Job>, due: Timestamp, now: Timestamp) -> Next {
+pub fn after_success(job: Option<Job>, due: Timestamp, now: Timestamp) -> NextRun {
     match job.and_then(Job::interval) {
-        Some(interval) => Next::Rerun(next_run(due, now, interval)),
-        None => Next::Remove,
+        Some(interval) => NextRun::Rerun(next_run(due, now, interval)),
+        None => NextRun::Remove,
     }
 }
 
 /// Returns the next state of a job whose `attempts`th consecutive attempt failed. `random` spreads the
 /// retries of many jobs.
 #[must_use]
-pub fn after_failure(job: Option<Job>, attempts: u32, due: Timestamp, now: Timestamp, random: u64) -> Next {
+pub fn after_failure(
+    job: Option<Job>,
+    attempts: u32,
+    due: Timestamp,
+    now: Timestamp,
+    random: u64,
+) -> NextRun {
     let is_last = attempts >= ATTEMPTS_MAX;
     match job.and_then(Job::interval) {
-        Some(interval) if is_last => Next::Rerun(next_run(due, now, interval)),
-        None if is_last => Next::Fail,
+        Some(interval) if is_last => NextRun::Rerun(next_run(due, now, interval)),
+        None if is_last => NextRun::Fail,
         // Retries of a recurring job are at least as frequent as its runs.
-        Some(interval) => Next::Retry(now.plus(backoff(attempts, random).min(interval))),
-        None => Next::Retry(now.plus(backoff(attempts, random))),
+        Some(interval) => NextRun::Retry(now.saturating_add(backoff_delay(attempts, random).min(interval))),
+        None => NextRun::Retry(now.saturating_add(backoff_delay(attempts, random))),
     }
 }
 
@@ -143,13 +149,13 @@ pub const fn may_run(attempts: u32) -> bool {
 /// Returns the next run of a recurring job: one interval after it was due, so that runs do not drift. Missed
 /// runs are skipped, and the next run is at most one interval away even if the clock was changed.
 fn next_run(due: Timestamp, now: Timestamp, interval: Duration) -> Timestamp {
-    let (next, latest) = (due.plus(interval), now.plus(interval));
+    let (next, latest) = (due.saturating_add(interval), now.saturating_add(interval));
     if next > now && next <= latest { next } else { latest }
 }
 
 /// Returns the wait after the `attempts`th consecutive failure, between half of the doubled wait and all of
 /// it.
-fn backoff(attempts: u32, random: u64) -> Duration {
+fn backoff_delay(attempts: u32, random: u64) -> Duration {
     let doublings = attempts.saturating_sub(1);
     let whole = BACKOFF.saturating_mul(2_u32.saturating_pow(doublings)).min(BACKOFF_MAX);
     whole.mul_f64(0.5 + 0.5 * (random >> 11) as f64 / (1_u64 << 53) as f64)
@@ -163,45 +169,49 @@ mod tests {
 
     const NOW: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
 
-    fn once() -> Job {
+    fn one_time_job() -> Job {
         Job::RemoveConversation(ConversationId::from_random(1))
     }
 
-    fn minutes(count: i64) -> Timestamp {
+    fn minutes_after(count: i64) -> Timestamp {
         Timestamp::from_micros(NOW.micros() + count * 60_000_000)
     }
 
     #[test]
-    fn a_job_that_runs_once_is_removed_and_a_recurring_one_keeps_its_rhythm() {
-        assert_eq!(after_success(Some(once()), NOW, NOW), Next::Remove);
-        assert_eq!(after_success(None, NOW, NOW), Next::Remove);
+    fn recurring_job_keeps_its_rhythm() {
+        assert_eq!(after_success(Some(one_time_job()), NOW, NOW), NextRun::Remove);
+        assert_eq!(after_success(None, NOW, NOW), NextRun::Remove);
         let hourly = |due| after_success(Some(Job::TrimAuditLog), due, NOW);
-        assert_eq!(hourly(minutes(-5)), Next::Rerun(minutes(55)));
-        assert_eq!(hourly(minutes(-500)), Next::Rerun(minutes(60)), "missed runs are not made up for");
-        assert_eq!(hourly(minutes(500)), Next::Rerun(minutes(60)), "the clock was set back");
+        assert_eq!(hourly(minutes_after(-5)), NextRun::Rerun(minutes_after(55)));
+        assert_eq!(
+            hourly(minutes_after(-500)),
+            NextRun::Rerun(minutes_after(60)),
+            "missed runs are not made up for"
+        );
+        assert_eq!(hourly(minutes_after(500)), NextRun::Rerun(minutes_after(60)), "the clock was set back");
     }
 
     #[test]
-    fn attempts_are_bounded_and_a_recurring_job_never_fails_for_good() {
+    fn job_attempts_are_bounded() {
         let random = u64::MAX;
         let after = |job, attempts| after_failure(Some(job), attempts, NOW, NOW, random);
-        assert_eq!(after(once(), ATTEMPTS_MAX), Next::Fail);
-        assert_eq!(after_failure(None, ATTEMPTS_MAX, NOW, NOW, random), Next::Fail);
-        assert!(matches!(after(once(), ATTEMPTS_MAX - 1), Next::Retry(_)));
-        assert_eq!(after(Job::TrimAuditLog, ATTEMPTS_MAX), Next::Rerun(minutes(60)));
+        assert_eq!(after(one_time_job(), ATTEMPTS_MAX), NextRun::Fail);
+        assert_eq!(after_failure(None, ATTEMPTS_MAX, NOW, NOW, random), NextRun::Fail);
+        assert!(matches!(after(one_time_job(), ATTEMPTS_MAX - 1), NextRun::Retry(_)));
+        assert_eq!(after(Job::TrimAuditLog, ATTEMPTS_MAX), NextRun::Rerun(minutes_after(60)));
         assert!(may_run(ATTEMPTS_MAX) && !may_run(ATTEMPTS_MAX + 1));
     }
 
     #[test]
     fn the_attempts_take_two_hours_together() {
-        let waits: Duration = (1..ATTEMPTS_MAX).map(|attempts| backoff(attempts, u64::MAX)).sum();
+        let waits: Duration = (1..ATTEMPTS_MAX).map(|attempts| backoff_delay(attempts, u64::MAX)).sum();
         assert!((6000..8000).contains(&waits.as_secs()), "{waits:?}");
     }
 
     #[test]
-    fn each_kind_has_a_name_of_its_own_and_a_bounded_interval() {
+    fn job_kinds_have_unique_names() {
         let mut kinds: Vec<_> = Job::RECURRING.iter().map(|job| job.kind()).collect();
-        kinds.push(once().kind());
+        kinds.push(one_time_job().kind());
         kinds.push(Job::RemoveAccount(AccountId::from_random(1)).kind());
         kinds.sort_unstable();
         kinds.dedup();
@@ -209,7 +219,7 @@ mod tests {
         assert!(Job::KINDS.iter().all(|kind| kinds.contains(kind) && Job::known_kind(kind) == *kind));
         assert_eq!(Job::known_kind("of_a_later_version"), Job::UNKNOWN);
         assert!(Job::RECURRING.iter().all(|job| job.interval().is_some_and(|every| every <= INTERVAL_MAX)));
-        assert_eq!(once().interval(), None);
+        assert_eq!(one_time_job().interval(), None);
     }
 
     proptest! {
@@ -218,10 +228,10 @@ mod tests {
             attempts in 1_u32.., due in any::<i64>(), now in -(1_i64 << 60)..1 << 60, random: u64
         ) {
             let (due, now) = (Timestamp::from_micros(due), Timestamp::from_micros(now));
-            for job in Job::RECURRING.into_iter().chain([once()]) {
+            for job in Job::RECURRING.into_iter().chain([one_time_job()]) {
                 for next in [after_success(Some(job), due, now), after_failure(Some(job), attempts, due, now, random)] {
-                    if let Next::Rerun(at) | Next::Retry(at) = next {
-                        prop_assert!(at > now && at <= now.plus(INTERVAL_MAX), "{job:?} {next:?}");
+                    if let NextRun::Rerun(at) | NextRun::Retry(at) = next {
+                        prop_assert!(at > now && at <= now.saturating_add(INTERVAL_MAX), "{job:?} {next:?}");
                     }
                 }
             }
@@ -229,10 +239,10 @@ mod tests {
 
         #[test]
         fn the_backoff_grows_and_is_spread(attempts in 1_u32..40, random: u64) {
-            let whole = backoff(attempts, u64::MAX);
-            let wait = backoff(attempts, random);
+            let whole = backoff_delay(attempts, u64::MAX);
+            let wait = backoff_delay(attempts, random);
             prop_assert!(wait <= whole && wait >= whole / 2 && whole <= BACKOFF_MAX, "{wait:?} {whole:?}");
-            prop_assert!(backoff(attempts + 1, random) >= wait);
+            prop_assert!(backoff_delay(attempts + 1, random) >= wait);
         }
     }
 }

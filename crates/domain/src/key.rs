@@ -28,7 +28,7 @@ impl SecretKey {
     pub fn from_random(bits: [u8; 24]) -> Self {
         let mut text = String::with_capacity(PREFIX.len() + SECRET_DIGITS + CHECK_DIGITS);
         text.push_str(PREFIX);
-        text.push_str(&base62(&bits, SECRET_DIGITS));
+        text.push_str(&encode_base62(&bits, SECRET_DIGITS));
         let check = check_sum(&text);
         text.push_str(&check);
         Self(text)
@@ -75,11 +75,11 @@ pub struct KeyFingerprint(pub [u8; 32]);
 
 fn check_sum(text: &str) -> String {
     let digest = Sha256::digest(text.as_bytes());
-    base62(&digest[..4], CHECK_DIGITS)
+    encode_base62(&digest[..4], CHECK_DIGITS)
 }
 
 /// Encodes the bytes as a number in base 62, padded to `digits`.
-fn base62(bytes: &[u8], digits: usize) -> String {
+fn encode_base62(bytes: &[u8], digits: usize) -> String {
     let mut number = bytes.to_vec();
     let mut out = vec![ALPHABET[0]; digits];
     for slot in out.iter_mut().rev() {
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_survives_its_text_and_a_mistyped_one_does_not() {
+    fn mistyped_secret_key_is_rejected() {
         let key = SecretKey::from_random([7; 24]);
         assert_eq!(SecretKey::parse(key.reveal()), Ok(key.clone()));
         for at in PREFIX.len()..key.reveal().len() {
@@ -124,6 +124,9 @@ mod tests {
 
     #[test]
     fn a_key_does_not_show_itself() {
-        assert!(!format!("{:?}", SecretKey::from_random([9; 24])).contains(&base62(&[9; 24], SECRET_DIGITS)));
+        assert!(
+            !format!("{:?}", SecretKey::from_random([9; 24]))
+                .contains(&encode_base62(&[9; 24], SECRET_DIGITS))
+        );
     }
 }

@@ -55,7 +55,7 @@ impl MachineStatus {
 
 /// The desired state of a machine. It is stored, so that it survives a restart of the service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Desired {
+pub enum DesiredState {
     Running,
     Stopped,
 }
@@ -103,7 +103,7 @@ impl Default for Rules {
 
 /// The internal state of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
+pub enum MachinePhase {
     /// The service has started and checks whether the machine runs.
     Attaching,
     /// It is not running.
@@ -173,7 +173,7 @@ pub enum AfterStop {
 
 /// An event of a machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
+pub enum MachineEvent {
     /// Its owner or a new question requests a start.
     StartRequested,
     /// Its owner requests a stop.
@@ -213,7 +213,7 @@ pub enum Event {
 
 /// An action for the driver or the supervisor.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Effect {
+pub enum MachineEffect {
     /// Check whether the machine runs; answered by `Attached` or `NothingToAttach`.
     Attach,
     /// Start it; answered by `DriverStarted` or `StartFailed`.
@@ -223,7 +223,7 @@ pub enum Effect {
     /// Abort other operations and stop it; answered by `DriverStopped` or `StopFailed`.
     StopDriver,
     /// Store the desired state.
-    Save(Desired),
+    Save(DesiredState),
     /// Store the desired state `Stopped`, although the owner did not request it, unless an accepted question
     /// waits for the machine. In that case `StartRequested` follows, unless the machine has failed.
     Lapse,
@@ -234,52 +234,56 @@ pub enum Effect {
 #[derive(Debug, Clone)]
 pub struct Machine {
     rules: Rules,
-    desired: Desired,
+    desired: DesiredState,
     turns: u32,
-    state: State,
+    state: MachinePhase,
 }
 
 impl Machine {
     /// Creates a machine whose desired state is known, but not its actual one. Returns the first effect.
     #[must_use]
-    pub fn new(desired: Desired, rules: Rules) -> (Self, Effect) {
-        (Self { rules, desired, turns: 0, state: State::Attaching }, Effect::Attach)
+    pub fn new(desired: DesiredState, rules: Rules) -> (Self, MachineEffect) {
+        (Self { rules, desired, turns: 0, state: MachinePhase::Attaching }, MachineEffect::Attach)
     }
 
     /// Returns the public status.
     #[must_use]
     pub const fn status(&self) -> MachineStatus {
         match (&self.state, self.desired) {
-            (State::Attaching, Desired::Running)
-            | (State::Starting { .. } | State::Greeting { .. } | State::Backoff { .. }, _)
-            | (State::Stopping { then: AfterStop::Retry { .. }, .. }, _) => MachineStatus::Starting,
-            (State::Attaching, Desired::Stopped)
+            (MachinePhase::Attaching, DesiredState::Running)
             | (
-                State::Stopping {
-                    then: AfterStop::Stay | AfterStop::Start | AfterStop::GiveUp { .. }, ..
+                MachinePhase::Starting { .. } | MachinePhase::Greeting { .. } | MachinePhase::Backoff { .. },
+                _,
+            )
+            | (MachinePhase::Stopping { then: AfterStop::Retry { .. }, .. }, _) => MachineStatus::Starting,
+            (MachinePhase::Attaching, DesiredState::Stopped)
+            | (
+                MachinePhase::Stopping {
+                    then: AfterStop::Stay | AfterStop::Start | AfterStop::GiveUp { .. },
+                    ..
                 },
                 _,
             ) => MachineStatus::Stopping,
-            (State::Stopped | State::Failed { .. }, _) => MachineStatus::Stopped,
-            (State::Running { .. }, _) => MachineStatus::Running,
+            (MachinePhase::Stopped | MachinePhase::Failed { .. }, _) => MachineStatus::Stopped,
+            (MachinePhase::Running { .. }, _) => MachineStatus::Running,
         }
     }
 
     /// Returns the internal state.
     #[must_use]
-    pub const fn state(&self) -> &State {
+    pub const fn state(&self) -> &MachinePhase {
         &self.state
     }
 
     /// Returns the desired state.
     #[must_use]
-    pub const fn desired(&self) -> Desired {
+    pub const fn desired(&self) -> DesiredState {
         self.desired
     }
 
     /// Returns the number of turns that need it.
     #[must_use]
-    pub const fn turns(&self) -> u32 {
+    pub const fn turn_count(&self) -> u32 {
         self.turns
     }
 
@@ -287,242 +291,243 @@ impl Machine {
     #[must_use]
     pub fn wake_at(&self) -> Option<Timestamp> {
         match self.state {
-            State::Backoff { until, .. } => Some(until),
-            State::Running { idle_since: Some(since), grown, .. } => {
+            MachinePhase::Backoff { until, .. } => Some(until),
+            MachinePhase::Running { idle_since: Some(since), grown, .. } => {
                 let timeout = self.rules.idle_timeout?;
                 let grown_timeout = self.rules.grown_idle_timeout.min(timeout);
-                Some(since.plus(if grown { grown_timeout } else { timeout }))
+                Some(since.saturating_add(if grown { grown_timeout } else { timeout }))
             }
-            State::Running { idle_since: None, .. }
-            | State::Attaching
-            | State::Stopped
-            | State::Failed { .. }
-            | State::Starting { .. }
-            | State::Greeting { .. }
-            | State::Stopping { .. } => None,
+            MachinePhase::Running { idle_since: None, .. }
+            | MachinePhase::Attaching
+            | MachinePhase::Stopped
+            | MachinePhase::Failed { .. }
+            | MachinePhase::Starting { .. }
+            | MachinePhase::Greeting { .. }
+            | MachinePhase::Stopping { .. } => None,
         }
     }
 
     /// Handles one event. Returns the effects, in order.
-    pub fn on(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
+    pub fn apply_event(&mut self, event: MachineEvent, now: Timestamp) -> Vec<MachineEffect> {
         match event {
-            Event::TurnBegan => {
+            MachineEvent::TurnBegan => {
                 self.turns = self.turns.saturating_add(1);
                 self.note_idleness(now);
                 Vec::new()
             }
-            Event::TurnEnded => {
+            MachineEvent::TurnEnded => {
                 self.turns = self.turns.saturating_sub(1);
                 self.note_idleness(now);
                 Vec::new()
             }
-            Event::MemoryMeasured { bytes } => {
+            MachineEvent::MemoryMeasured { bytes } => {
                 let limit = self.rules.grown_from_bytes;
-                if let State::Running { grown, idle_since: Some(_), .. } = &mut self.state {
+                if let MachinePhase::Running { grown, idle_since: Some(_), .. } = &mut self.state {
                     *grown = bytes > limit;
                 }
                 Vec::new()
             }
-            Event::StartRequested => self.start(now),
-            Event::StopRequested => self.stop(),
-            Event::Tick => self.tick(now),
-            Event::Attached
-            | Event::NothingToAttach
-            | Event::DriverStarted
-            | Event::StartFailed { .. }
-            | Event::AgentAnswered { .. }
-            | Event::AgentLost { .. }
-            | Event::DriverStopped
-            | Event::StopFailed { .. } => self.driven(event, now),
+            MachineEvent::StartRequested => self.request_start(now),
+            MachineEvent::StopRequested => self.request_stop(),
+            MachineEvent::Tick => self.check_timers(now),
+            MachineEvent::Attached
+            | MachineEvent::NothingToAttach
+            | MachineEvent::DriverStarted
+            | MachineEvent::StartFailed { .. }
+            | MachineEvent::AgentAnswered { .. }
+            | MachineEvent::AgentLost { .. }
+            | MachineEvent::DriverStopped
+            | MachineEvent::StopFailed { .. } => self.apply_driver_event(event, now),
         }
     }
 
-    fn start(&mut self, now: Timestamp) -> Vec<Effect> {
-        let mut effects = self.set_desired(Desired::Running);
+    fn request_start(&mut self, now: Timestamp) -> Vec<MachineEffect> {
+        let mut effects = self.set_desired(DesiredState::Running);
         match &mut self.state {
-            State::Stopped => effects.extend(self.launch(1)),
+            MachinePhase::Stopped => effects.extend(self.start_driver(1)),
             // A machine that could not be stopped may still exist, so it is stopped first.
-            State::Failed { .. } => effects.extend(self.halt(AfterStop::Retry { attempt: 1 })),
-            State::Stopping { then: then @ (AfterStop::Stay | AfterStop::GiveUp { .. }), .. } => {
+            MachinePhase::Failed { .. } => effects.extend(self.stop_driver(AfterStop::Retry { attempt: 1 })),
+            MachinePhase::Stopping { then: then @ (AfterStop::Stay | AfterStop::GiveUp { .. }), .. } => {
                 *then = AfterStop::Start
             }
             // The caller is about to use it, so the idle time starts anew.
-            State::Running { idle_since, .. } => *idle_since = (self.turns == 0).then_some(now),
-            State::Stopping { then: AfterStop::Start | AfterStop::Retry { .. }, .. }
-            | State::Attaching
-            | State::Starting { .. }
-            | State::Greeting { .. }
-            | State::Backoff { .. } => {}
+            MachinePhase::Running { idle_since, .. } => *idle_since = (self.turns == 0).then_some(now),
+            MachinePhase::Stopping { then: AfterStop::Start | AfterStop::Retry { .. }, .. }
+            | MachinePhase::Attaching
+            | MachinePhase::Starting { .. }
+            | MachinePhase::Greeting { .. }
+            | MachinePhase::Backoff { .. } => {}
         }
         effects
     }
 
-    fn stop(&mut self) -> Vec<Effect> {
-        let mut effects = self.set_desired(Desired::Stopped);
-        if effects.is_empty() && matches!(self.state, State::Failed { .. }) {
-            effects.push(Effect::Save(Desired::Stopped)); // a question may have set it to Running
+    fn request_stop(&mut self) -> Vec<MachineEffect> {
+        let mut effects = self.set_desired(DesiredState::Stopped);
+        if effects.is_empty() && matches!(self.state, MachinePhase::Failed { .. }) {
+            effects.push(MachineEffect::Save(DesiredState::Stopped)); // a question may have set it to Running
         }
         match &mut self.state {
-            State::Starting { .. } | State::Greeting { .. } | State::Running { .. } => {
-                effects.extend(self.halt(AfterStop::Stay));
+            MachinePhase::Starting { .. } | MachinePhase::Greeting { .. } | MachinePhase::Running { .. } => {
+                effects.extend(self.stop_driver(AfterStop::Stay));
             }
-            State::Backoff { .. } => self.state = State::Stopped,
-            State::Stopping { then, .. } => *then = AfterStop::Stay,
-            State::Attaching | State::Stopped | State::Failed { .. } => {}
+            MachinePhase::Backoff { .. } => self.state = MachinePhase::Stopped,
+            MachinePhase::Stopping { then, .. } => *then = AfterStop::Stay,
+            MachinePhase::Attaching | MachinePhase::Stopped | MachinePhase::Failed { .. } => {}
         }
         effects
     }
 
-    fn tick(&mut self, now: Timestamp) -> Vec<Effect> {
+    fn check_timers(&mut self, now: Timestamp) -> Vec<MachineEffect> {
         if self.wake_at().is_none_or(|due| now < due) {
             return Vec::new();
         }
         match self.state {
-            State::Backoff { attempt, .. } => self.launch(attempt),
-            State::Running { .. } => {
+            MachinePhase::Backoff { attempt, .. } => self.start_driver(attempt),
+            MachinePhase::Running { .. } => {
                 let mut effects = self.stop_unrequested();
-                effects.extend(self.halt(AfterStop::Stay));
+                effects.extend(self.stop_driver(AfterStop::Stay));
                 effects
             }
-            State::Attaching
-            | State::Stopped
-            | State::Failed { .. }
-            | State::Starting { .. }
-            | State::Greeting { .. }
-            | State::Stopping { .. } => Vec::new(),
+            MachinePhase::Attaching
+            | MachinePhase::Stopped
+            | MachinePhase::Failed { .. }
+            | MachinePhase::Starting { .. }
+            | MachinePhase::Greeting { .. }
+            | MachinePhase::Stopping { .. } => Vec::new(),
         }
     }
 
     /// Handles reports of the driver and the agent. A report that does not fit the state is stale and is ignored.
-    fn driven(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
+    fn apply_driver_event(&mut self, event: MachineEvent, now: Timestamp) -> Vec<MachineEffect> {
         match (&self.state, event) {
-            (State::Attaching, Event::Attached) => match self.desired {
-                Desired::Running => {
-                    self.state = State::Greeting { attempt: 1 };
-                    vec![Effect::Greet]
+            (MachinePhase::Attaching, MachineEvent::Attached) => match self.desired {
+                DesiredState::Running => {
+                    self.state = MachinePhase::Greeting { attempt: 1 };
+                    vec![MachineEffect::Greet]
                 }
-                Desired::Stopped => self.halt(AfterStop::Stay),
+                DesiredState::Stopped => self.stop_driver(AfterStop::Stay),
             },
-            (State::Attaching, Event::NothingToAttach) => match self.desired {
-                Desired::Running => self.launch(1),
-                Desired::Stopped => {
-                    self.state = State::Stopped;
+            (MachinePhase::Attaching, MachineEvent::NothingToAttach) => match self.desired {
+                DesiredState::Running => self.start_driver(1),
+                DesiredState::Stopped => {
+                    self.state = MachinePhase::Stopped;
                     Vec::new()
                 }
             },
-            (&State::Starting { attempt }, Event::DriverStarted) => {
-                self.state = State::Greeting { attempt };
-                vec![Effect::Greet]
+            (&MachinePhase::Starting { attempt }, MachineEvent::DriverStarted) => {
+                self.state = MachinePhase::Greeting { attempt };
+                vec![MachineEffect::Greet]
             }
-            (&State::Starting { attempt }, Event::StartFailed { reason, permanent }) => {
+            (&MachinePhase::Starting { attempt }, MachineEvent::StartFailed { reason, permanent }) => {
                 match self.after_loss(attempt, reason, permanent) {
                     AfterStop::GiveUp { reason } => self.give_up(reason),
                     AfterStop::Retry { attempt } => self.back_off(attempt, now),
                     AfterStop::Stay | AfterStop::Start => Vec::new(),
                 }
             }
-            (&State::Greeting { attempt }, Event::AgentAnswered { instance }) => {
+            (&MachinePhase::Greeting { attempt }, MachineEvent::AgentAnswered { instance }) => {
                 let idle_since = (self.turns == 0).then_some(now);
-                self.state = State::Running { instance, since: now, idle_since, grown: false, attempt };
+                self.state =
+                    MachinePhase::Running { instance, since: now, idle_since, grown: false, attempt };
                 Vec::new()
             }
-            (&State::Greeting { attempt }, Event::StartFailed { reason, permanent }) => {
+            (&MachinePhase::Greeting { attempt }, MachineEvent::StartFailed { reason, permanent }) => {
                 let then = self.after_loss(attempt, reason, permanent);
-                self.halt(then)
+                self.stop_driver(then)
             }
-            (&State::Greeting { attempt }, Event::AgentLost { reason }) => {
+            (&MachinePhase::Greeting { attempt }, MachineEvent::AgentLost { reason }) => {
                 let then = self.after_loss(attempt, reason, false);
-                self.halt(then)
+                self.stop_driver(then)
             }
-            (&State::Running { since, attempt, .. }, Event::AgentLost { reason }) => {
+            (&MachinePhase::Running { since, attempt, .. }, MachineEvent::AgentLost { reason }) => {
                 if self.turns == 0 {
                     let mut effects = self.stop_unrequested();
-                    effects.extend(self.halt(AfterStop::Stay));
+                    effects.extend(self.stop_driver(AfterStop::Stay));
                     return effects;
                 }
-                let attempt = if now.since(since) >= self.rules.stable_after { 0 } else { attempt };
+                let attempt = if now.duration_since(since) >= self.rules.stable_after { 0 } else { attempt };
                 let then = self.after_loss(attempt, reason, false);
-                self.halt(then)
+                self.stop_driver(then)
             }
             (
-                &State::Running { since, idle_since, grown, attempt, .. },
-                Event::AgentAnswered { instance },
+                &MachinePhase::Running { since, idle_since, grown, attempt, .. },
+                MachineEvent::AgentAnswered { instance },
             ) => {
-                self.state = State::Running { instance, since, idle_since, grown, attempt };
+                self.state = MachinePhase::Running { instance, since, idle_since, grown, attempt };
                 Vec::new()
             }
-            (State::Stopping { then, .. }, Event::DriverStopped) => match then.clone() {
+            (MachinePhase::Stopping { then, .. }, MachineEvent::DriverStopped) => match then.clone() {
                 AfterStop::Stay => {
-                    self.state = State::Stopped;
+                    self.state = MachinePhase::Stopped;
                     Vec::new()
                 }
-                AfterStop::Start => self.launch(1),
+                AfterStop::Start => self.start_driver(1),
                 AfterStop::Retry { attempt } => self.back_off(attempt, now),
                 AfterStop::GiveUp { reason } => self.give_up(reason),
             },
-            (State::Stopping { then, attempt }, Event::StopFailed { reason }) => {
+            (MachinePhase::Stopping { then, attempt }, MachineEvent::StopFailed { reason }) => {
                 if *attempt >= self.rules.stop_attempts_max {
                     return self.give_up(reason);
                 }
-                self.state = State::Stopping { then: then.clone(), attempt: attempt + 1 };
-                vec![Effect::StopDriver]
+                self.state = MachinePhase::Stopping { then: then.clone(), attempt: attempt + 1 };
+                vec![MachineEffect::StopDriver]
             }
             (
-                State::Attaching
-                | State::Stopped
-                | State::Failed { .. }
-                | State::Starting { .. }
-                | State::Greeting { .. }
-                | State::Backoff { .. }
-                | State::Running { .. }
-                | State::Stopping { .. },
-                Event::StartRequested
-                | Event::StopRequested
-                | Event::TurnBegan
-                | Event::TurnEnded
-                | Event::Attached
-                | Event::NothingToAttach
-                | Event::DriverStarted
-                | Event::StartFailed { .. }
-                | Event::AgentAnswered { .. }
-                | Event::AgentLost { .. }
-                | Event::DriverStopped
-                | Event::StopFailed { .. }
-                | Event::MemoryMeasured { .. }
-                | Event::Tick,
+                MachinePhase::Attaching
+                | MachinePhase::Stopped
+                | MachinePhase::Failed { .. }
+                | MachinePhase::Starting { .. }
+                | MachinePhase::Greeting { .. }
+                | MachinePhase::Backoff { .. }
+                | MachinePhase::Running { .. }
+                | MachinePhase::Stopping { .. },
+                MachineEvent::StartRequested
+                | MachineEvent::StopRequested
+                | MachineEvent::TurnBegan
+                | MachineEvent::TurnEnded
+                | MachineEvent::Attached
+                | MachineEvent::NothingToAttach
+                | MachineEvent::DriverStarted
+                | MachineEvent::StartFailed { .. }
+                | MachineEvent::AgentAnswered { .. }
+                | MachineEvent::AgentLost { .. }
+                | MachineEvent::DriverStopped
+                | MachineEvent::StopFailed { .. }
+                | MachineEvent::MemoryMeasured { .. }
+                | MachineEvent::Tick,
             ) => Vec::new(),
         }
     }
 
-    fn set_desired(&mut self, desired: Desired) -> Vec<Effect> {
+    fn set_desired(&mut self, desired: DesiredState) -> Vec<MachineEffect> {
         if self.desired == desired {
             return Vec::new();
         }
         self.desired = desired;
-        vec![Effect::Save(desired)]
+        vec![MachineEffect::Save(desired)]
     }
 
     /// Stops it without a request of its owner.
-    fn stop_unrequested(&mut self) -> Vec<Effect> {
-        if self.desired == Desired::Stopped {
+    fn stop_unrequested(&mut self) -> Vec<MachineEffect> {
+        if self.desired == DesiredState::Stopped {
             return Vec::new();
         }
-        self.desired = Desired::Stopped;
-        vec![Effect::Lapse]
+        self.desired = DesiredState::Stopped;
+        vec![MachineEffect::Lapse]
     }
 
-    fn launch(&mut self, attempt: u32) -> Vec<Effect> {
-        self.state = State::Starting { attempt };
-        vec![Effect::StartDriver]
+    fn start_driver(&mut self, attempt: u32) -> Vec<MachineEffect> {
+        self.state = MachinePhase::Starting { attempt };
+        vec![MachineEffect::StartDriver]
     }
 
-    fn halt(&mut self, then: AfterStop) -> Vec<Effect> {
-        self.state = State::Stopping { then, attempt: 1 };
-        vec![Effect::StopDriver]
+    fn stop_driver(&mut self, then: AfterStop) -> Vec<MachineEffect> {
+        self.state = MachinePhase::Stopping { then, attempt: 1 };
+        vec![MachineEffect::StopDriver]
     }
 
-    fn give_up(&mut self, reason: String) -> Vec<Effect> {
-        self.state = State::Failed { reason };
+    fn give_up(&mut self, reason: String) -> Vec<MachineEffect> {
+        self.state = MachinePhase::Failed { reason };
         self.stop_unrequested()
     }
 
@@ -535,7 +540,7 @@ impl Machine {
     }
 
     /// The first start after a long stable run is immediate; each further one waits twice as long.
-    fn back_off(&mut self, attempt: u32, now: Timestamp) -> Vec<Effect> {
+    fn back_off(&mut self, attempt: u32, now: Timestamp) -> Vec<MachineEffect> {
         let pause = match attempt.checked_sub(2) {
             None => Duration::ZERO,
             Some(failed_before) => self
@@ -544,12 +549,12 @@ impl Machine {
                 .saturating_mul(1_u32.checked_shl(failed_before).unwrap_or(u32::MAX))
                 .min(self.rules.backoff_max),
         };
-        self.state = State::Backoff { attempt, until: now.plus(pause) };
+        self.state = MachinePhase::Backoff { attempt, until: now.saturating_add(pause) };
         Vec::new()
     }
 
     fn note_idleness(&mut self, now: Timestamp) {
-        if let State::Running { idle_since, grown, .. } = &mut self.state {
+        if let MachinePhase::Running { idle_since, grown, .. } = &mut self.state {
             *idle_since = if self.turns == 0 { idle_since.or(Some(now)) } else { None };
             *grown &= self.turns == 0;
         }

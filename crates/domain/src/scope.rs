@@ -55,7 +55,7 @@ impl Scope {
 
     /// Creates a scope of exactly these permissions; `None` for an empty list.
     #[must_use]
-    pub fn of(permissions: &[Permission]) -> Option<Self> {
+    pub fn from_permissions(permissions: &[Permission]) -> Option<Self> {
         let bits = permissions.iter().fold(0, |bits, permission| bits | permission.bit());
         (bits != 0).then_some(Self(bits))
     }
@@ -67,7 +67,7 @@ impl Scope {
     pub fn parse(text: &str) -> Result<Self, InvalidScope> {
         let read = |word: &str| Permission::ALL.into_iter().find(|one| one.as_str() == word.trim());
         let permissions: Option<Vec<Permission>> = text.split(',').map(read).collect();
-        permissions.as_deref().and_then(Self::of).ok_or_else(|| InvalidScope(text.to_owned()))
+        permissions.as_deref().and_then(Self::from_permissions).ok_or_else(|| InvalidScope(text.to_owned()))
     }
 
     /// Returns true if the scope includes the permission.
@@ -112,12 +112,12 @@ mod tests {
         for wrong in ["", ",", "read,", "READ", "write", "read,everything"] {
             assert_eq!(Scope::parse(wrong), Err(InvalidScope(wrong.to_owned())));
         }
-        assert_eq!(Scope::of(&[]), None);
+        assert_eq!(Scope::from_permissions(&[]), None);
     }
 
     #[test]
-    fn a_scope_allows_what_it_names_and_nothing_else() {
-        let scope = Scope::of(&[Permission::Read, Permission::Files]).expect("there are two");
+    fn scope_allows_only_named_permissions() {
+        let scope = Scope::from_permissions(&[Permission::Read, Permission::Files]).expect("there are two");
         let allowed = Permission::ALL.map(|permission| scope.allows(permission));
         assert_eq!(allowed, [true, false, true, false]);
     }

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_not_shown_nor_repeated() {
+    fn secret_is_never_shown_or_repeated() {
         let secret = Secret::new("Bearer a-very-secret-token");
         assert!(!format!("{secret:?}").contains("secret-token"));
         assert_eq!(secret.redact("Bearer of a-very-secret-token!"), "Bearer of [secret]!");
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_secret_is_redacted_as_a_whole_word() {
+    fn redact_short_secret_as_whole_word() {
         let text = "max_tokens of x, context (x) and x1: 'x'";
         assert_eq!(
             Secret::new("x").redact(text),

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::agent::AgentName;
-use crate::citation::{Citation, Cited, NumberedPassage};
-use crate::image::{Image, ImageRef};
+use crate::citation::{NumberedCitation, NumberedPassage, VendorCitation};
+use crate::image::{ImageRef, LoadedImage};
 use crate::skill::SkillName;
 use crate::step_note::StepNote;
 use crate::tool::{HostTool, MachineTool, ToolFacts};
@@ -22,7 +22,7 @@ pub struct StepRequest {
     /// The system instructions, in Markdown.
     pub instructions: String,
     /// The transcript, oldest first; ends with a question or with tool results.
-    pub transcript: Vec<Item>,
+    pub transcript: Vec<TranscriptItem>,
     /// The tools that the model may call; empty if it must answer now.
     pub tools: Vec<ToolSpec>,
     /// The chosen settings, as keys and values of the catalog.
@@ -30,12 +30,12 @@ pub struct StepRequest {
     /// The most output tokens of the step, including reasoning.
     pub output_max_tokens: u32,
     /// The images that are shown to the model, with their bytes.
-    pub images: Vec<Image>,
+    pub images: Vec<LoadedImage>,
 }
 
 /// One entry of the transcript.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Item {
+pub enum TranscriptItem {
     /// A user's question.
     Question {
         /// The question's text.
@@ -53,36 +53,36 @@ pub enum Item {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Step {
     /// The model's output, in order.
-    pub blocks: Vec<Block>,
+    pub blocks: Vec<OutputBlock>,
     /// The sources that the vendor reported, in the order of their numbers.
-    pub cited: Vec<Citation>,
+    pub cited: Vec<NumberedCitation>,
     /// The facts that its reader should know.
     pub notes: Vec<StepNote>,
     /// The stop reason.
     pub stop: StopReason,
     /// The token usage.
-    pub usage: Usage,
+    pub usage: TokenUsage,
 }
 
 impl Step {
     /// Returns the calls among the blocks, in order.
-    pub fn calls(&self) -> impl Iterator<Item = &Call> {
+    pub fn tool_calls(&self) -> impl Iterator<Item = &StepCall> {
         self.blocks.iter().filter_map(|block| match block {
-            Block::Call(call) => Some(call),
-            Block::Text(_) | Block::Reasoning(_) | Block::Opaque { .. } => None,
+            OutputBlock::Call(call) => Some(call),
+            OutputBlock::Text(_) | OutputBlock::Reasoning(_) | OutputBlock::Opaque { .. } => None,
         })
     }
 }
 
 /// A piece of a step.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Block {
+pub enum OutputBlock {
     /// Answer text: Markdown with marks like `[1]`.
     Text(String),
     /// Reasoning, as far as the vendor shows it: Markdown.
     Reasoning(String),
     /// A tool call.
-    Call(Call),
+    Call(StepCall),
     /// An item that only its vendor understands and that must be sent back verbatim.
     Opaque {
         /// The wire format that it belongs to.
@@ -94,7 +94,7 @@ pub enum Block {
 
 /// A tool call of a model.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Call {
+pub struct StepCall {
     /// The identifier of the call, unique within the answer. Created by the service if the vendor sends none.
     pub id: String,
     /// The tool's name.
@@ -202,7 +202,7 @@ impl From<&ToolFacts> for ToolSpec {
 
 /// The token usage of a step: the vendor's counts, or estimates when `estimated`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Usage {
+pub struct TokenUsage {
     /// Input tokens, including cached ones.
     pub input_tokens: u64,
     /// The input tokens from the vendor's cache.
@@ -244,11 +244,11 @@ pub enum StepEvent {
     /// All text of the step so far was reasoning: the server marked only its end.
     WasReasoning,
     /// The vendor reports a source of this step's text, at any time before the end.
-    Cited(Cited),
+    Cited(VendorCitation),
     /// The reader should know this about the step.
     Noted(StepNote),
     /// A call with complete arguments.
-    Call(Call),
+    Call(StepCall),
     /// An opaque item.
     Opaque {
         /// The name of the wire format.
@@ -261,13 +261,13 @@ pub enum StepEvent {
         /// The stop reason.
         stop: StopReason,
         /// The usage; `None` if the vendor did not report it.
-        usage: Option<Usage>,
+        usage: Option<TokenUsage>,
     },
 }
 
 /// The part of a call that a vendor does not accept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused {
+pub enum RefusedPart {
     /// The request, or the model that it names.
     Request,
     /// The service's key. An operator must act.
@@ -303,7 +303,7 @@ pub enum StepError {
     #[error("the model's server refused the request: {reason}")]
     Rejected {
         /// The part that the vendor does not accept.
-        refused: Refused,
+        refused: RefusedPart,
         /// The HTTP status of the response, if one rejected the request.
         status: Option<u16>,
         /// The cause, without secrets.

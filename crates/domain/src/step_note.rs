@@ -23,7 +23,7 @@ pub enum StepNote {
 impl StepNote {
     /// Returns the sentence for the reader, in Markdown.
     #[must_use]
-    pub fn sentence(&self) -> String {
+    pub fn to_sentence(&self) -> String {
         match self {
             Self::ToolsRefused => {
                 "This model cannot use files: its server accepts no tools for it. It has read only what the question and \
@@ -32,7 +32,7 @@ impl StepNote {
             }
             Self::ToolLeftOut(tool) => format!(
                 "The tool {} was not used: the model's server does not accept its definition.",
-                code(tool)
+                format_code(tool)
             ),
             Self::CallsLeftOut(calls) => format!(
                 "The model asked for more tool calls at once than are run: {calls} of them were left out."
@@ -45,7 +45,7 @@ impl StepNote {
 }
 
 /// Formats a name as code, so that its characters have no meaning in Markdown.
-fn code(name: &str) -> String {
+fn format_code(name: &str) -> String {
     let shown: String =
         shown_name(name).chars().filter(|letter| *letter != '`').take(NAME_MAX_CHARS).collect();
     format!("`{shown}`")
@@ -56,8 +56,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_tools_mean_nothing_in_markdown() {
-        let sentence = StepNote::ToolLeftOut("x` [1](javascript:x)\n".to_owned()).sentence();
+    fn tool_names_escape_markdown() {
+        let sentence = StepNote::ToolLeftOut("x` [1](javascript:x)\n".to_owned()).to_sentence();
         assert!(sentence.starts_with("The tool `x [1](javascript:x)"), "{sentence}");
         assert!(!sentence.contains('\n'), "{sentence}");
     }

@@ -94,8 +94,8 @@ const OFFICE_EXTENSIONS: &[&str] = &["xls", "xlt", "xlsx", "doc", "docx"];
 impl TextFormat {
     /// Returns the format of a text, from the name of its file and its first [`START_BYTES`].
     #[must_use]
-    pub fn of(name: &str, start: &str) -> Self {
-        let named = named(name);
+    pub fn from_name_and_start(name: &str, start: &str) -> Self {
+        let named = find_named_format(name);
         // A text may mention a signature.
         let is_text_name = Self::is_text_name(name);
         let start = up_to(start.trim_start_matches('\u{feff}'), START_BYTES);
@@ -144,17 +144,20 @@ impl TextFormat {
     /// Returns true if the name says that a file is a text, or a page of the web.
     #[must_use]
     pub fn is_text_name(name: &str) -> bool {
-        matches!(named(name), Some(NamedFormat::Html | NamedFormat::Plain(_) | NamedFormat::Notebook))
+        matches!(
+            find_named_format(name),
+            Some(NamedFormat::Html | NamedFormat::Plain(_) | NamedFormat::Notebook)
+        )
     }
 
     /// Returns true if the name says that a file is a message.
     #[must_use]
     pub fn is_message_name(name: &str) -> bool {
-        named(name) == Some(NamedFormat::Message)
+        find_named_format(name) == Some(NamedFormat::Message)
     }
 
     /// Returns the extensions that have a say.
-    pub fn extensions() -> impl Iterator<Item = &'static str> {
+    pub fn known_extensions() -> impl Iterator<Item = &'static str> {
         EXTENSIONS.into_iter().map(|(extension, _)| extension)
     }
 }
@@ -162,7 +165,7 @@ impl TextFormat {
 impl OpenDocument {
     /// Returns the kind of document of a media type.
     #[must_use]
-    pub fn of(media_type: &str) -> Option<Self> {
+    pub fn from_media_type(media_type: &str) -> Option<Self> {
         let kinds = media_type.split_once("opendocument.").or_else(|| media_type.split_once("vnd.sun.xml."));
         let (_, kind) = kinds?;
         let is = |names: &[&str]| names.iter().any(|name| kind.starts_with(name));
@@ -176,7 +179,7 @@ impl OpenDocument {
     }
 }
 
-fn named(name: &str) -> Option<NamedFormat> {
+fn find_named_format(name: &str) -> Option<NamedFormat> {
     let name = name.rsplit('/').next().unwrap_or(name);
     let (stem, extension) = name.rsplit_once('.')?;
     let extension = extension.to_ascii_lowercase();
@@ -261,7 +264,7 @@ fn looks_like_html(head: &str) -> bool {
 fn flat_open_document(start: &str) -> Option<OpenDocument> {
     up_to(start, SIGNATURE_WITHIN_BYTES).find("<office:document ")?;
     let (_, media_type) = start.split_once("office:mimetype=\"")?;
-    OpenDocument::of(media_type.split('>').next()?)
+    OpenDocument::from_media_type(media_type.split('>').next()?)
 }
 
 #[cfg(test)]
@@ -269,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_that_are_read_as_documents_are_recognized() {
+    fn document_texts_are_recognized() {
         let sheet = "<?xml version=\"1.0\"?><office:document xmlns:a=\"b\" \
                      office:mimetype=\"application/vnd.oasis.opendocument.spreadsheet\"><office:body/>";
         for (name, start, format) in [
@@ -308,7 +311,7 @@ mod tests {
             ("a.svg", "<svg/>", TextFormat::Plain(PlainText::Text)),
             ("a.fb2", "The tag <FictionBook", TextFormat::Plain(PlainText::Text)),
         ] {
-            assert_eq!(TextFormat::of(name, start), format, "{name}: {start}");
+            assert_eq!(TextFormat::from_name_and_start(name, start), format, "{name}: {start}");
         }
     }
 }

@@ -22,13 +22,13 @@ impl Timestamp {
 
     /// Returns the time `after` this one, saturating.
     #[must_use]
-    pub fn plus(self, after: Duration) -> Self {
+    pub fn saturating_add(self, after: Duration) -> Self {
         Self(self.0.saturating_add(i64::try_from(after.as_micros()).unwrap_or(i64::MAX)))
     }
 
     /// Returns the duration since `earlier`; zero if `earlier` is later.
     #[must_use]
-    pub fn since(self, earlier: Self) -> Duration {
+    pub fn duration_since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 }

@@ -20,11 +20,11 @@ pub struct ToolFacts {
     /// JSON Schema of its arguments.
     pub schema: &'static str,
     /// The repeatability of a call after a crash.
-    pub effect: Effect,
+    pub effect: CallEffect,
     /// The condition under which the tool is offered to a model.
     pub offer: Offer,
     /// The kind of part that shows its calls.
-    pub form: Form,
+    pub form: CallPartKind,
     /// The passages of one result, unless the call asks for another number.
     pub passages_default: u32,
     /// The most passages of one result.
@@ -33,7 +33,7 @@ pub struct ToolFacts {
 
 /// The repeatability of a tool's call after a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effect {
+pub enum CallEffect {
     /// It changes nothing: it runs again.
     Repeatable,
     /// It may change something: it never runs twice.
@@ -59,7 +59,7 @@ pub enum Offer {
 
 /// The kind of part that shows a call in the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum CallPartKind {
     /// A part with the tool's name.
     Tool,
     /// A part with the skill.
@@ -115,9 +115,9 @@ tools! {
             description: "Search the text of all documents in the workspace and get the passages that fit best, ranked \
                 and numbered, with file and page; cite them by number. Word forms and diacritics do not matter.",
             schema: r#"{"type":"object","properties":{"query":{"type":"string"},"paths":{"type":"array","items":{"type":"string"},"description":"Only these files or folders."},"limit":{"type":"integer","minimum":1,"maximum":20,"default":8}},"required":["query"],"additionalProperties":false}"#,
-            effect: Effect::Repeatable,
+            effect: CallEffect::Repeatable,
             offer: Offer::Always,
-            form: Form::Tool,
+            form: CallPartKind::Tool,
             passages_default: 8,
             passages_max: 20,
         },
@@ -127,9 +127,9 @@ tools! {
             description: "Read a file of the workspace as text: plain text, PDF, HTML, office documents, spreadsheets, slides, \
                 e-mail, e-books. The text comes as numbered passages with their page or lines; cite them by number. Long files are read in pieces.",
             schema: r#"{"type":"object","properties":{"path":{"type":"string"},"first_page":{"type":"integer","minimum":1},"first_line":{"type":"integer","minimum":1},"skip_passages":{"type":"integer","minimum":0,"description":"Passages of the first page or line to skip, to read on within it."}},"required":["path"],"additionalProperties":false}"#,
-            effect: Effect::Repeatable,
+            effect: CallEffect::Repeatable,
             offer: Offer::Always,
-            form: Form::Tool,
+            form: CallPartKind::Tool,
             passages_default: PASSAGES_MAX,
             passages_max: PASSAGES_MAX,
         },
@@ -140,9 +140,9 @@ tools! {
                 drawings, charts, handwriting, stamps, layout, and scans without text. Pictures cannot be cited by number: \
                 name the file and page.",
             schema: r#"{"type":"object","properties":{"path":{"type":"string"},"first_page":{"type":"integer","minimum":1,"default":1},"pages":{"type":"integer","minimum":1,"maximum":4,"default":1}},"required":["path"],"additionalProperties":false}"#,
-            effect: Effect::Repeatable,
+            effect: CallEffect::Repeatable,
             offer: Offer::WithImages,
-            form: Form::Tool,
+            form: CallPartKind::Tool,
             passages_default: 0,
             passages_max: 0,
         },
@@ -151,9 +151,9 @@ tools! {
             aliases: &["ls", "glob"],
             description: "List one folder of the workspace.",
             schema: r#"{"type":"object","properties":{"path":{"type":"string","default":"/"}},"additionalProperties":false}"#,
-            effect: Effect::Repeatable,
+            effect: CallEffect::Repeatable,
             offer: Offer::Always,
-            form: Form::Tool,
+            form: CallPartKind::Tool,
             passages_default: 0,
             passages_max: 0,
         },
@@ -163,9 +163,9 @@ tools! {
             description: "Find files of the workspace by a glob over their paths, and, when content is given, only \
                 those whose text contains it, with the lines where it stands.",
             schema: r#"{"type":"object","properties":{"glob":{"type":"string","default":"**"},"content":{"type":"string"}},"additionalProperties":false}"#,
-            effect: Effect::Repeatable,
+            effect: CallEffect::Repeatable,
             offer: Offer::Always,
-            form: Form::Tool,
+            form: CallPartKind::Tool,
             passages_default: PASSAGES_MAX,
             passages_max: PASSAGES_MAX,
         },
@@ -174,9 +174,9 @@ tools! {
             aliases: &[],
             description: "Write a whole text file in the workspace; missing folders are made.",
             schema: r#"{"type":"object","properties":{"path":{"type":"string"},"content":{"type":"string"}},"required":["path","content"],"additionalProperties":false}"#,
-            effect: Effect::Effectful,
+            effect: CallEffect::Effectful,
             offer: Offer::Always,
-            form: Form::Tool,
+            form: CallPartKind::Tool,
             passages_default: 0,
             passages_max: 0,
         },
@@ -186,9 +186,9 @@ tools! {
             description: "Replace one exact piece of text in a text file of the workspace. It must occur exactly once \
                 unless all is true.",
             schema: r#"{"type":"object","properties":{"path":{"type":"string"},"old":{"type":"string"},"new":{"type":"string"},"all":{"type":"boolean","default":false}},"required":["path","old","new"],"additionalProperties":false}"#,
-            effect: Effect::Effectful,
+            effect: CallEffect::Effectful,
             offer: Offer::Always,
-            form: Form::Tool,
+            form: CallPartKind::Tool,
             passages_default: 0,
             passages_max: 0,
         },
@@ -198,9 +198,9 @@ tools! {
             description: "Run a command line with /bin/sh in the machine. The working folder is the workspace, \
                 /workspace. There is no network. Output beyond the bound is cut in the middle.",
             schema: r#"{"type":"object","properties":{"command":{"type":"string"},"timeout_seconds":{"type":"integer","minimum":1,"maximum":600,"default":60}},"required":["command"],"additionalProperties":false}"#,
-            effect: Effect::Effectful,
+            effect: CallEffect::Effectful,
             offer: Offer::Always,
-            form: Form::Tool,
+            form: CallPartKind::Tool,
             passages_default: 0,
             passages_max: 0,
         },
@@ -210,9 +210,9 @@ tools! {
             description: "Read the files that are attached to the question, before the first step. The result follows \
                 the question as the content of the files.",
             schema: r#"{"type":"object","properties":{"paths":{"type":"array","items":{"type":"string"}},"text_max_bytes":{"type":"integer","minimum":0}},"required":["paths","text_max_bytes"]}"#,
-            effect: Effect::Repeatable,
+            effect: CallEffect::Repeatable,
             offer: Offer::Never,
-            form: Form::Tool,
+            form: CallPartKind::Tool,
             passages_default: ATTACHED_PASSAGES_MAX,
             passages_max: ATTACHED_PASSAGES_MAX,
         },
@@ -226,9 +226,9 @@ tools! {
             description: "Search the web. Gives titles, addresses and what the pages say of the query, as numbered \
                 passages; cite them by number. Read a page with web_fetch before you rest anything on it.",
             schema: r#"{"type":"object","properties":{"query":{"type":"string","description":"What is searched for, in a few words. Never put text of the user's documents into it."},"count":{"type":"integer","minimum":1,"maximum":20,"default":8},"language":{"type":"string","description":"The language of the pages that are preferred, such as cs."}},"required":["query"],"additionalProperties":false}"#,
-            effect: Effect::Repeatable,
+            effect: CallEffect::Repeatable,
             offer: Offer::WithWeb,
-            form: Form::WebSearch,
+            form: CallPartKind::WebSearch,
             passages_default: 8,
             passages_max: 20,
         },
@@ -239,9 +239,9 @@ tools! {
                 page of this conversation gave, letter by letter. The text comes as numbered passages; cite them by \
                 number. A document (PDF, DOCX, …) is put into the workspace, to be read there.",
             schema: r#"{"type":"object","properties":{"url":{"type":"string"},"first_passage":{"type":"integer","minimum":0,"default":0,"description":"Where to go on in a long page."}},"required":["url"],"additionalProperties":false}"#,
-            effect: Effect::Repeatable,
+            effect: CallEffect::Repeatable,
             offer: Offer::WithWeb,
-            form: Form::Tool,
+            form: CallPartKind::Tool,
             passages_default: PASSAGES_MAX,
             passages_max: PASSAGES_MAX,
         },
@@ -254,9 +254,9 @@ tools! {
                 itself, such as one of several documents each, in one step so that they work side by side; do small \
                 things yourself. Passages of its report have numbers of this answer: cite them like your own.",
             schema: r#"{"type":"object","properties":{"agent":{"type":"string","description":"The agent's full name, as it is listed."},"task":{"type":"string","description":"What it is to do and to report."}},"required":["agent","task"],"additionalProperties":false}"#,
-            effect: Effect::Repeatable,
+            effect: CallEffect::Repeatable,
             offer: Offer::WithAgents,
-            form: Form::Agent,
+            form: CallPartKind::Agent,
             passages_default: PASSAGES_MAX,
             passages_max: PASSAGES_MAX,
         },
@@ -266,9 +266,9 @@ tools! {
             description: "Open a skill: its instructions for one kind of task, and its files in the machine. Open one \
                 before you begin a task that its description fits.",
             schema: r#"{"type":"object","properties":{"skill":{"type":"string","description":"The skill's full name, as it is listed."}},"required":["skill"],"additionalProperties":false}"#,
-            effect: Effect::Repeatable,
+            effect: CallEffect::Repeatable,
             offer: Offer::WithSkills,
-            form: Form::Skill,
+            form: CallPartKind::Skill,
             passages_default: 0,
             passages_max: 0,
         },
@@ -276,7 +276,7 @@ tools! {
 }
 
 /// Returns the facts of all tools, the machine's first.
-pub fn all() -> impl Iterator<Item = &'static ToolFacts> {
+pub fn all_tool_facts() -> impl Iterator<Item = &'static ToolFacts> {
     let machine = MachineTool::ALL.iter().map(|tool| tool.facts());
     machine.chain(HostTool::ALL.iter().map(|tool| tool.facts()))
 }
@@ -284,12 +284,12 @@ pub fn all() -> impl Iterator<Item = &'static ToolFacts> {
 /// Returns the facts of the tool of this name.
 #[must_use]
 pub fn facts_of(name: &str) -> Option<&'static ToolFacts> {
-    all().find(|tool| tool.name == name)
+    all_tool_facts().find(|tool| tool.name == name)
 }
 
 impl ToolFacts {
     /// Returns the names by which an agent may name the tool: its own and the aliases.
-    pub fn names(&self) -> impl Iterator<Item = &'static str> {
+    pub fn accepted_names(&self) -> impl Iterator<Item = &'static str> {
         std::iter::once(self.name).chain(self.aliases.iter().copied())
     }
 }
@@ -301,26 +301,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_tool_has_its_facts_and_a_name_of_its_own() {
+    fn tool_facts_have_unique_names() {
         let mut names = HashSet::new();
-        for tool in all() {
+        for tool in all_tool_facts() {
             let ToolFacts { name, aliases, description, schema, .. } = *tool;
             assert!(names.insert(name), "{name} stands twice");
             assert!(!description.is_empty() && description.ends_with('.'), "{name}: {description:?}");
             assert!(schema.starts_with(r#"{"type":"object","properties":{"#), "{name}: {schema}");
             assert!(tool.passages_default <= tool.passages_max, "{name}");
             let is_plain = |name: &str| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
-            assert!(tool.names().all(is_plain), "{name}: models and agents call it by these: {aliases:?}");
+            assert!(
+                tool.accepted_names().all(is_plain),
+                "{name}: models and agents call it by these: {aliases:?}"
+            );
             assert_eq!(facts_of(name), Some(tool));
         }
-        for tool in all() {
+        for tool in all_tool_facts() {
             assert!(tool.aliases.iter().all(|alias| !names.contains(alias)), "{}", tool.name);
         }
     }
 
     #[test]
     fn what_changes_something_is_effectful() {
-        let effectful = all().filter(|tool| tool.effect == Effect::Effectful).map(|tool| tool.name);
+        let effectful =
+            all_tool_facts().filter(|tool| tool.effect == CallEffect::Effectful).map(|tool| tool.name);
         assert_eq!(effectful.collect::<Vec<_>>(), ["write", "edit", "shell"]);
     }
 }

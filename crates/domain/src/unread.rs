@@ -73,7 +73,7 @@ impl UnreadImage {
     /// Every reason.
     pub const ALL: [Self; 4] = [Self::TooLarge, Self::TooSlow, Self::TooMany, Self::Failed];
 
-    const fn phrase(self) -> &'static str {
+    const fn reason_phrase(self) -> &'static str {
         match self {
             Self::TooLarge => "too large",
             Self::TooSlow => "took too long",
@@ -95,31 +95,31 @@ impl UnreadImages {
     #[must_use]
     pub fn of_reason(reason: UnreadImage, images: u32) -> Self {
         let mut counts = Self::NONE;
-        counts.add(reason, images);
+        counts.add_images(reason, images);
         counts
     }
 
     /// Creates the counts from numbers in the order of [`UnreadImage::ALL`].
     #[must_use]
-    pub const fn of(counts: [u32; UnreadImage::ALL.len()]) -> Self {
+    pub const fn from_counts(counts: [u32; UnreadImage::ALL.len()]) -> Self {
         Self(counts)
     }
 
     /// Returns the numbers in the order of [`UnreadImage::ALL`].
     #[must_use]
-    pub const fn counts(self) -> [u32; UnreadImage::ALL.len()] {
+    pub const fn to_counts(self) -> [u32; UnreadImage::ALL.len()] {
         self.0
     }
 
     /// Counts images.
-    pub fn add(&mut self, reason: UnreadImage, images: u32) {
+    pub fn add_images(&mut self, reason: UnreadImage, images: u32) {
         let count = &mut self.0[reason as usize];
         *count = count.saturating_add(images);
     }
 
     /// Adds the counts of others.
     pub fn add_all(&mut self, others: Self) {
-        others.by_reason().for_each(|(reason, images)| self.add(reason, images));
+        others.by_reason().for_each(|(reason, images)| self.add_images(reason, images));
     }
 
     /// Returns the reasons with the numbers that are not zero.
@@ -135,12 +135,12 @@ impl UnreadImages {
 
     /// Returns the number of images.
     #[must_use]
-    pub fn total(self) -> u32 {
+    pub fn total_images(self) -> u32 {
         self.0.into_iter().fold(0, u32::saturating_add)
     }
 
     /// Parses the counts of [`UnreadReason`]'s text form.
-    fn parse(counts: &str) -> Option<Self> {
+    fn parse_counts(counts: &str) -> Option<Self> {
         let counts: Vec<u32> =
             counts.split(',').map(str::parse).collect::<Result<_, std::num::ParseIntError>>().ok()?;
         counts.try_into().ok().map(Self)
@@ -152,7 +152,7 @@ impl fmt::Display for UnreadImages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, (reason, images)) in self.by_reason().enumerate() {
             let comma = if index > 0 { ", " } else { "" };
-            write!(f, "{comma}{}: {images}", reason.phrase())?;
+            write!(f, "{comma}{}: {images}", reason.reason_phrase())?;
         }
         Ok(())
     }
@@ -202,7 +202,7 @@ impl UnreadReason {
     #[must_use]
     pub fn of_code(code: &str) -> Option<Self> {
         match code.split_once(':') {
-            Some(("images", counts)) => UnreadImages::parse(counts).map(Self::Images),
+            Some(("images", counts)) => UnreadImages::parse_counts(counts).map(Self::Images),
             // Of an earlier release, which read only the names of the files.
             None if code == "archive" => Some(Self::InnerFiles),
             _ => Self::ALL.into_iter().find(|reason| reason.code() == code),
@@ -211,7 +211,7 @@ impl UnreadReason {
 
     /// Returns the reason for people, as the end of a sentence about the file.
     #[must_use]
-    pub fn phrase(self) -> Cow<'static, str> {
+    pub fn to_phrase(self) -> Cow<'static, str> {
         Cow::Borrowed(match self {
             Self::Encrypted => "could not be read: it is encrypted and needs a password",
             Self::NoText => {
@@ -235,7 +235,7 @@ impl UnreadReason {
             Self::Images(images) => {
                 return Cow::Owned(format!(
                     "was read without the text of {} of the images in it ({images})",
-                    images.total()
+                    images.total_images()
                 ));
             }
         })
@@ -260,11 +260,17 @@ impl fmt::Display for UnreadReason {
 pub fn unread_files_note(files: &[UnreadFile]) -> Option<String> {
     let mut out = match files {
         [] => return None,
-        [file] => return Some(format!("The attached file {} {}.", name(&file.path), file.reason.phrase())),
+        [file] => {
+            return Some(format!(
+                "The attached file {} {}.",
+                format_file_name(&file.path),
+                file.reason.to_phrase()
+            ));
+        }
         _ => "Not all attached files could be read:\n".to_owned(),
     };
     for file in files.iter().take(NAMED_MAX) {
-        let _ = write!(out, "\n- {} {}.", name(&file.path), file.reason.phrase());
+        let _ = write!(out, "\n- {} {}.", format_file_name(&file.path), file.reason.to_phrase());
     }
     if files.len() > NAMED_MAX {
         // More than so many are not counted.
@@ -275,7 +281,7 @@ pub fn unread_files_note(files: &[UnreadFile]) -> Option<String> {
 }
 
 /// Formats the file's name as code, so that its characters have no meaning in Markdown.
-fn name(path: &str) -> String {
+fn format_file_name(path: &str) -> String {
     let name = path.rsplit('/').find(|name| !name.is_empty()).unwrap_or(path);
     let shown: String = shown_name(name).chars().take(NAME_MAX_CHARS).collect();
     let longest = shown.split(|c| c != '`').map(str::len).max().unwrap_or(0);
@@ -289,25 +295,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_code_of_an_earlier_release_is_known() {
+    fn earlier_release_code_is_known() {
         assert_eq!(UnreadReason::of_code("archive"), Some(UnreadReason::InnerFiles));
         for reason in UnreadReason::ALL {
             assert_eq!(UnreadReason::of_code(reason.code()), Some(reason));
         }
     }
 
-    fn file(path: &str, reason: UnreadReason) -> UnreadFile {
+    fn unread_file(path: &str, reason: UnreadReason) -> UnreadFile {
         UnreadFile { path: path.to_owned(), reason }
     }
 
     #[test]
-    fn each_file_is_named_with_its_reason() {
+    fn unread_note_names_each_file() {
         assert_eq!(unread_files_note(&[]), None);
         assert_eq!(
-            unread_files_note(&[file("/uploads/.tmp/4f/a_b.pdf", UnreadReason::Encrypted)]).as_deref(),
+            unread_files_note(&[unread_file("/uploads/.tmp/4f/a_b.pdf", UnreadReason::Encrypted)]).as_deref(),
             Some("The attached file `a_b.pdf` could not be read: it is encrypted and needs a password.")
         );
-        let many: Vec<_> = (0..30).map(|n| file(&format!("/{n}.pdf"), UnreadReason::Indexing)).collect();
+        let many: Vec<_> =
+            (0..30).map(|n| unread_file(&format!("/{n}.pdf"), UnreadReason::Indexing)).collect();
         let note = unread_files_note(&many).expect("a note");
         assert!(note.contains("\n- `19.pdf` was not searched to its end") && !note.contains("`20.pdf`"));
         assert!(note.ends_with("\n- 10 more."), "{note}");
@@ -315,10 +322,10 @@ mod tests {
 
     #[test]
     fn names_mean_nothing_in_markdown() {
-        assert_eq!(name("/a/x`` [1](javascript:x)\n# b"), "``` x`` [1](javascript:x) # b ```");
-        assert_eq!(name("/"), "`/`");
-        assert_eq!(name("/a/invoice\u{202e}fdp.txt"), "`invoice\u{fffd}fdp.txt`");
-        assert_eq!(name("/a/ \u{a0}"), "`\u{2423}\u{2423}`", "it is seen");
+        assert_eq!(format_file_name("/a/x`` [1](javascript:x)\n# b"), "``` x`` [1](javascript:x) # b ```");
+        assert_eq!(format_file_name("/"), "`/`");
+        assert_eq!(format_file_name("/a/invoice\u{202e}fdp.txt"), "`invoice\u{fffd}fdp.txt`");
+        assert_eq!(format_file_name("/a/ \u{a0}"), "`\u{2423}\u{2423}`", "it is seen");
     }
 
     #[test]
@@ -327,7 +334,7 @@ mod tests {
             assert_eq!(UnreadReason::of_code(reason.code()), Some(reason));
         }
         assert_eq!(UnreadReason::of_code("other"), None);
-        let images = UnreadReason::Images(UnreadImages::of([2, 0, 1, 40]));
+        let images = UnreadReason::Images(UnreadImages::from_counts([2, 0, 1, 40]));
         assert_eq!(images.to_string(), "images:2,0,1,40");
         assert_eq!(UnreadReason::of_code(&images.to_string()), Some(images));
         for odd in ["images:", "images:1,2,3", "images:1,2,3,x", "encrypted:1"] {
@@ -337,11 +344,13 @@ mod tests {
 
     #[test]
     fn images_are_counted_by_reason() {
-        let mut images = UnreadImages::of([1, 1, 0, 0]);
-        images.add(UnreadImage::TooSlow, u32::MAX);
-        assert_eq!(images.total(), u32::MAX, "no number overflows");
-        let note =
-            unread_files_note(&[file("/a.docx", UnreadReason::Images(UnreadImages::of([1, 2, 0, 0])))]);
+        let mut images = UnreadImages::from_counts([1, 1, 0, 0]);
+        images.add_images(UnreadImage::TooSlow, u32::MAX);
+        assert_eq!(images.total_images(), u32::MAX, "no number overflows");
+        let note = unread_files_note(&[unread_file(
+            "/a.docx",
+            UnreadReason::Images(UnreadImages::from_counts([1, 2, 0, 0])),
+        )]);
         assert_eq!(
             note.as_deref(),
             Some(

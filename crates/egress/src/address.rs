@@ -20,19 +20,19 @@ impl WebUrl {
         if text.len() > URL_MAX_BYTES || text.chars().any(crate::text::is_hidden) {
             return None;
         }
-        Self::of(Url::parse(text).ok()?)
+        Self::from_url(Url::parse(text).ok()?)
     }
 
     /// Resolves a reference found on the page at this URL.
-    pub(crate) fn join(&self, reference: &str) -> Option<Self> {
+    pub(crate) fn resolve_reference(&self, reference: &str) -> Option<Self> {
         let reference = reference.trim();
         if reference.len() > URL_MAX_BYTES || reference.chars().any(crate::text::is_hidden) {
             return None;
         }
-        Self::of(self.0.join(reference).ok()?)
+        Self::from_url(self.0.join(reference).ok()?)
     }
 
-    fn of(mut url: Url) -> Option<Self> {
+    fn from_url(mut url: Url) -> Option<Self> {
         url.set_fragment(None);
         let clean = url.username().is_empty() && url.password().is_none();
         if !clean || !matches!(url.scheme(), "http" | "https") || url.as_str().len() > URL_MAX_BYTES {
@@ -61,7 +61,7 @@ impl WebUrl {
         self.0.host_str().unwrap_or("")
     }
 
-    pub(crate) fn url(&self) -> &Url {
+    pub(crate) fn as_url(&self) -> &Url {
         &self.0
     }
 }
@@ -76,7 +76,7 @@ impl fmt::Display for WebUrl {
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Option<String> {
+    fn parse_to_string(text: &str) -> Option<String> {
         WebUrl::parse(text).map(|url| url.to_string())
     }
 
@@ -94,12 +94,12 @@ mod tests {
             ("http://１２７.0.0.1/", "http://127.0.0.1/"),
             ("http://[::ffff:127.0.0.1]/", "http://[::ffff:7f00:1]/"),
         ] {
-            assert_eq!(of(text).as_deref(), Some(url), "{text}");
+            assert_eq!(parse_to_string(text).as_deref(), Some(url), "{text}");
         }
     }
 
     #[test]
-    fn what_is_no_page_has_no_address() {
+    fn parse_rejects_urls_of_no_page() {
         for text in [
             "",
             "example.org",
@@ -117,15 +117,15 @@ mod tests {
             "https://exa mple.org/",
             "https://example.org/\u{202e}gpj",
         ] {
-            assert_eq!(of(text), None, "{text}");
+            assert_eq!(parse_to_string(text), None, "{text}");
         }
-        assert_eq!(of(&format!("https://example.org/{}", "a".repeat(URL_MAX_BYTES))), None);
+        assert_eq!(parse_to_string(&format!("https://example.org/{}", "a".repeat(URL_MAX_BYTES))), None);
     }
 
     #[test]
-    fn a_reference_is_meant_from_its_page() {
+    fn resolve_reference_starts_from_page() {
         let page = WebUrl::parse("https://example.org/a/b?c").expect("an address");
-        let join = |reference| page.join(reference).map(|url| url.to_string());
+        let join = |reference| page.resolve_reference(reference).map(|url| url.to_string());
         assert_eq!(join("../d").as_deref(), Some("https://example.org/d"));
         assert_eq!(join("//other.example/x").as_deref(), Some("https://other.example/x"));
         assert_eq!(join("mailto:a@example.org"), None);

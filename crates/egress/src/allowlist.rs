@@ -33,12 +33,12 @@ impl UrlAllowlist {
     }
 
     /// Adds a URL returned by a search or a fetch, in its canonical form.
-    pub fn add(&mut self, url: &WebUrl) {
-        self.insert(url.as_str());
+    pub fn add_url(&mut self, url: &WebUrl) {
+        self.insert_address(url.as_str());
     }
 
-    fn insert(&mut self, address: &str) {
-        let key = key(address);
+    fn insert_address(&mut self, address: &str) {
+        let key = address_key(address);
         if !self.known.insert(key) {
             return;
         }
@@ -52,9 +52,9 @@ impl UrlAllowlist {
 
     /// Adds the URLs in the user's own words, as written and in their canonical form.
     pub fn add_words(&mut self, text: &str) {
-        for (written, url) in urls(text) {
-            self.insert(&written);
-            self.add(&url);
+        for (written, url) in find_urls(text) {
+            self.insert_address(&written);
+            self.add_url(&url);
         }
     }
 
@@ -62,13 +62,13 @@ impl UrlAllowlist {
     /// normalized, because every ignored difference could carry data out.
     #[must_use]
     pub fn contains(&self, address: &str) -> bool {
-        self.known.contains(&key(address))
+        self.known.contains(&address_key(address))
     }
 }
 
 /// Finds the URLs in a text: with a scheme, or only a host (`example.org/a`, `www.example.org`), which implies
 /// https. Returns each as written and in its canonical form.
-fn urls(text: &str) -> Vec<(String, WebUrl)> {
+fn find_urls(text: &str) -> Vec<(String, WebUrl)> {
     let mut found = Vec::new();
     for word in text.split(|letter: char| letter.is_whitespace() || ENDS.contains(&letter)) {
         if found.len() == PER_TEXT_MAX {
@@ -91,11 +91,12 @@ fn written_in(word: &str) -> Option<String> {
     let lower = word.to_ascii_lowercase();
     let scheme = ["https://", "http://"].iter().filter_map(|scheme| lower.find(scheme)).min();
     if let Some(at) = scheme {
-        return Some(trimmed(&word[at..]).to_owned());
+        return Some(trim_punctuation(&word[at..]).to_owned());
     }
     // The target of a Markdown link, or a URL in brackets.
-    let bare =
-        trimmed(word.rsplit("](").next()?.trim_start_matches(['(', '[', '{', '«', '‚', '\'', '*', '_']));
+    let bare = trim_punctuation(
+        word.rsplit("](").next()?.trim_start_matches(['(', '[', '{', '«', '‚', '\'', '*', '_']),
+    );
     let host = bare.split(['/', '?', '#', ':']).next()?;
     let (name, ending) = host.rsplit_once('.')?;
     let is_host = !name.is_empty()
@@ -110,7 +111,7 @@ fn written_in(word: &str) -> Option<String> {
 }
 
 /// Removes punctuation of the surrounding sentence from a URL; balanced brackets stay.
-fn trimmed(text: &str) -> &str {
+fn trim_punctuation(text: &str) -> &str {
     // `[a](https://example.org/a)` and `https://example.org](` end at the bracket.
     let mut text = text.split("](").next().unwrap_or(text);
     while let Some(last) = text.chars().next_back().filter(|last| TRAILING.contains(last)) {
@@ -129,7 +130,7 @@ fn trimmed(text: &str) -> &str {
     text
 }
 
-fn key(address: &str) -> [u8; 16] {
+fn address_key(address: &str) -> [u8; 16] {
     let digest = Sha256::digest(address.as_bytes());
     let mut key = [0; 16];
     key.copy_from_slice(&digest[..16]);
@@ -140,16 +141,16 @@ fn key(address: &str) -> [u8; 16] {
 mod tests {
     use super::*;
 
-    fn url(text: &str) -> WebUrl {
+    fn web_url(text: &str) -> WebUrl {
         WebUrl::parse(text).expect("an address")
     }
 
     fn urls_in(text: &str) -> Vec<String> {
-        urls(text).iter().map(|(_, url)| url.to_string()).collect()
+        find_urls(text).iter().map(|(_, url)| url.to_string()).collect()
     }
 
     #[test]
-    fn addresses_are_found_as_people_write_them() {
+    fn find_urls_as_people_write_them() {
         for (text, wanted) in [
             ("Read https://example.org/a?b=c#d, please.", "https://example.org/a?b=c"),
             ("(see http://example.org/x_(y))", "http://example.org/x_(y)"),
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_said_or_came_back_is_allowed_letter_by_letter() {
+    fn allowlist_contains_only_exact_urls() {
         let mut allowed = UrlAllowlist::new();
         allowed.add_words("What does http://example.org/lease/ say, and https://example.org/%C3%A1?b=c#d?");
         assert!(allowed.contains("http://example.org/lease/"));
@@ -218,13 +219,13 @@ mod tests {
         ] {
             assert!(!allowed.contains(other), "{other:?}");
         }
-        allowed.add(&url("https://found.example/a"));
+        allowed.add_url(&web_url("https://found.example/a"));
         assert!(allowed.contains("https://found.example/a"));
         assert!(!allowed.contains("https://found.example/a/") && !allowed.contains("http://found.example/a"));
     }
 
     #[test]
-    fn what_people_write_is_allowed_as_they_write_it_and_as_the_web_does() {
+    fn allowlist_adds_written_and_canonical_forms() {
         let mut allowed = UrlAllowlist::new();
         allowed.add_words("HTTPS://Example.ORG, justice.cz a h\u{e1}\u{10d}ek.cz/a");
         for address in [
@@ -243,10 +244,10 @@ mod tests {
     #[test]
     fn the_oldest_go_first() {
         let mut allowed = UrlAllowlist::new();
-        let page = |number: usize| url(&format!("https://example.org/{number}"));
+        let page = |number: usize| web_url(&format!("https://example.org/{number}"));
         for number in 0..=ALLOWED_MAX {
-            allowed.add(&page(number));
-            allowed.add(&page(number));
+            allowed.add_url(&page(number));
+            allowed.add_url(&page(number));
         }
         assert!(!allowed.contains(page(0).as_str()));
         assert!(allowed.contains(page(1).as_str()) && allowed.contains(page(ALLOWED_MAX).as_str()));

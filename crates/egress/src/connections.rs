@@ -22,35 +22,35 @@ const IDLE_MAX: usize = 4;
 /// The HTTP client for servers that the operator configured, created on first use, because loading the system's
 /// certificates takes time. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Connections {
+pub(crate) struct OutgoingConnections {
     client: Arc<OnceLock<Client>>,
     outgoing: OutgoingConfig,
 }
 
-impl Connections {
+impl OutgoingConnections {
     /// Creates connections as configured.
-    pub(crate) fn through(outgoing: &OutgoingConfig) -> Self {
+    pub(crate) fn from_config(outgoing: &OutgoingConfig) -> Self {
         Self { client: Arc::default(), outgoing: outgoing.clone() }
     }
 
     /// Returns the client and creates it if necessary.
-    pub(crate) fn client(&self) -> Result<&Client, reqwest::Error> {
+    pub(crate) fn http_client(&self) -> Result<&Client, reqwest::Error> {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
-        let client = configured(&self.outgoing)?;
+        let client = build_client(&self.outgoing)?;
         Ok(self.client.get_or_init(|| client))
     }
 }
 
 /// Creates a client that uses this proxy and trusts these authorities besides the system's.
-fn configured(outgoing: &OutgoingConfig) -> Result<Client, reqwest::Error> {
+fn build_client(outgoing: &OutgoingConfig) -> Result<Client, reqwest::Error> {
     let builder = match &outgoing.proxy {
         // The builder reads the variables itself.
-        ProxyChoice::Environment => builder(),
-        ProxyChoice::Off => builder().no_proxy(),
+        ProxyChoice::Environment => client_builder(),
+        ProxyChoice::Off => client_builder().no_proxy(),
         ProxyChoice::Server { url, except } => {
-            builder().proxy(Proxy::all(url.expose())?.no_proxy(NoProxy::from_string(except)))
+            client_builder().proxy(Proxy::all(url.expose())?.no_proxy(NoProxy::from_string(except)))
         }
     };
     let authorities = outgoing.authorities.iter().map(|authority| Certificate::from_der(authority));
@@ -60,7 +60,7 @@ fn configured(outgoing: &OutgoingConfig) -> Result<Client, reqwest::Error> {
 
 /// Creates the common configuration of all clients: no redirects, no retries, no decompression, and no information
 /// about the service beyond its name.
-pub(crate) fn builder() -> ClientBuilder {
+pub(crate) fn client_builder() -> ClientBuilder {
     // An error means that a provider is installed already; the build contains only this one.
     let _installed_before = rustls::crypto::ring::default_provider().install_default();
     Client::builder()
@@ -107,7 +107,7 @@ pub(crate) fn plain_url(text: &str, what: &str) -> Result<Url, ConfigError> {
 }
 
 /// Appends a path to a base URL.
-pub(crate) fn below(base: &Url, path: &str) -> Url {
+pub(crate) fn append_path(base: &Url, path: &str) -> Url {
     let mut url = base.clone();
     url.set_path(&format!("{}{path}", base.path().trim_end_matches('/')));
     url
@@ -115,7 +115,7 @@ pub(crate) fn below(base: &Url, path: &str) -> Url {
 
 /// The reason why a body could not be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum BodyError {
+pub(crate) enum ResponseBodyError {
     /// The body exceeds the limit.
     TooLarge,
     /// The connection closed before the end of the body.
@@ -123,14 +123,17 @@ pub(crate) enum BodyError {
 }
 
 /// Reads a body of at most `max_bytes`. Cancel safe.
-pub(crate) async fn body(mut response: Response, max_bytes: usize) -> Result<Vec<u8>, BodyError> {
+pub(crate) async fn read_response_body(
+    mut response: Response,
+    max_bytes: usize,
+) -> Result<Vec<u8>, ResponseBodyError> {
     if response.content_length().is_some_and(|length| length > max_bytes as u64) {
-        return Err(BodyError::TooLarge);
+        return Err(ResponseBodyError::TooLarge);
     }
     let mut bytes = Vec::new();
-    while let Some(piece) = response.chunk().await.map_err(|_| BodyError::Cut)? {
+    while let Some(piece) = response.chunk().await.map_err(|_| ResponseBodyError::Cut)? {
         if bytes.len() + piece.len() > max_bytes {
-            return Err(BodyError::TooLarge);
+            return Err(ResponseBodyError::TooLarge);
         }
         bytes.extend_from_slice(&piece);
     }
@@ -139,11 +142,11 @@ pub(crate) async fn body(mut response: Response, max_bytes: usize) -> Result<Vec
 
 /// Returns the delay from `Retry-After`.
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
-    retry_after::parse(headers.get(RETRY_AFTER)?.to_str().ok()?, SystemTime::now())
+    retry_after::parse_retry_after(headers.get(RETRY_AFTER)?.to_str().ok()?, SystemTime::now())
 }
 
 /// Describes a transport error without the URL, which may contain the user's data.
-pub(crate) fn reason(error: reqwest::Error) -> String {
+pub(crate) fn transport_error_reason(error: reqwest::Error) -> String {
     let what = if error.is_timeout() {
         "timeout"
     } else if error.is_connect() {
@@ -166,7 +169,7 @@ mod tests {
             (" https://example.org/searx/ ", "https://example.org/searx/search"),
         ] {
             let base = base_url(text, "it").expect("a plain address");
-            assert_eq!(below(&base, "/search").as_str(), url);
+            assert_eq!(append_path(&base, "/search").as_str(), url);
         }
         for text in ["", "localhost:8080", "ftp://x", "http://u:p@x/", "http://x/?q", "http://x/#f", "/v1"] {
             assert!(base_url(text, "it").is_err(), "{text}");
@@ -175,6 +178,6 @@ mod tests {
 
     #[test]
     fn the_connections_can_be_made() {
-        assert!(Connections::default().client().is_ok());
+        assert!(OutgoingConnections::default().http_client().is_ok());
     }
 }

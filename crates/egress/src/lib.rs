@@ -35,18 +35,18 @@ pub use connections::USER_AGENT;
 use domain::outgoing::OutgoingConfig;
 pub use domain::secret::Secret;
 pub use fetch::{
-    BODY_MAX_BYTES, Document, DocumentKind, FetchConfig, FetchError, Fetched, Fetcher, InvalidHost,
-    LINK_TEXT_MAX_BYTES, LINKS_MAX, Link, PASSAGE_MAX_BYTES, PASSAGES_MAX, PRIVATE_HOSTS_MAX, Page,
-    PrivateHost, REDIRECTS_MAX, read_body,
+    BODY_MAX_BYTES, DocumentKind, FetchConfig, FetchError, Fetched, FetchedDocument, Fetcher, InvalidHost,
+    LINK_TEXT_MAX_BYTES, LINKS_MAX, PASSAGE_MAX_BYTES, PASSAGES_MAX, PRIVATE_HOSTS_MAX, PageLink,
+    PrivateHost, REDIRECTS_MAX, WebPage, read_body,
 };
 pub use mcp::{
     ARGUMENTS_MAX_BYTES, DESCRIPTION_MAX_BYTES, Mcp, McpError, McpOutput, McpServerConfig, McpTools,
     OUTPUT_MAX_BYTES, SCHEMA_MAX_BYTES, SERVER_NAME_MAX_BYTES, SERVERS_MAX, TOOL_NAME_MAX_BYTES, TOOLS_MAX,
 };
-pub use oidc::{Callback, Identity, Oidc, OidcConfig, OidcError, SignInRequest, TokenError};
+pub use oidc::{Callback, Oidc, OidcConfig, OidcError, OidcIdentity, SignInRequest, TokenError};
 pub use search::{
-    Engine, Found, KeyedEngine, QUERY_MAX_CHARS, QUERY_MAX_WORDS, Query, RESULTS_MAX, SNIPPET_MAX_BYTES,
-    Search, SearchConfig, SearchError, TITLE_MAX_BYTES,
+    KeyedEngine, QUERY_MAX_CHARS, QUERY_MAX_WORDS, RESULTS_MAX, SNIPPET_MAX_BYTES, SearchClient,
+    SearchConfig, SearchEngine, SearchError, SearchQuery, SearchResult, TITLE_MAX_BYTES,
 };
 
 /// The configuration of outbound traffic except to models.

@@ -15,7 +15,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_not_shown_and_may_not_fit() {
+    fn header_value_hides_or_rejects_secret() {
         let value = header_value("Bearer ", &Secret::new("a-very-secret-token")).expect("it fits");
         assert!(!format!("{value:?}").contains("secret-token"));
         assert!(header_value("", &Secret::new("a\nb")).is_none());

@@ -1,23 +1,23 @@
 //! Converts untrusted texts to bounded plain text without markup, control characters and invisible characters.
 
-use html::{Token, Tokens};
+use html::{HtmlToken, HtmlTokens};
 
-pub(crate) use ::mcp::text::{cut, is_hidden, line};
+pub(crate) use ::mcp::text::{cut_bytes, is_hidden, single_line};
 
 /// Converts a fragment of HTML to one line of text: removes tags and decodes entities.
-pub(crate) fn plain(fragment: &str) -> String {
+pub(crate) fn html_to_line(fragment: &str) -> String {
     if !fragment.contains(['<', '&']) {
-        return line(fragment);
+        return single_line(fragment);
     }
     let mut text = String::with_capacity(fragment.len());
-    for token in Tokens::new(fragment) {
+    for token in HtmlTokens::new(fragment) {
         match token {
-            Token::Text(letters) => text.push_str(&letters),
-            Token::Start(tag) if matches!(tag.name.as_str(), "br" | "p" | "div" | "li") => text.push(' '),
-            Token::Start(_) | Token::End(_) => {}
+            HtmlToken::Text(letters) => text.push_str(&letters),
+            HtmlToken::Start(tag) if matches!(tag.name.as_str(), "br" | "p" | "div" | "li") => text.push(' '),
+            HtmlToken::Start(_) | HtmlToken::End(_) => {}
         }
     }
-    line(&text)
+    single_line(&text)
 }
 
 #[cfg(test)]
@@ -26,12 +26,12 @@ mod tests {
 
     #[test]
     fn markup_and_what_nobody_sees_goes() {
-        assert_eq!(plain("The <strong>lease</strong>&#x27;s&nbsp;end"), "The lease's end");
-        assert_eq!(plain("a<br>b<script>alert('<p>')</script>c<style>p{}</style>"), "a bc");
-        assert_eq!(plain("2 < 3 &amp; 4 > 3"), "2 < 3 & 4 > 3");
-        assert_eq!(plain("<img src=x onerror=alert(1)>"), "");
-        assert_eq!(line(" a\u{0}\u{1b}[31m \u{200b} b\u{202e}c\n\td\u{e0041} "), "a[31m bc d");
-        assert_eq!(cut("škola", 1), "");
-        assert_eq!(cut("škola", 3), "šk");
+        assert_eq!(html_to_line("The <strong>lease</strong>&#x27;s&nbsp;end"), "The lease's end");
+        assert_eq!(html_to_line("a<br>b<script>alert('<p>')</script>c<style>p{}</style>"), "a bc");
+        assert_eq!(html_to_line("2 < 3 &amp; 4 > 3"), "2 < 3 & 4 > 3");
+        assert_eq!(html_to_line("<img src=x onerror=alert(1)>"), "");
+        assert_eq!(single_line(" a\u{0}\u{1b}[31m \u{200b} b\u{202e}c\n\td\u{e0041} "), "a[31m bc d");
+        assert_eq!(cut_bytes("škola", 1), "");
+        assert_eq!(cut_bytes("škola", 3), "šk");
     }
 }

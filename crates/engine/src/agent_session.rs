@@ -5,19 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::id::AccountId;
-use domain::step::Call;
+use domain::step::StepCall;
 use domain::tool::MachineTool;
 use domain::turn::HostFrame;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use machine::{GuestConnection, MachineError, ProtocolViolation, Session};
-use plugins::Library;
+use machine::{GuestConnection, GuestSession, ProtocolViolation, SupervisorError};
+use plugins::PluginLibrary;
 use protocol::tool::SearchArguments;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::embeddings::Embeddings;
-use super::shared::Shared;
+use super::embeddings::EmbeddingService;
+use super::shared::EngineShared;
 use super::turn_input::{SessionEvent, TurnInput};
 
 /// The most frames that wait to be sent in one session. A guest that lets more pile up loses the session.
@@ -30,9 +30,9 @@ const RETRY_DOUBLINGS_MAX: u32 = 7;
 const NOT_STARTED: &str = "it cannot be started; whoever runs the service finds the reason in its log";
 
 /// Opens a session and passes its frames until it ends. `failures` counts the sessions in a row without progress.
-pub(super) async fn run(
-    shared: Arc<Shared>,
-    library: Arc<Library>,
+pub(super) async fn run_session(
+    shared: Arc<EngineShared>,
+    library: Arc<PluginLibrary>,
     account: AccountId,
     number: u32,
     failures: u32,
@@ -41,28 +41,33 @@ pub(super) async fn run(
     if failures > 0 {
         tokio::time::sleep(RETRY_PAUSE * 2_u32.pow(failures.min(RETRY_DOUBLINGS_MAX))).await;
     }
-    let turn = Turn { number, inputs };
-    let ended = AssertUnwindSafe(exchange(&shared, &library, account, &turn)).catch_unwind().await;
+    let turn = SessionTurn { number, inputs };
+    let ended = AssertUnwindSafe(exchange_frames(&shared, &library, account, &turn)).catch_unwind().await;
     let last = ended.unwrap_or_else(|_| {
         tracing::error!(%account, "session with a machine panicked");
         SessionEvent::Down
     });
-    turn.send(last).await;
+    turn.send_event(last).await;
 }
 
 /// Runs one session and returns its last event.
-async fn exchange(shared: &Shared, library: &Library, account: AccountId, turn: &Turn) -> SessionEvent {
+async fn exchange_frames(
+    shared: &EngineShared,
+    library: &PluginLibrary,
+    account: AccountId,
+    turn: &SessionTurn,
+) -> SessionEvent {
     let connection = match shared.parts.machines.when_running(account).await {
         Ok(connection) => connection,
-        Err(MachineError::GivenUp(reason)) => {
+        Err(SupervisorError::GivenUp(reason)) => {
             // The driver's reason may contain internals; it was logged with each failed start.
             tracing::warn!(%account, reason, "answers that need their machine end: it does not start");
             return SessionEvent::GivenUp(NOT_STARTED.to_owned());
         }
-        Err(MachineError::NoMachine) => {
+        Err(SupervisorError::NoMachine) => {
             return SessionEvent::GivenUp("the account has no machine".to_owned());
         }
-        Err(MachineError::Stopped) => return SessionEvent::MachineStopped,
+        Err(SupervisorError::Stopped) => return SessionEvent::MachineStopped,
         Err(error) => {
             tracing::debug!(%account, %error, "machine not connected");
             return SessionEvent::Down;
@@ -76,14 +81,14 @@ async fn exchange(shared: &Shared, library: &Library, account: AccountId, turn: 
         let handing = hand_queries(embeddings, account, connection.clone(), frames, onward);
         AbortOnDropHandle::new(tokio::spawn(handing))
     });
-    let mut session = Session::new(connection.clone(), waiting);
-    if !turn.send(SessionEvent::Up { connection, frames, tools }).await {
+    let mut session = GuestSession::new(connection.clone(), waiting);
+    if !turn.send_event(SessionEvent::Up { connection, frames, tools }).await {
         return SessionEvent::Down;
     }
     loop {
-        match session.next().await {
+        match session.next_executor_frame().await {
             Ok(Some(frame)) => {
-                if !turn.send(SessionEvent::Frame(frame)).await {
+                if !turn.send_event(SessionEvent::Frame(frame)).await {
                     return SessionEvent::Down;
                 }
             }
@@ -96,7 +101,7 @@ async fn exchange(shared: &Shared, library: &Library, account: AccountId, turn: 
 /// Passes frames on. A search waits until the machine has the vector of its query; other frames do not wait for it, not
 /// even the cancellation of the search, after which the machine ignores it.
 async fn hand_queries(
-    embeddings: Arc<Embeddings>,
+    embeddings: Arc<EmbeddingService>,
     account: AccountId,
     guest: GuestConnection,
     mut frames: mpsc::Receiver<HostFrame>,
@@ -129,21 +134,21 @@ async fn hand_queries(
 }
 
 /// Returns the query of a search.
-fn query_of(call: &Call) -> Option<String> {
+fn query_of(call: &StepCall) -> Option<String> {
     let is_search = MachineTool::named(&call.tool) == Some(MachineTool::Search);
     let arguments = is_search.then(|| serde_json::from_str::<SearchArguments>(&call.arguments).ok());
     arguments.flatten().map(|arguments| arguments.query)
 }
 
 /// The turn that a session belongs to.
-struct Turn {
+struct SessionTurn {
     number: u32,
     inputs: mpsc::Sender<TurnInput>,
 }
 
-impl Turn {
+impl SessionTurn {
     /// Sends the turn an event. Returns true if the turn is still running.
-    async fn send(&self, event: SessionEvent) -> bool {
+    async fn send_event(&self, event: SessionEvent) -> bool {
         self.inputs.send(TurnInput::Session { number: self.number, event }).await.is_ok()
     }
 }

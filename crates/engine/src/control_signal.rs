@@ -2,7 +2,7 @@
 //!
 //! Signals are flags, not a queue: none is lost, and none waits behind other inputs.
 
-use domain::turn::host::Event;
+use domain::turn::host::TurnEvent;
 use tokio::sync::watch;
 
 /// A signal to a turn.
@@ -22,7 +22,7 @@ pub(super) struct ControlSignals {
 }
 
 /// Sends the signal. A repeated signal wakes nobody.
-pub(super) fn give(signals: &watch::Sender<ControlSignals>, order: ControlSignal) {
+pub(super) fn send_signal(signals: &watch::Sender<ControlSignals>, order: ControlSignal) {
     signals.send_if_modified(|signals| {
         let flag = match order {
             ControlSignal::Stop => &mut signals.stop,
@@ -33,19 +33,19 @@ pub(super) fn give(signals: &watch::Sender<ControlSignals>, order: ControlSignal
 }
 
 /// Waits for a signal and leaves it to [`next`]. Cancel safe.
-pub(super) async fn given(signals: &watch::Receiver<ControlSignals>) {
+pub(super) async fn wait_for_signal(signals: &watch::Receiver<ControlSignals>) {
     // A closed channel is reported by `next`.
     let _ = signals.clone().changed().await;
 }
 
 /// Returns the strongest signal, once there is a new one. Cancel safe.
-pub(super) async fn next(given: &mut watch::Receiver<ControlSignals>) -> Event {
+pub(super) async fn next_signal(given: &mut watch::Receiver<ControlSignals>) -> TurnEvent {
     if given.changed().await.is_err() {
-        return Event::Fenced; // its seat is another's
+        return TurnEvent::Fenced; // its seat is another's
     }
     match *given.borrow_and_update() {
-        ControlSignals { leave: true, .. } => Event::Fenced,
-        ControlSignals { .. } => Event::StopRequested,
+        ControlSignals { leave: true, .. } => TurnEvent::Fenced,
+        ControlSignals { .. } => TurnEvent::StopRequested,
     }
 }
 
@@ -56,17 +56,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_order_is_heard_once_and_the_strongest_first() {
+    fn strongest_signal_received_once() {
         let (signals, mut given) = watch::channel(ControlSignals::default());
-        assert!(next(&mut given).now_or_never().is_none());
-        give(&signals, ControlSignal::Stop);
-        give(&signals, ControlSignal::Stop);
-        assert_eq!(next(&mut given).now_or_never(), Some(Event::StopRequested));
-        give(&signals, ControlSignal::Stop);
-        assert!(next(&mut given).now_or_never().is_none(), "it is known");
-        give(&signals, ControlSignal::Leave);
-        assert_eq!(next(&mut given).now_or_never(), Some(Event::Fenced));
+        assert!(next_signal(&mut given).now_or_never().is_none());
+        send_signal(&signals, ControlSignal::Stop);
+        send_signal(&signals, ControlSignal::Stop);
+        assert_eq!(next_signal(&mut given).now_or_never(), Some(TurnEvent::StopRequested));
+        send_signal(&signals, ControlSignal::Stop);
+        assert!(next_signal(&mut given).now_or_never().is_none(), "it is known");
+        send_signal(&signals, ControlSignal::Leave);
+        assert_eq!(next_signal(&mut given).now_or_never(), Some(TurnEvent::Fenced));
         drop(signals);
-        assert_eq!(next(&mut given).now_or_never(), Some(Event::Fenced));
+        assert_eq!(next_signal(&mut given).now_or_never(), Some(TurnEvent::Fenced));
     }
 }

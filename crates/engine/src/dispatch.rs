@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use domain::id::{AccountId, MessageId};
 use domain::time::Timestamp;
-use store::turns::{self, ClaimOptions, ClaimedTurn, Fence, HeldLease};
+use store::turns::{self, ClaimedTurn, Fence, HeldLease, TurnClaimOptions};
 use store::{Sql, StoreError};
 use tokio::sync::watch;
 use tokio::task::JoinError;
@@ -14,7 +14,7 @@ use tokio::task::JoinError;
 use super::control_signal::{ControlSignal, ControlSignals};
 use super::left_answers::LeaveReason;
 use super::metrics::AnswerMetrics;
-use super::shared::{ActiveTurn, Parts, Shared};
+use super::shared::{ActiveTurn, EngineParts, EngineShared};
 use super::turn;
 
 /// The duration of a lease.
@@ -29,15 +29,15 @@ const CLAIMS_PER_LOOK: u32 = 256;
 /// Dispatches answers to turns. Cheap to clone.
 #[derive(Clone)]
 pub struct Dispatch {
-    shared: Arc<Shared>,
+    shared: Arc<EngineShared>,
 }
 
 impl Dispatch {
     /// Starts to claim answers.
     #[must_use]
-    pub fn begin(parts: Parts) -> Self {
-        let shared = Arc::new(Shared::new(parts));
-        shared.tasks.spawn(tend(shared.clone()));
+    pub fn start_claiming(parts: EngineParts) -> Self {
+        let shared = Arc::new(EngineShared::new(parts));
+        shared.tasks.spawn(tend_leases(shared.clone()));
         Self { shared }
     }
 
@@ -50,29 +50,29 @@ impl Dispatch {
     /// Returns the number of answers that this process leaves to another one, or to a later version, for each reason.
     #[must_use]
     pub fn left_answers(&self) -> BTreeMap<LeaveReason, usize> {
-        self.shared.left_answers.count()
+        self.shared.left_answers.count_by_reason()
     }
 
     /// Claims an accepted question of the account at once, unless the account's turns on this node are all taken: then
     /// the end of one of them does.
-    pub fn accepted(&self, account: AccountId) {
+    pub fn claim_accepted(&self, account: AccountId) {
         let full = self.shared.parts.limits.turns_per_account as usize;
         let working =
             self.shared.active_turns().values().filter(|seat| seat.account == account).take(full).count();
         if working < full {
-            self.wake();
+            self.wake_up();
         }
     }
 
     /// Polls the store at once.
-    pub fn wake(&self) {
+    pub fn wake_up(&self) {
         self.shared.wake.notify_one();
     }
 
     /// Stops the answer; the request for it is in the store already.
-    pub fn stop(&self, answer: MessageId) {
-        self.shared.tell(answer, ControlSignal::Stop);
-        self.wake(); // nobody may hold it: then only its end is left to be done
+    pub fn stop_answer(&self, answer: MessageId) {
+        self.shared.signal_turn(answer, ControlSignal::Stop);
+        self.wake_up(); // nobody may hold it: then only its end is left to be done
     }
 
     /// Runs `work` to its end even if the caller is dropped. Shutdown waits for it.
@@ -87,14 +87,14 @@ impl Dispatch {
     }
 
     /// Runs `work` in the background until it is done or the service ends, which waits for it.
-    pub fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+    pub fn spawn_task(&self, work: impl Future<Output = ()> + Send + 'static) {
         let shutdown = self.shared.shutdown.clone();
         self.shared.tasks.spawn(async move { shutdown.run_until_cancelled(work).await });
     }
 
     /// Returns the number of turns on this node.
     #[must_use]
-    pub fn turns(&self) -> usize {
+    pub fn turn_count(&self) -> usize {
         self.shared.active_turns().len()
     }
 
@@ -103,12 +103,12 @@ impl Dispatch {
         self.shared.shutdown.cancel();
         self.shared.tasks.close();
         self.shared.tasks.wait().await;
-        self.shared.parts.web.close().await;
+        self.shared.parts.web.close_sessions().await;
     }
 }
 
-impl Shared {
-    fn activate(self: &Arc<Self>, claimed: ClaimedTurn) {
+impl EngineShared {
+    fn activate_turn(self: &Arc<Self>, claimed: ClaimedTurn) {
         let (signals, given) = watch::channel(ControlSignals::default());
         let Fence { answer, epoch, .. } = claimed.fence;
         if epoch > 1 {
@@ -116,33 +116,33 @@ impl Shared {
         }
         self.active_turns().insert(answer, ActiveTurn { account: claimed.account, epoch, signals });
         let guard = ActiveTurnGuard { shared: self.clone(), answer, epoch };
-        self.tasks.spawn(async move { turn::run(&guard.shared, claimed, given).await });
+        self.tasks.spawn(async move { turn::run_claim(&guard.shared, claimed, given).await });
     }
 
     async fn renew_and_claim(self: &Arc<Self>, renewed: &mut Timestamp) -> Result<(), StoreError> {
         let now = self.parts.environment.now();
         let was_set_back = now < *renewed;
-        if was_set_back || now.since(*renewed) >= RENEW_EVERY {
-            self.renew().await?;
+        if was_set_back || now.duration_since(*renewed) >= RENEW_EVERY {
+            self.renew_leases().await?;
             *renewed = now;
         }
-        self.claim().await
+        self.claim_turns().await
     }
 
-    async fn claim(self: &Arc<Self>) -> Result<(), StoreError> {
+    async fn claim_turns(self: &Arc<Self>) -> Result<(), StoreError> {
         let room = (self.parts.limits.turns as usize).saturating_sub(self.active_turns().len());
         let now = self.parts.environment.now();
-        let terms = ClaimOptions {
+        let terms = TurnClaimOptions {
             node: self.parts.node,
             now,
-            lease_until: now.plus(LEASE),
+            lease_until: now.saturating_add(LEASE),
             per_account_max: self.parts.limits.turns_per_account,
             limit: CLAIMS_PER_LOOK.min(u32::try_from(room).unwrap_or(u32::MAX)),
         };
         // Stopped answers need no free turn, because they only end.
         let claim = move |tx: &mut dyn Sql| {
             let stopped = turns::claim_stopped(tx, &terms)?;
-            let claimed = if terms.limit == 0 { Vec::new() } else { turns::claim(tx, &terms)? };
+            let claimed = if terms.limit == 0 { Vec::new() } else { turns::claim_turns(tx, &terms)? };
             Ok::<_, StoreError>((stopped, claimed))
         };
         let (stopped, claimed) = self.parts.store.write(claim).await?;
@@ -150,16 +150,17 @@ impl Shared {
             self.wake.notify_one(); // there may be more
         }
         for one in stopped.into_iter().chain(claimed) {
-            self.activate(one);
+            self.activate_turn(one);
         }
         Ok(())
     }
 
     /// Renews the leases of this node and signals stops and lost leases to the turns. A lease without a turn could not be
     /// released before: it is released now, or its answer would never go on.
-    async fn renew(&self) -> Result<(), StoreError> {
-        let (node, until) = (self.parts.node, self.parts.environment.now().plus(LEASE));
-        let held: Vec<HeldLease> = self.parts.store.write(move |tx| turns::renew(tx, node, until)).await?;
+    async fn renew_leases(&self) -> Result<(), StoreError> {
+        let (node, until) = (self.parts.node, self.parts.environment.now().saturating_add(LEASE));
+        let held: Vec<HeldLease> =
+            self.parts.store.write(move |tx| turns::renew_leases(tx, node, until)).await?;
         let held: HashMap<MessageId, HeldLease> =
             held.into_iter().map(|held| (held.fence.answer, held)).collect();
         let active_turns: HashMap<MessageId, u64> =
@@ -167,11 +168,11 @@ impl Shared {
         for (answer, epoch) in &active_turns {
             match held.get(answer) {
                 Some(held) if held.fence.epoch == *epoch && held.stop_requested => {
-                    self.tell(*answer, ControlSignal::Stop);
+                    self.signal_turn(*answer, ControlSignal::Stop);
                 }
                 Some(held) if held.fence.epoch == *epoch => {}
                 // The store refuses the turn's writes as well; the signal ends a turn that does not write.
-                _ => self.tell(*answer, ControlSignal::Leave),
+                _ => self.signal_turn(*answer, ControlSignal::Leave),
             }
         }
         for (answer, HeldLease { fence, .. }) in held {
@@ -185,7 +186,7 @@ impl Shared {
 
 /// Removes the active turn when it is over, also by a panic.
 struct ActiveTurnGuard {
-    shared: Arc<Shared>,
+    shared: Arc<EngineShared>,
     answer: MessageId,
     epoch: u64,
 }
@@ -204,7 +205,7 @@ impl Drop for ActiveTurnGuard {
 /// Claims unleased answers and renews leases, on notification and at intervals. Both happen in one task, so that no lease
 /// counts as lost between its claim and its turn. Leases are renewed first, so that the node never claims its own
 /// expired lease after a pause.
-async fn tend(shared: Arc<Shared>) {
+async fn tend_leases(shared: Arc<EngineShared>) {
     let mut renewed = shared.parts.environment.now();
     loop {
         if let Err(error) = shared.renew_and_claim(&mut renewed).await {

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use domain::embedding::quantize;
+use domain::embedding::quantize_vector;
 use domain::id::{AccountId, PostingId};
 use domain::step::StepError;
 use futures_util::future::{BoxFuture, FutureExt};
-use machine::{ConnectionError, GuestConnection, PassageEmbedder};
-use models::{Embedded, EmbeddingModel};
+use machine::{GuestConnection, GuestConnectionError, PassageEmbedder};
+use models::{EmbeddedTexts, EmbeddingModel};
 use protocol::embedding::{
     BATCH_MAX, EmbeddedPassages, PassageVector, QUERY_MAX_BYTES, QueryVector, UnembeddedPassage,
     UnembeddedRequest,
@@ -24,7 +24,7 @@ use telemetry::Counter;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep};
 
-use super::environment::Environment;
+use super::environment::ServiceEnvironment;
 
 /// The requests for passages that run at once; those of one machine follow one another.
 const REQUESTS_MAX: usize = 4;
@@ -88,10 +88,10 @@ impl EmbedError {
 }
 
 /// Embeds passages and queries with one model.
-pub struct Embeddings {
+pub struct EmbeddingService {
     model: EmbeddingModel,
     store: Store,
-    environment: Environment,
+    environment: ServiceEnvironment,
     requests: Semaphore,
     /// The passages of the next request.
     batch: AtomicUsize,
@@ -102,10 +102,10 @@ pub struct Embeddings {
     metrics: EmbeddingMetrics,
 }
 
-impl Embeddings {
+impl EmbeddingService {
     /// Creates it.
     #[must_use]
-    pub fn new(model: EmbeddingModel, store: Store, environment: Environment) -> Arc<Self> {
+    pub fn new(model: EmbeddingModel, store: Store, environment: ServiceEnvironment) -> Arc<Self> {
         Arc::new(Self {
             model,
             store,
@@ -133,9 +133,9 @@ impl Embeddings {
             return;
         }
         let texts = [query.clone()];
-        let embedded = self.paid(account, &texts, self.model.embed_query(&query)).await;
+        let embedded = self.request_with_credits(account, &texts, self.model.embed_query(&query)).await;
         let components = match embedded {
-            Ok(embedded) => embedded.vectors.first().and_then(|vector| quantize(vector)),
+            Ok(embedded) => embedded.vectors.first().and_then(|vector| quantize_vector(vector)),
             Err(error) => {
                 // Neither another text nor another account fares as badly.
                 if !error.is_of_texts() && !matches!(error, EmbedError::Credits) {
@@ -163,7 +163,7 @@ impl Embeddings {
     }
 
     /// Embeds what a machine has without a vector; returns the pause after a failure.
-    async fn run(&self, account: AccountId, guest: &GuestConnection) -> Option<Duration> {
+    async fn embed_missing(&self, account: AccountId, guest: &GuestConnection) -> Option<Duration> {
         let (mut after, mut stored_in_round, mut rejected) = (0, 0, 0);
         for _ in 0..BATCHES_MAX {
             if rejected > REJECTED_MAX {
@@ -172,7 +172,7 @@ impl Embeddings {
             let model = self.model.space().to_owned();
             let limit = u32::try_from(self.batch.load(Ordering::Relaxed)).unwrap_or(u32::MAX);
             let asked = UnembeddedRequest { model: model.clone(), after, limit };
-            let passages = match guest.unembedded(&asked).await {
+            let passages = match guest.list_unembedded(&asked).await {
                 Ok(reply) => reply.passages,
                 Err(error) => {
                     tracing::debug!(%account, %error, "machine names no passages to embed");
@@ -181,7 +181,7 @@ impl Embeddings {
             };
             let Some(last) = passages.last() else {
                 if after == 0 || stored_in_round == 0 {
-                    self.failing().remove(&account);
+                    self.lock_failing().remove(&account);
                     return None;
                 }
                 // Passages before may have changed meanwhile.
@@ -189,12 +189,12 @@ impl Embeddings {
                 continue;
             };
             after = last.id;
-            let vectors = match self.vectors(account, &passages).await {
+            let vectors = match self.passage_vectors(account, &passages).await {
                 Ok(vectors) => vectors,
-                Err(error) => return Some(self.failed(account, &error)),
+                Err(error) => return Some(self.log_failure(account, &error)),
             };
             rejected += vectors.iter().filter(|vector| vector.components.is_empty()).count();
-            match guest.embedded(&EmbeddedPassages { model, vectors }).await {
+            match guest.store_embeddings(&EmbeddedPassages { model, vectors }).await {
                 // The machine may say anything; it counts for an end of the loop alone.
                 Ok(reply) => stored_in_round += u64::from(reply.stored),
                 Err(error) => {
@@ -207,7 +207,7 @@ impl Embeddings {
     }
 
     /// Returns the vectors of passages. Those that the model rejects have an empty one.
-    async fn vectors(
+    async fn passage_vectors(
         &self,
         account: AccountId,
         passages: &[UnembeddedPassage],
@@ -229,11 +229,13 @@ impl Embeddings {
                     batches.extend([other, one]);
                     continue;
                 }
-                Err(error) if error.is_of_texts() => vec![self.shortened(account, &texts, error).await?],
+                Err(error) if error.is_of_texts() => {
+                    vec![self.embed_shortened(account, &texts, error).await?]
+                }
                 Err(error) => return Err(error),
             };
             for (passage, vector) in batch.iter().zip(found) {
-                let components = quantize(&vector).unwrap_or_default();
+                let components = quantize_vector(&vector).unwrap_or_default();
                 let counter =
                     if components.is_empty() { &self.metrics.rejected } else { &self.metrics.passages };
                 counter.increment();
@@ -244,7 +246,7 @@ impl Embeddings {
     }
 
     /// Returns the vector of the beginning of a rejected text; an empty one if the model rejects that, too.
-    async fn shortened(
+    async fn embed_shortened(
         &self,
         account: AccountId,
         texts: &[String],
@@ -271,12 +273,12 @@ impl Embeddings {
         self.with_retries(account, &[PROBE.to_owned()]).await.is_ok()
     }
 
-    async fn with_retries(&self, account: AccountId, texts: &[String]) -> Result<Embedded, EmbedError> {
+    async fn with_retries(&self, account: AccountId, texts: &[String]) -> Result<EmbeddedTexts, EmbedError> {
         let mut attempt = 1;
         loop {
             let place = self.requests.acquire().await;
             let begun = Instant::now();
-            let embedded = self.paid(account, texts, self.model.embed(texts)).await;
+            let embedded = self.request_with_credits(account, texts, self.model.embed_passages(texts)).await;
             drop(place);
             match &embedded {
                 Ok(_) => self.adapt_batch(begun.elapsed(), true),
@@ -312,13 +314,13 @@ impl Embeddings {
     }
 
     /// Makes a request whose credits are reserved before and settled after it.
-    async fn paid(
+    async fn request_with_credits(
         &self,
         account: AccountId,
         texts: &[String],
-        request: impl Future<Output = Result<Embedded, StepError>>,
-    ) -> Result<Embedded, EmbedError> {
-        let (id, price, model) = (self.posting(), self.model.price(), self.model.name().to_owned());
+        request: impl Future<Output = Result<EmbeddedTexts, StepError>>,
+    ) -> Result<EmbeddedTexts, EmbedError> {
+        let (id, price, model) = (self.new_posting_id(), self.model.price(), self.model.name().to_owned());
         let tokens_max = self.model.tokens_max(texts);
         let new = EmbeddingReserve {
             account,
@@ -331,7 +333,7 @@ impl Embeddings {
         // A request that is dropped gives its credits back, also while they are being reserved.
         let (store, environment) = (self.store.clone(), self.environment.clone());
         let reserving = tokio::spawn(async move {
-            store.write(move |tx| embeddings::reserve(tx, &new)).await?;
+            store.write(move |tx| embeddings::reserve_embedding(tx, &new)).await?;
             Ok(Reservation { of: Some((store, environment, id)) })
         });
         let mut reservation = match reserving.await.unwrap_or(Err(StoreError::Panicked.into())) {
@@ -350,11 +352,11 @@ impl Embeddings {
                     usage: embedded.usage,
                     price,
                     model,
-                    settle: self.posting(),
-                    release: self.posting(),
+                    settle: self.new_posting_id(),
+                    release: self.new_posting_id(),
                     now: self.environment.now(),
                 };
-                self.store.write(move |tx| embeddings::settle(tx, &done)).await?;
+                self.store.write(move |tx| embeddings::settle_embedding(tx, &done)).await?;
                 reservation.of = None;
                 Ok(embedded)
             }
@@ -366,8 +368,8 @@ impl Embeddings {
     }
 
     /// Logs the failure of a run, once until one succeeds, and returns the pause after it.
-    fn failed(&self, account: AccountId, error: &EmbedError) -> Duration {
-        if self.failing().insert(account) {
+    fn log_failure(&self, account: AccountId, error: &EmbedError) -> Duration {
+        if self.lock_failing().insert(account) {
             tracing::warn!(%account, %error, "embedding of passages failed: they are searched by words alone");
         }
         match error {
@@ -376,24 +378,28 @@ impl Embeddings {
         }
     }
 
-    fn failing(&self) -> std::sync::MutexGuard<'_, HashSet<AccountId>> {
+    fn lock_failing(&self) -> std::sync::MutexGuard<'_, HashSet<AccountId>> {
         self.failing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn posting(&self) -> PostingId {
-        PostingId::from_random(self.environment.bits())
+    fn new_posting_id(&self) -> PostingId {
+        PostingId::from_random(self.environment.random_bits())
     }
 }
 
-impl PassageEmbedder for Embeddings {
-    fn embed(&self, account: AccountId, guest: GuestConnection) -> BoxFuture<'_, Option<Duration>> {
-        async move { self.run(account, &guest).await }.boxed()
+impl PassageEmbedder for EmbeddingService {
+    fn embed_machine_passages(
+        &self,
+        account: AccountId,
+        guest: GuestConnection,
+    ) -> BoxFuture<'_, Option<Duration>> {
+        async move { self.embed_missing(account, &guest).await }.boxed()
     }
 }
 
 /// The reserved credits of a request, which are released when it is dropped.
 struct Reservation {
-    of: Option<(Store, Environment, PostingId)>,
+    of: Option<(Store, ServiceEnvironment, PostingId)>,
 }
 
 impl Drop for Reservation {
@@ -402,26 +408,30 @@ impl Drop for Reservation {
         // After the end of the runtime the next service releases them.
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
-            if let Err(error) = release(&store, &environment, request).await {
+            if let Err(error) = release_reservation(&store, &environment, request).await {
                 tracing::warn!(%error, "credits of embeddings not released");
             }
         });
     }
 }
 
-async fn release(store: &Store, environment: &Environment, request: PostingId) -> Result<(), StoreError> {
-    let (posting, now) = (PostingId::from_random(environment.bits()), environment.now());
-    store.write(move |tx| embeddings::release(tx, request, posting, now)).await
+async fn release_reservation(
+    store: &Store,
+    environment: &ServiceEnvironment,
+    request: PostingId,
+) -> Result<(), StoreError> {
+    let (posting, now) = (PostingId::from_random(environment.random_bits()), environment.now());
+    store.write(move |tx| embeddings::release_embedding(tx, request, posting, now)).await
 }
 
 /// Returns the pause after a machine has failed; none if it will not fare better. An older agent keeps no vectors, and a broken
 /// connection is followed by another one.
-const fn pause_after(error: &ConnectionError) -> Option<Duration> {
+const fn pause_after(error: &GuestConnectionError) -> Option<Duration> {
     match error {
-        ConnectionError::Silent => Some(FAILURE_PAUSE),
-        ConnectionError::Connection(_) | ConnectionError::Foreign(_) | ConnectionError::Unsupported(_) => {
-            None
-        }
+        GuestConnectionError::Silent => Some(FAILURE_PAUSE),
+        GuestConnectionError::Connection(_)
+        | GuestConnectionError::Foreign(_)
+        | GuestConnectionError::Unsupported(_) => None,
     }
 }
 
@@ -429,14 +439,14 @@ const fn pause_after(error: &ConnectionError) -> Option<Duration> {
 ///
 /// # Errors
 /// When the store fails.
-pub async fn release_left_over(store: &Store, environment: &Environment) -> Result<(), StoreError> {
+pub async fn release_left_over(store: &Store, environment: &ServiceEnvironment) -> Result<(), StoreError> {
     loop {
-        let pending = store.read(|tx| embeddings::pending(tx)).await?;
+        let pending = store.read(|tx| embeddings::list_pending_embeddings(tx)).await?;
         if pending.is_empty() {
             return Ok(());
         }
         for request in pending {
-            release(store, environment, request).await?;
+            release_reservation(store, environment, request).await?;
         }
     }
 }

@@ -9,18 +9,18 @@ use telemetry::trace::Tracer;
 /// A source of random bits.
 pub trait Entropy: Send + Sync {
     /// Fills the bytes.
-    fn fill(&self, bytes: &mut [u8]);
+    fn fill_random(&self, bytes: &mut [u8]);
 }
 
 /// The external dependencies of the service: clock, random numbers and tracer. Cheap to clone.
 #[derive(Clone)]
-pub struct Environment {
+pub struct ServiceEnvironment {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     tracer: Tracer,
 }
 
-impl Environment {
+impl ServiceEnvironment {
     /// Creates an environment with the system's clock and random numbers.
     #[must_use]
     pub fn system() -> Self {
@@ -35,7 +35,7 @@ impl Environment {
 
     /// Returns the environment with this tracer.
     #[must_use]
-    pub fn traced(self, tracer: Tracer) -> Self {
+    pub fn with_tracer(self, tracer: Tracer) -> Self {
         Self { tracer, ..self }
     }
 
@@ -59,15 +59,15 @@ impl Environment {
 
     /// Returns 128 random bits, for an identifier.
     #[must_use]
-    pub fn bits(&self) -> u128 {
-        u128::from_be_bytes(self.bytes())
+    pub fn random_bits(&self) -> u128 {
+        u128::from_be_bytes(self.random_bytes())
     }
 
     /// Returns random bytes.
     #[must_use]
-    pub fn bytes<const N: usize>(&self) -> [u8; N] {
+    pub fn random_bytes<const N: usize>(&self) -> [u8; N] {
         let mut bytes = [0; N];
-        self.entropy.fill(&mut bytes);
+        self.entropy.fill_random(&mut bytes);
         bytes
     }
 }
@@ -84,7 +84,7 @@ impl Clock for SystemClock {
 struct SystemEntropy;
 
 impl Entropy for SystemEntropy {
-    fn fill(&self, bytes: &mut [u8]) {
+    fn fill_random(&self, bytes: &mut [u8]) {
         getrandom::fill(bytes).expect("the operating system has random numbers");
     }
 }

@@ -3,38 +3,38 @@
 
 use std::time::Duration;
 
-use domain::answer::{Answer, AnswerError, Change, Ending, ErrorCode, Stamp};
+use domain::answer::{Answer, AnswerChange, AnswerEnding, AnswerFailure, ErrorCode, RevisionStamp};
 use domain::excerpt::Excerpt;
 use domain::id::{NodeId, PostingId};
 use store::conversations::{self, ConversationError, StoredAnswer};
-use store::turns::{self, ClaimOptions, ClaimedTurn, Fence, TurnError};
+use store::turns::{self, ClaimedTurn, Fence, TurnClaimOptions, TurnError};
 use store::{Store, StoreError};
 
-use super::shared::Shared;
-use crate::environment::Environment;
+use super::shared::EngineShared;
+use crate::environment::ServiceEnvironment;
 use crate::spans::Spans;
 
 /// The lease on an answer that is ended after a restore. Nobody else works on the database meanwhile.
 const RESTORE_LEASE: Duration = Duration::from_secs(30);
 
 /// Returns the error of an answer that the service could not go on with.
-pub(super) fn internal() -> AnswerError {
+pub(super) fn internal_error() -> AnswerFailure {
     let message = "The answer was ended: the service could not go on with it.".to_owned();
-    AnswerError { code: ErrorCode::Internal, message }
+    AnswerFailure { code: ErrorCode::Internal, message }
 }
 
 /// Returns the error of an answer whose agent is gone. Another agent may have other tools, so it does not take over.
-pub(super) fn no_agent(agent: &str) -> AnswerError {
+pub(super) fn no_agent(agent: &str) -> AnswerFailure {
     let message = format!("The answer was ended: the agent {} is no longer there.", Excerpt(agent));
-    AnswerError { code: ErrorCode::AgentUnavailable, message }
+    AnswerFailure { code: ErrorCode::AgentUnavailable, message }
 }
 
 /// Returns the error of an answer that was open in the backup from which the service was restored.
-fn interrupted() -> AnswerError {
+fn interrupted_error() -> AnswerFailure {
     let message = "The answer was ended: the service was restored from a backup that was made while it was written. It may have \
         done more than is shown here. Ask again if you still need it."
         .to_owned();
-    AnswerError { code: ErrorCode::Interrupted, message }
+    AnswerFailure { code: ErrorCode::Interrupted, message }
 }
 
 /// The fate of an answer that was to be completed with an error.
@@ -46,16 +46,21 @@ enum Completed {
 }
 
 /// Completes the answer with an error, because of `why`, and returns whether nothing is left to do.
-pub(super) async fn end(shared: &Shared, claimed: ClaimedTurn, error: AnswerError, why: &str) -> bool {
+pub(super) async fn fail_answer(
+    shared: &EngineShared,
+    claimed: ClaimedTurn,
+    error: AnswerFailure,
+    why: &str,
+) -> bool {
     let (fence, id) = (claimed.fence, claimed.fence.answer);
     tracing::error!(answer = %id, attempts = claimed.attempts, why, "answer failed");
-    match complete(&shared.parts.store, &shared.parts.environment, claimed, error).await {
+    match complete_answer(&shared.parts.store, &shared.parts.environment, claimed, error).await {
         Completed::Now(answer) => {
-            tell(shared, fence, answer.ending.as_ref()).await;
+            record_end(shared, fence, answer.ending.as_ref()).await;
             if let Some(live) = shared.parts.live.get(id) {
                 live.conclude(*answer);
             }
-            shared.parts.live.finish(id);
+            shared.parts.live.finish_answer(id);
             true
         }
         Completed::Before => true,
@@ -71,20 +76,25 @@ pub(super) async fn end(shared: &Shared, claimed: ClaimedTurn, error: AnswerErro
 ///
 /// # Errors
 /// [`StoreError`]. The answers that were not ended are still in progress.
-pub async fn end_open_answers(store: &Store, environment: &Environment) -> Result<u64, StoreError> {
-    let node = NodeId::from_random(environment.bits());
+pub async fn end_open_answers(store: &Store, environment: &ServiceEnvironment) -> Result<u64, StoreError> {
+    let node = NodeId::from_random(environment.random_bits());
     store.write(|tx| turns::request_all_stops(tx)).await?;
     let mut ended = 0;
     loop {
         let now = environment.now();
-        let options =
-            ClaimOptions { node, now, lease_until: now.plus(RESTORE_LEASE), per_account_max: 0, limit: 0 };
+        let options = TurnClaimOptions {
+            node,
+            now,
+            lease_until: now.saturating_add(RESTORE_LEASE),
+            per_account_max: 0,
+            limit: 0,
+        };
         let claimed: Vec<ClaimedTurn> = store.write(move |tx| turns::claim_stopped(tx, &options)).await?;
         if claimed.is_empty() {
             return Ok(ended);
         }
         for one in claimed {
-            match complete(store, environment, one, interrupted()).await {
+            match complete_answer(store, environment, one, interrupted_error()).await {
                 Completed::Now(_) => ended += 1,
                 Completed::Before => {}
                 Completed::NotYet(error) => return Err(error),
@@ -94,15 +104,15 @@ pub async fn end_open_answers(store: &Store, environment: &Environment) -> Resul
 }
 
 /// Completes a claimed answer with an error. What it shows so far stays, unless its record is damaged.
-async fn complete(
+async fn complete_answer(
     store: &Store,
-    environment: &Environment,
+    environment: &ServiceEnvironment,
     claimed: ClaimedTurn,
-    error: AnswerError,
+    error: AnswerFailure,
 ) -> Completed {
     let (fence, id) = (claimed.fence, claimed.fence.answer);
     let (account, conversation) = (claimed.account, claimed.conversation);
-    let found = match store.read(move |tx| conversations::answer(tx, account, conversation, id)).await {
+    let found = match store.read(move |tx| conversations::find_answer(tx, account, conversation, id)).await {
         // The conversation was deleted: the answer ends and is still paid for.
         Err(ConversationError::NotFound) => None,
         Ok(StoredAnswer { completed_at: Some(_), .. }) => return Completed::Before,
@@ -115,15 +125,18 @@ async fn complete(
         Err(ConversationError::Store(error)) => return Completed::NotYet(error),
     };
     let mut answer = found.unwrap_or_else(|| Answer::new(id, &[]));
-    answer.stamp = Stamp { epoch: fence.epoch, revision: 0 };
-    answer.fold(Stamp { revision: 1, ..answer.stamp }, Change::Ended(Ending::Failed(error)));
-    let last = turns::Completion {
-        text: answer.text(),
+    answer.stamp = RevisionStamp { epoch: fence.epoch, revision: 0 };
+    answer.fold_change(
+        RevisionStamp { revision: 1, ..answer.stamp },
+        AnswerChange::Ended(AnswerEnding::Failed(error)),
+    );
+    let last = turns::AnswerCompletion {
+        text: answer.unmarked_text(),
         answer: answer.clone(),
-        release: PostingId::from_random(environment.bits()),
+        release: PostingId::from_random(environment.random_bits()),
         now: environment.now(),
     };
-    match store.write(move |tx| turns::complete(tx, fence, &last)).await {
+    match store.write(move |tx| turns::complete_answer(tx, fence, &last)).await {
         Ok(()) => Completed::Now(Box::new(answer)),
         Err(TurnError::Fenced) => Completed::Before,
         Err(TurnError::Store(error)) => Completed::NotYet(error),
@@ -135,11 +148,11 @@ async fn complete(
 }
 
 /// Records the end in trace and metrics.
-async fn tell(shared: &Shared, fence: Fence, ending: Option<&Ending>) {
-    let found = shared.parts.store.read(move |tx| turns::trace(tx, fence.answer)).await;
+async fn record_end(shared: &EngineShared, fence: Fence, ending: Option<&AnswerEnding>) {
+    let found = shared.parts.store.read(move |tx| turns::find_trace(tx, fence.answer)).await;
     // An answer that was deleted meanwhile is not recorded.
     let Ok(Some((trace, began))) = found else { return };
-    let age = shared.parts.environment.now().since(began);
-    shared.metrics.ended(ending, age);
-    Spans::give_up(shared.parts.environment.tracer(), trace, fence).completed(ending, began);
+    let age = shared.parts.environment.now().duration_since(began);
+    shared.metrics.record_end(ending, age);
+    Spans::give_up(shared.parts.environment.tracer(), trace, fence).record_completion(ending, began);
 }

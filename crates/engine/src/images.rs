@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use domain::id::AccountId;
-use domain::image::{IMAGE_MAX_BYTES, IMAGES_MAX, IMAGES_MAX_BYTES, Image, ImageRef};
-use domain::step::Item;
+use domain::image::{IMAGE_MAX_BYTES, IMAGES_MAX, IMAGES_MAX_BYTES, ImageRef, LoadedImage};
+use domain::step::TranscriptItem;
 use futures_util::StreamExt;
 use machine::preview::{PageRequest, Viewer};
-use machine::{GuestConnection, MachineError};
+use machine::{GuestConnection, SupervisorError};
 use tokio::time::{Instant, timeout_at};
 use workspace::{AskedPath, Workspace};
 
-use super::shared::Shared;
+use super::shared::EngineShared;
 
 /// The time in which the pages of one step are drawn; those that are not drawn then are left out of it.
 const DRAW_TIMEOUT: Duration = Duration::from_secs(20);
@@ -24,45 +24,45 @@ const KEPT_MAX_BYTES: usize = 4_000_000;
 /// The images of one turn.
 pub(super) struct TurnImages {
     account: AccountId,
-    shared: Arc<Shared>,
+    shared: Arc<EngineShared>,
     /// Pages that were drawn for the last step.
-    drawn: Mutex<Vec<Image>>,
+    drawn: Mutex<Vec<LoadedImage>>,
 }
 
 impl TurnImages {
     /// Creates the images of a turn of this account.
-    pub(super) fn new(shared: Arc<Shared>, account: AccountId) -> Self {
+    pub(super) fn new(shared: Arc<EngineShared>, account: AccountId) -> Self {
         Self { account, shared, drawn: Mutex::default() }
     }
 
     /// Loads the images that the transcript refers to. Leaves out an image that is missing or has changed; the text
     /// that names it stays. Cancel safe.
-    pub(super) async fn load(&self, transcript: &[Item]) -> Vec<Image> {
-        let workspace = self.shared.parts.workspaces.of(self.account);
-        let mut pages = Pages::new(self);
-        let mut images: Vec<Image> = Vec::new();
+    pub(super) async fn load_images(&self, transcript: &[TranscriptItem]) -> Vec<LoadedImage> {
+        let workspace = self.shared.parts.workspaces.workspace_for(self.account);
+        let mut pages = PageDrawer::new(self);
+        let mut images: Vec<LoadedImage> = Vec::new();
         let mut seen: HashSet<&ImageRef> = HashSet::new();
         let mut room = IMAGES_MAX_BYTES;
-        for of in newest(transcript).filter(|of| seen.insert(of)).take(IMAGES_MAX) {
+        for of in newest_images(transcript).filter(|of| seen.insert(of)).take(IMAGES_MAX) {
             let image = match of.page {
-                Some(page) => pages.draw(of, page).await,
-                None => read(&workspace, of).await,
+                Some(page) => pages.draw_page(of, page).await,
+                None => read_image(&workspace, of).await,
             };
             if let Some(image) = image.filter(|image| image.bytes.len() <= room) {
                 room -= image.bytes.len();
                 images.push(image);
             }
         }
-        self.keep(&images);
+        self.keep_drawn(&images);
         images
     }
 
-    fn kept(&self, of: &ImageRef) -> Option<Image> {
+    fn find_drawn(&self, of: &ImageRef) -> Option<LoadedImage> {
         let drawn = self.drawn.lock().unwrap_or_else(PoisonError::into_inner);
         drawn.iter().find(|image| image.of == *of).cloned()
     }
 
-    fn keep(&self, images: &[Image]) {
+    fn keep_drawn(&self, images: &[LoadedImage]) {
         let mut room = KEPT_MAX_BYTES;
         let kept = images.iter().filter(|image| image.of.page.is_some()).take_while(|image| {
             let fits = image.bytes.len() <= room;
@@ -74,28 +74,28 @@ impl TurnImages {
 }
 
 /// Draws the pages of one step.
-struct Pages<'a> {
+struct PageDrawer<'a> {
     images: &'a TurnImages,
     deadline: Instant,
     /// The machine, once it was asked for.
-    machine: Option<Result<GuestConnection, MachineError>>,
+    machine: Option<Result<GuestConnection, SupervisorError>>,
 }
 
-impl<'a> Pages<'a> {
+impl<'a> PageDrawer<'a> {
     fn new(images: &'a TurnImages) -> Self {
         Self { images, deadline: Instant::now() + DRAW_TIMEOUT, machine: None }
     }
 
     /// Returns the picture of a page, if it is still the same.
-    async fn draw(&mut self, of: &ImageRef, page: u32) -> Option<Image> {
-        if let Some(kept) = self.images.kept(of) {
+    async fn draw_page(&mut self, of: &ImageRef, page: u32) -> Option<LoadedImage> {
+        if let Some(kept) = self.images.find_drawn(of) {
             return Some(kept);
         }
         let drawn = timeout_at(self.deadline, self.drawn_by_machine(of, page)).await.ok()??;
         (drawn.of == *of).then_some(drawn)
     }
 
-    async fn drawn_by_machine(&mut self, of: &ImageRef, page: u32) -> Option<Image> {
+    async fn drawn_by_machine(&mut self, of: &ImageRef, page: u32) -> Option<LoadedImage> {
         let machines = &self.images.shared.parts.machines;
         if self.machine.is_none() {
             self.machine = Some(machines.for_preview(self.images.account).await);
@@ -110,29 +110,32 @@ impl<'a> Pages<'a> {
                 tracing::debug!(account = %self.images.account, error, "page not drawn for a model");
             })
             .ok()?;
-        Some(Image { of: ImageRef::of_page(&of.path, page, &bytes).ok()?, bytes: bytes.as_ref().into() })
+        Some(LoadedImage {
+            of: ImageRef::of_page(&of.path, page, &bytes).ok()?,
+            bytes: bytes.as_ref().into(),
+        })
     }
 }
 
 /// Returns the references to images, newest first.
-fn newest(transcript: &[Item]) -> impl Iterator<Item = &ImageRef> {
+fn newest_images(transcript: &[TranscriptItem]) -> impl Iterator<Item = &ImageRef> {
     transcript.iter().rev().flat_map(|item| match item {
-        Item::Result(result) => result.images.as_slice(),
-        Item::Question { .. } | Item::Step(_) => &[],
+        TranscriptItem::Result(result) => result.images.as_slice(),
+        TranscriptItem::Question { .. } | TranscriptItem::Step(_) => &[],
     })
 }
 
 /// Returns an image if its file has not changed since it entered the exchange.
-async fn read(workspace: &Workspace, of: &ImageRef) -> Option<Image> {
+async fn read_image(workspace: &Workspace, of: &ImageRef) -> Option<LoadedImage> {
     let file = workspace.open_file(&AskedPath::from_text(&of.path)).await.ok()?;
     if file.size > IMAGE_MAX_BYTES as u64 {
         return None;
     }
     let mut bytes = Vec::with_capacity(usize::try_from(file.size).ok()?);
-    let mut stream = file.stream(0..file.size);
+    let mut stream = file.stream_range(0..file.size);
     while let Some(chunk) = stream.next().await {
         bytes.extend_from_slice(&chunk.ok()?);
     }
-    let same = ImageRef::of(&of.path, &bytes).ok()? == *of;
-    same.then(|| Image { of: of.clone(), bytes: bytes.into() })
+    let same = ImageRef::from_file(&of.path, &bytes).ok()? == *of;
+    same.then(|| LoadedImage { of: of.clone(), bytes: bytes.into() })
 }

@@ -43,47 +43,48 @@ impl fmt::Display for LeaveReason {
 
 /// The answers that are left, until one of them is worked on again or ends.
 #[derive(Debug, Default)]
-pub(super) struct LeftAnswers(Mutex<HashMap<MessageId, Left>>);
+pub(super) struct LeftAnswers(Mutex<HashMap<MessageId, LeftAnswer>>);
 
 #[derive(Debug)]
-struct Left {
+struct LeftAnswer {
     since: Timestamp,
     reason: LeaveReason,
 }
 
 impl LeftAnswers {
     /// Remembers that the answer is left, and logs it once for each reason. Returns the time since it was first left.
-    pub(super) fn add(&self, answer: MessageId, reason: LeaveReason, now: Timestamp) -> Duration {
-        let mut answers = self.answers();
+    pub(super) fn add_answer(&self, answer: MessageId, reason: LeaveReason, now: Timestamp) -> Duration {
+        let mut answers = self.lock_answers();
         let since = answers.get(&answer).map_or(now, |left| left.since);
         if answers.get(&answer).is_none_or(|left| left.reason != reason) {
             tracing::warn!(%answer, %reason, "answer left");
         }
-        answers.insert(answer, Left { since, reason });
-        now.since(since)
+        answers.insert(answer, LeftAnswer { since, reason });
+        now.duration_since(since)
     }
 
     /// Forgets an answer that is left no longer.
-    pub(super) fn remove(&self, answer: MessageId) {
-        self.answers().remove(&answer);
+    pub(super) fn remove_answer(&self, answer: MessageId) {
+        self.lock_answers().remove(&answer);
     }
 
     /// Returns the pause before the answer is looked at again.
-    pub(super) fn pause(&self, answer: MessageId, now: Timestamp) -> Duration {
-        let waited = self.answers().get(&answer).map(|left| now.since(left.since)).unwrap_or_default();
+    pub(super) fn retry_pause(&self, answer: MessageId, now: Timestamp) -> Duration {
+        let waited =
+            self.lock_answers().get(&answer).map(|left| now.duration_since(left.since)).unwrap_or_default();
         waited.clamp(PAUSE_MIN, PAUSE_MAX)
     }
 
     /// Returns the number of answers that are left for each reason.
-    pub(super) fn count(&self) -> BTreeMap<LeaveReason, usize> {
+    pub(super) fn count_by_reason(&self) -> BTreeMap<LeaveReason, usize> {
         let mut counts = BTreeMap::new();
-        for left in self.answers().values() {
+        for left in self.lock_answers().values() {
             *counts.entry(left.reason.clone()).or_insert(0) += 1;
         }
         counts
     }
 
-    fn answers(&self) -> MutexGuard<'_, HashMap<MessageId, Left>> {
+    fn lock_answers(&self) -> MutexGuard<'_, HashMap<MessageId, LeftAnswer>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -93,17 +94,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn left_answers_are_looked_at_ever_more_rarely() {
+    fn left_answers_pause_grows() {
         let (left, answer, begun) =
             (LeftAnswers::default(), MessageId::from_random(1), Timestamp::from_micros(0));
-        let at = |seconds| begun.plus(Duration::from_secs(seconds));
+        let at = |seconds| begun.saturating_add(Duration::from_secs(seconds));
         let gone = || LeaveReason::NoAgent("tax:adviser".to_owned());
         for (seconds, pause) in [(0, 1), (5, 5), (100, 30), (6000, 30)] {
-            assert_eq!(left.add(answer, gone(), at(seconds)), Duration::from_secs(seconds));
-            assert_eq!(left.pause(answer, at(seconds)), Duration::from_secs(pause));
+            assert_eq!(left.add_answer(answer, gone(), at(seconds)), Duration::from_secs(seconds));
+            assert_eq!(left.retry_pause(answer, at(seconds)), Duration::from_secs(pause));
         }
-        assert_eq!(left.count(), BTreeMap::from([(gone(), 1)]));
-        left.remove(answer);
-        assert_eq!(left.add(answer, gone(), at(7000)), Duration::ZERO, "it was worked on meanwhile");
+        assert_eq!(left.count_by_reason(), BTreeMap::from([(gone(), 1)]));
+        left.remove_answer(answer);
+        assert_eq!(left.add_answer(answer, gone(), at(7000)), Duration::ZERO, "it was worked on meanwhile");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use domain::step::StepOutcome;
-use domain::turn::Output;
+use domain::turn::CallOutput;
 use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
@@ -16,30 +16,30 @@ const LEAVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The calls of one turn that run on the host.
 #[derive(Default)]
-pub(super) struct Running(HashMap<String, Run>);
+pub(super) struct RunningCalls(HashMap<String, LocalCall>);
 
-struct Run {
+struct LocalCall {
     task: AbortOnDropHandle<()>,
     /// Signals a subagent.
     signals: Option<watch::Sender<ControlSignals>>,
 }
 
-impl Running {
+impl RunningCalls {
     /// Runs a call that is aborted when it is dropped.
-    pub(super) fn start(&mut self, call: String, work: impl Future<Output = ()> + Send + 'static) {
+    pub(super) fn start_call(&mut self, call: String, work: impl Future<Output = ()> + Send + 'static) {
         let task = AbortOnDropHandle::new(tokio::spawn(work));
-        self.0.insert(call, Run { task, signals: None });
+        self.0.insert(call, LocalCall { task, signals: None });
     }
 
     /// Runs a subagent, which needs a signal to stop: its tools run in the machine.
-    pub(super) fn delegate(
+    pub(super) fn start_subagent(
         &mut self,
         call: String,
         work: impl Future<Output = ()> + Send + 'static,
         signals: watch::Sender<ControlSignals>,
     ) {
         let task = AbortOnDropHandle::new(tokio::spawn(work));
-        self.0.insert(call, Run { task, signals: Some(signals) });
+        self.0.insert(call, LocalCall { task, signals: Some(signals) });
     }
 
     /// Returns true if no call is running.
@@ -48,16 +48,16 @@ impl Running {
     }
 
     /// Removes a call that returned.
-    pub(super) fn over(&mut self, call: &str) {
+    pub(super) fn remove_call(&mut self, call: &str) {
         self.0.remove(call);
     }
 
     /// Ends all calls; subagents once they have cancelled their calls and settled their cost.
-    pub(super) async fn end(&mut self, order: ControlSignal) {
-        let others: Vec<Run> =
+    pub(super) async fn end_all(&mut self, order: ControlSignal) {
+        let others: Vec<LocalCall> =
             self.0.drain().map(|(_, run)| run).filter(|run| run.signals.is_some()).collect();
         for signals in others.iter().filter_map(|run| run.signals.as_ref()) {
-            control_signal::give(signals, order);
+            control_signal::send_signal(signals, order);
         }
         let over = async {
             for run in others {
@@ -72,8 +72,8 @@ impl Running {
 }
 
 /// Returns the output of a call that could not run.
-pub(super) fn failed(text: impl Into<String>) -> Output {
-    Output {
+pub(super) fn failed_output(text: impl Into<String>) -> CallOutput {
+    CallOutput {
         images: Vec::new(),
         outcome: StepOutcome::Failed,
         text: text.into(),

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use domain::id::AccountId;
 use domain::step::ToolSpec;
-use machine::{ConnectionError, GuestConnection};
+use machine::{GuestConnection, GuestConnectionError};
 use plugins::McpServer;
-use protocol::mcp::{Known, LIST_WAIT_SECONDS, ServerTools, ToolsReply, ToolsRequest, ToolsUpdate};
+use protocol::mcp::{KnownToolList, LIST_WAIT_SECONDS, ServerTools, ToolsReply, ToolsRequest, ToolsUpdate};
 use serde_json::json;
 use tokio::time::{Instant, timeout};
 
@@ -29,12 +29,12 @@ const LOGGED_MAX: usize = 1024;
 /// The tool lists that machines reported.
 #[derive(Debug, Default)]
 pub(super) struct MachineTools {
-    seen: Mutex<Seen>,
+    seen: Mutex<SeenToolLists>,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
-    accounts: HashMap<AccountId, HashMap<String, Listed>>,
+struct SeenToolLists {
+    accounts: HashMap<AccountId, HashMap<String, ListedTools>>,
     order: VecDeque<AccountId>,
     /// Lists that are equal for several accounts, stored once.
     shared: HashMap<String, Weak<[ToolSpec]>>,
@@ -44,7 +44,7 @@ struct Seen {
 
 /// A tool list that an account's machine reported for one server.
 #[derive(Debug, Clone)]
-struct Listed {
+struct ListedTools {
     version: String,
     /// The agent's digest of the list; `None` if there is no list.
     digest: Option<String>,
@@ -54,7 +54,7 @@ struct Listed {
 
 impl MachineTools {
     /// Returns the tools of these servers in the connected machine. Takes a few seconds at most. Cancel safe.
-    pub(super) async fn of(
+    pub(super) async fn list_tools(
         &self,
         account: AccountId,
         connection: &GuestConnection,
@@ -63,7 +63,7 @@ impl MachineTools {
         if servers.is_empty() {
             return Vec::new();
         }
-        let known = self.known(account, servers);
+        let known = self.known_lists(account, servers);
         let rests = |name: &str| {
             let until = known.get(name).and_then(|listed| listed.missing_until);
             until.is_some_and(|until| until > Instant::now())
@@ -72,23 +72,23 @@ impl MachineTools {
         let has = |name: &str| known.get(name).is_some_and(|listed| listed.digest.is_some());
         let wanted = servers.iter().any(|server| !has(&server.spec.name) && !rests(&server.spec.name));
         if wanted || !resting {
-            match timeout(LIST_TIMEOUT, ask(connection, &known)).await {
-                Ok(Ok(reply)) => self.take(account, servers, reply),
+            match timeout(LIST_TIMEOUT, request_lists(connection, &known)).await {
+                Ok(Ok(reply)) => self.store_lists(account, servers, reply),
                 Ok(Err(error)) => tracing::debug!(%account, %error, "a machine listed no tools"),
                 Err(_) => {
                     tracing::info!(%account, "a machine did not list its tools in time");
-                    self.rest(account, servers, &known);
+                    self.mark_missing(account, servers, &known);
                 }
             }
         }
-        let known = self.known(account, servers);
+        let known = self.known_lists(account, servers);
         let lists = servers.iter().filter_map(|server| known.get(&server.spec.name));
         lists.flat_map(|listed| listed.tools.iter().cloned()).collect()
     }
 
     /// Returns the known lists of these servers in their present versions.
-    fn known(&self, account: AccountId, servers: &[&McpServer]) -> HashMap<String, Listed> {
-        let seen = self.lock();
+    fn known_lists(&self, account: AccountId, servers: &[&McpServer]) -> HashMap<String, ListedTools> {
+        let seen = self.lock_seen();
         let Some(lists) = seen.accounts.get(&account) else { return HashMap::new() };
         let current = servers.iter().filter_map(|server| {
             let listed = lists.get(&server.spec.name)?;
@@ -98,7 +98,7 @@ impl MachineTools {
     }
 
     /// Stores the reported lists that were requested and are within limits.
-    fn take(&self, account: AccountId, servers: &[&McpServer], reply: ToolsReply) {
+    fn store_lists(&self, account: AccountId, servers: &[&McpServer], reply: ToolsReply) {
         for ServerTools { name, version, tools } in reply.servers {
             let asked = servers.iter().find(|server| server.spec.name == name);
             let Some(server) = asked.filter(|server| server.spec.version == version) else { continue };
@@ -111,18 +111,18 @@ impl MachineTools {
                     let mut tools = Vec::new();
                     // The value has the form of a page.
                     let _ = mcp::tools_of_page(&name, &json!({ "tools": list }), grants, &mut tools);
-                    let tools = self.one(&tools);
-                    let listed = Listed { version, digest: Some(digest), tools, missing_until: None };
-                    self.keep(account, name, listed);
+                    let tools = self.share_list(&tools);
+                    let listed = ListedTools { version, digest: Some(digest), tools, missing_until: None };
+                    self.keep_list(account, name, listed);
                 }
                 ToolsUpdate::Missing { reason } => {
-                    let reason = mcp::text::line(&reason);
-                    self.tell(&server.plugin, &name, &reason);
+                    let reason = mcp::text::single_line(&reason);
+                    self.log_missing(&server.plugin, &name, &reason);
                     let missing_until = Some(Instant::now() + REST);
-                    self.keep(
+                    self.keep_list(
                         account,
                         name,
-                        Listed { version, digest: None, tools: Arc::new([]), missing_until },
+                        ListedTools { version, digest: None, tools: Arc::new([]), missing_until },
                     );
                 }
             }
@@ -130,18 +130,18 @@ impl MachineTools {
     }
 
     /// Marks the servers without a list as missing, from now on, after a machine has reported nothing in time.
-    fn rest(&self, account: AccountId, servers: &[&McpServer], known: &HashMap<String, Listed>) {
+    fn mark_missing(&self, account: AccountId, servers: &[&McpServer], known: &HashMap<String, ListedTools>) {
         let has = |name: &str| known.get(name).is_some_and(|listed| listed.digest.is_some());
         for server in servers.iter().filter(|server| !has(&server.spec.name)) {
             let version = server.spec.version.clone();
             let missing_until = Some(Instant::now() + REST);
-            let listed = Listed { version, digest: None, tools: Arc::new([]), missing_until };
-            self.keep(account, server.spec.name.clone(), listed);
+            let listed = ListedTools { version, digest: None, tools: Arc::new([]), missing_until };
+            self.keep_list(account, server.spec.name.clone(), listed);
         }
     }
 
-    fn keep(&self, account: AccountId, server: String, listed: Listed) {
-        let mut seen = self.lock();
+    fn keep_list(&self, account: AccountId, server: String, listed: ListedTools) {
+        let mut seen = self.lock_seen();
         if !seen.accounts.contains_key(&account) {
             if seen.order.len() >= ACCOUNTS_MAX
                 && let Some(oldest) = seen.order.pop_front()
@@ -158,9 +158,9 @@ impl MachineTools {
     }
 
     /// Returns a shared copy of the list, whichever machine reported it.
-    fn one(&self, tools: &[mcp::Tool]) -> Arc<[ToolSpec]> {
-        let digest = mcp::digest(tools);
-        let mut seen = self.lock();
+    fn share_list(&self, tools: &[mcp::McpTool]) -> Arc<[ToolSpec]> {
+        let digest = mcp::tools_digest(tools);
+        let mut seen = self.lock_seen();
         if let Some(shared) = seen.shared.get(&digest).and_then(Weak::upgrade) {
             return shared;
         }
@@ -171,8 +171,8 @@ impl MachineTools {
     }
 
     /// Logs once why a server's tools are missing.
-    pub(super) fn tell(&self, plugin: &str, server: &str, reason: &str) {
-        let mut seen = self.lock();
+    pub(super) fn log_missing(&self, plugin: &str, server: &str, reason: &str) {
+        let mut seen = self.lock_seen();
         if seen.logged.len() >= LOGGED_MAX {
             seen.logged.clear();
         }
@@ -181,21 +181,21 @@ impl MachineTools {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Seen> {
+    fn lock_seen(&self) -> MutexGuard<'_, SeenToolLists> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Asks the machine for the unknown lists.
-async fn ask(
+async fn request_lists(
     connection: &GuestConnection,
-    known: &HashMap<String, Listed>,
-) -> Result<ToolsReply, ConnectionError> {
-    let known: BTreeMap<String, Known> = known
+    known: &HashMap<String, ListedTools>,
+) -> Result<ToolsReply, GuestConnectionError> {
+    let known: BTreeMap<String, KnownToolList> = known
         .iter()
         .filter_map(|(name, listed)| {
             let (version, digest) = (listed.version.clone(), listed.digest.clone()?);
-            Some((name.clone(), Known { version, digest }))
+            Some((name.clone(), KnownToolList { version, digest }))
         })
         .collect();
     connection.list_tools(&ToolsRequest { known }).await
@@ -207,12 +207,12 @@ mod tests {
 
     use super::*;
 
-    fn account() -> AccountId {
+    fn sample_account() -> AccountId {
         AccountId::from_random(1)
     }
 
-    fn server(name: &str, version: &str) -> McpServer {
-        let spec = protocol::mcp::Server {
+    fn mcp_server(name: &str, version: &str) -> McpServer {
+        let spec = protocol::mcp::McpServerSpec {
             name: name.to_owned(),
             version: version.to_owned(),
             command: "x".to_owned(),
@@ -225,7 +225,7 @@ mod tests {
         McpServer { plugin: "p".to_owned(), called: name.to_owned(), spec, read_only: Vec::new() }
     }
 
-    fn reply(name: &str, version: &str, tools: &[&str]) -> ToolsReply {
+    fn tools_reply(name: &str, version: &str, tools: &[&str]) -> ToolsReply {
         let list = tools.iter().map(|tool| json!({ "name": tool, "inputSchema": {} })).collect();
         let tools = ToolsUpdate::Tools { digest: "d".to_owned(), list };
         ToolsReply {
@@ -233,39 +233,44 @@ mod tests {
         }
     }
 
-    fn names(seen: &MachineTools, account: AccountId, server: &McpServer) -> Vec<String> {
-        let known = seen.known(account, &[server]);
+    fn known_names(seen: &MachineTools, account: AccountId, server: &McpServer) -> Vec<String> {
+        let known = seen.known_lists(account, &[server]);
         let lists = known.values().flat_map(|listed| listed.tools.iter().map(|tool| tool.name.clone()));
         lists.collect()
     }
 
     #[test]
-    fn a_machine_speaks_for_its_own_account_and_for_what_was_asked() {
-        let (seen, one) = (MachineTools::default(), server("registry", "1"));
-        seen.take(account(), &[&one], reply("other", "1", &["a"]));
-        seen.take(account(), &[&one], reply("registry", "0", &["a"]));
-        assert_eq!(names(&seen, account(), &one), [""; 0], "nobody asked for that");
+    fn lists_stay_within_account_and_request() {
+        let (seen, one) = (MachineTools::default(), mcp_server("registry", "1"));
+        seen.store_lists(sample_account(), &[&one], tools_reply("other", "1", &["a"]));
+        seen.store_lists(sample_account(), &[&one], tools_reply("registry", "0", &["a"]));
+        assert_eq!(known_names(&seen, sample_account(), &one), [""; 0], "nobody asked for that");
         // Tools belong to their server, whatever their names.
-        seen.take(account(), &[&one], reply("registry", "1", &["a", "shell", "x__y", "č", "a"]));
-        let tools = names(&seen, account(), &one);
+        seen.store_lists(
+            sample_account(),
+            &[&one],
+            tools_reply("registry", "1", &["a", "shell", "x__y", "č", "a"]),
+        );
+        let tools = known_names(&seen, sample_account(), &one);
         assert_eq!(tools.len(), 4, "{tools:?}");
         assert!(tools.iter().all(|tool| tool.starts_with("registry__")), "{tools:?}");
-        assert_eq!(names(&seen, AccountId::from_random(2), &one), [""; 0]);
+        assert_eq!(known_names(&seen, AccountId::from_random(2), &one), [""; 0]);
         assert_eq!(
-            names(&seen, account(), &server("registry", "2")),
+            known_names(&seen, sample_account(), &mcp_server("registry", "2")),
             [""; 0],
             "another version is another server"
         );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn servers_without_a_list_rest_each_time_that_a_machine_is_slow() {
-        let (seen, slow, listed) = (MachineTools::default(), server("slow", "1"), server("listed", "1"));
+    async fn slow_machine_marks_servers_missing() {
+        let (seen, slow, listed) =
+            (MachineTools::default(), mcp_server("slow", "1"), mcp_server("listed", "1"));
         let servers = [&slow, &listed];
-        seen.take(account(), &servers, reply("listed", "1", &["a"]));
+        seen.store_lists(sample_account(), &servers, tools_reply("listed", "1", &["a"]));
         for _ in 0..3 {
-            seen.rest(account(), &servers, &seen.known(account(), &servers));
-            let known = seen.known(account(), &servers);
+            seen.mark_missing(sample_account(), &servers, &seen.known_lists(sample_account(), &servers));
+            let known = seen.known_lists(sample_account(), &servers);
             assert_eq!(known["slow"].missing_until, Some(Instant::now() + REST));
             assert_eq!(known["listed"].missing_until, None, "its list is there");
             tokio::time::advance(REST).await;
@@ -273,18 +278,18 @@ mod tests {
     }
 
     #[test]
-    fn lists_that_are_alike_are_one_and_accounts_are_bounded() {
-        let (seen, one) = (MachineTools::default(), server("registry", "1"));
+    fn equal_lists_shared_accounts_bounded() {
+        let (seen, one) = (MachineTools::default(), mcp_server("registry", "1"));
         for account in 0..=ACCOUNTS_MAX as u128 {
-            seen.take(AccountId::from_random(account), &[&one], reply("registry", "1", &["a"]));
+            seen.store_lists(AccountId::from_random(account), &[&one], tools_reply("registry", "1", &["a"]));
         }
         let of = |account: u128| {
-            let known = seen.known(AccountId::from_random(account), &[&one]);
+            let known = seen.known_lists(AccountId::from_random(account), &[&one]);
             known.into_values().next().map(|listed| listed.tools)
         };
         assert!(of(0).is_none(), "the oldest went");
         let (first, last) = (of(1).expect("a list"), of(ACCOUNTS_MAX as u128).expect("a list"));
         assert!(Arc::ptr_eq(&first, &last));
-        assert_eq!(seen.lock().accounts.len(), ACCOUNTS_MAX);
+        assert_eq!(seen.lock_seen().accounts.len(), ACCOUNTS_MAX);
     }
 }

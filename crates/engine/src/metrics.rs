@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use domain::answer::{Ending, ErrorCode};
+use domain::answer::{AnswerEnding, ErrorCode};
 use domain::credits::Credits;
-use domain::step::Usage;
+use domain::step::TokenUsage;
 use telemetry::{Counter, Histogram, SLOW_BUCKETS};
 
 /// The models that are counted separately. Their names come from the operator's catalog only.
@@ -30,12 +30,12 @@ pub struct AnswerMetrics {
     pub whole: Histogram,
     /// Credits that were settled.
     pub credits: Counter,
-    models: Mutex<BTreeMap<String, Tokens>>,
+    models: Mutex<BTreeMap<String, ModelTokens>>,
 }
 
 /// The tokens of a model.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tokens {
+pub struct ModelTokens {
     /// The tokens that it read.
     pub input: u64,
     /// The tokens that it wrote.
@@ -58,11 +58,11 @@ impl Default for AnswerMetrics {
 }
 
 impl AnswerMetrics {
-    pub(crate) fn ended(&self, ending: Option<&Ending>, took: Duration) {
+    pub(crate) fn record_end(&self, ending: Option<&AnswerEnding>, took: Duration) {
         match ending {
-            Some(Ending::Done) => self.done.increment(),
-            Some(Ending::Stopped) => self.stopped.increment(),
-            Some(Ending::Failed(error)) => {
+            Some(AnswerEnding::Done) => self.done.increment(),
+            Some(AnswerEnding::Stopped) => self.stopped.increment(),
+            Some(AnswerEnding::Failed(error)) => {
                 self.failed.increment();
                 if let Some(at) = ErrorCode::ALL.iter().position(|code| *code == error.code) {
                     self.failures[at].increment();
@@ -74,11 +74,11 @@ impl AnswerMetrics {
     }
 
     /// Returns the number of failed answers of each code.
-    pub fn failures(&self) -> impl Iterator<Item = (ErrorCode, u64)> {
+    pub fn failures_by_code(&self) -> impl Iterator<Item = (ErrorCode, u64)> {
         ErrorCode::ALL.into_iter().zip(self.failures.iter().map(Counter::get))
     }
 
-    pub(crate) fn settled(&self, model: &str, usage: Usage, cost: Credits) {
+    pub(crate) fn record_cost(&self, model: &str, usage: TokenUsage, cost: Credits) {
         self.credits.add(cost.0);
         let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
         let known = models.contains_key(model) || models.len() < MODELS_MAX;
@@ -89,7 +89,7 @@ impl AnswerMetrics {
 
     /// Returns the tokens of each model.
     #[must_use]
-    pub fn tokens(&self) -> BTreeMap<String, Tokens> {
+    pub fn tokens_by_model(&self) -> BTreeMap<String, ModelTokens> {
         self.models.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -99,15 +99,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn models_beyond_a_bound_are_counted_together() {
+    fn excess_models_counted_together() {
         let metrics = AnswerMetrics::default();
-        let usage = Usage { input_tokens: 3, output_tokens: 1, ..Usage::default() };
+        let usage = TokenUsage { input_tokens: 3, output_tokens: 1, ..TokenUsage::default() };
         for number in 0..1000 {
-            metrics.settled(&format!("model-{number}"), usage, Credits(2));
+            metrics.record_cost(&format!("model-{number}"), usage, Credits(2));
         }
-        let tokens = metrics.tokens();
+        let tokens = metrics.tokens_by_model();
         assert_eq!(tokens.len(), MODELS_MAX + 1);
-        assert_eq!(tokens[OTHER], Tokens { input: 3 * 936, output: 936 });
+        assert_eq!(tokens[OTHER], ModelTokens { input: 3 * 936, output: 936 });
         assert_eq!(metrics.credits.get(), 2000);
     }
 }

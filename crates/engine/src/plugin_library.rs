@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use plugins::{Library, Notice, PublishError};
+use plugins::{Notice, PluginLibrary, PublishError};
 use tokio::task::JoinError;
 
 /// The minimum interval between two checks of the folders.
@@ -41,14 +41,14 @@ pub fn plugins_folder(data: &Path) -> PathBuf {
 /// The current skills and agents. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Plugins {
-    shared: Arc<Shared>,
+    shared: Arc<PluginsShared>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct PluginsShared {
     folders: Vec<PathBuf>,
     place: PathBuf,
-    library: RwLock<Arc<Library>>,
+    library: RwLock<Arc<PluginLibrary>>,
 }
 
 /// The fingerprints of the folders that were loaded, and of those that could not be.
@@ -63,18 +63,21 @@ impl Plugins {
     ///
     /// # Errors
     /// [`PluginsError`]. A broken part of a plugin is not an error: it is logged and left out.
-    pub async fn open(config: PluginsConfig, data: &Path) -> Result<Self, PluginsError> {
-        let shared =
-            Shared { folders: config.folders, place: plugins_folder(data), library: RwLock::default() };
+    pub async fn open_plugins(config: PluginsConfig, data: &Path) -> Result<Self, PluginsError> {
+        let shared = PluginsShared {
+            folders: config.folders,
+            place: plugins_folder(data),
+            library: RwLock::default(),
+        };
         let plugins = Self { shared: Arc::new(shared) };
         let reading = plugins.clone();
-        tokio::task::spawn_blocking(move || reading.reload()).await??;
+        tokio::task::spawn_blocking(move || reading.reload_plugins()).await??;
         Ok(plugins)
     }
 
     /// Returns the current library.
     #[must_use]
-    pub fn library(&self) -> Arc<Library> {
+    pub fn library(&self) -> Arc<PluginLibrary> {
         self.shared.library.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -88,7 +91,7 @@ impl Plugins {
         loop {
             let looking = self.clone();
             let begun = Instant::now();
-            match tokio::task::spawn_blocking(move || looking.look(known)).await {
+            match tokio::task::spawn_blocking(move || looking.reload_if_changed(known)).await {
                 Ok(seen) => known = seen,
                 Err(error) => tracing::error!(%error, "plugin check failed"),
             }
@@ -98,12 +101,12 @@ impl Plugins {
     }
 
     /// Reloads the folders if their fingerprint is not the loaded one. A reload that failed is tried again.
-    fn look(&self, known: Looked) -> Looked {
-        let seen = Some(plugins::fingerprint(&self.shared.folders));
+    fn reload_if_changed(&self, known: Looked) -> Looked {
+        let seen = Some(plugins::fingerprint_folders(&self.shared.folders));
         if known.loaded == seen {
             return known;
         }
-        match self.reload() {
+        match self.reload_plugins() {
             Ok(()) => Looked { loaded: seen, failed: None },
             Err(error) => {
                 if known.failed != seen {
@@ -114,9 +117,9 @@ impl Plugins {
         }
     }
 
-    fn reload(&self) -> Result<(), PublishError> {
-        let mut library = plugins::read(&self.shared.folders);
-        library.publish(&self.shared.place)?;
+    fn reload_plugins(&self) -> Result<(), PublishError> {
+        let mut library = plugins::read_plugins(&self.shared.folders);
+        library.publish_skills(&self.shared.place)?;
         let before = self.library();
         log_notices(library.notices.iter().filter(|notice| !before.notices.contains(notice)));
         if library.skills != before.skills || library.agents != before.agents {

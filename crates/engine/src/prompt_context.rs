@@ -7,10 +7,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use domain::answer::LogEntry;
-use domain::step::{Call, Purpose, StepOutcome, ToolSpec};
-use domain::tool::{Form, HostTool, MachineTool, Offer, facts_of};
-use domain::turn::{Output, estimated_tokens};
-use plugins::{Agent, Library, Lookup, Skill};
+use domain::step::{Purpose, StepCall, StepOutcome, ToolSpec};
+use domain::tool::{CallPartKind, HostTool, MachineTool, Offer, facts_of};
+use domain::turn::{CallOutput, estimated_tokens};
+use plugins::{Lookup, PluginAgent, PluginLibrary, Skill};
 use serde::Deserialize;
 use store::turns::TurnRecord;
 
@@ -31,7 +31,7 @@ const AGENTS_LISTED_MAX: usize = 50;
 
 /// The prompt of a turn.
 pub(super) struct PromptContext {
-    library: Arc<Library>,
+    library: Arc<PluginLibrary>,
     templates: Arc<PromptTemplates>,
     skills: Vec<String>,
     jurisdictions: Vec<String>,
@@ -87,8 +87,8 @@ pub(super) struct AgentArguments {
 
 impl PromptContext {
     /// Creates the prompt of a question. Choices that are gone by now are ignored.
-    pub(super) fn new(library: Arc<Library>, chosen: PromptOptions<'_>) -> Self {
-        Self::of(library, chosen, true)
+    pub(super) fn new(library: Arc<PluginLibrary>, chosen: PromptOptions<'_>) -> Self {
+        Self::from_options(library, chosen, true)
     }
 
     /// Creates the prompt of a subagent, which cannot hand its task on.
@@ -102,42 +102,48 @@ impl PromptContext {
             workspace: self.workspace.as_deref(),
             templates: &self.templates,
         };
-        Self::of(self.library.clone(), chosen, false)
+        Self::from_options(self.library.clone(), chosen, false)
     }
 
-    fn of(library: Arc<Library>, chosen: PromptOptions<'_>, delegates: bool) -> Self {
-        let skills = offered(&library, chosen);
+    fn from_options(library: Arc<PluginLibrary>, chosen: PromptOptions<'_>, delegates: bool) -> Self {
+        let skills = offered_skills(&library, chosen);
         let templates = chosen.templates;
         let agent = library.agent_or_default(chosen.agent);
-        let mut sections = vec![templates.tell(Section::Base, &[])];
+        let mut sections = vec![templates.render_section(Section::Base, &[])];
         if let Some(agent) = agent {
-            sections.push(templates.tell(Section::Agent, &[("instructions", &agent.instructions)]));
+            sections.push(templates.render_section(Section::Agent, &[("instructions", &agent.instructions)]));
         }
         if let Some(instructions) = chosen.workspace {
-            sections.push(templates.tell(Section::Workspace, &[("instructions", instructions)]));
+            sections.push(templates.render_section(Section::Workspace, &[("instructions", instructions)]));
         }
         let named = agent.and_then(|agent| agent.tools.as_deref());
-        let web = chosen.web.named(named);
+        let web = chosen.web.restrict_to(named);
         if web.is_any() {
-            sections.push(templates.tell(Section::Web, &[]));
+            sections.push(templates.render_section(Section::Web, &[]));
         }
         if !delegates {
-            sections.push(templates.tell(Section::Task, &[]));
+            sections.push(templates.render_section(Section::Task, &[]));
         }
         if !chosen.jurisdictions.is_empty() {
-            let names = templates.jurisdictions(chosen.jurisdictions);
-            sections.push(templates.tell(Section::Jurisdictions, &[("jurisdictions", &names)]));
+            let names = templates.name_jurisdictions(chosen.jurisdictions);
+            sections.push(templates.render_section(Section::Jurisdictions, &[("jurisdictions", &names)]));
         }
         if !skills.is_empty() {
-            let why =
-                if chosen.skills.is_empty() { String::new() } else { templates.tell(Section::Chosen, &[]) };
-            sections.push(templates.tell(Section::Skills, &[("chosen", &why), ("skills", &list(&skills))]));
+            let why = if chosen.skills.is_empty() {
+                String::new()
+            } else {
+                templates.render_section(Section::Chosen, &[])
+            };
+            sections.push(
+                templates
+                    .render_section(Section::Skills, &[("chosen", &why), ("skills", &list_skills(&skills))]),
+            );
         }
         let instructions = sections.join("\n\n");
         let delegates = delegates && is_named(named, HostTool::Agent.facts()) && !library.agents.is_empty();
         let of_host = HostTool::ALL.iter().filter(|tool| match tool.facts().offer {
             Offer::Always | Offer::WithImages => is_named(named, tool.facts()),
-            Offer::WithWeb => web.has(**tool),
+            Offer::WithWeb => web.has_tool(**tool),
             Offer::WithAgents => delegates,
             Offer::WithSkills => !skills.is_empty(),
             Offer::Never => false,
@@ -145,7 +151,7 @@ impl PromptContext {
         let mut tools = tool_selection::of_machine(named);
         tools.extend(of_host.map(|tool| {
             let mut spec = ToolSpec::from(tool.facts());
-            if tool.facts().form == Form::Agent {
+            if tool.facts().form == CallPartKind::Agent {
                 spec.description.push_str(&agent_list(&library.agents));
             }
             spec
@@ -169,21 +175,21 @@ impl PromptContext {
     }
 
     /// Adds tools of MCP servers, except those that the agent leaves out of the tools it names.
-    pub(super) fn offer(&mut self, tools: Vec<ToolSpec>) {
+    pub(super) fn offer_tools(&mut self, tools: Vec<ToolSpec>) {
         let (named, library) = (self.named.as_deref(), &self.library);
         let offered = |tool: &ToolSpec| tool_selection::is_mcp_tool_named(named, library, &tool.name);
         self.tools.extend(tools.into_iter().filter(offered));
     }
 
     /// Replaces the tools that the machine listed before.
-    pub(super) fn bring(&mut self, tools: Vec<ToolSpec>) {
+    pub(super) fn replace_tools(&mut self, tools: Vec<ToolSpec>) {
         let before = *self.brought_from.get_or_insert(self.tools.len());
         self.tools.truncate(before);
-        self.offer(tools);
+        self.offer_tools(tools);
     }
 
     /// Returns the library with which the turn began.
-    pub(super) fn library(&self) -> &Arc<Library> {
+    pub(super) fn library(&self) -> &Arc<PluginLibrary> {
         &self.library
     }
 
@@ -199,7 +205,7 @@ impl PromptContext {
 
     /// Returns the instruction for a summary.
     pub(super) fn summing_up(&self) -> String {
-        self.templates.tell(Section::Summary, &[])
+        self.templates.render_section(Section::Summary, &[])
     }
 
     /// Returns the tools that are offered to a model. One that accepts no images reads files instead of viewing them, also
@@ -218,14 +224,14 @@ impl PromptContext {
     }
 
     /// Returns the tools that a model may call.
-    pub(super) fn permitted(&self) -> PermittedTools {
+    pub(super) fn permitted_tools(&self) -> PermittedTools {
         let tools = [self.tools_for(true), self.tools_for(false)].concat();
         let offered = |name: &str| tools.iter().any(|tool| tool.name == name);
         PermittedTools::new(offered, self.named.as_deref(), &self.library)
     }
 
     /// Estimates the tokens of instructions and tools, which every request has.
-    pub(super) fn tokens(&self) -> u64 {
+    pub(super) fn estimate_tokens(&self) -> u64 {
         let tools = self.tools.iter().map(|tool| tool.description.len() + tool.schema.len()).sum();
         estimated_tokens(self.instructions.len()) + estimated_tokens(tools)
     }
@@ -236,26 +242,26 @@ impl PromptContext {
     }
 
     /// Returns the purpose of a call.
-    pub(super) fn purpose_of(&self, call: &Call) -> Purpose {
-        match facts_of(&call.tool).map_or(Form::Tool, |tool| tool.form) {
-            Form::Skill => {
+    pub(super) fn purpose_of(&self, call: &StepCall) -> Purpose {
+        match facts_of(&call.tool).map_or(CallPartKind::Tool, |tool| tool.form) {
+            CallPartKind::Skill => {
                 let asked = serde_json::from_str(&call.arguments).ok();
-                let skill = asked.and_then(|SkillArguments { skill }| self.find(&skill));
+                let skill = asked.and_then(|SkillArguments { skill }| self.find_skill(&skill));
                 skill.map_or(Purpose::Tool, |skill| Purpose::Skill(skill.name.clone()))
             }
-            Form::Agent if self.delegates => {
+            CallPartKind::Agent if self.delegates => {
                 let asked = serde_json::from_str::<AgentArguments>(&call.arguments).ok();
-                let agent = asked.and_then(|asked| match self.library.agent(&asked.agent) {
-                    Lookup::Found(agent) => Some(agent.called()),
+                let agent = asked.and_then(|asked| match self.library.find_agent(&asked.agent) {
+                    Lookup::Found(agent) => Some(agent.to_agent_name()),
                     Lookup::Unknown | Lookup::Ambiguous(_) => None,
                 });
                 agent.map_or(Purpose::Tool, Purpose::Agent)
             }
-            Form::WebSearch => {
+            CallPartKind::WebSearch => {
                 let query = web::query_of(&call.arguments);
                 query.map_or(Purpose::Tool, |query| Purpose::WebSearch { query })
             }
-            Form::Agent | Form::Tool => Purpose::Tool,
+            CallPartKind::Agent | CallPartKind::Tool => Purpose::Tool,
         }
     }
 
@@ -283,22 +289,22 @@ impl PromptContext {
     }
 
     /// Runs a call of the tool `skill`.
-    pub(super) fn open(&self, call: &Call) -> Output {
+    pub(super) fn open_skill(&self, call: &StepCall) -> CallOutput {
         let asked = match &call.purpose {
             Purpose::Skill(skill) => Some(skill.full_name.clone()),
             Purpose::Tool | Purpose::Agent(_) | Purpose::WebSearch { .. } => {
                 serde_json::from_str::<SkillArguments>(&call.arguments).ok().map(|arguments| arguments.skill)
             }
         };
-        let (outcome, text) = match asked.as_deref().map(|asked| self.find(asked)) {
-            Some(Some(skill)) => (StepOutcome::Done, self.opened(skill)),
+        let (outcome, text) = match asked.as_deref().map(|asked| self.find_skill(asked)) {
+            Some(Some(skill)) => (StepOutcome::Done, self.skill_text(skill)),
             Some(None) => (
                 StepOutcome::Failed,
                 format!("There is no such skill. There are: {}.", self.offered.join(", ")),
             ),
             None => (StepOutcome::Failed, "The arguments are to be {\"skill\": \"<full name>\"}.".to_owned()),
         };
-        Output {
+        CallOutput {
             images: Vec::new(),
             outcome,
             text,
@@ -309,17 +315,17 @@ impl PromptContext {
     }
 
     /// Returns the text of an opened skill, with the jurisdictions of the question.
-    fn opened(&self, skill: &Skill) -> String {
-        let mut text = opened(skill);
+    fn skill_text(&self, skill: &Skill) -> String {
+        let mut text = format_skill(skill);
         if !self.jurisdictions.is_empty() {
-            let names = self.templates.jurisdictions(&self.jurisdictions);
+            let names = self.templates.name_jurisdictions(&self.jurisdictions);
             text.push_str(&format!("\n\nThe jurisdictions of this question: {names}."));
         }
         text
     }
 
-    fn find(&self, word: &str) -> Option<&Skill> {
-        match self.library.skill(word) {
+    fn find_skill(&self, word: &str) -> Option<&Skill> {
+        match self.library.find_skill(word) {
             Lookup::Found(skill) if self.offered.contains(&skill.name.full_name) => Some(skill),
             Lookup::Found(_) | Lookup::Unknown | Lookup::Ambiguous(_) => None,
         }
@@ -327,14 +333,14 @@ impl PromptContext {
 }
 
 /// Returns the skills whose use by this answer is counted already: chosen by the question, or opened.
-pub(super) fn counted(record: &TurnRecord) -> HashSet<String> {
+pub(super) fn find_counted_skills(record: &TurnRecord) -> HashSet<String> {
     let results = record.log.iter().filter_map(|entry| match entry {
         LogEntry::Result { result, .. } => Some(result.call.as_str()),
         LogEntry::Step { .. } | LogEntry::Summary { .. } => None,
     });
     let results: HashSet<&str> = results.collect();
     let opened = record.log.iter().flat_map(|entry| match entry {
-        LogEntry::Step { step, .. } => step.calls().collect(),
+        LogEntry::Step { step, .. } => step.tool_calls().collect(),
         LogEntry::Result { .. } | LogEntry::Summary { .. } => Vec::new(),
     });
     let opened = opened.filter(|call| results.contains(call.id.as_str()));
@@ -346,7 +352,7 @@ pub(super) fn counted(record: &TurnRecord) -> HashSet<String> {
 }
 
 /// Lists the agents, for the description of the tool `agent`.
-fn agent_list(agents: &[Agent]) -> String {
+fn agent_list(agents: &[PluginAgent]) -> String {
     let mut text = " The agents:\n".to_owned();
     let room = (DESCRIPTIONS_MAX_CHARS / agents.len().clamp(1, AGENTS_LISTED_MAX)).min(DESCRIPTION_MAX_CHARS);
     for agent in agents.iter().take(AGENTS_LISTED_MAX) {
@@ -358,7 +364,7 @@ fn agent_list(agents: &[Agent]) -> String {
 
 /// Returns the skills that may be opened: those that the question chose, or else all except skills for other
 /// jurisdictions. Skills for the jurisdictions of the question come first.
-fn offered<'l>(library: &'l Library, chosen: PromptOptions<'_>) -> Vec<&'l Skill> {
+fn offered_skills<'l>(library: &'l PluginLibrary, chosen: PromptOptions<'_>) -> Vec<&'l Skill> {
     if !chosen.skills.is_empty() {
         let wanted = |skill: &&Skill| chosen.skills.contains(&skill.name.full_name);
         return library.skills.iter().filter(wanted).collect();
@@ -373,7 +379,7 @@ fn offered<'l>(library: &'l Library, chosen: PromptOptions<'_>) -> Vec<&'l Skill
 }
 
 /// Lists the skills for the instructions.
-fn list(skills: &[&Skill]) -> String {
+fn list_skills(skills: &[&Skill]) -> String {
     let mut instructions = String::new();
     let room = (DESCRIPTIONS_MAX_CHARS / skills.len().min(SKILLS_LISTED_MAX)).min(DESCRIPTION_MAX_CHARS);
     for skill in skills.iter().take(SKILLS_LISTED_MAX) {
@@ -390,10 +396,10 @@ fn list(skills: &[&Skill]) -> String {
 }
 
 /// Returns the instructions and files of a skill.
-fn opened(skill: &Skill) -> String {
+fn format_skill(skill: &Skill) -> String {
     let mut text = format!("# Skill {}\n\n", skill.name.full_name);
     if !skill.files.is_empty() {
-        let place = skill.place();
+        let place = skill.machine_folder();
         text.push_str(&format!(
             "Its files are in the machine below {place}, read-only. Read and run them with the tool `shell`, such as \
              `cat {place}/{}`. Paths in what follows are relative to that folder.\n\n",
@@ -416,7 +422,7 @@ fn opened(skill: &Skill) -> String {
 mod tests {
     use super::*;
 
-    fn prompt(agent: Option<&str>, skills: &[&str]) -> PromptContext {
+    fn sample_prompt(agent: Option<&str>, skills: &[&str]) -> PromptContext {
         let skills: Vec<String> = skills.iter().map(|&name| name.to_owned()).collect();
         let templates = Arc::new(PromptTemplates::builtin(Arc::default()));
         let web = WebAccess::default();
@@ -428,14 +434,14 @@ mod tests {
             templates: &templates,
             workspace: None,
         };
-        PromptContext::new(Arc::new(plugins::read(&[])), chosen)
+        PromptContext::new(Arc::new(plugins::read_plugins(&[])), chosen)
     }
 
     #[test]
-    fn an_agent_that_views_reads_instead_with_a_model_that_does_not_see() {
+    fn view_tool_replaced_for_blind_model() {
         let templates = Arc::new(PromptTemplates::builtin(Arc::default()));
         let names = |named: Option<&[&str]>, sees_images: bool| {
-            let mut library = plugins::read(&[]);
+            let mut library = plugins::read_plugins(&[]);
             library.skills.clear();
             let agent = &mut library.agents[0];
             agent.tools = named.map(|named| named.iter().map(|&name| name.to_owned()).collect());
@@ -466,8 +472,8 @@ mod tests {
     }
 
     #[test]
-    fn skills_for_other_jurisdictions_are_not_offered_unless_they_are_chosen() {
-        let mut library = plugins::read(&[]);
+    fn other_jurisdiction_skills_need_choice() {
+        let mut library = plugins::read_plugins(&[]);
         let mut make = |folder: &str, jurisdictions: &[&str]| {
             let mut skill = library.skills[0].clone();
             skill.name.full_name = format!("law:{folder}");
@@ -489,7 +495,10 @@ mod tests {
                 workspace: None,
                 templates: &templates,
             };
-            offered(&library, chosen).iter().map(|skill| skill.name.full_name.clone()).collect::<Vec<_>>()
+            offered_skills(&library, chosen)
+                .iter()
+                .map(|skill| skill.name.full_name.clone())
+                .collect::<Vec<_>>()
         };
         let all = library.skills.len();
         assert_eq!(names(&[], &[]).len(), all);
@@ -499,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn an_opened_skill_is_told_the_jurisdictions() {
+    fn open_skill_names_jurisdictions() {
         let templates =
             Arc::new(PromptTemplates::builtin(Arc::new(domain::catalog::builtin_jurisdictions())));
         let jurisdictions = ["SK".to_owned()];
@@ -512,9 +521,9 @@ mod tests {
             workspace: None,
             templates: &templates,
         };
-        let prompt = PromptContext::new(Arc::new(plugins::read(&[])), chosen);
+        let prompt = PromptContext::new(Arc::new(plugins::read_plugins(&[])), chosen);
         assert!(prompt.instructions().contains("the law of: Slovakia (SK)"));
-        let opened = prompt.open(&call(r#"{"skill": "statute-lookup"}"#));
+        let opened = prompt.open_skill(&skill_call(r#"{"skill": "statute-lookup"}"#));
         assert!(
             opened.text.ends_with("The jurisdictions of this question: Slovakia (SK)."),
             "{}",
@@ -522,8 +531,8 @@ mod tests {
         );
     }
 
-    fn call(arguments: &str) -> Call {
-        Call {
+    fn skill_call(arguments: &str) -> StepCall {
+        StepCall {
             id: "c".into(),
             tool: HostTool::Skill.name().into(),
             arguments: arguments.into(),
@@ -532,17 +541,17 @@ mod tests {
     }
 
     #[test]
-    fn chosen_skills_are_all_that_there_is() {
-        let all = prompt(None, &[]);
+    fn chosen_skills_exclude_others() {
+        let all = sample_prompt(None, &[]);
         assert!(all.instructions().contains("`causerie:contract-review`: Reviews"));
-        let one = prompt(None, &["causerie:statute-lookup", "gone:since"]);
+        let one = sample_prompt(None, &["causerie:statute-lookup", "gone:since"]);
         assert!(
             !one.instructions().contains("contract-review") && one.instructions().contains("The user chose")
         );
-        let refused = one.open(&call(r#"{"skill": "causerie:contract-review"}"#));
+        let refused = one.open_skill(&skill_call(r#"{"skill": "causerie:contract-review"}"#));
         assert_eq!(refused.outcome, StepOutcome::Failed);
         assert!(refused.text.contains("causerie:statute-lookup"), "{}", refused.text);
-        let none = prompt(None, &["gone:since"]);
+        let none = sample_prompt(None, &["gone:since"]);
         assert!(
             none.tools_for(true).iter().all(|tool| tool.name != HostTool::Skill.name()),
             "nothing is left to open"
@@ -550,26 +559,28 @@ mod tests {
     }
 
     #[test]
-    fn an_opened_skill_gives_its_instructions_and_its_files() {
-        let prompt = prompt(None, &[]);
+    fn open_skill_gives_instructions_and_files() {
+        let prompt = sample_prompt(None, &[]);
         let arguments = r#"{"skill": "contract-review"}"#;
-        let Purpose::Skill(skill) = prompt.purpose_of(&call(arguments)) else { unreachable!("a skill") };
+        let Purpose::Skill(skill) = prompt.purpose_of(&skill_call(arguments)) else {
+            unreachable!("a skill")
+        };
         assert_eq!(skill.full_name, "causerie:contract-review");
-        let opened = prompt.open(&call(arguments));
+        let opened = prompt.open_skill(&skill_call(arguments));
         assert_eq!(opened.outcome, StepOutcome::Done);
         assert!(opened.text.contains("# Reviewing a contract"));
         assert!(opened.text.contains("/plugins/causerie/skills/contract-review/references/checklist.md"));
         for wrong in ["", "{}", "[]", r#"{"skill": 1}"#, r#"{"skill": "x"}"#] {
-            assert_eq!(prompt.open(&call(wrong)).outcome, StepOutcome::Failed, "{wrong}");
-            assert_eq!(prompt.purpose_of(&call(wrong)), Purpose::Tool, "{wrong}");
+            assert_eq!(prompt.open_skill(&skill_call(wrong)).outcome, StepOutcome::Failed, "{wrong}");
+            assert_eq!(prompt.purpose_of(&skill_call(wrong)), Purpose::Tool, "{wrong}");
         }
     }
 
     #[test]
-    fn an_agent_brings_its_instructions_and_its_tools() {
-        let lawyer = prompt(Some("causerie:lawyer"), &[]);
+    fn agent_brings_instructions_and_tools() {
+        let lawyer = sample_prompt(Some("causerie:lawyer"), &[]);
         assert!(lawyer.instructions().contains("You write for a lawyer"));
-        let gone = prompt(Some("gone:since"), &[]);
-        assert_eq!(gone.instructions(), prompt(None, &[]).instructions(), "the default one answers");
+        let gone = sample_prompt(Some("gone:since"), &[]);
+        assert_eq!(gone.instructions(), sample_prompt(None, &[]).instructions(), "the default one answers");
     }
 }

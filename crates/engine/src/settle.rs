@@ -16,19 +16,19 @@ const PAUSE_DOUBLINGS_MAX: u32 = 5;
 ///
 /// # Errors
 /// When the store fails.
-pub(crate) async fn settle(store: &Store, live: &Live, meta: &Meta) -> Result<(), StoreError> {
+pub(crate) async fn end_if_completed(store: &Store, live: &Live, meta: &Meta) -> Result<(), StoreError> {
     let (account, conversation, answer) = (meta.account, meta.conversation, meta.answer);
-    match store.read(move |tx| conversations::answer(tx, account, conversation, answer)).await {
+    match store.read(move |tx| conversations::find_answer(tx, account, conversation, answer)).await {
         Ok(stored) if stored.completed_at.is_some() => {
             if let Some(shown) = live.get(answer) {
                 shown.conclude(stored.answer);
             }
-            live.finish(answer);
+            live.finish_answer(answer);
             Ok(())
         }
         Ok(_) => Ok(()),
         Err(ConversationError::NotFound) => {
-            live.delete(conversation);
+            live.delete_conversation(conversation);
             Ok(())
         }
         Err(ConversationError::Store(error)) => Err(error),
@@ -44,7 +44,7 @@ pub async fn settle_surely(store: &Store, live: &Live, meta: &Meta) {
         if live.get(meta.answer).is_none() {
             return;
         }
-        match settle(store, live, meta).await {
+        match end_if_completed(store, live, meta).await {
             Ok(()) => return,
             // Reading it again gives the same result; the turn that works on it ends it.
             Err(error @ StoreError::Damaged { .. }) => {

@@ -6,17 +6,17 @@ use domain::catalog::ModelLimits;
 use domain::credits::Credits;
 use domain::id::MessageId;
 use domain::limits::{ATTACHMENTS_MAX, STEPS_MAX};
-use domain::step::{ATTACHED_FILES, Call, Purpose};
-use domain::tool::{Effect, MachineTool};
-use domain::turn::host::{self, Exchange, Setup, ToolRouter};
-use plugins::Library;
+use domain::step::{ATTACHED_FILES, Purpose, StepCall};
+use domain::tool::{CallEffect, MachineTool};
+use domain::turn::host::{self, LoggedExchange, Setup, ToolRouter};
+use plugins::PluginLibrary;
 use protocol::tool::{ATTACHED_MAX_BYTES, AttachedArguments};
 use store::turns::delegations::Delegation;
 use store::turns::{ClaimedTurn, TurnRecord};
 
 use super::prompt_context::{PromptContext, PromptOptions};
 use super::tool_selection::PermittedTools;
-use super::web::Web;
+use super::web::WebTools;
 use crate::workspace_instructions;
 
 /// The divisor of the context that attached files may take.
@@ -40,18 +40,19 @@ pub(super) struct ModelInputs {
 }
 
 /// Builds the setup of a claimed answer.
-pub(super) fn setup(
+pub(super) fn build_setup(
     claimed: &ClaimedTurn,
     record: &TurnRecord,
     model_limits: ModelLimits,
     prompt: &PromptContext,
-    hosted: Web,
+    hosted: WebTools,
     reads: ModelInputs,
 ) -> Setup {
-    let files = files(record);
+    let files = attachment_paths(record);
     Setup {
-        attached: attached(files.clone(), model_limits, reads.tools).filter(|_| !reads.only_quotes),
-        instructions: prompt.workspace_instructions().map(|_| workspace_instructions::call()),
+        attached: attached_files_call(files.clone(), model_limits, reads.tools)
+            .filter(|_| !reads.only_quotes),
+        instructions: prompt.workspace_instructions().map(|_| workspace_instructions::instructions_call()),
         files,
         sees_images: reads.images,
         epoch: claimed.fence.epoch,
@@ -60,7 +61,7 @@ pub(super) fn setup(
         stop: claimed.stop_requested || record.stop_requested,
         ..base_setup(
             claimed.fence.answer,
-            Exchange {
+            LoggedExchange {
                 question: record.question.clone(),
                 attachments: record.attachments.clone(),
                 log: record.log.clone(),
@@ -73,17 +74,17 @@ pub(super) fn setup(
 }
 
 /// Builds the setup of a subagent's task.
-pub(super) fn delegated(
+pub(super) fn build_subagent_setup(
     id: MessageId,
     epoch: u64,
     task: String,
     delegation: Delegation,
     model_limits: ModelLimits,
     prompt: &PromptContext,
-    hosted: Web,
+    hosted: WebTools,
 ) -> Setup {
     let Delegation { log, bill } = delegation;
-    let present = Exchange { question: task, attachments: Vec::new(), log };
+    let present = LoggedExchange { question: task, attachments: Vec::new(), log };
     Setup { epoch, bill, ..base_setup(id, present, model_limits, prompt, hosted) }
 }
 
@@ -93,25 +94,25 @@ pub fn first_reservation(
     question: &str,
     attachments: &[String],
     model_limits: ModelLimits,
-    library: Arc<Library>,
+    library: Arc<PluginLibrary>,
     chosen: PromptOptions<'_>,
-    web: Web,
+    web: WebTools,
 ) -> Credits {
     let present =
-        Exchange { question: question.to_owned(), attachments: attachments.to_vec(), log: Vec::new() };
+        LoggedExchange { question: question.to_owned(), attachments: attachments.to_vec(), log: Vec::new() };
     let prompt = PromptContext::new(library, chosen);
     host::first_reservation(&base_setup(MessageId::from_random(0), present, model_limits, &prompt, web))
 }
 
 fn base_setup(
     answer: MessageId,
-    present: Exchange,
+    present: LoggedExchange,
     model_limits: ModelLimits,
     prompt: &PromptContext,
-    hosted: Web,
+    hosted: WebTools,
 ) -> Setup {
     let ModelLimits { price, output_max_tokens, .. } = model_limits;
-    let (overhead_tokens, context_tokens) = room(prompt, model_limits);
+    let (overhead_tokens, context_tokens) = token_room(prompt, model_limits);
     Setup {
         answer,
         epoch: 0,
@@ -127,7 +128,7 @@ fn base_setup(
         router: Arc::new(Router {
             web: hosted,
             library: prompt.library().clone(),
-            permitted: prompt.permitted(),
+            permitted: prompt.permitted_tools(),
         }),
         attached: None,
         instructions: None,
@@ -138,7 +139,7 @@ fn base_setup(
 }
 
 /// Returns the paths attached to this question and to earlier ones, the newest first.
-fn files(record: &TurnRecord) -> Vec<String> {
+fn attachment_paths(record: &TurnRecord) -> Vec<String> {
     let mut paths: Vec<String> = Vec::new();
     let earlier = record.earlier.iter().rev().map(|exchange| &exchange.attachments);
     for path in std::iter::once(&record.attachments).chain(earlier).flatten() {
@@ -151,7 +152,7 @@ fn files(record: &TurnRecord) -> Vec<String> {
 
 /// Builds the call that reads attached files before the first step, so that their passages have numbers that the answer
 /// can cite.
-fn attached(paths: Vec<String>, model_limits: ModelLimits, uses_tools: bool) -> Option<Call> {
+fn attached_files_call(paths: Vec<String>, model_limits: ModelLimits, uses_tools: bool) -> Option<StepCall> {
     if paths.is_empty() {
         return None;
     }
@@ -160,7 +161,7 @@ fn attached(paths: Vec<String>, model_limits: ModelLimits, uses_tools: bool) -> 
     let bytes = room / share * TOKEN_BYTES;
     let text_max_bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(ATTACHED_MAX_BYTES);
     let arguments = AttachedArguments { paths, text_max_bytes };
-    Some(Call {
+    Some(StepCall {
         id: ATTACHED_FILES.to_owned(),
         tool: ATTACHED_FILES.to_owned(),
         arguments: serde_json::to_string(&arguments).ok()?,
@@ -169,9 +170,9 @@ fn attached(paths: Vec<String>, model_limits: ModelLimits, uses_tools: bool) -> 
 }
 
 /// Returns the tokens of a request besides its transcript, and the most of its transcript.
-pub(super) fn room(prompt: &PromptContext, model_limits: ModelLimits) -> (u64, u64) {
+pub(super) fn token_room(prompt: &PromptContext, model_limits: ModelLimits) -> (u64, u64) {
     let ModelLimits { context_tokens, output_max_tokens, .. } = model_limits;
-    let overhead_tokens = prompt.tokens();
+    let overhead_tokens = prompt.estimate_tokens();
     let room = u64::from(context_tokens).saturating_sub(overhead_tokens + u64::from(output_max_tokens));
     (overhead_tokens, room.max(TRANSCRIPT_TOKENS_MIN))
 }
@@ -180,24 +181,24 @@ pub(super) fn room(prompt: &PromptContext, model_limits: ModelLimits) -> (u64, u
 /// which tools were offered; all others to the machine.
 #[derive(Debug)]
 struct Router {
-    web: Web,
-    library: Arc<Library>,
+    web: WebTools,
+    library: Arc<PluginLibrary>,
     permitted: PermittedTools,
 }
 
 impl ToolRouter for Router {
     fn runs_on_host(&self, tool: &str) -> bool {
         let is_of_machine = MachineTool::named(tool).is_some() || mcp::server_of(tool).is_some();
-        self.web.runs(tool) || !(is_of_machine && self.permitted.has(tool))
+        self.web.runs_tool(tool) || !(is_of_machine && self.permitted.has_tool(tool))
     }
 
     /// An unknown tool fails and changes nothing, but one with the name of an MCP tool may have been one.
     fn is_repeatable(&self, tool: &str) -> bool {
-        if self.web.runs(tool) {
-            return self.web.repeats(tool);
+        if self.web.runs_tool(tool) {
+            return self.web.can_repeat(tool);
         }
         match MachineTool::named(tool) {
-            Some(tool) => tool.facts().effect == Effect::Repeatable,
+            Some(tool) => tool.facts().effect == CallEffect::Repeatable,
             None => mcp::server_of(tool).is_none() || self.library.is_repeatable(tool),
         }
     }
@@ -209,16 +210,16 @@ mod tests {
 
     use super::*;
 
-    fn router(web: Web) -> Router {
-        let library = Arc::new(plugins::read(&[]));
+    fn sample_router(web: WebTools) -> Router {
+        let library = Arc::new(plugins::read_plugins(&[]));
         let permitted = PermittedTools::new(|_| true, None, &library);
         Router { web, library, permitted }
     }
 
     #[test]
-    fn what_an_agent_does_not_name_is_refused_by_the_host() {
-        let web = Web::new(egress::WebConfig::default()).expect("it holds");
-        let library = Arc::new(plugins::read(&[]));
+    fn host_refuses_unnamed_tools() {
+        let web = WebTools::new(egress::WebConfig::default()).expect("it holds");
+        let library = Arc::new(plugins::read_plugins(&[]));
         let named = ["Read".to_owned(), "mcp__registry__note".to_owned()];
         let permitted = PermittedTools::new(|tool| tool == "read", Some(&named), &library);
         let router = Router { web, library, permitted };
@@ -231,9 +232,9 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_changed_something_does_not_run_again() {
-        let web = Web::new(egress::WebConfig::default()).expect("it holds");
-        let router = router(web);
+    fn is_repeatable_false_for_effectful_calls() {
+        let web = WebTools::new(egress::WebConfig::default()).expect("it holds");
+        let router = sample_router(web);
         for (tool, repeats) in [
             ("read", true),
             ("shell", false),
@@ -250,13 +251,18 @@ mod tests {
     }
 
     #[test]
-    fn every_tool_runs_where_the_table_says_and_by_its_effect() {
-        let web = Web::new(egress::WebConfig::default()).expect("it holds");
-        let router = router(web);
+    fn tools_routed_by_table() {
+        let web = WebTools::new(egress::WebConfig::default()).expect("it holds");
+        let router = sample_router(web);
         let of_machine = MachineTool::ALL.iter().map(|tool| (tool.facts(), false));
         for (tool, is_of_host) in of_machine.chain(HostTool::ALL.iter().map(|tool| (tool.facts(), true))) {
             assert_eq!(router.runs_on_host(tool.name), is_of_host, "{}", tool.name);
-            assert_eq!(router.is_repeatable(tool.name), tool.effect == Effect::Repeatable, "{}", tool.name);
+            assert_eq!(
+                router.is_repeatable(tool.name),
+                tool.effect == CallEffect::Repeatable,
+                "{}",
+                tool.name
+            );
         }
     }
 }

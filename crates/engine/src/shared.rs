@@ -9,7 +9,7 @@ use domain::step::ToolSpec;
 use live::Live;
 use machine::{GuestConnection, Machines};
 use models::Catalog;
-use plugins::{Library, McpServer};
+use plugins::{McpServer, PluginLibrary};
 use store::turns::{self, Fence, TurnError};
 use store::{Sql, Store};
 use tokio::sync::{Notify, watch};
@@ -18,14 +18,14 @@ use tokio_util::task::TaskTracker;
 use workspace::Workspaces;
 
 use super::control_signal::{self, ControlSignal, ControlSignals};
-use super::embeddings::Embeddings;
-use super::environment::Environment;
+use super::embeddings::EmbeddingService;
+use super::environment::ServiceEnvironment;
 use super::left_answers::LeftAnswers;
 use super::machine_tools::MachineTools;
 use super::metrics::AnswerMetrics;
 use super::plugin_library::Plugins;
 use super::templates::PromptTemplates;
-use super::web::Web;
+use super::web::WebTools;
 
 /// The limits of concurrent answers.
 #[derive(Debug, Clone, Copy)]
@@ -47,8 +47,8 @@ impl Default for DispatchLimits {
 }
 
 /// The state that the turns of this node share.
-pub(crate) struct Shared {
-    pub(super) parts: Parts,
+pub(crate) struct EngineShared {
+    pub(super) parts: EngineParts,
     machine_tools: MachineTools,
     pub(super) wake: Notify,
     pub(super) metrics: AnswerMetrics,
@@ -66,11 +66,11 @@ pub(super) struct ActiveTurn {
 }
 
 /// The parts of the service that the engine uses.
-pub struct Parts {
+pub struct EngineParts {
     /// The store.
     pub store: Store,
     /// Time and randomness.
-    pub environment: Environment,
+    pub environment: ServiceEnvironment,
     /// Answers that are being written.
     pub live: Arc<Live>,
     /// The accounts' machines.
@@ -78,11 +78,11 @@ pub struct Parts {
     /// The models.
     pub catalog: Arc<Catalog>,
     /// Search by meaning, if it is configured.
-    pub embeddings: Option<Arc<Embeddings>>,
+    pub embeddings: Option<Arc<EmbeddingService>>,
     /// The skills and agents.
     pub plugins: Plugins,
     /// Web access, as far as the configuration allows it.
-    pub web: Web,
+    pub web: WebTools,
     /// The prompt templates.
     pub templates: Arc<PromptTemplates>,
     /// Files.
@@ -93,9 +93,9 @@ pub struct Parts {
     pub limits: DispatchLimits,
 }
 
-impl Shared {
+impl EngineShared {
     /// Creates the state of a node without turns.
-    pub(super) fn new(parts: Parts) -> Self {
+    pub(super) fn new(parts: EngineParts) -> Self {
         Self {
             parts,
             machine_tools: MachineTools::default(),
@@ -114,9 +114,9 @@ impl Shared {
     }
 
     /// Signals the turn, if it runs on this node.
-    pub(super) fn tell(&self, answer: MessageId, order: ControlSignal) {
+    pub(super) fn signal_turn(&self, answer: MessageId, order: ControlSignal) {
         if let Some(seat) = self.active_turns().get(&answer) {
-            control_signal::give(&seat.signals, order);
+            control_signal::send_signal(&seat.signals, order);
         }
     }
 
@@ -126,20 +126,20 @@ impl Shared {
         &self,
         account: AccountId,
         link: &GuestConnection,
-        library: &Library,
+        library: &PluginLibrary,
     ) -> Vec<ToolSpec> {
         let (taken, servers): (Vec<&McpServer>, Vec<&McpServer>) =
             library.servers.iter().partition(|server| self.parts.web.has_server(&server.spec.name));
         for server in taken {
             let reason = "the operator grants a server of that name, which holds";
-            self.machine_tools.tell(&server.plugin, &server.spec.name, reason);
+            self.machine_tools.log_missing(&server.plugin, &server.spec.name, reason);
         }
-        self.machine_tools.of(account, link, &servers).await
+        self.machine_tools.list_tools(account, link, &servers).await
     }
 
     /// Releases the lease for another attempt.
     pub(super) async fn give_back(&self, fence: Fence) {
-        self.given_back(fence, turns::release).await;
+        self.given_back(fence, turns::release_lease).await;
     }
 
     /// As [`Self::give_back`]; the attempt does not count.

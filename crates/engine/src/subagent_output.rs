@@ -1,9 +1,9 @@
 //! Collects the text of a subagent and reports it to the turn that called it.
 
-use domain::answer::{Change, LogEntry};
+use domain::answer::{AnswerChange, LogEntry};
 use domain::citation::CitationMarkers;
-use domain::step::Block;
-use domain::turn::host::Event;
+use domain::step::OutputBlock;
+use domain::turn::host::TurnEvent;
 use tokio::sync::mpsc;
 
 use super::turn_input::TurnInput;
@@ -42,14 +42,14 @@ impl SubagentOutput {
         };
         for entry in log {
             let LogEntry::Step { number, step, .. } = entry else { continue };
-            report.begin(*number);
+            report.begin_step(*number);
             for (block, index) in step.blocks.iter().zip(0_u32..) {
-                if let Block::Text(text) = block {
-                    report.grow(index, text);
+                if let OutputBlock::Text(text) = block {
+                    report.append_text(index, text);
                 }
             }
             for cited in &step.cited {
-                report.mark(cited.block, cited.at, cited.number);
+                report.insert_mark(cited.block, cited.at, cited.number);
             }
         }
         report
@@ -61,35 +61,35 @@ impl SubagentOutput {
     }
 
     /// Applies a change of the subagent's answer and reports it.
-    pub(super) fn take(&mut self, change: &Change) {
+    pub(super) fn apply_change(&mut self, change: &AnswerChange) {
         match change {
-            Change::StepBegan { number } => self.begin(*number),
-            Change::TextGrew { block, text } => self.grow(*block, text),
-            Change::Cited { block, at, number, .. } => self.mark(*block, *at, *number),
-            Change::ReasoningGrew { .. }
-            | Change::Noted(_)
-            | Change::Called { .. }
-            | Change::Reported { .. }
-            | Change::Resulted { .. }
-            | Change::Ended(_) => return,
+            AnswerChange::StepBegan { number } => self.begin_step(*number),
+            AnswerChange::TextGrew { block, text } => self.append_text(*block, text),
+            AnswerChange::Cited { block, at, number, .. } => self.insert_mark(*block, *at, *number),
+            AnswerChange::ReasoningGrew { .. }
+            | AnswerChange::Noted(_)
+            | AnswerChange::Called { .. }
+            | AnswerChange::Reported { .. }
+            | AnswerChange::Resulted { .. }
+            | AnswerChange::Ended(_) => return,
         }
-        self.tell();
+        self.report_text();
     }
 
     /// Reports the text that was not reported yet, unless the inbox of the caller is full.
-    pub(super) fn tell(&mut self) {
+    pub(super) fn report_text(&mut self) {
         if self.reported == self.text.len() && self.stands == self.reported {
             return;
         }
         let (call, text) = (self.call.clone(), self.text[self.stands..].to_owned());
-        let event = Event::Reported { call, keep: self.stands, text };
+        let event = TurnEvent::Reported { call, keep: self.stands, text };
         if self.to.try_send(TurnInput::Event(event)).is_ok() {
             self.reported = self.text.len();
             self.stands = self.reported;
         }
     }
 
-    fn begin(&mut self, number: u32) {
+    fn begin_step(&mut self, number: u32) {
         let at = number as usize;
         let start = self.steps.get(at).copied().unwrap_or(self.text.len());
         self.steps.truncate(at);
@@ -100,7 +100,7 @@ impl SubagentOutput {
     }
 
     /// Inserts a citation mark into a text of the current step, unless the report is full.
-    fn mark(&mut self, block: u32, at: usize, number: u32) {
+    fn insert_mark(&mut self, block: u32, at: usize, number: u32) {
         let Some(index) = self.blocks.iter().position(|(of, ..)| *of == block) else { return };
         let end = self.blocks.get(index + 1).map_or(self.text.len(), |(_, next, _)| *next);
         if self.text.len() + MARK_MAX_BYTES > REPORT_MAX_BYTES {
@@ -108,7 +108,7 @@ impl SubagentOutput {
         }
         let (_, start, marks) = &mut self.blocks[index];
         let mut text = self.text[*start..end].to_owned();
-        let place = *start + marks.put(&mut text, at, number);
+        let place = *start + marks.insert_mark(&mut text, at, number);
         let grown = text.len() - (end - *start);
         self.text.replace_range(*start..end, &text);
         for (_, start, _) in self.blocks.iter_mut().skip(index + 1) {
@@ -117,7 +117,7 @@ impl SubagentOutput {
         self.stands = self.stands.min(place);
     }
 
-    fn grow(&mut self, block: u32, text: &str) {
+    fn append_text(&mut self, block: u32, text: &str) {
         if self.blocks.last().is_none_or(|(last, ..)| *last != block) {
             if !self.text.is_empty() && !text.is_empty() {
                 self.text.push_str("\n\n");
@@ -131,12 +131,12 @@ impl SubagentOutput {
 
 #[cfg(test)]
 mod tests {
-    use domain::citation::Place;
+    use domain::citation::PassagePlace;
 
     use super::*;
 
-    fn heard(inbox: &mut mpsc::Receiver<TurnInput>, shown: &mut String) {
-        while let Ok(TurnInput::Event(Event::Reported { keep, text, .. })) = inbox.try_recv() {
+    fn read_reports(inbox: &mut mpsc::Receiver<TurnInput>, shown: &mut String) {
+        while let Ok(TurnInput::Event(TurnEvent::Reported { keep, text, .. })) = inbox.try_recv() {
             shown.truncate(keep);
             shown.push_str(&text);
         }
@@ -147,39 +147,39 @@ mod tests {
         let (to, mut inbox) = mpsc::channel(1);
         let mut report = SubagentOutput::new("c".to_owned(), &[], to);
         let mut shown = String::from("of an earlier lease");
-        let grew = |block, text: &str| Change::TextGrew { block, text: text.to_owned() };
+        let grew = |block, text: &str| AnswerChange::TextGrew { block, text: text.to_owned() };
         let changes = [
-            Change::StepBegan { number: 0 },
+            AnswerChange::StepBegan { number: 0 },
             grew(0, "Let me "),
             grew(0, "see."),
-            Change::StepBegan { number: 1 },
+            AnswerChange::StepBegan { number: 1 },
             grew(0, "It is wr"),
-            Change::StepBegan { number: 1 },
+            AnswerChange::StepBegan { number: 1 },
             grew(1, "Due on the fifth."),
         ];
         for (at, change) in changes.iter().enumerate() {
-            report.take(change);
+            report.apply_change(change);
             if at % 3 == 0 {
-                heard(&mut inbox, &mut shown);
+                read_reports(&mut inbox, &mut shown);
             }
         }
-        heard(&mut inbox, &mut shown);
-        report.tell();
-        heard(&mut inbox, &mut shown);
+        read_reports(&mut inbox, &mut shown);
+        report.report_text();
+        read_reports(&mut inbox, &mut shown);
         assert_eq!(shown, "Let me see.\n\nDue on the fifth.");
         assert_eq!(report.text(), shown);
     }
 
     #[test]
-    fn what_a_vendor_cites_is_marked_in_what_was_told_already() {
+    fn vendor_citations_marked_after_report() {
         let (to, mut inbox) = mpsc::channel(10);
         let mut report = SubagentOutput::new("c".to_owned(), &[], to);
         let mut shown = String::new();
-        let grew = |block, text: &str| Change::TextGrew { block, text: text.to_owned() };
-        let place = Place::Web { url: "https://a.example/".to_owned(), title: String::new() };
-        let cited = |block, at, number| Change::Cited { block, at, number, place: place.clone() };
+        let grew = |block, text: &str| AnswerChange::TextGrew { block, text: text.to_owned() };
+        let place = PassagePlace::Web { url: "https://a.example/".to_owned(), title: String::new() };
+        let cited = |block, at, number| AnswerChange::Cited { block, at, number, place: place.clone() };
         for change in [
-            Change::StepBegan { number: 0 },
+            AnswerChange::StepBegan { number: 0 },
             grew(0, "One. Two."),
             grew(2, "Three."),
             cited(2, 6, 3),
@@ -187,8 +187,8 @@ mod tests {
             cited(0, 4, 1),
             grew(2, " Four."),
         ] {
-            report.take(&change);
-            heard(&mut inbox, &mut shown);
+            report.apply_change(&change);
+            read_reports(&mut inbox, &mut shown);
         }
         assert_eq!(shown, "One. [1] Two. [2]\n\nThree. [3] Four.");
         assert_eq!(report.text(), shown);
@@ -198,8 +198,8 @@ mod tests {
     fn a_report_is_bounded() {
         let (to, _inbox) = mpsc::channel(1);
         let mut report = SubagentOutput::new("c".to_owned(), &[], to);
-        report.take(&Change::StepBegan { number: 0 });
-        report.take(&Change::TextGrew { block: 0, text: "é".repeat(REPORT_MAX_BYTES) });
+        report.apply_change(&AnswerChange::StepBegan { number: 0 });
+        report.apply_change(&AnswerChange::TextGrew { block: 0, text: "é".repeat(REPORT_MAX_BYTES) });
         assert_eq!(report.text().len(), REPORT_MAX_BYTES);
     }
 }

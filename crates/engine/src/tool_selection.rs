@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use domain::step::ToolSpec;
 use domain::tool::{HostTool, MachineTool, Offer, ToolFacts};
-use plugins::Library;
+use plugins::PluginLibrary;
 
 /// Returns whether an agent that names its tools names this one; an agent that names none has all.
 pub(super) fn is_named(named: Option<&[String]>, tool: &ToolFacts) -> bool {
-    is_any_named(named, |name| tool.names().any(|known| known == name))
+    is_any_named(named, |name| tool.accepted_names().any(|known| known == name))
 }
 
 /// Returns the machine's tools that an agent names. An agent that names none of them has all.
@@ -28,7 +28,7 @@ pub(super) struct PermittedTools {
     builtin: Vec<&'static str>,
     /// The tools that the agent names.
     named: Option<Vec<String>>,
-    library: Arc<Library>,
+    library: Arc<PluginLibrary>,
 }
 
 impl PermittedTools {
@@ -36,7 +36,7 @@ impl PermittedTools {
     pub(super) fn new(
         offered: impl Fn(&str) -> bool,
         named: Option<&[String]>,
-        library: &Arc<Library>,
+        library: &Arc<PluginLibrary>,
     ) -> Self {
         let machine = MachineTool::ALL.iter().map(|tool| tool.facts());
         let host = HostTool::ALL.iter().map(|tool| tool.facts());
@@ -50,7 +50,7 @@ impl PermittedTools {
     }
 
     /// Returns true if the tool may be called. A tool of an MCP server may be one that is listed later.
-    pub(super) fn has(&self, tool: &str) -> bool {
+    pub(super) fn has_tool(&self, tool: &str) -> bool {
         match mcp::server_of(tool) {
             Some(_) => is_mcp_tool_named(self.named.as_deref(), &self.library, tool),
             None => self.builtin.contains(&tool),
@@ -59,7 +59,7 @@ impl PermittedTools {
 }
 
 /// Returns whether an agent names this tool of an MCP server.
-pub(super) fn is_mcp_tool_named(named: Option<&[String]>, library: &Library, tool: &str) -> bool {
+pub(super) fn is_mcp_tool_named(named: Option<&[String]>, library: &PluginLibrary, tool: &str) -> bool {
     let names = mcp_names(library, tool);
     is_any_named(named, |name| names.iter().any(|known| known == name))
 }
@@ -72,7 +72,7 @@ fn is_any_named(named: Option<&[String]>, is_known: impl Fn(&str) -> bool) -> bo
 
 /// Returns the names that agents may use for a tool of an MCP server, in small letters: its own, the one of other agent
 /// programs, and those that mean all tools of its server.
-fn mcp_names(library: &Library, tool: &str) -> Vec<String> {
+fn mcp_names(library: &PluginLibrary, tool: &str) -> Vec<String> {
     let own = tool.to_lowercase();
     let Some((server, bare)) = own.split_once(mcp::DIVIDER) else { return vec![own] };
     let mut names = vec![format!("mcp__{own}"), format!("mcp__{server}"), format!("mcp__{server}__*")];
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn agents_name_tools_by_their_names_and_aliases() {
+    fn agent_tools_match_names_and_aliases() {
         let names = |named: &[&str]| {
             let named: Vec<String> = named.iter().map(|&name| name.to_owned()).collect();
             of_machine(Some(&named)).into_iter().map(|tool| tool.name).collect::<Vec<_>>()
@@ -104,8 +104,8 @@ mod tests {
     }
 
     #[test]
-    fn schemas_are_json_and_agree_with_the_bounds_of_the_table() {
-        for tool in domain::tool::all() {
+    fn tool_schemas_agree_with_bounds() {
+        for tool in domain::tool::all_tool_facts() {
             let schema: serde_json::Value = serde_json::from_str(tool.schema).expect(tool.name);
             let fields = schema["properties"].as_object().expect(tool.name);
             let required = schema["required"].as_array().into_iter().flatten();

@@ -20,14 +20,14 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::answer::{Answer, AnswerError};
+use domain::answer::{Answer, AnswerFailure};
 use domain::id::MessageId;
 use domain::step::ToolSpec;
 use domain::time::Timestamp;
 use domain::turn::host::{Setup, Turn};
 use futures_util::FutureExt;
 use live::{Live, LiveAnswer, Meta};
-use machine::MachineError;
+use machine::SupervisorError;
 use store::StoreError;
 use store::turns::{self, ClaimedTurn, TurnRecord};
 use tokio::sync::{mpsc, watch};
@@ -36,13 +36,13 @@ use tokio::time::timeout;
 use self::runner::{ChangeSink, InitialState, TurnRunner, run_turn};
 use super::control_signal::{self, ControlSignals};
 use super::left_answers::{AGENT_WAIT_MAX, LeaveReason};
-use super::prompt_context::{PromptContext, PromptOptions, counted};
-use super::shared::Shared;
+use super::prompt_context::{PromptContext, PromptOptions, find_counted_skills};
+use super::shared::EngineShared;
 use super::turn_input::{INBOX_MAX, TurnInput, TurnOutcome};
 use super::turn_store::TurnStore;
 use super::web::{self, WebPolicy};
 use super::{give_up, setup};
-use crate::settle::{settle, settle_surely};
+use crate::settle::{end_if_completed, settle_surely};
 use crate::workspace_instructions;
 
 /// The backoff before a failed answer is released; doubles with each attempt in a row.
@@ -55,23 +55,23 @@ const ATTEMPTS_MAX: u32 = 12;
 const ATTEMPTS_TIME_MIN: Duration = Duration::from_secs(60);
 
 /// Works on a claimed answer until it is complete, another node takes it over or the service shuts down.
-pub(super) async fn run(
-    shared: &Arc<Shared>,
+pub(super) async fn run_claim(
+    shared: &Arc<EngineShared>,
     claimed: ClaimedTurn,
     mut signals: watch::Receiver<ControlSignals>,
 ) {
     let (fence, doublings) = (claimed.fence, claimed.attempts.saturating_sub(1).min(BACKOFF_DOUBLINGS_MAX));
     let meta = claimed_meta(&claimed);
-    let outcome = shared.shutdown.run_until_cancelled(attempt(shared, claimed, &mut signals)).await;
+    let outcome = shared.shutdown.run_until_cancelled(attempt_answer(shared, claimed, &mut signals)).await;
     if outcome != Some(TurnOutcome::Leave) {
-        shared.left_answers.remove(fence.answer);
+        shared.left_answers.remove_answer(fence.answer);
     }
     match outcome {
         Some(TurnOutcome::Over) => {}
         Some(TurnOutcome::Leave) => {
-            let pause = shared.left_answers.pause(fence.answer, shared.parts.environment.now());
+            let pause = shared.left_answers.retry_pause(fence.answer, shared.parts.environment.now());
             let pausing = async {
-                let _ = timeout(pause, control_signal::next(&mut signals)).await;
+                let _ = timeout(pause, control_signal::next_signal(&mut signals)).await;
             };
             shared.shutdown.run_until_cancelled(pausing).await;
             shared.put_back(fence).await;
@@ -80,7 +80,7 @@ pub(super) async fn run(
             let backoff = async {
                 // A user who stops or deletes the answer does not wait for it.
                 let pause = BACKOFF * 2_u32.pow(doublings);
-                let _ = timeout(pause, control_signal::next(&mut signals)).await;
+                let _ = timeout(pause, control_signal::next_signal(&mut signals)).await;
             };
             shared.shutdown.run_until_cancelled(backoff).await;
             shared.give_back(fence).await;
@@ -97,12 +97,12 @@ pub(super) async fn run(
 fn begin_live(live: &Live, claimed: &ClaimedTurn, record: &TurnRecord, answer: &Answer) -> Arc<LiveAnswer> {
     let meta = Meta { created_at: record.created_at, model: record.model.clone(), ..claimed_meta(claimed) };
     let begun = if record.deleted {
-        live.delete(claimed.conversation);
+        live.delete_conversation(claimed.conversation);
         Arc::new(LiveAnswer::new(meta, answer.clone()))
     } else {
-        live.begin(meta, answer.clone())
+        live.begin_answer(meta, answer.clone())
     };
-    begun.restart(answer.clone());
+    begun.restart_from(answer.clone());
     begun
 }
 
@@ -118,18 +118,24 @@ fn claimed_meta(claimed: &ClaimedTurn) -> Meta {
 }
 
 /// Works on the answer, or fails it after too many attempts.
-async fn attempt(
-    shared: &Arc<Shared>,
+async fn attempt_answer(
+    shared: &Arc<EngineShared>,
     claimed: ClaimedTurn,
     signals: &mut watch::Receiver<ControlSignals>,
 ) -> TurnOutcome {
     let answer = claimed.fence.answer;
-    let tried_for = shared.parts.environment.now().since(claimed.attempts_since);
+    let tried_for = shared.parts.environment.now().duration_since(claimed.attempts_since);
     if claimed.attempts > ATTEMPTS_MAX && tried_for >= ATTEMPTS_TIME_MIN {
-        return fail(shared, claimed, give_up::internal(), "too many leases without progress").await;
+        return end_with_error(
+            shared,
+            claimed,
+            give_up::internal_error(),
+            "too many leases without progress",
+        )
+        .await;
     }
     // An answer that breaks its turn must not stay leased for ever.
-    let outcome = AssertUnwindSafe(Box::pin(work(shared, claimed, signals))).catch_unwind().await;
+    let outcome = AssertUnwindSafe(Box::pin(work_on_answer(shared, claimed, signals))).catch_unwind().await;
     outcome.unwrap_or_else(|_| {
         tracing::error!(%answer, "turn task panicked");
         TurnOutcome::GiveBack
@@ -137,29 +143,38 @@ async fn attempt(
 }
 
 /// Fails the answer, because of `why`.
-async fn fail(shared: &Shared, claimed: ClaimedTurn, error: AnswerError, why: &str) -> TurnOutcome {
-    if give_up::end(shared, claimed, error, why).await { TurnOutcome::Over } else { TurnOutcome::GiveBack }
+async fn end_with_error(
+    shared: &EngineShared,
+    claimed: ClaimedTurn,
+    error: AnswerFailure,
+    why: &str,
+) -> TurnOutcome {
+    if give_up::fail_answer(shared, claimed, error, why).await {
+        TurnOutcome::Over
+    } else {
+        TurnOutcome::GiveBack
+    }
 }
 
-fn leave(shared: &Shared, answer: MessageId, reason: LeaveReason) -> TurnOutcome {
-    shared.left_answers.add(answer, reason, shared.parts.environment.now());
+fn leave_answer(shared: &EngineShared, answer: MessageId, reason: LeaveReason) -> TurnOutcome {
+    shared.left_answers.add_answer(answer, reason, shared.parts.environment.now());
     TurnOutcome::Leave
 }
 
-async fn work(
-    shared: &Arc<Shared>,
+async fn work_on_answer(
+    shared: &Arc<EngineShared>,
     claimed: ClaimedTurn,
     signals: &mut watch::Receiver<ControlSignals>,
 ) -> TurnOutcome {
     let (answer, generation) = (claimed.fence.answer, shared.parts.live.generation());
-    let record = match shared.parts.store.read(move |tx| turns::load(tx, answer)).await {
+    let record = match shared.parts.store.read(move |tx| turns::load_turn(tx, answer)).await {
         Ok(Some(record)) => record,
         Ok(None) => return TurnOutcome::Over,
         // Another version may read it.
-        Err(StoreError::Newer { .. }) => return leave(shared, answer, LeaveReason::LaterVersion),
+        Err(StoreError::Newer { .. }) => return leave_answer(shared, answer, LeaveReason::LaterVersion),
         // Damaged data cannot be read later either.
         Err(error @ StoreError::Damaged { .. }) => {
-            return fail(shared, claimed, give_up::internal(), &error.to_string()).await;
+            return end_with_error(shared, claimed, give_up::internal_error(), &error.to_string()).await;
         }
         Err(error) => {
             tracing::error!(%answer, %error, "answer load failed");
@@ -170,42 +185,43 @@ async fn work(
     let is_stopped = claimed.stop_requested || record.stop_requested;
     if let Some(agent) = record.agent.as_deref().filter(|agent| !is_stopped && !library.has_agent(agent)) {
         let reason = LeaveReason::NoAgent(agent.to_owned());
-        if shared.left_answers.add(answer, reason, shared.parts.environment.now()) < AGENT_WAIT_MAX {
+        if shared.left_answers.add_answer(answer, reason, shared.parts.environment.now()) < AGENT_WAIT_MAX {
             return TurnOutcome::Leave;
         }
-        return fail(shared, claimed, give_up::no_agent(agent), "its agent is gone").await;
+        return end_with_error(shared, claimed, give_up::no_agent(agent), "its agent is gone").await;
     }
-    shared.left_answers.remove(answer);
+    shared.left_answers.remove_answer(answer);
     let (sender, mut inbox) = mpsc::channel(INBOX_MAX);
     // A stop must not wait for lists of tools.
     let tools = tokio::select! {
         biased;
-        () = control_signal::given(signals) => Vec::new(),
+        () = control_signal::wait_for_signal(signals) => Vec::new(),
         () = std::future::ready(()), if record.stop_requested => Vec::new(),
         tools = shared.parts.web.mcp_tools() => tools,
     };
-    let Some(mut runner) = runner(shared, claimed, record, tools, sender).await else {
+    let Some(mut runner) = create_runner(shared, claimed, record, tools, sender).await else {
         return TurnOutcome::GiveBack;
     };
     if shared.parts.live.has_deleted_since(generation) {
         // This answer may be among them. If the store fails now, its readers are notified with the end.
-        let _ = settle(&shared.parts.store, &shared.parts.live, &claimed_meta(&claimed)).await;
+        let _ = end_if_completed(&shared.parts.store, &shared.parts.live, &claimed_meta(&claimed)).await;
     }
     run_turn(&mut runner, &mut inbox, signals).await
 }
 
 /// Creates the runner of a claimed answer; `None` when that is not possible now.
-async fn runner(
-    shared: &Arc<Shared>,
+async fn create_runner(
+    shared: &Arc<EngineShared>,
     claimed: ClaimedTurn,
     record: TurnRecord,
     tools: Vec<ToolSpec>,
     inbox: mpsc::Sender<TurnInput>,
 ) -> Option<TurnRunner> {
-    let model = shared.parts.catalog.resolve(Some(&record.model));
+    let model = shared.parts.catalog.find_model(Some(&record.model));
     // The model's price and limits as agreed with the question, whatever the catalog has now and even if the
     // vendor has not listed the model yet.
-    let present = || Some(model.clone().or_else(|| shared.parts.catalog.resolve(None))?.entry.model_limits());
+    let present =
+        || Some(model.clone().or_else(|| shared.parts.catalog.find_model(None))?.entry.model_limits());
     let model_limits = record.model_limits.or_else(present)?;
     let workspace = workspace_instructions(
         shared,
@@ -218,7 +234,7 @@ async fn runner(
         agent: record.agent.as_deref(),
         skills: &record.skills,
         jurisdictions: &record.jurisdictions,
-        web: shared.parts.web.reach(record.web_search),
+        web: shared.parts.web.access_for(record.web_search),
         workspace: workspace.as_deref(),
         templates: &shared.parts.templates,
     };
@@ -228,27 +244,27 @@ async fn runner(
         country: record.jurisdictions.first().cloned().filter(|_| record.jurisdictions.len() == 1),
     };
     let mut prompt = PromptContext::new(shared.parts.plugins.library(), chosen);
-    prompt.offer(tools);
+    prompt.offer_tools(tools);
     let reads = setup::ModelInputs {
         images: model.as_ref().is_some_and(|model| model.entry.sees_images),
         only_quotes: model.as_ref().is_some_and(|model| model.entry.builtin),
         tools: model.as_ref().is_none_or(|model| model.entry.uses_tools),
     };
     let web = shared.parts.web.clone();
-    let setup = setup::setup(&claimed, &record, model_limits, &prompt, web, reads);
+    let setup = setup::build_setup(&claimed, &record, model_limits, &prompt, web, reads);
     let turn = Turn::new(Setup { steps_max: shared.parts.limits.steps, ..setup });
     let live = begin_live(&shared.parts.live, &claimed, &record, turn.answer());
-    let guard = match shared.parts.machines.turn(claimed.account).await {
+    let guard = match shared.parts.machines.register_turn(claimed.account).await {
         Ok(guard) => Some(guard),
         // The account is being deleted: the answer is to be ended.
-        Err(MachineError::NoMachine) => None,
+        Err(SupervisorError::NoMachine) => None,
         Err(error) => {
             tracing::error!(%error, "machine start request failed for a turn");
             return None;
         }
     };
-    let counted_skills = counted(&record);
-    let store = TurnStore::of(shared, &claimed, &record);
+    let counted_skills = find_counted_skills(&record);
+    let store = TurnStore::from_claim(shared, &claimed, &record);
     let initial = InitialState {
         store,
         model,
@@ -268,14 +284,14 @@ async fn runner(
 
 /// Returns the instructions in the workspace: those in the log once the answer has begun. A model that only quotes has none.
 async fn workspace_instructions(
-    shared: &Shared,
+    shared: &EngineShared,
     claimed: &ClaimedTurn,
     record: &TurnRecord,
     only_quotes: bool,
 ) -> Option<String> {
-    let logged = workspace_instructions::logged(&record.log);
+    let logged = workspace_instructions::logged_instructions(&record.log);
     if only_quotes || logged.is_some() || workspace_instructions::has_begun(&record.log) {
         return logged;
     }
-    workspace_instructions::read(&shared.parts.workspaces.of(claimed.account)).await
+    workspace_instructions::read_instructions(&shared.parts.workspaces.workspace_for(claimed.account)).await
 }

@@ -1,7 +1,7 @@
 //! The inputs of a running turn, and its outcome.
 
 use domain::step::ToolSpec;
-use domain::turn::host::Event;
+use domain::turn::host::TurnEvent;
 use domain::turn::{ExecutorFrame, HostFrame};
 use machine::GuestConnection;
 use tokio::sync::mpsc;
@@ -12,7 +12,7 @@ pub(super) const INBOX_MAX: usize = 16;
 /// An input of a turn.
 pub(super) enum TurnInput {
     /// An event of the state machine.
-    Event(Event),
+    Event(TurnEvent),
     /// An event of a session.
     Session {
         /// The session: events of an older one do not count.

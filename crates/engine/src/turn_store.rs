@@ -3,17 +3,19 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use domain::answer::{Ending, LogEntry};
+use domain::answer::{AnswerEnding, LogEntry};
 use domain::credits::{Credits, Shortage};
 use domain::id::{AccountId, InstanceId, PostingId};
-use domain::step::{CallResult, Usage};
+use domain::step::{CallResult, TokenUsage};
 use domain::time::Timestamp;
-use domain::turn::host::{Completion, Event};
-use store::turns::{self, ClaimedTurn, Fence, Log, Reserve, StepDone, TurnError, TurnRecord, delegations};
+use domain::turn::host::{TurnCompletion, TurnEvent};
+use store::turns::{
+    self, ClaimedTurn, Fence, Reserve, StepDone, StepLog, TurnError, TurnRecord, delegations,
+};
 use store::{Sql, skills};
 use tokio::time::{Instant, timeout};
 
-use super::shared::Shared;
+use super::shared::EngineShared;
 use super::turn_input::TurnOutcome;
 use crate::spans::Spans;
 
@@ -28,7 +30,7 @@ const STORE_PAUSE: Duration = Duration::from_millis(100);
 /// Writes for one turn.
 #[derive(Clone)]
 pub(super) struct TurnStore {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<EngineShared>,
     pub(super) fence: Fence,
     pub(super) account: AccountId,
     /// The model that the postings of its steps name.
@@ -45,65 +47,68 @@ pub(super) struct TurnStore {
 #[derive(Debug, Default)]
 pub(super) struct Spent {
     steps: u32,
-    usage: Usage,
+    usage: TokenUsage,
     cost: Credits,
 }
 
 impl TurnStore {
     /// Creates the store of a claimed answer.
-    pub(super) fn of(shared: &Arc<Shared>, claimed: &ClaimedTurn, record: &TurnRecord) -> Self {
+    pub(super) fn from_claim(shared: &Arc<EngineShared>, claimed: &ClaimedTurn, record: &TurnRecord) -> Self {
         Self {
             shared: shared.clone(),
             fence: claimed.fence,
             account: claimed.account,
             model: record.model.clone(),
             delegation: None,
-            spans: Spans::begin(shared.parts.environment.tracer(), record, claimed.fence),
+            spans: Spans::begin_attempt(shared.parts.environment.tracer(), record, claimed.fence),
             spent: Arc::default(),
         }
     }
 
     /// Reserves the maximum cost of a step.
-    pub(super) async fn reserve(
+    pub(super) async fn reserve_credits(
         &self,
         number: u32,
         attempt: u32,
         summary: bool,
         max_cost: Credits,
-    ) -> Result<Event, TurnOutcome> {
+    ) -> Result<TurnEvent, TurnOutcome> {
         let new = Reserve {
             step: number,
             summary,
             greatest: max_cost,
             model: self.model.clone(),
-            release: self.posting(),
-            reserve: self.posting(),
+            release: self.new_posting_id(),
+            reserve: self.new_posting_id(),
             now: self.shared.parts.environment.now(),
         };
         let of = self.delegation.clone();
-        let granted = Event::Reserved { number, attempt, outcome: Ok(()) };
-        self.write(granted, move |tx, fence| turns::reserve(tx, fence, Log::of(of.as_deref()), &new)).await
+        let granted = TurnEvent::Reserved { number, attempt, outcome: Ok(()) };
+        self.write_fenced(granted, move |tx, fence| {
+            turns::reserve_step(tx, fence, StepLog::from_delegation(of.as_deref()), &new)
+        })
+        .await
     }
 
     /// Commits a step and settles its cost.
-    pub(super) async fn commit_step(&self, entry: LogEntry, cost: Credits) -> Result<Event, TurnOutcome> {
+    pub(super) async fn commit_step(&self, entry: LogEntry, cost: Credits) -> Result<TurnEvent, TurnOutcome> {
         let done = self.step_done(entry, cost);
         let (number, usage) = (done.number, done.step.usage);
-        let committed = Event::StepCommitted { number, summary: done.summary.is_some() };
+        let committed = TurnEvent::StepCommitted { number, summary: done.summary.is_some() };
         let of = self.delegation.clone();
-        let event = self.write(committed.clone(), move |tx, fence| {
-            turns::commit_step(tx, fence, Log::of(of.as_deref()), &done)
+        let event = self.write_fenced(committed.clone(), move |tx, fence| {
+            turns::commit_step(tx, fence, StepLog::from_delegation(of.as_deref()), &done)
         });
         let event = event.await?;
         if event == committed {
-            self.settled(usage, cost);
+            self.count_cost(usage, cost);
         }
         Ok(event)
     }
 
     /// Counts a step that was paid for.
-    fn settled(&self, usage: Usage, cost: Credits) {
-        self.shared.metrics.settled(&self.model, usage, cost);
+    fn count_cost(&self, usage: TokenUsage, cost: Credits) {
+        self.shared.metrics.record_cost(&self.model, usage, cost);
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         spent.steps += 1;
         spent.usage.input_tokens = spent.usage.input_tokens.saturating_add(usage.input_tokens);
@@ -112,12 +117,12 @@ impl TurnStore {
     }
 
     /// Writes the answer's line of the log.
-    fn log_end(&self, ending: Option<&Ending>, age: Duration) {
+    fn log_end(&self, ending: Option<&AnswerEnding>, age: Duration) {
         let spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         let (ending, error) = match ending {
-            Some(Ending::Done) => ("done", None),
-            Some(Ending::Stopped) => ("stopped", None),
-            Some(Ending::Failed(error)) => ("failed", Some(error.code.as_str())),
+            Some(AnswerEnding::Done) => ("done", None),
+            Some(AnswerEnding::Stopped) => ("stopped", None),
+            Some(AnswerEnding::Failed(error)) => ("failed", Some(error.code.as_str())),
             None => ("none", None),
         };
         tracing::info!(
@@ -141,12 +146,13 @@ impl TurnStore {
         number: u32,
         result: Arc<CallResult>,
         opened: Vec<String>,
-    ) -> Result<Event, TurnOutcome> {
+    ) -> Result<TurnEvent, TurnOutcome> {
         let (call, now) = (result.call.clone(), self.shared.parts.environment.now());
         let (of, account) = (self.delegation.clone(), self.account);
-        self.write(Event::ResultCommitted { call }, move |tx, fence| {
-            if turns::commit_result(tx, fence, Log::of(of.as_deref()), number, &result, now)? {
-                skills::count(tx, account, &opened)?;
+        self.write_fenced(TurnEvent::ResultCommitted { call }, move |tx, fence| {
+            if turns::commit_result(tx, fence, StepLog::from_delegation(of.as_deref()), number, &result, now)?
+            {
+                skills::count_skill_uses(tx, account, &opened)?;
             }
             Ok(())
         })
@@ -154,41 +160,41 @@ impl TurnStore {
     }
 
     /// Commits the end of the answer, with the part of the last step that stood.
-    pub(super) async fn complete(
+    pub(super) async fn complete_answer(
         &self,
-        completion: Completion,
+        completion: TurnCompletion,
         accepted_at: Timestamp,
-    ) -> Result<Event, TurnOutcome> {
+    ) -> Result<TurnEvent, TurnOutcome> {
         let partial = completion.partial.map(|entry| self.step_done(entry, completion.cost));
         let settled = partial.as_ref().map(|partial| (partial.step.usage, partial.cost));
-        let (release, now) = (self.posting(), self.shared.parts.environment.now());
+        let (release, now) = (self.new_posting_id(), self.shared.parts.environment.now());
         let ending = completion.answer.ending.clone();
-        let last = turns::Completion {
-            text: if self.delegation.is_some() { String::new() } else { completion.answer.text() },
+        let last = turns::AnswerCompletion {
+            text: if self.delegation.is_some() { String::new() } else { completion.answer.unmarked_text() },
             answer: completion.answer,
             release,
             now,
         };
         let of = self.delegation.clone();
         let event = self
-            .write(Event::Completed, move |tx, fence| {
+            .write_fenced(TurnEvent::Completed, move |tx, fence| {
                 if let Some(partial) = &partial {
-                    turns::commit_step(tx, fence, Log::of(of.as_deref()), partial)?;
+                    turns::commit_step(tx, fence, StepLog::from_delegation(of.as_deref()), partial)?;
                 }
                 match &of {
-                    None => turns::complete(tx, fence, &last),
-                    Some(call) => delegations::end(tx, fence, call, release, now),
+                    None => turns::complete_answer(tx, fence, &last),
+                    Some(call) => delegations::end_delegation(tx, fence, call, release, now),
                 }
             })
             .await?;
-        if event == Event::Completed {
+        if event == TurnEvent::Completed {
             if let Some((usage, cost)) = settled {
-                self.settled(usage, cost);
+                self.count_cost(usage, cost);
             }
             if self.delegation.is_none() {
-                let age = self.shared.parts.environment.now().since(accepted_at);
-                self.shared.metrics.ended(ending.as_ref(), age);
-                self.spans.completed(ending.as_ref(), accepted_at);
+                let age = self.shared.parts.environment.now().duration_since(accepted_at);
+                self.shared.metrics.record_end(ending.as_ref(), age);
+                self.spans.record_completion(ending.as_ref(), accepted_at);
                 self.log_end(ending.as_ref(), age);
             }
         }
@@ -211,28 +217,28 @@ impl TurnStore {
             summary,
             cost,
             model: self.model.clone(),
-            settle: self.posting(),
-            release: self.posting(),
+            settle: self.new_posting_id(),
+            release: self.new_posting_id(),
             now: self.shared.parts.environment.now(),
         }
     }
 
     /// Writes under the lease. A failing store is retried for a while; then the answer is released.
-    pub(super) async fn write(
+    pub(super) async fn write_fenced(
         &self,
-        done: Event,
+        done: TurnEvent,
         op: impl Fn(&mut dyn Sql, Fence) -> Result<(), TurnError> + Clone + Send + 'static,
-    ) -> Result<Event, TurnOutcome> {
+    ) -> Result<TurnEvent, TurnOutcome> {
         let (fence, begun) = (self.fence, Instant::now());
         let (mut attempt, mut failures) = (0, 0);
         while failures < STORE_ATTEMPTS_MAX {
             let op = op.clone();
             match self.shared.parts.store.write(move |tx| op(tx, fence)).await {
                 Ok(()) => return Ok(done),
-                Err(TurnError::Fenced) => return Ok(Event::Fenced),
+                Err(TurnError::Fenced) => return Ok(TurnEvent::Fenced),
                 // The first attempt was committed, but its result was lost.
                 Err(TurnError::StepCommitted) if attempt > 0 => return Ok(done),
-                Err(TurnError::Short(shortage)) => return Ok(refused(done, shortage)),
+                Err(TurnError::Short(shortage)) => return Ok(with_shortage(done, shortage)),
                 // The output is paid for, and no other node can claim the answer during the outage.
                 Err(TurnError::Store(error)) if error.is_outage() && begun.elapsed() < OUTAGE_MAX => {
                     tracing::debug!(answer = %fence.answer, %error, "answer waits for the database");
@@ -252,17 +258,17 @@ impl TurnStore {
         Err(TurnOutcome::GiveBack)
     }
 
-    fn posting(&self) -> PostingId {
+    fn new_posting_id(&self) -> PostingId {
         let environment = &self.shared.parts.environment;
-        PostingId::made_at(environment.now(), environment.bits())
+        PostingId::made_at(environment.now(), environment.random_bits())
     }
 }
 
 /// Converts a reservation that can't be paid into its event.
-fn refused(done: Event, shortage: Shortage) -> Event {
+fn with_shortage(done: TurnEvent, shortage: Shortage) -> TurnEvent {
     match done {
-        Event::Reserved { number, attempt, .. } => {
-            Event::Reserved { number, attempt, outcome: Err(shortage) }
+        TurnEvent::Reserved { number, attempt, .. } => {
+            TurnEvent::Reserved { number, attempt, outcome: Err(shortage) }
         }
         other => other,
     }

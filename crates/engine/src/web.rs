@@ -9,22 +9,22 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use domain::answer::LogEntry;
-use domain::citation::{Passage, Place};
+use domain::citation::{Passage, PassagePlace};
 use domain::id::AccountId;
-use domain::step::{Call, CallResult, Step, StepOutcome, ToolSpec};
-use domain::tool::{Effect, HostTool, Offer, ToolFacts};
-use domain::turn::Output;
-use domain::turn::host::Exchange;
+use domain::step::{CallResult, Step, StepCall, StepOutcome, ToolSpec};
+use domain::tool::{CallEffect, HostTool, Offer, ToolFacts};
+use domain::turn::CallOutput;
+use domain::turn::host::LoggedExchange;
 use egress::{
-    ConfigError, Document, FetchConfig, Fetched, Fetcher, Found, Mcp, McpError, McpOutput, McpTools, Page,
-    Query, Search, UrlAllowlist, WebConfig, WebUrl,
+    ConfigError, FetchConfig, Fetched, FetchedDocument, Fetcher, Mcp, McpError, McpOutput, McpTools,
+    SearchClient, SearchQuery, SearchResult, UrlAllowlist, WebConfig, WebPage, WebUrl,
 };
 use futures_util::stream;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 use workspace::{AskedPath, Destination, FileName, WorkspaceError, Workspaces};
 
-use super::local_calls::failed;
+use super::local_calls::failed_output;
 use super::tool_selection::is_named;
 
 /// The most calls to the web of one agent for an answer.
@@ -52,12 +52,12 @@ impl WebAccess {
 
     /// Returns whether the web can be searched, and not only pages be read whose addresses are known.
     #[must_use]
-    pub const fn searches(self) -> bool {
+    pub const fn can_search(self) -> bool {
         self.search
     }
 
     /// Returns the access of an agent that names its tools.
-    pub(super) fn named(self, named: Option<&[String]>) -> Self {
+    pub(super) fn restrict_to(self, named: Option<&[String]>) -> Self {
         Self {
             search: self.search && is_named(named, HostTool::WebSearch.facts()),
             fetch: self.fetch && is_named(named, HostTool::WebFetch.facts()),
@@ -65,7 +65,7 @@ impl WebAccess {
     }
 
     /// Returns whether the tool is one of them.
-    pub(super) const fn has(self, tool: HostTool) -> bool {
+    pub(super) const fn has_tool(self, tool: HostTool) -> bool {
         match tool {
             HostTool::WebSearch => self.search,
             HostTool::WebFetch => self.fetch,
@@ -76,8 +76,8 @@ impl WebAccess {
 
 /// The web and the MCP servers that the operator lets answers use. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Web {
-    search: Search,
+pub struct WebTools {
+    search: SearchClient,
     fetch: FetchConfig,
     /// Created on first use, because that reads the system's certificates.
     fetcher: Arc<OnceLock<Fetcher>>,
@@ -86,16 +86,16 @@ pub struct Web {
     away: Arc<Mutex<HashSet<String>>>,
 }
 
-impl Web {
+impl WebTools {
     /// Returns whether the host runs a tool of this name: one of its own, or of an MCP server that the operator grants.
-    pub(super) fn runs(&self, tool: &str) -> bool {
+    pub(super) fn runs_tool(&self, tool: &str) -> bool {
         HostTool::named(tool).is_some() || self.mcp.is_named(tool)
     }
 
     /// Returns whether a tool that the host runs may run again.
-    pub(super) fn repeats(&self, tool: &str) -> bool {
+    pub(super) fn can_repeat(&self, tool: &str) -> bool {
         match HostTool::named(tool) {
-            Some(tool) => tool.facts().effect == Effect::Repeatable,
+            Some(tool) => tool.facts().effect == CallEffect::Repeatable,
             None => self.mcp.is_repeatable(tool),
         }
     }
@@ -107,7 +107,7 @@ impl Web {
 }
 
 #[derive(Deserialize)]
-struct SearchArguments {
+struct WebSearchArguments {
     query: String,
     count: Option<usize>,
     language: Option<String>,
@@ -122,7 +122,7 @@ struct FetchArguments {
 
 /// A call of a web tool, apart from its arguments.
 pub(super) struct WebCall {
-    pub(super) web: Web,
+    pub(super) web: WebTools,
     pub(super) workspaces: Workspaces,
     pub(super) account: AccountId,
     pub(super) reading: WebPolicy,
@@ -144,29 +144,29 @@ pub(super) struct WebPolicy {
 
 impl WebPolicy {
     /// Returns the policy with the addresses of the log added.
-    pub(super) fn with(&self, log: &[LogEntry]) -> Self {
+    pub(super) fn with_log(&self, log: &[LogEntry]) -> Self {
         let mut allowed = (*self.allowed).clone();
         add_log(&mut allowed, log);
         Self { allowed: Arc::new(allowed), ..self.clone() }
     }
 }
 
-impl Web {
+impl WebTools {
     /// Creates the clients; connects to nothing yet.
     ///
     /// # Errors
     /// [`ConfigError`].
     pub fn new(config: WebConfig) -> Result<Self, ConfigError> {
         let (search, mcp) = (
-            Search::new(config.search)?.through(&config.outgoing),
-            Mcp::through(config.mcp, &config.outgoing)?,
+            SearchClient::new(config.search)?.with_outgoing(&config.outgoing),
+            Mcp::with_outgoing(config.mcp, &config.outgoing)?,
         );
         Ok(Self { search, fetch: config.fetch, fetcher: Arc::default(), mcp, away: Arc::default() })
     }
 
     /// Returns the web tools of a question that allows web search or not.
     #[must_use]
-    pub fn reach(&self, allowed: bool) -> WebAccess {
+    pub fn access_for(&self, allowed: bool) -> WebAccess {
         WebAccess { search: allowed && self.search.is_configured(), fetch: allowed && self.fetch.enabled }
     }
 
@@ -175,7 +175,7 @@ impl Web {
         if !self.mcp.is_configured() {
             return Vec::new();
         }
-        let McpTools { tools, missing } = self.mcp.tools().await;
+        let McpTools { tools, missing } = self.mcp.list_tools().await;
         let mut away = self.away.lock().unwrap_or_else(PoisonError::into_inner);
         away.retain(|server| missing.iter().any(|(other, _)| other == server));
         for (server, error) in missing {
@@ -187,23 +187,23 @@ impl Web {
     }
 
     /// Calls a tool of an MCP server.
-    pub(super) async fn call(&self, tool: &str, arguments: &str) -> Output {
-        match self.mcp.call(tool, arguments).await {
+    pub(super) async fn call_mcp_tool(&self, tool: &str, arguments: &str) -> CallOutput {
+        match self.mcp.call_tool(tool, arguments).await {
             Ok(McpOutput { text, passages, failed: has_failed }) => {
                 let outcome = if has_failed { StepOutcome::Failed } else { StepOutcome::Done };
-                Output { outcome, passages, ..failed(text) }
+                CallOutput { outcome, passages, ..failed_output(text) }
             }
             Err(error @ McpError::Cut { .. }) => {
-                Output { outcome: StepOutcome::Interrupted, ..failed(format!("{error}.")) }
+                CallOutput { outcome: StepOutcome::Interrupted, ..failed_output(format!("{error}.")) }
             }
-            Err(error) => failed(format!("It was not called: {error}.")),
+            Err(error) => failed_output(format!("It was not called: {error}.")),
         }
     }
 
     /// Closes the sessions with the MCP servers.
-    pub(super) async fn close(&self) {
+    pub(super) async fn close_sessions(&self) {
         if self.mcp.is_configured() {
-            self.mcp.close().await;
+            self.mcp.close_sessions().await;
         }
     }
 
@@ -218,11 +218,11 @@ impl Web {
 
 /// Returns the query of a search if its arguments are valid.
 pub(super) fn query_of(arguments: &str) -> Option<String> {
-    serde_json::from_str(arguments).ok().map(|SearchArguments { query, .. }| query)
+    serde_json::from_str(arguments).ok().map(|WebSearchArguments { query, .. }| query)
 }
 
 /// Returns the addresses that a conversation allows before its present answer: in its users' words and in its log.
-pub(super) fn allowed_by(earlier: &[Exchange], question: &str) -> UrlAllowlist {
+pub(super) fn allowed_by(earlier: &[LoggedExchange], question: &str) -> UrlAllowlist {
     let mut allowed = UrlAllowlist::new();
     for exchange in earlier {
         allowed.add_words(&exchange.question);
@@ -234,28 +234,28 @@ pub(super) fn allowed_by(earlier: &[Exchange], question: &str) -> UrlAllowlist {
 
 /// Adds the addresses that searches and fetches returned.
 pub(super) fn add_log(allowed: &mut UrlAllowlist, log: &[LogEntry]) {
-    for result in results(log) {
+    for result in web_results(log) {
         for passage in &result.passages {
-            if let Place::Web { url, .. } = &passage.place {
-                add(allowed, url);
+            if let PassagePlace::Web { url, .. } = &passage.place {
+                add_address(allowed, url);
             }
         }
         // A failure repeats its own arguments, which are the model's words.
         if result.tool == HostTool::WebFetch.name() && result.outcome == StepOutcome::Done {
-            addresses(&result.text).for_each(|address| add(allowed, address));
+            find_addresses(&result.text).for_each(|address| add_address(allowed, address));
         }
     }
 }
 
 /// Adds one whole address.
-fn add(allowed: &mut UrlAllowlist, address: &str) {
+fn add_address(allowed: &mut UrlAllowlist, address: &str) {
     if let Some(url) = WebUrl::parse(address) {
-        allowed.add(&url);
+        allowed.add_url(&url);
     }
 }
 
 /// Finds the addresses in results of [`read`] and [`WebCall::keep`]: at most one a line.
-fn addresses(text: &str) -> impl Iterator<Item = &str> {
+fn find_addresses(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter_map(|line| match line.strip_suffix('>') {
         Some(line) => line.rsplit_once('<').map(|(_, address)| address),
         None => line.split_once(IS_DOCUMENT).map(|(address, _)| address),
@@ -263,7 +263,7 @@ fn addresses(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Returns the results of the web tools.
-fn results(log: &[LogEntry]) -> impl Iterator<Item = &CallResult> {
+fn web_results(log: &[LogEntry]) -> impl Iterator<Item = &CallResult> {
     let results = log.iter().filter_map(|entry| match entry {
         LogEntry::Result { result, .. } => Some(&**result),
         LogEntry::Step { .. } | LogEntry::Summary { .. } => None,
@@ -273,12 +273,13 @@ fn results(log: &[LogEntry]) -> impl Iterator<Item = &CallResult> {
 
 /// Returns the number of this call among the agent's calls to the web, from 1. The calls of a step count in their order,
 /// though they run side by side, and whichever lease runs them.
-fn number_of(log: &[LogEntry], call: &Call) -> usize {
+fn number_of(log: &[LogEntry], call: &StepCall) -> usize {
     let steps = log.iter().filter_map(|entry| match entry {
         LogEntry::Step { step, .. } => Some(&**step),
         LogEntry::Result { .. } | LogEntry::Summary { .. } => None,
     });
-    let calls: Vec<&Call> = steps.flat_map(Step::calls).filter(|call| is_of_web(&call.tool)).collect();
+    let calls: Vec<&StepCall> =
+        steps.flat_map(Step::tool_calls).filter(|call| is_of_web(&call.tool)).collect();
     calls.iter().rposition(|other| other.id == call.id).map_or(calls.len(), |at| at) + 1
 }
 
@@ -289,59 +290,61 @@ fn is_of_web(tool: &str) -> bool {
 
 impl WebCall {
     /// Runs a call of one of the two tools.
-    pub(super) async fn run(self, call: &Call) -> Output {
+    pub(super) async fn run_call(self, call: &StepCall) -> CallOutput {
         if number_of(&self.log, call) > CALLS_MAX {
-            return failed(format!("The web was asked {CALLS_MAX} times for this answer: no more."));
+            return failed_output(format!("The web was asked {CALLS_MAX} times for this answer: no more."));
         }
-        match HostTool::named(&call.tool).filter(|tool| self.reading.reach.has(*tool)) {
-            Some(HostTool::WebSearch) => self.search(&call.arguments).await,
-            Some(HostTool::WebFetch) => self.fetch(&call.arguments).await,
-            _ => failed("The user did not allow the web for this question."),
+        match HostTool::named(&call.tool).filter(|tool| self.reading.reach.has_tool(*tool)) {
+            Some(HostTool::WebSearch) => self.search_web(&call.arguments).await,
+            Some(HostTool::WebFetch) => self.fetch_page(&call.arguments).await,
+            _ => failed_output("The user did not allow the web for this question."),
         }
     }
 
-    async fn search(self, arguments: &str) -> Output {
-        let SearchArguments { query, count, language } = match serde_json::from_str(arguments) {
+    async fn search_web(self, arguments: &str) -> CallOutput {
+        let WebSearchArguments { query, count, language } = match serde_json::from_str(arguments) {
             Ok(arguments) => arguments,
-            Err(error) => return failed(format!("The arguments can't be read: {error}.")),
+            Err(error) => return failed_output(format!("The arguments can't be read: {error}.")),
         };
         let ToolFacts { passages_default, passages_max, .. } = *HostTool::WebSearch.facts();
         let count = count.unwrap_or(passages_default as usize).clamp(1, passages_max as usize);
-        let query = Query { text: query, count, language, country: self.reading.country };
-        match self.web.search.search(&query).await {
-            Ok(found) if found.is_empty() => {
-                Output { outcome: StepOutcome::Done, text: "Nothing was found.".to_owned(), ..failed("") }
-            }
+        let query = SearchQuery { text: query, count, language, country: self.reading.country };
+        match self.web.search.search_web(&query).await {
+            Ok(found) if found.is_empty() => CallOutput {
+                outcome: StepOutcome::Done,
+                text: "Nothing was found.".to_owned(),
+                ..failed_output("")
+            },
             Ok(found) => {
                 let passages = found.into_iter().map(passage_of).collect();
-                Output { outcome: StepOutcome::Done, passages, ..failed("") }
+                CallOutput { outcome: StepOutcome::Done, passages, ..failed_output("") }
             }
-            Err(error) => failed(format!("The search failed: {error}.")),
+            Err(error) => failed_output(format!("The search failed: {error}.")),
         }
     }
 
-    async fn fetch(self, arguments: &str) -> Output {
+    async fn fetch_page(self, arguments: &str) -> CallOutput {
         let FetchArguments { url, first_passage } = match serde_json::from_str(arguments) {
             Ok(arguments) => arguments,
-            Err(error) => return failed(format!("The arguments can't be read: {error}.")),
+            Err(error) => return failed_output(format!("The arguments can't be read: {error}.")),
         };
-        let allowed = self.reading.with(&self.log).allowed;
+        let allowed = self.reading.with_log(&self.log).allowed;
         let fetcher = match self.web.fetcher() {
             Ok(fetcher) => fetcher,
-            Err(error) => return failed(format!("It was not fetched: {error}.")),
+            Err(error) => return failed_output(format!("It was not fetched: {error}.")),
         };
-        match fetcher.fetch(&url, first_passage, &allowed).await {
-            Ok(Fetched::Page(page)) => read(page),
-            Ok(Fetched::Document(document)) => self.keep(document).await,
-            Err(error) => failed(format!("It was not fetched: {error}.")),
+        match fetcher.fetch_url(&url, first_passage, &allowed).await {
+            Ok(Fetched::Page(page)) => page_output(page),
+            Ok(Fetched::Document(document)) => self.keep_document(document).await,
+            Err(error) => failed_output(format!("It was not fetched: {error}.")),
         }
     }
 
     /// Stores a document in the workspace: it is untrusted, so only the machine reads it.
-    async fn keep(self, document: Document) -> Output {
+    async fn keep_document(self, document: FetchedDocument) -> CallOutput {
         let url = document.url.as_str().to_owned();
-        match self.store(document).await {
-            Ok(path) => Output {
+        match self.store_document(document).await {
+            Ok(path) => CallOutput {
                 images: Vec::new(),
                 outcome: StepOutcome::Done,
                 text: format!("{url}{IS_DOCUMENT} It is now in the workspace: read it as {path}"),
@@ -349,14 +352,14 @@ impl WebCall {
                 passages: Vec::new(),
                 unread: Vec::new(),
             },
-            Err(error) => {
-                failed(format!("{url} is a document that could not be put into the workspace: {error}."))
-            }
+            Err(error) => failed_output(format!(
+                "{url} is a document that could not be put into the workspace: {error}."
+            )),
         }
     }
 
-    async fn store(&self, document: Document) -> Result<String, WorkspaceError> {
-        let workspace = self.workspaces.of(self.account);
+    async fn store_document(&self, document: FetchedDocument) -> Result<String, WorkspaceError> {
+        let workspace = self.workspaces.workspace_for(self.account);
         let folder = AskedPath::from_text(FOLDER);
         match workspace.create_folder(&folder).await {
             Ok(_) | Err(WorkspaceError::AlreadyExists) => {}
@@ -364,17 +367,17 @@ impl WebCall {
         }
         let name = FileName::from_upload(name_of(&document)).map_err(WorkspaceError::from)?;
         let content = stream::iter([Ok::<_, std::io::Error>(Bytes::from(document.bytes))]);
-        let uploaded = workspace.upload(&Destination::Folder(folder), &name, content).await?;
+        let uploaded = workspace.upload_file(&Destination::Folder(folder), &name, content).await?;
         Ok(uploaded.path.to_string())
     }
 }
 
-fn passage_of(found: Found) -> Passage {
-    let Found { title, url, snippet } = found;
-    Passage { place: Place::Web { url: url.as_str().to_owned(), title }, text: snippet }
+fn passage_of(found: SearchResult) -> Passage {
+    let SearchResult { title, url, snippet } = found;
+    Passage { place: PassagePlace::Web { url: url.as_str().to_owned(), title }, text: snippet }
 }
 
-fn read(page: Page) -> Output {
+fn page_output(page: WebPage) -> CallOutput {
     let mut text = format!("# {}\n<{}>\n", page.title, page.url.as_str());
     if let Some(next) = page.next_passage {
         text.push_str(&format!("\nThe page is longer: go on with first_passage {next}.\n"));
@@ -385,7 +388,7 @@ fn read(page: Page) -> Output {
             text.push_str(&format!("- {} <{}>\n", link.text, link.url.as_str()));
         }
     }
-    Output {
+    CallOutput {
         images: Vec::new(),
         outcome: StepOutcome::Done,
         text,
@@ -396,7 +399,7 @@ fn read(page: Page) -> Output {
 }
 
 /// Returns a file name for a document: the name in its address, and a digest of the address.
-fn name_of(document: &Document) -> String {
+fn name_of(document: &FetchedDocument) -> String {
     let address = document.url.as_str();
     let last = address.split(['?', '#']).next().unwrap_or(address).rsplit('/').next().unwrap_or_default();
     let stem = last.rsplit_once('.').map_or(last, |(stem, _)| stem);
@@ -410,7 +413,7 @@ fn name_of(document: &Document) -> String {
         digest[1],
         digest[2],
         digest[3],
-        document.kind.extension()
+        document.kind.file_extension()
     )
 }
 

@@ -4,8 +4,8 @@
 //! the same text, whatever the tools of the answer write into the file.
 
 use domain::answer::LogEntry;
-use domain::step::{Call, INSTRUCTIONS_FILE, Purpose, StepOutcome, WORKSPACE_INSTRUCTIONS};
-use domain::turn::Output;
+use domain::step::{INSTRUCTIONS_FILE, Purpose, StepCall, StepOutcome, WORKSPACE_INSTRUCTIONS};
+use domain::turn::CallOutput;
 use futures_util::StreamExt;
 use workspace::{AskedPath, Workspace};
 
@@ -15,7 +15,7 @@ const INSTRUCTIONS_MAX_BYTES: usize = 32 * 1024;
 const CUT: &str = "\n\n(The rest of the file is cut off because it is too long.)";
 
 /// Returns the instructions with which the answer began, if it has begun with any: before its first step.
-pub(crate) fn logged(log: &[LogEntry]) -> Option<String> {
+pub(crate) fn logged_instructions(log: &[LogEntry]) -> Option<String> {
     let before = log.iter().take_while(|entry| matches!(entry, LogEntry::Result { .. }));
     before
         .filter_map(|entry| match entry {
@@ -32,12 +32,12 @@ pub(crate) fn has_begun(log: &[LogEntry]) -> bool {
 }
 
 /// Reads the file; `None` if there is none or it holds no text.
-pub(crate) async fn read(workspace: &Workspace) -> Option<String> {
+pub(crate) async fn read_instructions(workspace: &Workspace) -> Option<String> {
     let file = workspace.open_file(&AskedPath::from_text(INSTRUCTIONS_FILE)).await.ok()?;
     // One more byte tells whether something is cut, three more complete a character.
     let end = file.size.min(INSTRUCTIONS_MAX_BYTES as u64 + 4);
     let mut bytes = Vec::with_capacity(usize::try_from(end).ok()?);
-    let mut stream = file.stream(0..end);
+    let mut stream = file.stream_range(0..end);
     while let Some(chunk) = stream.next().await {
         bytes.extend_from_slice(&chunk.ok()?);
     }
@@ -57,8 +57,8 @@ fn instructions_of(bytes: &[u8]) -> Option<String> {
 }
 
 /// Returns the call that commits the instructions to the log.
-pub(crate) fn call() -> Call {
-    Call {
+pub(crate) fn instructions_call() -> StepCall {
+    StepCall {
         id: WORKSPACE_INSTRUCTIONS.to_owned(),
         tool: WORKSPACE_INSTRUCTIONS.to_owned(),
         arguments: "{}".to_owned(),
@@ -67,8 +67,8 @@ pub(crate) fn call() -> Call {
 }
 
 /// Returns the output of that call.
-pub(crate) fn output(instructions: &str) -> Output {
-    Output {
+pub(crate) fn instructions_output(instructions: &str) -> CallOutput {
+    CallOutput {
         images: Vec::new(),
         outcome: StepOutcome::Done,
         text: instructions.to_owned(),
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_instructions_are_cut_at_a_character() {
+    fn long_instructions_cut_at_character() {
         assert_eq!(instructions_of(b"\xef\xbb\xbf Be brief. \n").as_deref(), Some("Be brief."));
         assert_eq!((instructions_of(b""), instructions_of(b" \n")), (None, None));
         assert_eq!(instructions_of(b"a\xff\0").as_deref(), Some("a\u{fffd}\u{fffd}"));

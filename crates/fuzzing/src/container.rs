@@ -97,34 +97,34 @@ const WORKBOOK_RELATIONS: (&str, &[u8]) = (
 pub fn try_input(data: &[u8]) {
     let Some((&how, content)) = data.split_first() else { return };
     let how = usize::from(how) % (ARCHIVES.len() + COMPOUNDS.len() + 4);
-    let parts = split(content);
+    let parts = split_parts(content);
     if let Some((name, names)) = ARCHIVES.get(how) {
         let relations = (*name == "a.xlsx").then_some(WORKBOOK_RELATIONS);
         let parts = names.iter().copied().zip(parts).chain(relations);
-        assert_promises(name, &archive(parts));
+        assert_promises(name, &build_zip(parts));
     } else if let Some((name, names)) = COMPOUNDS.get(how - ARCHIVES.len()) {
-        assert_promises(name, &compound(names.iter().zip(parts)));
+        assert_promises(name, &build_compound_file(names.iter().zip(parts)));
     } else {
         match how - ARCHIVES.len() - COMPOUNDS.len() {
-            0 => assert_promises(FILES.0, &archive(FILES.1.iter().copied().zip(parts))),
+            0 => assert_promises(FILES.0, &build_zip(FILES.1.iter().copied().zip(parts))),
             1 => {
                 let (name, [index, history]) = OLD_IWORK;
-                assert_promises(name, &archive([(index, content), (history, b"".as_slice())].into_iter()));
+                assert_promises(name, &build_zip([(index, content), (history, b"".as_slice())].into_iter()));
             }
             2 => {
-                let parts = [("Index/Document.iwa", objects(content))];
+                let parts = [("Index/Document.iwa", pack_iwork_objects(content))];
                 assert_promises(
                     "a.pages",
-                    &archive(parts.iter().map(|(name, part)| (*name, part.as_slice()))),
+                    &build_zip(parts.iter().map(|(name, part)| (*name, part.as_slice()))),
                 );
             }
-            _ => assert_promises(DRAWING.0, &archive(DRAWING.1.iter().copied().zip(parts))),
+            _ => assert_promises(DRAWING.0, &build_zip(DRAWING.1.iter().copied().zip(parts))),
         }
     }
 }
 
 /// Packs objects of iWork into a file: blocks of Snappy after their lengths.
-fn objects(data: &[u8]) -> Vec<u8> {
+fn pack_iwork_objects(data: &[u8]) -> Vec<u8> {
     let mut file = Vec::new();
     for block in data.chunks(65_536) {
         let packed = snap::raw::Encoder::new().compress_vec(block).expect("it is short");
@@ -137,7 +137,7 @@ fn objects(data: &[u8]) -> Vec<u8> {
 }
 
 /// Splits an input into its parts.
-fn split(mut content: &[u8]) -> Vec<&[u8]> {
+fn split_parts(mut content: &[u8]) -> Vec<&[u8]> {
     let mut parts = Vec::new();
     while let Some(at) = content.windows(SEPARATOR.len()).position(|window| window == SEPARATOR) {
         parts.push(&content[..at]);
@@ -147,7 +147,7 @@ fn split(mut content: &[u8]) -> Vec<&[u8]> {
     parts
 }
 
-fn archive<'a>(parts: impl Iterator<Item = (&'static str, &'a [u8])>) -> Vec<u8> {
+fn build_zip<'a>(parts: impl Iterator<Item = (&'static str, &'a [u8])>) -> Vec<u8> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
     for (name, content) in parts {
@@ -157,7 +157,7 @@ fn archive<'a>(parts: impl Iterator<Item = (&'static str, &'a [u8])>) -> Vec<u8>
     zip.finish().expect("an archive in memory").into_inner()
 }
 
-fn compound<'a>(parts: impl Iterator<Item = (&'a &'static str, &'a [u8])>) -> Vec<u8> {
+fn build_compound_file<'a>(parts: impl Iterator<Item = (&'a &'static str, &'a [u8])>) -> Vec<u8> {
     let mut file = cfb::CompoundFile::create(Cursor::new(Vec::new())).expect("a file in memory");
     for (name, content) in parts {
         if let Some((folder, _)) = name.rsplit_once('/').filter(|(folder, _)| !folder.is_empty()) {

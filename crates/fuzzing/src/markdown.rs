@@ -1,8 +1,8 @@
 //! Fuzzes Markdown to HTML: only allowed HTML is emitted, and incremental rendering equals full rendering.
 
-use domain::answer::Source;
-use domain::citation::Place;
-use render::{Renderer, Sources, cited, document, draw_formulas, whole};
+use domain::answer::AnswerSource;
+use domain::citation::PassagePlace;
+use render::{CitationSources, Renderer, cited_sources, draw_formulas, render_answer, render_document};
 
 const ELEMENTS: [&str; 30] = [
     "a",
@@ -45,15 +45,15 @@ const SCHEMES: [&str; 4] = ["http://", "https://", "mailto:", "/api/v1/files/"];
 pub fn try_input(data: &[u8]) {
     let Some((&size, rest)) = data.split_first() else { return };
     let Ok(text) = std::str::from_utf8(rest) else { return };
-    let sources = sources();
-    let sources: &dyn Sources = &sources.as_slice();
-    let html = whole(text, sources);
+    let sources = sample_sources();
+    let sources: &dyn CitationSources = &sources.as_slice();
+    let html = render_answer(text, sources);
     assert_safe(&html);
     try_formulas(&html);
-    assert_safe(&document(text));
-    let cited = cited(text, sources);
-    assert!(cited.iter().all(|number| sources.place(*number).is_some()));
-    assert_eq!(incremental(text, usize::from(size % 61) + 1, sources), html);
+    assert_safe(&render_document(text));
+    let cited = cited_sources(text, sources);
+    assert!(cited.iter().all(|number| sources.source_place(*number).is_some()));
+    assert_eq!(render_incrementally(text, usize::from(size % 61) + 1, sources), html);
 }
 
 /// Draws the formulas between the tags: what is written is balanced and has no more than the room that there is.
@@ -80,27 +80,28 @@ fn try_formulas(html: &str) {
     }
 }
 
-fn sources() -> Vec<Source> {
-    let file = |path: &str, page| Place::File { path: path.into(), page, lines: None, page_name: None };
-    let web = |url: &str| Place::Web { url: url.into(), title: "t".into() };
+fn sample_sources() -> Vec<AnswerSource> {
+    let file =
+        |path: &str, page| PassagePlace::File { path: path.into(), page, lines: None, page_name: None };
+    let web = |url: &str| PassagePlace::Web { url: url.into(), title: "t".into() };
     vec![
-        Source { number: 1, place: file("/uploads/lease.pdf", Some(3)) },
-        Source { number: 2, place: web("https://example.org/a?b&c") },
-        Source { number: 3, place: web("javascript:alert(1)") },
-        Source { number: 4, place: file("/uploads/a\"b <c>.txt", None) },
+        AnswerSource { number: 1, place: file("/uploads/lease.pdf", Some(3)) },
+        AnswerSource { number: 2, place: web("https://example.org/a?b&c") },
+        AnswerSource { number: 3, place: web("javascript:alert(1)") },
+        AnswerSource { number: 4, place: file("/uploads/a\"b <c>.txt", None) },
     ]
 }
 
-fn incremental(text: &str, size: usize, sources: &dyn Sources) -> String {
+fn render_incrementally(text: &str, size: usize, sources: &dyn CitationSources) -> String {
     let mut renderer = Renderer::default();
     let letters: Vec<char> = text.chars().collect();
     for piece in letters.chunks(size) {
-        renderer.push(&piece.iter().collect::<String>(), sources);
-        assert_safe(renderer.tail(sources));
+        renderer.push_text(&piece.iter().collect::<String>(), sources);
+        assert_safe(renderer.tail_html(sources));
     }
-    renderer.end();
-    let tail = renderer.tail(sources).to_string();
-    let finished: String = renderer.finished().iter().map(AsRef::as_ref).collect();
+    renderer.end_text();
+    let tail = renderer.tail_html(sources).to_string();
+    let finished: String = renderer.finished_blocks().iter().map(AsRef::as_ref).collect();
     finished + &tail
 }
 

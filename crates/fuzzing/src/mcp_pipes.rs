@@ -1,10 +1,10 @@
 //! Fuzzes the standard output of an MCP server: its lines, messages, tools and outputs.
 
-use domain::citation::Place;
-use guest::mcp::Cutter;
+use domain::citation::PassagePlace;
+use guest::mcp::LineCutter;
 use mcp::{
-    Answer, DESCRIPTION_MAX_BYTES, Lifecycle, Message, OUTPUT_MAX_BYTES, PASSAGES_MAX, SCHEMA_MAX_BYTES,
-    STATELESS_REVISIONS, TOOL_NAME_MAX_BYTES, TOOLS_MAX,
+    DESCRIPTION_MAX_BYTES, Lifecycle, McpMessage, OUTPUT_MAX_BYTES, PASSAGES_MAX, RpcResponse,
+    SCHEMA_MAX_BYTES, STATELESS_REVISIONS, TOOL_NAME_MAX_BYTES, TOOLS_MAX,
 };
 use serde_json::Value;
 
@@ -17,52 +17,52 @@ const MESSAGE_MAX_BYTES: usize = 2000;
 /// Panics when a promise is broken.
 pub fn try_input(data: &[u8]) {
     let Some((&size, body)) = data.split_first() else { return };
-    let whole = cut(body, body.len().max(1));
-    assert_eq!(cut(body, usize::from(size) + 1), whole, "by how it arrives");
+    let whole = cut_lines(body, body.len().max(1));
+    assert_eq!(cut_lines(body, usize::from(size) + 1), whole, "by how it arrives");
     for line in &whole {
         assert!(!line.contains(&b'\n'));
-        for message in mcp::messages(line) {
+        for message in mcp::parse_messages(line) {
             assert_message(message);
         }
     }
 }
 
-fn cut(body: &[u8], size: usize) -> Vec<Vec<u8>> {
-    let mut cutter = Cutter::default();
+fn cut_lines(body: &[u8], size: usize) -> Vec<Vec<u8>> {
+    let mut cutter = LineCutter::default();
     let lines = body.chunks(size).flat_map(|piece| cutter.push(piece));
     lines.map(|line| line.expect("no input is as long as a line may be")).collect()
 }
 
-fn assert_message(message: Message) {
+fn assert_message(message: McpMessage) {
     match message {
-        Message::Answer(_, Answer::Result(result)) => {
+        McpMessage::Answer(_, RpcResponse::Result(result)) => {
             assert_tools(&result);
             assert_output(&result, None);
             assert_output(&result, Some("/workspace"));
-            assert_lifecycle(&Answer::Result(result));
+            assert_lifecycle(&RpcResponse::Result(result));
         }
-        Message::Answer(_, Answer::Error(error)) => {
+        McpMessage::Answer(_, RpcResponse::Error(error)) => {
             let message = &error.message;
             assert!(
                 !message.is_empty() && message.len() <= MESSAGE_MAX_BYTES && !message.contains(is_hidden),
                 "{message:?}"
             );
-            assert_lifecycle(&Answer::Error(error));
+            assert_lifecycle(&RpcResponse::Error(error));
         }
-        Message::Request(id, method) => {
-            let reply = mcp::reply(&id, &method);
+        McpMessage::Request(id, method) => {
+            let reply = mcp::encode_reply(&id, &method);
             assert!(!reply.contains('\n'));
             // The literal form, because a long number may change when it is parsed.
             assert!(reply.contains(&id.to_string()), "{reply}");
             let reply: Value = serde_json::from_str(&reply).expect("JSON");
             assert_eq!(reply["jsonrpc"], "2.0");
         }
-        Message::Notification(..) => {}
+        McpMessage::Notification(..) => {}
     }
 }
 
-fn assert_lifecycle(answer: &Answer) {
-    if let Some(Lifecycle::Stateless { revision, .. }) = mcp::lifecycle(answer) {
+fn assert_lifecycle(answer: &RpcResponse) {
+    if let Some(Lifecycle::Stateless { revision, .. }) = mcp::parse_lifecycle(answer) {
         assert!(STATELESS_REVISIONS.contains(&revision), "{revision}");
     }
 }
@@ -88,7 +88,7 @@ fn assert_tools(result: &Value) {
 }
 
 fn assert_output(result: &Value, workspace: Option<&str>) {
-    let Some(output) = mcp::output(result, workspace) else { return };
+    let Some(output) = mcp::parse_output(result, workspace) else { return };
     assert!(output.text.len() <= OUTPUT_MAX_BYTES && !output.text.contains(is_hidden));
     assert!(output.passages.len() <= PASSAGES_MAX);
     for passage in &output.passages {
@@ -97,11 +97,11 @@ fn assert_output(result: &Value, workspace: Option<&str>) {
     }
     // The host must accept every passage of the machine.
     let found = output.passages.into_iter().map(|passage| match passage.place {
-        Place::File { path, .. } => {
+        PassagePlace::File { path, .. } => {
             assert!(workspace.is_some(), "a file of nowhere: {path}");
             protocol::tool::FoundPassage { path, text: passage.text, ..Default::default() }
         }
-        Place::Web { url, title } => {
+        PassagePlace::Web { url, title } => {
             protocol::tool::FoundPassage { url: Some(url), title, text: passage.text, ..Default::default() }
         }
     });

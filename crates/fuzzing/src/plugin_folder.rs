@@ -8,8 +8,8 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
 use plugins::{
-    DESCRIPTION_MAX_CHARS, INSTRUCTIONS_MAX_BYTES, Library, NAME_MAX_BYTES, NOTICES_MAX, SKILL_FILES_MAX,
-    fingerprint, read_one,
+    DESCRIPTION_MAX_CHARS, INSTRUCTIONS_MAX_BYTES, NAME_MAX_BYTES, NOTICES_MAX, PluginLibrary,
+    SKILL_FILES_MAX, fingerprint_folders, read_one,
 };
 use tempfile::TempDir;
 
@@ -38,9 +38,9 @@ const OUTSIDE: &str = "not for any plugin";
 /// Panics when a promise is broken.
 pub fn try_input(data: &[u8]) {
     HOST.with(|host| {
-        let host = host.get_or_init(Host::new);
+        let host = host.get_or_init(PluginSandbox::new);
         let written: Vec<&str> =
-            data.split(|byte| *byte == END).filter_map(|part| host.write(part)).collect();
+            data.split(|byte| *byte == END).filter_map(|part| host.write_part(part)).collect();
         let library = read_one(&host.plugin);
         assert_bounds(&library);
         let again = read_one(&host.plugin);
@@ -48,26 +48,26 @@ pub fn try_input(data: &[u8]) {
             (&again.skills, &again.agents, &again.notices),
             (&library.skills, &library.agents, &library.notices)
         );
-        let before = fingerprint(std::slice::from_ref(&host.plugin));
+        let before = fingerprint_folders(std::slice::from_ref(&host.plugin));
         for file in &written {
             let _ = fs::remove_file(host.plugin.join(file));
         }
-        let after = fingerprint(std::slice::from_ref(&host.plugin));
+        let after = fingerprint_folders(std::slice::from_ref(&host.plugin));
         assert!(written.is_empty() || before != after, "what went is not noticed");
     });
 }
 
 thread_local! {
-    static HOST: OnceCell<Host> = const { OnceCell::new() };
+    static HOST: OnceCell<PluginSandbox> = const { OnceCell::new() };
 }
 
 /// A folder for a plugin, with links that lead outside.
-struct Host {
+struct PluginSandbox {
     _root: TempDir,
     plugin: PathBuf,
 }
 
-impl Host {
+impl PluginSandbox {
     fn new() -> Self {
         let root = tempfile::tempdir_in("/dev/shm").expect("a folder");
         let plugin = root.path().join("plugin");
@@ -90,7 +90,7 @@ impl Host {
     }
 
     /// Writes one file and returns which.
-    fn write(&self, part: &[u8]) -> Option<&'static str> {
+    fn write_part(&self, part: &[u8]) -> Option<&'static str> {
         let (which, content) = part.split_first()?;
         let file = FILES[usize::from(*which) % FILES.len()];
         fs::write(self.plugin.join(file), content).expect("it can be written");
@@ -98,7 +98,7 @@ impl Host {
     }
 }
 
-fn assert_bounds(library: &Library) {
+fn assert_bounds(library: &PluginLibrary) {
     let mut names = HashSet::new();
     for skill in &library.skills {
         assert!(names.insert(&skill.name.full_name), "{} twice", skill.name.full_name);

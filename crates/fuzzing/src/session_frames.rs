@@ -14,8 +14,8 @@ const LINE_MAX_BYTES: usize = 2048;
 /// Panics when a promise is broken.
 pub fn try_input(data: &[u8]) {
     let Some((&size, rest)) = data.split_first() else { return };
-    let (lines, refused) = cut(rest, rest.len().max(1));
-    assert_eq!(cut(rest, usize::from(size % 37) + 1), (lines.clone(), refused), "by how it arrives");
+    let (lines, refused) = cut_lines(rest, rest.len().max(1));
+    assert_eq!(cut_lines(rest, usize::from(size % 37) + 1), (lines.clone(), refused), "by how it arrives");
     let mut joined = lines.join(&b'\n');
     if !lines.is_empty() {
         joined.push(b'\n');
@@ -23,13 +23,13 @@ pub fn try_input(data: &[u8]) {
     assert!(rest.starts_with(&joined), "lines that were not sent");
     for line in &lines {
         assert!(line.len() < LINE_MAX_BYTES && !line.contains(&b'\n'));
-        executor(line);
-        host(line);
+        check_executor_line(line);
+        check_host_line(line);
     }
 }
 
 /// Returns the lines, and whether one was too long.
-fn cut(bytes: &[u8], size: usize) -> (Vec<Vec<u8>>, bool) {
+fn cut_lines(bytes: &[u8], size: usize) -> (Vec<Vec<u8>>, bool) {
     let mut lines = LineReader::of_at_most(LINE_MAX_BYTES);
     let mut out = Vec::new();
     for piece in bytes.chunks(size) {
@@ -45,7 +45,7 @@ fn cut(bytes: &[u8], size: usize) -> (Vec<Vec<u8>>, bool) {
     (out, false)
 }
 
-fn executor(line: &[u8]) {
+fn check_executor_line(line: &[u8]) {
     let Ok(frame) = read_executor_line(line) else { return };
     let ExecutorFrame::Returned { output, .. } = &frame;
     assert!(output.text.len() <= TEXT_MAX_BYTES);
@@ -60,7 +60,7 @@ fn executor(line: &[u8]) {
     assert_eq!(read_executor_line(written).expect("a frame"), frame);
 }
 
-fn host(line: &[u8]) {
+fn check_host_line(line: &[u8]) {
     let Ok(frame) = read_host_line(line) else { return };
     let written = host_line(&frame);
     let (end, written) = written.split_last().expect("a line feed");

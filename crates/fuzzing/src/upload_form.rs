@@ -23,25 +23,25 @@ const FILE_MAX_BYTES: u64 = 1024;
 pub fn try_input(data: &[u8]) {
     let Some((&size, form)) = data.split_first() else { return };
     HOST.with(|host| {
-        let host = host.get_or_init(Host::new);
-        let at_once = host.upload(form, form.len().max(1));
-        let in_pieces = host.upload(form, usize::from(size % 23) + 1);
+        let host = host.get_or_init(UploadWorkspace::new);
+        let at_once = host.upload_form(form, form.len().max(1));
+        let in_pieces = host.upload_form(form, usize::from(size % 23) + 1);
         // Of two errors, either may be reported first.
         assert_eq!(at_once.ok(), in_pieces.ok(), "by how it arrives");
     });
 }
 
 thread_local! {
-    static HOST: OnceCell<Host> = const { OnceCell::new() };
+    static HOST: OnceCell<UploadWorkspace> = const { OnceCell::new() };
 }
 
-struct Host {
+struct UploadWorkspace {
     _root: TempDir,
     runtime: Runtime,
     workspace: Workspace,
 }
 
-impl Host {
+impl UploadWorkspace {
     fn new() -> Self {
         let root = tempfile::tempdir_in("/dev/shm").expect("a folder");
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
@@ -54,14 +54,14 @@ impl Host {
     }
 
     /// Uploads a form. Returns the stored content, or the error message.
-    fn upload(&self, form: &[u8], size: usize) -> Result<Vec<u8>, String> {
+    fn upload_form(&self, form: &[u8], size: usize) -> Result<Vec<u8>, String> {
         let kind = HeaderValue::from_static("multipart/form-data; boundary=X");
         let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, kind)]);
         let pieces: Vec<_> = form.chunks(size).map(|piece| Ok::<_, std::io::Error>(piece.to_vec())).collect();
         let body = Body::from_stream(futures_util::stream::iter(pieces));
         let received = receive_upload(&self.workspace, &headers, body, Some(FILE_MAX_BYTES), STALL_TIMEOUT);
         let received = self.runtime.block_on(received);
-        let files = files(&self.workspace.host_dir());
+        let files = list_files(&self.workspace.host_dir());
         match received {
             Ok(uploaded) => {
                 let [file] = files.as_slice() else { panic!("{files:?} after {uploaded:?}") };
@@ -69,7 +69,7 @@ impl Host {
                 assert_eq!(content.len() as u64, uploaded.size);
                 assert!(!content.is_empty() && uploaded.size <= FILE_MAX_BYTES);
                 assert!(form.windows(content.len()).any(|part| part == content), "content that was not sent");
-                self.remove(file);
+                self.delete_upload(file);
                 Ok(content)
             }
             Err(refused) => {
@@ -80,7 +80,7 @@ impl Host {
     }
 
     /// Deletes the file, and its own folder when it is a temporary one.
-    fn remove(&self, file: &Path) {
+    fn delete_upload(&self, file: &Path) {
         let folder = file.parent().expect("a folder");
         std::fs::remove_file(file).expect("it can be deleted");
         if folder.parent().is_some_and(|above| above.ends_with("uploads/.tmp")) {
@@ -89,7 +89,7 @@ impl Host {
     }
 }
 
-fn files(folder: &Path) -> Vec<PathBuf> {
+fn list_files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
-    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+    entries.flat_map(|path| if path.is_dir() { list_files(&path) } else { vec![path] }).collect()
 }

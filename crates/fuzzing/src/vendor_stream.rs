@@ -5,7 +5,7 @@ use std::collections::{HashSet, VecDeque};
 use domain::citation::CITED_MAX;
 use domain::limits::CALLS_MAX;
 use domain::step::{StepError, StepEvent};
-use models::{Decoder, Format, Next};
+use models::{StepDecoder, StreamProgress, WireFormat};
 
 /// The number of digits that are appended to a generated identifier.
 const OWN_DIGITS: usize = 24;
@@ -16,8 +16,8 @@ const OWN_DIGITS: usize = 24;
 /// Panics when a promise is broken.
 pub fn try_input(data: &[u8]) {
     let Some((&how, body)) = data.split_first() else { return };
-    let format = Format::ALL[usize::from(how >> 6) % Format::ALL.len()];
-    let (events, failure) = decode(format, body, body.len().max(1));
+    let format = WireFormat::ALL[usize::from(how >> 6) % WireFormat::ALL.len()];
+    let (events, failure) = decode_stream(format, body, body.len().max(1));
     assert_events(&events, body.len());
     match &failure {
         // A finished step must not fail.
@@ -28,24 +28,24 @@ pub fn try_input(data: &[u8]) {
         }
         None => assert!(matches!(events.last(), Some(StepEvent::Finished { .. })), "{events:?}"),
     }
-    let (pieces, failed) = decode(format, body, usize::from(how >> 1 & 31) + 1);
+    let (pieces, failed) = decode_stream(format, body, usize::from(how >> 1 & 31) + 1);
     let anonymous = |events: Vec<StepEvent>| events.into_iter().map(without_own_id).collect::<Vec<_>>();
     assert_eq!((anonymous(pieces), failed), (anonymous(events), failure), "by how it arrives");
 }
 
-fn decode(format: Format, body: &[u8], size: usize) -> (Vec<StepEvent>, Option<StepError>) {
-    let mut decoder = Decoder::new(format, HashSet::from(["taken".to_owned()]));
+fn decode_stream(format: WireFormat, body: &[u8], size: usize) -> (Vec<StepEvent>, Option<StepError>) {
+    let mut decoder = StepDecoder::new(format, HashSet::from(["taken".to_owned()]));
     let mut ready = VecDeque::new();
     for piece in body.chunks(size) {
-        match decoder.push(piece, &mut ready) {
-            Ok(Next::More) => {}
-            Ok(Next::End) => return (ready.into(), None),
+        match decoder.push_bytes(piece, &mut ready) {
+            Ok(StreamProgress::More) => {}
+            Ok(StreamProgress::End) => return (ready.into(), None),
             // Another request continues the step.
-            Ok(Next::Pause) => return (ready.into(), Some(StepError::TooLong)),
+            Ok(StreamProgress::Pause) => return (ready.into(), Some(StepError::TooLong)),
             Err(error) => return (ready.into(), Some(error)),
         }
     }
-    let failure = decoder.ended(&mut ready).err();
+    let failure = decoder.end_body(&mut ready).err();
     (ready.into(), failure)
 }
 

@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 
 use egress::{
-    Fetched, LINK_TEXT_MAX_BYTES, LINKS_MAX, PASSAGE_MAX_BYTES, PASSAGES_MAX, Page, TITLE_MAX_BYTES,
-    UrlAllowlist, WebUrl, read_body,
+    Fetched, LINK_TEXT_MAX_BYTES, LINKS_MAX, PASSAGE_MAX_BYTES, PASSAGES_MAX, TITLE_MAX_BYTES, UrlAllowlist,
+    WebPage, WebUrl, read_body,
 };
 
 const KINDS: [&str; 8] = [
@@ -43,7 +43,7 @@ pub fn try_input(data: &[u8]) {
     }
 }
 
-fn assert_bounds(page: &Page, from: usize) {
+fn assert_bounds(page: &WebPage, from: usize) {
     assert!(!page.title.is_empty() && page.title.len() <= TITLE_MAX_BYTES, "{:?}", page.title);
     assert!(!page.title.contains(is_hidden), "{:?}", page.title);
     assert!(page.passages.len() <= PASSAGES_MAX);
@@ -64,7 +64,7 @@ fn assert_bounds(page: &Page, from: usize) {
             "{address:?}"
         );
         assert!(link.text.len() <= LINK_TEXT_MAX_BYTES && !link.text.contains(is_hidden), "{:?}", link.text);
-        allowed.add(&link.url);
+        allowed.add_url(&link.url);
         assert!(allowed.contains(address), "{address}");
     }
 }

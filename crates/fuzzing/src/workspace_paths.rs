@@ -8,7 +8,7 @@ use domain::id::AccountId;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use workspace::{
-    AskedPath, FileName, NAME_MAX_BYTES, PATH_MAX_BYTES, PathError, Quota, Workspace, WorkspacePath,
+    AskedPath, FileName, NAME_MAX_BYTES, PATH_MAX_BYTES, Quota, Workspace, WorkspacePath, WorkspacePathError,
     Workspaces,
 };
 
@@ -20,11 +20,11 @@ const OUTSIDE: &[u8] = b"not for anybody";
 /// # Panics
 /// Panics when a promise is broken.
 pub fn try_input(data: &[u8]) {
-    HOST.with(|host| host.get_or_init(Host::new).assert_inside(data));
+    HOST.with(|host| host.get_or_init(LinkedWorkspace::new).assert_inside(data));
     let parsed = WorkspacePath::parse(data);
     match &parsed {
         Ok(path) => {
-            assert!(!climbs(data));
+            assert!(!climbs_above_start(data));
             assert_clean(path);
             assert_eq!(WorkspacePath::parse(path.as_bytes()).as_ref(), Ok(path), "read again");
             let leads_back = |asked: AskedPath| asked.candidates().any(|candidate| candidate == path);
@@ -32,9 +32,9 @@ pub fn try_input(data: &[u8]) {
             let encoded: String = path.as_bytes().iter().map(|byte| format!("%{byte:02X}")).collect();
             assert!(leads_back(AskedPath::from_url(&encoded)), "encoded: {path}");
         }
-        Err(PathError::Outside) => assert!(climbs(data)),
-        Err(PathError::Nul) => assert!(data.contains(&0)),
-        Err(PathError::TooLong) => assert!(data.len() > PATH_MAX_BYTES),
+        Err(WorkspacePathError::Outside) => assert!(climbs_above_start(data)),
+        Err(WorkspacePathError::Nul) => assert!(data.contains(&0)),
+        Err(WorkspacePathError::TooLong) => assert!(data.len() > PATH_MAX_BYTES),
     }
     if let Ok(name) = FileName::from_upload(data) {
         let bytes = name.as_bytes();
@@ -44,7 +44,7 @@ pub fn try_input(data: &[u8]) {
 }
 
 /// Returns true if the path climbs above its start, by an independent count.
-fn climbs(path: &[u8]) -> bool {
+fn climbs_above_start(path: &[u8]) -> bool {
     let mut depth = 0_i64;
     path.split(|byte| *byte == b'/').any(|name| {
         depth += match name {
@@ -64,17 +64,17 @@ fn assert_clean(path: &WorkspacePath) {
 }
 
 thread_local! {
-    static HOST: OnceCell<Host> = const { OnceCell::new() };
+    static HOST: OnceCell<LinkedWorkspace> = const { OnceCell::new() };
 }
 
 /// A workspace with links that lead anywhere, next to a file outside.
-struct Host {
+struct LinkedWorkspace {
     _root: TempDir,
     runtime: Runtime,
     workspace: Workspace,
 }
 
-impl Host {
+impl LinkedWorkspace {
     fn new() -> Self {
         let root = tempfile::tempdir_in("/dev/shm").expect("a folder");
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");

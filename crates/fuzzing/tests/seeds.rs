@@ -9,29 +9,29 @@ use fuzzing::TARGETS;
 /// The number of mutations of each input.
 const BENT: u32 = 24;
 
-fn fuzz() -> PathBuf {
+fn fuzz_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz")
 }
 
 fn names_in(folder: &str) -> BTreeSet<String> {
-    let entries = fs::read_dir(fuzz().join(folder)).expect("a folder");
+    let entries = fs::read_dir(fuzz_folder().join(folder)).expect("a folder");
     let names = entries.map(|entry| entry.expect("an entry").path());
     names.map(|path| path.file_stem().expect("a name").to_string_lossy().into_owned()).collect()
 }
 
 #[test]
-fn every_target_has_a_program_and_inputs() {
+fn fuzz_target_has_program_and_seeds() {
     let known: BTreeSet<String> = TARGETS.iter().map(|(name, _)| (*name).to_owned()).collect();
     assert_eq!(names_in("fuzz_targets"), known);
     assert_eq!(names_in("seeds"), known);
-    let manifest = fs::read_to_string(fuzz().join("Cargo.toml")).expect("a manifest");
+    let manifest = fs::read_to_string(fuzz_folder().join("Cargo.toml")).expect("a manifest");
     for name in known {
         assert!(manifest.contains(&format!("path = \"fuzz_targets/{name}.rs\"")), "{name} is not built");
     }
 }
 
 /// Mutates an input deterministically: changes bytes, truncates it or duplicates a piece.
-fn bent(seed: &[u8], number: u32) -> Vec<u8> {
+fn mutate_seed(seed: &[u8], number: u32) -> Vec<u8> {
     let mut state = u64::from(number) + 1;
     let mut below = |bound: usize| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -62,12 +62,12 @@ fn bent(seed: &[u8], number: u32) -> Vec<u8> {
 fn every_kept_input_keeps_every_promise() {
     for (name, target) in TARGETS {
         let mut tried = 0;
-        for entry in fs::read_dir(fuzz().join("seeds").join(name)).expect("inputs") {
+        for entry in fs::read_dir(fuzz_folder().join("seeds").join(name)).expect("inputs") {
             let path = entry.expect("an input").path();
             let seed = fs::read(&path).expect("an input");
             target(&seed);
             for number in 0..BENT {
-                let input = bent(&seed, number);
+                let input = mutate_seed(&seed, number);
                 let outcome = std::panic::catch_unwind(|| target(&input));
                 assert!(
                     outcome.is_ok(),

@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use domain::unread::UnreadReason;
-use guest::documents::{Bounds, extract_part, passages};
-use guest::index::{Batch, ExtractionProblem, Library, PIECE_MAX_BYTES, Wanted};
+use guest::documents::{ExtractBounds, extract_part, passages};
+use guest::index::{DocumentLibrary, ExtractionProblem, PIECE_MAX_BYTES, PassageBatch, Wanted};
 use protocol::tool::{SearchArguments, ToolOutput};
 
 /// Bounds one search with the indexing before it.
@@ -24,11 +24,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (Some(folder), Some(index)) = (arguments.next(), arguments.next()) else {
         return Err("index_documents FOLDER INDEX QUERY...".into());
     };
-    let library = Library::new(&PathBuf::from(folder), &PathBuf::from(index));
+    let library = DocumentLibrary::new(&PathBuf::from(folder), &PathBuf::from(index));
     for query in arguments {
         for turn in ["first", "again"] {
             let begun = Instant::now();
-            let found = search(&library, &query).await;
+            let found = search_library(&library, &query).await;
             println!("{query}, {turn}: {:?}, {} passages", begun.elapsed(), found.passages.len());
         }
     }
@@ -40,30 +40,30 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-async fn search(library: &Library, query: &str) -> ToolOutput {
+async fn search_library(library: &DocumentLibrary, query: &str) -> ToolOutput {
     let arguments = SearchArguments { query: query.to_owned(), paths: Vec::new(), limit: None };
-    library.search(&arguments, &[], TIME, extracted).await
+    library.search_documents(&arguments, &[], TIME, extract_batch).await
 }
 
-async fn extracted(wanted: Wanted) -> Result<Batch, ExtractionProblem> {
+async fn extract_batch(wanted: Wanted) -> Result<PassageBatch, ExtractionProblem> {
     let read = tokio::task::spawn_blocking(move || {
         let (first_page, last_page) = wanted.pages.unwrap_or((1, u32::MAX));
         let until = Some(Instant::now() + wanted.time);
-        let bounds = Bounds { first_page, last_page, until, ..Bounds::default() };
+        let bounds = ExtractBounds { first_page, last_page, until, ..ExtractBounds::default() };
         let problem = |reason, text| ExtractionProblem { reason, text, passing: false };
         let file =
             File::open(&wanted.file).map_err(|error| problem(UnreadReason::Missing, error.to_string()))?;
         let extracted = extract_part(&wanted.file, file, &bounds)
-            .map_err(|error| problem(error.reason(), error.to_string()))?;
-        let pieces = passages::split(&extracted, PIECE_MAX_BYTES);
-        Ok(Batch {
+            .map_err(|error| problem(error.unread_reason(), error.to_string()))?;
+        let pieces = passages::split_passages(&extracted, PIECE_MAX_BYTES);
+        Ok(PassageBatch {
             pieces,
             span: extracted.span,
             cut: extracted.truncated,
             holds_files: extracted.format.holds_files(),
             unread_files: extracted.unread_files,
             scans: extracted.scans,
-            ..Batch::default()
+            ..PassageBatch::default()
         })
     });
     read.await.expect("no document makes it panic")

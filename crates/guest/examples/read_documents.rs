@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::time::Instant;
 
-use guest::documents::extract;
+use guest::documents::extract_file;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1).map(PathBuf::from);
@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for path in paths {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let begun = Instant::now();
-        let read = extract(&path, File::open(&path)?);
+        let read = extract_file(&path, File::open(&path)?);
         let took = begun.elapsed().as_millis();
         match read {
             Ok(document) => {

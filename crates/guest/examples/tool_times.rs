@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use domain::step::{Call, Purpose};
-use guest::tools::{Limits, run};
+use domain::step::{Purpose, StepCall};
+use guest::tools::{ToolLimits, run_tool};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
@@ -21,11 +21,11 @@ const ROUNDS: usize = 20;
 
 fn main() -> ExitCode {
     let role = std::env::args().nth(1).unwrap_or_default();
-    if let Some(code) = guest::worker::play(&role) {
+    if let Some(code) = guest::worker::run_role(&role) {
         return code;
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    match runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(times())) {
+    match runtime.map_err(Into::into).and_then(|runtime| runtime.block_on(measure_tools())) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             println!("{error}");
@@ -34,19 +34,19 @@ fn main() -> ExitCode {
     }
 }
 
-async fn times() -> Result<(), Box<dyn Error>> {
+async fn measure_tools() -> Result<(), Box<dyn Error>> {
     let folder = std::env::temp_dir().join(format!("tool-times-{}", std::process::id()));
-    let limits = Limits {
+    let limits = ToolLimits {
         workspace: folder.join("workspace"),
         temp: folder.join("tmp"),
         disk_free_floor_bytes: 1 << 20,
         program: std::env::var_os("CAUSERIE_GUEST").map(PathBuf::from),
-        ..Limits::from_environment()
+        ..ToolLimits::from_environment()
     };
-    let names = fill(&limits)?;
+    let names = create_workspace(&limits)?;
     println!("{:<28} {:>9} {:>9}  (ms, {ROUNDS} rounds)", "tool", "p50", "max");
     for name in &names {
-        time(&limits, "read", &format!("read {name}"), &json!({ "path": name })).await?;
+        measure_tool(&limits, "read", &format!("read {name}"), &json!({ "path": name })).await?;
     }
     let content = "x".repeat(10_000);
     for (tool, label, arguments) in [
@@ -62,21 +62,21 @@ async fn times() -> Result<(), Box<dyn Error>> {
         ),
         ("shell", "shell with 10 MB of output", json!({ "command": "yes | head -c 10000000" })),
     ] {
-        time(&limits, tool, label, &arguments).await?;
+        measure_tool(&limits, tool, label, &arguments).await?;
     }
     let edit = json!({ "path": "new/file.txt", "old": "x", "new": "y", "all": true });
     let back = json!({ "path": "new/file.txt", "old": "y", "new": "x", "all": true });
     let mut took = Vec::new();
     for round in 0..ROUNDS {
-        took.push(once(&limits, "edit", if round % 2 == 0 { &edit } else { &back }).await?);
+        took.push(time_call(&limits, "edit", if round % 2 == 0 { &edit } else { &back }).await?);
     }
-    print("edit", took);
+    print_times("edit", took);
     fs::remove_dir_all(folder)?;
     Ok(())
 }
 
 /// Makes the workspace, as the tools' user's, and gives the names of the files in it.
-fn fill(limits: &Limits) -> Result<Vec<String>, Box<dyn Error>> {
+fn create_workspace(limits: &ToolLimits) -> Result<Vec<String>, Box<dyn Error>> {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
     let mut files: Vec<PathBuf> = ["lease.pdf", "minutes.docx", "prices.xlsx", "notice.html", "statute.txt"]
         .map(|name| fixtures.join(name))
@@ -103,17 +103,17 @@ fn fill(limits: &Limits) -> Result<Vec<String>, Box<dyn Error>> {
     Ok(names)
 }
 
-async fn time(limits: &Limits, tool: &str, label: &str, arguments: &Value) -> Result<(), String> {
+async fn measure_tool(limits: &ToolLimits, tool: &str, label: &str, arguments: &Value) -> Result<(), String> {
     let mut took = Vec::new();
     for _ in 0..ROUNDS {
-        took.push(once(limits, tool, arguments).await?);
+        took.push(time_call(limits, tool, arguments).await?);
     }
-    print(label, took);
+    print_times(label, took);
     Ok(())
 }
 
-async fn once(limits: &Limits, tool: &str, arguments: &Value) -> Result<Duration, String> {
-    let call = Call {
+async fn time_call(limits: &ToolLimits, tool: &str, arguments: &Value) -> Result<Duration, String> {
+    let call = StepCall {
         id: "call".into(),
         tool: tool.into(),
         arguments: arguments.to_string(),
@@ -121,11 +121,11 @@ async fn once(limits: &Limits, tool: &str, arguments: &Value) -> Result<Duration
     };
     let (_keep, killed) = watch::channel(false);
     let began = Instant::now();
-    let output = run(&call, limits, &[], killed).await;
+    let output = run_tool(&call, limits, &[], killed).await;
     if output.failed { Err(format!("{tool}: {}", output.text)) } else { Ok(began.elapsed()) }
 }
 
-fn print(label: &str, mut took: Vec<Duration>) {
+fn print_times(label: &str, mut took: Vec<Duration>) {
     took.sort_unstable();
     let ms = |time: Option<&Duration>| time.map_or(0.0, |time| time.as_secs_f64() * 1000.0);
     println!("{label:<28} {:>9.1} {:>9.1}", ms(took.get(took.len() / 2)), ms(took.last()));

@@ -30,31 +30,31 @@ const PROCESSES: &str = "CAUSERIE_PROCESSES";
 
 /// The agent's process.
 #[derive(Debug)]
-pub(crate) struct Agent {
+pub(crate) struct AgentProcess {
     pid: Pid,
     /// The other end of its standard input, if it waits.
     waits: Option<UnixStream>,
 }
 
-impl Agent {
+impl AgentProcess {
     /// Starts the agent with the listener. This process must have a single thread.
     pub(crate) fn start(listener: &TcpListener) -> io::Result<Self> {
-        let pid = spawn(command(), listener)?;
+        let pid = spawn_agent(serve_command(), listener)?;
         Ok(Self { pid, waits: None })
     }
 
     /// Starts the agent, which then waits for the signal to continue. This process must have a single thread.
     pub(crate) fn start_waiting(listener: &TcpListener) -> io::Result<Self> {
         let (mut ours, its) = UnixStream::pair()?;
-        let mut command = command();
+        let mut command = serve_command();
         command.arg(WAITS_ARGUMENT).stdin(OwnedFd::from(its));
-        let pid = spawn(command, listener)?;
+        let pid = spawn_agent(command, listener)?;
         ours.read_exact(&mut [0])?;
         Ok(Self { pid, waits: Some(ours) })
     }
 
     /// Tells the agent to go on, if it waits. Returns its process.
-    pub(crate) fn proceed(self) -> io::Result<Pid> {
+    pub(crate) fn resume_process(self) -> io::Result<Pid> {
         if let Some(mut waits) = self.waits {
             waits.write_all(&[1])?;
         }
@@ -63,24 +63,24 @@ impl Agent {
 }
 
 /// A limit that the host put into the environment.
-pub(crate) fn limit(name: &str) -> Option<u64> {
+pub(crate) fn limit_from_environment(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-fn command() -> Command {
+fn serve_command() -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg("serve").env("CAUSERIE_INDEX", link::INDEX);
     command
 }
 
-fn spawn(mut command: Command, listener: &TcpListener) -> io::Result<Pid> {
+fn spawn_agent(mut command: Command, listener: &TcpListener) -> io::Result<Pid> {
     let listener = OwnedFd::from(listener.try_clone()?);
     rustix::io::fcntl_setfd(&listener, rustix::io::FdFlags::empty())?;
     command.env(LISTEN_FD, listener.as_raw_fd().to_string());
     let bounds = [
         (Resource::Core, Some(0)),
-        (Resource::Fsize, limit(FILE_BYTES)),
-        (Resource::Nproc, limit(PROCESSES)),
+        (Resource::Fsize, limit_from_environment(FILE_BYTES)),
+        (Resource::Nproc, limit_from_environment(PROCESSES)),
     ];
     let confine = move || {
         for (resource, bound) in bounds {
@@ -110,5 +110,5 @@ fn reduce_privileges() -> io::Result<()> {
     };
     set_no_new_privs(true)?;
     set_capabilities(None, sets)?;
-    seccomp::apply(seccomp::Profile::Agent { counted: true })
+    seccomp::apply_profile(seccomp::SeccompProfile::Agent { counted: true })
 }

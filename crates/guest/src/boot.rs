@@ -25,8 +25,8 @@ use rustix::system::{RebootCommand, reboot};
 use rustix::thread::UnshareFlags;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::agent::{Agent, limit};
-use crate::init::report;
+use crate::agent::{AgentProcess, limit_from_environment};
+use crate::init::log_end_reason;
 use crate::link_interface;
 use crate::port::Port;
 
@@ -63,48 +63,48 @@ pub enum Platform {
 #[derive(Debug)]
 pub struct Prepared {
     pub(crate) port: Port,
-    pub(crate) link: Link,
+    pub(crate) link: HostLink,
     /// The agent, unless it is yet to be started.
-    pub(crate) agent: Option<Agent>,
+    pub(crate) agent: Option<AgentProcess>,
 }
 
 /// Runs the machine until the agent ends or the host asks for the end, then powers it off.
 #[must_use]
-pub fn run(platform: Platform) -> ExitCode {
+pub fn run_machine(platform: Platform) -> ExitCode {
     match platform {
-        Platform::UserModeLinux => end(user_mode_linux(), RebootCommand::PowerOff),
+        Platform::UserModeLinux => shut_down_machine(user_mode_linux(), RebootCommand::PowerOff),
         // QEMU ends when its machine restarts, whatever the machine's firmware can do.
-        Platform::Qemu(prepared) => end(qemu(prepared), RebootCommand::Restart),
+        Platform::Qemu(prepared) => shut_down_machine(run_qemu(prepared), RebootCommand::Restart),
     }
 }
 
 fn user_mode_linux() -> Result<(), BootError> {
     private_file_systems()?;
     // The path is one that the kernel's own process sees.
-    shared_folders(|share, at, flags| file_system("hostfs", at, flags, share.host()))?;
-    let link = Link::open()?;
-    link.announce()?;
-    watch(link, None, None)
+    shared_folders(|share, at, flags| file_system("hostfs", at, flags, share.host_path()))?;
+    let link = HostLink::open_listeners()?;
+    link.announce_listeners()?;
+    supervise_agent(link, None, None)
 }
 
-fn qemu(Prepared { port, link, agent }: Prepared) -> Result<(), BootError> {
-    shared_folders(|share, at, flags| mount_9p(share.tag(), at, flags, "mmap"))?;
+fn run_qemu(Prepared { port, link, agent }: Prepared) -> Result<(), BootError> {
+    shared_folders(|share, at, flags| mount_9p(share.mount_tag(), at, flags, "mmap"))?;
     if Path::new(PLUGINS).exists() {
         // The system keeps what it has read of other files.
         mount_9p(link::PLUGINS_TAG, PLUGINS, SHARED | MountFlags::RDONLY, "mmap")?;
     }
-    link.announce()?;
-    watch(link, agent, Some(port))
+    link.announce_listeners()?;
+    supervise_agent(link, agent, Some(port))
 }
 
 /// Reports why the machine ends, writes files back and ends it.
-pub(crate) fn end(reason: Result<(), BootError>, off: RebootCommand) -> ExitCode {
+pub(crate) fn shut_down_machine(reason: Result<(), BootError>, off: RebootCommand) -> ExitCode {
     if let Err(error) = reason {
-        report(&error.to_string());
+        log_end_reason(&error.to_string());
     }
     sync();
     let refused = reboot(off);
-    report(&format!("powering off failed: {refused:?}"));
+    log_end_reason(&format!("powering off failed: {refused:?}"));
     ExitCode::FAILURE
 }
 
@@ -116,89 +116,98 @@ pub(crate) struct BootError {
     source: io::Error,
 }
 
-pub(crate) trait ErrorContext<T> {
-    fn doing(self, doing: &str) -> Result<T, BootError>;
+pub(crate) trait BootErrorContext<T> {
+    fn with_context(self, doing: &str) -> Result<T, BootError>;
 }
 
-impl<T, E: Into<io::Error>> ErrorContext<T> for Result<T, E> {
-    fn doing(self, doing: &str) -> Result<T, BootError> {
+impl<T, E: Into<io::Error>> BootErrorContext<T> for Result<T, E> {
+    fn with_context(self, doing: &str) -> Result<T, BootError> {
         self.map_err(|source| BootError { doing: doing.to_owned(), source: source.into() })
     }
 }
 
 /// The machine's end of the link to the host.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct HostLink {
     pub(crate) agent: TcpListener,
     pub(crate) power_off: TcpListener,
     /// Reaches the host, as no other socket of the machine does.
     pub(crate) announcement: UdpSocket,
 }
 
-impl Link {
+impl HostLink {
     /// Opens the listeners, and gives this process and those that follow a network of their own, in which the link does not
     /// exist.
-    pub(crate) fn open() -> Result<Self, BootError> {
-        rustix::system::sethostname(b"machine").doing("setting the host name")?;
-        link_interface::configure().doing("configuring the link to the host")?;
-        let listen = |address: SocketAddrV4| TcpListener::bind(address).doing("opening a listener");
-        let announcement = UdpSocket::bind((link::MACHINE, 0)).doing("opening a socket")?;
+    pub(crate) fn open_listeners() -> Result<Self, BootError> {
+        rustix::system::sethostname(b"machine").with_context("setting the host name")?;
+        link_interface::configure_interface().with_context("configuring the link to the host")?;
+        let listen = |address: SocketAddrV4| TcpListener::bind(address).with_context("opening a listener");
+        let announcement = UdpSocket::bind((link::MACHINE, 0)).with_context("opening a socket")?;
         let opened = Self { agent: listen(link::AGENT)?, power_off: listen(link::POWER_OFF)?, announcement };
         // SAFETY: the flag names no descriptors, and this process has a single thread.
         unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET) }
-            .doing("separating the network of processes from the link")?;
+            .with_context("separating the network of processes from the link")?;
         Ok(opened)
     }
 
     /// Sends a packet, by which the host learns that the listeners are open.
-    fn announce(&self) -> Result<(), BootError> {
+    fn announce_listeners(&self) -> Result<(), BootError> {
         let sent = self.announcement.send_to(link::ANNOUNCEMENT, (link::HOST, link::AGENT.port()));
-        sent.map(drop).doing("announcing the machine to the host")
+        sent.map(drop).with_context("announcing the machine to the host")
     }
 }
 
 /// Mounts the file systems that are the machine's own, and sets the kernel up.
 pub(crate) fn private_file_systems() -> Result<(), BootError> {
-    let bytes = limit(TEMPORARY_BYTES).unwrap_or(64 << 20);
+    let bytes = limit_from_environment(TEMPORARY_BYTES).unwrap_or(64 << 20);
     file_system("proc", "/proc", MountFlags::NODEV | DATA, "")?;
     for (name, value) in SETTINGS {
         let _ = fs::write(Path::new("/proc/sys").join(name), value);
     }
-    mount_bind("/proc/sys", "/proc/sys").doing("closing /proc/sys")?;
+    mount_bind("/proc/sys", "/proc/sys").with_context("closing /proc/sys")?;
     let read_only = MountFlags::BIND | MountFlags::RDONLY | MountFlags::NODEV | DATA;
-    mount_remount("/proc/sys", read_only, "").doing("closing /proc/sys")?;
-    tmpfs("/tmp", bytes, "1777", SHARED)?;
-    tmpfs("/run", 1 << 20, "0755", DATA)?;
-    devices(bytes)
+    mount_remount("/proc/sys", read_only, "").with_context("closing /proc/sys")?;
+    mount_tmpfs("/tmp", bytes, "1777", SHARED)?;
+    mount_tmpfs("/run", 1 << 20, "0755", DATA)?;
+    create_devices(bytes)
 }
 
 /// Mounts the workspace and the index by `mount`, so that both sides see each other's changes.
-fn shared_folders(mount: impl Fn(Share, &str, MountFlags) -> Result<(), BootError>) -> Result<(), BootError> {
-    mount(Share::Workspace, protocol::tool::WORKSPACE, SHARED)?;
+fn shared_folders(
+    mount: impl Fn(AccountShare, &str, MountFlags) -> Result<(), BootError>,
+) -> Result<(), BootError> {
+    mount(AccountShare::Workspace, protocol::tool::WORKSPACE, SHARED)?;
     // The kernel shows the index as a folder of the tools' user, so it is mounted below one that only root enters.
-    tmpfs("/index", 64 << 10, "0700", DATA)?;
-    fs::create_dir(link::INDEX).doing("making the index's folder")?;
-    mount(Share::Index, link::INDEX, DATA)
+    mount_tmpfs("/index", 64 << 10, "0700", DATA)?;
+    fs::create_dir(link::INDEX).with_context("making the index's folder")?;
+    mount(AccountShare::Index, link::INDEX, DATA)
 }
 
-fn devices(temporary_bytes: u64) -> Result<(), BootError> {
-    tmpfs("/dev", 64 << 10, "0755", MountFlags::NOSUID | MountFlags::NOEXEC)?;
+fn create_devices(temporary_bytes: u64) -> Result<(), BootError> {
+    mount_tmpfs("/dev", 64 << 10, "0755", MountFlags::NOSUID | MountFlags::NOEXEC)?;
     for (name, major, minor) in DEVICES {
         let path = Path::new("/dev").join(name);
         mknodat(CWD, &path, FileType::CharacterDevice, Mode::from_raw_mode(0o666), makedev(major, minor))
-            .doing("making a device file")?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).doing("opening a device file")?;
+            .with_context("making a device file")?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666))
+            .with_context("opening a device file")?;
     }
     for (name, target) in [("fd", "fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")] {
-        symlink(Path::new("/proc/self").join(target), Path::new("/dev").join(name)).doing("linking /dev")?;
+        symlink(Path::new("/proc/self").join(target), Path::new("/dev").join(name))
+            .with_context("linking /dev")?;
     }
-    fs::create_dir("/dev/shm").doing("making /dev/shm")?;
-    tmpfs("/dev/shm", temporary_bytes, "1777", MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC)?;
+    fs::create_dir("/dev/shm").with_context("making /dev/shm")?;
+    mount_tmpfs(
+        "/dev/shm",
+        temporary_bytes,
+        "1777",
+        MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC,
+    )?;
     let read_only = MountFlags::NOSUID | MountFlags::NOEXEC | MountFlags::RDONLY;
-    mount_remount("/dev", read_only, "").doing("closing /dev")
+    mount_remount("/dev", read_only, "").with_context("closing /dev")
 }
 
-fn tmpfs(at: &str, bytes: u64, mode: &str, flags: MountFlags) -> Result<(), BootError> {
+fn mount_tmpfs(at: &str, bytes: u64, mode: &str, flags: MountFlags) -> Result<(), BootError> {
     /// A file or folder for each 4 KiB.
     const BYTES_PER_INODE: u64 = 4096;
     let inodes = (bytes / BYTES_PER_INODE).max(64);
@@ -207,14 +216,14 @@ fn tmpfs(at: &str, bytes: u64, mode: &str, flags: MountFlags) -> Result<(), Boot
 
 /// A folder of the account that the host shares.
 #[derive(Debug, Clone, Copy)]
-enum Share {
+enum AccountShare {
     Workspace,
     Index,
 }
 
-impl Share {
+impl AccountShare {
     /// Returns its path on the host, as the kernel's own process sees it.
-    const fn host(self) -> &'static str {
+    const fn host_path(self) -> &'static str {
         match self {
             Self::Workspace => protocol::tool::WORKSPACE,
             Self::Index => "/index",
@@ -222,7 +231,7 @@ impl Share {
     }
 
     /// Returns the tag under which QEMU shares it.
-    const fn tag(self) -> &'static str {
+    const fn mount_tag(self) -> &'static str {
         match self {
             Self::Workspace => link::WORKSPACE_TAG,
             Self::Index => link::INDEX_TAG,
@@ -234,51 +243,56 @@ impl Share {
 pub(crate) fn mount_9p(tag: &str, at: &str, flags: MountFlags, cache: &str) -> Result<(), BootError> {
     let context = format!("mounting the folder {tag} at {at}");
     let options = format!("trans=virtio,version=9p2000.L,msize=512000,access=any,cache={cache}");
-    let options = std::ffi::CString::new(options).map_err(io::Error::other).doing(&context)?;
-    mount(tag, at, "9p", flags, Some(options.as_c_str())).doing(&context)
+    let options = std::ffi::CString::new(options).map_err(io::Error::other).with_context(&context)?;
+    mount(tag, at, "9p", flags, Some(options.as_c_str())).with_context(&context)
 }
 
 pub(crate) fn file_system(kind: &str, at: &str, flags: MountFlags, options: &str) -> Result<(), BootError> {
     let context = format!("mounting {kind} at {at}");
-    let options = std::ffi::CString::new(options).map_err(io::Error::other).doing(&context)?;
+    let options = std::ffi::CString::new(options).map_err(io::Error::other).with_context(&context)?;
     let options: Option<&CStr> = Some(&options);
-    mount("none", at, kind, flags, options).doing(&context)
+    mount("none", at, kind, flags, options).with_context(&context)
 }
 
 /// Starts the agent, or lets the one that waits go on, and waits for its end or the host's request.
-fn watch(link: Link, agent: Option<Agent>, port: Option<Port>) -> Result<(), BootError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().doing("starting")?;
-    runtime.block_on(watched(link, agent, port))
+fn supervise_agent(link: HostLink, agent: Option<AgentProcess>, port: Option<Port>) -> Result<(), BootError> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_io().build().with_context("starting")?;
+    runtime.block_on(wait_for_end(link, agent, port))
 }
 
-async fn watched(link: Link, agent: Option<Agent>, port: Option<Port>) -> Result<(), BootError> {
-    let Link { agent: listener, power_off, announcement } = link;
+async fn wait_for_end(
+    link: HostLink,
+    agent: Option<AgentProcess>,
+    port: Option<Port>,
+) -> Result<(), BootError> {
+    let HostLink { agent: listener, power_off, announcement } = link;
     drop(announcement);
-    power_off.set_nonblocking(true).doing("preparing a listener")?;
-    let power_off = tokio::net::TcpListener::from_std(power_off).doing("preparing a listener")?;
-    let mut child_ended = signal(SignalKind::child()).doing("watching processes")?;
+    power_off.set_nonblocking(true).with_context("preparing a listener")?;
+    let power_off = tokio::net::TcpListener::from_std(power_off).with_context("preparing a listener")?;
+    let mut child_ended = signal(SignalKind::child()).with_context("watching processes")?;
     let agent = match agent {
         Some(agent) => agent,
-        None => Agent::start(&listener).doing("starting the agent")?,
+        None => AgentProcess::start(&listener).with_context("starting the agent")?,
     };
     drop(listener);
-    let agent = agent.proceed().doing("telling the agent to go on")?;
+    let agent = agent.resume_process().with_context("telling the agent to go on")?;
     // Its threads start after the agent, before which this process may have but one.
-    let mut port_ended = port.map(Port::carry).transpose().doing("carrying packets")?;
+    let mut port_ended = port.map(Port::forward_packets).transpose().with_context("carrying packets")?;
     loop {
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
             if pid == agent {
-                return Err(io::Error::other(format!("{status:?}"))).doing("the agent");
+                return Err(io::Error::other(format!("{status:?}"))).with_context("the agent");
             }
         }
         tokio::select! {
             asked = power_off.accept() => {
-                asked.doing("waiting for the host")?;
+                asked.with_context("waiting for the host")?;
                 let _ = kill_process(agent, Signal::TERM);
                 return Ok(());
             }
             error = async { port_ended.as_mut().expect("there is a port").recv().await }, if port_ended.is_some() => {
-                return Err(error.unwrap_or_else(|| io::Error::other("its threads are gone"))).doing("the port");
+                return Err(error.unwrap_or_else(|| io::Error::other("its threads are gone"))).with_context("the port");
             }
             _ = child_ended.recv() => {}
         }

@@ -5,17 +5,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use domain::id::MessageId;
-use domain::step::{Call, StepOutcome};
+use domain::step::{StepCall, StepOutcome};
 use domain::tool::MachineTool;
-use domain::turn::executor::{Effect, Event, Executor};
-use domain::turn::{HostFrame, Open, Output, SessionStamp};
+use domain::turn::executor::{Executor, ExecutorEffect, ExecutorEvent};
+use domain::turn::{CallOutput, HostFrame, SessionOpening, SessionStamp};
 use protocol::session::{executor_line, output_in};
 use protocol::tool::ToolOutput;
 use tokio::sync::{Semaphore, mpsc, watch};
 
-use crate::index::Library;
-use crate::mcp::Servers;
-use crate::tools::{self, Limits};
+use crate::index::DocumentLibrary;
+use crate::mcp::McpServers;
+use crate::tools::{self, ToolLimits};
 
 /// The number of answers whose state is retained, idle ones included: their stamps invalidate sessions that arrive
 /// late. Far more than are worked on at once.
@@ -24,21 +24,21 @@ const ANSWERS_MAX: usize = 4096;
 const RUNNING_MAX: usize = 16;
 
 /// The calls of this machine instance, by answer.
-pub struct Calls {
-    limits: Arc<Limits>,
-    servers: Option<Servers>,
+pub struct MachineCalls {
+    limits: Arc<ToolLimits>,
+    servers: Option<McpServers>,
     places: Arc<Semaphore>,
-    answers: Mutex<Answers>,
+    answers: Mutex<AnswerTable>,
 }
 
 #[derive(Default)]
-struct Answers {
-    known: HashMap<MessageId, Answer>,
+struct AnswerTable {
+    known: HashMap<MessageId, AnswerCalls>,
     order: VecDeque<MessageId>,
 }
 
 #[derive(Default)]
-struct Answer {
+struct AnswerCalls {
     executor: Executor,
     /// Sends lines to the newest session, while it is open.
     session: Option<mpsc::Sender<Bytes>>,
@@ -48,10 +48,10 @@ struct Answer {
     kills: HashMap<String, watch::Sender<bool>>,
 }
 
-impl Answers {
+impl AnswerTable {
     /// Returns the state of an answer. A new answer evicts the oldest idle one when the limit is reached; evicting
     /// one with calls would lose track of them, and they could run twice.
-    fn of(&mut self, answer: MessageId) -> &mut Answer {
+    fn get_or_insert(&mut self, answer: MessageId) -> &mut AnswerCalls {
         if !self.known.contains_key(&answer) {
             if self.order.len() >= ANSWERS_MAX {
                 let idle = |answer: &MessageId| {
@@ -68,53 +68,53 @@ impl Answers {
     }
 }
 
-impl Calls {
+impl MachineCalls {
     /// Creates the state of a new instance, whose tools are bound by `limits`.
     #[must_use]
-    pub fn new(limits: Arc<Limits>, servers: Option<Servers>) -> Self {
+    pub fn new(limits: Arc<ToolLimits>, servers: Option<McpServers>) -> Self {
         Self { limits, servers, places: Arc::new(Semaphore::new(RUNNING_MAX)), answers: Mutex::default() }
     }
 
     /// Opens a session, unless a newer one is known. Results are sent to `lines`, which is dropped when the session
     /// ends.
-    pub fn open(self: &Arc<Self>, open: Open, lines: mpsc::Sender<Bytes>) {
+    pub fn open_session(self: &Arc<Self>, open: SessionOpening, lines: mpsc::Sender<Bytes>) {
         // The answer may call tools soon.
-        self.limits.spares.prepare(&self.limits);
-        let mut answers = self.lock();
-        let answer = answers.of(open.answer);
+        self.limits.spares.prepare_first(&self.limits);
+        let mut answers = self.lock_answers();
+        let answer = answers.get_or_insert(open.answer);
         if open.stamp > answer.executor.stamp() {
             answer.session = Some(lines);
             answer.attached = open.attached.clone().into();
         }
         let (id, stamp) = (open.answer, open.stamp);
-        self.handle(answer, id, Event::Host { stamp, frame: HostFrame::Open(open) });
+        self.apply_event(answer, id, ExecutorEvent::Host { stamp, frame: HostFrame::Open(open) });
     }
 
     /// Handles a frame of the session.
-    pub fn receive(self: &Arc<Self>, id: MessageId, stamp: SessionStamp, frame: HostFrame) {
-        self.handle(self.lock().of(id), id, Event::Host { stamp, frame });
+    pub fn receive_frame(self: &Arc<Self>, id: MessageId, stamp: SessionStamp, frame: HostFrame) {
+        self.apply_event(self.lock_answers().get_or_insert(id), id, ExecutorEvent::Host { stamp, frame });
     }
 
     /// Closes the session. Calls continue, and a newer session receives their results.
-    pub fn close(&self, id: MessageId, stamp: SessionStamp) {
-        let mut answers = self.lock();
-        let answer = answers.of(id);
+    pub fn close_session(&self, id: MessageId, stamp: SessionStamp) {
+        let mut answers = self.lock_answers();
+        let answer = answers.get_or_insert(id);
         if answer.executor.stamp() == stamp {
             answer.session = None;
         }
     }
 
-    fn finished(self: &Arc<Self>, id: MessageId, call: String, output: ToolOutput) {
-        let mut answers = self.lock();
-        let answer = answers.of(id);
+    fn finish_call(self: &Arc<Self>, id: MessageId, call: String, output: ToolOutput) {
+        let mut answers = self.lock_answers();
+        let answer = answers.get_or_insert(id);
         answer.kills.remove(&call);
-        self.handle(answer, id, Event::Finished { call, output: within_bounds(output) });
+        self.apply_event(answer, id, ExecutorEvent::Finished { call, output: within_bounds(output) });
     }
 
-    fn handle(self: &Arc<Self>, answer: &mut Answer, id: MessageId, event: Event) {
-        for effect in answer.executor.on(event) {
+    fn apply_event(self: &Arc<Self>, answer: &mut AnswerCalls, id: MessageId, event: ExecutorEvent) {
+        for effect in answer.executor.apply_event(event) {
             match effect {
-                Effect::Send(frame) => {
+                ExecutorEffect::Send(frame) => {
                     let line = Bytes::from(executor_line(&frame));
                     let sent = answer.session.as_ref().map(|session| session.try_send(line));
                     // The next session asks for the result again.
@@ -122,8 +122,8 @@ impl Calls {
                         answer.session = None;
                     }
                 }
-                Effect::Start(call) => self.start(answer, id, call),
-                Effect::Kill(call) => {
+                ExecutorEffect::Start(call) => self.start_call(answer, id, call),
+                ExecutorEffect::Kill(call) => {
                     if let Some(kill) = answer.kills.remove(&call) {
                         kill.send_replace(true);
                     }
@@ -132,7 +132,7 @@ impl Calls {
         }
     }
 
-    fn start(self: &Arc<Self>, answer: &mut Answer, id: MessageId, call: Call) {
+    fn start_call(self: &Arc<Self>, answer: &mut AnswerCalls, id: MessageId, call: StepCall) {
         let (kill, mut killed) = watch::channel(false);
         answer.kills.insert(call.id.clone(), kill);
         let (calls, attached) = (self.clone(), answer.attached.clone());
@@ -142,48 +142,49 @@ impl Calls {
                 Ok(_) = killed.wait_for(|killed| *killed) => return,
             };
             let Ok(_place) = place else { return };
-            let _call = calls.limits.spares.call();
+            let _call = calls.limits.spares.register_call();
             // Documents are read in the background while the model writes, not while it waits.
-            let _foreground = calls.limits.library.as_ref().map(Library::foreground);
-            let output = run(&call, &calls.limits, calls.servers.as_ref(), &attached, killed).await;
+            let _foreground = calls.limits.library.as_ref().map(DocumentLibrary::pause_background);
+            let output = run_call(&call, &calls.limits, calls.servers.as_ref(), &attached, killed).await;
             if let Some(library) = calls.limits.library.as_ref().filter(|_| may_write(&call)) {
-                library.touch([]);
+                library.touch_files([]);
             }
-            calls.finished(id, call.id, output);
+            calls.finish_call(id, call.id, output);
         });
     }
 
-    fn lock(&self) -> MutexGuard<'_, Answers> {
+    fn lock_answers(&self) -> MutexGuard<'_, AnswerTable> {
         self.answers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Returns true for calls that may change files of the workspace.
-fn may_write(call: &Call) -> bool {
-    MachineTool::named(&call.tool).is_none_or(|tool| tool.facts().effect == domain::tool::Effect::Effectful)
+fn may_write(call: &StepCall) -> bool {
+    MachineTool::named(&call.tool)
+        .is_none_or(|tool| tool.facts().effect == domain::tool::CallEffect::Effectful)
 }
 
 /// Runs a call of one of the machine's tools or of an MCP server's, as [`tools::run`] does.
-pub async fn run(
-    call: &Call,
-    limits: &Limits,
-    servers: Option<&Servers>,
+pub async fn run_call(
+    call: &StepCall,
+    limits: &ToolLimits,
+    servers: Option<&McpServers>,
     attached: &[String],
     killed: watch::Receiver<bool>,
 ) -> ToolOutput {
-    match servers.filter(|servers| MachineTool::named(&call.tool).is_none() && servers.has(&call.tool)) {
+    match servers.filter(|servers| MachineTool::named(&call.tool).is_none() && servers.has_tool(&call.tool)) {
         Some(servers) => {
-            let stopped = tools::stopped(killed);
-            tools::within_bounds(servers.call(&call.tool, &call.arguments, limits, stopped).await)
+            let stopped = tools::wait_until_killed(killed);
+            tools::within_bounds(servers.call_tool(&call.tool, &call.arguments, limits, stopped).await)
         }
-        None => tools::run(call, limits, attached, killed).await,
+        None => tools::run_tool(call, limits, attached, killed).await,
     }
 }
 
 /// Enforces the output bounds of tools. A result that exceeds them is replaced by an error, so that the session
 /// survives.
-fn within_bounds(output: ToolOutput) -> Output {
-    output_in(output).unwrap_or_else(|error| Output {
+fn within_bounds(output: ToolOutput) -> CallOutput {
+    output_in(output).unwrap_or_else(|error| CallOutput {
         images: Vec::new(),
         outcome: StepOutcome::Failed,
         text: format!("the tool's result could not be sent: {error}"),
@@ -199,8 +200,8 @@ mod tests {
 
     use super::*;
 
-    fn limits() -> Limits {
-        Limits {
+    fn tiny_limits() -> ToolLimits {
+        ToolLimits {
             memory_bytes: 1,
             memory_counted: false,
             processes: 1,
@@ -222,51 +223,52 @@ mod tests {
 
     const STAMP: SessionStamp = SessionStamp { epoch: 1, session: 1 };
 
-    fn id(number: usize) -> MessageId {
+    fn answer_id(number: usize) -> MessageId {
         MessageId::from_random(number as u128)
     }
 
-    fn open(calls: &Arc<Calls>, answer: MessageId) -> mpsc::Receiver<Bytes> {
+    fn open_test_session(calls: &Arc<MachineCalls>, answer: MessageId) -> mpsc::Receiver<Bytes> {
         let (lines, sent) = mpsc::channel(4);
-        let open = Open { answer, stamp: STAMP, outstanding: vec!["c".to_owned()], attached: Vec::new() };
-        calls.open(open, lines);
+        let open =
+            SessionOpening { answer, stamp: STAMP, outstanding: vec!["c".to_owned()], attached: Vec::new() };
+        calls.open_session(open, lines);
         sent
     }
 
-    fn run(calls: &Arc<Calls>, answer: MessageId) {
+    fn run_unknown_tool(calls: &Arc<MachineCalls>, answer: MessageId) {
         let (tool, arguments) = ("no such tool".to_owned(), "{}".to_owned());
-        let call = Call { id: "c".to_owned(), tool, arguments, purpose: Purpose::Tool };
-        calls.receive(answer, STAMP, HostFrame::Run(call));
+        let call = StepCall { id: "c".to_owned(), tool, arguments, purpose: Purpose::Tool };
+        calls.receive_frame(answer, STAMP, HostFrame::Run(call));
     }
 
     #[tokio::test]
-    async fn idle_answers_are_forgotten_before_those_with_calls() {
-        let calls = Arc::new(Calls::new(Arc::new(limits()), None));
-        let mut under_way = open(&calls, id(0));
-        run(&calls, id(0));
+    async fn answer_table_full_evicts_idle() {
+        let calls = Arc::new(MachineCalls::new(Arc::new(tiny_limits()), None));
+        let mut under_way = open_test_session(&calls, answer_id(0));
+        run_unknown_tool(&calls, answer_id(0));
         assert!(under_way.recv().await.is_some(), "its result waits to be acknowledged");
         for number in 1..=ANSWERS_MAX {
-            open(&calls, id(number));
+            open_test_session(&calls, answer_id(number));
         }
-        let answers = calls.lock();
+        let answers = calls.lock_answers();
         assert_eq!((answers.known.len(), answers.order.len()), (ANSWERS_MAX, ANSWERS_MAX));
-        assert!(answers.known.contains_key(&id(0)), "its call must not run again");
-        assert!(!answers.known.contains_key(&id(1)), "the oldest that is idle");
+        assert!(answers.known.contains_key(&answer_id(0)), "its call must not run again");
+        assert!(!answers.known.contains_key(&answer_id(1)), "the oldest that is idle");
     }
 
     #[tokio::test]
-    async fn a_session_that_takes_no_results_is_ended() {
-        let calls = Arc::new(Calls::new(Arc::new(limits()), None));
-        let gone = open(&calls, id(0));
+    async fn session_with_closed_channel_ends() {
+        let calls = Arc::new(MachineCalls::new(Arc::new(tiny_limits()), None));
+        let gone = open_test_session(&calls, answer_id(0));
         drop(gone);
-        run(&calls, id(0));
+        run_unknown_tool(&calls, answer_id(0));
         tokio::time::timeout(std::time::Duration::from_secs(60), async {
-            while calls.lock().of(id(0)).session.is_some() {
+            while calls.lock_answers().get_or_insert(answer_id(0)).session.is_some() {
                 tokio::task::yield_now().await;
             }
         })
         .await
         .expect("the result meets a closed session");
-        assert!(!calls.lock().of(id(0)).executor.is_idle(), "its result is kept");
+        assert!(!calls.lock_answers().get_or_insert(answer_id(0)).executor.is_idle(), "its result is kept");
     }
 }

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 
-use crate::boot::{Link, Prepared};
+use crate::boot::{HostLink, Prepared};
 use crate::port::Port;
 
 /// The numbers, above those of the standard streams.
@@ -20,8 +20,11 @@ impl Prepared {
     /// # Errors
     /// If the kernel refuses a descriptor.
     pub(crate) fn hand_over(self) -> io::Result<()> {
-        let Self { port: Port { port, interface }, link: Link { agent, power_off, announcement }, agent: _ } =
-            self;
+        let Self {
+            port: Port { port, interface },
+            link: HostLink { agent, power_off, announcement },
+            agent: _,
+        } = self;
         let open: [OwnedFd; 5] =
             [port.into(), interface.into(), agent.into(), power_off.into(), announcement.into()];
         // Each may have the number of another, so all are moved out of the way first.
@@ -40,7 +43,7 @@ impl Prepared {
     ///
     /// # Errors
     /// If it left nothing.
-    pub fn inherited() -> io::Result<Self> {
+    pub fn from_inherited() -> io::Result<Self> {
         let [port, interface, agent, power_off, announcement] = NUMBERS.map(|number| {
             // SAFETY: process 1 calls this once, first of all, and nothing else uses these descriptors.
             unsafe { OwnedFd::from_raw_fd(number) }
@@ -50,7 +53,7 @@ impl Prepared {
         }
         let port = Port { port: port.into(), interface: interface.into() };
         let link =
-            Link { agent: agent.into(), power_off: power_off.into(), announcement: announcement.into() };
+            HostLink { agent: agent.into(), power_off: power_off.into(), announcement: announcement.into() };
         Ok(Self { port, link, agent: None })
     }
 }

@@ -20,11 +20,12 @@ use rustix::mount::{MountFlags, UnmountFlags, mount_bind, mount_move, unmount};
 use rustix::process::{chdir, chroot, pivot_root};
 use rustix::system::RebootCommand;
 
-use crate::agent::Agent;
+use crate::agent::AgentProcess;
 use crate::boot::{
-    self, BootError, ErrorContext, Link, Platform, Prepared, file_system, mount_9p, private_file_systems,
+    self, BootError, BootErrorContext, HostLink, Platform, Prepared, file_system, mount_9p,
+    private_file_systems,
 };
-use crate::port::{Port, introduce};
+use crate::port::{Port, seed_kernel_random};
 
 /// Where the system is mounted before it becomes the root.
 const SYSTEM: &str = "/system";
@@ -35,44 +36,44 @@ const OWN: [&str; 4] = ["/proc", "/tmp", "/run", "/dev"];
 
 /// Runs the machine until it ends.
 #[must_use]
-pub fn run() -> ExitCode {
-    match prepare() {
-        Ok(prepared) => boot::run(Platform::Qemu(prepared)),
-        Err(error) => boot::end(Err(error), RebootCommand::Restart),
+pub fn run_initramfs() -> ExitCode {
+    match prepare_machine() {
+        Ok(prepared) => boot::run_machine(Platform::Qemu(prepared)),
+        Err(error) => boot::shut_down_machine(Err(error), RebootCommand::Restart),
     }
 }
 
-fn prepare() -> Result<Prepared, BootError> {
+fn prepare_machine() -> Result<Prepared, BootError> {
     for folder in OWN.into_iter().chain([SYSTEM, BASE]) {
         match fs::create_dir(folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                return Err(error).doing("making a folder");
+                return Err(error).with_context("making a folder");
             }
             Ok(()) | Err(_) => {}
         }
     }
-    mount_bind("/", BASE).doing("mounting the root")?;
-    chdir(BASE).doing("entering the root")?;
-    become_root().doing("entering the root")?;
+    mount_bind("/", BASE).with_context("mounting the root")?;
+    chdir(BASE).with_context("entering the root")?;
+    become_root().with_context("entering the root")?;
     file_system("devtmpfs", "/dev", MountFlags::NOSUID | MountFlags::NOEXEC, "")?;
     load_modules()?;
-    let mut port = Port::open().doing("opening the port")?;
+    let mut port = Port::open_port().with_context("opening the port")?;
     private_file_systems()?;
-    let link = Link::open()?;
+    let link = HostLink::open_listeners()?;
     let program = std::env::var_os(link::INIT);
     let agent = match program {
-        None => Some(Agent::start_waiting(&link.agent).doing("starting the agent")?),
+        None => Some(AgentProcess::start_waiting(&link.agent).with_context("starting the agent")?),
         Some(_) => None,
     };
-    let introduction = port.meet().doing("meeting the host")?;
-    introduce(&introduction).doing("taking the host's entropy")?;
-    port.set_clock().doing("setting the clock")?;
+    let introduction = port.receive_introduction().with_context("meeting the host")?;
+    seed_kernel_random(&introduction).with_context("taking the host's entropy")?;
+    port.set_clock().with_context("setting the clock")?;
     enter_system()?;
     let prepared = Prepared { port, link, agent };
     let Some(program) = program else { return Ok(prepared) };
-    prepared.hand_over().doing("handing over what is open")?;
+    prepared.hand_over().with_context("handing over what is open")?;
     let error = Command::new(program).arg(link::BOOT_QEMU_ARGUMENT).exec();
-    Err(error).doing("executing the system's program")
+    Err(error).with_context("executing the system's program")
 }
 
 /// Makes the current folder, which is a mount, the root of this process.
@@ -83,19 +84,19 @@ fn become_root() -> rustix::io::Result<()> {
 }
 
 fn load_modules() -> Result<(), BootError> {
-    let listed = fs::read_dir(link::MODULES).doing("listing modules")?;
+    let listed = fs::read_dir(link::MODULES).with_context("listing modules")?;
     let mut modules: Vec<PathBuf> = listed.flatten().map(|entry| entry.path()).collect();
     modules.sort();
     for path in modules {
         let context = format!("loading {}", path.display());
-        let module = File::open(&path).doing(&context)?;
+        let module = File::open(&path).with_context(&context)?;
         // SAFETY: the parameters are an empty C string.
         let loaded = unsafe { libc::syscall(libc::SYS_finit_module, module.as_raw_fd(), c"".as_ptr(), 0) };
         if loaded == -1 {
-            return Err(io::Error::last_os_error()).doing(&context);
+            return Err(io::Error::last_os_error()).with_context(&context);
         }
         // Its memory is the machine's.
-        fs::remove_file(&path).doing(&context)?;
+        fs::remove_file(&path).with_context(&context)?;
     }
     Ok(())
 }
@@ -115,5 +116,5 @@ fn enter_system() -> Result<(), BootError> {
         unmount(".", UnmountFlags::DETACH)?;
         chdir("/")
     };
-    enter().doing("entering the system")
+    enter().with_context("entering the system")
 }

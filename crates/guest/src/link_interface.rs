@@ -10,7 +10,7 @@ use protocol::link;
 use rustix::net::{AddressFamily, SocketType};
 
 /// Creates the interface as one whose packets this process reads from and writes to the returned device.
-pub(crate) fn create() -> io::Result<File> {
+pub(crate) fn create_interface() -> io::Result<File> {
     let device = File::options().read(true).write(true).open("/dev/net/tun")?;
     let flags = libc::c_short::try_from(libc::IFF_TUN | libc::IFF_NO_PI).map_err(io::Error::other)?;
     let mut request = with_flags(flags);
@@ -27,7 +27,7 @@ pub(crate) fn create() -> io::Result<File> {
 }
 
 /// Gives the link its address. Packets to other hosts have no route.
-pub(crate) fn configure() -> io::Result<()> {
+pub(crate) fn configure_interface() -> io::Result<()> {
     let socket = rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)?;
     let mask = Ipv4Addr::from(u32::MAX << (32 - u32::from(link::PREFIX_BITS)));
     interface_address(&socket, libc::SIOCSIFADDR, link::MACHINE)?;

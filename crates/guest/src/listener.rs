@@ -15,10 +15,10 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 
-use crate::init::report;
-use crate::mcp::Servers;
+use crate::init::log_end_reason;
+use crate::mcp::McpServers;
 use crate::serve::Guest;
-use crate::tools::Limits;
+use crate::tools::ToolLimits;
 
 /// Names the descriptor of the listening socket.
 pub(crate) const LISTEN_FD: &str = "CAUSERIE_LISTEN_FD";
@@ -31,13 +31,15 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves the inherited socket until the machine ends, after the machine's introduction if this process `waits` for it.
 #[must_use]
-pub fn serve(waits: bool) -> ExitCode {
+pub fn serve_agent(waits: bool) -> ExitCode {
     let introduced = if waits { wait_for_introduction() } else { Ok(()) };
-    match introduced.map_err(|error| format!("waiting for the host failed: {error}")).and_then(|()| listen())
+    match introduced
+        .map_err(|error| format!("waiting for the host failed: {error}"))
+        .and_then(|()| run_listener())
     {
         Ok(()) => ExitCode::SUCCESS,
         Err(reason) => {
-            report(&reason);
+            log_end_reason(&reason);
             ExitCode::FAILURE
         }
     }
@@ -53,25 +55,26 @@ fn wait_for_introduction() -> io::Result<()> {
     }
 }
 
-fn listen() -> Result<(), String> {
-    let listener = inherited()?;
+fn run_listener() -> Result<(), String> {
+    let listener = take_inherited_socket()?;
     let mut bits = [0; 16];
     getrandom::fill(&mut bits).map_err(|error| error.to_string())?;
     let instance = InstanceId::from_random(u128::from_be_bytes(bits));
-    let guest = Guest::new(instance, Limits::from_environment(), Some(Servers::below(PLUGINS.as_ref())));
+    let guest =
+        Guest::new(instance, ToolLimits::from_environment(), Some(McpServers::from_folder(PLUGINS.as_ref())));
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    runtime.map_err(|error| error.to_string())?.block_on(accept(listener, guest))
+    runtime.map_err(|error| error.to_string())?.block_on(accept_connections(listener, guest))
 }
 
-async fn accept(listener: OwnedFd, guest: Guest) -> Result<(), String> {
+async fn accept_connections(listener: OwnedFd, guest: Guest) -> Result<(), String> {
     let listener = Listener::new(listener).map_err(|error| error.to_string())?;
     let connections = watch::Sender::new(0_usize);
     tokio::spawn(guest.clone().keep_index());
-    let abandoned = abandoned(connections.subscribe());
+    let abandoned = wait_until_abandoned(connections.subscribe());
     tokio::pin!(abandoned);
     loop {
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            accepted = listener.accept_stream() => accepted,
             () = &mut abandoned => return Err("no connection from a service for an hour".to_owned()),
         };
         match accepted {
@@ -79,12 +82,12 @@ async fn accept(listener: OwnedFd, guest: Guest) -> Result<(), String> {
                 let (guest, connections) = (guest.clone(), connections.clone());
                 connections.send_modify(|open| *open += 1);
                 tokio::spawn(async move {
-                    guest.serve(stream).await;
+                    guest.serve_connection(stream).await;
                     connections.send_modify(|open| *open -= 1);
                 });
             }
             Err(error) => {
-                report(&format!("accept failed: {error}"));
+                log_end_reason(&format!("accept failed: {error}"));
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -92,7 +95,7 @@ async fn accept(listener: OwnedFd, guest: Guest) -> Result<(), String> {
 }
 
 /// Waits until there has been no connection for [`ABANDONED_AFTER`].
-async fn abandoned(mut connections: watch::Receiver<usize>) {
+async fn wait_until_abandoned(mut connections: watch::Receiver<usize>) {
     loop {
         // The sender lives as long as the listener.
         let _ = connections.wait_for(|open| *open == 0).await;
@@ -118,7 +121,7 @@ impl Listener {
         })
     }
 
-    async fn accept(&self) -> io::Result<Box<dyn Stream>> {
+    async fn accept_stream(&self) -> io::Result<Box<dyn HostStream>> {
         Ok(match self {
             Self::Unix(listener) => Box::new(listener.accept().await?.0),
             Self::Tcp(listener) => {
@@ -130,12 +133,12 @@ impl Listener {
     }
 }
 
-trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+trait HostStream: AsyncRead + AsyncWrite + Unpin + Send {}
 
-impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> HostStream for T {}
 
 /// Takes the socket over and hides it, and this process, from the tools.
-fn inherited() -> Result<OwnedFd, String> {
+fn take_inherited_socket() -> Result<OwnedFd, String> {
     let number: RawFd = std::env::var(LISTEN_FD)
         .ok()
         .and_then(|text| text.parse().ok())
@@ -156,9 +159,9 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_machine_is_abandoned_only_when_nobody_has_been_there_for_long() {
+    async fn listener_unused_for_long_is_abandoned() {
         let connections = watch::Sender::new(0);
-        let mut end = tokio::spawn(abandoned(connections.subscribe()));
+        let mut end = tokio::spawn(wait_until_abandoned(connections.subscribe()));
         tokio::time::advance(ABANDONED_AFTER / 2).await;
         connections.send_replace(1);
         let waited = tokio::time::timeout(10 * ABANDONED_AFTER, &mut end).await;

@@ -13,10 +13,10 @@ use protocol::link::{BOOT_ARGUMENT, INITRAMFS_ARGUMENT};
 fn main() -> ExitCode {
     let word = std::env::args().nth(1);
     match word.as_deref() {
-        None => init::run(),
-        Some(BOOT_ARGUMENT) => boot::run(Platform::UserModeLinux),
-        Some(INITRAMFS_ARGUMENT) => initramfs::run(),
-        Some("serve") => listener::serve(std::env::args().nth(2).as_deref() == Some(WAITS_ARGUMENT)),
-        Some(role) => worker::play(role).unwrap_or(ExitCode::FAILURE),
+        None => init::run_init(),
+        Some(BOOT_ARGUMENT) => boot::run_machine(Platform::UserModeLinux),
+        Some(INITRAMFS_ARGUMENT) => initramfs::run_initramfs(),
+        Some("serve") => listener::serve_agent(std::env::args().nth(2).as_deref() == Some(WAITS_ARGUMENT)),
+        Some(role) => worker::run_role(role).unwrap_or(ExitCode::FAILURE),
     }
 }

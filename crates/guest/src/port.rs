@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use protocol::link::{self, ASK_TIME, Introduction, MTU, PORT, PORT_READY, frame, take_frame};
+use protocol::link::{self, ASK_TIME, Introduction, MTU, PORT, PORT_READY, encode_frame, take_frame};
 use tokio::sync::mpsc;
 
 use crate::link_interface;
@@ -32,8 +32,8 @@ impl Port {
     ///
     /// # Errors
     /// If there is no port after ten seconds, or no interface can be made.
-    pub(crate) fn open() -> io::Result<Self> {
-        let interface = link_interface::create()?;
+    pub(crate) fn open_port() -> io::Result<Self> {
+        let interface = link_interface::create_interface()?;
         let began = Instant::now();
         loop {
             match File::options().read(true).write(true).open(PORT) {
@@ -49,8 +49,8 @@ impl Port {
     ///
     /// # Errors
     /// If the port fails, or the host sends something else.
-    pub(crate) fn meet(&mut self) -> io::Result<Introduction> {
-        self.port.write_all(&frame(PORT_READY))?;
+    pub(crate) fn receive_introduction(&mut self) -> io::Result<Introduction> {
+        self.port.write_all(&encode_frame(PORT_READY))?;
         let content = self.read_frame(Introduction::BYTES)?;
         Introduction::from_bytes(&content)
             .ok_or_else(|| io::Error::other("the host did not introduce this machine"))
@@ -65,7 +65,7 @@ impl Port {
         let mut best: Option<HostTime> = None;
         for _ in 0..CLOCK_QUESTIONS_MAX {
             let asked = Instant::now();
-            self.port.write_all(&frame(ASK_TIME))?;
+            self.port.write_all(&encode_frame(ASK_TIME))?;
             let content = self.read_frame(size_of::<u64>())?;
             let answered = Instant::now();
             let nanos =
@@ -105,7 +105,7 @@ impl Port {
     ///
     /// # Errors
     /// If a thread cannot be started.
-    pub(crate) fn carry(self) -> io::Result<mpsc::Receiver<io::Error>> {
+    pub(crate) fn forward_packets(self) -> io::Result<mpsc::Receiver<io::Error>> {
         let (failed, failures) = mpsc::channel(2);
         let (mut port, mut interface) = (self.port.try_clone()?, self.interface.try_clone()?);
         let failed_too = failed.clone();
@@ -132,10 +132,10 @@ struct HostTime {
 ///
 /// # Errors
 /// If the kernel refuses.
-pub(crate) fn introduce(introduction: &Introduction) -> io::Result<()> {
+pub(crate) fn seed_kernel_random(introduction: &Introduction) -> io::Result<()> {
     /// `struct rand_pool_info` of the kernel.
     #[repr(C)]
-    struct Pool {
+    struct RandomPool {
         entropy_bits: libc::c_int,
         bytes: libc::c_int,
         buffer: [u8; 64],
@@ -143,7 +143,7 @@ pub(crate) fn introduce(introduction: &Introduction) -> io::Result<()> {
     const RNDADDENTROPY: libc::Ioctl = 0x4008_5203;
     const RNDRESEEDCRNG: libc::Ioctl = 0x5207;
     let random = File::options().write(true).open("/dev/urandom")?;
-    let pool = Pool { entropy_bits: 512, bytes: 64, buffer: introduction.entropy };
+    let pool = RandomPool { entropy_bits: 512, bytes: 64, buffer: introduction.entropy };
     // SAFETY: the kernel reads the structure, which lives through the call.
     if unsafe { libc::ioctl(random.as_raw_fd(), RNDADDENTROPY, &raw const pool) } == -1 {
         return Err(io::Error::last_os_error());
@@ -207,7 +207,7 @@ fn to_host(interface: &mut File, port: &mut File) -> io::Error {
     loop {
         let sent = interface.read(&mut packet).and_then(|length| {
             let packet = packet.get(..length).unwrap_or_default();
-            port.write_all(&frame(packet))
+            port.write_all(&encode_frame(packet))
         });
         match sent {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return error,

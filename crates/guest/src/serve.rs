@@ -33,9 +33,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, mpsc};
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::calls::Calls;
-use crate::mcp::Servers;
-use crate::tools::{self, Limits, keep_index};
+use crate::calls::MachineCalls;
+use crate::mcp::McpServers;
+use crate::tools::{self, ToolLimits, keep_index};
 
 /// The number of lines that may wait for the host in one session.
 const LINES_WAITING_MAX: usize = 256;
@@ -48,9 +48,9 @@ const INDEXES_AFTER: Duration = Duration::from_millis(50);
 #[derive(Clone)]
 pub struct Guest {
     instance: InstanceId,
-    calls: Arc<Calls>,
-    limits: Arc<Limits>,
-    servers: Option<Servers>,
+    calls: Arc<MachineCalls>,
+    limits: Arc<ToolLimits>,
+    servers: Option<McpServers>,
     /// Notified when the host has said hello.
     greeted: Arc<Notify>,
 }
@@ -58,9 +58,9 @@ pub struct Guest {
 impl Guest {
     /// Creates a server whose tools are bound by `limits`.
     #[must_use]
-    pub fn new(instance: InstanceId, limits: Limits, servers: Option<Servers>) -> Self {
+    pub fn new(instance: InstanceId, limits: ToolLimits, servers: Option<McpServers>) -> Self {
         let limits = Arc::new(limits);
-        let calls = Arc::new(Calls::new(limits.clone(), servers.clone()));
+        let calls = Arc::new(MachineCalls::new(limits.clone(), servers.clone()));
         Self { instance, calls, limits, servers, greeted: Arc::default() }
     }
 
@@ -75,21 +75,21 @@ impl Guest {
     /// Returns the routes.
     pub fn router(self) -> Router {
         Router::new()
-            .route("/hello", get(hello))
-            .route(SESSION_PATH, post(session))
-            .route("/tools", post(tools))
-            .route(INDEX_PATH, post(index))
-            .route(CHANGED_PATH, post(changed))
-            .route(PREVIEW_PATH, post(preview))
-            .route(PAGE_PATH, post(page))
-            .route(UNEMBEDDED_PATH, post(unembedded))
-            .route(EMBEDDED_PATH, post(embedded))
+            .route("/hello", get(report_version))
+            .route(SESSION_PATH, post(open_session))
+            .route("/tools", post(list_mcp_tools))
+            .route(INDEX_PATH, post(report_index))
+            .route(CHANGED_PATH, post(touch_changed_files))
+            .route(PREVIEW_PATH, post(preview_document))
+            .route(PAGE_PATH, post(draw_page))
+            .route(UNEMBEDDED_PATH, post(list_unembedded))
+            .route(EMBEDDED_PATH, post(store_embeddings))
             .route(QUERY_PATH, post(query_vector))
             .with_state(self)
     }
 
     /// Serves one connection until the host closes it. Calls continue after it is closed.
-    pub async fn serve<S>(self, stream: S)
+    pub async fn serve_connection<S>(self, stream: S)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -102,13 +102,13 @@ impl Guest {
     }
 }
 
-async fn hello(State(guest): State<Guest>) -> Json<Hello> {
+async fn report_version(State(guest): State<Guest>) -> Json<Hello> {
     guest.greeted.notify_one();
     Json(Hello { version: protocol::VERSION, instance: guest.instance.to_string() })
 }
 
 /// Lists the tools of plugins' MCP servers.
-async fn tools(State(guest): State<Guest>, body: Bytes) -> Response {
+async fn list_mcp_tools(State(guest): State<Guest>, body: Bytes) -> Response {
     if body.len() > REQUEST_MAX_BYTES {
         return StatusCode::PAYLOAD_TOO_LARGE.into_response();
     }
@@ -122,67 +122,67 @@ async fn tools(State(guest): State<Guest>, body: Bytes) -> Response {
 }
 
 /// Reports the states of documents, once they differ from those that the host has seen.
-async fn index(State(guest): State<Guest>, body: Bytes) -> Response {
+async fn report_index(State(guest): State<Guest>, body: Bytes) -> Response {
     let Some(library) = &guest.limits.library else { return StatusCode::NOT_FOUND.into_response() };
-    let request: IndexRequest = match parsed(&body, protocol::index::REQUEST_MAX_BYTES) {
+    let request: IndexRequest = match parse_body(&body, protocol::index::REQUEST_MAX_BYTES) {
         Ok(request) => request,
         Err(status) => return status.into_response(),
     };
-    Json(library.report(request.seen, Duration::from_secs(WAIT_SECONDS)).await).into_response()
+    Json(library.report_states(request.seen, Duration::from_secs(WAIT_SECONDS)).await).into_response()
 }
 
 /// Has files read that the host has changed.
-async fn changed(State(guest): State<Guest>, body: Bytes) -> StatusCode {
+async fn touch_changed_files(State(guest): State<Guest>, body: Bytes) -> StatusCode {
     let Some(library) = &guest.limits.library else { return StatusCode::NOT_FOUND };
-    let changed: IndexChanged = match parsed(&body, protocol::index::REQUEST_MAX_BYTES) {
+    let changed: IndexChanged = match parse_body(&body, protocol::index::REQUEST_MAX_BYTES) {
         Ok(changed) => changed,
         Err(status) => return status,
     };
-    library.touch(changed.paths.into_iter().take(CHANGED_MAX));
+    library.touch_files(changed.paths.into_iter().take(CHANGED_MAX));
     StatusCode::NO_CONTENT
 }
 
 /// Returns the text of a document.
-async fn preview(State(guest): State<Guest>, body: Bytes) -> Response {
-    match parsed(&body, protocol::preview::REQUEST_MAX_BYTES) {
-        Ok(request) => Json(tools::preview(request, &guest.limits).await).into_response(),
+async fn preview_document(State(guest): State<Guest>, body: Bytes) -> Response {
+    match parse_body(&body, protocol::preview::REQUEST_MAX_BYTES) {
+        Ok(request) => Json(tools::preview_document(request, &guest.limits).await).into_response(),
         Err(status) => status.into_response(),
     }
 }
 
 /// Returns a page as a PNG.
-async fn page(State(guest): State<Guest>, body: Bytes) -> Response {
-    let request = match parsed(&body, protocol::preview::REQUEST_MAX_BYTES) {
+async fn draw_page(State(guest): State<Guest>, body: Bytes) -> Response {
+    let request = match parse_body(&body, protocol::preview::REQUEST_MAX_BYTES) {
         Ok(request) => request,
         Err(status) => return status.into_response(),
     };
-    match tools::picture(request, &guest.limits).await {
+    match tools::draw_in_worker(request, &guest.limits).await {
         Some(png) => png.into_response(),
         None => StatusCode::UNPROCESSABLE_ENTITY.into_response(),
     }
 }
 
 /// Returns passages that have no vector.
-async fn unembedded(State(guest): State<Guest>, body: Bytes) -> Response {
+async fn list_unembedded(State(guest): State<Guest>, body: Bytes) -> Response {
     let Some(library) = &guest.limits.library else { return StatusCode::NOT_FOUND.into_response() };
-    let asked = match parsed(&body, VECTORS_MAX_BYTES) {
+    let asked = match parse_body(&body, VECTORS_MAX_BYTES) {
         Ok(asked) => asked,
         Err(status) => return status.into_response(),
     };
-    match library.unembedded(asked).await {
+    match library.list_unembedded(asked).await {
         Ok(passages) => Json(passages).into_response(),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }
 
 /// Stores vectors of passages.
-async fn embedded(State(guest): State<Guest>, body: Bytes) -> Response {
+async fn store_embeddings(State(guest): State<Guest>, body: Bytes) -> Response {
     let Some(library) = &guest.limits.library else { return StatusCode::NOT_FOUND.into_response() };
-    let vectors = match parsed(&body, VECTORS_MAX_BYTES) {
+    let vectors = match parse_body(&body, VECTORS_MAX_BYTES) {
         Ok(vectors) => vectors,
         Err(status) => return status.into_response(),
     };
-    match library.embedded(vectors).await {
+    match library.store_embeddings(vectors).await {
         Ok(reply) => Json(reply).into_response(),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
@@ -191,7 +191,7 @@ async fn embedded(State(guest): State<Guest>, body: Bytes) -> Response {
 /// Keeps the vector of a query for the search that follows.
 async fn query_vector(State(guest): State<Guest>, body: Bytes) -> StatusCode {
     let Some(library) = &guest.limits.library else { return StatusCode::NOT_FOUND };
-    match parsed(&body, VECTORS_MAX_BYTES) {
+    match parse_body(&body, VECTORS_MAX_BYTES) {
         Ok(vector) => library.query_vector(vector),
         Err(status) => return status,
     }
@@ -199,7 +199,7 @@ async fn query_vector(State(guest): State<Guest>, body: Bytes) -> StatusCode {
 }
 
 /// Reads the body of a request of at most `max_bytes`.
-fn parsed<T: DeserializeOwned>(body: &[u8], max_bytes: usize) -> Result<T, StatusCode> {
+fn parse_body<T: DeserializeOwned>(body: &[u8], max_bytes: usize) -> Result<T, StatusCode> {
     if body.len() > max_bytes {
         return Err(StatusCode::PAYLOAD_TOO_LARGE);
     }
@@ -207,33 +207,38 @@ fn parsed<T: DeserializeOwned>(body: &[u8], max_bytes: usize) -> Result<T, Statu
 }
 
 /// Opens the session named by the first line.
-async fn session(State(guest): State<Guest>, body: Body) -> Response {
-    let mut frames = Frames { body, lines: LineReader::of_at_most(HOST_FRAME_MAX_BYTES) };
-    let Some(HostFrame::Open(open)) = frames.next().await else {
+async fn open_session(State(guest): State<Guest>, body: Body) -> Response {
+    let mut frames = HostFrameReader { body, lines: LineReader::of_at_most(HOST_FRAME_MAX_BYTES) };
+    let Some(HostFrame::Open(open)) = frames.next_frame().await else {
         return (StatusCode::BAD_REQUEST, "a session begins with open").into_response();
     };
     let (answer, stamp) = (open.answer, open.stamp);
     let (lines, waiting) = mpsc::channel::<Bytes>(LINES_WAITING_MAX);
-    guest.calls.open(open, lines);
-    tokio::spawn(receive(guest.calls, frames, answer, stamp));
+    guest.calls.open_session(open, lines);
+    tokio::spawn(receive_frames(guest.calls, frames, answer, stamp));
     Body::from_stream(ReceiverStream::new(waiting).map(Ok::<_, Infallible>)).into_response()
 }
 
-async fn receive(calls: Arc<Calls>, mut frames: Frames, answer: MessageId, stamp: SessionStamp) {
-    while let Some(frame) = frames.next().await {
-        calls.receive(answer, stamp, frame);
+async fn receive_frames(
+    calls: Arc<MachineCalls>,
+    mut frames: HostFrameReader,
+    answer: MessageId,
+    stamp: SessionStamp,
+) {
+    while let Some(frame) = frames.next_frame().await {
+        calls.receive_frame(answer, stamp, frame);
     }
-    calls.close(answer, stamp);
+    calls.close_session(answer, stamp);
 }
 
-struct Frames {
+struct HostFrameReader {
     body: Body,
     lines: LineReader,
 }
 
-impl Frames {
+impl HostFrameReader {
     /// Returns the next frame, or `None` when the host closed the session or violated the protocol.
-    async fn next(&mut self) -> Option<HostFrame> {
+    async fn next_frame(&mut self) -> Option<HostFrame> {
         use http_body_util::BodyExt;
         loop {
             if let Some(line) = self.lines.next_line().ok()? {

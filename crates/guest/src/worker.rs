@@ -4,24 +4,24 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
-use crate::tools::{self, Role};
+use crate::tools::{self, ProcessRole};
 
 /// Runs the role named by the program's first argument. Returns `None` for an unknown role. All roles read their request
 /// from standard input. The process must have a single thread.
 #[must_use]
-pub fn play(argument: &str) -> Option<ExitCode> {
-    let role = Role::ALL.into_iter().find(|role| role.argument() == argument)?;
+pub fn run_role(argument: &str) -> Option<ExitCode> {
+    let role = ProcessRole::ALL.into_iter().find(|role| role.program_argument() == argument)?;
     Some(match role {
-        Role::Worker => work(),
-        Role::Command => tools::supervise(),
-        Role::Server => tools::run_supervisor(),
+        ProcessRole::Worker => run_worker(),
+        ProcessRole::Command => tools::supervise_command(),
+        ProcessRole::Server => tools::run_supervisor(),
     })
 }
 
-fn work() -> ExitCode {
+fn run_worker() -> ExitCode {
     // Parsers may panic on malformed documents; the response reports that, so nothing is printed to standard error.
     std::panic::set_hook(Box::new(|_| {}));
-    match serve() {
+    match serve_requests() {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             let _ = std::io::stderr().write_all(why.as_bytes());
@@ -31,12 +31,12 @@ fn work() -> ExitCode {
 }
 
 /// Handles the request on standard input, and those after it if it says that there are more.
-fn serve() -> Result<(), String> {
+fn serve_requests() -> Result<(), String> {
     let mut request = tools::read_request()?;
-    tools::confine(&request.confinement).map_err(|error| error.to_string())?;
+    tools::confine_process(&request.confinement).map_err(|error| error.to_string())?;
     let mut kept = tools::Kept::default();
     loop {
-        let answer = catch_unwind(AssertUnwindSafe(|| tools::answer(&request, &mut kept)))
+        let answer = catch_unwind(AssertUnwindSafe(|| tools::answer_request(&request, &mut kept)))
             .map_err(|_| "the parser failed on this input".to_owned())?;
         let mut line = serde_json::to_vec(&answer).map_err(|error| error.to_string())?;
         drop(answer);

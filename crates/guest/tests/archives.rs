@@ -7,9 +7,9 @@ use std::io::{Cursor, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use archive::archive;
-use guest::documents::passages::{Piece, split};
-use guest::documents::{Bounds, ExtractError, Extracted, Format, extract_bytes, extract_part};
+use archive::zip_archive;
+use guest::documents::passages::{DocumentPassage, split_passages};
+use guest::documents::{DocumentFormat, ExtractBounds, ExtractError, Extracted, extract_bytes, extract_part};
 use zip::ZipWriter;
 use zip::unstable::write::FileOptionsExt;
 use zip::write::SimpleFileOptions;
@@ -17,29 +17,29 @@ use zip::write::SimpleFileOptions;
 const LEASE: &[u8] = include_bytes!("fixtures/lease.pdf");
 const LOCKED: &[u8] = include_bytes!("fixtures/locked.pdf");
 
-fn read(bytes: &[u8]) -> Extracted {
+fn read_zip(bytes: &[u8]) -> Extracted {
     extract_bytes(Path::new("files.zip"), bytes).expect("it can be read")
 }
 
-fn pieces(document: &Extracted) -> Vec<Piece> {
-    split(document, 1_200)
+fn split_pieces(document: &Extracted) -> Vec<DocumentPassage> {
+    split_passages(document, 1_200)
 }
 
 /// Returns the texts of a page.
-fn page(document: &Extracted, page: u32) -> Vec<&str> {
+fn page_texts(document: &Extracted, page: u32) -> Vec<&str> {
     let of_page = document.segments.iter().filter(|segment| segment.page == Some(page));
     of_page.map(|segment| segment.text.as_str()).collect()
 }
 
-fn zipped(files: &[(&str, &[u8])]) -> Vec<u8> {
-    archive(files.iter().copied())
+fn zip_files(files: &[(&str, &[u8])]) -> Vec<u8> {
+    zip_archive(files.iter().copied())
 }
 
 #[test]
-fn each_file_is_a_page_with_its_name_its_lines_and_headings() {
+fn zip_files_become_named_pages() {
     let document =
-        archive([("word/document.xml", "<w:body><w:p><w:t>Nájem je 12 500 Kč.</w:t></w:p></w:body>")]);
-    let read = read(&zipped(&[
+        zip_archive([("word/document.xml", "<w:body><w:p><w:t>Nájem je 12 500 Kč.</w:t></w:p></w:body>")]);
+    let read = read_zip(&zip_files(&[
         ("smlouvy/", b""),
         ("smlouvy/byt.docx", &document),
         ("__MACOSX/smlouvy/._byt.docx", b"\0\x05\x16\x07"),
@@ -50,9 +50,9 @@ fn each_file_is_a_page_with_its_name_its_lines_and_headings() {
         ("notes/.DS_Store", b"\0\0\0\x01Bud1"),
         ("prices.csv", b"item;price\nchair;40\ntable;90\n"),
     ]));
-    assert_eq!((read.format, read.pages, read.unread_files.len()), (Format::Archive, Some(3), 0));
-    assert_eq!(page(&read, 1), ["smlouvy/byt.docx", "Nájem je 12 500 Kč."]);
-    let pieces = pieces(&read);
+    assert_eq!((read.format, read.pages, read.unread_files.len()), (DocumentFormat::Archive, Some(3), 0));
+    assert_eq!(page_texts(&read, 1), ["smlouvy/byt.docx", "Nájem je 12 500 Kč."]);
+    let pieces = split_pieces(&read);
     let found = |text: &str| pieces.iter().find(|piece| piece.text.contains(text)).expect("it is there");
     let keys = found("to the house\non Friday.");
     assert_eq!(keys.heading.as_deref(), Some("notes/rules.md › Keys"), "wrapped lines are one paragraph");
@@ -69,8 +69,8 @@ fn each_file_is_a_page_with_its_name_its_lines_and_headings() {
 
 #[test]
 fn pages_of_a_pdf_are_named() {
-    let read = read(&zipped(&[("a.txt", b"First."), ("lease.pdf", LEASE)]));
-    let pieces = pieces(&read);
+    let read = read_zip(&zip_files(&[("a.txt", b"First."), ("lease.pdf", LEASE)]));
+    let pieces = split_pieces(&read);
     let headings: Vec<_> =
         pieces.iter().map(|piece| (piece.page, piece.heading.clone().unwrap_or_default())).collect();
     assert!(headings.contains(&(Some(2), "lease.pdf, page 1 › Čl. 2 Nájemné".to_owned())), "{headings:?}");
@@ -78,24 +78,28 @@ fn pages_of_a_pdf_are_named() {
 }
 
 #[test]
-fn files_that_are_not_read_say_why_and_are_counted() {
-    let read = read(&zipped(&[
+fn zip_unread_files_counted_with_reason() {
+    let read = read_zip(&zip_files(&[
         ("locked.pdf", LOCKED),
         ("tool.exe", b"MZ\x90\0\x03\0\0\0\x04"),
         ("good.txt", b"Good."),
         ("broken.docx", b"PK\x03\x04 broken"),
     ]));
     assert_eq!(read.unread_files, [1, 2, 4]);
-    assert_eq!(page(&read, 1), ["locked.pdf\n(not read: the PDF file is encrypted and needs a password)"]);
-    assert!(
-        page(&read, 2)[0].starts_with("tool.exe\n(not read: the file is binary (Windows program, 9 bytes)")
+    assert_eq!(
+        page_texts(&read, 1),
+        ["locked.pdf\n(not read: the PDF file is encrypted and needs a password)"]
     );
-    assert_eq!(page(&read, 3), ["good.txt", "Good."]);
-    assert!(page(&read, 4)[0].starts_with("broken.docx\n(not read: the ZIP file is broken"));
+    assert!(
+        page_texts(&read, 2)[0]
+            .starts_with("tool.exe\n(not read: the file is binary (Windows program, 9 bytes)")
+    );
+    assert_eq!(page_texts(&read, 3), ["good.txt", "Good."]);
+    assert!(page_texts(&read, 4)[0].starts_with("broken.docx\n(not read: the ZIP file is broken"));
 }
 
 #[test]
-fn an_archive_with_a_password_is_encrypted() {
+fn zip_with_password_is_encrypted() {
     let secret =
         SimpleFileOptions::default().with_deprecated_encryption(b"secret").expect("it is a password");
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
@@ -104,12 +108,12 @@ fn an_archive_with_a_password_is_encrypted() {
     writer.start_file("b.txt", SimpleFileOptions::default()).expect("it begins");
     writer.write_all(b"Open.").expect("it is written");
     let half = writer.finish().expect("it ends").into_inner();
-    let document = read(&half);
+    let document = read_zip(&half);
     assert_eq!(
-        page(&document, 1),
+        page_texts(&document, 1),
         ["a.txt\n(not read: the archived file is encrypted and needs a password)"]
     );
-    assert_eq!(page(&document, 2), ["b.txt", "Open."]);
+    assert_eq!(page_texts(&document, 2), ["b.txt", "Open."]);
     assert_eq!(document.unread_files, [1]);
 
     let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
@@ -121,16 +125,16 @@ fn an_archive_with_a_password_is_encrypted() {
 }
 
 #[test]
-fn archives_are_read_in_parts_that_make_up_the_whole() {
+fn extract_part_pages_cover_archive() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("files.zip");
     let texts: Vec<(String, String)> =
         (1..=40).map(|number| (format!("{number}.txt"), format!("Text {number}. ").repeat(50))).collect();
     let files: Vec<(&str, &[u8])> =
         texts.iter().map(|(name, text)| (name.as_str(), text.as_bytes())).collect();
-    std::fs::write(&path, zipped(&files)).expect("it is written");
+    std::fs::write(&path, zip_files(&files)).expect("it is written");
     let part = |first_page, text_max_bytes, until| {
-        let bounds = Bounds { first_page, text_max_bytes, until, ..Bounds::default() };
+        let bounds = ExtractBounds { first_page, text_max_bytes, until, ..ExtractBounds::default() };
         extract_part(&path, std::fs::File::open(&path).expect("it opens"), &bounds).expect("it is read")
     };
     let whole = part(1, usize::MAX, None);
@@ -150,59 +154,60 @@ fn archives_are_read_in_parts_that_make_up_the_whole() {
     assert_eq!(late.span.map(|span| (span.first, span.last)), Some((7, 7)), "one file is read at least");
 
     // A file of many parts is not cut because there was little time when it was begun.
-    let inner = zipped(&files);
-    std::fs::write(&path, zipped(&[("inner.zip", &inner), ("last.txt", b"Last.")])).expect("it is written");
+    let inner = zip_files(&files);
+    std::fs::write(&path, zip_files(&[("inner.zip", &inner), ("last.txt", b"Last.")]))
+        .expect("it is written");
     let late = part(1, usize::MAX, past);
     assert_eq!(late.span.map(|span| (span.first, span.last)), Some((1, 0)));
     assert!(late.segments.is_empty() && late.unread_files.is_empty());
-    let bounds = Bounds { until: past, may_cut: true, ..Bounds::default() };
+    let bounds = ExtractBounds { until: past, may_cut: true, ..ExtractBounds::default() };
     let shown =
         extract_part(&path, std::fs::File::open(&path).expect("it opens"), &bounds).expect("it is read");
     assert_eq!(shown.span.map(|span| (span.first, span.last)), Some((1, 1)), "a preview shows its beginning");
-    assert_eq!(page(&shown, 1).last(), Some(&"(the rest is not read: it takes too long)"));
+    assert_eq!(page_texts(&shown, 1).last(), Some(&"(the rest is not read: it takes too long)"));
     assert_eq!(shown.unread_files, [1]);
     let soon = part(1, usize::MAX, Some(Instant::now() + Duration::from_secs(60)));
     assert_eq!(soon.span.map(|span| (span.first, span.last)), Some((1, 2)));
 }
 
 #[test]
-fn a_large_file_does_not_hide_those_after_it() {
+fn zip_large_file_keeps_later_files() {
     let zeros = vec![b'0'; 65 * 1024 * 1024];
     let large: Vec<(&str, &[u8])> = ["1", "2", "3", "4"].map(|name| (name, &zeros[..])).to_vec();
-    let read = read(&zipped(&[&large[..], &[("small.txt", b"Small.")]].concat()));
-    assert_eq!(page(&read, 5), ["small.txt", "Small."]);
+    let read = read_zip(&zip_files(&[&large[..], &[("small.txt", b"Small.")]].concat()));
+    assert_eq!(page_texts(&read, 5), ["small.txt", "Small."]);
     assert_eq!(read.unread_files, [1, 2, 3, 4]);
 }
 
 #[test]
-fn long_names_keep_their_ends_and_files_of_one_name_are_told_apart() {
+fn zip_long_and_equal_names_distinct() {
     let long = format!("{}/decision.txt", "a very long folder ".repeat(20));
-    let document = read(&zipped(&[(&long, b"Yes.")]));
-    let name = page(&document, 1)[0];
+    let document = read_zip(&zip_files(&[(&long, b"Yes.")]));
+    let name = page_texts(&document, 1)[0];
     assert!(name.starts_with('…') && name.ends_with("/decision.txt") && name.len() <= 120, "{name}");
     assert!(document.unread_files.is_empty());
 
     // Two files of one name, of which most programs find the last.
-    let mut twice = zipped(&[("a.txt", b"First."), ("b.txt", b"Second.")]);
+    let mut twice = zip_files(&[("a.txt", b"First."), ("b.txt", b"Second.")]);
     for at in (0..twice.len() - 5).rev() {
         if &twice[at..at + 5] == b"a.txt" {
             twice[at] = b'b';
         }
     }
-    let document = read(&twice);
-    assert_eq!((page(&document, 1), document.pages), (vec!["b.txt", "First."], Some(2)));
-    assert_eq!(page(&document, 2), ["b (2).txt", "Second."]);
+    let document = read_zip(&twice);
+    assert_eq!((page_texts(&document, 1), document.pages), (vec!["b.txt", "First."], Some(2)));
+    assert_eq!(page_texts(&document, 2), ["b (2).txt", "Second."]);
     assert!(document.unread_files.is_empty());
 }
 
 #[test]
-fn archives_in_archives_and_messages_are_read_up_to_the_bound() {
-    let mut inner = zipped(&[("deep.txt", b"Deep.")]);
+fn nested_archives_read_to_bound() {
+    let mut inner = zip_files(&[("deep.txt", b"Deep.")]);
     for number in 1..=4 {
-        inner = zipped(&[(&format!("{number}.zip"), &inner), ("beside.txt", b"Beside.")]);
+        inner = zip_files(&[(&format!("{number}.zip"), &inner), ("beside.txt", b"Beside.")]);
     }
-    let read_deep = read(&inner);
-    let headings: Vec<_> = pieces(&read_deep).into_iter().filter_map(|piece| piece.heading).collect();
+    let read_deep = read_zip(&inner);
+    let headings: Vec<_> = split_pieces(&read_deep).into_iter().filter_map(|piece| piece.heading).collect();
     assert!(headings.iter().any(|heading| heading.contains("4.zip/3.zip/beside.txt")), "{headings:?}");
     let texts = read_deep.segments.iter().map(|segment| segment.text.as_str()).collect::<Vec<_>>().join("\n");
     assert!(!texts.contains("Deep.") && texts.contains("too many documents inside each other"), "{texts}");
@@ -211,30 +216,31 @@ fn archives_in_archives_and_messages_are_read_up_to_the_bound() {
     let many: Vec<(String, &[u8])> =
         (0..60).map(|number| (format!("{number}.txt"), &b"One of many."[..])).collect();
     let many: Vec<(&str, &[u8])> = many.iter().map(|(name, text)| (name.as_str(), *text)).collect();
-    let outer = read(&zipped(&[("many.zip", &zipped(&many)), ("last.txt", b"Last.")]));
-    let text = page(&outer, 1).join("\n");
+    let outer = read_zip(&zip_files(&[("many.zip", &zip_files(&many)), ("last.txt", b"Last.")]));
+    let text = page_texts(&outer, 1).join("\n");
     assert_eq!(text.matches("One of many.").count(), 50);
     assert_eq!((text.matches("there are too many").count(), outer.unread_files.len()), (10, 1));
-    assert_eq!(page(&outer, 2), ["last.txt", "Last."], "the bound is that of one file of the archive");
+    assert_eq!(page_texts(&outer, 2), ["last.txt", "Last."], "the bound is that of one file of the archive");
 }
 
 #[test]
-fn files_that_unfold_are_refused_one_by_one() {
+fn zip_bombs_refused_one_by_one() {
     let zeros = vec![b'0'; 65 * 1024 * 1024];
-    let read_one = read(&zipped(&[("large.txt", &zeros), ("small.txt", b"Small.")]));
-    assert_eq!(page(&read_one, 2), ["small.txt", "Small."]);
-    assert!(page(&read_one, 1)[0].contains("unpacks to more than"), "{:?}", page(&read_one, 1));
+    let read_one = read_zip(&zip_files(&[("large.txt", &zeros), ("small.txt", b"Small.")]));
+    assert_eq!(page_texts(&read_one, 2), ["small.txt", "Small."]);
+    assert!(page_texts(&read_one, 1)[0].contains("unpacks to more than"), "{:?}", page_texts(&read_one, 1));
 
     // Each of these is accepted alone; binary, so that they are no text.
     let block = vec![0; 60 * 1024 * 1024];
     let names = ["1", "2", "3", "4", "5"];
-    let read_all = read(&zipped(&names.map(|name| (name, &block[..]))));
-    let refused = |number| page(&read_all, number)[0].contains("the files before it are too large together");
+    let read_all = read_zip(&zip_files(&names.map(|name| (name, &block[..]))));
+    let refused =
+        |number| page_texts(&read_all, number)[0].contains("the files before it are too large together");
     assert_eq!((1..=5).map(refused).collect::<Vec<_>>(), [false, false, false, true, true]);
 }
 
 #[test]
-fn messages_of_too_many_parts_are_refused_alone() {
+fn eml_too_many_parts_refused_alone() {
     let head = "Subject: x\r\nMIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=\"b\"\r\n\r\n";
     let parts = format!("{head}{}", "--b\r\n\r\n".repeat(600_000));
     let heads = format!("{}\r\nText.", "X-Header: value\r\n".repeat(600_000));
@@ -244,7 +250,7 @@ fn messages_of_too_many_parts_are_refused_alone() {
     }
     let report =
         format!("Subject: Report\r\n\r\n{}", "Final-Recipient: rfc822; a@example.org\r\n".repeat(2_000));
-    let read = read(&zipped(&[
+    let read = read_zip(&zip_files(&[
         ("parts.eml", parts.as_bytes()),
         ("heads.eml", heads.as_bytes()),
         ("nested.eml", nested.as_bytes()),
@@ -252,12 +258,12 @@ fn messages_of_too_many_parts_are_refused_alone() {
         ("report.eml", report.as_bytes()),
     ]));
     assert_eq!(read.unread_files, [1, 2, 3]);
-    assert!((1..=3).all(|number| page(&read, number)[0].contains("parts and is not read")));
-    assert_eq!(page(&read, 4), ["good.eml", "Subject: Good\nText."]);
+    assert!((1..=3).all(|number| page_texts(&read, number)[0].contains("parts and is not read")));
+    assert_eq!(page_texts(&read, 4), ["good.eml", "Subject: Good\nText."]);
 }
 
 #[test]
-fn archives_and_images_of_other_kinds_are_called_by_their_names() {
+fn foreign_archives_and_images_named() {
     for (content, expected) in [
         (&b"Rar!\x1a\x07\x01\0\xff\xfe"[..], "a RAR archive cannot be read; pack its files as ZIP"),
         (b"MSCF\0\0\0\0\xff\xfe", "a cabinet cannot be read; pack its files as ZIP"),
@@ -267,5 +273,5 @@ fn archives_and_images_of_other_kinds_are_called_by_their_names() {
         assert_eq!(error.to_string(), expected);
     }
     let text = extract_bytes(Path::new("a.txt"), b"BZh is how bzip2 begins.").expect("a text");
-    assert_eq!(text.format, Format::Text);
+    assert_eq!(text.format, DocumentFormat::Text);
 }

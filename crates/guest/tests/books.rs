@@ -5,15 +5,15 @@ mod mobi;
 
 use std::path::Path;
 
-use guest::documents::{ExtractError, Extracted, Format, extract_bytes};
-use mobi::Book;
+use guest::documents::{DocumentFormat, ExtractError, Extracted, extract_bytes};
+use mobi::MobiFile;
 
-fn read(name: &str, bytes: &[u8]) -> Extracted {
+fn read_book(name: &str, bytes: &[u8]) -> Extracted {
     extract_bytes(Path::new(name), bytes).expect("it can be read")
 }
 
 /// Returns the pages of a document with their texts.
-fn pages(document: &Extracted) -> Vec<(u32, &str)> {
+fn page_texts(document: &Extracted) -> Vec<(u32, &str)> {
     document
         .segments
         .iter()
@@ -35,13 +35,13 @@ const FICTION_BOOK: &str = "<?xml version=\"1.0\" encoding=\"windows-1251\"?>\n\
     <binary id=\"a.png\" content-type=\"image/png\">aVZCT1J3MEtHZ28=</binary></FictionBook>";
 
 #[test]
-fn sections_of_a_fiction_book_are_pages() {
+fn fiction_book_sections_are_pages() {
     let (bytes, ..) = encoding_rs::WINDOWS_1251.encode(FICTION_BOOK);
     for name in ["a.fb2", "a"] {
-        let book = read(name, &bytes);
-        assert_eq!(book.format, Format::Book);
+        let book = read_book(name, &bytes);
+        assert_eq!(book.format, DocumentFormat::Book);
         assert_eq!(
-            pages(&book),
+            page_texts(&book),
             [
                 (1, "Антон Чехов"),
                 (1, "Степь\nПовесть."),
@@ -57,40 +57,40 @@ fn sections_of_a_fiction_book_are_pages() {
 }
 
 #[test]
-fn a_fiction_book_that_is_cut_off_is_read_up_to_there() {
+fn fiction_book_cut_off_is_read() {
     let end = FICTION_BOOK.find("Перепел").expect("it is there");
-    let book = read("a.fb2", &FICTION_BOOK.as_bytes()[..end]);
-    assert_eq!(pages(&book).last(), Some(&(5, "Коршун.")));
+    let book = read_book("a.fb2", &FICTION_BOOK.as_bytes()[..end]);
+    assert_eq!(page_texts(&book).last(), Some(&(5, "Коршун.")));
     let error =
         extract_bytes(Path::new("a.fb2"), &FICTION_BOOK.as_bytes()[..200]).expect_err("it has no body");
     assert!(matches!(error, ExtractError::Broken { format: "FictionBook", .. }), "{error}");
 }
 
 #[test]
-fn a_page_about_fiction_books_is_none() {
-    let page = read("a.txt", b"The element is <FictionBook> and nothing else.");
-    assert_eq!(page.format, Format::Text);
+fn html_about_fiction_book_not_detected() {
+    let page = read_book("a.txt", b"The element is <FictionBook> and nothing else.");
+    assert_eq!(page.format, DocumentFormat::Text);
     assert_eq!(page.segments[0].text, "The element is <FictionBook> and nothing else.");
 }
 
 #[test]
-fn an_older_book_has_pages_and_its_own_code_page() {
+fn mobi_old_book_pages_decoded() {
     let first = "<html><head><guide/><metadata></head><body><h1>Pt\u{e1}ci</h1><p>A wren sings.</p>";
     let (first, ..) = encoding_rs::WINDOWS_1252.encode(first);
-    let book = Book {
+    let book = MobiFile {
         code_page: 1252,
         version: 6,
         packing: 1,
         records: &[&first, b"<mbp:pagebreak/><h1>More</h1><p>A k", b"not.</p></body></html>"],
-        ..Book::default()
+        ..MobiFile::default()
     };
-    let read = read("a.mobi", &book.bytes());
-    assert_eq!(pages(&read), [(1, "Ptáci\nA wren sings."), (2, "More\nA knot.")]);
+    let read = read_book("a.mobi", &book.into_bytes());
+    assert_eq!(page_texts(&read), [(1, "Ptáci\nA wren sings."), (2, "More\nA knot.")]);
     assert!(!read.truncated);
 }
 
 #[test]
-fn the_files_of_a_newer_book_are_pages_and_its_styles_are_no_text() {
+fn mobi_new_book_files_are_pages() {
     let html = "<html><body><p>Skřivan.</p></body></html><html><body><p>Čáp.</p></body></html>";
     let styles = "p { color: red }";
     // Packed, which leaves ASCII as it is and tells how many other bytes follow.
@@ -106,59 +106,62 @@ fn the_files_of_a_newer_book_are_pages_and_its_styles_are_no_text() {
         packed
     };
     let records = [packed(html), packed(styles)].map(|record| [&record[..], b"\0xy\x83"].concat());
-    let book = Book {
+    let book = MobiFile {
         code_page: 65_001,
         version: 8,
         packing: 2,
         records: &[&records[0], &records[1]],
         trailers: 0b11,
         html_end: Some(u32::try_from(html.len()).expect("it is short")),
-        ..Book::default()
+        ..MobiFile::default()
     };
-    assert_eq!(pages(&read("a.azw3", &book.bytes())), [(1, "Skřivan."), (2, "Čáp.")]);
+    assert_eq!(page_texts(&read_book("a.azw3", &book.into_bytes())), [(1, "Skřivan."), (2, "Čáp.")]);
 }
 
 #[test]
-fn a_dictionary_of_more_pages_than_are_counted_is_read_to_its_end() {
+fn mobi_dictionary_read_past_page_limit() {
     let entry = "<p>entry</p><mbp:pagebreak/>".repeat(12_000);
     let records: Vec<&[u8]> = entry.as_bytes().chunks(4096).chain([&b"<p>the last</p>"[..]]).collect();
-    let book = Book { code_page: 65_001, version: 6, packing: 1, records: &records, ..Book::default() };
-    let book = read("a.prc", &book.bytes());
+    let book =
+        MobiFile { code_page: 65_001, version: 6, packing: 1, records: &records, ..MobiFile::default() };
+    let book = read_book("a.prc", &book.into_bytes());
     assert!(book.pages.is_some_and(|pages| (3_000..=5_000).contains(&pages)), "{:?}", book.pages);
     assert!(!book.truncated);
     assert!(book.segments.last().is_some_and(|segment| segment.text.ends_with("the last")));
 }
 
 #[test]
-fn a_protected_or_damaged_book_is_named_so() {
-    let error =
-        |book: Book<'_>| extract_bytes(Path::new("a.mobi"), &book.bytes()).expect_err("it is not read");
-    let protected = Book { code_page: 1252, packing: 2, encryption: 2, records: &[b"x"], ..Book::default() };
+fn mobi_protected_or_damaged_book_named() {
+    let error = |book: MobiFile<'_>| {
+        extract_bytes(Path::new("a.mobi"), &book.into_bytes()).expect_err("it is not read")
+    };
+    let protected =
+        MobiFile { code_page: 1252, packing: 2, encryption: 2, records: &[b"x"], ..MobiFile::default() };
     assert!(matches!(error(protected), ExtractError::Encrypted("book")));
-    let damaged = Book { code_page: 1252, packing: 2, records: &[b"\x80"], ..Book::default() };
+    let damaged = MobiFile { code_page: 1252, packing: 2, records: &[b"\x80"], ..MobiFile::default() };
     assert!(matches!(error(damaged), ExtractError::Broken { format: "book", .. }));
-    let unknown = Book { code_page: 1252, packing: 9, records: &[b"x"], ..Book::default() };
+    let unknown = MobiFile { code_page: 1252, packing: 9, records: &[b"x"], ..MobiFile::default() };
     assert!(matches!(error(unknown), ExtractError::Broken { format: "book", .. }));
     // One damaged record costs no others.
-    let part = Book { packing: 2, records: &[b"<p>A dunlin.</p>", b"\x80"], ..Book::default() };
-    let part = read("a.pdb", &part.bytes());
-    assert_eq!(pages(&part), [(1, "A dunlin.")]);
+    let part = MobiFile { packing: 2, records: &[b"<p>A dunlin.</p>", b"\x80"], ..MobiFile::default() };
+    let part = read_book("a.pdb", &part.into_bytes());
+    assert_eq!(page_texts(&part), [(1, "A dunlin.")]);
     assert!(part.truncated);
 }
 
 #[test]
-fn a_book_that_is_cut_off_anywhere_is_read_or_named() {
-    let book = Book {
+fn mobi_cut_anywhere_read_or_named() {
+    let book = MobiFile {
         code_page: 65_001,
         version: 8,
         packing: 2,
         records: &[b"<p>A sanderling.</p>"],
-        ..Book::default()
+        ..MobiFile::default()
     };
-    let bytes = book.bytes();
+    let bytes = book.into_bytes();
     for end in 68..bytes.len() {
         match extract_bytes(Path::new("a.mobi"), &bytes[..end]) {
-            Ok(read) => assert_eq!(read.format, Format::Book),
+            Ok(read) => assert_eq!(read.format, DocumentFormat::Book),
             Err(error) => {
                 assert!(matches!(error, ExtractError::Broken { format: "book", .. }), "{end}: {error}")
             }

@@ -8,22 +8,22 @@ mod support;
 
 use std::path::Path;
 
-use archive::archive;
-use guest::documents::{Bounds, ExtractError, Extracted, Format, extract_bytes, extract_part};
-use guest::index::Library;
+use archive::zip_archive;
+use guest::documents::{DocumentFormat, ExtractBounds, ExtractError, Extracted, extract_bytes, extract_part};
+use guest::index::DocumentLibrary;
 use protocol::tool::ToolOutput;
 use serde_json::json;
-use support::Machine;
+use support::TestMachine;
 
 const ROOKS: &[u8] = include_bytes!("fixtures/rooks.djvu");
 /// The head of the text of the second page.
 const SECOND_TEXT: &[u8] = b"TXTz\0\0\0\x58";
 
-fn read(bytes: &[u8]) -> Result<Extracted, ExtractError> {
+fn read_djvu(bytes: &[u8]) -> Result<Extracted, ExtractError> {
     extract_bytes(Path::new("a.djvu"), bytes)
 }
 
-fn texts(document: &Extracted) -> Vec<(Option<u32>, &str)> {
+fn segment_texts(document: &Extracted) -> Vec<(Option<u32>, &str)> {
     document.segments.iter().map(|segment| (segment.page, segment.text.as_str())).collect()
 }
 
@@ -37,36 +37,36 @@ fn first_page() -> Vec<u8> {
     [b"AT&T", &ROOKS[page..page + 8 + 0x1b7]].concat()
 }
 
-fn chunk(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
+fn djvu_chunk(kind: &[u8; 4], content: &[u8]) -> Vec<u8> {
     let length = u32::try_from(content.len()).expect("it is short").to_be_bytes();
     let padding: &[u8] = if content.len() % 2 == 1 { &[0] } else { &[] };
     [kind, &length[..], content, padding].concat()
 }
 
 /// Makes a document of one page with these chunks.
-fn page(chunks: &[Vec<u8>]) -> Vec<u8> {
+fn djvu_page(chunks: &[Vec<u8>]) -> Vec<u8> {
     let content = [&b"DJVU"[..], &chunks.concat()].concat();
-    [&b"AT&T"[..], &chunk(b"FORM", &content)].concat()
+    [&b"AT&T"[..], &djvu_chunk(b"FORM", &content)].concat()
 }
 
 fn plain_text(text: &str) -> Vec<u8> {
     let length = u32::try_from(text.len()).expect("it is short").to_be_bytes();
-    chunk(b"TXTa", &[&length[1..], text.as_bytes(), &[1]].concat())
+    djvu_chunk(b"TXTa", &[&length[1..], text.as_bytes(), &[1]].concat())
 }
 
 /// A machine whose documents are searched.
-fn indexed() -> Machine {
-    let mut machine = Machine::new();
-    let index = machine.outside().join("index");
+fn indexed_machine() -> TestMachine {
+    let mut machine = TestMachine::new();
+    let index = machine.outside_folder().join("index");
     std::fs::create_dir(&index).expect("the folder is ours");
-    machine.limits.library = Some(Library::new(&machine.limits.workspace, &index));
+    machine.limits.library = Some(DocumentLibrary::new(&machine.limits.workspace, &index));
     machine
 }
 
 /// Searches until the document was read to its end.
-async fn found(machine: &Machine, path: &str, word: &str) -> ToolOutput {
+async fn search_until_indexed(machine: &TestMachine, path: &str, word: &str) -> ToolOutput {
     loop {
-        let found = machine.call("search", json!({ "query": word, "paths": [path] })).await;
+        let found = machine.call_tool("search", json!({ "query": word, "paths": [path] })).await;
         if found.unread.iter().all(|file| file.reason != "indexing") {
             return found;
         }
@@ -74,12 +74,12 @@ async fn found(machine: &Machine, path: &str, word: &str) -> ToolOutput {
 }
 
 #[test]
-fn the_text_of_a_page_is_read_and_pages_without_one_are_scans() {
-    let document = read(ROOKS).expect("it is read");
+fn djvu_pages_without_text_are_scans() {
+    let document = read_djvu(ROOKS).expect("it is read");
     let first = "The rooks of the old town\n\nRooks nest in colonies.\nTheir nests are high in the trees.";
     let second = "A jackdaw lives in the tower.\nIt keeps to its partner.";
-    assert_eq!(texts(&document), [(Some(1), first), (Some(2), second)]);
-    assert_eq!((document.format, document.pages, document.scans), (Format::Djvu, Some(3), vec![3]));
+    assert_eq!(segment_texts(&document), [(Some(1), first), (Some(2), second)]);
+    assert_eq!((document.format, document.pages, document.scans), (DocumentFormat::Djvu, Some(3), vec![3]));
     assert!(document.notes.is_empty() && !document.truncated);
 }
 
@@ -88,7 +88,7 @@ fn a_range_of_pages_is_read() {
     let file = tempfile::tempfile().expect("a file");
     std::io::Write::write_all(&mut &file, ROOKS).expect("it is written");
     std::io::Seek::rewind(&mut &file).expect("it is a file");
-    let bounds = Bounds { first_page: 2, last_page: 2, ..Bounds::default() };
+    let bounds = ExtractBounds { first_page: 2, last_page: 2, ..ExtractBounds::default() };
     let document = extract_part(Path::new("a.djvu"), file, &bounds).expect("it is read");
     assert_eq!((document.segments.len(), document.segments[0].page), (1, Some(2)));
     let span = document.span.expect("it has pages");
@@ -96,36 +96,36 @@ fn a_range_of_pages_is_read() {
 }
 
 #[test]
-fn the_content_says_what_it_is_and_a_single_page_is_a_document() {
+fn djvu_single_page_detected_by_content() {
     for name in ["a", "a.djv", "a.pdf", "a.bin"] {
         let document = extract_bytes(Path::new(name), &first_page()).expect("it is read");
-        assert_eq!((document.format, document.pages), (Format::Djvu, Some(1)), "{name}");
+        assert_eq!((document.format, document.pages), (DocumentFormat::Djvu, Some(1)), "{name}");
         assert!(document.segments[0].text.contains("colonies"), "{name}");
     }
 }
 
 #[test]
-fn a_text_that_is_not_compressed_is_read_and_a_page_with_nothing_on_it_has_none() {
-    let document = read(&page(&[plain_text("A r\u{fc}ck")])).expect("it is read");
-    assert_eq!(texts(&document), [(Some(1), "A rück")]);
-    let error = read(&page(&[plain_text("\u{1f}")])).expect_err("it shows nothing");
+fn djvu_uncompressed_text_and_blank_page() {
+    let document = read_djvu(&djvu_page(&[plain_text("A r\u{fc}ck")])).expect("it is read");
+    assert_eq!(segment_texts(&document), [(Some(1), "A rück")]);
+    let error = read_djvu(&djvu_page(&[plain_text("\u{1f}")])).expect_err("it shows nothing");
     assert!(matches!(error, ExtractError::NoText { pages: 1 }), "{error}");
-    let error = read(&page(&[])).expect_err("it shows nothing");
+    let error = read_djvu(&djvu_page(&[])).expect_err("it shows nothing");
     assert!(matches!(error, ExtractError::NoText { pages: 1 }), "{error}");
 }
 
 #[test]
-fn text_beyond_the_bound_is_left_out_and_said() {
+fn djvu_text_beyond_bound_truncated() {
     let line = "rooks and jackdaws in the tower\n";
-    let document = read(&page(&[plain_text(&line.repeat(300_000))])).expect("it is read");
+    let document = read_djvu(&djvu_page(&[plain_text(&line.repeat(300_000))])).expect("it is read");
     assert!(
         document.cut_pages == [1] && document.segments[0].text.len() == guest::documents::OUTPUT_MAX_BYTES
     );
 }
 
 #[test]
-fn what_is_not_read_is_refused_with_the_reason() {
-    let refused = |bytes: &[u8]| read(bytes).expect_err("it is not read").to_string();
+fn djvu_unreadable_refused_with_reason() {
+    let refused = |bytes: &[u8]| read_djvu(bytes).expect_err("it is not read").to_string();
     let cut = refused(&ROOKS[..ROOKS.len() - 1]);
     assert_eq!(cut, "the DjVu file is broken: its end is missing");
     let secure = [b"SDJVFORM", &ROOKS[8..]].concat();
@@ -140,16 +140,16 @@ fn what_is_not_read_is_refused_with_the_reason() {
 }
 
 #[test]
-fn a_damaged_page_is_named_and_the_others_are_read() {
+fn djvu_damaged_page_named_others_read() {
     let mut damaged = ROOKS.to_vec();
     damaged[place_of(SECOND_TEXT) + SECOND_TEXT.len()] ^= 0xff;
-    let document = read(&damaged).expect("the others are read");
-    assert_eq!((texts(&document).len(), document.scans), (1, vec![2, 3]));
+    let document = read_djvu(&damaged).expect("the others are read");
+    assert_eq!((segment_texts(&document).len(), document.scans), (1, vec![2, 3]));
     assert_eq!(document.notes, ["page 2 could not be read whole"]);
     // The place of a page that the directory names.
     let mut misplaced = ROOKS.to_vec();
     misplaced[27 + 2 * 4] = 0x7f;
-    let document = read(&misplaced).expect("the others are read");
+    let document = read_djvu(&misplaced).expect("the others are read");
     assert_eq!(document.notes, ["page 2 could not be read whole"]);
 }
 
@@ -159,38 +159,38 @@ fn no_damage_brings_it_down() {
         for change in [1, 0x80, 0xff] {
             let mut damaged = ROOKS.to_vec();
             damaged[at] ^= change;
-            if let Err(error) = read(&damaged) {
+            if let Err(error) = read_djvu(&damaged) {
                 assert!(!error.to_string().contains("gave up"), "byte {at}: {error}");
             }
         }
-        let cut = read(&ROOKS[..at]).map(|document| document.format);
-        assert!(!matches!(cut, Ok(Format::Djvu)), "{at} bytes");
+        let cut = read_djvu(&ROOKS[..at]).map(|document| document.format);
+        assert!(!matches!(cut, Ok(DocumentFormat::Djvu)), "{at} bytes");
     }
 }
 
 #[tokio::test]
-async fn a_scanned_page_is_recognized_also_inside_an_archive() {
-    let machine = indexed();
-    machine.put("rooks.djv", ROOKS);
-    machine.put("books.zip", archive([("rooks.djvu", ROOKS.to_vec())]));
-    let output = found(&machine, "/rooks.djv", "committee").await;
+async fn djvu_scan_recognized_inside_archive() {
+    let machine = indexed_machine();
+    machine.put_file("rooks.djv", ROOKS);
+    machine.put_file("books.zip", zip_archive([("rooks.djvu", ROOKS.to_vec())]));
+    let output = search_until_indexed(&machine, "/rooks.djv", "committee").await;
     let passage = output.passages.iter().find(|passage| passage.text.contains("committee counts"));
     assert_eq!(passage.expect("it is recognized").page, Some(3), "{output:?}");
     assert!(output.unread.is_empty(), "{output:?}");
-    let output = found(&machine, "/books.zip", "committee").await;
+    let output = search_until_indexed(&machine, "/books.zip", "committee").await;
     let passage = output.passages.iter().find(|passage| passage.text.contains("committee counts"));
     let passage = passage.unwrap_or_else(|| panic!("{output:?}"));
     assert_eq!(passage.page_name.as_deref(), Some("rooks.djvu, page 3"), "{output:?}");
 }
 
 #[tokio::test]
-async fn a_scanned_page_whose_shapes_are_missing_is_named() {
-    let machine = indexed();
+async fn djvu_scan_without_shapes_named() {
+    let machine = indexed_machine();
     let mut without_shapes = ROOKS.to_vec();
     let dictionary = place_of(b"Djbz");
     without_shapes[dictionary..dictionary + 4].copy_from_slice(b"none");
-    machine.put("a.djvu", &without_shapes);
-    let output = found(&machine, "/a.djvu", "jackdaw").await;
+    machine.put_file("a.djvu", &without_shapes);
+    let output = search_until_indexed(&machine, "/a.djvu", "jackdaw").await;
     assert!(output.passages.iter().any(|passage| passage.page == Some(2)), "{output:?}");
     assert_eq!(output.unread[0].reason, "scanned_pages", "{output:?}");
 }

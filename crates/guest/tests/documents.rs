@@ -6,27 +6,27 @@ mod compound;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use compound::{compound, wide};
-use guest::documents::passages::split;
-use guest::documents::{EmbeddedImage, ExtractError, Extracted, Format, extract, extract_bytes};
+use compound::{compound_file, utf16_bytes};
+use guest::documents::passages::split_passages;
+use guest::documents::{DocumentFormat, EmbeddedImage, ExtractError, Extracted, extract_bytes, extract_file};
 
-fn fixture(name: &str) -> PathBuf {
+fn fixture_path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
-fn read(name: &str) -> Result<Extracted, ExtractError> {
-    let path = fixture(name);
-    extract(&path, File::open(&path).expect("the fixture is there"))
+fn read_fixture(name: &str) -> Result<Extracted, ExtractError> {
+    let path = fixture_path(name);
+    extract_file(&path, File::open(&path).expect("the fixture is there"))
 }
 
-fn text(document: &Extracted) -> String {
+fn document_text(document: &Extracted) -> String {
     document.segments.iter().map(|segment| segment.text.as_str()).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
 fn pdf_has_pages_paragraphs_and_diacritics() {
-    let lease = read("lease.pdf").unwrap();
-    assert_eq!((lease.format, lease.pages), (Format::Pdf, Some(2)));
+    let lease = read_fixture("lease.pdf").unwrap();
+    assert_eq!((lease.format, lease.pages), (DocumentFormat::Pdf, Some(2)));
     assert_eq!(lease.segments.iter().map(|segment| segment.page).collect::<Vec<_>>(), [Some(1), Some(2)]);
     let first = &lease.segments[0].text;
     assert!(
@@ -40,7 +40,7 @@ fn pdf_has_pages_paragraphs_and_diacritics() {
 
 #[test]
 fn pdf_passages_know_page_and_article() {
-    let pieces = split(&read("lease.pdf").unwrap(), 1200);
+    let pieces = split_passages(&read_fixture("lease.pdf").unwrap(), 1200);
     let notice = pieces.iter().find(|piece| piece.text.contains("Výpovědní doba")).unwrap();
     assert_eq!((notice.page, notice.heading.as_deref()), (Some(2), Some("Čl. 3 Výpověď")));
     let rent = pieces.iter().find(|piece| piece.text.contains("15 800 Kč")).unwrap();
@@ -48,21 +48,24 @@ fn pdf_passages_know_page_and_article() {
 }
 
 #[test]
-fn pdf_that_cannot_be_read_says_why() {
-    assert!(matches!(read("scan.pdf"), Err(ExtractError::NoText { pages: 1 })));
-    assert!(matches!(read("locked.pdf"), Err(ExtractError::Encrypted("PDF"))));
-    assert!(matches!(read("broken.pdf"), Err(ExtractError::Broken { format: "PDF", .. })));
+fn pdf_unreadable_reports_reason() {
+    assert!(matches!(read_fixture("scan.pdf"), Err(ExtractError::NoText { pages: 1 })));
+    assert!(matches!(read_fixture("locked.pdf"), Err(ExtractError::Encrypted("PDF"))));
+    assert!(matches!(read_fixture("broken.pdf"), Err(ExtractError::Broken { format: "PDF", .. })));
 }
 
 #[test]
-fn pdf_fonts_without_unicode_are_read_by_their_collection_or_their_own_table() {
+fn pdf_fonts_without_unicode_are_read() {
     // Two composite fonts without `ToUnicode`: one with CIDs of Adobe-Japan1, one with glyph ids.
-    assert_eq!(text(&read("no_unicode.pdf").unwrap()), "Miete: 850 Euro\n\nMiete: 580 Euro");
+    assert_eq!(document_text(&read_fixture("no_unicode.pdf").unwrap()), "Miete: 850 Euro\n\nMiete: 580 Euro");
 }
 
 #[test]
-fn subsets_of_true_type_fonts_are_read_by_the_order_of_their_glyphs() {
-    assert_eq!(text(&read("glyph_order.pdf").expect("it is read")), "The rent is 15 800 crowns.");
+fn pdf_true_type_subset_glyph_order() {
+    assert_eq!(
+        document_text(&read_fixture("glyph_order.pdf").expect("it is read")),
+        "The rent is 15 800 crowns."
+    );
 }
 
 /// Builds a PDF of one page whose only font is `font`, with the objects that the font refers to, from 5 on.
@@ -77,11 +80,13 @@ fn pdf_with_font(font: &str, content: &str, objects: &str) -> Vec<u8> {
 }
 
 fn text_with_font(font: &str, content: &str, objects: &str) -> String {
-    text(&extract_bytes(Path::new("a.pdf"), &pdf_with_font(font, content, objects)).expect("it is read"))
+    document_text(
+        &extract_bytes(Path::new("a.pdf"), &pdf_with_font(font, content, objects)).expect("it is read"),
+    )
 }
 
 #[test]
-fn words_in_fonts_that_a_pdf_lacks_stay_whole() {
+fn pdf_missing_fonts_keep_words_whole() {
     // All letters are as wide as in no font that stands in for it.
     let widths = ["458"; 95].join(" ");
     let font = format!(
@@ -94,7 +99,7 @@ fn words_in_fonts_that_a_pdf_lacks_stay_whole() {
 }
 
 #[test]
-fn a_letter_that_is_called_a_control_character_is_read_by_its_code() {
+fn pdf_control_glyph_read_by_code() {
     let font = "<</Type/Font/Subtype/Type1/BaseFont/Helvetica/ToUnicode 5 0 R>>";
     let map = "begincmap 1 begincodespacerange <00> <ff> endcodespacerange 1 beginbfrange <63> <63> <000d> endbfrange \
                endcmap";
@@ -119,7 +124,7 @@ fn drawn_from_right(y: u32, words: &[&str]) -> String {
 }
 
 #[test]
-fn words_and_numbers_in_lines_from_right_to_left_keep_their_order() {
+fn pdf_right_to_left_order_kept() {
     let widths = ["500"; 95].join(" ");
     let font = format!(
         "<</Type/Font/Subtype/Type1/BaseFont/Helvetica/ToUnicode 5 0 R/FirstChar 32/LastChar 126/Widths[{widths}]>>"
@@ -146,7 +151,7 @@ fn words_and_numbers_in_lines_from_right_to_left_keep_their_order() {
 }
 
 #[test]
-fn forms_that_a_viewer_lays_out_are_read_instead_of_its_advice() {
+fn pdf_xfa_form_replaces_advice() {
     let advice = "BT /F 10 Tf 50 700 Td (Please wait... upgrade to the latest version of Adobe Reader) Tj ET";
     let form = |packets: &str, parts: &[&str]| {
         let pages = "2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]\
@@ -172,7 +177,7 @@ fn forms_that_a_viewer_lays_out_are_read_instead_of_its_advice() {
     for document in [form("6 0 R", &[&whole]), form("[(template) 6 0 R (datasets) 7 0 R]", &[template, data])]
     {
         let document = extract_bytes(Path::new("a.pdf"), &document).expect("it is read");
-        assert_eq!(text(&document), "Application\nRent: 15 800");
+        assert_eq!(document_text(&document), "Application\nRent: 15 800");
         assert_eq!((document.segments[0].page, document.cut_pages), (Some(1), vec![]));
     }
     let empty = extract_bytes(Path::new("a.pdf"), &form("6 0 R", &["<xdp/>"]));
@@ -180,10 +185,10 @@ fn forms_that_a_viewer_lays_out_are_read_instead_of_its_advice() {
 }
 
 #[test]
-fn docx_has_headings_rows_lists_and_footnotes() {
-    let minutes = read("minutes.docx").unwrap();
-    assert_eq!((minutes.format, minutes.pages, minutes.lines), (Format::Docx, None, Some(12)));
-    let lines: Vec<String> = text(&minutes).lines().map(str::to_owned).collect();
+fn docx_headings_rows_lists_footnotes_read() {
+    let minutes = read_fixture("minutes.docx").unwrap();
+    assert_eq!((minutes.format, minutes.pages, minutes.lines), (DocumentFormat::Docx, None, Some(12)));
+    let lines: Vec<String> = document_text(&minutes).lines().map(str::to_owned).collect();
     assert_eq!(
         lines,
         [
@@ -201,23 +206,23 @@ fn docx_has_headings_rows_lists_and_footnotes() {
             "- svolat shromáždění",
         ]
     );
-    let pieces = split(&minutes, 1200);
+    let pieces = split_passages(&minutes, 1200);
     let lift = pieces.iter().find(|piece| piece.text.contains("Výtah")).unwrap();
     assert_eq!((lift.heading.as_deref(), lift.lines), (Some("2. Rozpočet"), Some((8, 9))));
 }
 
 #[test]
-fn docx_pages_are_those_that_word_noted() {
-    let paged = read("paged.docx").unwrap();
+fn docx_pages_follow_word_breaks() {
+    let paged = read_fixture("paged.docx").unwrap();
     assert_eq!((paged.pages, paged.lines), (Some(2), None));
     let second = paged.segments.iter().find(|segment| segment.page == Some(2)).unwrap();
     assert!(second.text.starts_with("Porada schválila"));
 }
 
 #[test]
-fn workbook_sheets_are_pages_and_rows_lines() {
-    let prices = read("prices.xlsx").unwrap();
-    assert_eq!((prices.format, prices.pages), (Format::Workbook, Some(2)));
+fn workbook_sheets_become_pages() {
+    let prices = read_fixture("prices.xlsx").unwrap();
+    assert_eq!((prices.format, prices.pages), (DocumentFormat::Workbook, Some(2)));
     assert_eq!(
         prices.segments[0].text,
         "Služba\tCena\tPlatí od\nÚklid\t500\t2024-03-01\nVýtah\t1234.5\t2024-04-01"
@@ -228,10 +233,10 @@ fn workbook_sheets_are_pages_and_rows_lines() {
 }
 
 #[test]
-fn slides_are_pages_with_tables_and_notes() {
+fn slides_become_pages_with_notes() {
     for name in ["budget.pptx", "budget.odp"] {
-        let slides = read(name).unwrap();
-        assert_eq!((slides.format, slides.pages), (Format::Presentation, Some(2)), "{name}");
+        let slides = read_fixture(name).unwrap();
+        assert_eq!((slides.format, slides.pages), (DocumentFormat::Presentation, Some(2)), "{name}");
         let pages: Vec<_> = slides.segments.iter().map(|segment| segment.page).collect();
         assert_eq!(pages, [Some(1), Some(2)]);
         assert_eq!(
@@ -245,20 +250,20 @@ fn slides_are_pages_with_tables_and_notes() {
 }
 
 #[test]
-fn a_book_is_read_in_its_order() {
-    let book = read("rules.epub").unwrap();
-    assert_eq!((book.format, book.pages), (Format::Book, Some(2)));
+fn epub_read_in_reading_order() {
+    let book = read_fixture("rules.epub").unwrap();
+    assert_eq!((book.format, book.pages), (DocumentFormat::Book, Some(2)));
     let second = book.segments.iter().rfind(|segment| segment.page == Some(2)).unwrap();
     assert_eq!(second.heading.as_deref(), Some("Noční klid"));
     assert!(second.text.ends_with("Noční klid je od 22 do 6 hodin."), "{}", second.text);
 }
 
 #[test]
-fn a_message_is_read_with_its_attachments() {
-    let message = read("notice.eml").unwrap();
-    assert_eq!(message.format, Format::Message);
+fn eml_read_with_attachments() {
+    let message = read_fixture("notice.eml").unwrap();
+    assert_eq!(message.format, DocumentFormat::Message);
     assert_eq!(
-        text(&message).lines().collect::<Vec<_>>(),
+        document_text(&message).lines().collect::<Vec<_>>(),
         [
             "Subject: Výpověď smlouvy č. 7",
             "From: Jana Dvořáková <jana@example.org>",
@@ -278,12 +283,12 @@ fn a_message_is_read_with_its_attachments() {
             "Jaká je výpovědní doba?",
         ]
     );
-    assert_eq!(message.unread_images.total(), 1, "the attached image is damaged");
+    assert_eq!(message.unread_images.total_images(), 1, "the attached image is damaged");
 }
 
 /// Messages in messages, each with the next one as a file.
 #[test]
-fn messages_inside_each_other_are_read_to_a_depth() {
+fn eml_nested_messages_read_to_depth() {
     let mut message = "Subject: innermost\n\nsecret depth\n".to_owned();
     for number in 0..20 {
         message = format!(
@@ -293,31 +298,31 @@ fn messages_inside_each_other_are_read_to_a_depth() {
         );
     }
     let read = extract_bytes(Path::new("outer.eml"), message.as_bytes()).unwrap();
-    let text = text(&read);
+    let text = document_text(&read);
     assert!(text.contains("too many documents inside each other") && !text.contains("secret"), "{text}");
 }
 
 #[test]
-fn files_of_old_offices_are_read_by_their_content() {
-    let contract = read("contract.doc").unwrap();
-    assert_eq!(contract.format, Format::Doc);
+fn old_office_files_detected_by_content() {
+    let contract = read_fixture("contract.doc").unwrap();
+    assert_eq!(contract.format, DocumentFormat::Doc);
     assert_eq!(
-        text(&contract),
+        document_text(&contract),
         "Smlouva\nNájemné činí 15 800 Kč.\nVoda\t900\nTeplo\t1 800\nKonec s odkazem."
     );
 
-    let message = compound(&[
+    let message = compound_file(&[
         ("/__properties_version1.0", vec![0; 32]),
-        ("/__substg1.0_0037001F", wide("Dotaz")),
-        ("/__substg1.0_0C1A001F", wide("Šárka Říhová")),
-        ("/__substg1.0_1000001F", wide("Kdy bude voda?\r\nDíky")),
-        ("/__attach_version1.0_#00000000/__substg1.0_3707001F", wide("plán.txt")),
+        ("/__substg1.0_0037001F", utf16_bytes("Dotaz")),
+        ("/__substg1.0_0C1A001F", utf16_bytes("Šárka Říhová")),
+        ("/__substg1.0_1000001F", utf16_bytes("Kdy bude voda?\r\nDíky")),
+        ("/__attach_version1.0_#00000000/__substg1.0_3707001F", utf16_bytes("plán.txt")),
         ("/__attach_version1.0_#00000000/__substg1.0_37010102", "v úterý".into()),
     ]);
     let message = extract_bytes(Path::new("x.msg"), &message).unwrap();
-    assert_eq!(message.format, Format::Message);
+    assert_eq!(message.format, DocumentFormat::Message);
     assert_eq!(
-        text(&message),
+        document_text(&message),
         "Subject: Dotaz\nFrom: Šárka Říhová\nKdy bude voda?\nDíky\nAttachment: plán.txt\nv úterý"
     );
 
@@ -325,38 +330,41 @@ fn files_of_old_offices_are_read_by_their_content() {
         let length = u32::try_from(body.len()).unwrap();
         [&version.to_le_bytes()[..], &kind.to_le_bytes(), &length.to_le_bytes(), body].concat()
     };
-    let list =
-        [record(1011, 0, &[0; 20]), record(4000, 0, &wide("Úvod")), record(1011, 0, &[0; 20])].concat();
+    let list = [record(1011, 0, &[0; 20]), record(4000, 0, &utf16_bytes("Úvod")), record(1011, 0, &[0; 20])]
+        .concat();
     let slides = [record(1006, 15, &[]), record(1006, 15, &record(4008, 0, b"In a box"))].concat();
     let content = [record(1000, 15, &record(4080, 15, &list)), slides].concat();
-    let slides = extract_bytes(Path::new("x"), &compound(&[("/PowerPoint Document", content)])).unwrap();
-    assert_eq!((slides.format, slides.pages), (Format::Presentation, Some(2)));
+    let slides = extract_bytes(Path::new("x"), &compound_file(&[("/PowerPoint Document", content)])).unwrap();
+    assert_eq!((slides.format, slides.pages), (DocumentFormat::Presentation, Some(2)));
     assert_eq!((slides.segments[0].text.as_str(), slides.segments[1].text.as_str()), ("Úvod", "In a box"));
 
-    let locked = compound(&[("/EncryptedPackage", vec![0; 64]), ("/EncryptionInfo", vec![0; 64])]);
+    let locked = compound_file(&[("/EncryptedPackage", vec![0; 64]), ("/EncryptionInfo", vec![0; 64])]);
     assert!(matches!(extract_bytes(Path::new("x.pptx"), &locked), Err(ExtractError::Encrypted("Office"))));
-    let unknown = compound(&[("/Other", vec![1; 64])]);
+    let unknown = compound_file(&[("/Other", vec![1; 64])]);
     assert!(matches!(extract_bytes(Path::new("x.doc"), &unknown), Err(ExtractError::Binary { .. })));
 }
 
 #[test]
 fn html_odt_and_old_encodings() {
-    let notice = read("notice.html").unwrap();
+    let notice = read_fixture("notice.html").unwrap();
     assert_eq!(
-        text(&notice),
+        document_text(&notice),
         "Oznámenie\nOdstávka vody\nVoda nepôjde v utorok 5. marca od 8.00 do 14.00 h.\nKontakt\nMeno\tTelefón\n\
          Ľubica Šťastná\t0900 123 456"
     );
-    assert_eq!(text(&read("text.odt").unwrap()), "Úvod\nPrvní odstavec (poznámka).\n- položka\nA\t1");
     assert_eq!(
-        text(&read("windows1250.txt").unwrap()),
+        document_text(&read_fixture("text.odt").unwrap()),
+        "Úvod\nPrvní odstavec (poznámka).\n- položka\nA\t1"
+    );
+    assert_eq!(
+        document_text(&read_fixture("windows1250.txt").unwrap()),
         "Příliš žluťoučký kůň úpěl ďábelské ódy.\nDruhý řádek."
     );
 }
 
 #[test]
 fn statutes_are_cut_at_their_sections() {
-    let pieces = split(&read("statute.txt").unwrap(), 1200);
+    let pieces = split_passages(&read_fixture("statute.txt").unwrap(), 1200);
     let shown: Vec<_> =
         pieces.iter().map(|piece| (piece.heading.as_deref().unwrap_or(""), piece.lines.unwrap())).collect();
     assert_eq!(shown.len(), 3, "{shown:?}");
@@ -366,8 +374,8 @@ fn statutes_are_cut_at_their_sections() {
 
 #[test]
 fn harm_is_refused() {
-    assert!(matches!(read("bomb.docx"), Err(ExtractError::Bomb { .. })));
-    assert!(read("empty.txt").unwrap().segments.is_empty());
+    assert!(matches!(read_fixture("bomb.docx"), Err(ExtractError::Bomb { .. })));
+    assert!(read_fixture("empty.txt").unwrap().segments.is_empty());
     let png = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR";
     let error = extract_bytes(Path::new("picture.pdf"), png).unwrap_err();
     assert_eq!(error.to_string(), "the file is binary (PNG image, 16 bytes) and has no text to read");
@@ -377,7 +385,7 @@ fn harm_is_refused() {
 #[test]
 fn damaged_files_never_bring_it_down() {
     for name in ["lease.pdf", "minutes.docx", "prices.xlsx", "text.odt", "notice.html"] {
-        let bytes = std::fs::read(fixture(name)).unwrap();
+        let bytes = std::fs::read(fixture_path(name)).unwrap();
         for step in 1..12 {
             let mut cut = bytes[..bytes.len() * step / 12].to_vec();
             let _ = extract_bytes(Path::new(name), &cut);
@@ -390,7 +398,7 @@ fn damaged_files_never_bring_it_down() {
 }
 
 /// Creates an archive of these parts.
-fn archive(parts: &[(&str, &[u8])]) -> Vec<u8> {
+fn zip_parts(parts: &[(&str, &[u8])]) -> Vec<u8> {
     let mut zip = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));
     for (name, content) in parts {
         zip.start_file(*name, zip::write::SimpleFileOptions::default()).expect("an entry");
@@ -400,24 +408,27 @@ fn archive(parts: &[(&str, &[u8])]) -> Vec<u8> {
 }
 
 /// The header of a PNG, which is all that is looked at before its text is recognized.
-fn png(width: u32, height: u32) -> Vec<u8> {
+fn png_header(width: u32, height: u32) -> Vec<u8> {
     let mut bytes = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();
     bytes.extend([width.to_be_bytes(), height.to_be_bytes()].concat());
     bytes
 }
 
-fn image(part: &str, page: Option<u32>, line: Option<u32>, heading: Option<&str>) -> EmbeddedImage {
+fn image_at(part: &str, page: Option<u32>, line: Option<u32>, heading: Option<&str>) -> EmbeddedImage {
     EmbeddedImage { part: part.to_owned(), page, line, heading: heading.map(str::to_owned) }
 }
 
 #[test]
 fn images_inside_documents_have_their_places() {
-    let word = read("pictured.docx").expect("it is read");
-    assert_eq!(word.images, [image("word/media/image1.png", None, Some(2), None)]);
-    assert!(read("minutes.docx").expect("it is read").images.is_empty());
-    let manual = read("pictured.pdf").expect("it is read");
-    assert_eq!(manual.images, [image("area 60 135 492 202", Some(2), None, None)]);
-    assert!(read("scanned.pdf").expect("it is read").images.is_empty(), "a scan is recognized with its page");
+    let word = read_fixture("pictured.docx").expect("it is read");
+    assert_eq!(word.images, [image_at("word/media/image1.png", None, Some(2), None)]);
+    assert!(read_fixture("minutes.docx").expect("it is read").images.is_empty());
+    let manual = read_fixture("pictured.pdf").expect("it is read");
+    assert_eq!(manual.images, [image_at("area 60 135 492 202", Some(2), None, None)]);
+    assert!(
+        read_fixture("scanned.pdf").expect("it is read").images.is_empty(),
+        "a scan is recognized with its page"
+    );
 
     let blip = |id: &str| format!("<p:pic><a:blip r:embed='{id}'/></p:pic>");
     let title = "<p:sp><p:ph type='title'/><a:p><a:t>Prices</a:t></a:p></p:sp>";
@@ -447,15 +458,15 @@ fn images_inside_documents_have_their_places() {
     let mut parts: Vec<(&str, Vec<u8>)> =
         slides.into_iter().map(|(name, text)| (name, format!("<r>{text}</r>").into_bytes())).collect();
     parts.extend([
-        ("ppt/media/logo.png", png(300, 100)),
-        ("ppt/media/small.png", png(199, 100)),
-        ("ppt/media/chart.png", png(640, 480)),
+        ("ppt/media/logo.png", png_header(300, 100)),
+        ("ppt/media/small.png", png_header(199, 100)),
+        ("ppt/media/chart.png", png_header(640, 480)),
     ]);
     let parts: Vec<(&str, &[u8])> = parts.iter().map(|(name, content)| (*name, content.as_slice())).collect();
-    let shown = extract_bytes(Path::new("a.pptx"), &archive(&parts)).expect("it is read");
+    let shown = extract_bytes(Path::new("a.pptx"), &zip_parts(&parts)).expect("it is read");
     let expected = [
-        image("ppt/media/logo.png", Some(1), None, None),
-        image("ppt/media/chart.png", Some(2), None, Some("Prices")),
+        image_at("ppt/media/logo.png", Some(1), None, None),
+        image_at("ppt/media/chart.png", Some(2), None, Some("Prices")),
     ];
     assert_eq!(shown.images, expected, "{shown:?}");
 
@@ -468,10 +479,10 @@ fn images_inside_documents_have_their_places() {
         ),
         ("b/t/1.xhtml", b"<p>One <img src='../p/small%20one.png'/></p>"),
         ("b/t/2.xhtml", b"<h1>Plan</h1><p>Two</p><img src='../p/a%20b.png'/><img src='https://example.test/c.png'/>"),
-        ("b/p/a b.png", &png(640, 480)),
+        ("b/p/a b.png", &png_header(640, 480)),
     ];
-    let sections = extract_bytes(Path::new("a.epub"), &archive(&book)).expect("it is read");
-    assert_eq!(sections.images, [image("b/p/a b.png", Some(2), None, Some("Plan"))], "{sections:?}");
+    let sections = extract_bytes(Path::new("a.epub"), &zip_parts(&book)).expect("it is read");
+    assert_eq!(sections.images, [image_at("b/p/a b.png", Some(2), None, Some("Plan"))], "{sections:?}");
     let page =
         extract_bytes(Path::new("a.html"), b"<html><p>One</p><img src='a.png'></html>").expect("it is read");
     assert!(page.images.is_empty(), "an image of a page is another file");
@@ -483,22 +494,22 @@ fn images_inside_documents_have_their_places() {
     let odt: [(&str, &[u8]); 3] = [
         ("mimetype", b"application/vnd.oasis.opendocument.text"),
         ("content.xml", content.as_bytes()),
-        ("Pictures/a.png", &png(640, 480)),
+        ("Pictures/a.png", &png_header(640, 480)),
     ];
-    let text = extract_bytes(Path::new("a.odt"), &archive(&odt)).expect("it is read");
-    assert_eq!(text.images, [image("Pictures/a.png", None, Some(2), Some("Plan"))]);
+    let text = extract_bytes(Path::new("a.odt"), &zip_parts(&odt)).expect("it is read");
+    assert_eq!(text.images, [image_at("Pictures/a.png", None, Some(2), Some("Plan"))]);
     let content = format!("<o><draw:page><text:p>One</text:p></draw:page><draw:page>{frame}</draw:page></o>");
     let odp: [(&str, &[u8]); 3] = [
         ("mimetype", b"application/vnd.oasis.opendocument.presentation"),
         ("content.xml", content.as_bytes()),
-        ("Pictures/a.png", &png(640, 480)),
+        ("Pictures/a.png", &png_header(640, 480)),
     ];
-    let slides = extract_bytes(Path::new("a.odp"), &archive(&odp)).expect("it is read");
-    assert_eq!(slides.images, [image("Pictures/a.png", Some(2), None, None)]);
+    let slides = extract_bytes(Path::new("a.odp"), &zip_parts(&odp)).expect("it is read");
+    assert_eq!(slides.images, [image_at("Pictures/a.png", Some(2), None, None)]);
 }
 
 #[test]
-fn a_message_of_apple_mail_is_read_without_what_stands_around_it() {
+fn apple_mail_message_read_without_wrapper() {
     let message = "Subject: Rent\nFrom: ada@example.org\n\nIt is due.\n";
     let whole = format!("{}\n{message}<?xml version=\"1.0\"?><plist><dict/></plist>\n", message.len());
     let read = |content: &str| {

@@ -8,19 +8,19 @@ mod compound;
 use std::io::{Cursor, Read};
 use std::path::Path;
 
-use archive::archive;
-use compound::{compound, wide};
-use guest::documents::{ExtractError, Extracted, Format, extract_bytes};
+use archive::zip_archive;
+use compound::{compound_file, utf16_bytes};
+use guest::documents::{DocumentFormat, ExtractError, Extracted, extract_bytes};
 
-fn read(name: &str, bytes: &[u8]) -> Extracted {
+fn read_document(name: &str, bytes: &[u8]) -> Extracted {
     extract_bytes(Path::new(name), bytes).expect("it can be read")
 }
 
-fn text(document: &Extracted) -> String {
+fn document_text(document: &Extracted) -> String {
     document.segments.iter().map(|segment| segment.text.as_str()).collect::<Vec<_>>().join("\n")
 }
 
-fn relations(of: &[(&str, &str, &str)]) -> String {
+fn relations_xml(of: &[(&str, &str, &str)]) -> String {
     let relation = |(id, kind, target): &(&str, &str, &str)| {
         format!("<Relationship Id=\"{id}\" Type=\"http://x/{kind}\" Target=\"{target}\"/>")
     };
@@ -39,17 +39,17 @@ const DIAGRAM: &str = "<dgm:dataModel><dgm:pt><dgm:t><a:p><a:t>Žádost</a:t></a
     <dgm:pt><dgm:t><a:p><a:t>Schválení</a:t></a:p></dgm:t></dgm:pt></dgm:dataModel>";
 
 #[test]
-fn charts_and_diagrams_of_slides_are_text_of_their_slide() {
-    let document = archive([
+fn pptx_charts_and_diagrams_are_text() {
+    let document = zip_archive([
         (
             "ppt/presentation.xml",
             "<p:presentation><p:sldId id=\"256\" r:id=\"r1\"/></p:presentation>".to_owned(),
         ),
-        ("ppt/_rels/presentation.xml.rels", relations(&[("r1", "slide", "slides/slide1.xml")])),
+        ("ppt/_rels/presentation.xml.rels", relations_xml(&[("r1", "slide", "slides/slide1.xml")])),
         ("ppt/slides/slide1.xml", "<p:sld><p:sp><a:p><a:t>Přehled</a:t></a:p></p:sp></p:sld>".to_owned()),
         (
             "ppt/slides/_rels/slide1.xml.rels",
-            relations(&[
+            relations_xml(&[
                 ("a", "chart", "../charts/chart1.xml"),
                 ("b", "diagramData", "/ppt/diagrams/data1.xml"),
             ]),
@@ -57,15 +57,15 @@ fn charts_and_diagrams_of_slides_are_text_of_their_slide() {
         ("ppt/charts/chart1.xml", CHART.to_owned()),
         ("ppt/diagrams/data1.xml", DIAGRAM.to_owned()),
     ]);
-    let slides = read("x.pptx", &document);
+    let slides = read_document("x.pptx", &document);
     assert_eq!(slides.pages, Some(1));
-    assert_eq!(text(&slides), format!("Přehled\n{CHART_LINES}\nŽádost\nSchválení"));
+    assert_eq!(document_text(&slides), format!("Přehled\n{CHART_LINES}\nŽádost\nSchválení"));
 }
 
 /// A document of Word whose main part has another name, with headers, a chart and a chunk of HTML.
-fn word(chunk: &str) -> Vec<u8> {
-    archive([
-        ("_rels/.rels", relations(&[("r1", "officeDocument", "word/document2.xml")])),
+fn docx_with_chunk(chunk: &str) -> Vec<u8> {
+    zip_archive([
+        ("_rels/.rels", relations_xml(&[("r1", "officeDocument", "word/document2.xml")])),
         (
             "word/document2.xml",
             "<w:body><w:p><w:r><w:t>Úvod</w:t></w:r><c:chart r:id=\"a\"/></w:p><w:altChunk r:id=\"b\"/>\
@@ -74,7 +74,7 @@ fn word(chunk: &str) -> Vec<u8> {
         ),
         (
             "word/_rels/document2.xml.rels",
-            relations(&[
+            relations_xml(&[
                 ("a", "chart", "charts/chart1.xml"),
                 ("b", "aFChunk", "chunk.html"),
                 ("c", "header", "header1.xml"),
@@ -93,11 +93,11 @@ fn word(chunk: &str) -> Vec<u8> {
 }
 
 #[test]
-fn parts_of_a_document_of_word_are_found_by_their_references() {
-    let document = read("x.docx", &word("<h2>Vložené</h2><p>Text z HTML</p>"));
-    assert_eq!(document.format, Format::Docx);
+fn docx_parts_found_by_reference() {
+    let document = read_document("x.docx", &docx_with_chunk("<h2>Vložené</h2><p>Text z HTML</p>"));
+    assert_eq!(document.format, DocumentFormat::Docx);
     assert_eq!(
-        text(&document),
+        document_text(&document),
         format!("Spis 17 C 5/2024\nÚvod\n{CHART_LINES}\nVložené\nText z HTML\nZávěr\nPraha")
     );
     let heading = |line: &str| {
@@ -110,7 +110,7 @@ fn parts_of_a_document_of_word_are_found_by_their_references() {
 }
 
 #[test]
-fn notes_comments_symbols_and_form_fields_of_word_are_text_at_their_place() {
+fn docx_notes_fields_symbols_in_place() {
     let run = |inner: &str| format!("<w:r>{inner}</w:r>");
     let paragraph = |inner: &str| format!("<w:p>{inner}</w:p>");
     let note = |kind: &str, id: u32, more: &str, text: &str| {
@@ -137,7 +137,7 @@ fn notes_comments_symbols_and_form_fields_of_word_are_text_at_their_place() {
             .concat(),
         ),
     ];
-    let document = archive([
+    let document = zip_archive([
         ("word/document.xml", format!("<w:body>{}</w:body>", body.concat())),
         ("word/footnotes.xml", note("footnote", 2, "", "Viz § 5.")),
         (
@@ -151,16 +151,16 @@ fn notes_comments_symbols_and_form_fields_of_word_are_text_at_their_place() {
         ),
     ]);
     assert_eq!(
-        text(&read("x.docx", &document)),
+        document_text(&read_document("x.docx", &document)),
         "Lhůta ≥ 30 dní\nPodle smlouvy.\nViz § 5.\nComment by Jana Nová: Proč tolik?\nComment: Souhlasím.\n\
          Kraj: Brno, souhlas: ☒"
     );
 }
 
 #[test]
-fn long_notes_of_word_are_cut_and_their_breaks_part_words() {
+fn docx_long_notes_are_cut() {
     let long = format!("Pokuta činí 7777 Kč. {}", "a".repeat(70_000));
-    let document = archive([
+    let document = zip_archive([
         (
             "word/document.xml",
             "<w:p><w:r><w:t>Smlouva</w:t><w:footnoteReference w:id=\"1\"/><w:footnoteReference w:id=\"2\"/></w:r>\
@@ -180,8 +180,8 @@ fn long_notes_of_word_are_cut_and_their_breaks_part_words() {
             ),
         ),
     ]);
-    let document = read("x.docx", &document);
-    let text = text(&document);
+    let document = read_document("x.docx", &document);
+    let text = document_text(&document);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!((lines[0], lines[1]), ("Smlouva", "Pod čarou-a"));
     assert!(lines[2].starts_with("Pokuta činí 7777 Kč.") && lines[2].len() <= 64 << 10, "{}", lines[2].len());
@@ -190,12 +190,12 @@ fn long_notes_of_word_are_cut_and_their_breaks_part_words() {
 }
 
 #[test]
-fn comments_of_slides_and_their_replies_follow_the_slide() {
-    let document = archive([
+fn pptx_comments_and_replies_follow_slide() {
+    let document = zip_archive([
         ("ppt/presentation.xml", "<p:sldId id=\"256\" r:id=\"r1\"/>".to_owned()),
         (
             "ppt/_rels/presentation.xml.rels",
-            relations(&[
+            relations_xml(&[
                 ("r1", "slide", "slides/slide1.xml"),
                 ("r2", "authors", "authors.xml"),
                 ("r3", "commentAuthors", "commentAuthors.xml"),
@@ -206,7 +206,7 @@ fn comments_of_slides_and_their_replies_follow_the_slide() {
         ("ppt/slides/slide1.xml", "<p:sp><a:p><a:t>Rozpočet</a:t></a:p></p:sp>".to_owned()),
         (
             "ppt/slides/_rels/slide1.xml.rels",
-            relations(&[("a", "comments", "../comments/c1.xml"), ("b", "comments", "../comments/c2.xml")]),
+            relations_xml(&[("a", "comments", "../comments/c1.xml"), ("b", "comments", "../comments/c2.xml")]),
         ),
         (
             "ppt/comments/c1.xml",
@@ -217,7 +217,7 @@ fn comments_of_slides_and_their_replies_follow_the_slide() {
         ("ppt/comments/c2.xml", "<p:cm authorId=\"0\"><p:text>Doplnit zdroj</p:text></p:cm>".to_owned()),
     ]);
     assert_eq!(
-        text(&read("x.pptx", &document)),
+        document_text(&read_document("x.pptx", &document)),
         "Rozpočet\nComment by Petr: Platí to?\nComment by Eva: Ano.\nComment by Jan: Doplnit zdroj"
     );
 }
@@ -226,7 +226,7 @@ fn comments_of_slides_and_their_replies_follow_the_slide() {
 fn comments_of_libreoffice_follow_their_paragraph() {
     let comment = "<office:annotation><dc:creator>Jana</dc:creator><dc:date>2024-03-05</dc:date>\
                    <text:p>Je to<text:s/>tak?</text:p><text:p>Ověřit.</text:p></office:annotation>";
-    let document = archive([
+    let document = zip_archive([
         ("mimetype", "application/vnd.oasis.opendocument.text".to_owned()),
         (
             "content.xml",
@@ -237,47 +237,47 @@ fn comments_of_libreoffice_follow_their_paragraph() {
         ),
     ]);
     assert_eq!(
-        text(&read("x.odt", &document)),
+        document_text(&read_document("x.odt", &document)),
         "Nájem činí 5 000 Kč.\nComment by Jana: Je to tak? Ověřit.\nVoda\nComment by Jana: Je to tak? Ověřit."
     );
 }
 
 #[test]
-fn chunks_that_cannot_be_read_leave_the_document() {
-    let mut document = word("");
+fn docx_unreadable_chunks_keep_document() {
+    let mut document = docx_with_chunk("");
     for _ in 0..6 {
-        document = archive([
-            ("_rels/.rels", relations(&[("r1", "officeDocument", "word/document.xml")]).as_bytes()),
+        document = zip_archive([
+            ("_rels/.rels", relations_xml(&[("r1", "officeDocument", "word/document.xml")]).as_bytes()),
             (
                 "word/document.xml",
                 "<w:body><w:p><w:t>Nad</w:t></w:p><w:altChunk r:id=\"a\"/></w:body>".as_bytes(),
             ),
-            ("word/_rels/document.xml.rels", relations(&[("a", "aFChunk", "chunk.docx")]).as_bytes()),
+            ("word/_rels/document.xml.rels", relations_xml(&[("a", "aFChunk", "chunk.docx")]).as_bytes()),
             ("word/chunk.docx", &document),
         ]);
     }
-    let text = text(&read("x.docx", &document));
+    let text = document_text(&read_document("x.docx", &document));
     assert_eq!(text.matches("Nad").count(), 4, "{text}");
     assert!(text.ends_with("(not read: too many documents inside each other)"), "{text}");
 }
 
 #[test]
-fn damaged_charts_and_headers_leave_the_document() {
+fn docx_damaged_charts_keep_document() {
     let parts = [("a", "chart", "part.xml"), ("b", "header", "part.xml"), ("c", "header", "other.xml")];
-    let document = archive([
+    let document = zip_archive([
         ("word/document.xml", "<w:body><w:p><w:t>Text</w:t><c:chart r:id=\"a\"/></w:p></w:body>".to_owned()),
-        ("word/_rels/document.xml.rels", format!("{} <broken", relations(&parts))),
+        ("word/_rels/document.xml.rels", format!("{} <broken", relations_xml(&parts))),
         ("word/part.xml", "<a:p <".to_owned()),
         ("word/other.xml", "<w:hdr><w:p><w:t>Spis</w:t></w:p><w:p <".to_owned()),
     ]);
-    assert!(text(&read("x.docx", &document)).ends_with("Text"));
-    let zip = archive([("_rels/.rels", "<Relationship <"), ("a.txt", "x")]);
-    assert_eq!(read("x.zip", &zip).format, Format::Archive);
+    assert!(document_text(&read_document("x.docx", &document)).ends_with("Text"));
+    let zip = zip_archive([("_rels/.rels", "<Relationship <"), ("a.txt", "x")]);
+    assert_eq!(read_document("x.zip", &zip).format, DocumentFormat::Archive);
 }
 
 #[test]
-fn images_in_the_reading_order_of_a_book_are_no_text() {
-    let book = archive([
+fn epub_spine_images_are_no_text() {
+    let book = zip_archive([
         ("META-INF/container.xml", "<c><rootfile full-path=\"p.opf\"/></c>"),
         (
             "p.opf",
@@ -288,7 +288,7 @@ fn images_in_the_reading_order_of_a_book_are_no_text() {
         ("a.jpg", "letters that mean nothing"),
         ("b.svg", "<svg><text>Map of Prague</text></svg>"),
     ]);
-    assert_eq!(text(&read("x.epub", &book)), "Map of Prague");
+    assert_eq!(document_text(&read_document("x.epub", &book)), "Map of Prague");
 }
 
 /// Rewrites the end of an archive as programs do that always write the larger records.
@@ -314,16 +314,16 @@ fn with_large_end(mut bytes: Vec<u8>, entries: u64) -> Vec<u8> {
 }
 
 #[test]
-fn small_archives_with_the_records_of_large_ones_are_read() {
-    let document = with_large_end(word("<p>x</p>"), 9);
-    assert!(text(&read("x.docx", &document)).contains("Úvod"));
-    let outcome = extract_bytes(Path::new("x.docx"), &with_large_end(word("<p>x</p>"), 20_000));
+fn zip_small_with_zip64_records_read() {
+    let document = with_large_end(docx_with_chunk("<p>x</p>"), 9);
+    assert!(document_text(&read_document("x.docx", &document)).contains("Úvod"));
+    let outcome = extract_bytes(Path::new("x.docx"), &with_large_end(docx_with_chunk("<p>x</p>"), 20_000));
     assert!(matches!(outcome, Err(ExtractError::TooManyParts { .. })), "{outcome:?}");
 }
 
 #[test]
-fn encrypted_open_documents_are_named_as_such() {
-    let locked = archive([
+fn odf_encrypted_is_named() {
+    let locked = zip_archive([
         ("mimetype", "application/vnd.oasis.opendocument.text"),
         ("META-INF/manifest.xml", "<manifest:encryption-data/>"),
         ("encrypted-package", "x"),
@@ -332,22 +332,22 @@ fn encrypted_open_documents_are_named_as_such() {
 }
 
 #[test]
-fn drawings_of_libreoffice_are_read_by_pages() {
+fn odg_drawings_read_by_page() {
     let page =
         |text: &str| format!("<draw:page><draw:frame><text:p>{text}</text:p></draw:frame></draw:page>");
-    let drawing = archive([
+    let drawing = zip_archive([
         ("mimetype", "application/vnd.oasis.opendocument.graphics".to_owned()),
         ("content.xml", format!("<office:drawing>{}{}</office:drawing>", page("Půdorys"), page("Řez"))),
     ]);
-    let drawing = read("x.odg", &drawing);
-    assert_eq!((text(&drawing).as_str(), drawing.pages), ("Půdorys\nŘez", Some(2)));
+    let drawing = read_document("x.odg", &drawing);
+    assert_eq!((document_text(&drawing).as_str(), drawing.pages), ("Půdorys\nŘez", Some(2)));
 }
 
 #[test]
-fn compound_files_with_fewer_sectors_than_their_table_names_are_read() {
-    let mut message = compound(&[
+fn compound_file_missing_sectors_read() {
+    let mut message = compound_file(&[
         ("/__properties_version1.0", vec![0; 32]),
-        ("/__substg1.0_1000001F", wide("Krátká zpráva")),
+        ("/__substg1.0_1000001F", utf16_bytes("Krátká zpráva")),
     ]);
     // Entries of the table beyond the file's end that are marked as used.
     let sector = 1_usize << message[30];
@@ -356,72 +356,72 @@ fn compound_files_with_fewer_sectors_than_their_table_names_are_read() {
     for entry in message[table..table + sector].chunks_exact_mut(4).skip(sectors) {
         entry.copy_from_slice(&0xffff_fffe_u32.to_le_bytes());
     }
-    assert_eq!(text(&read("x.msg", &message)), "Krátká zpráva");
+    assert_eq!(document_text(&read_document("x.msg", &message)), "Krátká zpráva");
 }
 
 #[test]
-fn messages_of_outlook_name_their_encoding_and_hold_others() {
+fn msg_encoding_and_nested_messages_read() {
     let properties =
         [&[0; 32][..], &[3, 0, 0xfd, 0x3f, 6, 0, 0, 0], &1250_u32.to_le_bytes(), &[0; 4]].concat();
     const INNER: &str = "/__attach_version1.0_#00000000/__substg1.0_3701000D";
-    let message = compound(&[
+    let message = compound_file(&[
         ("/__properties_version1.0", properties),
         ("/__substg1.0_0037001E", b"\x8e\xe1dost".to_vec()),
         ("/__substg1.0_0C1A001E", b"\x8a\xe1rka".to_vec()),
         ("/__substg1.0_0C1F001E", b"sarka@example.org".to_vec()),
         ("/__substg1.0_1000001E", b"viz p\xf8\xedloha".to_vec()),
-        (&format!("{INNER}/__substg1.0_0037001F"), wide("Vložená")),
-        (&format!("{INNER}/__substg1.0_1000001F"), wide("Vnitřní text")),
+        (&format!("{INNER}/__substg1.0_0037001F"), utf16_bytes("Vložená")),
+        (&format!("{INNER}/__substg1.0_1000001F"), utf16_bytes("Vnitřní text")),
     ]);
     assert_eq!(
-        text(&read("x.msg", &message)),
+        document_text(&read_document("x.msg", &message)),
         "Subject: Žádost\nFrom: Šárka <sarka@example.org>\nviz příloha\n\
          Attached message\nSubject: Vložená\nVnitřní text"
     );
 }
 
 #[test]
-fn mailboxes_and_saved_pages_are_read_as_messages() {
+fn mbox_and_mhtml_read_as_messages() {
     let mailbox = "From jana@example.org Mon Jun  2 10:00:00 2025\nSubject: =?utf-8?q?Prvn=C3=AD?=\n\nText A\n>From B\n\n\
                    From petr@example.org Tue Jun  3 10:00:00 2025\nSubject: Second\n\
                    Content-Transfer-Encoding: quoted-printable\n\nText=20C\n";
-    let mailbox = read("export", mailbox.as_bytes());
-    assert_eq!(mailbox.format, Format::Message);
-    assert_eq!(text(&mailbox), "Subject: První\nText A\nFrom B\nSubject: Second\nText C");
-    let prose = read("x.txt", b"From here on it is prose.\nAnd it goes on: so it is.\n");
-    assert_eq!(prose.format, Format::Text);
+    let mailbox = read_document("export", mailbox.as_bytes());
+    assert_eq!(mailbox.format, DocumentFormat::Message);
+    assert_eq!(document_text(&mailbox), "Subject: První\nText A\nFrom B\nSubject: Second\nText C");
+    let prose = read_document("x.txt", b"From here on it is prose.\nAnd it goes on: so it is.\n");
+    assert_eq!(prose.format, DocumentFormat::Text);
 
     let page = "MIME-Version: 1.0\nContent-Type: multipart/related; boundary=\"b\"\n\n\
                 --b\nContent-Type: text/html; charset=utf-8\nContent-Transfer-Encoding: quoted-printable\n\
                 Content-Location: file:///C:/export.htm\n\n<h1>N=C3=A1jem</h1><p>=C4=8Cin=C3=AD 5 000</p>\n\
                 --b\nContent-Type: text/css\nContent-Location: file:///C:/a.css\n\np{color:red}\n--b--\n";
-    assert_eq!(text(&read("export.doc", page.as_bytes())), "Nájem\nČiní 5 000");
+    assert_eq!(document_text(&read_document("export.doc", page.as_bytes())), "Nájem\nČiní 5 000");
 }
 
 #[test]
-fn fonts_of_rich_text_have_their_own_letters() {
+fn rtf_fonts_use_own_charset() {
     let rtf = br"{\rtf1\ansi\ansicpg1252\deff0{\fonttbl{\f0\fcharset0 Arial;}{\f1\fcharset238 Arial CE;}{\f2\fcharset204 Arial Cyr;}}\f0 caf\'e9 \f1 \'e8l\'e1nek {\f2 \'e4\'e0} \'f8\plain  \'e8\par}";
-    assert_eq!(text(&read("x.rtf", rtf)), "café článek да ř è");
+    assert_eq!(document_text(&read_document("x.rtf", rtf)), "café článek да ř è");
 }
 
 #[test]
 fn texts_say_their_encoding() {
     let feed = b"<?xml version=\"1.0\" encoding='iso-8859-2'?><t>h\xf5m\xe9r\xf5 es\xf5</t>";
-    assert!(text(&read("x.xml", feed)).contains("hőmérő eső"));
-    assert_eq!(text(&read("x.txt", b"\x1b$B=P\x1b(B 7")), "出 7");
+    assert!(document_text(&read_document("x.xml", feed)).contains("hőmérő eső"));
+    assert_eq!(document_text(&read_document("x.txt", b"\x1b$B=P\x1b(B 7")), "出 7");
 }
 
 #[test]
-fn text_in_drawings_of_pages_is_read() {
+fn html_svg_text_is_read() {
     let page = b"<p>a</p><svg><title>Icon</title><style>x{}</style><desc>d</desc><text>Tr\xc5\xbeby<tspan> 2024</tspan></text><text>17 %</text></svg><p>b</p>";
-    assert_eq!(text(&read("x.html", page)), "a\nTržby 2024\n17 %\nb");
+    assert_eq!(document_text(&read_document("x.html", page)), "a\nTržby 2024\n17 %\nb");
 }
 
 #[test]
-fn pages_of_visio_have_the_texts_of_their_shapes_and_their_data() {
-    let drawing = drawing();
+fn visio_shape_text_and_data_read() {
+    let drawing = visio_drawing();
     let extracted = extract_bytes(Path::new("x.vsdx"), &drawing).expect("it is read");
-    assert_eq!((extracted.format, extracted.pages), (Format::Drawing, Some(2)));
+    assert_eq!((extracted.format, extracted.pages), (DocumentFormat::Drawing, Some(2)));
     let texts: Vec<_> =
         extracted.segments.iter().map(|segment| (segment.page, segment.text.as_str())).collect();
     assert_eq!(
@@ -431,7 +431,7 @@ fn pages_of_visio_have_the_texts_of_their_shapes_and_their_data() {
 }
 
 /// A drawing of Visio with two pages.
-fn drawing() -> Vec<u8> {
+fn visio_drawing() -> Vec<u8> {
     let relation = |id: &str, target: &str| {
         format!(
             "<Relationship Id='{id}' Type='http://schemas.microsoft.com/visio/2010/relationships/page' Target='{target}'/>"
@@ -448,7 +448,7 @@ fn drawing() -> Vec<u8> {
                   <Row N='R'><Cell N='Label' V='Address'/><Cell N='Value' V='10.0.0.1'/></Row><Row N='S'><Cell N='Label' V='Empty'/></Row>\
                   </Section></Shape></Shapes></PageContents>";
     let network = shapes.replace("<Shape>", "<Shape><Text><cp IX='0'/>Router\nof the hall\n</Text>");
-    archive([
+    zip_archive([
         ("visio/document.xml", "<VisioDocument/>".to_owned()),
         ("visio/pages/pages.xml", pages.to_owned()),
         ("visio/pages/_rels/pages.xml.rels", relations),
@@ -461,32 +461,32 @@ fn drawing() -> Vec<u8> {
 }
 
 #[test]
-fn documents_of_staroffice_say_their_kind_in_the_manifest() {
+fn staroffice_kind_read_from_manifest() {
     let manifest = "<manifest:manifest><manifest:file-entry manifest:media-type='application/vnd.sun.xml.writer' \
                     manifest:full-path='/'/></manifest:manifest>";
     let content = "<office:document-content><office:body><text:p>A letter</text:p></office:body></office:document-content>";
-    let document = archive([("content.xml", content), ("META-INF/manifest.xml", manifest)]);
+    let document = zip_archive([("content.xml", content), ("META-INF/manifest.xml", manifest)]);
     let extracted = extract_bytes(Path::new("x.sxw"), &document).expect("it is read");
-    assert_eq!((extracted.format, extracted.segments[0].text.as_str()), (Format::Odt, "A letter"));
+    assert_eq!((extracted.format, extracted.segments[0].text.as_str()), (DocumentFormat::Odt, "A letter"));
     // The list of a signed archive names the kinds of the files in it.
     let signed = [
         ("mimetype", "application/vnd.etsi.asic-e+zip"),
         ("content.xml", content),
         ("META-INF/manifest.xml", manifest),
     ];
-    let extracted = extract_bytes(Path::new("x.asice"), &archive(signed)).expect("it is read");
-    assert_eq!(extracted.format, Format::Archive);
+    let extracted = extract_bytes(Path::new("x.asice"), &zip_archive(signed)).expect("it is read");
+    assert_eq!(extracted.format, DocumentFormat::Archive);
 }
 
-fn fixture(name: &str) -> Vec<u8> {
+fn read_fixture(name: &str) -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
     std::fs::read(path).expect("the fixture is there")
 }
 
 #[test]
-fn open_documents_that_are_single_files_are_read() {
+fn flat_odf_files_are_read() {
     let flat = |name: &str, kind: &str| {
-        let mut archive = zip::ZipArchive::new(Cursor::new(fixture(name))).expect("an archive");
+        let mut archive = zip::ZipArchive::new(Cursor::new(read_fixture(name))).expect("an archive");
         let mut content = String::new();
         archive.by_name("content.xml").expect("its content").read_to_string(&mut content).expect("a text");
         let styles = "<office:master-styles><text:p>A header</text:p></office:master-styles>";
@@ -500,7 +500,7 @@ fn open_documents_that_are_single_files_are_read() {
     };
     for (name, kind, flat_name) in [("text.odt", "text", "x.fodt"), ("budget.odp", "presentation", "x.fodp")]
     {
-        let whole = extract_bytes(Path::new(name), &fixture(name)).expect("it is read");
+        let whole = extract_bytes(Path::new(name), &read_fixture(name)).expect("it is read");
         let single = extract_bytes(Path::new(flat_name), flat(name, kind).as_bytes()).expect("it is read");
         assert_eq!((single.format, &single.segments), (whole.format, &whole.segments), "{name}");
     }
@@ -509,11 +509,11 @@ fn open_documents_that_are_single_files_are_read() {
                  <text:p>Rent<draw:image><office:binary-data>aGVsbG8=</office:binary-data></draw:image></text:p></table:table-cell></table:table-row>\
                  </table:table></office:spreadsheet></office:body></office:document>";
     let extracted = extract_bytes(Path::new("x.fods"), sheet.as_bytes()).expect("it is read");
-    assert_eq!((extracted.format, extracted.segments[0].text.as_str()), (Format::Workbook, "Rent"));
+    assert_eq!((extracted.format, extracted.segments[0].text.as_str()), (DocumentFormat::Workbook, "Rent"));
 }
 
 #[test]
-fn lines_of_xps_are_joined_from_their_pieces() {
+fn xps_lines_joined_from_pieces() {
     let piece = |x: u32, y: u32, text: &str| {
         format!(
             "<Canvas><Glyphs FontRenderingEmSize='12' OriginX='{x}' OriginY='{y}' UnicodeString='{text}'/></Canvas>"
@@ -538,7 +538,7 @@ fn lines_of_xps_are_joined_from_their_pieces() {
     };
     let relations = "<Relationships><Relationship Id='a' Type='http://schemas.openxps.org/oxps/v1.0/fixedrepresentation' \
                      Target='/Documents.fdseq'/></Relationships>";
-    let document = archive([
+    let document = zip_archive([
         ("_rels/.rels", relations.as_bytes().to_vec()),
         ("Documents.fdseq", list("DocumentReference", &["Documents/1/FixedDoc.fdoc"])),
         (
@@ -549,7 +549,7 @@ fn lines_of_xps_are_joined_from_their_pieces() {
         ("Documents/1/Pages/2.fpage", utf16),
     ]);
     let extracted = extract_bytes(Path::new("x.oxps"), &document).expect("it is read");
-    assert_eq!((extracted.format, extracted.pages), (Format::Xps, Some(2)));
+    assert_eq!((extracted.format, extracted.pages), (DocumentFormat::Xps, Some(2)));
     let texts: Vec<_> =
         extracted.segments.iter().map(|segment| (segment.page, segment.text.as_str())).collect();
     assert_eq!(texts, [(Some(1), "Rent is due monthly\n{in advance}"), (Some(2), "The second")]);

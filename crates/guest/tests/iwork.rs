@@ -7,87 +7,98 @@ mod iwork;
 
 use std::path::Path;
 
-use archive::archive;
+use archive::zip_archive;
 use domain::unread::UnreadReason;
-use guest::documents::{ExtractError, Extracted, Format, Segment, extract_bytes};
-use iwork::{Message, document, message, packed};
+use guest::documents::{DocumentFormat, DocumentSegment, ExtractError, Extracted, extract_bytes};
+use iwork::{IworkMessage, iwork_document, new_message, pack_objects};
 
 const TEXT: u64 = 2001;
 const STYLE: u64 = 2022;
 
-fn read(name: &str, bytes: &[u8]) -> Extracted {
+fn read_iwork(name: &str, bytes: &[u8]) -> Extracted {
     extract_bytes(Path::new(name), bytes).expect("it is read")
 }
 
 /// Returns the segments of a document: the page, the heading, and the text.
-fn segments(extracted: &Extracted) -> Vec<(Option<u32>, &str, &str)> {
-    extracted.segments.iter().map(parts).collect()
+fn segment_parts(extracted: &Extracted) -> Vec<(Option<u32>, &str, &str)> {
+    extracted.segments.iter().map(parts_of_segment).collect()
 }
 
-fn parts(segment: &Segment) -> (Option<u32>, &str, &str) {
+fn parts_of_segment(segment: &DocumentSegment) -> (Option<u32>, &str, &str) {
     (segment.page, segment.heading.as_deref().unwrap_or_default(), &segment.text)
 }
 
-fn text(content: &str) -> Message {
-    message().bytes(3, content)
+fn text_storage(content: &str) -> IworkMessage {
+    new_message().with_bytes(3, content)
 }
 
 /// A text document with this body and these further objects.
-fn pages(body: Message, others: &[(u64, u64, Message)]) -> Vec<u8> {
-    let root = message().reference(3, 30).reference(4, 2);
-    document(&[&[(1, 10_000, root), (2, TEXT, body)][..], others].concat())
+fn pages_document(body: IworkMessage, others: &[(u64, u64, IworkMessage)]) -> Vec<u8> {
+    let root = new_message().with_reference(3, 30).with_reference(4, 2);
+    iwork_document(&[&[(1, 10_000, root), (2, TEXT, body)][..], others].concat())
 }
 
 #[test]
-fn a_text_of_pages_has_headings_footnotes_comments_and_tables_where_they_stand() {
-    let style = |name: &str| message().message(1, message().bytes(1, name));
-    let changed = message().message(1, message().reference(3, 10));
+fn pages_headings_notes_tables_in_place() {
+    let style = |name: &str| new_message().with_message(1, new_message().with_bytes(1, name));
+    let changed = new_message().with_message(1, new_message().with_reference(3, 10));
     let deleted = "gone ";
     let body = format!("Lease\nThe 🏠 rent is due\u{e} monthly. {deleted}\nSee \u{fffc}\nEnd\n");
     let place = |of: &str| body[..body.find(of).expect("it is there")].encode_utf16().count() as u64;
-    let table = message().message(1, message().reference(2, 22));
-    let store = message().reference(4, 23).message(3, message().message(1, message().reference(2, 24)));
+    let table = new_message().with_message(1, new_message().with_reference(2, 22));
+    let store = new_message()
+        .with_reference(4, 23)
+        .with_message(3, new_message().with_message(1, new_message().with_reference(2, 24)));
     let cell = [4, 3, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0];
-    let row = message().number(1, 0).bytes(3, cell).bytes(4, [0xff, 0xff, 0, 0]);
-    let storage = text(&body)
-        .attributes(5, &[(0, 11), (place("The"), 12)])
-        .attributes(9, &[(place("\u{fffc}"), 20)])
-        .attributes(16, &[(place("\u{e}"), 40)])
-        .attributes(23, &[(place("rent"), 50)])
-        .attributes(17, &[(0, 60)])
-        .message(
+    let row = new_message().with_number(1, 0).with_bytes(3, cell).with_bytes(4, [0xff, 0xff, 0, 0]);
+    let storage = text_storage(&body)
+        .with_attributes(5, &[(0, 11), (place("The"), 12)])
+        .with_attributes(9, &[(place("\u{fffc}"), 20)])
+        .with_attributes(16, &[(place("\u{e}"), 40)])
+        .with_attributes(23, &[(place("rent"), 50)])
+        .with_attributes(17, &[(0, 60)])
+        .with_message(
             22,
-            message()
-                .message(1, message().number(1, place(deleted)).reference(2, 70))
-                .message(1, message().number(1, place("\nSee"))),
+            new_message()
+                .with_message(1, new_message().with_number(1, place(deleted)).with_reference(2, 70))
+                .with_message(1, new_message().with_number(1, place("\nSee"))),
         );
-    let document = pages(
+    let document = pages_document(
         storage,
         &[
             (10, STYLE, style("Heading 1")),
             (11, STYLE, changed),
             (12, STYLE, style("Body")),
-            (20, 2003, message().reference(1, 21)),
+            (20, 2003, new_message().with_reference(1, 21)),
             (21, 6007, table),
-            (22, 6001, message().bytes(8, "Deposits").number(22, 1).message(4, store)),
-            (23, 6005, message().message(3, message().number(1, 7).bytes(3, "two rents"))),
-            (24, 6002, message().message(5, row)),
-            (30, 10_012, message().message(1, message().message(4, message().reference(1, 31)))),
-            (31, 2011, message().reference(4, 32)),
-            (32, TEXT, text("In a box")),
-            (40, 2008, message().reference(2, 41)),
-            (41, TEXT, text("in advance")),
-            (50, 2013, message().reference(1, 51)),
-            (51, 3056, message().bytes(1, "Since when?").reference(3, 52)),
-            (52, 212, message().bytes(1, "Ada")),
-            (60, 10_011, message().reference(23, 61)),
-            (61, 10_143, message().reference(1, 62).reference(2, 62)),
-            (62, TEXT, text("Confidential")),
-            (70, 2060, message()),
+            (22, 6001, new_message().with_bytes(8, "Deposits").with_number(22, 1).with_message(4, store)),
+            (
+                23,
+                6005,
+                new_message().with_message(3, new_message().with_number(1, 7).with_bytes(3, "two rents")),
+            ),
+            (24, 6002, new_message().with_message(5, row)),
+            (
+                30,
+                10_012,
+                new_message()
+                    .with_message(1, new_message().with_message(4, new_message().with_reference(1, 31))),
+            ),
+            (31, 2011, new_message().with_reference(4, 32)),
+            (32, TEXT, text_storage("In a box")),
+            (40, 2008, new_message().with_reference(2, 41)),
+            (41, TEXT, text_storage("in advance")),
+            (50, 2013, new_message().with_reference(1, 51)),
+            (51, 3056, new_message().with_bytes(1, "Since when?").with_reference(3, 52)),
+            (52, 212, new_message().with_bytes(1, "Ada")),
+            (60, 10_011, new_message().with_reference(23, 61)),
+            (61, 10_143, new_message().with_reference(1, 62).with_reference(2, 62)),
+            (62, TEXT, text_storage("Confidential")),
+            (70, 2060, new_message()),
         ],
     );
-    let extracted = read("lease.pages", &document);
-    assert_eq!((extracted.format, extracted.lines), (Format::Pages, Some(9)));
+    let extracted = read_iwork("lease.pages", &document);
+    assert_eq!((extracted.format, extracted.lines), (DocumentFormat::Pages, Some(9)));
     let lines = [
         "Lease",
         "The 🏠 rent is due (in advance) monthly.",
@@ -99,43 +110,47 @@ fn a_text_of_pages_has_headings_footnotes_comments_and_tables_where_they_stand()
         "In a box",
     ];
     assert_eq!(
-        segments(&extracted),
+        segment_parts(&extracted),
         [(None, "Lease", lines.join("\n").as_str()), (None, "", "Confidential")]
     );
 }
 
 #[test]
-fn slides_of_keynote_are_pages_in_their_order_with_notes() {
-    let placeholder = |text: u64| message().message(1, message().reference(4, text));
+fn keynote_slides_are_pages_with_notes() {
+    let placeholder = |text: u64| new_message().with_message(1, new_message().with_reference(4, text));
     let slide = |id: u64| {
-        message().reference(5, id + 1).reference(42, id + 3).reference(42, id + 3).reference(27, id + 6)
+        new_message()
+            .with_reference(5, id + 1)
+            .with_reference(42, id + 3)
+            .with_reference(42, id + 3)
+            .with_reference(27, id + 6)
     };
     let parts = |id: u64, title: &str, body: &str, note: &str| {
         vec![
             (id, 5, slide(id)),
             (id + 1, 7, placeholder(id + 2)),
-            (id + 2, TEXT, text(title)),
+            (id + 2, TEXT, text_storage(title)),
             // A group with a shape.
-            (id + 3, 3008, message().reference(2, id + 4).reference(2, id + 3)),
-            (id + 4, 2011, message().reference(4, id + 5)),
-            (id + 5, TEXT, text(body)),
-            (id + 6, 15, message().reference(1, id + 7)),
-            (id + 7, TEXT, text(note)),
+            (id + 3, 3008, new_message().with_reference(2, id + 4).with_reference(2, id + 3)),
+            (id + 4, 2011, new_message().with_reference(4, id + 5)),
+            (id + 5, TEXT, text_storage(body)),
+            (id + 6, 15, new_message().with_reference(1, id + 7)),
+            (id + 7, TEXT, text_storage(note)),
         ]
     };
-    let tree = message().reference(2, 3).reference(2, 4);
+    let tree = new_message().with_reference(2, 3).with_reference(2, 4);
     let mut objects = vec![
-        (1, 1, message().reference(2, 2)),
-        (2, 2, message().message(3, tree)),
-        (3, 4, message().reference(2, 200)),
-        (4, 4, message().reference(2, 100)),
+        (1, 1, new_message().with_reference(2, 2)),
+        (2, 2, new_message().with_message(3, tree)),
+        (3, 4, new_message().with_reference(2, 200)),
+        (4, 4, new_message().with_reference(2, 100)),
     ];
     objects.extend(parts(100, "Second", "of two", ""));
     objects.extend(parts(200, "First", "of all\nlines", "Say hello"));
-    let extracted = read("talk.key", &document(&objects));
-    assert_eq!((extracted.format, extracted.pages), (Format::Presentation, Some(2)));
+    let extracted = read_iwork("talk.key", &iwork_document(&objects));
+    assert_eq!((extracted.format, extracted.pages), (DocumentFormat::Presentation, Some(2)));
     assert_eq!(
-        segments(&extracted),
+        segment_parts(&extracted),
         [
             (Some(1), "First", "First\nof all\nlines\nNotes:\nSay hello"),
             (Some(2), "Second", "Second\nof two")
@@ -144,26 +159,30 @@ fn slides_of_keynote_are_pages_in_their_order_with_notes() {
 }
 
 #[test]
-fn images_are_found_beside_the_text_before_them() {
-    let image = |data: u64| message().message(11, message().number(1, data));
-    let file =
-        |id: u64, name: &str| message().number(1, id).bytes(2, "digest").bytes(3, "old.png").bytes(4, name);
+fn iwork_images_follow_their_text() {
+    let image = |data: u64| new_message().with_message(11, new_message().with_number(1, data));
+    let file = |id: u64, name: &str| {
+        new_message().with_number(1, id).with_bytes(2, "digest").with_bytes(3, "old.png").with_bytes(4, name)
+    };
     // Other lists have the same numbers.
-    let component = message().number(1, 7).bytes(2, "Document").bytes(3, "Document.iwa");
-    let metadata =
-        message().message(3, component).message(4, file(7, "bird-1.png")).message(4, file(8, "none.png"));
+    let component = new_message().with_number(1, 7).with_bytes(2, "Document").with_bytes(3, "Document.iwa");
+    let metadata = new_message()
+        .with_message(3, component)
+        .with_message(4, file(7, "bird-1.png"))
+        .with_message(4, file(8, "none.png"));
     let objects = [
-        (1, 10_000, message().reference(4, 2)),
-        (2, TEXT, text("Look:\n\u{fffc}\n\u{fffc}\nEnd").attributes(9, &[(6, 3), (8, 4)])),
-        (3, 2003, message().reference(1, 5)),
-        (4, 2003, message().reference(1, 6)),
+        (1, 10_000, new_message().with_reference(4, 2)),
+        (2, TEXT, text_storage("Look:\n\u{fffc}\n\u{fffc}\nEnd").with_attributes(9, &[(6, 3), (8, 4)])),
+        (3, 2003, new_message().with_reference(1, 5)),
+        (4, 2003, new_message().with_reference(1, 6)),
         (5, 3005, image(7)),
         (6, 3005, image(8)),
         (9, 11_006, metadata),
     ];
     let picture = include_bytes!("fixtures/code_word.png");
-    let document = archive([("Index/Document.iwa", packed(&objects)), ("Data/bird-1.png", picture.to_vec())]);
-    let images = read("a.pages", &document).images;
+    let document =
+        zip_archive([("Index/Document.iwa", pack_objects(&objects)), ("Data/bird-1.png", picture.to_vec())]);
+    let images = read_iwork("a.pages", &document).images;
     let places: Vec<_> = images.iter().map(|image| (image.part.as_str(), image.line)).collect();
     assert_eq!(places, [("Data/bird-1.png", Some(1))]);
 }
@@ -171,10 +190,10 @@ fn images_are_found_beside_the_text_before_them() {
 #[test]
 fn tables_of_numbers_are_sheets() {
     let bytes = include_bytes!("fixtures/birds.numbers");
-    let extracted = read("birds.numbers", bytes);
-    assert_eq!((extracted.format, extracted.pages), (Format::Workbook, Some(3)));
+    let extracted = read_iwork("birds.numbers", bytes);
+    assert_eq!((extracted.format, extracted.pages), (DocumentFormat::Workbook, Some(3)));
     assert_eq!(
-        segments(&extracted),
+        segment_parts(&extracted),
         [
             (
                 Some(1),
@@ -187,19 +206,23 @@ fn tables_of_numbers_are_sheets() {
 }
 
 #[test]
-fn the_folder_of_a_document_and_the_archive_in_it_are_read() {
-    let objects = packed(&[(1, 10_000, message().reference(4, 2)), (2, TEXT, text("A reed warbler"))]);
-    let index = archive([("Index/Document.iwa", objects)]);
-    let folder = archive([("a.pages/Index.zip", index), ("a.pages/Metadata/Properties.plist", Vec::new())]);
-    assert_eq!(segments(&read("a.pages.zip", &folder))[0].2, "A reed warbler");
+fn iwork_folder_and_inner_archive_read() {
+    let objects = pack_objects(&[
+        (1, 10_000, new_message().with_reference(4, 2)),
+        (2, TEXT, text_storage("A reed warbler")),
+    ]);
+    let index = zip_archive([("Index/Document.iwa", objects)]);
+    let folder =
+        zip_archive([("a.pages/Index.zip", index), ("a.pages/Metadata/Properties.plist", Vec::new())]);
+    assert_eq!(segment_parts(&read_iwork("a.pages.zip", &folder))[0].2, "A reed warbler");
     // Several documents are an archive of them.
-    let two = archive([("a.pages/Index/Document.iwa", "x"), ("b.pages/Index/Document.iwa", "x")]);
-    assert_eq!(read("two.zip", &two).format, Format::Archive);
+    let two = zip_archive([("a.pages/Index/Document.iwa", "x"), ("b.pages/Index/Document.iwa", "x")]);
+    assert_eq!(read_iwork("two.zip", &two).format, DocumentFormat::Archive);
 }
 
 /// A document before 2013 with this content.
-fn old(part: &str, content: &str) -> Vec<u8> {
-    archive([(part, content), ("buildVersionHistory.plist", "")])
+fn old_iwork_document(part: &str, content: &str) -> Vec<u8> {
+    zip_archive([(part, content), ("buildVersionHistory.plist", "")])
 }
 
 #[test]
@@ -212,7 +235,7 @@ fn documents_before_2013_are_read() {
         <sf:text-body><sf:p sf:style='P-1'>Lease<sf:br/></sf:p>\
         <sf:p>The rent<sf:ghost-text>Lorem</sf:ghost-text> is<sf:lnbr/>due &amp; paid<sf:br/></sf:p></sf:text-body></sl:document>";
     assert_eq!(
-        segments(&read("a.pages", &old("index.xml", pages))),
+        segment_parts(&read_iwork("a.pages", &old_iwork_document("index.xml", pages))),
         [
             (None, "", "Comment: Since when?"),
             (None, "Lease", "Lease\nThe rent is due & paid"),
@@ -223,7 +246,7 @@ fn documents_before_2013_are_read() {
         <key:slide><key:title-placeholder><sf:p>First</sf:p></key:title-placeholder><key:notes><sf:p>Hello</sf:p></key:notes></key:slide>\
         <key:slide><key:body-placeholder><sf:p>Second</sf:p></key:body-placeholder></key:slide></key:presentation>";
     assert_eq!(
-        segments(&read("a.key", &old("index.apxl", keynote))),
+        segment_parts(&read_iwork("a.key", &old_iwork_document("index.apxl", keynote))),
         [(Some(1), "First", "First\nNotes:\nHello"), (Some(2), "", "Second")]
     );
     let numbers = "<ls:document xmlns:ls='l' xmlns:sf='f' xmlns:sfa='a'><ls:workspace ls:workspace-name='May'>\
@@ -235,7 +258,7 @@ fn documents_before_2013_are_read() {
         <sf:d sf:ct='257' sf:cell-date='276048000'/>\
         </sf:datasource></sf:grid></sf:tabular-model><sf:p>In euros</sf:p></ls:workspace></ls:document>";
     assert_eq!(
-        segments(&read("a.numbers", &old("index.xml", numbers))),
+        segment_parts(&read_iwork("a.numbers", &old_iwork_document("index.xml", numbers))),
         [
             (Some(1), "May, Rents: Flat | Rent", "Flat\tRent\nCellar\t812.5\n\t\t2009-10-01"),
             (Some(1), "May, Rents", "In euros")
@@ -244,47 +267,49 @@ fn documents_before_2013_are_read() {
 }
 
 #[test]
-fn encrypted_and_damaged_documents_are_named_as_such() {
-    let reason =
-        |bytes: &[u8]| extract_bytes(Path::new("a.pages"), bytes).map(|_| ()).map_err(|error| error.reason());
-    let encrypted = archive([("Index/Document.iwa", vec![1, 2, 3]), (".iwph", Vec::new())]);
+fn iwork_encrypted_and_damaged_named() {
+    let reason = |bytes: &[u8]| {
+        extract_bytes(Path::new("a.pages"), bytes).map(|_| ()).map_err(|error| error.unread_reason())
+    };
+    let encrypted = zip_archive([("Index/Document.iwa", vec![1, 2, 3]), (".iwph", Vec::new())]);
     assert_eq!(reason(&encrypted), Err(UnreadReason::Encrypted));
-    let document = pages(text("A text"), &[]);
+    let document = pages_document(text_storage("A text"), &[]);
     assert_eq!(reason(&document), Ok(()));
-    let empty = archive([("Index/Document.iwa", "")]);
+    let empty = zip_archive([("Index/Document.iwa", "")]);
     assert_eq!(reason(&empty), Err(UnreadReason::Broken));
-    let damaged = archive([("Index/Document.iwa", [0, 3, 0, 0, 5, 0xfc, 0xff])]);
+    let damaged = zip_archive([("Index/Document.iwa", [0, 3, 0, 0, 5, 0xfc, 0xff])]);
     assert_eq!(reason(&damaged), Err(UnreadReason::Broken));
 }
 
 #[test]
 fn hostile_references_end() {
     // Texts that anchor each other, groups in themselves, and styles that change each other.
-    let anchored = |id: u64| text("\u{fffc}x").attributes(9, &[(0, id)]).attributes(5, &[(0, 90)]);
+    let anchored =
+        |id: u64| text_storage("\u{fffc}x").with_attributes(9, &[(0, id)]).with_attributes(5, &[(0, 90)]);
     let mut objects = vec![
         (2, TEXT, anchored(1_000)),
-        (90, STYLE, message().message(1, message().reference(3, 91))),
-        (91, STYLE, message().message(1, message().reference(3, 90))),
-        (92, 2003, message().reference(1, 93)),
-        (93, 3008, message().reference(2, 93).reference(2, 92)),
+        (90, STYLE, new_message().with_message(1, new_message().with_reference(3, 91))),
+        (91, STYLE, new_message().with_message(1, new_message().with_reference(3, 90))),
+        (92, 2003, new_message().with_reference(1, 93)),
+        (93, 3008, new_message().with_reference(2, 93).with_reference(2, 92)),
     ];
     for id in (1_000..40_000).step_by(3) {
-        objects.push((id, 2003, message().reference(1, id + 1)));
-        objects.push((id + 1, 2011, message().reference(4, id + 2)));
+        objects.push((id, 2003, new_message().with_reference(1, id + 1)));
+        objects.push((id + 1, 2011, new_message().with_reference(4, id + 2)));
         objects.push((id + 2, TEXT, anchored(id + 3)));
     }
-    let root = (1, 10_000, message().reference(4, 2));
-    let extracted = read("a.pages", &document(&[&[root][..], &objects].concat()));
-    assert!(segments(&extracted)[0].2.starts_with("x\nx"));
+    let root = (1, 10_000, new_message().with_reference(4, 2));
+    let extracted = read_iwork("a.pages", &iwork_document(&[&[root][..], &objects].concat()));
+    assert!(segment_parts(&extracted)[0].2.starts_with("x\nx"));
     // Blocks that say they are larger than all that is read.
     let block = [0, 6, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f, 0];
-    let bomb = archive([("Index/Document.iwa", block)]);
+    let bomb = zip_archive([("Index/Document.iwa", block)]);
     let error = extract_bytes(Path::new("a.pages"), &bomb).expect_err("it is too large");
     assert!(matches!(error, ExtractError::Bomb { .. }), "{error}");
 }
 
 #[test]
-fn cells_that_share_a_place_and_a_long_text_stay_within_the_bound() {
+fn numbers_cells_sharing_text_are_bounded() {
     let choice = format!("<sf:t sfa:ID='T'><sf:ct sfa:s='{}'/></sf:t>", "x".repeat(8_000));
     let again = "<sf:pm sf:ct='0'><sf:proxied-cell-ref sfa:IDREF='T'/></sf:pm>".repeat(100_000);
     for (root, folder) in [("ls:document", "ls:workspace"), ("sl:document", "sf:text-body")] {
@@ -292,42 +317,51 @@ fn cells_that_share_a_place_and_a_long_text_stay_within_the_bound() {
             "<{root}><{folder}><sf:tabular-model><sf:datasource><sf:pm sf:ct='0'><sf:menu-choices>{choice}</sf:menu-choices>\
              <sf:proxied-cell-ref sfa:IDREF='T'/></sf:pm>{again}</sf:datasource></sf:tabular-model></{folder}></{root}>"
         );
-        let extracted = read("a.numbers", &old("index.xml", &document));
+        let extracted = read_iwork("a.numbers", &old_iwork_document("index.xml", &document));
         let bytes: usize = extracted.segments.iter().map(|segment| segment.text.len()).sum();
         assert!(bytes <= 8 * 1024 * 1024 && extracted.truncated, "{bytes} bytes of {root}");
     }
 }
 
 #[test]
-fn marks_and_cells_that_share_a_long_text_stay_within_the_bound() {
+fn pages_marks_sharing_text_are_bounded() {
     let long = "x".repeat(8_000);
     let marks = 3_000;
     let shared: Vec<(u64, u64)> = (0..marks).map(|place| (place, 40)).collect();
-    let body = text(&"\u{e}".repeat(marks as usize))
-        .attributes(16, &shared)
-        .attributes(23, &(0..marks).map(|place| (place, 50)).collect::<Vec<_>>());
+    let body = text_storage(&"\u{e}".repeat(marks as usize))
+        .with_attributes(16, &shared)
+        .with_attributes(23, &(0..marks).map(|place| (place, 50)).collect::<Vec<_>>());
     let others = [
-        (40, 2008, message().reference(2, 41)),
-        (41, TEXT, text(&long)),
-        (50, 2013, message().reference(1, 51)),
-        (51, 3056, message().bytes(1, &long)),
+        (40, 2008, new_message().with_reference(2, 41)),
+        (41, TEXT, text_storage(&long)),
+        (50, 2013, new_message().with_reference(1, 51)),
+        (51, 3056, new_message().with_bytes(1, &long)),
     ];
-    let extracted = read("a.pages", &pages(body, &others));
+    let extracted = read_iwork("a.pages", &pages_document(body, &others));
     let bytes: usize = extracted.segments.iter().map(|segment| segment.text.len()).sum();
     assert!((4 << 20..=8 << 20).contains(&bytes), "{bytes} bytes");
     // One row whose cells are one text.
-    let table = message().message(1, message().reference(2, 22));
-    let store = message().reference(4, 23).message(3, message().message(1, message().reference(2, 24)));
+    let table = new_message().with_message(1, new_message().with_reference(2, 22));
+    let store = new_message()
+        .with_reference(4, 23)
+        .with_message(3, new_message().with_message(1, new_message().with_reference(2, 24)));
     let cell = [4, 3, 0, 0, 0x10, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0];
-    let row = message().number(1, 0).bytes(3, cell).bytes(4, [0, 0].repeat(500));
+    let row = new_message().with_number(1, 0).with_bytes(3, cell).with_bytes(4, [0, 0].repeat(500));
     let table = [
-        (20, 2003, message().reference(1, 21)),
+        (20, 2003, new_message().with_reference(1, 21)),
         (21, 6007, table),
-        (22, 6001, message().number(22, 1).message(4, store)),
-        (23, 6005, message().message(3, message().number(1, 7).bytes(3, "y".repeat(1 << 20)))),
-        (24, 6002, message().message(5, row)),
+        (22, 6001, new_message().with_number(22, 1).with_message(4, store)),
+        (
+            23,
+            6005,
+            new_message().with_message(3, new_message().with_number(1, 7).with_bytes(3, "y".repeat(1 << 20))),
+        ),
+        (24, 6002, new_message().with_message(5, row)),
     ];
-    let extracted = read("a.pages", &pages(text("\u{fffc}").attributes(9, &[(0, 20)]), &table));
+    let extracted = read_iwork(
+        "a.pages",
+        &pages_document(text_storage("\u{fffc}").with_attributes(9, &[(0, 20)]), &table),
+    );
     let line = extracted.segments[0].text.lines().next().expect("a row");
     let cells: Vec<&str> = line.split('\t').collect();
     assert!(cells.len() > 60 && cells.iter().all(|cell| cell.len() <= 128 * 1024), "{} cells", cells.len());

@@ -7,26 +7,26 @@ mod support;
 
 use std::path::PathBuf;
 
-use archive::archive;
-use guest::index::Library;
+use archive::zip_archive;
+use guest::index::DocumentLibrary;
 use guest::tools::Spares;
 use serde_json::json;
-use support::Machine;
+use support::TestMachine;
 
 /// The most text that one call of `read` gives, in bytes.
 const READ_MAX_BYTES: usize = 32 * 1024;
 
 /// A machine with an index.
-fn machine() -> Machine {
-    let mut machine = Machine::new();
-    let index = machine.outside().join("index");
+fn indexed_machine() -> TestMachine {
+    let mut machine = TestMachine::new();
+    let index = machine.outside_folder().join("index");
     std::fs::create_dir(&index).expect("the folder is ours");
-    machine.limits.library = Some(Library::new(&machine.limits.workspace, &index));
+    machine.limits.library = Some(DocumentLibrary::new(&machine.limits.workspace, &index));
     machine
 }
 
 /// A PDF in which each page says its number and some lines besides.
-fn pdf(pages: u32) -> Vec<u8> {
+fn pdf_with_pages(pages: u32) -> Vec<u8> {
     let mut objects = vec![
         "<< /Type /Catalog /Pages 2 0 R >>".to_owned(),
         String::new(),
@@ -72,11 +72,11 @@ fn number_after(text: &str, word: &str) -> Option<u32> {
 }
 
 #[tokio::test]
-async fn a_page_that_was_read_is_not_parsed_again() {
-    let mut machine = machine();
-    machine.put("report.pdf", pdf(200));
+async fn read_parses_each_page_once() {
+    let mut machine = indexed_machine();
+    machine.put_file("report.pdf", pdf_with_pages(200));
     let page = json!({ "path": "report.pdf", "first_page": 150 });
-    let first = machine.call("read", page.clone()).await;
+    let first = machine.call_tool("read", page.clone()).await;
     assert!(!first.failed, "{}", first.text);
     assert_eq!(first.passages[0].page, Some(150));
     assert!(first.passages[0].text.contains("folio150"), "{:?}", first.passages[0]);
@@ -84,21 +84,24 @@ async fn a_page_that_was_read_is_not_parsed_again() {
     // Without a program there are no workers: what comes now comes from what was kept.
     let program = machine.limits.program.replace(PathBuf::from("/nowhere"));
     machine.limits.spares = Spares::default();
-    assert_eq!(machine.call("read", page.clone()).await, first);
-    assert!(machine.call("read", json!({ "path": "report.pdf" })).await.failed, "no other page was read");
+    assert_eq!(machine.call_tool("read", page.clone()).await, first);
+    assert!(
+        machine.call_tool("read", json!({ "path": "report.pdf" })).await.failed,
+        "no other page was read"
+    );
     machine.limits.program = program;
     // A file that has changed is another one.
-    machine.put("report.pdf", pdf(3));
-    assert!(machine.call("read", page).await.text.contains("3 pages; there is nothing from there on"));
+    machine.put_file("report.pdf", pdf_with_pages(3));
+    assert!(machine.call_tool("read", page).await.text.contains("3 pages; there is nothing from there on"));
 }
 
 #[tokio::test]
-async fn a_search_finds_all_pages_and_those_that_were_read_before() {
-    let machine = machine();
-    machine.put("report.pdf", pdf(120));
-    machine.call("read", json!({ "path": "report.pdf", "first_page": 60 })).await;
+async fn search_finds_new_and_read_pages() {
+    let machine = indexed_machine();
+    machine.put_file("report.pdf", pdf_with_pages(120));
+    machine.call_tool("read", json!({ "path": "report.pdf", "first_page": 60 })).await;
     for page in [1, 60, 61, 120] {
-        let output = machine.call("search", json!({ "query": format!("folio{page}") })).await;
+        let output = machine.call_tool("search", json!({ "query": format!("folio{page}") })).await;
         assert_eq!(output.passages[0].page, Some(page), "{}", output.text);
         assert!(output.text.contains("(of 360)"), "three passages of each page, each once: {}", output.text);
         assert!(!output.text.contains("Not searched yet"), "{}", output.text);
@@ -106,17 +109,17 @@ async fn a_search_finds_all_pages_and_those_that_were_read_before() {
 }
 
 #[tokio::test]
-async fn one_long_line_comes_in_calls_of_the_documented_size() {
-    let machine = machine();
+async fn read_long_line_in_documented_calls() {
+    let machine = indexed_machine();
     let quotes = "\\\"".repeat(40_000);
     let words: String = (0..17_000).map(|word| format!("w{word} ")).collect();
     for (name, line) in [("words.txt", &words), ("quotes.txt", &quotes)] {
-        machine.put(name, format!("first\n\n{line}\n\nlast\n"));
+        machine.put_file(name, format!("first\n\n{line}\n\nlast\n"));
         let mut arguments = json!({ "path": name });
         let mut seen = String::new();
         for call in 1.. {
             assert!(call < 40, "it does not come to an end");
-            let output = machine.call("read", arguments.clone()).await;
+            let output = machine.call_tool("read", arguments.clone()).await;
             assert!(!output.failed, "{}", output.text);
             let bytes: usize = output.passages.iter().map(|passage| passage.text.len()).sum();
             assert!(bytes <= READ_MAX_BYTES, "{name}: {bytes} bytes in one call");
@@ -133,16 +136,17 @@ async fn one_long_line_comes_in_calls_of_the_documented_size() {
 }
 
 #[tokio::test]
-async fn a_long_file_in_an_archive_is_read_to_its_end_also_from_the_index() {
-    let machine = machine();
-    let files = [("a.txt", b"first".to_vec()), ("long.pdf", pdf(100)), ("z.txt", b"last".to_vec())];
-    machine.put("files.zip", archive(files));
-    machine.call("search", json!({ "query": "folio1" })).await;
+async fn read_long_archived_file_to_end() {
+    let machine = indexed_machine();
+    let files =
+        [("a.txt", b"first".to_vec()), ("long.pdf", pdf_with_pages(100)), ("z.txt", b"last".to_vec())];
+    machine.put_file("files.zip", zip_archive(files));
+    machine.call_tool("search", json!({ "query": "folio1" })).await;
     let mut arguments = json!({ "path": "files.zip" });
     let mut seen = String::new();
     for call in 1.. {
         assert!(call < 40, "it does not come to an end");
-        let output = machine.call("read", arguments.clone()).await;
+        let output = machine.call_tool("read", arguments.clone()).await;
         assert!(!output.failed, "{}", output.text);
         output.passages.iter().for_each(|passage| seen.push_str(&passage.text));
         if !output.text.contains("Not whole") {
@@ -157,16 +161,16 @@ async fn a_long_file_in_an_archive_is_read_to_its_end_also_from_the_index() {
 }
 
 #[tokio::test]
-async fn an_attached_file_that_breaks_its_reader_takes_no_other_with_it() {
-    let mut machine = machine();
+async fn read_broken_attachment_keeps_others() {
+    let mut machine = indexed_machine();
     machine.limits.memory_bytes = 40 << 20;
-    machine.put("large.txt", vec![b'a'; 48 << 20]);
-    machine.put("small.txt", "The rent is due on the fifth.");
+    machine.put_file("large.txt", vec![b'a'; 48 << 20]);
+    machine.put_file("small.txt", "The rent is due on the fifth.");
     machine.put_fixture("locked.pdf");
     let paths = ["/large.txt", "/small.txt", "/locked.pdf"];
     let arguments = json!({ "paths": paths, "text_max_bytes": 10_000 });
     for _ in 0..2 {
-        let output = machine.call("attached_files", arguments.clone()).await;
+        let output = machine.call_tool("attached_files", arguments.clone()).await;
         assert_eq!(output.passages.len(), 1, "{}", output.text);
         assert_eq!(output.passages[0].path, "/small.txt");
         let unread: Vec<_> =
@@ -177,8 +181,8 @@ async fn an_attached_file_that_breaks_its_reader_takes_no_other_with_it() {
 }
 
 #[tokio::test]
-async fn a_file_of_an_archive_that_breaks_its_reader_takes_no_other_with_it() {
-    let mut machine = machine();
+async fn read_broken_archived_file_keeps_others() {
+    let mut machine = indexed_machine();
     machine.limits.memory_bytes = 40 << 20;
     let large = vec![b'a'; 48 << 20];
     let names: Vec<String> = (1..=9).map(|number| format!("{number}.txt")).collect();
@@ -187,14 +191,14 @@ async fn a_file_of_an_archive_that_breaks_its_reader_takes_no_other_with_it() {
     let content =
         |number: usize| if [1, 6].contains(&number) { &large[..] } else { texts[number - 1].as_bytes() };
     let files = names.iter().zip(1..).map(|(name, number)| (name.as_str(), content(number)));
-    machine.put("files.zip", archive(files));
+    machine.put_file("files.zip", zip_archive(files));
     let arguments = json!({ "query": "code word heron", "paths": ["/files.zip"], "limit": 20 });
-    let mut found = machine.call("search", arguments.clone()).await;
+    let mut found = machine.call_tool("search", arguments.clone()).await;
     for _ in 0..9 {
         if found.unread.iter().all(|file| file.reason != "indexing") {
             break;
         }
-        found = machine.call("search", arguments.clone()).await;
+        found = machine.call_tool("search", arguments.clone()).await;
     }
     let reasons: Vec<&str> = found.unread.iter().map(|file| file.reason.as_str()).collect();
     assert_eq!(reasons, ["inner_files"], "{}", found.text);
@@ -207,38 +211,38 @@ async fn a_file_of_an_archive_that_breaks_its_reader_takes_no_other_with_it() {
     // Attaching it, which ends a worker each time, does not say that nothing of it was read.
     let attached = json!({ "paths": ["/files.zip"], "text_max_bytes": 10_000 });
     for _ in 0..2 {
-        let output = machine.call("attached_files", attached.clone()).await;
+        let output = machine.call_tool("attached_files", attached.clone()).await;
         let reasons: Vec<&str> = output.unread.iter().map(|file| file.reason.as_str()).collect();
         assert_eq!(reasons, ["inner_files"], "{}", output.text);
     }
-    assert!(!machine.call("search", arguments).await.passages.is_empty());
+    assert!(!machine.call_tool("search", arguments).await.passages.is_empty());
 }
 
 #[tokio::test]
-async fn an_archive_that_the_index_has_is_read_with_its_lines() {
-    let machine = machine();
-    machine.put(
+async fn read_indexed_archive_keeps_lines() {
+    let machine = indexed_machine();
+    machine.put_file(
         "papers.zip",
-        archive([("a.txt", "First line.\n\nThe code word is heron."), ("b.txt", "Last.")]),
+        zip_archive([("a.txt", "First line.\n\nThe code word is heron."), ("b.txt", "Last.")]),
     );
     for _ in 0..2 {
-        let output = machine.call("read", json!({ "path": "papers.zip" })).await;
+        let output = machine.call_tool("read", json!({ "path": "papers.zip" })).await;
         assert!(output.text.starts_with("/papers.zip: archive, 2 files. Shown whole."), "{}", output.text);
         let places: Vec<_> = output.passages.iter().map(|passage| (passage.page, passage.lines)).collect();
         assert!(
             places.contains(&(Some(1), Some((1, 3)))) && places.contains(&(Some(2), Some((1, 1)))),
             "{places:?}"
         );
-        assert!(!machine.call("search", json!({ "query": "heron" })).await.passages.is_empty());
+        assert!(!machine.call_tool("search", json!({ "query": "heron" })).await.passages.is_empty());
     }
 }
 
 #[tokio::test]
-async fn a_hidden_file_that_is_attached_is_searched() {
-    let mut machine = machine();
-    machine.put("uploads/.tmp/1/note.txt", "The code word is heron.");
+async fn search_covers_hidden_attached_file() {
+    let mut machine = indexed_machine();
+    machine.put_file("uploads/.tmp/1/note.txt", "The code word is heron.");
     let query = json!({ "query": "code word" });
-    assert!(machine.call("search", query.clone()).await.passages.is_empty());
+    assert!(machine.call_tool("search", query.clone()).await.passages.is_empty());
     machine.attached = vec!["/uploads/.tmp/1/note.txt".to_owned()];
-    assert_eq!(machine.call("search", query).await.passages.len(), 1);
+    assert_eq!(machine.call_tool("search", query).await.passages.len(), 1);
 }

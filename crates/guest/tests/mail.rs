@@ -6,21 +6,21 @@ mod compound;
 
 use std::path::Path;
 
-use compound::{compound, wide};
+use compound::{compound_file, utf16_bytes};
 use guest::documents::{Extracted, extract_bytes};
 
-fn read(name: &str, bytes: impl AsRef<[u8]>) -> Extracted {
+fn read_message(name: &str, bytes: impl AsRef<[u8]>) -> Extracted {
     extract_bytes(Path::new(name), bytes.as_ref()).expect("it is read")
 }
 
-fn text(name: &str, bytes: impl AsRef<[u8]>) -> String {
-    let document = read(name, bytes);
+fn message_text(name: &str, bytes: impl AsRef<[u8]>) -> String {
+    let document = read_message(name, bytes);
     document.segments.iter().map(|segment| segment.text.as_str()).collect::<Vec<_>>().join("\n")
 }
 
 const PAGE: &str = "<html><body><p>The kingfisher order is 4711.</p></body></html>";
 
-fn alternatives(parts: &[(&str, &str)]) -> String {
+fn alternative_message(parts: &[(&str, &str)]) -> String {
     let parts = parts.iter().map(|(kind, body)| format!("--b\r\nContent-Type: {kind}\r\n\r\n{body}\r\n"));
     let parts: String = parts.collect();
     format!(
@@ -30,40 +30,43 @@ fn alternatives(parts: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn alternatives_without_words_are_replaced_by_the_page() {
+fn eml_wordless_alternative_replaced_by_page() {
     for plain in ["", "  ", "\u{a0}\r\n\u{200b}", "-- \r\n", "[cid:image001.png@01D0]"] {
         let message =
-            alternatives(&[("text/plain; charset=utf-8", plain), ("text/html; charset=utf-8", PAGE)]);
-        assert!(text("a.eml", &message).ends_with("The kingfisher order is 4711."), "{plain:?}");
+            alternative_message(&[("text/plain; charset=utf-8", plain), ("text/html; charset=utf-8", PAGE)]);
+        assert!(message_text("a.eml", &message).ends_with("The kingfisher order is 4711."), "{plain:?}");
         let message =
-            alternatives(&[("text/html; charset=utf-8", PAGE), ("text/plain; charset=utf-8", plain)]);
-        assert!(text("a.eml", &message).contains("The kingfisher order is 4711."), "{plain:?} behind");
+            alternative_message(&[("text/html; charset=utf-8", PAGE), ("text/plain; charset=utf-8", plain)]);
+        assert!(
+            message_text("a.eml", &message).contains("The kingfisher order is 4711."),
+            "{plain:?} behind"
+        );
     }
     let related = "multipart/related; boundary=\"c\"";
     let page = format!("--c\r\nContent-Type: text/html\r\n\r\n{PAGE}\r\n--c--");
-    let message = alternatives(&[("text/plain", ""), (related, &page)]);
-    assert!(text("a.eml", &message).contains("The kingfisher order is 4711."));
+    let message = alternative_message(&[("text/plain", ""), (related, &page)]);
+    assert!(message_text("a.eml", &message).contains("The kingfisher order is 4711."));
 }
 
 #[test]
-fn alternatives_with_a_stub_are_read_beside_the_page() {
+fn eml_stub_alternative_beside_page() {
     let stub = "Your e-mail program cannot show HTML. Please use another one.";
-    let message = alternatives(&[("text/plain", stub), ("text/html", PAGE)]);
+    let message = alternative_message(&[("text/plain", stub), ("text/html", PAGE)]);
     assert_eq!(
-        text("a.eml", &message),
+        message_text("a.eml", &message),
         "From: a@example.org\nYour e-mail program cannot show HTML. Please use another one.\n\
          The kingfisher order is 4711."
     );
     let beginning = "The kingfisher";
-    let message = alternatives(&[("text/plain", beginning), ("text/html", PAGE)]);
-    assert_eq!(text("a.eml", &message), "From: a@example.org\nThe kingfisher order is 4711.");
+    let message = alternative_message(&[("text/plain", beginning), ("text/html", PAGE)]);
+    assert_eq!(message_text("a.eml", &message), "From: a@example.org\nThe kingfisher order is 4711.");
     let same = "The *kingfisher* order is 4711. https://example.org/order";
-    let message = alternatives(&[("text/plain", same), ("text/html", PAGE)]);
-    assert_eq!(text("a.eml", &message), format!("From: a@example.org\n{same}"));
+    let message = alternative_message(&[("text/plain", same), ("text/html", PAGE)]);
+    assert_eq!(message_text("a.eml", &message), format!("From: a@example.org\n{same}"));
 }
 
 #[test]
-fn bodies_and_heads_without_a_character_set_are_read() {
+fn eml_without_charset_is_read() {
     const BODY: &[u8] = b"\xc8\xe1p \x9elu\x9dou\xe8k\xfd k\xf9\xf2 p\xf8\xedli\x9a.";
     const WORDS: &str = "Čáp žluťoučký kůň příliš.";
     for kind in [
@@ -73,17 +76,17 @@ fn bodies_and_heads_without_a_character_set_are_read() {
         "text/plain; charset=x-unknown",
     ] {
         let head = format!("MIME-Version: 1.0\nContent-Type: {kind}\n\n");
-        assert_eq!(text("a.eml", [head.as_bytes(), BODY].concat()), WORDS, "{kind}");
+        assert_eq!(message_text("a.eml", [head.as_bytes(), BODY].concat()), WORDS, "{kind}");
     }
     let subject = [b"Subject: ", BODY, b"\nFrom: \"", BODY, b"\" <a@example.org>\n\nx\n"].concat();
-    assert_eq!(text("a.eml", subject), format!("Subject: {WORDS}\nFrom: {WORDS} <a@example.org>\nx"));
+    assert_eq!(message_text("a.eml", subject), format!("Subject: {WORDS}\nFrom: {WORDS} <a@example.org>\nx"));
     let quoted = "Content-Type: text/plain\nContent-Transfer-Encoding: quoted-printable\n\n\
                   =C8=E1p =9Elu=9Dou=E8k=FD k=F9=F2 p=F8=EDli=9A.\n";
-    assert_eq!(text("a.eml", quoted), WORDS);
+    assert_eq!(message_text("a.eml", quoted), WORDS);
     let page = [b"Content-Type: text/html\n\n<meta charset=windows-1250><p>", BODY].concat();
-    assert_eq!(text("a.eml", page), WORDS);
+    assert_eq!(message_text("a.eml", page), WORDS);
     let utf8 = "Subject: Čáp\nContent-Type: text/plain; charset=iso-8859-1\n\nžluťoučký kůň\n";
-    assert_eq!(text("a.eml", utf8), "Subject: Čáp\nžluťoučký kůň");
+    assert_eq!(message_text("a.eml", utf8), "Subject: Čáp\nžluťoučký kůň");
     // Attached texts, too.
     let attached = [
         b"Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: text/csv; name=\"a.csv\"\n\
@@ -93,7 +96,7 @@ fn bodies_and_heads_without_a_character_set_are_read() {
         BODY,
         b"\n--b--\n",
     ];
-    assert_eq!(text("a.eml", attached.concat()), format!("Attachment: {WORDS}csv\n{WORDS}"));
+    assert_eq!(message_text("a.eml", attached.concat()), format!("Attachment: {WORDS}csv\n{WORDS}"));
 }
 
 #[test]
@@ -109,22 +112,22 @@ fn bodies_in_utf_16_are_read() {
         let content = encoded(big, mark);
         let head = b"Subject: x\nContent-Type: text/plain; charset=utf-16\n";
         let plain = [&head[..], b"\n", &content].concat();
-        assert_eq!(text("a.eml", plain), "Subject: x\nČáp order 4711", "{big} {mark}");
+        assert_eq!(message_text("a.eml", plain), "Subject: x\nČáp order 4711", "{big} {mark}");
         use base64::Engine;
         let base64 = base64::engine::general_purpose::STANDARD.encode(&content);
         let packed = [&head[..], b"Content-Transfer-Encoding: base64\n\n", base64.as_bytes()].concat();
-        assert_eq!(text("a.eml", packed), "Subject: x\nČáp order 4711", "{big} {mark}");
+        assert_eq!(message_text("a.eml", packed), "Subject: x\nČáp order 4711", "{big} {mark}");
     }
     let whole: Vec<u8> =
         "\u{feff}Subject: Čáp\r\nContent-Type: text/plain; charset=windows-1250\r\n\r\nŽluť\r\n"
             .encode_utf16()
             .flat_map(u16::to_le_bytes)
             .collect();
-    assert_eq!(text("a.eml", whole), "Subject: Čáp\nŽluť");
+    assert_eq!(message_text("a.eml", whole), "Subject: Čáp\nŽluť");
 }
 
 #[test]
-fn base64_with_a_footer_behind_it_is_read() {
+fn eml_base64_with_footer_is_read() {
     // "The kingfisher order is 4711.\n" and without its last letter.
     for packed in ["VGhlIGtpbmdmaXNoZXIgb3JkZXIgaXMgNDcxMS4K", "VGhlIGtpbmdmaXNoZXIgb3JkZXIgaXMgNDcxMS4="] {
         let footer =
@@ -132,34 +135,37 @@ fn base64_with_a_footer_behind_it_is_read() {
         for between in ["", "\n"] {
             let content = format!("Content-Transfer-Encoding: base64\n\n{packed}\n{between}{footer}");
             let single = format!("Content-Type: text/plain; charset=utf-8\n{content}");
-            let read = text("a.eml", &single);
+            let read = message_text("a.eml", &single);
             assert!(read.starts_with("The kingfisher order is 4711.\n___"), "{read}");
             assert!(read.ends_with("Unsubscribe at https://example.org/list"), "{read}");
-            let page = text("a.eml", format!("Content-Type: text/html; charset=utf-8\n{content}"));
+            let page = message_text("a.eml", format!("Content-Type: text/html; charset=utf-8\n{content}"));
             assert!(page.contains("The kingfisher order is 4711."), "{page}");
             let attached = format!(
                 "Content-Type: multipart/mixed; boundary=\"b\"\n\n--b\nContent-Type: text/plain\n\nhello\n--b\n\
                  Content-Type: application/octet-stream; name=\"a.txt\"\n{content}--b--\n"
             );
-            let attached = text("a.eml", attached);
+            let attached = message_text("a.eml", attached);
             assert!(attached.contains("Attachment: a.txt\nThe kingfisher order is 4711."), "{attached}");
         }
     }
 }
 
 #[test]
-fn letters_split_over_encoded_words_are_joined() {
+fn eml_split_encoded_words_joined() {
     let message = "Subject: =?utf-8?B?xI0=?=\n =?utf-8?B?w6FwIDQ3MTE=?= =?utf-8?Q?_=C5?= =?utf-8?Q?=BElu=C5=A5?=\n\
                    From: =?UTF-8?Q?=C5?= =?utf-8?Q?=A0=C3=A1rka=2C_B=2E?= <s@example.org>\n\
                    Content-Type: multipart/mixed; boundary=b\n\n--b\nContent-Type: text/plain\n\
                    Content-Disposition: attachment; filename=\"=?utf-8?B?xI3DoQ==?= =?utf-8?B?cC50eHQ=?=\"\n\nx\n--b--\n";
     assert_eq!(
-        text("a.eml", message),
+        message_text("a.eml", message),
         "Subject: čáp 4711 žluť\nFrom: Šárka, B. <s@example.org>\nAttachment: čáp.txt\nx"
     );
-    assert_eq!(text("a.eml", "Subject: =?utf-8?Q?a?= and =?utf-8?Q?b?=\n\nx"), "Subject: a and b\nx");
+    assert_eq!(message_text("a.eml", "Subject: =?utf-8?Q?a?= and =?utf-8?Q?b?=\n\nx"), "Subject: a and b\nx");
     assert_eq!(
-        text("a.eml", "Subject: =?utf-8?Q?a?= =?iso-8859-2?Q?=BE?=\n\nA =?utf-8?Q?a?= =?utf-8?Q?b?= stays"),
+        message_text(
+            "a.eml",
+            "Subject: =?utf-8?Q?a?= =?iso-8859-2?Q?=BE?=\n\nA =?utf-8?Q?a?= =?utf-8?Q?b?= stays"
+        ),
         "Subject: ař\nA =?utf-8?Q?a?= =?utf-8?Q?b?= stays".replace('ř', "ž")
     );
 }
@@ -168,19 +174,19 @@ fn letters_split_over_encoded_words_are_joined() {
 fn flowed_lines_are_joined() {
     let head = "Content-Type: text/plain; format=flowed";
     let deleted = format!("{head}; delsp=yes\n\nThe king \nfisher order is \n 4711.\n");
-    assert_eq!(text("a.eml", deleted), "The kingfisher order is 4711.");
+    assert_eq!(message_text("a.eml", deleted), "The kingfisher order is 4711.");
     let kept = format!(
         "{head}\n\nThe order \nis 4711.\n> It was \n> asked for \n>> by Ada\n From here \non.\n\n-- \nAda \nB\n"
     );
     assert_eq!(
-        text("a.eml", kept),
+        message_text("a.eml", kept),
         "The order is 4711.\n> It was asked for\n>> by Ada\nFrom here on.\n--\nAda B"
     );
-    assert_eq!(text("a.eml", "Content-Type: text/plain\n\nA \nB\n"), "A\nB");
+    assert_eq!(message_text("a.eml", "Content-Type: text/plain\n\nA \nB\n"), "A\nB");
 }
 
 #[test]
-fn messages_of_outlook_have_their_date_and_their_sender_once() {
+fn msg_date_and_sender_shown_once() {
     const SENT: [u8; 4] = [0x40, 0, 0x39, 0];
     const RECEIVED: [u8; 4] = [0x40, 0, 0x06, 0x0e];
     // 2024-02-29 12:34:56.
@@ -192,40 +198,40 @@ fn messages_of_outlook_have_their_date_and_their_sender_once() {
         (SENT, "'ADA@example.org'", "ada@example.org", "From: ada@example.org"),
         (SENT, "", "ada@example.org", "From: ada@example.org"),
     ] {
-        let message = compound(&[
+        let message = compound_file(&[
             ("/__properties_version1.0", [&[0; 32][..], &tag, &[6, 0, 0, 0], &time].concat()),
-            ("/__substg1.0_0C1A001F", wide(sender)),
-            ("/__substg1.0_5D01001F", wide(address)),
-            ("/__substg1.0_1000001F", wide("x")),
+            ("/__substg1.0_0C1A001F", utf16_bytes(sender)),
+            ("/__substg1.0_5D01001F", utf16_bytes(address)),
+            ("/__substg1.0_1000001F", utf16_bytes("x")),
         ]);
-        assert_eq!(text("a.msg", message), format!("{from}\nDate: 2024-02-29T12:34:56Z\nx"));
+        assert_eq!(message_text("a.msg", message), format!("{from}\nDate: 2024-02-29T12:34:56Z\nx"));
     }
     let head = "Received: x\r\nDate: Thu, 29 Feb 2024 13:34:56 +0100\r\nSubject: y\r\n";
-    let message = compound(&[
+    let message = compound_file(&[
         ("/__properties_version1.0", vec![0; 32]),
-        ("/__substg1.0_007D001F", wide(head)),
-        ("/__substg1.0_1000001F", wide("x")),
+        ("/__substg1.0_007D001F", utf16_bytes(head)),
+        ("/__substg1.0_1000001F", utf16_bytes("x")),
     ]);
-    assert_eq!(text("a.msg", message), "Date: 2024-02-29T13:34:56+01:00\nx");
+    assert_eq!(message_text("a.msg", message), "Date: 2024-02-29T13:34:56+01:00\nx");
 }
 
 #[test]
-fn bodies_of_outlook_are_read_in_the_form_that_has_the_words() {
+fn msg_body_chosen_by_words() {
     let plain = b"{\\rtf1\\ansi The kingfisher order is 4711.\\par}";
     let length = |more: usize| u32::try_from(plain.len() + more).expect("it is short").to_le_bytes();
     let rich = [&length(12)[..], &length(0), b"MELA", &[0; 4], plain].concat();
     let message = |streams: &[(&str, Vec<u8>)]| {
-        compound(&[&[("/__properties_version1.0", vec![0; 32])][..], streams].concat())
+        compound_file(&[&[("/__properties_version1.0", vec![0; 32])][..], streams].concat())
     };
     let alone = message(&[("/__substg1.0_10090102", rich.clone())]);
-    assert_eq!(text("a.msg", alone), "The kingfisher order is 4711.");
-    let blank = message(&[("/__substg1.0_1000001F", wide(" \r\n")), ("/__substg1.0_10090102", rich)]);
-    assert_eq!(text("a.msg", blank), "The kingfisher order is 4711.");
+    assert_eq!(message_text("a.msg", alone), "The kingfisher order is 4711.");
+    let blank = message(&[("/__substg1.0_1000001F", utf16_bytes(" \r\n")), ("/__substg1.0_10090102", rich)]);
+    assert_eq!(message_text("a.msg", blank), "The kingfisher order is 4711.");
     let stub = message(&[
-        ("/__substg1.0_1000001F", wide("Use another program.")),
+        ("/__substg1.0_1000001F", utf16_bytes("Use another program.")),
         ("/__substg1.0_10130102", PAGE.into()),
     ]);
-    assert_eq!(text("a.msg", stub), "Use another program.\nThe kingfisher order is 4711.");
-    let page = message(&[("/__substg1.0_1013001F", wide(PAGE))]);
-    assert_eq!(text("a.msg", page), "The kingfisher order is 4711.");
+    assert_eq!(message_text("a.msg", stub), "Use another program.\nThe kingfisher order is 4711.");
+    let page = message(&[("/__substg1.0_1013001F", utf16_bytes(PAGE))]);
+    assert_eq!(message_text("a.msg", page), "The kingfisher order is 4711.");
 }

@@ -10,39 +10,40 @@ use std::time::{Duration, Instant};
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
 use domain::id::InstanceId;
-use guest::calls::run;
-use guest::mcp::Servers;
+use guest::calls::run_call;
+use guest::mcp::McpServers;
 use guest::serve::Guest;
 use protocol::mcp::{
-    Known, LIST_WAIT_SECONDS, SERVERS_FILE, Server, ServerTools, ToolsReply, ToolsRequest, ToolsUpdate,
+    KnownToolList, LIST_WAIT_SECONDS, McpServerSpec, SERVERS_FILE, ServerTools, ToolsReply, ToolsRequest,
+    ToolsUpdate,
 };
 use protocol::tool::ToolOutput;
 use serde_json::{Value, json};
-use support::{Machine, call};
+use support::{TestMachine, new_call};
 use tokio::sync::watch;
 use tower::ServiceExt;
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../test-support/programs/mcp.py");
 
 /// A machine with servers of these names, each in its mode.
-struct Stage {
-    machine: Machine,
+struct McpTestMachine {
+    machine: TestMachine,
 }
 
-impl Stage {
-    fn with(servers: &[(&str, &str)]) -> Self {
-        let mut machine = Machine::new();
-        fs::copy(PROGRAM, machine.outside().join("mcp.py")).expect("the program is there");
-        machine.servers = Some(Servers::below(machine.outside()));
+impl McpTestMachine {
+    fn with_servers(servers: &[(&str, &str)]) -> Self {
+        let mut machine = TestMachine::new();
+        fs::copy(PROGRAM, machine.outside_folder().join("mcp.py")).expect("the program is there");
+        machine.servers = Some(McpServers::from_folder(machine.outside_folder()));
         let stage = Self { machine };
-        stage.bring(servers, "1");
+        stage.write_servers(servers, "1");
         stage
     }
 
     /// Writes down which servers there are, as the host does.
-    fn bring(&self, servers: &[(&str, &str)], version: &str) {
-        let program = self.machine.outside().join("mcp.py").display().to_string();
-        let servers = servers.iter().map(|(name, mode)| Server {
+    fn write_servers(&self, servers: &[(&str, &str)], version: &str) {
+        let program = self.machine.outside_folder().join("mcp.py").display().to_string();
+        let servers = servers.iter().map(|(name, mode)| McpServerSpec {
             data_folder: None,
             name: (*name).to_owned(),
             version: version.to_owned(),
@@ -52,29 +53,29 @@ impl Stage {
             folder: self.machine.limits.workspace.display().to_string(),
             tools: None,
         });
-        let file = protocol::mcp::Servers { servers: servers.collect() };
-        let fresh = self.machine.outside().join(".fresh");
+        let file = protocol::mcp::McpServersFile { servers: servers.collect() };
+        let fresh = self.machine.outside_folder().join(".fresh");
         fs::write(&fresh, serde_json::to_vec(&file).expect("it is plain")).expect("the folder is ours");
-        fs::rename(fresh, self.machine.outside().join(SERVERS_FILE)).expect("the folder is ours");
+        fs::rename(fresh, self.machine.outside_folder().join(SERVERS_FILE)).expect("the folder is ours");
     }
 
-    async fn call(&self, tool: &str, arguments: Value) -> ToolOutput {
-        self.machine.call(tool, arguments).await
+    async fn call_tool(&self, tool: &str, arguments: Value) -> ToolOutput {
+        self.machine.call_tool(tool, arguments).await
     }
 
     /// The output of a call that succeeds.
     async fn output_of(&self, tool: &str, text: &str) -> String {
-        let output = self.call(tool, json!({ "text": text })).await;
+        let output = self.call_tool(tool, json!({ "text": text })).await;
         assert!(!output.failed, "{tool}: {}", output.text);
         output.text
     }
 
-    async fn environment(&self) -> Value {
+    async fn server_environment(&self) -> Value {
         serde_json::from_str(&self.output_of("registry__environment", "").await).expect("JSON")
     }
 
     /// Asks for the tools as the host does.
-    async fn tools(&self, asked: &ToolsRequest) -> Vec<ServerTools> {
+    async fn list_tools(&self, asked: &ToolsRequest) -> Vec<ServerTools> {
         let guest =
             Guest::new(InstanceId::from_random(1), self.machine.limits.clone(), self.machine.servers.clone());
         let body = Body::from(serde_json::to_vec(asked).expect("it is plain"));
@@ -86,12 +87,12 @@ impl Stage {
     }
 }
 
-fn runs(pid: &Value) -> bool {
+fn is_running(pid: &Value) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z"))
 }
 
 /// Waits for what comes soon.
-async fn until(what: &str, holds: impl Fn() -> bool) {
+async fn wait_until(what: &str, holds: impl Fn() -> bool) {
     let until = Instant::now() + Duration::from_secs(60);
     let mut again = tokio::time::interval(Duration::from_millis(5));
     while !holds() {
@@ -101,58 +102,58 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
 }
 
 #[tokio::test]
-async fn tools_are_called_in_one_process_that_is_kept() {
-    let stage = Stage::with(&[("registry", "plain")]);
+async fn mcp_tools_share_one_process() {
+    let stage = McpTestMachine::with_servers(&[("registry", "plain")]);
     assert_eq!(stage.output_of("registry__echo", "škola").await, "škola");
     let kinds = stage.output_of("registry__kinds", "").await;
     assert_eq!(kinds, "words[1m\n\n(an image, image/png, about 3 bytes, not shown)\n\n<act:7>\nThe act.");
-    let failed = stage.call("registry__fail", json!({})).await;
+    let failed = stage.call_tool("registry__fail", json!({})).await;
     assert_eq!((failed.text.as_str(), failed.failed), ("no such act", true));
-    let error = stage.call("registry__error", json!({})).await;
+    let error = stage.call_tool("registry__error", json!({})).await;
     assert_eq!(error.text, "The MCP server answered with an error: the act has no number");
     let slow = stage.output_of("registry__slow", "3").await;
     assert_eq!(slow, "at last");
-    assert!(stage.call("registry__strange", json!({})).await.failed);
+    assert!(stage.call_tool("registry__strange", json!({})).await.failed);
     for absent in ["registry__nothing", "registry__", "other__echo"] {
-        assert!(stage.call(absent, json!({})).await.failed, "{absent}");
+        assert!(stage.call_tool(absent, json!({})).await.failed, "{absent}");
     }
-    let before = stage.environment().await;
-    assert_eq!(stage.machine.shell("true").await.text, "[exit status 0]");
-    let after = stage.environment().await;
+    let before = stage.server_environment().await;
+    assert_eq!(stage.machine.run_shell("true").await.text, "[exit status 0]");
+    let after = stage.server_environment().await;
     assert_eq!(before["pid"], after["pid"], "a command line beside it ends nothing of it");
 }
 
 /// Every revision, and every way in which a server of an older one takes what it does not know.
 #[tokio::test]
-async fn a_server_of_each_revision_is_spoken_to_in_its_own() {
+async fn mcp_server_gets_its_own_revision() {
     for mode in ["plain", "first", "silent", "strict", "stateless", "both"] {
-        let stage = Stage::with(&[("registry", mode)]);
+        let stage = McpTestMachine::with_servers(&[("registry", mode)]);
         assert_eq!(stage.output_of("registry__echo", mode).await, mode);
         assert_eq!(stage.output_of("registry__slow", "3").await, "at last", "{mode}");
         let kinds = stage.output_of("registry__kinds", "").await;
         assert!(kinds.ends_with("The act."), "{mode}: {kinds}");
         stage.output_of("registry__change", "").await;
         assert_eq!(stage.output_of("registry__fresh", "").await, "it is new", "{mode}");
-        let broken = stage.call("registry__crash", json!({})).await;
+        let broken = stage.call_tool("registry__crash", json!({})).await;
         assert!(broken.failed && broken.text.starts_with("The call may have run"), "{}", broken.text);
         assert_eq!(stage.output_of("registry__echo", "again").await, "again", "{mode}");
     }
-    let stage = Stage::with(&[("registry", "future")]);
-    let none = stage.call("registry__echo", json!({})).await;
+    let stage = McpTestMachine::with_servers(&[("registry", "future")]);
+    let none = stage.call_tool("registry__echo", json!({})).await;
     assert!(none.failed && none.text.contains("another version of the protocol"), "{}", none.text);
 }
 
 #[tokio::test]
-async fn a_stateless_server_gets_nothing_but_requests_and_cancellations() {
-    let stage = Stage::with(&[("registry", "stateless")]);
-    let asks = stage.call("registry__ask", json!({})).await;
+async fn mcp_stateless_server_gets_requests_only() {
+    let stage = McpTestMachine::with_servers(&[("registry", "stateless")]);
+    let asks = stage.call_tool("registry__ask", json!({})).await;
     assert!(asks.failed && asks.text.contains("asks for input"), "{}", asks.text);
     let (stop, stopped) = watch::channel(false);
-    let file = stage.machine.path("begun.txt");
-    let long = call("registry__note", &json!({ "text": "x", "file": &file, "seconds": 600 }).to_string());
-    let running = run(&long, &stage.machine.limits, stage.machine.servers.as_ref(), &[], stopped);
+    let file = stage.machine.workspace_path("begun.txt");
+    let long = new_call("registry__note", &json!({ "text": "x", "file": &file, "seconds": 600 }).to_string());
+    let running = run_call(&long, &stage.machine.limits, stage.machine.servers.as_ref(), &[], stopped);
     let stopping = async {
-        until("the call runs", || file.exists()).await;
+        wait_until("the call runs", || file.exists()).await;
         stop.send_replace(true);
     };
     let (output, ()) = tokio::join!(running, stopping);
@@ -164,9 +165,9 @@ async fn a_stateless_server_gets_nothing_but_requests_and_cancellations() {
 }
 
 #[tokio::test]
-async fn a_server_has_what_tools_have_and_nothing_of_the_host() {
-    let stage = Stage::with(&[("registry", "plain")]);
-    let environment = stage.environment().await;
+async fn mcp_server_is_confined_like_tools() {
+    let stage = McpTestMachine::with_servers(&[("registry", "plain")]);
+    let environment = stage.server_environment().await;
     let workspace = stage.machine.limits.workspace.display().to_string();
     assert_eq!(environment["cwd"], workspace);
     if let Some((user, _)) = stage.machine.limits.tools_user {
@@ -176,15 +177,15 @@ async fn a_server_has_what_tools_have_and_nothing_of_the_host() {
         environment["environment"].as_object().expect("variables").keys().map(String::as_str).collect();
     names.retain(|name| *name != "LC_CTYPE"); // Python sets it itself
     assert_eq!(names, ["HOME", "LANG", "PATH", "REGISTRY", "TMPDIR"]);
-    let file = stage.machine.outside().join("notes.txt").display().to_string();
-    let note = stage.call("registry__note", json!({ "text": "x", "file": file })).await;
-    assert!(note.failed && !stage.machine.outside().join("notes.txt").exists());
+    let file = stage.machine.outside_folder().join("notes.txt").display().to_string();
+    let note = stage.call_tool("registry__note", json!({ "text": "x", "file": file })).await;
+    assert!(note.failed && !stage.machine.outside_folder().join("notes.txt").exists());
 }
 
 #[tokio::test]
-async fn what_a_resource_says_can_be_cited() {
-    let stage = Stage::with(&[("registry", "plain")]);
-    let output = stage.call("registry__cite", json!({})).await;
+async fn mcp_resource_text_can_be_cited() {
+    let stage = McpTestMachine::with_servers(&[("registry", "plain")]);
+    let output = stage.call_tool("registry__cite", json!({})).await;
     assert_eq!(output.text, "Two sources.");
     let [act, lease] = output.passages.as_slice() else { panic!("two passages: {output:?}") };
     assert_eq!(act.url.as_deref(), Some("https://registry.example.org/acts/89"));
@@ -193,41 +194,41 @@ async fn what_a_resource_says_can_be_cited() {
 }
 
 #[tokio::test]
-async fn a_server_that_breaks_is_started_anew_and_no_call_runs_twice() {
-    let stage = Stage::with(&[("registry", "plain")]);
+async fn mcp_broken_server_restarts_without_repeats() {
+    let stage = McpTestMachine::with_servers(&[("registry", "plain")]);
     for (tool, expected) in [
         ("crash", "it ended with status 3; its log ends with: the disk of the registry broke"),
         ("flood", "bytes that nobody asked for"),
         ("long", "a line of more than"),
     ] {
-        let broken = stage.call(&format!("registry__{tool}"), json!({})).await;
+        let broken = stage.call_tool(&format!("registry__{tool}"), json!({})).await;
         assert!(broken.failed && broken.text.starts_with("The call may have run"), "{}", broken.text);
         assert!(broken.text.contains(expected), "{}", broken.text);
         assert_eq!(stage.output_of("registry__echo", tool).await, tool, "it is there again");
     }
     assert_eq!(stage.output_of("registry__garbage", "").await, "after it all");
-    let pid = stage.environment().await["pid"].clone();
-    assert!(stage.call("registry__long", json!({})).await.failed);
-    until("one that is of no use is ended at once", || !runs(&pid)).await;
+    let pid = stage.server_environment().await["pid"].clone();
+    assert!(stage.call_tool("registry__long", json!({})).await.failed);
+    wait_until("one that is of no use is ended at once", || !is_running(&pid)).await;
 }
 
 #[tokio::test]
-async fn a_server_may_ask_and_has_nothing_of_it() {
-    let stage = Stage::with(&[("registry", "plain")]);
+async fn mcp_server_requests_are_declined() {
+    let stage = McpTestMachine::with_servers(&[("registry", "plain")]);
     let replies: Value = serde_json::from_str(&stage.output_of("registry__ask", "").await).expect("JSON");
     assert_eq!(replies, json!({ "p": {}, "r": -32601, "s": -32601 }));
 }
 
 #[tokio::test]
-async fn a_call_that_is_stopped_ends_at_once_and_is_cancelled_at_its_server() {
-    let stage = Stage::with(&[("registry", "plain")]);
+async fn mcp_stopped_call_is_cancelled() {
+    let stage = McpTestMachine::with_servers(&[("registry", "plain")]);
     stage.output_of("registry__echo", "warm").await;
     let (stop, stopped) = watch::channel(false);
-    let file = stage.machine.path("begun.txt");
-    let long = call("registry__note", &json!({ "text": "x", "file": &file, "seconds": 600 }).to_string());
-    let running = run(&long, &stage.machine.limits, stage.machine.servers.as_ref(), &[], stopped);
+    let file = stage.machine.workspace_path("begun.txt");
+    let long = new_call("registry__note", &json!({ "text": "x", "file": &file, "seconds": 600 }).to_string());
+    let running = run_call(&long, &stage.machine.limits, stage.machine.servers.as_ref(), &[], stopped);
     let stopping = async {
-        until("the call runs", || file.exists()).await;
+        wait_until("the call runs", || file.exists()).await;
         stop.send_replace(true);
         Instant::now()
     };
@@ -242,9 +243,9 @@ async fn a_call_that_is_stopped_ends_at_once_and_is_cancelled_at_its_server() {
 }
 
 #[tokio::test]
-async fn nothing_is_left_of_a_server_that_is_not_needed_any_more() {
-    let stage = Stage::with(&[("registry", "plain")]);
-    let pid = stage.environment().await["pid"].clone();
+async fn mcp_unneeded_server_leaves_nothing() {
+    let stage = McpTestMachine::with_servers(&[("registry", "plain")]);
+    let pid = stage.server_environment().await["pid"].clone();
     stage.output_of("registry__spawn", "").await;
     // It is a child of the thread that made it, for as long as there is that.
     let children = || -> Vec<u32> {
@@ -255,72 +256,73 @@ async fn nothing_is_left_of_a_server_that_is_not_needed_any_more() {
             .collect()
     };
     let found = Cell::new(None);
-    until("it spawned", || {
+    wait_until("it spawned", || {
         found.set(children().first().copied());
         found.get().is_some()
     })
     .await;
     let sleeper = json!(found.get());
-    assert!(runs(&pid) && runs(&sleeper));
-    stage.bring(&[], "2");
-    let gone = stage.call("registry__echo", json!({})).await;
+    assert!(is_running(&pid) && is_running(&sleeper));
+    stage.write_servers(&[], "2");
+    let gone = stage.call_tool("registry__echo", json!({})).await;
     assert!(gone.failed && gone.text.contains("there is no tool"), "{}", gone.text);
-    until("the server and what it started are gone", || !runs(&pid) && !runs(&sleeper)).await;
+    wait_until("the server and what it started are gone", || !is_running(&pid) && !is_running(&sleeper))
+        .await;
 }
 
 #[tokio::test]
-async fn a_plugin_that_changes_gets_a_new_server() {
-    let stage = Stage::with(&[("registry", "plain")]);
-    let before = stage.environment().await;
-    stage.bring(&[("registry", "plain")], "2");
-    let after = stage.environment().await;
+async fn mcp_changed_plugin_gets_new_server() {
+    let stage = McpTestMachine::with_servers(&[("registry", "plain")]);
+    let before = stage.server_environment().await;
+    stage.write_servers(&[("registry", "plain")], "2");
+    let after = stage.server_environment().await;
     assert_ne!(before["pid"], after["pid"]);
-    until("the one before is gone", || !runs(&before["pid"])).await;
+    wait_until("the one before is gone", || !is_running(&before["pid"])).await;
 }
 
 #[tokio::test]
-async fn tools_are_told_and_nothing_is_started_for_what_is_known() {
-    let stage = Stage::with(&[("registry", "plain")]);
-    let servers = stage.tools(&ToolsRequest::default()).await;
+async fn list_tools_starts_only_unknown_servers() {
+    let stage = McpTestMachine::with_servers(&[("registry", "plain")]);
+    let servers = stage.list_tools(&ToolsRequest::default()).await;
     let [ServerTools { name, version, tools: ToolsUpdate::Tools { digest, list } }] = servers.as_slice()
     else {
         panic!("a list: {servers:?}")
     };
     assert_eq!((name.as_str(), version.as_str(), list.len()), ("registry", "1", 19), "both pages");
     assert_eq!(list[0]["name"], "echo");
-    let known = Known { version: version.clone(), digest: digest.clone() };
+    let known = KnownToolList { version: version.clone(), digest: digest.clone() };
     let request = ToolsRequest { known: [(name.clone(), known)].into() };
     let unchanged =
         |servers: &[ServerTools]| matches!(servers, [ServerTools { tools: ToolsUpdate::Unchanged, .. }]);
-    assert!(unchanged(&stage.tools(&request).await));
+    assert!(unchanged(&stage.list_tools(&request).await));
     // Another life of the agent: nothing runs, and nothing is started.
-    let other = Stage::with(&[("registry", "dead")]);
-    assert!(unchanged(&other.tools(&request).await));
+    let other = McpTestMachine::with_servers(&[("registry", "dead")]);
+    assert!(unchanged(&other.list_tools(&request).await));
     // A server that announces another list is listed again.
     stage.output_of("registry__change", "").await;
-    let changed = stage.tools(&request).await;
+    let changed = stage.list_tools(&request).await;
     let [ServerTools { tools: ToolsUpdate::Tools { list, .. }, .. }] = changed.as_slice() else {
         panic!("another list: {changed:?}")
     };
     assert_eq!(list.len(), 20);
     assert_eq!(stage.output_of("registry__fresh", "").await, "it is new");
     // Another version is another server.
-    other.bring(&[("registry", "plain")], "2");
+    other.write_servers(&[("registry", "plain")], "2");
     assert!(matches!(
-        other.tools(&request).await.as_slice(),
+        other.list_tools(&request).await.as_slice(),
         [ServerTools { tools: ToolsUpdate::Tools { .. }, .. }]
     ));
 }
 
 /// The host waits little longer than the agent says; an answer after that would be none, for all servers.
 #[tokio::test]
-async fn a_server_that_hangs_takes_no_longer_than_the_host_waits() {
-    let stage = Stage::with(&[("hangs", "mute"), ("fine", "plain")]);
+async fn list_tools_hanging_server_times_out() {
+    let stage = McpTestMachine::with_servers(&[("hangs", "mute"), ("fine", "plain")]);
     // From here on the time passes in which nothing happens.
     stage.output_of("fine__echo", "warm").await;
     tokio::time::pause();
     let asked = tokio::time::Instant::now();
-    let servers = stage.tools(&ToolsRequest::default()).await;
+    let servers = stage.list_tools(&ToolsRequest::default()).await;
     assert!(asked.elapsed() <= Duration::from_secs(LIST_WAIT_SECONDS + 1), "{:?}", asked.elapsed());
     assert!(
         matches!(&servers[0].tools, ToolsUpdate::Missing { reason } if reason.contains("takes long to start")),
@@ -330,7 +332,7 @@ async fn a_server_that_hangs_takes_no_longer_than_the_host_waits() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_begin_takes_only_its_own_tools_away() {
+async fn list_tools_failed_server_is_missing() {
     let modes = [
         ("dead", "dead"),
         ("old", "old"),
@@ -338,8 +340,8 @@ async fn a_server_that_does_not_begin_takes_only_its_own_tools_away() {
         ("endless", "endless"),
         ("fine", "plain"),
     ];
-    let stage = Stage::with(&modes);
-    let servers = stage.tools(&ToolsRequest::default()).await;
+    let stage = McpTestMachine::with_servers(&modes);
+    let servers = stage.list_tools(&ToolsRequest::default()).await;
     let reason = |at: usize| match &servers[at].tools {
         ToolsUpdate::Missing { reason } => reason.as_str(),
         _ => "",
@@ -356,31 +358,34 @@ async fn a_server_that_does_not_begin_takes_only_its_own_tools_away() {
         _ => 0,
     };
     assert_eq!((count(3), count(4)), (mcp::PAGES_MAX, 19), "a list without an end is cut");
-    let dead = stage.call("dead__echo", json!({})).await;
+    let dead = stage.call_tool("dead__echo", json!({})).await;
     assert!(dead.failed && dead.text.starts_with("It was not called"), "{}", dead.text);
     assert_eq!(stage.output_of("fine__echo", "here").await, "here");
 }
 
 /// Bounds what a server does between calls.
 #[tokio::test]
-async fn a_server_that_fills_the_disk_between_calls_is_ended() {
+async fn mcp_server_filling_disk_is_killed() {
     const ROOM: u64 = 128 << 20;
     const OVERSHOOT_MAX: u64 = 256 << 20;
     // Writes a gigabyte on request.
     const FILL: &str = "import subprocess\n\
         subprocess.Popen(['sh', '-c', 'while ! test -e go; do sleep 0.02; done; for i in $(seq 64); do \
         head -c 16777216 /dev/zero > f$i; done; : > all'], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)\n";
-    let mut machine = Machine::below("/dev/shm".as_ref());
+    let mut machine = TestMachine::new_below("/dev/shm".as_ref());
     let disk = rustix::fs::statvfs(&machine.limits.workspace).unwrap();
     machine.limits.disk_free_floor_bytes = disk.f_bavail * disk.f_frsize - ROOM;
     let program = fs::read_to_string(PROGRAM).unwrap();
-    fs::write(machine.outside().join("mcp.py"), format!("{FILL}{program}")).unwrap();
-    machine.servers = Some(Servers::below(machine.outside()));
-    let stage = Stage { machine };
-    stage.bring(&[("registry", "plain")], "1");
-    let pid = &stage.environment().await["pid"];
-    stage.machine.put("go", "");
-    until("it is ended, or has written all", || !runs(pid) || stage.machine.path("all").exists()).await;
+    fs::write(machine.outside_folder().join("mcp.py"), format!("{FILL}{program}")).unwrap();
+    machine.servers = Some(McpServers::from_folder(machine.outside_folder()));
+    let stage = McpTestMachine { machine };
+    stage.write_servers(&[("registry", "plain")], "1");
+    let pid = &stage.server_environment().await["pid"];
+    stage.machine.put_file("go", "");
+    wait_until("it is ended, or has written all", || {
+        !is_running(pid) || stage.machine.workspace_path("all").exists()
+    })
+    .await;
     let files = fs::read_dir(&stage.machine.limits.workspace).unwrap().flatten();
     let taken: u64 = files.map(|file| file.metadata().unwrap().len()).sum();
     assert!(taken < ROOM + OVERSHOOT_MAX, "{} MiB", taken >> 20);

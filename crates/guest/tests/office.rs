@@ -6,25 +6,25 @@ mod archive;
 use std::io::Write;
 use std::path::Path;
 
-use archive::archive;
-use guest::documents::{Extracted, Format, extract_bytes};
+use archive::zip_archive;
+use guest::documents::{DocumentFormat, Extracted, extract_bytes};
 
-fn read(name: &str, bytes: impl AsRef<[u8]>) -> Extracted {
+fn read_office(name: &str, bytes: impl AsRef<[u8]>) -> Extracted {
     extract_bytes(Path::new(name), bytes.as_ref()).expect("it is read")
 }
 
-fn text(name: &str, bytes: impl AsRef<[u8]>) -> String {
-    let document = read(name, bytes);
+fn document_text(name: &str, bytes: impl AsRef<[u8]>) -> String {
+    let document = read_office(name, bytes);
     document.segments.iter().map(|segment| segment.text.as_str()).collect::<Vec<_>>().join("\n")
 }
 
-fn wide(text: &str, is_big: bool) -> Vec<u8> {
+fn utf16_with_mark(text: &str, is_big: bool) -> Vec<u8> {
     let units = std::iter::once(0xfeff).chain(text.encode_utf16());
     units.flat_map(|unit| if is_big { unit.to_be_bytes() } else { unit.to_le_bytes() }).collect()
 }
 
-fn word(body: &str) -> Vec<u8> {
-    archive([("word/document.xml", format!("<w:document><w:body>{body}</w:body></w:document>"))])
+fn docx_with_body(body: &str) -> Vec<u8> {
+    zip_archive([("word/document.xml", format!("<w:document><w:body>{body}</w:body></w:document>"))])
 }
 
 #[test]
@@ -34,8 +34,8 @@ fn parts_in_utf_16_are_read() {
         let body = "<w:document><w:body><w:p><w:r><w:t>Čáp 4711 𝄞</w:t></w:r></w:p></w:body></w:document>";
         let long = body.replace("4711", &"4711 ".repeat(5_000));
         for text_of in [format!("{declared}{body}"), body.to_owned(), long] {
-            let document = archive([("word/document.xml", wide(&text_of, is_big))]);
-            let text = text("a.docx", document);
+            let document = zip_archive([("word/document.xml", utf16_with_mark(&text_of, is_big))]);
+            let text = document_text("a.docx", document);
             assert!(text.starts_with("Čáp 4711 ") && text.ends_with("𝄞"), "{text}");
         }
         let sheet = "<worksheet xmlns=\"http://schemas.openxmlformats.org/spreadsheetml/2006/main\"><sheetData>\
@@ -49,20 +49,20 @@ fn parts_in_utf_16_are_read() {
                          Target=\"worksheets/sheet1.xml\"/></Relationships>";
         let package = relations.replace("worksheets/sheet1.xml", "xl/workbook.xml");
         let package = package.replace("relationships/worksheet", "relationships/officeDocument");
-        let workbook = archive([
+        let workbook = zip_archive([
             ("_rels/.rels", package.into()),
-            ("xl/workbook.xml", wide(book, is_big)),
+            ("xl/workbook.xml", utf16_with_mark(book, is_big)),
             ("xl/_rels/workbook.xml.rels", relations.into()),
-            ("xl/worksheets/sheet1.xml", wide(sheet, is_big)),
+            ("xl/worksheets/sheet1.xml", utf16_with_mark(sheet, is_big)),
         ]);
-        let workbook = read("a.xlsx", workbook);
+        let workbook = read_office("a.xlsx", workbook);
         assert_eq!(workbook.segments[0].text, "Čáp\t4711");
         assert_eq!(workbook.segments[0].heading.as_deref(), Some("Ceník: Čáp | 4711"));
     }
 }
 
 #[test]
-fn workbooks_that_are_xml_files_are_read() {
+fn excel_xml_workbooks_are_read() {
     let book = "<?xml version=\"1.0\"?>\n<?mso-application progid=\"Excel.Sheet\"?>\n\
         <Workbook xmlns=\"urn:schemas-microsoft-com:office:spreadsheet\" xmlns:ss=\"urn:schemas-microsoft-com:office:spreadsheet\">\
         <Styles><Style ss:ID=\"s1\"><NumberFormat ss:Format=\"Percent\"/></Style></Styles>\
@@ -75,8 +75,8 @@ fn workbooks_that_are_xml_files_are_read() {
         <Cell><Data ss:Type=\"Boolean\">1</Data></Cell></Row></Table></Worksheet>\
         <Worksheet ss:Name=\"Birds\"><Table><Row><Cell><Data ss:Type=\"String\">Heron</Data></Cell></Row></Table></Worksheet></Workbook>";
     for name in ["a.xls", "a.xml"] {
-        let document = read(name, book);
-        assert_eq!((document.format, document.pages), (Format::Workbook, Some(2)));
+        let document = read_office(name, book);
+        assert_eq!((document.format, document.pages), (DocumentFormat::Workbook, Some(2)));
         let rows: Vec<_> = document.segments.iter().map(|part| (part.text.as_str(), part.lines)).collect();
         assert_eq!(
             rows,
@@ -88,14 +88,17 @@ fn workbooks_that_are_xml_files_are_read() {
             ]
         );
     }
-    assert_eq!(text("a.xls", wide(book, false)), text("a.xls", book));
+    assert_eq!(document_text("a.xls", utf16_with_mark(book, false)), document_text("a.xls", book));
     let page = "<table><tr><td>Bird<td>Price<tr><td>Kingfisher<td>4711</table>";
-    assert_eq!(text("a.xls", page), "Bird\tPrice\nKingfisher\t4711");
-    assert_eq!(text("a.xls", format!("<meta charset=utf-8>{page}")), "Bird\tPrice\nKingfisher\t4711");
+    assert_eq!(document_text("a.xls", page), "Bird\tPrice\nKingfisher\t4711");
+    assert_eq!(
+        document_text("a.xls", format!("<meta charset=utf-8>{page}")),
+        "Bird\tPrice\nKingfisher\t4711"
+    );
 }
 
 #[test]
-fn documents_of_word_that_are_xml_files_are_read() {
+fn word_xml_documents_are_read() {
     let body = "<w:body><wx:sect><w:p><w:pPr><w:pStyle w:val=\"H\"/></w:pPr><w:r><w:t>Order</w:t></w:r></w:p>\
                 <w:p><w:r><w:t>Kingfisher 4711</w:t></w:r></w:p>\
                 <w:tbl><w:tr><w:tc><w:p><w:r><w:t>a</w:t></w:r></w:p></w:tc><w:tc><w:p><w:r><w:t>b</w:t></w:r></w:p></w:tc></w:tr></w:tbl>\
@@ -106,7 +109,7 @@ fn documents_of_word_that_are_xml_files_are_read() {
          <w:wordDocument xmlns:w=\"http://schemas.microsoft.com/office/word/2003/wordml\">{styles}{body}</w:wordDocument>"
     );
     for name in ["a.doc", "a.xml"] {
-        let document = read(name, &old);
+        let document = read_office(name, &old);
         assert_eq!(document.segments[0].text, "Order\nKingfisher 4711\na\tb");
         assert_eq!(document.segments[0].heading.as_deref(), Some("Order"));
     }
@@ -117,50 +120,66 @@ fn documents_of_word_that_are_xml_files_are_read() {
         <pkg:part pkg:name=\"/word/main.xml\" pkg:contentType=\"x\"><pkg:xmlData><w:document xmlns:w=\"x\"><w:body>\
         <w:p><w:r><w:t>Kingfisher order 4711</w:t></w:r></w:p></w:body></w:document></pkg:xmlData></pkg:part>\
         <pkg:part pkg:name=\"/word/media/a.bin\" pkg:contentType=\"x\"><pkg:binaryData>QUJD</pkg:binaryData></pkg:part></pkg:package>";
-    let document = read("a.xml", package);
+    let document = read_office("a.xml", package);
     assert_eq!(
         (document.format, document.segments[0].text.as_str()),
-        (Format::Docx, "Kingfisher order 4711")
+        (DocumentFormat::Docx, "Kingfisher order 4711")
     );
 }
 
-fn run(text: &str) -> String {
+fn math_run(text: &str) -> String {
     format!("<m:r><w:rPr><w:i/></w:rPr><m:t>{text}</m:t></m:r>")
 }
 
-fn argument(name: &str, content: &str) -> String {
+fn math_argument(name: &str, content: &str) -> String {
     format!("<m:{name}>{content}</m:{name}>")
 }
 
 #[test]
 fn equations_keep_what_their_layout_says() {
-    let brackets = |content: &str| format!("<m:d><m:dPr><m:ctrlPr/></m:dPr>{}</m:d>", argument("e", content));
-    let power = argument("sSup", &(argument("e", &brackets(&run("1+x"))) + &argument("sup", &run("n"))));
-    let fraction = argument("f", &(argument("num", &run("a")) + &argument("den", &run("b+c"))));
-    let longer = argument("sSup", &(argument("e", &run("e")) + &argument("sup", &run("n+1"))));
+    let brackets =
+        |content: &str| format!("<m:d><m:dPr><m:ctrlPr/></m:dPr>{}</m:d>", math_argument("e", content));
+    let power = math_argument(
+        "sSup",
+        &(math_argument("e", &brackets(&math_run("1+x"))) + &math_argument("sup", &math_run("n"))),
+    );
+    let fraction =
+        math_argument("f", &(math_argument("num", &math_run("a")) + &math_argument("den", &math_run("b+c"))));
+    let longer = math_argument(
+        "sSup",
+        &(math_argument("e", &math_run("e")) + &math_argument("sup", &math_run("n+1"))),
+    );
     let sum = format!(
         "<m:nary><m:naryPr><m:chr m:val=\"∑\"/></m:naryPr>{}{}{}</m:nary>",
-        argument("sub", &run("i=1")),
-        argument("sup", &run("n")),
-        argument("e", &argument("sSub", &(argument("e", &run("x")) + &argument("sub", &run("i")))))
+        math_argument("sub", &math_run("i=1")),
+        math_argument("sup", &math_run("n")),
+        math_argument(
+            "e",
+            &math_argument(
+                "sSub",
+                &(math_argument("e", &math_run("x")) + &math_argument("sub", &math_run("i")))
+            )
+        )
     );
-    let root = argument("rad", &(argument("deg", &run("3")) + &argument("e", &run("27"))));
+    let root =
+        math_argument("rad", &(math_argument("deg", &math_run("3")) + &math_argument("e", &math_run("27"))));
     let square = format!(
         "<m:rad><m:radPr><m:degHide m:val=\"1\"/></m:radPr><m:deg/>{}</m:rad>",
-        argument("e", &run("2"))
+        math_argument("e", &math_run("2"))
     );
     let choose = format!(
         "<m:f><m:fPr><m:type m:val=\"noBar\"/></m:fPr>{}{}</m:f>",
-        argument("num", &run("n")),
-        argument("den", &run("k"))
+        math_argument("num", &math_run("n")),
+        math_argument("den", &math_run("k"))
     );
     let sets = format!(
         "<m:d><m:dPr><m:begChr m:val=\"[\"/><m:sepChr m:val=\",\"/><m:endChr m:val=\")\"/></m:dPr>{}{}</m:d>",
-        argument("e", &run("0")),
-        argument("e", &run("1"))
+        math_argument("e", &math_run("0")),
+        math_argument("e", &math_run("1"))
     );
-    let cells = argument("mr", &(argument("e", &run("a")) + &argument("e", &run("b"))));
-    let matrix = brackets(&argument("m", &format!("{cells}{cells}")));
+    let cells =
+        math_argument("mr", &(math_argument("e", &math_run("a")) + &math_argument("e", &math_run("b"))));
+    let matrix = brackets(&math_argument("m", &format!("{cells}{cells}")));
     for (equation, written) in [
         (power, "(1+x)^n"),
         (fraction, "(a)/(b+c)"),
@@ -173,17 +192,20 @@ fn equations_keep_what_their_layout_says() {
         (matrix, "(a, b; a, b)"),
     ] {
         let inside = format!("<w:r><w:t xml:space=\"preserve\">so </w:t></w:r><m:oMath>{equation}</m:oMath>");
-        assert_eq!(text("a.docx", word(&format!("<w:p>{inside}</w:p>"))), format!("so {written}"));
+        assert_eq!(
+            document_text("a.docx", docx_with_body(&format!("<w:p>{inside}</w:p>"))),
+            format!("so {written}")
+        );
         let alone = format!("<w:p><m:oMathPara><m:oMath>{equation}</m:oMath></m:oMathPara></w:p>");
-        assert_eq!(text("a.docx", word(&alone)), written);
+        assert_eq!(document_text("a.docx", docx_with_body(&alone)), written);
     }
     let deep = format!("{}x{}", "<m:e>".repeat(500), "</m:e>".repeat(500));
     let deep = format!("<w:p><m:oMath>{deep}</m:oMath><w:r><w:t>after</w:t></w:r></w:p>");
-    assert!(text("a.docx", word(&deep)).ends_with("after"));
+    assert!(document_text("a.docx", docx_with_body(&deep)).ends_with("after"));
 }
 
 #[test]
-fn files_and_pictures_inside_documents_are_read_or_named() {
+fn embedded_files_read_or_named() {
     let relations = "<Relationships><Relationship Id=\"r1\" Type=\"x/package\" Target=\"embeddings/inner.docx\"/>\
                      <Relationship Id=\"r2\" Type=\"x/oleObject\" Target=\"embeddings/object.bin\"/></Relationships>";
     let document = "<w:body><w:p><w:r><w:t>Order</w:t><w:object><o:OLEObject ProgID=\"Word.Document\" r:id=\"r1\"/></w:object></w:r></w:p>\
@@ -191,14 +213,14 @@ fn files_and_pictures_inside_documents_are_read_or_named() {
                     <w:p><w:r><w:t>Drawing</w:t><w:drawing><wp:docPr id=\"1\" name=\"a\" descr=\"A kingfisher on a branch\"/>\
                     <pic:cNvPr id=\"1\" name=\"a\" descr=\"A kingfisher on a branch\"/></w:drawing></w:r></w:p>\
                     <w:p><w:r><w:drawing><wp:docPr id=\"2\" name=\"b\" descr=\"photo.png\"/></w:drawing></w:r></w:p></w:body>";
-    let inner = word("<w:p><w:r><w:t>Kingfisher 4711</w:t></w:r></w:p>");
-    let outer = archive([
+    let inner = docx_with_body("<w:p><w:r><w:t>Kingfisher 4711</w:t></w:r></w:p>");
+    let outer = zip_archive([
         ("word/document.xml", document.as_bytes().to_vec()),
         ("word/_rels/document.xml.rels", relations.as_bytes().to_vec()),
         ("word/embeddings/inner.docx", inner),
         ("word/embeddings/object.bin", b"\0\x01\x02\x03".to_vec()),
     ]);
-    let read = text("a.docx", outer);
+    let read = document_text("a.docx", outer);
     let lines: Vec<&str> = read.lines().collect();
     assert_eq!(lines[..3], ["Order", "Embedded file: inner.docx", "Kingfisher 4711"]);
     assert_eq!(lines[3], "Embedded file: object.bin");
@@ -208,7 +230,7 @@ fn files_and_pictures_inside_documents_are_read_or_named() {
 
 /// An archive with two files of one name, by the name that the second has in its list.
 fn of_one_name() -> Vec<u8> {
-    let mut bytes = archive([("a.txt", "The first kingfisher."), ("b.txt", "The second heron.")]);
+    let mut bytes = zip_archive([("a.txt", "The first kingfisher."), ("b.txt", "The second heron.")]);
     let list = bytes.windows(4).position(|mark| mark == b"PK\x01\x02").expect("a list");
     for at in list..bytes.len() - 5 {
         if bytes[at..].starts_with(b"b.txt") {
@@ -219,8 +241,8 @@ fn of_one_name() -> Vec<u8> {
 }
 
 #[test]
-fn files_of_one_name_are_both_read() {
-    let document = read("a.zip", of_one_name());
+fn zip_same_named_files_both_read() {
+    let document = read_office("a.zip", of_one_name());
     let mut names: Vec<_> = document
         .segments
         .iter()
@@ -239,7 +261,7 @@ const FORMULA: &str = "<math xmlns=\"http://www.w3.org/1998/Math/MathML\"><seman
     <annotation encoding=\"StarMath 5.0\">(1+x)^n = {a} over {b+c}</annotation></semantics></math>";
 
 #[test]
-fn pictures_and_objects_of_opendocument_are_read_where_they_stand() {
+fn odf_pictures_and_objects_in_place() {
     let frame = |inside: &str| format!("<draw:frame>{inside}</draw:frame>");
     let picture = frame(
         "<draw:image xlink:href='Pictures/1.png'/><svg:title>pic.png</svg:title><svg:desc>A heron by the lake</svg:desc>",
@@ -260,7 +282,7 @@ fn pictures_and_objects_of_opendocument_are_read_where_they_stand() {
     let chart = "<office:document-content><office:body><office:chart><chart:chart><chart:title><text:p>Rents by year</text:p></chart:title>\
         </chart:chart></office:chart></office:body></office:document-content>";
     let parts = |kind: &str, content: &str| {
-        archive([
+        zip_archive([
             ("mimetype", format!("application/vnd.oasis.opendocument.{kind}")),
             ("content.xml", content.to_owned()),
             ("Object 1/content.xml", FORMULA.to_owned()),
@@ -269,7 +291,7 @@ fn pictures_and_objects_of_opendocument_are_read_where_they_stand() {
         ])
     };
     assert_eq!(
-        text("a.odt", parts("text", &content)),
+        document_text("a.odt", parts("text", &content)),
         "Before after.\nPicture: A heron by the lake\nThe formula (1+x)^n=(a)/(b+c) holds.\nEmbedded file: Object 2\nRent\t4711\n\
          Rents by year\nThe end."
     );
@@ -279,7 +301,7 @@ fn pictures_and_objects_of_opendocument_are_read_where_they_stand() {
          </office:spreadsheet></office:body></office:document-content>",
         object(2)
     );
-    let workbook = text("a.ods", parts("spreadsheet", &sheet));
+    let workbook = document_text("a.ods", parts("spreadsheet", &sheet));
     assert_eq!(
         workbook,
         "Herons\nPicture: A heron by the lake\nEmbedded file: Object 2\nRent\t4711".replace('\t', " ")
@@ -287,7 +309,7 @@ fn pictures_and_objects_of_opendocument_are_read_where_they_stand() {
 }
 
 #[test]
-fn pictures_and_files_in_workbooks_are_read() {
+fn xlsx_pictures_and_files_are_read() {
     let relation = |id: &str, kind: &str, target: &str| {
         format!(
             "<Relationship Id=\"{id}\" Type=\"http://schemas.openxmlformats.org/officeDocument/2006/relationships/{kind}\" Target=\"{target}\"/>"
@@ -306,7 +328,7 @@ fn pictures_and_files_in_workbooks_are_read() {
                  <row r=\"1\"><c r=\"A1\" t=\"inlineStr\"><is><t>Herons</t></is></c></row></sheetData></worksheet>";
     let drawing = "<xdr:wsDr><xdr:pic><xdr:nvPicPr><xdr:cNvPr id=\"2\" name=\"1\" descr=\"A heron by the lake\"/></xdr:nvPicPr></xdr:pic>\
                    <xdr:sp><xdr:txBody><a:p><a:r><a:t>A text box</a:t></a:r></a:p></xdr:txBody></xdr:sp></xdr:wsDr>";
-    let workbook = archive([
+    let workbook = zip_archive([
         ("_rels/.rels", relations(&[relation("r1", "officeDocument", "xl/workbook.xml")]).into_bytes()),
         ("xl/workbook.xml", book.into()),
         (
@@ -323,26 +345,29 @@ fn pictures_and_files_in_workbooks_are_read() {
             .into_bytes(),
         ),
         ("xl/drawings/drawing1.xml", drawing.into()),
-        ("xl/embeddings/terms.docx", word("<w:p><w:r><w:t>Notice is three months.</w:t></w:r></w:p>")),
+        (
+            "xl/embeddings/terms.docx",
+            docx_with_body("<w:p><w:r><w:t>Notice is three months.</w:t></w:r></w:p>"),
+        ),
     ]);
     assert_eq!(
-        text("a.xlsx", workbook),
+        document_text("a.xlsx", workbook),
         "Herons\nPicture: A heron by the lake\nA text box\nEmbedded file: terms.docx\nNotice is three months."
     );
 }
 
 #[test]
-fn pictures_of_pages_have_the_text_that_stands_for_them() {
+fn html_pictures_have_alternative_text() {
     let page = "<p><img src=a.png alt='A heron by the lake'></p><p>See <img src=b.gif alt='the red arrow'> here<img alt='logo.png'>.</p>\
                 <figure><img alt=''><figcaption>Figure 1: Nests</figcaption></figure>";
     assert_eq!(
-        text("a.html", page),
+        document_text("a.html", page),
         "Picture: A heron by the lake\nSee (Picture: the red arrow) here.\nFigure 1: Nests"
     );
 }
 
 #[test]
-fn equations_of_pages_are_read_as_those_of_office() {
+fn html_equations_match_office_ones() {
     let row = |inside: &str| format!("<p>So <math>{inside}</math> holds.</p>");
     let cases = [
         (FORMULA, "(1+x)^n=(a)/(b+c)"),
@@ -364,15 +389,15 @@ fn equations_of_pages_are_read_as_those_of_office() {
         ),
     ];
     for (math, written) in cases {
-        assert_eq!(text("a.html", row(math)), format!("So {written} holds."));
+        assert_eq!(document_text("a.html", row(math)), format!("So {written} holds."));
     }
     // KaTeX draws the same once more.
     let drawn_twice = "<p>So <span class=katex><span class=katex-mathml><math><mi>x</mi></math></span>\
                        <span class=katex-html><span><span>x</span></span></span></span> holds.</p>";
-    assert_eq!(text("a.html", drawn_twice), "So x holds.");
+    assert_eq!(document_text("a.html", drawn_twice), "So x holds.");
     for odd in ["<p>a<math><mi>b</mi><p>c", "<p>a<math><mrow><mi>b</mi></math><p>c</math>"] {
-        assert_eq!(text("a.html", odd), "ab\nc", "the page goes on");
+        assert_eq!(document_text("a.html", odd), "ab\nc", "the page goes on");
     }
     let deep = format!("<math>{}<mi>x</mi></math><p>y", "<mrow>".repeat(100_000));
-    assert!(text("a.html", deep).ends_with('y'));
+    assert!(document_text("a.html", deep).ends_with('y'));
 }

@@ -7,22 +7,22 @@ mod compound;
 
 use std::path::Path;
 
-use archive::archive;
-use compound::{compound, wide};
+use archive::zip_archive;
+use compound::{compound_file, utf16_bytes};
 use guest::documents::{Extracted, extract_bytes};
 
 const TYPES: &str = "http://schemas.openxmlformats.org/officeDocument/2006/relationships";
 const MAIN: &str = "http://schemas.openxmlformats.org/spreadsheetml/2006/main";
 
-fn read(name: &str, bytes: &[u8]) -> Extracted {
+fn read_workbook(name: &str, bytes: &[u8]) -> Extracted {
     extract_bytes(Path::new(name), bytes).expect("it can be read")
 }
 
-fn places(workbook: &Extracted) -> Vec<(Option<u32>, &str)> {
+fn segment_places(workbook: &Extracted) -> Vec<(Option<u32>, &str)> {
     workbook.segments.iter().map(|segment| (segment.page, segment.text.as_str())).collect()
 }
 
-fn relations(of: &[(&str, &str, &str)]) -> String {
+fn relations_xml(of: &[(&str, &str, &str)]) -> String {
     let relation = |(id, kind, target): &(&str, &str, &str)| {
         format!("<Relationship Id=\"{id}\" Type=\"{TYPES}/{kind}\" Target=\"{target}\"/>")
     };
@@ -33,7 +33,7 @@ fn relations(of: &[(&str, &str, &str)]) -> String {
     )
 }
 
-fn sheet(cells: &str) -> String {
+fn sheet_xml(cells: &str) -> String {
     format!("<worksheet xmlns=\"{MAIN}\"><sheetData><row r=\"1\">{cells}</row></sheetData></worksheet>")
 }
 
@@ -42,10 +42,10 @@ fn text_cell(name: &str, text: &str) -> String {
 }
 
 /// Creates a workbook of two sheets, `Byty` and `Ceny`, with further parts.
-fn workbook(sheets: [String; 2], more: Vec<(&str, Vec<u8>)>) -> Vec<u8> {
+fn xlsx_workbook(sheets: [String; 2], more: Vec<(&str, Vec<u8>)>) -> Vec<u8> {
     let [first, second] = sheets;
     let parts = [
-        ("_rels/.rels", relations(&[("m", "officeDocument", "xl/workbook.xml")])),
+        ("_rels/.rels", relations_xml(&[("m", "officeDocument", "xl/workbook.xml")])),
         (
             "xl/workbook.xml",
             format!(
@@ -55,7 +55,7 @@ fn workbook(sheets: [String; 2], more: Vec<(&str, Vec<u8>)>) -> Vec<u8> {
         ),
         (
             "xl/_rels/workbook.xml.rels",
-            relations(&[
+            relations_xml(&[
                 ("a", "worksheet", "worksheets/sheet1.xml"),
                 ("b", "worksheet", "worksheets/sheet2.xml"),
                 ("c", "styles", "styles.xml"),
@@ -64,21 +64,24 @@ fn workbook(sheets: [String; 2], more: Vec<(&str, Vec<u8>)>) -> Vec<u8> {
         ("xl/worksheets/sheet1.xml", first),
         ("xl/worksheets/sheet2.xml", second),
     ];
-    archive(parts.map(|(name, part)| (name, part.into_bytes())).into_iter().chain(more))
+    zip_archive(parts.map(|(name, part)| (name, part.into_bytes())).into_iter().chain(more))
 }
 
-fn picture() -> Vec<u8> {
+fn picture_fixture() -> Vec<u8> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/code_word.png");
     std::fs::read(path).expect("the fixture is there")
 }
 
 #[test]
-fn notes_text_boxes_and_images_belong_to_their_sheet() {
+fn xlsx_notes_and_images_on_sheet() {
     let more = vec![
         (
             "xl/worksheets/_rels/sheet2.xml.rels",
-            relations(&[("x", "comments", "../comments1.xml"), ("y", "drawing", "../drawings/drawing1.xml")])
-                .into_bytes(),
+            relations_xml(&[
+                ("x", "comments", "../comments1.xml"),
+                ("y", "drawing", "../drawings/drawing1.xml"),
+            ])
+            .into_bytes(),
         ),
         (
             "xl/comments1.xml",
@@ -91,15 +94,16 @@ fn notes_text_boxes_and_images_belong_to_their_sheet() {
         ),
         (
             "xl/drawings/_rels/drawing1.xml.rels",
-            relations(&[("i", "image", "../media/image1.png"), ("j", "image", "../media/none.png")])
+            relations_xml(&[("i", "image", "../media/image1.png"), ("j", "image", "../media/none.png")])
                 .into_bytes(),
         ),
-        ("xl/media/image1.png", picture()),
+        ("xl/media/image1.png", picture_fixture()),
     ];
-    let workbook = workbook([sheet(&text_cell("A1", "Byt")), sheet(&text_cell("A1", "Cena"))], more);
-    let workbook = read("x.xlsx", &workbook);
+    let workbook =
+        xlsx_workbook([sheet_xml(&text_cell("A1", "Byt")), sheet_xml(&text_cell("A1", "Cena"))], more);
+    let workbook = read_workbook("x.xlsx", &workbook);
     assert_eq!(
-        places(&workbook),
+        segment_places(&workbook),
         [(Some(1), "Byt"), (Some(2), "Cena"), (Some(2), "A1: bez DPH\nCeny platí do června.")]
     );
     let images: Vec<_> = workbook.images.iter().map(|image| (image.part.as_str(), image.page)).collect();
@@ -108,7 +112,7 @@ fn notes_text_boxes_and_images_belong_to_their_sheet() {
 }
 
 #[test]
-fn numbers_of_a_workbook_are_read_as_its_cells_show_them() {
+fn xlsx_numbers_read_as_shown() {
     let number =
         |name: &str, style: u32, value: &str| format!("<c r=\"{name}\" s=\"{style}\"><v>{value}</v></c>");
     let cells = [
@@ -131,10 +135,12 @@ fn numbers_of_a_workbook_are_read_as_its_cells_show_them() {
          <xf numFmtId=\"164\"/><xf numFmtId=\"165\"/><xf numFmtId=\"14\"/>\
          <xf numFmtId=\"20\"/><xf numFmtId=\"46\"/></cellXfs></styleSheet>"
     );
-    let workbook =
-        workbook([sheet(&cells.concat()), sheet("")], vec![("xl/styles.xml", styles.into_bytes())]);
+    let workbook = xlsx_workbook(
+        [sheet_xml(&cells.concat()), sheet_xml("")],
+        vec![("xl/styles.xml", styles.into_bytes())],
+    );
     assert_eq!(
-        places(&read("x.xlsx", &workbook)),
+        segment_places(&read_workbook("x.xlsx", &workbook)),
         [(
             Some(1),
             "1234.5\t21%\t1234567.50 Kč\t01001\t2024-03-05\t7\t0.21\t-5\t3000000\t00:00:00\t00:01:23.450\t-1:30:00"
@@ -143,7 +149,7 @@ fn numbers_of_a_workbook_are_read_as_its_cells_show_them() {
 }
 
 #[test]
-fn numbers_of_excel_97_are_read_as_its_cells_show_them() {
+fn xls_numbers_read_as_shown() {
     let record = |kind: u16, pieces: &[&[u8]]| {
         let body = pieces.concat();
         let length = u16::try_from(body.len()).expect("it is short");
@@ -163,7 +169,7 @@ fn numbers_of_excel_97_are_read_as_its_cells_show_them() {
         [
             begin(5),
             record(0x041e, &[&words(&[164, 8]), &[0], kilograms.as_bytes()]),
-            record(0x041e, &[&words(&[165, 11]), &[1], &wide(crowns)]),
+            record(0x041e, &[&words(&[165, 11]), &[1], &utf16_bytes(crowns)]),
             style(0),
             style(9),
             style(164),
@@ -185,8 +191,9 @@ fn numbers_of_excel_97_are_read_as_its_cells_show_them() {
         record(0x00bd, &[&words(&[0, 4, 3]), &short(1500), &words(&[0]), &short(1500), &words(&[5])]),
         end(),
     ];
-    let workbook = read("x.xls", &compound(&[("/Workbook", [globals(at), sheet.concat()].concat())]));
-    let (_, shown) = places(&workbook)[0];
+    let workbook =
+        read_workbook("x.xls", &compound_file(&[("/Workbook", [globals(at), sheet.concat()].concat())]));
+    let (_, shown) = segment_places(&workbook)[0];
     assert!(shown.starts_with("0.21\t21%"), "{shown}");
     assert!(shown.ends_with("7.0 kg\t1500 Kč\t1500"), "{shown}");
 }
@@ -197,15 +204,15 @@ fn open_workbook(rows: &str, shapes: &str) -> Vec<u8> {
         "<office:spreadsheet><table:tracked-changes><text:p>old</text:p></table:tracked-changes>\
          <table:table table:name=\"Ceník\">{shapes}{rows}</table:table></office:spreadsheet>"
     );
-    archive([
+    zip_archive([
         ("mimetype", b"application/vnd.oasis.opendocument.spreadsheet".to_vec()),
         ("content.xml", content.into_bytes()),
-        ("Pictures/1.png", picture()),
+        ("Pictures/1.png", picture_fixture()),
     ])
 }
 
 #[test]
-fn cells_of_libreoffice_are_read_as_they_are_shown() {
+fn ods_cells_read_as_shown() {
     let cell = |attributes: &str, content: &str| {
         format!("<table:table-cell {attributes}>{content}</table:table-cell>")
     };
@@ -238,7 +245,7 @@ fn cells_of_libreoffice_are_read_as_they_are_shown() {
     ];
     let shapes = "<table:shapes><draw:custom-shape><text:p>Platí do června.</text:p></draw:custom-shape>\
                   <draw:frame><draw:image xlink:href=\"Pictures/1.png\"/></draw:frame></table:shapes>";
-    let workbook = read("x.ods", &open_workbook(&rows.concat(), shapes));
+    let workbook = read_workbook("x.ods", &open_workbook(&rows.concat(), shapes));
     let lines: Vec<_> =
         workbook.segments.iter().map(|segment| (segment.lines, segment.text.as_str())).collect();
     assert_eq!(
@@ -257,7 +264,7 @@ fn cells_of_libreoffice_are_read_as_they_are_shown() {
 }
 
 #[test]
-fn values_stand_for_cells_of_libreoffice_without_text() {
+fn ods_values_replace_missing_text() {
     let cell = |attributes: &str| format!("<table:table-cell office:value-type={attributes}/>");
     let cells = [
         cell("\"string\" office:string-value=\"objednat\""),
@@ -267,32 +274,36 @@ fn values_stand_for_cells_of_libreoffice_without_text() {
         "<table:table-cell office:value-type=\"date\" office:date-value=\"\"><text:h>zítra</text:h></table:table-cell>".to_owned(),
     ];
     let workbook = open_workbook(&format!("<table:table-row>{}</table:table-row>", cells.concat()), "");
-    assert_eq!(places(&read("x.ods", &workbook)), [(Some(1), "objednat\t02h30m00s\t21%\t1234.5 CZK\tzítra")]);
+    assert_eq!(
+        segment_places(&read_workbook("x.ods", &workbook)),
+        [(Some(1), "objednat\t02h30m00s\t21%\t1234.5 CZK\tzítra")]
+    );
 }
 
 #[test]
-fn notes_that_do_not_fit_are_cut() {
+fn xlsx_overlong_notes_are_cut() {
     let comment = format!("<comment ref=\"A1\"><text><t>{}</t></text></comment>", "x".repeat(1 << 20));
     let more = vec![
         (
             "xl/worksheets/_rels/sheet1.xml.rels",
-            relations(&[("x", "comments", "../comments1.xml")]).into_bytes(),
+            relations_xml(&[("x", "comments", "../comments1.xml")]).into_bytes(),
         ),
         ("xl/comments1.xml", format!("<comments>{}</comments>", comment.repeat(8)).into_bytes()),
     ];
-    let workbook = read("x.xlsx", &workbook([sheet(&text_cell("A1", "Byt")), sheet("")], more));
+    let workbook =
+        read_workbook("x.xlsx", &xlsx_workbook([sheet_xml(&text_cell("A1", "Byt")), sheet_xml("")], more));
     let longest = workbook.segments.iter().map(|segment| segment.text.len()).max();
     assert!(workbook.truncated && longest.is_some_and(|longest| longest > 7 << 20), "{longest:?}");
 }
 
 #[test]
-fn cells_that_are_repeated_without_end_are_cut() {
+fn ods_endless_repeated_cells_cut() {
     let text = "x".repeat(5000);
     let row = format!(
         "<table:table-row table:number-rows-repeated=\"4000000000\"><table:table-cell table:number-columns-repeated=\"4000000000\">\
          <text:p>{text}</text:p></table:table-cell></table:table-row>"
     );
-    let workbook = read("x.ods", &open_workbook(&row, ""));
+    let workbook = read_workbook("x.ods", &open_workbook(&row, ""));
     assert!(workbook.truncated);
     let bytes: usize = workbook.segments.iter().map(|segment| segment.text.len()).sum();
     assert!((1..=8 << 20).contains(&bytes), "{bytes}");
@@ -320,13 +331,14 @@ fn old_workbook(version: u16, code_page: u16, cell: &[u8]) -> Vec<u8> {
         |at: u32| [begin(5), record(0x0042, &code_page.to_le_bytes()), sheet(at), end.clone()].concat();
     let at = u32::try_from(globals(0).len()).expect("it is short");
     let stream = [globals(at), begin(0x10), label, end.clone()].concat();
-    compound(&[(if is_unicode { "/Workbook" } else { "/Book" }, stream)])
+    compound_file(&[(if is_unicode { "/Workbook" } else { "/Book" }, stream)])
 }
 
 #[test]
 fn code_pages_count_only_before_unicode() {
     for code_page in [0, 367, 1200, 1250, 1252, 10_000, 10_029, 65_001] {
-        let workbook = read("a.xls", &old_workbook(0x0600, code_page, &wide("Čáp žluťoučký")));
+        let workbook =
+            read_workbook("a.xls", &old_workbook(0x0600, code_page, &utf16_bytes("Čáp žluťoučký")));
         assert_eq!(workbook.segments[0].text, "Čáp žluťoučký", "{code_page}");
     }
     for (code_page, cell, letters) in [
@@ -339,7 +351,7 @@ fn code_pages_count_only_before_unicode() {
         (367, b"caf\xe9", "café"),
         (0, b"caf\xe9", "café"),
     ] {
-        let workbook = read("a.xls", &old_workbook(0x0500, code_page, cell));
+        let workbook = read_workbook("a.xls", &old_workbook(0x0500, code_page, cell));
         assert_eq!(workbook.segments[0].text, letters, "{code_page}");
     }
 }

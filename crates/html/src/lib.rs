@@ -19,7 +19,7 @@ const ENTITY_MAX_BYTES: usize = 33;
 
 /// A token of a page.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Token<'a> {
+pub enum HtmlToken<'a> {
     /// Text with decoded entities.
     Text(Cow<'a, str>),
     /// A start tag.
@@ -42,23 +42,23 @@ pub struct Tag<'a> {
 
 impl<'a> Tag<'a> {
     /// Returns the value of an attribute, with entities decoded.
-    pub fn attribute(&self, name: &str) -> Option<Cow<'a, str>> {
+    pub fn find_attribute(&self, name: &str) -> Option<Cow<'a, str>> {
         let (_, value) = self.attributes.iter().find(|(known, _)| known.eq_ignore_ascii_case(name))?;
-        Some(decode(value))
+        Some(decode_entities(value))
     }
 
     /// Returns the content of an element that contains no markup, such as a title. Its end tag is no token of its own.
-    pub fn text(&self) -> Option<Cow<'a, str>> {
-        self.raw.map(decode)
+    pub fn raw_text(&self) -> Option<Cow<'a, str>> {
+        self.raw.map(decode_entities)
     }
 }
 
 /// The tokens of a page.
-pub struct Tokens<'a> {
+pub struct HtmlTokens<'a> {
     rest: &'a str,
 }
 
-impl<'a> Tokens<'a> {
+impl<'a> HtmlTokens<'a> {
     /// Creates the tokens of a page.
     #[must_use]
     pub fn new(page: &'a str) -> Self {
@@ -80,7 +80,7 @@ impl<'a> Tokens<'a> {
         taken
     }
 
-    fn start(&mut self) -> Tag<'a> {
+    fn read_start_tag(&mut self) -> Tag<'a> {
         let name = self.take_while(in_name).to_ascii_lowercase();
         let mut attributes = Vec::new();
         let mut self_closing;
@@ -90,17 +90,17 @@ impl<'a> Tokens<'a> {
             if self.rest.is_empty() || self.rest.starts_with('>') {
                 break;
             }
-            let (known, value) = self.attribute();
+            let (known, value) = self.read_attribute();
             if attributes.len() < ATTRIBUTES_MAX {
                 attributes.push((known, &value[..value.floor_char_boundary(VALUE_MAX_BYTES)]));
             }
         }
         self.take_past(">");
-        let raw = is_raw(&name).then(|| self.raw(&name));
+        let raw = is_raw(&name).then(|| self.read_raw_text(&name));
         Tag { name, self_closing, attributes, raw }
     }
 
-    fn attribute(&mut self) -> (&'a str, &'a str) {
+    fn read_attribute(&mut self) -> (&'a str, &'a str) {
         // A name may begin with `=`; consuming at least one character guarantees progress.
         let ends = |byte: u8| byte.is_ascii_whitespace() || matches!(byte, b'/' | b'>' | b'=');
         let first = self.rest.chars().next().map_or(0, char::len_utf8);
@@ -122,7 +122,7 @@ impl<'a> Tokens<'a> {
     }
 
     /// Returns the content of an element without markup, up to its end tag.
-    fn raw(&mut self, name: &str) -> &'a str {
+    fn read_raw_text(&mut self, name: &str) -> &'a str {
         let mut at = 0;
         while let Some(found) = self.rest[at..].find("</") {
             let start = at + found;
@@ -141,22 +141,22 @@ impl<'a> Tokens<'a> {
     }
 }
 
-impl<'a> Iterator for Tokens<'a> {
-    type Item = Token<'a>;
+impl<'a> Iterator for HtmlTokens<'a> {
+    type Item = HtmlToken<'a>;
 
-    fn next(&mut self) -> Option<Token<'a>> {
+    fn next(&mut self) -> Option<HtmlToken<'a>> {
         loop {
             if self.rest.is_empty() {
                 return None;
             }
             let Some(markup) = self.rest.strip_prefix('<') else {
                 let text = self.take_while(|byte| byte != b'<');
-                return Some(Token::Text(decode(text)));
+                return Some(HtmlToken::Text(decode_entities(text)));
             };
             let begins = |text: &str| text.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic());
             if begins(markup) {
                 self.rest = markup;
-                return Some(Token::Start(self.start()));
+                return Some(HtmlToken::Start(self.read_start_tag()));
             }
             if let Some(comment) = markup.strip_prefix("!--") {
                 // `<!-->` and `<!--->` are complete comments.
@@ -170,12 +170,12 @@ impl<'a> Iterator for Tokens<'a> {
                 self.rest = end;
                 let name = self.take_while(in_name).to_ascii_lowercase();
                 self.take_past(">");
-                return Some(Token::End(name));
+                return Some(HtmlToken::End(name));
             } else if markup.starts_with(['!', '?', '/']) {
                 self.take_past(">");
             } else {
                 self.rest = markup;
-                return Some(Token::Text(Cow::Borrowed("<")));
+                return Some(HtmlToken::Text(Cow::Borrowed("<")));
             }
         }
     }
@@ -191,7 +191,7 @@ fn is_raw(name: &str) -> bool {
 }
 
 /// Replaces entities by the characters that they stand for.
-fn decode(text: &str) -> Cow<'_, str> {
+fn decode_entities(text: &str) -> Cow<'_, str> {
     if !text.contains('&') {
         return Cow::Borrowed(text);
     }
@@ -200,8 +200,8 @@ fn decode(text: &str) -> Cow<'_, str> {
     while let Some((before, after)) = rest.split_once('&') {
         out.push_str(before);
         let taken = match after.strip_prefix('#') {
-            Some(digits) => numbered(digits, &mut out).map(|taken| taken + 1),
-            None => named(after, &mut out),
+            Some(digits) => decode_numeric(digits, &mut out).map(|taken| taken + 1),
+            None => decode_named(after, &mut out),
         };
         if taken.is_none() {
             out.push('&');
@@ -213,7 +213,7 @@ fn decode(text: &str) -> Cow<'_, str> {
 }
 
 /// Decodes a numeric entity (after `&#`). Returns the number of bytes consumed.
-fn numbered(text: &str, out: &mut String) -> Option<usize> {
+fn decode_numeric(text: &str, out: &mut String) -> Option<usize> {
     let (radix, digits) = match text.strip_prefix(['x', 'X']) {
         Some(digits) => (16, digits),
         None => (10, text),
@@ -235,7 +235,7 @@ fn numbered(text: &str, out: &mut String) -> Option<usize> {
 }
 
 /// Decodes the longest entity name at the start of the text. Returns the number of bytes consumed.
-fn named(text: &str, out: &mut String) -> Option<usize> {
+fn decode_named(text: &str, out: &mut String) -> Option<usize> {
     let most = text.bytes().take(ENTITY_MAX_BYTES).take_while(u8::is_ascii_alphanumeric).count();
     let most = most + usize::from(text[most..].starts_with(';'));
     for end in (2..=most).rev() {
@@ -254,20 +254,24 @@ mod tests {
 
     use super::*;
 
-    fn shown(page: &str) -> String {
-        Tokens::new(page)
+    fn describe_tokens(page: &str) -> String {
+        HtmlTokens::new(page)
             .map(|token| match token {
-                Token::Text(text) => text.into_owned(),
-                Token::Start(tag) => {
-                    format!("[{}{}]", tag.name, tag.text().map_or(String::new(), |text| format!("={text}")))
+                HtmlToken::Text(text) => text.into_owned(),
+                HtmlToken::Start(tag) => {
+                    format!(
+                        "[{}{}]",
+                        tag.name,
+                        tag.raw_text().map_or(String::new(), |text| format!("={text}"))
+                    )
                 }
-                Token::End(name) => format!("[/{name}]"),
+                HtmlToken::End(name) => format!("[/{name}]"),
             })
             .collect()
     }
 
     #[test]
-    fn pages_come_apart_as_browsers_take_them_apart() {
+    fn html_tokens_match_browsers() {
         for (page, wanted) in [
             ("<P Class=a>x</P >y", "[p]x[/p]y"),
             ("a < b <3 <> </> & c", "a < b <3 <>  & c"),
@@ -281,15 +285,17 @@ mod tests {
             ("<p a='", "[p]"),
             ("x<!-- y", "x"),
         ] {
-            assert_eq!(shown(page), wanted, "{page}");
+            assert_eq!(describe_tokens(page), wanted, "{page}");
         }
-        let Some(Token::Start(tag)) = Tokens::new("<a =x HREF = '/a?b&amp;c' hidden data-x=1>").next() else {
+        let Some(HtmlToken::Start(tag)) =
+            HtmlTokens::new("<a =x HREF = '/a?b&amp;c' hidden data-x=1>").next()
+        else {
             panic!("a tag");
         };
-        assert_eq!(tag.attribute("href").as_deref(), Some("/a?b&c"));
-        assert_eq!(tag.attribute("hidden").as_deref(), Some(""));
-        assert_eq!(tag.attribute("data-x").as_deref(), Some("1"));
-        assert_eq!(tag.attribute("class"), None);
+        assert_eq!(tag.find_attribute("href").as_deref(), Some("/a?b&c"));
+        assert_eq!(tag.find_attribute("hidden").as_deref(), Some(""));
+        assert_eq!(tag.find_attribute("data-x").as_deref(), Some("1"));
+        assert_eq!(tag.find_attribute("class"), None);
     }
 
     #[test]
@@ -300,12 +306,12 @@ mod tests {
             ("&#128;&#0;&#xD800;&#99999999999999999999;", "€\u{fffd}\u{fffd}\u{fffd}"),
             ("&NotEqualTilde;", "\u{2242}\u{338}"),
         ] {
-            assert_eq!(decode(text), wanted, "{text}");
+            assert_eq!(decode_entities(text), wanted, "{text}");
         }
     }
 
     #[test]
-    fn whatever_stands_in_a_page_it_is_read_in_one_pass() {
+    fn html_tokens_read_page_once() {
         let many = |piece: &str| piece.repeat(500_000 / piece.len());
         let attributes: String = (0..50_000).map(|number| format!(" a{number}=b")).collect();
         for page in [
@@ -321,7 +327,7 @@ mod tests {
             many("<"),
         ] {
             let started = std::time::Instant::now();
-            let tokens = Tokens::new(&page).count();
+            let tokens = HtmlTokens::new(&page).count();
             assert!(tokens <= page.len(), "{tokens}");
             // One pass takes milliseconds; a pass per token would take minutes.
             assert!(started.elapsed().as_secs() < 30, "{}", &page[..20]);
@@ -331,7 +337,7 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_breaks_it(page in "(<|>|/|!|--|'|\"|=|&|#|x|;|script|title|č| |\\PC){0,60}") {
-            prop_assert!(Tokens::new(&page).count() <= page.len());
+            prop_assert!(HtmlTokens::new(&page).count() <= page.len());
         }
     }
 }

@@ -42,7 +42,7 @@ impl FromStr for Network {
 impl Network {
     /// Returns `true` if the network contains the address. IPv6 networks contain IPv4 addresses in their
     /// mapped form.
-    pub(crate) fn holds(&self, address: IpAddr) -> bool {
+    pub(crate) fn contains_address(&self, address: IpAddr) -> bool {
         let mapped = match address {
             IpAddr::V4(address) => address.to_ipv6_mapped().into(),
             mapped @ IpAddr::V6(_) => mapped,
@@ -61,7 +61,7 @@ impl fmt::Display for Network {
 /// long as the sender is in `trusted`; other entries can be forged and are ignored.
 #[must_use]
 pub fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[Network]) -> IpAddr {
-    let trusts = |address: IpAddr| trusted.iter().any(|network| network.holds(address));
+    let trusts = |address: IpAddr| trusted.iter().any(|network| network.contains_address(address));
     let mut client = peer.to_canonical();
     if trusted.is_empty() || !trusts(client) {
         return client;
@@ -79,9 +79,9 @@ pub fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &[Network]) ->
 
 /// Normalizes an address for counting: an IPv6 address to its customer's prefix.
 #[must_use]
-pub fn counted(address: IpAddr) -> IpAddr {
+pub fn normalize_for_counting(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
-        IpAddr::V6(address) => prefix(address, IPV6_PREFIX_BITS).into(),
+        IpAddr::V6(address) => mask_prefix(address, IPV6_PREFIX_BITS).into(),
         v4 @ IpAddr::V4(_) => v4,
     }
 }
@@ -91,12 +91,12 @@ pub fn counted(address: IpAddr) -> IpAddr {
 #[must_use]
 pub fn wider_networks(address: IpAddr) -> Vec<(u32, IpAddr)> {
     match address.to_canonical() {
-        IpAddr::V6(address) => IPV6_WIDER_BITS.map(|bits| (bits, prefix(address, bits).into())).to_vec(),
+        IpAddr::V6(address) => IPV6_WIDER_BITS.map(|bits| (bits, mask_prefix(address, bits).into())).to_vec(),
         IpAddr::V4(_) => Vec::new(),
     }
 }
 
-fn prefix(address: Ipv6Addr, bits: u32) -> Ipv6Addr {
+fn mask_prefix(address: Ipv6Addr, bits: u32) -> Ipv6Addr {
     let host = (1_u128 << (128 - bits)) - 1;
     Ipv6Addr::from(u128::from(address) & !host)
 }
@@ -132,7 +132,7 @@ fn read_address(text: &str) -> Option<IpAddr> {
 mod tests {
     use super::*;
 
-    fn client(peer: &str, name: &'static str, value: &str, trusted: &[&str]) -> String {
+    fn client_address_text(peer: &str, name: &'static str, value: &str, trusted: &[&str]) -> String {
         let mut headers = HeaderMap::new();
         for line in value.split('|').filter(|line| !line.is_empty()) {
             headers.append(name, line.parse().expect("a header"));
@@ -144,15 +144,18 @@ mod tests {
     #[test]
     fn nobody_is_believed_unless_trusted() {
         let forged = "198.51.100.1";
-        assert_eq!(client("192.0.2.7", "x-forwarded-for", forged, &[]), "192.0.2.7");
-        assert_eq!(client("192.0.2.7", "x-forwarded-for", forged, &["10.0.0.0/8"]), "192.0.2.7");
-        assert_eq!(client("192.0.2.7", "forwarded", "for=198.51.100.1", &["10.0.0.0/8"]), "192.0.2.7");
+        assert_eq!(client_address_text("192.0.2.7", "x-forwarded-for", forged, &[]), "192.0.2.7");
+        assert_eq!(client_address_text("192.0.2.7", "x-forwarded-for", forged, &["10.0.0.0/8"]), "192.0.2.7");
+        assert_eq!(
+            client_address_text("192.0.2.7", "forwarded", "for=198.51.100.1", &["10.0.0.0/8"]),
+            "192.0.2.7"
+        );
     }
 
     #[test]
-    fn the_nearest_that_is_not_trusted_is_the_client() {
+    fn client_address_is_nearest_untrusted() {
         let trusted = &["10.0.0.0/8", "::1"];
-        let x = |value| client("10.1.2.3", "x-forwarded-for", value, trusted);
+        let x = |value| client_address_text("10.1.2.3", "x-forwarded-for", value, trusted);
         assert_eq!(x("203.0.113.9"), "203.0.113.9");
         assert_eq!(x("1.1.1.1, 203.0.113.9, 10.0.0.5"), "203.0.113.9", "earlier entries can be forged");
         assert_eq!(x("1.1.1.1|203.0.113.9:4711"), "203.0.113.9");
@@ -163,19 +166,25 @@ mod tests {
         );
         assert_eq!(x(""), "10.1.2.3");
         assert_eq!(x("[2001:db8::7]:80"), "2001:db8::7");
-        let forwarded = |value| client("::1", "forwarded", value, trusted);
+        let forwarded = |value| client_address_text("::1", "forwarded", value, trusted);
         assert_eq!(
             forwarded("for=1.1.1.1, For=\"[2001:db8::7]:443\";proto=https;by=10.0.0.1"),
             "2001:db8::7"
         );
         assert_eq!(forwarded("for=_hidden"), "::1");
-        assert_eq!(client("::ffff:10.1.2.3", "x-forwarded-for", "203.0.113.9", trusted), "203.0.113.9");
+        assert_eq!(
+            client_address_text("::ffff:10.1.2.3", "x-forwarded-for", "203.0.113.9", trusted),
+            "203.0.113.9"
+        );
     }
 
     #[test]
-    fn a_network_contains_the_addresses_with_its_prefix() {
+    fn network_contains_addresses_with_prefix() {
         let holds = |network: &str, address: &str| {
-            network.parse::<Network>().expect("a network").holds(address.parse().expect("an address"))
+            network
+                .parse::<Network>()
+                .expect("a network")
+                .contains_address(address.parse().expect("an address"))
         };
         assert!(holds("10.0.0.0/8", "10.255.0.1") && !holds("10.0.0.0/8", "11.0.0.1"));
         assert!(holds("192.0.2.1", "192.0.2.1") && !holds("192.0.2.1", "192.0.2.2"));
@@ -193,14 +202,14 @@ mod tests {
 
     #[test]
     fn one_customers_network_counts_as_one() {
-        let of = |text: &str| counted(text.parse().expect("an address")).to_string();
+        let of = |text: &str| normalize_for_counting(text.parse().expect("an address")).to_string();
         assert_eq!(of("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
         assert_eq!(of("192.0.2.1"), "192.0.2.1");
         assert_eq!(of("::ffff:192.0.2.1"), "192.0.2.1");
     }
 
     #[test]
-    fn wider_networks_are_those_of_ipv6_alone() {
+    fn wider_networks_only_for_ipv6() {
         let of = |text: &str| wider_networks(text.parse().expect("an address"));
         let network = |text: &str| text.parse::<IpAddr>().expect("a network");
         let expected = [(56, network("2001:db8:1:200::")), (48, network("2001:db8:1::"))];

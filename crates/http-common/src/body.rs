@@ -15,12 +15,12 @@ use futures_util::{Stream, StreamExt};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-use crate::budget::{BudgetExceeded, Share};
+use crate::budget::{BudgetExceeded, BudgetShare};
 use crate::limits::{REFUSED_BODY_MAX_BYTES, REFUSED_BODY_TIMEOUT};
 
 /// The reason why a JSON body was rejected.
 #[derive(Debug, thiserror::Error)]
-pub enum BodyError {
+pub enum JsonBodyError {
     /// The body is too large (413).
     #[error("the body is larger than {0} bytes")]
     TooLarge(usize),
@@ -50,20 +50,20 @@ pub async fn limited_json_body<T: DeserializeOwned>(
     request: Request,
     bytes_max: usize,
     within: Duration,
-    held: &mut Share,
-) -> Result<T, BodyError> {
+    held: &mut BudgetShare,
+) -> Result<T, JsonBodyError> {
     let is_asked_first = expects_continue(request.headers());
     let body = request.into_body();
     if body.size_hint().lower() > bytes_max as u64 {
         if !is_asked_first {
-            discard(&mut body.into_data_stream()).await;
+            discard_body(&mut body.into_data_stream()).await;
         }
-        return Err(BodyError::TooLarge(bytes_max));
+        return Err(JsonBodyError::TooLarge(bytes_max));
     }
-    let read = timeout(within, limited(body, bytes_max, held)).await;
-    let bytes = read.map_err(|_| BodyError::TooSlow)??;
+    let read = timeout(within, read_limited(body, bytes_max, held)).await;
+    let bytes = read.map_err(|_| JsonBodyError::TooSlow)??;
     serde_json::from_slice(bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&bytes))
-        .map_err(BodyError::Malformed)
+        .map_err(JsonBodyError::Malformed)
 }
 
 /// Returns true if the client sends its body only after an interim response.
@@ -71,20 +71,20 @@ fn expects_continue(headers: &HeaderMap) -> bool {
     headers.get(header::EXPECT).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
 }
 
-async fn limited(body: Body, bytes_max: usize, held: &mut Share) -> Result<Bytes, BodyError> {
+async fn read_limited(body: Body, bytes_max: usize, held: &mut BudgetShare) -> Result<Bytes, JsonBodyError> {
     let mut chunks = body.into_data_stream();
     let mut gathered = BytesMut::new();
     let mut only = Bytes::new();
     while let Some(chunk) = chunks.next().await {
-        let chunk = chunk.map_err(BodyError::Broken)?;
+        let chunk = chunk.map_err(JsonBodyError::Broken)?;
         if gathered.len() + only.len() + chunk.len() > bytes_max {
             drop(chunk);
-            discard(&mut chunks).await;
-            return Err(BodyError::TooLarge(bytes_max));
+            discard_body(&mut chunks).await;
+            return Err(JsonBodyError::TooLarge(bytes_max));
         }
-        if let Err(spent) = held.grow(chunk.len() as u64) {
+        if let Err(spent) = held.grow_by(chunk.len() as u64) {
             drop((chunk, gathered, only));
-            discard(&mut chunks).await;
+            discard_body(&mut chunks).await;
             return Err(spent.into());
         }
         // Most bodies consist of one piece, which is not copied.
@@ -100,7 +100,7 @@ async fn limited(body: Body, bytes_max: usize, held: &mut Share) -> Result<Bytes
 
 /// Reads and discards a limited part of the body, so that a client that is still sending can read the rejection, and
 /// the connection can be reused.
-pub(crate) async fn discard<E>(chunks: &mut (impl Stream<Item = Result<Bytes, E>> + Unpin)) {
+pub(crate) async fn discard_body<E>(chunks: &mut (impl Stream<Item = Result<Bytes, E>> + Unpin)) {
     let _ = timeout(REFUSED_BODY_TIMEOUT, async {
         let mut left = REFUSED_BODY_MAX_BYTES;
         while let Some(Ok(chunk)) = chunks.next().await {
@@ -126,10 +126,10 @@ pub(crate) enum IncomingError {
 
 /// The bytes that may still be pulled; the parser sets it for each step.
 #[derive(Debug, Clone)]
-pub(crate) struct Allowance(Arc<AtomicU64>);
+pub(crate) struct PullAllowance(Arc<AtomicU64>);
 
-impl Allowance {
-    pub(crate) fn set(&self, bytes: u64) {
+impl PullAllowance {
+    pub(crate) fn set_bytes(&self, bytes: u64) {
         self.0.store(bytes, Ordering::Relaxed);
     }
 }
@@ -140,7 +140,7 @@ pub(crate) struct Incoming {
     chunks: BodyDataStream,
     timeout: Duration,
     idle: Pin<Box<Sleep>>,
-    allowance: Allowance,
+    allowance: PullAllowance,
     gave: bool,
 }
 
@@ -151,12 +151,12 @@ impl Incoming {
             chunks: body.into_data_stream(),
             timeout,
             idle: Box::pin(sleep(timeout)),
-            allowance: Allowance(Arc::new(AtomicU64::new(u64::MAX))),
+            allowance: PullAllowance(Arc::new(AtomicU64::new(u64::MAX))),
             gave: false,
         }
     }
 
-    pub(crate) fn allowance(&self) -> Allowance {
+    pub(crate) fn allowance(&self) -> PullAllowance {
         self.allowance.clone()
     }
 }
@@ -176,7 +176,7 @@ impl Stream for Incoming {
         match self.chunks.poll_next_unpin(context) {
             Poll::Ready(Some(Ok(chunk))) => {
                 self.gave = true;
-                self.allowance.set(left.saturating_sub(chunk.len() as u64));
+                self.allowance.set_bytes(left.saturating_sub(chunk.len() as u64));
                 let until = Instant::now() + self.timeout;
                 self.idle.as_mut().reset(until);
                 Poll::Ready(Some(Ok(chunk)))
@@ -192,31 +192,31 @@ impl Stream for Incoming {
 mod tests {
     use super::*;
     use crate::budget::Budget;
-    use crate::holder::{Bounds, Holder};
+    use crate::holder::{BudgetBounds, BudgetHolder};
     use axum::http::HeaderValue;
     use futures_util::stream;
     use http_body::{Frame, SizeHint};
 
     /// Returns a share for the body of a test.
-    fn held(bytes: u64) -> Share {
-        let address = Holder::Address([192, 0, 2, 1].into());
-        Budget::new(Bounds { each: bytes, all: bytes }).empty_share(address)
+    fn test_share(bytes: u64) -> BudgetShare {
+        let address = BudgetHolder::Address([192, 0, 2, 1].into());
+        Budget::new(BudgetBounds { each: bytes, all: bytes }).empty_share(address)
     }
 
     const WITHIN: Duration = Duration::from_secs(30);
 
-    fn chunked(chunks: &[&'static str]) -> Request {
+    fn chunked_request(chunks: &[&'static str]) -> Request {
         let chunks: Vec<_> = chunks.iter().map(|chunk| Ok::<_, std::io::Error>(*chunk)).collect();
         Request::new(Body::from_stream(stream::iter(chunks)))
     }
 
     /// A body of a declared size, of which a sender that waits to be asked sends nothing.
-    struct Declared {
+    struct DeclaredBody {
         bytes: u64,
         asked: Arc<AtomicU64>,
     }
 
-    impl HttpBody for Declared {
+    impl HttpBody for DeclaredBody {
         type Data = Bytes;
         type Error = std::convert::Infallible;
 
@@ -234,67 +234,77 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_that_is_declared_too_large_is_not_asked_for() {
+    async fn declared_too_large_body_not_requested() {
         for (bytes, expects, times_asked) in [(9, true, 0), (9, false, 1), (8, true, 1)] {
             let asked = Arc::new(AtomicU64::new(0));
-            let mut request = Request::new(Body::new(Declared { bytes, asked: asked.clone() }));
+            let mut request = Request::new(Body::new(DeclaredBody { bytes, asked: asked.clone() }));
             if expects {
                 request.headers_mut().insert(header::EXPECT, HeaderValue::from_static("100-Continue"));
             }
-            let read = limited_json_body::<Vec<u8>>(request, 8, WITHIN, &mut held(9)).await;
-            assert_eq!(matches!(read, Err(BodyError::TooLarge(8))), bytes > 8, "{read:?}");
+            let read = limited_json_body::<Vec<u8>>(request, 8, WITHIN, &mut test_share(9)).await;
+            assert_eq!(matches!(read, Err(JsonBodyError::TooLarge(8))), bytes > 8, "{read:?}");
             assert_eq!(asked.load(Ordering::Relaxed), times_asked, "{bytes} bytes, {expects}");
         }
     }
 
     #[tokio::test]
-    async fn json_is_read_however_it_is_cut() {
-        for request in
-            [chunked(&["[1,2", ",3]"]), chunked(&["[1,2,3]"]), Request::new(Body::from(" [1,2,3]\n"))]
-        {
+    async fn limited_json_body_reads_any_chunks() {
+        for request in [
+            chunked_request(&["[1,2", ",3]"]),
+            chunked_request(&["[1,2,3]"]),
+            Request::new(Body::from(" [1,2,3]\n")),
+        ] {
             assert_eq!(
-                limited_json_body::<Vec<u8>>(request, 9, WITHIN, &mut held(9)).await.unwrap(),
+                limited_json_body::<Vec<u8>>(request, 9, WITHIN, &mut test_share(9)).await.unwrap(),
                 [1, 2, 3]
             );
         }
     }
 
     #[tokio::test]
-    async fn json_behind_a_byte_order_mark_is_read() {
-        let read = limited_json_body::<Vec<u8>>(chunked(&["\u{feff}[1,2]"]), 9, WITHIN, &mut held(9)).await;
+    async fn limited_json_body_skips_bom() {
+        let read =
+            limited_json_body::<Vec<u8>>(chunked_request(&["\u{feff}[1,2]"]), 9, WITHIN, &mut test_share(9))
+                .await;
         assert_eq!(read.unwrap(), [1, 2]);
-        let twice =
-            limited_json_body::<Vec<u8>>(chunked(&["\u{feff}\u{feff}1"]), 9, WITHIN, &mut held(9)).await;
-        assert!(matches!(twice, Err(BodyError::Malformed(_))));
+        let twice = limited_json_body::<Vec<u8>>(
+            chunked_request(&["\u{feff}\u{feff}1"]),
+            9,
+            WITHIN,
+            &mut test_share(9),
+        )
+        .await;
+        assert!(matches!(twice, Err(JsonBodyError::Malformed(_))));
     }
 
     #[tokio::test]
-    async fn what_is_too_large_or_malformed_is_told_apart() {
-        let read =
-            async |request: Request| limited_json_body::<Vec<u8>>(request, 8, WITHIN, &mut held(9)).await;
-        assert!(matches!(read(chunked(&["[1,2", ",3,4]"])).await, Err(BodyError::TooLarge(8))));
-        assert!(matches!(read(chunked(&["[1,2"])).await, Err(BodyError::Malformed(_))));
-        assert!(matches!(read(Request::new(Body::empty())).await, Err(BodyError::Malformed(_))));
+    async fn limited_json_body_distinguishes_rejections() {
+        let read = async |request: Request| {
+            limited_json_body::<Vec<u8>>(request, 8, WITHIN, &mut test_share(9)).await
+        };
+        assert!(matches!(read(chunked_request(&["[1,2", ",3,4]"])).await, Err(JsonBodyError::TooLarge(8))));
+        assert!(matches!(read(chunked_request(&["[1,2"])).await, Err(JsonBodyError::Malformed(_))));
+        assert!(matches!(read(Request::new(Body::empty())).await, Err(JsonBodyError::Malformed(_))));
         let broken = stream::iter([Ok("["), Err(std::io::Error::other("gone"))]);
-        assert!(matches!(read(Request::new(Body::from_stream(broken))).await, Err(BodyError::Broken(_))));
+        assert!(matches!(read(Request::new(Body::from_stream(broken))).await, Err(JsonBodyError::Broken(_))));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_never_comes_is_given_up() {
+    async fn limited_json_body_times_out() {
         let silent = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
-        let read = limited_json_body::<Vec<u8>>(Request::new(silent), 8, WITHIN, &mut held(9)).await;
-        assert!(matches!(read, Err(BodyError::TooSlow)));
+        let read = limited_json_body::<Vec<u8>>(Request::new(silent), 8, WITHIN, &mut test_share(9)).await;
+        assert!(matches!(read, Err(JsonBodyError::TooSlow)));
         let silent = Body::from_stream(stream::pending::<Result<Bytes, std::io::Error>>());
         assert!(matches!(Incoming::new(silent, WITHIN).next().await, Some(Err(IncomingError::Idle))));
     }
 
     #[tokio::test]
-    async fn no_more_is_held_than_there_is_room_for() {
-        let request = || chunked(&["[1,", "2,", "3]"]);
-        let mut share = held(6);
+    async fn limited_json_body_respects_budget() {
+        let request = || chunked_request(&["[1,", "2,", "3]"]);
+        let mut share = test_share(6);
         let read = limited_json_body::<Vec<u8>>(request(), 100, WITHIN, &mut share).await;
-        assert!(matches!(read, Err(BodyError::Spent(BudgetExceeded::Own))), "{read:?}");
-        let mut share = held(7);
+        assert!(matches!(read, Err(JsonBodyError::Spent(BudgetExceeded::Own))), "{read:?}");
+        let mut share = test_share(7);
         assert_eq!(
             limited_json_body::<Vec<u8>>(request(), 100, WITHIN, &mut share).await.unwrap(),
             [1, 2, 3]

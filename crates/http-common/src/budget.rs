@@ -7,7 +7,7 @@ use std::time::Duration;
 use telemetry::Counter;
 
 use crate::fair::FairGate;
-use crate::holder::{Bounds, Holder};
+use crate::holder::{BudgetBounds, BudgetHolder};
 use crate::limits::{
     BODY_BYTES_EACH, BODY_BYTES_MAX, COMPRESSED_EACH, COMPRESSED_MAX, HEADS_EACH, HEADS_MAX, MADE_EACH,
     MADE_MAX, PREVIEWS_EACH, PREVIEWS_MAX, REQUESTS_EACH, REQUESTS_MAX, STRANGER_BYTES_EACH,
@@ -31,23 +31,23 @@ pub enum BudgetExceeded {
 /// A budget of a resource.
 #[derive(Debug)]
 pub struct Budget {
-    bounds: Bounds,
-    held: Mutex<Held>,
+    bounds: BudgetBounds,
+    held: Mutex<HeldAmounts>,
     /// Counts the refusals.
     pub refused: Counter,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct HeldAmounts {
     all: u64,
     /// The holders with a share.
-    each: HashMap<Holder, u64>,
+    each: HashMap<BudgetHolder, u64>,
 }
 
 impl Budget {
     /// Creates a budget without any shares.
     #[must_use]
-    pub fn new(bounds: Bounds) -> Arc<Self> {
+    pub fn new(bounds: BudgetBounds) -> Arc<Self> {
         Arc::new(Self { bounds, held: Mutex::default(), refused: Counter::default() })
     }
 
@@ -55,38 +55,42 @@ impl Budget {
     ///
     /// # Errors
     /// [`BudgetExceeded`].
-    pub fn take(self: &Arc<Self>, holder: Holder, amount: u64) -> Result<Share, BudgetExceeded> {
+    pub fn take_share(
+        self: &Arc<Self>,
+        holder: BudgetHolder,
+        amount: u64,
+    ) -> Result<BudgetShare, BudgetExceeded> {
         let mut share = self.empty_share(holder);
-        share.grow(amount)?;
+        share.grow_by(amount)?;
         Ok(share)
     }
 
     /// Takes this amount even if it exceeds the budget, for what the holder must get in any case.
     #[must_use]
-    pub fn take_unchecked(self: &Arc<Self>, holder: Holder, amount: u64) -> Share {
-        self.lock().add(holder, amount);
-        Share { budget: self.clone(), holder, amount }
+    pub fn take_unchecked(self: &Arc<Self>, holder: BudgetHolder, amount: u64) -> BudgetShare {
+        self.lock_amounts().add_amount(holder, amount);
+        BudgetShare { budget: self.clone(), holder, amount }
     }
 
     /// Returns an empty share, which can grow.
     #[must_use]
-    pub fn empty_share(self: &Arc<Self>, holder: Holder) -> Share {
-        Share { budget: self.clone(), holder, amount: 0 }
+    pub fn empty_share(self: &Arc<Self>, holder: BudgetHolder) -> BudgetShare {
+        BudgetShare { budget: self.clone(), holder, amount: 0 }
     }
 
     /// Returns the amount that all holders have together.
     #[must_use]
-    pub fn held(&self) -> u64 {
-        self.lock().all
+    pub fn total_amount(&self) -> u64 {
+        self.lock_amounts().all
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
+    fn lock_amounts(&self) -> MutexGuard<'_, HeldAmounts> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Held {
-    fn add(&mut self, holder: Holder, amount: u64) {
+impl HeldAmounts {
+    fn add_amount(&mut self, holder: BudgetHolder, amount: u64) {
         self.all = self.all.saturating_add(amount);
         let own = self.each.entry(holder).or_default();
         *own = own.saturating_add(amount);
@@ -95,18 +99,18 @@ impl Held {
 
 /// A holder's part of a budget, returned when it is dropped.
 #[derive(Debug)]
-pub struct Share {
+pub struct BudgetShare {
     budget: Arc<Budget>,
-    holder: Holder,
+    holder: BudgetHolder,
     amount: u64,
 }
 
-impl Share {
+impl BudgetShare {
     /// Takes more of the same budget.
     ///
     /// # Errors
     /// [`BudgetExceeded`]; the share then stays as it was.
-    pub fn grow(&mut self, more: u64) -> Result<(), BudgetExceeded> {
+    pub fn grow_by(&mut self, more: u64) -> Result<(), BudgetExceeded> {
         let Budget { bounds, held, refused } = &*self.budget;
         let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
         let own = held.each.get(&self.holder).copied().unwrap_or_default();
@@ -115,7 +119,7 @@ impl Share {
         } else if held.all.saturating_add(more) > bounds.all {
             BudgetExceeded::All
         } else {
-            held.add(self.holder, more);
+            held.add_amount(self.holder, more);
             self.amount += more;
             return Ok(());
         };
@@ -124,9 +128,9 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for BudgetShare {
     fn drop(&mut self) {
-        let mut held = self.budget.lock();
+        let mut held = self.budget.lock_amounts();
         held.all = held.all.saturating_sub(self.amount);
         if let Some(own) = held.each.get_mut(&self.holder) {
             *own = own.saturating_sub(self.amount);
@@ -141,19 +145,19 @@ impl Drop for Share {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BudgetLimits {
     /// Concurrent requests, including open streams.
-    pub requests: Bounds,
+    pub requests: BudgetBounds,
     /// Concurrent uploads and downloads, each with an open file.
-    pub transfers: Bounds,
+    pub transfers: BudgetBounds,
     /// Bytes of bodies in memory: of questions while they are received, of responses until they are sent.
-    pub body_bytes: Bounds,
+    pub body_bytes: BudgetBounds,
 }
 
 impl Default for BudgetLimits {
     fn default() -> Self {
         Self {
-            requests: Bounds { each: REQUESTS_EACH, all: REQUESTS_MAX },
-            transfers: Bounds { each: TRANSFERS_EACH, all: TRANSFERS_MAX },
-            body_bytes: Bounds { each: BODY_BYTES_EACH, all: BODY_BYTES_MAX },
+            requests: BudgetBounds { each: REQUESTS_EACH, all: REQUESTS_MAX },
+            transfers: BudgetBounds { each: TRANSFERS_EACH, all: TRANSFERS_MAX },
+            body_bytes: BudgetBounds { each: BODY_BYTES_EACH, all: BODY_BYTES_MAX },
         }
     }
 }
@@ -188,11 +192,11 @@ impl Budgets {
             requests: Budget::new(limits.requests),
             transfers: Budget::new(limits.transfers),
             body_bytes: Budget::new(limits.body_bytes),
-            stranger_bytes: Budget::new(Bounds { each: STRANGER_BYTES_EACH, all: STRANGER_BYTES_MAX }),
-            compressed: Budget::new(Bounds { each: COMPRESSED_EACH, all: COMPRESSED_MAX }),
-            heads: Budget::new(Bounds { each: HEADS_EACH, all: HEADS_MAX }),
-            made: Arc::new(FairGate::new(Bounds { each: MADE_EACH, all: MADE_MAX })),
-            previews: Arc::new(FairGate::new(Bounds { each: PREVIEWS_EACH, all: PREVIEWS_MAX })),
+            stranger_bytes: Budget::new(BudgetBounds { each: STRANGER_BYTES_EACH, all: STRANGER_BYTES_MAX }),
+            compressed: Budget::new(BudgetBounds { each: COMPRESSED_EACH, all: COMPRESSED_MAX }),
+            heads: Budget::new(BudgetBounds { each: HEADS_EACH, all: HEADS_MAX }),
+            made: Arc::new(FairGate::new(BudgetBounds { each: MADE_EACH, all: MADE_MAX })),
+            previews: Arc::new(FairGate::new(BudgetBounds { each: PREVIEWS_EACH, all: PREVIEWS_MAX })),
         }
     }
 }
@@ -209,26 +213,30 @@ mod tests {
 
     use super::*;
 
-    fn address(last: u8) -> Holder {
-        Holder::Address(IpAddr::from([192, 0, 2, last]))
+    fn address_holder(last: u8) -> BudgetHolder {
+        BudgetHolder::Address(IpAddr::from([192, 0, 2, last]))
     }
 
     #[test]
-    fn each_holds_its_own_bound_and_all_theirs() {
-        let budget = Budget::new(Bounds { each: 10, all: 25 });
-        let first = budget.take(address(1), 10).expect("there is room");
-        assert_eq!(budget.take(address(1), 1).err(), Some(BudgetExceeded::Own));
-        let mut second = budget.take(address(2), 5).expect("there is room");
-        second.grow(5).expect("there is room");
-        assert_eq!(second.grow(1), Err(BudgetExceeded::Own));
-        let third = budget.take(address(3), 6);
+    fn budget_bounds_each_and_all() {
+        let budget = Budget::new(BudgetBounds { each: 10, all: 25 });
+        let first = budget.take_share(address_holder(1), 10).expect("there is room");
+        assert_eq!(budget.take_share(address_holder(1), 1).err(), Some(BudgetExceeded::Own));
+        let mut second = budget.take_share(address_holder(2), 5).expect("there is room");
+        second.grow_by(5).expect("there is room");
+        assert_eq!(second.grow_by(1), Err(BudgetExceeded::Own));
+        let third = budget.take_share(address_holder(3), 6);
         assert_eq!(third.err(), Some(BudgetExceeded::All));
-        let owed = budget.take_unchecked(address(3), 6);
-        assert_eq!((budget.held(), budget.refused.get()), (26, 3));
+        let owed = budget.take_unchecked(address_holder(3), 6);
+        assert_eq!((budget.total_amount(), budget.refused.get()), (26, 3));
         drop((first, owed));
-        assert_eq!(budget.held(), 10);
-        assert!(budget.take(address(3), 10).is_ok());
+        assert_eq!(budget.total_amount(), 10);
+        assert!(budget.take_share(address_holder(3), 10).is_ok());
         drop(second);
-        assert_eq!((budget.held(), budget.lock().each.len()), (0, 0), "who holds nothing is forgotten");
+        assert_eq!(
+            (budget.total_amount(), budget.lock_amounts().each.len()),
+            (0, 0),
+            "who holds nothing is forgotten"
+        );
     }
 }

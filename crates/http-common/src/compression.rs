@@ -18,11 +18,11 @@ use axum::response::Response;
 use bytes::Bytes;
 use http_body::{Body as _, Frame};
 
-use crate::budget::{Budget, Share};
+use crate::budget::{Budget, BudgetShare};
 use crate::encoder::{Encoder, Encoding};
 use crate::event_encoder::EventEncoder;
 use crate::events::{BoxError, StreamSlot};
-use crate::holder::Holder;
+use crate::holder::BudgetHolder;
 use crate::limits::{COMPRESSED_MIN_BYTES, READER_IN_FLIGHT_MAX_BYTES};
 
 /// Marks a response that must not be compressed, whatever its type.
@@ -34,17 +34,17 @@ pub(crate) struct Uncompressed;
 /// Downloads, partial content, and small or already compressed content are not compressed. A strong entity
 /// tag becomes a weak one, because the bytes differ.
 #[derive(Debug, Clone, Copy)]
-pub struct Compression {
+pub struct ResponseCompression {
     encoding: Option<Encoding>,
     is_head: bool,
 }
 
-impl Compression {
+impl ResponseCompression {
     /// Negotiates the compression of the response to a request.
     #[must_use]
-    pub fn requested(method: &Method, headers: &HeaderMap) -> Self {
+    pub fn negotiate(method: &Method, headers: &HeaderMap) -> Self {
         Self {
-            encoding: Encoding::negotiated(headers.get_all(ACCEPT_ENCODING).iter()),
+            encoding: Encoding::negotiate(headers.get_all(ACCEPT_ENCODING).iter()),
             is_head: *method == Method::HEAD,
         }
     }
@@ -52,14 +52,14 @@ impl Compression {
     /// Compresses the response if the budget has room for `holder`; otherwise leaves it unchanged. The result
     /// must not be compressed again.
     #[must_use]
-    pub fn of(self, mut response: Response, places: &Arc<Budget>, holder: Holder) -> Response {
+    pub fn apply_to(self, mut response: Response, places: &Arc<Budget>, holder: BudgetHolder) -> Response {
         if self.is_head || !is_compressible(&response) {
             return response;
         }
         response.headers_mut().append(VARY, HeaderValue::from(ACCEPT_ENCODING));
         let Some(encoding) = self.encoding else { return response };
-        match places.take(holder, 1) {
-            Ok(place) => compressed(response, encoding, place),
+        match places.take_share(holder, 1) {
+            Ok(place) => compress_response(response, encoding, place),
             Err(_) => response,
         }
     }
@@ -88,37 +88,37 @@ fn is_text(content_type: &str) -> bool {
             .any(|end| content_type.ends_with(end))
 }
 
-fn compressed(response: Response, encoding: Encoding, place: Share) -> Response {
+fn compress_response(response: Response, encoding: Encoding, place: BudgetShare) -> Response {
     let (mut parts, body) = response.into_parts();
     let Ok(encoder) = Encoder::new(encoding, body.size_hint().exact()) else {
         return Response::from_parts(parts, body);
     };
     parts.headers.remove(CONTENT_LENGTH);
     parts.headers.remove(ACCEPT_RANGES);
-    parts.headers.insert(CONTENT_ENCODING, encoding.header());
+    parts.headers.insert(CONTENT_ENCODING, encoding.to_header());
     if let Some(tag) = parts.headers.get(ETAG).filter(|tag| tag.as_bytes().starts_with(b"\""))
         && let Ok(weak) = HeaderValue::from_bytes(&[b"W/", tag.as_bytes()].concat())
     {
         parts.headers.insert(ETAG, weak);
     }
     if let Some(stream_slot) = parts.extensions.get::<StreamSlot>() {
-        stream_slot.pack(EventEncoder::new(encoder, place));
+        stream_slot.enable_compression(EventEncoder::new(encoder, place));
         return Response::from_parts(parts, body);
     }
-    let body = Compressed { body: Some(body), encoder: Some(encoder), unflushed: false, _place: place };
+    let body = CompressedBody { body: Some(body), encoder: Some(encoder), unflushed: false, _place: place };
     Response::from_parts(parts, Body::new(body))
 }
 
 /// A body that is compressed while it is read.
-struct Compressed {
+struct CompressedBody {
     /// `None` once it has ended, so that it is not polled again.
     body: Option<Body>,
     encoder: Option<Encoder>,
     unflushed: bool,
-    _place: Share,
+    _place: BudgetShare,
 }
 
-impl Compressed {
+impl CompressedBody {
     /// Compresses until enough output has accumulated or no more content is available for now. Returns `None`
     /// at the end of the content.
     fn poll_output(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BoxError>> {
@@ -132,15 +132,15 @@ impl Compressed {
                 Poll::Pending if self.unflushed => {
                     self.unflushed = false;
                     encoder.flush()?;
-                    return Poll::Ready(Ok(Some(encoder.take())));
+                    return Poll::Ready(Ok(Some(encoder.take_output())));
                 }
                 Poll::Pending => return Poll::Pending,
             };
             let Ok(data) = frame.into_data() else { continue };
-            encoder.write(&data)?;
+            encoder.write_input(&data)?;
             self.unflushed = true;
-            if encoder.ready() >= READER_IN_FLIGHT_MAX_BYTES {
-                return Poll::Ready(Ok(Some(encoder.take())));
+            if encoder.ready_bytes() >= READER_IN_FLIGHT_MAX_BYTES {
+                return Poll::Ready(Ok(Some(encoder.take_output())));
             }
         }
         self.body = None;
@@ -149,7 +149,7 @@ impl Compressed {
     }
 }
 
-impl http_body::Body for Compressed {
+impl http_body::Body for CompressedBody {
     type Data = Bytes;
     type Error = BoxError;
 

@@ -20,7 +20,7 @@ const EXTENDED: &AsciiSet = &NON_ALPHANUMERIC
 
 /// Creates the header of a download with this name, in UTF-8 and in ASCII for old clients. Accepts any name.
 #[must_use]
-pub fn attachment(name: &str) -> HeaderValue {
+pub fn attachment_header(name: &str) -> HeaderValue {
     let plain = |c: char| if c == ' ' || c.is_ascii_graphic() && !"\"\\%".contains(c) { c } else { '_' };
     let ascii: String = name.chars().map(plain).collect();
     let encoded = utf8_percent_encode(name, EXTENDED);
@@ -30,24 +30,24 @@ pub fn attachment(name: &str) -> HeaderValue {
 
 /// Returns the name of a form part, as bytes.
 pub(crate) fn field_name(header: &[u8]) -> Option<Vec<u8>> {
-    let found = parameters(header).into_iter().find(|(key, _)| key.eq_ignore_ascii_case(b"name"));
+    let found = parse_parameters(header).into_iter().find(|(key, _)| key.eq_ignore_ascii_case(b"name"));
     found.map(|(_, value)| value)
 }
 
 /// Returns the file name of a form part, as bytes. `filename*` takes precedence over `filename`, in which browsers write a
 /// quote as `%22`, and leave `%` as it is.
 pub(crate) fn file_name(header: &[u8]) -> Option<Vec<u8>> {
-    let parameters = parameters(header);
+    let parameters = parse_parameters(header);
     let find = |name: &[u8]| {
         parameters.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     };
     find(b"filename*")
-        .and_then(|value| extended(value))
-        .or_else(|| find(b"filename").map(|name| unquoted(name)))
+        .and_then(|value| decode_extended(value))
+        .or_else(|| find(b"filename").map(|name| restore_quotes(name)))
 }
 
 /// Puts quotes where a browser wrote `%22`.
-fn unquoted(name: &[u8]) -> Vec<u8> {
+fn restore_quotes(name: &[u8]) -> Vec<u8> {
     let mut found = Vec::with_capacity(name.len());
     let mut rest = name;
     while let Some(byte) = rest.first() {
@@ -59,7 +59,7 @@ fn unquoted(name: &[u8]) -> Vec<u8> {
 }
 
 /// Parses `charset'language'percent-encoded`.
-fn extended(value: &[u8]) -> Option<Vec<u8>> {
+fn decode_extended(value: &[u8]) -> Option<Vec<u8>> {
     let mut fields = value.splitn(3, |byte| *byte == b'\'');
     let (charset, _language, encoded) = (fields.next()?, fields.next()?, fields.next()?);
     let bytes: Vec<u8> = percent_decode(encoded).collect();
@@ -71,7 +71,7 @@ fn extended(value: &[u8]) -> Option<Vec<u8>> {
 
 /// Parses the parameters after the first semicolon. In quotes a backslash escapes only a quote or another
 /// backslash, because some clients send full Windows paths.
-fn parameters(header: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn parse_parameters(header: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut found = Vec::new();
     let mut rest = header.iter().position(|byte| *byte == b';').map_or(&b""[..], |at| &header[at + 1..]);
     while let Some(equals) = rest.iter().position(|byte| *byte == b'=') {
@@ -107,9 +107,9 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_download_has_its_name_in_utf_8() {
+    fn attachment_header_encodes_utf8_name() {
         assert_eq!(
-            attachment("Nájemní \"smlouva\".pdf"),
+            attachment_header("Nájemní \"smlouva\".pdf"),
             "attachment; filename=\"N_jemn_ _smlouva_.pdf\"; \
              filename*=UTF-8''N%C3%A1jemn%C3%AD%20%22smlouva%22.pdf"
         );
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_has_its_name_for_any_file_name() {
+    fn field_name_ignores_file_name() {
         for header in [
             "form-data; name=\"file\"; filename=\"x\"",
             "form-data; filename=\"x; name=other\"; name=\"file\"",
@@ -148,8 +148,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_name_makes_a_header_that_leads_back(name in any::<String>()) {
-            let header = attachment(&name);
+        fn attachment_header_round_trips_any_name(name in any::<String>()) {
+            let header = attachment_header(&name);
             prop_assert_eq!(file_name(header.as_bytes()), Some(name.into_bytes()));
         }
 

@@ -16,7 +16,7 @@ use http_body::{Frame, SizeHint};
 use workspace::{FileStream, OpenFile};
 
 use crate::compression::Uncompressed;
-use crate::disposition::attachment;
+use crate::disposition::attachment_header;
 use crate::outgoing::StreamedBody;
 use crate::raw_file::FileSlot;
 
@@ -75,7 +75,7 @@ pub fn download_response(
     };
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(range.end - range.start));
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(file.mime));
-    headers.insert(header::CONTENT_DISPOSITION, attachment(&file.name));
+    headers.insert(header::CONTENT_DISPOSITION, attachment_header(&file.name));
     headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; sandbox"));
     if headers.contains_key(header::CONTENT_RANGE) {
@@ -85,8 +85,8 @@ pub fn download_response(
     response.extensions_mut().insert(StreamedBody);
     if *method != Method::HEAD {
         let left = range.end - range.start;
-        FileSlot::note(&mut response, file.transfer(range.clone()), left);
-        *response.body_mut() = Body::new(FileBody { stream: file.stream(range), left });
+        FileSlot::mark_response(&mut response, file.transfer_range(range.clone()), left);
+        *response.body_mut() = Body::new(FileBody { stream: file.stream_range(range), left });
     }
     Ok(response)
 }
@@ -100,7 +100,7 @@ fn is_known(file: &OpenFile, modified: SystemTime, asked: &HeaderMap) -> bool {
         return tags
             .any(|list| list.as_bytes().split(|byte| *byte == b',').any(|tag| matches(tag.trim_ascii())));
     }
-    date(asked.get(header::IF_MODIFIED_SINCE)).is_some_and(|since| modified <= since)
+    parse_date_header(asked.get(header::IF_MODIFIED_SINCE)).is_some_and(|since| modified <= since)
 }
 
 /// Returns true if a range may be sent: the client's other parts are of the current version. A date does not prove that,
@@ -137,7 +137,7 @@ fn one_range(text: &[u8], size: u64) -> Option<Range<u64>> {
     Some(start.min(size)..end.min(size))
 }
 
-fn date(value: Option<&HeaderValue>) -> Option<SystemTime> {
+fn parse_date_header(value: Option<&HeaderValue>) -> Option<SystemTime> {
     httpdate::parse_http_date(value?.to_str().ok()?).ok()
 }
 
@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_read_as_rfc_9110_has_them() {
+    fn one_range_follows_rfc_9110() {
         for (text, expected) in [
             ("bytes=0-0", Some(0..1)),
             ("bytes=0-", Some(0..10)),

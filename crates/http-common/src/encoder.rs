@@ -36,12 +36,12 @@ pub(crate) enum Encoding {
 impl Encoding {
     /// Returns the encoding that the client prefers by its weights; among equals, the best one. `None` if it
     /// accepts none of them.
-    pub(crate) fn negotiated<'a>(accepted: impl Iterator<Item = &'a HeaderValue>) -> Option<Self> {
+    pub(crate) fn negotiate<'a>(accepted: impl Iterator<Item = &'a HeaderValue>) -> Option<Self> {
         let mut weights = [None::<u16>; 3];
         let mut any = 0;
         for item in accepted.filter_map(|list| list.to_str().ok()).flat_map(|list| list.split(',')) {
             let (name, parameters) = item.split_once(';').unwrap_or((item, ""));
-            let weight = weight(parameters);
+            let weight = parse_weight(parameters);
             match name.trim().to_ascii_lowercase().as_str() {
                 "zstd" => weights[0] = Some(weight),
                 "br" => weights[1] = Some(weight),
@@ -60,7 +60,7 @@ impl Encoding {
         best.map(|(_, encoding)| encoding)
     }
 
-    pub(crate) fn header(self) -> HeaderValue {
+    pub(crate) fn to_header(self) -> HeaderValue {
         HeaderValue::from_static(match self {
             Self::Zstd => "zstd",
             Self::Brotli => "br",
@@ -70,7 +70,7 @@ impl Encoding {
 }
 
 /// Parses a weight, in thousandths; 1000 if it is malformed.
-fn weight(parameters: &str) -> u16 {
+fn parse_weight(parameters: &str) -> u16 {
     let value = parameters.split(';').find_map(|parameter| {
         let (name, value) = parameter.split_once('=')?;
         name.trim().eq_ignore_ascii_case("q").then(|| value.trim().parse::<f32>())
@@ -115,7 +115,7 @@ impl Encoder {
         })
     }
 
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn write_input(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Self::Zstd(encoder) => encoder.write_all(bytes),
             Self::Brotli(encoder) => encoder.write_all(bytes),
@@ -126,7 +126,7 @@ impl Encoder {
     /// Starts a new block at this position, so that later events can refer to it even if their preceding text
     /// differs. zstd remembers only the beginning and end of a long repetition: without the block, a state
     /// with a different beginning would not find the long text that both contain.
-    pub(crate) fn part(&mut self) -> io::Result<()> {
+    pub(crate) fn start_block(&mut self) -> io::Result<()> {
         match self {
             Self::Zstd(encoder) => encoder.flush(),
             Self::Brotli(_) | Self::Gzip(_) => Ok(()),
@@ -143,7 +143,7 @@ impl Encoder {
     }
 
     /// Removes and returns the available output.
-    pub(crate) fn take(&mut self) -> Bytes {
+    pub(crate) fn take_output(&mut self) -> Bytes {
         let output = match self {
             Self::Zstd(encoder) => encoder.get_mut(),
             Self::Brotli(encoder) => encoder.get_mut(),
@@ -153,7 +153,7 @@ impl Encoder {
     }
 
     /// Returns the bytes of available output.
-    pub(crate) fn ready(&self) -> usize {
+    pub(crate) fn ready_bytes(&self) -> usize {
         match self {
             Self::Zstd(encoder) => encoder.get_ref().len(),
             Self::Brotli(encoder) => encoder.get_ref().len(),
@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clients_weights_go_before_our_order() {
+    fn negotiate_prefers_client_weights() {
         for (accepted, expected) in [
             (vec!["gzip, deflate, br, zstd"], Some(Encoding::Zstd)),
             (vec!["gzip, br"], Some(Encoding::Brotli)),
@@ -192,7 +192,7 @@ mod tests {
             (vec![], None),
         ] {
             let headers: Vec<_> = accepted.iter().map(|text| HeaderValue::from_static(text)).collect();
-            assert_eq!(Encoding::negotiated(headers.iter()), expected, "{accepted:?}");
+            assert_eq!(Encoding::negotiate(headers.iter()), expected, "{accepted:?}");
         }
     }
 }

@@ -37,9 +37,9 @@ pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 /// An event with a state that supersedes earlier ones. It is encoded once, as a chunk of HTTP/1.1, and shared
 /// by its clones.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event(Arc<[Bytes]>);
+pub struct SseEvent(Arc<[Bytes]>);
 
-impl Event {
+impl SseEvent {
     /// Creates an event with this name, id and one line of JSON, whose longer segments are shared and not
     /// copied.
     #[must_use]
@@ -75,19 +75,19 @@ impl Event {
 
     /// Creates an event from the result of [`Self::pieces`].
     #[must_use]
-    pub fn of(pieces: Arc<[Bytes]>) -> Self {
+    pub fn from_pieces(pieces: Arc<[Bytes]>) -> Self {
         Self(pieces)
     }
 
     /// Returns its encoded pieces, for caching.
     #[must_use]
-    pub fn pieces(self) -> Arc<[Bytes]> {
+    pub fn into_pieces(self) -> Arc<[Bytes]> {
         self.0
     }
 
     /// Returns its pieces as the first event of a stream, without the chunk framing.
-    fn first(&self) -> Vec<Bytes> {
-        let mut pieces: Vec<_> = self.content().collect();
+    fn first_event_pieces(&self) -> Vec<Bytes> {
+        let mut pieces: Vec<_> = self.unframed_pieces().collect();
         if let Some(last) = pieces.last_mut() {
             // The final empty line follows the reconnection time.
             last.truncate(last.len() - 1);
@@ -97,7 +97,7 @@ impl Event {
     }
 
     /// Returns its pieces without the chunk framing.
-    fn content(&self) -> impl Iterator<Item = Bytes> {
+    fn unframed_pieces(&self) -> impl Iterator<Item = Bytes> {
         let last = self.0.len().saturating_sub(1);
         self.0.iter().enumerate().map(move |(at, piece)| {
             let end = if at == last { piece.len() - CHUNK_END.len() } else { piece.len() };
@@ -126,12 +126,12 @@ fn one_line(text: &str) -> std::borrow::Cow<'_, str> {
 ///
 /// The stream ends when `revoked` completes, in the middle of an event if the reader is slow to take it.
 pub fn event_stream(
-    events: impl Stream<Item = Event> + Send + 'static,
+    events: impl Stream<Item = SseEvent> + Send + 'static,
     revoked: impl Future<Output = ()> + Send + 'static,
 ) -> Response {
     let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let source = Source {
+    let source = EventSource {
         events: Some(Box::pin(events)),
         revoked: Some(Box::pin(revoked)),
         heartbeat,
@@ -157,29 +157,29 @@ pub fn event_stream(
 
 /// Holds a response's source until it is sent.
 #[derive(Clone)]
-pub(crate) struct StreamSlot(Arc<Mutex<Option<Source>>>);
+pub(crate) struct StreamSlot(Arc<Mutex<Option<EventSource>>>);
 
 impl StreamSlot {
     /// Takes the source for sending.
-    pub(crate) fn take(&self) -> Option<Source> {
-        self.lock().take()
+    pub(crate) fn take_source(&self) -> Option<EventSource> {
+        self.lock_source().take()
     }
 
     /// Enables compression of the source.
-    pub(crate) fn pack(&self, packed: EventEncoder) {
-        if let Some(source) = &mut *self.lock() {
+    pub(crate) fn enable_compression(&self, packed: EventEncoder) {
+        if let Some(source) = &mut *self.lock_source() {
             source.packed = Some(Box::new(packed));
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Source>> {
+    fn lock_source(&self) -> MutexGuard<'_, Option<EventSource>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// The framing of the pieces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Framing {
+pub(crate) enum EventFraming {
     /// Chunks of HTTP/1.1, including the final one.
     Chunks,
     /// No framing.
@@ -187,9 +187,9 @@ pub(crate) enum Framing {
 }
 
 /// The source of a stream: events, with comments in between, optionally compressed.
-pub(crate) struct Source {
+pub(crate) struct EventSource {
     /// `None` once they have ended, so that they are not polled again.
-    events: Option<Pin<Box<dyn Stream<Item = Event> + Send>>>,
+    events: Option<Pin<Box<dyn Stream<Item = SseEvent> + Send>>>,
     /// `None` once the reader may no longer read.
     revoked: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     heartbeat: Interval,
@@ -197,12 +197,12 @@ pub(crate) struct Source {
     packed: Option<Box<EventEncoder>>,
 }
 
-impl Source {
+impl EventSource {
     /// Appends the next data to `pieces`; returns false at the end. Must be called again only once all of it
     /// is sent.
     pub(crate) fn poll_pieces(
         &mut self,
-        framing: Framing,
+        framing: EventFraming,
         pieces: &mut VecDeque<Bytes>,
         context: &mut Context<'_>,
     ) -> Poll<Result<bool, BoxError>> {
@@ -210,45 +210,45 @@ impl Source {
             return self.poll_packed(framing, pieces, context);
         }
         let Some(event) = ready!(self.poll_event(context)) else {
-            if framing == Framing::Chunks {
+            if framing == EventFraming::Chunks {
                 pieces.push_back(Bytes::from_static(LAST_CHUNK));
             }
             return Poll::Ready(Ok(false));
         };
         match event {
-            None => frame(framing, [Bytes::from_static(COMMENT)].into(), pieces),
-            Some(event) if self.begins() => frame(framing, event.first(), pieces),
-            Some(event) if framing == Framing::Chunks => pieces.extend(event.0.iter().cloned()),
-            Some(event) => pieces.extend(event.content()),
+            None => push_framed(framing, [Bytes::from_static(COMMENT)].into(), pieces),
+            Some(event) if self.is_first_event() => push_framed(framing, event.first_event_pieces(), pieces),
+            Some(event) if framing == EventFraming::Chunks => pieces.extend(event.0.iter().cloned()),
+            Some(event) => pieces.extend(event.unframed_pieces()),
         }
         Poll::Ready(Ok(true))
     }
 
     fn poll_packed(
         &mut self,
-        framing: Framing,
+        framing: EventFraming,
         pieces: &mut VecDeque<Bytes>,
         context: &mut Context<'_>,
     ) -> Poll<Result<bool, BoxError>> {
         loop {
             if let Some(packed) = &mut self.packed
-                && let Some(output) = packed.output()?
+                && let Some(output) = packed.next_output()?
             {
-                frame(framing, vec![output], pieces);
+                push_framed(framing, vec![output], pieces);
                 return Poll::Ready(Ok(true));
             }
             let event = ready!(self.poll_event(context));
-            let begins = matches!(event, Some(Some(_))) && self.begins();
+            let begins = matches!(event, Some(Some(_))) && self.is_first_event();
             let Some(packed) = &mut self.packed else { return Poll::Ready(Ok(false)) };
             match event {
-                Some(Some(event)) if begins => packed.extend(event.first()),
-                Some(Some(event)) => packed.extend(event.content()),
-                Some(None) => packed.extend([Bytes::from_static(COMMENT)]),
+                Some(Some(event)) if begins => packed.push_event(event.first_event_pieces()),
+                Some(Some(event)) => packed.push_event(event.unframed_pieces()),
+                Some(None) => packed.push_event([Bytes::from_static(COMMENT)]),
                 None => {
                     let rest =
                         self.packed.take().map_or_else(|| Ok(Bytes::new()), |packed| packed.finish())?;
-                    frame(framing, vec![rest], pieces);
-                    if framing == Framing::Chunks {
+                    push_framed(framing, vec![rest], pieces);
+                    if framing == EventFraming::Chunks {
                         pieces.push_back(Bytes::from_static(LAST_CHUNK));
                     }
                     return Poll::Ready(Ok(false));
@@ -268,12 +268,12 @@ impl Source {
     }
 
     /// Returns `true` for the first event.
-    fn begins(&mut self) -> bool {
+    fn is_first_event(&mut self) -> bool {
         !std::mem::replace(&mut self.began, true)
     }
 
     /// Returns the next event, `Some(None)` when a comment is due, or `None` at the end.
-    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Option<Option<Event>>> {
+    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Option<Option<SseEvent>>> {
         if self.is_revoked(context) {
             self.events = None;
         }
@@ -290,13 +290,13 @@ impl Source {
 }
 
 /// Appends content, framed as a chunk if required.
-fn frame(framing: Framing, content: Vec<Bytes>, pieces: &mut VecDeque<Bytes>) {
+fn push_framed(framing: EventFraming, content: Vec<Bytes>, pieces: &mut VecDeque<Bytes>) {
     let size: usize = content.iter().map(Bytes::len).sum();
     match framing {
         // An empty chunk would be the final one.
         _ if size == 0 => {}
-        Framing::Plain => pieces.extend(content),
-        Framing::Chunks => {
+        EventFraming::Plain => pieces.extend(content),
+        EventFraming::Chunks => {
             pieces.push_back(chunk_begin(size).into());
             pieces.extend(content);
             pieces.push_back(Bytes::from_static(CHUNK_END));
@@ -308,7 +308,7 @@ fn frame(framing: Framing, content: Vec<Bytes>, pieces: &mut VecDeque<Bytes>) {
 struct EventBody {
     stream_slot: StreamSlot,
     /// Set when polled for the first time.
-    source: Option<Source>,
+    source: Option<EventSource>,
     ended: bool,
     /// Data that is not passed to the connection yet.
     pieces: VecDeque<Bytes>,
@@ -317,7 +317,7 @@ struct EventBody {
 
 impl EventBody {
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BoxError>> {
-        if let Some(source) = self.stream_slot.take() {
+        if let Some(source) = self.stream_slot.take_source() {
             self.source = Some(source);
         }
         while self.pieces.is_empty() {
@@ -325,14 +325,14 @@ impl EventBody {
                 return Poll::Ready(Ok(None));
             };
             ready!(self.flow_control.poll_sent(context))?;
-            self.ended = !ready!(source.poll_pieces(Framing::Plain, &mut self.pieces, context))?;
+            self.ended = !ready!(source.poll_pieces(EventFraming::Plain, &mut self.pieces, context))?;
         }
         ready!(self.flow_control.poll_room(context))?;
         let Some(mut piece) = self.pieces.pop_front() else { return Poll::Ready(Ok(None)) };
         if piece.len() > READER_IN_FLIGHT_MAX_BYTES {
             self.pieces.push_front(piece.split_off(READER_IN_FLIGHT_MAX_BYTES));
         }
-        Poll::Ready(Ok(Some(self.flow_control.wrap(piece))))
+        Poll::Ready(Ok(Some(self.flow_control.wrap_piece(piece))))
     }
 }
 

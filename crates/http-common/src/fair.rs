@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
-use crate::holder::{Bounds, Holder};
+use crate::holder::{BudgetBounds, BudgetHolder};
 
 /// The least number of holders that triggers the removal of idle ones.
 const SWEEP_MIN_HOLDERS: usize = 64;
@@ -24,13 +24,13 @@ pub struct FairGate {
 #[derive(Debug, Default)]
 struct Holders {
     /// The permits of holders with running or waiting work.
-    places: HashMap<Holder, Weak<Semaphore>>,
+    places: HashMap<BudgetHolder, Weak<Semaphore>>,
     sweep_at: usize,
 }
 
 /// A permit of a [`FairGate`], returned when it is dropped.
 #[derive(Debug)]
-pub struct Place<'a> {
+pub struct FairGatePermit<'a> {
     _all: Option<SemaphorePermit<'a>>,
     _own: Option<OwnedSemaphorePermit>,
 }
@@ -38,20 +38,20 @@ pub struct Place<'a> {
 impl FairGate {
     /// Creates a gate with these bounds.
     #[must_use]
-    pub fn new(bounds: Bounds) -> Self {
+    pub fn new(bounds: BudgetBounds) -> Self {
         let count = |bound: u64| usize::try_from(bound).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
         Self { each: count(bounds.each), all: Semaphore::new(count(bounds.all)), holders: Mutex::default() }
     }
 
     /// Waits for a permit. Cancel safe: a dropped call leaves the queues.
-    pub async fn enter(&self, holder: Holder) -> Place<'_> {
+    pub async fn acquire_permit(&self, holder: BudgetHolder) -> FairGatePermit<'_> {
         // The semaphores are never closed.
-        let own = self.places(holder).acquire_owned().await.ok();
+        let own = self.holder_semaphore(holder).acquire_owned().await.ok();
         let all = self.all.acquire().await.ok();
-        Place { _all: all, _own: own }
+        FairGatePermit { _all: all, _own: own }
     }
 
-    fn places(&self, holder: Holder) -> Arc<Semaphore> {
+    fn holder_semaphore(&self, holder: BudgetHolder) -> Arc<Semaphore> {
         let mut holders = self.holders.lock().unwrap_or_else(PoisonError::into_inner);
         if holders.places.len() >= holders.sweep_at {
             holders.places.retain(|_, places| places.strong_count() > 0);
@@ -74,21 +74,24 @@ mod tests {
 
     use super::*;
 
-    fn holder(number: u8) -> Holder {
-        Holder::Address(IpAddr::from([192, 0, 2, number]))
+    fn address_holder(number: u8) -> BudgetHolder {
+        BudgetHolder::Address(IpAddr::from([192, 0, 2, number]))
     }
 
     #[tokio::test]
-    async fn a_crowd_of_one_holder_keeps_nobody_else_waiting() {
-        let gate = FairGate::new(Bounds { each: 2, all: 3 });
-        let [first, second] = [gate.enter(holder(1)).await, gate.enter(holder(1)).await];
-        let mut crowd: Vec<_> = (0..1000).map(|_| Box::pin(gate.enter(holder(1)))).collect();
+    async fn fair_gate_crowd_blocks_nobody_else() {
+        let gate = FairGate::new(BudgetBounds { each: 2, all: 3 });
+        let [first, second] =
+            [gate.acquire_permit(address_holder(1)).await, gate.acquire_permit(address_holder(1)).await];
+        let mut crowd: Vec<_> = (0..1000).map(|_| Box::pin(gate.acquire_permit(address_holder(1)))).collect();
         for one in &mut crowd {
             assert!(one.as_mut().now_or_never().is_none(), "it has two places, and no more");
         }
-        let other =
-            gate.enter(holder(2)).now_or_never().expect("there is a place that is not the first one's");
-        let mut third = Box::pin(gate.enter(holder(3)));
+        let other = gate
+            .acquire_permit(address_holder(2))
+            .now_or_never()
+            .expect("there is a place that is not the first one's");
+        let mut third = Box::pin(gate.acquire_permit(address_holder(3)));
         assert!(third.as_mut().now_or_never().is_none(), "all places are taken");
         drop(first);
         let third = third.now_or_never().expect("the crowd stands behind its own places");
@@ -101,14 +104,14 @@ mod tests {
 
     #[tokio::test]
     async fn holders_that_left_are_forgotten() {
-        let gate = FairGate::new(Bounds { each: 1, all: 1 });
+        let gate = FairGate::new(BudgetBounds { each: 1, all: 1 });
         for number in 0..=255 {
-            drop(gate.enter(holder(number)).await);
+            drop(gate.acquire_permit(address_holder(number)).await);
             assert!(gate.holders.lock().expect("it is whole").places.len() <= SWEEP_MIN_HOLDERS + 1);
         }
-        let waits = gate.enter(holder(1)).await;
-        assert!(gate.enter(holder(1)).now_or_never().is_none(), "it goes away again");
+        let waits = gate.acquire_permit(address_holder(1)).await;
+        assert!(gate.acquire_permit(address_holder(1)).now_or_never().is_none(), "it goes away again");
         drop(waits);
-        assert!(gate.enter(holder(1)).now_or_never().is_some());
+        assert!(gate.acquire_permit(address_holder(1)).now_or_never().is_some());
     }
 }

@@ -42,7 +42,7 @@ struct InFlight {
     waker: Option<Waker>,
 }
 
-struct Piece {
+struct InFlightPiece {
     bytes: Bytes,
     flight: Arc<Mutex<InFlight>>,
 }
@@ -57,29 +57,31 @@ impl FlowControl {
     /// Ready when another piece may be passed on.
     pub(crate) fn poll_room(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Stalled>> {
         let bytes_max = self.bytes_max;
-        self.poll(context, |flight| flight.pieces < READER_IN_FLIGHT_MAX_PIECES && flight.bytes < bytes_max)
+        self.poll_until(context, |flight| {
+            flight.pieces < READER_IN_FLIGHT_MAX_PIECES && flight.bytes < bytes_max
+        })
     }
 
     /// Ready when all pieces were sent.
     pub(crate) fn poll_sent(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Stalled>> {
-        self.poll(context, |flight| flight.pieces == 0)
+        self.poll_until(context, |flight| flight.pieces == 0)
     }
 
     /// Wraps a piece, to track when it is sent.
-    pub(crate) fn wrap(&mut self, bytes: Bytes) -> Bytes {
-        let mut flight = lock(&self.flight);
+    pub(crate) fn wrap_piece(&mut self, bytes: Bytes) -> Bytes {
+        let mut flight = lock_flight(&self.flight);
         flight.pieces += 1;
         flight.bytes += bytes.len();
         drop(flight);
-        Bytes::from_owner(Piece { bytes, flight: self.flight.clone() })
+        Bytes::from_owner(InFlightPiece { bytes, flight: self.flight.clone() })
     }
 
-    fn poll(
+    fn poll_until(
         &mut self,
         context: &mut Context<'_>,
         enough: impl Fn(&InFlight) -> bool,
     ) -> Poll<Result<(), Stalled>> {
-        let mut flight = lock(&self.flight);
+        let mut flight = lock_flight(&self.flight);
         if enough(&flight) {
             self.stall = None;
             return Poll::Ready(Ok(()));
@@ -100,15 +102,15 @@ impl FlowControl {
     }
 }
 
-impl AsRef<[u8]> for Piece {
+impl AsRef<[u8]> for InFlightPiece {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Drop for Piece {
+impl Drop for InFlightPiece {
     fn drop(&mut self) {
-        let mut flight = lock(&self.flight);
+        let mut flight = lock_flight(&self.flight);
         flight.pieces -= 1;
         flight.bytes -= self.bytes.len();
         flight.taken += 1;
@@ -120,6 +122,6 @@ impl Drop for Piece {
     }
 }
 
-fn lock(flight: &Mutex<InFlight>) -> std::sync::MutexGuard<'_, InFlight> {
+fn lock_flight(flight: &Mutex<InFlight>) -> std::sync::MutexGuard<'_, InFlight> {
     flight.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -23,7 +23,7 @@ const SLOTS_PER_SET: usize = 8;
 
 /// A rate limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rate {
+pub struct RateLimit {
     /// The sustained requests per second, at most a million.
     pub per_second: NonZeroU32,
     /// The requests at once after a time without any.
@@ -37,7 +37,7 @@ pub struct Rate {
 )]
 pub struct InvalidRate(pub String);
 
-impl FromStr for Rate {
+impl FromStr for RateLimit {
     type Err = InvalidRate;
 
     fn from_str(text: &str) -> Result<Self, InvalidRate> {
@@ -51,32 +51,32 @@ impl FromStr for Rate {
     }
 }
 
-impl fmt::Display for Rate {
+impl fmt::Display for RateLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.per_second, self.burst)
     }
 }
 
-impl Rate {
-    fn allowance(self) -> Allowance {
+impl RateLimit {
+    fn to_allowance(self) -> GcraAllowance {
         let interval = 1_000_000_000 / u64::from(self.per_second.get());
-        Allowance { interval, burst: u64::from(self.burst.get()) }
+        GcraAllowance { interval, burst: u64::from(self.burst.get()) }
     }
 }
 
 /// A rate by its interval, in nanoseconds.
 #[derive(Debug, Clone, Copy)]
-struct Allowance {
+struct GcraAllowance {
     /// The cost of one request.
     interval: u64,
     /// The requests at once.
     burst: u64,
 }
 
-impl Allowance {
+impl GcraAllowance {
     /// Returns the TAT after a request at `now`, given the previous one, or the wait until a request is
     /// allowed. All in nanoseconds.
-    fn after(self, whole: u64, now: u64) -> Result<u64, u64> {
+    fn tat_after_request(self, whole: u64, now: u64) -> Result<u64, u64> {
         let next = whole.max(now) + self.interval;
         let latest = now + self.interval * self.burst;
         if next <= latest { Ok(next) } else { Err(next - latest) }
@@ -85,15 +85,15 @@ impl Allowance {
 
 /// Limits the rate of each key or address, with fixed memory.
 pub struct GcraLimiter {
-    allowance: Allowance,
+    allowance: GcraAllowance,
     began: Instant,
     hasher: RandomState,
-    sets: Box<[Mutex<[Slot; SLOTS_PER_SET]>]>,
+    sets: Box<[Mutex<[GcraSlot; SLOTS_PER_SET]>]>,
 }
 
 /// An entry: the TAT of a key or address. A complete allowance needs no entry.
 #[derive(Clone, Copy, Default)]
-struct Slot {
+struct GcraSlot {
     /// A keyed hash, which clients cannot predict.
     who: u64,
     tat: u64,
@@ -102,20 +102,20 @@ struct Slot {
 impl GcraLimiter {
     /// Creates a limiter with this rate for everyone.
     #[must_use]
-    pub fn new(rate: Rate) -> Self {
-        Self::of(rate.allowance())
+    pub fn new(rate: RateLimit) -> Self {
+        Self::from_allowance(rate.to_allowance())
     }
 
     /// Creates a limiter of one request per `interval` and `burst` at once, for rates below one per second.
     #[must_use]
-    pub fn every(interval: Duration, burst: u32) -> Self {
+    pub fn with_interval(interval: Duration, burst: u32) -> Self {
         let interval = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
         // A whole allowance takes at most a century, so that no sum overflows.
         let interval = interval.min(u64::MAX / 8 / u64::from(burst.max(1)));
-        Self::of(Allowance { interval, burst: u64::from(burst) })
+        Self::from_allowance(GcraAllowance { interval, burst: u64::from(burst) })
     }
 
-    fn of(allowance: Allowance) -> Self {
+    fn from_allowance(allowance: GcraAllowance) -> Self {
         let sets = (0..SETS).map(|_| Mutex::default()).collect();
         Self { allowance, began: Instant::now(), hasher: RandomState::new(), sets }
     }
@@ -124,8 +124,8 @@ impl GcraLimiter {
     ///
     /// # Errors
     /// The time to wait, if the allowance is used up.
-    pub fn take(&self, who: &impl Hash) -> Result<(), Duration> {
-        self.at(who, true)
+    pub fn take_request(&self, who: &impl Hash) -> Result<(), Duration> {
+        self.check_allowance(who, true)
     }
 
     /// Checks whether [`GcraLimiter::take`] would succeed now.
@@ -133,24 +133,24 @@ impl GcraLimiter {
     /// # Errors
     /// The time to wait, if it would not.
     pub fn peek(&self, who: &impl Hash) -> Result<(), Duration> {
-        self.at(who, false)
+        self.check_allowance(who, false)
     }
 
-    fn at(&self, who: &impl Hash, take: bool) -> Result<(), Duration> {
+    fn check_allowance(&self, who: &impl Hash, take: bool) -> Result<(), Duration> {
         let now = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX / 2);
         let who = self.hasher.hash_one(who);
-        let mut set = self.set(who);
+        let mut set = self.lock_set(who);
         let known = set.iter().position(|slot| slot.who == who && slot.tat > now);
         let whole = known.map_or(now, |at| set[at].tat);
-        let next = self.allowance.after(whole, now).map_err(Duration::from_nanos)?;
+        let next = self.allowance.tat_after_request(whole, now).map_err(Duration::from_nanos)?;
         if take {
             let least = (0..SLOTS_PER_SET).min_by_key(|at| set[*at].tat).unwrap_or_default();
-            set[known.unwrap_or(least)] = Slot { who, tat: next };
+            set[known.unwrap_or(least)] = GcraSlot { who, tat: next };
         }
         Ok(())
     }
 
-    fn set(&self, who: u64) -> MutexGuard<'_, [Slot; SLOTS_PER_SET]> {
+    fn lock_set(&self, who: u64) -> MutexGuard<'_, [GcraSlot; SLOTS_PER_SET]> {
         // The remainder is less than the number of sets.
         self.sets[(who % SETS as u64) as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -167,69 +167,73 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn rate(text: &str) -> Rate {
+    fn parse_rate(text: &str) -> RateLimit {
         text.parse().expect("a rate")
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_burst_is_allowed_and_then_so_many_a_second() {
-        let limiter = GcraLimiter::new(rate("10/3"));
+    async fn gcra_allows_burst_then_rate() {
+        let limiter = GcraLimiter::new(parse_rate("10/3"));
         for _ in 0..3 {
-            assert_eq!(limiter.take(&"a"), Ok(()));
+            assert_eq!(limiter.take_request(&"a"), Ok(()));
         }
-        assert_eq!(limiter.take(&"a"), Err(Duration::from_millis(100)));
+        assert_eq!(limiter.take_request(&"a"), Err(Duration::from_millis(100)));
         assert_eq!(limiter.peek(&"a"), Err(Duration::from_millis(100)));
-        assert_eq!(limiter.take(&"b"), Ok(()), "each has an allowance of its own");
+        assert_eq!(limiter.take_request(&"b"), Ok(()), "each has an allowance of its own");
         tokio::time::advance(Duration::from_millis(60)).await;
-        assert_eq!(limiter.take(&"a"), Err(Duration::from_millis(40)), "rejected requests do not count");
+        assert_eq!(
+            limiter.take_request(&"a"),
+            Err(Duration::from_millis(40)),
+            "rejected requests do not count"
+        );
         tokio::time::advance(Duration::from_millis(40)).await;
         assert_eq!(limiter.peek(&"a"), Ok(()));
-        assert_eq!(limiter.take(&"a"), Ok(()), "peeking does not count");
-        assert!(limiter.take(&"a").is_err());
+        assert_eq!(limiter.take_request(&"a"), Ok(()), "peeking does not count");
+        assert!(limiter.take_request(&"a").is_err());
         tokio::time::advance(Duration::from_secs(3600)).await;
-        let allowed = (0..10).filter(|_| limiter.take(&"a").is_ok()).count();
+        let allowed = (0..10).filter(|_| limiter.take_request(&"a").is_ok()).count();
         assert_eq!(allowed, 3, "a long rest saves up no more than a burst");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_rate_may_be_slower_than_one_a_second() {
-        let limiter = GcraLimiter::every(Duration::from_secs(60), 2);
-        assert_eq!((limiter.take(&"a"), limiter.take(&"a")), (Ok(()), Ok(())));
-        assert_eq!(limiter.take(&"a"), Err(Duration::from_secs(60)));
+    async fn gcra_with_interval_allows_slow_rates() {
+        let limiter = GcraLimiter::with_interval(Duration::from_secs(60), 2);
+        assert_eq!((limiter.take_request(&"a"), limiter.take_request(&"a")), (Ok(()), Ok(())));
+        assert_eq!(limiter.take_request(&"a"), Err(Duration::from_secs(60)));
         tokio::time::advance(Duration::from_secs(60)).await;
-        assert_eq!(limiter.take(&"a"), Ok(()));
-        assert!(limiter.take(&"a").is_err());
-        let never = GcraLimiter::every(Duration::MAX, u32::MAX);
-        assert_eq!(never.take(&"a"), Ok(()));
+        assert_eq!(limiter.take_request(&"a"), Ok(()));
+        assert!(limiter.take_request(&"a").is_err());
+        let never = GcraLimiter::with_interval(Duration::MAX, u32::MAX);
+        assert_eq!(never.take_request(&"a"), Ok(()));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn entries_over_the_limit_are_not_evicted_by_others() {
-        let limiter = GcraLimiter::new(rate("1/100"));
-        while limiter.take(&"greedy").is_ok() {}
+    async fn gcra_keeps_entries_over_limit() {
+        let limiter = GcraLimiter::new(parse_rate("1/100"));
+        while limiter.take_request(&"greedy").is_ok() {}
         for other in 0..1_000_000_u32 {
-            assert_eq!(limiter.take(&other), Ok(()));
+            assert_eq!(limiter.take_request(&other), Ok(()));
         }
-        assert!(limiter.take(&"greedy").is_err());
+        assert!(limiter.take_request(&"greedy").is_err());
     }
 
     #[test]
-    fn a_rate_round_trips_through_its_text_and_invalid_ones_are_rejected() {
-        assert_eq!(rate("50"), rate("50/50"));
-        assert_eq!(rate(&rate("7/9").to_string()), rate("7/9"));
+    fn rate_limit_round_trips_or_rejects() {
+        assert_eq!(parse_rate("50"), parse_rate("50/50"));
+        assert_eq!(parse_rate(&parse_rate("7/9").to_string()), parse_rate("7/9"));
         for wrong in ["", "0", "5/0", "-1", "1.5", "5/", "/5", "1000001", "a", "1/2/3"] {
-            assert!(wrong.parse::<Rate>().is_err(), "{wrong}");
+            assert!(wrong.parse::<RateLimit>().is_err(), "{wrong}");
         }
     }
 
     proptest! {
         #[test]
-        fn in_no_span_of_time_is_more_allowed_than_burst_and_rate(
+        fn gcra_never_exceeds_burst_and_rate(
             per_second in 1_u32..1000,
             burst in 1_u32..50,
             waits in prop::collection::vec(0_u64..20_000_000, 1..300),
         ) {
-            let rate = Rate {
+            let rate = RateLimit {
                 per_second: NonZeroU32::new(per_second).expect("not zero"),
                 burst: NonZeroU32::new(burst).expect("not zero"),
             };
@@ -237,14 +241,14 @@ mod tests {
             let mut allowed: Vec<u64> = Vec::new();
             for wait in waits {
                 now += wait;
-                if let Ok(next) = rate.allowance().after(whole, now) {
+                if let Ok(next) = rate.to_allowance().tat_after_request(whole, now) {
                     whole = next;
                     allowed.push(now);
                 }
             }
             for (at, from) in allowed.iter().enumerate() {
                 for (count, to) in (1_u64..).zip(&allowed[at..]) {
-                    prop_assert!(count <= u64::from(burst) + (to - from) / rate.allowance().interval + 1);
+                    prop_assert!(count <= u64::from(burst) + (to - from) / rate.to_allowance().interval + 1);
                 }
             }
         }

@@ -6,7 +6,7 @@ use domain::id::AccountId;
 
 /// The holder of a share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Holder {
+pub enum BudgetHolder {
     /// An account, by any of its keys.
     Account(AccountId),
     /// An address that showed no valid key.
@@ -15,7 +15,7 @@ pub enum Holder {
 
 /// Limits the sum of shares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Bounds {
+pub struct BudgetBounds {
     /// By each holder.
     pub each: u64,
     /// By all together.

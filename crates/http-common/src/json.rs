@@ -8,7 +8,7 @@ const RUN_BYTES: usize = 16;
 const SHORT_BYTES: usize = 64;
 
 /// Returns `true` if no byte of the run needs an escape. Has no branch per byte.
-fn plain(run: &[u8]) -> bool {
+fn is_plain_run(run: &[u8]) -> bool {
     let may_need = |byte: &u8| *byte < 0x20 || matches!(byte, b'"' | b'\\' | 0xC2 | 0xE2);
     !run.iter().fold(false, |any, byte| any | may_need(byte))
 }
@@ -19,7 +19,7 @@ fn plain(run: &[u8]) -> bool {
 pub fn json_escape_into(text: &str, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
     // Words, identifiers and times are checked as a whole.
-    if bytes.len() <= SHORT_BYTES && plain(bytes) {
+    if bytes.len() <= SHORT_BYTES && is_plain_run(bytes) {
         out.extend_from_slice(bytes);
         return;
     }
@@ -38,7 +38,7 @@ pub fn json_escape_into(text: &str, out: &mut Vec<u8>) {
             0xE2 if bytes[at..].starts_with(b"\xE2\x80\xA9") => (3, b"\\u2029"),
             _ => {
                 at += 1;
-                while bytes.get(at..at + RUN_BYTES).is_some_and(plain) {
+                while bytes.get(at..at + RUN_BYTES).is_some_and(is_plain_run) {
                     at += RUN_BYTES;
                 }
                 continue;
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn escaped(text: &str) -> String {
+    fn escape_to_string(text: &str) -> String {
         let mut out = Vec::new();
         json_escape_into(text, &mut out);
         String::from_utf8(out).unwrap()
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn all_line_ends_are_escaped() {
         assert_eq!(
-            escaped("a\"\\\n\r\t\u{1}\u{7f}č\u{85}\u{2028}\u{2029}\u{2027}"),
+            escape_to_string("a\"\\\n\r\t\u{1}\u{7f}č\u{85}\u{2028}\u{2029}\u{2027}"),
             "a\\\"\\\\\\n\\r\\t\\u0001\u{7f}č\\u0085\\u2028\\u2029\u{2027}"
         );
     }
@@ -82,8 +82,8 @@ mod tests {
             prop_oneof![any::<String>(), "[\u{0}-\u{20}\"\\\\\u{80}-\u{90}\u{2020}-\u{2030}]*"], 0..4
         )) {
             let whole = parts.concat();
-            let text = escaped(&whole);
-            prop_assert_eq!(&parts.iter().map(|part| escaped(part)).collect::<String>(), &text);
+            let text = escape_to_string(&whole);
+            prop_assert_eq!(&parts.iter().map(|part| escape_to_string(part)).collect::<String>(), &text);
             prop_assert_eq!(serde_json::from_str::<String>(&format!("\"{text}\"")).unwrap(), whole);
             let ends_a_line = |c: char| c.is_control() && c != '\u{7f}' && (c as u32) < 0x20
                 || matches!(c, '\u{85}' | '\u{2028}' | '\u{2029}');

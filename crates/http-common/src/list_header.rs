@@ -18,7 +18,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_a_list_are_one_list_in_their_order() {
+    fn list_header_joins_lines_in_order() {
         let mut headers = HeaderMap::new();
         assert_eq!(list_header(&headers, &ACCEPT_LANGUAGE), "");
         for line in [&b"de, fr;q=0.5"[..], b"\xff", b"sk"] {

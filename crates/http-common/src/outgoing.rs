@@ -15,10 +15,10 @@ use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use tokio::time::{Instant, sleep_until};
 
-use crate::budget::{BudgetExceeded, Budgets, Share};
+use crate::budget::{BudgetExceeded, BudgetShare, Budgets};
 use crate::events::BoxError;
 use crate::flow_control::{BodyAborted, FlowControl};
-use crate::holder::Holder;
+use crate::holder::BudgetHolder;
 use crate::limits::{OUTGOING_IN_FLIGHT_BYTES, OUTGOING_SMALL_BYTES};
 
 /// Marks a response whose body is generated while it is sent or shared by all its readers. Only its data in
@@ -28,11 +28,11 @@ pub struct StreamedBody;
 
 /// Shares of budgets that a response holds until it is sent.
 #[derive(Debug, Clone, Default)]
-pub struct HeldShares(Arc<Mutex<Vec<Share>>>);
+pub struct HeldShares(Arc<Mutex<Vec<BudgetShare>>>);
 
 impl HeldShares {
     /// Adds a share to these extensions.
-    pub fn hold(extensions: &mut Extensions, share: Share) {
+    pub fn hold_share(extensions: &mut Extensions, share: BudgetShare) {
         let shares = extensions.get_or_insert_default::<Self>();
         shares.0.lock().unwrap_or_else(PoisonError::into_inner).push(share);
     }
@@ -46,7 +46,7 @@ impl HeldShares {
 pub fn account_for(
     response: &mut Response,
     budgets: &Budgets,
-    holder: Holder,
+    holder: BudgetHolder,
     owed: bool,
 ) -> Result<(), BudgetExceeded> {
     let bodiless = [StatusCode::NO_CONTENT, StatusCode::NOT_MODIFIED];
@@ -63,11 +63,12 @@ pub fn account_for(
         None => size.unwrap_or(in_flight),
     };
     let budget = match holder {
-        Holder::Account(_) => &budgets.body_bytes,
-        Holder::Address(_) => &budgets.stranger_bytes,
+        BudgetHolder::Account(_) => &budgets.body_bytes,
+        BudgetHolder::Address(_) => &budgets.stranger_bytes,
     };
-    let share = if owed { budget.take_unchecked(holder, amount) } else { budget.take(holder, amount)? };
-    HeldShares::hold(response.extensions_mut(), share);
+    let share =
+        if owed { budget.take_unchecked(holder, amount) } else { budget.take_share(holder, amount)? };
+    HeldShares::hold_share(response.extensions_mut(), share);
     Ok(())
 }
 
@@ -89,14 +90,14 @@ impl Default for ReadProgress {
 
 impl ReadProgress {
     /// Records a poll of the body; `waiting` if it returned data, which the client must take next.
-    pub fn record(&self, waiting: bool) {
+    pub fn record_poll(&self, waiting: bool) {
         let since = u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.moved.store(since, Ordering::Relaxed);
         self.waiting.store(waiting, Ordering::Relaxed);
     }
 
     /// Ready when the client has taken nothing for `timeout`.
-    pub async fn stalled(&self, timeout: Duration) {
+    pub async fn wait_until_stalled(&self, timeout: Duration) {
         loop {
             let moved = Duration::from_millis(self.moved.load(Ordering::Relaxed));
             let waited = Instant::now().saturating_duration_since(self.began + moved);
@@ -136,7 +137,7 @@ impl Outgoing {
                 ready!(self.flow_control.poll_room(context))?;
                 let length = self.rest.len().min(self.piece_bytes);
                 let piece = self.rest.split_to(length);
-                return Poll::Ready(Ok(Some(Frame::data(self.flow_control.wrap(piece)))));
+                return Poll::Ready(Ok(Some(Frame::data(self.flow_control.wrap_piece(piece)))));
             }
             let Some(body) = &mut self.body else {
                 // The body stays open until all of it is sent.
@@ -230,7 +231,7 @@ mod tests {
     const PIECE: usize = 16 << 10;
 
     #[tokio::test(start_paused = true)]
-    async fn data_in_flight_is_bounded_and_stalled_clients_are_disconnected() {
+    async fn outgoing_bounds_data_disconnects_stalled() {
         let whole: Bytes = vec![7; 1 << 20].into();
         let mut body = Outgoing::new(Body::from(whole.clone()), TIMEOUT, PIECE);
         assert_eq!(http_body::Body::size_hint(&body).exact(), Some(1 << 20));
@@ -264,22 +265,22 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_is_waited_for_only_while_it_has_something_to_take() {
+    async fn read_progress_waits_only_with_data() {
         let progress = ReadProgress::default();
-        assert!(progress.stalled(TIMEOUT).now_or_never().is_none());
-        progress.record(false);
+        assert!(progress.wait_until_stalled(TIMEOUT).now_or_never().is_none());
+        progress.record_poll(false);
         assert!(
-            tokio::time::timeout(10 * TIMEOUT, progress.stalled(TIMEOUT)).await.is_err(),
+            tokio::time::timeout(10 * TIMEOUT, progress.wait_until_stalled(TIMEOUT)).await.is_err(),
             "it has nothing"
         );
-        progress.record(true);
+        progress.record_poll(true);
         let began = Instant::now();
-        progress.stalled(TIMEOUT).await;
+        progress.wait_until_stalled(TIMEOUT).await;
         assert_eq!(began.elapsed(), TIMEOUT);
     }
 
     #[tokio::test]
-    async fn a_body_breaks_off_when_it_is_to_end() {
+    async fn outgoing_body_aborts_on_end() {
         let (end, ended) = tokio::sync::oneshot::channel::<()>();
         let (send, pieces) = tokio::sync::mpsc::channel::<Result<Bytes, BoxError>>(1);
         let pieces =

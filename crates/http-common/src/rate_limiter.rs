@@ -8,9 +8,9 @@ use axum::http::{Extensions, HeaderMap};
 use domain::id::KeyId;
 use telemetry::Counter;
 
-use crate::address::{Network, Peer, client_address, counted};
+use crate::address::{Network, Peer, client_address, normalize_for_counting};
 use crate::budget::{BudgetLimits, Budgets};
-use crate::gcra::{GcraLimiter, Rate};
+use crate::gcra::{GcraLimiter, RateLimit};
 
 /// The default rate of requests with invalid keys per address: more than a misconfigured tool needs, and
 /// useless for guessing.
@@ -20,11 +20,11 @@ const FAILED_KEYS: (u32, u32) = (10, 1000);
 #[derive(Debug, Clone)]
 pub struct RateLimits {
     /// The rate per key.
-    pub per_key: Option<Rate>,
+    pub per_key: Option<RateLimit>,
     /// The rate per address, regardless of keys.
-    pub per_address: Option<Rate>,
+    pub per_address: Option<RateLimit>,
     /// The rate per address of requests with a missing or invalid key.
-    pub failed_keys: Option<Rate>,
+    pub failed_keys: Option<RateLimit>,
     /// Proxies whose forwarding headers are trusted.
     pub trusted_proxies: Vec<Network>,
 }
@@ -32,7 +32,7 @@ pub struct RateLimits {
 impl Default for RateLimits {
     fn default() -> Self {
         let number = |number| NonZeroU32::new(number).unwrap_or(NonZeroU32::MIN);
-        let failed_keys = Rate { per_second: number(FAILED_KEYS.0), burst: number(FAILED_KEYS.1) };
+        let failed_keys = RateLimit { per_second: number(FAILED_KEYS.0), burst: number(FAILED_KEYS.1) };
         Self { per_key: None, per_address: None, failed_keys: Some(failed_keys), trusted_proxies: Vec::new() }
     }
 }
@@ -77,21 +77,21 @@ impl RateLimiter {
 
     /// Returns `true` if the address belongs to a trusted proxy.
     #[must_use]
-    pub fn trusts(&self, address: IpAddr) -> bool {
-        self.trusted_proxies.iter().any(|network| network.holds(address.to_canonical()))
+    pub fn is_trusted_proxy(&self, address: IpAddr) -> bool {
+        self.trusted_proxies.iter().any(|network| network.contains_address(address.to_canonical()))
     }
 
     /// Returns the address that a request counts for; `None` if its connection has none.
     #[must_use]
-    pub fn address(&self, extensions: &Extensions, headers: &HeaderMap) -> Option<IpAddr> {
+    pub fn request_address(&self, extensions: &Extensions, headers: &HeaderMap) -> Option<IpAddr> {
         let Peer(peer) = *extensions.get::<Peer>()?;
-        Some(self.client(Peer(peer), headers))
+        Some(self.counting_address(Peer(peer), headers))
     }
 
     /// The address that a request over a connection of this peer is counted under.
     #[must_use]
-    pub fn client(&self, Peer(peer): Peer, headers: &HeaderMap) -> IpAddr {
-        counted(client_address(peer, headers, &self.trusted_proxies))
+    pub fn counting_address(&self, Peer(peer): Peer, headers: &HeaderMap) -> IpAddr {
+        normalize_for_counting(client_address(peer, headers, &self.trusted_proxies))
     }
 
     /// Takes a request from the address's allowance.
@@ -100,7 +100,7 @@ impl RateLimiter {
     /// The time to wait, if the allowance is used up.
     pub fn by_address(&self, address: IpAddr) -> Result<(), Duration> {
         let Some(limiter) = &self.per_address else { return Ok(()) };
-        limiter.take(&address).inspect_err(|_| self.refused.per_address.increment())
+        limiter.take_request(&address).inspect_err(|_| self.refused.per_address.increment())
     }
 
     /// Checks whether unknown keys of this address may be looked up.
@@ -116,7 +116,7 @@ impl RateLimiter {
     pub fn record_failed_key(&self, address: IpAddr) {
         if let Some(limiter) = &self.failed_keys {
             // The attempt itself was allowed; an exceeded limit affects the next one.
-            let _ = limiter.take(&address);
+            let _ = limiter.take_request(&address);
         }
     }
 
@@ -126,6 +126,6 @@ impl RateLimiter {
     /// The time to wait, if the allowance is used up.
     pub fn by_key(&self, key: KeyId) -> Result<(), Duration> {
         let Some(limiter) = &self.per_key else { return Ok(()) };
-        limiter.take(&key).inspect_err(|_| self.refused.per_key.increment())
+        limiter.take_request(&key).inspect_err(|_| self.refused.per_key.increment())
     }
 }

@@ -31,9 +31,9 @@ use crate::raw_head::raw_head;
 
 /// The file behind a response, until it is sent.
 #[derive(Clone)]
-pub(crate) struct FileSlot(Arc<Mutex<Source>>);
+pub(crate) struct FileSlot(Arc<Mutex<FileTransferSource>>);
 
-struct Source {
+struct FileTransferSource {
     transfer: Option<FileTransfer>,
     /// Completes when the transfer must be aborted.
     end: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
@@ -42,9 +42,9 @@ struct Source {
 impl FileSlot {
     /// Marks a response whose body is this transfer, unless the file is so short that a copy costs less than taking
     /// over the connection.
-    pub(crate) fn note(response: &mut Response, transfer: FileTransfer, length: u64) {
+    pub(crate) fn mark_response(response: &mut Response, transfer: FileTransfer, length: u64) {
         if length >= RAW_FILE_MIN_BYTES {
-            let source = Source { transfer: Some(transfer), end: None };
+            let source = FileTransferSource { transfer: Some(transfer), end: None };
             response.extensions_mut().insert(Self(Arc::new(Mutex::new(source))));
         }
     }
@@ -58,7 +58,7 @@ pub fn is_file(response: &Response) -> bool {
 
 /// Aborts the response when `end` completes, whoever sends it.
 #[must_use]
-pub fn until<F>(response: Response, end: impl Fn() -> F) -> Response
+pub fn abort_response_when<F>(response: Response, end: impl Fn() -> F) -> Response
 where
     F: Future<Output = ()> + Send + 'static,
 {
@@ -110,7 +110,7 @@ async fn send_all(
     }
     while !transfer.is_done() {
         if transfer.is_at_hand() {
-            let sent = || transfer.send(connection);
+            let sent = || transfer.send_piece(connection);
             in_time(stall_timeout, connection.async_io(Interest::WRITABLE, sent)).await?;
             continue;
         }
@@ -118,7 +118,7 @@ async fn send_all(
         in_time(stall_timeout, connection.async_io(Interest::WRITABLE, room)).await?;
         let socket = connection.as_fd().try_clone_to_owned()?;
         let sending = spawn_blocking(move || {
-            let sent = transfer.send(socket);
+            let sent = transfer.send_piece(socket);
             (transfer, sent)
         });
         let sent;

@@ -16,7 +16,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use crate::events::{Framing, Source, StreamSlot};
+use crate::events::{EventFraming, EventSource, StreamSlot};
 use crate::flow_control::{BodyAborted, Stalled};
 use crate::limits::{EARLY_MAX_BYTES, READER_STALL_TIMEOUT};
 use crate::raw_head::raw_head;
@@ -43,7 +43,7 @@ pub struct EventWriter<C> {
     early: BytesMut,
     /// True to read more data from the client.
     listening: bool,
-    source: Option<Source>,
+    source: Option<EventSource>,
     ended: bool,
     /// The data that is not written yet.
     queue: VecDeque<Bytes>,
@@ -61,7 +61,7 @@ impl<C> EventWriter<C> {
             connection: Some(connection),
             early: early.into(),
             listening: true,
-            source: parts.extensions.get().and_then(StreamSlot::take),
+            source: parts.extensions.get().and_then(StreamSlot::take_source),
             ended: false,
             queue: VecDeque::from([raw_head(parts, last)]),
             stall: None,
@@ -72,7 +72,7 @@ impl<C> EventWriter<C> {
 impl<C: AsyncRead + AsyncWrite + Unpin> EventWriter<C> {
     fn poll_written(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
-            self.listen(context)?;
+            self.read_early_data(context)?;
             let sent = self.poll_sent(context)?;
             let Some(source) = self.source.as_mut() else { return sent.map(Ok) };
             if sent.is_pending() && source.is_revoked(context) {
@@ -82,7 +82,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> EventWriter<C> {
             if self.ended {
                 return Poll::Ready(Ok(()));
             }
-            let more = ready!(source.poll_pieces(Framing::Chunks, &mut self.queue, context));
+            let more = ready!(source.poll_pieces(EventFraming::Chunks, &mut self.queue, context));
             self.ended = !more.map_err(io::Error::other)?;
         }
     }
@@ -97,7 +97,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> EventWriter<C> {
             };
             match sent? {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                sent => advance(&mut self.queue, sent),
+                sent => drop_written(&mut self.queue, sent),
             }
             self.stall = None;
         }
@@ -116,7 +116,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> EventWriter<C> {
 
     /// Reads what the client sends, and detects a broken connection. A client that has closed its side may still
     /// read.
-    fn listen(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+    fn read_early_data(&mut self, context: &mut Context<'_>) -> io::Result<()> {
         let Some(connection) = &mut self.connection else { return Ok(()) };
         while self.listening {
             let mut bytes = [0; READ_BYTES];
@@ -159,7 +159,7 @@ fn poll_write(
 }
 
 /// Removes data that was written.
-fn advance(queue: &mut VecDeque<Bytes>, mut sent: usize) {
+fn drop_written(queue: &mut VecDeque<Bytes>, mut sent: usize) {
     while let Some(piece) = queue.front_mut() {
         if sent < piece.len() {
             piece.advance(sent);

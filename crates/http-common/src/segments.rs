@@ -37,24 +37,24 @@ pub fn to_segments(
     room: usize,
     shared: impl FnMut(&str) -> Option<Bytes>,
 ) -> Result<Vec<Bytes>, SegmentsError> {
-    let mut out = Writer { done: Vec::new(), open: Vec::with_capacity(room), shared };
+    let mut out = SegmentWriter { done: Vec::new(), open: Vec::with_capacity(room), shared };
     value.serialize(&mut out)?;
-    out.close();
+    out.close_segment();
     Ok(out.done)
 }
 
-struct Writer<S> {
+struct SegmentWriter<S> {
     done: Vec<Bytes>,
     open: Vec<u8>,
     shared: S,
 }
 
-impl<S: FnMut(&str) -> Option<Bytes>> Writer<S> {
-    fn piece(&mut self, text: &str) {
+impl<S: FnMut(&str) -> Option<Bytes>> SegmentWriter<S> {
+    fn write_text(&mut self, text: &str) {
         if text.len() >= SHARED_MIN_BYTES
             && let Some(escaped) = (self.shared)(text)
         {
-            self.close();
+            self.close_segment();
             self.done.push(escaped);
         } else {
             json_escape_into(text, &mut self.open);
@@ -62,39 +62,39 @@ impl<S: FnMut(&str) -> Option<Bytes>> Writer<S> {
     }
 
     /// Writes a number, which needs no escaping.
-    fn number(&mut self, value: impl Display) {
+    fn write_number(&mut self, value: impl Display) {
         // Writing to a growing buffer does not fail.
         let _ = write!(self.open, "{value}");
     }
 }
 
-impl<S> Writer<S> {
-    fn close(&mut self) {
+impl<S> SegmentWriter<S> {
+    fn close_segment(&mut self) {
         if !self.open.is_empty() {
             self.done.push(std::mem::take(&mut self.open).into());
         }
     }
 
-    fn begin(&mut self, begin: u8, end: u8) -> Compound<'_, S> {
+    fn begin_compound(&mut self, begin: u8, end: u8) -> Compound<'_, S> {
         self.open.push(begin);
         Compound { out: self, first: true, end }
     }
 }
 
-impl<S: FnMut(&str) -> Option<Bytes>> fmt::Write for Writer<S> {
+impl<S: FnMut(&str) -> Option<Bytes>> fmt::Write for SegmentWriter<S> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.piece(text);
+        self.write_text(text);
         Ok(())
     }
 }
 
-fn unwritten<T>(what: &str) -> Result<T, SegmentsError> {
+fn unsupported_value<T>(what: &str) -> Result<T, SegmentsError> {
     Err(SegmentsError(what.to_owned()))
 }
 
 type Done = Result<(), SegmentsError>;
 
-impl<'w, S: FnMut(&str) -> Option<Bytes>> Serializer for &'w mut Writer<S> {
+impl<'w, S: FnMut(&str) -> Option<Bytes>> Serializer for &'w mut SegmentWriter<S> {
     type Ok = ();
     type Error = SegmentsError;
     type SerializeSeq = Compound<'w, S>;
@@ -107,7 +107,7 @@ impl<'w, S: FnMut(&str) -> Option<Bytes>> Serializer for &'w mut Writer<S> {
 
     fn serialize_str(self, text: &str) -> Done {
         self.open.push(b'"');
-        self.piece(text);
+        self.write_text(text);
         self.open.push(b'"');
         Ok(())
     }
@@ -125,12 +125,12 @@ impl<'w, S: FnMut(&str) -> Option<Bytes>> Serializer for &'w mut Writer<S> {
     }
 
     fn serialize_i64(self, value: i64) -> Done {
-        self.number(value);
+        self.write_number(value);
         Ok(())
     }
 
     fn serialize_u64(self, value: u64) -> Done {
-        self.number(value);
+        self.write_number(value);
         Ok(())
     }
 
@@ -159,11 +159,11 @@ impl<'w, S: FnMut(&str) -> Option<Bytes>> Serializer for &'w mut Writer<S> {
     }
 
     fn serialize_f32(self, _value: f32) -> Done {
-        unwritten("a float")
+        unsupported_value("a float")
     }
 
     fn serialize_f64(self, _value: f64) -> Done {
-        unwritten("a float")
+        unsupported_value("a float")
     }
 
     fn serialize_char(self, value: char) -> Done {
@@ -171,7 +171,7 @@ impl<'w, S: FnMut(&str) -> Option<Bytes>> Serializer for &'w mut Writer<S> {
     }
 
     fn serialize_bytes(self, _value: &[u8]) -> Done {
-        unwritten("bytes")
+        unsupported_value("bytes")
     }
 
     fn serialize_none(self) -> Done {
@@ -206,15 +206,15 @@ impl<'w, S: FnMut(&str) -> Option<Bytes>> Serializer for &'w mut Writer<S> {
         variant: &'static str,
         _value: &T,
     ) -> Done {
-        unwritten(variant)
+        unsupported_value(variant)
     }
 
     fn serialize_seq(self, _length: Option<usize>) -> Result<Compound<'w, S>, SegmentsError> {
-        Ok(self.begin(b'[', b']'))
+        Ok(self.begin_compound(b'[', b']'))
     }
 
     fn serialize_tuple(self, _length: usize) -> Result<Compound<'w, S>, SegmentsError> {
-        Ok(self.begin(b'[', b']'))
+        Ok(self.begin_compound(b'[', b']'))
     }
 
     fn serialize_tuple_struct(
@@ -222,7 +222,7 @@ impl<'w, S: FnMut(&str) -> Option<Bytes>> Serializer for &'w mut Writer<S> {
         name: &'static str,
         _length: usize,
     ) -> Result<Self::SerializeTupleStruct, SegmentsError> {
-        unwritten(name)
+        unsupported_value(name)
     }
 
     fn serialize_tuple_variant(
@@ -232,15 +232,15 @@ impl<'w, S: FnMut(&str) -> Option<Bytes>> Serializer for &'w mut Writer<S> {
         variant: &'static str,
         _length: usize,
     ) -> Result<Self::SerializeTupleVariant, SegmentsError> {
-        unwritten(variant)
+        unsupported_value(variant)
     }
 
     fn serialize_map(self, _length: Option<usize>) -> Result<Self::SerializeMap, SegmentsError> {
-        unwritten("a map")
+        unsupported_value("a map")
     }
 
     fn serialize_struct(self, _name: &'static str, _length: usize) -> Result<Compound<'w, S>, SegmentsError> {
-        Ok(self.begin(b'{', b'}'))
+        Ok(self.begin_compound(b'{', b'}'))
     }
 
     fn serialize_struct_variant(
@@ -250,26 +250,26 @@ impl<'w, S: FnMut(&str) -> Option<Bytes>> Serializer for &'w mut Writer<S> {
         variant: &'static str,
         _length: usize,
     ) -> Result<Self::SerializeStructVariant, SegmentsError> {
-        unwritten(variant)
+        unsupported_value(variant)
     }
 }
 
 /// An array or object that is being written.
 struct Compound<'w, S> {
-    out: &'w mut Writer<S>,
+    out: &'w mut SegmentWriter<S>,
     first: bool,
     end: u8,
 }
 
 impl<S: FnMut(&str) -> Option<Bytes>> Compound<'_, S> {
-    fn item<T: Serialize + ?Sized>(&mut self, value: &T) -> Done {
+    fn write_item<T: Serialize + ?Sized>(&mut self, value: &T) -> Done {
         if !std::mem::take(&mut self.first) {
             self.out.open.push(b',');
         }
         value.serialize(&mut *self.out)
     }
 
-    fn finish(self) -> Done {
+    fn end_compound(self) -> Done {
         self.out.open.push(self.end);
         Ok(())
     }
@@ -280,11 +280,11 @@ impl<S: FnMut(&str) -> Option<Bytes>> SerializeSeq for Compound<'_, S> {
     type Error = SegmentsError;
 
     fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Done {
-        self.item(value)
+        self.write_item(value)
     }
 
     fn end(self) -> Done {
-        self.finish()
+        self.end_compound()
     }
 }
 
@@ -293,11 +293,11 @@ impl<S: FnMut(&str) -> Option<Bytes>> SerializeTuple for Compound<'_, S> {
     type Error = SegmentsError;
 
     fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Done {
-        self.item(value)
+        self.write_item(value)
     }
 
     fn end(self) -> Done {
-        self.finish()
+        self.end_compound()
     }
 }
 
@@ -314,7 +314,7 @@ impl<S: FnMut(&str) -> Option<Bytes>> SerializeStruct for Compound<'_, S> {
     }
 
     fn end(self) -> Done {
-        self.finish()
+        self.end_compound()
     }
 }
 
@@ -329,7 +329,7 @@ mod tests {
     #[serde(rename_all = "camelCase")]
     struct Whole<'a> {
         some_text: &'a str,
-        shown: Shown<'a>,
+        shown: DisplayedPieces<'a>,
         numbers: (u32, i64),
         list: Vec<Option<bool>>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -337,20 +337,20 @@ mod tests {
     }
 
     /// Displays its pieces one by one.
-    struct Shown<'a>(&'a [&'a str]);
+    struct DisplayedPieces<'a>(&'a [&'a str]);
 
-    impl Serialize for Shown<'_> {
+    impl Serialize for DisplayedPieces<'_> {
         fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
             serializer.collect_str(&format_args!("{}{}", self.0[0], self.0[1]))
         }
     }
 
     #[test]
-    fn the_output_is_json_and_shared_texts_are_separate_segments() {
+    fn segments_are_json_with_shared_texts() {
         let long = "ž\"\u{2028}".repeat(SHARED_MIN_BYTES);
         let whole = Whole {
             some_text: "a\n\u{85}",
-            shown: Shown(&["short", &long]),
+            shown: DisplayedPieces(&["short", &long]),
             numbers: (7, -1),
             list: vec![Some(true), None],
             absent: None,

@@ -11,11 +11,12 @@ use axum::http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE};
 use multer::{Field, Multipart};
 use tokio::time::timeout;
 use workspace::{
-    AskedPath, Destination, EntryKind, FileName, SameName, Staged, Uploaded, Workspace, WorkspaceError,
+    AskedPath, Destination, FileName, PlacedUpload, SameName, StagedUpload, Workspace, WorkspaceEntryKind,
+    WorkspaceError,
 };
 
-use crate::body::{Allowance, Incoming, IncomingError, discard};
-use crate::boolean::boolean;
+use crate::body::{Incoming, IncomingError, PullAllowance, discard_body};
+use crate::boolean::parse_boolean;
 use crate::disposition::{field_name, file_name};
 use crate::limits::{
     FORM_FIELD_MAX_BYTES, FORM_HEADERS_MAX_BYTES, FORM_PARTS_MAX, UPLOAD_FLUSH_AFTER, UPLOADED_TOGETHER_MAX,
@@ -67,9 +68,9 @@ pub enum UploadError {
 
 /// A parsed form. The file is not placed yet; dropping the form removes it.
 #[derive(Debug)]
-pub struct UploadForm {
+pub struct UploadedForm {
     /// The content of the file.
-    pub file: Staged,
+    pub file: StagedUpload,
     /// Its name, without folders sent by the client.
     pub name: FileName,
     /// Its destination.
@@ -86,9 +87,9 @@ pub async fn receive_upload(
     body: Body,
     size_max_bytes: Option<u64>,
     stall_timeout: Duration,
-) -> Result<Uploaded, UploadError> {
+) -> Result<PlacedUpload, UploadError> {
     let form = upload_form(workspace, headers, body, size_max_bytes, stall_timeout).await?;
-    Ok(form.file.place(form.destination, form.name, SameName::Replace).await?)
+    Ok(form.file.place_file(form.destination, form.name, SameName::Replace).await?)
 }
 
 /// Reads an upload form: the parts `file`, `destination` and `temporary` in any order; others are skipped.
@@ -103,34 +104,34 @@ pub async fn upload_form(
     body: Body,
     size_max_bytes: Option<u64>,
     stall_timeout: Duration,
-) -> Result<UploadForm, UploadError> {
+) -> Result<UploadedForm, UploadError> {
     let mut incoming = Incoming::new(body, stall_timeout);
     let read = async {
-        let boundary = boundary(headers)?;
+        let boundary = form_boundary(headers)?;
         if let Some(size_max) = size_max_bytes
-            && announced(headers) > size_max.saturating_add(others_max())
+            && announced_length(headers) > size_max.saturating_add(others_max())
         {
             return Err(UploadError::TooLarge(size_max));
         }
         let allowance = incoming.allowance();
-        let mut form = Form::new(workspace, size_max_bytes);
-        form.read(Multipart::new(&mut incoming, boundary), &allowance).await?;
-        form.finish()
+        let mut form = UploadFormReader::new(workspace, size_max_bytes);
+        form.read_parts(Multipart::new(&mut incoming, boundary), &allowance).await?;
+        form.into_form()
     };
     let read = Box::pin(read).await;
     if read.is_err() {
-        incoming.allowance().set(u64::MAX);
-        discard(&mut incoming).await;
+        incoming.allowance().set_bytes(u64::MAX);
+        discard_body(&mut incoming).await;
     }
     read
 }
 
-pub(crate) fn boundary(headers: &HeaderMap) -> Result<String, UploadError> {
+pub(crate) fn form_boundary(headers: &HeaderMap) -> Result<String, UploadError> {
     let content_type = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     multer::parse_boundary(content_type.unwrap_or_default()).map_err(|_| UploadError::NotAForm)
 }
 
-fn announced(headers: &HeaderMap) -> u64 {
+fn announced_length(headers: &HeaderMap) -> u64 {
     let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok());
     length.and_then(|length| length.parse().ok()).unwrap_or(0)
 }
@@ -140,45 +141,49 @@ fn others_max() -> u64 {
     FORM_PARTS_MAX as u64 * (FORM_FIELD_MAX_BYTES as u64 + FORM_HEADERS_MAX_BYTES)
 }
 
-struct Form<'a> {
+struct UploadFormReader<'a> {
     workspace: &'a Workspace,
     size_max_bytes: Option<u64>,
-    file: Option<(Staged, FileName)>,
+    file: Option<(StagedUpload, FileName)>,
     destination: Option<Result<Option<AskedPath>, UploadError>>,
     temporary: Option<bool>,
 }
 
-impl<'a> Form<'a> {
+impl<'a> UploadFormReader<'a> {
     fn new(workspace: &'a Workspace, size_max_bytes: Option<u64>) -> Self {
         Self { workspace, size_max_bytes, file: None, destination: None, temporary: None }
     }
 
-    async fn read(&mut self, mut form: Multipart<'_>, allowance: &Allowance) -> Result<(), UploadError> {
+    async fn read_parts(
+        &mut self,
+        mut form: Multipart<'_>,
+        allowance: &PullAllowance,
+    ) -> Result<(), UploadError> {
         for _ in 0..=FORM_PARTS_MAX {
             // The parser buffers all data until it has the part's headers.
-            allowance.set(FORM_HEADERS_MAX_BYTES);
+            allowance.set_bytes(FORM_HEADERS_MAX_BYTES);
             let Some(part) = form.next_field().await? else { return Ok(()) };
-            allowance.set(u64::MAX);
-            self.take(part).await?;
+            allowance.set_bytes(u64::MAX);
+            self.take_part(part).await?;
         }
         Err(UploadError::TooManyParts)
     }
 
-    async fn take(&mut self, part: Field<'_>) -> Result<(), UploadError> {
+    async fn take_part(&mut self, part: Field<'_>) -> Result<(), UploadError> {
         let header = part.headers().get(CONTENT_DISPOSITION);
         let name = header.and_then(|header| field_name(header.as_bytes())).unwrap_or_default();
         match name.as_slice() {
             b"file" if self.file.is_some() => Err(UploadError::Duplicate("file")),
             b"file" => self.take_file(part).await,
             b"destination" if self.destination.is_some() => Err(UploadError::Duplicate("destination")),
-            b"destination" => self.take_destination(&text(part).await?).await,
+            b"destination" => self.take_destination(&read_text(part).await?).await,
             b"temporary" if self.temporary.is_some() => Err(UploadError::Duplicate("temporary")),
             b"temporary" => {
-                let text = text(part).await?;
-                self.temporary = Some(boolean(&text).ok_or(UploadError::InvalidTemporary)?);
+                let text = read_text(part).await?;
+                self.temporary = Some(parse_boolean(&text).ok_or(UploadError::InvalidTemporary)?);
                 self.check_exclusion()
             }
-            _ => skip(part).await,
+            _ => skip_part(part).await,
         }
     }
 
@@ -204,14 +209,14 @@ impl<'a> Form<'a> {
         }
     }
 
-    fn finish(self) -> Result<UploadForm, UploadError> {
+    fn into_form(self) -> Result<UploadedForm, UploadError> {
         let destination = match self.destination.transpose()?.flatten() {
             Some(folder) => Destination::Folder(folder),
             None if self.temporary == Some(true) => Destination::Temporary,
             None => Destination::Uploads,
         };
         let (file, name) = self.file.ok_or(UploadError::FileMissing)?;
-        Ok(UploadForm { file, name, destination })
+        Ok(UploadedForm { file, name, destination })
     }
 }
 
@@ -220,7 +225,7 @@ pub(crate) async fn receive_file(
     workspace: &Workspace,
     mut part: Field<'_>,
     size_max_bytes: Option<u64>,
-) -> Result<(Staged, FileName), UploadError> {
+) -> Result<(StagedUpload, FileName), UploadError> {
     let header = part.headers().get(CONTENT_DISPOSITION);
     let name = header.and_then(|header| file_name(header.as_bytes()));
     let name = FileName::from_upload(name.unwrap_or_default()).map_err(WorkspaceError::from)?;
@@ -231,7 +236,7 @@ pub(crate) async fn receive_file(
             Ok(next) => next?,
             // A stalled upload releases its memory.
             Err(_) => {
-                staging.flush().await?;
+                staging.flush_batch().await?;
                 part.chunk().await?
             }
         };
@@ -240,9 +245,9 @@ pub(crate) async fn receive_file(
         if let Some(size_max) = size_max_bytes.filter(|size_max| size > *size_max) {
             return Err(UploadError::TooLarge(size_max));
         }
-        staging.write(bytes).await?;
+        staging.write_chunk(bytes).await?;
     }
-    Ok((staging.finish().await?, name))
+    Ok((staging.finish_upload().await?, name))
 }
 
 /// Checks the destination before the file if it comes first, so that an error is reported before a long upload. An empty
@@ -255,16 +260,20 @@ pub(crate) async fn checked_destination(
         return Ok(None);
     }
     let asked = AskedPath::from_text(text);
-    let found = workspace.find(&asked).await?;
-    if found.kind == EntryKind::Folder { Ok(Some(asked)) } else { Err(WorkspaceError::NotAFolder.into()) }
+    let found = workspace.find_entry(&asked).await?;
+    if found.kind == WorkspaceEntryKind::Folder {
+        Ok(Some(asked))
+    } else {
+        Err(WorkspaceError::NotAFolder.into())
+    }
 }
 
 /// Reads a part within the bounds of a field and drops it.
-pub(crate) async fn skip(part: Field<'_>) -> Result<(), UploadError> {
+pub(crate) async fn skip_part(part: Field<'_>) -> Result<(), UploadError> {
     text_bytes(part).await.map(drop)
 }
 
-pub(crate) async fn text(part: Field<'_>) -> Result<String, UploadError> {
+pub(crate) async fn read_text(part: Field<'_>) -> Result<String, UploadError> {
     String::from_utf8(text_bytes(part).await?)
         .map_err(|_| UploadError::Malformed("a part is not UTF-8".to_owned()))
 }

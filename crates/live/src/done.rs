@@ -16,7 +16,7 @@ const ANSWER_MAX_BYTES: usize = 1 << 20;
 /// A cache of two generations: an entry that is read moves to the young one. When that is full, it replaces
 /// the old one.
 #[derive(Default)]
-pub(crate) struct Done {
+pub(crate) struct CompletedCache {
     young: HashMap<MessageId, CachedAnswer>,
     old: HashMap<MessageId, CachedAnswer>,
     young_bytes: usize,
@@ -30,7 +30,7 @@ struct CachedAnswer {
     bytes: usize,
 }
 
-impl Done {
+impl CompletedCache {
     pub(crate) fn get(&mut self, answer: MessageId) -> Option<Arc<LiveAnswer>> {
         if let Some(cached) = self.young.get(&answer) {
             return Some(cached.live.clone());
@@ -42,7 +42,7 @@ impl Done {
         self.long.get(&answer)?.upgrade()
     }
 
-    pub(crate) fn keep(&mut self, live: Arc<LiveAnswer>) {
+    pub(crate) fn keep_answer(&mut self, live: Arc<LiveAnswer>) {
         let bytes = live.size_bytes();
         if bytes <= ANSWER_MAX_BYTES {
             self.insert(CachedAnswer { live, bytes });
@@ -53,7 +53,7 @@ impl Done {
         }
     }
 
-    pub(crate) fn forget(&mut self, conversation: ConversationId) {
+    pub(crate) fn forget_conversation(&mut self, conversation: ConversationId) {
         for generation in [&mut self.young, &mut self.old] {
             generation.retain(|_, cached| cached.live.meta().conversation != conversation);
         }
@@ -76,21 +76,21 @@ impl Done {
 
 #[cfg(test)]
 mod tests {
-    use domain::answer::{Answer, Ending};
+    use domain::answer::{Answer, AnswerEnding};
     use domain::id::AccountId;
     use domain::time::Timestamp;
 
     use super::*;
     use crate::Meta;
 
-    fn completed(number: u128, text: &str) -> Arc<LiveAnswer> {
+    fn completed_answer(number: u128, text: &str) -> Arc<LiveAnswer> {
         let mut answer = Answer::new(MessageId::from_random(number), &[]);
-        answer.parts.push(domain::answer::Part {
+        answer.parts.push(domain::answer::ContentPart {
             id: domain::id::PartId::from_random(number),
             step: None,
-            body: domain::answer::Body::Text(text.to_owned()),
+            body: domain::answer::PartContent::Text(text.to_owned()),
         });
-        answer.ending = Some(Ending::Done);
+        answer.ending = Some(AnswerEnding::Done);
         let meta = Meta {
             answer: MessageId::from_random(number),
             account: AccountId::from_random(1),
@@ -103,31 +103,31 @@ mod tests {
 
     #[test]
     fn recently_read_answers_outlive_others() {
-        let (mut done, text) = (Done::default(), "x".repeat(ANSWER_MAX_BYTES / 8));
-        let answers: Vec<_> = (0..64).map(|number| completed(number, &text)).collect();
+        let (mut done, text) = (CompletedCache::default(), "x".repeat(ANSWER_MAX_BYTES / 8));
+        let answers: Vec<_> = (0..64).map(|number| completed_answer(number, &text)).collect();
         for answer in &answers {
-            done.keep(answer.clone());
+            done.keep_answer(answer.clone());
             assert!(done.get(answers[0].meta().answer).is_some());
         }
         assert!(done.get(answers[1].meta().answer).is_none());
         assert!(done.young_bytes <= GENERATION_MAX_BYTES);
-        done.forget(answers[0].meta().conversation);
+        done.forget_conversation(answers[0].meta().conversation);
         assert!(done.get(answers[0].meta().answer).is_none());
     }
 
     #[test]
-    fn a_long_answer_is_shared_but_not_cached() {
-        let mut done = Done::default();
-        let long = completed(1, &"x".repeat(ANSWER_MAX_BYTES));
-        done.keep(long.clone());
+    fn long_answer_shared_not_cached() {
+        let mut done = CompletedCache::default();
+        let long = completed_answer(1, &"x".repeat(ANSWER_MAX_BYTES));
+        done.keep_answer(long.clone());
         let shared = done.get(long.meta().answer).expect("it is held");
         assert!(Arc::ptr_eq(&shared, &long) && done.young_bytes == 0);
         let answer = long.meta().answer;
         drop((long, shared));
         assert!(done.get(answer).is_none());
-        let deleted = completed(2, &"x".repeat(ANSWER_MAX_BYTES));
-        done.keep(deleted.clone());
-        done.forget(deleted.meta().conversation);
+        let deleted = completed_answer(2, &"x".repeat(ANSWER_MAX_BYTES));
+        done.keep_answer(deleted.clone());
+        done.forget_conversation(deleted.meta().conversation);
         assert!(done.get(deleted.meta().answer).is_none() && done.long.is_empty());
     }
 }

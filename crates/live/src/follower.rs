@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 
-use domain::answer::Stamp;
+use domain::answer::RevisionStamp;
 use domain::id::MessageId;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 
-use crate::{Live, LiveAnswer, Progress, Snapshot, Throttle, Watch};
+use crate::{AnswerProgress, ConversationWatch, Live, LiveAnswer, Snapshot, Throttle};
 
 /// A reader of one answer, or of the consecutive answers of a conversation. It has no queue: each state that
 /// it gets is the newest.
 pub struct Follower {
     current: Arc<LiveAnswer>,
-    progress: watch::Receiver<Progress>,
-    watch: Option<Watch>,
+    progress: watch::Receiver<AnswerProgress>,
+    watch: Option<ConversationWatch>,
     first: bool,
     /// The last state that was returned: its stamp and whether it is final.
-    last_sent: Option<(Stamp, bool)>,
+    last_sent: Option<(RevisionStamp, bool)>,
     ended: bool,
     load: Arc<Throttle>,
     /// The end of the current pause.
@@ -25,7 +25,11 @@ pub struct Follower {
 }
 
 impl Follower {
-    pub(crate) fn new(current: Arc<LiveAnswer>, watch: Option<Watch>, load: Arc<Throttle>) -> Self {
+    pub(crate) fn new(
+        current: Arc<LiveAnswer>,
+        watch: Option<ConversationWatch>,
+        load: Arc<Throttle>,
+    ) -> Self {
         let progress = current.progress();
         Self {
             current,
@@ -48,8 +52,8 @@ impl Follower {
     /// Sets the state that the reader already has and returns whether it is the final one. That state and
     /// older ones are not returned again: after a crash, the store's state may be older until the next epoch
     /// begins.
-    pub fn resume(&mut self, had: Stamp) -> bool {
-        let Progress { stamp: present, ended, .. } = *self.progress.borrow_and_update();
+    pub fn resume_at(&mut self, had: RevisionStamp) -> bool {
+        let AnswerProgress { stamp: present, ended, .. } = *self.progress.borrow_and_update();
         let newer = had.epoch == present.epoch && had.revision > present.revision;
         if had == present || (newer && !ended) {
             self.first = false;
@@ -62,13 +66,13 @@ impl Follower {
     /// Returns the newest state that the reader does not have yet, waiting for it if necessary; `None` at the
     /// end. When many answers grow at once, readers pause after each state (for tens of milliseconds at most)
     /// and get fewer of them. Cancel safe: a state that was not returned is returned by the next call.
-    pub async fn next(&mut self) -> Option<Arc<Snapshot>> {
+    pub async fn next_snapshot(&mut self) -> Option<Arc<Snapshot>> {
         if self.ended {
             self.move_on().await?;
         }
         loop {
             if !self.first {
-                self.rest().await;
+                self.wait_out_pause().await;
                 // The sender lives as long as `current`.
                 self.progress.changed().await.ok()?;
             }
@@ -98,7 +102,7 @@ impl Follower {
     }
 
     /// Waits for the end of the pause. Cancel safe.
-    async fn rest(&mut self) {
+    async fn wait_out_pause(&mut self) {
         if let Some(until) = self.paused_until {
             sleep_until(until).await;
             self.paused_until = None;
@@ -111,7 +115,7 @@ impl Follower {
         loop {
             // Seen before the next answer is looked for, so that one that comes in between wakes the reader.
             let deleted = self.progress.borrow_and_update().deleted;
-            if let Some(next) = self.current.next() {
+            if let Some(next) = self.current.next_answer() {
                 self.progress = next.progress();
                 self.current = next;
                 self.first = true;
@@ -130,7 +134,7 @@ impl Follower {
 impl Live {
     /// Follows an answer; with `watch`, also the later answers of its conversation.
     #[must_use]
-    pub fn follow(&self, answer: Arc<LiveAnswer>, watch: Option<Watch>) -> Follower {
-        Follower::new(answer, watch, self.load())
+    pub fn follow_answer(&self, answer: Arc<LiveAnswer>, watch: Option<ConversationWatch>) -> Follower {
+        Follower::new(answer, watch, self.reader_throttle())
     }
 }

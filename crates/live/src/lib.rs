@@ -17,16 +17,16 @@ mod throttle;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use domain::answer::{Answer, Body, Change, Ending, Stamp};
+use domain::answer::{Answer, AnswerChange, AnswerEnding, PartContent, RevisionStamp};
 use domain::id::{AccountId, ConversationId, MessageId};
 use domain::time::Timestamp;
 use tokio::sync::watch;
 
-use self::done::Done;
+use self::done::CompletedCache;
 pub use self::follower::Follower;
-pub use self::rope::{Representation, Rope, Segment};
+pub use self::rope::{Representation, Rope, RopeSegment};
 use self::snapshot::RenderCache;
-pub use self::snapshot::{Citation, PartKind, Snapshot, SnapshotPart};
+pub use self::snapshot::{PartKind, Snapshot, SnapshotCitation, SnapshotPart};
 pub use text_analysis::proof::Unproven;
 
 pub(crate) use self::throttle::{LastSent, Throttle};
@@ -44,9 +44,9 @@ pub struct Meta {
 
 /// The progress of an answer, for waiting readers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Progress {
+pub struct AnswerProgress {
     /// The stamp of the last change.
-    pub stamp: Stamp,
+    pub stamp: RevisionStamp,
     /// Set when the answer is completed.
     pub ended: bool,
     /// Set when its conversation is deleted.
@@ -56,14 +56,14 @@ pub struct Progress {
 /// An answer in progress, or one that was in progress when its first reader arrived.
 pub struct LiveAnswer {
     meta: Arc<Meta>,
-    state: Mutex<State>,
-    progress: watch::Sender<Progress>,
+    state: Mutex<LiveState>,
+    progress: watch::Sender<AnswerProgress>,
     next: OnceLock<Arc<LiveAnswer>>,
     /// The last time at which its readers got a state.
     pub(crate) last_sent: LastSent,
 }
 
-struct State {
+struct LiveState {
     answer: Answer,
     pieces: RenderCache,
     shot: Option<Arc<Snapshot>>,
@@ -73,9 +73,12 @@ impl LiveAnswer {
     /// Creates a live answer with this state.
     #[must_use]
     pub fn new(meta: Meta, answer: Answer) -> Self {
-        let progress =
-            Progress { stamp: answer.stamp, ended: answer.ending.is_some(), ..Progress::default() };
-        let state = State { answer, pieces: RenderCache::default(), shot: None };
+        let progress = AnswerProgress {
+            stamp: answer.stamp,
+            ended: answer.ending.is_some(),
+            ..AnswerProgress::default()
+        };
+        let state = LiveState { answer, pieces: RenderCache::default(), shot: None };
         Self {
             meta: Arc::new(meta),
             state: Mutex::new(state),
@@ -92,7 +95,7 @@ impl LiveAnswer {
     }
 
     /// Returns its position in the order of its conversation's answers.
-    fn age(&self) -> (Timestamp, MessageId) {
+    fn order_key(&self) -> (Timestamp, MessageId) {
         (self.meta.created_at, self.meta.answer)
     }
 
@@ -102,25 +105,25 @@ impl LiveAnswer {
 
     /// Returns a receiver that is notified of changes.
     #[must_use]
-    pub fn progress(&self) -> watch::Receiver<Progress> {
+    pub fn progress(&self) -> watch::Receiver<AnswerProgress> {
         self.progress.subscribe()
     }
 
     /// Returns the next answer of the conversation, once it has begun.
     #[must_use]
-    pub fn next(&self) -> Option<Arc<LiveAnswer>> {
+    pub fn next_answer(&self) -> Option<Arc<LiveAnswer>> {
         self.next.get().cloned()
     }
 
     /// Returns a snapshot of the current state.
     #[must_use]
     pub fn snapshot(&self) -> Arc<Snapshot> {
-        let mut state = self.lock();
+        let mut state = self.lock_state();
         if let Some(shot) = &state.shot {
             return shot.clone();
         }
-        let State { answer, pieces, .. } = &mut *state;
-        let shot = Arc::new(pieces.snapshot(&self.meta, answer));
+        let LiveState { answer, pieces, .. } = &mut *state;
+        let shot = Arc::new(pieces.build_snapshot(&self.meta, answer));
         state.shot = Some(shot.clone());
         shot
     }
@@ -128,82 +131,85 @@ impl LiveAnswer {
     /// Returns the text so far: Markdown with its citation marks.
     #[must_use]
     pub fn marked_text(&self) -> String {
-        let state = self.lock();
+        let state = self.lock_state();
         let texts = state.answer.parts.iter().filter_map(|part| match &part.body {
-            Body::Text(markdown) => Some(markdown.trim_end()),
-            Body::Reasoning(_) | Body::Run(_) | Body::File { .. } => None,
+            PartContent::Text(markdown) => Some(markdown.trim_end()),
+            PartContent::Reasoning(_) | PartContent::Run(_) | PartContent::File { .. } => None,
         });
         texts.filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n")
     }
 
     /// Returns its approximate memory in bytes, including the forms created for its readers.
     pub fn size_bytes(&self) -> usize {
-        size_of(&self.lock().answer)
+        size_of(&self.lock_state().answer)
     }
 
     /// Returns true if it is completed, at least this long, and not rendered yet. Never waits for a rendering.
     #[must_use]
     pub fn awaits_rendering(&self, min_bytes: usize) -> bool {
-        let is_awaited = |state: &State| state.shot.is_none() && size_of(&state.answer) >= min_bytes;
+        let is_awaited = |state: &LiveState| state.shot.is_none() && size_of(&state.answer) >= min_bytes;
         // Whoever holds the state of a completed answer is probably rendering it.
         self.is_over() && self.state.try_lock().map_or(true, |state| is_awaited(&state))
     }
 
     /// Folds a change in. Ignores a change that is not newer.
-    pub fn fold(&self, stamp: Stamp, change: Change) {
-        let mut state = self.lock();
+    pub fn fold_change(&self, stamp: RevisionStamp, change: AnswerChange) {
+        let mut state = self.lock_state();
         let anew = state.answer.is_cut_by(&change);
         let marked = state.answer.marked_by(&change);
-        if !state.answer.fold(stamp, change) {
+        if !state.answer.fold_change(stamp, change) {
             return;
         }
         if let Some(part) = marked {
-            state.pieces.forget(part);
+            state.pieces.forget_part(part);
         }
         if anew {
-            let State { answer, pieces, .. } = &mut *state;
+            let LiveState { answer, pieces, .. } = &mut *state;
             pieces.forget_cut(answer);
         }
         state.shot = None;
-        self.notify(&state.answer);
+        self.notify_readers(&state.answer);
     }
 
     /// Replaces the state by the stored one, under a newer epoch.
-    pub fn restart(&self, answer: Answer) {
-        let mut state = self.lock();
+    pub fn restart_from(&self, answer: Answer) {
+        let mut state = self.lock_state();
         if state.answer.ending.is_some() || answer.stamp <= state.answer.stamp {
             return;
         }
-        *state = State { answer, pieces: RenderCache::default(), shot: None };
-        self.notify(&state.answer);
+        *state = LiveState { answer, pieces: RenderCache::default(), shot: None };
+        self.notify_readers(&state.answer);
     }
 
     /// Sets the final state of an answer that was completed elsewhere.
     pub fn conclude(&self, answer: Answer) {
-        let mut state = self.lock();
+        let mut state = self.lock_state();
         if state.answer.ending.is_none() {
-            *state = State { answer, pieces: RenderCache::default(), shot: None };
-            self.notify(&state.answer);
+            *state = LiveState { answer, pieces: RenderCache::default(), shot: None };
+            self.notify_readers(&state.answer);
         }
     }
 
     /// Marks the conversation as deleted, which ends the streams.
-    fn delete(&self) {
-        let mut state = self.lock();
-        let Stamp { epoch, revision } = state.answer.stamp;
-        state.answer.fold(Stamp { epoch, revision: revision + 1 }, Change::Ended(Ending::Stopped));
+    fn mark_deleted(&self) {
+        let mut state = self.lock_state();
+        let RevisionStamp { epoch, revision } = state.answer.stamp;
+        state.answer.fold_change(
+            RevisionStamp { epoch, revision: revision + 1 },
+            AnswerChange::Ended(AnswerEnding::Stopped),
+        );
         state.shot = None;
-        self.progress.send_replace(Progress { stamp: state.answer.stamp, ended: true, deleted: true });
+        self.progress.send_replace(AnswerProgress { stamp: state.answer.stamp, ended: true, deleted: true });
     }
 
-    fn notify(&self, answer: &Answer) {
+    fn notify_readers(&self, answer: &Answer) {
         self.progress.send_modify(|progress| {
             progress.stamp = answer.stamp;
             progress.ended = answer.ending.is_some();
         });
     }
 
-    fn follow(&self, next: Arc<LiveAnswer>) {
+    fn set_next(&self, next: Arc<LiveAnswer>) {
         // Answers of a conversation begin one after another, so this one has no successor yet.
         if self.next.set(next).is_ok() {
             // Wakes the readers of the conversation, which find the next answer here.
@@ -211,7 +217,7 @@ impl LiveAnswer {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock_state(&self) -> MutexGuard<'_, LiveState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -227,9 +233,9 @@ fn size_of(answer: &Answer) -> usize {
     let text: usize = parts
         .iter()
         .map(|part| match &part.body {
-            Body::Text(text) | Body::Reasoning(text) => text.len(),
-            Body::Run(run) => run.report.len() + run.sources.len() * EACH_BYTES,
-            Body::File { .. } => 0,
+            PartContent::Text(text) | PartContent::Reasoning(text) => text.len(),
+            PartContent::Run(run) => run.report.len() + run.sources.len() * EACH_BYTES,
+            PartContent::File { .. } => 0,
         })
         .sum();
     text * FORMS + (4 + parts.len() + sources.len()) * EACH_BYTES
@@ -245,26 +251,26 @@ const SWEEP_AT_LEAST: usize = 256;
 /// All answers that are in progress in this process or were read recently, and the watched conversations.
 #[derive(Default)]
 pub struct Live {
-    known: Mutex<Known>,
+    known: Mutex<KnownAnswers>,
     load: Arc<Throttle>,
 }
 
 #[derive(Default)]
-struct Known {
+struct KnownAnswers {
     answers: HashMap<MessageId, Arc<LiveAnswer>>,
     /// The number of answers that triggers the next sweep.
     sweep_at: usize,
-    watched: HashMap<ConversationId, Watched>,
-    done: Done,
+    watched: HashMap<ConversationId, WatchedConversation>,
+    done: CompletedCache,
     /// The number of deletions of conversations. An answer that was read before a deletion is not cached
     /// after it.
     deleted: u64,
 }
 
-impl Known {
+impl KnownAnswers {
     /// Drops answers without references; they are created again from the store if needed. Runs only when
     /// their number has doubled since the last sweep.
-    fn sweep(&mut self) {
+    fn sweep_unused(&mut self) {
         if self.answers.len() >= self.sweep_at {
             self.answers.retain(|_, live| Arc::strong_count(live) > 1);
             self.sweep_at = (2 * self.answers.len()).max(SWEEP_AT_LEAST);
@@ -272,7 +278,7 @@ impl Known {
     }
 }
 
-struct Watched {
+struct WatchedConversation {
     watchers: usize,
     latest: Option<Arc<LiveAnswer>>,
     deleted: bool,
@@ -280,33 +286,33 @@ struct Watched {
 
 impl Live {
     /// Returns the throttle of readers.
-    pub(crate) fn load(&self) -> Arc<Throttle> {
+    pub(crate) fn reader_throttle(&self) -> Arc<Throttle> {
         self.load.clone()
     }
 
     /// Returns the answer if it is in progress in this process.
     #[must_use]
     pub fn get(&self, answer: MessageId) -> Option<Arc<LiveAnswer>> {
-        self.lock().answers.get(&answer).cloned()
+        self.lock_known().answers.get(&answer).cloned()
     }
 
     /// Returns the current generation, to detect later deletions of conversations.
     pub fn generation(&self) -> Generation {
-        Generation(self.lock().deleted)
+        Generation(self.lock_known().deleted)
     }
 
     /// Returns `true` if a conversation was deleted since `generation`. An answer that was read before may
     /// then belong to it.
     pub fn has_deleted_since(&self, generation: Generation) -> bool {
-        self.lock().deleted != generation.0
+        self.lock_known().deleted != generation.0
     }
 
     /// Returns the answer if it is in progress in this process or was read recently.
     ///
     /// # Errors
     /// The generation for [`Self::keep`], if it is not cached.
-    pub fn find(&self, answer: MessageId) -> Result<Arc<LiveAnswer>, Generation> {
-        let mut known = self.lock();
+    pub fn find_cached(&self, answer: MessageId) -> Result<Arc<LiveAnswer>, Generation> {
+        let mut known = self.lock_known();
         let found = known.answers.get(&answer).cloned().or_else(|| known.done.get(answer));
         found.ok_or(Generation(known.deleted))
     }
@@ -315,25 +321,25 @@ impl Live {
     /// the read of the answer. Returns the answer that all readers share: the one of another reader who was faster, so
     /// that it is rendered once.
     #[must_use]
-    pub fn keep(&self, live: Arc<LiveAnswer>, generation: Generation) -> Arc<LiveAnswer> {
-        let mut known = self.lock();
+    pub fn keep_completed(&self, live: Arc<LiveAnswer>, generation: Generation) -> Arc<LiveAnswer> {
+        let mut known = self.lock_known();
         if known.deleted != generation.0 {
             return live;
         }
         if let Some(shared) = known.done.get(live.meta.answer) {
             return shared;
         }
-        known.done.keep(live.clone());
+        known.done.keep_answer(live.clone());
         live
     }
 
     /// Registers an answer in progress and returns it; returns the registered one if there is one.
-    pub fn begin(&self, meta: Meta, answer: Answer) -> Arc<LiveAnswer> {
-        let mut known = self.lock();
+    pub fn begin_answer(&self, meta: Meta, answer: Answer) -> Arc<LiveAnswer> {
+        let mut known = self.lock_known();
         if let Some(live) = known.answers.get(&meta.answer) {
             return live.clone();
         }
-        known.sweep();
+        known.sweep_unused();
         let conversation = meta.conversation;
         let live = Arc::new(LiveAnswer::new(meta, answer));
         known.answers.insert(live.meta.answer, live.clone());
@@ -341,12 +347,13 @@ impl Live {
             let before = watched.latest.clone();
             // A late reader may register a completed answer, which must not follow newer ones. One in progress is the newest,
             // even if the clock was set back.
-            let is_newer =
-                |before: &Arc<LiveAnswer>| before.age() < live.age() || before.is_over() && !live.is_over();
+            let is_newer = |before: &Arc<LiveAnswer>| {
+                before.order_key() < live.order_key() || before.is_over() && !live.is_over()
+            };
             if before.as_ref().is_none_or(is_newer) {
                 watched.latest = Some(live.clone());
                 if let Some(before) = before {
-                    before.follow(live.clone());
+                    before.set_next(live.clone());
                 }
             }
         }
@@ -355,39 +362,39 @@ impl Live {
 
     /// Returns `true` if somebody watches the conversation.
     pub fn is_watched(&self, conversation: ConversationId) -> bool {
-        self.lock().watched.contains_key(&conversation)
+        self.lock_known().watched.contains_key(&conversation)
     }
 
     /// Moves the watchers of a conversation to the last answer of another branch. The answer must be a new object, so that
     /// none follows itself when a branch is shown again. Does nothing while the answer that they watch is in progress.
-    pub fn show(&self, latest: Arc<LiveAnswer>) {
-        let mut known = self.lock();
+    pub fn show_branch(&self, latest: Arc<LiveAnswer>) {
+        let mut known = self.lock_known();
         if let Some(watched) = known.watched.get_mut(&latest.meta.conversation)
             && watched.latest.as_ref().is_none_or(|before| before.is_over())
             && let Some(before) = watched.latest.replace(latest.clone())
         {
-            before.follow(latest);
+            before.set_next(latest);
         }
     }
 
     /// Removes an answer that is completed, or no longer written here. Its readers keep it.
-    pub fn finish(&self, answer: MessageId) {
-        self.lock().answers.remove(&answer);
+    pub fn finish_answer(&self, answer: MessageId) {
+        self.lock_known().answers.remove(&answer);
     }
 
     /// Releases an answer that is not being written for now. It stays registered while it has readers.
     pub fn let_go(&self, answer: MessageId) {
-        let mut known = self.lock();
+        let mut known = self.lock_known();
         if known.answers.get(&answer).is_some_and(|live| Arc::strong_count(live) == 1) {
             known.answers.remove(&answer);
         }
     }
 
     /// Ends the streams of a deleted conversation's answers, and its watchers.
-    pub fn delete(&self, conversation: ConversationId) {
-        let mut known = self.lock();
+    pub fn delete_conversation(&self, conversation: ConversationId) {
+        let mut known = self.lock_known();
         known.deleted += 1;
-        known.done.forget(conversation);
+        known.done.forget_conversation(conversation);
         let mut affected: Vec<_> =
             known.answers.values().filter(|live| live.meta.conversation == conversation).cloned().collect();
         if let Some(watched) = known.watched.get_mut(&conversation) {
@@ -396,55 +403,55 @@ impl Live {
         }
         for live in affected {
             known.answers.remove(&live.meta.answer);
-            live.delete();
+            live.mark_deleted();
         }
     }
 
     /// Watches a conversation: every answer that begins from now on becomes the successor of its latest
     /// answer.
     #[must_use]
-    pub fn watch(self: &Arc<Self>, conversation: ConversationId) -> Watch {
-        let mut known = self.lock();
+    pub fn watch_conversation(self: &Arc<Self>, conversation: ConversationId) -> ConversationWatch {
+        let mut known = self.lock_known();
         let of_it = known.answers.values().filter(|live| live.meta.conversation == conversation);
-        let open = of_it.max_by_key(|live| live.age()).cloned();
-        let watched = known.watched.entry(conversation).or_insert(Watched {
+        let open = of_it.max_by_key(|live| live.order_key()).cloned();
+        let watched = known.watched.entry(conversation).or_insert(WatchedConversation {
             watchers: 0,
             latest: None,
             deleted: false,
         });
         watched.watchers += 1;
         watched.latest = watched.latest.take().or(open);
-        Watch { live: self.clone(), conversation }
+        ConversationWatch { live: self.clone(), conversation }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock_known(&self) -> MutexGuard<'_, KnownAnswers> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A registration as a watcher of a conversation.
-pub struct Watch {
+pub struct ConversationWatch {
     live: Arc<Live>,
     conversation: ConversationId,
 }
 
-impl Watch {
+impl ConversationWatch {
     /// Returns the latest answer of the conversation: the one registered here, otherwise `stored`, the latest
     /// one in the store.
     #[must_use]
-    pub fn latest(&self, stored: Arc<LiveAnswer>) -> Arc<LiveAnswer> {
-        let mut known = self.live.lock();
+    pub fn latest_answer(&self, stored: Arc<LiveAnswer>) -> Arc<LiveAnswer> {
+        let mut known = self.live.lock_known();
         let Some(watched) = known.watched.get_mut(&self.conversation) else { return stored };
         if watched.deleted {
-            stored.delete(); // since the store was asked
+            stored.mark_deleted(); // since the store was asked
         }
         watched.latest.get_or_insert(stored).clone()
     }
 }
 
-impl Drop for Watch {
+impl Drop for ConversationWatch {
     fn drop(&mut self) {
-        let mut known = self.live.lock();
+        let mut known = self.live.lock_known();
         if let Some(watched) = known.watched.get_mut(&self.conversation) {
             watched.watchers -= 1;
             if watched.watchers == 0 {

@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use domain::citation::{Mark, marks, strip};
-use text_analysis::proof::{Unproven, prove};
-use text_analysis::sentence::sentences;
+use domain::citation::{CitationMark, find_marks, strip_marks};
+use text_analysis::proof::{Unproven, prove_claim};
+use text_analysis::sentence::split_sentences;
 
 /// Bounds the claims of a text that are checked; citations of further ones are not.
 const CLAIMS_MAX: usize = 200;
@@ -30,7 +30,7 @@ pub(crate) fn prove_citations<'a>(
     let mut begin = 0;
     let mut compared = 0;
     let mut unchecked = BTreeSet::new();
-    for (index, (numbers, range)) in clusters(markdown, &is_source).into_iter().enumerate() {
+    for (index, (numbers, range)) in mark_clusters(markdown, &is_source).into_iter().enumerate() {
         let before = &markdown[begin..range.start];
         begin = range.end;
         if index >= CLAIMS_MAX || numbers.len() > PASSAGES_OF_CLAIM_MAX {
@@ -48,7 +48,7 @@ pub(crate) fn prove_citations<'a>(
         if passages.is_empty() {
             continue;
         }
-        let proof = prove(&claim(before, &is_source), &passages);
+        let proof = prove_claim(&claim_before(before, &is_source), &passages);
         for (number, _) in known {
             let so_far = proofs.entry(number).or_insert(Ok(()));
             if so_far.is_ok() {
@@ -61,9 +61,11 @@ pub(crate) fn prove_citations<'a>(
 }
 
 /// Returns the numbers of marks that follow one another, with the range that the marks take up.
-fn clusters(markdown: &str, is_source: impl Fn(u32) -> bool) -> Vec<(BTreeSet<u32>, Range<usize>)> {
+fn mark_clusters(markdown: &str, is_source: impl Fn(u32) -> bool) -> Vec<(BTreeSet<u32>, Range<usize>)> {
     let mut found: Vec<(BTreeSet<u32>, Range<usize>)> = Vec::new();
-    for Mark { brackets, numbers: own, .. } in marks(markdown).filter(|mark| mark.is_known(&is_source)) {
+    for CitationMark { brackets, numbers: own, .. } in
+        find_marks(markdown).filter(|mark| mark.is_known(&is_source))
+    {
         match found.last_mut() {
             Some((numbers, range))
                 if markdown[range.end..brackets.start].trim_matches([',', ' ']).is_empty() =>
@@ -78,8 +80,8 @@ fn clusters(markdown: &str, is_source: impl Fn(u32) -> bool) -> Vec<(BTreeSet<u3
 }
 
 /// Returns the claim at the end of a text.
-fn claim(before: &str, is_source: impl Fn(u32) -> bool) -> String {
-    let before = strip(before, is_source);
+fn claim_before(before: &str, is_source: impl Fn(u32) -> bool) -> String {
+    let before = strip_marks(before, is_source);
     let (rest, last) = before.trim_end().rsplit_once("\n\n").unwrap_or(("", before.trim_end()));
     let is_attribution = last.trim_start().starts_with(['—', '–']);
     let above = rest.trim_end().rsplit("\n\n").next().unwrap_or_default();
@@ -89,7 +91,7 @@ fn claim(before: &str, is_source: impl Fn(u32) -> bool) -> String {
     if last.trim_start().starts_with('>') {
         return last.trim_start().to_owned();
     }
-    let found = sentences(last);
+    let found = split_sentences(last);
     let mut start = found.last().map_or(0, |range| range.start);
     for range in found.iter().rev() {
         start = range.start;
@@ -107,7 +109,7 @@ mod tests {
     const RENT: &str = "The monthly rent is 18,500 crowns.";
     const NOTICE: &str = "The notice period is three months.";
 
-    fn verified(markdown: &str) -> Vec<(u32, bool)> {
+    fn verify_marks(markdown: &str) -> Vec<(u32, bool)> {
         let passage = |number| [RENT, NOTICE].get(number as usize - 1).copied();
         prove_citations(markdown, |number| passage(number).is_some(), passage)
             .into_iter()
@@ -116,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn each_mark_is_checked_with_its_own_claim() {
+    fn mark_checked_with_own_claim() {
         for (markdown, expected) in [
             (
                 "It is cold. The rent is 18,500 crowns [1]. The notice period is 3 months. [2]",
@@ -135,19 +137,19 @@ mod tests {
             ("> The monthly rent is 2 crowns.\n\n— **lease.pdf**, page 27 [1]", vec![(1, false)]),
             ("The rent is 18,500 crowns [7].", vec![]),
         ] {
-            assert_eq!(verified(markdown), expected, "{markdown}");
+            assert_eq!(verify_marks(markdown), expected, "{markdown}");
         }
     }
     #[test]
-    fn a_mark_that_is_repeated_is_checked_once() {
+    fn repeated_mark_checked_once() {
         let repeated = "[1]".repeat(50_000);
-        let (numbers, range) = clusters(&repeated, |_| true).remove(0);
+        let (numbers, range) = mark_clusters(&repeated, |_| true).remove(0);
         assert_eq!((numbers, range), (BTreeSet::from([1]), 0..repeated.len()));
-        assert_eq!(verified(&format!("The rent is 18,500 crowns {repeated}.")), [(1, true)]);
+        assert_eq!(verify_marks(&format!("The rent is 18,500 crowns {repeated}.")), [(1, true)]);
     }
 
     #[test]
-    fn claims_are_compared_with_a_bounded_amount_of_text() {
+    fn claim_comparison_is_bounded() {
         let long = RENT.repeat(COMPARED_MAX_BYTES / RENT.len() + 1);
         let said = "The rent is 18,500 crowns";
         let passage = |number| Some(if number == 2 { long.as_str() } else { RENT });

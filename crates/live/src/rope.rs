@@ -25,12 +25,12 @@ impl Representation {
 
 /// A piece of text that never changes, with cached encodings.
 #[derive(Debug)]
-pub struct Segment {
+pub struct RopeSegment {
     text: Arc<str>,
     encoded: [OnceLock<Bytes>; Representation::COUNT],
 }
 
-impl Segment {
+impl RopeSegment {
     /// Creates a segment of this text.
     #[must_use]
     pub fn new(text: impl Into<Arc<str>>) -> Self {
@@ -45,26 +45,26 @@ impl Segment {
 
     /// Returns the text as `encode` writes it. Encodes once per representation; the result is shared by all
     /// readers.
-    pub fn encoded(&self, representation: Representation, encode: impl FnOnce(&str) -> Bytes) -> Bytes {
+    pub fn encode_once(&self, representation: Representation, encode: impl FnOnce(&str) -> Bytes) -> Bytes {
         self.encoded[representation as usize].get_or_init(|| encode(&self.text)).clone()
     }
 }
 
 /// The text at one revision: segments in order. Clones share the segments.
 #[derive(Debug, Clone, Default)]
-pub struct Rope(Vec<Arc<Segment>>);
+pub struct Rope(Vec<Arc<RopeSegment>>);
 
 impl Rope {
     /// Creates a rope of one text.
     #[must_use]
-    pub fn of(text: impl Into<Arc<str>>) -> Self {
+    pub fn from_text(text: impl Into<Arc<str>>) -> Self {
         let text = text.into();
-        if text.is_empty() { Self::default() } else { Self(vec![Arc::new(Segment::new(text))]) }
+        if text.is_empty() { Self::default() } else { Self(vec![Arc::new(RopeSegment::new(text))]) }
     }
 
     /// Returns the segments, in order.
     #[must_use]
-    pub fn segments(&self) -> &[Arc<Segment>] {
+    pub fn segments(&self) -> &[Arc<RopeSegment>] {
         &self.0
     }
 
@@ -81,12 +81,12 @@ impl Rope {
     }
 
     /// Appends a segment.
-    pub fn push(&mut self, segment: Arc<Segment>) {
+    pub fn push_segment(&mut self, segment: Arc<RopeSegment>) {
         self.0.push(segment);
     }
 
     /// Appends another rope's segments.
-    pub fn append(&mut self, other: &Self) {
+    pub fn append_rope(&mut self, other: &Self) {
         self.0.extend(other.0.iter().cloned());
     }
 }
@@ -106,10 +106,10 @@ pub(crate) struct Growing {
 
 impl Growing {
     /// Appends text.
-    pub(crate) fn push(&mut self, text: &str) {
+    pub(crate) fn push_text(&mut self, text: &str) {
         self.tail.push_str(text);
         if self.tail.len() >= SEGMENT_BYTES {
-            self.frozen.push(Arc::new(Segment::new(std::mem::take(&mut self.tail))));
+            self.frozen.push_segment(Arc::new(RopeSegment::new(std::mem::take(&mut self.tail))));
         }
     }
 
@@ -121,10 +121,10 @@ impl Growing {
 
     /// Returns the current text: the frozen segments are shared, the tail is copied.
     #[must_use]
-    pub(crate) fn rope(&self) -> Rope {
+    pub(crate) fn to_rope(&self) -> Rope {
         let mut rope = self.frozen.clone();
         if !self.tail.is_empty() {
-            rope.push(Arc::new(Segment::new(self.tail.as_str())));
+            rope.push_segment(Arc::new(RopeSegment::new(self.tail.as_str())));
         }
         rope
     }
@@ -135,19 +135,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frozen_segments_are_shared_and_encoded_once() {
+    fn frozen_segments_shared_encoded_once() {
         let mut growing = Growing::default();
         for _ in 0..2000 {
-            growing.push("word ");
+            growing.push_text("word ");
         }
-        let (first, second) = (growing.rope(), growing.rope());
+        let (first, second) = (growing.to_rope(), growing.to_rope());
         assert_eq!(first.to_string(), "word ".repeat(2000));
         assert!(Arc::ptr_eq(&first.segments()[0], &second.segments()[0]));
         let [json, html] = Representation::ALL;
-        let encoded = first.segments()[0].encoded(json, |text| Bytes::from(text.to_uppercase()));
-        assert_eq!(second.segments()[0].encoded(json, |_| unreachable!("it is encoded already")), encoded);
-        let page = second.segments()[0].encoded(html, |_| Bytes::from_static(b"another face's"));
+        let encoded = first.segments()[0].encode_once(json, |text| Bytes::from(text.to_uppercase()));
+        assert_eq!(
+            second.segments()[0].encode_once(json, |_| unreachable!("it is encoded already")),
+            encoded
+        );
+        let page = second.segments()[0].encode_once(html, |_| Bytes::from_static(b"another face's"));
         assert_eq!(page, "another face's");
-        assert_eq!(first.segments()[0].encoded(json, |_| unreachable!("it keeps its own")), encoded);
+        assert_eq!(first.segments()[0].encode_once(json, |_| unreachable!("it keeps its own")), encoded);
     }
 }

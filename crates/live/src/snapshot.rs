@@ -6,25 +6,25 @@ use std::sync::{Arc, OnceLock};
 use crate::proof::prove_citations;
 use bytes::Bytes;
 use domain::agent::AgentName;
-use domain::answer::{Answer, Body, Ending, Part, Run, RunState, Stamp};
-use domain::citation::{Place, Stripper, strip};
+use domain::answer::{Answer, AnswerEnding, CallRun, ContentPart, PartContent, RevisionStamp, RunState};
+use domain::citation::{PassagePlace, Stripper, strip_marks};
 use domain::id::PartId;
 use domain::skill::SkillName;
 use domain::step::Purpose;
-use render::{Renderer, Sources, SourcesOf};
+use render::{CitationSources, Renderer, SourcesOf};
 use text_analysis::proof::Unproven;
 
 use crate::Meta;
-use crate::rope::{Growing, Representation, Rope, Segment};
+use crate::rope::{Growing, Representation, Rope, RopeSegment};
 
 /// An answer at one revision.
 #[derive(Debug)]
 pub struct Snapshot {
     pub meta: Arc<Meta>,
     /// The revision.
-    pub stamp: Stamp,
+    pub stamp: RevisionStamp,
     /// The ending; `None` while in progress.
-    pub ending: Option<Ending>,
+    pub ending: Option<AnswerEnding>,
     /// The text so far: Markdown without citation marks.
     pub text: Rope,
     /// Its parts, in order of creation.
@@ -37,8 +37,8 @@ impl Snapshot {
     #[must_use]
     pub fn new(
         meta: Arc<Meta>,
-        stamp: Stamp,
-        ending: Option<Ending>,
+        stamp: RevisionStamp,
+        ending: Option<AnswerEnding>,
         text: Rope,
         parts: Vec<SnapshotPart>,
     ) -> Self {
@@ -62,7 +62,7 @@ impl Snapshot {
 
     /// Returns the answer as `encode` writes it, in pieces. Encodes once per representation; the result is
     /// shared by all readers.
-    pub fn encoded(
+    pub fn encode_once(
         &self,
         representation: Representation,
         encode: impl FnOnce(&Self) -> Vec<Bytes>,
@@ -71,7 +71,7 @@ impl Snapshot {
     }
 
     /// Returns the answer as `encode` writes it for an event stream; cached like [`Self::encoded`].
-    pub fn event(
+    pub fn encode_event(
         &self,
         representation: Representation,
         encode: impl FnOnce(&Self) -> Arc<[Bytes]>,
@@ -102,7 +102,7 @@ pub enum PartKind {
         /// Safe HTML, citations as links.
         html: Rope,
         /// The sources it cites, in order and without duplicates.
-        citations: Vec<Citation>,
+        citations: Vec<SnapshotCitation>,
     },
     /// Reasoning.
     Reasoning {
@@ -115,7 +115,7 @@ pub enum PartKind {
         call: String,
         state: RunState,
         /// The places of its results.
-        sources: Vec<Place>,
+        sources: Vec<PassagePlace>,
     },
     /// A skill that the agent opened.
     Skill { skill: SkillName, state: RunState },
@@ -125,7 +125,7 @@ pub enum PartKind {
         call: String,
         state: RunState,
         /// The places of its results.
-        sources: Vec<Place>,
+        sources: Vec<PassagePlace>,
     },
     /// A subagent that was given a task.
     Agent {
@@ -134,7 +134,7 @@ pub enum PartKind {
         /// Its text: safe HTML, with citations as links once it is finished.
         html: Rope,
         /// The sources it cites, in order and without duplicates.
-        citations: Vec<Citation>,
+        citations: Vec<SnapshotCitation>,
     },
     /// A workspace file that entered the answer.
     File { path: String },
@@ -142,11 +142,11 @@ pub enum PartKind {
 
 /// A source that a part cites.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Citation {
+pub struct SnapshotCitation {
     /// The number of its mark.
     pub number: u32,
     /// The place of the passage.
-    pub place: Place,
+    pub place: PassagePlace,
     /// True if each sentence that cites it stands in it; `None` while the text grows and where there is no passage to
     /// compare.
     pub verified: Option<bool>,
@@ -156,10 +156,10 @@ pub struct Citation {
     pub passage: Option<Arc<str>>,
 }
 
-impl Citation {
+impl SnapshotCitation {
     /// Returns its identifier on the wire, which the link in the HTML contains, too.
     #[must_use]
-    pub fn id(&self) -> String {
+    pub fn wire_id(&self) -> String {
         render::citation_id(self.number)
     }
 }
@@ -167,63 +167,69 @@ impl Citation {
 /// State between snapshots, so that each piece of text is stripped and rendered once.
 #[derive(Default)]
 pub(crate) struct RenderCache {
-    texts: HashMap<PartId, Piece>,
+    texts: HashMap<PartId, RenderedPiece>,
 }
 
 impl RenderCache {
     /// Creates a snapshot of the answer.
-    pub(crate) fn snapshot(&mut self, meta: &Arc<Meta>, answer: &Answer) -> Snapshot {
+    pub(crate) fn build_snapshot(&mut self, meta: &Arc<Meta>, answer: &Answer) -> Snapshot {
         let mut text = Rope::default();
         // Only the last part of an unfinished answer can grow.
         let last = answer.parts.last().filter(|_| answer.ending.is_none()).map(|part| part.id);
-        let parts = answer.parts.iter().map(|part| self.part(part, last, answer, &mut text)).collect();
+        let parts = answer.parts.iter().map(|part| self.render_part(part, last, answer, &mut text)).collect();
         Snapshot::new(meta.clone(), answer.stamp, answer.ending.clone(), text, parts)
     }
 
     /// Removes the parts of a cut attempt, which will be generated again.
     pub(crate) fn forget_cut(&mut self, answer: &Answer) {
-        let stands = |part: &Part| match &part.body {
-            Body::Run(run) => run.state != RunState::Pending,
-            Body::Text(_) | Body::Reasoning(_) | Body::File { .. } => true,
+        let stands = |part: &ContentPart| match &part.body {
+            PartContent::Run(run) => run.state != RunState::Pending,
+            PartContent::Text(_) | PartContent::Reasoning(_) | PartContent::File { .. } => true,
         };
         self.texts.retain(|id, _| answer.parts.iter().any(|part| part.id == *id && stands(part)));
     }
 
     /// Removes the rendering of a part whose text was replaced.
-    pub(crate) fn forget(&mut self, part: PartId) {
+    pub(crate) fn forget_part(&mut self, part: PartId) {
         self.texts.remove(&part);
     }
 
-    fn part(&mut self, part: &Part, last: Option<PartId>, answer: &Answer, text: &mut Rope) -> SnapshotPart {
+    fn render_part(
+        &mut self,
+        part: &ContentPart,
+        last: Option<PartId>,
+        answer: &Answer,
+        text: &mut Rope,
+    ) -> SnapshotPart {
         let mut shown = |markdown: &str| {
             let piece = self.texts.entry(part.id).or_default();
-            let cited = CitedPassages::of(answer, part);
+            let cited = CitedPassages::from_part(answer, part);
             if Some(part.id) == last {
-                piece.growing(markdown, cited)
+                piece.render_growing(markdown, cited)
             } else {
-                piece.settled(markdown, cited)
+                piece.render_whole(markdown, cited)
             }
         };
         let shape = match &part.body {
-            Body::Text(markdown) => {
-                let Shown { text: piece, html, citations } = shown(markdown);
+            PartContent::Text(markdown) => {
+                let RenderedText { text: piece, html, citations } = shown(markdown);
                 if !text.is_empty() && !piece.is_empty() {
-                    text.append(&Rope::of("\n\n"));
+                    text.append_rope(&Rope::from_text("\n\n"));
                 }
-                text.append(&piece);
+                text.append_rope(&piece);
                 PartKind::Text { html, citations }
             }
-            Body::Reasoning(markdown) => PartKind::Reasoning { html: shown(markdown).html },
-            Body::Run(run) => self.run(part, run, answer),
-            Body::File { path } => PartKind::File { path: path.clone() },
+            PartContent::Reasoning(markdown) => PartKind::Reasoning { html: shown(markdown).html },
+            PartContent::Run(run) => self.render_call(part, run, answer),
+            PartContent::File { path } => PartKind::File { path: path.clone() },
         };
         SnapshotPart { id: part.id, shape }
     }
 }
 
 impl RenderCache {
-    fn run(&mut self, part: &Part, run: &Run, answer: &Answer) -> PartKind {
-        let Run { call, tool, purpose, state, sources, report } = run;
+    fn render_call(&mut self, part: &ContentPart, run: &CallRun, answer: &Answer) -> PartKind {
+        let CallRun { call, tool, purpose, state, sources, report } = run;
         match purpose {
             Purpose::Tool => PartKind::Tool {
                 tool: tool.clone(),
@@ -241,10 +247,10 @@ impl RenderCache {
             Purpose::Agent(agent) => {
                 let piece = self.texts.entry(part.id).or_default();
                 // Its marks use its own numbers, which match the answer's sources only once it is finished.
-                let Shown { html, citations, .. } = match state {
-                    RunState::Pending => piece.growing(report, CitedPassages::default()),
-                    RunState::Complete => piece.settled(report, CitedPassages::of(answer, part)),
-                    RunState::Error => piece.settled(report, CitedPassages::default()),
+                let RenderedText { html, citations, .. } = match state {
+                    RunState::Pending => piece.render_growing(report, CitedPassages::default()),
+                    RunState::Complete => piece.render_whole(report, CitedPassages::from_part(answer, part)),
+                    RunState::Error => piece.render_whole(report, CitedPassages::default()),
                 };
                 PartKind::Agent { agent: agent.clone(), state: *state, html, citations }
             }
@@ -254,10 +260,10 @@ impl RenderCache {
 
 /// A displayed text.
 #[derive(Clone)]
-struct Shown {
+struct RenderedText {
     text: Rope,
     html: Rope,
-    citations: Vec<Citation>,
+    citations: Vec<SnapshotCitation>,
 }
 
 /// The citable of a text: the sources and passages of its part. By default nothing.
@@ -265,31 +271,31 @@ struct Shown {
 struct CitedPassages<'a>(Option<(&'a Answer, SourcesOf<'a>)>);
 
 impl<'a> CitedPassages<'a> {
-    const fn of(answer: &'a Answer, part: &'a Part) -> Self {
+    const fn from_part(answer: &'a Answer, part: &'a ContentPart) -> Self {
         Self(Some((answer, SourcesOf(answer, part))))
     }
 
-    fn knows(self, number: u32) -> bool {
-        self.place(number).is_some()
+    fn knows_source(self, number: u32) -> bool {
+        self.source_place(number).is_some()
     }
 
     /// Returns the citations of a text.
-    fn citations(self, markdown: &str) -> Vec<Citation> {
-        let cited = render::cited(markdown, &self).into_iter();
+    fn list_citations(self, markdown: &str) -> Vec<SnapshotCitation> {
+        let cited = render::cited_sources(markdown, &self).into_iter();
         cited
             .filter_map(|number| {
-                let place = self.place(number)?.clone();
+                let place = self.source_place(number)?.clone();
                 let passage = self.0.and_then(|(answer, _)| answer.shared_passage(number));
-                Some(Citation { number, place, verified: None, reason: None, passage })
+                Some(SnapshotCitation { number, place, verified: None, reason: None, passage })
             })
             .collect()
     }
 
     /// Returns the citations of a finished text, checked against their passages.
-    fn checked_citations(self, markdown: &str) -> Vec<Citation> {
-        let mut found = self.citations(markdown);
-        let knows = |number| self.knows(number);
-        let proofs = prove_citations(markdown, knows, |number| self.0?.0.passage(number));
+    fn checked_citations(self, markdown: &str) -> Vec<SnapshotCitation> {
+        let mut found = self.list_citations(markdown);
+        let knows = |number| self.knows_source(number);
+        let proofs = prove_citations(markdown, knows, |number| self.0?.0.passage_text(number));
         for citation in &mut found {
             let Some(proof) = proofs.get(&citation.number) else { continue };
             citation.verified = Some(proof.is_ok());
@@ -299,15 +305,15 @@ impl<'a> CitedPassages<'a> {
     }
 }
 
-impl Sources for CitedPassages<'_> {
-    fn place(&self, number: u32) -> Option<&Place> {
-        self.0.as_ref()?.1.place(number)
+impl CitationSources for CitedPassages<'_> {
+    fn source_place(&self, number: u32) -> Option<&PassagePlace> {
+        self.0.as_ref()?.1.source_place(number)
     }
 }
 
 /// A growing text with its stripped and rendered prefix.
 #[derive(Default)]
-struct Piece {
+struct RenderedPiece {
     /// The length of the processed Markdown, in bytes.
     processed: usize,
     stripper: Stripper,
@@ -318,67 +324,73 @@ struct Piece {
     text: Growing,
     renderer: Renderer,
     finished: Rope,
-    citations: Vec<Citation>,
+    citations: Vec<SnapshotCitation>,
     /// Set if a mark may have been added since the citations were collected.
     marked: bool,
     /// The final rendering, once the text is finished.
-    whole: Option<Shown>,
+    whole: Option<RenderedText>,
 }
 
-impl Piece {
+impl RenderedPiece {
     /// Renders a text that may still grow.
-    fn growing(&mut self, markdown: &str, cited: CitedPassages<'_>) -> Shown {
-        self.take(markdown, cited);
-        Shown { text: self.text.rope(), html: self.html(cited), citations: self.citations.clone() }
+    fn render_growing(&mut self, markdown: &str, cited: CitedPassages<'_>) -> RenderedText {
+        self.render_new(markdown, cited);
+        RenderedText {
+            text: self.text.to_rope(),
+            html: self.current_html(cited),
+            citations: self.citations.clone(),
+        }
     }
 
     /// Renders a finished text as a whole, once.
-    fn settled(&mut self, markdown: &str, cited: CitedPassages<'_>) -> Shown {
-        let whole = || Shown {
-            text: Rope::of(strip(markdown, |number| cited.knows(number)).trim_matches('\n')),
-            html: Rope::of(render::whole(markdown, &cited)),
+    fn render_whole(&mut self, markdown: &str, cited: CitedPassages<'_>) -> RenderedText {
+        let whole = || RenderedText {
+            text: Rope::from_text(
+                strip_marks(markdown, |number| cited.knows_source(number)).trim_matches('\n'),
+            ),
+            html: Rope::from_text(render::render_answer(markdown, &cited)),
             citations: cited.checked_citations(markdown),
         };
         self.whole.get_or_insert_with(whole).clone()
     }
 
-    fn take(&mut self, markdown: &str, cited: CitedPassages<'_>) {
+    fn render_new(&mut self, markdown: &str, cited: CitedPassages<'_>) {
         let new = &markdown[self.processed..];
         if new.is_empty() {
             return;
         }
         self.processed = markdown.len();
         self.marked |= new.contains(']');
-        self.stripper.push(new, |number| cited.knows(number));
-        self.renderer.push(new, &cited);
+        self.stripper.push(new, |number| cited.knows_source(number));
+        self.renderer.push_text(new, &cited);
         let stripped = self.stripper.text()[self.stripped..].to_owned();
         self.stripped += stripped.len();
-        self.grow(&stripped);
+        self.append_stripped(&stripped);
         if self.marked {
-            self.citations = cited.citations(markdown);
+            self.citations = cited.list_citations(markdown);
             self.marked = false;
         }
     }
 
     /// Appends text without leading and trailing line feeds, which the finished text will not have.
-    fn grow(&mut self, stripped: &str) {
+    fn append_stripped(&mut self, stripped: &str) {
         let body = if self.text.is_empty() { stripped.trim_start_matches('\n') } else { stripped };
         let shown = body.trim_end_matches('\n');
         if !shown.is_empty() {
-            self.text.push(&"\n".repeat(std::mem::take(&mut self.line_feeds)));
-            self.text.push(shown);
+            self.text.push_text(&"\n".repeat(std::mem::take(&mut self.line_feeds)));
+            self.text.push_text(shown);
         }
         if !self.text.is_empty() {
             self.line_feeds += body.len() - shown.len();
         }
     }
 
-    fn html(&mut self, cited: CitedPassages<'_>) -> Rope {
-        for block in &self.renderer.finished()[self.finished.segments().len()..] {
-            self.finished.push(Arc::new(Segment::new(block.clone())));
+    fn current_html(&mut self, cited: CitedPassages<'_>) -> Rope {
+        for block in &self.renderer.finished_blocks()[self.finished.segments().len()..] {
+            self.finished.push_segment(Arc::new(RopeSegment::new(block.clone())));
         }
         let mut html = self.finished.clone();
-        html.append(&Rope::of(self.renderer.tail(&cited)));
+        html.append_rope(&Rope::from_text(self.renderer.tail_html(&cited)));
         html
     }
 }

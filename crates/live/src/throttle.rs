@@ -59,7 +59,7 @@ impl Throttle {
     /// Records a sent state of `bytes` bytes and returns the pause of its reader. States of long answers
     /// repeat much text, so their readers pause longer.
     pub(crate) fn rest_after(&self, last_sent: &LastSent, bytes: usize) -> Duration {
-        let growing = self.growing(last_sent) as f64;
+        let growing = self.count_growing(last_sent) as f64;
         let seconds = (growing / self.states_per_second).max(bytes as f64 / STATES_BYTES_PER_SECOND);
         let rest = Duration::from_secs_f64(seconds);
         if rest < REST_MIN { Duration::ZERO } else { rest.min(REST_MAX) }
@@ -67,7 +67,7 @@ impl Throttle {
 
     /// Returns the number of growing answers including this one. Concurrent calls may lose a count, which is
     /// acceptable.
-    fn growing(&self, last_sent: &LastSent) -> u64 {
+    fn count_growing(&self, last_sent: &LastSent) -> u64 {
         // Windows count from 1, because 0 marks an answer without a sent state.
         let window = 1 + (self.began.elapsed().as_millis() / WINDOW.as_millis()) as u64;
         let present = self.present.load(Ordering::Relaxed);
@@ -91,31 +91,31 @@ mod tests {
     use super::*;
 
     /// Returns the pause after a short state of each answer was sent.
-    fn rest(load: &Throttle, answers: &[LastSent]) -> Duration {
+    fn rest_after_all(load: &Throttle, answers: &[LastSent]) -> Duration {
         answers.iter().map(|last_sent| load.rest_after(last_sent, 100)).last().unwrap_or_default()
     }
 
-    fn answers(count: usize) -> Vec<LastSent> {
+    fn sent_states(count: usize) -> Vec<LastSent> {
         (0..count).map(|_| LastSent::default()).collect()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn readers_rest_only_while_many_answers_grow() {
+    async fn rest_only_while_many_answers_grow() {
         let load = Throttle::new(2);
-        assert_eq!(rest(&load, &answers(31)), Duration::ZERO);
-        let many = answers(129);
-        assert_eq!(rest(&load, &many), Duration::from_millis(10));
+        assert_eq!(rest_after_all(&load, &sent_states(31)), Duration::ZERO);
+        let many = sent_states(129);
+        assert_eq!(rest_after_all(&load, &many), Duration::from_millis(10));
         advance(WINDOW).await;
-        assert_eq!(rest(&load, &many[..1]), Duration::from_millis(10), "as in the window before");
+        assert_eq!(rest_after_all(&load, &many[..1]), Duration::from_millis(10), "as in the window before");
         advance(WINDOW).await;
-        assert_eq!(rest(&load, &many[..1]), Duration::ZERO);
-        assert_eq!(rest(&load, &answers(100_000)), REST_MAX);
+        assert_eq!(rest_after_all(&load, &many[..1]), Duration::ZERO);
+        assert_eq!(rest_after_all(&load, &sent_states(100_000)), REST_MAX);
         advance(3 * WINDOW).await;
-        assert_eq!(rest(&load, &many[..1]), Duration::ZERO);
+        assert_eq!(rest_after_all(&load, &many[..1]), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn many_readers_of_one_answer_do_not_rest() {
+    async fn single_answer_readers_do_not_rest() {
         let (load, answer) = (Throttle::new(1), LastSent::default());
         for _ in 0..10_000 {
             assert_eq!(load.rest_after(&answer, 100), Duration::ZERO);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_long_answer_is_sent_less_often_than_a_short_one() {
+    async fn long_answer_sent_less_often() {
         let (load, answer) = (Throttle::new(1), LastSent::default());
         assert_eq!(load.rest_after(&answer, 4_000), Duration::ZERO);
         assert_eq!(load.rest_after(&answer, 50_000), Duration::from_millis(20));

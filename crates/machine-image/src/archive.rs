@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStringExt;
 use sha2::{Digest, Sha256};
 use tar::{Archive, Entry, EntryType};
 
-use crate::error::ImageError;
+use crate::error::MachineImageError;
 
 /// The largest record that extends an entry, in bytes: more than the longest path.
 const RECORD_MAX_BYTES: u64 = 64 * 1024;
@@ -21,7 +21,7 @@ const PATH_MAX_BYTES: usize = 4096;
 #[derive(Debug)]
 pub(crate) struct EntryHead {
     pub(crate) path: OsString,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ArchiveEntryKind,
     pub(crate) executable: bool,
     /// Seconds since 1970.
     pub(crate) modified: u64,
@@ -29,7 +29,7 @@ pub(crate) struct EntryHead {
 
 /// The kind of an entry.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum ArchiveEntryKind {
     File,
     Folder,
     Symlink(OsString),
@@ -50,35 +50,35 @@ struct Extensions {
 /// Calls `take` for each entry, with a reader of its content, and returns the SHA-256 of the whole archive.
 pub(crate) fn for_each<R: Read>(
     source: R,
-    mut take: impl FnMut(EntryHead, &mut dyn Read) -> Result<(), ImageError>,
-) -> Result<String, ImageError> {
+    mut take: impl FnMut(EntryHead, &mut dyn Read) -> Result<(), MachineImageError>,
+) -> Result<String, MachineImageError> {
     let mut archive = Archive::new(Hashed { source, digest: Sha256::new() });
     let mut extensions = Extensions::default();
-    for entry in archive.entries().map_err(damaged)?.raw(true) {
-        let mut entry = entry.map_err(damaged)?;
+    for entry in archive.entries().map_err(unreadable_archive)?.raw(true) {
+        let mut entry = entry.map_err(unreadable_archive)?;
         match entry.header().entry_type() {
-            EntryType::GNULongName => extensions.path = Some(without_end(record(&mut entry)?)),
-            EntryType::GNULongLink => extensions.link = Some(without_end(record(&mut entry)?)),
-            EntryType::XHeader => read_records(&record(&mut entry)?, &mut extensions)?,
+            EntryType::GNULongName => extensions.path = Some(without_end(read_record(&mut entry)?)),
+            EntryType::GNULongLink => extensions.link = Some(without_end(read_record(&mut entry)?)),
+            EntryType::XHeader => read_records(&read_record(&mut entry)?, &mut extensions)?,
             // Defaults for all entries, such as a comment with the commit of an export.
-            EntryType::XGlobalHeader => drop(record(&mut entry)?),
+            EntryType::XGlobalHeader => drop(read_record(&mut entry)?),
             EntryType::GNUSparse => {
-                return Err(refused("it has sparse files; make it without `--sparse`"));
+                return Err(invalid_archive("it has sparse files; make it without `--sparse`"));
             }
             _ => {
-                let head = head(&entry, std::mem::take(&mut extensions))?;
+                let head = parse_head(&entry, std::mem::take(&mut extensions))?;
                 take(head, &mut entry)?;
             }
         }
     }
     // A program that writes the archive must not find its pipe closed.
     let mut rest = archive.into_inner();
-    io::copy(&mut rest, &mut io::sink()).map_err(damaged)?;
-    Ok(hexadecimal(&rest.digest.finalize()))
+    io::copy(&mut rest, &mut io::sink()).map_err(unreadable_archive)?;
+    Ok(encode_hex(&rest.digest.finalize()))
 }
 
 /// Returns a reader of the archive without its compression, gzip or Zstandard.
-pub(crate) fn decompressed<'a>(source: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
+pub(crate) fn decompress_archive<'a>(source: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
     const GZIP: [u8; 2] = [0x1f, 0x8b];
     const ZSTANDARD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
     let mut source = BufReader::new(source);
@@ -92,44 +92,44 @@ pub(crate) fn decompressed<'a>(source: impl Read + 'a) -> io::Result<Box<dyn Rea
     })
 }
 
-pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+pub(crate) fn encode_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn head<R: Read>(entry: &Entry<'_, R>, extensions: Extensions) -> Result<EntryHead, ImageError> {
+fn parse_head<R: Read>(entry: &Entry<'_, R>, extensions: Extensions) -> Result<EntryHead, MachineImageError> {
     let header = entry.header();
     let link = extensions.link.or_else(|| header.link_name_bytes().map(Into::into)).unwrap_or_default();
     let link = OsString::from_vec(link);
     let path = extensions.path.unwrap_or_else(|| header.path_bytes().into_owned());
     if path.len() > PATH_MAX_BYTES || link.len() > PATH_MAX_BYTES {
-        return Err(refused("a path is longer than 4096 bytes"));
+        return Err(invalid_archive("a path is longer than 4096 bytes"));
     }
     let kind = match header.entry_type() {
-        EntryType::Regular | EntryType::Continuous => Kind::File,
-        EntryType::Directory => Kind::Folder,
-        EntryType::Symlink => Kind::Symlink(link),
-        EntryType::Link => Kind::HardLink(link),
-        _ => Kind::Other,
+        EntryType::Regular | EntryType::Continuous => ArchiveEntryKind::File,
+        EntryType::Directory => ArchiveEntryKind::Folder,
+        EntryType::Symlink => ArchiveEntryKind::Symlink(link),
+        EntryType::Link => ArchiveEntryKind::HardLink(link),
+        _ => ArchiveEntryKind::Other,
     };
     Ok(EntryHead {
         path: OsString::from_vec(path),
         kind,
-        executable: header.mode().map_err(damaged)? & 0o111 != 0,
-        modified: extensions.modified.map_or_else(|| header.mtime(), Ok).map_err(damaged)?,
+        executable: header.mode().map_err(unreadable_archive)? & 0o111 != 0,
+        modified: extensions.modified.map_or_else(|| header.mtime(), Ok).map_err(unreadable_archive)?,
     })
 }
 
-fn entry_size<R: Read>(entry: &Entry<'_, R>) -> Result<u64, ImageError> {
-    entry.header().entry_size().map_err(damaged)
+fn entry_size<R: Read>(entry: &Entry<'_, R>) -> Result<u64, MachineImageError> {
+    entry.header().entry_size().map_err(unreadable_archive)
 }
 
 /// Reads the content of an entry that extends the next one.
-fn record<R: Read>(entry: &mut Entry<'_, R>) -> Result<Vec<u8>, ImageError> {
+fn read_record<R: Read>(entry: &mut Entry<'_, R>) -> Result<Vec<u8>, MachineImageError> {
     if entry_size(entry)? > RECORD_MAX_BYTES {
-        return Err(refused("a header is larger than 64 KiB"));
+        return Err(invalid_archive("a header is larger than 64 KiB"));
     }
     let mut content = Vec::new();
-    entry.take(RECORD_MAX_BYTES).read_to_end(&mut content).map_err(damaged)?;
+    entry.take(RECORD_MAX_BYTES).read_to_end(&mut content).map_err(unreadable_archive)?;
     Ok(content)
 }
 
@@ -140,12 +140,12 @@ fn without_end(mut name: Vec<u8>) -> Vec<u8> {
 }
 
 /// Interprets records of POSIX: `LENGTH KEY=VALUE\n`, where the length includes itself.
-fn read_records(mut text: &[u8], extensions: &mut Extensions) -> Result<(), ImageError> {
-    let wrong = || refused("a header cannot be read");
+fn read_records(mut text: &[u8], extensions: &mut Extensions) -> Result<(), MachineImageError> {
+    let wrong = || invalid_archive("a header cannot be read");
     while !text.is_empty() {
         let space = text.iter().position(|byte| *byte == b' ').ok_or_else(wrong)?;
         let length =
-            number(&text[..space]).and_then(|length| usize::try_from(length).ok()).ok_or_else(wrong)?;
+            parse_number(&text[..space]).and_then(|length| usize::try_from(length).ok()).ok_or_else(wrong)?;
         let record =
             text.get(space + 1..length).and_then(|record| record.strip_suffix(b"\n")).ok_or_else(wrong)?;
         let equals = record.iter().position(|byte| *byte == b'=').ok_or_else(wrong)?;
@@ -155,12 +155,13 @@ fn read_records(mut text: &[u8], extensions: &mut Extensions) -> Result<(), Imag
             b"linkpath" => extensions.link = Some(value.to_vec()),
             // With fractions of seconds, or negative for times before 1970.
             b"mtime" => {
-                extensions.modified = value.split(|byte| *byte == b'.').next().map(|s| number(s).unwrap_or(0))
+                extensions.modified =
+                    value.split(|byte| *byte == b'.').next().map(|s| parse_number(s).unwrap_or(0))
             }
             // A file of 8 GiB and more, or one with holes.
-            b"size" => return Err(refused("a file is larger than 8 GiB")),
+            b"size" => return Err(invalid_archive("a file is larger than 8 GiB")),
             key if key.starts_with(b"GNU.sparse.") => {
-                return Err(refused("it has sparse files; make it without `--sparse`"));
+                return Err(invalid_archive("it has sparse files; make it without `--sparse`"));
             }
             _ => {}
         }
@@ -169,16 +170,16 @@ fn read_records(mut text: &[u8], extensions: &mut Extensions) -> Result<(), Imag
     Ok(())
 }
 
-fn number(digits: &[u8]) -> Option<u64> {
+fn parse_number(digits: &[u8]) -> Option<u64> {
     str::from_utf8(digits).ok()?.parse().ok()
 }
 
-fn damaged(error: io::Error) -> ImageError {
-    ImageError::Archive(format!("it cannot be read: {error}"))
+fn unreadable_archive(error: io::Error) -> MachineImageError {
+    MachineImageError::Archive(format!("it cannot be read: {error}"))
 }
 
-fn refused(reason: &str) -> ImageError {
-    ImageError::Archive(reason.to_owned())
+fn invalid_archive(reason: &str) -> MachineImageError {
+    MachineImageError::Archive(reason.to_owned())
 }
 
 /// Computes the digest of what is read.

@@ -8,15 +8,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::cancel::{Cancel, Progress};
 use crate::digest::{self, Measured};
-use crate::error::{ErrorContext, ImageError, at};
-use crate::images::{EROFS, Images, Installed, NewVersion};
+use crate::error::{ImageErrorContext, MachineImageError, describe_action};
+use crate::images::{EROFS, Images, Installed, NewImageVersion};
 use crate::manifest::{
-    ErofsFile, FORMAT, Manifest, Origin, Package, packages_of_apk, packages_of_dpkg, system_name,
+    ErofsFile, FORMAT, ImageOrigin, InstalledPackage, Manifest, packages_of_apk, packages_of_dpkg,
+    system_name,
 };
 use crate::name::{ImageName, PackageName, Suite};
-use crate::profile::{PACKAGES_MAX, Profile};
-use crate::programs::{MKFS_EROFS, MMDEBSTRAP, Running};
-use crate::unpack::{Unpacked, require_space, unpack};
+use crate::profile::{PACKAGES_MAX, PackageProfile};
+use crate::programs::{MKFS_EROFS, MMDEBSTRAP, RunningProgram};
+use crate::unpack::{UnpackedTree, require_space, unpack_archive};
 use crate::{archive, layout};
 
 /// The latest time that files of a built system have, in seconds since 1970: what the build itself makes gets this
@@ -41,16 +42,16 @@ pub struct BuildRequest {
     /// The name of the image.
     pub name: ImageName,
     /// Where it comes from.
-    pub source: Source,
+    pub source: ImageSource,
     /// Also makes the tree as one file with the file system EROFS.
     pub erofs: bool,
 }
 
 /// The source of an image.
-pub enum Source {
+pub enum ImageSource {
     /// Debian packages.
     Debian {
-        profile: Profile,
+        profile: PackageProfile,
         /// Packages besides those of the profile.
         packages: Vec<PackageName>,
         suite: Suite,
@@ -69,7 +70,7 @@ pub enum Source {
 
 /// The result of a build.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct BuildOutcome {
     pub image: Installed,
     /// True if this version was there already.
     pub unchanged: bool,
@@ -80,87 +81,91 @@ pub struct Outcome {
 ///
 /// # Errors
 /// Leaves nothing behind.
-pub fn build(
+pub fn build_image(
     images: &Images,
     request: BuildRequest,
     spawn: impl FnOnce(&mut Command) -> io::Result<Child>,
     progress: Progress,
     cancel: &Cancel,
-) -> Result<Outcome, ImageError> {
+) -> Result<BuildOutcome, MachineImageError> {
     let BuildRequest { name, source, erofs } = request;
     if erofs {
-        MKFS_EROFS.find()?;
+        MKFS_EROFS.find_program()?;
     }
-    if let Source::Debian { packages, mirrors, .. } = &source {
-        MMDEBSTRAP.find()?;
+    if let ImageSource::Debian { packages, mirrors, .. } = &source {
+        MMDEBSTRAP.find_program()?;
         check_counts(packages, mirrors)?;
     }
-    let new = images.begin()?;
+    let new = images.begin_version()?;
     announce_space(images, &source, progress)?;
     let mut tools = BTreeMap::from([("causerie".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]);
     let (origin, unpacked) = match source {
-        Source::Debian { profile, packages, suite, mirrors } => {
-            tools.extend(MMDEBSTRAP.version().map(|version| (MMDEBSTRAP.name.to_owned(), version)));
-            debian(&new, profile, &packages, &suite, mirrors, spawn, progress, cancel)?
+        ImageSource::Debian { profile, packages, suite, mirrors } => {
+            tools.extend(MMDEBSTRAP.read_version().map(|version| (MMDEBSTRAP.name.to_owned(), version)));
+            build_debian(&new, profile, &packages, &suite, mirrors, spawn, progress, cancel)?
         }
-        Source::Archive { archive, file, .. } => {
+        ImageSource::Archive { archive, file, .. } => {
             progress(&format!("unpacking {file}..."));
-            let archive = archive::decompressed(archive).doing(|| format!("reading {file}"));
-            let unpacked = archive.and_then(|archive| unpack(archive, &new.tree(), cancel));
+            let archive = archive::decompress_archive(archive).with_context(|| format!("reading {file}"));
+            let unpacked = archive.and_then(|archive| unpack_archive(archive, &new.tree_path(), cancel));
             // The reader fails when the build is stopped.
-            cancel.check()?;
+            cancel.check_cancelled()?;
             let unpacked = unpacked?;
-            (Origin::Archive { file, sha256: unpacked.sha256.clone() }, unpacked)
+            (ImageOrigin::Archive { file, sha256: unpacked.sha256.clone() }, unpacked)
         }
     };
-    layout::complete(&new.tree())?;
+    layout::complete_tree(&new.tree_path())?;
     progress("computing the digest...");
-    let measured = digest::measure(&new.tree(), cancel)?;
+    let measured = digest::measure_tree(&new.tree_path(), cancel)?;
     let erofs = if erofs {
         progress("making root.erofs...");
-        tools.extend(MKFS_EROFS.version().map(|version| (MKFS_EROFS.name.to_owned(), version)));
+        tools.extend(MKFS_EROFS.read_version().map(|version| (MKFS_EROFS.name.to_owned(), version)));
         Some(erofs_file(&new, &measured, progress, cancel)?)
     } else {
         None
     };
-    let manifest = describe(&new.tree(), name, origin, measured, erofs, tools, unpacked);
-    cancel.check()?;
-    let (image, unchanged) = images.commit(new, &manifest)?;
-    Ok(Outcome { image, unchanged })
+    let manifest = create_manifest(&new.tree_path(), name, origin, measured, erofs, tools, unpacked);
+    cancel.check_cancelled()?;
+    let (image, unchanged) = images.commit_version(new, &manifest)?;
+    Ok(BuildOutcome { image, unchanged })
 }
 
-fn check_counts(packages: &[PackageName], mirrors: &[String]) -> Result<(), ImageError> {
+fn check_counts(packages: &[PackageName], mirrors: &[String]) -> Result<(), MachineImageError> {
     if packages.len() > PACKAGES_MAX {
-        return Err(ImageError::Invalid(format!("at most {PACKAGES_MAX} packages can be named")));
+        return Err(MachineImageError::Invalid(format!("at most {PACKAGES_MAX} packages can be named")));
     }
     let known = ["http://", "https://", "file:", "copy:", "deb "];
     let fits = |mirror: &String| {
         known.iter().any(|start| mirror.starts_with(start)) && !mirror.chars().any(char::is_control)
     };
     match mirrors.iter().find(|mirror| !fits(mirror)) {
-        Some(wrong) => Err(ImageError::Invalid(format!(
+        Some(wrong) => Err(MachineImageError::Invalid(format!(
             "{wrong:?} is not a mirror: expected a URL such as http://deb.debian.org/debian, or a line of sources.list"
         ))),
         None if mirrors.len() > MIRRORS_MAX => {
-            Err(ImageError::Invalid(format!("at most {MIRRORS_MAX} mirrors can be named")))
+            Err(MachineImageError::Invalid(format!("at most {MIRRORS_MAX} mirrors can be named")))
         }
         None => Ok(()),
     }
 }
 
 /// Says how much space the build needs, and refuses to begin without it.
-fn announce_space(images: &Images, source: &Source, progress: Progress) -> Result<(), ImageError> {
+fn announce_space(
+    images: &Images,
+    source: &ImageSource,
+    progress: Progress,
+) -> Result<(), MachineImageError> {
     /// The tree, and the compressed file beside it, in tenths of the tree.
     const TREE_AND_FILE: u64 = 16;
     /// How much larger a compressed archive may become.
     const EXPANSION: u64 = 3;
     let (needed, temporary) = match source {
-        Source::Debian { profile, packages, .. } => {
+        ImageSource::Debian { profile, packages, .. } => {
             // A guess: most packages are small, and a build that needs more stops in time.
-            let tree = profile.bytes() + (packages.len() as u64) * (10 << 20);
+            let tree = profile.approximate_bytes() + (packages.len() as u64) * (10 << 20);
             (tree * TREE_AND_FILE / 10, Some(tree * 3 / 2))
         }
-        Source::Archive { bytes, file, .. } => {
+        ImageSource::Archive { bytes, file, .. } => {
             let compressed = [".gz", ".tgz", ".zst"].iter().any(|end| file.ends_with(end));
             let bytes = bytes.unwrap_or_default() * if compressed { EXPANSION } else { 1 };
             (bytes * TREE_AND_FILE / 10, None)
@@ -185,23 +190,23 @@ fn temporary_folder() -> PathBuf {
 }
 
 #[expect(clippy::too_many_arguments, reason = "the parts of one request")]
-fn debian(
-    new: &NewVersion,
-    profile: Profile,
+fn build_debian(
+    new: &NewImageVersion,
+    profile: PackageProfile,
     packages: &[PackageName],
     suite: &Suite,
     mirrors: Vec<String>,
     spawn: impl FnOnce(&mut Command) -> io::Result<Child>,
     progress: Progress,
     cancel: &Cancel,
-) -> Result<(Origin, Unpacked), ImageError> {
+) -> Result<(ImageOrigin, UnpackedTree), MachineImageError> {
     // Only root may create devices and change owners; an ordinary user does both in a user namespace.
     let mode = if rustix::process::getuid().is_root() { "root" } else { "unshare" };
-    let mut requested: Vec<String> = profile.packages().map(ToOwned::to_owned).collect();
+    let mut requested: Vec<String> = profile.package_names().map(ToOwned::to_owned).collect();
     requested.extend(packages.iter().map(|package| package.as_str().to_owned()));
     requested.sort();
     requested.dedup();
-    let mut command = MMDEBSTRAP.command()?;
+    let mut command = MMDEBSTRAP.clean_command()?;
     command.env("SOURCE_DATE_EPOCH", SOURCE_DATE_EPOCH.to_string()).env("TMPDIR", temporary_folder());
     command.arg(format!("--mode={mode}")).args(["--variant=essential", "--format=tar"]);
     command.args(DPKG_OPTIONS.map(|option| format!("--dpkgopt={option}")));
@@ -209,23 +214,23 @@ fn debian(
         command.arg(format!("--include={}", requested.join(",")));
     }
     command.args([suite.as_str(), "-"]).args(&mirrors);
-    let (program, output) = Running::start(MMDEBSTRAP, command, spawn, progress, cancel)?;
-    let unpacked = match output.map(|output| unpack(output, &new.tree(), cancel)) {
+    let (program, output) = RunningProgram::start_program(MMDEBSTRAP, command, spawn, progress, cancel)?;
+    let unpacked = match output.map(|output| unpack_archive(output, &new.tree_path(), cancel)) {
         // It was cut short, and the program knows why.
-        None | Some(Err(ImageError::Archive(_))) => {
-            program.wait()?;
-            return Err(ImageError::Archive("mmdebstrap wrote no readable archive".into()));
+        None | Some(Err(MachineImageError::Archive(_))) => {
+            program.wait_for_exit()?;
+            return Err(MachineImageError::Archive("mmdebstrap wrote no readable archive".into()));
         }
         Some(Err(error)) => {
-            program.end();
+            program.stop_program();
             return Err(error);
         }
         Some(Ok(unpacked)) => {
-            program.wait()?;
+            program.wait_for_exit()?;
             unpacked
         }
     };
-    let origin = Origin::Debian {
+    let origin = ImageOrigin::Debian {
         profile: profile.name().to_owned(),
         suite: suite.as_str().to_owned(),
         mirrors,
@@ -237,13 +242,13 @@ fn debian(
 
 /// Makes the tree as one file. The same tree gives the same file.
 fn erofs_file(
-    new: &NewVersion,
+    new: &NewImageVersion,
     measured: &Measured,
     progress: Progress,
     cancel: &Cancel,
-) -> Result<ErofsFile, ImageError> {
-    let file = new.version().join(EROFS);
-    let mut command = MKFS_EROFS.command()?;
+) -> Result<ErofsFile, MachineImageError> {
+    let file = new.version_path().join(EROFS);
+    let mut command = MKFS_EROFS.clean_command()?;
     // Its identifier is taken from the digest, its time from the newest file: later ones would be set back.
     let digits = &measured.digest;
     let uuid = format!(
@@ -255,22 +260,26 @@ fn erofs_file(
         &digits[20..32]
     );
     command.env("SOURCE_DATE_EPOCH", measured.newest.to_string());
-    command.args(["--quiet", "-zlz4", "-x-1", "--all-root", "-U", &uuid]).arg(&file).arg(new.tree());
-    let (program, output) = Running::start(MKFS_EROFS, command, Command::spawn, progress, cancel)?;
+    command.args(["--quiet", "-zlz4", "-x-1", "--all-root", "-U", &uuid]).arg(&file).arg(new.tree_path());
+    let (program, output) =
+        RunningProgram::start_program(MKFS_EROFS, command, Command::spawn, progress, cancel)?;
     drop(output);
-    program.wait()?;
-    let bytes = file.metadata().doing(|| at("reading", &file))?.len();
-    Ok(ErofsFile { bytes, sha256: digest::of_file(&file).doing(|| at("reading", &file))? })
+    program.wait_for_exit()?;
+    let bytes = file.metadata().with_context(|| describe_action("reading", &file))?.len();
+    Ok(ErofsFile {
+        bytes,
+        sha256: digest::of_file(&file).with_context(|| describe_action("reading", &file))?,
+    })
 }
 
-fn describe(
+fn create_manifest(
     tree: &Path,
     name: ImageName,
-    origin: Origin,
+    origin: ImageOrigin,
     measured: Measured,
     erofs: Option<ErofsFile>,
     tools: BTreeMap<String, String>,
-    unpacked: Unpacked,
+    unpacked: UnpackedTree,
 ) -> Manifest {
     let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     Manifest {
@@ -278,7 +287,7 @@ fn describe(
         name: name.as_str().to_owned(),
         digest: format!("sha256:{}", measured.digest),
         created,
-        system: layout::read(tree, "etc/os-release").as_deref().and_then(system_name),
+        system: layout::read_file(tree, "etc/os-release").as_deref().and_then(system_name),
         origin,
         bytes: measured.bytes,
         entries: measured.entries,
@@ -286,12 +295,12 @@ fn describe(
         tools,
         left_out: unpacked.left_out,
         left_out_count: unpacked.left_out_count,
-        packages: packages(tree),
+        packages: list_packages(tree),
     }
 }
 
-fn packages(tree: &Path) -> Vec<Package> {
-    let dpkg = layout::read(tree, "var/lib/dpkg/status").map(|status| packages_of_dpkg(&status));
-    let apk = || layout::read(tree, "lib/apk/db/installed").map(|installed| packages_of_apk(&installed));
+fn list_packages(tree: &Path) -> Vec<InstalledPackage> {
+    let dpkg = layout::read_file(tree, "var/lib/dpkg/status").map(|status| packages_of_dpkg(&status));
+    let apk = || layout::read_file(tree, "lib/apk/db/installed").map(|installed| packages_of_apk(&installed));
     dpkg.or_else(apk).unwrap_or_default()
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use crate::error::ImageError;
+use crate::error::MachineImageError;
 
 /// Receives what is being done, in words for the operator.
 pub type Progress = fn(&str);
@@ -32,16 +32,16 @@ impl Cancel {
 
     /// # Errors
     /// [`ImageError::Cancelled`] after [`Self::cancel`].
-    pub(crate) fn check(&self) -> Result<(), ImageError> {
-        if self.is_cancelled() { Err(ImageError::Cancelled) } else { Ok(()) }
+    pub(crate) fn check_cancelled(&self) -> Result<(), MachineImageError> {
+        if self.is_cancelled() { Err(MachineImageError::Cancelled) } else { Ok(()) }
     }
 
-    pub(crate) fn watch(&self, group: Option<Pid>) {
+    pub(crate) fn set_program(&self, group: Option<Pid>) {
         if let Ok(mut program) = self.program.lock() {
             *program = group;
         }
         // It may have been cancelled just before.
-        if group.is_some() && self.check().is_err() {
+        if group.is_some() && self.check_cancelled().is_err() {
             self.end_program();
         }
     }

@@ -9,9 +9,9 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags};
 use sha2::{Digest, Sha256};
 
-use crate::archive::hexadecimal;
+use crate::archive::encode_hex;
 use crate::cancel::Cancel;
-use crate::error::{ErrorContext, ImageError};
+use crate::error::{ImageErrorContext, MachineImageError};
 
 const BUFFER_BYTES: usize = 256 * 1024;
 
@@ -28,8 +28,8 @@ pub(crate) struct Measured {
 
 /// Computes the digest of a tree: of each entry the path, the kind, the mode, the time in seconds, and the content or
 /// the target, in the order of names. Owners and the numbers of links do not count.
-pub(crate) fn measure(root: &Path, cancel: &Cancel) -> Result<Measured, ImageError> {
-    let mut walk = Walk {
+pub(crate) fn measure_tree(root: &Path, cancel: &Cancel) -> Result<Measured, MachineImageError> {
+    let mut walk = DigestWalk {
         digest: Sha256::new(),
         bytes: 0,
         entries: 0,
@@ -37,11 +37,11 @@ pub(crate) fn measure(root: &Path, cancel: &Cancel) -> Result<Measured, ImageErr
         buffer: vec![0; BUFFER_BYTES],
         cancel,
     };
-    let folder = open(CWD, root.as_os_str().as_encoded_bytes(), OFlags::DIRECTORY)
-        .doing(|| "reading the new tree".into())?;
-    walk.folder(&folder, &mut Vec::new())?;
-    let Walk { digest, bytes, entries, newest, .. } = walk;
-    Ok(Measured { digest: hexadecimal(&digest.finalize()), bytes, entries, newest })
+    let folder = open_entry(CWD, root.as_os_str().as_encoded_bytes(), OFlags::DIRECTORY)
+        .with_context(|| "reading the new tree".into())?;
+    walk.add_folder(&folder, &mut Vec::new())?;
+    let DigestWalk { digest, bytes, entries, newest, .. } = walk;
+    Ok(Measured { digest: encode_hex(&digest.finalize()), bytes, entries, newest })
 }
 
 /// Computes the SHA-256 of a file, in hexadecimal digits.
@@ -49,18 +49,18 @@ pub(crate) fn of_file(path: &Path) -> io::Result<String> {
     let (mut file, mut digest, mut buffer) = (File::open(path)?, Sha256::new(), vec![0; BUFFER_BYTES]);
     loop {
         match file.read(&mut buffer)? {
-            0 => return Ok(hexadecimal(&digest.finalize())),
+            0 => return Ok(encode_hex(&digest.finalize())),
             read => digest.update(&buffer[..read]),
         }
     }
 }
 
-fn open(at: impl AsFd, name: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
+fn open_entry(at: impl AsFd, name: &[u8], flags: OFlags) -> rustix::io::Result<OwnedFd> {
     let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     rustix::fs::openat(at, name, flags, Mode::empty())
 }
 
-struct Walk<'a> {
+struct DigestWalk<'a> {
     digest: Sha256,
     bytes: u64,
     entries: u64,
@@ -69,51 +69,51 @@ struct Walk<'a> {
     cancel: &'a Cancel,
 }
 
-impl Walk<'_> {
+impl DigestWalk<'_> {
     /// Recursion is bounded: unpacking bounds the depth of trees.
-    fn folder(&mut self, folder: &OwnedFd, path: &mut Vec<u8>) -> Result<(), ImageError> {
+    fn add_folder(&mut self, folder: &OwnedFd, path: &mut Vec<u8>) -> Result<(), MachineImageError> {
         let mut names = Vec::new();
-        let entries = Dir::read_from(folder).doing(|| "reading the new tree".into())?;
+        let entries = Dir::read_from(folder).with_context(|| "reading the new tree".into())?;
         for entry in entries {
-            let entry = entry.doing(|| "reading the new tree".into())?;
+            let entry = entry.with_context(|| "reading the new tree".into())?;
             if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
                 names.push(entry.file_name().to_owned());
             }
         }
         names.sort();
         for name in names {
-            self.cancel.check()?;
+            self.cancel.check_cancelled()?;
             let length = path.len();
             path.push(b'/');
             path.extend_from_slice(name.to_bytes());
-            self.entry(folder, name.to_bytes(), path)
-                .doing(|| format!("reading {}", String::from_utf8_lossy(path)))
-                .and_then(|below| below.map_or(Ok(()), |below| self.folder(&below, path)))?;
+            self.add_entry(folder, name.to_bytes(), path)
+                .with_context(|| format!("reading {}", String::from_utf8_lossy(path)))
+                .and_then(|below| below.map_or(Ok(()), |below| self.add_folder(&below, path)))?;
             path.truncate(length);
         }
         Ok(())
     }
 
     /// Adds an entry; returns the folder if it is one.
-    fn entry(&mut self, folder: &OwnedFd, name: &[u8], path: &[u8]) -> io::Result<Option<OwnedFd>> {
+    fn add_entry(&mut self, folder: &OwnedFd, name: &[u8], path: &[u8]) -> io::Result<Option<OwnedFd>> {
         let stat = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
         let kind = FileType::from_raw_mode(stat.st_mode);
         self.entries += 1;
-        self.field(path);
-        self.number(u64::from(stat.st_mode));
+        self.hash_field(path);
+        self.hash_number(u64::from(stat.st_mode));
         let modified = u64::try_from(stat.st_mtime).unwrap_or(0);
         self.newest = self.newest.max(modified);
-        self.number(modified);
+        self.hash_number(modified);
         match kind {
-            FileType::Directory => return Ok(Some(open(folder, name, OFlags::DIRECTORY)?)),
+            FileType::Directory => return Ok(Some(open_entry(folder, name, OFlags::DIRECTORY)?)),
             FileType::Symlink => {
                 let target = rustix::fs::readlinkat(folder, name, Vec::new())?;
-                self.field(target.to_bytes());
+                self.hash_field(target.to_bytes());
             }
             _ => {
-                let mut file = File::from(open(folder, name, OFlags::empty())?);
+                let mut file = File::from(open_entry(folder, name, OFlags::empty())?);
                 let size = file.metadata()?.size();
-                self.number(size);
+                self.hash_number(size);
                 self.bytes += size;
                 loop {
                     let read = file.read(&mut self.buffer)?;
@@ -127,12 +127,12 @@ impl Walk<'_> {
         Ok(None)
     }
 
-    fn field(&mut self, bytes: &[u8]) {
-        self.number(bytes.len() as u64);
+    fn hash_field(&mut self, bytes: &[u8]) {
+        self.hash_number(bytes.len() as u64);
         self.digest.update(bytes);
     }
 
-    fn number(&mut self, number: u64) {
+    fn hash_number(&mut self, number: u64) {
         self.digest.update(number.to_le_bytes());
     }
 }
@@ -144,34 +144,34 @@ mod tests {
 
     use super::*;
 
-    fn tree(change: impl FnOnce(&Path)) -> Measured {
+    fn measured_tree(change: impl FnOnce(&Path)) -> Measured {
         let folder = tempfile::tempdir().expect("a folder");
         let root = folder.path().join("root");
         fs::create_dir_all(root.join("bin")).expect("a folder");
         fs::write(root.join("bin/sh"), "program").expect("a file");
         symlink("bin", root.join("link")).expect("a link");
         change(&root);
-        let times = crate::metadata::times(7);
+        let times = crate::metadata::timestamps_at(7);
         for path in ["bin/sh", "bin", "link"] {
             rustix::fs::utimensat(CWD, root.join(path), &times, AtFlags::SYMLINK_NOFOLLOW).expect("a time");
         }
-        measure(&root, &Cancel::default()).expect("a tree")
+        measure_tree(&root, &Cancel::default()).expect("a tree")
     }
 
     #[test]
-    fn a_digest_is_of_all_that_tools_see() {
-        let same = tree(|_| {});
-        assert_eq!(same, tree(|_| {}));
+    fn measure_tree_covers_what_tools_see() {
+        let same = measured_tree(|_| {});
+        assert_eq!(same, measured_tree(|_| {}));
         assert_eq!((same.bytes, same.entries), (7, 3));
-        let content = tree(|root| fs::write(root.join("bin/sh"), "Program").expect("a file"));
-        let mode = tree(|root| {
+        let content = measured_tree(|root| fs::write(root.join("bin/sh"), "Program").expect("a file"));
+        let mode = measured_tree(|root| {
             fs::set_permissions(root.join("bin/sh"), PermissionsExt::from_mode(0o755)).expect("a mode");
         });
-        let target = tree(|root| {
+        let target = measured_tree(|root| {
             fs::remove_file(root.join("link")).expect("a link");
             symlink("usr", root.join("link")).expect("a link");
         });
-        let more = tree(|root| fs::write(root.join("bin/x"), "").expect("a file"));
+        let more = measured_tree(|root| fs::write(root.join("bin/x"), "").expect("a file"));
         let mut digests = [same, content, mode, target, more].map(|one| one.digest).to_vec();
         digests.sort();
         digests.dedup();

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// The reason why an operation on images failed.
 #[derive(Debug, thiserror::Error)]
-pub enum ImageError {
+pub enum MachineImageError {
     /// A name, a package or another argument has the wrong form.
     #[error("{0}")]
     Invalid(String),
@@ -36,18 +36,18 @@ pub enum ImageError {
 }
 
 /// Adds what was being done to an error of the operating system.
-pub(crate) trait ErrorContext<T> {
+pub(crate) trait ImageErrorContext<T> {
     /// `what` names the action and the file.
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T, ImageError>;
+    fn with_context(self, what: impl FnOnce() -> String) -> Result<T, MachineImageError>;
 }
 
-impl<T, E: Into<io::Error>> ErrorContext<T> for Result<T, E> {
-    fn doing(self, what: impl FnOnce() -> String) -> Result<T, ImageError> {
-        self.map_err(|source| ImageError::Io { what: what(), source: source.into() })
+impl<T, E: Into<io::Error>> ImageErrorContext<T> for Result<T, E> {
+    fn with_context(self, what: impl FnOnce() -> String) -> Result<T, MachineImageError> {
+        self.map_err(|source| MachineImageError::Io { what: what(), source: source.into() })
     }
 }
 
 /// Describes an action on a path.
-pub(crate) fn at(action: &str, path: &Path) -> String {
+pub(crate) fn describe_action(action: &str, path: &Path) -> String {
     format!("{action} {}", path.display())
 }

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::error::{ErrorContext, ImageError, at};
+use crate::error::{ImageErrorContext, MachineImageError, describe_action};
 use crate::manifest::{FORMAT, Manifest};
 use crate::name::{ImageName, Reference};
 
@@ -42,19 +42,19 @@ pub struct Installed {
 impl Installed {
     /// Returns the tree.
     #[must_use]
-    pub fn tree(&self) -> PathBuf {
+    pub fn tree_path(&self) -> PathBuf {
         self.folder.join(TREE)
     }
 
     /// Returns the file with the file system EROFS, if it was made.
     #[must_use]
-    pub fn erofs(&self) -> Option<PathBuf> {
+    pub fn erofs_path(&self) -> Option<PathBuf> {
         self.manifest.erofs.as_ref().map(|_| self.folder.join(EROFS))
     }
 
     /// Returns the file on which whoever uses the version holds a shared lock (`flock`).
     #[must_use]
-    pub fn lock(&self) -> PathBuf {
+    pub fn lock_path(&self) -> PathBuf {
         self.folder.join(MANIFEST)
     }
 
@@ -65,12 +65,15 @@ impl Installed {
     }
 
     /// Locks it against use; `None` if it is in use.
-    fn try_lock(&self) -> Result<Option<File>, ImageError> {
-        let file = File::open(self.lock()).doing(|| at("opening", &self.lock()))?;
+    fn try_lock(&self) -> Result<Option<File>, MachineImageError> {
+        let file =
+            File::open(self.lock_path()).with_context(|| describe_action("opening", &self.lock_path()))?;
         match file.try_lock() {
             Ok(()) => Ok(Some(file)),
             Err(TryLockError::WouldBlock) => Ok(None),
-            Err(TryLockError::Error(error)) => Err(error).doing(|| at("locking", &self.lock())),
+            Err(TryLockError::Error(error)) => {
+                Err(error).with_context(|| describe_action("locking", &self.lock_path()))
+            }
         }
     }
 }
@@ -78,7 +81,7 @@ impl Installed {
 impl Images {
     /// Uses this folder, which need not exist yet.
     #[must_use]
-    pub const fn at(folder: PathBuf) -> Self {
+    pub const fn from_folder(folder: PathBuf) -> Self {
         Self { folder }
     }
 
@@ -92,13 +95,13 @@ impl Images {
     ///
     /// # Errors
     /// When the folder cannot be read.
-    pub fn list(&self) -> Result<Vec<Installed>, ImageError> {
+    pub fn list_versions(&self) -> Result<Vec<Installed>, MachineImageError> {
         let mut all = Vec::new();
-        for entry in entries(&self.folder)? {
+        for entry in list_entries(&self.folder)? {
             if let Some(Ok(name)) =
                 entry.file_name().and_then(|name| name.to_str()).map(str::parse::<ImageName>)
             {
-                all.extend(self.versions(&name)?);
+                all.extend(self.image_versions(&name)?);
             }
         }
         all.sort_by(|a, b| a.manifest.name.cmp(&b.manifest.name));
@@ -110,18 +113,18 @@ impl Images {
     /// # Errors
     /// [`ImageError::NotFound`], or [`ImageError::Invalid`] if the digest begins that of several versions or if the
     /// image was built for another version of the service.
-    pub fn find(&self, reference: &Reference) -> Result<Installed, ImageError> {
-        let mut found = self.versions(&reference.name)?;
-        found.retain(|version| matches(version, reference.digest.as_deref()));
+    pub fn find_version(&self, reference: &Reference) -> Result<Installed, MachineImageError> {
+        let mut found = self.image_versions(&reference.name)?;
+        found.retain(|version| matches_digest(version, reference.digest.as_deref()));
         if found.len() > 1 {
-            return Err(ImageError::Invalid(format!(
+            return Err(MachineImageError::Invalid(format!(
                 "several versions begin with {reference}; give more digits"
             )));
         }
-        let version = found.pop().ok_or_else(|| ImageError::NotFound(reference.to_string()))?;
+        let version = found.pop().ok_or_else(|| MachineImageError::NotFound(reference.to_string()))?;
         if version.manifest.format != FORMAT {
             let format = version.manifest.format;
-            return Err(ImageError::Invalid(format!(
+            return Err(MachineImageError::Invalid(format!(
                 "image {reference} has format {format}, and this service needs {FORMAT}: build it again"
             )));
         }
@@ -133,14 +136,18 @@ impl Images {
     ///
     /// # Errors
     /// [`ImageError::NotFound`], or [`ImageError::InUse`] if a machine or a service uses one of them.
-    pub fn remove(&self, reference: &Reference, only_old: bool) -> Result<Vec<Installed>, ImageError> {
+    pub fn remove_versions(
+        &self,
+        reference: &Reference,
+        only_old: bool,
+    ) -> Result<Vec<Installed>, MachineImageError> {
         let name = &reference.name;
-        let mut chosen = self.versions(name)?;
+        let mut chosen = self.image_versions(name)?;
         if let Some(digest) = &reference.digest {
-            chosen.retain(|version| matches(version, Some(digest)));
+            chosen.retain(|version| matches_digest(version, Some(digest)));
         }
         if chosen.is_empty() {
-            return Err(ImageError::NotFound(reference.to_string()));
+            return Err(MachineImageError::NotFound(reference.to_string()));
         }
         if only_old {
             chosen.retain(|version| !version.current);
@@ -150,70 +157,72 @@ impl Images {
             match version.try_lock()? {
                 Some(lock) => locked.push((version, lock)),
                 None if only_old => {}
-                None => return Err(ImageError::InUse(format!("{name}@{}", digits(&version)))),
+                None => return Err(MachineImageError::InUse(format!("{name}@{}", digest_digits(&version)))),
             }
         }
         let mut removed = Vec::new();
         for (version, _lock) in locked {
             // Its disappearance is one step, which a start of a machine sees or does not.
-            let away = self.folder.join(format!("{REMOVED}{}-{}", std::process::id(), digits(&version)));
-            fs::rename(&version.folder, &away).doing(|| at("removing", &version.folder))?;
-            fs::remove_dir_all(&away).doing(|| at("removing", &away))?;
+            let away =
+                self.folder.join(format!("{REMOVED}{}-{}", std::process::id(), digest_digits(&version)));
+            fs::rename(&version.folder, &away)
+                .with_context(|| describe_action("removing", &version.folder))?;
+            fs::remove_dir_all(&away).with_context(|| describe_action("removing", &away))?;
             removed.push(version);
         }
         let folder = self.folder.join(name.as_str());
-        match self.versions(name)?.first() {
+        match self.image_versions(name)?.first() {
             Some(newest) if removed.iter().any(|version| version.current) => {
-                set_current(&folder, digits(newest))?
+                set_current(&folder, digest_digits(newest))?
             }
             Some(_) => {}
-            None => remove_without_versions(&folder).doing(|| at("removing", &folder))?,
+            None => remove_without_versions(&folder).with_context(|| describe_action("removing", &folder))?,
         }
         Ok(removed)
     }
 
     /// Creates the folder for a new version, and removes what interrupted builds and removals left.
-    pub(crate) fn begin(&self) -> Result<NewVersion, ImageError> {
-        private_folder(&self.folder).doing(|| at("making", &self.folder))?;
-        for entry in entries(&self.folder)? {
+    pub(crate) fn begin_version(&self) -> Result<NewImageVersion, MachineImageError> {
+        private_folder(&self.folder).with_context(|| describe_action("making", &self.folder))?;
+        for entry in list_entries(&self.folder)? {
             let name = entry.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             let abandoned = || File::open(entry.join(LOCK)).is_ok_and(|lock| lock.try_lock().is_ok());
             if name.starts_with(REMOVED) || (name.starts_with(NEW) && abandoned()) {
-                fs::remove_dir_all(&entry).doing(|| at("removing", &entry))?;
+                fs::remove_dir_all(&entry).with_context(|| describe_action("removing", &entry))?;
             }
         }
         let folder = self.folder.join(format!("{NEW}{}", std::process::id()));
-        private_folder(&folder).doing(|| at("making", &folder))?;
-        let lock = File::create(folder.join(LOCK)).doing(|| at("making", &folder))?;
-        lock.try_lock().map_err(io::Error::from).doing(|| at("locking", &folder))?;
-        let new = NewVersion { folder, _lock: lock };
-        let tree = new.tree();
+        private_folder(&folder).with_context(|| describe_action("making", &folder))?;
+        let lock = File::create(folder.join(LOCK)).with_context(|| describe_action("making", &folder))?;
+        lock.try_lock().map_err(io::Error::from).with_context(|| describe_action("locking", &folder))?;
+        let new = NewImageVersion { folder, _lock: lock };
+        let tree = new.tree_path();
         // The root of machines, which all their users enter.
         let made = fs::create_dir_all(&tree)
             .and_then(|()| fs::set_permissions(&tree, Permissions::from_mode(0o755)));
-        made.doing(|| at("making", &tree))?;
+        made.with_context(|| describe_action("making", &tree))?;
         Ok(new)
     }
 
     /// Gives a complete version its name and makes it the current one. Returns true if it was there already.
-    pub(crate) fn commit(
+    pub(crate) fn commit_version(
         &self,
-        new: NewVersion,
+        new: NewImageVersion,
         manifest: &Manifest,
-    ) -> Result<(Installed, bool), ImageError> {
-        let version = new.version();
+    ) -> Result<(Installed, bool), MachineImageError> {
+        let version = new.version_path();
         let text = serde_json::to_vec_pretty(manifest).map_err(io::Error::from);
         let place = version.join(MANIFEST);
-        text.and_then(|text| fs::write(&place, text)).doing(|| at("writing", &place))?;
+        text.and_then(|text| fs::write(&place, text)).with_context(|| describe_action("writing", &place))?;
         let synced = File::open(&version).and_then(|folder| Ok(rustix::fs::syncfs(folder)?));
-        synced.doing(|| at("writing", &version))?;
+        synced.with_context(|| describe_action("writing", &version))?;
         let name = self.folder.join(&manifest.name);
-        private_folder(&name).doing(|| at("making", &name))?;
+        private_folder(&name).with_context(|| describe_action("making", &name))?;
         let digest = manifest.digest.trim_start_matches("sha256:");
         let folder = name.join(digest);
         let exists = folder.join(MANIFEST).is_file();
         if !exists {
-            fs::rename(&version, &folder).doing(|| at("naming", &folder))?;
+            fs::rename(&version, &folder).with_context(|| describe_action("naming", &folder))?;
         }
         set_current(&name, digest)?;
         drop(new);
@@ -222,11 +231,11 @@ impl Images {
     }
 
     /// Returns the versions of an image, the newest first.
-    fn versions(&self, name: &ImageName) -> Result<Vec<Installed>, ImageError> {
+    fn image_versions(&self, name: &ImageName) -> Result<Vec<Installed>, MachineImageError> {
         let folder = self.folder.join(name.as_str());
         let current = fs::read_link(folder.join(CURRENT)).ok();
         let mut versions = Vec::new();
-        for entry in entries(&folder)? {
+        for entry in list_entries(&folder)? {
             let is_link = entry.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink());
             if is_link {
                 continue;
@@ -242,33 +251,33 @@ impl Images {
 
 /// A version that is being made. Dropping it removes what there is of it.
 #[derive(Debug)]
-pub(crate) struct NewVersion {
+pub(crate) struct NewImageVersion {
     folder: PathBuf,
     _lock: File,
 }
 
-impl NewVersion {
-    pub(crate) fn version(&self) -> PathBuf {
+impl NewImageVersion {
+    pub(crate) fn version_path(&self) -> PathBuf {
         self.folder.join("version")
     }
 
-    pub(crate) fn tree(&self) -> PathBuf {
-        self.version().join(TREE)
+    pub(crate) fn tree_path(&self) -> PathBuf {
+        self.version_path().join(TREE)
     }
 }
 
-impl Drop for NewVersion {
+impl Drop for NewImageVersion {
     fn drop(&mut self) {
         // What cannot be removed now is removed by the next build.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-fn matches(version: &Installed, digest: Option<&str>) -> bool {
-    digest.map_or(version.current, |wanted| digits(version).starts_with(wanted))
+fn matches_digest(version: &Installed, digest: Option<&str>) -> bool {
+    digest.map_or(version.current, |wanted| digest_digits(version).starts_with(wanted))
 }
 
-fn digits(version: &Installed) -> &str {
+fn digest_digits(version: &Installed) -> &str {
     version.manifest.digest.trim_start_matches("sha256:")
 }
 
@@ -284,7 +293,7 @@ fn remove_without_versions(folder: &Path) -> io::Result<()> {
     }
 }
 
-fn set_current(folder: &Path, digest: &str) -> Result<(), ImageError> {
+fn set_current(folder: &Path, digest: &str) -> Result<(), MachineImageError> {
     let fresh = folder.join(format!(".{CURRENT}-{}", std::process::id()));
     let linked = match fs::remove_file(&fresh) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -292,23 +301,25 @@ fn set_current(folder: &Path, digest: &str) -> Result<(), ImageError> {
     };
     linked
         .and_then(|()| fs::rename(&fresh, folder.join(CURRENT)))
-        .doing(|| at("choosing the version in", folder))
+        .with_context(|| describe_action("choosing the version in", folder))
 }
 
-fn read_manifest(folder: &Path) -> Result<Manifest, ImageError> {
+fn read_manifest(folder: &Path) -> Result<Manifest, MachineImageError> {
     let path = folder.join(MANIFEST);
     let mut text = Vec::new();
-    let file = File::open(&path).doing(|| at("opening", &path))?;
-    file.take(MANIFEST_MAX_BYTES).read_to_end(&mut text).doing(|| at("reading", &path))?;
-    serde_json::from_slice(&text).map_err(io::Error::from).doing(|| at("reading", &path))
+    let file = File::open(&path).with_context(|| describe_action("opening", &path))?;
+    file.take(MANIFEST_MAX_BYTES)
+        .read_to_end(&mut text)
+        .with_context(|| describe_action("reading", &path))?;
+    serde_json::from_slice(&text).map_err(io::Error::from).with_context(|| describe_action("reading", &path))
 }
 
-fn entries(folder: &Path) -> Result<Vec<PathBuf>, ImageError> {
+fn list_entries(folder: &Path) -> Result<Vec<PathBuf>, MachineImageError> {
     let read = match fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         read => read.and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect()),
     };
-    read.doing(|| at("reading", folder))
+    read.with_context(|| describe_action("reading", folder))
 }
 
 fn private_folder(path: &Path) -> io::Result<()> {
@@ -320,12 +331,12 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::manifest::Origin;
+    use crate::manifest::ImageOrigin;
 
-    fn installed(images: &Images, digest: &str, created: u64) -> Installed {
-        let new = images.begin().expect("a folder");
-        fs::write(new.tree().join("file"), digest).expect("a file");
-        let origin = Origin::Archive { file: "x.tar".into(), sha256: String::new() };
+    fn install_version(images: &Images, digest: &str, created: u64) -> Installed {
+        let new = images.begin_version().expect("a folder");
+        fs::write(new.tree_path().join("file"), digest).expect("a file");
+        let origin = ImageOrigin::Archive { file: "x.tar".into(), sha256: String::new() };
         let manifest = Manifest {
             format: FORMAT,
             name: "small".into(),
@@ -341,60 +352,74 @@ mod tests {
             left_out_count: 0,
             packages: Vec::new(),
         };
-        images.commit(new, &manifest).expect("an image").0
+        images.commit_version(new, &manifest).expect("an image").0
     }
 
-    fn reference(text: &str) -> Reference {
+    fn parse_reference(text: &str) -> Reference {
         text.parse().expect("a reference")
     }
 
     #[test]
-    fn an_image_in_use_is_not_removed() {
+    fn remove_versions_in_use_fails() {
         let folder = tempfile::tempdir().expect("a folder");
-        let images = Images::at(folder.path().join("images"));
-        assert!(images.list().expect("no folder is no image").is_empty());
-        let old = installed(&images, "0123456789", 1);
-        let held = File::open(old.lock()).expect("a manifest");
+        let images = Images::from_folder(folder.path().join("images"));
+        assert!(images.list_versions().expect("no folder is no image").is_empty());
+        let old = install_version(&images, "0123456789", 1);
+        let held = File::open(old.lock_path()).expect("a manifest");
         held.lock_shared().expect("a lock");
-        let new = installed(&images, "abcdef0123", 2);
+        let new = install_version(&images, "abcdef0123", 2);
         assert!(new.current && old.in_use() && !new.in_use());
-        assert_eq!(images.find(&reference("small")).expect("the newest").folder, new.folder);
-        assert_eq!(images.find(&reference("small@012345")).expect("the old one").folder, old.folder);
+        assert_eq!(images.find_version(&parse_reference("small")).expect("the newest").folder, new.folder);
+        assert_eq!(
+            images.find_version(&parse_reference("small@012345")).expect("the old one").folder,
+            old.folder
+        );
 
-        assert!(matches!(images.remove(&reference("small"), false), Err(ImageError::InUse(_))));
-        assert!(matches!(images.remove(&reference("small@012345"), false), Err(ImageError::InUse(_))));
-        assert!(images.remove(&reference("small"), true).expect("nothing to remove").is_empty());
-        assert_eq!(images.list().expect("images").len(), 2, "all or none");
+        assert!(matches!(
+            images.remove_versions(&parse_reference("small"), false),
+            Err(MachineImageError::InUse(_))
+        ));
+        assert!(matches!(
+            images.remove_versions(&parse_reference("small@012345"), false),
+            Err(MachineImageError::InUse(_))
+        ));
+        assert!(
+            images.remove_versions(&parse_reference("small"), true).expect("nothing to remove").is_empty()
+        );
+        assert_eq!(images.list_versions().expect("images").len(), 2, "all or none");
         drop(held);
-        assert_eq!(images.remove(&reference("small"), true).expect("the old one").len(), 1);
-        assert!(!old.folder.exists() && new.tree().join("file").exists());
-        images.remove(&reference("small"), false).expect("unused");
-        assert!(matches!(images.remove(&reference("small"), false), Err(ImageError::NotFound(_))));
+        assert_eq!(images.remove_versions(&parse_reference("small"), true).expect("the old one").len(), 1);
+        assert!(!old.folder.exists() && new.tree_path().join("file").exists());
+        images.remove_versions(&parse_reference("small"), false).expect("unused");
+        assert!(matches!(
+            images.remove_versions(&parse_reference("small"), false),
+            Err(MachineImageError::NotFound(_))
+        ));
         assert_eq!(fs::read_dir(images.folder()).expect("a folder").count(), 0, "nothing is left");
     }
 
     #[test]
-    fn the_newest_version_left_becomes_the_current_one() {
+    fn remove_versions_promotes_newest() {
         let folder = tempfile::tempdir().expect("a folder");
-        let images = Images::at(folder.path().to_owned());
-        let old = installed(&images, "0123456789", 1);
-        installed(&images, "abcdef0123", 2);
-        images.remove(&reference("small@abcdef"), false).expect("unused");
-        assert_eq!(images.find(&reference("small")).expect("the other").folder, old.folder);
+        let images = Images::from_folder(folder.path().to_owned());
+        let old = install_version(&images, "0123456789", 1);
+        install_version(&images, "abcdef0123", 2);
+        images.remove_versions(&parse_reference("small@abcdef"), false).expect("unused");
+        assert_eq!(images.find_version(&parse_reference("small")).expect("the other").folder, old.folder);
     }
 
     #[test]
-    fn an_abandoned_build_is_cleared_by_the_next() {
+    fn begin_version_clears_abandoned_build() {
         let folder = tempfile::tempdir().expect("a folder");
-        let images = Images::at(folder.path().to_owned());
+        let images = Images::from_folder(folder.path().to_owned());
         let left = folder.path().join(".new-1");
         fs::create_dir_all(left.join("version")).expect("a folder");
         let lock = File::create(left.join(LOCK)).expect("a file");
         lock.lock().expect("a lock");
-        let under_way = images.begin().expect("a folder");
+        let under_way = images.begin_version().expect("a folder");
         assert!(left.exists(), "another build is under way");
         drop((lock, under_way));
-        drop(images.begin().expect("a folder"));
+        drop(images.begin_version().expect("a folder"));
         assert_eq!(fs::read_dir(folder.path()).expect("a folder").count(), 0);
     }
 }

@@ -9,8 +9,8 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-use crate::error::{ErrorContext, ImageError};
-use crate::metadata::{FILE_MODE, FOLDER_MODE, times};
+use crate::error::{ImageErrorContext, MachineImageError};
+use crate::metadata::{FILE_MODE, FOLDER_MODE, timestamps_at};
 
 /// The time of everything that this module makes, in seconds since 1970: the same in every build.
 const MODIFIED: u64 = 0;
@@ -62,7 +62,7 @@ pub(crate) enum Fate {
 }
 
 /// Decides about an entry by its path.
-pub(crate) fn fate(path: &[&[u8]]) -> Fate {
+pub(crate) fn entry_fate(path: &[&[u8]]) -> Fate {
     if path.first().is_some_and(|first| REPLACED.contains(first)) {
         return Fate::Replaced;
     }
@@ -86,37 +86,37 @@ pub(crate) fn fate(path: &[&[u8]]) -> Fate {
 ///
 /// # Errors
 /// [`ImageError::Archive`] if the tree is no root file system.
-pub(crate) fn complete(root: &Path) -> Result<(), ImageError> {
-    let tree = Tree::open(root)?;
+pub(crate) fn complete_tree(root: &Path) -> Result<(), MachineImageError> {
+    let tree = ImageTree::open_root(root)?;
     tree.require_shell()?;
     for name in MOUNT_POINTS {
-        tree.folder(name)?;
+        tree.create_folder(name)?;
     }
-    tree.file(&tree.root, AGENT, "")?;
-    let var = tree.folder("var")?;
-    rustix::fs::symlinkat(c"/tmp", &var, c"tmp").doing(|| "linking /var/tmp".into())?;
+    tree.write_file(&tree.root, AGENT, "")?;
+    let var = tree.create_folder("var")?;
+    rustix::fs::symlinkat(c"/tmp", &var, c"tmp").with_context(|| "linking /var/tmp".into())?;
     // A file system that keeps no times of links is good enough.
-    let _ = rustix::fs::utimensat(&var, c"tmp", &times(MODIFIED), AtFlags::SYMLINK_NOFOLLOW);
-    let etc = tree.folder("etc")?;
+    let _ = rustix::fs::utimensat(&var, c"tmp", &timestamps_at(MODIFIED), AtFlags::SYMLINK_NOFOLLOW);
+    let etc = tree.create_folder("etc")?;
     for name in REMOVED_OF_ETC {
         match rustix::fs::unlinkat(&etc, name, AtFlags::empty()) {
             // A folder of that name is no secret of a system.
             Ok(()) | Err(Errno::NOENT | Errno::ISDIR) => {}
-            Err(errno) => return Err(errno).doing(|| format!("removing /etc/{name}")),
+            Err(errno) => return Err(errno).with_context(|| format!("removing /etc/{name}")),
         }
     }
     for (name, content) in etc_files() {
-        tree.file(&etc, name, &content)?;
+        tree.write_file(&etc, name, &content)?;
     }
     for name in REMOVED_IF_EMPTY {
         match rustix::fs::unlinkat(&tree.root, name, AtFlags::REMOVEDIR) {
             Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => {}
-            Err(errno) => return Err(errno).doing(|| format!("removing /{name}")),
+            Err(errno) => return Err(errno).with_context(|| format!("removing /{name}")),
         }
     }
     for folder in [&var, &etc, &tree.root] {
-        rustix::fs::utimensat(folder, c".", &times(MODIFIED), AtFlags::empty())
-            .doing(|| "setting the time of a folder".into())?;
+        rustix::fs::utimensat(folder, c".", &timestamps_at(MODIFIED), AtFlags::empty())
+            .with_context(|| "setting the time of a folder".into())?;
     }
     Ok(())
 }
@@ -136,82 +136,85 @@ fn etc_files() -> [(&'static str, String); 5] {
 }
 
 /// Reads a file of the tree, following links only inside it; `None` if there is no such text.
-pub(crate) fn read(root: &Path, path: &str) -> Option<String> {
-    let tree = Tree::open(root).ok()?;
-    let file = tree.resolve(path, OFlags::RDONLY | OFlags::NONBLOCK).ok()?;
+pub(crate) fn read_file(root: &Path, path: &str) -> Option<String> {
+    let tree = ImageTree::open_root(root).ok()?;
+    let file = tree.open_path(path, OFlags::RDONLY | OFlags::NONBLOCK).ok()?;
     let mut text = String::new();
     File::from(file).take(READ_MAX_BYTES).read_to_string(&mut text).ok()?;
     Some(text)
 }
 
-struct Tree {
+struct ImageTree {
     root: OwnedFd,
 }
 
-impl Tree {
-    fn open(root: &Path) -> Result<Self, ImageError> {
+impl ImageTree {
+    fn open_root(root: &Path) -> Result<Self, MachineImageError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let root =
-            rustix::fs::openat(CWD, root, flags, Mode::empty()).doing(|| "opening the new tree".into())?;
+        let root = rustix::fs::openat(CWD, root, flags, Mode::empty())
+            .with_context(|| "opening the new tree".into())?;
         Ok(Self { root })
     }
 
     /// Opens a path as a process inside a machine would.
-    fn resolve(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+    fn open_path(&self, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
         rustix::fs::openat2(&self.root, path, flags | OFlags::CLOEXEC, Mode::empty(), ResolveFlags::IN_ROOT)
     }
 
-    fn require_shell(&self) -> Result<(), ImageError> {
+    fn require_shell(&self) -> Result<(), MachineImageError> {
         let is_program = |path| {
-            let stat = self.resolve(path, OFlags::PATH).and_then(rustix::fs::fstat).ok()?;
+            let stat = self.open_path(path, OFlags::PATH).and_then(rustix::fs::fstat).ok()?;
             let file = rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile;
             (file && stat.st_mode & 0o111 != 0).then_some(())
         };
         if is_program("bin/sh").is_some() {
             return Ok(());
         }
-        let hint = if self.resolve("manifest.json", OFlags::PATH).is_ok() {
+        let hint = if self.open_path("manifest.json", OFlags::PATH).is_ok() {
             "; it looks like the output of `docker save`, use `docker export CONTAINER`"
         } else {
             ""
         };
-        Err(ImageError::Archive(format!("it is no root file system: there is no program bin/sh in it{hint}")))
+        Err(MachineImageError::Archive(format!(
+            "it is no root file system: there is no program bin/sh in it{hint}"
+        )))
     }
 
     /// Opens a folder at the top of the tree; creates it if it is missing.
-    fn folder(&self, name: &str) -> Result<OwnedFd, ImageError> {
+    fn create_folder(&self, name: &str) -> Result<OwnedFd, MachineImageError> {
         let what = || format!("making /{name} of the new tree");
         match rustix::fs::mkdirat(&self.root, name, FOLDER_MODE) {
             Ok(()) | Err(Errno::EXIST) => {}
-            Err(errno) => return Err(errno).doing(what),
+            Err(errno) => return Err(errno).with_context(what),
         }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let folder = match rustix::fs::openat(&self.root, name, flags, Mode::empty()) {
             Err(Errno::NOTDIR | Errno::LOOP) => {
-                return Err(ImageError::Archive(format!("/{name} is no folder in it")));
+                return Err(MachineImageError::Archive(format!("/{name} is no folder in it")));
             }
-            opened => opened.doing(what)?,
+            opened => opened.with_context(what)?,
         };
-        rustix::fs::chmodat(&folder, c".", FOLDER_MODE, AtFlags::empty()).doing(what)?;
-        rustix::fs::utimensat(&folder, c".", &times(MODIFIED), AtFlags::empty()).doing(what)?;
+        rustix::fs::chmodat(&folder, c".", FOLDER_MODE, AtFlags::empty()).with_context(what)?;
+        rustix::fs::utimensat(&folder, c".", &timestamps_at(MODIFIED), AtFlags::empty())
+            .with_context(what)?;
         Ok(folder)
     }
 
     /// Writes a file in place of whatever has its name.
-    fn file(&self, folder: &OwnedFd, name: &str, content: &str) -> Result<(), ImageError> {
+    fn write_file(&self, folder: &OwnedFd, name: &str, content: &str) -> Result<(), MachineImageError> {
         let what = || format!("writing {name} of the new tree");
         match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(Errno::ISDIR | Errno::PERM) => {
-                return Err(ImageError::Archive(format!("{name} is a folder in it")));
+                return Err(MachineImageError::Archive(format!("{name} is a folder in it")));
             }
-            Err(errno) => return Err(errno).doing(what),
+            Err(errno) => return Err(errno).with_context(what),
         }
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(folder, OsStr::new(name), flags, FILE_MODE).doing(what)?;
+        let file = rustix::fs::openat(folder, OsStr::new(name), flags, FILE_MODE).with_context(what)?;
         let mut file = File::from(file);
-        file.write_all(content.as_bytes()).doing(what)?;
-        rustix::fs::fchmod(&file, FILE_MODE).doing(what)?;
-        rustix::fs::futimens(&file, &times(MODIFIED)).doing(what)
+        file.write_all(content.as_bytes()).with_context(what)?;
+        rustix::fs::fchmod(&file, FILE_MODE).with_context(what)?;
+        rustix::fs::futimens(&file, &timestamps_at(MODIFIED)).with_context(what)
     }
 }

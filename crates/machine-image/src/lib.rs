@@ -23,10 +23,10 @@ mod profile;
 mod programs;
 mod unpack;
 
-pub use self::build::{BuildRequest, Outcome, Source, build};
+pub use self::build::{BuildOutcome, BuildRequest, ImageSource, build_image};
 pub use self::cancel::{Cancel, Progress};
-pub use self::error::ImageError;
+pub use self::error::MachineImageError;
 pub use self::images::{Images, Installed};
-pub use self::manifest::{ErofsFile, Manifest, Origin, Package};
+pub use self::manifest::{ErofsFile, ImageOrigin, InstalledPackage, Manifest};
 pub use self::name::{ImageName, PackageName, Reference, Suite};
-pub use self::profile::{PACKAGES_MAX, Profile, read_packages_file};
+pub use self::profile::{PACKAGES_MAX, PackageProfile, read_packages_file};

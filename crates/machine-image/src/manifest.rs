@@ -20,7 +20,7 @@ pub struct Manifest {
     pub created: u64,
     /// The name that the system gives itself in `/etc/os-release`.
     pub system: Option<String>,
-    pub origin: Origin,
+    pub origin: ImageOrigin,
     /// The sum of the sizes of all files.
     pub bytes: u64,
     /// The number of files, folders and links.
@@ -34,13 +34,13 @@ pub struct Manifest {
     /// The number of entries left out.
     pub left_out_count: u64,
     /// The packages of the image's own database, by name.
-    pub packages: Vec<Package>,
+    pub packages: Vec<InstalledPackage>,
 }
 
 /// The source of an image.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "kind")]
-pub enum Origin {
+pub enum ImageOrigin {
     /// Debian packages.
     Debian {
         profile: String,
@@ -73,20 +73,20 @@ pub struct ErofsFile {
 /// An installed package.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Package {
+pub struct InstalledPackage {
     pub name: String,
     pub version: String,
     pub architecture: String,
 }
 
 /// Reads the installed packages from dpkg's database.
-pub(crate) fn packages_of_dpkg(status: &str) -> Vec<Package> {
-    let mut packages: Vec<Package> = status.split("\n\n").filter_map(package_of_paragraph).collect();
+pub(crate) fn packages_of_dpkg(status: &str) -> Vec<InstalledPackage> {
+    let mut packages: Vec<InstalledPackage> = status.split("\n\n").filter_map(package_of_paragraph).collect();
     packages.sort();
     packages
 }
 
-fn package_of_paragraph(paragraph: &str) -> Option<Package> {
+fn package_of_paragraph(paragraph: &str) -> Option<InstalledPackage> {
     let field = |name: &str| {
         let mut fields = paragraph.lines().filter_map(|line| line.split_once(": "));
         fields.find(|(key, _)| *key == name).map(|(_, value)| value.trim().to_owned())
@@ -94,7 +94,7 @@ fn package_of_paragraph(paragraph: &str) -> Option<Package> {
     if !field("Status")?.ends_with(" installed") {
         return None;
     }
-    Some(Package {
+    Some(InstalledPackage {
         name: field("Package")?,
         version: field("Version")?,
         architecture: field("Architecture")?,
@@ -102,13 +102,13 @@ fn package_of_paragraph(paragraph: &str) -> Option<Package> {
 }
 
 /// Reads the installed packages from the database of Alpine's apk.
-pub(crate) fn packages_of_apk(installed: &str) -> Vec<Package> {
-    let mut packages: Vec<Package> = installed
+pub(crate) fn packages_of_apk(installed: &str) -> Vec<InstalledPackage> {
+    let mut packages: Vec<InstalledPackage> = installed
         .split("\n\n")
         .filter_map(|paragraph| {
             let field =
                 |name| paragraph.lines().find_map(|line| line.strip_prefix(name)).map(ToOwned::to_owned);
-            Some(Package { name: field("P:")?, version: field("V:")?, architecture: field("A:")? })
+            Some(InstalledPackage { name: field("P:")?, version: field("V:")?, architecture: field("A:")? })
         })
         .collect();
     packages.sort();
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_systems_name_cannot_steer_the_terminal() {
+    fn system_name_is_terminal_safe() {
         let text = "NAME=x\nPRETTY_NAME=\"Debian \u{1b}[2JGNU\"\n";
         assert_eq!(system_name(text).as_deref(), Some("Debian [2JGNU"));
         assert_eq!(system_name("ID=x\n"), None);

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::error::ImageError;
+use crate::error::MachineImageError;
 
 /// The longest name of an image, a package or a suite, in bytes.
 const NAME_MAX_BYTES: usize = 100;
@@ -58,7 +58,7 @@ impl Suite {
     }
 }
 
-fn fits(text: &str, others: &str) -> bool {
+fn is_valid_name(text: &str, others: &str) -> bool {
     let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     text.len() <= NAME_MAX_BYTES
         && text.bytes().next().is_some_and(letter)
@@ -66,13 +66,13 @@ fn fits(text: &str, others: &str) -> bool {
 }
 
 impl FromStr for ImageName {
-    type Err = ImageError;
+    type Err = MachineImageError;
 
-    fn from_str(text: &str) -> Result<Self, ImageError> {
-        if fits(text, "._-") {
+    fn from_str(text: &str) -> Result<Self, MachineImageError> {
+        if is_valid_name(text, "._-") {
             return Ok(Self(text.to_owned()));
         }
-        Err(ImageError::Invalid(format!(
+        Err(MachineImageError::Invalid(format!(
             "{text:?} is not the name of an image: expected lower-case letters, digits, `.`, `_` and `-`, at most \
              {NAME_MAX_BYTES}, beginning with a letter or digit"
         )))
@@ -80,9 +80,9 @@ impl FromStr for ImageName {
 }
 
 impl FromStr for PackageName {
-    type Err = ImageError;
+    type Err = MachineImageError;
 
-    fn from_str(text: &str) -> Result<Self, ImageError> {
+    fn from_str(text: &str) -> Result<Self, MachineImageError> {
         let (name, version) =
             text.split_once('=').map_or((text, None), |(name, version)| (name, Some(version)));
         let version_fits = version.is_none_or(|version| {
@@ -90,35 +90,37 @@ impl FromStr for PackageName {
             !version.is_empty() && version.len() <= NAME_MAX_BYTES && version.bytes().all(known)
         });
         // A trailing `-` or `+` would tell apt to remove or install the package.
-        if name.len() >= 2 && fits(name, "+.-") && !name.ends_with('-') && version_fits {
+        if name.len() >= 2 && is_valid_name(name, "+.-") && !name.ends_with('-') && version_fits {
             return Ok(Self(text.to_owned()));
         }
-        Err(ImageError::Invalid(format!("{text:?} is not a Debian package: expected NAME or NAME=VERSION")))
+        Err(MachineImageError::Invalid(format!(
+            "{text:?} is not a Debian package: expected NAME or NAME=VERSION"
+        )))
     }
 }
 
 impl FromStr for Suite {
-    type Err = ImageError;
+    type Err = MachineImageError;
 
-    fn from_str(text: &str) -> Result<Self, ImageError> {
-        if fits(text, ".-") {
+    fn from_str(text: &str) -> Result<Self, MachineImageError> {
+        if is_valid_name(text, ".-") {
             return Ok(Self(text.to_owned()));
         }
-        Err(ImageError::Invalid(format!("{text:?} is not a suite of Debian, such as bookworm")))
+        Err(MachineImageError::Invalid(format!("{text:?} is not a suite of Debian, such as bookworm")))
     }
 }
 
 impl FromStr for Reference {
-    type Err = ImageError;
+    type Err = MachineImageError;
 
-    fn from_str(text: &str) -> Result<Self, ImageError> {
+    fn from_str(text: &str) -> Result<Self, MachineImageError> {
         let Some((name, digest)) = text.split_once('@') else {
             return Ok(Self { name: text.parse()?, digest: None });
         };
         let digits = digest.strip_prefix(DIGEST_PREFIX).unwrap_or(digest);
         let hexadecimal = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         if !(DIGEST_DIGITS_MIN..=DIGEST_DIGITS).contains(&digits.len()) || !digits.bytes().all(hexadecimal) {
-            return Err(ImageError::Invalid(format!(
+            return Err(MachineImageError::Invalid(format!(
                 "{digest:?} is not a digest: expected {DIGEST_DIGITS_MIN} to {DIGEST_DIGITS} hexadecimal digits"
             )));
         }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use crate::error::{ErrorContext, ImageError, at};
+use crate::error::{ImageErrorContext, MachineImageError, describe_action};
 use crate::name::PackageName;
 
 /// The most packages that an image is built from by name; others come as their dependencies.
@@ -14,7 +14,7 @@ const FILE_MAX_BYTES: u64 = 256 * 1024;
 
 /// A set of packages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Profile {
+pub enum PackageProfile {
     /// The essential packages of Debian: a shell, and the usual commands for files and text.
     Base,
     /// Python and small programs for searching, JSON and archives.
@@ -55,7 +55,7 @@ const DOCUMENTS: &[&str] = &[
     "tesseract-ocr-slk",
 ];
 
-impl Profile {
+impl PackageProfile {
     /// Returns the name for operators.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -67,7 +67,7 @@ impl Profile {
     }
 
     /// Returns the packages, besides the essential ones.
-    pub fn packages(self) -> impl Iterator<Item = &'static str> {
+    pub fn package_names(self) -> impl Iterator<Item = &'static str> {
         let (small, documents): (&[_], &[_]) = match self {
             Self::Base => (&[], &[]),
             Self::Small => (SMALL, &[]),
@@ -78,7 +78,7 @@ impl Profile {
 
     /// Returns about how large the unpacked system is, in bytes.
     #[must_use]
-    pub const fn bytes(self) -> u64 {
+    pub const fn approximate_bytes(self) -> u64 {
         match self {
             Self::Base => 150 << 20,
             Self::Small => 200 << 20,
@@ -91,18 +91,25 @@ impl Profile {
 ///
 /// # Errors
 /// [`ImageError::Invalid`] with the line that is not a package.
-pub fn read_packages_file(path: &Path) -> Result<Vec<PackageName>, ImageError> {
+pub fn read_packages_file(path: &Path) -> Result<Vec<PackageName>, MachineImageError> {
     let mut text = String::new();
-    let file = File::open(path).doing(|| at("opening", path))?;
-    let read = file.take(FILE_MAX_BYTES + 1).read_to_string(&mut text).doing(|| at("reading", path))?;
+    let file = File::open(path).with_context(|| describe_action("opening", path))?;
+    let read = file
+        .take(FILE_MAX_BYTES + 1)
+        .read_to_string(&mut text)
+        .with_context(|| describe_action("reading", path))?;
     if read as u64 > FILE_MAX_BYTES {
-        return Err(ImageError::Invalid(format!("{} is larger than {FILE_MAX_BYTES} bytes", path.display())));
+        return Err(MachineImageError::Invalid(format!(
+            "{} is larger than {FILE_MAX_BYTES} bytes",
+            path.display()
+        )));
     }
     let mut packages = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let name = line.split('#').next().unwrap_or_default().trim();
         if !name.is_empty() {
-            let wrong = |error| ImageError::Invalid(format!("{}:{}: {error}", path.display(), index + 1));
+            let wrong =
+                |error| MachineImageError::Invalid(format!("{}:{}: {error}", path.display(), index + 1));
             packages.push(name.parse().map_err(wrong)?);
         }
     }
@@ -115,17 +122,17 @@ mod tests {
 
     #[test]
     fn profiles_name_packages_once() {
-        let mut all: Vec<&str> = Profile::Full.packages().collect();
+        let mut all: Vec<&str> = PackageProfile::Full.package_names().collect();
         assert!(all.iter().all(|name| name.parse::<PackageName>().is_ok()));
         all.sort_unstable();
         let count = all.len();
         all.dedup();
         assert_eq!(all.len(), count);
-        assert!(Profile::Small.packages().all(|name| all.contains(&name)));
+        assert!(PackageProfile::Small.package_names().all(|name| all.contains(&name)));
     }
 
     #[test]
-    fn a_file_of_packages_is_read_by_line() {
+    fn package_file_is_read_by_line() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("packages");
         std::fs::write(&path, "# ours\njq\n\n  git # for history\n").expect("a file");

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use rustix::process::Pid;
 
 use crate::cancel::{Cancel, Progress};
-use crate::error::{ErrorContext, ImageError};
+use crate::error::{ImageErrorContext, MachineImageError};
 
 /// The last lines of a program that a report of its failure has.
 const LINES_KEPT_MAX: usize = 12;
@@ -45,18 +45,19 @@ impl Program {
     ///
     /// # Errors
     /// [`ImageError::MissingProgram`].
-    pub(crate) fn find(self) -> Result<PathBuf, ImageError> {
+    pub(crate) fn find_program(self) -> Result<PathBuf, MachineImageError> {
         let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/sbin:/usr/bin:/sbin:/bin".into());
         let places = std::env::split_paths(&path).map(|folder| folder.join(self.name));
         // An ordinary user's PATH often lacks these.
         let others = ["/usr/sbin", "/sbin"].map(|folder| PathBuf::from(folder).join(self.name));
         let found = places.chain(others).find(|place| place.is_file());
-        found.ok_or(ImageError::MissingProgram { program: self.name, package: self.package })
+        found.ok_or(MachineImageError::MissingProgram { program: self.name, package: self.package })
     }
 
     /// Returns what the program says its version is.
-    pub(crate) fn version(self) -> Option<String> {
-        let output = Command::new(self.find().ok()?).arg("--version").stdin(Stdio::null()).output().ok()?;
+    pub(crate) fn read_version(self) -> Option<String> {
+        let output =
+            Command::new(self.find_program().ok()?).arg("--version").stdin(Stdio::null()).output().ok()?;
         // mkfs.erofs names its version on standard error.
         let text =
             String::from_utf8_lossy(if output.stdout.is_empty() { &output.stderr } else { &output.stdout });
@@ -65,8 +66,8 @@ impl Program {
     }
 
     /// Prepares a run with a clean environment.
-    pub(crate) fn command(self) -> Result<Command, ImageError> {
-        let mut command = Command::new(self.find()?);
+    pub(crate) fn clean_command(self) -> Result<Command, MachineImageError> {
+        let mut command = Command::new(self.find_program()?);
         command.env_clear().env("LC_ALL", "C.UTF-8").stdin(Stdio::null());
         for name in INHERITED {
             if let Some(value) = std::env::var_os(name) {
@@ -78,26 +79,26 @@ impl Program {
 }
 
 /// A running program.
-pub(crate) struct Running<'a> {
+pub(crate) struct RunningProgram<'a> {
     program: Program,
     child: Child,
     lines: JoinHandle<VecDeque<String>>,
     cancel: &'a Cancel,
 }
 
-impl<'a> Running<'a> {
+impl<'a> RunningProgram<'a> {
     /// Starts a program; its messages are reported as they come.
-    pub(crate) fn start(
+    pub(crate) fn start_program(
         program: Program,
         mut command: Command,
         spawn: impl FnOnce(&mut Command) -> io::Result<Child>,
         progress: Progress,
         cancel: &'a Cancel,
-    ) -> Result<(Self, Option<ChildStdout>), ImageError> {
+    ) -> Result<(Self, Option<ChildStdout>), MachineImageError> {
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        let mut child = spawn(&mut command).doing(|| format!("starting {}", program.name))?;
+        let mut child = spawn(&mut command).with_context(|| format!("starting {}", program.name))?;
         let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-        cancel.watch(pid);
+        cancel.set_program(pid);
         let (output, errors) = (child.stdout.take(), child.stderr.take());
         let lines =
             std::thread::spawn(move || errors.map_or_else(VecDeque::new, |from| last_lines(from, progress)));
@@ -105,21 +106,21 @@ impl<'a> Running<'a> {
     }
 
     /// Ends the program; it removes its temporary files.
-    pub(crate) fn end(self) {
+    pub(crate) fn stop_program(self) {
         self.cancel.end_program();
-        let _ = self.wait();
+        let _ = self.wait_for_exit();
     }
 
     /// Waits for its end.
     ///
     /// # Errors
     /// [`ImageError::Program`] with its last lines and, where the reason is known, what to do.
-    pub(crate) fn wait(mut self) -> Result<(), ImageError> {
+    pub(crate) fn wait_for_exit(mut self) -> Result<(), MachineImageError> {
         let status = self.child.wait();
-        self.cancel.watch(None);
+        self.cancel.set_program(None);
         let lines = self.lines.join().unwrap_or_default();
-        self.cancel.check()?;
-        let status = status.doing(|| format!("waiting for {}", self.program.name))?;
+        self.cancel.check_cancelled()?;
+        let status = status.with_context(|| format!("waiting for {}", self.program.name))?;
         if status.success() {
             return Ok(());
         }
@@ -128,15 +129,15 @@ impl<'a> Running<'a> {
         if reason.is_empty() {
             reason = status.to_string();
         }
-        if let Some(hint) = hint(&reason) {
+        if let Some(hint) = failure_hint(&reason) {
             reason = format!("{hint}\n{reason}");
         }
-        Err(ImageError::Program { program: self.program.name, reason })
+        Err(MachineImageError::Program { program: self.program.name, reason })
     }
 }
 
 /// Explains the usual failures of mmdebstrap.
-fn hint(said: &str) -> Option<String> {
+fn failure_hint(said: &str) -> Option<String> {
     if let Some((_, rest)) = said.split_once("Unable to locate package ") {
         let name = rest.split_whitespace().next().unwrap_or_default();
         return Some(format!(
@@ -200,13 +201,16 @@ mod tests {
     #[test]
     fn failures_come_with_what_to_do() {
         let said = "Reading package lists...\nE: Unable to locate package nosuch\nE: setup failed";
-        assert!(hint(said).is_some_and(|hint| hint.contains("no package nosuch")));
-        assert!(hint("E: Could not resolve 'mirror.invalid'").is_some_and(|hint| hint.contains("--mirror")));
-        assert_eq!(hint("E: something else"), None);
+        assert!(failure_hint(said).is_some_and(|hint| hint.contains("no package nosuch")));
+        assert!(
+            failure_hint("E: Could not resolve 'mirror.invalid'")
+                .is_some_and(|hint| hint.contains("--mirror"))
+        );
+        assert_eq!(failure_hint("E: something else"), None);
     }
 
     #[test]
-    fn the_last_lines_are_kept_within_bounds() {
+    fn last_lines_stay_within_bounds() {
         let text: String = (0..1000).map(|number| format!("I: step\nline {number}\u{1b}[2J\n")).collect();
         let lines = last_lines(text.as_bytes(), |_| {});
         assert_eq!(lines.len(), LINES_KEPT_MAX);

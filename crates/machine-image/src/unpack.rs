@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 
-use crate::archive::{self, EntryHead, Kind};
+use crate::archive::{self, ArchiveEntryKind, EntryHead};
 use crate::cancel::Cancel;
-use crate::error::{ErrorContext, ImageError};
+use crate::error::{ImageErrorContext, MachineImageError};
 use crate::layout::{self, Fate};
-use crate::metadata::{FILE_MODE, FOLDER_MODE, PROGRAM_MODE, times};
+use crate::metadata::{FILE_MODE, FOLDER_MODE, PROGRAM_MODE, timestamps_at};
 
 /// The most entries of an image.
 const ENTRIES_MAX: u64 = 1_000_000;
@@ -41,7 +41,7 @@ const FILE_FLAGS: OFlags =
     OFlags::WRONLY.union(OFlags::CREATE).union(OFlags::EXCL).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// The result of unpacking.
 #[derive(Debug, Default)]
-pub(crate) struct Unpacked {
+pub(crate) struct UnpackedTree {
     /// The SHA-256 of the archive without its compression.
     pub(crate) sha256: String,
     /// The entries that are not in the tree, with the reasons; only the first ones.
@@ -53,9 +53,13 @@ pub(crate) struct Unpacked {
 ///
 /// # Errors
 /// [`ImageError::Archive`] for one that exceeds a bound or is damaged, [`ImageError::NoSpace`] before the disk is full.
-pub(crate) fn unpack(archive: impl Read, root: &Path, cancel: &Cancel) -> Result<Unpacked, ImageError> {
-    let at =
-        rustix::fs::openat(CWD, root, FOLDER_FLAGS, Mode::empty()).doing(|| "opening the new tree".into())?;
+pub(crate) fn unpack_archive(
+    archive: impl Read,
+    root: &Path,
+    cancel: &Cancel,
+) -> Result<UnpackedTree, MachineImageError> {
+    let at = rustix::fs::openat(CWD, root, FOLDER_FLAGS, Mode::empty())
+        .with_context(|| "opening the new tree".into())?;
     let mut unpacker = Unpacker {
         root: at,
         place: root.to_owned(),
@@ -64,27 +68,27 @@ pub(crate) fn unpack(archive: impl Read, root: &Path, cancel: &Cancel) -> Result
         bytes: 0,
         next_check: (0, 0),
         folders: Vec::new(),
-        report: Unpacked::default(),
+        report: UnpackedTree::default(),
         buffer: vec![0; BUFFER_BYTES],
     };
-    let sha256 = archive::for_each(archive, |head, content| unpacker.take(&head, content))?;
-    unpacker.finish()?;
-    Ok(Unpacked { sha256, ..unpacker.report })
+    let sha256 = archive::for_each(archive, |head, content| unpacker.unpack_entry(&head, content))?;
+    unpacker.set_folder_times()?;
+    Ok(UnpackedTree { sha256, ..unpacker.report })
 }
 
 /// The reason why one entry is left out, or why the whole archive is refused.
-enum Problem {
+enum UnpackProblem {
     LeftOut(&'static str),
-    Fatal(ImageError),
+    Fatal(MachineImageError),
 }
 
-impl From<ImageError> for Problem {
-    fn from(error: ImageError) -> Self {
+impl From<MachineImageError> for UnpackProblem {
+    fn from(error: MachineImageError) -> Self {
         Self::Fatal(error)
     }
 }
 
-impl From<Errno> for Problem {
+impl From<Errno> for UnpackProblem {
     fn from(errno: Errno) -> Self {
         match errno {
             Errno::LOOP | Errno::NOTDIR => Self::LeftOut("below a link or a file"),
@@ -93,9 +97,10 @@ impl From<Errno> for Problem {
             }
             Errno::NAMETOOLONG => Self::LeftOut("a name that is too long"),
             Errno::INVAL | Errno::ILSEQ => Self::LeftOut("a name that this file system does not allow"),
-            other => {
-                Self::Fatal(ImageError::Io { what: "writing the new tree".into(), source: other.into() })
-            }
+            other => Self::Fatal(MachineImageError::Io {
+                what: "writing the new tree".into(),
+                source: other.into(),
+            }),
         }
     }
 }
@@ -110,20 +115,20 @@ struct Unpacker<'a> {
     next_check: (u64, u64),
     /// Folders and their times, which are set last, because every new entry changes them.
     folders: Vec<(Vec<u8>, u64)>,
-    report: Unpacked,
+    report: UnpackedTree,
     buffer: Vec<u8>,
 }
 
 impl Unpacker<'_> {
-    fn take(&mut self, head: &EntryHead, content: &mut dyn Read) -> Result<(), ImageError> {
+    fn unpack_entry(&mut self, head: &EntryHead, content: &mut dyn Read) -> Result<(), MachineImageError> {
         self.entries += 1;
         if self.entries > ENTRIES_MAX {
-            return Err(ImageError::Archive(format!("it has more than {ENTRIES_MAX} entries")));
+            return Err(MachineImageError::Archive(format!("it has more than {ENTRIES_MAX} entries")));
         }
-        self.check()?;
-        match self.put(head, content) {
+        self.check_bounds()?;
+        match self.place_entry(head, content) {
             Ok(()) => Ok(()),
-            Err(Problem::LeftOut(reason)) => {
+            Err(UnpackProblem::LeftOut(reason)) => {
                 self.report.left_out_count += 1;
                 if self.report.left_out.len() < LEFT_OUT_NAMED_MAX {
                     let name = head.path.to_string_lossy();
@@ -132,25 +137,25 @@ impl Unpacker<'_> {
                 }
                 Ok(())
             }
-            Err(Problem::Fatal(error)) => Err(error),
+            Err(UnpackProblem::Fatal(error)) => Err(error),
         }
     }
 
-    fn put(&mut self, head: &EntryHead, content: &mut dyn Read) -> Result<(), Problem> {
-        let parts = parts(&head.path).ok_or(Problem::LeftOut("its path leads out"))?;
+    fn place_entry(&mut self, head: &EntryHead, content: &mut dyn Read) -> Result<(), UnpackProblem> {
+        let parts = path_parts(&head.path).ok_or(UnpackProblem::LeftOut("its path leads out"))?;
         let Some((name, above)) = parts.split_last() else { return Ok(()) };
-        match layout::fate(&parts) {
+        match layout::entry_fate(&parts) {
             Fate::Kept => {}
             // Every source has these; they are not worth a report.
             Fate::Replaced => return Ok(()),
-            Fate::Refused(reason) => return Err(Problem::LeftOut(reason)),
+            Fate::Refused(reason) => return Err(UnpackProblem::LeftOut(reason)),
         }
         if parts.len() > DEPTH_MAX {
-            return Err(Problem::LeftOut("too deep"));
+            return Err(UnpackProblem::LeftOut("too deep"));
         }
-        let folder = self.folder(above)?;
+        let folder = self.open_folder(above)?;
         match &head.kind {
-            Kind::Folder => {
+            ArchiveEntryKind::Folder => {
                 match rustix::fs::mkdirat(&folder, *name, FOLDER_MODE) {
                     // It must be a folder, and the next entry in it finds out.
                     Ok(()) | Err(Errno::EXIST) => {}
@@ -161,23 +166,25 @@ impl Unpacker<'_> {
                 self.folders.push((parts.join(&b'/'), head.modified));
                 Ok(())
             }
-            Kind::File => self.file(&folder, name, head, content),
-            Kind::Symlink(target) if target.is_empty() => Err(Problem::LeftOut("a link to nothing")),
-            Kind::Symlink(target) => {
+            ArchiveEntryKind::File => self.write_file(&folder, name, head, content),
+            ArchiveEntryKind::Symlink(target) if target.is_empty() => {
+                Err(UnpackProblem::LeftOut("a link to nothing"))
+            }
+            ArchiveEntryKind::Symlink(target) => {
                 make_room(&folder, name)?;
                 rustix::fs::symlinkat(target, &folder, *name)?;
-                let times = times(head.modified);
+                let times = timestamps_at(head.modified);
                 // A file system that keeps no times of links is good enough.
                 let _ = rustix::fs::utimensat(&folder, *name, &times, AtFlags::SYMLINK_NOFOLLOW);
                 Ok(())
             }
-            Kind::HardLink(target) => self.hard_link(&folder, name, target),
-            Kind::Other => Err(Problem::LeftOut("a device, a pipe or an unknown kind")),
+            ArchiveEntryKind::HardLink(target) => self.hard_link(&folder, name, target),
+            ArchiveEntryKind::Other => Err(UnpackProblem::LeftOut("a device, a pipe or an unknown kind")),
         }
     }
 
     /// Opens a folder of the tree without following links; creates what is missing.
-    fn folder(&self, path: &[&[u8]]) -> Result<OwnedFd, Problem> {
+    fn open_folder(&self, path: &[&[u8]]) -> Result<OwnedFd, UnpackProblem> {
         let mut at = rustix::fs::openat(&self.root, c".", FOLDER_FLAGS, Mode::empty())?;
         for name in path {
             at = match rustix::fs::openat(&at, *name, FOLDER_FLAGS, Mode::empty()) {
@@ -193,58 +200,58 @@ impl Unpacker<'_> {
         Ok(at)
     }
 
-    fn file(
+    fn write_file(
         &mut self,
         folder: &OwnedFd,
         name: &[u8],
         head: &EntryHead,
         content: &mut dyn Read,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), UnpackProblem> {
         make_room(folder, name)?;
         let mut file = File::from(rustix::fs::openat(folder, name, FILE_FLAGS, FILE_MODE)?);
         loop {
             let read = content
                 .read(&mut self.buffer)
-                .map_err(|error| ImageError::Archive(format!("it cannot be read: {error}")))?;
+                .map_err(|error| MachineImageError::Archive(format!("it cannot be read: {error}")))?;
             if read == 0 {
                 break;
             }
             self.bytes += read as u64;
-            self.check()?;
-            file.write_all(&self.buffer[..read]).doing(|| "writing the new tree".into())?;
+            self.check_bounds()?;
+            file.write_all(&self.buffer[..read]).with_context(|| "writing the new tree".into())?;
         }
         rustix::fs::fchmod(&file, if head.executable { PROGRAM_MODE } else { FILE_MODE })?;
-        rustix::fs::futimens(&file, &times(head.modified))?;
+        rustix::fs::futimens(&file, &timestamps_at(head.modified))?;
         Ok(())
     }
 
     /// Creates another name of a file that was unpacked before.
-    fn hard_link(&self, folder: &OwnedFd, name: &[u8], target: &OsStr) -> Result<(), Problem> {
-        let parts = parts(target).ok_or(Problem::LeftOut("a hard link that leads out"))?;
+    fn hard_link(&self, folder: &OwnedFd, name: &[u8], target: &OsStr) -> Result<(), UnpackProblem> {
+        let parts = path_parts(target).ok_or(UnpackProblem::LeftOut("a hard link that leads out"))?;
         let Some((target_name, above)) = parts.split_last() else {
-            return Err(Problem::LeftOut("a hard link to a folder"));
+            return Err(UnpackProblem::LeftOut("a hard link to a folder"));
         };
-        if !matches!(layout::fate(&parts), Fate::Kept) {
-            return Err(Problem::LeftOut("a hard link to what is left out"));
+        if !matches!(layout::entry_fate(&parts), Fate::Kept) {
+            return Err(UnpackProblem::LeftOut("a hard link to what is left out"));
         }
-        let from = self.folder(above)?;
+        let from = self.open_folder(above)?;
         // No flag to follow a link: another name of the link itself is harmless.
         match rustix::fs::linkat(&from, *target_name, folder, name, AtFlags::empty()) {
             Err(Errno::EXIST) => {
                 make_room(folder, name)?;
                 Ok(rustix::fs::linkat(&from, *target_name, folder, name, AtFlags::empty())?)
             }
-            Err(Errno::NOENT) => Err(Problem::LeftOut("a hard link to a file that is not there")),
-            Err(Errno::PERM) => Err(Problem::LeftOut("a hard link to a folder")),
+            Err(Errno::NOENT) => Err(UnpackProblem::LeftOut("a hard link to a file that is not there")),
+            Err(Errno::PERM) => Err(UnpackProblem::LeftOut("a hard link to a folder")),
             made => Ok(made?),
         }
     }
 
     /// Stops when the operator has, when the image is too large, or when the disk would be full.
-    fn check(&mut self) -> Result<(), ImageError> {
-        self.cancel.check()?;
+    fn check_bounds(&mut self) -> Result<(), MachineImageError> {
+        self.cancel.check_cancelled()?;
         if self.bytes > BYTES_MAX {
-            return Err(ImageError::Archive(format!("it holds more than {} GiB", BYTES_MAX >> 30)));
+            return Err(MachineImageError::Archive(format!("it holds more than {} GiB", BYTES_MAX >> 30)));
         }
         if self.bytes < self.next_check.0 && self.entries < self.next_check.1 {
             return Ok(());
@@ -253,14 +260,14 @@ impl Unpacker<'_> {
         require_space(&self.place, FREE_MIN_BYTES)
     }
 
-    fn finish(&self) -> Result<(), ImageError> {
+    fn set_folder_times(&self) -> Result<(), MachineImageError> {
         for (path, modified) in self.folders.iter().rev() {
             let parts: Vec<&[u8]> = path.split(|byte| *byte == b'/').collect();
-            let set = self.folder(&parts).map(|folder| {
+            let set = self.open_folder(&parts).map(|folder| {
                 // A file system that keeps no such time is good enough.
-                let _ = rustix::fs::utimensat(&folder, c".", &times(*modified), AtFlags::empty());
+                let _ = rustix::fs::utimensat(&folder, c".", &timestamps_at(*modified), AtFlags::empty());
             });
-            if let Err(Problem::Fatal(error)) = set {
+            if let Err(UnpackProblem::Fatal(error)) = set {
                 return Err(error);
             }
         }
@@ -277,7 +284,7 @@ fn make_room(folder: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
 }
 
 /// Returns the names of a path within the tree; `None` if it leads out.
-fn parts(path: &OsStr) -> Option<Vec<&[u8]>> {
+fn path_parts(path: &OsStr) -> Option<Vec<&[u8]>> {
     let bytes = path.as_bytes();
     if bytes.contains(&0) {
         return None;
@@ -287,14 +294,18 @@ fn parts(path: &OsStr) -> Option<Vec<&[u8]>> {
 }
 
 /// Fails if the disk of `folder` has less than `needed` bytes free.
-pub(crate) fn require_space(folder: &Path, needed: u64) -> Result<(), ImageError> {
-    let disk =
-        rustix::fs::statvfs(folder).doing(|| format!("looking at the disk of {}", folder.display()))?;
+pub(crate) fn require_space(folder: &Path, needed: u64) -> Result<(), MachineImageError> {
+    let disk = rustix::fs::statvfs(folder)
+        .with_context(|| format!("looking at the disk of {}", folder.display()))?;
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
     if free >= needed {
         return Ok(());
     }
-    Err(ImageError::NoSpace { folder: folder.to_owned(), free_mib: free >> 20, needed_mib: needed >> 20 })
+    Err(MachineImageError::NoSpace {
+        folder: folder.to_owned(),
+        free_mib: free >> 20,
+        needed_mib: needed >> 20,
+    })
 }
 
 #[cfg(test)]

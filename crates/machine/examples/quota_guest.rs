@@ -22,7 +22,7 @@ type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 fn main() {
     // The host's folder; what the kernel does not know itself follows.
     let folder = std::env::args().nth(1).unwrap_or_default();
-    let told = match std::panic::catch_unwind(|| run(&folder)) {
+    let told = match std::panic::catch_unwind(|| run_quota_checks(&folder)) {
         Ok(Ok(())) => "passed".to_owned(),
         Ok(Err(error)) => error.to_string(),
         Err(_) => "it panicked".to_owned(),
@@ -33,7 +33,7 @@ fn main() {
     let _ = reboot(RebootCommand::PowerOff);
 }
 
-fn run(folder: &str) -> Outcome {
+fn run_quota_checks(folder: &str) -> Outcome {
     mount("none", "/tmp", "hostfs", MountFlags::empty(), std::ffi::CString::new(folder)?.as_c_str())?;
     mount("proc", "/proc", "proc", MountFlags::empty(), c"")?;
     let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
@@ -44,14 +44,14 @@ fn run(folder: &str) -> Outcome {
     let disk = Path::new("/tmp/disk");
     fs::create_dir(disk)?;
     mount("/dev/ubda", disk, "ext4", MountFlags::empty(), c"")?;
-    wanted(missing_disk_quota(disk).is_some(), "a file system without prjquota is told")?;
+    ensure_holds(missing_disk_quota(disk).is_some(), "a file system without prjquota is told")?;
     rustix::mount::unmount(disk, rustix::mount::UnmountFlags::empty())?;
     mount("/dev/ubda", disk, "ext4", MountFlags::empty(), c"prjquota")?;
-    wanted(missing_disk_quota(disk).is_none(), "one with prjquota is found")?;
-    quotas(disk)
+    ensure_holds(missing_disk_quota(disk).is_none(), "one with prjquota is found")?;
+    check_quotas(disk)
 }
 
-fn quotas(disk: &Path) -> Outcome {
+fn check_quotas(disk: &Path) -> Outcome {
     let [workspace, index, other] = ["workspace", "index", "other"].map(|name| disk.join(name));
     for folder in [&workspace, &index, &other] {
         fs::create_dir(folder)?;
@@ -67,32 +67,32 @@ fn quotas(disk: &Path) -> Outcome {
     bound_disk(5, &workspace, &index, quota(4, 50))?;
     bound_disk(6, &other, &other, quota(4, 50))?;
 
-    fill(&workspace.join("big"), 8)?;
+    fill_file(&workspace.join("big"), 8)?;
     let taken = (fs::metadata(workspace.join("big"))?.blocks() * 512).div_ceil(MIB);
-    wanted((2..=3).contains(&taken), &format!("3 MiB were left, and {taken} were written"))?;
+    ensure_holds((2..=3).contains(&taken), &format!("3 MiB were left, and {taken} were written"))?;
     // A folder in a folder is bounded as well, and a file that was there before is.
-    wanted(
+    ensure_holds(
         !can_write(&workspace.join("old/deep/more"), 1)?,
         "nothing more fits into a folder that was there",
     )?;
-    wanted(can_write(&index.join("own"), 3)?, "the index has a bound of its own")?;
-    wanted(can_write(&other.join("own"), 3)?, "and so has another account")?;
+    ensure_holds(can_write(&index.join("own"), 3)?, "the index has a bound of its own")?;
+    ensure_holds(can_write(&other.join("own"), 3)?, "and so has another account")?;
 
     bound_disk(5, &workspace, &index, quota(16, 50))?;
-    wanted(can_write(&workspace.join("old/deep/more"), 1)?, "a larger quota holds at once")?;
+    ensure_holds(can_write(&workspace.join("old/deep/more"), 1)?, "a larger quota holds at once")?;
     let many = "i=0; while [ $i -lt 200 ] && : > \"$0/n$i\"; do i=$((i+1)); done";
     as_tools(many, &workspace)?;
     let count = fs::read_dir(&workspace)?.count();
-    wanted((40..=50).contains(&count), &format!("{count} files of at most 50"))
+    ensure_holds((40..=50).contains(&count), &format!("{count} files of at most 50"))
 }
 
 /// Writes as much as there is room for, up to so many MiB.
-fn fill(file: &Path, mebibytes: u64) -> Outcome<bool> {
+fn fill_file(file: &Path, mebibytes: u64) -> Outcome<bool> {
     as_tools(&format!("head -c {} /dev/zero > \"$0\"", mebibytes * MIB), file)
 }
 
 fn can_write(file: &Path, mebibytes: u64) -> Outcome<bool> {
-    Ok(fill(file, mebibytes)? && fs::metadata(file)?.len() == mebibytes * MIB)
+    Ok(fill_file(file, mebibytes)? && fs::metadata(file)?.len() == mebibytes * MIB)
 }
 
 fn as_tools(script: &str, argument: &Path) -> Outcome<bool> {
@@ -101,6 +101,6 @@ fn as_tools(script: &str, argument: &Path) -> Outcome<bool> {
     Ok(command.status()?.success())
 }
 
-fn wanted(holds: bool, what: &str) -> Outcome {
+fn ensure_holds(holds: bool, what: &str) -> Outcome {
     if holds { Ok(()) } else { Err(what.into()) }
 }

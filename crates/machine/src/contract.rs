@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 /// The account's things that a driver needs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Home {
+pub struct MachineHome {
     pub account: AccountId,
     /// The account's number within this service, from 0, never given twice: it picks the host's ids.
     pub ordinal: u32,

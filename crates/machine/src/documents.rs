@@ -14,7 +14,7 @@ const DOCUMENTS: &str = "documents";
 
 /// The states of the files in a folder, as last reported.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct FolderIndexing {
+pub struct FolderIndexReport {
     /// The files in the folder itself, by their workspace paths.
     files: HashMap<String, KnownFile>,
     /// The files in the folders below it, without hidden ones.
@@ -29,31 +29,31 @@ struct KnownFile {
     indexing: FileIndexing,
 }
 
-impl FolderIndexing {
+impl FolderIndexReport {
     /// Returns the state of the file at a workspace path, which has this size in bytes and was modified at this time in
     /// seconds since 1970. A file of which this content was not reported is still to be read.
     #[must_use]
-    pub fn file(&self, path: &str, size: u64, modified: i64) -> FileIndexing {
+    pub fn file_indexing(&self, path: &str, size: u64, modified: i64) -> FileIndexing {
         let known = self.files.get(path).filter(|known| (known.size, known.modified) == (size, modified));
         known.map_or(FileIndexing::PENDING, |known| known.indexing)
     }
 
     /// Returns the counts of the files in the folders below.
     #[must_use]
-    pub const fn below(&self) -> IndexCounts {
+    pub const fn counts_below(&self) -> IndexCounts {
         self.below
     }
 
     /// Adds a file if it is in the folder, whose path ends with a slash, or below.
-    fn add(&mut self, folder: &str, file: ReportedFile) {
+    fn add_file(&mut self, folder: &str, file: ReportedFile) {
         let Some(rest) = file.path.strip_prefix(folder) else { return };
-        let Some(indexing) = file.indexing() else { return };
+        let Some(indexing) = file.to_file_indexing() else { return };
         let is_hidden = rest.split('/').any(|name| name.starts_with('.'));
         if !rest.contains('/') {
             let known = KnownFile { size: file.size, modified: file.modified, indexing };
             self.files.insert(file.path, known);
         } else if !is_hidden {
-            self.below.add(indexing.state);
+            self.below.count_file(indexing.state);
         }
     }
 }
@@ -63,7 +63,7 @@ impl FolderIndexing {
 ///
 /// # Errors
 /// Errors of the file system.
-pub(crate) fn keep(machine: &Path, files: &[ReportedFile]) -> io::Result<()> {
+pub(crate) fn save_report(machine: &Path, files: &[ReportedFile]) -> io::Result<()> {
     let lock = File::create(machine.join(format!("{DOCUMENTS}.lock")))?;
     lock.lock()?;
     let fresh = machine.join(format!("{DOCUMENTS}.new"));
@@ -79,8 +79,8 @@ pub(crate) fn keep(machine: &Path, files: &[ReportedFile]) -> io::Result<()> {
 }
 
 /// Returns the kept states of the files in a folder of the workspace. There are none without a report.
-pub(crate) fn kept(machine: &Path, folder: &str) -> FolderIndexing {
-    let mut indexing = FolderIndexing::default();
+pub(crate) fn load_report(machine: &Path, folder: &str) -> FolderIndexReport {
+    let mut indexing = FolderIndexReport::default();
     let Ok(file) = File::open(machine.join(DOCUMENTS)) else { return indexing };
     let folder = format!("{}/", folder.trim_end_matches('/'));
     let mut lines = BufReader::new(file.take(2 * REPORT_MAX_BYTES as u64));
@@ -88,7 +88,7 @@ pub(crate) fn kept(machine: &Path, folder: &str) -> FolderIndexing {
     while lines.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
         // A line that was cut off is the last one.
         if let Ok(file) = serde_json::from_slice(&line) {
-            indexing.add(&folder, file);
+            indexing.add_file(&folder, file);
         }
         line.clear();
     }
@@ -99,7 +99,7 @@ pub(crate) fn kept(machine: &Path, folder: &str) -> FolderIndexing {
 ///
 /// # Errors
 /// Errors of the file system.
-pub(crate) fn remove(machine: &Path) -> io::Result<()> {
+pub(crate) fn remove_report(machine: &Path) -> io::Result<()> {
     match std::fs::remove_file(machine.join(DOCUMENTS)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         outcome => outcome,
@@ -113,53 +113,54 @@ mod tests {
 
     use super::*;
 
-    fn report(path: &str, state: IndexState) -> ReportedFile {
+    fn reported_file(path: &str, state: IndexState) -> ReportedFile {
         let reason = (state == IndexState::Unreadable).then_some(UnreadReason::Encrypted);
         ReportedFile::new(path.to_owned(), 5, 7, &FileIndexing { state, reason, pages: None })
     }
 
     #[test]
-    fn a_kept_report_tells_of_a_folder_and_of_those_below() {
+    fn load_report_covers_folder_and_below() {
         let machine = tempfile::tempdir().expect("a folder");
-        assert_eq!(kept(machine.path(), "/"), FolderIndexing::default());
+        assert_eq!(load_report(machine.path(), "/"), FolderIndexReport::default());
         let files = [
-            report("/a.pdf", IndexState::Indexed),
-            report("/b/locked.pdf", IndexState::Unreadable),
-            report("/b/c/d.txt", IndexState::Indexing),
-            report("/b/.tmp/1/x.txt", IndexState::Indexed),
-            report("/bc/e.txt", IndexState::Indexed),
-            report("relative.txt", IndexState::Indexed),
+            reported_file("/a.pdf", IndexState::Indexed),
+            reported_file("/b/locked.pdf", IndexState::Unreadable),
+            reported_file("/b/c/d.txt", IndexState::Indexing),
+            reported_file("/b/.tmp/1/x.txt", IndexState::Indexed),
+            reported_file("/bc/e.txt", IndexState::Indexed),
+            reported_file("relative.txt", IndexState::Indexed),
         ];
-        keep(machine.path(), &files).expect("kept");
-        let home = kept(machine.path(), "/");
-        assert_eq!(home.file("/a.pdf", 5, 7).state, IndexState::Indexed);
-        assert_eq!(home.file("/a.pdf", 6, 7), FileIndexing::PENDING, "another content");
-        assert_eq!(home.file("/other.pdf", 5, 7), FileIndexing::PENDING);
-        let below = home.below();
+        save_report(machine.path(), &files).expect("kept");
+        let home = load_report(machine.path(), "/");
+        assert_eq!(home.file_indexing("/a.pdf", 5, 7).state, IndexState::Indexed);
+        assert_eq!(home.file_indexing("/a.pdf", 6, 7), FileIndexing::PENDING, "another content");
+        assert_eq!(home.file_indexing("/other.pdf", 5, 7), FileIndexing::PENDING);
+        let below = home.counts_below();
         assert_eq!((below.files, below.indexed, below.pending, below.unreadable), (3, 1, 1, 1));
-        let folder = kept(machine.path(), "/b");
-        assert_eq!(folder.file("/b/locked.pdf", 5, 7).reason, Some(UnreadReason::Encrypted));
-        assert_eq!((folder.below().files, folder.below().pending), (1, 1));
-        let temporary = kept(machine.path(), "/b/.tmp/1");
-        assert_eq!(temporary.file("/b/.tmp/1/x.txt", 5, 7).state, IndexState::Indexed);
-        remove(machine.path()).expect("removed");
-        remove(machine.path()).expect("it is gone already");
-        assert_eq!(kept(machine.path(), "/"), FolderIndexing::default());
+        let folder = load_report(machine.path(), "/b");
+        assert_eq!(folder.file_indexing("/b/locked.pdf", 5, 7).reason, Some(UnreadReason::Encrypted));
+        assert_eq!((folder.counts_below().files, folder.counts_below().pending), (1, 1));
+        let temporary = load_report(machine.path(), "/b/.tmp/1");
+        assert_eq!(temporary.file_indexing("/b/.tmp/1/x.txt", 5, 7).state, IndexState::Indexed);
+        remove_report(machine.path()).expect("removed");
+        remove_report(machine.path()).expect("it is gone already");
+        assert_eq!(load_report(machine.path(), "/"), FolderIndexReport::default());
     }
 
     #[test]
-    fn reports_that_are_kept_at_once_do_not_mix() {
+    fn concurrent_save_report_does_not_mix() {
         const ROUNDS: usize = 50;
         let machine = tempfile::tempdir().expect("a folder");
         let reports = [(20, IndexState::Indexed), (300, IndexState::Pending)];
         std::thread::scope(|threads| {
             for (count, state) in reports {
-                let files: Vec<_> = (0..count).map(|number| report(&format!("/f/{number}"), state)).collect();
+                let files: Vec<_> =
+                    (0..count).map(|number| reported_file(&format!("/f/{number}"), state)).collect();
                 let folder = machine.path();
                 threads.spawn(move || {
                     for _ in 0..ROUNDS {
-                        keep(folder, &files).expect("kept");
-                        let below = kept(folder, "/").below();
+                        save_report(folder, &files).expect("kept");
+                        let below = load_report(folder, "/").counts_below();
                         let found = (below.files, below.indexed, below.pending);
                         assert!([(20, 20, 0), (300, 0, 300)].contains(&found), "{found:?}");
                     }
@@ -169,12 +170,12 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_are_damaged_are_passed_over() {
+    fn load_report_skips_damaged_lines() {
         let machine = tempfile::tempdir().expect("a folder");
-        keep(machine.path(), &[report("/a.pdf", IndexState::Indexed)]).expect("kept");
+        save_report(machine.path(), &[reported_file("/a.pdf", IndexState::Indexed)]).expect("kept");
         let path = machine.path().join(DOCUMENTS);
         let line = std::fs::read_to_string(&path).expect("lines");
         std::fs::write(&path, format!("nonsense\n{{}}\n{line}{{\"path\":")).expect("written");
-        assert_eq!(kept(machine.path(), "/").file("/a.pdf", 5, 7).state, IndexState::Indexed);
+        assert_eq!(load_report(machine.path(), "/").file_indexing("/a.pdf", 5, 7).state, IndexState::Indexed);
     }
 }

@@ -11,8 +11,8 @@ use protocol::index::ReportedFile;
 use tokio::sync::SetOnce;
 use tokio::task::spawn_blocking;
 
-use crate::contract::{ByteStream, DriverError, Home};
-use crate::documents::{self, FolderIndexing};
+use crate::contract::{ByteStream, DriverError, MachineHome};
+use crate::documents::{self, FolderIndexReport};
 use crate::limits::LimitStatus;
 use crate::sandbox::{Kernel, LeasePage, MachineFolders, Sandbox, SandboxMachine};
 use crate::simulated::{Simulated, SimulatedMachine};
@@ -44,14 +44,14 @@ impl PendingSandbox {
     }
 
     /// Has machines started by this driver from now on. Only the first choice counts.
-    pub fn choose(&self, driver: Sandbox) {
+    pub fn choose_driver(&self, driver: Sandbox) {
         if self.chosen.set(driver).is_err() {
             tracing::error!("machine driver chosen a second time");
         }
     }
 
     /// Returns the driver once it is chosen. Cancel safe.
-    async fn sandbox(&self) -> &Sandbox {
+    async fn wait_for_sandbox(&self) -> &Sandbox {
         self.chosen.wait().await
     }
 }
@@ -60,20 +60,20 @@ impl Driver {
     /// Returns the kernel of machines; `None` if they are simulated, or as long as the driver is being chosen.
     #[must_use]
     pub fn kernel(&self) -> Option<Kernel> {
-        self.chosen().map(Sandbox::kernel)
+        self.chosen_sandbox().map(Sandbox::kernel)
     }
 
     /// Returns how machines are isolated, in words for operators.
     #[must_use]
-    pub fn isolation(&self) -> &'static str {
-        match (self, self.chosen()) {
-            (_, Some(driver)) => driver.kernel().isolation(),
+    pub fn describe_isolation(&self) -> &'static str {
+        match (self, self.chosen_sandbox()) {
+            (_, Some(driver)) => driver.kernel().describe_isolation(),
             (Self::Simulated(_), None) => "none: a simulation for tests",
             (Self::Sandbox(_) | Self::Pending(_), None) => "not known yet: drivers are being tried",
         }
     }
 
-    fn chosen(&self) -> Option<&Sandbox> {
+    fn chosen_sandbox(&self) -> Option<&Sandbox> {
         match self {
             Self::Sandbox(driver) => Some(driver),
             Self::Pending(pending) => pending.chosen.get(),
@@ -82,18 +82,18 @@ impl Driver {
     }
 
     /// Returns the sandbox once it is chosen; `None` if machines are simulated.
-    async fn sandbox(&self) -> Option<&Sandbox> {
+    async fn wait_for_sandbox(&self) -> Option<&Sandbox> {
         match self {
             Self::Sandbox(driver) => Some(driver),
-            Self::Pending(pending) => Some(pending.sandbox().await),
+            Self::Pending(pending) => Some(pending.wait_for_sandbox().await),
             Self::Simulated(_) => None,
         }
     }
 
     /// Returns the folders of machines; `None` if they are simulated.
-    fn folders(&self) -> Option<MachineFolders> {
+    fn machine_folders(&self) -> Option<MachineFolders> {
         match self {
-            Self::Sandbox(driver) => Some(driver.folders()),
+            Self::Sandbox(driver) => Some(driver.machine_folders()),
             Self::Pending(pending) => Some(pending.folders.clone()),
             Self::Simulated(_) => None,
         }
@@ -102,7 +102,7 @@ impl Driver {
     /// Describes the kernel that the service brings to its machines: release, path, origin. `None` if they run on the host's.
     #[must_use]
     pub fn kernel_description(&self) -> Option<&str> {
-        self.chosen().and_then(Sandbox::kernel_description)
+        self.chosen_sandbox().and_then(Sandbox::kernel_description)
     }
 
     /// Opens the page that lets machines work; `None` if they work without one.
@@ -121,29 +121,35 @@ impl Driver {
     ///
     /// # Errors
     /// See [`DriverError`].
-    pub async fn start(&self, home: &Home) -> Result<RunningMachine, DriverError> {
+    pub async fn start_machine(&self, home: &MachineHome) -> Result<RunningMachine, DriverError> {
         match self {
-            Self::Sandbox(driver) => driver.start(home).await.map(RunningMachine::Sandbox),
-            Self::Pending(pending) => pending.sandbox().await.start(home).await.map(RunningMachine::Sandbox),
-            Self::Simulated(driver) => driver.start(home.account).await.map(RunningMachine::Simulated),
+            Self::Sandbox(driver) => driver.start_machine(home).await.map(RunningMachine::Sandbox),
+            Self::Pending(pending) => {
+                pending.wait_for_sandbox().await.start_machine(home).await.map(RunningMachine::Sandbox)
+            }
+            Self::Simulated(driver) => {
+                driver.start_machine(home.account).await.map(RunningMachine::Simulated)
+            }
         }
     }
 
     /// Lists the limits of machines and the mechanism that enforces each on this host.
     #[must_use]
     pub fn limits_report(&self) -> Vec<LimitStatus> {
-        self.chosen().map(Sandbox::limits_report).unwrap_or_default()
+        self.chosen_sandbox().map(Sandbox::limits_report).unwrap_or_default()
     }
 
     /// Returns the account's machine if it runs, even if an earlier service started it.
     ///
     /// # Errors
     /// See [`DriverError`].
-    pub fn attach(&self, account: AccountId) -> Result<Option<RunningMachine>, DriverError> {
+    pub fn attach_machine(&self, account: AccountId) -> Result<Option<RunningMachine>, DriverError> {
         match self {
-            Self::Sandbox(driver) => Ok(driver.attach(account)?.map(RunningMachine::Sandbox)),
-            Self::Pending(pending) => Ok(pending.folders.attach(account)?.map(RunningMachine::Sandbox)),
-            Self::Simulated(driver) => Ok(driver.attach(account).map(RunningMachine::Simulated)),
+            Self::Sandbox(driver) => Ok(driver.attach_machine(account)?.map(RunningMachine::Sandbox)),
+            Self::Pending(pending) => {
+                Ok(pending.folders.attach_machine(account)?.map(RunningMachine::Sandbox))
+            }
+            Self::Simulated(driver) => Ok(driver.attach_machine(account).map(RunningMachine::Simulated)),
         }
     }
 
@@ -152,7 +158,7 @@ impl Driver {
         match self {
             Self::Simulated(driver) => driver.left_over(),
             Self::Sandbox(_) | Self::Pending(_) => {
-                let Some(folders) = self.folders() else { return Vec::new() };
+                let Some(folders) = self.machine_folders() else { return Vec::new() };
                 spawn_blocking(move || folders.left_over()).await.unwrap_or_default()
             }
         }
@@ -162,11 +168,11 @@ impl Driver {
     ///
     /// # Errors
     /// See [`DriverError`].
-    pub async fn stop(&self, account: AccountId) -> Result<(), DriverError> {
+    pub async fn stop_machine(&self, account: AccountId) -> Result<(), DriverError> {
         match self {
-            Self::Sandbox(driver) => driver.stop(account).await,
-            Self::Pending(pending) => pending.sandbox().await.stop(account).await,
-            Self::Simulated(driver) => driver.stop(account),
+            Self::Sandbox(driver) => driver.stop_machine(account).await,
+            Self::Pending(pending) => pending.wait_for_sandbox().await.stop_machine(account).await,
+            Self::Simulated(driver) => driver.stop_machine(account),
         }
     }
 
@@ -174,35 +180,35 @@ impl Driver {
     ///
     /// # Errors
     /// See [`DriverError`].
-    pub async fn reset(&self, account: AccountId) -> Result<(), DriverError> {
-        match self.sandbox().await {
-            Some(driver) => driver.reset(account).await,
+    pub async fn remove_index(&self, account: AccountId) -> Result<(), DriverError> {
+        match self.wait_for_sandbox().await {
+            Some(driver) => driver.remove_index(account).await,
             None => Ok(()),
         }
     }
 
     /// Returns the accounts that the driver keeps something for, be it a machine or an index.
-    pub async fn kept(&self) -> Vec<AccountId> {
+    pub async fn stored_accounts(&self) -> Vec<AccountId> {
         match self {
             Self::Simulated(driver) => driver.left_over(),
             Self::Sandbox(_) | Self::Pending(_) => {
-                let Some(folders) = self.folders() else { return Vec::new() };
-                spawn_blocking(move || folders.accounts()).await.unwrap_or_default()
+                let Some(folders) = self.machine_folders() else { return Vec::new() };
+                spawn_blocking(move || folders.list_accounts()).await.unwrap_or_default()
             }
         }
     }
 
     /// Returns the memory of the account's machine, in bytes; `None` if it does not run or cannot be measured.
-    pub async fn memory(&self, account: AccountId) -> Option<u64> {
+    pub async fn machine_memory(&self, account: AccountId) -> Option<u64> {
         match self {
-            Self::Sandbox(_) | Self::Pending(_) => self.chosen()?.memory(account).await,
-            Self::Simulated(driver) => driver.memory(account),
+            Self::Sandbox(_) | Self::Pending(_) => self.chosen_sandbox()?.machine_memory(account).await,
+            Self::Simulated(driver) => driver.machine_memory(account),
         }
     }
 
     /// Remembers the reason of the last change of the machine's state, as long as its folder is kept.
     pub fn keep_reason(&self, account: AccountId, reason: &ChangeReason) {
-        if let Some(folders) = self.folders()
+        if let Some(folders) = self.machine_folders()
             && let Err(error) = folders.keep_reason(account, reason)
         {
             tracing::debug!(%account, %error, "reason of the machine's state not kept");
@@ -211,8 +217,8 @@ impl Driver {
 
     /// Returns the reason of the last change of the machine's state, also if an earlier service changed it.
     pub async fn kept_reason(&self, account: AccountId) -> Option<ChangeReason> {
-        let folders = self.folders()?;
-        spawn_blocking(move || folders.reason(account)).await.ok()?
+        let folders = self.machine_folders()?;
+        spawn_blocking(move || folders.last_change_reason(account)).await.ok()?
     }
 
     /// Keeps what the machine has reported of its workspace's documents. Blocks.
@@ -220,29 +226,30 @@ impl Driver {
     /// # Errors
     /// Errors of the file system.
     pub fn keep_documents(&self, account: AccountId, files: &[ReportedFile]) -> io::Result<()> {
-        self.folders().map_or(Ok(()), |folders| documents::keep(&folders.folder(account), files))
+        self.machine_folders()
+            .map_or(Ok(()), |folders| documents::save_report(&folders.machine_folder(account), files))
     }
 
     /// Returns what the machine has last reported of the documents in a folder of its workspace. Blocks.
     #[must_use]
-    pub fn kept_documents(&self, account: AccountId, folder: &str) -> FolderIndexing {
-        let kept = |folders: MachineFolders| documents::kept(&folders.folder(account), folder);
-        self.folders().map(kept).unwrap_or_default()
+    pub fn kept_documents(&self, account: AccountId, folder: &str) -> FolderIndexReport {
+        let kept = |folders: MachineFolders| documents::load_report(&folders.machine_folder(account), folder);
+        self.machine_folders().map(kept).unwrap_or_default()
     }
 
     /// Returns what the machine's log says last; `None` if it says nothing.
     #[must_use]
     pub fn last_words(&self, account: AccountId) -> Option<String> {
-        self.folders()?.last_words(account)
+        self.machine_folders()?.last_words(account)
     }
 
     /// Removes all that the driver keeps for an account whose machine is stopped.
     ///
     /// # Errors
     /// See [`DriverError`].
-    pub async fn remove(&self, account: AccountId) -> Result<(), DriverError> {
-        match self.sandbox().await {
-            Some(driver) => driver.remove(account).await,
+    pub async fn remove_account(&self, account: AccountId) -> Result<(), DriverError> {
+        match self.wait_for_sandbox().await {
+            Some(driver) => driver.remove_account(account).await,
             None => Ok(()),
         }
     }
@@ -262,18 +269,18 @@ impl RunningMachine {
     ///
     /// # Errors
     /// When the agent does not listen.
-    pub async fn connect(&self) -> io::Result<Box<dyn ByteStream>> {
+    pub async fn connect_agent(&self) -> io::Result<Box<dyn ByteStream>> {
         Ok(match self {
-            Self::Sandbox(machine) => Box::new(machine.connect().await?),
-            Self::Simulated(machine) => Box::new(machine.connect()?),
+            Self::Sandbox(machine) => Box::new(machine.connect_agent().await?),
+            Self::Simulated(machine) => Box::new(machine.connect_agent()?),
         })
     }
 
     /// Waits until the machine has ended by itself. Cancel safe.
-    pub async fn ended(&self) {
+    pub async fn wait_until_ended(&self) {
         match self {
-            Self::Sandbox(machine) => machine.ended().await,
-            Self::Simulated(machine) => machine.ended().await,
+            Self::Sandbox(machine) => machine.wait_until_ended().await,
+            Self::Simulated(machine) => machine.wait_until_ended().await,
         }
     }
 
@@ -281,9 +288,9 @@ impl RunningMachine {
     ///
     /// # Errors
     /// When they cannot be listed.
-    pub fn processes(&self) -> io::Result<Vec<i32>> {
+    pub fn list_processes(&self) -> io::Result<Vec<i32>> {
         match self {
-            Self::Sandbox(machine) => machine.processes(),
+            Self::Sandbox(machine) => machine.list_processes(),
             Self::Simulated(_) => Ok(Vec::new()),
         }
     }
@@ -291,8 +298,8 @@ impl RunningMachine {
 
 impl fmt::Display for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self, self.chosen()) {
-            (_, Some(driver)) => f.write_str(&driver.kernel().described(driver.limits_kind())),
+        match (self, self.chosen_sandbox()) {
+            (_, Some(driver)) => f.write_str(&driver.kernel().describe_driver(driver.limits_kind())),
             (Self::Simulated(_), None) => f.write_str("simulated"),
             (Self::Sandbox(_) | Self::Pending(_), None) => f.write_str("pending (drivers are being tried)"),
         }

@@ -19,22 +19,22 @@ pub mod session;
 pub mod simulated;
 mod supervisor;
 
-pub use connection::{Body, ConnectionError, GuestConnection};
-pub use contract::{ByteStream, DriverError, Home};
-pub use documents::FolderIndexing;
+pub use connection::{Body, GuestConnection, GuestConnectionError};
+pub use contract::{ByteStream, DriverError, MachineHome};
+pub use documents::FolderIndexReport;
 pub use driver::{Driver, PendingSandbox, RunningMachine};
 pub use protocol::preview;
 
 pub use limits::{Enforcement, LimitStatus};
 pub use sandbox::{
-    Accelerator, BootSources, DiskQuota, Image, Kernel, LeasePage, Limits, LimitsKind, MachineDetails,
-    MachineFolders, Memory, MemorySource, OwnKernel, Qemu, SUSPENDED_MAX, Sandbox, SandboxConfig,
-    TRIAL_TIMEOUT, Trial, TrialRecord, UmlKernel, bound_disk, find_qemu, missing_disk_quota, open_kvm,
-    sweep_trials, try_kvm,
+    Accelerator, BootSources, DiskQuota, Kernel, LeasePage, LimitsKind, MachineDetails, MachineFolders,
+    MachineImage, MachineLimits, MachineMemory, MemorySource, OwnKernel, Qemu, SUSPENDED_MAX, Sandbox,
+    SandboxConfig, TRIAL_TIMEOUT, TrialOutcome, TrialRecord, UmlKernel, bound_disk, find_qemu,
+    missing_disk_quota, open_kvm, sweep_trials, try_kvm,
 };
-pub use session::{ProtocolViolation, Session};
+pub use session::{GuestSession, ProtocolViolation};
 pub use simulated::Simulated;
 pub use supervisor::{
-    MachineError, MachineRecord, MachineRecords, MachineView, Machines, PassageEmbedder, RecordsError,
+    MachineRecord, MachineRecords, MachineView, Machines, PassageEmbedder, RecordsError, SupervisorError,
     TurnGuard,
 };

@@ -13,7 +13,7 @@ use protocol::session::{EXECUTOR_FRAME_MAX_BYTES, LineReader, SESSION_PATH, host
 use protocol::v1;
 use tokio::sync::mpsc;
 
-use crate::connection::{ConnectionError, GuestConnection};
+use crate::connection::{GuestConnection, GuestConnectionError};
 
 /// Lines that wait to be sent in one exchange.
 const LINES_WAITING_MAX: usize = 256;
@@ -25,22 +25,22 @@ pub struct ProtocolViolation;
 
 /// The session of one answer. Its exchange begins with the first frame of the host, so that an answer without calls in
 /// the machine costs none. The session ends when the sender of its frames is dropped and the guest has ended its side.
-pub struct Session {
+pub struct GuestSession {
     connection: GuestConnection,
     /// `None` once their sender was dropped.
     frames: Option<mpsc::Receiver<HostFrame>>,
-    exchange: Option<Exchange>,
+    exchange: Option<SessionExchange>,
     /// For a guest of that version.
     v1: Option<v1::Translator>,
     /// A result that the translator has kept.
     kept: Option<ExecutorFrame>,
 }
 
-impl Session {
+impl GuestSession {
     /// Creates a session that sends `frames` in order; the first one is [`HostFrame::Open`].
     #[must_use]
     pub fn new(connection: GuestConnection, frames: mpsc::Receiver<HostFrame>) -> Self {
-        let v1 = (connection.version() == v1::VERSION).then(v1::Translator::default);
+        let v1 = (connection.protocol_version() == v1::VERSION).then(v1::Translator::default);
         Self { connection, frames: Some(frames), exchange: None, v1, kept: None }
     }
 
@@ -49,7 +49,7 @@ impl Session {
     ///
     /// # Errors
     /// [`ProtocolViolation`] ends the session as well.
-    pub async fn next(&mut self) -> Result<Option<ExecutorFrame>, ProtocolViolation> {
+    pub async fn next_executor_frame(&mut self) -> Result<Option<ExecutorFrame>, ProtocolViolation> {
         loop {
             if let Some(frame) = self.kept.take() {
                 return Ok(Some(frame));
@@ -58,7 +58,7 @@ impl Session {
                 biased;
                 frame = next_frame(&mut self.frames) => match frame {
                     Some(frame) => {
-                        if !self.send(frame) {
+                        if !self.send_frame(frame) {
                             return Ok(None); // the guest takes nothing
                         }
                     }
@@ -74,31 +74,33 @@ impl Session {
                     let Some(line) = line? else { return Ok(None) };
                     let frame = match &mut self.v1 {
                         None => read_executor_line(&line).map(Some),
-                        Some(v1) => v1.receive(&line),
+                        Some(v1) => v1.translate_agent_line(&line),
                     };
                     if let Some(frame) = frame.map_err(|_| ProtocolViolation)? {
                         return Ok(Some(frame));
                     }
                 }
-                () = self.connection.closed(), if self.exchange.is_none() => return Ok(None),
+                () = self.connection.wait_until_closed(), if self.exchange.is_none() => return Ok(None),
             }
         }
     }
 
     /// Sends a frame and returns whether it could be.
-    fn send(&mut self, frame: HostFrame) -> bool {
+    fn send_frame(&mut self, frame: HostFrame) -> bool {
         let Some(v1) = &mut self.v1 else {
             let line = host_line(&frame);
             return match &self.exchange {
-                Some(exchange) => exchange.send(line),
-                None => self.begin(SESSION_PATH, line),
+                Some(exchange) => exchange.send_line(line),
+                None => self.begin_exchange(SESSION_PATH, line),
             };
         };
-        match v1.send(frame) {
-            v1::Action::None => true,
-            v1::Action::Reopen(line) => self.begin(v1::TURN_PATH, line),
-            v1::Action::Send(line) => self.exchange.as_ref().is_none_or(|exchange| exchange.send(line)),
-            v1::Action::Receive(frame) => {
+        match v1.translate_host_frame(frame) {
+            v1::TranslatorAction::None => true,
+            v1::TranslatorAction::Reopen(line) => self.begin_exchange(v1::TURN_PATH, line),
+            v1::TranslatorAction::Send(line) => {
+                self.exchange.as_ref().is_none_or(|exchange| exchange.send_line(line))
+            }
+            v1::TranslatorAction::Receive(frame) => {
                 self.kept = Some(frame);
                 true
             }
@@ -106,16 +108,16 @@ impl Session {
     }
 
     /// Begins a new exchange with this line.
-    fn begin(&mut self, path: &'static str, line: Vec<u8>) -> bool {
-        let exchange = Exchange::begin(&self.connection, path);
-        let sent = exchange.send(line);
+    fn begin_exchange(&mut self, path: &'static str, line: Vec<u8>) -> bool {
+        let exchange = SessionExchange::open_exchange(&self.connection, path);
+        let sent = exchange.send_line(line);
         self.exchange = Some(exchange);
         sent
     }
 }
 
 /// One request and its response, both streams of lines.
-struct Exchange {
+struct SessionExchange {
     /// Lines of the request; dropped to end it.
     lines: Option<mpsc::Sender<Bytes>>,
     response: ResponseState,
@@ -123,13 +125,13 @@ struct Exchange {
 }
 
 enum ResponseState {
-    Awaited(BoxFuture<'static, Result<Response<Incoming>, ConnectionError>>),
+    Awaited(BoxFuture<'static, Result<Response<Incoming>, GuestConnectionError>>),
     Body(Incoming),
     Ended,
 }
 
-impl Exchange {
-    fn begin(connection: &GuestConnection, path: &'static str) -> Self {
+impl SessionExchange {
+    fn open_exchange(connection: &GuestConnection, path: &'static str) -> Self {
         let (lines, waiting) = mpsc::channel(LINES_WAITING_MAX);
         let waiting = stream::unfold(waiting, |mut waiting: mpsc::Receiver<Bytes>| async {
             waiting.recv().await.map(|line| (line, waiting))
@@ -138,7 +140,7 @@ impl Exchange {
         let body = body.map_err(|never| match never {}).boxed_unsync();
         let request = Request::post(path).body(body).expect("a fixed path is a request");
         let connection = connection.clone();
-        let response = async move { connection.request(request).await }.boxed();
+        let response = async move { connection.send_request(request).await }.boxed();
         Self {
             lines: Some(lines),
             response: ResponseState::Awaited(response),
@@ -147,7 +149,7 @@ impl Exchange {
     }
 
     /// Sends a line and returns whether there was room for it.
-    fn send(&self, line: Vec<u8>) -> bool {
+    fn send_line(&self, line: Vec<u8>) -> bool {
         self.lines.as_ref().is_some_and(|lines| lines.try_send(line.into()).is_ok())
     }
 
@@ -185,7 +187,7 @@ async fn next_frame(frames: &mut Option<mpsc::Receiver<HostFrame>>) -> Option<Ho
     }
 }
 
-async fn next_line(exchange: &mut Option<Exchange>) -> Result<Option<Vec<u8>>, ProtocolViolation> {
+async fn next_line(exchange: &mut Option<SessionExchange>) -> Result<Option<Vec<u8>>, ProtocolViolation> {
     match exchange {
         Some(exchange) => exchange.next_line().await,
         None => std::future::pending().await,

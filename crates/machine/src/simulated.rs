@@ -18,7 +18,7 @@ const STREAM_BYTES: usize = 64 * 1024;
 
 /// One connection that an agent serves: whose, in which life, over what.
 #[derive(Debug)]
-pub struct Connection {
+pub struct SimulatedConnection {
     pub account: AccountId,
     /// The life of the agent; another after each start.
     pub instance: InstanceId,
@@ -26,17 +26,17 @@ pub struct Connection {
     pub stream: DuplexStream,
 }
 
-type Serve = dyn Fn(Connection) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync;
+type Serve = dyn Fn(SimulatedConnection) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync;
 
 /// The driver. Clones are the same driver: a test keeps one to interfere.
 #[derive(Clone)]
 pub struct Simulated {
     serve: Arc<Serve>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<SimulatedState>>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct SimulatedState {
     machines: HashMap<AccountId, (InstanceId, CancellationToken)>,
     connections: HashMap<AccountId, CancellationToken>,
     failures: Vec<DriverError>,
@@ -50,7 +50,7 @@ impl Simulated {
     /// A driver whose agents serve each connection with `serve`. The machine's end cuts it.
     pub fn new<F, S>(serve: F) -> Self
     where
-        F: Fn(Connection) -> S + Send + Sync + 'static,
+        F: Fn(SimulatedConnection) -> S + Send + Sync + 'static,
         S: Future<Output = ()> + Send + 'static,
     {
         Self { serve: Arc::new(move |connection| Box::pin(serve(connection))), state: Arc::default() }
@@ -58,68 +58,68 @@ impl Simulated {
 
     /// Lets the next start fail like this. Several are used up one after another.
     pub fn fail_next_start(&self, error: DriverError) {
-        self.state().failures.push(error);
+        self.lock_state().failures.push(error);
     }
 
     /// Holds every start until [`Simulated::release_starts`].
     pub fn hold_starts(&self) {
-        self.state().held = true;
+        self.lock_state().held = true;
     }
 
     /// Lets held starts go on.
     pub fn release_starts(&self) {
-        let mut state = self.state();
+        let mut state = self.lock_state();
         state.held = false;
         state.released.notify_waiters();
     }
 
     /// Ends the account's machine as a crash would, if it runs.
-    pub fn kill(&self, account: AccountId) {
-        if let Some((_, life)) = self.state().machines.remove(&account) {
+    pub fn kill_machine(&self, account: AccountId) {
+        if let Some((_, life)) = self.lock_state().machines.remove(&account) {
             life.cancel();
         }
     }
 
     /// Cuts the newest connection to the account's agent, which goes on.
-    pub fn cut(&self, account: AccountId) {
-        if let Some(connection) = self.state().connections.remove(&account) {
+    pub fn cut_connection(&self, account: AccountId) {
+        if let Some(connection) = self.lock_state().connections.remove(&account) {
             connection.cancel();
         }
     }
 
     /// Lets every machine hold this much memory from now on.
-    pub fn grow(&self, memory_bytes: u64) {
-        self.state().memory_bytes = memory_bytes;
+    pub fn set_memory(&self, memory_bytes: u64) {
+        self.lock_state().memory_bytes = memory_bytes;
     }
 
-    pub(crate) fn memory(&self, account: AccountId) -> Option<u64> {
-        self.runs(account).then(|| self.state().memory_bytes)
+    pub(crate) fn machine_memory(&self, account: AccountId) -> Option<u64> {
+        self.is_running(account).then(|| self.lock_state().memory_bytes)
     }
 
     /// Returns the number of starts, failed ones included.
     #[must_use]
-    pub fn starts(&self) -> u64 {
-        self.state().starts
+    pub fn start_count(&self) -> u64 {
+        self.lock_state().starts
     }
 
     /// Returns true if the machine of the account runs.
     #[must_use]
-    pub fn runs(&self, account: AccountId) -> bool {
-        self.state().machines.contains_key(&account)
+    pub fn is_running(&self, account: AccountId) -> bool {
+        self.lock_state().machines.contains_key(&account)
     }
 
-    pub(crate) async fn start(&self, account: AccountId) -> Result<SimulatedMachine, DriverError> {
+    pub(crate) async fn start_machine(&self, account: AccountId) -> Result<SimulatedMachine, DriverError> {
         loop {
-            let released = Arc::clone(&self.state().released);
+            let released = Arc::clone(&self.lock_state().released);
             let mut released = std::pin::pin!(released.notified());
             // Registered before the look, so that no release is missed.
             released.as_mut().enable();
-            if !self.state().held {
+            if !self.lock_state().held {
                 break;
             }
             released.await;
         }
-        let mut state = self.state();
+        let mut state = self.lock_state();
         state.starts += 1;
         if !state.failures.is_empty() {
             return Err(state.failures.remove(0));
@@ -139,8 +139,8 @@ impl Simulated {
         })
     }
 
-    pub(crate) fn attach(&self, account: AccountId) -> Option<SimulatedMachine> {
-        let (instance, life) = self.state().machines.get(&account)?.clone();
+    pub(crate) fn attach_machine(&self, account: AccountId) -> Option<SimulatedMachine> {
+        let (instance, life) = self.lock_state().machines.get(&account)?.clone();
         Some(SimulatedMachine {
             account,
             instance,
@@ -151,15 +151,15 @@ impl Simulated {
     }
 
     pub(crate) fn left_over(&self) -> Vec<AccountId> {
-        self.state().machines.keys().copied().collect()
+        self.lock_state().machines.keys().copied().collect()
     }
 
-    pub(crate) fn stop(&self, account: AccountId) -> Result<(), DriverError> {
-        self.kill(account);
+    pub(crate) fn stop_machine(&self, account: AccountId) -> Result<(), DriverError> {
+        self.kill_machine(account);
         Ok(())
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn lock_state(&self) -> MutexGuard<'_, SimulatedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -176,16 +176,17 @@ pub struct SimulatedMachine {
     instance: InstanceId,
     life: CancellationToken,
     serve: Arc<Serve>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<SimulatedState>>,
 }
 
 impl SimulatedMachine {
-    pub(crate) fn connect(&self) -> io::Result<DuplexStream> {
+    pub(crate) fn connect_agent(&self) -> io::Result<DuplexStream> {
         if self.life.is_cancelled() {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
         let (host, stream) = duplex(STREAM_BYTES);
-        let serving = (self.serve)(Connection { account: self.account, instance: self.instance, stream });
+        let serving =
+            (self.serve)(SimulatedConnection { account: self.account, instance: self.instance, stream });
         let connection = self.life.child_token();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.connections.insert(self.account, connection.clone());
@@ -195,7 +196,7 @@ impl SimulatedMachine {
         Ok(host)
     }
 
-    pub(crate) async fn ended(&self) {
+    pub(crate) async fn wait_until_ended(&self) {
         self.life.cancelled().await;
     }
 }

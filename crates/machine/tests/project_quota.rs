@@ -5,7 +5,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use test_support::drivers::{self, Trial};
+use test_support::drivers::{self, DriverTrial};
 
 /// The time after which the guest is killed.
 const BOOT_TIMEOUT_SECONDS: &str = "120";
@@ -16,8 +16,13 @@ const KERNEL: &str = "linux.uml";
 const PLACE: &str = "/usr/bin/linux.uml";
 
 #[test]
-fn the_kernel_bounds_what_an_account_takes_on_disk() {
-    if !drivers::can_run(&Trial { driver: KERNEL, by: "quota-guest", program: boot, outcome: booted }) {
+fn project_quota_bounds_account_disk() {
+    if !drivers::can_run(&DriverTrial {
+        driver: KERNEL,
+        by: "quota-guest",
+        program: boot_command,
+        outcome: check_boot_output,
+    }) {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
@@ -29,7 +34,7 @@ fn the_kernel_bounds_what_an_account_takes_on_disk() {
         .arg(&disk)
         .status();
     assert!(made.expect("mkfs.ext4 of e2fsprogs").success(), "a file system");
-    let mut kernel = guest(folder.path());
+    let mut kernel = guest_command(folder.path());
     kernel.arg(format!("ubd0={}", disk.display())).arg("--").arg(folder.path());
     let output = kernel.stdin(Stdio::null()).output().expect("timeout of coreutils");
     let outcome = fs::read_to_string(folder.path().join("outcome")).unwrap_or_default();
@@ -38,7 +43,7 @@ fn the_kernel_bounds_what_an_account_takes_on_disk() {
 }
 
 /// The kernel with the guest as its first process.
-fn guest(folder: &Path) -> Command {
+fn guest_command(folder: &Path) -> Command {
     let tests = std::env::current_exe().expect("a program");
     let guest = tests.parent().and_then(Path::parent).expect("a folder").join("examples/quota_guest");
     let mut kernel = Command::new("timeout");
@@ -58,17 +63,17 @@ fn guest(folder: &Path) -> Command {
 }
 
 /// Boots without a disk, so that the guest ends at once.
-fn boot(_: &str, folder: &Path) -> Result<Command, String> {
+fn boot_command(_: &str, folder: &Path) -> Result<Command, String> {
     if !Path::new(PLACE).exists() {
         return Err(format!("there is no {PLACE} (Debian package user-mode-linux)"));
     }
-    let mut kernel = guest(folder);
+    let mut kernel = guest_command(folder);
     // A later trial sees whether the kernel is still the same.
     kernel.arg("--").arg(folder).env("KERNEL", PLACE);
     Ok(kernel)
 }
 
-fn booted(output: &Output) -> Result<(), String> {
+fn check_boot_output(output: &Output) -> Result<(), String> {
     let console = String::from_utf8_lossy(&output.stdout);
     let panic = console.lines().find(|line| line.contains("Kernel panic"));
     match panic {

@@ -16,17 +16,18 @@ mod revision;
 pub mod text;
 
 pub use message::{
-    ARGUMENTS_MAX_BYTES, Answer, Message, Notification, RpcError, arguments, cancelled, messages,
-    notification, refusal, reply, request,
+    ARGUMENTS_MAX_BYTES, McpMessage, Notification, RpcError, RpcResponse, encode_cancellation,
+    encode_notification, encode_reply, encode_request, parse_arguments, parse_messages, parse_refusal,
 };
 pub use names::{
-    DESCRIPTION_MAX_BYTES, DIVIDER, NoPage, SCHEMA_MAX_BYTES, SERVER_NAME_MAX_BYTES, TOOL_NAME_MAX_BYTES,
-    TOOLS_MAX, Tool, digest, is_server_name, offered, server_of, time_to_live, tool, tools_of_page,
+    DESCRIPTION_MAX_BYTES, DIVIDER, McpTool, NoPage, SCHEMA_MAX_BYTES, SERVER_NAME_MAX_BYTES,
+    TOOL_NAME_MAX_BYTES, TOOLS_MAX, is_server_name, offered_name, parse_tool, server_of, time_to_live,
+    tools_digest, tools_of_page,
 };
-pub use output::{OUTPUT_MAX_BYTES, Output, PASSAGES_MAX, output};
+pub use output::{McpCallOutput, OUTPUT_MAX_BYTES, PASSAGES_MAX, parse_output};
 pub use revision::{
     DISCOVER, HANDSHAKE_REVISIONS, HEADER_MISMATCH, Lifecycle, PIPES_REVISION, STATELESS_REVISIONS,
-    UNSUPPORTED_REVISION, discover, initialize, lifecycle, with_revision,
+    UNSUPPORTED_REVISION, discover_params, initialize_params, parse_lifecycle, with_revision,
 };
 
 /// Limits the servers of one kind.

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::text::{self, paragraphs};
+use crate::text::{self, clean_paragraphs};
 
 /// Limits the arguments of a call.
 pub const ARGUMENTS_MAX_BYTES: usize = 256 * 1024;
@@ -16,7 +16,7 @@ const NO_CODE: i64 = 0;
 
 /// The response that ends an exchange.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Answer {
+pub enum RpcResponse {
     /// A complete result. One that asks for input is an error.
     Result(Value),
     Error(RpcError),
@@ -44,9 +44,9 @@ pub struct Notification {
 
 /// A message from a server.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Message {
+pub enum McpMessage {
     /// The response to the request with this number.
-    Answer(u64, Answer),
+    Answer(u64, RpcResponse),
     /// A request from the server: its id and method.
     Request(Value, String),
     Notification(Notification),
@@ -54,7 +54,7 @@ pub enum Message {
 
 /// Parses a call's arguments as a model wrote them: a JSON object within the limit; an empty text is an empty object.
 #[must_use]
-pub fn arguments(text: &str) -> Option<Map<String, Value>> {
+pub fn parse_arguments(text: &str) -> Option<Map<String, Value>> {
     if text.len() > ARGUMENTS_MAX_BYTES {
         return None;
     }
@@ -66,13 +66,13 @@ pub fn arguments(text: &str) -> Option<Map<String, Value>> {
 
 /// Serializes a request as a line without its line feed.
 #[must_use]
-pub fn request(number: u64, method: &str, params: &Value) -> String {
+pub fn encode_request(number: u64, method: &str, params: &Value) -> String {
     json!({ "jsonrpc": "2.0", "id": number, "method": method, "params": params }).to_string()
 }
 
 /// Serializes a notification, without parameters when they are null.
 #[must_use]
-pub fn notification(method: &str, params: &Value) -> String {
+pub fn encode_notification(method: &str, params: &Value) -> String {
     let mut message = json!({ "jsonrpc": "2.0", "method": method });
     if !params.is_null() {
         message["params"] = params.clone();
@@ -82,13 +82,13 @@ pub fn notification(method: &str, params: &Value) -> String {
 
 /// Serializes the cancellation of a request.
 #[must_use]
-pub fn cancelled(number: u64, reason: &str) -> String {
-    notification("notifications/cancelled", &json!({ "requestId": number, "reason": reason }))
+pub fn encode_cancellation(number: u64, reason: &str) -> String {
+    encode_notification("notifications/cancelled", &json!({ "requestId": number, "reason": reason }))
 }
 
 /// Serializes the response to a server's request: a ping succeeds, everything else is unsupported.
 #[must_use]
-pub fn reply(id: &Value, method: &str) -> String {
+pub fn encode_reply(id: &Value, method: &str) -> String {
     if method == "ping" {
         return json!({ "jsonrpc": "2.0", "id": id, "result": {} }).to_string();
     }
@@ -98,40 +98,40 @@ pub fn reply(id: &Value, method: &str) -> String {
 
 /// Returns the error in the body of a rejected request, whether or not it names the request.
 #[must_use]
-pub fn refusal(body: &[u8]) -> Option<RpcError> {
+pub fn parse_refusal(body: &[u8]) -> Option<RpcError> {
     let body: Value = serde_json::from_slice(body).ok()?;
     body.get("error").filter(|error| error.is_object()).map(rpc_error)
 }
 
 /// Parses the messages of a body or event: one, or a batch. Skips invalid ones.
 #[must_use]
-pub fn messages(text: &[u8]) -> Vec<Message> {
+pub fn parse_messages(text: &[u8]) -> Vec<McpMessage> {
     match serde_json::from_slice(text) {
-        Ok(Value::Array(several)) => several.into_iter().filter_map(message).collect(),
-        Ok(one) => message(one).into_iter().collect(),
+        Ok(Value::Array(several)) => several.into_iter().filter_map(parse_message).collect(),
+        Ok(one) => parse_message(one).into_iter().collect(),
         Err(_) => Vec::new(),
     }
 }
 
-fn message(mut value: Value) -> Option<Message> {
+fn parse_message(mut value: Value) -> Option<McpMessage> {
     let method = value.get("method").and_then(Value::as_str).map(ToOwned::to_owned);
     let id = value.get("id").filter(|id| !id.is_null()).cloned();
     match (method, id) {
-        (Some(method), Some(id)) => Some(Message::Request(id, method)),
+        (Some(method), Some(id)) => Some(McpMessage::Request(id, method)),
         (Some(method), None) => {
             let number = |pointer: &str| value.pointer(pointer).and_then(Value::as_u64);
             let subscription = number("/params/_meta/io.modelcontextprotocol~1subscriptionId");
             let subscription = subscription.or_else(|| number("/params/requestId"));
             let progress = number("/params/progressToken");
-            Some(Message::Notification(Notification { method, progress, subscription }))
+            Some(McpMessage::Notification(Notification { method, progress, subscription }))
         }
         (None, Some(id)) => {
             let number = number_of(&id)?;
             let answer = match value.get("error") {
-                Some(error) => Answer::Error(rpc_error(error)),
-                None => complete(value.get_mut("result")?.take()),
+                Some(error) => RpcResponse::Error(rpc_error(error)),
+                None => require_complete(value.get_mut("result")?.take()),
             };
-            Some(Message::Answer(number, answer))
+            Some(McpMessage::Answer(number, answer))
         }
         (None, None) => None,
     }
@@ -146,23 +146,23 @@ fn number_of(id: &Value) -> Option<u64> {
 }
 
 /// Checks that a result is complete. Revisions with a handshake do not mark results.
-fn complete(result: Value) -> Answer {
+fn require_complete(result: Value) -> RpcResponse {
     let message = match result.get("resultType").map(Value::as_str) {
-        None | Some(Some("complete")) => return Answer::Result(result),
+        None | Some(Some("complete")) => return RpcResponse::Result(result),
         Some(Some("input_required")) => "it asks for input, and the service gives none",
         Some(_) => "its result is of an unknown type",
     };
-    Answer::Error(RpcError { code: NO_CODE, message: message.to_owned(), supported: Vec::new() })
+    RpcResponse::Error(RpcError { code: NO_CODE, message: message.to_owned(), supported: Vec::new() })
 }
 
 fn rpc_error(error: &Value) -> RpcError {
-    let message = paragraphs(error.get("message").and_then(Value::as_str).unwrap_or(""));
+    let message = clean_paragraphs(error.get("message").and_then(Value::as_str).unwrap_or(""));
     let message = if message.is_empty() { "it does not say which".to_owned() } else { message };
     let supported = error.pointer("/data/supported").and_then(Value::as_array);
     let supported = supported.into_iter().flatten().take(SUPPORTED_MAX).filter_map(Value::as_str);
     RpcError {
         code: error.get("code").and_then(Value::as_i64).unwrap_or(NO_CODE),
-        message: text::cut(&message, MESSAGE_MAX_BYTES).to_owned(),
+        message: text::cut_bytes(&message, MESSAGE_MAX_BYTES).to_owned(),
         supported: supported.filter(|one| one.len() <= REVISION_MAX_BYTES).map(ToOwned::to_owned).collect(),
     }
 }
@@ -173,25 +173,25 @@ mod tests {
 
     #[test]
     fn messages_are_told_apart() {
-        let one = |text: &str| messages(text.as_bytes()).into_iter().next();
+        let one = |text: &str| parse_messages(text.as_bytes()).into_iter().next();
         assert_eq!(
             one(r#"{"jsonrpc":"2.0","id":7,"result":{"a":1}}"#),
-            Some(Message::Answer(7, Answer::Result(json!({"a":1}))))
+            Some(McpMessage::Answer(7, RpcResponse::Result(json!({"a":1}))))
         );
         assert_eq!(
             one(r#"{"id":7,"error":{"code":-1,"message":"no\u0000\u202e"}}"#),
-            Some(Message::Answer(
+            Some(McpMessage::Answer(
                 7,
-                Answer::Error(RpcError { code: -1, message: "no".to_owned(), supported: Vec::new() })
+                RpcResponse::Error(RpcError { code: -1, message: "no".to_owned(), supported: Vec::new() })
             ))
         );
         assert_eq!(
             one(r#"{"id":"x","method":"ping"}"#),
-            Some(Message::Request(json!("x"), "ping".to_owned()))
+            Some(McpMessage::Request(json!("x"), "ping".to_owned()))
         );
         assert_eq!(
             one(r#"{"method":"notifications/x"}"#),
-            Some(Message::Notification(Notification {
+            Some(McpMessage::Notification(Notification {
                 method: "notifications/x".to_owned(),
                 progress: None,
                 subscription: None
@@ -202,13 +202,14 @@ mod tests {
         {
             assert_eq!(one(none), None, "{none}");
         }
-        assert_eq!(messages(br#"[{"id":1,"result":0},{},{"id":2,"result":0}]"#).len(), 2);
+        assert_eq!(parse_messages(br#"[{"id":1,"result":0},{},{"id":2,"result":0}]"#).len(), 2);
     }
 
     #[test]
-    fn an_id_that_is_written_as_text_names_its_request() {
-        let one = |id: &str| messages(format!(r#"{{"id":{id},"result":0}}"#).as_bytes()).into_iter().next();
-        assert_eq!(one(r#""17""#), Some(Message::Answer(17, Answer::Result(json!(0)))));
+    fn parse_messages_accepts_text_id() {
+        let one =
+            |id: &str| parse_messages(format!(r#"{{"id":{id},"result":0}}"#).as_bytes()).into_iter().next();
+        assert_eq!(one(r#""17""#), Some(McpMessage::Answer(17, RpcResponse::Result(json!(0)))));
         for other in [r#""""#, r#""+1""#, r#""01""#, r#""1 ""#, r#""-1""#, r#""1.0""#, "1.5", "-1", "[1]"] {
             assert_eq!(one(other), None, "{other}");
         }
@@ -216,22 +217,22 @@ mod tests {
 
     #[test]
     fn arguments_are_an_object() {
-        assert_eq!(arguments(" "), Some(Map::new()));
-        assert!(arguments(r#"{"a":1}"#).is_some());
+        assert_eq!(parse_arguments(" "), Some(Map::new()));
+        assert!(parse_arguments(r#"{"a":1}"#).is_some());
         for wrong in
             ["[]", "null", "x", "\"{}\"", &format!("{{\"a\":\"{}\"}}", "x".repeat(ARGUMENTS_MAX_BYTES))]
         {
-            assert_eq!(arguments(wrong), None);
+            assert_eq!(parse_arguments(wrong), None);
         }
     }
 
     #[test]
-    fn a_result_that_is_not_complete_is_an_error() {
+    fn parse_messages_rejects_incomplete_result() {
         let of = |result: Value| {
             let text = json!({ "jsonrpc": "2.0", "id": 7, "result": result }).to_string();
-            match messages(text.as_bytes()).into_iter().next() {
-                Some(Message::Answer(7, Answer::Error(error))) => error.message,
-                Some(Message::Answer(7, Answer::Result(_))) => "complete".to_owned(),
+            match parse_messages(text.as_bytes()).into_iter().next() {
+                Some(McpMessage::Answer(7, RpcResponse::Error(error))) => error.message,
+                Some(McpMessage::Answer(7, RpcResponse::Result(_))) => "complete".to_owned(),
                 other => format!("{other:?}"),
             }
         };
@@ -243,20 +244,22 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_which_revisions_there_are() {
+    fn parse_refusal_lists_supported_revisions() {
         let body = json!({"jsonrpc": "2.0", "id": null, "error": {"code": -32022, "message": "Unsupported",
             "data": {"supported": ["2025-11-25", 7, "x".repeat(REVISION_MAX_BYTES + 1)]}}});
-        let error = refusal(body.to_string().as_bytes()).expect("an error");
+        let error = parse_refusal(body.to_string().as_bytes()).expect("an error");
         assert_eq!((error.code, error.supported), (-32022, vec!["2025-11-25".to_owned()]));
         for none in ["", "{", "7", "{}", r#"{"error": "no"}"#, "<html>"] {
-            assert_eq!(refusal(none.as_bytes()), None, "{none}");
+            assert_eq!(parse_refusal(none.as_bytes()), None, "{none}");
         }
     }
 
     #[test]
-    fn a_notification_says_which_request_it_comes_for() {
-        let of = |text: &str| match messages(text.as_bytes()).into_iter().next() {
-            Some(Message::Notification(notification)) => (notification.progress, notification.subscription),
+    fn notification_names_its_request() {
+        let of = |text: &str| match parse_messages(text.as_bytes()).into_iter().next() {
+            Some(McpMessage::Notification(notification)) => {
+                (notification.progress, notification.subscription)
+            }
             other => panic!("{other:?}"),
         };
         assert_eq!(

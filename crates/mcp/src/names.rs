@@ -7,7 +7,7 @@ use domain::step::ToolSpec;
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-use crate::text::{self, paragraphs};
+use crate::text::{self, clean_paragraphs};
 
 /// Limits a server's name.
 pub const SERVER_NAME_MAX_BYTES: usize = 24;
@@ -28,7 +28,7 @@ const ORIGINAL_MAX_BYTES: usize = 256;
 
 /// A server's tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tool {
+pub struct McpTool {
     /// The server's name of the tool.
     pub original: String,
     /// The tool as it is offered to models.
@@ -51,7 +51,7 @@ pub fn server_of(tool: &str) -> Option<&str> {
 /// Returns the name under which a server's tool is offered. It depends only on the arguments, so it survives restarts;
 /// a name that had to be changed contains a digest of the original, so that names stay unique.
 #[must_use]
-pub fn offered(server: &str, tool: &str) -> String {
+pub fn offered_name(server: &str, tool: &str) -> String {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     let whole = format!("{server}{DIVIDER}{tool}");
     if whole.len() <= TOOL_NAME_MAX_BYTES && whole.bytes().all(fits) {
@@ -61,28 +61,29 @@ pub fn offered(server: &str, tool: &str) -> String {
         .chars()
         .map(|letter| if letter.is_ascii() && fits(letter as u8) { letter } else { '_' })
         .collect();
-    let digest = hex::encode(&Sha256::digest(tool.as_bytes()));
+    let digest = hex::encode_hex(&Sha256::digest(tool.as_bytes()));
     let length = plain.len().min(TOOL_NAME_MAX_BYTES - DIGEST_CHARS - 1);
     format!("{}_{}", &plain[..length], &digest[..DIGEST_CHARS])
 }
 
 /// Parses a tool in a server's list. Returns `None` when it cannot be offered.
 #[must_use]
-pub fn tool(server: &str, listed: &Value) -> Option<Tool> {
+pub fn parse_tool(server: &str, listed: &Value) -> Option<McpTool> {
     let original = listed.get("name")?.as_str()?;
     if original.is_empty() || original.len() > ORIGINAL_MAX_BYTES {
         return None;
     }
-    let field =
-        |name: &str| listed.get(name).and_then(Value::as_str).map(paragraphs).filter(|text| !text.is_empty());
+    let field = |name: &str| {
+        listed.get(name).and_then(Value::as_str).map(clean_paragraphs).filter(|text| !text.is_empty())
+    };
     let description = field("description").or_else(|| field("title")).unwrap_or_default();
-    let schema = schema(listed.get("inputSchema").unwrap_or(&Value::Null))?;
+    let schema = object_schema(listed.get("inputSchema").unwrap_or(&Value::Null))?;
     let spec = ToolSpec {
-        name: offered(server, original),
-        description: text::cut(&description, DESCRIPTION_MAX_BYTES).to_owned(),
+        name: offered_name(server, original),
+        description: text::cut_bytes(&description, DESCRIPTION_MAX_BYTES).to_owned(),
         schema,
     };
-    Some(Tool { original: original.to_owned(), spec })
+    Some(McpTool { original: original.to_owned(), spec })
 }
 
 /// Adds the tools of a page to `tools`: those that `grants` permits, without duplicates, [`TOOLS_MAX`] at most. Returns
@@ -94,14 +95,14 @@ pub fn tools_of_page(
     server: &str,
     page: &Value,
     grants: impl Fn(&str) -> bool,
-    tools: &mut Vec<Tool>,
+    tools: &mut Vec<McpTool>,
 ) -> Result<Option<String>, NoPage> {
     let listed = page.get("tools").and_then(Value::as_array).ok_or(NoPage)?;
     for one in listed {
         if tools.len() >= TOOLS_MAX {
             return Ok(None);
         }
-        let found = tool(server, one).filter(|tool| grants(&tool.original));
+        let found = parse_tool(server, one).filter(|tool| grants(&tool.original));
         if let Some(found) = found.filter(|tool| tools.iter().all(|other| other.spec.name != tool.spec.name))
         {
             tools.push(found);
@@ -119,15 +120,15 @@ pub fn time_to_live(page: &Value) -> Option<Duration> {
 
 /// Returns a digest that identifies a list of tools.
 #[must_use]
-pub fn digest(tools: &[Tool]) -> String {
+pub fn tools_digest(tools: &[McpTool]) -> String {
     let mut hash = Sha256::new();
-    for Tool { original, spec } in tools {
+    for McpTool { original, spec } in tools {
         for piece in [original, &spec.name, &spec.description, &spec.schema] {
             hash.update(piece.len().to_be_bytes());
             hash.update(piece);
         }
     }
-    hex::encode(&hash.finalize()[..16])
+    hex::encode_hex(&hash.finalize()[..16])
 }
 
 /// The result is not a page of tools.
@@ -135,7 +136,7 @@ pub fn digest(tools: &[Tool]) -> String {
 pub struct NoPage;
 
 /// Returns the schema of a tool's arguments, which must be an object. A tool without a schema takes no arguments.
-fn schema(schema: &Value) -> Option<String> {
+fn object_schema(schema: &Value) -> Option<String> {
     let mut schema: Map<String, Value> = match schema {
         Value::Null => Map::new(),
         given => given.as_object()?.clone(),
@@ -168,10 +169,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_fit_every_vendor_and_stay_unlike() {
-        assert_eq!(offered("registry", "look-up_1"), "registry__look-up_1");
+    fn offered_names_valid_and_unique() {
+        assert_eq!(offered_name("registry", "look-up_1"), "registry__look-up_1");
         let odd = ["a.b", "a b", "a/b", "á", "", &"x".repeat(100), &format!("{}y", "x".repeat(99))];
-        let mut names: Vec<String> = odd.iter().map(|tool| offered("registry", tool)).collect();
+        let mut names: Vec<String> = odd.iter().map(|tool| offered_name("registry", tool)).collect();
         for name in &names {
             let fits = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
             assert!(name.len() <= TOOL_NAME_MAX_BYTES && name.chars().all(fits), "{name}");
@@ -189,9 +190,9 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_is_offered_only_with_a_schema_of_an_object() {
+    fn tool_needs_object_schema() {
         let of = |schema: Value| {
-            tool("s", &json!({ "name": "t", "inputSchema": schema })).map(|tool| tool.spec.schema)
+            parse_tool("s", &json!({ "name": "t", "inputSchema": schema })).map(|tool| tool.spec.schema)
         };
         let schema =
             of(json!({"type": "object", "properties": {"a": {"type": "string"}}})).expect("a schema");
@@ -208,7 +209,7 @@ mod tests {
         ] {
             assert_eq!(of(without.clone()).as_deref(), none, "{without}");
         }
-        assert_eq!(tool("s", &json!({"name": "t"})).map(|tool| tool.spec.schema).as_deref(), none);
+        assert_eq!(parse_tool("s", &json!({"name": "t"})).map(|tool| tool.spec.schema).as_deref(), none);
         for wrong in [
             json!("object"),
             json!([]),
@@ -218,9 +219,9 @@ mod tests {
         ] {
             assert_eq!(of(wrong), None);
         }
-        assert_eq!(tool("s", &json!({"name": 7, "inputSchema": {}})), None);
+        assert_eq!(parse_tool("s", &json!({"name": 7, "inputSchema": {}})), None);
         let long = json!({"name": "t", "inputSchema": {}, "description": format!("a\u{202e}\u{e0041}\n{}", "b".repeat(9000))});
-        let described = tool("s", &long).expect("a tool").spec.description;
+        let described = parse_tool("s", &long).expect("a tool").spec.description;
         assert!(described.starts_with("a\nb") && described.len() == DESCRIPTION_MAX_BYTES);
     }
 }

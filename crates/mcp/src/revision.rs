@@ -8,7 +8,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::message::{Answer, RpcError};
+use crate::message::{RpcError, RpcResponse};
 
 /// The supported stateless revisions, newest first: there is no session, and each request names its revision.
 pub const STATELESS_REVISIONS: [&str; 1] = ["2026-07-28"];
@@ -62,13 +62,13 @@ pub fn with_revision(mut params: Value, revision: &str) -> Value {
 
 /// Returns the parameters of [`DISCOVER`].
 #[must_use]
-pub fn discover() -> Value {
+pub fn discover_params() -> Value {
     with_revision(json!({}), STATELESS_REVISIONS[0])
 }
 
 /// Returns the parameters of `initialize`.
 #[must_use]
-pub fn initialize() -> Value {
+pub fn initialize_params() -> Value {
     json!({ "protocolVersion": HANDSHAKE_REVISIONS[0], "capabilities": {}, "clientInfo": client_info() })
 }
 
@@ -76,9 +76,9 @@ pub fn initialize() -> Value {
 ///
 /// Any other response of an older server leads to a handshake, which negotiates a revision.
 #[must_use]
-pub fn lifecycle(answer: &Answer) -> Option<Lifecycle> {
+pub fn parse_lifecycle(answer: &RpcResponse) -> Option<Lifecycle> {
     match answer {
-        Answer::Result(about) => {
+        RpcResponse::Result(about) => {
             let Some(supported) = about.get("supportedVersions").and_then(Value::as_array) else {
                 return Some(Lifecycle::Handshake);
             };
@@ -90,11 +90,11 @@ pub fn lifecycle(answer: &Answer) -> Option<Lifecycle> {
             }
             handshake_among(supports)
         }
-        Answer::Error(error) if error.code == UNSUPPORTED_REVISION => {
+        RpcResponse::Error(error) if error.code == UNSUPPORTED_REVISION => {
             handshake_among(|revision| error.supported.iter().any(|one| one == revision))
         }
-        Answer::Error(error) if error.is_specified() => None,
-        Answer::Error(_) => Some(Lifecycle::Handshake),
+        RpcResponse::Error(error) if error.is_specified() => None,
+        RpcResponse::Error(_) => Some(Lifecycle::Handshake),
     }
 }
 
@@ -119,13 +119,13 @@ fn client_info() -> Value {
 mod tests {
     use super::*;
 
-    fn error(code: i64, supported: &[&str]) -> Answer {
+    fn error_answer(code: i64, supported: &[&str]) -> RpcResponse {
         let supported = supported.iter().map(|one| (*one).to_owned()).collect();
-        Answer::Error(RpcError { code, message: "no".to_owned(), supported })
+        RpcResponse::Error(RpcError { code, message: "no".to_owned(), supported })
     }
 
     #[test]
-    fn a_request_says_its_revision_and_keeps_what_it_has() {
+    fn with_revision_keeps_other_fields() {
         let params = with_revision(json!({"cursor": "2", "_meta": {"progressToken": 7}}), "2026-07-28");
         assert_eq!(params["cursor"], "2");
         assert_eq!(params["_meta"]["progressToken"], 7);
@@ -135,11 +135,13 @@ mod tests {
     }
 
     #[test]
-    fn every_answer_to_discover_leads_to_a_lifecycle_or_to_none() {
+    fn parse_lifecycle_covers_every_answer() {
         let stateless =
             |has_tools, notifies| Some(Lifecycle::Stateless { revision: "2026-07-28", has_tools, notifies });
         let about = |versions: Value, capabilities: Value| {
-            lifecycle(&Answer::Result(json!({ "supportedVersions": versions, "capabilities": capabilities })))
+            parse_lifecycle(&RpcResponse::Result(
+                json!({ "supportedVersions": versions, "capabilities": capabilities }),
+            ))
         };
         assert_eq!(about(json!(["2027-01-01", "2026-07-28"]), json!({"tools": {}})), stateless(true, false));
         let notifies = json!({"tools": {"listChanged": true}});
@@ -147,15 +149,19 @@ mod tests {
         assert_eq!(about(json!(["2026-07-28"]), json!({})), stateless(false, false));
         assert_eq!(about(json!(["2025-06-18"]), json!({})), Some(Lifecycle::Handshake));
         assert_eq!(about(json!(["2027-01-01", 7]), json!({})), None);
-        assert_eq!(lifecycle(&Answer::Result(json!({}))), Some(Lifecycle::Handshake), "of no such method");
         assert_eq!(
-            lifecycle(&error(UNSUPPORTED_REVISION, &["2027-01-01", "2024-11-05"])),
+            parse_lifecycle(&RpcResponse::Result(json!({}))),
+            Some(Lifecycle::Handshake),
+            "of no such method"
+        );
+        assert_eq!(
+            parse_lifecycle(&error_answer(UNSUPPORTED_REVISION, &["2027-01-01", "2024-11-05"])),
             Some(Lifecycle::Handshake)
         );
-        assert_eq!(lifecycle(&error(UNSUPPORTED_REVISION, &["2027-01-01"])), None);
-        assert_eq!(lifecycle(&error(-32021, &[])), None, "it wants what is not here");
+        assert_eq!(parse_lifecycle(&error_answer(UNSUPPORTED_REVISION, &["2027-01-01"])), None);
+        assert_eq!(parse_lifecycle(&error_answer(-32021, &[])), None, "it wants what is not here");
         for code in [-32601, -32602, -32600, -32000, -32001, -32002, 0, 400] {
-            assert_eq!(lifecycle(&error(code, &[])), Some(Lifecycle::Handshake), "{code}");
+            assert_eq!(parse_lifecycle(&error_answer(code, &[])), Some(Lifecycle::Handshake), "{code}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 /// Returns the text as one line: collapses white space and removes invisible characters.
 #[must_use]
-pub fn line(text: &str) -> String {
+pub fn single_line(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for word in text.split_whitespace() {
         let before = out.len();
@@ -30,13 +30,13 @@ pub fn is_hidden(letter: char) -> bool {
 
 /// Returns at most `max_bytes` bytes of whole characters.
 #[must_use]
-pub fn cut(text: &str, max_bytes: usize) -> &str {
+pub fn cut_bytes(text: &str, max_bytes: usize) -> &str {
     &text[..text.floor_char_boundary(max_bytes)]
 }
 
 /// Returns the text with its lines, without invisible characters.
 #[must_use]
-pub fn paragraphs(text: &str) -> String {
+pub fn clean_paragraphs(text: &str) -> String {
     let seen = |letter: &char| matches!(letter, '\n' | '\t') || !is_hidden(*letter);
     text.chars().filter(seen).collect::<String>().trim().to_owned()
 }

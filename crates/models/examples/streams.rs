@@ -3,9 +3,9 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use domain::step::{Item, StepEvent, StepRequest};
+use domain::step::{StepEvent, StepRequest, TranscriptItem};
 use futures_util::{StreamExt, future};
-use models::{Format, Vendor, VendorConfig};
+use models::{VendorClient, VendorConfig, WireFormat};
 
 #[tokio::main]
 #[expect(clippy::print_stdout, reason = "the figures are what it is run for")]
@@ -13,14 +13,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1).filter_map(|argument| argument.parse::<u64>().ok());
     let (streams, tokens, every_ms) =
         (arguments.next().unwrap_or(400), arguments.next().unwrap_or(200), arguments.next().unwrap_or(5));
-    let standin = test_support::start().await?;
+    let standin = test_support::start_server().await?;
     let config = VendorConfig { base_url: Some(standin.base_url()), ..VendorConfig::default() };
-    let provider = Vendor::new(Format::ChatCompletions, &config)?;
+    let provider = VendorClient::new(WireFormat::ChatCompletions, &config)?;
     let request = StepRequest {
         images: Vec::new(),
         model: format!("text-{tokens}x{every_ms}"),
         instructions: String::new(),
-        transcript: vec![Item::Question { text: "Hello".to_owned(), attachments: vec![] }],
+        transcript: vec![TranscriptItem::Question { text: "Hello".to_owned(), attachments: vec![] }],
         tools: vec![],
         settings: vec![],
         output_max_tokens: 1000,
@@ -28,7 +28,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let begun = Instant::now();
     let one = async || {
         let mut late = Vec::new();
-        let mut events = provider.step(request.clone());
+        let mut events = provider.stream_step(request.clone());
         while let Some(event) = events.next().await {
             if let Ok(StepEvent::Text(text)) = event {
                 let sent = text

@@ -7,10 +7,10 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use domain::step::{Block, Item, Step, StepError, StepRequest};
+use domain::step::{OutputBlock, Step, StepError, StepRequest, TranscriptItem};
 use domain::step_note::StepNote;
 
-use crate::dialect::Dialect;
+use crate::dialect::RequestDialect;
 use crate::error;
 use crate::estimate;
 use crate::refusal;
@@ -24,7 +24,7 @@ const NO_TOOLS: &str = "No tools can be called in this conversation, whatever is
                         stands in the conversation and its attachments, and say what you could not look up.";
 
 /// A refused request.
-pub(crate) struct Refused {
+pub(crate) struct RequestRefusal {
     pub(crate) error: StepError,
     /// The status of the response.
     pub(crate) status: u16,
@@ -32,7 +32,7 @@ pub(crate) struct Refused {
     pub(crate) texts: String,
 }
 
-impl Refused {
+impl RequestRefusal {
     /// Reads a response. `error` is its classification, without the key.
     pub(crate) fn new(error: StepError, status: u16, body: &str) -> Self {
         Self { error, status, texts: error::all_texts(body) }
@@ -45,7 +45,7 @@ impl Refused {
             403 => {
                 let is_key = !matches!(
                     self.error,
-                    StepError::Rejected { refused: domain::step::Refused::Request, .. }
+                    StepError::Rejected { refused: domain::step::RefusedPart::Request, .. }
                 );
                 let is_about = |phrase: &&str| self.texts.contains(*phrase);
                 !is_key && is_about(&"model") && !["moderation", "flagged", "policy"].iter().any(is_about)
@@ -62,7 +62,7 @@ impl Refused {
 /// The form of requests for one model that a server accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Adaptation {
-    dialect: Dialect,
+    dialect: RequestDialect,
     /// Accepts tools.
     tools: bool,
     /// Accepts a system message.
@@ -79,7 +79,7 @@ pub(crate) struct Adaptation {
 
 impl Adaptation {
     /// Creates the adaptation of a model of which nothing is known.
-    pub(crate) fn new(dialect: Dialect) -> Self {
+    pub(crate) fn new(dialect: RequestDialect) -> Self {
         Self {
             dialect,
             tools: true,
@@ -92,7 +92,7 @@ impl Adaptation {
         }
     }
 
-    pub(crate) fn dialect(&self) -> Dialect {
+    pub(crate) fn dialect(&self) -> RequestDialect {
         self.dialect
     }
 
@@ -100,7 +100,7 @@ impl Adaptation {
         self.tools
     }
 
-    pub(crate) fn chats(&self) -> bool {
+    pub(crate) fn can_chat(&self) -> bool {
         self.chats
     }
 
@@ -113,7 +113,7 @@ impl Adaptation {
     }
 
     /// Returns what also holds for other requests.
-    pub(crate) fn lasting(&self) -> Self {
+    pub(crate) fn to_lasting(&self) -> Self {
         Self { output_now: None, ..self.clone() }
     }
 
@@ -123,14 +123,14 @@ impl Adaptation {
     }
 
     /// Returns the adaptation for another request after this refusal, or `None` when there is none.
-    pub(crate) fn after(&self, refused: &Refused, request: &StepRequest) -> Option<Self> {
+    pub(crate) fn after_refusal(&self, refused: &RequestRefusal, request: &StepRequest) -> Option<Self> {
         if !refused.may_be_adapted() {
             return None;
         }
         let is_failure = refused.status >= 500;
         let texts = refused.texts.as_str();
-        let sent = self.adapted(request);
-        let other = if let Some(fitting) = self.fitting(texts, &sent).filter(|_| !is_failure) {
+        let sent = self.adapt_request(request);
+        let other = if let Some(fitting) = self.fit_output_limit(texts, &sent).filter(|_| !is_failure) {
             fitting
         } else if refused.error == StepError::TooLong {
             return None;
@@ -141,7 +141,7 @@ impl Adaptation {
         } else if self.system && !sent.instructions.is_empty() && refusal::refuses_system(texts) {
             Self { system: false, ..self.clone() }
         } else if matches!(refused.status, 400 | 422) {
-            Self { dialect: self.dialect.fallback(texts)?, ..self.clone() }
+            Self { dialect: self.dialect.fallback_dialect(texts)?, ..self.clone() }
         } else {
             return None;
         };
@@ -149,7 +149,7 @@ impl Adaptation {
     }
 
     /// Returns the adaptation that asks for as much output as the refusal allows.
-    fn fitting(&self, texts: &str, sent: &StepRequest) -> Option<Self> {
+    fn fit_output_limit(&self, texts: &str, sent: &StepRequest) -> Option<Self> {
         let requested = u64::from(sent.output_max_tokens);
         let limits = refusal::named_limits(texts, requested, estimate::input_tokens(sent));
         let narrow = |tokens: Option<u64>| tokens.and_then(|tokens| u32::try_from(tokens).ok());
@@ -163,10 +163,10 @@ impl Adaptation {
     }
 
     /// Returns the context window that a refusal of a transcript that is too long names.
-    pub(crate) fn learn_context(&self, refused: &Refused, request: &StepRequest) -> Option<Self> {
-        let requested = u64::from(self.adapted(request).output_max_tokens);
+    pub(crate) fn learn_context(&self, refused: &RequestRefusal, request: &StepRequest) -> Option<Self> {
+        let requested = u64::from(self.adapt_request(request).output_max_tokens);
         let context = refusal::named_limits(&refused.texts, requested, 0).context_tokens?;
-        let other = Self { context_tokens: u32::try_from(context).ok(), ..self.lasting() };
+        let other = Self { context_tokens: u32::try_from(context).ok(), ..self.to_lasting() };
         (other != *self).then_some(other)
     }
 
@@ -185,7 +185,7 @@ impl Adaptation {
     }
 
     /// Returns the request as the server accepts it.
-    pub(crate) fn adapted<'a>(&self, request: &'a StepRequest) -> Cow<'a, StepRequest> {
+    pub(crate) fn adapt_request<'a>(&self, request: &'a StepRequest) -> Cow<'a, StepRequest> {
         let mut adapted = Cow::Borrowed(request);
         // What is left beside the input in a window that is known only from a refusal.
         let room = self.context_tokens.filter(|_| self.output_now.is_none()).and_then(|context| {
@@ -204,13 +204,13 @@ impl Adaptation {
         if !self.system && !adapted.instructions.trim().is_empty() {
             let adapted = adapted.to_mut();
             let text = std::mem::take(&mut adapted.instructions);
-            adapted.transcript.insert(0, Item::Question { text, attachments: Vec::new() });
+            adapted.transcript.insert(0, TranscriptItem::Question { text, attachments: Vec::new() });
         }
         adapted
     }
 
     /// Returns what the reader should know about a step that was requested in this way.
-    pub(crate) fn notes(&self, request: &StepRequest) -> Vec<StepNote> {
+    pub(crate) fn step_notes(&self, request: &StepRequest) -> Vec<StepNote> {
         if request.tools.is_empty() {
             return Vec::new();
         }
@@ -232,11 +232,12 @@ fn without_tools(request: &mut StepRequest) {
         request.instructions.push_str(NO_TOOLS);
     }
     for item in &mut request.transcript {
-        if let Item::Step(step) = item
-            && step.calls().next().is_some()
+        if let TranscriptItem::Step(step) = item
+            && step.tool_calls().next().is_some()
         {
-            let texts = step.blocks.iter().filter(|block| matches!(block, Block::Text(_)));
-            *item = Item::Step(Arc::new(Step { blocks: texts.cloned().collect(), ..Step::default() }));
+            let texts = step.blocks.iter().filter(|block| matches!(block, OutputBlock::Text(_)));
+            *item =
+                TranscriptItem::Step(Arc::new(Step { blocks: texts.cloned().collect(), ..Step::default() }));
         }
     }
 }
@@ -246,98 +247,110 @@ mod tests {
     use domain::step::ToolSpec;
 
     use super::*;
-    use crate::format::Format;
+    use crate::format::WireFormat;
 
-    fn request() -> StepRequest {
+    fn sample_request() -> StepRequest {
         let tool =
             |name: &str| ToolSpec { name: name.into(), description: String::new(), schema: "{}".into() };
         StepRequest {
             images: Vec::new(),
             model: "m".into(),
             instructions: "Be brief.".into(),
-            transcript: vec![Item::Question { text: "Q".into(), attachments: vec![] }],
+            transcript: vec![TranscriptItem::Question { text: "Q".into(), attachments: vec![] }],
             tools: vec![tool("read"), tool("registry__note")],
             settings: vec![],
             output_max_tokens: 8192,
         }
     }
 
-    fn refused(status: u16, message: &str) -> Refused {
+    fn new_refusal(status: u16, message: &str) -> RequestRefusal {
         let body = serde_json::json!({"error": {"message": message}}).to_string();
         let status_code = reqwest::StatusCode::from_u16(status).unwrap();
-        Refused::new(error::of_status(status_code, None, &body, str::to_owned), status, &body)
+        RequestRefusal::new(error::of_status(status_code, None, &body, str::to_owned), status, &body)
     }
 
     fn new() -> Adaptation {
-        Adaptation::new(Format::ChatCompletions.dialect("m", false))
+        Adaptation::new(WireFormat::ChatCompletions.initial_dialect("m", false))
     }
 
     #[test]
-    fn refused_tools_are_left_out_with_a_note() {
-        let without = new().after(&refused(400, "library/gemma does not support tools"), &request()).unwrap();
-        let sent = without.adapted(&request()).into_owned();
+    fn refused_tools_dropped_with_note() {
+        let without = new()
+            .after_refusal(&new_refusal(400, "library/gemma does not support tools"), &sample_request())
+            .unwrap();
+        let sent = without.adapt_request(&sample_request()).into_owned();
         assert!(sent.tools.is_empty() && sent.instructions.contains("No tools can be called"));
-        assert_eq!(without.notes(&request()), [StepNote::ToolsRefused]);
-        assert_eq!(without.after(&refused(400, "library/gemma does not support tools"), &request()), None);
-        let plain = StepRequest { tools: vec![], ..request() };
-        assert_eq!(without.notes(&plain), [], "nothing was offered");
+        assert_eq!(without.step_notes(&sample_request()), [StepNote::ToolsRefused]);
+        assert_eq!(
+            without
+                .after_refusal(&new_refusal(400, "library/gemma does not support tools"), &sample_request()),
+            None
+        );
+        let plain = StepRequest { tools: vec![], ..sample_request() };
+        assert_eq!(without.step_notes(&plain), [], "nothing was offered");
     }
 
     #[test]
-    fn refused_tool_alone_is_left_out_with_its_name() {
+    fn refused_tool_dropped_by_name() {
         let named = "Invalid schema for function 'registry__note': in context=()";
-        let fewer = new().after(&refused(400, named), &request()).unwrap();
-        let sent = fewer.adapted(&request()).into_owned();
+        let fewer = new().after_refusal(&new_refusal(400, named), &sample_request()).unwrap();
+        let sent = fewer.adapt_request(&sample_request()).into_owned();
         assert_eq!(sent.tools.len(), 1);
-        assert_eq!(fewer.notes(&request()), [StepNote::ToolLeftOut("registry__note".into())]);
+        assert_eq!(fewer.step_notes(&sample_request()), [StepNote::ToolLeftOut("registry__note".into())]);
     }
 
     #[test]
-    fn refused_system_message_becomes_part_of_the_question() {
+    fn refused_system_message_joins_question() {
         for status in [400, 500] {
-            let without = new().after(&refused(status, "System role not supported"), &request()).unwrap();
-            let sent = without.adapted(&request()).into_owned();
+            let without = new()
+                .after_refusal(&new_refusal(status, "System role not supported"), &sample_request())
+                .unwrap();
+            let sent = without.adapt_request(&sample_request()).into_owned();
             assert!(sent.instructions.is_empty());
-            assert!(matches!(&sent.transcript[0], Item::Question { text, .. } if text == "Be brief."));
+            assert!(
+                matches!(&sent.transcript[0], TranscriptItem::Question { text, .. } if text == "Be brief.")
+            );
         }
     }
 
     #[test]
-    fn refused_output_is_reduced_to_the_number_named() {
-        let less = new().after(&refused(400, "max_tokens must be at most 4096"), &request()).unwrap();
-        assert_eq!(less.adapted(&request()).output_max_tokens, 4096);
-        assert_eq!(less.lasting().output_max_tokens(), Some(4096));
+    fn refused_output_reduced_to_limit() {
+        let less = new()
+            .after_refusal(&new_refusal(400, "max_tokens must be at most 4096"), &sample_request())
+            .unwrap();
+        assert_eq!(less.adapt_request(&sample_request()).output_max_tokens, 4096);
+        assert_eq!(less.to_lasting().output_max_tokens(), Some(4096));
         let long = "This model's maximum context length is 4096 tokens. However, you requested 9692 tokens (1500 in the \
                     messages, 8192 in the completion).";
-        let fitting = new().after(&refused(400, long), &request()).unwrap();
-        assert_eq!(fitting.adapted(&request()).output_max_tokens, 2580);
-        let later = fitting.lasting().adapted(&request()).output_max_tokens;
+        let fitting = new().after_refusal(&new_refusal(400, long), &sample_request()).unwrap();
+        assert_eq!(fitting.adapt_request(&sample_request()).output_max_tokens, 2580);
+        let later = fitting.to_lasting().adapt_request(&sample_request()).output_max_tokens;
         assert!((2581..4096).contains(&later), "another input may be shorter: {later}");
         assert_eq!(fitting.context_tokens(), Some(4096));
-        let longer = refused(400, "prompt is too long: 5000 tokens > 4096 maximum");
-        assert_eq!(new().after(&longer, &request()), None);
-        assert_eq!(new().learn_context(&longer, &request()).unwrap().context_tokens(), Some(4096));
+        let longer = new_refusal(400, "prompt is too long: 5000 tokens > 4096 maximum");
+        assert_eq!(new().after_refusal(&longer, &sample_request()), None);
+        assert_eq!(new().learn_context(&longer, &sample_request()).unwrap().context_tokens(), Some(4096));
     }
 
     #[test]
-    fn refusals_of_a_schemas_check_are_adapted() {
+    fn schema_check_refusals_adapted() {
         let check = |detail: serde_json::Value| {
             let body = serde_json::json!({ "detail": [detail] }).to_string();
             let code = reqwest::StatusCode::UNPROCESSABLE_ENTITY;
-            let refused = Refused::new(error::of_status(code, None, &body, str::to_owned), 422, &body);
-            new().after(&refused, &request())
+            let refused = RequestRefusal::new(error::of_status(code, None, &body, str::to_owned), 422, &body);
+            new().after_refusal(&refused, &sample_request())
         };
         let tools = serde_json::json!({"type": "extra_forbidden", "loc": ["body", "tools"],
             "msg": "Extra inputs are not permitted", "input": [{"function": {"name": "read"}}]});
         assert!(!check(tools).unwrap().accepts_tools());
         let role = serde_json::json!({"type": "enum", "loc": ["body", "messages", 0, "role"],
             "msg": "Input should be 'user' or 'assistant'", "input": "system"});
-        assert!(check(role).unwrap().adapted(&request()).instructions.is_empty());
+        assert!(check(role).unwrap().adapt_request(&sample_request()).instructions.is_empty());
     }
 
     #[test]
-    fn forbidden_is_adapted_where_it_is_about_the_model() {
-        let after = |message: &str| new().after(&refused(403, message), &request());
+    fn forbidden_model_refusal_adapted() {
+        let after = |message: &str| new().after_refusal(&new_refusal(403, message), &sample_request());
         assert!(!after("Function call is not supported for this model").unwrap().accepts_tools());
         for other in ["Tools are not allowed by the policy of this model", "This key does not support tools"]
         {
@@ -346,9 +359,13 @@ mod tests {
     }
 
     #[test]
-    fn refused_keys_and_rates_are_not_adapted() {
+    fn key_and_rate_refusals_unadapted() {
         for status in [401, 403, 429, 503] {
-            assert_eq!(new().after(&refused(status, "does not support tools"), &request()), None, "{status}");
+            assert_eq!(
+                new().after_refusal(&new_refusal(status, "does not support tools"), &sample_request()),
+                None,
+                "{status}"
+            );
         }
     }
 }

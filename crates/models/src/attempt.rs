@@ -5,16 +5,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use domain::step::{Item, StepError, StepEvent, StepRequest};
+use domain::step::{StepError, StepEvent, StepRequest, TranscriptItem};
 use domain::step_note::StepNote;
 use futures_util::Stream;
 use tokio::time::{Instant, Sleep, sleep_until, timeout_at};
 
-use crate::adaptation::Refused;
-use crate::client::Response;
-use crate::decoder::Decoder;
+use crate::adaptation::RequestRefusal;
+use crate::client::VendorHttpResponse;
+use crate::decoder::StepDecoder;
 use crate::error;
-use crate::output::Next;
+use crate::output::StreamProgress;
 use crate::pause::Pause;
 use crate::redaction::Redaction;
 use crate::schema::{self, Renamed};
@@ -42,7 +42,7 @@ pub type StepStream = Pin<Box<dyn Stream<Item = Result<StepEvent, StepError>> + 
 
 /// Bounds the waits for a server.
 #[derive(Debug, Clone, Copy)]
-pub struct Timeouts {
+pub struct StepTimeouts {
     /// See [`FIRST_BYTE_TIMEOUT`].
     pub first_byte: Duration,
     /// See [`STALL_TIMEOUT`].
@@ -53,24 +53,24 @@ pub struct Timeouts {
     pub usage: Duration,
 }
 
-impl Default for Timeouts {
+impl Default for StepTimeouts {
     fn default() -> Self {
-        Self::of(true)
+        Self::for_server(true)
     }
 }
 
-impl Timeouts {
+impl StepTimeouts {
     /// Returns the timeouts of the vendor's own server, or of another one.
     #[must_use]
-    pub fn of(own: bool) -> Self {
+    pub fn for_server(own: bool) -> Self {
         let first_byte = if own { FIRST_BYTE_TIMEOUT } else { FIRST_BYTE_TIMEOUT_ELSEWHERE };
         Self { first_byte, stall: STALL_TIMEOUT, step: STEP_TIMEOUT, usage: USAGE_TIMEOUT }
     }
 }
 
 /// An accepted request: the response, and what the reader should know about it.
-pub(crate) struct Opened {
-    pub(crate) response: Response,
+pub(crate) struct OpenedStep {
+    pub(crate) response: VendorHttpResponse,
     pub(crate) notes: Vec<StepNote>,
 }
 
@@ -79,59 +79,59 @@ pub(crate) enum Opening {
     /// Begins the step, or continues it after a pause.
     Begin(Pause),
     /// Begins the step again in another form: the server accepted the request, and refused it before any output.
-    Refused(Refused),
+    Refused(RequestRefusal),
 }
 
 /// Streams the step whose responses `open` requests: the first one, one for each pause, and one for each refusal that comes
 /// instead of output. `renamed` are the names that were changed in the schemas of tools. Does nothing until the stream is
 /// polled.
-pub(crate) fn stream<O: Future<Output = Result<Opened, StepError>> + Send + 'static>(
+pub(crate) fn stream_attempt<O: Future<Output = Result<OpenedStep, StepError>> + Send + 'static>(
     open: impl Fn(Opening) -> O + Send + 'static,
-    new_decoder: impl Fn() -> Decoder + Send + 'static,
+    new_decoder: impl Fn() -> StepDecoder + Send + 'static,
     renamed: HashMap<String, Renamed>,
-    timeouts: Timeouts,
+    timeouts: StepTimeouts,
     redaction: Redaction,
 ) -> StepStream {
     let opening = open(Opening::Begin(Pause::default()));
-    let stage = Stage::Opening(Box::pin(begin(opening, new_decoder(), timeouts)));
+    let stage = AttemptStage::Opening(Box::pin(begin_streaming(opening, new_decoder(), timeouts)));
     let open: Open = Box::new(move |opening| Box::pin(open(opening)));
     let new_decoder = Box::new(new_decoder);
-    Box::pin(Attempt { open, new_decoder, redaction, renamed, timeouts, stage, ready: VecDeque::new() })
+    Box::pin(StepAttempt { open, new_decoder, redaction, renamed, timeouts, stage, ready: VecDeque::new() })
 }
 
 type OpeningFuture<T> = Pin<Box<dyn Future<Output = Result<T, StepError>> + Send>>;
-type Open = Box<dyn Fn(Opening) -> OpeningFuture<Opened> + Send>;
+type Open = Box<dyn Fn(Opening) -> OpeningFuture<OpenedStep> + Send>;
 
 /// Collects the identifiers of the calls in a request's transcript.
 pub(crate) fn call_ids(request: &StepRequest) -> HashSet<String> {
     let calls = request.transcript.iter().flat_map(|item| match item {
-        Item::Step(step) => step.calls().map(|call| call.id.clone()).collect(),
-        Item::Question { .. } | Item::Result(_) => Vec::new(),
+        TranscriptItem::Step(step) => step.tool_calls().map(|call| call.id.clone()).collect(),
+        TranscriptItem::Question { .. } | TranscriptItem::Result(_) => Vec::new(),
     });
     calls.collect()
 }
 
-struct Attempt {
+struct StepAttempt {
     open: Open,
-    new_decoder: Box<dyn Fn() -> Decoder + Send>,
+    new_decoder: Box<dyn Fn() -> StepDecoder + Send>,
     redaction: Redaction,
     renamed: HashMap<String, Renamed>,
-    timeouts: Timeouts,
-    stage: Stage,
+    timeouts: StepTimeouts,
+    stage: AttemptStage,
     ready: VecDeque<StepEvent>,
 }
 
-enum Stage {
-    Opening(OpeningFuture<Streaming>),
-    Streaming(Box<Streaming>),
+enum AttemptStage {
+    Opening(OpeningFuture<StreamingAttempt>),
+    Streaming(Box<StreamingAttempt>),
     /// Nothing is left but the error, if the attempt failed.
     Ended(Option<StepError>),
 }
 
-struct Streaming {
-    response: Response,
+struct StreamingAttempt {
+    response: VendorHttpResponse,
     notes: Vec<StepNote>,
-    decoder: Decoder,
+    decoder: StepDecoder,
     deadline: Instant,
     /// When the first output must have come; `None` once it has.
     begun_by: Option<Instant>,
@@ -142,7 +142,7 @@ struct Streaming {
     stall_timer: Pin<Box<Sleep>>,
 }
 
-impl Stream for Attempt {
+impl Stream for StepAttempt {
     type Item = Result<StepEvent, StepError>;
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
@@ -152,26 +152,34 @@ impl Stream for Attempt {
                 return Poll::Ready(Some(Ok(with_names(event, &this.renamed))));
             }
             let progress = match &mut this.stage {
-                Stage::Ended(error) => {
-                    let error = error.take().map(|error| Err(this.redaction.apply(error)));
+                AttemptStage::Ended(error) => {
+                    let error = error.take().map(|error| Err(this.redaction.redact_error(error)));
                     return Poll::Ready(error);
                 }
-                Stage::Opening(opening) => ready!(opening.as_mut().poll(context)).map(|mut streaming| {
-                    let notes = std::mem::take(&mut streaming.notes);
-                    this.ready.extend(notes.into_iter().map(StepEvent::Noted));
-                    this.stage = Stage::Streaming(Box::new(streaming));
-                    Next::More
-                }),
-                Stage::Streaming(streaming) => {
+                AttemptStage::Opening(opening) => {
+                    ready!(opening.as_mut().poll(context)).map(|mut streaming| {
+                        let notes = std::mem::take(&mut streaming.notes);
+                        this.ready.extend(notes.into_iter().map(StepEvent::Noted));
+                        this.stage = AttemptStage::Streaming(Box::new(streaming));
+                        StreamProgress::More
+                    })
+                }
+                AttemptStage::Streaming(streaming) => {
                     ready!(streaming.poll_read(this.timeouts, &mut this.ready, context))
                 }
             };
             match progress {
-                Ok(Next::More) => {}
-                Ok(Next::End) => this.stage = Stage::Ended(None),
-                Ok(Next::Pause) => {
-                    if let Stage::Streaming(paused) = std::mem::replace(&mut this.stage, Stage::Ended(None)) {
-                        this.stage = Stage::Opening(Box::pin(resume(*paused, &this.open, this.timeouts)));
+                Ok(StreamProgress::More) => {}
+                Ok(StreamProgress::End) => this.stage = AttemptStage::Ended(None),
+                Ok(StreamProgress::Pause) => {
+                    if let AttemptStage::Streaming(paused) =
+                        std::mem::replace(&mut this.stage, AttemptStage::Ended(None))
+                    {
+                        this.stage = AttemptStage::Opening(Box::pin(resume_paused(
+                            *paused,
+                            &this.open,
+                            this.timeouts,
+                        )));
                     }
                 }
                 Err(error) => this.stage = this.after_failure(error),
@@ -180,19 +188,25 @@ impl Stream for Attempt {
     }
 }
 
-impl Attempt {
+impl StepAttempt {
     /// Returns the next stage after an error: another request, if the server refused this one before any output.
-    fn after_failure(&mut self, error: StepError) -> Stage {
-        let failed = std::mem::replace(&mut self.stage, Stage::Ended(None));
+    fn after_failure(&mut self, error: StepError) -> AttemptStage {
+        let failed = std::mem::replace(&mut self.stage, AttemptStage::Ended(None));
         // Events that were decoded before the error are yielded first.
-        if let Stage::Streaming(mut failed) = failed
+        if let AttemptStage::Streaming(mut failed) = failed
             && self.ready.is_empty()
             && let Some(refused) = failed.decoder.take_refusal(&error)
         {
             let decoder = (self.new_decoder)();
-            return Stage::Opening(Box::pin(reopen(*failed, refused, decoder, &self.open, self.timeouts)));
+            return AttemptStage::Opening(Box::pin(reopen(
+                *failed,
+                refused,
+                decoder,
+                &self.open,
+                self.timeouts,
+            )));
         }
-        Stage::Ended(Some(error))
+        AttemptStage::Ended(Some(error))
     }
 }
 
@@ -218,7 +232,7 @@ fn with_names(event: StepEvent, renamed: &HashMap<String, Renamed>) -> StepEvent
     match event {
         StepEvent::Call(mut call) => {
             if let Some(renamed) = renamed.get(&call.tool)
-                && let Some(arguments) = schema::restore(&call.arguments, renamed)
+                && let Some(arguments) = schema::restore_arguments(&call.arguments, renamed)
             {
                 call.arguments = arguments;
             }
@@ -228,61 +242,61 @@ fn with_names(event: StepEvent, renamed: &HashMap<String, Renamed>) -> StepEvent
     }
 }
 
-async fn begin(
-    opening: impl Future<Output = Result<Opened, StepError>>,
-    decoder: Decoder,
-    timeouts: Timeouts,
-) -> Result<Streaming, StepError> {
+async fn begin_streaming(
+    opening: impl Future<Output = Result<OpenedStep, StepError>>,
+    decoder: StepDecoder,
+    timeouts: StepTimeouts,
+) -> Result<StreamingAttempt, StepError> {
     let deadline = Instant::now() + timeouts.step;
     let first_byte_at = Instant::now() + timeouts.first_byte;
-    let Opened { response, notes } = opened(opening, deadline.min(first_byte_at), false).await?;
+    let OpenedStep { response, notes } = await_response(opening, deadline.min(first_byte_at), false).await?;
     let last_read = Instant::now();
     let stall_timer = Box::pin(sleep_until(deadline.min(last_read + timeouts.stall)));
     let (begun_by, done_since) = (Some(first_byte_at), None);
-    Ok(Streaming { response, notes, decoder, deadline, begun_by, last_read, done_since, stall_timer })
+    Ok(StreamingAttempt { response, notes, decoder, deadline, begun_by, last_read, done_since, stall_timer })
 }
 
 /// Continues a paused step by another request, within the same deadline.
-fn resume(
-    mut paused: Streaming,
+fn resume_paused(
+    mut paused: StreamingAttempt,
     open: &Open,
-    timeouts: Timeouts,
-) -> impl Future<Output = Result<Streaming, StepError>> + Send + use<> {
-    let opening = open(Opening::Begin(paused.decoder.resume()));
+    timeouts: StepTimeouts,
+) -> impl Future<Output = Result<StreamingAttempt, StepError>> + Send + use<> {
+    let opening = open(Opening::Begin(paused.decoder.resume_step()));
     async move {
         let until = paused.deadline.min(Instant::now() + timeouts.first_byte);
-        Ok(paused.with(opened(opening, until, true).await?, timeouts))
+        Ok(paused.with(await_response(opening, until, true).await?, timeouts))
     }
 }
 
 /// Begins a refused step again in another form, within the time of the first attempt.
 fn reopen(
-    failed: Streaming,
-    refused: Refused,
-    decoder: Decoder,
+    failed: StreamingAttempt,
+    refused: RequestRefusal,
+    decoder: StepDecoder,
     open: &Open,
-    timeouts: Timeouts,
-) -> impl Future<Output = Result<Streaming, StepError>> + Send + use<> {
+    timeouts: StepTimeouts,
+) -> impl Future<Output = Result<StreamingAttempt, StepError>> + Send + use<> {
     let opening = open(Opening::Refused(refused));
     async move {
         let until = failed.begun_by.map_or(failed.deadline, |begun_by| failed.deadline.min(begun_by));
-        let failed = Streaming { decoder, ..failed };
-        Ok(failed.with(opened(opening, until, false).await?, timeouts))
+        let failed = StreamingAttempt { decoder, ..failed };
+        Ok(failed.with(await_response(opening, until, false).await?, timeouts))
     }
 }
 
-async fn opened(
-    opening: impl Future<Output = Result<Opened, StepError>>,
+async fn await_response(
+    opening: impl Future<Output = Result<OpenedStep, StepError>>,
     until: Instant,
     had_begun: bool,
-) -> Result<Opened, StepError> {
+) -> Result<OpenedStep, StepError> {
     timeout_at(until, opening).await.map_err(|_| error::timed_out(TOO_SLOW, had_begun))?
 }
 
-impl Streaming {
+impl StreamingAttempt {
     /// Goes on with another response.
-    fn with(self, opened: Opened, timeouts: Timeouts) -> Self {
-        let Opened { response, notes } = opened;
+    fn with(self, opened: OpenedStep, timeouts: StepTimeouts) -> Self {
+        let OpenedStep { response, notes } = opened;
         let last_read = Instant::now();
         let stall_timer = Box::pin(sleep_until(self.deadline.min(last_read + timeouts.stall)));
         Self { response, notes, last_read, stall_timer, ..self }
@@ -291,25 +305,27 @@ impl Streaming {
     /// Decodes the bytes that have arrived, up to [`READ_MAX_BYTES`].
     fn poll_read(
         &mut self,
-        timeouts: Timeouts,
+        timeouts: StepTimeouts,
         ready: &mut VecDeque<StepEvent>,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Next, StepError>> {
+    ) -> Poll<Result<StreamProgress, StepError>> {
         let mut read_bytes = 0;
         while read_bytes < READ_MAX_BYTES {
             let chunk = match self.response.poll_chunk(context) {
                 Poll::Ready(Ok(Some(chunk))) => chunk,
-                Poll::Ready(Ok(None)) => return Poll::Ready(self.decoder.ended(ready)),
+                Poll::Ready(Ok(None)) => return Poll::Ready(self.decoder.end_body(ready)),
                 // The model is done: only its usage is missing.
-                Poll::Ready(Err(_)) if self.decoder.is_done() => return Poll::Ready(self.decoder.cut(ready)),
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error::connection(error))),
+                Poll::Ready(Err(_)) if self.decoder.is_done() => {
+                    return Poll::Ready(self.decoder.cut_stream(ready));
+                }
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error::connection_failure(error))),
                 Poll::Pending if read_bytes > 0 => break,
                 Poll::Pending => return self.poll_stalled(timeouts, ready, context),
             };
             read_bytes += chunk.len();
-            match self.decoder.push(&chunk, ready)? {
-                Next::More => {}
-                next @ (Next::Pause | Next::End) => {
+            match self.decoder.push_bytes(&chunk, ready)? {
+                StreamProgress::More => {}
+                next @ (StreamProgress::Pause | StreamProgress::End) => {
                     // The end of the body usually arrives with the last frame; reading it frees the connection for reuse.
                     let _end = self.response.poll_chunk(context);
                     return Poll::Ready(Ok(next));
@@ -323,16 +339,16 @@ impl Streaming {
         if self.done_since.is_none() && self.decoder.is_done() {
             self.done_since = Some(self.last_read);
         }
-        Poll::Ready(Ok(Next::More))
+        Poll::Ready(Ok(StreamProgress::More))
     }
 
     /// Becomes ready when the server stalls or the step's deadline passes.
     fn poll_stalled(
         &mut self,
-        timeouts: Timeouts,
+        timeouts: StepTimeouts,
         ready: &mut VecDeque<StepEvent>,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Next, StepError>> {
+    ) -> Poll<Result<StreamProgress, StepError>> {
         let is_done = self.decoder.is_done();
         let until = match self.done_since {
             Some(done) => done + timeouts.usage,
@@ -352,7 +368,7 @@ impl Streaming {
         }
         // When the model is done, only its usage is missing.
         Poll::Ready(if is_done {
-            self.decoder.cut(ready)
+            self.decoder.cut_stream(ready)
         } else {
             match self.begun_by {
                 Some(_) => Err(error::timed_out(TOO_SLOW, false)),

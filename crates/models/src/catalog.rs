@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use domain::catalog::{Localized, ModelEntry, ModelStatus, ProviderName, Setting};
+use domain::catalog::{CatalogSetting, Localized, ModelEntry, ModelStatus, ProviderName};
 use domain::credits::Price;
 use domain::step::{StepError, StepEvent, StepRequest};
 use domain::time::{Clock, Timestamp};
@@ -14,15 +14,15 @@ use futures_util::{StreamExt, future};
 use crate::attempt::StepStream;
 use crate::config::{VendorConfig, VendorConfigError, VendorsConfig};
 use crate::configured::{self, ModelConfig};
-use crate::format::Format;
+use crate::format::WireFormat;
 use crate::health::Health;
 use crate::known;
 use crate::listing::Discovered;
 use crate::names;
-use crate::probe::{Failure, Probe, ProbeError, RefusedCalls, VendorHealth};
-use crate::provider::Provider;
+use crate::probe::{DiscoveryFailure, Probe, ProbeError, RefusedCalls, VendorHealth};
+use crate::provider::StepProvider;
 use crate::reader;
-use crate::vendor::Vendor;
+use crate::vendor::VendorClient;
 
 /// The default price: an answer over a few documents costs about three to ten credits.
 pub const DEFAULT_PRICE: Price = Price { base_millis: 1000, input_millis: 50, output_millis: 500 };
@@ -36,17 +36,17 @@ pub const READER_ID: &str = reader::MODEL;
 
 /// A model of the catalog: its entry and provider.
 #[derive(Debug, Clone)]
-pub struct Model {
+pub struct CatalogModel {
     pub entry: ModelEntry,
-    provider: Provider,
+    provider: StepProvider,
     state: Arc<CatalogState>,
 }
 
-impl Model {
+impl CatalogModel {
     /// Makes one attempt at a step and records its outcome. Sets `request.model` to the vendor's name, and missing
     /// settings to their defaults.
     #[must_use]
-    pub fn step(&self, mut request: StepRequest) -> StepStream {
+    pub fn stream_step(&self, mut request: StepRequest) -> StepStream {
         request.model.clone_from(&self.entry.vendor_name);
         for setting in &self.entry.settings {
             if !request.settings.iter().any(|(key, _)| *key == setting.key) {
@@ -56,13 +56,13 @@ impl Model {
         let id = self.entry.id.clone();
         let vendor = (!self.entry.builtin).then_some(self.entry.provider);
         let state = self.state.clone();
-        Box::pin(self.provider.step(request).inspect(move |event| match event {
-            Ok(StepEvent::Finished { .. }) => state.record(&id, vendor, Ok(())),
+        Box::pin(self.provider.stream_step(request).inspect(move |event| match event {
+            Ok(StepEvent::Finished { .. }) => state.record_call(&id, vendor, Ok(())),
             Err(
                 error @ (StepError::Unavailable { .. }
                 | StepError::TimedOut { .. }
                 | StepError::Rejected { .. }),
-            ) => state.record(&id, vendor, Err(error)),
+            ) => state.record_call(&id, vendor, Err(error)),
             // A transcript that is too long says nothing about the model.
             Ok(_) | Err(StepError::TooLong) => {}
         }))
@@ -83,16 +83,16 @@ impl fmt::Debug for CatalogState {
 }
 
 impl CatalogState {
-    fn health(&self) -> MutexGuard<'_, HashMap<String, Health>> {
+    fn lock_health(&self) -> MutexGuard<'_, HashMap<String, Health>> {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Records the outcome of a call of a model, and of its vendor if it has one.
-    fn record(&self, id: &str, vendor: Option<ProviderName>, outcome: Result<(), &StepError>) {
+    fn record_call(&self, id: &str, vendor: Option<ProviderName>, outcome: Result<(), &StepError>) {
         let now = self.clock.now();
-        self.health().entry(id.to_owned()).or_default().record(outcome.is_ok(), now);
+        self.lock_health().entry(id.to_owned()).or_default().record_call(outcome.is_ok(), now);
         let Some(provider) = vendor else { return };
-        let mut refused = self.refused();
+        let mut refused = self.lock_refused();
         let calls = refused.entry(provider).or_default();
         let changed = match outcome {
             Ok(()) => calls.record_success(),
@@ -108,7 +108,7 @@ impl CatalogState {
         }
     }
 
-    fn refused(&self) -> MutexGuard<'_, HashMap<ProviderName, RefusedCalls>> {
+    fn lock_refused(&self) -> MutexGuard<'_, HashMap<ProviderName, RefusedCalls>> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -127,7 +127,7 @@ struct DiscoveredModels {
 pub struct Catalog {
     config: VendorsConfig,
     /// At most one per provider, in order of preference.
-    vendors: Vec<Arc<Vendor>>,
+    vendors: Vec<Arc<VendorClient>>,
     discovered: Mutex<DiscoveredModels>,
     entries: RwLock<Arc<Vec<ModelEntry>>>,
     /// Counts what the vendors had learned when the entries were arranged.
@@ -142,21 +142,22 @@ impl Catalog {
     /// Returns the vendor whose configuration is invalid, and the cause.
     pub fn new(config: VendorsConfig, clock: Arc<dyn Clock>) -> Result<Self, VendorConfigError> {
         let mut vendors = Vec::new();
-        for (format, vendor) in configured(&config) {
+        for (format, vendor) in configured_vendors(&config) {
             let of = VendorConfig {
                 options: config.options.clone(),
                 outgoing: config.outgoing.clone(),
                 ..vendor.clone()
             };
             let provider = format.provider();
-            let vendor = Vendor::new(format, &of).map_err(|error| VendorConfigError { provider, error })?;
+            let vendor =
+                VendorClient::new(format, &of).map_err(|error| VendorConfigError { provider, error })?;
             vendors.push(Arc::new(vendor));
         }
         let state = Arc::new(CatalogState { clock, health: Mutex::default(), refused: Mutex::default() });
         let (discovered, entries) = (Mutex::default(), RwLock::default());
         let learned_count = AtomicU64::new(0);
         let catalog = Self { config, vendors, discovered, entries, learned_count, state };
-        catalog.arrange(&HashMap::new());
+        catalog.rebuild_entries(&HashMap::new());
         Ok(catalog)
     }
 
@@ -170,7 +171,7 @@ impl Catalog {
     ///
     /// # Errors
     /// Returns the first vendor's error.
-    pub async fn refresh(&self) -> Result<(), StepError> {
+    pub async fn refresh_models(&self) -> Result<(), StepError> {
         let outcomes = future::join_all(self.providers().map(|provider| self.refresh_vendor(provider))).await;
         outcomes.into_iter().collect()
     }
@@ -184,26 +185,26 @@ impl Catalog {
         let Some(vendor) = self.vendors.iter().find(|vendor| vendor.format().provider() == provider) else {
             return Ok(());
         };
-        let models = vendor.list().await;
+        let models = vendor.discover_models().await;
         let now = self.state.clock.now();
         let mut discovered = self.discovered.lock().unwrap_or_else(PoisonError::into_inner);
         let outcome = models.and_then(|models| {
             let best_first = names::best_first(models, vendor.format(), vendor.is_own());
-            let entries: Vec<_> = best_first.iter().map(|model| self.entry(model, vendor)).collect();
+            let entries: Vec<_> = best_first.iter().map(|model| self.build_entry(model, vendor)).collect();
             if entries.is_empty() && !self.config.models.iter().any(|one| one.provider == provider) {
-                return Err(Failure::empty());
+                return Err(DiscoveryFailure::empty_list());
             }
             discovered.listed.insert(provider, entries);
             Ok(())
         });
-        let result = outcome.as_ref().map_or_else(|failure| Err(failure.error()), |()| Ok(()));
-        let changed = discovered.probes.entry(provider).or_default().record(outcome, now);
-        self.arrange(&discovered.listed);
+        let result = outcome.as_ref().map_or_else(|failure| Err(failure.to_step_error()), |()| Ok(()));
+        let changed = discovered.probes.entry(provider).or_default().record_outcome(outcome, now);
+        self.rebuild_entries(&discovered.listed);
         self.record_probe(provider, &discovered, now);
         let health = self.health_of(vendor, &discovered);
         drop(discovered);
         if changed {
-            log(&health, result.is_ok());
+            log_discovery(&health, result.is_ok());
         }
         result
     }
@@ -212,8 +213,8 @@ impl Catalog {
     fn record_probe(&self, provider: ProviderName, discovered: &DiscoveredModels, now: Timestamp) {
         let entries = self.listed_entries();
         let listed = discovered.listed.get(&provider).map_or(&[][..], Vec::as_slice);
-        let error = discovered.probes.get(&provider).and_then(Probe::error);
-        let mut health = self.state.health();
+        let error = discovered.probes.get(&provider).and_then(Probe::error_kind);
+        let mut health = self.state.lock_health();
         for entry in entries.iter().filter(|entry| !entry.builtin && entry.provider == provider) {
             let is_listed = listed.iter().any(|other| other.vendor_name == entry.vendor_name);
             let answered = match (error, is_listed) {
@@ -230,23 +231,23 @@ impl Catalog {
 
     /// Returns the health of the vendors, in order of preference.
     #[must_use]
-    pub fn vendors(&self) -> Vec<VendorHealth> {
+    pub fn vendors_health(&self) -> Vec<VendorHealth> {
         let discovered = self.discovered.lock().unwrap_or_else(PoisonError::into_inner);
         self.vendors.iter().map(|vendor| self.health_of(vendor, &discovered)).collect()
     }
 
-    fn health_of(&self, vendor: &Vendor, discovered: &DiscoveredModels) -> VendorHealth {
+    fn health_of(&self, vendor: &VendorClient, discovered: &DiscoveredModels) -> VendorHealth {
         let provider = vendor.format().provider();
         let models = discovered.listed.get(&provider).map_or(0, Vec::len);
         let probe = discovered.probes.get(&provider).cloned().unwrap_or_default();
-        let calls = self.state.refused().get(&provider).cloned().unwrap_or_default();
-        probe.health(provider, vendor.base_url().to_owned(), models, &calls)
+        let calls = self.state.lock_refused().get(&provider).cloned().unwrap_or_default();
+        probe.vendor_health(provider, vendor.base_url().to_owned(), models, &calls)
     }
 
     /// Explains to a user why there may be no model: names the vendors without a list of models. `None` when all have
     /// one.
     #[must_use]
-    pub fn outage(&self) -> Option<String> {
+    pub fn explain_outage(&self) -> Option<String> {
         self.outage_among(|_| true)
     }
 
@@ -254,8 +255,8 @@ impl Catalog {
     /// all of them when no vendor's models are known. `None` when the model does not exist.
     #[must_use]
     pub fn outage_of(&self, id: &str) -> Option<String> {
-        if self.entries().iter().all(|entry| entry.builtin) {
-            return self.outage();
+        if self.model_entries().iter().all(|entry| entry.builtin) {
+            return self.explain_outage();
         }
         // Configured models are known without their vendors.
         if self.config.only_configured {
@@ -266,14 +267,14 @@ impl Catalog {
 
     /// Returns true when the vendor could have a model of this name. A server that only speaks OpenAI's protocol may
     /// have any.
-    fn could_have(vendor: &Vendor, name: &str) -> bool {
+    fn could_have(vendor: &VendorClient, name: &str) -> bool {
         let brand = |name: &str| name.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(name.len());
         let provider = vendor.format().provider();
         !has_own_names(vendor)
-            || known::families(provider).any(|family| family[..brand(family)] == name[..brand(name)])
+            || known::current_families(provider).any(|family| family[..brand(family)] == name[..brand(name)])
     }
 
-    fn outage_among(&self, concerned: impl Fn(&Vendor) -> bool) -> Option<String> {
+    fn outage_among(&self, concerned: impl Fn(&VendorClient) -> bool) -> Option<String> {
         let why = |vendor: VendorHealth| {
             let provider = vendor.provider.as_str();
             match (vendor.up, vendor.trouble) {
@@ -293,7 +294,7 @@ impl Catalog {
     /// Returns the entries, the built-in reader last. Never empty. Exactly one is the default, unless vendors are
     /// configured and none has listed a model: the built-in reader never replaces a configured vendor.
     #[must_use]
-    pub fn entries(&self) -> Arc<Vec<ModelEntry>> {
+    pub fn model_entries(&self) -> Arc<Vec<ModelEntry>> {
         self.arrange_learned();
         self.listed_entries()
     }
@@ -305,29 +306,29 @@ impl Catalog {
     /// Returns the model with this identifier, or the default one. Returns `None` when there is none; see
     /// [`Catalog::outage`].
     #[must_use]
-    pub fn resolve(&self, id: Option<&str>) -> Option<Model> {
-        let entries = self.entries();
+    pub fn find_model(&self, id: Option<&str>) -> Option<CatalogModel> {
+        let entries = self.model_entries();
         let entry = entries.iter().find(|entry| id.map_or(entry.default, |id| entry.id == id))?.clone();
         let vendor = self.vendors.iter().find(|vendor| vendor.format().provider() == entry.provider);
         let provider = match vendor {
-            Some(vendor) if !entry.builtin => Provider::Vendor(self.with_options(&entry, vendor)),
-            _ => Provider::Reader,
+            Some(vendor) if !entry.builtin => StepProvider::Vendor(self.with_options(&entry, vendor)),
+            _ => StepProvider::Reader,
         };
-        Some(Model { entry, provider, state: self.state.clone() })
+        Some(CatalogModel { entry, provider, state: self.state.clone() })
     }
 
     /// Returns the health of a model.
     #[must_use]
-    pub fn status(&self, id: &str) -> ModelStatus {
+    pub fn model_status(&self, id: &str) -> ModelStatus {
         if id == READER_ID {
             return ModelStatus::Up;
         }
         let now = self.state.clock.now();
-        self.state.health().get(id).map_or(ModelStatus::Unknown, |health| health.status(now))
+        self.state.lock_health().get(id).map_or(ModelStatus::Unknown, |health| health.status_at(now))
     }
 
     /// Returns the vendor with the options of a configured model.
-    fn with_options(&self, entry: &ModelEntry, vendor: &Arc<Vendor>) -> Arc<Vendor> {
+    fn with_options(&self, entry: &ModelEntry, vendor: &Arc<VendorClient>) -> Arc<VendorClient> {
         let configured = self.config.models.iter().find(|one| one.id == entry.id && one.is_of(entry));
         match configured.filter(|one| !one.options.is_empty()) {
             Some(one) => Arc::new(vendor.with_options(&entry.vendor_name, &one.options)),
@@ -344,7 +345,7 @@ impl Catalog {
         // Whoever holds the lock arranges them.
         if let Ok(discovered) = self.discovered.try_lock() {
             self.learned_count.store(count, Ordering::Relaxed);
-            self.arrange(&discovered.listed);
+            self.rebuild_entries(&discovered.listed);
         }
     }
 
@@ -357,7 +358,7 @@ impl Catalog {
             else {
                 continue;
             };
-            let learned = vendor.adaptation(&entry.vendor_name);
+            let learned = vendor.known_adaptation(&entry.vendor_name);
             entry.uses_tools = learned.accepts_tools();
             if let Some(context) = learned.context_tokens() {
                 entry.context_tokens = entry.context_tokens.min(context);
@@ -366,7 +367,7 @@ impl Catalog {
             // Output must leave room for input in the context window.
             entry.output_max_tokens =
                 entry.output_max_tokens.min(output).min(entry.context_tokens / 2).max(1);
-            if !learned.chats() {
+            if !learned.can_chat() {
                 silent.insert(entry.id.clone());
             }
         }
@@ -374,48 +375,48 @@ impl Catalog {
     }
 
     /// Rebuilds the entries from the vendors' lists and the configuration.
-    fn arrange(&self, listed: &HashMap<ProviderName, Vec<ModelEntry>>) {
+    fn rebuild_entries(&self, listed: &HashMap<ProviderName, Vec<ModelEntry>>) {
         let of = |provider: ProviderName| {
             self.vendors.iter().find(move |vendor| vendor.format().provider() == provider)
         };
         let in_order = self.vendors.iter().map(|vendor| match listed.get(&vendor.format().provider()) {
             Some(listed) => listed.clone(),
-            None => self.expected(vendor),
+            None => self.expected_models(vendor),
         });
         let unlisted = |one: &ModelConfig| {
             let model = Discovered { name: one.vendor_name().to_owned(), ..Discovered::default() };
-            Some(self.entry(&model, of(one.provider)?))
+            Some(self.build_entry(&model, of(one.provider)?))
         };
         let listed = in_order.flatten().collect();
         let (models, only) = (&self.config.models, self.config.only_configured);
-        self.set(configured::arrange(models, only, listed, unlisted));
+        self.set_entries(configured::arrange_entries(models, only, listed, unlisted));
     }
 
     /// Returns the models that a vendor without a list is expected to have. For a server that only speaks OpenAI's
     /// protocol that is just the operator's default model, if no other vendor can have it. Servers of the other formats
     /// have their vendors' models, even behind a gateway.
-    fn expected(&self, vendor: &Vendor) -> Vec<ModelEntry> {
+    fn expected_models(&self, vendor: &VendorClient) -> Vec<ModelEntry> {
         let provider = vendor.format().provider();
         let is_known = has_own_names(vendor);
         let meant = self.config.default_model.as_deref().filter(|id| {
             let described = self.config.models.iter().any(|one| one.id == *id);
             !is_known && self.vendors.len() == 1 && !described && *id != READER_ID
         });
-        let families = known::families(provider).filter(|_| is_known);
+        let families = known::current_families(provider).filter(|_| is_known);
         let names = families.map(str::to_owned).chain(meant.map(str::to_owned));
         let named = |name| Discovered { name, ..Discovered::default() };
         let best_first = names::best_first(names.map(named).collect(), vendor.format(), vendor.is_own());
-        best_first.iter().map(|model| self.entry(model, vendor)).collect()
+        best_first.iter().map(|model| self.build_entry(model, vendor)).collect()
     }
 
     /// Returns the configured default if no model has this name, so that another one is the default.
     #[must_use]
     pub fn missing_default(&self) -> Option<&str> {
         let wanted = self.config.default_model.as_deref()?;
-        self.entries().iter().all(|entry| entry.id != wanted).then_some(wanted)
+        self.model_entries().iter().all(|entry| entry.id != wanted).then_some(wanted)
     }
 
-    fn set(&self, mut entries: Vec<ModelEntry>) {
+    fn set_entries(&self, mut entries: Vec<ModelEntry>) {
         if entries.is_empty() || !self.config.only_configured {
             entries.push(reader_entry());
         }
@@ -438,14 +439,15 @@ impl Catalog {
         *self.entries.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(entries);
     }
 
-    fn entry(&self, model: &Discovered, vendor: &Vendor) -> ModelEntry {
+    fn build_entry(&self, model: &Discovered, vendor: &VendorClient) -> ModelEntry {
         let (format, own) = (vendor.format(), vendor.is_own());
-        let known = if own { known::of(format.provider(), &model.name) } else { None };
+        let known = if own { known::find_family(format.provider(), &model.name) } else { None };
         let superseded = known.map_or(own && names::is_deprecated(&model.name), |known| known.deprecated);
         let deprecated = model.deprecated || superseded;
         let reasons = model.reasons.or(known.map(|known| known.reasons));
-        let reasons = reasons.unwrap_or_else(|| names::reasons(&model.name));
-        let settings = if !deprecated && reasons { vec![Setting::reasoning_effort()] } else { Vec::new() };
+        let reasons = reasons.unwrap_or_else(|| names::can_reason(&model.name));
+        let settings =
+            if !deprecated && reasons { vec![CatalogSetting::reasoning_effort()] } else { Vec::new() };
         let context = model.context_tokens.or(known.map(|known| known.context_tokens));
         // A server that does not tell its limits may have small ones.
         let unknown = context.is_none() && !own && format.provider() == ProviderName::OpenAi;
@@ -457,9 +459,9 @@ impl Catalog {
         let label = model.label.as_deref().or(known.map(|known| known.label));
         ModelEntry {
             id: model.name.clone(),
-            label: Localized::same(label.unwrap_or(&model.name)),
+            label: Localized::from_untranslated(label.unwrap_or(&model.name)),
             description: known
-                .map_or_else(|| names::description(format, own), known::ModelFamily::description),
+                .map_or_else(|| names::vendor_description(format, own), known::ModelFamily::description),
             provider: format.provider(),
             default: false,
             deprecated,
@@ -477,21 +479,21 @@ impl Catalog {
 }
 
 /// Returns the configured vendors and their formats, in order of preference.
-fn configured(config: &VendorsConfig) -> Vec<(Format, &VendorConfig)> {
-    let anthropic = config.anthropic.iter().map(|vendor| (Format::Anthropic, vendor));
+fn configured_vendors(config: &VendorsConfig) -> Vec<(WireFormat, &VendorConfig)> {
+    let anthropic = config.anthropic.iter().map(|vendor| (WireFormat::Anthropic, vendor));
     let openai = config.openai.iter().map(|vendor| (vendor.openai_format(), vendor));
-    let google = config.google.iter().map(|vendor| (Format::Gemini, vendor));
+    let google = config.google.iter().map(|vendor| (WireFormat::Gemini, vendor));
     anthropic.chain(openai).chain(google).collect()
 }
 
 /// Returns true when the vendor's models have the vendor's names. Servers that speak OpenAI's format may have any
 /// model; the other formats are used for their vendors' models only, even behind a gateway.
-fn has_own_names(vendor: &Vendor) -> bool {
+fn has_own_names(vendor: &VendorClient) -> bool {
     vendor.is_own() || vendor.format().provider() != ProviderName::OpenAi
 }
 
 /// Logs a changed outcome of a vendor's discovery.
-fn log(health: &VendorHealth, succeeded: bool) {
+fn log_discovery(health: &VendorHealth, succeeded: bool) {
     let (vendor, base_url) = (health.provider.as_str(), &health.base_url);
     if succeeded {
         tracing::info!(vendor, base_url, models = health.models, "model discovery succeeded");

@@ -7,17 +7,20 @@ mod thoughts;
 use serde_json::Value;
 
 use crate::lenient;
-use crate::listing::{self, Discovered, Listing};
-pub(crate) use events::Fold;
-pub(crate) use request::{Dialect, body};
+use crate::listing::{self, Discovered, ModelListing};
+pub(crate) use events::CompletionsFold;
+pub(crate) use request::{CompletionsDialect, build_body};
 
 /// Reads a server's list of models, in its order.
-pub(crate) fn models(body: &[u8]) -> Option<Listing> {
-    Listing::read(body, &["data", "models"], |model, name| {
-        chats(model).then(|| Discovered {
+pub(crate) fn parse_models(body: &[u8]) -> Option<ModelListing> {
+    ModelListing::parse_body(body, &["data", "models"], |model, name| {
+        can_chat(model).then(|| Discovered {
             created: lenient::count_of(&model["created"]).unwrap_or(0),
             // A server's configured limit precedes the model's own.
-            context_tokens: listing::tokens(model, &["max_model_len", "context_length", "context_window"]),
+            context_tokens: listing::token_count(
+                model,
+                &["max_model_len", "context_length", "context_window"],
+            ),
             name: name.to_owned(),
             ..Discovered::default()
         })
@@ -25,7 +28,7 @@ pub(crate) fn models(body: &[u8]) -> Option<Listing> {
 }
 
 /// Returns false for a model that the list itself says not to chat.
-fn chats(model: &Value) -> bool {
+fn can_chat(model: &Value) -> bool {
     let kind = [&model["type"], &model["task"]].into_iter().find_map(Value::as_str).unwrap_or_default();
     let is_other = ["embed", "rerank", "image", "audio", "moderation", "transcri", "speech"]
         .iter()
@@ -42,11 +45,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn models_that_the_list_says_not_to_chat_are_left_out() {
+    fn parse_models_skips_non_chat_models() {
         let body = r#"{"data":[{"id":"a","type":"embeddings"},{"id":"b","type":"llm"},
             {"id":"c","capabilities":{"completion_chat":false}},{"id":"d","capabilities":["completion"]},
             {"id":"e","architecture":{"output_modalities":["image"]}},{"id":"f","type":null}]}"#;
-        let models = models(body.as_bytes()).unwrap().models;
+        let models = parse_models(body.as_bytes()).unwrap().models;
         let names: Vec<_> = models.iter().map(|model| model.name.as_str()).collect();
         assert_eq!(names, ["b", "d", "f"]);
     }

@@ -20,7 +20,9 @@ use rustls::ClientConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::CertificateDer;
 
-use crate::connection::{CONNECT_TIMEOUT, ConnectionError, Exchange, IDLE_MAX, IDLE_TIMEOUT, Pool};
+use crate::connection::{
+    CONNECT_TIMEOUT, ConnectionPool, HttpExchange, IDLE_MAX, IDLE_TIMEOUT, VendorConnectionError,
+};
 use crate::decoder::STREAM_MAX_BYTES;
 use crate::inflate::Inflate;
 
@@ -30,13 +32,13 @@ type BoxError = Box<dyn Error + Send + Sync>;
 
 /// Sends requests to one server. Follows no redirects.
 #[derive(Clone)]
-pub(crate) enum Client {
-    Direct(Pool),
+pub(crate) enum VendorHttpClient {
+    Direct(ConnectionPool),
     Proxied(reqwest::Client),
 }
 
 /// A response whose head has arrived. Dropping it before the end of its body closes its connection.
-pub(crate) struct Response {
+pub(crate) struct VendorHttpResponse {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
     body: ResponseBody,
@@ -45,53 +47,59 @@ pub(crate) struct Response {
 }
 
 enum ResponseBody {
-    Direct(Box<Exchange>),
+    Direct(Box<HttpExchange>),
     Proxied(Box<reqwest::Body>),
 }
 
-impl Client {
+impl VendorHttpClient {
     /// Creates a client for the server at `base`. Loads the system's certificates only for TLS.
     pub(crate) fn new(base: &Url, outgoing: &OutgoingConfig) -> Result<Self, BoxError> {
         let encrypted = base.scheme() == "https";
         let uri: Uri = base.as_str().parse()?;
-        if matcher(&outgoing.proxy).intercept(&uri).is_some() {
-            return Ok(Self::Proxied(proxied(encrypted, outgoing).map_err(reqwest::Error::without_url)?));
+        if proxy_matcher(&outgoing.proxy).intercept(&uri).is_some() {
+            return Ok(Self::Proxied(
+                proxied_client(encrypted, outgoing).map_err(reqwest::Error::without_url)?,
+            ));
         }
-        Ok(Self::Direct(Pool::new(if encrypted { Some(tls(&outgoing.authorities)?) } else { None })))
+        Ok(Self::Direct(ConnectionPool::new(if encrypted {
+            Some(tls_config(&outgoing.authorities)?)
+        } else {
+            None
+        })))
     }
 
     /// Sends a request and waits for the head of the response. An empty `body` is omitted.
-    pub(crate) async fn send(
+    pub(crate) async fn send_request(
         &self,
         method: Method,
         url: &Url,
         headers: HeaderMap,
         body: Vec<u8>,
-    ) -> Result<Response, ConnectionError> {
+    ) -> Result<VendorHttpResponse, VendorConnectionError> {
         match self {
             Self::Direct(pool) => {
-                let invalid = |error: BoxError| ConnectionError::Connect(error);
+                let invalid = |error: BoxError| VendorConnectionError::Connect(error);
                 let uri: Uri = url.as_str().parse().map_err(|error| invalid(Box::new(error)))?;
-                let request = direct(method, &uri, headers, body).map_err(invalid)?;
-                let (head, exchange) = pool.send(&uri, request).await?.into_parts();
+                let request = direct_request(method, &uri, headers, body).map_err(invalid)?;
+                let (head, exchange) = pool.send_request(&uri, request).await?.into_parts();
                 let body = ResponseBody::Direct(Box::new(exchange));
-                Ok(Response::new(head.status, head.headers, body))
+                Ok(VendorHttpResponse::new(head.status, head.headers, body))
             }
             Self::Proxied(client) => {
                 let sending = client.request(method, url.clone()).headers(headers).body(body).send();
                 let response: hyper::Response<reqwest::Body> = sending.await?.into();
                 let (head, body) = response.into_parts();
                 let body = ResponseBody::Proxied(Box::new(body));
-                Ok(Response::new(head.status, head.headers, body))
+                Ok(VendorHttpResponse::new(head.status, head.headers, body))
             }
         }
     }
 }
 
-impl Response {
+impl VendorHttpResponse {
     fn new(status: StatusCode, headers: HeaderMap, body: ResponseBody) -> Self {
         let encoding = headers.get(header::CONTENT_ENCODING).and_then(|encoding| encoding.to_str().ok());
-        let inflate = encoding.and_then(Inflate::of);
+        let inflate = encoding.and_then(Inflate::for_encoding);
         Self { status, headers, body, inflate }
     }
 
@@ -99,20 +107,22 @@ impl Response {
     pub(crate) fn poll_chunk(
         &mut self,
         context: &mut Context<'_>,
-    ) -> Poll<Result<Option<Bytes>, ConnectionError>> {
+    ) -> Poll<Result<Option<Bytes>, VendorConnectionError>> {
         let chunk = ready!(self.poll_raw(context))?;
         Poll::Ready(match (&mut self.inflate, chunk) {
             (Some(inflate), Some(chunk)) => {
-                let inflated = inflate.take(&chunk, STREAM_MAX_BYTES);
-                inflated.map(|bytes| Some(Bytes::from(bytes))).ok_or(ConnectionError::Unreadable)
+                let inflated = inflate.inflate_bytes(&chunk, STREAM_MAX_BYTES);
+                inflated.map(|bytes| Some(Bytes::from(bytes))).ok_or(VendorConnectionError::Unreadable)
             }
             (_, chunk) => Ok(chunk),
         })
     }
 
-    fn poll_raw(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, ConnectionError>> {
+    fn poll_raw(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, VendorConnectionError>> {
         match &mut self.body {
-            ResponseBody::Direct(exchange) => exchange.poll_chunk(context).map_err(ConnectionError::Broken),
+            ResponseBody::Direct(exchange) => {
+                exchange.poll_chunk(context).map_err(VendorConnectionError::Broken)
+            }
             ResponseBody::Proxied(body) => loop {
                 match ready!(Pin::new(&mut **body).poll_frame(context)).transpose()? {
                     None => return Poll::Ready(Ok(None)),
@@ -127,7 +137,10 @@ impl Response {
     }
 
     /// Reads the whole body. Returns `None` when it is longer than `max_bytes`.
-    pub(crate) async fn read(&mut self, max_bytes: usize) -> Result<Option<Vec<u8>>, ConnectionError> {
+    pub(crate) async fn read_body(
+        &mut self,
+        max_bytes: usize,
+    ) -> Result<Option<Vec<u8>>, VendorConnectionError> {
         let mut body = Vec::new();
         while let Some(chunk) = poll_fn(|context| self.poll_chunk(context)).await? {
             if body.len() + chunk.len() > max_bytes {
@@ -140,7 +153,7 @@ impl Response {
 }
 
 /// Builds a request for a direct connection.
-fn direct(
+fn direct_request(
     method: Method,
     uri: &Uri,
     headers: HeaderMap,
@@ -163,7 +176,7 @@ fn direct(
 }
 
 /// Returns what decides which servers are behind a proxy.
-fn matcher(proxy: &ProxyChoice) -> Matcher {
+fn proxy_matcher(proxy: &ProxyChoice) -> Matcher {
     match proxy {
         ProxyChoice::Environment => Matcher::from_system(),
         ProxyChoice::Off => Matcher::builder().build(),
@@ -174,7 +187,7 @@ fn matcher(proxy: &ProxyChoice) -> Matcher {
 }
 
 /// Configures TLS with the system's trust store and further authorities.
-fn tls(authorities: &[Vec<u8>]) -> Result<ClientConfig, BoxError> {
+fn tls_config(authorities: &[Vec<u8>]) -> Result<ClientConfig, BoxError> {
     let provider = std::sync::Arc::new(ring::default_provider());
     let authorities = authorities.iter().cloned().map(CertificateDer::from);
     let verifier = rustls_platform_verifier::Verifier::new_with_extra_roots(authorities, provider.clone())?;
@@ -184,7 +197,7 @@ fn tls(authorities: &[Vec<u8>]) -> Result<ClientConfig, BoxError> {
 }
 
 /// Builds a client for a server behind a proxy.
-fn proxied(encrypted: bool, outgoing: &OutgoingConfig) -> Result<reqwest::Client, reqwest::Error> {
+fn proxied_client(encrypted: bool, outgoing: &OutgoingConfig) -> Result<reqwest::Client, reqwest::Error> {
     // An earlier installation is fine: the build has only this provider.
     let _installed_before = ring::default_provider().install_default();
     let builder = reqwest::Client::builder()
@@ -221,19 +234,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_kinds_of_connection_can_be_made() {
+    fn direct_and_proxied_clients_build() {
         for encrypted in [false, true] {
-            assert!(proxied(encrypted, &OutgoingConfig::default()).is_ok());
+            assert!(proxied_client(encrypted, &OutgoingConfig::default()).is_ok());
         }
-        assert!(tls(&[]).is_ok());
+        assert!(tls_config(&[]).is_ok());
     }
 
     #[test]
-    fn the_setting_decides_which_servers_are_behind_a_proxy() {
+    fn proxy_matcher_follows_setting() {
         let is_proxied = |proxy: &ProxyChoice, url: &str| {
             let outgoing = OutgoingConfig { proxy: proxy.clone(), ..OutgoingConfig::default() };
-            let client = Client::new(&Url::parse(url).expect("a URL"), &outgoing).expect("a client");
-            matches!(client, Client::Proxied(_))
+            let client =
+                VendorHttpClient::new(&Url::parse(url).expect("a URL"), &outgoing).expect("a client");
+            matches!(client, VendorHttpClient::Proxied(_))
         };
         let proxy = ProxyChoice::Server {
             url: Secret::new("http://proxy.test:3128"),

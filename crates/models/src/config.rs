@@ -7,8 +7,8 @@ use domain::outgoing::OutgoingConfig;
 use domain::secret::Secret;
 
 use crate::configured::ModelConfig;
-use crate::format::Format;
-use crate::options::Options;
+use crate::format::WireFormat;
+use crate::options::RequestOptions;
 use crate::server::{self, VendorError};
 
 /// The host of OpenAI's own server. It alone defaults to the Responses format.
@@ -22,27 +22,29 @@ pub struct VendorConfig {
     /// The server's address; defaults to the vendor's own.
     pub base_url: Option<String>,
     /// The wire format, for vendors with several; defaults by address.
-    pub format: Option<Format>,
+    pub format: Option<WireFormat>,
     /// Bounds the wait for the first byte of an answer; defaults by address.
     pub first_byte_timeout: Option<Duration>,
     /// Bounds the wait between two bytes of an answer.
     pub stall_timeout: Option<Duration>,
     /// The operator's request options. The catalog sets them to [`VendorsConfig::options`].
-    pub options: Options,
+    pub options: RequestOptions,
     /// How its server is connected. The catalog sets it to [`VendorsConfig::outgoing`].
     pub outgoing: OutgoingConfig,
 }
 
 impl VendorConfig {
     /// Returns the format for OpenAI or a compatible server: the configured one, or a default by address.
-    pub(crate) fn openai_format(&self) -> Format {
+    pub(crate) fn openai_format(&self) -> WireFormat {
         let chosen = self.format.unwrap_or_else(|| {
-            let base = self.base_url.as_deref().unwrap_or(Format::Responses.default_base_url());
-            if server::is_at(base, OPENAI_HOST) { Format::Responses } else { Format::ChatCompletions }
+            let base = self.base_url.as_deref().unwrap_or(WireFormat::Responses.default_base_url());
+            if server::is_at(base, OPENAI_HOST) { WireFormat::Responses } else { WireFormat::ChatCompletions }
         });
         match chosen {
-            Format::Responses => Format::Responses,
-            Format::Anthropic | Format::ChatCompletions | Format::Gemini => Format::ChatCompletions,
+            WireFormat::Responses => WireFormat::Responses,
+            WireFormat::Anthropic | WireFormat::ChatCompletions | WireFormat::Gemini => {
+                WireFormat::ChatCompletions
+            }
         }
     }
 }
@@ -79,7 +81,7 @@ pub struct VendorsConfig {
     /// The default price of models; the catalog has its own when absent.
     pub price: Option<domain::credits::Price>,
     /// The operator's request options, for all vendors.
-    pub options: Options,
+    pub options: RequestOptions,
     /// The limit of output tokens per step; the catalog has its own when absent.
     pub output_max_tokens: Option<u32>,
     /// The model of embeddings; without one, documents are searched by words alone.
@@ -101,16 +103,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn openais_own_server_is_spoken_to_in_its_newer_format_and_others_only_where_the_operator_says_so() {
+    fn openai_format_follows_server_and_setting() {
         let of = |base_url: Option<&str>, format| {
             VendorConfig { base_url: base_url.map(str::to_owned), format, ..VendorConfig::default() }
                 .openai_format()
         };
-        assert_eq!(of(None, None), Format::Responses);
-        assert_eq!(of(Some("https://api.openai.com/v1"), None), Format::Responses);
-        assert_eq!(of(Some("http://127.0.0.1:11434/v1"), None), Format::ChatCompletions);
-        assert_eq!(of(Some("https://api.openai.com.example.org"), None), Format::ChatCompletions);
-        assert_eq!(of(None, Some(Format::ChatCompletions)), Format::ChatCompletions);
-        assert_eq!(of(Some("http://127.0.0.1:1"), Some(Format::Responses)), Format::Responses);
+        assert_eq!(of(None, None), WireFormat::Responses);
+        assert_eq!(of(Some("https://api.openai.com/v1"), None), WireFormat::Responses);
+        assert_eq!(of(Some("http://127.0.0.1:11434/v1"), None), WireFormat::ChatCompletions);
+        assert_eq!(of(Some("https://api.openai.com.example.org"), None), WireFormat::ChatCompletions);
+        assert_eq!(of(None, Some(WireFormat::ChatCompletions)), WireFormat::ChatCompletions);
+        assert_eq!(of(Some("http://127.0.0.1:1"), Some(WireFormat::Responses)), WireFormat::Responses);
     }
 }

@@ -1,6 +1,6 @@
 //! The operator's descriptions of models, which override or extend the vendors' lists.
 
-use domain::catalog::{Localized, ModelEntry, ProviderName, Setting};
+use domain::catalog::{CatalogSetting, Localized, ModelEntry, ProviderName};
 use domain::credits::Price;
 use serde_json::{Map, Value};
 
@@ -73,7 +73,7 @@ impl ModelConfig {
     }
 
     /// Applies the overrides to an entry.
-    fn change(&self, mut entry: ModelEntry) -> ModelEntry {
+    fn apply_overrides(&self, mut entry: ModelEntry) -> ModelEntry {
         entry.id.clone_from(&self.id);
         if let Some(label) = &self.label {
             entry.label = label.clone();
@@ -85,7 +85,7 @@ impl ModelConfig {
         let offered = self.reasoning_effort.unwrap_or(!entry.settings.is_empty());
         // A deprecated model never offers the setting.
         entry.settings =
-            if offered && !entry.deprecated { vec![Setting::reasoning_effort()] } else { Vec::new() };
+            if offered && !entry.deprecated { vec![CatalogSetting::reasoning_effort()] } else { Vec::new() };
         entry.sees_images = self.sees_images.unwrap_or(entry.sees_images);
         let price = entry.price;
         entry.price = Price {
@@ -103,7 +103,7 @@ impl ModelConfig {
 
 /// Arranges the entries: the vendors' in their order, each with its overrides, once per description; then the described
 /// models that no vendor lists, created by `unlisted`. With `only`, drops entries without a description.
-pub(crate) fn arrange(
+pub(crate) fn arrange_entries(
     configured: &[ModelConfig],
     only: bool,
     listed: Vec<ModelEntry>,
@@ -117,7 +117,7 @@ pub(crate) fn arrange(
         for one in configured.iter().filter(|one| one.is_of(&entry)) {
             is_configured = true;
             if !one.hidden {
-                arranged.push(one.change(entry.clone()));
+                arranged.push(one.apply_overrides(entry.clone()));
             }
         }
         if !is_configured && !only {
@@ -125,6 +125,6 @@ pub(crate) fn arrange(
         }
     }
     let rest = rest.into_iter().filter(|one| !one.hidden);
-    arranged.extend(rest.filter_map(|one| Some(one.change(unlisted(one)?))));
+    arranged.extend(rest.filter_map(|one| Some(one.apply_overrides(unlisted(one)?))));
     arranged
 }

@@ -45,7 +45,7 @@ type BoxError = Box<dyn Error + Send + Sync>;
 
 /// A failed request or response.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ConnectionError {
+pub(crate) enum VendorConnectionError {
     #[error("connect timed out")]
     Timeout,
     #[error("connect failed")]
@@ -62,7 +62,7 @@ pub(crate) enum ConnectionError {
 
 /// Opens connections to one server and reuses idle ones. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Pool {
+pub(crate) struct ConnectionPool {
     connector: HttpConnector,
     tls: Option<TlsConnector>,
     idle: Arc<Idle>,
@@ -72,7 +72,7 @@ pub(crate) struct Pool {
 struct Idle(Mutex<VecDeque<Parked>>);
 
 /// An HTTP/1.1 connection.
-struct Connection {
+struct PooledConnection {
     sender: SendRequest<Full<Bytes>>,
     /// Reads and writes; completes when the connection is closed.
     driver: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -81,19 +81,19 @@ struct Connection {
 
 /// A response whose head has arrived. Reading its body polls its connection. Dropping it before the end of the body
 /// closes the connection.
-pub(crate) struct Exchange {
+pub(crate) struct HttpExchange {
     body: Incoming,
-    connection: Option<Connection>,
+    connection: Option<PooledConnection>,
     waker: Arc<DriverWaker>,
     driver_waker: Waker,
     idle: Arc<Idle>,
 }
 
 /// A byte stream, encrypted or not.
-trait Wire: Read + Write + Send + Unpin {}
-impl<T: Read + Write + Send + Unpin> Wire for T {}
+trait TransportStream: Read + Write + Send + Unpin {}
+impl<T: Read + Write + Send + Unpin> TransportStream for T {}
 
-impl Pool {
+impl ConnectionPool {
     /// Creates a pool that connects in clear text, or over TLS when `tls` is given.
     pub(crate) fn new(tls: Option<rustls::ClientConfig>) -> Self {
         let mut connector = HttpConnector::new();
@@ -113,22 +113,28 @@ impl Pool {
 
     /// Sends a request and waits for the head of its response. When a reused connection was closed before anything was
     /// sent, retries on another one.
-    pub(crate) async fn send(
+    pub(crate) async fn send_request(
         &self,
         uri: &Uri,
         mut request: Request<Full<Bytes>>,
-    ) -> Result<Response<Exchange>, ConnectionError> {
+    ) -> Result<Response<HttpExchange>, VendorConnectionError> {
         loop {
-            let (mut connection, reused) = match self.idle.take() {
+            let (mut connection, reused) = match self.idle.take_ready() {
                 Some(connection) => (connection, true),
                 None => (self.connect(uri).await?, false),
             };
-            match connection.send(request).await {
+            match connection.send_request(request).await {
                 Ok(response) => {
                     let waker = Arc::new(DriverWaker::default());
                     let driver_waker = Waker::from(waker.clone());
                     let (idle, connection) = (self.idle.clone(), Some(connection));
-                    return Ok(response.map(|body| Exchange { body, connection, waker, driver_waker, idle }));
+                    return Ok(response.map(|body| HttpExchange {
+                        body,
+                        connection,
+                        waker,
+                        driver_waker,
+                        idle,
+                    }));
                 }
                 Err(mut failed) => match failed.take_message() {
                     Some(unsent) if reused => request = unsent,
@@ -138,16 +144,18 @@ impl Pool {
         }
     }
 
-    async fn connect(&self, uri: &Uri) -> Result<Connection, ConnectionError> {
+    async fn connect(&self, uri: &Uri) -> Result<PooledConnection, VendorConnectionError> {
         let connecting = timeout(CONNECT_TIMEOUT, self.connect_wire(uri)).await;
-        let wire = connecting.map_err(|_| ConnectionError::Timeout)?.map_err(ConnectionError::Connect)?;
+        let wire = connecting
+            .map_err(|_| VendorConnectionError::Timeout)?
+            .map_err(VendorConnectionError::Connect)?;
         let (sender, driver) = http1::handshake(wire).await?;
         // The response's future or body reports how the connection ended.
         let driver = Box::pin(async move { drop(driver.await) });
-        Ok(Connection { sender, driver, closed: false })
+        Ok(PooledConnection { sender, driver, closed: false })
     }
 
-    async fn connect_wire(&self, uri: &Uri) -> Result<Box<dyn Wire>, BoxError> {
+    async fn connect_wire(&self, uri: &Uri) -> Result<Box<dyn TransportStream>, BoxError> {
         let mut connector = self.connector.clone();
         poll_fn(|context| connector.poll_ready(context)).await?;
         let stream = connector.call(uri.clone()).await?;
@@ -158,9 +166,9 @@ impl Pool {
     }
 }
 
-impl Connection {
+impl PooledConnection {
     /// Sends a request and drives the connection until the head of the response arrives.
-    async fn send(
+    async fn send_request(
         &mut self,
         request: Request<Full<Bytes>>,
     ) -> Result<Response<Incoming>, TrySendError<Request<Full<Bytes>>>> {
@@ -194,7 +202,7 @@ impl Connection {
     }
 }
 
-impl Exchange {
+impl HttpExchange {
     /// Polls the next chunk of the body; `None` at its end, after which the connection can be reused.
     pub(crate) fn poll_chunk(
         &mut self,
@@ -203,13 +211,13 @@ impl Exchange {
         if let Poll::Ready(chunk) = self.poll_handed_over() {
             return Poll::Ready(chunk);
         }
-        self.waker.begin(context.waker());
+        self.waker.begin_poll(context.waker());
         if let Some(connection) = &mut self.connection {
             // A closed connection reports its error through the body.
             let _ = connection.poll_closed(&mut Context::from_waker(&self.driver_waker));
         }
         let handed_over = self.poll_handed_over();
-        if self.waker.end() && handed_over.is_pending() {
+        if self.waker.end_poll() && handed_over.is_pending() {
             context.waker().wake_by_ref();
         }
         handed_over
@@ -231,7 +239,7 @@ impl Exchange {
                 }
                 None => {
                     if let Some(connection) = self.connection.take() {
-                        self.idle.park(connection);
+                        self.idle.park_connection(connection);
                     }
                     return Poll::Ready(Ok(None));
                 }
@@ -249,14 +257,14 @@ struct DriverWaker {
 }
 
 impl DriverWaker {
-    fn begin(&self, task: &Waker) {
+    fn begin_poll(&self, task: &Waker) {
         self.task.register(task);
         self.polling.store(true, Ordering::SeqCst);
         self.woken.store(false, Ordering::SeqCst);
     }
 
     /// Ends a poll. Returns true if the connection was woken during it.
-    fn end(&self) -> bool {
+    fn end_poll(&self) -> bool {
         self.polling.store(false, Ordering::SeqCst);
         self.woken.swap(false, Ordering::SeqCst)
     }
@@ -277,7 +285,7 @@ impl Wake for DriverWaker {
 
 /// An idle connection, and the task that closes it.
 struct Parked {
-    slot: Arc<Mutex<Option<Connection>>>,
+    slot: Arc<Mutex<Option<PooledConnection>>>,
     watch: AbortHandle,
 }
 
@@ -289,7 +297,7 @@ impl Drop for Parked {
 
 impl Idle {
     /// Keeps a connection for reuse until it times out or the server closes it.
-    fn park(&self, mut connection: Connection) {
+    fn park_connection(&self, mut connection: PooledConnection) {
         // Reads the rest of the body, if any.
         if !connection.is_ready() {
             return;
@@ -297,15 +305,15 @@ impl Idle {
         let slot = Arc::new(Mutex::new(Some(connection)));
         let watched = slot.clone();
         let watch = tokio::spawn(async move {
-            let closed = poll_fn(|context| match &mut *lock(&watched) {
+            let closed = poll_fn(|context| match &mut *lock_unpoisoned(&watched) {
                 Some(connection) => connection.poll_closed(context),
                 None => Poll::Ready(()),
             });
             let _either_way = timeout(IDLE_TIMEOUT, closed).await;
-            drop(lock(&watched).take());
+            drop(lock_unpoisoned(&watched).take());
         });
-        let mut idle = lock(&self.0);
-        idle.retain(|parked| lock(&parked.slot).is_some());
+        let mut idle = lock_unpoisoned(&self.0);
+        idle.retain(|parked| lock_unpoisoned(&parked.slot).is_some());
         if idle.len() >= IDLE_MAX {
             idle.pop_front();
         }
@@ -313,10 +321,10 @@ impl Idle {
     }
 
     /// Takes the most recently used connection that accepts a request.
-    fn take(&self) -> Option<Connection> {
+    fn take_ready(&self) -> Option<PooledConnection> {
         loop {
-            let parked = lock(&self.0).pop_back()?;
-            let connection = lock(&parked.slot).take();
+            let parked = lock_unpoisoned(&self.0).pop_back()?;
+            let connection = lock_unpoisoned(&parked.slot).take();
             if let Some(mut connection) = connection
                 && connection.is_ready()
             {
@@ -326,6 +334,6 @@ impl Idle {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,12 +5,12 @@ use std::collections::{HashSet, VecDeque};
 use domain::step::{StepError, StepEvent};
 use serde_json::value::RawValue;
 
-use crate::adaptation::Refused;
-use crate::format::Format;
+use crate::adaptation::RequestRefusal;
+use crate::format::WireFormat;
 use crate::lenient;
-use crate::output::Next;
+use crate::output::StreamProgress;
 use crate::pause::Pause;
-use crate::sse::{Frame, Frames};
+use crate::sse::{SseFrame, SseParser};
 use crate::surrogates::Surrogates;
 use crate::{anthropic, chat_completions, error, gemini, responses};
 
@@ -22,47 +22,55 @@ const BYTE_ORDER_MARK: [u8; 3] = [0xef, 0xbb, 0xbf];
 
 /// The state of a step's stream, by format.
 #[derive(Debug)]
-enum Fold {
-    Anthropic(anthropic::Fold),
-    ChatCompletions(chat_completions::Fold),
-    Gemini(gemini::Fold),
-    Responses(responses::Fold),
+enum FormatFold {
+    Anthropic(anthropic::AnthropicFold),
+    ChatCompletions(chat_completions::CompletionsFold),
+    Gemini(gemini::GeminiFold),
+    Responses(responses::ResponsesFold),
 }
 
-impl Fold {
-    fn frame(&mut self, frame: &Frame, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
+impl FormatFold {
+    fn fold_frame(
+        &mut self,
+        frame: &SseFrame,
+        ready: &mut VecDeque<StepEvent>,
+    ) -> Result<StreamProgress, StepError> {
         match self {
-            Self::Anthropic(fold) => fold.frame(frame, ready),
-            Self::ChatCompletions(fold) => fold.frame(frame, ready),
-            Self::Gemini(fold) => fold.frame(frame, ready),
-            Self::Responses(fold) => fold.frame(frame, ready),
+            Self::Anthropic(fold) => fold.fold_frame(frame, ready),
+            Self::ChatCompletions(fold) => fold.fold_frame(frame, ready),
+            Self::Gemini(fold) => fold.fold_frame(frame, ready),
+            Self::Responses(fold) => fold.fold_frame(frame, ready),
         }
     }
 
     /// Folds a document: the whole answer, or a part of it like that of a frame.
-    fn document(&mut self, json: String, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
+    fn fold_document(
+        &mut self,
+        json: String,
+        ready: &mut VecDeque<StepEvent>,
+    ) -> Result<StreamProgress, StepError> {
         match self {
-            Self::Anthropic(fold) => fold.document(json, ready),
-            Self::Responses(fold) => fold.document(json, ready),
+            Self::Anthropic(fold) => fold.fold_document(json, ready),
+            Self::Responses(fold) => fold.fold_document(json, ready),
             Self::ChatCompletions(_) | Self::Gemini(_) => {
-                self.frame(&Frame { event: String::new(), data: json }, ready)
+                self.fold_frame(&SseFrame { event: String::new(), data: json }, ready)
             }
         }
     }
 
-    fn end(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
+    fn end_stream(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<StreamProgress, StepError> {
         match self {
-            Self::Anthropic(fold) => fold.end(ready),
-            Self::ChatCompletions(fold) => fold.end(ready),
-            Self::Gemini(fold) => fold.end(ready),
-            Self::Responses(fold) => fold.end(ready),
+            Self::Anthropic(fold) => fold.end_stream(ready),
+            Self::ChatCompletions(fold) => fold.end_stream(ready),
+            Self::Gemini(fold) => fold.end_stream(ready),
+            Self::Responses(fold) => fold.end_stream(ready),
         }
     }
 }
 
 /// The kind of a body, by its first byte: servers mistake its type, and send documents where a stream was requested.
 #[derive(Debug)]
-enum Body {
+enum BodyKind {
     /// Nothing but white space has come.
     Unknown(Vec<u8>),
     Stream,
@@ -70,7 +78,7 @@ enum Body {
     Document(Vec<u8>),
 }
 
-impl Default for Body {
+impl Default for BodyKind {
     fn default() -> Self {
         Self::Unknown(Vec::new())
     }
@@ -78,39 +86,41 @@ impl Default for Body {
 
 /// Decodes the response to a step, in chunks of any size. Buffers one frame at most, or one document.
 #[derive(Debug)]
-pub struct Decoder {
-    frames: Frames,
-    fold: Fold,
+pub struct StepDecoder {
+    frames: SseParser,
+    fold: FormatFold,
     surrogates: Surrogates,
     read_bytes: usize,
-    body: Body,
+    body: BodyKind,
     /// The error that came instead of any output.
     refusal: Option<String>,
 }
 
-impl Decoder {
+impl StepDecoder {
     /// Creates a decoder. `taken` contains the call identifiers that the transcript already uses.
     #[must_use]
-    pub fn new(format: Format, taken: HashSet<String>) -> Self {
+    pub fn new(format: WireFormat, taken: HashSet<String>) -> Self {
         let fold = match format {
-            Format::Anthropic => Fold::Anthropic(anthropic::Fold::new(taken)),
-            Format::ChatCompletions => Fold::ChatCompletions(chat_completions::Fold::new(taken)),
-            Format::Gemini => Fold::Gemini(gemini::Fold::new(taken)),
-            Format::Responses => Fold::Responses(responses::Fold::new(taken)),
+            WireFormat::Anthropic => FormatFold::Anthropic(anthropic::AnthropicFold::new(taken)),
+            WireFormat::ChatCompletions => {
+                FormatFold::ChatCompletions(chat_completions::CompletionsFold::new(taken))
+            }
+            WireFormat::Gemini => FormatFold::Gemini(gemini::GeminiFold::new(taken)),
+            WireFormat::Responses => FormatFold::Responses(responses::ResponsesFold::new(taken)),
         };
-        let (frames, surrogates) = (Frames::default(), Surrogates::default());
-        Self { frames, fold, surrogates, read_bytes: 0, body: Body::default(), refusal: None }
+        let (frames, surrogates) = (SseParser::default(), Surrogates::default());
+        Self { frames, fold, surrogates, read_bytes: 0, body: BodyKind::default(), refusal: None }
     }
 
     /// Returns true when the model is done and only usage and the end marker are missing.
     #[must_use]
     pub fn is_done(&self) -> bool {
         match &self.fold {
-            Fold::Anthropic(fold) => fold.is_done(),
-            Fold::ChatCompletions(fold) => fold.is_done(),
-            Fold::Gemini(fold) => fold.is_done(),
+            FormatFold::Anthropic(fold) => fold.is_done(),
+            FormatFold::ChatCompletions(fold) => fold.is_done(),
+            FormatFold::Gemini(fold) => fold.is_done(),
             // Its last event contains everything.
-            Fold::Responses(_) => false,
+            FormatFold::Responses(_) => false,
         }
     }
 
@@ -118,10 +128,10 @@ impl Decoder {
     #[must_use]
     pub fn has_begun(&self) -> bool {
         match &self.fold {
-            Fold::Anthropic(fold) => fold.has_begun(),
-            Fold::ChatCompletions(fold) => fold.has_begun(),
-            Fold::Gemini(fold) => fold.has_begun(),
-            Fold::Responses(fold) => fold.has_begun(),
+            FormatFold::Anthropic(fold) => fold.has_begun(),
+            FormatFold::ChatCompletions(fold) => fold.has_begun(),
+            FormatFold::Gemini(fold) => fold.has_begun(),
+            FormatFold::Responses(fold) => fold.has_begun(),
         }
     }
 
@@ -129,53 +139,61 @@ impl Decoder {
     ///
     /// # Errors
     /// Returns the error that the stream reports, or an error for an unreadable or endless stream.
-    pub fn push(&mut self, bytes: &[u8], ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
+    pub fn push_bytes(
+        &mut self,
+        bytes: &[u8],
+        ready: &mut VecDeque<StepEvent>,
+    ) -> Result<StreamProgress, StepError> {
         self.read_bytes += bytes.len();
         if self.read_bytes > STREAM_MAX_BYTES {
-            return Err(error::unavailable("its stream is too long"));
+            return Err(error::unavailable_step("its stream is too long"));
         }
         match &mut self.body {
-            Body::Stream => self.frames.push(bytes),
-            Body::Document(document) => {
+            BodyKind::Stream => self.frames.push_bytes(bytes),
+            BodyKind::Document(document) => {
                 document.extend_from_slice(bytes);
-                return Ok(Next::More);
+                return Ok(StreamProgress::More);
             }
-            Body::Unknown(begun) => {
+            BodyKind::Unknown(begun) => {
                 begun.extend_from_slice(bytes);
                 let begun = std::mem::take(begun);
                 let is_blank = |byte: &u8| byte.is_ascii_whitespace() || BYTE_ORDER_MARK.contains(byte);
                 match begun.iter().find(|byte| !is_blank(byte)) {
                     None => {
-                        self.body = Body::Unknown(begun);
-                        return Ok(Next::More);
+                        self.body = BodyKind::Unknown(begun);
+                        return Ok(StreamProgress::More);
                     }
                     Some(b'{' | b'[') => {
-                        self.body = Body::Document(begun);
-                        return Ok(Next::More);
+                        self.body = BodyKind::Document(begun);
+                        return Ok(StreamProgress::More);
                     }
                     Some(_) => {
-                        self.body = Body::Stream;
-                        self.frames.push(&begun);
+                        self.body = BodyKind::Stream;
+                        self.frames.push_bytes(&begun);
                     }
                 }
             }
         }
-        while let Some(frame) = self.frames.next().map_err(|error| error::unavailable(error.to_string()))? {
-            match self.frame(frame, ready)? {
-                Next::More => {}
+        while let Some(frame) =
+            self.frames.next_frame().map_err(|error| error::unavailable_step(error.to_string()))?
+        {
+            match self.decode_frame(frame, ready)? {
+                StreamProgress::More => {}
                 next => return Ok(next),
             }
         }
-        Ok(Next::More)
+        Ok(StreamProgress::More)
     }
 
     /// Takes what a paused step is continued with. The next bytes are those of the response to that.
-    pub(crate) fn resume(&mut self) -> Pause {
-        self.frames = Frames::default();
-        self.body = Body::default();
+    pub(crate) fn resume_step(&mut self) -> Pause {
+        self.frames = SseParser::default();
+        self.body = BodyKind::default();
         match &mut self.fold {
-            Fold::Anthropic(fold) => fold.resume(&self.surrogates),
-            Fold::ChatCompletions(_) | Fold::Gemini(_) | Fold::Responses(_) => Pause::default(),
+            FormatFold::Anthropic(fold) => fold.resume_step(&self.surrogates),
+            FormatFold::ChatCompletions(_) | FormatFold::Gemini(_) | FormatFold::Responses(_) => {
+                Pause::default()
+            }
         }
     }
 
@@ -183,39 +201,43 @@ impl Decoder {
     ///
     /// # Errors
     /// Fails like [`Self::push`], and for an incomplete response.
-    pub fn ended(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
-        if let Body::Document(document) = &mut self.body {
+    pub fn end_body(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<StreamProgress, StepError> {
+        if let BodyKind::Document(document) = &mut self.body {
             let document = std::mem::take(document);
-            match self.documents(&document, ready)? {
-                Next::More => {}
+            match self.decode_documents(&document, ready)? {
+                StreamProgress::More => {}
                 next => return Ok(next),
             }
         }
-        while let Some(frame) = self.frames.rest() {
-            match self.frame(frame, ready)? {
-                Next::More => {}
+        while let Some(frame) = self.frames.take_rest_frame() {
+            match self.decode_frame(frame, ready)? {
+                StreamProgress::More => {}
                 next => return Ok(next),
             }
         }
-        self.cut(ready)
+        self.cut_stream(ready)
     }
 
     /// Handles a broken or silent connection. Finishes the step if the model is done.
     ///
     /// # Errors
     /// Fails when the model is not done.
-    pub fn cut(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
+    pub fn cut_stream(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<StreamProgress, StepError> {
         let from = ready.len();
-        let next = self.fold.end(ready);
-        self.surrogates.join(ready, from);
+        let next = self.fold.end_stream(ready);
+        self.surrogates.join_halves(ready, from);
         next
     }
 
     /// Decodes a body of JSON: one document, a list of them, or one a line.
-    fn documents(&mut self, body: &[u8], ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
-        let unreadable = || error::unavailable("its answer cannot be read");
+    fn decode_documents(
+        &mut self,
+        body: &[u8],
+        ready: &mut VecDeque<StepEvent>,
+    ) -> Result<StreamProgress, StepError> {
+        let unreadable = || error::unavailable_step("its answer cannot be read");
         let mut text = String::from_utf8_lossy(body).trim_start_matches('\u{feff}').to_owned();
-        self.surrogates.replace(&mut text);
+        self.surrogates.replace_lone(&mut text);
         let parts = match parts_of(&text) {
             Some(parts) => parts,
             None => lenient::mended_json(&text).as_deref().and_then(parts_of).ok_or_else(unreadable)?,
@@ -223,22 +245,26 @@ impl Decoder {
         for part in parts {
             let from = ready.len();
             let refusal = self.possible_refusal(&part);
-            let next = self.fold.document(part, ready);
-            self.surrogates.join(ready, from);
+            let next = self.fold.fold_document(part, ready);
+            self.surrogates.join_halves(ready, from);
             self.refusal = refusal.filter(|_| next.is_err());
             match next? {
-                Next::More => {}
+                StreamProgress::More => {}
                 next => return Ok(next),
             }
         }
-        Ok(Next::More)
+        Ok(StreamProgress::More)
     }
 
-    fn frame(&mut self, mut frame: Frame, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
-        self.surrogates.replace(&mut frame.data);
+    fn decode_frame(
+        &mut self,
+        mut frame: SseFrame,
+        ready: &mut VecDeque<StepEvent>,
+    ) -> Result<StreamProgress, StepError> {
+        self.surrogates.replace_lone(&mut frame.data);
         let from = ready.len();
-        let next = self.fold.frame(&frame, ready);
-        self.surrogates.join(ready, from);
+        let next = self.fold.fold_frame(&frame, ready);
+        self.surrogates.join_halves(ready, from);
         if next.is_err() {
             self.refusal = self.possible_refusal(&frame.data);
         }
@@ -251,9 +277,9 @@ impl Decoder {
     }
 
     /// Takes the refusal of a response that had no output but `error`.
-    pub(crate) fn take_refusal(&mut self, error: &StepError) -> Option<Refused> {
+    pub(crate) fn take_refusal(&mut self, error: &StepError) -> Option<RequestRefusal> {
         let body = self.refusal.take()?;
-        Some(Refused::new(error.clone(), error::reported_status(&body), &body))
+        Some(RequestRefusal::new(error.clone(), error::reported_status(&body), &body))
     }
 }
 
@@ -279,17 +305,18 @@ mod tests {
     use super::*;
 
     /// Decodes a stream and returns its text, and whether it reports usage.
-    fn decode(format: Format, frames: &[impl ToString]) -> Result<(String, bool), StepError> {
-        let mut decoder = Decoder::new(format, HashSet::new());
+    fn decode_frames(format: WireFormat, frames: &[impl ToString]) -> Result<(String, bool), StepError> {
+        let mut decoder = StepDecoder::new(format, HashSet::new());
         let (mut text, mut finished, mut ready) = (String::new(), None, VecDeque::new());
-        let mut next = Next::More;
+        let mut next = StreamProgress::More;
         for frame in frames {
-            if next == Next::More {
-                next = decoder.push(format!("data: {}\n\n", frame.to_string()).as_bytes(), &mut ready)?;
+            if next == StreamProgress::More {
+                next =
+                    decoder.push_bytes(format!("data: {}\n\n", frame.to_string()).as_bytes(), &mut ready)?;
             }
         }
-        if next == Next::More {
-            decoder.ended(&mut ready)?;
+        if next == StreamProgress::More {
+            decoder.end_body(&mut ready)?;
         }
         for event in ready {
             match event {
@@ -302,9 +329,9 @@ mod tests {
     }
 
     /// Builds a stream that says "Hi" and contains `bad` in all fields without text.
-    fn stream(format: Format, bad: &Value) -> Vec<Value> {
+    fn stream_with_bad_fields(format: WireFormat, bad: &Value) -> Vec<Value> {
         match format {
-            Format::ChatCompletions => vec![
+            WireFormat::ChatCompletions => vec![
                 json!({"object": bad, "usage": bad, "choices": [null, {"index": bad, "finish_reason": bad, "delta": {
                     "role": bad, "content": "Hi", "refusal": bad, "reasoning": bad, "reasoning_content": bad,
                     "annotations": bad, "tool_calls": [null]}}], "created": bad}),
@@ -312,7 +339,7 @@ mod tests {
                 json!({"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": bad,
                     "prompt_tokens_details": bad, "completion_tokens_details": {"reasoning_tokens": bad}}}),
             ],
-            Format::Anthropic => vec![
+            WireFormat::Anthropic => vec![
                 json!({"type": "message_start", "message": {"id": bad, "usage": {"input_tokens": 1,
                     "cache_read_input_tokens": bad, "output_tokens_details": bad}}}),
                 json!({"type": bad, "index": bad, "message": bad, "usage": bad}),
@@ -323,7 +350,7 @@ mod tests {
                 json!({"type": "message_delta", "delta": {"stop_reason": "end_turn", "text": bad}, "usage": bad}),
                 json!({"type": "message_stop"}),
             ],
-            Format::Responses => vec![
+            WireFormat::Responses => vec![
                 json!({"type": bad, "output_index": bad, "content_index": bad, "summary_index": bad}),
                 json!({"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "Hi",
                     "summary_index": bad, "annotation": bad}),
@@ -331,7 +358,7 @@ mod tests {
                     "usage": {"input_tokens": 1, "output_tokens": bad, "input_tokens_details": bad,
                     "output_tokens_details": {"reasoning_tokens": bad}}}}),
             ],
-            Format::Gemini => vec![
+            WireFormat::Gemini => vec![
                 json!({"usageMetadata": bad, "promptFeedback": bad, "candidates": [null, {"index": bad,
                     "finishReason": bad, "groundingMetadata": bad, "citationMetadata": bad, "content": {"role": bad,
                     "parts": [{"text": "Hi", "thought": bad, "thoughtSignature": null}]}}]}),
@@ -342,41 +369,45 @@ mod tests {
     }
 
     #[test]
-    fn one_odd_field_takes_no_word_of_an_answer_along() {
-        for format in Format::ALL {
+    fn odd_field_keeps_answer_text() {
+        for format in WireFormat::ALL {
             for bad in [json!(null), json!([1]), json!({"a": 1}), json!(-1.5), json!(false)] {
-                let decoded = decode(format, &stream(format, &bad));
+                let decoded = decode_frames(format, &stream_with_bad_fields(format, &bad));
                 assert_eq!(decoded, Ok(("Hi".to_owned(), true)), "{format:?} {bad}");
             }
         }
     }
 
     #[test]
-    fn a_field_that_comes_twice_is_read_as_its_last() {
+    fn duplicate_field_takes_last() {
         for (format, frames) in [
             (
-                Format::ChatCompletions,
+                WireFormat::ChatCompletions,
                 r#"{"choices":[{"index":0,"index":0,"delta":{"content":"H","content":"Hi"},"finish_reason":"stop"}]}"#,
             ),
             (
-                Format::Gemini,
+                WireFormat::Gemini,
                 r#"{"candidates":[],"candidates":[{"content":{"parts":[{"text":"H","text":"Hi"}]},"finishReason":"STOP"}]}"#,
             ),
         ] {
-            let mut decoder = Decoder::new(format, HashSet::new());
+            let mut decoder = StepDecoder::new(format, HashSet::new());
             let mut ready = VecDeque::new();
             let stream = format!("data: {frames}\n\n");
-            assert_eq!(decoder.push(stream.as_bytes(), &mut ready), Ok(Next::More), "{format:?}");
-            decoder.ended(&mut ready).expect("it was finished");
+            assert_eq!(
+                decoder.push_bytes(stream.as_bytes(), &mut ready),
+                Ok(StreamProgress::More),
+                "{format:?}"
+            );
+            decoder.end_body(&mut ready).expect("it was finished");
             assert_eq!(ready.front(), Some(&StepEvent::Text("Hi".to_owned())), "{format:?}");
         }
     }
 
     #[test]
-    fn a_character_is_joined_whose_halves_come_in_two_frames() {
-        for format in Format::ALL {
+    fn surrogate_halves_joined_across_frames() {
+        for format in WireFormat::ALL {
             let mut frames = Vec::new();
-            for frame in stream(format, &Value::Null) {
+            for frame in stream_with_bad_fields(format, &Value::Null) {
                 let frame = frame.to_string();
                 if frame.contains("\"Hi\"") {
                     frames.extend(
@@ -386,13 +417,13 @@ mod tests {
                     frames.push(frame);
                 }
             }
-            assert_eq!(decode(format, &frames).unwrap().0, "H😀i\u{fffd}", "{format:?}");
+            assert_eq!(decode_frames(format, &frames).unwrap().0, "H😀i\u{fffd}", "{format:?}");
         }
-        let mut decoder = Decoder::new(Format::ChatCompletions, HashSet::new());
+        let mut decoder = StepDecoder::new(WireFormat::ChatCompletions, HashSet::new());
         let mut ready = VecDeque::new();
         let document = r#"{"choices":[{"message":{"content":"cut \ud83d"},"finish_reason":"length"}]}"#;
-        decoder.push(document.as_bytes(), &mut ready).unwrap();
-        decoder.ended(&mut ready).unwrap();
+        decoder.push_bytes(document.as_bytes(), &mut ready).unwrap();
+        decoder.end_body(&mut ready).unwrap();
         let text = StepEvent::Text("cut ".into());
         assert_eq!((ready.len(), &ready[0], &ready[1]), (3, &text, &StepEvent::Text("\u{fffd}".into())));
     }

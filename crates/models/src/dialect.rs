@@ -3,61 +3,63 @@
 use domain::step::{StepError, StepRequest};
 use serde_json::{Map, Value};
 
-use crate::format::Format;
-use crate::listing::Listing;
+use crate::format::WireFormat;
+use crate::listing::ModelListing;
 use crate::pause::Pause;
 use crate::{anthropic, chat_completions, gemini, options, responses};
 
 /// The request parameters that a server accepts for one model, learned from its rejections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dialect {
-    Anthropic(anthropic::Dialect),
-    ChatCompletions(chat_completions::Dialect),
-    Gemini(gemini::Dialect),
-    Responses(responses::Dialect),
+pub(crate) enum RequestDialect {
+    Anthropic(anthropic::AnthropicDialect),
+    ChatCompletions(chat_completions::CompletionsDialect),
+    Gemini(gemini::GeminiDialect),
+    Responses(responses::ResponsesDialect),
 }
 
-impl Format {
+impl WireFormat {
     /// Reads a list of models.
-    pub(crate) fn models(self, body: &[u8]) -> Option<Listing> {
+    pub(crate) fn parse_models(self, body: &[u8]) -> Option<ModelListing> {
         match self {
-            Self::Anthropic => anthropic::models(body),
+            Self::Anthropic => anthropic::parse_models(body),
             // OpenAI has one list for both formats.
-            Self::ChatCompletions | Self::Responses => chat_completions::models(body),
-            Self::Gemini => gemini::models(body),
+            Self::ChatCompletions | Self::Responses => chat_completions::parse_models(body),
+            Self::Gemini => gemini::parse_models(body),
         }
     }
 
     /// Reads the dialects of the models in a list, if it contains them.
-    pub(crate) fn dialects(self, body: &[u8]) -> Vec<(String, Dialect)> {
+    pub(crate) fn parse_dialects(self, body: &[u8]) -> Vec<(String, RequestDialect)> {
         match self {
             Self::Anthropic => {
-                let dialects = anthropic::dialects(body).into_iter();
-                dialects.map(|(model, dialect)| (model, Dialect::Anthropic(dialect))).collect()
+                let dialects = anthropic::parse_dialects(body).into_iter();
+                dialects.map(|(model, dialect)| (model, RequestDialect::Anthropic(dialect))).collect()
             }
             Self::ChatCompletions | Self::Gemini | Self::Responses => Vec::new(),
         }
     }
 
     /// Returns the initial dialect of a model.
-    pub(crate) fn dialect(self, model: &str, own: bool) -> Dialect {
+    pub(crate) fn initial_dialect(self, model: &str, own: bool) -> RequestDialect {
         match self {
-            Self::Anthropic => Dialect::Anthropic(anthropic::Dialect::of(model)),
-            Self::ChatCompletions => Dialect::ChatCompletions(chat_completions::Dialect::of(own)),
-            Self::Gemini => Dialect::Gemini(gemini::Dialect::of(model)),
-            Self::Responses => Dialect::Responses(responses::Dialect::NEWEST),
+            Self::Anthropic => RequestDialect::Anthropic(anthropic::AnthropicDialect::from_model(model)),
+            Self::ChatCompletions => {
+                RequestDialect::ChatCompletions(chat_completions::CompletionsDialect::for_server(own))
+            }
+            Self::Gemini => RequestDialect::Gemini(gemini::GeminiDialect::from_model(model)),
+            Self::Responses => RequestDialect::Responses(responses::ResponsesDialect::NEWEST),
         }
     }
 }
 
-impl Dialect {
+impl RequestDialect {
     /// Returns another dialect to try after a rejection with this reason, in small letters; `None` when there is none.
-    pub(crate) fn fallback(self, reason: &str) -> Option<Self> {
+    pub(crate) fn fallback_dialect(self, reason: &str) -> Option<Self> {
         match self {
-            Self::Anthropic(dialect) => dialect.fallback(reason).map(Self::Anthropic),
-            Self::ChatCompletions(dialect) => dialect.fallback(reason).map(Self::ChatCompletions),
-            Self::Gemini(dialect) => dialect.fallback(reason).map(Self::Gemini),
-            Self::Responses(dialect) => dialect.fallback(reason).map(Self::Responses),
+            Self::Anthropic(dialect) => dialect.fallback_dialect(reason).map(Self::Anthropic),
+            Self::ChatCompletions(dialect) => dialect.fallback_dialect(reason).map(Self::ChatCompletions),
+            Self::Gemini(dialect) => dialect.fallback_dialect(reason).map(Self::Gemini),
+            Self::Responses(dialect) => dialect.fallback_dialect(reason).map(Self::Responses),
         }
     }
 
@@ -65,21 +67,26 @@ impl Dialect {
     ///
     /// # Errors
     /// Fails when the format cannot express the request.
-    pub(crate) fn body(
+    pub(crate) fn encode_body(
         self,
         request: &StepRequest,
         pause: &Pause,
         options: &Map<String, Value>,
     ) -> Result<Vec<u8>, StepError> {
         match self {
-            Self::Anthropic(dialect) => {
-                options::body(&anthropic::body(request, dialect)?.continuing(pause), options)
-            }
+            Self::Anthropic(dialect) => options::encode_with_options(
+                &anthropic::build_body(request, dialect)?.with_pause(pause),
+                options,
+            ),
             Self::ChatCompletions(dialect) => {
-                options::body(&chat_completions::body(request, dialect)?, options)
+                options::encode_with_options(&chat_completions::build_body(request, dialect)?, options)
             }
-            Self::Gemini(dialect) => options::body(&gemini::body(request, dialect)?, options),
-            Self::Responses(dialect) => options::body(&responses::body(request, dialect)?, options),
+            Self::Gemini(dialect) => {
+                options::encode_with_options(&gemini::build_body(request, dialect)?, options)
+            }
+            Self::Responses(dialect) => {
+                options::encode_with_options(&responses::build_body(request, dialect)?, options)
+            }
         }
     }
 }
@@ -90,26 +97,26 @@ mod tests {
 
     use super::*;
 
-    fn read(format: Format, body: &Value) -> Option<Listing> {
-        format.models(body.to_string().as_bytes())
+    fn parse_listing(format: WireFormat, body: &Value) -> Option<ModelListing> {
+        format.parse_models(body.to_string().as_bytes())
     }
 
-    fn names(listing: &Listing) -> Vec<&str> {
+    fn model_names(listing: &ModelListing) -> Vec<&str> {
         listing.models.iter().map(|model| model.name.as_str()).collect()
     }
 
     /// Returns the field of the list, the field of a name in it, and the prefix of names.
-    fn keys(format: Format) -> (&'static str, &'static str, &'static str) {
+    fn listing_fields(format: WireFormat) -> (&'static str, &'static str, &'static str) {
         match format {
-            Format::Gemini => ("models", "name", "models/"),
-            Format::Anthropic | Format::ChatCompletions | Format::Responses => ("data", "id", ""),
+            WireFormat::Gemini => ("models", "name", "models/"),
+            WireFormat::Anthropic | WireFormat::ChatCompletions | WireFormat::Responses => ("data", "id", ""),
         }
     }
 
     #[test]
-    fn one_odd_entry_drops_no_other_in_any_format() {
-        for format in Format::ALL {
-            let (list, name, prefix) = keys(format);
+    fn parse_models_skips_odd_entry_alone() {
+        for format in WireFormat::ALL {
+            let (list, name, prefix) = listing_fields(format);
             let named = |word: &str| json!({ name: format!("{prefix}{word}") });
             let invalid = [
                 json!(null),
@@ -127,9 +134,9 @@ mod tests {
             let mut entries = vec![named("first")];
             entries.extend(invalid.clone());
             entries.extend([named("last"), named("first")]);
-            let listing = read(format, &json!({ list: entries, "unknown": {} })).expect("a list");
+            let listing = parse_listing(format, &json!({ list: entries, "unknown": {} })).expect("a list");
             assert_eq!(
-                (names(&listing), listing.unreadable),
+                (model_names(&listing), listing.unreadable),
                 (vec!["first", "last"], invalid.len()),
                 "{format:?}"
             );
@@ -137,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn one_odd_field_drops_no_entry_in_any_format() {
+    fn parse_models_odd_field_keeps_entry() {
         let invalid =
             [json!(null), json!("x"), json!(-1), json!(1e300), json!([1]), json!({"a": 1}), json!(true)];
         let fields = [
@@ -159,23 +166,27 @@ mod tests {
             "owned_by",
             "unknown",
         ];
-        for format in Format::ALL {
-            let (list, name, prefix) = keys(format);
+        for format in WireFormat::ALL {
+            let (list, name, prefix) = listing_fields(format);
             for field in fields {
                 for value in &invalid {
                     let body = json!({ list: [{ name: format!("{prefix}m"), field: value }] });
-                    let listing = read(format, &body).expect("a list");
-                    assert_eq!((names(&listing), listing.unreadable), (vec!["m"], 0), "{format:?} {body}");
+                    let listing = parse_listing(format, &body).expect("a list");
+                    assert_eq!(
+                        (model_names(&listing), listing.unreadable),
+                        (vec!["m"], 0),
+                        "{format:?} {body}"
+                    );
                 }
             }
         }
     }
 
     #[test]
-    fn all_names_of_the_context_may_stand_side_by_side() {
+    fn context_limit_read_from_any_field() {
         let of = |entry: Value| {
             let body = json!({ "data": [entry] });
-            read(Format::ChatCompletions, &body).expect("a list").models.remove(0).context_tokens
+            parse_listing(WireFormat::ChatCompletions, &body).expect("a list").models.remove(0).context_tokens
         };
         let (long, served) = (Some(131_072), Some(4096));
         assert_eq!(of(json!({"id": "m", "context_length": 131_072, "max_model_len": 4096})), served);
@@ -185,14 +196,14 @@ mod tests {
         assert_eq!(of(json!({"id": "m"})), None);
         let twice = br#"{"data":[{"id":"a","id":"m","context_length":1,"context_length":4096}],"data":
             [{"id":"a","id":"m","context_length":1,"context_length":4096}]}"#;
-        let listing = Format::ChatCompletions.models(twice).expect("a list");
-        assert_eq!((names(&listing), listing.models[0].context_tokens), (vec!["m"], served));
+        let listing = WireFormat::ChatCompletions.parse_models(twice).expect("a list");
+        assert_eq!((model_names(&listing), listing.models[0].context_tokens), (vec!["m"], served));
     }
 
     #[test]
-    fn what_is_no_list_is_none_and_an_empty_one_is_empty() {
-        for format in Format::ALL {
-            let (list, ..) = keys(format);
+    fn parse_models_distinguishes_none_from_empty() {
+        for format in WireFormat::ALL {
+            let (list, ..) = listing_fields(format);
             for none in [
                 json!({ list: {} }),
                 json!({ list: "x" }),
@@ -200,14 +211,19 @@ mod tests {
                 json!("x"),
                 json!(null),
             ] {
-                assert_eq!(read(format, &none), None, "{format:?} {none}");
+                assert_eq!(parse_listing(format, &none), None, "{format:?} {none}");
             }
-            assert_eq!(format.models(b"<html>"), None);
+            assert_eq!(format.parse_models(b"<html>"), None);
             for empty in [json!({ list: [] }), json!({ list: null }), json!({}), json!([])] {
-                assert_eq!(read(format, &empty), Some(Listing::default()), "{format:?} {empty}");
+                assert_eq!(
+                    parse_listing(format, &empty),
+                    Some(ModelListing::default()),
+                    "{format:?} {empty}"
+                );
             }
         }
-        let bare = read(Format::ChatCompletions, &json!([{"id": "m"}])).expect("some servers send it so");
-        assert_eq!(names(&bare), ["m"]);
+        let bare = parse_listing(WireFormat::ChatCompletions, &json!([{"id": "m"}]))
+            .expect("some servers send it so");
+        assert_eq!(model_names(&bare), ["m"]);
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use domain::catalog::ProviderName;
 use domain::credits::Price;
 use domain::embedding::{DIMENSION_MAX, MODEL_MAX_BYTES};
-use domain::step::{StepError, Usage};
+use domain::step::{StepError, TokenUsage};
 use hyper::Method;
 use reqwest::header::{self, HeaderMap, HeaderValue};
 use serde::{Deserialize, Serialize};
@@ -18,8 +18,8 @@ use tokio::time::timeout;
 use crate::config::{EmbeddingsConfig, VendorConfig, VendorsConfig};
 use crate::error;
 use crate::estimate::tokens_of_bytes;
-use crate::format::Format;
-use crate::server::{Server, VendorError};
+use crate::format::WireFormat;
+use crate::server::{VendorError, VendorServer};
 
 /// Bounds one request for the vectors of passages.
 const PASSAGES_TIMEOUT: Duration = Duration::from_secs(60);
@@ -50,15 +50,15 @@ pub enum EmbeddingsError {
 
 /// The vectors of texts, in their order and of one dimension, and what they cost.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Embedded {
+pub struct EmbeddedTexts {
     pub vectors: Vec<Vec<f32>>,
-    pub usage: Usage,
+    pub usage: TokenUsage,
 }
 
 /// A model of embeddings at a vendor's server.
 #[derive(Debug)]
 pub struct EmbeddingModel {
-    server: Server,
+    server: VendorServer,
     model: String,
     dimensions: Option<u32>,
     price: Price,
@@ -83,7 +83,7 @@ struct WireRequest<'a> {
 struct WireResponse {
     data: Vec<WireVector>,
     #[serde(default)]
-    usage: Option<WireUsage>,
+    usage: Option<EmbeddingUsage>,
 }
 
 #[derive(Deserialize)]
@@ -94,7 +94,7 @@ struct WireVector {
 }
 
 #[derive(Deserialize)]
-struct WireUsage {
+struct EmbeddingUsage {
     #[serde(default)]
     prompt_tokens: Option<u64>,
     #[serde(default)]
@@ -108,9 +108,9 @@ impl EmbeddingModel {
     /// [`EmbeddingsError`].
     pub fn new(config: &EmbeddingsConfig, vendors: &VendorsConfig) -> Result<Self, EmbeddingsError> {
         let (vendor, format) = match config.provider {
-            ProviderName::Anthropic => (&vendors.anthropic, Format::Anthropic),
-            ProviderName::OpenAi => (&vendors.openai, Format::ChatCompletions),
-            ProviderName::Google => (&vendors.google, Format::Gemini),
+            ProviderName::Anthropic => (&vendors.anthropic, WireFormat::Anthropic),
+            ProviderName::OpenAi => (&vendors.openai, WireFormat::ChatCompletions),
+            ProviderName::Google => (&vendors.google, WireFormat::Gemini),
         };
         let Some(VendorConfig { key, base_url, .. }) = vendor else { return Err(EmbeddingsError::NoVendor) };
         let space = format!("{}{}", config.passage_prefix, config.model);
@@ -122,7 +122,8 @@ impl EmbeddingModel {
             ProviderName::Anthropic | ProviderName::OpenAi => format.default_base_url().to_owned(),
         };
         let base = base_url.as_deref().unwrap_or(&own);
-        let server = Server::new(Format::ChatCompletions, base, key.clone())?.through(&vendors.outgoing);
+        let server = VendorServer::new(WireFormat::ChatCompletions, base, key.clone())?
+            .with_outgoing(&vendors.outgoing);
         Ok(Self {
             server,
             model: config.model.clone(),
@@ -164,7 +165,7 @@ impl EmbeddingModel {
     ///
     /// # Errors
     /// [`StepError`], as of a model step; [`StepError::Unavailable`] of a response that is unusable.
-    pub async fn embed(&self, texts: &[String]) -> Result<Embedded, StepError> {
+    pub async fn embed_passages(&self, texts: &[String]) -> Result<EmbeddedTexts, StepError> {
         let passages = texts.iter().map(|text| format!("{}{text}", self.passage_prefix)).collect();
         self.embed_within(passages, PASSAGES_TIMEOUT).await
     }
@@ -173,50 +174,51 @@ impl EmbeddingModel {
     ///
     /// # Errors
     /// As [`Self::embed`].
-    pub async fn embed_query(&self, query: &str) -> Result<Embedded, StepError> {
+    pub async fn embed_query(&self, query: &str) -> Result<EmbeddedTexts, StepError> {
         self.embed_within(vec![format!("{}{query}", self.query_prefix)], QUERY_TIMEOUT).await
     }
 
-    async fn embed_within(&self, texts: Vec<String>, time: Duration) -> Result<Embedded, StepError> {
-        let embedded = timeout(time, self.request(&texts)).await;
-        let embedded = embedded.unwrap_or_else(|_| Err(error::unavailable("it did not answer in time")));
+    async fn embed_within(&self, texts: Vec<String>, time: Duration) -> Result<EmbeddedTexts, StepError> {
+        let embedded = timeout(time, self.request_vectors(&texts)).await;
+        let embedded = embedded.unwrap_or_else(|_| Err(error::unavailable_step("it did not answer in time")));
         embedded.map_err(|error| match error {
             StepError::Rejected { refused, status, reason } => {
-                StepError::Rejected { refused, status, reason: self.server.redact(&reason) }
+                StepError::Rejected { refused, status, reason: self.server.redact_key(&reason) }
             }
             StepError::Unavailable { reason, retry_after } => {
-                StepError::Unavailable { reason: self.server.redact(&reason), retry_after }
+                StepError::Unavailable { reason: self.server.redact_key(&reason), retry_after }
             }
             other @ (StepError::TooLong | StepError::TimedOut { .. }) => other,
         })
     }
 
-    async fn request(&self, texts: &[String]) -> Result<Embedded, StepError> {
+    async fn request_vectors(&self, texts: &[String]) -> Result<EmbeddedTexts, StepError> {
         let Self { model, dimensions, .. } = self;
         let request = WireRequest { model, input: texts, encoding_format: "float", dimensions: *dimensions };
-        let body = serde_json::to_vec(&request).map_err(|error| error::rejected(error.to_string()))?;
+        let body = serde_json::to_vec(&request).map_err(|error| error::rejected_step(error.to_string()))?;
         let mut headers: HeaderMap = self.server.key_header().into_iter().collect();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
-        let url = self.server.url("/embeddings", None);
-        let sending = self.server.client()?.send(Method::POST, &url, headers, body);
-        let mut response = sending.await.map_err(error::connection)?;
+        let url = self.server.request_url("/embeddings", None);
+        let sending = self.server.http_client()?.send_request(Method::POST, &url, headers, body);
+        let mut response = sending.await.map_err(error::connection_failure)?;
         if !response.status.is_success() {
             let retry_after = error::retry_after_header(&response.headers, SystemTime::now());
-            let body = response.read(error::ERROR_BODY_MAX_BYTES).await.ok().flatten().unwrap_or_default();
-            let redact = |text: &str| self.server.redact(text);
+            let body =
+                response.read_body(error::ERROR_BODY_MAX_BYTES).await.ok().flatten().unwrap_or_default();
+            let redact = |text: &str| self.server.redact_key(text);
             let body = String::from_utf8_lossy(&body);
             return Err(error::of_status(response.status, retry_after, &body, redact));
         }
         let max_bytes = ENVELOPE_MAX_BYTES + texts.len() * DIMENSION_MAX * COMPONENT_MAX_BYTES;
-        let body = response.read(max_bytes).await.map_err(error::connection)?;
-        let body = body.ok_or_else(|| error::unavailable("its response of embeddings is too long"))?;
-        self.read(&body, texts)
+        let body = response.read_body(max_bytes).await.map_err(error::connection_failure)?;
+        let body = body.ok_or_else(|| error::unavailable_step("its response of embeddings is too long"))?;
+        self.parse_response(&body, texts)
     }
 
     /// Reads a response for these texts.
-    fn read(&self, body: &[u8], texts: &[String]) -> Result<Embedded, StepError> {
-        let unusable = |what: &str| error::unavailable(format!("its response of embeddings {what}"));
+    fn parse_response(&self, body: &[u8], texts: &[String]) -> Result<EmbeddedTexts, StepError> {
+        let unusable = |what: &str| error::unavailable_step(format!("its response of embeddings {what}"));
         let response: WireResponse =
             serde_json::from_slice(body).map_err(|_| unusable("has an unknown form"))?;
         if response.data.len() != texts.len() {
@@ -243,8 +245,9 @@ impl EmbeddingModel {
         let bytes = texts.iter().map(String::len).sum();
         // A vendor that reports more than the texts can have is not believed.
         let tokens = counted.unwrap_or_else(|| tokens_of_bytes(bytes)).min(self.tokens_max(texts));
-        let usage = Usage { input_tokens: tokens, estimated: counted.is_none(), ..Usage::default() };
-        Ok(Embedded { vectors, usage })
+        let usage =
+            TokenUsage { input_tokens: tokens, estimated: counted.is_none(), ..TokenUsage::default() };
+        Ok(EmbeddedTexts { vectors, usage })
     }
 }
 
@@ -252,7 +255,7 @@ impl EmbeddingModel {
 mod tests {
     use super::*;
 
-    fn config(provider: ProviderName) -> EmbeddingsConfig {
+    fn embeddings_config(provider: ProviderName) -> EmbeddingsConfig {
         EmbeddingsConfig {
             provider,
             model: "m".to_owned(),
@@ -263,8 +266,8 @@ mod tests {
         }
     }
 
-    fn model(provider: ProviderName, vendor: VendorConfig) -> EmbeddingModel {
-        let config = config(provider);
+    fn embedding_model(provider: ProviderName, vendor: VendorConfig) -> EmbeddingModel {
+        let config = embeddings_config(provider);
         let mut vendors = VendorsConfig::default();
         match provider {
             ProviderName::Anthropic => vendors.anthropic = Some(vendor),
@@ -274,25 +277,29 @@ mod tests {
         EmbeddingModel::new(&config, &vendors).expect("a model")
     }
 
-    fn read(bodies: &[&str]) -> Result<Embedded, StepError> {
-        let model = model(ProviderName::OpenAi, VendorConfig::default());
+    fn parse_bodies(bodies: &[&str]) -> Result<EmbeddedTexts, StepError> {
+        let model = embedding_model(ProviderName::OpenAi, VendorConfig::default());
         let texts = ["one".to_owned(), "two".to_owned()];
-        let read: Vec<_> = bodies.iter().map(|body| model.read(body.as_bytes(), &texts)).collect();
+        let read: Vec<_> = bodies.iter().map(|body| model.parse_response(body.as_bytes(), &texts)).collect();
         read.into_iter().next_back().expect("a body")
     }
 
     #[test]
-    fn vectors_come_in_the_order_of_the_texts_with_their_usage() {
+    fn vectors_follow_text_order_with_usage() {
         let swapped = r#"{"object":"list","model":"m","data":[{"object":"embedding","index":1,"embedding":[0,1]},
             {"object":"embedding","index":0,"embedding":[1,0]}],"usage":{"prompt_tokens":5,"total_tokens":5}}"#;
-        let embedded = read(&[swapped]).expect("vectors");
+        let embedded = parse_bodies(&[swapped]).expect("vectors");
         assert_eq!(embedded.vectors, [[1.0, 0.0], [0.0, 1.0]]);
         assert_eq!((embedded.usage.input_tokens, embedded.usage.estimated), (5, false));
         let bare = r#"{"data":[{"embedding":[1]},{"embedding":[2]}]}"#;
-        let embedded = read(&[bare]).expect("vectors");
+        let embedded = parse_bodies(&[bare]).expect("vectors");
         assert_eq!((embedded.vectors[1][0], embedded.usage.estimated), (2.0, true));
         let dear = bare.replace("]}]}", r#"]}],"usage":{"total_tokens":18446744073709551615}}"#);
-        assert_eq!(read(&[&dear]).expect("vectors").usage.input_tokens, 14, "it is bounded by the texts");
+        assert_eq!(
+            parse_bodies(&[&dear]).expect("vectors").usage.input_tokens,
+            14,
+            "it is bounded by the texts"
+        );
     }
 
     #[test]
@@ -314,37 +321,41 @@ mod tests {
             r#"{"embedding":[]},{"embedding":[]}"#.to_owned(),
             format!(r#"{{"embedding":[{0}]}},{{"embedding":[{0}]}}"#, vec!["1"; DIMENSION_MAX + 1].join(",")),
         ] {
-            let refused = read(&[&of(&vectors)]);
+            let refused = parse_bodies(&[&of(&vectors)]);
             assert!(matches!(refused, Err(StepError::Unavailable { .. })), "{refused:?}");
         }
         for body in ["", "[]", "{}", "<html>", "null", r#"{"data":{}}"#] {
-            assert!(read(&[body]).is_err(), "{body}");
+            assert!(parse_bodies(&[body]).is_err(), "{body}");
         }
         let longer = of(r#"{"embedding":[1,2,3]},{"embedding":[1,2,3]}"#);
-        assert!(read(&[&longer]).is_ok());
-        assert!(read(&[&of(&format!("{one},{one}")), &longer]).is_err(), "the dimension never changes");
+        assert!(parse_bodies(&[&longer]).is_ok());
+        assert!(
+            parse_bodies(&[&of(&format!("{one},{one}")), &longer]).is_err(),
+            "the dimension never changes"
+        );
     }
 
     #[test]
     fn the_address_is_the_vendors() {
         let url = |provider, base_url: Option<&str>| {
             let vendor = VendorConfig { base_url: base_url.map(str::to_owned), ..VendorConfig::default() };
-            model(provider, vendor).server.url("/embeddings", None).to_string()
+            embedding_model(provider, vendor).server.request_url("/embeddings", None).to_string()
         };
         let google = "https://generativelanguage.googleapis.com/v1beta/openai/embeddings";
         assert_eq!(url(ProviderName::OpenAi, None), "https://api.openai.com/v1/embeddings");
         assert_eq!(url(ProviderName::Google, None), google);
         assert_eq!(url(ProviderName::OpenAi, Some("http://x:1")), "http://x:1/v1/embeddings");
         assert_eq!(url(ProviderName::OpenAi, Some("http://x:1/v1/embeddings")), "http://x:1/v1/embeddings");
-        let refused = EmbeddingModel::new(&config(ProviderName::OpenAi), &VendorsConfig::default());
+        let refused =
+            EmbeddingModel::new(&embeddings_config(ProviderName::OpenAi), &VendorsConfig::default());
         assert_eq!(refused.map(drop), Err(EmbeddingsError::NoVendor));
     }
     #[tokio::test]
-    async fn passages_and_queries_have_their_prefixes_on_the_wire() {
-        let vendor = test_support::start().await.expect("a server");
+    async fn passages_and_queries_send_prefixes() {
+        let vendor = test_support::start_server().await.expect("a server");
         let openai = VendorConfig { base_url: Some(vendor.base_url()), ..VendorConfig::default() };
         let vendors = VendorsConfig { openai: Some(openai), ..VendorsConfig::default() };
-        let plain = config(ProviderName::OpenAi);
+        let plain = embeddings_config(ProviderName::OpenAi);
         let prefixed = EmbeddingsConfig {
             passage_prefix: "passage: ".to_owned(),
             query_prefix: "query: ".to_owned(),
@@ -352,7 +363,7 @@ mod tests {
             ..plain.clone()
         };
         let model = EmbeddingModel::new(&prefixed, &vendors).expect("a model");
-        let embedded = model.embed(&["rent".to_owned(), "dogs".to_owned()]).await.expect("vectors");
+        let embedded = model.embed_passages(&["rent".to_owned(), "dogs".to_owned()]).await.expect("vectors");
         assert_eq!((embedded.vectors.len(), embedded.vectors[0].len()), (2, 256));
         model.embed_query("rent").await.expect("a vector");
         let seen = vendor.requests();
@@ -362,7 +373,7 @@ mod tests {
         assert_eq!(seen[1].body["input"], serde_json::json!(["query: rent"]));
         let other = EmbeddingModel::new(&plain, &vendors).expect("a model");
         assert_ne!(model.space(), other.space(), "vectors of other prefixes are others");
-        let rejected = model.embed(&[test_support::embeddings::REJECTED.to_owned()]).await;
+        let rejected = model.embed_passages(&[test_support::embeddings::REJECTED.to_owned()]).await;
         assert!(matches!(rejected, Err(StepError::Rejected { .. })), "{rejected:?}");
     }
 }

@@ -6,13 +6,13 @@ use std::io;
 use std::time::{Duration, SystemTime};
 
 use domain::retry_after::{self, RETRY_AFTER_MAX};
-use domain::step::{Refused, StepError};
+use domain::step::{RefusedPart, StepError};
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::connection::ConnectionError;
+use crate::connection::VendorConnectionError;
 
 /// Longer reasons are truncated.
 const REASON_MAX_CHARS: usize = 300;
@@ -67,7 +67,7 @@ struct WireError {
     details: Value,
 }
 
-struct Problem {
+struct VendorProblem {
     message: String,
     code: String,
     kind: String,
@@ -75,9 +75,9 @@ struct Problem {
     retry_after: Option<Duration>,
 }
 
-impl Problem {
+impl VendorProblem {
     /// Reads `{"error": {…}}`, `{"error": "…"}`, the inner object itself, or plain text.
-    fn read(body: &str) -> Self {
+    fn parse_body(body: &str) -> Self {
         let value: Value = serde_json::from_str(body).unwrap_or_else(|_| Value::from(body));
         let inner = match value {
             Value::Object(mut object) => object.remove("error").unwrap_or(Value::Object(object)),
@@ -92,11 +92,11 @@ impl Problem {
         }
         let error: WireError = serde_json::from_value(inner).unwrap_or_default();
         Self {
-            message: Some(text(&error.message))
+            message: Some(value_text(&error.message))
                 .filter(|text| !text.is_empty())
-                .unwrap_or_else(|| detail(&error.detail)),
-            code: text(&error.code),
-            kind: text(if error.r#type.is_null() { &error.status } else { &error.r#type }),
+                .unwrap_or_else(|| detail_text(&error.detail)),
+            code: value_text(&error.code),
+            kind: value_text(if error.r#type.is_null() { &error.status } else { &error.r#type }),
             retry_after: retry_delay(&error.details),
         }
     }
@@ -127,25 +127,25 @@ impl Problem {
     }
 
     /// Tells what a permanent error does not accept: a key and money are matters of the operator, never of the question.
-    fn refused(&self, status: Option<StatusCode>) -> Refused {
+    fn classify_refusal(&self, status: Option<StatusCode>) -> RefusedPart {
         let message = self.message.to_lowercase();
         let says = |phrases: &[&str]| phrases.iter().any(|phrase| message.contains(phrase));
         let is_code = |codes: &[&str]| {
             [&self.code, &self.kind].iter().any(|text| codes.contains(&text.to_lowercase().as_str()))
         };
         match status.map(|status| status.as_u16()) {
-            Some(402) => Refused::Payment,
-            _ if self.is_unpaid_code() || says(UNPAID_PHRASES) => Refused::Payment,
-            Some(401 | 407) => Refused::Key,
+            Some(402) => RefusedPart::Payment,
+            _ if self.is_unpaid_code() || says(UNPAID_PHRASES) => RefusedPart::Payment,
+            Some(401 | 407) => RefusedPart::Key,
             // The question, the model or the place, not the key.
-            Some(403) if is_code(&["model_not_found"]) || says(NOT_THE_KEY_PHRASES) => Refused::Request,
-            Some(403) => Refused::Key,
-            _ if is_code(KEY_CODES) || says(KEY_PHRASES) => Refused::Key,
-            _ => Refused::Request,
+            Some(403) if is_code(&["model_not_found"]) || says(NOT_THE_KEY_PHRASES) => RefusedPart::Request,
+            Some(403) => RefusedPart::Key,
+            _ if is_code(KEY_CODES) || says(KEY_PHRASES) => RefusedPart::Key,
+            _ => RefusedPart::Request,
         }
     }
 
-    fn reason(&self, default: &str) -> String {
+    fn reason_or(&self, default: &str) -> String {
         [&self.message, &self.code, &self.kind]
             .into_iter()
             .find(|text| !text.is_empty())
@@ -154,17 +154,21 @@ impl Problem {
 }
 
 /// Reads the messages of a `detail`.
-fn detail(value: &Value) -> String {
+fn detail_text(value: &Value) -> String {
     match value {
-        Value::Array(items) => {
-            items.iter().map(|item| text(item.get("msg").unwrap_or(item))).collect::<Vec<_>>().join("; ")
+        Value::Array(items) => items
+            .iter()
+            .map(|item| value_text(item.get("msg").unwrap_or(item)))
+            .collect::<Vec<_>>()
+            .join("; "),
+        Value::Object(fields) => {
+            fields.get("message").or(fields.get("msg")).map_or_else(String::new, value_text)
         }
-        Value::Object(fields) => fields.get("message").or(fields.get("msg")).map_or_else(String::new, text),
-        other => text(other),
+        other => value_text(other),
     }
 }
 
-fn text(value: &Value) -> String {
+fn value_text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
@@ -180,33 +184,33 @@ pub(crate) fn of_status(
     body: &str,
     redact: impl Fn(&str) -> String,
 ) -> StepError {
-    let problem = Problem::read(body);
+    let problem = VendorProblem::parse_body(body);
     if status == StatusCode::PAYLOAD_TOO_LARGE || (status.is_client_error() && problem.is_too_long()) {
         return StepError::TooLong;
     }
-    let reason = format!("{}: {}", status.as_u16(), redact(&problem.reason("no reason given")));
+    let reason = format!("{}: {}", status.as_u16(), redact(&problem.reason_or("no reason given")));
     // A vendor reports an exhausted quota with the status of rate limits.
     let is_quota_exhausted = status == StatusCode::TOO_MANY_REQUESTS && problem.is_unpaid_code();
     if is_temporary(status) && !is_quota_exhausted {
-        match unavailable(reason) {
+        match unavailable_step(reason) {
             StepError::Unavailable { reason, .. } => {
                 StepError::Unavailable { reason, retry_after: retry_after.or(problem.retry_after) }
             }
             other => other,
         }
     } else {
-        let refused = problem.refused(Some(status));
-        StepError::Rejected { refused, status: Some(status.as_u16()), reason: truncate(&reason) }
+        let refused = problem.classify_refusal(Some(status));
+        StepError::Rejected { refused, status: Some(status.as_u16()), reason: truncate_reason(&reason) }
     }
 }
 
 /// Classifies an error inside a stream. Unknown errors count as temporary.
 pub(crate) fn in_stream(body: &str) -> StepError {
-    let problem = Problem::read(body);
+    let problem = VendorProblem::parse_body(body);
     if problem.is_too_long() {
         return StepError::TooLong;
     }
-    let reason: Cow<'_, str> = problem.reason("it reported an error").into();
+    let reason: Cow<'_, str> = problem.reason_or("it reported an error").into();
     let status = problem.code.parse().ok().and_then(|code: u16| StatusCode::from_u16(code).ok());
     let is_permanent = status.is_some_and(|status| status.is_client_error() && !is_temporary(status))
         || matches!(
@@ -227,15 +231,19 @@ pub(crate) fn in_stream(body: &str) -> StepError {
                 | "bio_policy"
         );
     if is_permanent {
-        StepError::Rejected { refused: problem.refused(status), status: None, reason: truncate(&reason) }
+        StepError::Rejected {
+            refused: problem.classify_refusal(status),
+            status: None,
+            reason: truncate_reason(&reason),
+        }
     } else {
-        unavailable(reason)
+        unavailable_step(reason)
     }
 }
 
 /// Returns the error that JSON reports instead of a part of an answer: `{"error": …}`, `{"code", "message"}` or
 /// `{"detail"}`; `None` if it reports none.
-pub(crate) fn reported(json: &str) -> Option<StepError> {
+pub(crate) fn parse_reported(json: &str) -> Option<StepError> {
     let Ok(Value::Object(fields)) = serde_json::from_str::<Value>(json) else { return None };
     let has_error = fields.get("error").is_some_and(|error| !is_empty(error));
     let is_text = |name: &str| fields.get(name).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
@@ -256,13 +264,13 @@ pub(crate) fn reported_refusal(json: &str) -> Option<String> {
     let error = errors.iter().filter_map(|at| value.pointer(at)).find(|error| !is_empty(error));
     match error {
         Some(error) => Some(serde_json::json!({ "error": error }).to_string()),
-        None => (value["type"] == "error" || reported(json).is_some()).then(|| json.to_owned()),
+        None => (value["type"] == "error" || parse_reported(json).is_some()).then(|| json.to_owned()),
     }
 }
 
 /// Returns the status that an error without one of HTTP stands for.
 pub(crate) fn reported_status(refusal: &str) -> u16 {
-    let problem = Problem::read(refusal);
+    let problem = VendorProblem::parse_body(refusal);
     let code = problem.code.parse().ok().filter(|code| (400..600).contains(code));
     code.unwrap_or_else(|| match problem.kind.as_str() {
         "overloaded_error" | "rate_limit_error" | "timeout_error" => 503,
@@ -284,19 +292,19 @@ pub(crate) fn is_empty(error: &Value) -> bool {
 
 /// Returns all texts of an error's JSON, one a line, for comparison with what servers are known to say: in small letters.
 pub(crate) fn all_texts(body: &str) -> String {
-    fn collect(value: &Value, depth: usize, out: &mut String) {
+    fn collect_texts(value: &Value, depth: usize, out: &mut String) {
         match value {
             Value::String(text) => {
                 // Gateways put the error of the server behind them into a text.
                 match serde_json::from_str::<Value>(text) {
                     Ok(inner @ (Value::Object(_) | Value::Array(_))) if depth < 4 => {
-                        collect(&inner, depth + 1, out);
+                        collect_texts(&inner, depth + 1, out);
                     }
                     _ => out.push_str(text),
                 }
                 out.push('\n');
             }
-            Value::Array(items) => items.iter().for_each(|item| collect(item, depth, out)),
+            Value::Array(items) => items.iter().for_each(|item| collect_texts(item, depth, out)),
             Value::Object(fields) => {
                 let place = checked_field(fields);
                 if let Some((field, message)) = place {
@@ -310,7 +318,7 @@ pub(crate) fn all_texts(body: &str) -> String {
                     if value.is_number() && !["code", "status"].contains(&name.as_str()) {
                         out.push_str(&format!("{name} {value}\n"));
                     } else {
-                        collect(value, depth, out);
+                        collect_texts(value, depth, out);
                     }
                 }
             }
@@ -319,7 +327,7 @@ pub(crate) fn all_texts(body: &str) -> String {
     }
     let mut out = String::new();
     match serde_json::from_str(body) {
-        Ok(value) => collect(&value, 0, &mut out),
+        Ok(value) => collect_texts(&value, 0, &mut out),
         Err(_) => out.push_str(body),
     }
     out.to_lowercase()
@@ -332,14 +340,14 @@ fn checked_field(fields: &Map<String, Value>) -> Option<(&str, &str)> {
 }
 
 /// Classifies a connection error. Omits the address, which may be secret.
-pub(crate) fn connection(error: ConnectionError) -> StepError {
-    unavailable(match &error {
-        ConnectionError::Timeout => "it did not answer in time",
-        ConnectionError::Unreadable => "its compressed answer cannot be read",
-        ConnectionError::Connect(_) => connect_reason(&error),
-        ConnectionError::Proxied(inner) if inner.is_timeout() => "it did not answer in time",
-        ConnectionError::Proxied(inner) if inner.is_connect() => connect_reason(inner),
-        ConnectionError::Broken(_) | ConnectionError::Proxied(_) => "the connection broke",
+pub(crate) fn connection_failure(error: VendorConnectionError) -> StepError {
+    unavailable_step(match &error {
+        VendorConnectionError::Timeout => "it did not answer in time",
+        VendorConnectionError::Unreadable => "its compressed answer cannot be read",
+        VendorConnectionError::Connect(_) => connect_reason(&error),
+        VendorConnectionError::Proxied(inner) if inner.is_timeout() => "it did not answer in time",
+        VendorConnectionError::Proxied(inner) if inner.is_connect() => connect_reason(inner),
+        VendorConnectionError::Broken(_) | VendorConnectionError::Proxied(_) => "the connection broke",
     })
 }
 
@@ -368,8 +376,8 @@ fn connect_reason(error: &dyn Error) -> &'static str {
     "it cannot be reached"
 }
 
-pub(crate) fn unavailable(reason: impl Into<String>) -> StepError {
-    StepError::Unavailable { reason: truncate(&reason.into()), retry_after: None }
+pub(crate) fn unavailable_step(reason: impl Into<String>) -> StepError {
+    StepError::Unavailable { reason: truncate_reason(&reason.into()), retry_after: None }
 }
 
 /// Creates the error of a server that was waited for too long.
@@ -377,12 +385,16 @@ pub(crate) fn timed_out(reason: &str, had_begun: bool) -> StepError {
     StepError::TimedOut { reason: reason.to_owned(), had_begun }
 }
 
-pub(crate) fn rejected(reason: impl Into<String>) -> StepError {
-    StepError::Rejected { refused: Refused::Request, status: None, reason: truncate(&reason.into()) }
+pub(crate) fn rejected_step(reason: impl Into<String>) -> StepError {
+    StepError::Rejected {
+        refused: RefusedPart::Request,
+        status: None,
+        reason: truncate_reason(&reason.into()),
+    }
 }
 
 /// Puts a text on one line and truncates it.
-fn truncate(text: &str) -> String {
+fn truncate_reason(text: &str) -> String {
     let mut out = String::new();
     for word in text.split_whitespace() {
         if !out.is_empty() {
@@ -411,88 +423,98 @@ pub(crate) fn retry_after_header(headers: &HeaderMap, now: SystemTime) -> Option
     let wait = wait.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     match wait {
         Some(wait) => Some(wait.min(RETRY_AFTER_MAX)),
-        None => retry_after::parse(header("retry-after")?, now),
+        None => retry_after::parse_retry_after(header("retry-after")?, now),
     }
 }
 
 /// Reads the retry delay from an error's details: `"retryDelay": "34s"`.
 fn retry_delay(details: &Value) -> Option<Duration> {
     let delay = details.as_array()?.iter().find_map(|detail| detail["retryDelay"].as_str())?;
-    retry_after::seconds(delay.strip_suffix('s')?)
+    retry_after::parse_seconds(delay.strip_suffix('s')?)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn status(status: u16, body: &str) -> StepError {
+    fn status_error(status: u16, body: &str) -> StepError {
         of_status(StatusCode::from_u16(status).unwrap(), Some(Duration::from_secs(2)), body, str::to_owned)
     }
 
     #[test]
-    fn statuses_tell_what_passes_and_what_lasts() {
+    fn statuses_classify_temporary_or_permanent() {
         for code in [408, 409, 425, 429, 500, 502, 503, 504, 529] {
-            let StepError::Unavailable { retry_after, .. } = status(code, "{}") else { panic!("{code}") };
+            let StepError::Unavailable { retry_after, .. } = status_error(code, "{}") else {
+                panic!("{code}")
+            };
             assert_eq!(retry_after, Some(Duration::from_secs(2)));
         }
         for code in [301, 400, 401, 402, 403, 404, 422] {
-            assert!(matches!(status(code, "<html>"), StepError::Rejected { .. }), "{code}");
+            assert!(matches!(status_error(code, "<html>"), StepError::Rejected { .. }), "{code}");
         }
         let is_quota_exhausted =
             r#"{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}"#;
-        assert!(matches!(status(429, is_quota_exhausted), StepError::Rejected { .. }));
+        assert!(matches!(status_error(429, is_quota_exhausted), StepError::Rejected { .. }));
     }
 
     #[test]
-    fn a_key_and_money_are_told_from_the_question() {
-        let refused = |code, body: &str| match status(code, body) {
+    fn key_and_payment_errors_distinguished() {
+        let refused = |code, body: &str| match status_error(code, body) {
             StepError::Rejected { refused, .. } => refused,
             other => panic!("{code} {body}: {other}"),
         };
         for (code, body, expected) in [
-            (401, "", Refused::Key),
+            (401, "", RefusedPart::Key),
             (
                 401,
                 r#"{"error":{"message":"Incorrect API key provided: sk","code":"invalid_api_key"}}"#,
-                Refused::Key,
+                RefusedPart::Key,
             ),
             (
                 400,
                 r#"{"error":{"code":400,"message":"API key not valid. Please pass a valid API key."}}"#,
-                Refused::Key,
+                RefusedPart::Key,
             ),
-            (403, "<html>Forbidden</html>", Refused::Key),
+            (403, "<html>Forbidden</html>", RefusedPart::Key),
             (
                 403,
                 r#"{"error":{"type":"permission_error","message":"Your API key lacks permission"}}"#,
-                Refused::Key,
+                RefusedPart::Key,
             ),
-            (403, r#"{"error":{"message":"Your input was flagged by moderation"}}"#, Refused::Request),
+            (403, r#"{"error":{"message":"Your input was flagged by moderation"}}"#, RefusedPart::Request),
             (
                 403,
                 r#"{"error":{"message":"Project has no access to model x","code":"model_not_found"}}"#,
-                Refused::Request,
+                RefusedPart::Request,
             ),
-            (403, r#"{"error":{"message":"Country, region, or territory not supported"}}"#, Refused::Request),
-            (402, "", Refused::Payment),
-            (402, r#"{"error":{"message":"Insufficient Balance"}}"#, Refused::Payment),
-            (429, r#"{"error":{"message":"m","code":"insufficient_quota"}}"#, Refused::Payment),
-            (429, r#"{"error":{"message":"m","type":"exceeded_current_quota_error"}}"#, Refused::Payment),
+            (
+                403,
+                r#"{"error":{"message":"Country, region, or territory not supported"}}"#,
+                RefusedPart::Request,
+            ),
+            (402, "", RefusedPart::Payment),
+            (402, r#"{"error":{"message":"Insufficient Balance"}}"#, RefusedPart::Payment),
+            (429, r#"{"error":{"message":"m","code":"insufficient_quota"}}"#, RefusedPart::Payment),
+            (429, r#"{"error":{"message":"m","type":"exceeded_current_quota_error"}}"#, RefusedPart::Payment),
             (
                 400,
                 r#"{"error":{"type":"invalid_request_error","message":"Your credit balance is too low to access the API"}}"#,
-                Refused::Payment,
+                RefusedPart::Payment,
             ),
-            (400, r#"{"error":{"message":"messages: at least one message is required"}}"#, Refused::Request),
-            (404, r#"{"error":{"message":"no such model"}}"#, Refused::Request),
+            (
+                400,
+                r#"{"error":{"message":"messages: at least one message is required"}}"#,
+                RefusedPart::Request,
+            ),
+            (404, r#"{"error":{"message":"no such model"}}"#, RefusedPart::Request),
         ] {
             assert_eq!(refused(code, body), expected, "{code} {body}");
         }
         for (body, expected) in [
-            (r#"{"error":{"type":"authentication_error","message":"m"}}"#, Refused::Key),
-            (r#"{"error":{"code":402,"message":"m"}}"#, Refused::Payment),
-            (r#"{"error":{"type":"billing_error","message":"m"}}"#, Refused::Payment),
-            (r#"{"error":{"type":"invalid_request_error","message":"m"}}"#, Refused::Request),
+            (r#"{"error":{"type":"authentication_error","message":"m"}}"#, RefusedPart::Key),
+            (r#"{"error":{"code":402,"message":"m"}}"#, RefusedPart::Payment),
+            (r#"{"error":{"type":"billing_error","message":"m"}}"#, RefusedPart::Payment),
+            (r#"{"error":{"type":"invalid_request_error","message":"m"}}"#, RefusedPart::Request),
         ] {
             assert!(
                 matches!(in_stream(body), StepError::Rejected { refused, .. } if refused == expected),
@@ -502,7 +524,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_read_in_every_form() {
+    fn retry_after_read_in_every_form() {
         let wait = |name: &'static str, value: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(name, value.parse().unwrap());
@@ -520,7 +542,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_read_from_the_body_where_no_header_tells_it() {
+    fn retry_after_read_from_body() {
         let body = r#"{"error":{"code":429,"message":"m","status":"RESOURCE_EXHAUSTED","details":[
             {"@type":"type.googleapis.com/google.rpc.QuotaFailure"},
             {"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.5s"}]}}"#;
@@ -530,7 +552,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_exchange_is_told_in_each_servers_words() {
+    fn too_long_recognized_in_all_wordings() {
         for body in [
             r#"{"error":{"message":"x","code":"context_length_exceeded"}}"#,
             r#"{"object":"error","message":"This model's maximum context length is 4096 tokens.","code":400}"#,
@@ -541,17 +563,17 @@ mod tests {
             r#"{"error":{"code":400,"message":"The input token count (1048577) exceeds the maximum number of tokens allowed (1048576).","status":"INVALID_ARGUMENT"}}"#,
             r#"{"error":{"message":"Your input exceeds the context window of this model.","type":"invalid_request_error","code":null}}"#,
         ] {
-            assert_eq!(status(400, body), StepError::TooLong, "{body}");
+            assert_eq!(status_error(400, body), StepError::TooLong, "{body}");
         }
-        assert_eq!(status(413, ""), StepError::TooLong);
+        assert_eq!(status_error(413, ""), StepError::TooLong);
         // A gateway may mix the fields of two vendors.
         let both =
             r#"{"error":{"type":"exceed_context_size_error","status":"INVALID_ARGUMENT","message":7}}"#;
-        assert_eq!(status(400, both), StepError::TooLong);
+        assert_eq!(status_error(400, both), StepError::TooLong);
     }
 
     #[test]
-    fn a_key_that_is_a_usual_word_does_not_hide_the_meaning() {
+    fn common_word_key_keeps_classification() {
         let classify = |key: &str, message: &str| {
             let body = serde_json::json!({"error": {"message": message}}).to_string();
             let secret = domain::secret::Secret::new(key);
@@ -567,9 +589,9 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_bounded_and_on_one_line() {
+    fn reason_bounded_to_one_line() {
         let StepError::Rejected { reason, status: Some(400), .. } =
-            status(400, &format!("a\nb{}", "x".repeat(10_000)))
+            status_error(400, &format!("a\nb{}", "x".repeat(10_000)))
         else {
             panic!()
         };
@@ -577,7 +599,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_in_the_stream_are_told_apart() {
+    fn in_stream_errors_classified() {
         assert!(matches!(in_stream(r#"{"error":"it broke"}"#), StepError::Unavailable { .. }));
         assert!(matches!(in_stream(r#"{"error":{"code":503}}"#), StepError::Unavailable { .. }));
         assert!(matches!(in_stream(r#"{"error":{"code":400}}"#), StepError::Rejected { .. }));
@@ -585,7 +607,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_told_from_parts_of_an_answer() {
+    fn parse_reported_skips_answer_parts() {
         for reported_error in [
             r#"{"error":{"message":"m"}}"#,
             r#"{"error":"it broke","choices":[]}"#,
@@ -593,7 +615,7 @@ mod tests {
             r#"{"detail":"Internal error"}"#,
             r#"{"detail":[{"loc":["body"],"msg":"m"}]}"#,
         ] {
-            assert!(reported(reported_error).is_some(), "{reported_error}");
+            assert!(parse_reported(reported_error).is_some(), "{reported_error}");
         }
         for none in [
             r#"{"error":{},"choices":[]}"#,
@@ -602,7 +624,7 @@ mod tests {
             r#"{"message":{"usage":{}},"type":"message_start"}"#,
             "[]",
         ] {
-            assert_eq!(reported(none), None, "{none}");
+            assert_eq!(parse_reported(none), None, "{none}");
         }
     }
 }

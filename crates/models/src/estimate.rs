@@ -1,7 +1,7 @@
 //! Estimates token counts, for reservations and for vendors that report no usage.
 
 use domain::image::IMAGE_TOKENS;
-use domain::step::{Block, Item, Step, StepRequest, Usage};
+use domain::step::{OutputBlock, Step, StepRequest, TokenUsage, TranscriptItem};
 
 /// The overhead of a message.
 const MESSAGE_TOKENS: u64 = 6;
@@ -35,12 +35,12 @@ pub fn output_tokens(step: &Step) -> u64 {
 
 /// Estimates the usage of a step whose vendor reported none.
 #[must_use]
-pub fn usage(request: &StepRequest, step: &Step) -> Usage {
+pub fn estimate_usage(request: &StepRequest, step: &Step) -> TokenUsage {
     let reasoning = step.blocks.iter().map(|block| match block {
-        Block::Reasoning(text) => text.len(),
-        Block::Text(_) | Block::Call(_) | Block::Opaque { .. } => 0,
+        OutputBlock::Reasoning(text) => text.len(),
+        OutputBlock::Text(_) | OutputBlock::Call(_) | OutputBlock::Opaque { .. } => 0,
     });
-    Usage {
+    TokenUsage {
         input_tokens: input_tokens(request),
         cached_tokens: 0,
         output_tokens: output_tokens(step),
@@ -49,13 +49,13 @@ pub fn usage(request: &StepRequest, step: &Step) -> Usage {
     }
 }
 
-fn item_tokens(item: &Item) -> u64 {
+fn item_tokens(item: &TranscriptItem) -> u64 {
     let bytes = match item {
-        Item::Question { text, attachments } => {
+        TranscriptItem::Question { text, attachments } => {
             text.len() + attachments.iter().map(String::len).sum::<usize>()
         }
-        Item::Step(step) => step.blocks.iter().map(block_bytes).sum(),
-        Item::Result(result) => {
+        TranscriptItem::Step(step) => step.blocks.iter().map(block_bytes).sum(),
+        TranscriptItem::Result(result) => {
             let passages = result
                 .passages
                 .iter()
@@ -66,11 +66,11 @@ fn item_tokens(item: &Item) -> u64 {
     MESSAGE_TOKENS + tokens_of_bytes(bytes)
 }
 
-fn block_bytes(block: &Block) -> usize {
+fn block_bytes(block: &OutputBlock) -> usize {
     match block {
-        Block::Text(text) | Block::Reasoning(text) => text.len(),
-        Block::Call(call) => call.id.len() + call.tool.len() + call.arguments.len(),
-        Block::Opaque { json, .. } => json.len(),
+        OutputBlock::Text(text) | OutputBlock::Reasoning(text) => text.len(),
+        OutputBlock::Call(call) => call.id.len() + call.tool.len() + call.arguments.len(),
+        OutputBlock::Opaque { json, .. } => json.len(),
     }
 }
 
@@ -97,7 +97,7 @@ mod tests {
         let empty = input_tokens(&request);
         request.instructions = "x".repeat(35);
         assert_eq!(input_tokens(&request), empty + 10);
-        request.transcript.push(Item::Question { text: "y".repeat(35), attachments: vec![] });
+        request.transcript.push(TranscriptItem::Question { text: "y".repeat(35), attachments: vec![] });
         assert_eq!(input_tokens(&request), empty + 20 + MESSAGE_TOKENS);
     }
 }

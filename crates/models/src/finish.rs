@@ -92,7 +92,7 @@ const FAILED: &[&str] = &[
 
 impl Finish {
     /// Returns the meaning of a reason in any vendor's words.
-    pub(crate) fn of(reason: &str) -> Self {
+    pub(crate) fn from_reason(reason: &str) -> Self {
         let reason = reason.trim().to_lowercase();
         let reason = reason.strip_prefix("finish_reason_").unwrap_or(&reason);
         let is = |reasons: &[&str]| reasons.contains(&reason);
@@ -110,23 +110,25 @@ impl Finish {
 
 /// How a step ends, as far as its stream has told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Ending {
+pub(crate) struct StepEnding {
     /// The reason; `None` while the model is not done.
     pub(crate) stop: Option<StopReason>,
     /// The server gave a reason that is not known.
     pub(crate) is_unknown: bool,
 }
 
-impl Ending {
+impl StepEnding {
     /// Takes the server's reason.
     ///
     /// # Errors
     /// Fails when the reason tells that the server failed.
-    pub(crate) fn take(&mut self, reason: &str) -> Result<(), StepError> {
-        match Finish::of(reason) {
+    pub(crate) fn take_reason(&mut self, reason: &str) -> Result<(), StepError> {
+        match Finish::from_reason(reason) {
             Finish::Stop(stop) => (self.stop, self.is_unknown) = (Some(stop), false),
             Finish::Unspecified => {}
-            Finish::Failed => return Err(error::unavailable(format!("it stopped for the reason {reason}"))),
+            Finish::Failed => {
+                return Err(error::unavailable_step(format!("it stopped for the reason {reason}")));
+            }
             Finish::Unknown => {
                 tracing::warn!(reason, "unknown finish reason of a model's server");
                 (self.stop, self.is_unknown) = (Some(StopReason::Done), true);
@@ -141,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finish_reasons_are_taken_by_their_meaning() {
+    fn finish_reasons_map_by_meaning() {
         for (reason, meaning) in [
             ("stop", Finish::Stop(StopReason::Done)),
             ("STOP", Finish::Stop(StopReason::Done)),
@@ -156,7 +158,7 @@ mod tests {
             ("", Finish::Unspecified),
             ("unheard of", Finish::Unknown),
         ] {
-            assert_eq!(Finish::of(reason), meaning, "{reason}");
+            assert_eq!(Finish::from_reason(reason), meaning, "{reason}");
         }
     }
 }

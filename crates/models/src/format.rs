@@ -8,7 +8,7 @@ const ANTHROPIC_VERSION: &str = "2023-06-01";
 
 /// A wire format. Each has a module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Format {
+pub enum WireFormat {
     /// Anthropic's Messages.
     Anthropic,
     /// OpenAI's Chat Completions, which most other servers also speak.
@@ -19,7 +19,7 @@ pub enum Format {
     Responses,
 }
 
-impl Format {
+impl WireFormat {
     pub const ALL: [Self; 4] = [Self::ChatCompletions, Self::Anthropic, Self::Responses, Self::Gemini];
 
     /// Returns the name that is stored with opaque items.
@@ -126,10 +126,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn opaque_items_of_one_format_are_told_from_those_of_another() {
-        let mut names: Vec<_> = Format::ALL.iter().map(|format| format.name()).collect();
+    fn format_names_are_unique() {
+        let mut names: Vec<_> = WireFormat::ALL.iter().map(|format| format.name()).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), Format::ALL.len());
+        assert_eq!(names.len(), WireFormat::ALL.len());
     }
 }

@@ -42,7 +42,7 @@ pub struct Health {
 
 impl Health {
     /// Records the outcome of a call.
-    pub fn record(&mut self, answered: bool, now: Timestamp) {
+    pub fn record_call(&mut self, answered: bool, now: Timestamp) {
         if self.calls.len() == CALLS_MAX {
             self.calls.pop_front();
         }
@@ -57,8 +57,8 @@ impl Health {
     /// Returns the health at `now`. Calls weigh more than probes, which request no answer; but a failed probe after the
     /// last call means that the server is down, and a successful one that it may have recovered.
     #[must_use]
-    pub fn status(&self, now: Timestamp) -> ModelStatus {
-        let counts = |(at, _): &&(Timestamp, bool), time| now.since(*at) <= time;
+    pub fn status_at(&self, now: Timestamp) -> ModelStatus {
+        let counts = |(at, _): &&(Timestamp, bool), time| now.duration_since(*at) <= time;
         let calls: Vec<_> = self.calls.iter().filter(|call| counts(call, CALL_COUNTS_FOR)).collect();
         let probe = self.probe.as_ref().filter(|probe| counts(probe, PROBE_COUNTS_FOR));
         let since = probe.filter(|(at, _)| self.calls.back().is_none_or(|(last, _)| at > last));
@@ -93,24 +93,24 @@ mod tests {
     use super::*;
     use ModelStatus::{Degraded, Down, Unknown, Up};
 
-    fn at(seconds: i64) -> Timestamp {
+    fn at_seconds(seconds: i64) -> Timestamp {
         Timestamp::from_micros(seconds * 1_000_000)
     }
 
     /// Replays one letter per second: successful or failed calls (`a`, `f`), successful or failed probes (`A`, `F`),
     /// nothing.
-    fn after(seen: &str, idle: i64) -> ModelStatus {
+    fn status_after(seen: &str, idle: i64) -> ModelStatus {
         let mut health = Health::default();
         let mut second = 0;
         for what in seen.chars() {
             second += 1;
             match what {
-                'a' | 'f' => health.record(what == 'a', at(second)),
-                'A' | 'F' => health.record_probe(what == 'A', at(second)),
+                'a' | 'f' => health.record_call(what == 'a', at_seconds(second)),
+                'A' | 'F' => health.record_probe(what == 'A', at_seconds(second)),
                 _ => {}
             }
         }
-        health.status(at(second + idle))
+        health.status_at(at_seconds(second + idle))
     }
 
     #[test]
@@ -152,7 +152,7 @@ mod tests {
             ("Ff", 0, Degraded),
             ("Afff", 0, Down),
         ] {
-            assert_eq!(after(seen, idle), status, "{seen:?} and {idle} s");
+            assert_eq!(status_after(seen, idle), status, "{seen:?} and {idle} s");
         }
     }
 
@@ -174,15 +174,15 @@ mod tests {
             ("Afff", 301, Unknown),
             ("Faaa", 301, Unknown),
         ] {
-            assert_eq!(after(seen, idle), status, "{seen:?} and {idle} s");
+            assert_eq!(status_after(seen, idle), status, "{seen:?} and {idle} s");
         }
     }
 
     #[test]
-    fn no_more_than_the_last_calls_are_kept() {
-        assert_eq!(after(&format!("{}{}", "f".repeat(100), "a".repeat(20)), 0), Up);
+    fn record_call_keeps_last_calls() {
+        assert_eq!(status_after(&format!("{}{}", "f".repeat(100), "a".repeat(20)), 0), Up);
         let mut health = Health::default();
-        (0..1000).for_each(|second| health.record(second % 2 == 0, at(second)));
+        (0..1000).for_each(|second| health.record_call(second % 2 == 0, at_seconds(second)));
         assert_eq!(health.calls.len(), CALLS_MAX);
     }
 }

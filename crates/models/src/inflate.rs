@@ -15,7 +15,7 @@ pub(crate) enum Inflate {
 
 impl Inflate {
     /// Returns the decompressor for a `Content-Encoding`; `None` for any that is not known.
-    pub(crate) fn of(encoding: &str) -> Option<Self> {
+    pub(crate) fn for_encoding(encoding: &str) -> Option<Self> {
         match encoding.trim().to_lowercase().as_str() {
             "gzip" | "x-gzip" => Some(Self::Gzip(Box::new(MultiGzDecoder::new(Vec::new())))),
             "deflate" => Some(Self::Zlib(Box::new(ZlibDecoder::new(Vec::new())))),
@@ -24,7 +24,7 @@ impl Inflate {
     }
 
     /// Decompresses bytes, up to `max_bytes`. Returns `None` for malformed ones, and for more.
-    pub(crate) fn take(&mut self, bytes: &[u8], max_bytes: usize) -> Option<Vec<u8>> {
+    pub(crate) fn inflate_bytes(&mut self, bytes: &[u8], max_bytes: usize) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         for piece in bytes.chunks(PIECE_BYTES) {
             let inflated = match self {
@@ -54,21 +54,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn compressed_bytes_come_out_as_they_arrive_within_bounds() {
+    fn inflate_bytes_streams_within_bounds() {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
         encoder.write_all(b"data: first\n\n").unwrap();
         encoder.flush().unwrap();
         let first = encoder.get_ref().len();
         encoder.write_all(b"data: second\n\n").unwrap();
         let bytes = encoder.finish().unwrap();
-        let mut inflate = Inflate::of("GZIP").unwrap();
-        assert_eq!(inflate.take(&bytes[..first], 100).unwrap(), b"data: first\n\n");
-        assert_eq!(inflate.take(&bytes[first..], 100).unwrap(), b"data: second\n\n");
+        let mut inflate = Inflate::for_encoding("GZIP").unwrap();
+        assert_eq!(inflate.inflate_bytes(&bytes[..first], 100).unwrap(), b"data: first\n\n");
+        assert_eq!(inflate.inflate_bytes(&bytes[first..], 100).unwrap(), b"data: second\n\n");
         let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
         encoder.write_all(&vec![b'x'; 1024 * 1024]).unwrap();
         let bomb = encoder.finish().unwrap();
-        assert_eq!(Inflate::of("gzip").unwrap().take(&bomb, 1024), None);
-        assert_eq!(Inflate::of("gzip").unwrap().take(b"not compressed", 100), None);
-        assert!(Inflate::of("br").is_none());
+        assert_eq!(Inflate::for_encoding("gzip").unwrap().inflate_bytes(&bomb, 1024), None);
+        assert_eq!(Inflate::for_encoding("gzip").unwrap().inflate_bytes(b"not compressed", 100), None);
+        assert!(Inflate::for_encoding("br").is_none());
     }
 }

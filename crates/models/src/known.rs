@@ -11,7 +11,7 @@ pub(crate) struct ModelFamily {
     /// The prefix of the family's names, up to a date or the end.
     family: &'static str,
     pub(crate) label: &'static str,
-    kind: Kind,
+    kind: FamilyKind,
     /// The context window, input and output together.
     pub(crate) context_tokens: u32,
     /// The limit of output tokens per step.
@@ -26,7 +26,7 @@ pub(crate) struct ModelFamily {
 
 /// The purpose of a family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum FamilyKind {
     /// The most capable.
     Large,
     /// Balances capability and price.
@@ -35,7 +35,7 @@ enum Kind {
     Small,
 }
 
-use Kind::{Large, Middle, Small};
+use FamilyKind::{Large, Middle, Small};
 use ProviderName::{Anthropic, Google, OpenAi};
 
 /// Reasons and accepts images.
@@ -51,52 +51,52 @@ const GEMINI_CONTEXT: u32 = 1_048_576;
 
 #[rustfmt::skip]
 const TABLE: &[ModelFamily] = &[
-    known(Anthropic, "claude-fable-5-1", "Claude Fable 5.1", Large, 1_000_000, 128_000, BOTH),
-    known(Anthropic, "claude-fable-5", "Claude Fable 5", Large, 1_000_000, 128_000, BOTH),
-    known(Anthropic, "claude-opus-5-5", "Claude Opus 5.5", Large, 1_000_000, 128_000, BOTH),
-    known(Anthropic, "claude-opus-5", "Claude Opus 5", Large, 1_000_000, 128_000, BOTH),
-    known(Anthropic, "claude-sonnet-5", "Claude Sonnet 5", Middle, 1_000_000, 128_000, BOTH),
-    known(Anthropic, "claude-opus-4-6", "Claude Opus 4.6", Large, 1_000_000, 128_000, BOTH),
-    known(Anthropic, "claude-opus-4-5", "Claude Opus 4.5", Large, 200_000, 64_000, BOTH),
-    known(Anthropic, "claude-opus-4-1", "Claude Opus 4.1", Large, 200_000, 32_000, BOTH),
-    known(Anthropic, "claude-opus-4", "Claude Opus 4", Large, 200_000, 32_000, BOTH).old(),
-    known(Anthropic, "claude-sonnet-4-5", "Claude Sonnet 4.5", Middle, 200_000, 64_000, BOTH),
-    known(Anthropic, "claude-sonnet-4", "Claude Sonnet 4", Middle, 200_000, 64_000, BOTH).old(),
-    known(Anthropic, "claude-haiku-4-5", "Claude Haiku 4.5", Small, 200_000, 64_000, BOTH),
-    known(Anthropic, "claude-3-7-sonnet", "Claude Sonnet 3.7", Middle, 200_000, 64_000, BOTH).old(),
-    known(Anthropic, "claude-3-5-haiku", "Claude Haiku 3.5", Small, 200_000, 8_192, SEES).old(),
-    known(Anthropic, "claude-3-haiku", "Claude Haiku 3", Small, 200_000, 4_096, SEES).old(),
-    known(OpenAi, "gpt-5.2", "GPT-5.2", Large, 400_000, 128_000, BOTH),
-    known(OpenAi, "gpt-5.1", "GPT-5.1", Large, 400_000, 128_000, BOTH),
-    known(OpenAi, "gpt-5-mini", "GPT-5 mini", Small, 400_000, 128_000, BOTH),
-    known(OpenAi, "gpt-5-nano", "GPT-5 nano", Small, 400_000, 128_000, BOTH),
-    known(OpenAi, "gpt-5", "GPT-5", Large, 400_000, 128_000, BOTH),
-    known(OpenAi, "gpt-4.1-mini", "GPT-4.1 mini", Small, 1_047_576, 32_768, SEES),
-    known(OpenAi, "gpt-4.1-nano", "GPT-4.1 nano", Small, 1_047_576, 32_768, SEES),
-    known(OpenAi, "gpt-4.1", "GPT-4.1", Middle, 1_047_576, 32_768, SEES),
-    known(OpenAi, "gpt-4o-mini", "GPT-4o mini", Small, 128_000, 16_384, SEES),
-    known(OpenAi, "gpt-4o", "GPT-4o", Middle, 128_000, 16_384, SEES),
-    known(OpenAi, "gpt-4-turbo", "GPT-4 Turbo", Middle, 128_000, 4_096, SEES).old(),
-    known(OpenAi, "gpt-4", "GPT-4", Middle, 8_192, 8_192, TEXT).old(),
-    known(OpenAi, "gpt-3.5-turbo", "GPT-3.5 Turbo", Small, 16_385, 4_096, TEXT).old(),
-    known(OpenAi, "o4-mini", "o4-mini", Small, 200_000, 100_000, BOTH),
-    known(OpenAi, "o3-mini", "o3-mini", Small, 200_000, 100_000, REASONS),
-    known(OpenAi, "o3", "o3", Large, 200_000, 100_000, BOTH),
-    known(OpenAi, "o1", "o1", Large, 200_000, 100_000, BOTH).old(),
-    known(Google, "gemini-3-pro-preview", "Gemini 3 Pro", Large, GEMINI_CONTEXT, 65_536, BOTH),
-    known(Google, "gemini-3-flash-preview", "Gemini 3 Flash", Middle, GEMINI_CONTEXT, 65_536, BOTH),
-    known(Google, "gemini-2.5-pro", "Gemini 2.5 Pro", Large, GEMINI_CONTEXT, 65_536, BOTH),
-    known(Google, "gemini-2.5-flash-lite", "Gemini 2.5 Flash-Lite", Small, GEMINI_CONTEXT, 65_536, BOTH),
-    known(Google, "gemini-2.5-flash", "Gemini 2.5 Flash", Middle, GEMINI_CONTEXT, 65_536, BOTH),
-    known(Google, "gemini-2.0-flash-lite", "Gemini 2.0 Flash-Lite", Small, GEMINI_CONTEXT, 8_192, SEES).old(),
-    known(Google, "gemini-2.0-flash", "Gemini 2.0 Flash", Middle, GEMINI_CONTEXT, 8_192, SEES).old(),
+    known_family(Anthropic, "claude-fable-5-1", "Claude Fable 5.1", Large, 1_000_000, 128_000, BOTH),
+    known_family(Anthropic, "claude-fable-5", "Claude Fable 5", Large, 1_000_000, 128_000, BOTH),
+    known_family(Anthropic, "claude-opus-5-5", "Claude Opus 5.5", Large, 1_000_000, 128_000, BOTH),
+    known_family(Anthropic, "claude-opus-5", "Claude Opus 5", Large, 1_000_000, 128_000, BOTH),
+    known_family(Anthropic, "claude-sonnet-5", "Claude Sonnet 5", Middle, 1_000_000, 128_000, BOTH),
+    known_family(Anthropic, "claude-opus-4-6", "Claude Opus 4.6", Large, 1_000_000, 128_000, BOTH),
+    known_family(Anthropic, "claude-opus-4-5", "Claude Opus 4.5", Large, 200_000, 64_000, BOTH),
+    known_family(Anthropic, "claude-opus-4-1", "Claude Opus 4.1", Large, 200_000, 32_000, BOTH),
+    known_family(Anthropic, "claude-opus-4", "Claude Opus 4", Large, 200_000, 32_000, BOTH).mark_deprecated(),
+    known_family(Anthropic, "claude-sonnet-4-5", "Claude Sonnet 4.5", Middle, 200_000, 64_000, BOTH),
+    known_family(Anthropic, "claude-sonnet-4", "Claude Sonnet 4", Middle, 200_000, 64_000, BOTH).mark_deprecated(),
+    known_family(Anthropic, "claude-haiku-4-5", "Claude Haiku 4.5", Small, 200_000, 64_000, BOTH),
+    known_family(Anthropic, "claude-3-7-sonnet", "Claude Sonnet 3.7", Middle, 200_000, 64_000, BOTH).mark_deprecated(),
+    known_family(Anthropic, "claude-3-5-haiku", "Claude Haiku 3.5", Small, 200_000, 8_192, SEES).mark_deprecated(),
+    known_family(Anthropic, "claude-3-haiku", "Claude Haiku 3", Small, 200_000, 4_096, SEES).mark_deprecated(),
+    known_family(OpenAi, "gpt-5.2", "GPT-5.2", Large, 400_000, 128_000, BOTH),
+    known_family(OpenAi, "gpt-5.1", "GPT-5.1", Large, 400_000, 128_000, BOTH),
+    known_family(OpenAi, "gpt-5-mini", "GPT-5 mini", Small, 400_000, 128_000, BOTH),
+    known_family(OpenAi, "gpt-5-nano", "GPT-5 nano", Small, 400_000, 128_000, BOTH),
+    known_family(OpenAi, "gpt-5", "GPT-5", Large, 400_000, 128_000, BOTH),
+    known_family(OpenAi, "gpt-4.1-mini", "GPT-4.1 mini", Small, 1_047_576, 32_768, SEES),
+    known_family(OpenAi, "gpt-4.1-nano", "GPT-4.1 nano", Small, 1_047_576, 32_768, SEES),
+    known_family(OpenAi, "gpt-4.1", "GPT-4.1", Middle, 1_047_576, 32_768, SEES),
+    known_family(OpenAi, "gpt-4o-mini", "GPT-4o mini", Small, 128_000, 16_384, SEES),
+    known_family(OpenAi, "gpt-4o", "GPT-4o", Middle, 128_000, 16_384, SEES),
+    known_family(OpenAi, "gpt-4-turbo", "GPT-4 Turbo", Middle, 128_000, 4_096, SEES).mark_deprecated(),
+    known_family(OpenAi, "gpt-4", "GPT-4", Middle, 8_192, 8_192, TEXT).mark_deprecated(),
+    known_family(OpenAi, "gpt-3.5-turbo", "GPT-3.5 Turbo", Small, 16_385, 4_096, TEXT).mark_deprecated(),
+    known_family(OpenAi, "o4-mini", "o4-mini", Small, 200_000, 100_000, BOTH),
+    known_family(OpenAi, "o3-mini", "o3-mini", Small, 200_000, 100_000, REASONS),
+    known_family(OpenAi, "o3", "o3", Large, 200_000, 100_000, BOTH),
+    known_family(OpenAi, "o1", "o1", Large, 200_000, 100_000, BOTH).mark_deprecated(),
+    known_family(Google, "gemini-3-pro-preview", "Gemini 3 Pro", Large, GEMINI_CONTEXT, 65_536, BOTH),
+    known_family(Google, "gemini-3-flash-preview", "Gemini 3 Flash", Middle, GEMINI_CONTEXT, 65_536, BOTH),
+    known_family(Google, "gemini-2.5-pro", "Gemini 2.5 Pro", Large, GEMINI_CONTEXT, 65_536, BOTH),
+    known_family(Google, "gemini-2.5-flash-lite", "Gemini 2.5 Flash-Lite", Small, GEMINI_CONTEXT, 65_536, BOTH),
+    known_family(Google, "gemini-2.5-flash", "Gemini 2.5 Flash", Middle, GEMINI_CONTEXT, 65_536, BOTH),
+    known_family(Google, "gemini-2.0-flash-lite", "Gemini 2.0 Flash-Lite", Small, GEMINI_CONTEXT, 8_192, SEES).mark_deprecated(),
+    known_family(Google, "gemini-2.0-flash", "Gemini 2.0 Flash", Middle, GEMINI_CONTEXT, 8_192, SEES).mark_deprecated(),
 ];
 
-const fn known(
+const fn known_family(
     provider: ProviderName,
     family: &'static str,
     label: &'static str,
-    kind: Kind,
+    kind: FamilyKind,
     context_tokens: u32,
     output_max_tokens: u32,
     (reasons, sees_images): (bool, bool),
@@ -115,7 +115,7 @@ const fn known(
 }
 
 impl ModelFamily {
-    const fn old(self) -> Self {
+    const fn mark_deprecated(self) -> Self {
         Self { deprecated: true, ..self }
     }
 
@@ -143,12 +143,12 @@ impl ModelFamily {
 }
 
 /// Returns the family of a vendor's own model.
-pub(crate) fn of(provider: ProviderName, name: &str) -> Option<&'static ModelFamily> {
+pub(crate) fn find_family(provider: ProviderName, name: &str) -> Option<&'static ModelFamily> {
     TABLE.iter().find(|known| known.provider == provider && is_of(name, known.family))
 }
 
 /// Returns the families of a vendor that are not deprecated, in the table's order.
-pub(crate) fn families(provider: ProviderName) -> impl Iterator<Item = &'static str> {
+pub(crate) fn current_families(provider: ProviderName) -> impl Iterator<Item = &'static str> {
     TABLE
         .iter()
         .filter(move |known| known.provider == provider && !known.deprecated)
@@ -173,8 +173,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_known_by_its_family_and_date_alone() {
-        let label = |provider, name| of(provider, name).map(|known| known.label);
+    fn find_family_matches_name_and_date() {
+        let label = |provider, name| find_family(provider, name).map(|known| known.label);
         for (provider, name, expected) in [
             (Anthropic, "claude-opus-4-6", Some("Claude Opus 4.6")),
             (Anthropic, "claude-opus-4-5-20251101", Some("Claude Opus 4.5")),
@@ -200,9 +200,13 @@ mod tests {
     }
 
     #[test]
-    fn each_row_can_be_reached_and_leaves_room_to_read() {
+    fn every_family_is_found_by_name() {
         for known in TABLE {
-            assert_eq!(of(known.provider, known.family), Some(known), "a row before it takes its name");
+            assert_eq!(
+                find_family(known.provider, known.family),
+                Some(known),
+                "a row before it takes its name"
+            );
             assert!(known.output_max_tokens <= known.context_tokens);
             assert!(!known.label.is_empty() && known.label.len() < 64);
         }

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn odd_numbers_are_replaced_outside_of_texts_alone() {
+    fn mended_json_replaces_odd_numbers() {
         let odd = r#"{"a":NaN,"b":[-Infinity,Infinity,-1],"c":"NaN \" Infinity","d":"\\"}"#;
         let mended = r#"{"a":null,"b":[null,null,-1],"c":"NaN \" Infinity","d":"\\"}"#;
         assert_eq!(mended_json(odd).as_deref(), Some(mended));
@@ -101,14 +101,14 @@ mod tests {
     }
 
     #[test]
-    fn control_characters_are_escaped_within_texts_alone() {
+    fn mended_json_escapes_control_characters() {
         let mended = mended_json("{\n\"a\":\"Who\u{1}le\n\\\"\t.\"\n}");
         assert_eq!(mended.as_deref(), Some(r#"{"a":"Who\u0001le\n\"\t."}"#));
         assert_eq!(mended_json("{\"a\":\"Who\u{1}"), None, "it is cut");
     }
 
     #[test]
-    fn counts_are_read_however_they_are_written() {
+    fn count_reads_every_notation() {
         for (value, count) in [
             (json!(7), Some(7)),
             (json!(7.0), Some(7)),

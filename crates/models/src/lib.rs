@@ -50,21 +50,21 @@ mod surrogates;
 mod vendor;
 
 pub use attempt::{
-    FIRST_BYTE_TIMEOUT, FIRST_BYTE_TIMEOUT_ELSEWHERE, STALL_TIMEOUT, STEP_TIMEOUT, StepStream, Timeouts,
+    FIRST_BYTE_TIMEOUT, FIRST_BYTE_TIMEOUT_ELSEWHERE, STALL_TIMEOUT, STEP_TIMEOUT, StepStream, StepTimeouts,
     USAGE_TIMEOUT,
 };
-pub use catalog::{Catalog, Model};
+pub use catalog::{Catalog, CatalogModel};
 pub use config::{EmbeddingsConfig, VendorConfig, VendorConfigError, VendorsConfig};
 pub use configured::{CONFIGURED_MAX, ModelConfig};
-pub use decoder::{Decoder, STREAM_MAX_BYTES};
+pub use decoder::{STREAM_MAX_BYTES, StepDecoder};
 pub use domain::secret::Secret;
-pub use embeddings::{Embedded, EmbeddingModel, EmbeddingsError};
-pub use format::Format;
+pub use embeddings::{EmbeddedTexts, EmbeddingModel, EmbeddingsError};
+pub use format::WireFormat;
 pub use health::Health;
 pub use listing::Discovered;
-pub use options::Options;
-pub use output::Next;
+pub use options::RequestOptions;
+pub use output::StreamProgress;
 pub use probe::{ProbeError, VendorHealth};
-pub use provider::Provider;
+pub use provider::StepProvider;
 pub use server::VendorError;
-pub use vendor::{MODELS_MAX, MODELS_TIMEOUT, Vendor};
+pub use vendor::{MODELS_MAX, MODELS_TIMEOUT, VendorClient};

@@ -30,17 +30,17 @@ pub struct Discovered {
 
 /// The readable entries of a vendor's list.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Listing {
+pub(crate) struct ModelListing {
     /// The models in the list's order, without duplicates.
     pub(crate) models: Vec<Discovered>,
     /// The number of unreadable entries.
     pub(crate) unreadable: usize,
 }
 
-impl Listing {
+impl ModelListing {
     /// Reads the list in the first of the named fields, or the body itself. `read` converts an entry, and returns
     /// `None` for one that should not be offered.
-    pub(crate) fn read(
+    pub(crate) fn parse_body(
         body: &[u8],
         names: &[&str],
         read: impl Fn(&Value, &str) -> Option<Discovered>,
@@ -78,13 +78,13 @@ fn name_of(entry: &Value) -> Option<&str> {
 }
 
 /// Returns the first of these fields that contains a token count.
-pub(crate) fn tokens(entry: &Value, fields: &[&str]) -> Option<u32> {
+pub(crate) fn token_count(entry: &Value, fields: &[&str]) -> Option<u32> {
     let counts = fields.iter().filter_map(|field| u32::try_from(lenient::count_of(&entry[*field])?).ok());
     counts.into_iter().find(|count| *count > 0)
 }
 
 /// Reads a display name as one line.
-pub(crate) fn label(entry: &Value, field: &str) -> Option<String> {
+pub(crate) fn display_name(entry: &Value, field: &str) -> Option<String> {
     let label = entry[field].as_str()?.split_whitespace().collect::<Vec<_>>().join(" ");
     let label: String = label.chars().filter(|letter| !letter.is_control()).take(LABEL_MAX_CHARS).collect();
     (!label.is_empty()).then_some(label)

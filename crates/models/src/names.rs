@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use domain::catalog::{Localized, ProviderName};
 
-use crate::format::Format;
+use crate::format::WireFormat;
 use crate::listing::Discovered;
 
 /// The default context window.
@@ -17,7 +17,7 @@ const OPENAI_CONTEXT_TOKENS: u32 = 128_000;
 const ANTHROPIC_CONTEXT_TOKENS: u32 = 200_000;
 
 /// Returns the default context window.
-pub(crate) fn context_tokens(format: Format, own: bool) -> u32 {
+pub(crate) fn context_tokens(format: WireFormat, own: bool) -> u32 {
     match format.provider() {
         ProviderName::Anthropic => ANTHROPIC_CONTEXT_TOKENS,
         ProviderName::OpenAi if own => OPENAI_CONTEXT_TOKENS,
@@ -26,7 +26,7 @@ pub(crate) fn context_tokens(format: Format, own: bool) -> u32 {
 }
 
 /// Describes a model by its vendor.
-pub(crate) fn description(format: Format, own: bool) -> Localized {
+pub(crate) fn vendor_description(format: WireFormat, own: bool) -> Localized {
     let vendor = match format.provider() {
         ProviderName::Anthropic => "Anthropic",
         ProviderName::Google => "Google",
@@ -48,20 +48,20 @@ pub(crate) fn description(format: Format, own: bool) -> Localized {
 
 /// Selects the models that hold conversations. Orders a vendor's own models, best first; keeps the order of other
 /// servers.
-pub(crate) fn best_first(models: Vec<Discovered>, format: Format, own: bool) -> Vec<Discovered> {
+pub(crate) fn best_first(models: Vec<Discovered>, format: WireFormat, own: bool) -> Vec<Discovered> {
     let openai = own && format.provider() == ProviderName::OpenAi;
-    let mut models: Vec<_> = models.into_iter().filter(|model| converses(&model.name, openai)).collect();
+    let mut models: Vec<_> = models.into_iter().filter(|model| can_converse(&model.name, openai)).collect();
     models.dedup_by(|one, other| one.name == other.name);
     match format.provider() {
         ProviderName::OpenAi if own => {
-            models.sort_by_key(|model| Reverse((rank(&model.name), model.created)))
+            models.sort_by_key(|model| Reverse((openai_rank(&model.name), model.created)))
         }
         ProviderName::Anthropic if own => {
-            models.sort_by_key(|model| Reverse(generation(&model.name, &["haiku"])))
+            models.sort_by_key(|model| Reverse(generation_rank(&model.name, &["haiku"])))
         }
         ProviderName::Google if own => {
             models.retain(|model| model.name.starts_with("gemini-"));
-            models.sort_by_key(|model| Reverse(generation(&model.name, &["flash", "lite", "nano"])));
+            models.sort_by_key(|model| Reverse(generation_rank(&model.name, &["flash", "lite", "nano"])));
         }
         ProviderName::OpenAi | ProviderName::Anthropic | ProviderName::Google => {}
     }
@@ -69,7 +69,7 @@ pub(crate) fn best_first(models: Vec<Discovered>, format: Format, own: bool) -> 
 }
 
 /// Orders by generation, then full models before small ones, then releases before previews.
-fn generation(name: &str, small: &[&str]) -> (u32, u32, bool, bool) {
+fn generation_rank(name: &str, small: &[&str]) -> (u32, u32, bool, bool) {
     // Dates are numbers too, but larger ones.
     let mut numbers =
         name.split(|letter: char| !letter.is_ascii_digit()).filter_map(|digits| digits.parse().ok());
@@ -120,7 +120,7 @@ const OTHER_KINDS: [&str; 36] = [
 
 /// Returns true for models that hold conversations. Servers also list others, and some give paths for names: the last part of
 /// a name counts, by its words.
-fn converses(name: &str, own: bool) -> bool {
+fn can_converse(name: &str, own: bool) -> bool {
     let name = name.to_lowercase();
     let last = name.trim_end_matches('/').rsplit(['/', '\\']).next().unwrap_or("");
     let words: Vec<&str> = last.split(|letter: char| !letter.is_alphanumeric()).collect();
@@ -135,7 +135,7 @@ fn converses(name: &str, own: bool) -> bool {
 }
 
 /// Returns true for models that accept a reasoning effort.
-pub(crate) fn reasons(name: &str) -> bool {
+pub(crate) fn can_reason(name: &str) -> bool {
     let name = name.to_lowercase();
     let name = name.rsplit('/').next().unwrap_or(&name);
     if name.starts_with("claude-") {
@@ -165,7 +165,7 @@ pub(crate) fn is_deprecated(name: &str) -> bool {
 }
 
 /// Ranks OpenAI's models: by generation, then full models before small ones.
-fn rank(name: &str) -> (u32, u32, bool, bool) {
+fn openai_rank(name: &str) -> (u32, u32, bool, bool) {
     let version = name.strip_prefix("gpt-").unwrap_or("");
     let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>();
     let major = digits(version);
@@ -188,7 +188,7 @@ mod tests {
             "claude-sonnet-4-20250514",
             "claude-sonnet-4-6",
         ];
-        names.sort_by_key(|name| Reverse(generation(name, &["haiku"])));
+        names.sort_by_key(|name| Reverse(generation_rank(name, &["haiku"])));
         let expected = [
             "claude-sonnet-4-6",
             "claude-haiku-4-6",
@@ -198,22 +198,25 @@ mod tests {
         assert_eq!(names, expected);
         let mut names =
             ["gemini-2.5-flash", "gemini-2.5-pro", "gemini-3-flash-preview", "gemini-3-pro-preview"];
-        names.sort_by_key(|name| Reverse(generation(name, &["flash"])));
+        names.sort_by_key(|name| Reverse(generation_rank(name, &["flash"])));
         assert_eq!(names[0], "gemini-3-pro-preview");
-        assert!(reasons("gemini-2.5-pro") && !reasons("gemini-2.0-flash"));
-        assert!(reasons("claude-sonnet-4-6") && !reasons("claude-3-5-sonnet-20241022"));
+        assert!(can_reason("gemini-2.5-pro") && !can_reason("gemini-2.0-flash"));
+        assert!(can_reason("claude-sonnet-4-6") && !can_reason("claude-3-5-sonnet-20241022"));
     }
 
     #[test]
-    fn the_newest_whole_model_is_the_best() {
+    fn newest_full_model_ranks_first() {
         let mut names =
             ["gpt-4.1", "gpt-5-mini", "o4-mini", "gpt-5.2", "gpt-5.2-2026-01-01", "gpt-5.2-pro", "gpt-4o"];
-        names.sort_by_key(|name| Reverse(rank(name)));
+        names.sort_by_key(|name| Reverse(openai_rank(name)));
         assert_eq!(names[0], "gpt-5.2");
         assert!(
-            reasons("openai/gpt-oss:20b") && reasons("o4-mini") && !reasons("llama3.2") && !reasons("gpt-4o")
+            can_reason("openai/gpt-oss:20b")
+                && can_reason("o4-mini")
+                && !can_reason("llama3.2")
+                && !can_reason("gpt-4o")
         );
-        assert!(!converses("nomic-embed-text", false) && converses("llama3.2:3b", false));
+        assert!(!can_converse("nomic-embed-text", false) && can_converse("llama3.2:3b", false));
         for chats in [
             "/data/images/qwen3-8b",
             "/models/embeddings/llama-3.1-8b",
@@ -222,7 +225,7 @@ mod tests {
             "C:\\audio\\gemma-3-4b.gguf",
             "qwen3:8b",
         ] {
-            assert!(converses(chats, false), "{chats}");
+            assert!(can_converse(chats, false), "{chats}");
         }
         for other in [
             "nomic-embed-text:latest",
@@ -235,10 +238,12 @@ mod tests {
             "jina-embeddings-v3",
             "",
         ] {
-            assert!(!converses(other, false), "{other}");
+            assert!(!can_converse(other, false), "{other}");
         }
         assert!(
-            !converses("davinci-002", true) && converses("gpt-5", true) && !converses("gpt-image-1", true)
+            !can_converse("davinci-002", true)
+                && can_converse("gpt-5", true)
+                && !can_converse("gpt-image-1", true)
         );
     }
 }

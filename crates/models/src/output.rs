@@ -2,22 +2,22 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use domain::citation::{CITED_MAX, Cited};
+use domain::citation::{CITED_MAX, VendorCitation};
 use domain::limits::{CALLS_MAX, STEP_MAX_BYTES};
-use domain::step::{Call, Purpose, StepError, StepEvent, StopReason, Usage};
+use domain::step::{Purpose, StepCall, StepError, StepEvent, StopReason, TokenUsage};
 use domain::step_note::StepNote;
 use serde_json::{Map, Value};
 
 use crate::error;
-use crate::finish::Ending;
-use crate::format::Format;
+use crate::finish::StepEnding;
+use crate::format::WireFormat;
 
 /// Longer call identifiers are replaced.
 const CALL_ID_MAX_BYTES: usize = 128;
 
 /// The progress of a step's stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum StreamProgress {
     /// The stream continues.
     More,
     /// The vendor paused the step; another request continues it.
@@ -36,7 +36,7 @@ impl CallIds {
     }
 
     /// Returns the vendor's identifier, or a new one when it is empty, invalid or already taken.
-    pub(crate) fn own(&mut self, given: String) -> Result<String, StepError> {
+    pub(crate) fn claim_id(&mut self, given: String) -> Result<String, StepError> {
         let usable =
             !given.is_empty() && given.len() <= CALL_ID_MAX_BYTES && !given.contains(char::is_control);
         if usable && self.0.insert(given.clone()) {
@@ -44,8 +44,8 @@ impl CallIds {
         }
         let mut bits = [0; 12];
         getrandom::fill(&mut bits)
-            .map_err(|_| error::unavailable("no random identifier could be generated"))?;
-        let id = format!("call_{}", domain::hex::encode(&bits));
+            .map_err(|_| error::unavailable_step("no random identifier could be generated"))?;
+        let id = format!("call_{}", domain::hex::encode_hex(&bits));
         self.0.insert(id.clone());
         Ok(id)
     }
@@ -76,7 +76,7 @@ pub(crate) fn is_object(json: &str) -> bool {
 }
 
 /// Keeps the largest count of each kind that was reported: some servers report zeros first or last.
-pub(crate) fn merge_usage(known: &mut Option<Usage>, reported: Option<Usage>) {
+pub(crate) fn merge_usage(known: &mut Option<TokenUsage>, reported: Option<TokenUsage>) {
     let Some(reported) = reported else { return };
     let known = known.get_or_insert_default();
     known.input_tokens = known.input_tokens.max(reported.input_tokens);
@@ -87,7 +87,7 @@ pub(crate) fn merge_usage(known: &mut Option<Usage>, reported: Option<Usage>) {
 
 /// The output of a step so far.
 #[derive(Debug, Default)]
-pub(crate) struct Output {
+pub(crate) struct StepOutput {
     ids: CallIds,
     /// The whole text. Vendors cite by positions in it.
     written: String,
@@ -103,18 +103,18 @@ pub(crate) struct Output {
     refused: bool,
 }
 
-impl Output {
+impl StepOutput {
     /// Creates an empty output for a transcript that already uses the identifiers in `taken`.
     pub(crate) fn new(taken: HashSet<String>) -> Self {
         Self { ids: CallIds::new(taken), ..Self::default() }
     }
 
     /// Counts bytes that arrived but are not emitted yet.
-    pub(crate) fn count(&mut self, bytes: usize) {
+    pub(crate) fn count_bytes(&mut self, bytes: usize) {
         self.bytes += bytes;
     }
 
-    pub(crate) fn text(&mut self, text: String, ready: &mut VecDeque<StepEvent>) {
+    pub(crate) fn emit_text(&mut self, text: String, ready: &mut VecDeque<StepEvent>) {
         if !text.is_empty() {
             self.bytes += text.len();
             self.written.push_str(&text);
@@ -123,12 +123,12 @@ impl Output {
     }
 
     /// Returns the whole text so far.
-    pub(crate) fn written(&self) -> &str {
+    pub(crate) fn written_text(&self) -> &str {
         &self.written
     }
 
     /// Emits a source.
-    pub(crate) fn cited(&mut self, cited: Option<Cited>, ready: &mut VecDeque<StepEvent>) {
+    pub(crate) fn emit_citation(&mut self, cited: Option<VendorCitation>, ready: &mut VecDeque<StepEvent>) {
         if let Some(cited) = cited.filter(|_| self.cited < CITED_MAX) {
             self.cited += 1;
             self.bytes += cited.size_bytes();
@@ -137,12 +137,12 @@ impl Output {
     }
 
     /// Emits text that refuses the request.
-    pub(crate) fn refusal(&mut self, text: String, ready: &mut VecDeque<StepEvent>) {
+    pub(crate) fn emit_refusal(&mut self, text: String, ready: &mut VecDeque<StepEvent>) {
         self.refused |= !text.is_empty();
-        self.text(text, ready);
+        self.emit_text(text, ready);
     }
 
-    pub(crate) fn reasoning(&mut self, text: String, ready: &mut VecDeque<StepEvent>) {
+    pub(crate) fn emit_reasoning(&mut self, text: String, ready: &mut VecDeque<StepEvent>) {
         if !text.is_empty() {
             self.bytes += text.len();
             ready.push_back(StepEvent::Reasoning(text));
@@ -150,13 +150,13 @@ impl Output {
     }
 
     /// Emits an item that must be sent back verbatim.
-    pub(crate) fn opaque(&mut self, format: Format, json: String, ready: &mut VecDeque<StepEvent>) {
+    pub(crate) fn emit_opaque(&mut self, format: WireFormat, json: String, ready: &mut VecDeque<StepEvent>) {
         self.bytes += json.len();
         ready.push_back(StepEvent::Opaque { format: format.name().to_owned(), json });
     }
 
     /// Emits a complete call. Returns false when it is dropped or postponed.
-    pub(crate) fn call(
+    pub(crate) fn accept_call(
         &mut self,
         mut call: VendorCall,
         ready: &mut VecDeque<StepEvent>,
@@ -184,7 +184,7 @@ impl Output {
             self.unparsable.push(call);
             return Ok(false);
         }
-        self.emit(call, ready)?;
+        self.emit_call(call, ready)?;
         Ok(true)
     }
 
@@ -204,14 +204,14 @@ impl Output {
     }
 
     /// Finishes the step.
-    pub(crate) fn finish(
+    pub(crate) fn finish_step(
         &mut self,
-        ending: Ending,
-        usage: Option<Usage>,
+        ending: StepEnding,
+        usage: Option<TokenUsage>,
         ready: &mut VecDeque<StepEvent>,
-    ) -> Result<Next, StepError> {
-        let Ending { stop: Some(stop), is_unknown } = ending else {
-            return Err(error::unavailable("its stream ended early"));
+    ) -> Result<StreamProgress, StepError> {
+        let StepEnding { stop: Some(stop), is_unknown } = ending else {
+            return Err(error::unavailable_step("its stream ended early"));
         };
         let unparsable = std::mem::take(&mut self.unparsable);
         if stop == StopReason::OutputFull {
@@ -219,7 +219,7 @@ impl Output {
             self.calls -= unparsable.len();
         } else {
             for call in unparsable {
-                self.emit(call, ready)?;
+                self.emit_call(call, ready)?;
             }
         }
         let stop = match stop {
@@ -235,13 +235,13 @@ impl Output {
             ready.push_back(StepEvent::Noted(StepNote::UnknownStop));
         }
         ready.push_back(StepEvent::Finished { stop, usage });
-        Ok(Next::End)
+        Ok(StreamProgress::End)
     }
 
-    fn emit(&mut self, call: VendorCall, ready: &mut VecDeque<StepEvent>) -> Result<(), StepError> {
+    fn emit_call(&mut self, call: VendorCall, ready: &mut VecDeque<StepEvent>) -> Result<(), StepError> {
         let VendorCall { id, tool, arguments } = call;
-        let id = self.ids.own(id)?;
-        ready.push_back(StepEvent::Call(Call { id, tool, arguments, purpose: Purpose::Tool }));
+        let id = self.ids.claim_id(id)?;
+        ready.push_back(StepEvent::Call(StepCall { id, tool, arguments, purpose: Purpose::Tool }));
         Ok(())
     }
 }
@@ -250,49 +250,49 @@ impl Output {
 mod tests {
     use super::*;
 
-    fn call(arguments: &str) -> VendorCall {
+    fn vendor_call(arguments: &str) -> VendorCall {
         VendorCall { id: String::new(), tool: "t".into(), arguments: arguments.into() }
     }
 
     #[test]
-    fn a_call_that_the_bound_cut_is_not_given_and_one_that_is_no_json_is() {
+    fn truncated_call_dropped_invalid_json_kept() {
         for (stop, given) in [(StopReason::OutputFull, 1), (StopReason::Done, 2)] {
-            let (mut output, mut ready) = (Output::default(), VecDeque::new());
-            assert!(output.call(call(" "), &mut ready).unwrap());
-            assert!(!output.call(call("{\"x"), &mut ready).unwrap());
-            let ending = Ending { stop: Some(stop), is_unknown: false };
-            output.finish(ending, None, &mut ready).unwrap();
+            let (mut output, mut ready) = (StepOutput::default(), VecDeque::new());
+            assert!(output.accept_call(vendor_call(" "), &mut ready).unwrap());
+            assert!(!output.accept_call(vendor_call("{\"x"), &mut ready).unwrap());
+            let ending = StepEnding { stop: Some(stop), is_unknown: false };
+            output.finish_step(ending, None, &mut ready).unwrap();
             assert_eq!(ready.len(), given + 1, "{ready:?}");
         }
     }
 
     #[test]
     fn output_is_bounded() {
-        let (mut output, mut ready) = (Output::default(), VecDeque::new());
+        let (mut output, mut ready) = (StepOutput::default(), VecDeque::new());
         for _ in 0..CALLS_MAX + 38 {
-            output.call(call("{}"), &mut ready).unwrap();
+            output.accept_call(vendor_call("{}"), &mut ready).unwrap();
         }
         assert_eq!(ready.len(), CALLS_MAX);
-        let ending = Ending { stop: Some(StopReason::Calls), is_unknown: false };
-        output.finish(ending, None, &mut ready).unwrap();
+        let ending = StepEnding { stop: Some(StopReason::Calls), is_unknown: false };
+        output.finish_step(ending, None, &mut ready).unwrap();
         assert_eq!(ready[CALLS_MAX], StepEvent::Noted(StepNote::CallsLeftOut(38)));
-        let mut output = Output::default();
-        output.count(STEP_MAX_BYTES + 1);
+        let mut output = StepOutput::default();
+        output.count_bytes(STEP_MAX_BYTES + 1);
         assert!(output.is_full());
     }
 
     #[test]
-    fn call_that_is_repeated_is_emitted_once() {
-        let (mut output, mut ready) = (Output::default(), VecDeque::new());
-        let named = |id: &str| VendorCall { id: id.into(), ..call("{}") };
+    fn repeated_call_emitted_once() {
+        let (mut output, mut ready) = (StepOutput::default(), VecDeque::new());
+        let named = |id: &str| VendorCall { id: id.into(), ..vendor_call("{}") };
         for id in ["a", "a", "b", "", ""] {
-            output.call(named(id), &mut ready).unwrap();
+            output.accept_call(named(id), &mut ready).unwrap();
         }
         assert_eq!(ready.len(), 4, "{ready:?}");
     }
 
     #[test]
-    fn arguments_that_come_whole_and_in_pieces_are_taken_once() {
+    fn whole_and_partial_arguments_taken_once() {
         for pieces in [&["{}", "{\"a\":", "1}"][..], &["{\"a\":", "1}"], &["{\"a\":1}", "{\"a\":1}"]] {
             let mut arguments = String::new();
             pieces.iter().for_each(|piece| extend_arguments(&mut arguments, piece));
@@ -301,10 +301,10 @@ mod tests {
     }
 
     #[test]
-    fn an_identifier_of_an_earlier_step_is_replaced() {
+    fn repeated_call_id_is_replaced() {
         let mut ids = CallIds::new(HashSet::from(["call_0".to_owned()]));
-        let own = ids.own("call_0".to_owned()).unwrap();
+        let own = ids.claim_id("call_0".to_owned()).unwrap();
         assert!(own != "call_0" && own.starts_with("call_"));
-        assert_eq!(ids.own("other".to_owned()).unwrap(), "other");
+        assert_eq!(ids.claim_id("other".to_owned()).unwrap(), "other");
     }
 }

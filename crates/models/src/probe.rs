@@ -3,7 +3,7 @@
 use std::fmt;
 
 use domain::catalog::ProviderName;
-use domain::step::{Refused, StepError};
+use domain::step::{RefusedPart, StepError};
 use domain::time::Timestamp;
 
 /// Why model discovery failed.
@@ -80,7 +80,7 @@ pub struct VendorHealth {
 impl VendorHealth {
     /// Explains a failure to operators: vendor, address and cause on one line. `None` when the vendor is up.
     #[must_use]
-    pub fn reason(&self) -> Option<String> {
+    pub fn failure_reason(&self) -> Option<String> {
         let cause = match (self.up, &self.detail) {
             (Some(true), _) => return None,
             (_, Some(detail)) => detail,
@@ -92,20 +92,20 @@ impl VendorHealth {
 
 /// A failed discovery: its kind, and a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Failure {
+pub(crate) struct DiscoveryFailure {
     pub(crate) kind: ProbeError,
     pub(crate) detail: String,
 }
 
-impl Failure {
+impl DiscoveryFailure {
     /// Classifies the server's error. `keyed` is true when a key was sent.
-    pub(crate) fn of(error: &StepError, keyed: bool) -> Self {
+    pub(crate) fn from_error(error: &StepError, keyed: bool) -> Self {
         let (kind, detail) = match error {
-            StepError::Rejected { refused: Refused::Payment, reason, .. } => {
+            StepError::Rejected { refused: RefusedPart::Payment, reason, .. } => {
                 (ProbeError::Payment, reason.clone())
             }
             StepError::Rejected { refused, status, reason }
-                if *refused == Refused::Key || is_about_key(*status, reason) =>
+                if *refused == RefusedPart::Key || is_about_key(*status, reason) =>
             {
                 let message =
                     if keyed { "the key is refused" } else { "a key is required, but none is configured" };
@@ -120,24 +120,24 @@ impl Failure {
         Self { kind, detail }
     }
 
-    pub(crate) fn unreadable(detail: &str) -> Self {
+    pub(crate) fn unreadable_list(detail: &str) -> Self {
         Self { kind: ProbeError::Unreadable, detail: detail.to_owned() }
     }
 
-    pub(crate) fn empty() -> Self {
+    pub(crate) fn empty_list() -> Self {
         Self { kind: ProbeError::Empty, detail: "it has no models".to_owned() }
     }
 
-    pub(crate) fn error(&self) -> StepError {
+    pub(crate) fn to_step_error(&self) -> StepError {
         match self.kind {
             ProbeError::Unreachable | ProbeError::Unreadable => {
                 StepError::Unavailable { reason: self.detail.clone(), retry_after: None }
             }
             ProbeError::Key | ProbeError::Payment | ProbeError::Refused | ProbeError::Empty => {
                 let refused = match self.kind {
-                    ProbeError::Key => Refused::Key,
-                    ProbeError::Payment => Refused::Payment,
-                    _ => Refused::Request,
+                    ProbeError::Key => RefusedPart::Key,
+                    ProbeError::Payment => RefusedPart::Payment,
+                    _ => RefusedPart::Request,
                 };
                 StepError::Rejected { refused, status: None, reason: self.detail.clone() }
             }
@@ -156,14 +156,14 @@ fn is_about_key(status: Option<u16>, reason: &str) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Probe {
     /// The last outcome.
-    pub(crate) last: Option<Result<(), Failure>>,
+    pub(crate) last: Option<Result<(), DiscoveryFailure>>,
     since: Option<Timestamp>,
     failures: [u64; ProbeError::ALL.len()],
 }
 
 impl Probe {
     /// Records an outcome. Returns true when it differs from the last one.
-    pub(crate) fn record(&mut self, outcome: Result<(), Failure>, now: Timestamp) -> bool {
+    pub(crate) fn record_outcome(&mut self, outcome: Result<(), DiscoveryFailure>, now: Timestamp) -> bool {
         if let Err(failure) = &outcome
             && let Some(at) = ProbeError::ALL.iter().position(|kind| *kind == failure.kind)
         {
@@ -177,16 +177,16 @@ impl Probe {
         changed
     }
 
-    pub(crate) fn error(&self) -> Option<ProbeError> {
-        self.failure().map(|failure| failure.kind)
+    pub(crate) fn error_kind(&self) -> Option<ProbeError> {
+        self.last_failure().map(|failure| failure.kind)
     }
 
-    fn failure(&self) -> Option<&Failure> {
+    fn last_failure(&self) -> Option<&DiscoveryFailure> {
         self.last.as_ref().and_then(|last| last.as_ref().err())
     }
 
     /// Returns the health of a vendor, whose calls were refused or not.
-    pub(crate) fn health(
+    pub(crate) fn vendor_health(
         &self,
         provider: ProviderName,
         base_url: String,
@@ -199,8 +199,8 @@ impl Probe {
             models,
             up: self.last.as_ref().map(Result::is_ok),
             since: self.since,
-            trouble: self.error(),
-            detail: self.failure().map(|failure| failure.detail.clone()),
+            trouble: self.error_kind(),
+            detail: self.last_failure().map(|failure| failure.detail.clone()),
             failures: self.failures,
         };
         for (count, refused) in health.failures.iter_mut().zip(calls.counts) {
@@ -221,17 +221,17 @@ impl Probe {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct RefusedCalls {
     /// The refusal since which no call has succeeded, and the time of the first one of its kind.
-    last: Option<(Failure, Timestamp)>,
+    last: Option<(DiscoveryFailure, Timestamp)>,
     counts: [u64; ProbeError::ALL.len()],
 }
 
 impl RefusedCalls {
     /// Records a call that failed. Returns true if it is the first one that was refused for its reason.
     pub(crate) fn record_failure(&mut self, error: &StepError, now: Timestamp) -> bool {
-        let StepError::Rejected { refused: Refused::Key | Refused::Payment, .. } = error else {
+        let StepError::Rejected { refused: RefusedPart::Key | RefusedPart::Payment, .. } = error else {
             return false;
         };
-        let failure = Failure::of(error, true);
+        let failure = DiscoveryFailure::from_error(error, true);
         if let Some(at) = ProbeError::ALL.iter().position(|kind| *kind == failure.kind) {
             self.counts[at] += 1;
         }

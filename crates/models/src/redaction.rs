@@ -1,9 +1,9 @@
 //! Removes from the reasons of failures what no log may have: keys, and texts of the conversation, which some servers repeat in
 //! their errors.
 
-use domain::step::{Block, Item, StepError};
+use domain::step::{OutputBlock, StepError, TranscriptItem};
 
-use crate::server::Server;
+use crate::server::VendorServer;
 
 /// As many bytes of a reason that stand in a text are taken for a quotation of it.
 const QUOTED_BYTES: usize = 16;
@@ -14,61 +14,61 @@ const REMOVED: &str = "…";
 
 /// Redacts the errors of one step.
 pub(crate) struct Redaction {
-    server: Server,
+    server: VendorServer,
     /// The last items of the conversation that was sent, from the last one on.
-    items: Vec<Item>,
+    items: Vec<TranscriptItem>,
 }
 
 impl Redaction {
     /// Creates the redaction of a step's errors.
-    pub(crate) fn new(server: Server, transcript: &[Item]) -> Self {
+    pub(crate) fn new(server: VendorServer, transcript: &[TranscriptItem]) -> Self {
         let mut room = COMPARED_MAX_BYTES;
         let last = transcript.iter().rev().take_while(|item| {
             let has_room = room > 0;
-            room = room.saturating_sub(texts(item).iter().map(|text| text.len()).sum());
+            room = room.saturating_sub(item_texts(item).iter().map(|text| text.len()).sum());
             has_room
         });
         Self { server, items: last.cloned().collect() }
     }
 
     /// Returns the error without keys and without texts of the conversation.
-    pub(crate) fn apply(&self, error: StepError) -> StepError {
+    pub(crate) fn redact_error(&self, error: StepError) -> StepError {
         match error {
             StepError::Unavailable { reason, retry_after } => {
-                StepError::Unavailable { reason: self.redacted(&reason), retry_after }
+                StepError::Unavailable { reason: self.redact_reason(&reason), retry_after }
             }
             StepError::Rejected { refused, status, reason } => {
-                StepError::Rejected { refused, status, reason: self.redacted(&reason) }
+                StepError::Rejected { refused, status, reason: self.redact_reason(&reason) }
             }
             StepError::TimedOut { .. } => error,
             StepError::TooLong => StepError::TooLong,
         }
     }
 
-    fn redacted(&self, reason: &str) -> String {
+    fn redact_reason(&self, reason: &str) -> String {
         let mut room = COMPARED_MAX_BYTES;
-        let mut texts: Vec<&str> = self.items.iter().flat_map(texts).collect();
+        let mut texts: Vec<&str> = self.items.iter().flat_map(item_texts).collect();
         for text in &mut texts {
             *text = &text[..text.floor_char_boundary(text.len().min(room))];
             room -= text.len();
         }
-        without_quotations(&self.server.redact(reason), &texts)
+        without_quotations(&self.server.redact_key(reason), &texts)
     }
 }
 
 /// Returns the texts of an item.
-fn texts(item: &Item) -> Vec<&str> {
+fn item_texts(item: &TranscriptItem) -> Vec<&str> {
     match item {
-        Item::Question { text, .. } => vec![text],
-        Item::Step(step) => {
+        TranscriptItem::Question { text, .. } => vec![text],
+        TranscriptItem::Step(step) => {
             let texts = step.blocks.iter().filter_map(|block| match block {
-                Block::Text(text) | Block::Reasoning(text) => Some(text.as_str()),
-                Block::Call(call) => Some(call.arguments.as_str()),
-                Block::Opaque { .. } => None,
+                OutputBlock::Text(text) | OutputBlock::Reasoning(text) => Some(text.as_str()),
+                OutputBlock::Call(call) => Some(call.arguments.as_str()),
+                OutputBlock::Opaque { .. } => None,
             });
             texts.collect()
         }
-        Item::Result(result) => {
+        TranscriptItem::Result(result) => {
             let passages = result.passages.iter().map(|passage| passage.text.as_str());
             std::iter::once(result.text.as_str()).chain(passages).collect()
         }
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_of_the_conversation_are_removed_from_reasons() {
+    fn redact_error_removes_conversation_texts() {
         let text = "Patient Jan Novák, born 1970, has HIV. What is he to take?";
         for (reason, expected) in [
             (

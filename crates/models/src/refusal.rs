@@ -214,8 +214,9 @@ pub(crate) fn named_limits(text: &str, requested: u64, input: u64) -> NamedLimit
     if !subjects.iter().any(|subject| text.contains(subject)) {
         return NamedLimits::default();
     }
-    let below =
-        numbers(text).into_iter().filter(|number| (OUTPUT_MIN_TOKENS..requested).contains(&number.value));
+    let below = find_numbers(text)
+        .into_iter()
+        .filter(|number| (OUTPUT_MIN_TOKENS..requested).contains(&number.value));
     let Some(most) = below.max_by_key(|number| number.value) else { return NamedLimits::default() };
     let behind = text[most.end..].trim_start_matches(['`', '\'', ' ']);
     let before = text[..most.start].trim_end_matches(['`', '\'', ' ']);
@@ -254,7 +255,7 @@ fn context_of(text: &str) -> Option<u64> {
         "`max_new_tokens` must be <=",
         "max_new_tokens must be <=",
     ];
-    let numbers = numbers(text);
+    let numbers = find_numbers(text);
     for phrase in phrases {
         for (at, _) in text.match_indices(phrase) {
             let from = at + phrase.len();
@@ -279,7 +280,7 @@ fn context_of(text: &str) -> Option<u64> {
 
 /// Returns the input tokens that a refusal names.
 fn input_of(text: &str, requested: u64, context: u64) -> Option<u64> {
-    let values: Vec<u64> = numbers(text).into_iter().map(|number| number.value).collect();
+    let values: Vec<u64> = find_numbers(text).into_iter().map(|number| number.value).collect();
     let others = || values.iter().copied().filter(|value| ![requested, context].contains(value));
     // The sum of input and output may be named, too.
     let summed = others().find(|value| values.contains(&value.saturating_add(requested)));
@@ -288,14 +289,14 @@ fn input_of(text: &str, requested: u64, context: u64) -> Option<u64> {
 
 /// A number in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Number {
+struct TextNumber {
     value: u64,
     start: usize,
     end: usize,
 }
 
 /// Returns the whole numbers of a text that are not parts of names.
-fn numbers(text: &str) -> Vec<Number> {
+fn find_numbers(text: &str) -> Vec<TextNumber> {
     let bytes = text.as_bytes();
     let (mut found, mut at) = (Vec::new(), 0);
     while at < bytes.len() {
@@ -322,7 +323,7 @@ fn numbers(text: &str) -> Vec<Number> {
             || (matches!(behind, b'.' | b'-' | b':') && joins(after));
         let digits = text[start..at].replace(',', "");
         if !is_part && let Ok(value) = digits.parse() {
-            found.push(Number { value, start, end: at });
+            found.push(TextNumber { value, start, end: at });
         }
     }
     found

@@ -5,5 +5,5 @@ mod calls;
 mod events;
 mod request;
 
-pub(crate) use events::Fold;
-pub(crate) use request::{Dialect, body};
+pub(crate) use events::ResponsesFold;
+pub(crate) use request::{ResponsesDialect, build_body};

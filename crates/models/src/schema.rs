@@ -29,11 +29,11 @@ const OF_OBJECTS: [&str; 5] =
 pub(crate) type Renamed = BTreeMap<String, String>;
 
 /// Returns the schema of a tool's arguments as it is sent, and the names that it changes; `None` when it is not JSON.
-fn reshape(tool: &ToolSpec) -> Option<(String, Renamed)> {
+fn reshape_schema(tool: &ToolSpec) -> Option<(String, Renamed)> {
     let original: Value = serde_json::from_str(&tool.schema).ok()?;
     let mut renamed = Renamed::new();
-    let mut schema = top(original.clone());
-    mend(&mut schema, &mut renamed, 0);
+    let mut schema = object_schema(original.clone());
+    mend_schema(&mut schema, &mut renamed, 0);
     // A schema that needs no change is sent as it was written.
     let json = if schema == original { tool.schema.clone() } else { schema.to_string() };
     Some((json, renamed))
@@ -41,9 +41,9 @@ fn reshape(tool: &ToolSpec) -> Option<(String, Renamed)> {
 
 /// Replaces the schemas of a request's tools by those that are sent. Returns the changed names by tool, and drops tools
 /// whose schema is not JSON, with a note.
-pub(crate) fn prepare(request: &mut StepRequest) -> (HashMap<String, Renamed>, Vec<StepNote>) {
+pub(crate) fn prepare_schemas(request: &mut StepRequest) -> (HashMap<String, Renamed>, Vec<StepNote>) {
     let (mut changed, mut notes) = (HashMap::new(), Vec::new());
-    request.tools.retain_mut(|tool| match reshape(tool) {
+    request.tools.retain_mut(|tool| match reshape_schema(tool) {
         Some((schema, renamed)) => {
             tool.schema = schema;
             if !renamed.is_empty() {
@@ -60,7 +60,7 @@ pub(crate) fn prepare(request: &mut StepRequest) -> (HashMap<String, Renamed>, V
 }
 
 /// Restores the names of properties in the arguments of a call.
-pub(crate) fn restore(arguments: &str, renamed: &Renamed) -> Option<String> {
+pub(crate) fn restore_arguments(arguments: &str, renamed: &Renamed) -> Option<String> {
     let mut value: Value = serde_json::from_str(arguments).ok()?;
     restore_names(&mut value, renamed, 0);
     Some(value.to_string())
@@ -83,7 +83,7 @@ fn restore_names(value: &mut Value, renamed: &Renamed, depth: usize) {
 }
 
 /// Makes the schema one of an object: merges unions at the top, and drops anything else.
-fn top(schema: Value) -> Value {
+fn object_schema(schema: Value) -> Value {
     let Value::Object(mut fields) = schema else { return json!({"type": "object", "properties": {}}) };
     for (union, is_all) in [("allOf", true), ("anyOf", false), ("oneOf", false)] {
         if let Some(Value::Array(branches)) = fields.remove(union) {
@@ -113,7 +113,7 @@ fn merge_branches(fields: &mut Map<String, Value>, branches: Vec<Value>, is_all:
     let mut required = names(fields.get("required"));
     let mut shared: Option<Vec<String>> = None;
     for branch in branches {
-        let Value::Object(branch) = top(branch) else { continue };
+        let Value::Object(branch) = object_schema(branch) else { continue };
         let own = names(branch.get("required"));
         shared = Some(match shared {
             Some(shared) if !is_all => shared.into_iter().filter(|name| own.contains(name)).collect(),
@@ -136,7 +136,7 @@ fn merge_branches(fields: &mut Map<String, Value>, branches: Vec<Value>, is_all:
 }
 
 /// Mends a schema and those in it.
-fn mend(schema: &mut Value, renamed: &mut Renamed, depth: usize) {
+fn mend_schema(schema: &mut Value, renamed: &mut Renamed, depth: usize) {
     let Value::Object(fields) = schema else { return };
     if depth >= DEPTH_MAX {
         fields.clear();
@@ -168,12 +168,12 @@ fn mend(schema: &mut Value, renamed: &mut Renamed, depth: usize) {
         fields.remove("enum");
     }
     for keyword in SCHEMA {
-        fields.get_mut(keyword).into_iter().for_each(|inner| mend(inner, renamed, depth + 1));
+        fields.get_mut(keyword).into_iter().for_each(|inner| mend_schema(inner, renamed, depth + 1));
     }
     for keyword in LISTS {
         match fields.get_mut(keyword) {
             Some(Value::Array(list)) if !list.is_empty() => {
-                list.iter_mut().for_each(|inner| mend(inner, renamed, depth + 1));
+                list.iter_mut().for_each(|inner| mend_schema(inner, renamed, depth + 1));
             }
             Some(_) => {
                 fields.remove(keyword);
@@ -188,7 +188,7 @@ fn mend(schema: &mut Value, renamed: &mut Renamed, depth: usize) {
                     if !schema.is_object() {
                         *schema = json!({});
                     }
-                    mend(schema, renamed, depth + 1);
+                    mend_schema(schema, renamed, depth + 1);
                 }
             }
             Some(_) => {
@@ -328,41 +328,41 @@ fn is_plain_letter(letter: char) -> bool {
 mod tests {
     use super::*;
 
-    fn sent(schema: &Value) -> (Value, Renamed) {
+    fn reshape_value(schema: &Value) -> (Value, Renamed) {
         let tool = ToolSpec { name: "t".into(), description: String::new(), schema: schema.to_string() };
-        let (json, renamed) = reshape(&tool).unwrap();
+        let (json, renamed) = reshape_schema(&tool).unwrap();
         (serde_json::from_str(&json).unwrap(), renamed)
     }
 
     #[test]
-    fn schema_that_all_vendors_accept_is_sent_as_written() {
+    fn accepted_schema_sent_as_written() {
         let schema = r#"{"type": "object",  "properties": {"a": {"type": "string"}}, "required": ["a"]}"#;
         let tool = ToolSpec { name: "t".into(), description: String::new(), schema: schema.into() };
-        assert_eq!(reshape(&tool).unwrap().0, schema);
+        assert_eq!(reshape_schema(&tool).unwrap().0, schema);
     }
 
     #[test]
-    fn union_at_the_top_becomes_one_object() {
+    fn top_level_union_becomes_object() {
         let branch = |name: &str| {
             json!({"type": "object", "properties": {name: {"type": "string"}, "both": {}},
                 "required": [name, "both"]})
         };
         for union in ["anyOf", "oneOf"] {
-            let (sent, _) = sent(&json!({ union: [branch("a"), branch("b")] }));
+            let (sent, _) = reshape_value(&json!({ union: [branch("a"), branch("b")] }));
             let expected = json!({"type": "object", "required": ["both"],
                 "properties": {"a": {"type": "string"}, "b": {"type": "string"}, "both": {}}});
             assert_eq!(sent, expected, "{union}");
         }
-        let (all, _) = sent(&json!({"type": "object", "allOf": [branch("a"), branch("b")]}));
+        let (all, _) = reshape_value(&json!({"type": "object", "allOf": [branch("a"), branch("b")]}));
         assert_eq!(all["required"], json!(["a", "b", "both"]));
         for odd in [json!(true), json!(null), json!([]), json!("x"), json!({}), json!({"type": "string"})] {
-            assert_eq!(sent(&odd).0["type"], "object", "{odd}");
-            assert!(sent(&odd).0["properties"].is_object(), "{odd}");
+            assert_eq!(reshape_value(&odd).0["type"], "object", "{odd}");
+            assert!(reshape_value(&odd).0["properties"].is_object(), "{odd}");
         }
     }
 
     #[test]
-    fn odd_keywords_are_mended_at_every_depth() {
+    fn odd_keywords_mended_at_depth() {
         let odd = json!({"$schema": "http://json-schema.org/draft-04/schema#", "type": "object",
             "properties": {
                 "list": {"type": "array"},
@@ -376,7 +376,7 @@ mod tests {
                 "nested": {"type": ["object", "undefined"], "properties": {"x": {"type": "array"}},
                     "required": ["x", "gone"]},
             }, "required": ["list", "gone", "list"]});
-        let (sent, _) = sent(&odd);
+        let (sent, _) = reshape_value(&odd);
         let expected = json!({"type": "object", "properties": {
             "list": {"type": "array", "items": {}},
             "pair": {"type": "array", "items": {},
@@ -393,20 +393,21 @@ mod tests {
     }
 
     #[test]
-    fn odd_names_are_changed_and_come_back() {
+    fn odd_property_names_are_restored() {
         let odd = json!({"type": "object", "required": ["$filter", "filter[name]"], "properties": {
             "$filter": {"type": "string"}, "filter[name]": {"type": "string"}, "_filter": {"type": "string"},
             "": {"type": "object", "properties": {"žluť": {"type": "string"}}}}});
-        let (sent, renamed) = sent(&odd);
+        let (sent, renamed) = reshape_value(&odd);
         let names: Vec<&String> = sent["properties"].as_object().unwrap().keys().collect();
         assert!(names.iter().all(|name| is_plain(name)) && names.len() == 4, "{names:?}");
         assert_eq!(sent["required"].as_array().unwrap().len(), 2);
         let nested = renamed.iter().find(|(_, original)| original.is_empty()).unwrap().0;
         let called = json!({"_filter2": "a", "filter_name_": "b", "_filter": "c", nested: {"_lu_": "d"}});
-        let restored: Value = serde_json::from_str(&restore(&called.to_string(), &renamed).unwrap()).unwrap();
+        let restored: Value =
+            serde_json::from_str(&restore_arguments(&called.to_string(), &renamed).unwrap()).unwrap();
         let expected = json!({"$filter": "a", "filter[name]": "b", "_filter": "c", "": {"žluť": "d"}});
         assert_eq!(restored, expected);
-        assert_eq!(restore("{\"cut", &renamed), None);
+        assert_eq!(restore_arguments("{\"cut", &renamed), None);
     }
 
     #[test]
@@ -415,7 +416,7 @@ mod tests {
         for _ in 0..100 {
             deep = json!({"type": "array", "items": deep});
         }
-        let (sent, _) = sent(&json!({"type": "object", "properties": {"a": deep}}));
+        let (sent, _) = reshape_value(&json!({"type": "object", "properties": {"a": deep}}));
         assert!(sent.to_string().matches("array").count() < DEPTH_MAX);
     }
 }

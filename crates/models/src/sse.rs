@@ -10,15 +10,15 @@ pub(crate) const FRAME_MAX_BYTES: usize = 4 * STEP_MAX_BYTES;
 
 /// A frame of an event stream.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Frame {
+pub(crate) struct SseFrame {
     /// The event's name; may be empty.
     pub(crate) event: String,
     pub(crate) data: String,
 }
 
-impl Frame {
+impl SseFrame {
     /// Mends JSON that cannot be read, as [`lenient::mended_json`] does. Returns `None` when that changes nothing.
-    pub(crate) fn mended(&self) -> Option<Self> {
+    pub(crate) fn mend_json(&self) -> Option<Self> {
         let data = lenient::mended_json(&self.data)?;
         (data != self.data).then(|| Self { event: self.event.clone(), data })
     }
@@ -33,22 +33,22 @@ pub(crate) enum FrameError {
 
 /// Splits bytes into frames. Buffers one frame at most, and scans each byte once.
 #[derive(Debug, Default)]
-pub(crate) struct Frames {
+pub(crate) struct SseParser {
     bytes: Vec<u8>,
     /// The start of the current line, and the position up to which its end was searched.
     line: usize,
     searched: usize,
     after_return: bool,
     started: bool,
-    frame: Frame,
+    frame: SseFrame,
     has_data: bool,
     /// The stream has ended within the last line of the frame.
     is_cut: bool,
 }
 
-impl Frames {
+impl SseParser {
     /// Adds bytes. Call [`Self::next`] until it returns `None` before adding more.
-    pub(crate) fn push(&mut self, bytes: &[u8]) {
+    pub(crate) fn push_bytes(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.line);
         self.searched -= self.line;
         self.line = 0;
@@ -56,7 +56,7 @@ impl Frames {
     }
 
     /// Returns the next complete frame that has data.
-    pub(crate) fn next(&mut self) -> Result<Option<Frame>, FrameError> {
+    pub(crate) fn next_frame(&mut self) -> Result<Option<SseFrame>, FrameError> {
         while let Some(found) =
             self.bytes[self.searched..].iter().position(|byte| matches!(byte, b'\n' | b'\r'))
         {
@@ -68,12 +68,12 @@ impl Frames {
                 continue;
             }
             if start == end {
-                if let Some(frame) = self.take() {
+                if let Some(frame) = self.take_frame() {
                     return Ok(Some(frame));
                 }
             } else {
                 let line = std::mem::take(&mut self.bytes);
-                let read = self.read(&line[start..end]);
+                let read = self.read_line(&line[start..end]);
                 self.bytes = line;
                 if let Some(frame) = read? {
                     return Ok(Some(frame));
@@ -86,30 +86,30 @@ impl Frames {
 
     /// Returns the next of the last frames when the stream ends without the blank line. A line that the end may have cut
     /// counts if it completes its frame.
-    pub(crate) fn rest(&mut self) -> Option<Frame> {
+    pub(crate) fn take_rest_frame(&mut self) -> Option<SseFrame> {
         let line = std::mem::take(&mut self.bytes).split_off(std::mem::take(&mut self.line));
         self.searched = 0;
         if line.starts_with(b"data:") || line.starts_with(b"error:") {
             self.is_cut = true;
-            if let Some(before) = self.read(&line).ok()? {
+            if let Some(before) = self.read_line(&line).ok()? {
                 return Some(before);
             }
         }
         let is_cut = self.is_cut;
-        self.take().filter(|frame| {
+        self.take_frame().filter(|frame| {
             let data = frame.data.trim_end();
             !is_cut || is_complete(data) || data.ends_with('}') && lenient::mended_json(data).is_some()
         })
     }
 
-    fn take(&mut self) -> Option<Frame> {
+    fn take_frame(&mut self) -> Option<SseFrame> {
         let frame = std::mem::take(&mut self.frame);
         std::mem::take(&mut self.has_data).then_some(frame)
     }
 
     /// Reads a line. Returns the frame before it, if the server leaves out the blank line between frames. Replaces bytes that
     /// are not UTF-8.
-    fn read(&mut self, line: &[u8]) -> Result<Option<Frame>, FrameError> {
+    fn read_line(&mut self, line: &[u8]) -> Result<Option<SseFrame>, FrameError> {
         let line = String::from_utf8_lossy(line);
         let line: &str = if self.started { &line } else { line.strip_prefix('\u{feff}').unwrap_or(&line) };
         self.started = true;
@@ -120,8 +120,11 @@ impl Frames {
             "event" => !self.frame.event.is_empty(),
             _ => false,
         };
-        let before =
-            if begins_frame && self.has_data && is_complete(&self.frame.data) { self.take() } else { None };
+        let before = if begins_frame && self.has_data && is_complete(&self.frame.data) {
+            self.take_frame()
+        } else {
+            None
+        };
         match field {
             "data" => {
                 if self.has_data {
@@ -158,47 +161,47 @@ mod tests {
 
     use super::*;
 
-    fn frames(bytes: &[u8], size: usize) -> Result<Vec<(String, String)>, FrameError> {
-        let mut frames = Frames::default();
+    fn split_frames(bytes: &[u8], size: usize) -> Result<Vec<(String, String)>, FrameError> {
+        let mut frames = SseParser::default();
         let mut out = Vec::new();
         for chunk in bytes.chunks(size) {
-            frames.push(chunk);
-            while let Some(frame) = frames.next()? {
+            frames.push_bytes(chunk);
+            while let Some(frame) = frames.next_frame()? {
                 out.push((frame.event, frame.data));
             }
         }
-        while let Some(frame) = frames.rest() {
+        while let Some(frame) = frames.take_rest_frame() {
             out.push((frame.event, frame.data));
         }
         Ok(out)
     }
 
     #[test]
-    fn frames_are_read_however_lines_end_and_bytes_arrive() {
+    fn frames_split_at_any_boundary() {
         let stream = "\u{feff}data: příliš\r\n\r\n: comment\n\ndata:a\ndata: b\n\nevent: x\rdata: c\r\rid: 1\n\nerror: {}\n\ndata: end\n";
         let expected: Vec<(String, String)> =
             [("", "příliš"), ("", "a\nb"), ("x", "c"), ("error", "{}"), ("", "end")]
                 .map(|(event, data)| (event.to_owned(), data.to_owned()))
                 .into();
         for size in 1..20 {
-            assert_eq!(frames(stream.as_bytes(), size).as_ref(), Ok(&expected), "{size}");
+            assert_eq!(split_frames(stream.as_bytes(), size).as_ref(), Ok(&expected), "{size}");
         }
     }
 
     #[test]
-    fn frame_is_bounded_and_odd_bytes_are_replaced() {
+    fn frame_bounded_odd_bytes_replaced() {
         let long = vec![b'a'; FRAME_MAX_BYTES + 2];
-        assert_eq!(frames(&long, 65_536), Err(FrameError::TooLong));
+        assert_eq!(split_frames(&long, 65_536), Err(FrameError::TooLong));
         let many = "data: 0123456789\n".repeat(FRAME_MAX_BYTES / 10);
-        assert_eq!(frames(many.as_bytes(), 65_536), Err(FrameError::TooLong));
-        assert_eq!(frames(b"data: \xc5x\n\n", 100).unwrap()[0].1, "\u{fffd}x", "it is replaced");
+        assert_eq!(split_frames(many.as_bytes(), 65_536), Err(FrameError::TooLong));
+        assert_eq!(split_frames(b"data: \xc5x\n\n", 100).unwrap()[0].1, "\u{fffd}x", "it is replaced");
     }
 
     #[test]
-    fn frames_parted_by_one_newline_are_told_apart() {
+    fn frames_split_at_single_newline() {
         let stream = "data: {\"a\":1}\ndata: {\"b\":2}\ndata: [DONE]\n";
         let data = |stream: &str| {
-            frames(stream.as_bytes(), 7)
+            split_frames(stream.as_bytes(), 7)
                 .unwrap()
                 .into_iter()
                 .map(|(event, data)| event + &data)
@@ -213,9 +216,13 @@ mod tests {
     }
 
     #[test]
-    fn last_frame_without_newline_counts_if_it_is_whole() {
+    fn last_frame_counts_when_whole() {
         let data = |stream: &str| -> Vec<String> {
-            frames(stream.as_bytes(), 7).unwrap().into_iter().map(|(event, data)| event + &data).collect()
+            split_frames(stream.as_bytes(), 7)
+                .unwrap()
+                .into_iter()
+                .map(|(event, data)| event + &data)
+                .collect()
         };
         for (stream, expected) in [
             ("data: {\"a\":1}", &["{\"a\":1}"][..]),
@@ -236,7 +243,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_are_read_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..300), size in 1_usize..50) {
-            let _read = frames(&bytes, size);
+            let _read = split_frames(&bytes, size);
         }
     }
 }

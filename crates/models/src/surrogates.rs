@@ -21,7 +21,7 @@ const ESCAPE_BYTES: usize = 6;
 
 /// The stream of text that an event continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stream {
+enum TextStream {
     Text,
     Reasoning,
 }
@@ -30,20 +30,20 @@ enum Stream {
 #[derive(Debug, Default)]
 pub(crate) struct Surrogates {
     occurred: bool,
-    high: Option<(Stream, u32)>,
+    high: Option<(TextStream, u32)>,
 }
 
 impl Surrogates {
     /// Replaces the halves in JSON without the other half beside them.
-    pub(crate) fn replace(&mut self, json: &mut String) {
-        if let Some(replaced) = replaced(json) {
+    pub(crate) fn replace_lone(&mut self, json: &mut String) {
+        if let Some(replaced) = replace_in_json(json) {
             self.occurred = true;
             *json = replaced;
         }
     }
 
     /// Joins the halves in the events from this index on.
-    pub(crate) fn join(&mut self, ready: &mut VecDeque<StepEvent>, from: usize) {
+    pub(crate) fn join_halves(&mut self, ready: &mut VecDeque<StepEvent>, from: usize) {
         if !self.occurred {
             return;
         }
@@ -51,24 +51,24 @@ impl Surrogates {
         for mut event in events {
             match &mut event {
                 StepEvent::Text(text) => {
-                    self.append(Stream::Text, text, ready);
+                    self.append_text(TextStream::Text, text, ready);
                     continue;
                 }
                 StepEvent::Reasoning(text) => {
-                    self.append(Stream::Reasoning, text, ready);
+                    self.append_text(TextStream::Reasoning, text, ready);
                     continue;
                 }
                 // A source stands beside the text and does not interrupt it.
-                StepEvent::Cited(cited) => cited.quote = joined(&cited.quote),
+                StepEvent::Cited(cited) => cited.quote = join_whole(&cited.quote),
                 StepEvent::Call(call) => {
-                    self.close(ready);
-                    call.arguments = joined(&call.arguments);
+                    self.close_half(ready);
+                    call.arguments = join_whole(&call.arguments);
                 }
                 StepEvent::Opaque { json, .. } => {
-                    self.close(ready);
-                    *json = joined(json);
+                    self.close_half(ready);
+                    *json = join_whole(json);
                 }
-                StepEvent::WasReasoning | StepEvent::Finished { .. } => self.close(ready),
+                StepEvent::WasReasoning | StepEvent::Finished { .. } => self.close_half(ready),
                 StepEvent::Noted(_) => {}
             }
             ready.push_back(event);
@@ -76,37 +76,37 @@ impl Surrogates {
     }
 
     /// Joins the halves in a complete text.
-    pub(crate) fn whole(&self, text: &str) -> String {
-        if self.occurred { joined(text) } else { text.to_owned() }
+    pub(crate) fn join_text(&self, text: &str) -> String {
+        if self.occurred { join_whole(text) } else { text.to_owned() }
     }
 
-    fn append(&mut self, stream: Stream, text: &str, ready: &mut VecDeque<StepEvent>) {
+    fn append_text(&mut self, stream: TextStream, text: &str, ready: &mut VecDeque<StepEvent>) {
         if self.high.is_some_and(|(of, _)| of != stream) {
-            self.close(ready);
+            self.close_half(ready);
         }
         let mut high = self.high.take().map(|(_, high)| high);
-        push(stream, join_onto(&mut high, text), ready);
+        push_event(stream, join_onto(&mut high, text), ready);
         self.high = high.map(|high| (stream, high));
     }
 
     /// Gives up waiting for the other half.
-    fn close(&mut self, ready: &mut VecDeque<StepEvent>) {
+    fn close_half(&mut self, ready: &mut VecDeque<StepEvent>) {
         if let Some((stream, _)) = self.high.take() {
-            push(stream, char::REPLACEMENT_CHARACTER.to_string(), ready);
+            push_event(stream, char::REPLACEMENT_CHARACTER.to_string(), ready);
         }
     }
 }
 
-fn push(stream: Stream, text: String, ready: &mut VecDeque<StepEvent>) {
+fn push_event(stream: TextStream, text: String, ready: &mut VecDeque<StepEvent>) {
     if !text.is_empty() {
         ready.push_back(match stream {
-            Stream::Text => StepEvent::Text(text),
-            Stream::Reasoning => StepEvent::Reasoning(text),
+            TextStream::Text => StepEvent::Text(text),
+            TextStream::Reasoning => StepEvent::Reasoning(text),
         });
     }
 }
 
-fn joined(text: &str) -> String {
+fn join_whole(text: &str) -> String {
     let mut high = None;
     let mut joined = join_onto(&mut high, text);
     if high.is_some() {
@@ -120,7 +120,7 @@ fn join_onto(high: &mut Option<u32>, text: &str) -> String {
     let mut joined = String::with_capacity(text.len());
     for letter in text.chars() {
         match (high.take(), half_of(letter)) {
-            (Some(first), Some(second)) if is_low(second) => joined.push(pair(first, second)),
+            (Some(first), Some(second)) if is_low(second) => joined.push(pair_halves(first, second)),
             (before, half) => {
                 if before.is_some() {
                     joined.push(char::REPLACEMENT_CHARACTER);
@@ -145,13 +145,13 @@ const fn is_low(half: u32) -> bool {
     half >= FIRST_LOW
 }
 
-fn pair(high: u32, low: u32) -> char {
+fn pair_halves(high: u32, low: u32) -> char {
     let code = 0x1_0000 + ((high - FIRST) << 10) + (low - FIRST_LOW);
     char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER)
 }
 
 /// Returns the JSON with its lone halves replaced; `None` if it has none.
-fn replaced(json: &str) -> Option<String> {
+fn replace_in_json(json: &str) -> Option<String> {
     let bytes = json.as_bytes();
     let (mut replaced, mut kept, mut at) = (String::new(), 0, 0);
     while let Some(found) = bytes.get(at..).and_then(|rest| rest.iter().position(|byte| *byte == b'\\')) {
@@ -191,17 +191,18 @@ mod tests {
     fn only_lone_halves_are_replaced() {
         for whole in [r#"{"a":"\ud83d\ude00 \u010d \\ud83d \\\\ude00"}"#, r#""\u00e9\n""#, "", r"\", r"\u12"]
         {
-            assert_eq!(replaced(whole), None, "{whole}");
+            assert_eq!(replace_in_json(whole), None, "{whole}");
         }
         let halves =
-            replaced(r#"["\ud83d","\\\uDE00","\ud83d\ud83d\ude00","\ud83dx","č\ud83d\u0041"]"#).unwrap();
+            replace_in_json(r#"["\ud83d","\\\uDE00","\ud83d\ud83d\ude00","\ud83dx","č\ud83d\u0041"]"#)
+                .unwrap();
         let texts: Vec<String> = serde_json::from_str(&halves).unwrap();
-        let joined: Vec<_> = texts.iter().map(|text| joined(text)).collect();
+        let joined: Vec<_> = texts.iter().map(|text| join_whole(text)).collect();
         assert_eq!(joined, ["\u{fffd}", "\\\u{fffd}", "\u{fffd}😀", "\u{fffd}x", "č\u{fffd}A"]);
     }
 
     #[test]
-    fn halves_are_joined_with_the_next_of_their_stream_only() {
+    fn halves_join_within_own_stream() {
         let text = |text: &str| StepEvent::Text(serde_json::from_str(&replaced_or(text)).unwrap());
         let thought = |text: &str| StepEvent::Reasoning(serde_json::from_str(&replaced_or(text)).unwrap());
         let mut surrogates = Surrogates { occurred: true, high: None };
@@ -212,7 +213,7 @@ mod tests {
             text(r#""\ud83d""#),
             StepEvent::Finished { stop: domain::step::StopReason::Done, usage: None },
         ]);
-        surrogates.join(&mut ready, 0);
+        surrogates.join_halves(&mut ready, 0);
         let said: Vec<_> = ready
             .iter()
             .map(|event| match event {
@@ -227,6 +228,6 @@ mod tests {
     }
 
     fn replaced_or(json: &str) -> String {
-        replaced(json).unwrap_or_else(|| json.to_owned())
+        replace_in_json(json).unwrap_or_else(|| json.to_owned())
     }
 }

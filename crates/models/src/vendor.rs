@@ -16,22 +16,22 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio::time::{Instant, timeout};
 
-use crate::adaptation::{Adaptation, Refused};
-use crate::attempt::{self, Opened, Opening, StepStream, Timeouts};
-use crate::client::Response;
+use crate::adaptation::{Adaptation, RequestRefusal};
+use crate::attempt::{self, OpenedStep, Opening, StepStream, StepTimeouts};
+use crate::client::VendorHttpResponse;
 use crate::config::VendorConfig;
-use crate::decoder::Decoder;
-use crate::dialect::Dialect;
+use crate::decoder::StepDecoder;
+use crate::dialect::RequestDialect;
 use crate::error;
-use crate::format::Format;
-use crate::listing::{Discovered, Listing};
-use crate::options::Options;
+use crate::format::WireFormat;
+use crate::listing::{Discovered, ModelListing};
+use crate::options::RequestOptions;
 use crate::pause::Pause;
-use crate::probe::Failure;
+use crate::probe::DiscoveryFailure;
 use crate::redaction::Redaction;
 use crate::refusal;
 use crate::schema;
-use crate::server::{self, Server, VendorError};
+use crate::server::{self, VendorError, VendorServer};
 
 /// Bounds a request for the list of models.
 pub const MODELS_TIMEOUT: Duration = Duration::from_secs(10);
@@ -60,12 +60,12 @@ struct Adapting {
 
 /// A vendor's server and the wire format that it speaks. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Vendor {
-    format: Format,
-    server: Server,
-    timeouts: Timeouts,
+pub struct VendorClient {
+    format: WireFormat,
+    server: VendorServer,
+    timeouts: StepTimeouts,
     own: bool,
-    options: Arc<Options>,
+    options: Arc<RequestOptions>,
     learned: Arc<Mutex<HashMap<String, Learned>>>,
     /// Counts the changes of `learned`.
     learned_count: Arc<AtomicU64>,
@@ -73,18 +73,18 @@ pub struct Vendor {
     unreadable_entries: Arc<AtomicUsize>,
 }
 
-impl Vendor {
+impl VendorClient {
     /// Creates a client of the configured server. Connects on first use.
     ///
     /// # Errors
     /// Returns an error when the configuration is invalid.
-    pub fn new(format: Format, config: &VendorConfig) -> Result<Self, VendorError> {
+    pub fn new(format: WireFormat, config: &VendorConfig) -> Result<Self, VendorError> {
         let own = config.base_url.as_deref().is_none_or(|base| server::is_own_address(format, base));
-        let timeouts = Timeouts::of(own);
+        let timeouts = StepTimeouts::for_server(own);
         Self::with_timeouts(
             format,
             config,
-            Timeouts {
+            StepTimeouts {
                 first_byte: config.first_byte_timeout.unwrap_or(timeouts.first_byte),
                 stall: config.stall_timeout.unwrap_or(timeouts.stall),
                 ..timeouts
@@ -97,12 +97,12 @@ impl Vendor {
     /// # Errors
     /// Returns an error when the configuration is invalid.
     pub fn with_timeouts(
-        format: Format,
+        format: WireFormat,
         config: &VendorConfig,
-        timeouts: Timeouts,
+        timeouts: StepTimeouts,
     ) -> Result<Self, VendorError> {
         let base = config.base_url.as_deref().unwrap_or(format.default_base_url());
-        let server = Server::new(format, base, config.key.clone())?.through(&config.outgoing);
+        let server = VendorServer::new(format, base, config.key.clone())?.with_outgoing(&config.outgoing);
         let own = server.is_own(format);
         let options = Arc::new(config.options.clone());
         let (learned, learned_count, unreadable_entries) = (Arc::default(), Arc::default(), Arc::default());
@@ -111,12 +111,12 @@ impl Vendor {
 
     /// Returns the same vendor with more options for one model.
     pub(crate) fn with_options(&self, model: &str, more: &Map<String, Value>) -> Self {
-        Self { options: Arc::new(self.options.with(model, more)), ..self.clone() }
+        Self { options: Arc::new(self.options.with_model(model, more)), ..self.clone() }
     }
 
     /// Returns the wire format.
     #[must_use]
-    pub fn format(&self) -> Format {
+    pub fn format(&self) -> WireFormat {
         self.format
     }
 
@@ -128,20 +128,20 @@ impl Vendor {
 
     /// Makes one attempt at a step; see [`crate::Provider::step`].
     #[must_use]
-    pub fn step(&self, mut request: StepRequest) -> StepStream {
-        let (renamed, notes) = schema::prepare(&mut request);
+    pub fn stream_step(&self, mut request: StepRequest) -> StepStream {
+        let (renamed, notes) = schema::prepare_schemas(&mut request);
         let (format, taken) = (self.format, attempt::call_ids(&request));
         let redaction = Redaction::new(self.server.clone(), &request.transcript);
         let adapting =
-            Adapting { adaptation: self.adaptation(&request.model), retries: 0, noted: Vec::new() };
+            Adapting { adaptation: self.known_adaptation(&request.model), retries: 0, noted: Vec::new() };
         let (vendor, request, adapting) = (self.clone(), Arc::new(request), Arc::new(Mutex::new(adapting)));
         let open = move |opening| {
             let (vendor, request, notes) = (vendor.clone(), request.clone(), notes.clone());
             let adapting = adapting.clone();
-            async move { vendor.open(&request, opening, notes, &adapting).await }
+            async move { vendor.open_step(&request, opening, notes, &adapting).await }
         };
-        let new_decoder = move || Decoder::new(format, taken.clone());
-        attempt::stream(open, new_decoder, renamed, self.timeouts, redaction)
+        let new_decoder = move || StepDecoder::new(format, taken.clone());
+        attempt::stream_attempt(open, new_decoder, renamed, self.timeouts, redaction)
     }
 
     /// Returns the server's address. It contains no key.
@@ -153,43 +153,46 @@ impl Vendor {
     ///
     /// # Errors
     /// Returns an error when the list cannot be fetched or read.
-    pub async fn models(&self) -> Result<Vec<Discovered>, StepError> {
-        self.list().await.map_err(|failure| failure.error())
+    pub async fn list_models(&self) -> Result<Vec<Discovered>, StepError> {
+        self.discover_models().await.map_err(|failure| failure.to_step_error())
     }
 
-    pub(crate) async fn list(&self) -> Result<Vec<Discovered>, Failure> {
-        let failed = |error: StepError| Failure::of(&error, self.server.key_header().is_some());
-        let broken = |error| failed(error::connection(error));
+    pub(crate) async fn discover_models(&self) -> Result<Vec<Discovered>, DiscoveryFailure> {
+        let failed =
+            |error: StepError| DiscoveryFailure::from_error(&error, self.server.key_header().is_some());
+        let broken = |error| failed(error::connection_failure(error));
         let listing = async {
             let (path, query) = self.format.models_path();
-            let client = self.server.client().map_err(failed)?;
-            let url = self.server.url(path, query);
-            let sending = client.send(Method::GET, &url, self.headers(), Vec::new());
+            let client = self.server.http_client().map_err(failed)?;
+            let url = self.server.request_url(path, query);
+            let sending = client.send_request(Method::GET, &url, self.request_headers(), Vec::new());
             let mut response = sending.await.map_err(broken)?;
             if !response.status.is_success() {
-                return Err(failed(self.refused(response).await.error));
+                return Err(failed(self.read_refusal(response).await.error));
             }
-            let body = response.read(MODELS_MAX_BYTES).await.map_err(broken)?;
-            let body = body.ok_or_else(|| Failure::unreadable("its list of models is too long"))?;
-            let Listing { mut models, unreadable } = self.format.models(&body).ok_or_else(|| {
-                let is_json = serde_json::from_slice::<&RawValue>(&body).is_ok();
-                let cause = if is_json { "has an unknown form" } else { "is not JSON" };
-                Failure::unreadable(&format!("its list of models {cause}"))
-            })?;
+            let body = response.read_body(MODELS_MAX_BYTES).await.map_err(broken)?;
+            let body =
+                body.ok_or_else(|| DiscoveryFailure::unreadable_list("its list of models is too long"))?;
+            let ModelListing { mut models, unreadable } =
+                self.format.parse_models(&body).ok_or_else(|| {
+                    let is_json = serde_json::from_slice::<&RawValue>(&body).is_ok();
+                    let cause = if is_json { "has an unknown form" } else { "is not JSON" };
+                    DiscoveryFailure::unreadable_list(&format!("its list of models {cause}"))
+                })?;
             self.warn_unreadable(unreadable);
             if models.len() > MODELS_MAX {
                 let (vendor, listed) = (self.format.provider().as_str(), models.len());
                 tracing::warn!(vendor, listed, "left out models beyond the first {MODELS_MAX} of the list");
                 models.truncate(MODELS_MAX);
             }
-            for (model, dialect) in self.format.dialects(&body).into_iter().take(MODELS_MAX) {
+            for (model, dialect) in self.format.parse_dialects(&body).into_iter().take(MODELS_MAX) {
                 self.learn_listed(model, dialect);
             }
             Ok(models)
         };
         let models = timeout(MODELS_TIMEOUT, listing)
             .await
-            .unwrap_or_else(|_| Err(failed(error::unavailable("it did not answer in time"))))?;
+            .unwrap_or_else(|_| Err(failed(error::unavailable_step("it did not answer in time"))))?;
         Ok(models)
     }
 
@@ -201,7 +204,7 @@ impl Vendor {
         }
     }
 
-    fn headers(&self) -> HeaderMap {
+    fn request_headers(&self) -> HeaderMap {
         let mut headers: HeaderMap = self.server.key_header().into_iter().collect();
         if let Some((name, value)) = self.format.version_header() {
             headers.insert(name, HeaderValue::from_static(value));
@@ -210,11 +213,11 @@ impl Vendor {
     }
 
     /// Returns what is known about a model, as far as it was learned lately.
-    pub(crate) fn adaptation(&self, model: &str) -> Adaptation {
-        let learned = self.learned();
+    pub(crate) fn known_adaptation(&self, model: &str) -> Adaptation {
+        let learned = self.lock_learned();
         let is_recent = |learned: &&Learned| learned.at.is_none_or(|at| at.elapsed() < LEARNED_FOR);
         let known = learned.get(model).filter(is_recent).map(|learned| learned.adaptation.clone());
-        known.unwrap_or_else(|| Adaptation::new(self.format.dialect(model, self.own)))
+        known.unwrap_or_else(|| Adaptation::new(self.format.initial_dialect(model, self.own)))
     }
 
     /// Counts how often something was learned.
@@ -222,12 +225,12 @@ impl Vendor {
         self.learned_count.load(Ordering::Relaxed)
     }
 
-    fn learned(&self) -> MutexGuard<'_, HashMap<String, Learned>> {
+    fn lock_learned(&self) -> MutexGuard<'_, HashMap<String, Learned>> {
         self.learned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn learn(&self, model: &str, adaptation: Adaptation) {
-        let mut learned = self.learned();
+    fn store_adaptation(&self, model: &str, adaptation: Adaptation) {
+        let mut learned = self.lock_learned();
         if learned.len() >= MODELS_MAX {
             learned.clear();
         }
@@ -236,32 +239,32 @@ impl Vendor {
     }
 
     /// Stores a dialect from the list of models, unless one was already learned from the server's responses.
-    fn learn_listed(&self, model: String, dialect: Dialect) {
-        let mut learned = self.learned();
+    fn learn_listed(&self, model: String, dialect: RequestDialect) {
+        let mut learned = self.lock_learned();
         if learned.len() < MODELS_MAX {
             let adaptation = Adaptation::new(dialect);
             learned.entry(model).or_insert(Learned { adaptation, at: None });
         }
     }
 
-    async fn refused(&self, mut response: Response) -> Refused {
+    async fn read_refusal(&self, mut response: VendorHttpResponse) -> RequestRefusal {
         let status = response.status;
         let retry_after = error::retry_after_header(&response.headers, SystemTime::now());
-        let body = response.read(error::ERROR_BODY_MAX_BYTES).await.ok().flatten().unwrap_or_default();
+        let body = response.read_body(error::ERROR_BODY_MAX_BYTES).await.ok().flatten().unwrap_or_default();
         let body = String::from_utf8_lossy(&body);
-        let error = error::of_status(status, retry_after, &body, |text| self.server.redact(text));
-        Refused::new(error, status.as_u16(), &body)
+        let error = error::of_status(status, retry_after, &body, |text| self.server.redact_key(text));
+        RequestRefusal::new(error, status.as_u16(), &body)
     }
 
     /// Sends the request, continued after a pause, and adapts it if the server refuses something in it, with a status or
     /// at the beginning of a response. Returns the response, with the notes that its reader has not had yet.
-    async fn open(
+    async fn open_step(
         &self,
         request: &StepRequest,
         opening: Opening,
         mut notes: Vec<StepNote>,
         adapting: &Mutex<Adapting>,
-    ) -> Result<Opened, StepError> {
+    ) -> Result<OpenedStep, StepError> {
         let lock = || adapting.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut adaptation, mut retries) = {
             let adapting = lock();
@@ -277,27 +280,28 @@ impl Vendor {
         };
         let (path, query) = self.format.step_path(&request.model);
         loop {
-            let mut headers = self.headers();
+            let mut headers = self.request_headers();
             headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
             headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
-            let options = self.options.of(&request.model);
-            let body = adaptation.dialect().body(&adaptation.adapted(request), &pause, &options)?;
-            let url = self.server.url(&path, query);
-            let sending = self.server.client()?.send(Method::POST, &url, headers, body);
-            let response = sending.await.map_err(error::connection)?;
+            let options = self.options.for_model(&request.model);
+            let body =
+                adaptation.dialect().encode_body(&adaptation.adapt_request(request), &pause, &options)?;
+            let url = self.server.request_url(&path, query);
+            let sending = self.server.http_client()?.send_request(Method::POST, &url, headers, body);
+            let response = sending.await.map_err(error::connection_failure)?;
             if response.status.is_success() {
                 // What does not help is not learned.
                 if retries > 0 {
-                    self.learn(&request.model, adaptation.lasting());
+                    self.store_adaptation(&request.model, adaptation.to_lasting());
                 }
-                notes.extend(adaptation.notes(request));
+                notes.extend(adaptation.step_notes(request));
                 let mut adapting = lock();
                 notes.retain(|note| !adapting.noted.contains(note));
                 adapting.noted.extend(notes.iter().cloned());
                 (adapting.adaptation, adapting.retries) = (adaptation, retries);
-                return Ok(Opened { response, notes });
+                return Ok(OpenedStep { response, notes });
             }
-            let refused = self.refused(response).await;
+            let refused = self.read_refusal(response).await;
             adaptation = self.adapt_request(request, &adaptation, refused, retries)?;
             retries += 1;
         }
@@ -311,10 +315,11 @@ impl Vendor {
         &self,
         request: &StepRequest,
         adaptation: &Adaptation,
-        refused: Refused,
+        refused: RequestRefusal,
         retries: usize,
     ) -> Result<Adaptation, StepError> {
-        if let Some(other) = adaptation.after(&refused, request).filter(|_| retries < ADAPTATIONS_MAX) {
+        if let Some(other) = adaptation.after_refusal(&refused, request).filter(|_| retries < ADAPTATIONS_MAX)
+        {
             tracing::info!(
                 model = request.model,
                 ?other,
@@ -323,11 +328,11 @@ impl Vendor {
             return Ok(other);
         }
         if refusal::refuses_chat(&refused.texts) {
-            self.learn(&request.model, adaptation.lasting().without_chat());
+            self.store_adaptation(&request.model, adaptation.to_lasting().without_chat());
         } else if refused.error == StepError::TooLong
             && let Some(learned) = adaptation.learn_context(&refused, request)
         {
-            self.learn(&request.model, learned);
+            self.store_adaptation(&request.model, learned);
         }
         Err(refused.error)
     }

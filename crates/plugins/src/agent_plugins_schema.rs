@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::servers::KEY;
-use crate::tree::{Tree, TreeError};
+use crate::tree::{PluginTree, TreeError};
 
 /// The manifest, in the plugin's root.
 pub(crate) const MANIFEST: &str = "plugin.json";
@@ -103,7 +103,7 @@ pub(crate) fn wrong_servers_file(file: &Map<String, Value>) -> Option<(&'static 
 }
 
 /// Checks the entry of a server against its schema; returns the key that violates it, and the reason.
-pub(crate) fn checked_server(tree: &Tree, entry: &Value) -> Result<(), (&'static str, String)> {
+pub(crate) fn checked_server(tree: &PluginTree, entry: &Value) -> Result<(), (&'static str, String)> {
     let Some(entry) = entry.as_object() else { return Err(("", "it is not a JSON object".to_owned())) };
     let kind = entry.get("type").and_then(Value::as_str);
     let (known, required): (&[&str], &'static str) = match kind {
@@ -148,7 +148,7 @@ pub(crate) fn checked_server(tree: &Tree, entry: &Value) -> Result<(), (&'static
 
 /// Checks that a path stays in the plugin: `./…`, or a placeholder and what follows it. A command may also be a bare name.
 fn checked_path(
-    tree: &Tree,
+    tree: &PluginTree,
     key: &'static str,
     text: &str,
     placeholders: &[&str],
@@ -168,13 +168,13 @@ fn checked_path(
         return Err((key, format!("{key} must be {bare}a path in the plugin that begins with ./")));
     };
     let outside = || (key, format!("{key} {text:?} is outside the plugin"));
-    let path = crate::tree::clean(rest.trim_start_matches('/')).ok_or_else(outside)?;
+    let path = crate::tree::normalize_path(rest.trim_start_matches('/')).ok_or_else(outside)?;
     if start == "${PLUGIN_DATA}" {
         return Ok(());
     }
     // A link outside counts also if what is named behind it does not exist.
     let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
-    let leaves = |end| matches!(tree.problem(&path[..end]), Some(TreeError::Outside));
+    let leaves = |end| matches!(tree.find_problem(&path[..end]), Some(TreeError::Outside));
     if ends.into_iter().any(leaves) { Err(outside()) } else { Ok(()) }
 }
 

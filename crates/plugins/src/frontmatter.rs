@@ -41,7 +41,7 @@ const DUPLICATE_KEY: &str = "duplicate key: the first value is used";
 
 /// A file with frontmatter.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Head {
+pub(crate) struct Frontmatter {
     fields: Vec<Field>,
     /// The text after the frontmatter.
     pub(crate) body: String,
@@ -53,11 +53,11 @@ pub(crate) struct Head {
 struct Field {
     key: String,
     line: u32,
-    value: Value,
+    value: FieldValue,
 }
 
 #[derive(Debug, PartialEq)]
-enum Value {
+enum FieldValue {
     Text(String),
     List(Vec<String>),
     /// A nested value, which is not used.
@@ -73,31 +73,31 @@ pub(crate) enum HeadError {
     TooLong,
 }
 
-impl Head {
+impl Frontmatter {
     /// Returns the text under this key; joins lists with commas.
-    pub(crate) fn text(&self, key: &str) -> Option<String> {
-        match &self.field(key)?.value {
-            Value::Text(text) => Some(text.trim().to_owned()).filter(|text| !text.is_empty()),
-            Value::List(items) => Some(items.join(", ")).filter(|text| !text.is_empty()),
-            Value::Nested => None,
+    pub(crate) fn get_text(&self, key: &str) -> Option<String> {
+        match &self.find_field(key)?.value {
+            FieldValue::Text(text) => Some(text.trim().to_owned()).filter(|text| !text.is_empty()),
+            FieldValue::List(items) => Some(items.join(", ")).filter(|text| !text.is_empty()),
+            FieldValue::Nested => None,
         }
     }
 
     /// Returns the names under this key: a list, or a text separated by commas or spaces outside of brackets.
-    pub(crate) fn names(&self, key: &str) -> Option<Vec<String>> {
-        match &self.field(key)?.value {
-            Value::Text(text) => Some(divided(text)),
-            Value::List(items) => Some(items.clone()),
-            Value::Nested => None,
+    pub(crate) fn get_names(&self, key: &str) -> Option<Vec<String>> {
+        match &self.find_field(key)?.value {
+            FieldValue::Text(text) => Some(split_names(text)),
+            FieldValue::List(items) => Some(items.clone()),
+            FieldValue::Nested => None,
         }
     }
 
     /// Returns the line of this key.
-    pub(crate) fn line(&self, key: &str) -> Option<u32> {
-        self.field(key).map(|field| field.line)
+    pub(crate) fn line_of_key(&self, key: &str) -> Option<u32> {
+        self.find_field(key).map(|field| field.line)
     }
 
-    fn field(&self, key: &str) -> Option<&Field> {
+    fn find_field(&self, key: &str) -> Option<&Field> {
         self.fields.iter().find(|field| field.key == key)
     }
 
@@ -108,7 +108,7 @@ impl Head {
     }
 
     /// Replaces the values of the tolerant parser by those of YAML, the first of each key.
-    fn correct(&mut self, entries: Entries) {
+    fn apply_yaml(&mut self, entries: YamlEntries) {
         self.problems.retain(|(_, problem)| problem.ends_with(DUPLICATE_KEY));
         for (key, value) in entries.0.into_iter().rev() {
             let Some(value) = value else { continue };
@@ -125,55 +125,55 @@ impl Head {
 impl Field {
     /// Returns true if the tolerant parser's value is what the author meant rather than that of YAML: a description
     /// with a colon, which is a nested value in YAML, or with `#1`, where a comment begins in YAML.
-    fn is_meant_instead_of(&self, yaml: &Value) -> bool {
-        let Value::Text(text) = &self.value else { return false };
+    fn is_meant_instead_of(&self, yaml: &FieldValue) -> bool {
+        let FieldValue::Text(text) = &self.value else { return false };
         match yaml {
-            Value::Nested => PROSE.contains(&self.key.as_str()) && !text.is_empty(),
-            Value::Text(cut) => text.strip_prefix(cut.trim_end()).is_some_and(|rest| {
+            FieldValue::Nested => PROSE.contains(&self.key.as_str()) && !text.is_empty(),
+            FieldValue::Text(cut) => text.strip_prefix(cut.trim_end()).is_some_and(|rest| {
                 let comment = rest.trim_start();
                 rest != comment && comment.starts_with('#')
             }),
-            Value::List(_) => false,
+            FieldValue::List(_) => false,
         }
     }
 }
 
 /// The keys of YAML frontmatter; values are missing if they are numbers or flags, because their exact notation
 /// matters.
-struct Entries(Vec<(String, Option<Value>)>);
+struct YamlEntries(Vec<(String, Option<FieldValue>)>);
 
 /// Returns `None` if the text is not valid YAML.
-fn entries(head: &str) -> Option<Entries> {
+fn parse_yaml(head: &str) -> Option<YamlEntries> {
     let marks = head.bytes().filter(|byte| matches!(byte, b'[' | b'{' | b'*')).count();
     if marks > YAML_MARKS_MAX { None } else { yaml_serde::from_str(head).ok() }
 }
 
-impl<'de> Deserialize<'de> for Entries {
+impl<'de> Deserialize<'de> for YamlEntries {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Keys;
-        impl<'de> Visitor<'de> for Keys {
-            type Value = Entries;
+        struct YamlKeyVisitor;
+        impl<'de> Visitor<'de> for YamlKeyVisitor {
+            type Value = YamlEntries;
 
             fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str("keys with values")
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Entries, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<YamlEntries, A::Error> {
                 let mut entries = Vec::new();
-                while let Some((key, Read(value))) = map.next_entry()? {
+                while let Some((key, YamlValue(value))) = map.next_entry()? {
                     entries.push((key, value));
                 }
-                Ok(Entries(entries))
+                Ok(YamlEntries(entries))
             }
         }
-        deserializer.deserialize_map(Keys)
+        deserializer.deserialize_map(YamlKeyVisitor)
     }
 }
 
 /// A value; `None` if the tolerant parser's value is to be used.
-struct Read(Option<Value>);
+struct YamlValue(Option<FieldValue>);
 
-impl<'de> Deserialize<'de> for Read {
+impl<'de> Deserialize<'de> for YamlValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(AnyValue).map(Self)
     }
@@ -182,63 +182,63 @@ impl<'de> Deserialize<'de> for Read {
 struct AnyValue;
 
 impl<'de> Visitor<'de> for AnyValue {
-    type Value = Option<Value>;
+    type Value = Option<FieldValue>;
 
     fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("a value")
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Option<Value>, E> {
-        Ok(Some(Value::Text(text.to_owned())))
+    fn visit_str<E>(self, text: &str) -> Result<Option<FieldValue>, E> {
+        Ok(Some(FieldValue::Text(text.to_owned())))
     }
 
-    fn visit_unit<E>(self) -> Result<Option<Value>, E> {
-        Ok(Some(Value::Text(String::new())))
+    fn visit_unit<E>(self) -> Result<Option<FieldValue>, E> {
+        Ok(Some(FieldValue::Text(String::new())))
     }
 
-    fn visit_bool<E>(self, _flag: bool) -> Result<Option<Value>, E> {
+    fn visit_bool<E>(self, _flag: bool) -> Result<Option<FieldValue>, E> {
         Ok(None)
     }
 
-    fn visit_i64<E>(self, _number: i64) -> Result<Option<Value>, E> {
+    fn visit_i64<E>(self, _number: i64) -> Result<Option<FieldValue>, E> {
         Ok(None)
     }
 
-    fn visit_u64<E>(self, _number: u64) -> Result<Option<Value>, E> {
+    fn visit_u64<E>(self, _number: u64) -> Result<Option<FieldValue>, E> {
         Ok(None)
     }
 
-    fn visit_f64<E>(self, _number: f64) -> Result<Option<Value>, E> {
+    fn visit_f64<E>(self, _number: f64) -> Result<Option<FieldValue>, E> {
         Ok(None)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Option<Value>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Option<FieldValue>, A::Error> {
         while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(Some(Value::Nested))
+        Ok(Some(FieldValue::Nested))
     }
 
     /// Reads a list of texts; lists with other items are left to the tolerant parser.
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Option<Value>, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Option<FieldValue>, A::Error> {
         let mut texts = Some(Vec::new());
-        while let Some(Read(item)) = list.next_element()? {
+        while let Some(YamlValue(item)) = list.next_element()? {
             match (item, &mut texts) {
-                (Some(Value::Text(text)), Some(texts)) if texts.len() < LIST_MAX => texts.push(text),
-                (Some(Value::Text(_)), _) => {}
+                (Some(FieldValue::Text(text)), Some(texts)) if texts.len() < LIST_MAX => texts.push(text),
+                (Some(FieldValue::Text(_)), _) => {}
                 _ => texts = None,
             }
         }
-        Ok(texts.map(Value::List))
+        Ok(texts.map(FieldValue::List))
     }
 }
 
 /// Returns true if a file begins with frontmatter.
-pub(crate) fn begins(text: &str) -> bool {
+pub(crate) fn has_frontmatter(text: &str) -> bool {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     text.trim_start_matches(['\n', '\r']).lines().next().is_some_and(|line| line.trim_end() == "---")
 }
 
 /// Parses a file. A file without a first line of `---` has no frontmatter.
-pub(crate) fn read(text: &str) -> Result<Head, HeadError> {
+pub(crate) fn parse_frontmatter(text: &str) -> Result<Frontmatter, HeadError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let whole = text;
     let text = text.trim_start_matches(['\n', '\r']);
@@ -246,7 +246,7 @@ pub(crate) fn read(text: &str) -> Result<Head, HeadError> {
     let mut rest = text.split_inclusive('\n');
     let first = rest.next().unwrap_or_default();
     if first.trim_end() != "---" {
-        return Ok(Head { body: text.to_owned(), ..Head::default() });
+        return Ok(Frontmatter { body: text.to_owned(), ..Frontmatter::default() });
     }
     let mut lines = Vec::new();
     let mut taken = first.len();
@@ -258,28 +258,28 @@ pub(crate) fn read(text: &str) -> Result<Head, HeadError> {
         let bare = line.trim_end_matches(['\n', '\r']);
         if matches!(bare.trim_end(), "---" | "...") {
             let end = taken - line.len();
-            let mut head = Lines { lines, at: 0 }.fields();
+            let mut head = FrontmatterLines { lines, at: 0 }.parse_fields();
             head.move_down(skipped);
-            if let Some(entries) = entries(&text[first.len()..end]) {
-                head.correct(entries);
+            if let Some(entries) = parse_yaml(&text[first.len()..end]) {
+                head.apply_yaml(entries);
             }
             text[taken..].trim_start_matches(['\n', '\r']).clone_into(&mut head.body);
             return Ok(head);
         }
         lines.push(bare);
     }
-    unclosed(text, &lines, skipped)
+    parse_unclosed(text, &lines, skipped)
 }
 
 /// Parses a file whose frontmatter has no end: it ends before its first empty line or heading, if text follows.
-fn unclosed(text: &str, lines: &[&str], skipped: u32) -> Result<Head, HeadError> {
+fn parse_unclosed(text: &str, lines: &[&str], skipped: u32) -> Result<Frontmatter, HeadError> {
     let is_end = |line: &&str| line.trim().is_empty() || line.starts_with('#');
     let count = lines.iter().position(is_end).ok_or(HeadError::Open)?;
     let body: String = text.split_inclusive('\n').skip(count + 1).collect();
     if count == 0 || body.trim().is_empty() {
         return Err(HeadError::Open);
     }
-    let mut head = Lines { lines: lines[..count].to_vec(), at: 0 }.fields();
+    let mut head = FrontmatterLines { lines: lines[..count].to_vec(), at: 0 }.parse_fields();
     let end = u32::try_from(count + 2).unwrap_or(u32::MAX);
     head.problems.push((end, "a line of --- is missing: the frontmatter is taken to end here".to_owned()));
     head.move_down(skipped);
@@ -287,16 +287,16 @@ fn unclosed(text: &str, lines: &[&str], skipped: u32) -> Result<Head, HeadError>
     Ok(head)
 }
 
-struct Lines<'a> {
+struct FrontmatterLines<'a> {
     lines: Vec<&'a str>,
     at: usize,
 }
 
-impl<'a> Lines<'a> {
-    fn fields(mut self) -> Head {
-        let mut head = Head::default();
+impl<'a> FrontmatterLines<'a> {
+    fn parse_fields(mut self) -> Frontmatter {
+        let mut head = Frontmatter::default();
         let mut runs_on = false;
-        while let Some(line) = self.next() {
+        while let Some(line) = self.next_line() {
             // The first line of the file is the delimiter.
             let number = u32::try_from(self.at).unwrap_or(u32::MAX).saturating_add(1);
             if line.trim().is_empty() || line.trim_start().starts_with('#') {
@@ -305,7 +305,7 @@ impl<'a> Lines<'a> {
             let known = key_of(line).filter(|(key, _)| !runs_on || KEYS.contains(key));
             let Some((key, value)) = known else {
                 // A multi-line text whose lines are not indented.
-                let Some(Field { value: Value::Text(text), .. }) = head.fields.last_mut() else {
+                let Some(Field { value: FieldValue::Text(text), .. }) = head.fields.last_mut() else {
                     head.problems.push((number, "not `key: value`: the line is ignored".to_owned()));
                     continue;
                 };
@@ -319,7 +319,7 @@ impl<'a> Lines<'a> {
                 continue;
             };
             runs_on = false;
-            let value = self.value(key, value);
+            let value = self.parse_value(key, value);
             if head.fields.iter().any(|field| field.key == key) {
                 head.problems.push((number, format!("{key} {DUPLICATE_KEY}")));
             } else if head.fields.len() < KEYS_MAX {
@@ -329,44 +329,44 @@ impl<'a> Lines<'a> {
         head
     }
 
-    fn next(&mut self) -> Option<&'a str> {
+    fn next_line(&mut self) -> Option<&'a str> {
         let line = self.lines.get(self.at).copied()?;
         self.at += 1;
         Some(line)
     }
 
     /// Returns the next line if it continues the previous value: indented, or blank before an indented line.
-    fn continued(&mut self) -> Option<&'a str> {
+    fn next_continuation(&mut self) -> Option<&'a str> {
         let ahead =
             self.lines[self.at.min(self.lines.len())..].iter().find(|line| !line.trim().is_empty())?;
         if !is_indented(ahead) {
             return None;
         }
-        self.next()
+        self.next_line()
     }
 
-    fn value(&mut self, key: &str, first: &'a str) -> Value {
+    fn parse_value(&mut self, key: &str, first: &'a str) -> FieldValue {
         match first.as_bytes().first() {
-            Some(b'|') if is_block(first) => Value::Text(self.block(false)),
-            Some(b'>') if is_block(first) => Value::Text(self.block(true)),
-            Some(b'"' | b'\'') => self.quoted(first),
-            Some(b'[') => self.flow(first),
+            Some(b'|') if is_block(first) => FieldValue::Text(self.read_block(false)),
+            Some(b'>') if is_block(first) => FieldValue::Text(self.read_block(true)),
+            Some(b'"' | b'\'') => self.read_quoted(first),
+            Some(b'[') => self.read_flow_list(first),
             Some(b'{') => {
-                while self.continued().is_some() {}
-                Value::Nested
+                while self.next_continuation().is_some() {}
+                FieldValue::Nested
             }
-            None | Some(b'#') => self.below(PROSE.contains(&key)),
+            None | Some(b'#') => self.read_nested(PROSE.contains(&key)),
             Some(_) => {
                 let mut text = without_comment(first).to_owned();
                 self.fold_into(&mut text);
-                Value::Text(if matches!(text.as_str(), "~" | "null") { String::new() } else { text })
+                FieldValue::Text(if matches!(text.as_str(), "~" | "null") { String::new() } else { text })
             }
         }
     }
 
     /// Appends continuation lines: separated by a space, or by a line feed after an empty line.
     fn fold_into(&mut self, text: &mut String) {
-        while let Some(line) = self.continued() {
+        while let Some(line) = self.next_continuation() {
             let line = line.trim();
             if line.is_empty() {
                 text.push('\n');
@@ -379,10 +379,10 @@ impl<'a> Lines<'a> {
         }
     }
 
-    fn block(&mut self, folded: bool) -> String {
+    fn read_block(&mut self, folded: bool) -> String {
         let mut text = String::new();
         let mut indent = None;
-        while let Some(line) = self.continued() {
+        while let Some(line) = self.next_continuation() {
             if line.trim().is_empty() {
                 text.push('\n');
                 continue;
@@ -401,17 +401,17 @@ impl<'a> Lines<'a> {
         text
     }
 
-    fn quoted(&mut self, first: &str) -> Value {
+    fn read_quoted(&mut self, first: &str) -> FieldValue {
         let back = self.at;
         let mut whole = first.to_owned();
         loop {
-            if let Some((text, rest)) = unquoted(&whole) {
+            if let Some((text, rest)) = split_quoted(&whole) {
                 if rest.trim().is_empty() || rest.trim_start().starts_with('#') {
-                    return Value::Text(text);
+                    return FieldValue::Text(text);
                 }
                 break;
             }
-            let Some(line) = self.continued() else { break };
+            let Some(line) = self.next_continuation() else { break };
             whole.push(if line.trim().is_empty() { '\n' } else { ' ' });
             whole.push_str(line.trim());
         }
@@ -419,50 +419,50 @@ impl<'a> Lines<'a> {
         self.at = back;
         let mut text = first.to_owned();
         self.fold_into(&mut text);
-        Value::Text(text)
+        FieldValue::Text(text)
     }
 
-    fn flow(&mut self, first: &str) -> Value {
+    fn read_flow_list(&mut self, first: &str) -> FieldValue {
         let mut whole = without_comment(first).to_owned();
         while !whole.trim_end().ends_with(']') {
-            let Some(line) = self.continued() else { break };
+            let Some(line) = self.next_continuation() else { break };
             whole.push(' ');
             whole.push_str(without_comment(line.trim()));
         }
         let inner = whole.trim().trim_start_matches('[').trim_end_matches(']');
-        let items = inner.split(',').map(|item| plain(item.trim())).filter(|item| !item.is_empty());
-        Value::List(items.take(LIST_MAX).collect())
+        let items = inner.split(',').map(|item| strip_quotes(item.trim())).filter(|item| !item.is_empty());
+        FieldValue::List(items.take(LIST_MAX).collect())
     }
 
     /// Reads the value below a key without a value on its line.
-    fn below(&mut self, is_prose: bool) -> Value {
+    fn read_nested(&mut self, is_prose: bool) -> FieldValue {
         let ahead = self.lines[self.at.min(self.lines.len())..].iter().find(|line| !line.trim().is_empty());
-        let Some(ahead) = ahead else { return Value::Text(String::new()) };
+        let Some(ahead) = ahead else { return FieldValue::Text(String::new()) };
         if ahead.trim_start() == "-" || ahead.trim_start().starts_with("- ") {
-            return self.list();
+            return self.read_list();
         }
         if !is_prose && is_indented(ahead) && key_of(ahead.trim()).is_some() {
-            while self.continued().is_some() {}
-            return Value::Nested;
+            while self.next_continuation().is_some() {}
+            return FieldValue::Nested;
         }
         let mut text = String::new();
         self.fold_into(&mut text);
-        Value::Text(text)
+        FieldValue::Text(text)
     }
 
-    fn list(&mut self) -> Value {
+    fn read_list(&mut self) -> FieldValue {
         let mut items = Vec::new();
         while let Some(line) = self.lines.get(self.at).copied() {
             let item = line.trim();
             if let Some(item) = item.strip_prefix("- ") {
-                items.push(plain(without_comment(item.trim())));
+                items.push(strip_quotes(without_comment(item.trim())));
             } else if !item.is_empty() && item != "-" && !is_indented(line) {
                 break;
             }
             self.at += 1;
         }
         items.truncate(LIST_MAX);
-        Value::List(items)
+        FieldValue::List(items)
     }
 }
 
@@ -493,15 +493,15 @@ fn without_comment(text: &str) -> &str {
 }
 
 /// Removes the quotes around a text, if there are any.
-fn plain(text: &str) -> String {
-    match unquoted(text) {
+fn strip_quotes(text: &str) -> String {
+    match split_quoted(text) {
         Some((inner, "")) => inner,
         _ => text.to_owned(),
     }
 }
 
 /// Returns a quoted text and the rest after it; `None` if the quotation does not end.
-fn unquoted(text: &str) -> Option<(String, &str)> {
+fn split_quoted(text: &str) -> Option<(String, &str)> {
     let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''))?;
     let mut out = String::new();
     let mut chars = text.char_indices().skip(1).peekable();
@@ -531,7 +531,7 @@ fn unquoted(text: &str) -> Option<(String, &str)> {
 }
 
 /// Splits names separated by commas or spaces; `Bash(git add:*)` is one name.
-fn divided(text: &str) -> Vec<String> {
+fn split_names(text: &str) -> Vec<String> {
     let mut names = vec![String::new()];
     let mut depth = 0_u32;
     for c in text.chars() {

@@ -23,9 +23,9 @@ use domain::agent::AgentName;
 use domain::id::AgentId;
 use domain::skill::SkillName;
 
-pub use library::{Library, Lookup, Visited};
+pub use library::{Lookup, LookupItem, PluginLibrary};
 pub use publish::PublishError;
-pub use reader::{fingerprint, read, read_one};
+pub use reader::{fingerprint_folders, read_one, read_plugins};
 pub use servers::McpServer;
 
 /// Where the folder stands in a machine.
@@ -88,14 +88,14 @@ pub struct Skill {
 impl Skill {
     /// Returns its folder in the machine.
     #[must_use]
-    pub fn place(&self) -> String {
+    pub fn machine_folder(&self) -> String {
         format!("{MACHINE_FOLDER}/{}/skills/{}", self.plugin, self.folder)
     }
 }
 
 /// An agent: a role with instructions and tools.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Agent {
+pub struct PluginAgent {
     /// The identifier, derived from the full name.
     pub id: AgentId,
     /// The short name.
@@ -112,10 +112,10 @@ pub struct Agent {
     pub instructions: String,
 }
 
-impl Agent {
+impl PluginAgent {
     /// Returns its name.
     #[must_use]
-    pub fn called(&self) -> AgentName {
+    pub fn to_agent_name(&self) -> AgentName {
         AgentName { id: self.id, name: self.name.clone(), full_name: self.full_name.clone() }
     }
 }

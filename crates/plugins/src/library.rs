@@ -2,16 +2,16 @@
 
 use domain::id::{AgentId, SkillId};
 
-use crate::tree::{Found, Tree};
-use crate::{Agent, DEFAULT_AGENT, McpServer, Notice, Skill};
+use crate::tree::{PluginTree, TreeFile};
+use crate::{DEFAULT_AGENT, McpServer, Notice, PluginAgent, Skill};
 
 /// Every available skill, agent and MCP server. Always contains the default agent.
 #[derive(Debug, Clone, Default)]
-pub struct Library {
+pub struct PluginLibrary {
     /// The skills, sorted by full name.
     pub skills: Vec<Skill>,
     /// The agents, sorted by full name.
-    pub agents: Vec<Agent>,
+    pub agents: Vec<PluginAgent>,
     /// The MCP servers, in the order of their plugins; names are unique.
     pub servers: Vec<McpServer>,
     /// The problems that were found.
@@ -25,15 +25,15 @@ pub struct Library {
 #[derive(Debug, Clone)]
 pub(crate) struct SkillFiles {
     pub(crate) plugin: String,
-    pub(crate) tree: Tree,
+    pub(crate) tree: PluginTree,
     /// Each skill's folder name, its folder in the tree, and its files.
-    pub(crate) skills: Vec<(String, String, Vec<Found>)>,
+    pub(crate) skills: Vec<(String, String, Vec<TreeFile>)>,
     /// The plugin's folder in the tree and all its files, where machines see all.
-    pub(crate) whole: Option<(String, Vec<Found>)>,
+    pub(crate) whole: Option<(String, Vec<TreeFile>)>,
 }
 
 /// An item that can be looked up: a skill or an agent.
-pub trait Visited {
+pub trait LookupItem {
     /// Returns true if the text is its identifier.
     fn has_id(&self, text: &str) -> bool;
     /// Returns the short name.
@@ -53,7 +53,7 @@ pub enum Lookup<'a, T> {
     Ambiguous(Vec<String>),
 }
 
-impl Visited for Skill {
+impl LookupItem for Skill {
     fn has_id(&self, text: &str) -> bool {
         text.parse::<SkillId>().is_ok_and(|id| id == self.name.id)
     }
@@ -67,7 +67,7 @@ impl Visited for Skill {
     }
 }
 
-impl Visited for Agent {
+impl LookupItem for PluginAgent {
     fn has_id(&self, text: &str) -> bool {
         text.parse::<AgentId>().is_ok_and(|id| id == self.id)
     }
@@ -81,16 +81,16 @@ impl Visited for Agent {
     }
 }
 
-impl Library {
+impl PluginLibrary {
     /// Looks up a skill: by identifier, then by full name, then by short name.
     #[must_use]
-    pub fn skill(&self, word: &str) -> Lookup<'_, Skill> {
+    pub fn find_skill(&self, word: &str) -> Lookup<'_, Skill> {
         look_up(&self.skills, word)
     }
 
     /// Looks up an agent in the same order.
     #[must_use]
-    pub fn agent(&self, word: &str) -> Lookup<'_, Agent> {
+    pub fn find_agent(&self, word: &str) -> Lookup<'_, PluginAgent> {
         look_up(&self.agents, word)
     }
 
@@ -102,13 +102,13 @@ impl Library {
 
     /// Returns the agent with this full name, or the default agent if it is missing or none is named.
     #[must_use]
-    pub fn agent_or_default(&self, full_name: Option<&str>) -> Option<&Agent> {
+    pub fn agent_or_default(&self, full_name: Option<&str>) -> Option<&PluginAgent> {
         let named = |wanted: &str| self.agents.iter().find(|agent| agent.full_name == wanted);
         full_name.and_then(named).or_else(|| named(DEFAULT_AGENT))
     }
 }
 
-impl Library {
+impl PluginLibrary {
     /// Returns the MCP server of a tool's name.
     #[must_use]
     pub fn server_of(&self, tool: &str) -> Option<&McpServer> {
@@ -120,12 +120,12 @@ impl Library {
     #[must_use]
     pub fn is_repeatable(&self, tool: &str) -> bool {
         self.server_of(tool).is_some_and(|server| {
-            server.read_only.iter().any(|called| mcp::offered(&server.spec.name, called) == tool)
+            server.read_only.iter().any(|called| mcp::offered_name(&server.spec.name, called) == tool)
         })
     }
 }
 
-fn look_up<'a, T: Visited>(all: &'a [T], word: &str) -> Lookup<'a, T> {
+fn look_up<'a, T: LookupItem>(all: &'a [T], word: &str) -> Lookup<'a, T> {
     let exact =
         all.iter().find(|one| one.has_id(word)).or_else(|| all.iter().find(|one| one.full_name() == word));
     if let Some(one) = exact {

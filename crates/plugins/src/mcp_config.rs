@@ -5,26 +5,26 @@ use serde_json::{Map, Value};
 
 use crate::PLUGIN_FILES_MAX;
 use crate::library::SkillFiles;
-use crate::reader::{MANIFEST, Plugin, Reader, SERVERS};
-use crate::servers::{self, KEY, McpServer, Placeholders, ServerWarning, Source};
-use crate::tree::{Tree, clean, join};
+use crate::reader::{MANIFEST, Plugin, PluginReader, SERVERS};
+use crate::servers::{self, KEY, McpServer, Placeholders, ServerSource, ServerWarning};
+use crate::tree::{PluginTree, join_path, normalize_path};
 
 /// The maximum number of locations that a manifest may list for servers.
 const PLACES_MAX: usize = 16;
 
-impl Reader {
+impl PluginReader {
     /// Returns the servers of a plugin: from its own file, from the files that its manifest names, and from the
     /// manifest.
-    pub(crate) fn servers(
+    pub(crate) fn read_servers(
         &mut self,
-        tree: &Tree,
+        tree: &PluginTree,
         root: &str,
         plugin: &str,
         manifest: &Value,
         entry: &Value,
     ) -> Vec<McpServer> {
         let mut found = Vec::new();
-        let own = join(root, SERVERS);
+        let own = join_path(root, SERVERS);
         if tree.is_file(&own) {
             self.of_file(tree, &own, plugin, &mut found);
         }
@@ -34,54 +34,65 @@ impl Reader {
             Some(Value::Array(several)) => several.as_slice(),
             Some(one) => std::slice::from_ref(one),
         };
-        let manifest_file = join(root, MANIFEST);
+        let manifest_file = join_path(root, MANIFEST);
         for place in places.iter().take(PLACES_MAX) {
             match place {
-                Value::String(path) => match clean(path).map(|path| join(root, &path)) {
+                Value::String(path) => match normalize_path(path).map(|path| join_path(root, &path)) {
                     Some(path) if path == own => {}
                     Some(path) => self.of_file(tree, &path, plugin, &mut found),
-                    None => self.skip(tree, &manifest_file, format!("{KEY}: {path:?} is outside the plugin")),
+                    None => self.report_skipped(
+                        tree,
+                        &manifest_file,
+                        format!("{KEY}: {path:?} is outside the plugin"),
+                    ),
                 },
                 Value::Object(map) => {
-                    let text = self.document(tree, &manifest_file).map(|(_, text)| text).unwrap_or_default();
-                    let source = Source { text: &text, keys: &[KEY] };
+                    let text = self
+                        .read_json_with_text(tree, &manifest_file)
+                        .map(|(_, text)| text)
+                        .unwrap_or_default();
+                    let source = ServerSource { text: &text, keys: &[KEY] };
                     self.of_map(tree, &manifest_file, plugin, map, source, &mut found);
                 }
-                _ => self.skip(tree, &manifest_file, format!("{KEY} is neither a path nor a JSON object")),
+                _ => self.report_skipped(
+                    tree,
+                    &manifest_file,
+                    format!("{KEY} is neither a path nor a JSON object"),
+                ),
             }
         }
         found
     }
 
-    fn of_file(&mut self, tree: &Tree, file: &str, plugin: &str, found: &mut Vec<McpServer>) {
-        let Some((value, text)) = self.document(tree, file) else { return };
+    fn of_file(&mut self, tree: &PluginTree, file: &str, plugin: &str, found: &mut Vec<McpServer>) {
+        let Some((value, text)) = self.read_json_with_text(tree, file) else { return };
         let none = Map::new();
         let (map, keys): (_, &[&str]) = match value.get(KEY) {
             Some(Value::Object(map)) => (map, &[KEY]),
             Some(_) => {
                 let line = crate::line_numbers::line_of(&text, &[KEY]);
-                self.note(&tree.shown(file), line, format!("{KEY} is not a JSON object"), true);
+                self.add_notice(&tree.display_path(file), line, format!("{KEY} is not a JSON object"), true);
                 (&none, &[KEY])
             }
             // Some files contain only the map of servers.
             None => (value.as_object().unwrap_or(&none), &[]),
         };
-        self.of_map(tree, file, plugin, map, Source { text: &text, keys }, found);
+        self.of_map(tree, file, plugin, map, ServerSource { text: &text, keys }, found);
     }
 
     fn of_map(
         &mut self,
-        tree: &Tree,
+        tree: &PluginTree,
         file: &str,
         plugin: &str,
         map: &Map<String, Value>,
-        source: Source<'_>,
+        source: ServerSource<'_>,
         found: &mut Vec<McpServer>,
     ) {
         let mut remarks: Vec<ServerWarning> = Vec::new();
-        found.extend(servers::read(plugin, map, source, Placeholders::Machine, &mut remarks));
+        found.extend(servers::parse_servers(plugin, map, source, Placeholders::Machine, &mut remarks));
         for (line, warning, skipped) in remarks {
-            self.note(&tree.shown(file), line, warning, skipped);
+            self.add_notice(&tree.display_path(file), line, warning, skipped);
         }
     }
 
@@ -92,11 +103,15 @@ impl Reader {
         for server in servers {
             let name = &server.spec.name;
             if self.library.servers.len() >= SERVERS_MAX {
-                self.skip(tree, &root, format!("there are more than {SERVERS_MAX} MCP servers"));
+                self.report_skipped(tree, &root, format!("there are more than {SERVERS_MAX} MCP servers"));
                 break;
             }
             if self.library.servers.iter().any(|other| other.spec.name == *name) {
-                self.skip(tree, &root, format!("there is an MCP server {name} already; the first is used"));
+                self.report_skipped(
+                    tree,
+                    &root,
+                    format!("there is an MCP server {name} already; the first is used"),
+                );
                 continue;
             }
             self.library.servers.push(server);

@@ -15,11 +15,11 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use protocol::mcp::{SERVERS_FILE, Servers};
+use protocol::mcp::{McpServersFile, SERVERS_FILE};
 use sha2::{Digest, Sha256};
 
-use crate::library::{Library, SkillFiles};
-use crate::tree::{TreeError, join};
+use crate::library::{PluginLibrary, SkillFiles};
+use crate::tree::{TreeError, join_path};
 use crate::{McpServer, Notice, PLUGIN_MAX_BYTES, SKILL_FILE_MAX_BYTES};
 
 const CONTENT: &str = ".content";
@@ -35,13 +35,13 @@ pub struct PublishError {
     source: io::Error,
 }
 
-impl Library {
+impl PluginLibrary {
     /// Publishes the files of all skills in `folder`, which is created if necessary, and removes those of deleted
     /// plugins. If a plugin's files cannot be read, its previous files stay and a notice is recorded. Blocks.
     ///
     /// # Errors
     /// Returns [`PublishError`] if the folder cannot be written.
-    pub fn publish(&mut self, folder: &Path) -> Result<(), PublishError> {
+    pub fn publish_skills(&mut self, folder: &Path) -> Result<(), PublishError> {
         let failed = |source| PublishError { folder: folder.display().to_string(), source };
         public_folder(folder).and_then(|()| public_folder(&folder.join(CONTENT))).map_err(failed)?;
         let mut retained = vec![CONTENT.to_owned(), SERVERS_FILE.to_owned()];
@@ -51,8 +51,8 @@ impl Library {
                 Ok(content) => contents.push(content),
                 Err(TreeError::Io(error)) => return Err(failed(error)),
                 Err(error) => self.notices.push(Notice {
-                    folder: skill_files.tree.shown("").trim_end_matches('/').to_owned(),
-                    file: skill_files.tree.shown(""),
+                    folder: skill_files.tree.display_path("").trim_end_matches('/').to_owned(),
+                    file: skill_files.tree.display_path(""),
                     line: None,
                     text: format!("the files of {} are not published: {error}", skill_files.plugin),
                     skipped: true,
@@ -60,17 +60,17 @@ impl Library {
             }
             retained.push(skill_files.plugin.clone());
         }
-        sweep(folder, &retained).map_err(failed)?;
+        remove_others(folder, &retained).map_err(failed)?;
         self.publish_servers(folder).map_err(failed)?;
         // Retains the previous content of a plugin that could not be published.
         let linked = fs::read_dir(folder).map_err(failed)?.flatten();
         let linked = linked.filter_map(|entry| fs::read_link(entry.path()).ok());
         contents.extend(linked.filter_map(|target| target.file_name()?.to_str().map(str::to_owned)));
-        sweep(&folder.join(CONTENT), &contents).map_err(failed)
+        remove_others(&folder.join(CONTENT), &contents).map_err(failed)
     }
 }
 
-impl Library {
+impl PluginLibrary {
     /// Writes the list of MCP servers, each with a version that depends on its plugin's files.
     fn publish_servers(&mut self, folder: &Path) -> io::Result<()> {
         for McpServer { plugin, spec, .. } in &mut self.servers {
@@ -79,31 +79,31 @@ impl Library {
             let mut hash = Sha256::new();
             hash.update(content.as_os_str().as_encoded_bytes());
             hash.update(serde_json::to_vec(spec)?);
-            spec.version = hex(&hash.finalize());
+            spec.version = short_hex(&hash.finalize());
         }
         let servers = self.servers.iter().map(|server| server.spec.clone()).collect();
-        let bytes = serde_json::to_vec(&Servers { servers })?;
+        let bytes = serde_json::to_vec(&McpServersFile { servers })?;
         let place = folder.join(SERVERS_FILE);
         if fs::read(&place).is_ok_and(|before| before == bytes) {
             return Ok(());
         }
         let fresh = folder.join(CONTENT).join(FRESH);
-        remove(&fresh)?;
+        remove_path(&fresh)?;
         fs::write(&fresh, bytes)?;
         fs::set_permissions(&fresh, Permissions::from_mode(0o644))?;
         fs::rename(&fresh, place)
     }
 }
 
-fn hex(digest: &[u8]) -> String {
-    domain::hex::encode(&digest[..digest.len().min(16)])
+fn short_hex(digest: &[u8]) -> String {
+    domain::hex::encode_hex(&digest[..digest.len().min(16)])
 }
 
 /// Creates the content of a plugin, unless it exists, and points its link to it. Writes nothing if both exist, so that
 /// a service starts on a full disk. Returns the content's name.
 fn lay_out(skill_files: &SkillFiles, folder: &Path) -> Result<String, TreeError> {
     let mut lengths = Vec::new();
-    let mut content = hash(skill_files, |inside, _, bytes| {
+    let mut content = hash_files(skill_files, |inside, _, bytes| {
         lengths.push((inside.to_owned(), bytes.len() as u64));
         Ok(())
     })?;
@@ -113,8 +113,8 @@ fn lay_out(skill_files: &SkillFiles, folder: &Path) -> Result<String, TreeError>
         fs::metadata(place.join(inside)).is_ok_and(|metadata| metadata.len() == *length)
     };
     if !(place.is_dir() && lengths.iter().all(is_whole)) {
-        remove(&place)?;
-        content = write(skill_files, folder)?;
+        remove_path(&place)?;
+        content = write_content(skill_files, folder)?;
     }
     let target = Path::new(CONTENT).join(&content);
     let link = folder.join(&skill_files.plugin);
@@ -122,18 +122,18 @@ fn lay_out(skill_files: &SkillFiles, folder: &Path) -> Result<String, TreeError>
         return Ok(content);
     }
     let new = folder.join(LINK);
-    remove(&new)?;
+    remove_path(&new)?;
     symlink(target, &new)?;
     fs::rename(&new, &link)?;
     Ok(content)
 }
 
 /// Writes the content of a plugin. Returns its name, of the files as they were while they were written.
-fn write(skill_files: &SkillFiles, folder: &Path) -> Result<String, TreeError> {
+fn write_content(skill_files: &SkillFiles, folder: &Path) -> Result<String, TreeError> {
     let fresh = folder.join(CONTENT).join(FRESH);
-    remove(&fresh)?;
+    remove_path(&fresh)?;
     public_folder(&fresh)?;
-    let content = hash(skill_files, |inside, executable, bytes| {
+    let content = hash_files(skill_files, |inside, executable, bytes| {
         let place = fresh.join(inside);
         if let Some(parent) = place.parent() {
             public_folder(parent)?;
@@ -143,7 +143,7 @@ fn write(skill_files: &SkillFiles, folder: &Path) -> Result<String, TreeError> {
     })?;
     let place = folder.join(CONTENT).join(&content);
     if place.is_dir() {
-        remove(&fresh)?;
+        remove_path(&fresh)?;
     } else {
         fs::rename(&fresh, &place)?;
     }
@@ -152,7 +152,7 @@ fn write(skill_files: &SkillFiles, folder: &Path) -> Result<String, TreeError> {
 
 /// Calls `visit` with the path, the executable bit and the bytes of each file to publish. Returns the name of the
 /// content: a hash of all of them.
-fn hash(
+fn hash_files(
     skill_files: &SkillFiles,
     mut visit: impl FnMut(&str, bool, &[u8]) -> io::Result<()>,
 ) -> Result<String, TreeError> {
@@ -165,11 +165,11 @@ fn hash(
     let whole = skill_files.whole.iter().map(|(root, files)| (String::new(), root, files));
     for (below, source, files) in skills.chain(whole) {
         for file in files {
-            let inside = join(&below, file.path[source.len()..].trim_start_matches('/'));
+            let inside = join_path(&below, file.path[source.len()..].trim_start_matches('/'));
             if !visited.insert(inside.clone()) {
                 continue;
             }
-            let bytes = skill_files.tree.bytes(&file.path, SKILL_FILE_MAX_BYTES)?;
+            let bytes = skill_files.tree.read_bytes(&file.path, SKILL_FILE_MAX_BYTES)?;
             total += bytes.len() as u64;
             if total > PLUGIN_MAX_BYTES {
                 return Err(TreeError::TooLong(PLUGIN_MAX_BYTES));
@@ -182,7 +182,7 @@ fn hash(
             visit(&inside, file.executable, &bytes)?;
         }
     }
-    Ok(hex(&hash.finalize()))
+    Ok(short_hex(&hash.finalize()))
 }
 
 /// Creates a folder that every user may read, regardless of the umask: machines run as other users.
@@ -193,17 +193,17 @@ fn public_folder(path: &Path) -> io::Result<()> {
 }
 
 /// Removes everything in a folder except the given names.
-fn sweep(folder: &Path, retained: &[String]) -> io::Result<()> {
+fn remove_others(folder: &Path, retained: &[String]) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if !retained.iter().any(|name| entry.file_name() == name.as_str()) {
-            remove(&entry.path())?;
+            remove_path(&entry.path())?;
         }
     }
     Ok(())
 }
 
-fn remove(path: &Path) -> io::Result<()> {
+fn remove_path(path: &Path) -> io::Result<()> {
     let gone = match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),
         Ok(_) => fs::remove_file(path),

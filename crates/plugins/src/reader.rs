@@ -13,12 +13,12 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::agent_plugins_schema;
-use crate::frontmatter::{self, Head};
-use crate::library::{Library, SkillFiles};
-use crate::tree::{Embedded, Tree, TreeError, clean, join, mark_of};
+use crate::frontmatter::{self, Frontmatter};
+use crate::library::{PluginLibrary, SkillFiles};
+use crate::tree::{Embedded, PluginTree, TreeError, join_path, mark_of, normalize_path};
 use crate::{
-    AGENTS_MAX, Agent, McpServer, NAME_MAX_BYTES, NOTICES_MAX, Notice, PLUGINS_MAX, SKILL_FILE_MAX_BYTES,
-    SKILL_FILES_MAX, SKILLS_MAX, Skill, TEXT_FILE_MAX_BYTES, tools,
+    AGENTS_MAX, McpServer, NAME_MAX_BYTES, NOTICES_MAX, Notice, PLUGINS_MAX, PluginAgent,
+    SKILL_FILE_MAX_BYTES, SKILL_FILES_MAX, SKILLS_MAX, Skill, TEXT_FILE_MAX_BYTES, tools,
 };
 
 pub(crate) const MANIFEST: &str = ".claude-plugin/plugin.json";
@@ -39,37 +39,39 @@ static EMBEDDED: &[Embedded] = include!(concat!(env!("OUT_DIR"), "/embedded.rs")
 /// Reads the built-in plugin and those of the folders, in this order: the first of several plugins with the same
 /// name is used. Blocks.
 #[must_use]
-pub fn read(folders: &[PathBuf]) -> Library {
-    let mut reader = Reader::default();
-    reader.folder(&Tree::Embedded(EMBEDDED));
+pub fn read_plugins(folders: &[PathBuf]) -> PluginLibrary {
+    let mut reader = PluginReader::default();
+    reader.read_tree(&PluginTree::Embedded(EMBEDDED));
     for folder in folders {
-        reader.place(folder);
+        reader.read_folder(folder);
     }
-    reader.finish()
+    reader.into_library()
 }
 
 /// Reads a single folder, to check it for its author. Blocks.
 #[must_use]
-pub fn read_one(folder: &Path) -> Library {
-    let mut reader = Reader::default();
-    reader.place(folder);
-    let Library { skills, agents, servers, .. } = &reader.library;
+pub fn read_one(folder: &Path) -> PluginLibrary {
+    let mut reader = PluginReader::default();
+    reader.read_folder(folder);
+    let PluginLibrary { skills, agents, servers, .. } = &reader.library;
     if skills.is_empty() && agents.is_empty() && servers.is_empty() {
         // A plugin of other things, such as commands, is not broken.
         let is_plugin = !reader.plugins.is_empty();
         let folder = folder.display().to_string();
-        reader.note(&folder, None, "no skill, agent or MCP server found", !is_plugin);
+        reader.add_notice(&folder, None, "no skill, agent or MCP server found", !is_plugin);
     }
-    reader.finish()
+    reader.into_library()
 }
 
 /// Returns a hash that changes when anything in the folders changes. Blocks.
 #[must_use]
-pub fn fingerprint(folders: &[PathBuf]) -> [u8; 32] {
+pub fn fingerprint_folders(folders: &[PathBuf]) -> [u8; 32] {
     let mut marks = Vec::new();
     for folder in folders {
-        if let Ok(tree) = Tree::open(folder) {
-            tree.marks(MARKS_MAX, &mut |path, metadata| marks.push((path.to_owned(), mark_of(metadata))));
+        if let Ok(tree) = PluginTree::open_folder(folder) {
+            tree.visit_metadata(MARKS_MAX, &mut |path, metadata| {
+                marks.push((path.to_owned(), mark_of(metadata)))
+            });
         }
     }
     // The order of directory entries is unspecified.
@@ -83,8 +85,8 @@ pub fn fingerprint(folders: &[PathBuf]) -> [u8; 32] {
 }
 
 #[derive(Default)]
-pub(crate) struct Reader {
-    pub(crate) library: Library,
+pub(crate) struct PluginReader {
+    pub(crate) library: PluginLibrary,
     plugins: HashSet<String>,
     /// The folder of the plugin that is being read.
     reading: Option<String>,
@@ -92,7 +94,7 @@ pub(crate) struct Reader {
 
 /// A plugin that was found.
 pub(crate) struct Plugin<'a> {
-    pub(crate) tree: &'a Tree,
+    pub(crate) tree: &'a PluginTree,
     /// The folder in the tree.
     pub(crate) root: String,
     pub(crate) name: String,
@@ -104,16 +106,22 @@ pub(crate) struct Plugin<'a> {
     is_standard: bool,
 }
 
-impl Reader {
-    fn finish(mut self) -> Library {
+impl PluginReader {
+    fn into_library(mut self) -> PluginLibrary {
         self.library.skills.sort_by(|one, other| one.name.full_name.cmp(&other.name.full_name));
         self.library.agents.sort_by(|one, other| one.full_name.cmp(&other.full_name));
         self.library
     }
 
-    pub(crate) fn note(&mut self, file: &str, line: Option<u32>, text: impl Into<String>, skipped: bool) {
+    pub(crate) fn add_notice(
+        &mut self,
+        file: &str,
+        line: Option<u32>,
+        text: impl Into<String>,
+        skipped: bool,
+    ) {
         if self.library.notices.len() < NOTICES_MAX {
-            let (file, text) = (shown(file), shown(&text.into()));
+            let (file, text) = (escape_text(file), escape_text(&text.into()));
             let folder = self.reading.clone().unwrap_or_else(|| file.clone());
             self.library.notices.push(Notice { folder, file, line, text, skipped });
         } else {
@@ -121,71 +129,71 @@ impl Reader {
         }
     }
 
-    pub(crate) fn skip(&mut self, tree: &Tree, path: &str, why: impl Into<String>) {
-        self.note(&tree.shown(path), None, why, true);
+    pub(crate) fn report_skipped(&mut self, tree: &PluginTree, path: &str, why: impl Into<String>) {
+        self.add_notice(&tree.display_path(path), None, why, true);
     }
 
-    fn place(&mut self, folder: &Path) {
+    fn read_folder(&mut self, folder: &Path) {
         self.reading = None;
-        match Tree::open(folder) {
-            Ok(tree) => self.folder(&tree),
-            Err(error) => self.note(&folder.display().to_string(), None, error.to_string(), true),
+        match PluginTree::open_folder(folder) {
+            Ok(tree) => self.read_tree(&tree),
+            Err(error) => self.add_notice(&folder.display().to_string(), None, error.to_string(), true),
         }
     }
 
-    fn folder(&mut self, tree: &Tree) {
-        if self.one(tree, "") {
+    fn read_tree(&mut self, tree: &PluginTree) {
+        if self.read_known_folder(tree, "") {
             return;
         }
-        match tree.names("") {
+        match tree.list_names("") {
             Ok(names) => {
                 for name in names.iter().filter(|name| tree.is_folder(name)) {
-                    self.one(tree, name);
+                    self.read_known_folder(tree, name);
                 }
             }
-            Err(error) => self.skip(tree, "", error.to_string()),
+            Err(error) => self.report_skipped(tree, "", error.to_string()),
         }
     }
 
     /// Reads a single folder. Returns `false` if it contains nothing known.
-    fn one(&mut self, tree: &Tree, root: &str) -> bool {
+    fn read_known_folder(&mut self, tree: &PluginTree, root: &str) -> bool {
         let is_standard = is_standard(tree, root);
-        if tree.is_file(&join(root, MARKETPLACE)) {
-            let lists_root = self.marketplace(tree, root);
+        if tree.is_file(&join_path(root, MARKETPLACE)) {
+            let lists_root = self.read_marketplace(tree, root);
             if is_standard && !lists_root {
                 self.standard_plugin(tree, root);
             }
             return true;
         }
         let is_plugin = is_standard
-            || tree.is_file(&join(root, MANIFEST))
-            || tree.is_folder(&join(root, "skills"))
-            || tree.is_folder(&join(root, "agents"))
-            || tree.is_file(&join(root, SERVERS));
+            || tree.is_file(&join_path(root, MANIFEST))
+            || tree.is_folder(&join_path(root, "skills"))
+            || tree.is_folder(&join_path(root, "agents"))
+            || tree.is_file(&join_path(root, SERVERS));
         if is_plugin {
-            self.plugin(tree, root, &Value::Null);
+            self.read_plugin(tree, root, &Value::Null);
             return true;
         }
-        if !tree.is_file(&join(root, SKILL_FILE)) {
+        if !tree.is_file(&join_path(root, SKILL_FILE)) {
             return false;
         }
-        self.reading = Some(shown(tree.shown(root).trim_end_matches('/')));
+        self.reading = Some(escape_text(tree.display_path(root).trim_end_matches('/')));
         let name = folder_name(tree, root).to_owned();
         let skills = vec![root.to_owned()];
         let (agents, servers) = (Vec::new(), Vec::new());
         let is_standard = false;
-        self.take(Plugin { tree, root: root.to_owned(), name, skills, agents, servers, is_standard });
+        self.add_plugin(Plugin { tree, root: root.to_owned(), name, skills, agents, servers, is_standard });
         true
     }
 
     /// Reads the plugins of a marketplace. Returns true if its own folder is one of them.
-    fn marketplace(&mut self, tree: &Tree, root: &str) -> bool {
-        let Some(market) = self.json(tree, &join(root, MARKETPLACE)) else { return false };
+    fn read_marketplace(&mut self, tree: &PluginTree, root: &str) -> bool {
+        let Some(market) = self.read_json(tree, &join_path(root, MARKETPLACE)) else { return false };
         let mut lists_root = false;
-        let file = join(root, MARKETPLACE);
+        let file = join_path(root, MARKETPLACE);
         let listed = market.get("plugins").and_then(Value::as_array).cloned().unwrap_or_default();
         if listed.is_empty() {
-            self.skip(tree, &file, "it lists no plugins");
+            self.report_skipped(tree, &file, "it lists no plugins");
         }
         for entry in listed.iter().take(PLUGINS_MAX) {
             self.reading = None;
@@ -193,54 +201,71 @@ impl Reader {
             let source = entry.get("source");
             if source.is_some_and(is_elsewhere) {
                 let notice = format!("{name}: it is not loaded, because its source is on another server");
-                self.note(&tree.shown(&file), None, notice, false);
+                self.add_notice(&tree.display_path(&file), None, notice, false);
                 continue;
             }
-            match source.map(|source| source.as_str().and_then(clean)) {
+            match source.map(|source| source.as_str().and_then(normalize_path)) {
                 Some(Some(source)) => {
                     lists_root |= source.is_empty();
-                    let folder = if source.is_empty() { root.to_owned() } else { join(root, &source) };
+                    let folder = if source.is_empty() { root.to_owned() } else { join_path(root, &source) };
                     if tree.is_folder(&folder) {
-                        self.plugin(tree, &folder, entry);
+                        self.read_plugin(tree, &folder, entry);
                     } else {
-                        self.skip(tree, &file, format!("{name}: there is no folder {source}"));
+                        self.report_skipped(tree, &file, format!("{name}: there is no folder {source}"));
                     }
                 }
-                _ => self.skip(tree, &file, format!("{name}: its source is not a folder below this one")),
+                _ => self.report_skipped(
+                    tree,
+                    &file,
+                    format!("{name}: its source is not a folder below this one"),
+                ),
             }
         }
         lists_root
     }
 
     /// Reads a plugin of the standard Agent Plugins, of which nothing outside of its folder is read.
-    fn standard_plugin(&mut self, tree: &Tree, root: &str) {
-        self.reading = Some(shown(tree.shown(root).trim_end_matches('/')));
-        let tree = match tree.below(root) {
+    fn standard_plugin(&mut self, tree: &PluginTree, root: &str) {
+        self.reading = Some(escape_text(tree.display_path(root).trim_end_matches('/')));
+        let tree = match tree.subtree_at(root) {
             Ok(tree) => &tree.clone(),
-            Err(error) => return self.skip(tree, root, error.to_string()),
+            Err(error) => return self.report_skipped(tree, root, error.to_string()),
         };
         let Some(name) = self.manifest_name(tree) else { return };
         if !tree.is_folder("skills") && tree.has_entry("skills") {
-            self.skip(tree, "skills", "it is not a folder of the plugin");
+            self.report_skipped(tree, "skills", "it is not a folder of the plugin");
         }
-        let (skills, agents) = (self.inside(tree, "skills"), self.inside(tree, "agents"));
+        let (skills, agents) = (self.list_entries(tree, "skills"), self.list_entries(tree, "agents"));
         self.passed_over(tree, "", &Value::Null, false);
         let servers = self.standard_servers(tree, &name);
         if tree.is_file(SERVERS) {
-            self.note(&tree.shown(SERVERS), None, "it is ignored: mcp.json counts beside plugin.json", false);
+            self.add_notice(
+                &tree.display_path(SERVERS),
+                None,
+                "it is ignored: mcp.json counts beside plugin.json",
+                false,
+            );
         }
-        self.take(Plugin { tree, root: String::new(), name, skills, agents, servers, is_standard: true });
+        self.add_plugin(Plugin {
+            tree,
+            root: String::new(),
+            name,
+            skills,
+            agents,
+            servers,
+            is_standard: true,
+        });
     }
 
     /// Reads a plugin; `entry` is its marketplace entry.
-    fn plugin(&mut self, tree: &Tree, root: &str, entry: &Value) {
+    fn read_plugin(&mut self, tree: &PluginTree, root: &str, entry: &Value) {
         if is_standard(tree, root) {
             return self.standard_plugin(tree, root);
         }
-        self.reading = Some(shown(tree.shown(root).trim_end_matches('/')));
-        let manifest_file = join(root, MANIFEST);
+        self.reading = Some(escape_text(tree.display_path(root).trim_end_matches('/')));
+        let manifest_file = join_path(root, MANIFEST);
         let manifest = if tree.is_file(&manifest_file) {
-            let Some(manifest) = self.json(tree, &manifest_file) else { return };
+            let Some(manifest) = self.read_json(tree, &manifest_file) else { return };
             manifest
         } else {
             Value::Null
@@ -252,21 +277,25 @@ impl Reader {
         let only_listed = manifest.is_null() && entry.get("skills").is_some();
         let mut skills = Vec::new();
         if !only_listed {
-            skills.extend(self.inside(tree, &join(root, "skills")));
+            skills.extend(self.list_entries(tree, &join_path(root, "skills")));
         }
-        for path in self.paths(tree, root, "skills", declared("skills")) {
-            if tree.is_file(&join(&path, SKILL_FILE)) {
+        for path in self.manifest_paths(tree, root, "skills", declared("skills")) {
+            if tree.is_file(&join_path(&path, SKILL_FILE)) {
                 skills.push(path);
             } else {
-                skills.extend(self.inside(tree, &path));
+                skills.extend(self.list_entries(tree, &path));
             }
         }
         let mut agents = Vec::new();
         if !only_listed {
-            agents.extend(self.inside(tree, &join(root, "agents")));
+            agents.extend(self.list_entries(tree, &join_path(root, "agents")));
         }
-        for path in self.paths(tree, root, "agents", declared("agents")) {
-            if tree.is_folder(&path) { agents.extend(self.inside(tree, &path)) } else { agents.push(path) }
+        for path in self.manifest_paths(tree, root, "agents", declared("agents")) {
+            if tree.is_folder(&path) {
+                agents.extend(self.list_entries(tree, &path))
+            } else {
+                agents.push(path)
+            }
         }
         self.passed_over(tree, root, &manifest, only_listed);
         let unique = |mut all: Vec<String>| {
@@ -276,85 +305,106 @@ impl Reader {
         };
         let (skills, agents) = (unique(skills), unique(agents));
         let servers =
-            if only_listed { Vec::new() } else { self.servers(tree, root, &name, &manifest, entry) };
+            if only_listed { Vec::new() } else { self.read_servers(tree, root, &name, &manifest, entry) };
         let is_standard = false;
-        self.take(Plugin { tree, root: root.to_owned(), name, skills, agents, servers, is_standard });
+        self.add_plugin(Plugin { tree, root: root.to_owned(), name, skills, agents, servers, is_standard });
     }
 
     /// Reports features of a plugin that this service does not support.
-    fn passed_over(&mut self, tree: &Tree, root: &str, manifest: &Value, only_listed: bool) {
+    fn passed_over(&mut self, tree: &PluginTree, root: &str, manifest: &Value, only_listed: bool) {
         if only_listed {
             return;
         }
         let has = |key: &str, path: &str| {
             manifest.get(key).is_some()
-                || tree.is_folder(&join(root, path))
-                || tree.is_file(&join(root, path))
+                || tree.is_folder(&join_path(root, path))
+                || tree.is_file(&join_path(root, path))
         };
         for (key, path, warning) in
             [("hooks", "hooks", "hooks are not run"), ("commands", "commands", "commands are not offered")]
         {
             if has(key, path) {
-                self.note(&tree.shown(&join(root, path)), None, warning, false);
+                self.add_notice(&tree.display_path(&join_path(root, path)), None, warning, false);
             }
         }
     }
 
     /// Lists the entries of a plugin's folder; empty if it does not exist.
-    fn inside(&mut self, tree: &Tree, folder: &str) -> Vec<String> {
+    fn list_entries(&mut self, tree: &PluginTree, folder: &str) -> Vec<String> {
         if !tree.is_folder(folder) {
             return Vec::new();
         }
-        match tree.names(folder) {
-            Ok(names) => names.iter().map(|name| join(folder, name)).collect(),
+        match tree.list_names(folder) {
+            Ok(names) => names.iter().map(|name| join_path(folder, name)).collect(),
             Err(error) => {
-                self.skip(tree, folder, error.to_string());
+                self.report_skipped(tree, folder, error.to_string());
                 Vec::new()
             }
         }
     }
 
     /// Returns the paths under a key of the manifest: a text or a list of texts.
-    fn paths(&mut self, tree: &Tree, root: &str, key: &str, value: Option<&Value>) -> Vec<String> {
+    fn manifest_paths(
+        &mut self,
+        tree: &PluginTree,
+        root: &str,
+        key: &str,
+        value: Option<&Value>,
+    ) -> Vec<String> {
         let written: Vec<&str> = match value {
             None | Some(Value::Null) => Vec::new(),
             Some(Value::String(one)) => vec![one],
             Some(Value::Array(several)) => several.iter().filter_map(Value::as_str).collect(),
             Some(_) => {
-                self.note(&tree.shown(&join(root, MANIFEST)), None, format!("{key} is not a path"), false);
+                self.add_notice(
+                    &tree.display_path(&join_path(root, MANIFEST)),
+                    None,
+                    format!("{key} is not a path"),
+                    false,
+                );
                 Vec::new()
             }
         };
         let mut paths = Vec::new();
         for one in written.into_iter().take(SKILLS_MAX) {
-            match clean(one) {
-                Some(path) => paths.push(join(root, &path).trim_end_matches('/').to_owned()),
-                None => {
-                    self.skip(tree, &join(root, MANIFEST), format!("{key}: {one:?} is outside the plugin"))
-                }
+            match normalize_path(one) {
+                Some(path) => paths.push(join_path(root, &path).trim_end_matches('/').to_owned()),
+                None => self.report_skipped(
+                    tree,
+                    &join_path(root, MANIFEST),
+                    format!("{key}: {one:?} is outside the plugin"),
+                ),
             }
         }
         paths
     }
 
-    fn take(&mut self, plugin: Plugin<'_>) {
+    fn add_plugin(&mut self, plugin: Plugin<'_>) {
         let Plugin { tree, root, name, .. } = &plugin;
         if !is_name(name) {
-            return self.skip(tree, root, format!("{name:?} cannot be the name of a plugin: {NAME_RULE}"));
+            return self.report_skipped(
+                tree,
+                root,
+                format!("{name:?} cannot be the name of a plugin: {NAME_RULE}"),
+            );
         }
         if self.plugins.len() >= PLUGINS_MAX {
-            return self.skip(tree, root, format!("there are more than {PLUGINS_MAX} plugins"));
+            return self.report_skipped(tree, root, format!("there are more than {PLUGINS_MAX} plugins"));
         }
         if !self.plugins.insert(name.clone()) {
-            return self.skip(tree, root, format!("there is a plugin {name} already; the first is used"));
+            return self.report_skipped(
+                tree,
+                root,
+                format!("there is a plugin {name} already; the first is used"),
+            );
         }
         let mut shelf =
             SkillFiles { plugin: name.clone(), tree: (*tree).clone(), skills: Vec::new(), whole: None };
         for folder in &plugin.skills {
-            self.skill(&plugin, folder, &mut shelf);
+            self.read_skill(&plugin, folder, &mut shelf);
         }
         for file in &plugin.agents {
-            self.agent(&plugin, file);
+            self.read_agent(&plugin, file);
         }
         if !plugin.servers.is_empty() {
             self.keep_servers(plugin, &mut shelf);
@@ -362,50 +412,64 @@ impl Reader {
         self.library.shelves.push(shelf);
     }
 
-    fn skill(&mut self, plugin: &Plugin<'_>, folder: &str, shelf: &mut SkillFiles) {
+    fn read_skill(&mut self, plugin: &Plugin<'_>, folder: &str, shelf: &mut SkillFiles) {
         let tree = plugin.tree;
-        let file = join(folder, SKILL_FILE);
+        let file = join_path(folder, SKILL_FILE);
         if !tree.is_file(&file) {
             // Folders beside skills often hold what these share.
             if tree.is_folder(folder) && !tree.has_entry(&file) {
-                self.note(&tree.shown(folder), None, "there is no SKILL.md in it: it is not a skill", false);
-            } else if let Some(error) = tree.problem(folder).or_else(|| tree.problem(&file)) {
-                self.skip(tree, folder, error.to_string());
+                self.add_notice(
+                    &tree.display_path(folder),
+                    None,
+                    "there is no SKILL.md in it: it is not a skill",
+                    false,
+                );
+            } else if let Some(error) = tree.find_problem(folder).or_else(|| tree.find_problem(&file)) {
+                self.report_skipped(tree, folder, error.to_string());
             }
             return;
         }
         let short = folder_name(tree, folder).to_owned();
         if !is_name(&short) {
-            return self.skip(tree, folder, format!("{short:?} cannot be the name of a skill: {NAME_RULE}"));
+            return self.report_skipped(
+                tree,
+                folder,
+                format!("{short:?} cannot be the name of a skill: {NAME_RULE}"),
+            );
         }
         if shelf.skills.iter().any(|(name, ..)| *name == short) {
-            return self.skip(
+            return self.report_skipped(
                 tree,
                 folder,
                 format!("the plugin has a skill {short} already; the first is used"),
             );
         }
         if self.library.skills.len() >= SKILLS_MAX {
-            return self.skip(tree, folder, format!("there are more than {SKILLS_MAX} skills"));
+            return self.report_skipped(tree, folder, format!("there are more than {SKILLS_MAX} skills"));
         }
-        let Some((head, description)) = self.head(tree, &file, !plugin.is_standard) else { return };
-        let fault = plugin
-            .is_standard
-            .then(|| agent_plugins_schema::skill_fault(head.text("name").as_deref(), &description, &short));
+        let Some((head, description)) = self.read_head(tree, &file, !plugin.is_standard) else { return };
+        let fault = plugin.is_standard.then(|| {
+            agent_plugins_schema::skill_fault(head.get_text("name").as_deref(), &description, &short)
+        });
         if let Some(fault) = fault.flatten() {
-            return self.note(&tree.shown(&file), head.line("name").or(Some(1)), fault, true);
+            return self.add_notice(
+                &tree.display_path(&file),
+                head.line_of_key("name").or(Some(1)),
+                fault,
+                true,
+            );
         }
-        let Some(files) = self.files(tree, folder) else { return };
+        let Some(files) = self.list_skill_files(tree, folder) else { return };
         let full_name = format!("{}:{short}", plugin.name);
         let own = |path: &str| path[folder.len()..].trim_start_matches('/').to_owned();
-        let name = self.name(tree, &file, &head, &short);
-        let tools = self.tools(tree, &file, &head, "allowed-tools").unwrap_or_default();
-        let instructions = self.instructions(tree, &file, &head, &plugin.name);
+        let name = self.choose_name(tree, &file, &head, &short);
+        let tools = self.read_tool_names(tree, &file, &head, "allowed-tools").unwrap_or_default();
+        let instructions = self.read_instructions(tree, &file, &head, &plugin.name);
         self.library.skills.push(Skill {
-            name: SkillName { id: SkillId::of(&full_name), name, full_name },
+            name: SkillName { id: SkillId::from_full_name(&full_name), name, full_name },
             description,
             tools,
-            jurisdictions: jurisdictions(&head),
+            jurisdictions: read_jurisdictions(&head),
             instructions,
             plugin: plugin.name.clone(),
             files: files.iter().map(|file| own(&file.path)).filter(|path| path != SKILL_FILE).collect(),
@@ -414,69 +478,80 @@ impl Reader {
         shelf.skills.push((short, folder.to_owned(), files));
     }
 
-    fn files(&mut self, tree: &Tree, folder: &str) -> Option<Vec<crate::tree::Found>> {
+    fn list_skill_files(&mut self, tree: &PluginTree, folder: &str) -> Option<Vec<crate::tree::TreeFile>> {
         self.files_of(tree, folder, SKILL_FILES_MAX)
     }
 
     pub(crate) fn files_of(
         &mut self,
-        tree: &Tree,
+        tree: &PluginTree,
         folder: &str,
         most: usize,
-    ) -> Option<Vec<crate::tree::Found>> {
+    ) -> Option<Vec<crate::tree::TreeFile>> {
         let mut skipped = Vec::new();
-        let found = tree.files(folder, most, &mut |path, error| {
+        let found = tree.list_files(folder, most, &mut |path, error| {
             skipped.push((path.to_owned(), error.to_string()));
         });
         for (path, why) in skipped {
-            self.skip(tree, &path, why);
+            self.report_skipped(tree, &path, why);
         }
         match found {
             Ok(mut files) => {
                 for file in files.iter().filter(|file| file.size > SKILL_FILE_MAX_BYTES) {
-                    self.skip(tree, &file.path, TreeError::TooLong(SKILL_FILE_MAX_BYTES).to_string());
+                    self.report_skipped(
+                        tree,
+                        &file.path,
+                        TreeError::TooLong(SKILL_FILE_MAX_BYTES).to_string(),
+                    );
                 }
                 files.retain(|file| file.size <= SKILL_FILE_MAX_BYTES);
                 Some(files)
             }
             Err(error) => {
-                self.skip(tree, folder, error.to_string());
+                self.report_skipped(tree, folder, error.to_string());
                 None
             }
         }
     }
 
-    fn agent(&mut self, plugin: &Plugin<'_>, file: &str) {
+    fn read_agent(&mut self, plugin: &Plugin<'_>, file: &str) {
         let tree = plugin.tree;
         let Some(short) = folder_name(tree, file).strip_suffix(".md").map(str::to_owned) else { return };
         if !tree.is_file(file) || short.eq_ignore_ascii_case("readme") {
             return;
         }
         if !is_name(&short) {
-            return self.skip(tree, file, format!("{short:?} cannot be the name of an agent: {NAME_RULE}"));
+            return self.report_skipped(
+                tree,
+                file,
+                format!("{short:?} cannot be the name of an agent: {NAME_RULE}"),
+            );
         }
         if self.library.agents.len() >= AGENTS_MAX {
-            return self.skip(tree, file, format!("there are more than {AGENTS_MAX} agents"));
+            return self.report_skipped(tree, file, format!("there are more than {AGENTS_MAX} agents"));
         }
-        if tree.any_text(file, TEXT_FILE_MAX_BYTES).is_ok_and(|(text, _)| !frontmatter::begins(&text)) {
+        if tree
+            .any_text(file, TEXT_FILE_MAX_BYTES)
+            .is_ok_and(|(text, _)| !frontmatter::has_frontmatter(&text))
+        {
             let notice = "it has no frontmatter: it is not an agent";
-            return self.note(&tree.shown(file), None, notice, false);
+            return self.add_notice(&tree.display_path(file), None, notice, false);
         }
-        let Some((head, description)) = self.head(tree, file, false) else { return };
+        let Some((head, description)) = self.read_head(tree, file, false) else { return };
         let full_name = format!("{}:{short}", plugin.name);
         if self.library.agents.iter().any(|agent| agent.full_name == full_name) {
-            return self.skip(
+            return self.report_skipped(
                 tree,
                 file,
                 format!("there is an agent {full_name} already; the first is used"),
             );
         }
-        let model = head.text("model").filter(|model| model != "inherit");
-        let name = self.name(tree, file, &head, &short);
-        let tools = self.tools(tree, file, &head, "tools");
-        let instructions = self.instructions(tree, file, &head, &plugin.name);
-        self.library.agents.push(Agent {
-            id: AgentId::of(&full_name),
+        let model = head.get_text("model").filter(|model| model != "inherit");
+        let name = self.choose_name(tree, file, &head, &short);
+        let tools = self.read_tool_names(tree, file, &head, "tools");
+        let instructions = self.read_instructions(tree, file, &head, &plugin.name);
+        self.library.agents.push(PluginAgent {
+            id: AgentId::from_full_name(&full_name),
             name,
             full_name,
             description,
@@ -487,12 +562,18 @@ impl Reader {
     }
 
     /// Returns the tools under this key and reports unknown names.
-    fn tools(&mut self, tree: &Tree, file: &str, head: &Head, key: &str) -> Option<Vec<String>> {
-        let named = head.names(key)?;
-        if let Some(unknown) = tools::unknown(&named) {
-            self.note(
-                &tree.shown(file),
-                head.line(key),
+    fn read_tool_names(
+        &mut self,
+        tree: &PluginTree,
+        file: &str,
+        head: &Frontmatter,
+        key: &str,
+    ) -> Option<Vec<String>> {
+        let named = head.get_names(key)?;
+        if let Some(unknown) = tools::list_unknown_tools(&named) {
+            self.add_notice(
+                &tree.display_path(file),
+                head.line_of_key(key),
                 format!("{key} lists unknown tools: {unknown}"),
                 false,
             );
@@ -500,29 +581,34 @@ impl Reader {
         Some(named)
     }
 
-    pub(crate) fn json(&mut self, tree: &Tree, file: &str) -> Option<Value> {
-        self.document(tree, file).map(|(value, _)| value)
+    pub(crate) fn read_json(&mut self, tree: &PluginTree, file: &str) -> Option<Value> {
+        self.read_json_with_text(tree, file).map(|(value, _)| value)
     }
 
     /// Reads a JSON object, and returns its text, too.
-    pub(crate) fn document(&mut self, tree: &Tree, file: &str) -> Option<(Value, String)> {
-        let read = tree.text(file, MANIFEST_MAX_BYTES);
+    pub(crate) fn read_json_with_text(&mut self, tree: &PluginTree, file: &str) -> Option<(Value, String)> {
+        let read = tree.read_text(file, MANIFEST_MAX_BYTES);
         let text = match read {
             Ok(text) => text,
             Err(error) => {
-                self.skip(tree, file, error.to_string());
+                self.report_skipped(tree, file, error.to_string());
                 return None;
             }
         };
         match serde_json::from_str::<Value>(text.trim_start_matches('\u{feff}')) {
             Ok(value) if value.is_object() => Some((value, text)),
             Ok(_) => {
-                self.note(&tree.shown(file), Some(1), "it is not a JSON object", true);
+                self.add_notice(&tree.display_path(file), Some(1), "it is not a JSON object", true);
                 None
             }
             Err(error) => {
                 let line = u32::try_from(error.line()).ok();
-                self.note(&tree.shown(file), line, format!("it is not valid JSON: {error}"), true);
+                self.add_notice(
+                    &tree.display_path(file),
+                    line,
+                    format!("it is not valid JSON: {error}"),
+                    true,
+                );
                 None
             }
         }
@@ -539,8 +625,8 @@ fn is_name(name: &str) -> bool {
 }
 
 /// Returns true if a folder is a plugin of the standard Agent Plugins, whatever its manifest holds or leads to.
-fn is_standard(tree: &Tree, root: &str) -> bool {
-    let manifest = join(root, agent_plugins_schema::MANIFEST);
+fn is_standard(tree: &PluginTree, root: &str) -> bool {
+    let manifest = join_path(root, agent_plugins_schema::MANIFEST);
     tree.has_entry(&manifest) && !tree.is_folder(&manifest)
 }
 
@@ -551,19 +637,19 @@ fn is_elsewhere(source: &Value) -> bool {
 }
 
 /// Returns the last component of a path, or the name of the root folder.
-fn folder_name<'a>(tree: &'a Tree, path: &'a str) -> &'a str {
+fn folder_name<'a>(tree: &'a PluginTree, path: &'a str) -> &'a str {
     if path.is_empty() { tree.name() } else { path.rsplit('/').next().unwrap_or(path) }
 }
 
 /// Escapes a text for a terminal and a log, because it may contain what a plugin's author wrote.
-fn shown(text: &str) -> String {
+fn escape_text(text: &str) -> String {
     let breaks = |letter: char| letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}');
     let letters = text.chars().take(NOTICE_MAX_CHARS);
     letters.map(|letter| if breaks(letter) { char::REPLACEMENT_CHARACTER } else { letter }).collect()
 }
 
 /// Returns the jurisdictions of a skill, in upper case.
-fn jurisdictions(head: &Head) -> Vec<String> {
-    let named = head.names("jurisdictions").unwrap_or_default();
+fn read_jurisdictions(head: &Frontmatter) -> Vec<String> {
+    let named = head.get_names("jurisdictions").unwrap_or_default();
     named.into_iter().take(JURISDICTIONS_MAX).map(|id| id.to_uppercase()).collect()
 }

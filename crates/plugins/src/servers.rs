@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use mcp::{SERVER_NAME_MAX_BYTES, is_server_name};
-use protocol::mcp::Server;
+use protocol::mcp::McpServerSpec;
 use protocol::tool::WORKSPACE;
 use serde_json::{Map, Value};
 
@@ -38,7 +38,7 @@ pub struct McpServer {
     /// The name that its author gave it.
     pub called: String,
     /// The start command in machines. The version is empty until the plugin's files are published.
-    pub spec: Server,
+    pub spec: McpServerSpec,
     /// The tools that may run again after a crash, by the names that the server uses.
     pub read_only: Vec<String>,
 }
@@ -48,13 +48,13 @@ pub(crate) type ServerWarning = (Option<u32>, String, bool);
 
 /// The location of servers: the file's text and the keys that lead to them.
 #[derive(Clone, Copy)]
-pub(crate) struct Source<'a> {
+pub(crate) struct ServerSource<'a> {
     pub(crate) text: &'a str,
     pub(crate) keys: &'a [&'a str],
 }
 
-impl Source<'_> {
-    pub(crate) fn line(&self, more: &[&str]) -> Option<u32> {
+impl ServerSource<'_> {
+    pub(crate) fn line_of_keys(&self, more: &[&str]) -> Option<u32> {
         let keys: Vec<&str> = self.keys.iter().chain(more).copied().collect();
         line_of(self.text, &keys)
     }
@@ -77,17 +77,17 @@ struct Folders {
 }
 
 /// Parses a map from names to server entries.
-pub(crate) fn read(
+pub(crate) fn parse_servers(
     plugin: &str,
     map: &Map<String, Value>,
-    source: Source<'_>,
+    source: ServerSource<'_>,
     placeholders: Placeholders,
     remarks: &mut Vec<ServerWarning>,
 ) -> Vec<McpServer> {
     let mut servers: Vec<McpServer> = Vec::new();
     for (called, entry) in map {
-        let line = |key: &str| source.line(&[called, key]).or_else(|| source.line(&[called]));
-        match server(plugin, called, entry, placeholders) {
+        let line = |key: &str| source.line_of_keys(&[called, key]).or_else(|| source.line_of_keys(&[called]));
+        match parse_server(plugin, called, entry, placeholders) {
             Ok((server, unknown)) => {
                 if server.spec.name != *called {
                     let warning = format!("the server {called} is renamed to {}", server.spec.name);
@@ -121,18 +121,18 @@ struct InvalidServer {
     wrong: bool,
 }
 
-fn unfit<T>(key: &'static str, why: impl Into<String>) -> Result<T, InvalidServer> {
+fn reject_entry<T>(key: &'static str, why: impl Into<String>) -> Result<T, InvalidServer> {
     Err(InvalidServer { key, why: why.into(), wrong: true })
 }
 
 /// Parses the entry of a server. Also returns its unknown keys.
-fn server<'a>(
+fn parse_server<'a>(
     plugin: &str,
     called: &str,
     entry: &'a Value,
     placeholders: Placeholders,
 ) -> Result<(McpServer, Vec<&'a String>), InvalidServer> {
-    let Some(entry) = entry.as_object() else { return unfit("", "it is not a JSON object") };
+    let Some(entry) = entry.as_object() else { return reject_entry("", "it is not a JSON object") };
     let passed_over = |key, why: &str| Err(InvalidServer { key, why: why.to_owned(), wrong: false });
     if entry.get("disabled").and_then(Value::as_bool) == Some(true) {
         return passed_over("disabled", "it is disabled");
@@ -141,8 +141,11 @@ fn server<'a>(
     if kind != "stdio" || (entry.contains_key("url") && !entry.contains_key("command")) {
         return passed_over("url", "it is skipped: only operators may grant servers over HTTP");
     }
-    let Some(name) = name(called) else {
-        return unfit("", format!("a name has 1 to {SERVER_NAME_MAX_BYTES} letters, digits and hyphens"));
+    let Some(name) = tool_prefix(called) else {
+        return reject_entry(
+            "",
+            format!("a name has 1 to {SERVER_NAME_MAX_BYTES} letters, digits and hyphens"),
+        );
     };
     let folders = Folders {
         root: format!("{MACHINE_FOLDER}/{plugin}"),
@@ -156,44 +159,44 @@ fn server<'a>(
             Some(path) => format!("{}/{path}", folders.root),
             None => command.clone(),
         },
-        Some(Value::String(command)) => expanded("command", command, &folders)?,
-        _ => return unfit("command", "there is no start command"),
+        Some(Value::String(command)) => expand_variables("command", command, &folders)?,
+        _ => return reject_entry("command", "there is no start command"),
     };
     if command.trim().is_empty() {
-        return unfit("command", "there is no start command");
+        return reject_entry("command", "there is no start command");
     }
-    let args = texts("args", entry.get("args"), ARGUMENTS_MAX)?;
-    let args = args.iter().map(|text| expanded("args", text, &folders)).collect::<Result<_, _>>()?;
+    let args = parse_texts("args", entry.get("args"), ARGUMENTS_MAX)?;
+    let args = args.iter().map(|text| expand_variables("args", text, &folders)).collect::<Result<_, _>>()?;
     let folder = match entry.get("cwd") {
         None | Some(Value::Null) if is_standard => folders.root.clone(),
         None | Some(Value::Null) => WORKSPACE.to_owned(),
         Some(Value::String(folder)) => {
-            let folder = expanded("cwd", folder, &folders)?;
+            let folder = expand_variables("cwd", folder, &folders)?;
             if folder.starts_with('/') {
                 folder
             } else {
                 format!("{}/{}", folders.root, folder.trim_start_matches("./"))
             }
         }
-        Some(_) => return unfit("cwd", "cwd is not a text"),
+        Some(_) => return reject_entry("cwd", "cwd is not a text"),
     };
-    let env = variables(entry.get("env"), &folders)?;
+    let env = parse_variables(entry.get("env"), &folders)?;
     let tools = match entry.get("tools") {
         None | Some(Value::Null) => None,
-        listed => Some(texts("tools", listed, NAMED_MAX)?),
+        listed => Some(parse_texts("tools", listed, NAMED_MAX)?),
     };
-    let read_only = texts("read_only", entry.get("read_only"), NAMED_MAX)?;
+    let read_only = parse_texts("read_only", entry.get("read_only"), NAMED_MAX)?;
     if tools.iter().flatten().chain(&read_only).any(|tool| tool.len() > NAMED_MAX_BYTES) {
-        return unfit("tools", "a tool's name is too long");
+        return reject_entry("tools", "a tool's name is too long");
     }
     let unknown = entry.keys().filter(|key| !KEYS.contains(&key.as_str())).collect();
     let data_folder = Some(folders.data);
-    let spec = Server { name, version: String::new(), command, args, env, folder, data_folder, tools };
+    let spec = McpServerSpec { name, version: String::new(), command, args, env, folder, data_folder, tools };
     Ok((McpServer { plugin: plugin.to_owned(), called: called.to_owned(), spec, read_only }, unknown))
 }
 
 /// Derives a valid prefix for tools' names from the author's name.
-fn name(called: &str) -> Option<String> {
+fn tool_prefix(called: &str) -> Option<String> {
     let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' };
     let name: String = called.chars().map(plain).collect();
     let name = name.trim_matches('-');
@@ -201,40 +204,43 @@ fn name(called: &str) -> Option<String> {
     is_server_name(name).then(|| name.to_owned())
 }
 
-fn texts(key: &'static str, value: Option<&Value>, most: usize) -> Result<Vec<String>, InvalidServer> {
+fn parse_texts(key: &'static str, value: Option<&Value>, most: usize) -> Result<Vec<String>, InvalidServer> {
     match value {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(Value::Array(all)) if all.len() <= most => all
             .iter()
             .map(|one| one.as_str().map(str::to_owned))
             .collect::<Option<_>>()
-            .map_or_else(|| unfit(key, format!("{key} contains values that are not texts")), Ok),
-        Some(Value::Array(_)) => unfit(key, format!("{key} has more than {most} texts")),
-        Some(_) => unfit(key, format!("{key} is not a list of texts")),
+            .map_or_else(|| reject_entry(key, format!("{key} contains values that are not texts")), Ok),
+        Some(Value::Array(_)) => reject_entry(key, format!("{key} has more than {most} texts")),
+        Some(_) => reject_entry(key, format!("{key} is not a list of texts")),
     }
 }
 
-fn variables(value: Option<&Value>, folders: &Folders) -> Result<BTreeMap<String, String>, InvalidServer> {
+fn parse_variables(
+    value: Option<&Value>,
+    folders: &Folders,
+) -> Result<BTreeMap<String, String>, InvalidServer> {
     let none = Map::new();
     let map = match value {
         None | Some(Value::Null) => &none,
         Some(Value::Object(map)) if map.len() <= VARIABLES_MAX => map,
         Some(Value::Object(_)) => {
-            return unfit("env", format!("env has more than {VARIABLES_MAX} variables"));
+            return reject_entry("env", format!("env has more than {VARIABLES_MAX} variables"));
         }
-        Some(_) => return unfit("env", "env is not a JSON object"),
+        Some(_) => return reject_entry("env", "env is not a JSON object"),
     };
     let own = [("PLUGIN_ROOT", &folders.root), ("PLUGIN_DATA", &folders.data)];
     let named = |prefix: &str| own.map(|(name, value)| (format!("{prefix}{name}"), value.clone()));
     let mut variables = BTreeMap::from(named("CLAUDE_"));
     for (name, value) in map {
         if !is_variable(name) {
-            return unfit("env", format!("{name:?} cannot be the name of a variable"));
+            return reject_entry("env", format!("{name:?} cannot be the name of a variable"));
         }
         let text = match value {
-            Value::String(text) => expanded("env", text, folders)?,
+            Value::String(text) => expand_variables("env", text, folders)?,
             Value::Number(_) | Value::Bool(_) => value.to_string(),
-            _ => return unfit("env", format!("{name} is not a text")),
+            _ => return reject_entry("env", format!("{name} is not a text")),
         };
         variables.insert(name.clone(), text);
     }
@@ -253,7 +259,7 @@ fn is_wanted(name: &str) -> bool {
 }
 
 /// Expands each `${NAME}` and `${NAME:-fallback}` to its value in a machine, or the placeholders of the standard.
-fn expanded(key: &'static str, text: &str, folders: &Folders) -> Result<String, InvalidServer> {
+fn expand_variables(key: &'static str, text: &str, folders: &Folders) -> Result<String, InvalidServer> {
     let mut out = String::new();
     let mut rest = text;
     while let Some(at) = rest.find("${") {
@@ -278,14 +284,14 @@ fn expanded(key: &'static str, text: &str, folders: &Folders) -> Result<String, 
         match in_machine(name, folders).or(otherwise) {
             Some(value) => out.push_str(value),
             None => {
-                return unfit(key, format!("{name} is not set in machines and has no fallback"));
+                return reject_entry(key, format!("{name} is not set in machines and has no fallback"));
             }
         }
         rest = after;
     }
     out.push_str(rest);
     if out.len() > TEXT_MAX_BYTES || out.contains('\0') {
-        return unfit(key, format!("{key} contains NUL or more than {TEXT_MAX_BYTES} bytes"));
+        return reject_entry(key, format!("{key} contains NUL or more than {TEXT_MAX_BYTES} bytes"));
     }
     Ok(out)
 }
@@ -313,10 +319,14 @@ mod tests {
             data: format!("{DATA_FOLDER}/legal"),
             placeholders,
         };
-        let of =
-            |text: &str| expanded("args", text, &folders(Placeholders::Machine)).map_err(|unfit| unfit.why);
-        let standard =
-            expanded("args", "${PLUGIN_DATA}/${HOME}${PLUGIN_ROOT:-x}", &folders(Placeholders::Standard));
+        let of = |text: &str| {
+            expand_variables("args", text, &folders(Placeholders::Machine)).map_err(|unfit| unfit.why)
+        };
+        let standard = expand_variables(
+            "args",
+            "${PLUGIN_DATA}/${HOME}${PLUGIN_ROOT:-x}",
+            &folders(Placeholders::Standard),
+        );
         let plain = "/workspace/.plugin-data/legal/${HOME}${PLUGIN_ROOT:-x}";
         assert_eq!(standard.ok().as_deref(), Some(plain), "nothing else is a placeholder");
         for (text, expanded) in [
@@ -334,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn names_become_such_as_tools_can_begin_with() {
+    fn server_names_become_tool_prefixes() {
         for (called, named) in [
             ("registry", Some("registry")),
             ("Land_Register 2", Some("land-register-2")),
@@ -343,7 +353,7 @@ mod tests {
             ("č", None),
             ("", None),
         ] {
-            assert_eq!(name(called).as_deref(), named, "{called}");
+            assert_eq!(tool_prefix(called).as_deref(), named, "{called}");
         }
     }
 }

@@ -33,10 +33,10 @@ const NAME_SHOWN_MAX_CHARS: usize = 60;
 
 /// Lists the names that no known tool has; `None` if all are known. Ignores arguments in brackets. Tools of MCP
 /// servers are always accepted.
-pub(crate) fn unknown(names: &[String]) -> Option<String> {
+pub(crate) fn list_unknown_tools(names: &[String]) -> Option<String> {
     let is_tool = |name: &str| {
         let bare = name.split('(').next().unwrap_or(name).trim().to_lowercase();
-        let is_own = || called_by_models().any(|tool| tool.names().any(|known| known == bare));
+        let is_own = || called_by_models().any(|tool| tool.accepted_names().any(|known| known == bare));
         bare == "*" || bare.contains("__") || FOREIGN.contains(&bare.as_str()) || is_own()
     };
     let listed: Vec<String> = names
@@ -50,7 +50,7 @@ pub(crate) fn unknown(names: &[String]) -> Option<String> {
 
 /// Returns the tools of this service that a model may call.
 fn called_by_models() -> impl Iterator<Item = &'static ToolFacts> {
-    domain::tool::all().filter(|tool| tool.offer != Offer::Never)
+    domain::tool::all_tool_facts().filter(|tool| tool.offer != Offer::Never)
 }
 
 #[cfg(test)]
@@ -58,12 +58,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_that_no_program_has_are_told() {
+    fn list_unknown_tools_skips_program_tools() {
         let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>();
         let known =
             ["Read", "Bash(git add:*)", "Bash(git:*, npm *)", "mcp__github__list", "web_search", "*", "Task"];
-        assert_eq!(unknown(&names(&known)), None);
-        assert_eq!(unknown(&names(&["Scribe", "Read", "(x)"])).as_deref(), Some("\"Scribe\", \"(x)\""));
-        assert!(unknown(&vec!["no".repeat(500); 50]).is_some_and(|listed| listed.len() < 400));
+        assert_eq!(list_unknown_tools(&names(&known)), None);
+        assert_eq!(
+            list_unknown_tools(&names(&["Scribe", "Read", "(x)"])).as_deref(),
+            Some("\"Scribe\", \"(x)\"")
+        );
+        assert!(list_unknown_tools(&vec!["no".repeat(500); 50]).is_some_and(|listed| listed.len() < 400));
     }
 }

@@ -16,7 +16,7 @@ const ENTRIES_MAX: usize = 2000;
 
 /// A folder with plugins.
 #[derive(Debug, Clone)]
-pub(crate) enum Tree {
+pub(crate) enum PluginTree {
     /// A folder on disk; the path is canonical.
     Disk(PathBuf),
     /// The files embedded in the program.
@@ -28,7 +28,7 @@ pub(crate) type Embedded = (&'static str, &'static [u8], bool);
 
 /// A file of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct TreeFile {
     /// The path.
     pub(crate) path: String,
     /// The size in bytes.
@@ -56,9 +56,9 @@ pub(crate) enum TreeError {
     Io(#[from] io::Error),
 }
 
-impl Tree {
+impl PluginTree {
     /// Opens the folder at `path`.
-    pub(crate) fn open(path: &Path) -> Result<Self, TreeError> {
+    pub(crate) fn open_folder(path: &Path) -> Result<Self, TreeError> {
         let root = path.canonicalize()?;
         if !root.is_dir() {
             return Err(TreeError::Missing);
@@ -67,9 +67,9 @@ impl Tree {
     }
 
     /// Returns the tree that is rooted at a folder of this one: nothing outside of it is read.
-    pub(crate) fn below(&self, path: &str) -> Result<Self, TreeError> {
+    pub(crate) fn subtree_at(&self, path: &str) -> Result<Self, TreeError> {
         match self {
-            Self::Disk(root) => Self::open(&within(root, path)?.0),
+            Self::Disk(root) => Self::open_folder(&resolve_within(root, path)?.0),
             Self::Embedded(_) => Ok(self.clone()),
         }
     }
@@ -83,9 +83,9 @@ impl Tree {
     }
 
     /// Returns the reason why a path cannot be reached, if there is one.
-    pub(crate) fn problem(&self, path: &str) -> Option<TreeError> {
+    pub(crate) fn find_problem(&self, path: &str) -> Option<TreeError> {
         match self {
-            Self::Disk(root) => within(root, path).err(),
+            Self::Disk(root) => resolve_within(root, path).err(),
             Self::Embedded(_) => (!self.has_entry(path)).then_some(TreeError::Missing),
         }
     }
@@ -99,7 +99,7 @@ impl Tree {
     }
 
     /// Formats a path for the operator.
-    pub(crate) fn shown(&self, path: &str) -> String {
+    pub(crate) fn display_path(&self, path: &str) -> String {
         match self {
             Self::Disk(root) => root.join(path).display().to_string(),
             Self::Embedded(_) => format!("(built in)/{path}"),
@@ -108,24 +108,24 @@ impl Tree {
 
     pub(crate) fn is_file(&self, path: &str) -> bool {
         match self {
-            Self::Disk(root) => within(root, path).is_ok_and(|(_, metadata)| metadata.is_file()),
+            Self::Disk(root) => resolve_within(root, path).is_ok_and(|(_, metadata)| metadata.is_file()),
             Self::Embedded(files) => files.iter().any(|(name, ..)| *name == path),
         }
     }
 
     pub(crate) fn is_folder(&self, path: &str) -> bool {
         match self {
-            Self::Disk(root) => within(root, path).is_ok_and(|(_, metadata)| metadata.is_dir()),
-            Self::Embedded(files) => files.iter().any(|(name, ..)| below(name, path).is_some()),
+            Self::Disk(root) => resolve_within(root, path).is_ok_and(|(_, metadata)| metadata.is_dir()),
+            Self::Embedded(files) => files.iter().any(|(name, ..)| strip_folder(name, path).is_some()),
         }
     }
 
     /// Lists the names in a folder, sorted, without hidden ones.
-    pub(crate) fn names(&self, path: &str) -> Result<Vec<String>, TreeError> {
+    pub(crate) fn list_names(&self, path: &str) -> Result<Vec<String>, TreeError> {
         let mut names: Vec<String> = Vec::new();
         match self {
             Self::Disk(root) => {
-                for entry in fs::read_dir(within(root, path)?.0)? {
+                for entry in fs::read_dir(resolve_within(root, path)?.0)? {
                     // A name that is not UTF-8 cannot be referenced either.
                     if let Ok(name) = entry?.file_name().into_string() {
                         names.push(name);
@@ -136,7 +136,7 @@ impl Tree {
                 }
             }
             Self::Embedded(files) => {
-                let inside = files.iter().filter_map(|(name, ..)| below(name, path));
+                let inside = files.iter().filter_map(|(name, ..)| strip_folder(name, path));
                 names.extend(inside.filter_map(|rest| rest.split('/').next()).map(str::to_owned));
             }
         }
@@ -147,12 +147,12 @@ impl Tree {
     }
 
     /// Lists the files below a folder, sorted by path; reports unreachable ones to `skipped`.
-    pub(crate) fn files(
+    pub(crate) fn list_files(
         &self,
         folder: &str,
         files_max: usize,
         skipped: &mut dyn FnMut(&str, TreeError),
-    ) -> Result<Vec<Found>, TreeError> {
+    ) -> Result<Vec<TreeFile>, TreeError> {
         let mut found = Vec::new();
         let mut left = vec![(folder.to_owned(), 0)];
         let mut looked_at = 0;
@@ -160,16 +160,16 @@ impl Tree {
             if depth > DEPTH_MAX {
                 return Err(TreeError::TooDeep);
             }
-            for name in self.names(&folder)? {
+            for name in self.list_names(&folder)? {
                 looked_at += 1;
                 if looked_at > files_max {
                     return Err(TreeError::TooMany(files_max));
                 }
-                let path = join(&folder, &name);
-                match self.look(&path) {
-                    Ok(Visited::Folder) => left.push((path, depth + 1)),
-                    Ok(Visited::File(file)) => found.push(file),
-                    Ok(Visited::Other) => {}
+                let path = join_path(&folder, &name);
+                match self.visit_path(&path) {
+                    Ok(TreeNode::Folder) => left.push((path, depth + 1)),
+                    Ok(TreeNode::File(file)) => found.push(file),
+                    Ok(TreeNode::Other) => {}
                     Err(error) => skipped(&path, error),
                 }
             }
@@ -179,14 +179,14 @@ impl Tree {
     }
 
     /// Reads a whole file.
-    pub(crate) fn bytes(&self, path: &str, bytes_max: u64) -> Result<Vec<u8>, TreeError> {
+    pub(crate) fn read_bytes(&self, path: &str, bytes_max: u64) -> Result<Vec<u8>, TreeError> {
         match self {
             Self::Embedded(files) => {
                 let file = files.iter().find(|(name, ..)| *name == path);
                 file.map(|(_, content, _)| content.to_vec()).ok_or(TreeError::Missing)
             }
             Self::Disk(root) => {
-                let (place, metadata) = within(root, path)?;
+                let (place, metadata) = resolve_within(root, path)?;
                 // Reading a pipe would block.
                 if !metadata.is_file() {
                     return Err(TreeError::Missing);
@@ -202,8 +202,8 @@ impl Tree {
     }
 
     /// Reads a whole text file.
-    pub(crate) fn text(&self, path: &str, bytes_max: u64) -> Result<String, TreeError> {
-        let bytes = self.bytes(path, bytes_max)?;
+    pub(crate) fn read_text(&self, path: &str, bytes_max: u64) -> Result<String, TreeError> {
+        let bytes = self.read_bytes(path, bytes_max)?;
         if bytes.contains(&0) {
             return Err(TreeError::NotText);
         }
@@ -212,7 +212,7 @@ impl Tree {
 
     /// Reads a whole text file; one that is not UTF-8 is read as Latin-1, as the second value says.
     pub(crate) fn any_text(&self, path: &str, bytes_max: u64) -> Result<(String, bool), TreeError> {
-        let bytes = self.bytes(path, bytes_max)?;
+        let bytes = self.read_bytes(path, bytes_max)?;
         if bytes.contains(&0) {
             return Err(TreeError::NotText);
         }
@@ -222,32 +222,32 @@ impl Tree {
         })
     }
 
-    fn look(&self, path: &str) -> Result<Visited, TreeError> {
+    fn visit_path(&self, path: &str) -> Result<TreeNode, TreeError> {
         match self {
             Self::Disk(root) => {
-                let (_, metadata) = within(root, path)?;
+                let (_, metadata) = resolve_within(root, path)?;
                 let executable = metadata.permissions().mode() & 0o100 != 0;
                 Ok(if metadata.is_dir() {
-                    Visited::Folder
+                    TreeNode::Folder
                 } else if metadata.is_file() {
-                    Visited::File(Found { path: path.to_owned(), size: metadata.len(), executable })
+                    TreeNode::File(TreeFile { path: path.to_owned(), size: metadata.len(), executable })
                 } else {
-                    Visited::Other
+                    TreeNode::Other
                 })
             }
             Self::Embedded(files) => Ok(match files.iter().find(|(name, ..)| *name == path) {
-                Some((_, content, executable)) => Visited::File(Found {
+                Some((_, content, executable)) => TreeNode::File(TreeFile {
                     path: path.to_owned(),
                     size: content.len() as u64,
                     executable: *executable,
                 }),
-                None => Visited::Folder,
+                None => TreeNode::Folder,
             }),
         }
     }
 
     /// Reports the path and metadata of each file below the root for change detection: at most `entries_max`.
-    pub(crate) fn marks(&self, entries_max: usize, mark: &mut dyn FnMut(&Path, &Metadata)) {
+    pub(crate) fn visit_metadata(&self, entries_max: usize, mark: &mut dyn FnMut(&Path, &Metadata)) {
         let Self::Disk(root) = self else { return };
         let mut left = vec![(root.clone(), 0)];
         let mut seen = 0;
@@ -275,14 +275,14 @@ impl Tree {
     }
 }
 
-enum Visited {
+enum TreeNode {
     Folder,
-    File(Found),
+    File(TreeFile),
     Other,
 }
 
 /// Resolves a path below the root, including links, and returns its metadata.
-fn within(root: &Path, path: &str) -> Result<(PathBuf, Metadata), TreeError> {
+fn resolve_within(root: &Path, path: &str) -> Result<(PathBuf, Metadata), TreeError> {
     let missing = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => TreeError::Missing,
         _ => TreeError::Io(error),
@@ -296,7 +296,7 @@ fn within(root: &Path, path: &str) -> Result<(PathBuf, Metadata), TreeError> {
 }
 
 /// Returns the part of `name` below the folder `path`.
-fn below<'a>(name: &'a str, path: &str) -> Option<&'a str> {
+fn strip_folder<'a>(name: &'a str, path: &str) -> Option<&'a str> {
     if path.is_empty() {
         return Some(name);
     }
@@ -304,12 +304,12 @@ fn below<'a>(name: &'a str, path: &str) -> Option<&'a str> {
 }
 
 /// Joins a folder and a name.
-pub(crate) fn join(folder: &str, name: &str) -> String {
+pub(crate) fn join_path(folder: &str, name: &str) -> String {
     if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
 }
 
 /// Normalizes a path from a plugin's file (`./skills/x/`); `None` if it is absolute or contains `..`.
-pub(crate) fn clean(written: &str) -> Option<String> {
+pub(crate) fn normalize_path(written: &str) -> Option<String> {
     if written.starts_with('/') || written.contains('\0') || written.contains('\\') {
         return None;
     }

@@ -5,41 +5,41 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use plugins::{Library, read_one};
+use plugins::{PluginLibrary, read_one};
 use tempfile::TempDir;
 
 const MANIFEST: &str =
     r#""$schema": "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json", "name": "reports""#;
 const SERVERS: &str = r#""$schema": "https://agent-plugins.org/schemas/1.0.0/mcp.schema.json""#;
 
-fn write(root: &Path, path: &str, text: &[u8]) {
+fn write_file(root: &Path, path: &str, text: &[u8]) {
     let place = root.join(path);
     fs::create_dir_all(place.parent().unwrap()).unwrap();
     fs::write(place, text).unwrap();
 }
 
-fn folder(files: &[(&str, &str)]) -> TempDir {
+fn create_folder(files: &[(&str, &str)]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (path, text) in files {
-        write(folder.path(), path, text.as_bytes());
+        write_file(folder.path(), path, text.as_bytes());
     }
     folder
 }
 
-fn skill(name: &str) -> String {
+fn skill_text(name: &str) -> String {
     format!("---\nname: {name}\ndescription: Does {name}.\n---\nDo it.\n")
 }
 
-fn names(library: &Library) -> Vec<&str> {
+fn skill_names(library: &PluginLibrary) -> Vec<&str> {
     library.skills.iter().map(|skill| skill.name.full_name.as_str()).collect()
 }
 
-fn notices(library: &Library, skipped: bool) -> Vec<String> {
+fn list_notices(library: &PluginLibrary, skipped: bool) -> Vec<String> {
     library.notices.iter().filter(|notice| notice.skipped == skipped).map(ToString::to_string).collect()
 }
 
 #[test]
-fn a_standard_plugin_brings_its_skills_and_servers() {
+fn standard_plugin_brings_skills_and_servers() {
     let servers = format!(
         r#"{{{SERVERS}, "mcpServers": {{
         "validator": {{"type": "stdio", "command": "./bin/validator", "args": ["--data", "${{PLUGIN_DATA}}/v", "${{HOME}}"],
@@ -48,19 +48,19 @@ fn a_standard_plugin_brings_its_skills_and_servers() {
         "here": {{"type": "stdio", "command": "sh", "cwd": "./bin"}},
         "far": {{"type": "streamable-http", "url": "https://deploy.example.com/mcp", "headers": {{"X-Tenant": "t"}}}}}}}}"#
     );
-    let root = folder(&[
+    let root = create_folder(&[
         ("plugin.json", &format!("{{{MANIFEST}, \"extensions\": {{\"com.example\": {{\"a\": 1}}}}}}")),
         // The root's manifest counts, and so do the places that it fixes.
         (".claude-plugin/plugin.json", r#"{"name": "older", "skills": "./more"}"#),
         (".mcp.json", r#"{"old": {"command": "old"}}"#),
         ("mcp.json", &servers),
         ("bin/validator", "#!/bin/sh\n"),
-        ("skills/summarize/SKILL.md", &skill("summarize")),
-        ("more/other/SKILL.md", &skill("other")),
+        ("skills/summarize/SKILL.md", &skill_text("summarize")),
+        ("more/other/SKILL.md", &skill_text("other")),
     ]);
     let library = read_one(root.path());
-    assert_eq!(names(&library), ["reports:summarize"]);
-    assert_eq!(notices(&library, true), [""; 0]);
+    assert_eq!(skill_names(&library), ["reports:summarize"]);
+    assert_eq!(list_notices(&library, true), [""; 0]);
     let specs: Vec<_> = library.servers.iter().map(|server| &server.spec).collect();
     let named: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
     assert_eq!(named, ["here", "kept", "validator"]);
@@ -79,13 +79,13 @@ fn a_standard_plugin_brings_its_skills_and_servers() {
         ("/plugins/reports", &data.to_owned())
     );
     assert_eq!(validator.data_folder.as_deref(), Some(data));
-    let noted = notices(&library, false).join("\n");
+    let noted = list_notices(&library, false).join("\n");
     assert!(noted.contains("only operators may grant servers over HTTP"), "{noted}");
     assert!(noted.contains(".mcp.json: it is ignored"), "{noted}");
 }
 
 #[test]
-fn what_violates_the_manifests_schema_rejects_the_plugin() {
+fn manifest_schema_violation_rejects_plugin() {
     let schema = r#""$schema": "https://agent-plugins.org/schemas/1.0.0/plugin.schema.json""#;
     for (manifest, part) in [
         (r#"{"name": "a"}"#.to_owned(), "$schema must be"),
@@ -102,20 +102,24 @@ fn what_violates_the_manifests_schema_rejects_the_plugin() {
         ("[]".to_owned(), "it is not a JSON object"),
     ] {
         let text = if manifest.starts_with(['{', '[']) { manifest } else { format!("{{{manifest}}}") };
-        let root = folder(&[
+        let root = create_folder(&[
             ("plugin.json", &text),
             (".claude-plugin/plugin.json", r#"{"name": "older"}"#),
-            ("skills/summarize/SKILL.md", &skill("summarize")),
+            ("skills/summarize/SKILL.md", &skill_text("summarize")),
         ]);
         let library = read_one(root.path());
-        assert_eq!(names(&library), [""; 0], "{text}");
-        assert!(notices(&library, true)[0].contains(part), "{text}: {:?}", library.notices);
+        assert_eq!(skill_names(&library), [""; 0], "{text}");
+        assert!(list_notices(&library, true)[0].contains(part), "{text}: {:?}", library.notices);
     }
     let odd = format!("{{{MANIFEST},\n \"skills\": \"./more\",\n \"extensions\": 1}}");
-    let root = folder(&[("plugin.json", &odd), ("skills/summarize/SKILL.md", &skill("summarize"))]);
+    let root =
+        create_folder(&[("plugin.json", &odd), ("skills/summarize/SKILL.md", &skill_text("summarize"))]);
     let library = read_one(root.path());
-    assert_eq!((names(&library), notices(&library, true)), (vec!["reports:summarize"], Vec::new()));
-    let noted = notices(&library, false).join("\n");
+    assert_eq!(
+        (skill_names(&library), list_notices(&library, true)),
+        (vec!["reports:summarize"], Vec::new())
+    );
+    let noted = list_notices(&library, false).join("\n");
     assert!(
         noted.contains("plugin.json:2: unknown field skills") && noted.contains("plugin.json:3: extensions"),
         "{noted}"
@@ -123,7 +127,7 @@ fn what_violates_the_manifests_schema_rejects_the_plugin() {
 }
 
 #[test]
-fn invalid_components_leave_the_others_of_a_standard_plugin() {
+fn invalid_components_leave_valid_ones() {
     let entries = [
         (r#"{"command": "x"}"#, "there is no type"),
         (r#"{"type": "http", "url": "https://example.com"}"#, "is not a type of servers"),
@@ -146,23 +150,23 @@ fn invalid_components_leave_the_others_of_a_standard_plugin() {
         listed.join(",\n")
     );
     let long = format!("---\nname: long\ndescription: {}\n---\nDo it.\n", "x".repeat(1025));
-    let root = folder(&[
+    let root = create_folder(&[
         ("p/plugin.json", &format!("{{{MANIFEST}}}")),
         ("p/mcp.json", &file),
-        ("p/skills/good/SKILL.md", &skill("good")),
-        ("p/skills/named/SKILL.md", &skill("otherwise")),
-        ("p/skills/Loud/SKILL.md", &skill("Loud")),
+        ("p/skills/good/SKILL.md", &skill_text("good")),
+        ("p/skills/named/SKILL.md", &skill_text("otherwise")),
+        ("p/skills/Loud/SKILL.md", &skill_text("Loud")),
         ("p/skills/bare/SKILL.md", "---\nname: bare\n---\nText.\n"),
         ("p/skills/long/SKILL.md", &long),
-        ("outside/SKILL.md", &skill("linked")),
+        ("outside/SKILL.md", &skill_text("linked")),
     ]);
     symlink(root.path().join("outside"), root.path().join("p/skills/linked")).unwrap();
     symlink(root.path().join("outside"), root.path().join("p/out")).unwrap();
     let library = read_one(&root.path().join("p"));
-    assert_eq!(names(&library), ["reports:good"], "{:?}", library.notices);
+    assert_eq!(skill_names(&library), ["reports:good"], "{:?}", library.notices);
     let servers: Vec<&str> = library.servers.iter().map(|server| server.spec.name.as_str()).collect();
     assert_eq!(servers, ["fine"]);
-    let skipped = notices(&library, true).join("\n");
+    let skipped = list_notices(&library, true).join("\n");
     for (at, (_, part)) in entries.iter().enumerate() {
         let found = skipped.lines().find(|line| line.contains(&format!("the server wrong{at:02}:")));
         assert!(found.is_some_and(|line| line.contains(part)), "{part}: {skipped}");
@@ -173,11 +177,11 @@ fn invalid_components_leave_the_others_of_a_standard_plugin() {
         assert!(skipped.contains(part), "{part}: {skipped}");
     }
     // Beside a plugin that is read, another one is as outside as the rest of the disk.
-    assert_eq!(names(&read_one(root.path())), ["outside:outside", "reports:good"]);
+    assert_eq!(skill_names(&read_one(root.path())), ["outside:outside", "reports:good"]);
 }
 
 #[test]
-fn an_invalid_servers_file_leaves_the_skills() {
+fn invalid_servers_file_leaves_skills() {
     for file in [
         r#"{"mcpServers": {"a": {"type": "stdio", "command": "x"}}}"#.to_owned(),
         format!("{{{}, \"mcpServers\": {{}}}}", SERVERS.replace("1.0.0", "1.1.0")),
@@ -185,19 +189,19 @@ fn an_invalid_servers_file_leaves_the_skills() {
         format!("{{{SERVERS}, \"mcpServers\": []}}"),
         "{".to_owned(),
     ] {
-        let root = folder(&[
+        let root = create_folder(&[
             ("plugin.json", &format!("{{{MANIFEST}}}")),
             ("mcp.json", &file),
-            ("skills/good/SKILL.md", &skill("good")),
+            ("skills/good/SKILL.md", &skill_text("good")),
         ]);
         let library = read_one(root.path());
-        assert_eq!((names(&library), library.servers.len()), (vec!["reports:good"], 0), "{file}");
-        assert_eq!(notices(&library, true).len(), 1, "{file}: {:?}", library.notices);
+        assert_eq!((skill_names(&library), library.servers.len()), (vec!["reports:good"], 0), "{file}");
+        assert_eq!(list_notices(&library, true).len(), 1, "{file}: {:?}", library.notices);
     }
 }
 
 #[test]
-fn careless_skills_are_read_as_they_are_meant() {
+fn careless_skills_are_read_as_meant() {
     let root = tempfile::tempdir().unwrap();
     let all: [(&str, &[u8], &str); 8] = [
         ("multiline", b"---\nname: multiline\ndescription:\n  Reads bills. Pairs with: first one.\nlicense: MIT\n---\nBody\n", "Reads bills. Pairs with: first one."),
@@ -210,10 +214,10 @@ fn careless_skills_are_read_as_they_are_meant() {
         ("tab", b"---\nname: tab\ndescription:\tReads bills.\n---\nBody\n", "Reads bills."),
     ];
     for (name, text, _) in &all {
-        write(root.path(), &format!("p/skills/{name}/SKILL.md"), text);
+        write_file(root.path(), &format!("p/skills/{name}/SKILL.md"), text);
     }
     let library = read_one(&root.path().join("p"));
-    assert_eq!(notices(&library, true), [""; 0]);
+    assert_eq!(list_notices(&library, true), [""; 0]);
     for (name, _, meant) in all {
         let skill = library.skills.iter().find(|skill| skill.folder == name);
         assert_eq!(skill.map(|skill| skill.description.as_str()), Some(meant), "{name}");
@@ -222,23 +226,24 @@ fn careless_skills_are_read_as_they_are_meant() {
 }
 
 #[test]
-fn what_is_not_broken_is_not_reported_as_skipped() {
+fn valid_entries_are_not_reported_skipped() {
     let market = r#"{"plugins": [
         {"name": "a", "source": {"source": "url", "url": "https://example.com/a.git"}},
         {"name": "b", "source": {"source": "git-subdir", "url": "https://example.com/b.git", "path": "b"}},
         {"name": "c", "source": "https://example.com/c.git"},
         {"name": "d", "source": "./d"}]}"#;
-    let root = folder(&[
+    let root = create_folder(&[
         (".claude-plugin/marketplace.json", market),
-        ("d/skills/good/SKILL.md", &skill("good")),
+        ("d/skills/good/SKILL.md", &skill_text("good")),
         ("d/skills/shared/tables.md", "x"),
         ("d/agents/README.md", "x"),
         ("d/agents/NOTES.md", "# About these agents\n"),
     ]);
     let library = read_one(root.path());
-    assert_eq!((names(&library), notices(&library, true)), (vec!["d:good"], Vec::new()));
-    let commands = folder(&[(".claude-plugin/plugin.json", r#"{"name": "e"}"#), ("commands/go.md", "Go.")]);
+    assert_eq!((skill_names(&library), list_notices(&library, true)), (vec!["d:good"], Vec::new()));
+    let commands =
+        create_folder(&[(".claude-plugin/plugin.json", r#"{"name": "e"}"#), ("commands/go.md", "Go.")]);
     let library = read_one(commands.path());
-    assert_eq!(notices(&library, true), [""; 0]);
-    assert!(notices(&library, false).iter().any(|notice| notice.contains("no skill, agent")));
+    assert_eq!(list_notices(&library, true), [""; 0]);
+    assert!(list_notices(&library, false).iter().any(|notice| notice.contains("no skill, agent")));
 }

@@ -9,41 +9,41 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use domain::id::{AgentId, SkillId};
-use plugins::{DEFAULT_AGENT, Library, Lookup, fingerprint, read, read_one};
+use plugins::{DEFAULT_AGENT, Lookup, PluginLibrary, fingerprint_folders, read_one, read_plugins};
 use serde_json::Value;
 use tempfile::TempDir;
 
-fn write(root: &Path, path: &str, text: &str) {
+fn write_file(root: &Path, path: &str, text: &str) {
     let place = root.join(path);
     fs::create_dir_all(place.parent().unwrap()).unwrap();
     fs::write(place, text).unwrap();
 }
 
-fn skill(name: &str, description: &str) -> String {
+fn skill_text(name: &str, description: &str) -> String {
     format!("---\nname: {name}\ndescription: {description}\n---\n\n# {name}\n\nDo it.\n")
 }
 
-fn folder(files: &[(&str, &str)]) -> TempDir {
+fn create_folder(files: &[(&str, &str)]) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (path, text) in files {
-        write(folder.path(), path, text);
+        write_file(folder.path(), path, text);
     }
     folder
 }
 
-fn names(library: &Library) -> Vec<&str> {
+fn skill_names(library: &PluginLibrary) -> Vec<&str> {
     library.skills.iter().map(|skill| skill.name.full_name.as_str()).collect()
 }
 
-fn skipped(library: &Library) -> Vec<String> {
+fn skipped_notices(library: &PluginLibrary) -> Vec<String> {
     library.notices.iter().filter(|notice| notice.skipped).map(ToString::to_string).collect()
 }
 
 #[test]
 fn what_is_built_in_is_whole() {
-    let library = read(&[]);
+    let library = read_plugins(&[]);
     assert_eq!(library.notices, []);
-    assert!((3..=5).contains(&library.skills.len()), "{:?}", names(&library));
+    assert!((3..=5).contains(&library.skills.len()), "{:?}", skill_names(&library));
     assert!(library.agents.iter().any(|agent| agent.full_name == DEFAULT_AGENT));
     for skill in &library.skills {
         assert!(skill.description.len() > 100 && skill.description.contains("Use it when"), "{skill:?}");
@@ -56,41 +56,43 @@ fn what_is_built_in_is_whole() {
 #[test]
 fn notices_carry_no_control_characters() {
     let market = r#"{"plugins": [{"name": "a\nb\u001b[2J", "source": "./no\u0007where\u2028"}]}"#;
-    let root = folder(&[(".claude-plugin/marketplace.json", market)]);
+    let root = create_folder(&[(".claude-plugin/marketplace.json", market)]);
     let library = read_one(root.path());
-    let notices = skipped(&library).join("");
+    let notices = skipped_notices(&library).join("");
     assert!(notices.contains("there is no folder") && notices.contains("where"), "{notices:?}");
     assert!(!notices.contains(|letter: char| letter.is_control() || letter == '\u{2028}'), "{notices:?}");
 }
 
 #[test]
-fn a_plugin_has_skills_and_agents_under_full_names() {
-    let root = folder(&[
+fn plugin_items_have_full_names() {
+    let root = create_folder(&[
         ("legal/.claude-plugin/plugin.json", "{\"name\": \"contracts\", \"version\": \"1\"}"),
-        ("legal/skills/review/SKILL.md", &skill("review", "Reviews: everything")),
+        ("legal/skills/review/SKILL.md", &skill_text("review", "Reviews: everything")),
         ("legal/skills/review/references/list.md", "x"),
         (
             "legal/agents/clerk.md",
             "---\nname: Clerk\ndescription: Files things\ntools: Read, Bash\nmodel: inherit\n---\nFile it.",
         ),
     ]);
-    let library = read(&[root.path().to_owned()]);
-    let Lookup::Found(review) = library.skill("contracts:review") else { panic!("{:?}", names(&library)) };
+    let library = read_plugins(&[root.path().to_owned()]);
+    let Lookup::Found(review) = library.find_skill("contracts:review") else {
+        panic!("{:?}", skill_names(&library))
+    };
     assert_eq!((review.name.name.as_str(), review.description.as_str()), ("review", "Reviews: everything"));
-    assert_eq!(review.name.id, SkillId::of("contracts:review"));
+    assert_eq!(review.name.id, SkillId::from_full_name("contracts:review"));
     assert_eq!(review.files, ["references/list.md"]);
-    assert_eq!(review.place(), "/plugins/contracts/skills/review");
+    assert_eq!(review.machine_folder(), "/plugins/contracts/skills/review");
     assert!(review.instructions.starts_with("# review"));
-    let Lookup::Found(clerk) = library.agent("Clerk") else { panic!("{:?}", library.agents) };
+    let Lookup::Found(clerk) = library.find_agent("Clerk") else { panic!("{:?}", library.agents) };
     assert_eq!((clerk.full_name.as_str(), clerk.model.as_deref()), ("contracts:clerk", None));
     assert_eq!(clerk.tools.as_deref().unwrap(), ["Read", "Bash"]);
-    assert_eq!(clerk.id, AgentId::of("contracts:clerk"));
-    assert_eq!(skipped(&library), [""; 0]);
+    assert_eq!(clerk.id, AgentId::from_full_name("contracts:clerk"));
+    assert_eq!(skipped_notices(&library), [""; 0]);
 }
 
 #[test]
-fn names_that_are_no_tool_are_noted_where_they_stand_and_hinder_nothing() {
-    let root = folder(&[
+fn unknown_tool_names_are_only_noted() {
+    let root = create_folder(&[
         (
             "odd/skills/review/SKILL.md",
             "---\nname: review\ndescription: Reviews\nallowed-tools: Read, Bash(git add:*, npm *) Scribe\n---\nDo it.",
@@ -101,8 +103,10 @@ fn names_that_are_no_tool_are_noted_where_they_stand_and_hinder_nothing() {
         ),
         ("odd/agents/clerk.md", "---\nname: clerk\ndescription: Files\ntools: Scribe\n---\nFile it."),
     ]);
-    let library = read(&[root.path().to_owned()]);
-    let Lookup::Found(review) = library.skill("odd:review") else { panic!("{:?}", names(&library)) };
+    let library = read_plugins(&[root.path().to_owned()]);
+    let Lookup::Found(review) = library.find_skill("odd:review") else {
+        panic!("{:?}", skill_names(&library))
+    };
     assert_eq!(review.tools, ["Read", "Bash(git add:*, npm *)", "Scribe"]);
     let actual: Vec<_> = library.notices.iter().map(|notice| (notice.line, notice.text.as_str())).collect();
     let expected = [
@@ -118,18 +122,18 @@ fn names_that_are_no_tool_are_noted_where_they_stand_and_hinder_nothing() {
 
 /// Reads every file in the guide: a path on its own line, then the content between fences.
 #[test]
-fn the_examples_of_the_guide_are_a_plugin_without_fault() {
+fn guide_examples_form_valid_plugin() {
     let guide =
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/plugins.md")).unwrap();
     let root = tempfile::tempdir().unwrap();
     for (before, after) in guide.match_indices("`:\n\n```").map(|(at, _)| guide.split_at(at)) {
         let path = before.rsplit('`').next().unwrap();
         let content = after.splitn(4, '\n').nth(3).unwrap().split("\n```").next().unwrap();
-        write(root.path(), path, &format!("{content}\n"));
+        write_file(root.path(), path, &format!("{content}\n"));
     }
     let library = read_one(&root.path().join("legal"));
     assert_eq!(library.notices, []);
-    assert_eq!(names(&library), ["legal:notice-letter"]);
+    assert_eq!(skill_names(&library), ["legal:notice-letter"]);
     assert_eq!(library.skills[0].files, ["references/letter.md"]);
     assert!(library.skills[0].instructions.contains("Cite the clause"));
     assert_eq!(library.agents.len(), 1);
@@ -142,7 +146,7 @@ fn the_examples_of_the_guide_are_a_plugin_without_fault() {
 
 /// Runs the guide's MCP server as the guide describes it.
 #[test]
-fn the_server_of_the_guide_speaks_the_protocol() {
+fn guide_server_speaks_mcp() {
     let guide =
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/plugins.md")).unwrap();
     let program = guide.split_once("```python\n").unwrap().1.split_once("\n```").unwrap().0;
@@ -181,7 +185,7 @@ fn servers_are_read_in_every_form() {
         "env": {"LEVEL": "${LEVEL:-info}", "ROOT": "${CLAUDE_PLUGIN_ROOT}"}, "cwd": "work"}}"#;
     let inline = r#"{"name": "inline", "mcpServers": {"In_Line": {"type": "stdio", "command": "python3",
         "tools": ["look_up", "file"], "read_only": ["look_up"]}}}"#;
-    let root = folder(&[
+    let root = create_folder(&[
         ("bare/.mcp.json", bare),
         ("inline/.claude-plugin/plugin.json", inline),
         (
@@ -203,13 +207,13 @@ fn servers_are_read_in_every_form() {
     assert_eq!(library.servers[1].spec.folder, "/workspace");
     assert!(library.is_repeatable("in-line__look_up") && !library.is_repeatable("in-line__file"));
     assert!(!library.is_repeatable("other__look_up") && !library.is_repeatable("look_up"));
-    let notices = skipped(&library);
+    let notices = skipped_notices(&library);
     assert_eq!(notices.len(), 1, "{notices:?}");
     assert!(notices[0].contains("there is an MCP server bare already; the first is used"), "{notices:?}");
 }
 
 #[test]
-fn invalid_servers_are_reported_with_file_and_line() {
+fn invalid_servers_report_file_and_line() {
     let file = r#"{
   "mcpServers": {
     "fine": {"command": "fine"},
@@ -228,7 +232,7 @@ fn invalid_servers_are_reported_with_file_and_line() {
     "č": {"command": "x"}
   }
 }"#;
-    let root = folder(&[
+    let root = create_folder(&[
         ("p/.mcp.json", file),
         ("q/.mcp.json", "{\n \"a\": x}"),
         ("r/.mcp.json", "[]"),
@@ -263,23 +267,23 @@ fn invalid_servers_are_reported_with_file_and_line() {
 }
 
 #[test]
-fn a_plugin_with_a_server_is_laid_out_whole_and_its_server_has_a_version() {
-    let root = folder(&[
+fn published_server_has_a_version() {
+    let root = create_folder(&[
         ("p/.mcp.json", r#"{"registry": {"command": "${CLAUDE_PLUGIN_ROOT}/servers/registry.py"}}"#),
         ("p/servers/registry.py", "print(1)\n"),
-        ("p/skills/good/SKILL.md", &skill("good", "Good")),
+        ("p/skills/good/SKILL.md", &skill_text("good", "Good")),
     ]);
     let shelf = tempfile::tempdir().unwrap();
     let place = shelf.path().join("plugins");
     let publish = || {
-        let mut library = read(&[root.path().to_owned()]);
-        library.publish(&place).unwrap();
+        let mut library = read_plugins(&[root.path().to_owned()]);
+        library.publish_skills(&place).unwrap();
         library.servers[0].spec.version.clone()
     };
     let first = publish();
     assert_eq!(fs::read_to_string(place.join("p/servers/registry.py")).unwrap(), "print(1)\n");
     assert!(place.join("p/skills/good/SKILL.md").is_file() && !place.join("p/.mcp.json").exists());
-    let published = || -> protocol::mcp::Servers {
+    let published = || -> protocol::mcp::McpServersFile {
         serde_json::from_slice(&fs::read(place.join(protocol::mcp::SERVERS_FILE)).unwrap()).unwrap()
     };
     assert_eq!((published().servers.len(), published().servers[0].version.clone()), (1, first.clone()));
@@ -291,24 +295,24 @@ fn a_plugin_with_a_server_is_laid_out_whole_and_its_server_has_a_version() {
     fs::write(root.path().join("p/.mcp.json"), r#"{"registry": {"command": "other"}}"#).unwrap();
     assert_ne!(publish(), second, "so is how it is started");
     fs::remove_dir_all(root.path().join("p")).unwrap();
-    read(&[root.path().to_owned()]).publish(&place).unwrap();
-    assert_eq!(published(), protocol::mcp::Servers::default());
+    read_plugins(&[root.path().to_owned()]).publish_skills(&place).unwrap();
+    assert_eq!(published(), protocol::mcp::McpServersFile::default());
 }
 
 #[test]
-fn identifiers_come_before_full_names_and_these_before_names() {
-    let root = folder(&[
-        ("a/skills/review/SKILL.md", &skill("review", "One")),
-        ("b/skills/review/SKILL.md", &skill("review", "Two")),
-        ("b/skills/only/SKILL.md", &skill("a:review", "A name that looks like a full one")),
+fn lookup_prefers_identifier_then_full_name() {
+    let root = create_folder(&[
+        ("a/skills/review/SKILL.md", &skill_text("review", "One")),
+        ("b/skills/review/SKILL.md", &skill_text("review", "Two")),
+        ("b/skills/only/SKILL.md", &skill_text("a:review", "A name that looks like a full one")),
     ]);
-    let library = read(&[root.path().to_owned()]);
-    let found = |word: &str| match library.skill(word) {
+    let library = read_plugins(&[root.path().to_owned()]);
+    let found = |word: &str| match library.find_skill(word) {
         Lookup::Found(skill) => Ok(skill.name.full_name.clone()),
         Lookup::Unknown => Err(Vec::new()),
         Lookup::Ambiguous(names) => Err(names),
     };
-    assert_eq!(found(&SkillId::of("b:review").to_string()).unwrap(), "b:review");
+    assert_eq!(found(&SkillId::from_full_name("b:review").to_string()).unwrap(), "b:review");
     assert_eq!(found("a:review").unwrap(), "a:review");
     assert_eq!(found("contract-review").unwrap(), "causerie:contract-review");
     assert_eq!(found("review").unwrap_err(), ["a:review", "b:review"]);
@@ -316,27 +320,27 @@ fn identifiers_come_before_full_names_and_these_before_names() {
 }
 
 #[test]
-fn each_shape_of_a_folder_is_found() {
+fn each_folder_shape_is_found() {
     let market = "{\"name\": \"m\", \"plugins\": [
         {\"name\": \"office\", \"source\": \"./\", \"strict\": false, \"skills\": [\"./skills/sheet\", \"./more/deck\"]},
         {\"name\": \"kit\", \"source\": \"./kits/one\"},
         {\"name\": \"far\", \"source\": {\"source\": \"github\", \"repo\": \"a/b\"}},
         {\"name\": \"up\", \"source\": \"../elsewhere\"}]}";
-    let root = folder(&[
+    let root = create_folder(&[
         (".claude-plugin/marketplace.json", market),
-        ("skills/sheet/SKILL.md", &skill("sheet", "Sheets")),
-        ("skills/other/SKILL.md", &skill("other", "Not listed")),
-        ("more/deck/SKILL.md", &skill("deck", "Decks")),
+        ("skills/sheet/SKILL.md", &skill_text("sheet", "Sheets")),
+        ("skills/other/SKILL.md", &skill_text("other", "Not listed")),
+        ("more/deck/SKILL.md", &skill_text("deck", "Decks")),
         (
             "kits/one/.claude-plugin/plugin.json",
             "{\"name\": \"kit\", \"skills\": \"./extra\", \"hooks\": \"./h.json\"}",
         ),
-        ("kits/one/skills/a/SKILL.md", &skill("a", "A")),
-        ("kits/one/extra/b/SKILL.md", &skill("b", "B")),
+        ("kits/one/skills/a/SKILL.md", &skill_text("a", "A")),
+        ("kits/one/extra/b/SKILL.md", &skill_text("b", "B")),
     ]);
     let library = read_one(root.path());
-    assert_eq!(names(&library), ["kit:a", "kit:b", "office:deck", "office:sheet"]);
-    let notices = skipped(&library);
+    assert_eq!(skill_names(&library), ["kit:a", "kit:b", "office:deck", "office:sheet"]);
+    let notices = skipped_notices(&library);
     assert_eq!(notices.len(), 1, "{notices:?}");
     assert!(notices[0].contains("up"), "{notices:?}");
     let noted =
@@ -345,30 +349,30 @@ fn each_shape_of_a_folder_is_found() {
     assert!(
         library.notices.iter().any(|notice| !notice.skipped && notice.text.contains("hooks are not run"))
     );
-    let alone = folder(&[("SKILL.md", &skill("alone", "Alone"))]);
+    let alone = create_folder(&[("SKILL.md", &skill_text("alone", "Alone"))]);
     let name = alone.path().join("SKILL.md");
     assert!(name.exists());
-    let many = folder(&[("solo/SKILL.md", &skill("solo", "Solo"))]);
-    assert_eq!(names(&read_one(many.path())), ["solo:solo"]);
+    let many = create_folder(&[("solo/SKILL.md", &skill_text("solo", "Solo"))]);
+    assert_eq!(skill_names(&read_one(many.path())), ["solo:solo"]);
 }
 
 #[test]
-fn what_is_broken_is_skipped_and_reported_with_file_and_line() {
-    let root = folder(&[
-        ("p/skills/good/SKILL.md", &skill("good", "Good")),
+fn broken_entries_report_file_and_line() {
+    let root = create_folder(&[
+        ("p/skills/good/SKILL.md", &skill_text("good", "Good")),
         ("p/skills/none/SKILL.md", "---\nname: none\n---\n# Only a title\n"),
         ("p/skills/open/SKILL.md", "---\nname: open\ndescription: x\n"),
         ("p/skills/nul/SKILL.md", "---\ndescription: a\0b\n---\n"),
         ("p/skills/empty/readme.txt", ""),
-        ("p/skills/bad name/SKILL.md", &skill("x", "X")),
-        ("p/skills/named/SKILL.md", &skill("otherwise", "Otherwise")),
+        ("p/skills/bad name/SKILL.md", &skill_text("x", "X")),
+        ("p/skills/named/SKILL.md", &skill_text("otherwise", "Otherwise")),
         ("q/.claude-plugin/plugin.json", "{\n\"name\": \"q\",\n oops\n}"),
         ("r/.claude-plugin/plugin.json", "{\"name\": \"../r\"}"),
-        ("r/skills/x/SKILL.md", &skill("x", "X")),
+        ("r/skills/x/SKILL.md", &skill_text("x", "X")),
     ]);
     let library = read_one(root.path());
-    assert_eq!(names(&library), ["p:good", "p:named"]);
-    let notices = skipped(&library);
+    assert_eq!(skill_names(&library), ["p:good", "p:named"]);
+    let notices = skipped_notices(&library);
     for part in [
         "p/skills/none/SKILL.md:1: there is no description",
         "p/skills/open/SKILL.md:1: the frontmatter has no end",
@@ -387,8 +391,9 @@ fn what_is_broken_is_skipped_and_reported_with_file_and_line() {
 
 #[test]
 fn nothing_outside_is_read() {
-    let outside = folder(&[("secret/SKILL.md", &skill("secret", "Secret")), ("secret.md", "a secret")]);
-    let root = folder(&[("p/skills/good/SKILL.md", &skill("good", "Good"))]);
+    let outside =
+        create_folder(&[("secret/SKILL.md", &skill_text("secret", "Secret")), ("secret.md", "a secret")]);
+    let root = create_folder(&[("p/skills/good/SKILL.md", &skill_text("good", "Good"))]);
     let inside = |path: &str| root.path().join(path);
     symlink(outside.path().join("secret"), inside("p/skills/linked")).unwrap();
     symlink(outside.path().join("secret.md"), inside("p/skills/good/linked.md")).unwrap();
@@ -397,18 +402,18 @@ fn nothing_outside_is_read() {
     symlink("SKILL.md", inside("p/skills/good/again.md")).unwrap();
     symlink("nowhere", inside("p/skills/good/broken")).unwrap();
     let mut library = read_one(root.path());
-    assert_eq!(names(&library), [""; 0], "a folder without an end is no skill");
+    assert_eq!(skill_names(&library), [""; 0], "a folder without an end is no skill");
     fs::remove_file(inside("p/skills/good/loop")).unwrap();
     library = read_one(root.path());
-    assert_eq!(names(&library), ["p:good"]);
+    assert_eq!(skill_names(&library), ["p:good"]);
     assert_eq!(library.skills[0].files, ["again.md"], "a link to a file beside it is that file");
     assert!(
-        skipped(&library).iter().any(|notice| notice.contains("outside the folder")),
+        skipped_notices(&library).iter().any(|notice| notice.contains("outside the folder")),
         "{:?}",
         library.notices
     );
     let shelf = tempfile::tempdir().unwrap();
-    library.publish(shelf.path()).unwrap();
+    library.publish_skills(shelf.path()).unwrap();
     assert!(!all_below(shelf.path()).iter().any(|text| text.contains("secret")));
 }
 
@@ -428,7 +433,7 @@ fn all_below(folder: &Path) -> Vec<String> {
 
 #[test]
 fn greed_is_bounded() {
-    let root = folder(&[("p/skills/good/SKILL.md", &skill("good", "Good"))]);
+    let root = create_folder(&[("p/skills/good/SKILL.md", &skill_text("good", "Good"))]);
     let huge = |path: &str, bytes: u64| {
         let place = root.path().join(path);
         fs::create_dir_all(place.parent().unwrap()).unwrap();
@@ -438,60 +443,60 @@ fn greed_is_bounded() {
     huge("p/skills/good/huge.bin", 1 << 40);
     huge("q/.claude-plugin/plugin.json", 1 << 40);
     let mut deep = "p/skills/deep".to_owned();
-    write(root.path(), &format!("{deep}/SKILL.md"), &skill("deep", "Deep"));
+    write_file(root.path(), &format!("{deep}/SKILL.md"), &skill_text("deep", "Deep"));
     for _ in 0..50 {
         deep.push_str("/d");
     }
-    write(root.path(), &format!("{deep}/x"), "");
-    write(root.path(), "p/skills/many/SKILL.md", &skill("many", "Many"));
+    write_file(root.path(), &format!("{deep}/x"), "");
+    write_file(root.path(), "p/skills/many/SKILL.md", &skill_text("many", "Many"));
     for file in 0..1100 {
-        write(root.path(), &format!("p/skills/many/f{file}"), "");
+        write_file(root.path(), &format!("p/skills/many/f{file}"), "");
     }
     let nested = format!("{{\"name\": {}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
-    write(root.path(), "n/.claude-plugin/plugin.json", &nested);
+    write_file(root.path(), "n/.claude-plugin/plugin.json", &nested);
     let long = "long ".repeat(10_000);
-    write(root.path(), "p/skills/long/SKILL.md", &skill("long", &long));
-    write(
+    write_file(root.path(), "p/skills/long/SKILL.md", &skill_text("long", &long));
+    write_file(
         root.path(),
         "p/skills/wordy/SKILL.md",
-        &format!("{}{}", skill("wordy", "Wordy"), "žluť ".repeat(30_000)),
+        &format!("{}{}", skill_text("wordy", "Wordy"), "žluť ".repeat(30_000)),
     );
     let started = Instant::now();
     let library = read_one(root.path());
     assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
-    assert_eq!(names(&library), ["p:good", "p:long", "p:wordy"]);
+    assert_eq!(skill_names(&library), ["p:good", "p:long", "p:wordy"]);
     assert!(library.skills[0].files.is_empty(), "the file is too long");
     assert_eq!(library.skills[1].description.chars().count(), plugins::DESCRIPTION_MAX_CHARS);
     assert!(library.skills[2].instructions.len() < plugins::INSTRUCTIONS_MAX_BYTES + 100);
-    assert_eq!(skipped(&library).len(), 6, "{:#?}", skipped(&library));
+    assert_eq!(skipped_notices(&library).len(), 6, "{:#?}", skipped_notices(&library));
 }
 
 #[test]
 fn a_pipe_is_not_waited_for() {
-    let root = folder(&[("p/skills/good/SKILL.md", &skill("good", "Good"))]);
+    let root = create_folder(&[("p/skills/good/SKILL.md", &skill_text("good", "Good"))]);
     fs::create_dir(root.path().join("p/skills/pipe")).unwrap();
     for path in ["p/skills/pipe/SKILL.md", "p/skills/good/pipe"] {
         let made = Command::new("mkfifo").arg(root.path().join(path)).status();
         assert!(made.unwrap().success());
     }
     let library = read_one(root.path());
-    assert_eq!((names(&library), library.skills[0].files.len()), (vec!["p:good"], 0));
+    assert_eq!((skill_names(&library), library.skills[0].files.len()), (vec!["p:good"], 0));
 }
 
 #[test]
-fn files_are_laid_out_whole_and_exchanged_in_one_step() {
-    let root = folder(&[
-        ("p/skills/good/SKILL.md", &skill("good", "Good")),
+fn publish_replaces_files_in_one_step() {
+    let root = create_folder(&[
+        ("p/skills/good/SKILL.md", &skill_text("good", "Good")),
         ("p/skills/good/scripts/run.sh", "#!/bin/sh\necho one\n"),
         ("p/secret.txt", "not a skill's"),
-        ("gone/skills/x/SKILL.md", &skill("x", "X")),
+        ("gone/skills/x/SKILL.md", &skill_text("x", "X")),
     ]);
     let script = root.path().join("p/skills/good/scripts/run.sh");
     fs::set_permissions(&script, fs::Permissions::from_mode(0o700)).unwrap();
     let shelf = tempfile::tempdir().unwrap();
     let place = shelf.path().join("plugins");
     let folders = [root.path().to_owned()];
-    read(&folders).publish(&place).unwrap();
+    read_plugins(&folders).publish_skills(&place).unwrap();
     let laid = place.join("p/skills/good/scripts/run.sh");
     assert_eq!(fs::read_to_string(&laid).unwrap(), "#!/bin/sh\necho one\n");
     assert_eq!(fs::metadata(&laid).unwrap().permissions().mode() & 0o777, 0o755, "everybody may run it");
@@ -502,25 +507,25 @@ fn files_are_laid_out_whole_and_exchanged_in_one_step() {
     for folder in [&place, &place.join(".content")] {
         fs::File::open(folder).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
     }
-    read(&folders).publish(&place).unwrap();
+    read_plugins(&folders).publish_skills(&place).unwrap();
     assert_eq!(fs::read_link(place.join("p")).unwrap(), before, "what is the same stays");
     for folder in [&place, &place.join(".content")] {
         let changed = fs::metadata(folder).unwrap().modified().unwrap();
         assert_eq!(changed, std::time::UNIX_EPOCH, "nothing is written that is there already");
     }
     fs::write(&laid, "").unwrap();
-    read(&folders).publish(&place).unwrap();
+    read_plugins(&folders).publish_skills(&place).unwrap();
     assert_eq!(
         fs::read_to_string(&laid).unwrap(),
         "#!/bin/sh\necho one\n",
         "what a loss of power took is written again"
     );
-    let was = fingerprint(&folders);
-    assert_eq!(fingerprint(&folders), was);
+    let was = fingerprint_folders(&folders);
+    assert_eq!(fingerprint_folders(&folders), was);
     fs::write(&script, "#!/bin/sh\necho two\n").unwrap();
     fs::remove_dir_all(root.path().join("gone")).unwrap();
-    assert_ne!(fingerprint(&folders), was);
-    read(&folders).publish(&place).unwrap();
+    assert_ne!(fingerprint_folders(&folders), was);
+    read_plugins(&folders).publish_skills(&place).unwrap();
     assert!(fs::read_to_string(&laid).unwrap().contains("two"));
     assert!(!place.join("gone").exists() && !place.join(&before).exists(), "what is gone is cleared away");
 }

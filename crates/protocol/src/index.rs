@@ -83,7 +83,7 @@ impl ReportedFile {
 
     /// Returns the reported state; `None` if this version does not know it or it contradicts itself.
     #[must_use]
-    pub fn indexing(&self) -> Option<FileIndexing> {
+    pub fn to_file_indexing(&self) -> Option<FileIndexing> {
         let state = IndexState::of_code(&self.state)?;
         let reason = match state {
             IndexState::Pending | IndexState::Indexing | IndexState::Indexed => None,
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_survive_the_wire_and_contradictions_do_not() {
+    fn to_file_indexing_rejects_contradictions() {
         let indexing = FileIndexing {
             state: IndexState::Partial,
             reason: Some(UnreadReason::Long),
@@ -110,17 +110,17 @@ mod tests {
         let file = ReportedFile::new("/a.pdf".to_owned(), 5, 7, &indexing);
         let wire = serde_json::to_vec(&file).expect("plain JSON");
         let read: ReportedFile = serde_json::from_slice(&wire).expect("the same");
-        assert_eq!((read.indexing(), &read), (Some(indexing), &file));
+        assert_eq!((read.to_file_indexing(), &read), (Some(indexing), &file));
         let with = |state: &str, reason: Option<&str>| ReportedFile {
             state: state.to_owned(),
             reason: reason.map(str::to_owned),
             pages: Some((4, 3)),
             ..file.clone()
         };
-        assert_eq!(with("other", None).indexing(), None);
-        assert_eq!(with("unreadable", None).indexing(), None);
-        assert_eq!(with("unreadable", Some("odd")).indexing(), None);
-        let pending = with("pending", Some("encrypted")).indexing();
+        assert_eq!(with("other", None).to_file_indexing(), None);
+        assert_eq!(with("unreadable", None).to_file_indexing(), None);
+        assert_eq!(with("unreadable", Some("odd")).to_file_indexing(), None);
+        let pending = with("pending", Some("encrypted")).to_file_indexing();
         assert_eq!(pending, Some(FileIndexing::PENDING), "more pages than there are count for nothing");
     }
 }

@@ -113,7 +113,7 @@ pub const FRAME_HEADER_BYTES: usize = 2;
 
 /// Returns a frame with this content, which has at most [`MTU`] bytes.
 #[must_use]
-pub fn frame(content: &[u8]) -> Vec<u8> {
+pub fn encode_frame(content: &[u8]) -> Vec<u8> {
     debug_assert!(content.len() <= MTU, "packets are bounded by the link's MTU");
     let length = u16::try_from(content.len()).unwrap_or(u16::MAX);
     [&length.to_le_bytes(), content].concat()
@@ -129,9 +129,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_are_read_back_from_pieces_of_any_size() {
+    fn frames_in_pieces_are_read_back() {
         let contents = [vec![], vec![7; 1], vec![9; MTU]];
-        let sent: Vec<u8> = contents.iter().flat_map(|content| frame(content)).collect();
+        let sent: Vec<u8> = contents.iter().flat_map(|content| encode_frame(content)).collect();
         for piece in [1, 2, 3, 1000, sent.len()] {
             let (mut received, mut read) = (Vec::new(), Vec::new());
             for bytes in sent.chunks(piece) {
@@ -146,13 +146,13 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_longer_than_a_packet_is_refused_before_it_is_complete() {
+    fn frame_too_long_is_refused_early() {
         let length = u16::try_from(MTU + 1).unwrap();
         assert_eq!(take_frame(&mut length.to_le_bytes().to_vec()), Err(FrameTooLong(MTU + 1)));
     }
 
     #[test]
-    fn an_introduction_is_read_back_and_one_of_another_length_is_not() {
+    fn introduction_from_bytes_requires_exact_length() {
         let introduction = Introduction { entropy: [5; 64] };
         let bytes = introduction.to_bytes();
         assert_eq!(Introduction::from_bytes(&bytes), Some(introduction));

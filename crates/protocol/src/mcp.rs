@@ -29,14 +29,14 @@ pub const REASON_MAX_BYTES: usize = 2000;
 
 /// The content of [`SERVERS_FILE`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Servers {
+pub struct McpServersFile {
     /// The servers, with unique names.
-    pub servers: Vec<Server>,
+    pub servers: Vec<McpServerSpec>,
 }
 
 /// An MCP server: a program that communicates over its standard input and output.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Server {
+pub struct McpServerSpec {
     /// The prefix of its tools' names.
     pub name: String,
     /// Changes with every change of these fields or of the plugin's files.
@@ -59,12 +59,12 @@ pub struct Server {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolsRequest {
     /// The lists that the host already has, by server. A server whose list is known is not started.
-    pub known: BTreeMap<String, Known>,
+    pub known: BTreeMap<String, KnownToolList>,
 }
 
 /// A list of tools that the host has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Known {
+pub struct KnownToolList {
     /// The server's version at that time.
     pub version: String,
     /// The list's digest, as reported by the agent.

@@ -58,7 +58,7 @@ pub struct CitedOnPage {
 
 /// The text of a document, or of some of its pages.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Preview {
+pub struct DocumentPreview {
     /// The code of an [`UnreadReason`], if there is no text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -76,7 +76,7 @@ pub struct Preview {
     pub sizes: Vec<PageSize>,
     /// The areas of the cited passage on its page, one for each line, at most [`MARKS_MAX`].
     #[serde(default)]
-    pub marks: Vec<Mark>,
+    pub marks: Vec<PreviewMark>,
     pub texts: Vec<PreviewText>,
     /// True if text beyond the limits was left out.
     #[serde(default)]
@@ -92,7 +92,7 @@ pub struct PageSize {
 
 /// An area of a page, in points from its top left corner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mark {
+pub struct PreviewMark {
     pub left: u32,
     pub top: u32,
     pub width: u32,
@@ -154,7 +154,7 @@ impl PageSize {
 
     /// Returns the width and height of its picture, in pixels, within the limits.
     #[must_use]
-    pub fn picture(self) -> (u32, u32) {
+    pub fn picture_size(self) -> (u32, u32) {
         let (width, height) = (f64::from(self.width.max(1)), f64::from(self.height.max(1)));
         let side = f64::from(PICTURE_SIDE_MAX);
         #[expect(clippy::cast_precision_loss, reason = "far below the precision of a float")]
@@ -173,7 +173,7 @@ impl PageSize {
     }
 }
 
-impl Preview {
+impl DocumentPreview {
     /// Returns true if the reply to a request for pages from this one on is within the limits.
     #[must_use]
     pub fn is_within_limits(&self, first_page: u32) -> bool {
@@ -203,14 +203,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pictures_are_as_wide_as_the_page_is_shown_and_no_larger_than_their_limits() {
-        assert_eq!(PageSize { width: 595, height: 842 }.picture(), (1240, 1754));
+    fn picture_size_respects_limits() {
+        assert_eq!(PageSize { width: 595, height: 842 }.picture_size(), (1240, 1754));
         assert_eq!(PageSize { width: 595, height: 842 }.picture_for_model(), (1108, 1568));
         assert_eq!(PageSize { width: 1684, height: 1190 }.picture_for_model(), (1568, 1108));
         for (width, height) in
             [(1, 1), (1, u32::MAX), (u32::MAX, 1), (u32::MAX, u32::MAX), (0, 0), (14_400, 14_400)]
         {
-            let (columns, rows) = PageSize { width, height }.picture();
+            let (columns, rows) = PageSize { width, height }.picture_size();
             assert!((1..=PICTURE_SIDE_MAX).contains(&columns) && (1..=PICTURE_SIDE_MAX).contains(&rows));
             assert!(u64::from(columns) * u64::from(rows) <= PICTURE_PIXELS_MAX, "{width} {height}");
             let (columns, rows) = PageSize { width, height }.picture_for_model();
@@ -222,36 +222,37 @@ mod tests {
     fn replies_beyond_the_limits_are_detected() {
         let text =
             |page, text: &str| PreviewText { page, name: None, inner_sheet: None, text: text.to_owned() };
-        let fits = Preview { pages: Some(2), texts: vec![text(Some(2), "a")], ..Preview::default() };
+        let fits =
+            DocumentPreview { pages: Some(2), texts: vec![text(Some(2), "a")], ..DocumentPreview::default() };
         assert!(fits.is_within_limits(1));
         let size = PageSize { width: 1, height: 1 };
         for wrong in [
-            Preview { texts: vec![text(Some(3), "a")], ..fits.clone() },
-            Preview { texts: vec![text(Some(0), "a")], ..fits.clone() },
-            Preview { texts: vec![text(None, "a"); TEXTS_MAX + 1], ..fits.clone() },
-            Preview { texts: vec![text(None, &"a".repeat(TEXT_MAX_BYTES + 1))], ..fits.clone() },
-            Preview {
+            DocumentPreview { texts: vec![text(Some(3), "a")], ..fits.clone() },
+            DocumentPreview { texts: vec![text(Some(0), "a")], ..fits.clone() },
+            DocumentPreview { texts: vec![text(None, "a"); TEXTS_MAX + 1], ..fits.clone() },
+            DocumentPreview { texts: vec![text(None, &"a".repeat(TEXT_MAX_BYTES + 1))], ..fits.clone() },
+            DocumentPreview {
                 texts: vec![PreviewText { name: Some("a".repeat(NAME_MAX_BYTES + 1)), ..text(None, "a") }],
                 ..fits.clone()
             },
-            Preview {
+            DocumentPreview {
                 texts: vec![PreviewText {
                     inner_sheet: Some("a".repeat(NAME_MAX_BYTES + 1)),
                     ..text(None, "a")
                 }],
                 ..fits.clone()
             },
-            Preview { sizes: vec![size; PAGES_MAX as usize + 1], ..fits.clone() },
-            Preview { sizes: vec![PageSize { width: 0, height: 1 }], ..fits.clone() },
-            Preview { reason: Some("<b>".to_owned()), ..fits.clone() },
-            Preview {
-                marks: vec![Mark { left: 0, top: 0, width: 1, height: 1 }; MARKS_MAX + 1],
+            DocumentPreview { sizes: vec![size; PAGES_MAX as usize + 1], ..fits.clone() },
+            DocumentPreview { sizes: vec![PageSize { width: 0, height: 1 }], ..fits.clone() },
+            DocumentPreview { reason: Some("<b>".to_owned()), ..fits.clone() },
+            DocumentPreview {
+                marks: vec![PreviewMark { left: 0, top: 0, width: 1, height: 1 }; MARKS_MAX + 1],
                 ..fits.clone()
             },
-            Preview { unit: "<b>".to_owned(), ..fits.clone() },
+            DocumentPreview { unit: "<b>".to_owned(), ..fits.clone() },
         ] {
             assert!(!wrong.is_within_limits(1), "{wrong:?}");
         }
-        assert!(!Preview { sizes: vec![size], ..fits }.is_within_limits(3), "beyond the last page");
+        assert!(!DocumentPreview { sizes: vec![size], ..fits }.is_within_limits(3), "beyond the last page");
     }
 }

@@ -4,10 +4,10 @@
 //! `returned`. Each line is one frame of bounded length. The host treats all lines of the machine as
 //! untrusted and ends the session at the first invalid one.
 
-use domain::citation::{Passage, Place};
+use domain::citation::{Passage, PassagePlace};
 use domain::id::MessageId;
-use domain::step::{Call, Purpose, StepOutcome};
-use domain::turn::{self, ExecutorFrame, HostFrame, Open, SessionStamp};
+use domain::step::{Purpose, StepCall, StepOutcome};
+use domain::turn::{self, ExecutorFrame, HostFrame, SessionOpening, SessionStamp};
 use serde::{Deserialize, Serialize};
 
 use domain::image::{ImageKind, ImageRef};
@@ -39,7 +39,7 @@ pub enum InvalidFrame {
 /// A frame of the host in its wire format.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum HostWire {
+enum HostFrameWire {
     Open { answer: String, epoch: u64, session: u32, outstanding: Vec<String>, attached: Vec<String> },
     Run { call: String, tool: String, arguments: String },
     Ack { call: String },
@@ -57,7 +57,7 @@ enum ExecutorWire {
 #[must_use]
 pub fn host_line(frame: &HostFrame) -> Vec<u8> {
     let wire = match frame {
-        HostFrame::Open(open) => HostWire::Open {
+        HostFrame::Open(open) => HostFrameWire::Open {
             answer: open.answer.to_string(),
             epoch: open.stamp.epoch,
             session: open.stamp.session,
@@ -65,13 +65,13 @@ pub fn host_line(frame: &HostFrame) -> Vec<u8> {
             attached: open.attached.clone(),
         },
         HostFrame::Run(call) => {
-            let Call { id, tool, arguments, purpose: _ } = call.clone();
-            HostWire::Run { call: id, tool, arguments }
+            let StepCall { id, tool, arguments, purpose: _ } = call.clone();
+            HostFrameWire::Run { call: id, tool, arguments }
         }
-        HostFrame::Ack { call } => HostWire::Ack { call: call.clone() },
-        HostFrame::Cancel { call } => HostWire::Cancel { call: call.clone() },
+        HostFrame::Ack { call } => HostFrameWire::Ack { call: call.clone() },
+        HostFrame::Cancel { call } => HostFrameWire::Cancel { call: call.clone() },
     };
-    line(&wire)
+    encode_line(&wire)
 }
 
 /// Decodes a line of the host.
@@ -80,16 +80,16 @@ pub fn host_line(frame: &HostFrame) -> Vec<u8> {
 /// [`InvalidFrame`].
 pub fn read_host_line(line: &[u8]) -> Result<HostFrame, InvalidFrame> {
     Ok(match serde_json::from_slice(line)? {
-        HostWire::Open { answer, epoch, session, outstanding, attached } => {
+        HostFrameWire::Open { answer, epoch, session, outstanding, attached } => {
             let answer: MessageId = answer.parse().map_err(|_| InvalidFrame::OutOfBounds("answer"))?;
             let stamp = SessionStamp { epoch, session };
-            HostFrame::Open(Open { answer, stamp, outstanding, attached })
+            HostFrame::Open(SessionOpening { answer, stamp, outstanding, attached })
         }
-        HostWire::Run { call: id, tool, arguments } => {
-            HostFrame::Run(Call { id, tool, arguments, purpose: Purpose::Tool })
+        HostFrameWire::Run { call: id, tool, arguments } => {
+            HostFrame::Run(StepCall { id, tool, arguments, purpose: Purpose::Tool })
         }
-        HostWire::Ack { call } => HostFrame::Ack { call },
-        HostWire::Cancel { call } => HostFrame::Cancel { call },
+        HostFrameWire::Ack { call } => HostFrame::Ack { call },
+        HostFrameWire::Cancel { call } => HostFrame::Cancel { call },
     })
 }
 
@@ -97,7 +97,7 @@ pub fn read_host_line(line: &[u8]) -> Result<HostFrame, InvalidFrame> {
 #[must_use]
 pub fn executor_line(frame: &ExecutorFrame) -> Vec<u8> {
     let ExecutorFrame::Returned { call, output } = frame;
-    line(&ExecutorWire::Returned { call: call.clone(), output: output_out(output) })
+    encode_line(&ExecutorWire::Returned { call: call.clone(), output: output_out(output) })
 }
 
 /// Decodes a line of the executor and checks the limits of [`crate::tool`].
@@ -113,7 +113,7 @@ pub fn read_executor_line(line: &[u8]) -> Result<ExecutorFrame, InvalidFrame> {
 ///
 /// # Errors
 /// [`InvalidFrame::OutOfBounds`] if it exceeds a limit of [`crate::tool`].
-pub fn output_in(output: ToolOutput) -> Result<turn::Output, InvalidFrame> {
+pub fn output_in(output: ToolOutput) -> Result<turn::CallOutput, InvalidFrame> {
     let bounded = |ok: bool, what| if ok { Ok(()) } else { Err(InvalidFrame::OutOfBounds(what)) };
     bounded(output.text.len() <= TEXT_MAX_BYTES, "text")?;
     bounded(output.passages.len() <= OUTPUT_PASSAGES_MAX, "passages")?;
@@ -133,12 +133,12 @@ pub fn output_in(output: ToolOutput) -> Result<turn::Output, InvalidFrame> {
             Some(url) => {
                 bounded(address_fits(&url), "address of a passage")?;
                 bounded(title_fits(&title), "title of a passage")?;
-                Place::Web { url, title }
+                PassagePlace::Web { url, title }
             }
             None => {
                 bounded(path_fits(&path), "path of a passage")?;
                 bounded(page_name.as_deref().is_none_or(page_name_fits), "name of a passage's page")?;
-                Place::File { path, page, lines, page_name }
+                PassagePlace::File { path, page, lines, page_name }
             }
         };
         passages.push(Passage { place, text });
@@ -155,7 +155,7 @@ pub fn output_in(output: ToolOutput) -> Result<turn::Output, InvalidFrame> {
         Some(UnreadFile { reason: UnreadReason::of_code(&file.reason)?, path: file.path })
     });
     let outcome = if output.failed { StepOutcome::Failed } else { StepOutcome::Done };
-    Ok(turn::Output {
+    Ok(turn::CallOutput {
         images,
         outcome,
         text: output.text,
@@ -176,8 +176,8 @@ pub fn image_out(image: &ImageRef) -> FoundImage {
     FoundImage {
         path: image.path.clone(),
         page: image.page,
-        mime: image.kind.mime().to_owned(),
-        sha256: domain::hex::encode(&image.sha256),
+        mime: image.kind.mime_type().to_owned(),
+        sha256: domain::hex::encode_hex(&image.sha256),
     }
 }
 
@@ -199,11 +199,11 @@ fn title_fits(title: &str) -> bool {
     title.len() <= TITLE_MAX_BYTES && !title.contains(char::is_control)
 }
 
-fn output_out(output: &turn::Output) -> ToolOutput {
+fn output_out(output: &turn::CallOutput) -> ToolOutput {
     let passages = output.passages.iter().map(|passage| {
         let text = passage.text.clone();
         match &passage.place {
-            Place::File { path, page, lines, page_name } => FoundPassage {
+            PassagePlace::File { path, page, lines, page_name } => FoundPassage {
                 path: path.clone(),
                 page: *page,
                 lines: *lines,
@@ -211,7 +211,7 @@ fn output_out(output: &turn::Output) -> ToolOutput {
                 text,
                 ..FoundPassage::default()
             },
-            Place::Web { url, title } => {
+            PassagePlace::Web { url, title } => {
                 FoundPassage { url: Some(url.clone()), title: title.clone(), text, ..FoundPassage::default() }
             }
         }
@@ -226,7 +226,7 @@ fn output_out(output: &turn::Output) -> ToolOutput {
     }
 }
 
-pub(crate) fn line(wire: &impl Serialize) -> Vec<u8> {
+pub(crate) fn encode_line(wire: &impl Serialize) -> Vec<u8> {
     let mut line = serde_json::to_vec(wire).expect("frames are plain strings and numbers");
     line.push(b'\n');
     line
@@ -290,10 +290,14 @@ mod tests {
 
     #[test]
     fn frames_survive_the_wire() {
-        let call =
-            Call { id: "c".into(), tool: "shell".into(), arguments: "{\n}".into(), purpose: Purpose::Tool };
+        let call = StepCall {
+            id: "c".into(),
+            tool: "shell".into(),
+            arguments: "{\n}".into(),
+            purpose: Purpose::Tool,
+        };
         let frames = [
-            HostFrame::Open(Open {
+            HostFrame::Open(SessionOpening {
                 answer: MessageId::from_random(1),
                 stamp: SessionStamp { epoch: 2, session: 3 },
                 outstanding: vec!["c".into()],
@@ -317,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn an_executor_cannot_send_more_than_a_frame_may() {
+    fn read_executor_line_refuses_out_of_bounds() {
         let output = |text: String, path: &str| ToolOutput {
             text,
             written: vec![path.to_owned()],
@@ -325,14 +329,14 @@ mod tests {
         };
         let paths = ["a", "/a/../b", "/./a", "//a", "/", "/a\0"].map(|path| output(String::new(), path));
         for bad in paths.into_iter().chain([output("x".repeat(TEXT_MAX_BYTES + 1), "/a")]) {
-            let line = line(&ExecutorWire::Returned { call: "c".into(), output: bad });
+            let line = encode_line(&ExecutorWire::Returned { call: "c".into(), output: bad });
             assert!(matches!(read_executor_line(&line), Err(InvalidFrame::OutOfBounds(_))));
         }
         for bad in ["javascript:alert(1)", "https://", "https://user@example.org/", "https://example.org/a b"]
         {
             let passages = vec![FoundPassage { url: Some(bad.to_owned()), ..FoundPassage::default() }];
             let output = ToolOutput { passages, ..ToolOutput::default() };
-            let line = line(&ExecutorWire::Returned { call: "c".into(), output });
+            let line = encode_line(&ExecutorWire::Returned { call: "c".into(), output });
             assert!(matches!(read_executor_line(&line), Err(InvalidFrame::OutOfBounds(_))), "{bad}");
         }
         assert!(matches!(read_executor_line(b"{\"run\":1}"), Err(InvalidFrame::Malformed(_))));

@@ -7,11 +7,11 @@
 
 use std::collections::BTreeMap;
 
-use domain::step::Call;
-use domain::turn::{ExecutorFrame, HostFrame, Open};
+use domain::step::StepCall;
+use domain::turn::{ExecutorFrame, HostFrame, SessionOpening};
 use serde::{Deserialize, Serialize};
 
-use crate::session::{InvalidFrame, line, output_in};
+use crate::session::{InvalidFrame, encode_line, output_in};
 use crate::tool::ToolOutput;
 
 /// The path of a turn.
@@ -25,13 +25,13 @@ const UNKNOWN: &str = "";
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum HostWire<'a> {
+enum HostWireV1<'a> {
     Open {
         answer: String,
         epoch: u64,
         link: u32,
-        entries: [Entry; 0],
-        pending: Vec<Pending<'a>>,
+        entries: [TranscriptEntryV1; 0],
+        pending: Vec<PendingCallV1<'a>>,
         next: u32,
         saying: bool,
         context_tokens: u64,
@@ -39,13 +39,13 @@ enum HostWire<'a> {
     },
     Acknowledged {
         call: &'a str,
-        entry: Entry,
+        entry: TranscriptEntryV1,
     },
     Close,
 }
 
 #[derive(Debug, Serialize)]
-struct Pending<'a> {
+struct PendingCallV1<'a> {
     id: &'a str,
     tool: &'a str,
     arguments: &'a str,
@@ -55,7 +55,7 @@ struct Pending<'a> {
 
 /// An entry of the transcript, from which a loop of version 1 determines the next step. Contains no step.
 #[derive(Debug, Serialize)]
-struct Entry {
+struct TranscriptEntryV1 {
     id: u32,
     kind: &'static str,
     tokens: u64,
@@ -72,7 +72,7 @@ enum GuestWire {
 
 /// The action for a frame of the host.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Action {
+pub enum TranslatorAction {
     None,
     /// Start a new exchange with this line; the previous one ends.
     Reopen(Vec<u8>),
@@ -85,36 +85,43 @@ pub enum Action {
 /// Translates the session of one answer into turns of version 1.
 #[derive(Debug, Default)]
 pub struct Translator {
-    open: Option<Open>,
+    open: Option<SessionOpening>,
     links: u32,
     /// Unacknowledged calls.
-    run: Vec<Call>,
+    run: Vec<StepCall>,
     /// Results of calls that the host has not requested yet.
     early: BTreeMap<String, ExecutorFrame>,
 }
 
 impl Translator {
     /// Translates a frame of the host.
-    pub fn send(&mut self, frame: HostFrame) -> Action {
+    pub fn translate_host_frame(&mut self, frame: HostFrame) -> TranslatorAction {
         match frame {
             HostFrame::Open(open) => {
                 self.open = Some(open);
-                Action::None
+                TranslatorAction::None
             }
             HostFrame::Run(call) => {
                 let returned = self.early.remove(&call.id);
                 self.run.push(call);
-                returned.map_or_else(|| Action::Reopen(self.reopen()), Action::Receive)
+                returned.map_or_else(
+                    || TranslatorAction::Reopen(self.reopen_session()),
+                    TranslatorAction::Receive,
+                )
             }
             HostFrame::Ack { call } => {
-                self.settle(&call);
-                let entry = Entry { id: 0, kind: "result", tokens: 0, present: true };
-                Action::Send(line(&HostWire::Acknowledged { call: &call, entry }))
+                self.settle_call(&call);
+                let entry = TranscriptEntryV1 { id: 0, kind: "result", tokens: 0, present: true };
+                TranslatorAction::Send(encode_line(&HostWireV1::Acknowledged { call: &call, entry }))
             }
             HostFrame::Cancel { call } => {
-                self.settle(&call);
+                self.settle_call(&call);
                 // Version 1 kills all calls of an answer or none.
-                if self.run.is_empty() { Action::Send(line(&HostWire::Close)) } else { Action::None }
+                if self.run.is_empty() {
+                    TranslatorAction::Send(encode_line(&HostWireV1::Close))
+                } else {
+                    TranslatorAction::None
+                }
             }
         }
     }
@@ -123,7 +130,7 @@ impl Translator {
     ///
     /// # Errors
     /// [`InvalidFrame`].
-    pub fn receive(&mut self, line: &[u8]) -> Result<Option<ExecutorFrame>, InvalidFrame> {
+    pub fn translate_agent_line(&mut self, line: &[u8]) -> Result<Option<ExecutorFrame>, InvalidFrame> {
         let GuestWire::Returned { call, output } = serde_json::from_slice(line)? else { return Ok(None) };
         let frame = ExecutorFrame::Returned { call: call.clone(), output: output_in(output)? };
         if self.run.iter().any(|run| run.id == call) {
@@ -135,20 +142,25 @@ impl Translator {
         Ok(None)
     }
 
-    fn settle(&mut self, call: &str) {
+    fn settle_call(&mut self, call: &str) {
         self.run.retain(|run| run.id != call);
         if let Some(open) = &mut self.open {
             open.outstanding.retain(|outstanding| outstanding != call);
         }
     }
 
-    fn reopen(&mut self) -> Vec<u8> {
+    fn reopen_session(&mut self) -> Vec<u8> {
         let Some(open) = &self.open else { return Vec::new() };
         let waits = open.outstanding.iter().filter(|id| !self.run.iter().any(|run| run.id == **id));
-        let waits =
-            waits.map(|id| Pending { id, tool: UNKNOWN, arguments: UNKNOWN, repeatable: true, hosted: true });
+        let waits = waits.map(|id| PendingCallV1 {
+            id,
+            tool: UNKNOWN,
+            arguments: UNKNOWN,
+            repeatable: true,
+            hosted: true,
+        });
         // The host decides when a call runs: all requested calls run at once.
-        let runs = self.run.iter().map(|call| Pending {
+        let runs = self.run.iter().map(|call| PendingCallV1 {
             id: &call.id,
             tool: &call.tool,
             arguments: &call.arguments,
@@ -156,7 +168,7 @@ impl Translator {
             hosted: false,
         });
         self.links += 1;
-        line(&HostWire::Open {
+        encode_line(&HostWireV1::Open {
             answer: open.answer.to_string(),
             epoch: open.stamp.epoch,
             link: open.stamp.session.saturating_mul(LINKS_PER_SESSION).saturating_add(self.links),
@@ -179,68 +191,83 @@ mod tests {
 
     use super::*;
 
-    fn run(id: &str) -> HostFrame {
+    fn run_frame(id: &str) -> HostFrame {
         let (tool, arguments) = ("shell".to_owned(), "{}".to_owned());
-        HostFrame::Run(Call { id: id.to_owned(), tool, arguments, purpose: Purpose::Tool })
+        HostFrame::Run(StepCall { id: id.to_owned(), tool, arguments, purpose: Purpose::Tool })
     }
 
-    fn opened() -> Translator {
+    fn open_translator() -> Translator {
         let mut translator = Translator::default();
         let outstanding = ["a", "b", "c"].map(str::to_owned).to_vec();
         let stamp = SessionStamp { epoch: 2, session: 1 };
         let attached = vec!["/x".to_owned()];
-        let open = Open { answer: MessageId::from_random(1), stamp, outstanding, attached };
-        assert_eq!(translator.send(HostFrame::Open(open)), Action::None);
+        let open = SessionOpening { answer: MessageId::from_random(1), stamp, outstanding, attached };
+        assert_eq!(translator.translate_host_frame(HostFrame::Open(open)), TranslatorAction::None);
         translator
     }
 
-    fn json_of(action: &Action) -> Value {
-        let (Action::Reopen(line) | Action::Send(line)) = action else { unreachable!("{action:?}") };
+    fn json_of(action: &TranslatorAction) -> Value {
+        let (TranslatorAction::Reopen(line) | TranslatorAction::Send(line)) = action else {
+            unreachable!("{action:?}")
+        };
         serde_json::from_slice(line).unwrap()
     }
 
-    fn hosted(action: &Action) -> Vec<(String, bool)> {
+    fn hosted_calls(action: &TranslatorAction) -> Vec<(String, bool)> {
         let open = json_of(action)["open"].clone();
         let pending = open["pending"].as_array().unwrap().iter();
         pending.map(|call| (call["id"].as_str().unwrap().to_owned(), call["hosted"] == json!(true))).collect()
     }
 
-    fn returned(id: &str) -> Vec<u8> {
+    fn returned_line(id: &str) -> Vec<u8> {
         let output = json!({ "failed": false, "text": "x", "passages": [], "written": [] });
         json!({ "returned": { "call": id, "output": output } }).to_string().into_bytes()
     }
 
     #[test]
-    fn calls_that_are_not_due_are_held_back_but_not_forgotten() {
-        let mut translator = opened();
-        let first = translator.send(run("a"));
+    fn translator_holds_back_undue_calls() {
+        let mut translator = open_translator();
+        let first = translator.translate_host_frame(run_frame("a"));
         let as_told = |ids: &[(&str, bool)]| -> Vec<(String, bool)> {
             ids.iter().map(|(id, hosted)| ((*id).to_owned(), *hosted)).collect()
         };
-        assert_eq!(hosted(&first), as_told(&[("a", false), ("b", true), ("c", true)]));
+        assert_eq!(hosted_calls(&first), as_told(&[("a", false), ("b", true), ("c", true)]));
         assert_eq!(json_of(&first)["open"]["saying"], json!(true), "its loop asks for no step");
-        let second = translator.send(run("c"));
-        assert_eq!(hosted(&second), as_told(&[("a", false), ("c", false), ("b", true)]));
-        let link = |action: &Action| json_of(action)["open"]["link"].as_u64().unwrap();
+        let second = translator.translate_host_frame(run_frame("c"));
+        assert_eq!(hosted_calls(&second), as_told(&[("a", false), ("c", false), ("b", true)]));
+        let link = |action: &TranslatorAction| json_of(action)["open"]["link"].as_u64().unwrap();
         assert!(link(&second) > link(&first));
         // The older service had already passed it to the loop.
-        assert_eq!(translator.receive(&returned("b")).unwrap(), None);
-        assert!(matches!(translator.receive(&returned("a")).unwrap(), Some(ExecutorFrame::Returned { .. })));
-        assert!(matches!(translator.send(run("b")), Action::Receive(_)), "it does not run again");
-        assert_eq!(translator.receive(&returned("z")).unwrap(), None, "nobody asked for it");
+        assert_eq!(translator.translate_agent_line(&returned_line("b")).unwrap(), None);
+        assert!(matches!(
+            translator.translate_agent_line(&returned_line("a")).unwrap(),
+            Some(ExecutorFrame::Returned { .. })
+        ));
+        assert!(
+            matches!(translator.translate_host_frame(run_frame("b")), TranslatorAction::Receive(_)),
+            "it does not run again"
+        );
+        assert_eq!(
+            translator.translate_agent_line(&returned_line("z")).unwrap(),
+            None,
+            "nobody asked for it"
+        );
     }
 
     #[test]
-    fn a_loop_is_closed_when_nothing_of_it_is_waited_for() {
-        let mut translator = opened();
-        translator.send(run("a"));
-        translator.send(run("b"));
-        let ack = translator.send(HostFrame::Ack { call: "a".to_owned() });
+    fn translator_closes_unawaited_loop() {
+        let mut translator = open_translator();
+        translator.translate_host_frame(run_frame("a"));
+        translator.translate_host_frame(run_frame("b"));
+        let ack = translator.translate_host_frame(HostFrame::Ack { call: "a".to_owned() });
         assert_eq!(json_of(&ack)["acknowledged"]["call"], json!("a"));
-        assert_eq!(json_of(&translator.send(HostFrame::Cancel { call: "b".to_owned() })), json!("close"));
+        assert_eq!(
+            json_of(&translator.translate_host_frame(HostFrame::Cancel { call: "b".to_owned() })),
+            json!("close")
+        );
         for ignored in [json!({ "want": { "number": 1, "keep": [0] } }), json!({ "done": { "number": 1 } })] {
-            assert_eq!(translator.receive(ignored.to_string().as_bytes()).unwrap(), None);
+            assert_eq!(translator.translate_agent_line(ignored.to_string().as_bytes()).unwrap(), None);
         }
-        assert!(translator.receive(b"{\"other\":1}").is_err());
+        assert!(translator.translate_agent_line(b"{\"other\":1}").is_err());
     }
 }

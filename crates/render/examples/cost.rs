@@ -2,22 +2,22 @@
 
 use std::time::Instant;
 
-use domain::answer::Source;
-use domain::citation::{Place, Stripper};
-use render::{Renderer, Sources, whole};
+use domain::answer::AnswerSource;
+use domain::citation::{PassagePlace, Stripper};
+use render::{CitationSources, Renderer, render_answer};
 
 const TOKENS: usize = 10_000;
 
 #[expect(clippy::print_stdout, reason = "the figures are what it is run for")]
 fn main() {
     let place =
-        Place::File { path: "/uploads/lease.pdf".into(), page: Some(3), lines: None, page_name: None };
-    let sources = vec![Source { number: 1, place }];
-    let sources: &dyn Sources = &sources.as_slice();
+        PassagePlace::File { path: "/uploads/lease.pdf".into(), page: Some(3), lines: None, page_name: None };
+    let sources = vec![AnswerSource { number: 1, place }];
+    let sources: &dyn CitationSources = &sources.as_slice();
     for text in ["a *b*".to_owned(), "word *word* ".repeat(20), "word word [1] ".repeat(20)] {
         let begun = Instant::now();
         for _ in 0..2000 {
-            let _html = whole(&text, sources);
+            let _html = render_answer(&text, sources);
         }
         println!("{} bytes: {:?}", text.len(), begun.elapsed() / 2000);
     }
@@ -38,13 +38,13 @@ fn main() {
         let mut longest = std::time::Duration::ZERO;
         for token in &tokens {
             let one = Instant::now();
-            renderer.push(token, sources);
-            let _tail = renderer.tail(sources);
+            renderer.push_text(token, sources);
+            let _tail = renderer.tail_html(sources);
             longest = longest.max(one.elapsed());
         }
         let incremental = begun.elapsed() / u32::try_from(tokens.len()).unwrap_or(1);
         let begun = Instant::now();
-        let html = whole(&text, sources);
+        let html = render_answer(&text, sources);
         let at_once = begun.elapsed();
         let begun = Instant::now();
         let mut stripper = Stripper::default();

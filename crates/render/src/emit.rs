@@ -8,9 +8,9 @@ use comrak::arena_tree::NodeEdge;
 use comrak::nodes::{ListType, Node, NodeLink, NodeValue, TableAlignment};
 use comrak::{Arena, Options, parse_document};
 
-use crate::escape::{MARK_CLOSE, MARK_OPEN, escape};
+use crate::escape::{MARK_CLOSE, MARK_OPEN, escape_html};
 use crate::sanitize::{LINK_REL, language_class};
-use crate::{Sources, link};
+use crate::{CitationSources, link};
 
 use raw_html::OpenElement;
 
@@ -38,10 +38,10 @@ pub(crate) enum RawHtml {
 }
 
 /// Emits the HTML of prepared Markdown.
-pub(crate) fn emit(prepared: &str, sources: &dyn Sources, raw_html: RawHtml) -> String {
+pub(crate) fn emit_html(prepared: &str, sources: &dyn CitationSources, raw_html: RawHtml) -> String {
     let arena = Arena::new();
     let root = parse_document(&arena, prepared, &OPTIONS);
-    let mut writer = Writer {
+    let mut writer = HtmlWriter {
         sources,
         out: String::with_capacity(prepared.len() * 2),
         ends: Vec::new(),
@@ -54,15 +54,15 @@ pub(crate) fn emit(prepared: &str, sources: &dyn Sources, raw_html: RawHtml) -> 
     };
     for edge in root.traverse() {
         match edge {
-            NodeEdge::Start(node) => writer.start(node),
-            NodeEdge::End(node) => writer.end(node),
+            NodeEdge::Start(node) => writer.start_node(node),
+            NodeEdge::End(node) => writer.end_node(node),
         }
     }
     writer.out
 }
 
-struct Writer<'s> {
-    sources: &'s dyn Sources,
+struct HtmlWriter<'s> {
+    sources: &'s dyn CitationSources,
     out: String,
     /// The closing tag of each open element.
     ends: Vec<&'static str>,
@@ -78,32 +78,32 @@ struct Writer<'s> {
     html: Vec<OpenElement>,
 }
 
-impl Writer<'_> {
-    fn start(&mut self, node: Node<'_>) {
+impl HtmlWriter<'_> {
+    fn start_node(&mut self, node: Node<'_>) {
         let data = node.data();
         if !self.html.is_empty() && data.value.block() && !matches!(data.value, NodeValue::HtmlBlock(_)) {
             self.make_room_for_block();
         }
         let end = match &data.value {
             NodeValue::Paragraph if in_tight_list(node) => "",
-            NodeValue::Paragraph => self.open("<p>", "</p>"),
-            NodeValue::BlockQuote => self.open("<blockquote>", "</blockquote>"),
+            NodeValue::Paragraph => self.open_tag("<p>", "</p>"),
+            NodeValue::BlockQuote => self.open_tag("<blockquote>", "</blockquote>"),
             NodeValue::Heading(heading) => match heading.level {
-                1 => self.open("<h1>", "</h1>"),
-                2 => self.open("<h2>", "</h2>"),
-                3 => self.open("<h3>", "</h3>"),
-                4 => self.open("<h4>", "</h4>"),
-                5 => self.open("<h5>", "</h5>"),
-                _ => self.open("<h6>", "</h6>"),
+                1 => self.open_tag("<h1>", "</h1>"),
+                2 => self.open_tag("<h2>", "</h2>"),
+                3 => self.open_tag("<h3>", "</h3>"),
+                4 => self.open_tag("<h4>", "</h4>"),
+                5 => self.open_tag("<h5>", "</h5>"),
+                _ => self.open_tag("<h6>", "</h6>"),
             },
             NodeValue::List(list) => match list.list_type {
-                ListType::Bullet => self.open("<ul>", "</ul>"),
-                ListType::Ordered if list.start == 1 => self.open("<ol>", "</ol>"),
-                ListType::Ordered => self.open(&format!("<ol start=\"{}\">", list.start), "</ol>"),
+                ListType::Bullet => self.open_tag("<ul>", "</ul>"),
+                ListType::Ordered if list.start == 1 => self.open_tag("<ol>", "</ol>"),
+                ListType::Ordered => self.open_tag(&format!("<ol start=\"{}\">", list.start), "</ol>"),
             },
-            NodeValue::Item(_) => self.open("<li>", "</li>"),
+            NodeValue::Item(_) => self.open_tag("<li>", "</li>"),
             NodeValue::TaskItem(task) => {
-                let end = self.open("<li>", "</li>");
+                let end = self.open_tag("<li>", "</li>");
                 self.out.push_str(if task.symbol.is_some() { "☑ " } else { "☐ " });
                 end
             }
@@ -113,8 +113,8 @@ impl Writer<'_> {
                     || "<pre><code>".to_owned(),
                     |class| format!("<pre><code class=\"{class}\">"),
                 );
-                let end = self.open(&start, "</code></pre>");
-                self.escaped(&code.literal);
+                let end = self.open_tag(&start, "</code></pre>");
+                self.write_escaped(&code.literal);
                 end
             }
             NodeValue::HtmlBlock(html) if self.reads_block(&html.literal) => {
@@ -126,34 +126,34 @@ impl Writer<'_> {
                 if shown.is_empty() {
                     ""
                 } else {
-                    let end = self.open("<p>", "</p>");
-                    self.escaped(&shown);
+                    let end = self.open_tag("<p>", "</p>");
+                    self.write_escaped(&shown);
                     end
                 }
             }
-            NodeValue::ThematicBreak => self.open("<hr>", ""),
+            NodeValue::ThematicBreak => self.open_tag("<hr>", ""),
             NodeValue::Table(table) => {
                 self.columns.clone_from(&table.alignments);
-                self.open("<table>", "</table>")
+                self.open_tag("<table>", "</table>")
             }
-            NodeValue::TableRow(header) => self.row(node, *header),
-            NodeValue::TableCell => self.cell(node),
-            _ => self.inline(node, &data.value),
+            NodeValue::TableRow(header) => self.start_row(node, *header),
+            NodeValue::TableCell => self.start_cell(node),
+            _ => self.start_inline(node, &data.value),
         };
         self.ends.push(end);
     }
 
-    fn inline(&mut self, node: Node<'_>, value: &NodeValue) -> &'static str {
+    fn start_inline(&mut self, node: Node<'_>, value: &NodeValue) -> &'static str {
         match value {
             NodeValue::Text(text) => {
-                self.text(text);
+                self.write_text(text);
                 ""
             }
-            NodeValue::SoftBreak => self.open("\n", ""),
-            NodeValue::LineBreak => self.open("<br>", ""),
+            NodeValue::SoftBreak => self.open_tag("\n", ""),
+            NodeValue::LineBreak => self.open_tag("<br>", ""),
             NodeValue::Code(code) => {
-                let end = self.open("<code>", "</code>");
-                self.escaped(&code.literal);
+                let end = self.open_tag("<code>", "</code>");
+                self.write_escaped(&code.literal);
                 end
             }
             NodeValue::HtmlInline(html) if self.reads_inline(html) => {
@@ -162,18 +162,18 @@ impl Writer<'_> {
             }
             NodeValue::HtmlInline(html) => {
                 if !html.starts_with("<!--") {
-                    self.escaped(html);
+                    self.write_escaped(html);
                 }
                 ""
             }
-            NodeValue::Emph => self.open("<em>", "</em>"),
-            NodeValue::Strong => self.open("<strong>", "</strong>"),
-            NodeValue::Strikethrough => self.open("<del>", "</del>"),
-            NodeValue::Subscript if is_word(node) => self.open("<sub>", "</sub>"),
-            NodeValue::Subscript => self.open("~", "~"),
-            NodeValue::Link(link) => self.link(link, ""),
+            NodeValue::Emph => self.open_tag("<em>", "</em>"),
+            NodeValue::Strong => self.open_tag("<strong>", "</strong>"),
+            NodeValue::Strikethrough => self.open_tag("<del>", "</del>"),
+            NodeValue::Subscript if is_word(node) => self.open_tag("<sub>", "</sub>"),
+            NodeValue::Subscript => self.open_tag("~", "~"),
+            NodeValue::Link(link) => self.open_link(link, ""),
             NodeValue::Image(image) => {
-                let end = self.link(image, " data-image=\"\"");
+                let end = self.open_link(image, " data-image=\"\"");
                 self.images.push(self.out.len());
                 end
             }
@@ -181,7 +181,7 @@ impl Writer<'_> {
         }
     }
 
-    fn end(&mut self, node: Node<'_>) {
+    fn end_node(&mut self, node: Node<'_>) {
         let end = self.ends.pop().unwrap_or("");
         self.close_deeper(self.ends.len());
         let data = node.data();
@@ -189,7 +189,7 @@ impl Writer<'_> {
             NodeValue::Image(image) => {
                 // An image without a description shows its address.
                 if self.images.pop() == Some(self.out.len()) {
-                    self.escaped(&image.url);
+                    self.write_escaped(&image.url);
                 }
                 self.links -= usize::from(end == "</a>");
             }
@@ -209,7 +209,7 @@ impl Writer<'_> {
     }
 
     /// Opens an element unless it is too deep, and returns its closing tag.
-    fn open(&mut self, start: &str, end: &'static str) -> &'static str {
+    fn open_tag(&mut self, start: &str, end: &'static str) -> &'static str {
         if !self.has_room() {
             self.out.push(' ');
             return "";
@@ -228,19 +228,19 @@ impl Writer<'_> {
         self.ends.len() + self.html.len() <= NESTING_MAX
     }
 
-    fn row(&mut self, node: Node<'_>, header: bool) -> &'static str {
+    fn start_row(&mut self, node: Node<'_>, header: bool) -> &'static str {
         self.column = 0;
         if header {
-            return self.open("<thead><tr>", "</tr></thead>");
+            return self.open_tag("<thead><tr>", "</tr></thead>");
         }
         let is_header = |row: Node<'_>| matches!(row.data().value, NodeValue::TableRow(true));
         let first = node.previous_sibling().is_none_or(is_header);
         let start = if first { "<tbody><tr>" } else { "<tr>" };
         let end = if node.next_sibling().is_none() { "</tr></tbody>" } else { "</tr>" };
-        self.open(start, end)
+        self.open_tag(start, end)
     }
 
-    fn cell(&mut self, node: Node<'_>) -> &'static str {
+    fn start_cell(&mut self, node: Node<'_>) -> &'static str {
         let header = node.parent().is_some_and(|row| matches!(row.data().value, NodeValue::TableRow(true)));
         let alignment = self.columns.get(self.column).copied().unwrap_or(TableAlignment::None);
         self.column += 1;
@@ -251,27 +251,27 @@ impl Writer<'_> {
             TableAlignment::Right => " align=\"right\"",
         };
         let (name, end) = if header { ("th", "</th>") } else { ("td", "</td>") };
-        self.open(&format!("<{name}{align}>"), end)
+        self.open_tag(&format!("<{name}{align}>"), end)
     }
 
     /// Opens a link. `of_file` are the attributes of one into the workspace.
-    fn link(&mut self, link: &NodeLink, of_file: &str) -> &'static str {
+    fn open_link(&mut self, link: &NodeLink, of_file: &str) -> &'static str {
         if self.links > 0 || !self.has_room() {
             return "";
         }
         // Those of a document are relative to its own folder.
-        let file = || link::file(&link.url).filter(|_| self.raw_html == RawHtml::Shown);
-        let address = link::address(&link.url).map(|address| (address, ""));
+        let file = || link::workspace_file_href(&link.url).filter(|_| self.raw_html == RawHtml::Shown);
+        let address = link::allowed_address(&link.url).map(|address| (address, ""));
         let Some((address, attributes)) = address.or_else(|| Some((file()?, of_file))) else { return "" };
         self.links += 1;
         self.out.push_str("<a href=\"");
-        self.escaped(&address);
+        self.write_escaped(&address);
         self.out.push_str(&format!("\"{attributes} rel=\"{LINK_REL}\">"));
         "</a>"
     }
 
     /// Emits text, with links in place of its marks.
-    fn text(&mut self, text: &str) {
+    fn write_text(&mut self, text: &str) {
         let mut rest = text;
         while let Some(open) = rest.find(MARK_OPEN) {
             let before = &rest[..open];
@@ -280,33 +280,33 @@ impl Writer<'_> {
             let number = &after[..close];
             rest = after[close..].strip_prefix(MARK_CLOSE).unwrap_or("");
             let whole = before.ends_with('[') && rest.starts_with(']');
-            if let Some(link) = whole.then(|| self.citation(number)).flatten() {
-                self.escaped(&before[..before.len() - 1]);
+            if let Some(link) = whole.then(|| self.citation_link(number)).flatten() {
+                self.write_escaped(&before[..before.len() - 1]);
                 self.out.push_str(&link);
                 rest = &rest[1..];
             } else {
-                self.escaped(before);
-                self.escaped(number);
+                self.write_escaped(before);
+                self.write_escaped(number);
             }
         }
-        self.escaped(rest);
+        self.write_escaped(rest);
     }
 
-    fn citation(&self, number: &str) -> Option<String> {
+    fn citation_link(&self, number: &str) -> Option<String> {
         if self.links > 0 {
             return None;
         }
         let number: u32 = number.parse().ok()?;
-        let href = link::href(self.sources.place(number)?)?;
+        let href = link::source_href(self.sources.source_place(number)?)?;
         let mut link = String::from("<a href=\"");
-        escape(&href, &mut link);
+        escape_html(&href, &mut link);
         let id = link::citation_id(number);
         link.push_str(&format!("\" data-citation=\"{id}\" rel=\"{LINK_REL}\">[{number}]</a>"));
         Some(link)
     }
 
-    fn escaped(&mut self, text: &str) {
-        escape(text, &mut self.out);
+    fn write_escaped(&mut self, text: &str) {
+        escape_html(text, &mut self.out);
     }
 }
 

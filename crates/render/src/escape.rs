@@ -6,7 +6,7 @@ pub(crate) const MARK_OPEN: char = '\u{e000}';
 pub(crate) const MARK_CLOSE: char = '\u{e001}';
 
 /// Appends text, escaped for HTML.
-pub(crate) fn escape(text: &str, out: &mut String) {
+pub(crate) fn escape_html(text: &str, out: &mut String) {
     let mut from = 0;
     for (at, found) in text.match_indices(['&', '<', '>', '"', '\u{a0}', MARK_OPEN, MARK_CLOSE]) {
         out.push_str(&text[from..at]);

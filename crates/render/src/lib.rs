@@ -22,67 +22,67 @@ mod sanitize;
 mod split;
 mod tables;
 
-use domain::answer::{Answer, Part, Source};
-use domain::citation::Place;
+use domain::answer::{Answer, AnswerSource, ContentPart};
+use domain::citation::PassagePlace;
 
 use crate::emit::RawHtml;
 use crate::tables::CellBudget;
 
-pub use link::{citation_id, href};
+pub use link::{citation_id, source_href};
 pub use maths::draw_formulas;
 pub use renderer::Renderer;
 
 /// Resolves the numbers of marks to sources.
-pub trait Sources {
+pub trait CitationSources {
     /// Returns the place of the passage with this number; a mark without one is text.
-    fn place(&self, number: u32) -> Option<&Place>;
+    fn source_place(&self, number: u32) -> Option<&PassagePlace>;
 }
 
 /// The sources that a part of an answer may cite.
 #[derive(Debug, Clone, Copy)]
-pub struct SourcesOf<'a>(pub &'a Answer, pub &'a Part);
+pub struct SourcesOf<'a>(pub &'a Answer, pub &'a ContentPart);
 
-impl Sources for SourcesOf<'_> {
-    fn place(&self, number: u32) -> Option<&Place> {
+impl CitationSources for SourcesOf<'_> {
+    fn source_place(&self, number: u32) -> Option<&PassagePlace> {
         self.0.source_of(self.1, number)
     }
 }
 
-impl Sources for [Source] {
-    fn place(&self, number: u32) -> Option<&Place> {
+impl CitationSources for [AnswerSource] {
+    fn source_place(&self, number: u32) -> Option<&PassagePlace> {
         self.iter().find(|source| source.number == number).map(|source| &source.place)
     }
 }
 
-impl<S: Sources + ?Sized> Sources for &S {
-    fn place(&self, number: u32) -> Option<&Place> {
-        (**self).place(number)
+impl<S: CitationSources + ?Sized> CitationSources for &S {
+    fn source_place(&self, number: u32) -> Option<&PassagePlace> {
+        (**self).source_place(number)
     }
 }
 
 /// Renders a finished text. Takes linear time, with a factor limited by the nesting.
 #[must_use]
-pub fn whole(markdown: &str, sources: &dyn Sources) -> String {
-    let markdown = prepare::normalize(markdown);
+pub fn render_answer(markdown: &str, sources: &dyn CitationSources) -> String {
+    let markdown = prepare::normalize_markdown(markdown);
     // Marks are read segment by segment, as the renderer does, blocks together.
     let mut prepared = String::with_capacity(markdown.len() + markdown.len() / 8);
     let mut segments = split::Segments::default();
     let mut cells = CellBudget::default();
     let mut start = 0;
-    while let Some(cut) = segments.next(&markdown, start) {
-        prepared.push_str(&prepare::prepare(&markdown[start..cut], sources, true, &mut cells));
+    while let Some(cut) = segments.next_end(&markdown, start) {
+        prepared.push_str(&prepare::prepare_markdown(&markdown[start..cut], sources, true, &mut cells));
         start = cut;
     }
-    prepared.push_str(&prepare::prepare(&markdown[start..], sources, true, &mut cells));
-    html(&prepared, sources)
+    prepared.push_str(&prepare::prepare_markdown(&markdown[start..], sources, true, &mut cells));
+    render_prepared(&prepared, sources)
 }
 
 /// Returns the numbers that a finished text cites and that have a source, without duplicates, in order of their first
 /// mark.
 #[must_use]
-pub fn cited(markdown: &str, sources: &dyn Sources) -> Vec<u32> {
+pub fn cited_sources(markdown: &str, sources: &dyn CitationSources) -> Vec<u32> {
     let mut numbers = Vec::new();
-    for number in domain::citation::cited_numbers(markdown, |number| sources.place(number).is_some()) {
+    for number in domain::citation::cited_numbers(markdown, |number| sources.source_place(number).is_some()) {
         if !numbers.contains(&number) {
             numbers.push(number);
         }
@@ -92,13 +92,13 @@ pub fn cited(markdown: &str, sources: &dyn Sources) -> Vec<u32> {
 
 /// Renders the Markdown of a document, which cites nothing. HTML in it is read, and reference definitions are known.
 #[must_use]
-pub fn document(markdown: &str) -> String {
-    let none: &[Source] = &[];
-    let markdown = prepare::normalize(markdown);
-    let markdown = tables::bound(&markdown, &mut CellBudget::default());
-    sanitize::sanitize(&emit::emit(&markdown, &none, RawHtml::Read))
+pub fn render_document(markdown: &str) -> String {
+    let none: &[AnswerSource] = &[];
+    let markdown = prepare::normalize_markdown(markdown);
+    let markdown = tables::bound_tables(&markdown, &mut CellBudget::default());
+    sanitize::sanitize_html(&emit::emit_html(&markdown, &none, RawHtml::Read))
 }
 
-fn html(prepared: &str, sources: &dyn Sources) -> String {
-    sanitize::sanitize(&emit::emit(prepared, sources, RawHtml::Shown))
+fn render_prepared(prepared: &str, sources: &dyn CitationSources) -> String {
+    sanitize::sanitize_html(&emit::emit_html(prepared, sources, RawHtml::Shown))
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use domain::citation::Place;
+use domain::citation::PassagePlace;
 
 /// The download path of workspace files (section 4.3 of the interface).
 pub(crate) const FILES: &str = "/api/v1/files/";
@@ -18,23 +18,23 @@ pub fn citation_id(number: u32) -> String {
 /// Returns the link to a source: the download of a file, at its page, or the web page. `None` when the address is not
 /// allowed.
 #[must_use]
-pub fn href(place: &Place) -> Option<String> {
+pub fn source_href(place: &PassagePlace) -> Option<String> {
     match place {
-        Place::File { path, page, .. } => {
+        PassagePlace::File { path, page, .. } => {
             let mut href = String::from(FILES);
-            encode(path.trim_start_matches('/'), b"-._~/", &mut href);
+            percent_encode(path.trim_start_matches('/'), b"-._~/", &mut href);
             if let Some(page) = page {
                 // Writing to a string cannot fail.
                 let _written = write!(href, "#page={page}");
             }
             Some(href)
         }
-        Place::Web { url, .. } => address(url),
+        PassagePlace::Web { url, .. } => allowed_address(url),
     }
 }
 
 /// Returns the address if a link may contain it: a web or mail scheme, in plain ASCII.
-pub(crate) fn address(url: &str) -> Option<String> {
+pub(crate) fn allowed_address(url: &str) -> Option<String> {
     let url = url.trim();
     let allowed = ["http://", "https://", "mailto:"].into_iter().any(|scheme| {
         url.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme))
@@ -44,18 +44,18 @@ pub(crate) fn address(url: &str) -> Option<String> {
         return None;
     }
     let mut out = String::with_capacity(url.len());
-    encode(url, b"-._~:/?#[]@!$&'()*+,;=%", &mut out);
+    percent_encode(url, b"-._~:/?#[]@!$&'()*+,;=%", &mut out);
     Some(out)
 }
 
 /// Returns the download of the workspace's file that an address within an answer names: `chart.png`, `/uploads/a.docx`. `None`
 /// for one that names no file below the workspace, or might mean a site.
-pub(crate) fn file(url: &str) -> Option<String> {
+pub(crate) fn workspace_file_href(url: &str) -> Option<String> {
     let path = url.trim().split(['#', '?']).next().unwrap_or_default();
     if path.len() > ADDRESS_MAX_BYTES || path.starts_with("//") {
         return None;
     }
-    let path = decode(path)?;
+    let path = percent_decode(path)?;
     if path.contains('\\') || path.contains(char::is_control) {
         return None;
     }
@@ -80,7 +80,7 @@ pub(crate) fn file(url: &str) -> Option<String> {
         return None;
     }
     let mut href = String::from(FILES);
-    encode(&names.join("/"), b"-._~/", &mut href);
+    percent_encode(&names.join("/"), b"-._~/", &mut href);
     Some(href)
 }
 
@@ -91,7 +91,7 @@ fn is_site(name: &str) -> bool {
 }
 
 /// Decodes percent-encoding; `None` if that is no text.
-fn decode(text: &str) -> Option<String> {
+fn percent_decode(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, after)) = rest.split_first() {
@@ -113,7 +113,7 @@ fn decode(text: &str) -> Option<String> {
 }
 
 /// Appends the text and percent-encodes all bytes except letters, digits and those in `plain`.
-fn encode(text: &str, plain: &[u8], out: &mut String) {
+fn percent_encode(text: &str, plain: &[u8], out: &mut String) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || plain.contains(&byte) {
             out.push(char::from(byte));
@@ -128,10 +128,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_leads_to_its_download_and_page() {
-        let file =
-            |path: &str, page| Place::File { path: path.into(), page, lines: Some((1, 2)), page_name: None };
-        let href = |place: Place| href(&place).unwrap();
+    fn source_href_leads_to_file_page() {
+        let file = |path: &str, page| PassagePlace::File {
+            path: path.into(),
+            page,
+            lines: Some((1, 2)),
+            page_name: None,
+        };
+        let href = |place: PassagePlace| source_href(&place).unwrap();
         assert_eq!(href(file("/uploads/lease.pdf", Some(3))), "/api/v1/files/uploads/lease.pdf#page=3");
         assert_eq!(
             href(file("/uploads/smlouva č. 1%#?\"<.pdf", None)),
@@ -140,11 +144,14 @@ mod tests {
     }
 
     #[test]
-    fn only_addresses_that_are_harmless_are_addresses() {
+    fn allowed_address_accepts_harmless_only() {
         for url in ["https://example.org/a?b=c#d", "HTTP://example.org", "mailto:a@example.org"] {
-            assert_eq!(address(url).as_deref(), Some(url));
+            assert_eq!(allowed_address(url).as_deref(), Some(url));
         }
-        assert_eq!(address("https://example.org/ž\"<").as_deref(), Some("https://example.org/%C5%BE%22%3C"));
+        assert_eq!(
+            allowed_address("https://example.org/ž\"<").as_deref(),
+            Some("https://example.org/%C5%BE%22%3C")
+        );
         for url in [
             "javascript:alert(1)",
             "data:text/html,x",
@@ -157,7 +164,7 @@ mod tests {
             "java\nscript:x",
             "ahttps://x",
         ] {
-            assert_eq!(address(url), None, "{url}");
+            assert_eq!(allowed_address(url), None, "{url}");
         }
     }
 }

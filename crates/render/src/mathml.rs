@@ -9,10 +9,10 @@ mod letters;
 mod symbols;
 mod tables;
 
-use crate::escape::escape;
+use crate::escape::escape_html;
 
 use letters::Alphabet;
-use symbols::{Symbol, symbol};
+use symbols::{Symbol, find_symbol};
 
 /// Longer formulas are not drawn.
 pub(crate) const TEX_MAX_BYTES: usize = 4096;
@@ -21,21 +21,21 @@ const DEPTH_MAX: usize = 32;
 
 /// A formula that is not drawn: too deep, not balanced, or with a command that is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Refused;
+struct UnsupportedTex;
 
 /// MathML.
-type Formula = Result<String, Refused>;
+type Formula = Result<String, UnsupportedTex>;
 
 /// Returns the MathML of a formula, without the signs around it. `None` if it cannot be drawn.
-pub(crate) fn mathml(tex: &str, is_block: bool) -> Option<String> {
+pub(crate) fn tex_to_mathml(tex: &str, is_block: bool) -> Option<String> {
     if tex.len() > TEX_MAX_BYTES || tex.contains(|c: char| c.is_control() && !c.is_whitespace()) {
         return None;
     }
-    let shown = Parser { rest: tex, depth: 0, alphabet: Alphabet::Plain }.whole().ok()?;
+    let shown = Parser { rest: tex, depth: 0, alphabet: Alphabet::Plain }.read_formula().ok()?;
     let display = if is_block { " display=\"block\"" } else { "" };
     let mut out =
         format!("<math{display}><semantics><mrow>{shown}</mrow><annotation encoding=\"application/x-tex\">");
-    escape(tex.trim(), &mut out);
+    escape_html(tex.trim(), &mut out);
     out.push_str("</annotation></semantics></math>");
     Some(out)
 }
@@ -50,11 +50,11 @@ struct Parser<'t> {
 /// An element of a formula, which may have an index and an exponent.
 struct Atom {
     html: String,
-    kind: Kind,
+    kind: AtomKind,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum AtomKind {
     Ordinary,
     /// An operator or an opening bracket: a sign after it belongs to what follows.
     Operator,
@@ -65,8 +65,8 @@ enum Kind {
 }
 
 impl Atom {
-    const fn ordinary(html: String) -> Self {
-        Self { html, kind: Kind::Ordinary }
+    const fn new_ordinary(html: String) -> Self {
+        Self { html, kind: AtomKind::Ordinary }
     }
 
     /// Returns its one element, an empty one for what is not shown.
@@ -77,31 +77,31 @@ impl Atom {
 
 impl<'t> Parser<'t> {
     /// Reads the whole formula.
-    fn whole(mut self) -> Formula {
-        let first = self.row()?;
-        let all = if self.rest.starts_with("\\\\") { self.lines(first)? } else { first };
-        if self.rest.is_empty() { Ok(all) } else { Err(Refused) }
+    fn read_formula(mut self) -> Formula {
+        let first = self.read_row()?;
+        let all = if self.rest.starts_with("\\\\") { self.read_lines(first)? } else { first };
+        if self.rest.is_empty() { Ok(all) } else { Err(UnsupportedTex) }
     }
 
     /// Reads a part of this formula by itself.
-    fn part(&self, tex: &'t str) -> Formula {
-        Parser { rest: tex, depth: self.depth, alphabet: self.alphabet }.whole()
+    fn read_part(&self, tex: &'t str) -> Formula {
+        Parser { rest: tex, depth: self.depth, alphabet: self.alphabet }.read_formula()
     }
 
     /// Reads elements up to the end of the row: that of the formula, of a group, a cell or a line.
-    fn row(&mut self) -> Formula {
+    fn read_row(&mut self) -> Formula {
         let mut out = String::new();
-        let mut before = Kind::Operator;
+        let mut before = AtomKind::Operator;
         loop {
             self.skip_spaces();
             let ends = ["}", "&", "\\\\", "\\cr"].iter().any(|end| self.rest.starts_with(end))
-                || ["\\end", "\\right", "\\middle"].iter().any(|end| self.stands(end));
+                || ["\\end", "\\right", "\\middle"].iter().any(|end| self.starts_with_command(end));
             if ends || self.rest.is_empty() {
                 return Ok(out);
             }
-            let is_sign = before == Kind::Operator && self.rest.starts_with(['+', '-']);
-            let atom = self.scripted()?;
-            if atom.kind == Kind::Function && before == Kind::Ordinary {
+            let is_sign = before == AtomKind::Operator && self.rest.starts_with(['+', '-']);
+            let atom = self.read_with_scripts()?;
+            if atom.kind == AtomKind::Function && before == AtomKind::Ordinary {
                 out.push_str(THIN_SPACE);
             }
             out.push_str(&if is_sign {
@@ -109,10 +109,10 @@ impl<'t> Parser<'t> {
             } else {
                 atom.html
             });
-            if atom.kind == Kind::Function {
+            if atom.kind == AtomKind::Function {
                 out.push_str(APPLIED);
                 self.skip_spaces();
-                if !self.rest.starts_with(['(', '[', ')', '}']) && !self.stands("\\left") {
+                if !self.rest.starts_with(['(', '[', ')', '}']) && !self.starts_with_command("\\left") {
                     out.push_str(THIN_SPACE);
                 }
             }
@@ -121,34 +121,34 @@ impl<'t> Parser<'t> {
     }
 
     /// Reads an element with its primes, index and exponent.
-    fn scripted(&mut self) -> Result<Atom, Refused> {
+    fn read_with_scripts(&mut self) -> Result<Atom, UnsupportedTex> {
         self.skip_spaces();
         let base = if self.rest.starts_with(['^', '_', '\'']) {
-            Atom::ordinary(EMPTY.to_owned())
+            Atom::new_ordinary(EMPTY.to_owned())
         } else {
-            self.atom()?
+            self.read_atom()?
         };
         let (mut below, mut above) = (None, None);
-        let mut has_limits = base.kind == Kind::Limits;
+        let mut has_limits = base.kind == AtomKind::Limits;
         loop {
             self.skip_spaces();
-            if self.takes("\\limits") {
+            if self.take_token("\\limits") {
                 has_limits = true;
-            } else if self.takes("\\nolimits") {
+            } else if self.take_token("\\nolimits") {
                 has_limits = false;
-            } else if self.takes("_") {
-                if below.replace(self.argument()?).is_some() {
-                    return Err(Refused);
+            } else if self.take_token("_") {
+                if below.replace(self.read_argument()?).is_some() {
+                    return Err(UnsupportedTex);
                 }
-            } else if self.takes("^") {
-                if above.replace(self.argument()?).is_some() {
-                    return Err(Refused);
+            } else if self.take_token("^") {
+                if above.replace(self.read_argument()?).is_some() {
+                    return Err(UnsupportedTex);
                 }
             } else if self.rest.starts_with('\'') {
-                let primes = self.primes();
-                let exponent = if self.takes("^") { self.argument()? } else { String::new() };
+                let primes = self.read_primes();
+                let exponent = if self.take_token("^") { self.read_argument()? } else { String::new() };
                 if above.replace(format!("<mrow>{primes}{exponent}</mrow>")).is_some() {
-                    return Err(Refused);
+                    return Err(UnsupportedTex);
                 }
             } else {
                 break;
@@ -171,16 +171,16 @@ impl<'t> Parser<'t> {
         Ok(Atom { html, kind })
     }
 
-    fn primes(&mut self) -> String {
+    fn read_primes(&mut self) -> String {
         let count = self.rest.len() - self.rest.trim_start_matches('\'').len();
         self.rest = &self.rest[count..];
         format!("<mo>{}</mo>", "′".repeat(count))
     }
 
     /// Reads one element. Everything that nests comes through here.
-    fn atom(&mut self) -> Result<Atom, Refused> {
+    fn read_atom(&mut self) -> Result<Atom, UnsupportedTex> {
         if self.depth == DEPTH_MAX {
-            return Err(Refused);
+            return Err(UnsupportedTex);
         }
         self.depth += 1;
         let atom = self.atom_within();
@@ -188,46 +188,46 @@ impl<'t> Parser<'t> {
         atom
     }
 
-    fn atom_within(&mut self) -> Result<Atom, Refused> {
-        let first = self.rest.chars().next().ok_or(Refused)?;
+    fn atom_within(&mut self) -> Result<Atom, UnsupportedTex> {
+        let first = self.rest.chars().next().ok_or(UnsupportedTex)?;
         match first {
             '\\' => {
-                let name = self.command();
+                let name = self.take_command();
                 self.command_atom(name)
             }
-            '{' => self.group().map(Atom::ordinary),
-            '}' | '&' | '^' | '_' => Err(Refused),
+            '{' => self.read_group().map(Atom::new_ordinary),
+            '}' | '&' | '^' | '_' => Err(UnsupportedTex),
             '0'..='9' => {
-                let number = self.number();
-                Ok(Atom::ordinary(format!("<mn>{}</mn>", self.in_alphabet(number))))
+                let number = self.take_number();
+                Ok(Atom::new_ordinary(format!("<mn>{}</mn>", self.in_alphabet(number))))
             }
             _ => {
                 self.rest = &self.rest[first.len_utf8()..];
-                Ok(self.character(first))
+                Ok(self.character_atom(first))
             }
         }
     }
 
     /// Returns a character as an identifier, an operator or a bracket.
-    fn character(&self, character: char) -> Atom {
-        let operator = |html: &str| Atom { html: html.to_owned(), kind: Kind::Operator };
+    fn character_atom(&self, character: char) -> Atom {
+        let operator = |html: &str| Atom { html: html.to_owned(), kind: AtomKind::Operator };
         match character {
-            letter if letter.is_alphabetic() => Atom::ordinary(self.identifier(letter)),
-            '(' | '[' => operator(&fence(&character.to_string())),
-            ')' | ']' | '|' => Atom::ordinary(fence(&character.to_string())),
+            letter if letter.is_alphabetic() => Atom::new_ordinary(self.identifier_element(letter)),
+            '(' | '[' => operator(&fence_element(&character.to_string())),
+            ')' | ']' | '|' => Atom::new_ordinary(fence_element(&character.to_string())),
             '-' => operator("<mo>−</mo>"),
             '*' => operator("<mo>∗</mo>"),
             '/' => operator("<mo lspace=\"0\" rspace=\"0\">/</mo>"),
-            '!' => Atom::ordinary("<mo form=\"postfix\">!</mo>".to_owned()),
-            '~' => Atom::ordinary(space("0.25em")),
+            '!' => Atom::new_ordinary("<mo form=\"postfix\">!</mo>".to_owned()),
+            '~' => Atom::new_ordinary(space_element("0.25em")),
             '.' | '?' | '%' | '#' | '$' | '@' | '"' | '`' => {
-                Atom::ordinary(element("mi", &character.to_string()))
+                Atom::new_ordinary(text_element("mi", &character.to_string()))
             }
-            other => operator(&element("mo", &other.to_string())),
+            other => operator(&text_element("mo", &other.to_string())),
         }
     }
 
-    fn identifier(&self, letter: char) -> String {
+    fn identifier_element(&self, letter: char) -> String {
         let upright = if self.alphabet == Alphabet::Upright { " mathvariant=\"normal\"" } else { "" };
         format!("<mi{upright}>{}</mi>", self.alphabet.of_character(letter))
     }
@@ -237,45 +237,45 @@ impl<'t> Parser<'t> {
     }
 
     /// Takes a number: digits, with a point and commas within them.
-    fn number(&mut self) -> &'t str {
+    fn take_number(&mut self) -> &'t str {
         let bytes = self.rest.as_bytes();
         let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
         let mut end = 1;
         while is_digit(end) || bytes.get(end) == Some(&b'.') && is_digit(end + 1) {
             end += 1;
         }
-        self.take(end)
+        self.take_bytes(end)
     }
 
     /// Reads a group in braces.
-    fn group(&mut self) -> Formula {
-        self.expect("{")?;
-        let row = self.row()?;
-        self.expect("}")?;
+    fn read_group(&mut self) -> Formula {
+        self.expect_token("{")?;
+        let row = self.read_row()?;
+        self.expect_token("}")?;
         Ok(format!("<mrow>{row}</mrow>"))
     }
 
     /// Reads the argument of a command: a group, or a single element.
-    fn argument(&mut self) -> Formula {
+    fn read_argument(&mut self) -> Formula {
         self.skip_spaces();
         if self.rest.starts_with(|first: char| first.is_ascii_digit()) {
-            let digit = self.take(1);
-            return Ok(element("mn", &self.in_alphabet(digit)));
+            let digit = self.take_bytes(1);
+            return Ok(text_element("mn", &self.in_alphabet(digit)));
         }
-        Ok(self.atom()?.some_html())
+        Ok(self.read_atom()?.some_html())
     }
 
     /// Reads an argument in an alphabet.
     fn argument_in(&mut self, alphabet: Alphabet) -> Formula {
         let around = std::mem::replace(&mut self.alphabet, alphabet);
-        let argument = self.argument();
+        let argument = self.read_argument();
         self.alphabet = around;
         argument
     }
 
     /// Takes an argument in braces as it is written.
-    fn raw_argument(&mut self) -> Result<&'t str, Refused> {
-        self.expect("{")?;
+    fn raw_argument(&mut self) -> Result<&'t str, UnsupportedTex> {
+        self.expect_token("{")?;
         let mut depth = 0_usize;
         let mut is_escaped = false;
         for (at, byte) in self.rest.bytes().enumerate() {
@@ -284,15 +284,15 @@ impl<'t> Parser<'t> {
                 b'\\' => is_escaped = true,
                 b'{' => depth += 1,
                 b'}' if depth == 0 => {
-                    let raw = self.take(at);
-                    self.expect("}")?;
+                    let raw = self.take_bytes(at);
+                    self.expect_token("}")?;
                     return Ok(raw);
                 }
                 b'}' => depth -= 1,
                 _ => {}
             }
         }
-        Err(Refused)
+        Err(UnsupportedTex)
     }
 
     /// Takes an argument in square brackets, if one stands here.
@@ -315,39 +315,39 @@ impl<'t> Parser<'t> {
     }
 
     /// Takes a command, and returns its name: letters, or one character.
-    fn command(&mut self) -> &'t str {
+    fn take_command(&mut self) -> &'t str {
         let name = &self.rest[1..];
         let letters = name.len() - name.trim_start_matches(|c: char| c.is_ascii_alphabetic()).len();
         let length = if letters > 0 { letters } else { name.chars().next().map_or(0, char::len_utf8) };
-        self.take(1 + length);
+        self.take_bytes(1 + length);
         &name[..length]
     }
 
-    fn take(&mut self, length: usize) -> &'t str {
+    fn take_bytes(&mut self, length: usize) -> &'t str {
         let (taken, rest) = self.rest.split_at(length);
         self.rest = rest;
         taken
     }
 
     /// Returns true if a command stands here, and no longer one.
-    fn stands(&self, command: &str) -> bool {
+    fn starts_with_command(&self, command: &str) -> bool {
         let after = self.rest.strip_prefix(command);
         let is_word = command.ends_with(|c: char| c.is_ascii_alphabetic());
         after.is_some_and(|after| !is_word || !after.starts_with(|c: char| c.is_ascii_alphabetic()))
     }
 
     /// Takes a token, if it stands here.
-    fn takes(&mut self, token: &str) -> bool {
+    fn take_token(&mut self, token: &str) -> bool {
         self.skip_spaces();
-        let stands = self.stands(token);
+        let stands = self.starts_with_command(token);
         if stands {
-            self.take(token.len());
+            self.take_bytes(token.len());
         }
         stands
     }
 
-    fn expect(&mut self, token: &str) -> Result<(), Refused> {
-        if self.takes(token) { Ok(()) } else { Err(Refused) }
+    fn expect_token(&mut self, token: &str) -> Result<(), UnsupportedTex> {
+        if self.take_token(token) { Ok(()) } else { Err(UnsupportedTex) }
     }
 
     fn skip_spaces(&mut self) {
@@ -360,18 +360,18 @@ const THIN_SPACE: &str = "<mspace width=\"0.1667em\"></mspace>";
 /// Says to screen readers that a function is applied.
 const APPLIED: &str = "<mo>\u{2061}</mo>";
 
-fn element(name: &str, text: &str) -> String {
+fn text_element(name: &str, text: &str) -> String {
     let mut out = format!("<{name}>");
-    escape(text, &mut out);
+    escape_html(text, &mut out);
     out.push_str(&format!("</{name}>"));
     out
 }
 
-fn fence(text: &str) -> String {
+fn fence_element(text: &str) -> String {
     format!("<mo stretchy=\"false\">{text}</mo>")
 }
 
-fn space(width: &str) -> String {
+fn space_element(width: &str) -> String {
     format!("<mspace width=\"{width}\"></mspace>")
 }
 
@@ -384,24 +384,24 @@ fn symbol_atom(symbol: Symbol, alphabet: Alphabet) -> Atom {
             // Capital Greek letters are upright in TeX.
             let is_upright = text.starts_with(char::is_uppercase);
             let text = in_alphabet(text);
-            let html = element("mi", &text);
-            Atom::ordinary(if is_upright {
+            let html = text_element("mi", &text);
+            Atom::new_ordinary(if is_upright {
                 html.replacen("<mi>", "<mi mathvariant=\"normal\">", 1)
             } else {
                 html
             })
         }
-        Symbol::Operator(text) => Atom { html: element("mo", text), kind: Kind::Operator },
-        Symbol::Fence(text) => Atom::ordinary(fence(text)),
-        Symbol::Sum(text) => Atom { html: element("mo", text), kind: Kind::Limits },
-        Symbol::Integral(text) => Atom::ordinary(element("mo", text)),
-        Symbol::Function(text) => Atom { html: element("mi", text), kind: Kind::Function },
+        Symbol::Operator(text) => Atom { html: text_element("mo", text), kind: AtomKind::Operator },
+        Symbol::Fence(text) => Atom::new_ordinary(fence_element(text)),
+        Symbol::Sum(text) => Atom { html: text_element("mo", text), kind: AtomKind::Limits },
+        Symbol::Integral(text) => Atom::new_ordinary(text_element("mo", text)),
+        Symbol::Function(text) => Atom { html: text_element("mi", text), kind: AtomKind::Function },
         Symbol::Limit(text) => Atom {
             html: format!("<mo movablelimits=\"true\" lspace=\"0.1667em\" rspace=\"0.1667em\">{text}</mo>"),
-            kind: Kind::Limits,
+            kind: AtomKind::Limits,
         },
-        Symbol::Space(width) => Atom::ordinary(space(width)),
-        Symbol::Nothing => Atom::ordinary(String::new()),
+        Symbol::Space(width) => Atom::new_ordinary(space_element(width)),
+        Symbol::Nothing => Atom::new_ordinary(String::new()),
     }
 }
 

@@ -3,14 +3,14 @@
 
 use std::ops::Range;
 
-use html::{Token, Tokens};
+use html::{HtmlToken, HtmlTokens};
 
-use crate::escape::escape;
+use crate::escape::escape_html;
 use crate::mathml::{self, TEX_MAX_BYTES};
 
 /// A formula within a text.
 #[derive(Debug, PartialEq, Eq)]
-struct Formula {
+struct TextFormula {
     /// Where it stands, with the signs around it.
     whole: Range<usize>,
     tex: Range<usize>,
@@ -27,7 +27,7 @@ struct Formulas<'t> {
 }
 
 impl<'t> Formulas<'t> {
-    const fn of(text: &'t str) -> Self {
+    const fn new(text: &'t str) -> Self {
         Self { text, at: 0, open: None }
     }
 
@@ -45,9 +45,9 @@ impl<'t> Formulas<'t> {
 }
 
 impl Iterator for Formulas<'_> {
-    type Item = Formula;
+    type Item = TextFormula;
 
-    fn next(&mut self) -> Option<Formula> {
+    fn next(&mut self) -> Option<TextFormula> {
         while let Some(found) = self.text[self.at..].find(['\\', '$', '\n']) {
             let at = self.at + found;
             let from = &self.text[at..];
@@ -68,7 +68,7 @@ impl Iterator for Formulas<'_> {
                 if is_formula(&self.text[tex.clone()], closing) {
                     self.open = None;
                     let is_block = matches!(closing, "\\]" | "$$");
-                    return Some(Formula { whole: begin..self.at, tex, is_block });
+                    return Some(TextFormula { whole: begin..self.at, tex, is_block });
                 }
             }
             self.open = match (token, self.open) {
@@ -107,7 +107,7 @@ fn is_formula(body: &str, closing: &str) -> bool {
 /// Appends Markdown text, in which formulas are escaped.
 pub(crate) fn push_text(text: &str, out: &mut String) {
     let mut written = 0;
-    for formula in Formulas::of(text) {
+    for formula in Formulas::new(text) {
         out.push_str(&text[written..formula.whole.start]);
         written = formula.whole.end;
         push_formula(text, formula.whole, out);
@@ -117,7 +117,7 @@ pub(crate) fn push_text(text: &str, out: &mut String) {
 
 /// Appends the Markdown text that ends a growing one, without a formula that has only begun.
 pub(crate) fn push_growing_text(text: &str, out: &mut String) {
-    let mut formulas = Formulas::of(text);
+    let mut formulas = Formulas::new(text);
     formulas.by_ref().for_each(drop);
     let begun =
         formulas.open.filter(|(begin, closing)| *closing != "$" && text.len() - begin <= TEX_MAX_BYTES);
@@ -153,18 +153,18 @@ fn push_formula(text: &str, formula: Range<usize>, out: &mut String) {
 ///
 /// `text` stands between two tags. The TeX of a formula stands in its annotation.
 pub fn draw_formulas(text: &str, room: &mut usize, out: &mut String) {
-    let decoded = match text.contains(['\\', '$']).then(|| Tokens::new(text).next()) {
-        Some(Some(Token::Text(decoded))) => decoded,
+    let decoded = match text.contains(['\\', '$']).then(|| HtmlTokens::new(text).next()) {
+        Some(Some(HtmlToken::Text(decoded))) => decoded,
         _ => return out.push_str(text),
     };
     let mut written = 0;
-    for Formula { whole, tex, is_block } in Formulas::of(&decoded) {
+    for TextFormula { whole, tex, is_block } in Formulas::new(&decoded) {
         // What cannot be drawn takes time as well.
         *room = room.saturating_sub(tex.len());
-        let drawn = (*room > 0).then(|| mathml::mathml(&decoded[tex], is_block)).flatten();
+        let drawn = (*room > 0).then(|| mathml::tex_to_mathml(&decoded[tex], is_block)).flatten();
         let Some(drawn) = drawn.filter(|drawn| drawn.len() <= *room) else { continue };
         *room -= drawn.len();
-        escape(&decoded[written..whole.start], out);
+        escape_html(&decoded[written..whole.start], out);
         written = whole.end;
         if is_block {
             // A wide one is scrolled, by the keyboard as well.
@@ -178,7 +178,7 @@ pub fn draw_formulas(text: &str, room: &mut usize, out: &mut String) {
     if written == 0 {
         return out.push_str(text);
     }
-    escape(&decoded[written..], out);
+    escape_html(&decoded[written..], out);
 }
 
 #[cfg(test)]
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn formulas_are_escaped_and_nothing_else_is() {
+    fn push_text_escapes_only_formulas() {
         for (text, expected) in [
             (r"So \(a_1^2\) is it.", r"So \\\(a\_1\^2\\\) is it."),
             (r"\[\frac{1}{2}\]", r"\\\[\\frac\{1\}\{2\}\\\]"),
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_formula_that_grows_is_not_shown_before_its_end() {
+    fn push_growing_text_withholds_open_formula() {
         for (text, expected) in [
             (r"So \(a_1", "So "),
             (r"So \[ \frac{1", "So "),
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(out, long);
     }
 
-    fn drawn(text: &str) -> String {
+    fn draw_to_string(text: &str) -> String {
         let mut out = String::new();
         draw_formulas(text, &mut 100_000, &mut out);
         out
@@ -241,22 +241,22 @@ mod tests {
     #[test]
     fn formulas_of_rendered_html_are_drawn() {
         assert_eq!(
-            drawn(r"If a &lt; b, \(a_1 &lt; b\) &amp; \(\unknown{x}\)."),
+            draw_to_string(r"If a &lt; b, \(a_1 &lt; b\) &amp; \(\unknown{x}\)."),
             "If a &lt; b, <math><semantics><mrow><msub><mi>a</mi><mn>1</mn></msub><mo>&lt;</mo><mi>b</mi></mrow>\
              <annotation encoding=\"application/x-tex\">a_1 &lt; b</annotation></semantics></math> &amp; \\(\\unknown{x}\\)."
         );
-        let block = drawn("\\[\nx = 1\n\\]");
+        let block = draw_to_string("\\[\nx = 1\n\\]");
         assert!(
             block.starts_with("<span class=\"formula\" tabindex=\"0\"><math display=\"block\">"),
             "{block}"
         );
         for text in ["costs $5 &amp; \"more\"", "plain", r"\(x_{\)"] {
-            assert_eq!(drawn(text), text);
+            assert_eq!(draw_to_string(text), text);
         }
     }
 
     #[test]
-    fn formulas_take_no_more_room_than_there_is() {
+    fn draw_formulas_respects_room() {
         let text = r"\(x_1\) ".repeat(10);
         let (mut room, mut out) = (500, String::new());
         draw_formulas(&text, &mut room, &mut out);

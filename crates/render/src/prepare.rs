@@ -4,17 +4,17 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use domain::citation::{Piece, decided_pieces, pieces};
+use domain::citation::{MarkdownPiece, decided_pieces, split_pieces};
 
 use crate::escape::{MARK_CLOSE, MARK_OPEN};
 use crate::tables::{self, CellBudget};
-use crate::{Sources, maths};
+use crate::{CitationSources, maths};
 
 /// The number of bytes before a mark that are searched for an autolink.
 const ADDRESS_MAX_BYTES: usize = 2048;
 
 /// Normalizes line ends and removes the characters that are inserted later.
-pub(crate) fn normalize(markdown: &str) -> Cow<'_, str> {
+pub(crate) fn normalize_markdown(markdown: &str) -> Cow<'_, str> {
     if !markdown.contains(['\r', '\u{feff}', MARK_OPEN, MARK_CLOSE]) {
         return Cow::Borrowed(markdown);
     }
@@ -23,19 +23,19 @@ pub(crate) fn normalize(markdown: &str) -> Cow<'_, str> {
 }
 
 /// Prepares normalized text for the parser; its tables have at most the cells of the budget. Unfinished text is limited to its unambiguous part.
-pub(crate) fn prepare(
+pub(crate) fn prepare_markdown(
     markdown: &str,
-    sources: &dyn Sources,
+    sources: &dyn CitationSources,
     finished: bool,
     cells: &mut CellBudget,
 ) -> String {
-    let bounded = tables::bound(markdown, cells);
+    let bounded = tables::bound_tables(markdown, cells);
     let markdown = bounded.as_ref();
     let mut out = String::with_capacity(markdown.len() + 64);
     // Texts that follow one another, in which a formula may be.
     let mut text = 0..0;
-    let mut take = |piece: Piece| match piece {
-        Piece::Text(range) => {
+    let mut take = |piece: MarkdownPiece| match piece {
+        MarkdownPiece::Text(range) => {
             let follows_bracket = range.start > 0 && markdown.as_bytes().get(range.start - 1) == Some(&b']');
             let defines = follows_bracket && markdown[range.clone()].starts_with(':');
             if range.start == text.end && !defines {
@@ -50,11 +50,11 @@ pub(crate) fn prepare(
         }
         other => {
             maths::push_text(&markdown[std::mem::replace(&mut text, 0..0)], &mut out);
-            push(markdown, other, sources, &mut out);
+            push_piece(markdown, other, sources, &mut out);
         }
     };
     if finished {
-        pieces(markdown).for_each(&mut take);
+        split_pieces(markdown).for_each(&mut take);
         maths::push_text(&markdown[text], &mut out);
     } else {
         decided_pieces(markdown).for_each(&mut take);
@@ -63,10 +63,10 @@ pub(crate) fn prepare(
     out
 }
 
-fn push(markdown: &str, piece: Piece, sources: &dyn Sources, out: &mut String) {
+fn push_piece(markdown: &str, piece: MarkdownPiece, sources: &dyn CitationSources, out: &mut String) {
     match piece {
-        Piece::Text(range) | Piece::Code(range) => out.push_str(&markdown[range]),
-        Piece::Mark(mark) if mark.is_known(|number| sources.place(number).is_some()) => {
+        MarkdownPiece::Text(range) | MarkdownPiece::Code(range) => out.push_str(&markdown[range]),
+        MarkdownPiece::Mark(mark) if mark.is_known(|number| sources.source_place(number).is_some()) => {
             out.push_str(&markdown[mark.whole.start..mark.brackets.start]);
             if ends_with_address(out) {
                 out.push(' ');
@@ -77,7 +77,7 @@ fn push(markdown: &str, piece: Piece, sources: &dyn Sources, out: &mut String) {
             }
             out.push_str(&markdown[mark.brackets.end..mark.whole.end]);
         }
-        Piece::Mark(mark) => out.push_str(&markdown[mark.whole]),
+        MarkdownPiece::Mark(mark) => out.push_str(&markdown[mark.whole]),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::emit::RawHtml;
 use crate::escape::MARK_OPEN;
 use crate::split::Segments;
 use crate::tables::CellBudget;
-use crate::{Sources, emit, html, prepare, sanitize};
+use crate::{CitationSources, emit, prepare, render_prepared, sanitize};
 
 /// A tail up to this length is rendered on each request, a longer one only after enough growth, so that an endless
 /// block takes linear time.
@@ -37,7 +37,7 @@ pub struct Renderer {
 
 impl Renderer {
     /// Appends text. `sources` are those known so far.
-    pub fn push(&mut self, markdown: &str, sources: &dyn Sources) {
+    pub fn push_text(&mut self, markdown: &str, sources: &dyn CitationSources) {
         let mut text = markdown;
         if std::mem::take(&mut self.held) {
             text = text.strip_prefix('\n').unwrap_or(text);
@@ -47,12 +47,12 @@ impl Renderer {
             text = before;
             self.held = true;
         }
-        self.tail.push_str(&prepare::normalize(text));
-        self.split(sources);
+        self.tail.push_str(&prepare::normalize_markdown(text));
+        self.split_finished(sources);
     }
 
     /// Ends the text and renders the part that was held back.
-    pub fn end(&mut self) {
+    pub fn end_text(&mut self) {
         if std::mem::take(&mut self.held) {
             self.tail.push('\n');
         }
@@ -62,15 +62,15 @@ impl Renderer {
 
     /// Returns the finished blocks in order, each complete HTML. Blocks are appended, never changed.
     #[must_use]
-    pub fn finished(&self) -> &[Arc<str>] {
+    pub fn finished_blocks(&self) -> &[Arc<str>] {
         &self.finished
     }
 
     /// Returns the HTML after the finished blocks. A long tail may lag behind the text by a sixteenth until
     /// [`Self::end`].
-    pub fn tail(&mut self, sources: &dyn Sources) -> &str {
+    pub fn tail_html(&mut self, sources: &dyn CitationSources) -> &str {
         let length = self.tail.len();
-        let open = if self.ended { 0 } else { self.segments.open() };
+        let open = if self.ended { 0 } else { self.segments.open_start() };
         let fresh = self.rendered.is_some_and(|rendered| {
             length == rendered
                 || (length - open > TAIL_EAGER_MAX_BYTES && length < rendered + rendered / TAIL_GROWTH)
@@ -78,8 +78,8 @@ impl Renderer {
         if !fresh {
             if self.closed.0 != open {
                 let mut cells = self.cells;
-                let prepared = prepare::prepare(&self.tail[..open], sources, true, &mut cells);
-                self.closed = (open, html(&prepared, sources), cells);
+                let prepared = prepare::prepare_markdown(&self.tail[..open], sources, true, &mut cells);
+                self.closed = (open, render_prepared(&prepared, sources), cells);
             }
             let mut cells = if open == 0 { self.cells } else { self.closed.2 };
             let (block, out) = (&self.tail[open..], &mut self.tail_html);
@@ -87,31 +87,38 @@ impl Renderer {
             out.push_str(&self.closed.1);
             let known = if self.plain.0 == open { self.plain.1 } else { 0 };
             if self.ended {
-                out.push_str(&html(&prepare::prepare(block, sources, true, &mut cells), sources));
+                out.push_str(&render_prepared(
+                    &prepare::prepare_markdown(block, sources, true, &mut cells),
+                    sources,
+                ));
             } else if is_plain_paragraph(block, known) {
                 self.plain = (open, block.len());
                 for text in ["<p>", block.trim_end(), "</p>\n"] {
                     out.push_str(text);
                 }
             } else {
-                let prepared = prepare::prepare(block, sources, false, &mut cells);
-                out.push_str(&sanitize::checked(emit::emit(&prepared, sources, RawHtml::Shown)));
+                let prepared = prepare::prepare_markdown(block, sources, false, &mut cells);
+                out.push_str(&sanitize::ensure_sanitized(emit::emit_html(
+                    &prepared,
+                    sources,
+                    RawHtml::Shown,
+                )));
             }
             self.rendered = Some(length);
         }
         &self.tail_html
     }
 
-    fn split(&mut self, sources: &dyn Sources) {
+    fn split_finished(&mut self, sources: &dyn CitationSources) {
         let mut start = 0;
-        while let Some(cut) = self.segments.next(&self.tail, start) {
-            let prepared = prepare::prepare(&self.tail[start..cut], sources, true, &mut self.cells);
-            self.finished.push(html(&prepared, sources).into());
+        while let Some(cut) = self.segments.next_end(&self.tail, start) {
+            let prepared = prepare::prepare_markdown(&self.tail[start..cut], sources, true, &mut self.cells);
+            self.finished.push(render_prepared(&prepared, sources).into());
             start = cut;
         }
         if start > 0 {
             self.tail.drain(..start);
-            self.segments.forget(start);
+            self.segments.forget_prefix(start);
             self.closed = (0, String::new(), self.cells);
             self.plain = (0, 0);
             self.rendered = None;

@@ -74,8 +74,8 @@ static SANITIZER: LazyLock<Builder<'static>> = LazyLock::new(|| {
 
 /// Returns HTML unchanged if it has the canonical form that [`crate::emit`] writes, which is much cheaper to check, and
 /// sanitizes it otherwise. For temporary output only.
-pub(crate) fn checked(html: String) -> String {
-    if is_known_form(&html) { html } else { sanitize(&html) }
+pub(crate) fn ensure_sanitized(html: String) -> String {
+    if is_known_form(&html) { html } else { sanitize_html(&html) }
 }
 
 /// Returns true if the HTML consists of text and allowed tags only, in canonical form.
@@ -147,7 +147,7 @@ fn own_files(url: &str) -> Option<Cow<'_, str>> {
 }
 
 /// Removes everything from the HTML that is not on the allowlist.
-pub(crate) fn sanitize(html: &str) -> String {
+pub(crate) fn sanitize_html(html: &str) -> String {
     SANITIZER.clean(html).to_string()
 }
 
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_known_form_is_left_as_it_is() {
+    fn ensure_sanitized_keeps_only_known_form() {
         let link = format!(
             "<p>a &lt; b <a href=\"https://x.org/\" data-citation=\"c1\" rel=\"{LINK_REL}\">[1]</a></p>\n"
         );
@@ -200,19 +200,19 @@ mod tests {
         ] {
             assert!(!is_known_form(other), "{other}");
         }
-        assert_eq!(checked("<p>a<script>b</script></p>".to_owned()), "<p>a</p>");
+        assert_eq!(ensure_sanitized("<p>a<script>b</script></p>".to_owned()), "<p>a</p>");
     }
 
     #[test]
-    fn what_is_not_on_the_list_does_not_pass() {
-        let out = sanitize(
+    fn sanitize_html_removes_unlisted() {
+        let out = sanitize_html(
             "<p onclick=x id=z class=c style=s>a<script>b</script><img src=x><svg><a href=y>c</a></svg>\
              <a href=\"javascript:x\">d</a><a href=\"/api/v1/vm\">e</a><a href=\"//x.org/\">f</a></p>",
         );
         for bad in ["onclick", "id=", "class", "style", "script", "img", "svg", "vm", "x.org"] {
             assert!(!out.contains(bad), "{out}");
         }
-        let file = sanitize("<a href=\"/api/v1/files/x\" data-citation=\"c1\">f</a>");
+        let file = sanitize_html("<a href=\"/api/v1/files/x\" data-citation=\"c1\">f</a>");
         assert!(file.contains("href=\"/api/v1/files/x\"") && file.contains("data-citation=\"c1\""), "{file}");
         assert!(file.contains("rel=\"noopener noreferrer nofollow\""), "{file}");
     }

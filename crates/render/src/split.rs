@@ -24,14 +24,14 @@ pub(crate) struct Segments {
 
 impl Segments {
     /// Returns the end of the segment that starts at `start`, if the text contains it. Examines each line once.
-    pub(crate) fn next(&mut self, text: &str, start: usize) -> Option<usize> {
+    pub(crate) fn next_end(&mut self, text: &str, start: usize) -> Option<usize> {
         while let Some(length) = text[self.seen..].find('\n') {
             let line = self.seen..self.seen + length;
             self.seen = line.end + 1;
-            let cut = match self.splitter.line(&text[line.clone()]) {
-                Cut::None => continue,
-                Cut::Before => line.start,
-                Cut::After => self.seen,
+            let cut = match self.splitter.feed_line(&text[line.clone()]) {
+                SplitPlace::None => continue,
+                SplitPlace::Before => line.start,
+                SplitPlace::After => self.seen,
             };
             self.closed = cut;
             if cut >= start + SEGMENT_MIN_BYTES {
@@ -42,12 +42,12 @@ impl Segments {
     }
 
     /// Returns the start of the open block, after all text was examined.
-    pub(crate) fn open(&self) -> usize {
+    pub(crate) fn open_start(&self) -> usize {
         self.closed
     }
 
     /// Adjusts positions after so many bytes were removed from the start of the text.
-    pub(crate) fn forget(&mut self, bytes: usize) {
+    pub(crate) fn forget_prefix(&mut self, bytes: usize) {
         self.seen -= bytes;
         self.closed -= bytes;
     }
@@ -55,7 +55,7 @@ impl Segments {
 
 /// The place of a split, relative to a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cut {
+enum SplitPlace {
     None,
     Before,
     After,
@@ -63,13 +63,13 @@ enum Cut {
 
 /// The open top-level block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum State {
+enum BlockState {
     #[default]
     Between,
     /// A paragraph, or a table when it has pipes.
     Paragraph { piped: bool },
     /// A paragraph that began a formula of several lines.
-    Formula(Formula),
+    Formula(OpenFormula),
     /// A paragraph or HTML block that ends with a blank line.
     Html,
     /// A list: the content column of its last item, whether the last line was blank, and whether a line may belong to
@@ -87,7 +87,7 @@ enum State {
 
 /// A formula of several lines, which are text whatever they begin with, if it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Formula {
+struct OpenFormula {
     closing: &'static [u8],
     /// True if a line would be something else outside of a formula.
     is_ambiguous: bool,
@@ -100,7 +100,7 @@ struct Formula {
 
 /// The kind of a line with less than four columns of indentation, taken by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Line {
+enum LineKind {
     Text,
     Rule,
     Heading,
@@ -126,44 +126,61 @@ enum Line {
 /// Tracks blocks line by line.
 #[derive(Debug, Default)]
 struct Splitter {
-    state: State,
+    state: BlockState,
 }
 
 impl Splitter {
     /// Processes a whole line, without its end, and returns whether to split before or after it.
-    fn line(&mut self, line: &str) -> Cut {
-        let indent = columns(line);
+    fn feed_line(&mut self, line: &str) -> SplitPlace {
+        let indent = indent_columns(line);
         let rest = line.trim_start_matches([' ', '\t']).trim_end_matches([' ', '\t']).as_bytes();
         let (state, cut) = match self.state {
-            State::Unsure => (State::Unsure, Cut::None),
-            State::Fence { mark, length } => {
+            BlockState::Unsure => (BlockState::Unsure, SplitPlace::None),
+            BlockState::Fence { mark, length } => {
                 let closes = indent < 4 && rest.len() >= length && rest.iter().all(|byte| *byte == mark);
-                if closes { (State::Between, Cut::After) } else { (self.state, Cut::None) }
+                if closes { (BlockState::Between, SplitPlace::After) } else { (self.state, SplitPlace::None) }
             }
-            _ if opens_section(rest) => (State::Unsure, Cut::None),
+            _ if opens_section(rest) => (BlockState::Unsure, SplitPlace::None),
             _ if rest.is_empty() => after_blank(self.state),
-            State::Formula(formula) => formula.line(classify(line, indent.min(3), rest), rest),
-            State::Between | State::Paragraph { .. }
-                if indent < 4 && Formula::begins(self.state, rest).is_some() =>
+            BlockState::Formula(formula) => {
+                formula.continue_line(classify_line(line, indent.min(3), rest), rest)
+            }
+            BlockState::Between | BlockState::Paragraph { .. }
+                if indent < 4 && OpenFormula::from_opening_line(self.state, rest).is_some() =>
             {
-                (Formula::begins(self.state, rest).map_or(State::Unsure, State::Formula), Cut::None)
+                (
+                    OpenFormula::from_opening_line(self.state, rest)
+                        .map_or(BlockState::Unsure, BlockState::Formula),
+                    SplitPlace::None,
+                )
             }
-            State::Between => begin(indent, classify(line, indent, rest), rest, Cut::None),
-            State::Code if indent >= 4 => (State::Code, Cut::None),
-            State::Code => begin(indent, classify(line, indent, rest), rest, Cut::Before),
-            State::Paragraph { piped } => paragraph(piped, indent, classify(line, indent, rest), rest),
-            State::Html if indent >= 4 || matches!(classify(line, indent, rest), Line::Text | Line::Tag) => {
-                (State::Html, Cut::None)
+            BlockState::Between => {
+                begin_block(indent, classify_line(line, indent, rest), rest, SplitPlace::None)
             }
-            State::Html => (State::Unsure, Cut::None),
-            State::Quote { lazy } => quote(lazy, indent, classify(line, indent, rest), rest),
-            State::List { offset, lazy, .. } if indent >= offset => {
-                let certain = !lazy || matches!(classify(line, indent.min(3), rest), Line::Text);
-                let state = State::List { offset, blank: false, lazy };
-                (if certain { state } else { State::Unsure }, Cut::None)
+            BlockState::Code if indent >= 4 => (BlockState::Code, SplitPlace::None),
+            BlockState::Code => {
+                begin_block(indent, classify_line(line, indent, rest), rest, SplitPlace::Before)
             }
-            State::List { offset, blank, lazy } => {
-                list(offset, blank, lazy, indent, classify(line, indent, rest), rest)
+            BlockState::Paragraph { piped } => {
+                continue_paragraph(piped, indent, classify_line(line, indent, rest), rest)
+            }
+            BlockState::Html
+                if indent >= 4
+                    || matches!(classify_line(line, indent, rest), LineKind::Text | LineKind::Tag) =>
+            {
+                (BlockState::Html, SplitPlace::None)
+            }
+            BlockState::Html => (BlockState::Unsure, SplitPlace::None),
+            BlockState::Quote { lazy } => {
+                continue_quote(lazy, indent, classify_line(line, indent, rest), rest)
+            }
+            BlockState::List { offset, lazy, .. } if indent >= offset => {
+                let certain = !lazy || matches!(classify_line(line, indent.min(3), rest), LineKind::Text);
+                let state = BlockState::List { offset, blank: false, lazy };
+                (if certain { state } else { BlockState::Unsure }, SplitPlace::None)
+            }
+            BlockState::List { offset, blank, lazy } => {
+                continue_list(offset, blank, lazy, indent, classify_line(line, indent, rest), rest)
             }
         };
         self.state = state;
@@ -171,35 +188,38 @@ impl Splitter {
     }
 }
 
-impl Formula {
+impl OpenFormula {
     /// Returns the formula that begins at the start of this line, and does not end in it.
-    fn begins(state: State, rest: &[u8]) -> Option<Self> {
+    fn from_opening_line(state: BlockState, rest: &[u8]) -> Option<Self> {
         let (piped, opening, closing): (bool, &[u8], &'static [u8]) = match state {
-            State::Between if rest.starts_with(b"$$") => (false, b"$$", b"$$"),
-            State::Between => (false, b"\\[", b"\\]"),
-            State::Paragraph { piped } => (piped, b"\\[", b"\\]"),
+            BlockState::Between if rest.starts_with(b"$$") => (false, b"$$", b"$$"),
+            BlockState::Between => (false, b"\\[", b"\\]"),
+            BlockState::Paragraph { piped } => (piped, b"\\[", b"\\]"),
             _ => return None,
         };
         let body = rest.strip_prefix(opening)?;
         let begun = Self { closing, is_ambiguous: false, has_sign: false, is_plain: true, piped };
-        (!contains(body, closing)).then(|| begun.after(body))
+        (!contains_bytes(body, closing)).then(|| begun.with_line(body))
     }
 
     /// Processes a further line.
-    fn line(self, line: Line, rest: &[u8]) -> (State, Cut) {
-        let after = self.after(rest);
-        if !contains(rest, self.closing) {
-            let is_ambiguous = self.is_ambiguous || line != Line::Text;
-            return (State::Formula(Self { is_ambiguous, ..after }), Cut::None);
+    fn continue_line(self, line: LineKind, rest: &[u8]) -> (BlockState, SplitPlace) {
+        let after = self.with_line(rest);
+        if !contains_bytes(rest, self.closing) {
+            let is_ambiguous = self.is_ambiguous || line != LineKind::Text;
+            return (BlockState::Formula(Self { is_ambiguous, ..after }), SplitPlace::None);
         }
         let is_certain = self.has_sign && self.is_plain && rest == self.closing;
-        let is_paragraph = line == Line::Text && (!self.is_ambiguous || is_certain);
-        (if is_paragraph { State::Paragraph { piped: after.piped } } else { State::Unsure }, Cut::None)
+        let is_paragraph = line == LineKind::Text && (!self.is_ambiguous || is_certain);
+        (
+            if is_paragraph { BlockState::Paragraph { piped: after.piped } } else { BlockState::Unsure },
+            SplitPlace::None,
+        )
     }
 
-    fn after(self, body: &[u8]) -> Self {
+    fn with_line(self, body: &[u8]) -> Self {
         let is_plain = !body.iter().any(|byte| b"`[$<".contains(byte))
-            && [b"\\(", b"\\_", b"\\^"].iter().all(|sign| !contains(body, *sign));
+            && [b"\\(", b"\\_", b"\\^"].iter().all(|sign| !contains_bytes(body, *sign));
         Self {
             piped: self.piped || is_piped(body),
             has_sign: self.has_sign || body.iter().any(|byte| b"^_".contains(byte)),
@@ -209,7 +229,7 @@ impl Formula {
     }
 }
 
-fn contains(text: &[u8], part: &[u8]) -> bool {
+fn contains_bytes(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|here| here == part)
 }
 
@@ -218,106 +238,127 @@ fn opens_section(rest: &[u8]) -> bool {
     rest.windows(8).any(|name| name.eq_ignore_ascii_case(b"<details"))
 }
 
-fn after_blank(state: State) -> (State, Cut) {
+fn after_blank(state: BlockState) -> (BlockState, SplitPlace) {
     match state {
-        State::Between => (State::Between, Cut::None),
-        State::Paragraph { .. } | State::Html | State::Quote { .. } => (State::Between, Cut::After),
-        State::Formula(Formula { is_ambiguous: false, .. }) => (State::Between, Cut::After),
-        State::Formula(_) => (State::Unsure, Cut::None),
-        State::List { offset, lazy, .. } => (State::List { offset, blank: true, lazy }, Cut::None),
-        State::Code | State::Fence { .. } | State::Unsure => (state, Cut::None),
+        BlockState::Between => (BlockState::Between, SplitPlace::None),
+        BlockState::Paragraph { .. } | BlockState::Html | BlockState::Quote { .. } => {
+            (BlockState::Between, SplitPlace::After)
+        }
+        BlockState::Formula(OpenFormula { is_ambiguous: false, .. }) => {
+            (BlockState::Between, SplitPlace::After)
+        }
+        BlockState::Formula(_) => (BlockState::Unsure, SplitPlace::None),
+        BlockState::List { offset, lazy, .. } => {
+            (BlockState::List { offset, blank: true, lazy }, SplitPlace::None)
+        }
+        BlockState::Code | BlockState::Fence { .. } | BlockState::Unsure => (state, SplitPlace::None),
     }
 }
 
 /// Processes a line where nothing is open, or that ends the open block: `before` is the split before it.
-fn begin(indent: usize, line: Line, rest: &[u8], before: Cut) -> (State, Cut) {
+fn begin_block(indent: usize, line: LineKind, rest: &[u8], before: SplitPlace) -> (BlockState, SplitPlace) {
     if indent >= 4 {
-        return (State::Code, before);
+        return (BlockState::Code, before);
     }
     match line {
-        Line::Rule | Line::Heading => (State::Between, Cut::After),
-        Line::Fence { mark, length } => (State::Fence { mark, length }, before),
-        Line::Quote => (State::Quote { lazy: false }, before),
-        Line::Item { offset, empty: false, .. } => {
-            (State::List { offset, blank: false, lazy: false }, before)
+        LineKind::Rule | LineKind::Heading => (BlockState::Between, SplitPlace::After),
+        LineKind::Fence { mark, length } => (BlockState::Fence { mark, length }, before),
+        LineKind::Quote => (BlockState::Quote { lazy: false }, before),
+        LineKind::Item { offset, empty: false, .. } => {
+            (BlockState::List { offset, blank: false, lazy: false }, before)
         }
         // The content of an empty item may follow, or something else.
-        Line::Item { empty: true, .. } | Line::RawHtml => (State::Unsure, before),
-        Line::Underline if rest == b"-" => (State::Unsure, before),
-        Line::Tag => (State::Html, before),
-        Line::Text | Line::Underline => (State::Paragraph { piped: is_piped(rest) }, before),
+        LineKind::Item { empty: true, .. } | LineKind::RawHtml => (BlockState::Unsure, before),
+        LineKind::Underline if rest == b"-" => (BlockState::Unsure, before),
+        LineKind::Tag => (BlockState::Html, before),
+        LineKind::Text | LineKind::Underline => (BlockState::Paragraph { piped: is_piped(rest) }, before),
     }
 }
 
-fn paragraph(piped: bool, indent: usize, line: Line, rest: &[u8]) -> (State, Cut) {
-    let goes_on = (State::Paragraph { piped: piped || is_piped(rest) }, Cut::None);
+fn continue_paragraph(piped: bool, indent: usize, line: LineKind, rest: &[u8]) -> (BlockState, SplitPlace) {
+    let goes_on = (BlockState::Paragraph { piped: piped || is_piped(rest) }, SplitPlace::None);
     if indent >= 4 {
         // It continues a paragraph, but ends a table and is code.
-        return if piped { (State::Unsure, Cut::None) } else { goes_on };
+        return if piped { (BlockState::Unsure, SplitPlace::None) } else { goes_on };
     }
     match line {
         // Tables and paragraphs are interrupted by different lines.
-        Line::Underline | Line::Rule if piped && rest[0] != b'*' && rest[0] != b'_' => {
-            (State::Unsure, Cut::None)
+        LineKind::Underline | LineKind::Rule if piped && rest[0] != b'*' && rest[0] != b'_' => {
+            (BlockState::Unsure, SplitPlace::None)
         }
-        Line::Item { empty: true, .. } | Line::Item { interrupts: false, .. } if piped => {
-            (State::Unsure, Cut::None)
+        LineKind::Item { empty: true, .. } | LineKind::Item { interrupts: false, .. } if piped => {
+            (BlockState::Unsure, SplitPlace::None)
         }
-        Line::Underline => (State::Between, Cut::After),
-        Line::Text => goes_on,
-        Line::Item { empty: true, .. } | Line::Item { interrupts: false, .. } => goes_on,
-        Line::Tag => (State::Html, Cut::None),
-        Line::Rule | Line::Heading | Line::Fence { .. } | Line::Quote | Line::RawHtml | Line::Item { .. } => {
-            begin(indent, line, rest, Cut::Before)
-        }
+        LineKind::Underline => (BlockState::Between, SplitPlace::After),
+        LineKind::Text => goes_on,
+        LineKind::Item { empty: true, .. } | LineKind::Item { interrupts: false, .. } => goes_on,
+        LineKind::Tag => (BlockState::Html, SplitPlace::None),
+        LineKind::Rule
+        | LineKind::Heading
+        | LineKind::Fence { .. }
+        | LineKind::Quote
+        | LineKind::RawHtml
+        | LineKind::Item { .. } => begin_block(indent, line, rest, SplitPlace::Before),
     }
 }
 
-fn quote(lazy: bool, indent: usize, line: Line, rest: &[u8]) -> (State, Cut) {
+fn continue_quote(lazy: bool, indent: usize, line: LineKind, rest: &[u8]) -> (BlockState, SplitPlace) {
     match line {
-        _ if indent >= 4 => (State::Unsure, Cut::None),
-        Line::Quote => (State::Quote { lazy: false }, Cut::None),
-        Line::Underline if rest == b"-" => (State::Unsure, Cut::None),
-        Line::Text | Line::Underline => (State::Quote { lazy: true }, Cut::None),
-        Line::Tag | Line::RawHtml => (State::Unsure, Cut::None),
-        Line::Item { interrupts: false, .. } if lazy => (State::Unsure, Cut::None),
-        Line::Rule | Line::Heading | Line::Fence { .. } | Line::Item { .. } => {
-            begin(indent, line, rest, if lazy { Cut::None } else { Cut::Before })
+        _ if indent >= 4 => (BlockState::Unsure, SplitPlace::None),
+        LineKind::Quote => (BlockState::Quote { lazy: false }, SplitPlace::None),
+        LineKind::Underline if rest == b"-" => (BlockState::Unsure, SplitPlace::None),
+        LineKind::Text | LineKind::Underline => (BlockState::Quote { lazy: true }, SplitPlace::None),
+        LineKind::Tag | LineKind::RawHtml => (BlockState::Unsure, SplitPlace::None),
+        LineKind::Item { interrupts: false, .. } if lazy => (BlockState::Unsure, SplitPlace::None),
+        LineKind::Rule | LineKind::Heading | LineKind::Fence { .. } | LineKind::Item { .. } => {
+            begin_block(indent, line, rest, if lazy { SplitPlace::None } else { SplitPlace::Before })
         }
     }
 }
 
 /// Processes a line to the left of the content of the list's last item.
-fn list(offset: usize, blank: bool, lazy: bool, indent: usize, line: Line, rest: &[u8]) -> (State, Cut) {
+fn continue_list(
+    offset: usize,
+    blank: bool,
+    lazy: bool,
+    indent: usize,
+    line: LineKind,
+    rest: &[u8],
+) -> (BlockState, SplitPlace) {
     if indent >= 4 {
-        let state = if blank { State::Unsure } else { State::List { offset, blank: false, lazy: true } };
-        return (state, Cut::None);
+        let state =
+            if blank { BlockState::Unsure } else { BlockState::List { offset, blank: false, lazy: true } };
+        return (state, SplitPlace::None);
     }
     match line {
-        Line::Item { offset, empty: false, .. } => {
-            (State::List { offset, blank: false, lazy: false }, Cut::None)
+        LineKind::Item { offset, empty: false, .. } => {
+            (BlockState::List { offset, blank: false, lazy: false }, SplitPlace::None)
         }
-        Line::Item { empty: true, .. } | Line::RawHtml => (State::Unsure, Cut::None),
-        Line::Underline if rest == b"-" => (State::Unsure, Cut::None),
-        Line::Text | Line::Tag | Line::Underline if !blank => {
-            let certain = line == Line::Text || (line == Line::Underline && !lazy);
+        LineKind::Item { empty: true, .. } | LineKind::RawHtml => (BlockState::Unsure, SplitPlace::None),
+        LineKind::Underline if rest == b"-" => (BlockState::Unsure, SplitPlace::None),
+        LineKind::Text | LineKind::Tag | LineKind::Underline if !blank => {
+            let certain = line == LineKind::Text || (line == LineKind::Underline && !lazy);
             (
-                if certain { State::List { offset, blank: false, lazy: true } } else { State::Unsure },
-                Cut::None,
+                if certain {
+                    BlockState::List { offset, blank: false, lazy: true }
+                } else {
+                    BlockState::Unsure
+                },
+                SplitPlace::None,
             )
         }
-        Line::Text
-        | Line::Tag
-        | Line::Underline
-        | Line::Rule
-        | Line::Heading
-        | Line::Fence { .. }
-        | Line::Quote => begin(indent, line, rest, Cut::Before),
+        LineKind::Text
+        | LineKind::Tag
+        | LineKind::Underline
+        | LineKind::Rule
+        | LineKind::Heading
+        | LineKind::Fence { .. }
+        | LineKind::Quote => begin_block(indent, line, rest, SplitPlace::Before),
     }
 }
 
 /// Returns the columns of a line's indentation.
-fn columns(line: &str) -> usize {
+fn indent_columns(line: &str) -> usize {
     let mut columns = 0;
     for byte in line.bytes() {
         match byte {
@@ -334,65 +375,65 @@ fn is_piped(rest: &[u8]) -> bool {
     rest.contains(&b'|') || rest.iter().all(|byte| matches!(byte, b':' | b'-' | b' ' | b'\t'))
 }
 
-fn classify(line: &str, indent: usize, rest: &[u8]) -> Line {
+fn classify_line(line: &str, indent: usize, rest: &[u8]) -> LineKind {
     let first = rest.first().copied().unwrap_or(b' ');
     match first {
         b'#' => {
             let level = rest.iter().take_while(|byte| **byte == b'#').count();
             let ends = rest.get(level).is_none_or(|byte| matches!(byte, b' ' | b'\t'));
-            if level <= 6 && ends { Line::Heading } else { Line::Text }
+            if level <= 6 && ends { LineKind::Heading } else { LineKind::Text }
         }
         b'`' | b'~' => {
             let length = rest.iter().take_while(|byte| **byte == first).count();
             let info = &rest[length..];
             if length >= 3 && (first == b'~' || !info.contains(&b'`')) {
-                Line::Fence { mark: first, length }
+                LineKind::Fence { mark: first, length }
             } else {
-                Line::Text
+                LineKind::Text
             }
         }
-        b'>' => Line::Quote,
+        b'>' => LineKind::Quote,
         b'<' => match rest.get(1) {
-            Some(b'!' | b'?') => Line::RawHtml,
+            Some(b'!' | b'?') => LineKind::RawHtml,
             Some(byte) if byte.is_ascii_alphabetic() || *byte == b'/' => {
                 let name: Vec<u8> = rest[1..].iter().take(8).map(u8::to_ascii_lowercase).collect();
                 let raw =
                     ["script", "pre", "style", "textarea"].iter().any(|raw| name.starts_with(raw.as_bytes()));
-                if raw { Line::RawHtml } else { Line::Tag }
+                if raw { LineKind::RawHtml } else { LineKind::Tag }
             }
-            _ => Line::Text,
+            _ => LineKind::Text,
         },
         b'-' | b'*' | b'_' | b'=' | b'+' => {
             let only = rest.iter().all(|byte| *byte == first);
             let count = rest.iter().filter(|byte| **byte == first).count();
             let spaced = rest.iter().all(|byte| *byte == first || matches!(byte, b' ' | b'\t'));
             if spaced && count >= 3 && matches!(first, b'-' | b'*' | b'_') {
-                Line::Rule
+                LineKind::Rule
             } else if only && matches!(first, b'-' | b'=') {
-                Line::Underline
+                LineKind::Underline
             } else if matches!(first, b'-' | b'*' | b'+') {
-                item(line, indent, 1, true)
+                classify_item(line, indent, 1, true)
             } else {
-                Line::Text
+                LineKind::Text
             }
         }
         b'0'..=b'9' => {
             let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
             if digits <= 9 && matches!(rest.get(digits), Some(b'.' | b')')) {
-                item(line, indent, digits + 1, &rest[..digits] == b"1")
+                classify_item(line, indent, digits + 1, &rest[..digits] == b"1")
             } else {
-                Line::Text
+                LineKind::Text
             }
         }
-        _ => Line::Text,
+        _ => LineKind::Text,
     }
 }
 
 /// Returns the list item whose marker has the length `width`.
-fn item(line: &str, indent: usize, width: usize, interrupts: bool) -> Line {
+fn classify_item(line: &str, indent: usize, width: usize, interrupts: bool) -> LineKind {
     let content = line.trim_start_matches([' ', '\t']).get(width..).unwrap_or("");
     if !content.is_empty() && !content.starts_with([' ', '\t']) {
-        return Line::Text;
+        return LineKind::Text;
     }
     let marker_end = indent + width;
     let mut column = marker_end;
@@ -406,5 +447,5 @@ fn item(line: &str, indent: usize, width: usize, interrupts: bool) -> Line {
     let empty = content.trim_matches([' ', '\t']).is_empty();
     let spaces = column - marker_end;
     let offset = if empty || spaces > 4 { marker_end + 1 } else { marker_end + spaces };
-    Line::Item { offset, empty, interrupts }
+    LineKind::Item { offset, empty, interrupts }
 }

@@ -18,7 +18,7 @@ impl Default for CellBudget {
 }
 
 impl CellBudget {
-    fn spend(&mut self, cells: usize) -> bool {
+    fn spend_cells(&mut self, cells: usize) -> bool {
         let left = self.0.checked_sub(cells);
         self.0 = left.unwrap_or(self.0);
         left.is_some()
@@ -37,7 +37,7 @@ struct WideTable {
 
 /// Returns the Markdown with the tables beyond the budget as code; in quotations and lists, where a fence would need
 /// their prefix, as text.
-pub(crate) fn bound<'m>(markdown: &'m str, budget: &mut CellBudget) -> Cow<'m, str> {
+pub(crate) fn bound_tables<'m>(markdown: &'m str, budget: &mut CellBudget) -> Cow<'m, str> {
     let tables = wide_tables(markdown, budget);
     if tables.is_empty() {
         return Cow::Borrowed(markdown);
@@ -70,11 +70,11 @@ fn wide_tables(markdown: &str, budget: &mut CellBudget) -> Vec<WideTable> {
     if !markdown.contains('|') {
         return found;
     }
-    let mut lines = Lines { text: markdown, at: 0 };
+    let mut lines = TextLines { text: markdown, at: 0 };
     let mut header: Option<Range<usize>> = None;
     let mut fence: Option<&str> = None;
-    while let Some(line) = lines.next() {
-        let text = bare(&markdown[line.clone()]);
+    while let Some(line) = lines.next_line() {
+        let text = strip_line_marks(&markdown[line.clone()]);
         if let Some(mark) = fence {
             fence = (!text.starts_with(mark)).then_some(mark);
             continue;
@@ -82,19 +82,20 @@ fn wide_tables(markdown: &str, budget: &mut CellBudget) -> Vec<WideTable> {
         fence = ["```", "~~~"].into_iter().find(|mark| text.starts_with(mark));
         let before = header.replace(line.clone());
         let Some(before) = before.filter(|_| fence.is_none() && is_delimiter(text)) else { continue };
-        let columns = columns(text);
-        if columns != self::columns(bare(&markdown[before.clone()])) {
+        let columns = count_cells(text);
+        if columns != count_cells(strip_line_marks(&markdown[before.clone()])) {
             continue;
         }
         let mut rows = 1;
         let mut end = line.end;
-        while let Some(row) = lines.peek().filter(|row| is_row(bare(&markdown[row.clone()]))) {
+        while let Some(row) = lines.peek_line().filter(|row| is_row(strip_line_marks(&markdown[row.clone()])))
+        {
             rows += 1;
             end = row.end;
-            lines.next();
+            lines.next_line();
         }
         header = None;
-        if !budget.spend(columns.saturating_mul(rows)) {
+        if !budget.spend_cells(columns.saturating_mul(rows)) {
             let hyphen = line.start + markdown[line.clone()].find('-').unwrap_or(0);
             let is_nested = is_indented(&markdown[before.clone()]) || is_indented(&markdown[line]);
             found.push(WideTable { whole: before.start..end, hyphen, is_nested });
@@ -104,27 +105,27 @@ fn wide_tables(markdown: &str, budget: &mut CellBudget) -> Vec<WideTable> {
 }
 
 /// The lines of a text, with their ends.
-struct Lines<'t> {
+struct TextLines<'t> {
     text: &'t str,
     at: usize,
 }
 
-impl Lines<'_> {
-    fn peek(&self) -> Option<Range<usize>> {
+impl TextLines<'_> {
+    fn peek_line(&self) -> Option<Range<usize>> {
         let rest = self.text.get(self.at..).filter(|rest| !rest.is_empty())?;
         let length = rest.find('\n').map_or(rest.len(), |at| at + 1);
         Some(self.at..self.at + length)
     }
 
-    fn next(&mut self) -> Option<Range<usize>> {
-        let line = self.peek()?;
+    fn next_line(&mut self) -> Option<Range<usize>> {
+        let line = self.peek_line()?;
         self.at = line.end;
         Some(line)
     }
 }
 
 /// Returns a line without the signs of quotations, indentation and its end.
-fn bare(line: &str) -> &str {
+fn strip_line_marks(line: &str) -> &str {
     line.trim_start_matches([' ', '\t', '>']).trim_end()
 }
 
@@ -148,7 +149,7 @@ fn is_row(line: &str) -> bool {
 }
 
 /// Returns the number of cells of a row; a pipe after a backslash separates none.
-fn columns(row: &str) -> usize {
+fn count_cells(row: &str) -> usize {
     // In a list the first row follows the sign of its item.
     let row = row.find('|').filter(|at| *at <= 4 && !row[..*at].contains('\\')).map_or(row, |at| {
         if row[..at].trim().is_empty() || row[..at].trim_end().ends_with(['-', '*', '+', '.']) {
@@ -173,46 +174,50 @@ fn fence_around(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn table(columns: usize, rows: usize, prefix: &str) -> String {
+    fn markdown_table(columns: usize, rows: usize, prefix: &str) -> String {
         let row = |cell: &str| format!("{prefix}|{}\n", format!(" {cell} |").repeat(columns));
         row("head") + &row("---") + &row("cell").repeat(rows)
     }
 
     #[test]
-    fn tables_within_the_bound_stay_as_they_are() {
-        for text in ["", "a | b", "|a|\n|-|\n|b|", &table(100, 298, ""), &table(2, 10_000, "")] {
-            assert!(matches!(bound(text, &mut CellBudget::default()), Cow::Borrowed(_)));
+    fn bound_tables_keeps_small_tables() {
+        for text in
+            ["", "a | b", "|a|\n|-|\n|b|", &markdown_table(100, 298, ""), &markdown_table(2, 10_000, "")]
+        {
+            assert!(matches!(bound_tables(text, &mut CellBudget::default()), Cow::Borrowed(_)));
         }
-        let code = format!("```\n{}```\n", table(1000, 800, ""));
-        assert!(matches!(bound(&code, &mut CellBudget::default()), Cow::Borrowed(_)), "it is code");
+        let code = format!("```\n{}```\n", markdown_table(1000, 800, ""));
+        assert!(matches!(bound_tables(&code, &mut CellBudget::default()), Cow::Borrowed(_)), "it is code");
     }
 
     #[test]
-    fn a_table_beyond_the_bound_becomes_code() {
-        let (wide, text) = (table(1000, 40, ""), |table: &str| format!("Before `x`:\n\n{table}\nAfter.\n"));
-        let shown = bound(&text(&wide), &mut CellBudget::default()).into_owned();
+    fn bound_tables_turns_wide_into_code() {
+        let (wide, text) =
+            (markdown_table(1000, 40, ""), |table: &str| format!("Before `x`:\n\n{table}\nAfter.\n"));
+        let shown = bound_tables(&text(&wide), &mut CellBudget::default()).into_owned();
         assert_eq!(shown, text(&format!("```\n{wide}```\n")));
         let fenced = wide.replacen("cell", "````", 1);
-        assert!(bound(&fenced, &mut CellBudget::default()).starts_with("`````\n|"));
+        assert!(bound_tables(&fenced, &mut CellBudget::default()).starts_with("`````\n|"));
         let growing = wide.trim_end();
-        assert!(bound(growing, &mut CellBudget::default()).ends_with("|\n```\n"));
+        assert!(bound_tables(growing, &mut CellBudget::default()).ends_with("|\n```\n"));
     }
 
     #[test]
-    fn all_tables_of_a_text_share_the_bound() {
-        let text = [table(100, 200, ""), table(100, 200, ""), table(2, 2, "")].join("\n");
-        let shown = bound(&text, &mut CellBudget::default()).into_owned();
+    fn bound_tables_shares_budget() {
+        let text =
+            [markdown_table(100, 200, ""), markdown_table(100, 200, ""), markdown_table(2, 2, "")].join("\n");
+        let shown = bound_tables(&text, &mut CellBudget::default()).into_owned();
         assert_eq!(shown.matches("```").count(), 2, "the second one is too much, the third is not");
         let mut budget = CellBudget::default();
-        let _ = bound(&table(100, 200, ""), &mut budget);
-        assert!(bound(&table(100, 200, ""), &mut budget).starts_with("```"));
+        let _ = bound_tables(&markdown_table(100, 200, ""), &mut budget);
+        assert!(bound_tables(&markdown_table(100, 200, ""), &mut budget).starts_with("```"));
     }
 
     #[test]
-    fn nested_tables_beyond_the_bound_become_text() {
+    fn bound_tables_turns_nested_into_text() {
         for prefix in ["> ", "  "] {
-            let wide = format!("- a\n\n{}", table(1000, 40, prefix));
-            let shown = bound(&wide, &mut CellBudget::default()).into_owned();
+            let wide = format!("- a\n\n{}", markdown_table(1000, 40, prefix));
+            let shown = bound_tables(&wide, &mut CellBudget::default()).into_owned();
             assert_eq!(shown, wide.replacen("---", "\\---", 1), "{prefix:?}");
         }
     }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use render::document;
+use render::render_document;
 
 const REL: &str = "rel=\"noopener noreferrer nofollow\"";
 const ELEMENTS: &[&str] = &[
@@ -42,8 +42,8 @@ const ELEMENTS: &[&str] = &[
 ];
 
 /// Returns the rendered HTML in one line, so that tests are not about line ends.
-fn shown(markdown: &str) -> String {
-    let html = document(markdown);
+fn render_safe_line(markdown: &str) -> String {
+    let html = render_document(markdown);
     is_safe(&html).unwrap();
     html.replace('\n', "")
 }
@@ -89,33 +89,33 @@ fn is_safe(html: &str) -> Result<(), String> {
 }
 
 #[test]
-fn details_hold_the_blocks_up_to_their_end() {
+fn render_document_keeps_details_blocks() {
     assert_eq!(
-        shown(
+        render_safe_line(
             "<details open>\n<summary>More <b>here</b></summary>\n\nA *text*.\n\n- one\n\n</details>\n\nAfter."
         ),
         "<details><summary>More <strong>here</strong></summary><p>A <em>text</em>.</p><ul><li>one</li></ul></details><p>After.</p>"
     );
     assert_eq!(
-        shown("<details><summary>One</summary>Two <kbd>x</kbd></details>"),
+        render_safe_line("<details><summary>One</summary>Two <kbd>x</kbd></details>"),
         "<details><summary>One</summary><p>Two <kbd>x</kbd></p></details>"
     );
     assert_eq!(
-        shown(
+        render_safe_line(
             "<details>\n<summary>A</summary>\n\n<details>\n<summary>B</summary>\n\nb\n\n</details>\n\na\n\n</details>"
         ),
         "<details><summary>A</summary><details><summary>B</summary><p>b</p></details><p>a</p></details>"
     );
     assert_eq!(
-        shown("- a\n\n  <details>\n\n  b\n\nc"),
+        render_safe_line("- a\n\n  <details>\n\n  b\n\nc"),
         "<ul><li><p>a</p><details><p>b</p></details></li></ul><p>c</p>"
     );
-    assert_eq!(shown("<summary>a</summary>\n\nb"), "<p>a</p><p>b</p>");
-    assert_eq!(shown("</details>\n\na"), "<p>a</p>");
+    assert_eq!(render_safe_line("<summary>a</summary>\n\nb"), "<p>a</p><p>b</p>");
+    assert_eq!(render_safe_line("</details>\n\na"), "<p>a</p>");
 }
 
 #[test]
-fn html_in_a_line_is_shown_as_what_it_means() {
+fn render_document_reads_inline_html() {
     for (markdown, html) in [
         ("<kbd>Ctrl</kbd>+<kbd>C</kbd>", "<p><kbd>Ctrl</kbd>+<kbd>C</kbd></p>"),
         ("H<sub>2</sub>O, mc<sup>2</sup>", "<p>H<sub>2</sub>O, mc<sup>2</sup></p>"),
@@ -134,7 +134,7 @@ fn html_in_a_line_is_shown_as_what_it_means() {
         ("`<kbd>` \\<kbd> &lt;kbd&gt;", "<p><code>&lt;kbd&gt;</code> &lt;kbd&gt; &lt;kbd&gt;</p>"),
         ("1 < 2 > 0 <- x", "<p>1 &lt; 2 &gt; 0 &lt;- x</p>"),
     ] {
-        assert_eq!(shown(markdown), html, "{markdown}");
+        assert_eq!(render_safe_line(markdown), html, "{markdown}");
     }
 }
 
@@ -166,12 +166,12 @@ fn blocks_of_html_keep_their_text() {
         ("<script>\nalert(1)\n\nalert(2)\n</script>\n\na", "<p>a</p>"),
         ("<style>\nbody { display: none }\n</style>\n\na", "<p>a</p>"),
     ] {
-        assert_eq!(shown(markdown), html, "{markdown}");
+        assert_eq!(render_safe_line(markdown), html, "{markdown}");
     }
 }
 
 #[test]
-fn nothing_remote_is_loaded_and_links_lead_to_the_web() {
+fn render_document_loads_nothing_remote() {
     let link = |href: &str, text: &str| format!("<a href=\"{href}\" {REL}>{text}</a>");
     for (markdown, html) in [
         (
@@ -204,7 +204,7 @@ fn nothing_remote_is_loaded_and_links_lead_to_the_web() {
             "b".to_owned(),
         ),
     ] {
-        assert_eq!(shown(markdown), format!("<p>{html}</p>"), "{markdown}");
+        assert_eq!(render_safe_line(markdown), format!("<p>{html}</p>"), "{markdown}");
     }
 }
 
@@ -238,14 +238,14 @@ fn nothing_hostile_gets_through() {
             format!("> - {markdown}\n\n{markdown}"),
             format!("<details>\n{markdown}\n\n{markdown}"),
         ] {
-            let out = document(&text);
+            let out = render_document(&text);
             is_safe(&out).unwrap_or_else(|what| panic!("{what} of {text:?} in {out}"));
         }
     }
 }
 
 #[test]
-fn large_documents_are_rendered_in_bounded_time() {
+fn large_documents_render_in_bounded_time() {
     let thread = std::thread::Builder::new().stack_size(1024 * 1024).spawn(|| {
         for piece in [
             "<details>",
@@ -279,7 +279,7 @@ fn large_documents_are_rendered_in_bounded_time() {
         ] {
             let text = piece.repeat(100_000 / piece.len());
             let begun = processor_time();
-            let out = document(&text);
+            let out = render_document(&text);
             let took = processor_time() - begun;
             // Generous for a build without optimization; quadratic time would be far longer.
             assert!(took < Duration::from_secs(5), "{piece}: {took:?}");
@@ -298,7 +298,7 @@ fn processor_time() -> Duration {
 
 proptest! {
     #[test]
-    fn whatever_a_document_says_its_html_is_safe_and_nested(
+    fn render_document_always_safe_and_nested(
         pieces in prop::collection::vec(prop::sample::select(vec![
             "<details>", "</details>", "<summary>", "</summary>", "<p>", "</p>", "<table>", "</table>", "<tr>", "<td>",
             "</td>", "<ul>", "<li>", "</ul>", "<b>", "</b>", "<sub>", "</sub>", "<a href=\"https://a.example\">", "</a>",
@@ -307,7 +307,7 @@ proptest! {
             "</script>", "  ", "    ", "&lt;", "\"", "'",
         ]), 0..60)
     ) {
-        let out = document(&pieces.concat());
+        let out = render_document(&pieces.concat());
         prop_assert!(is_safe(&out).is_ok(), "{:?}", is_safe(&out));
     }
 }

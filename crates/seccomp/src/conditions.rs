@@ -5,7 +5,7 @@ use seccompiler::{
     SeccompRule, TargetArch,
 };
 
-use crate::{Profile, allowlist};
+use crate::{SeccompProfile, allowlist};
 
 #[cfg(target_arch = "x86_64")]
 const ARCH: TargetArch = TargetArch::x86_64;
@@ -15,42 +15,47 @@ const ARCH: TargetArch = TargetArch::aarch64;
 type Rules = Vec<(i64, Vec<SeccompRule>)>;
 
 /// Builds one program for each error code.
-pub(crate) fn programs(profile: Profile) -> Result<Vec<BpfProgram>, BackendError> {
-    let mut forbidden = always(allowlist::FORBIDDEN);
-    forbidden.push((libc::SYS_clone, namespaces()?));
+pub(crate) fn build_condition_programs(profile: SeccompProfile) -> Result<Vec<BpfProgram>, BackendError> {
+    let mut forbidden = unconditional_rules(allowlist::FORBIDDEN);
+    forbidden.push((libc::SYS_clone, namespace_rules()?));
     match profile {
-        Profile::UserModeLinux { .. } => {
-            forbidden.push((libc::SYS_personality, personalities(KERNEL_PERSONALITIES)?))
+        SeccompProfile::UserModeLinux { .. } => {
+            forbidden.push((libc::SYS_personality, personality_rules(KERNEL_PERSONALITIES)?))
         }
         _ => {
-            forbidden.push((libc::SYS_personality, personalities(PERSONALITIES)?));
-            forbidden.extend(always(allowlist::TRACING));
+            forbidden.push((libc::SYS_personality, personality_rules(PERSONALITIES)?));
+            forbidden.extend(unconditional_rules(allowlist::TRACING));
         }
     }
     forbidden.extend(set_id_modes()?);
     let mut programs = vec![
-        refuse(forbidden, libc::EPERM)?,
-        refuse(always(ATTRIBUTES), libc::EOPNOTSUPP)?,
-        refuse(vec![(libc::SYS_ioctl, terminals()?)], libc::EPERM)?,
-        refuse(vec![(libc::SYS_ioctl, file_flags()?)], libc::ENOTTY)?,
+        refuse_calls(forbidden, libc::EPERM)?,
+        refuse_calls(unconditional_rules(ATTRIBUTES), libc::EOPNOTSUPP)?,
+        refuse_calls(vec![(libc::SYS_ioctl, terminal_rules()?)], libc::EPERM)?,
+        refuse_calls(vec![(libc::SYS_ioctl, file_flags()?)], libc::ENOTTY)?,
     ];
     match profile {
-        Profile::Agent { counted: true }
-        | Profile::UserModeLinux { counted: true }
-        | Profile::Qemu { counted: true } => programs.push(refuse(sockets()?, libc::EAFNOSUPPORT)?),
-        Profile::Agent { counted: false }
-        | Profile::UserModeLinux { counted: false }
-        | Profile::Qemu { counted: false } => {
-            programs.push(refuse(sockets()?, libc::EAFNOSUPPORT)?);
-            programs.push(refuse(vec![(libc::SYS_mmap, shared_memory()?)], libc::ENOMEM)?);
+        SeccompProfile::Agent { counted: true }
+        | SeccompProfile::UserModeLinux { counted: true }
+        | SeccompProfile::Qemu { counted: true } => {
+            programs.push(refuse_calls(socket_rules()?, libc::EAFNOSUPPORT)?)
         }
-        Profile::Program => {
-            programs.push(refuse(sockets()?, libc::EAFNOSUPPORT)?);
-            programs.push(refuse(always(allowlist::FALLOCATE), libc::EOPNOTSUPP)?);
+        SeccompProfile::Agent { counted: false }
+        | SeccompProfile::UserModeLinux { counted: false }
+        | SeccompProfile::Qemu { counted: false } => {
+            programs.push(refuse_calls(socket_rules()?, libc::EAFNOSUPPORT)?);
+            programs.push(refuse_calls(vec![(libc::SYS_mmap, shared_memory()?)], libc::ENOMEM)?);
         }
-        Profile::Worker => {
-            programs.push(refuse(always(&[libc::SYS_socket, libc::SYS_socketpair]), libc::EAFNOSUPPORT)?);
-            programs.push(refuse(always(allowlist::STARTING_PROCESSES), libc::EPERM)?);
+        SeccompProfile::Program => {
+            programs.push(refuse_calls(socket_rules()?, libc::EAFNOSUPPORT)?);
+            programs.push(refuse_calls(unconditional_rules(allowlist::FALLOCATE), libc::EOPNOTSUPP)?);
+        }
+        SeccompProfile::Worker => {
+            programs.push(refuse_calls(
+                unconditional_rules(&[libc::SYS_socket, libc::SYS_socketpair]),
+                libc::EAFNOSUPPORT,
+            )?);
+            programs.push(refuse_calls(unconditional_rules(allowlist::STARTING_PROCESSES), libc::EPERM)?);
         }
     }
     Ok(programs)
@@ -66,17 +71,17 @@ const ATTRIBUTES: &[i64] = &[
     libc::SYS_setxattr,
 ];
 
-fn refuse(rules: Rules, error: i32) -> Result<BpfProgram, BackendError> {
+fn refuse_calls(rules: Rules, error: i32) -> Result<BpfProgram, BackendError> {
     let answer = SeccompAction::Errno(error.unsigned_abs());
     SeccompFilter::new(rules.into_iter().collect(), SeccompAction::Allow, answer, ARCH)?.try_into()
 }
 
-fn always(calls: &[i64]) -> Rules {
+fn unconditional_rules(calls: &[i64]) -> Rules {
     calls.iter().map(|call| (*call, Vec::new())).collect()
 }
 
 /// Builds a rule that holds when all conditions do; each compares the lower half of an argument.
-fn rule(conditions: &[(u8, SeccompCmpOp, u32)]) -> Result<SeccompRule, BackendError> {
+fn build_rule(conditions: &[(u8, SeccompCmpOp, u32)]) -> Result<SeccompRule, BackendError> {
     let conditions = conditions.iter().map(|(argument, operator, value)| {
         SeccompCondition::new(*argument, SeccompCmpArgLen::Dword, operator.clone(), u64::from(*value))
     });
@@ -84,16 +89,16 @@ fn rule(conditions: &[(u8, SeccompCmpOp, u32)]) -> Result<SeccompRule, BackendEr
 }
 
 /// Compares the bits of an argument that `mask` selects.
-fn masked(argument: u8, mask: u32, value: u32) -> (u8, SeccompCmpOp, u32) {
+fn masked_condition(argument: u8, mask: u32, value: u32) -> (u8, SeccompCmpOp, u32) {
     (argument, SeccompCmpOp::MaskedEq(u64::from(mask)), value)
 }
 
 fn has_bits(argument: u8, bits: i32) -> (u8, SeccompCmpOp, u32) {
-    masked(argument, bits.cast_unsigned(), bits.cast_unsigned())
+    masked_condition(argument, bits.cast_unsigned(), bits.cast_unsigned())
 }
 
 /// Matches `clone` with any flag that creates a namespace.
-fn namespaces() -> Result<Vec<SeccompRule>, BackendError> {
+fn namespace_rules() -> Result<Vec<SeccompRule>, BackendError> {
     const CLONE_NEWTIME: i32 = 0x80;
     let flags = [
         libc::CLONE_NEWUSER,
@@ -105,7 +110,7 @@ fn namespaces() -> Result<Vec<SeccompRule>, BackendError> {
         libc::CLONE_NEWCGROUP,
         CLONE_NEWTIME,
     ];
-    flags.into_iter().map(|flag| rule(&[has_bits(0, flag)])).collect()
+    flags.into_iter().map(|flag| build_rule(&[has_bits(0, flag)])).collect()
 }
 
 /// The execution domains of usual programs: Linux, 32-bit Linux, an old kernel name, and a query.
@@ -114,9 +119,9 @@ const PERSONALITIES: &[u32] = &[0, 0x8, 0x2_0000, 0x2_0008, u32::MAX];
 const KERNEL_PERSONALITIES: &[u32] = &[0, 0x4_0000, u32::MAX];
 
 /// Matches all execution domains except these.
-fn personalities(usual: &[u32]) -> Result<Vec<SeccompRule>, BackendError> {
+fn personality_rules(usual: &[u32]) -> Result<Vec<SeccompRule>, BackendError> {
     let others: Vec<_> = usual.iter().map(|value| (0, SeccompCmpOp::Ne, *value)).collect();
-    Ok(vec![rule(&others)?])
+    Ok(vec![build_rule(&others)?])
 }
 
 /// Matches modes that would run a program as its file's owner or group. That has no effect within the machine, but the
@@ -126,12 +131,12 @@ fn set_id_modes() -> Result<Rules, BackendError> {
     const TMPFILE: i32 = libc::O_TMPFILE & !libc::O_DIRECTORY;
     let modes = [libc::S_ISUID, libc::S_ISGID].map(u32::cast_signed);
     let with = |argument: u8| -> Result<Vec<_>, BackendError> {
-        modes.into_iter().map(|bit| rule(&[has_bits(argument, bit)])).collect()
+        modes.into_iter().map(|bit| build_rule(&[has_bits(argument, bit)])).collect()
     };
     // Without these flags the kernel ignores the mode argument, which may then have any value.
     let opening = |flags: u8, mode: u8| -> Result<Vec<_>, BackendError> {
         let each = [libc::O_CREAT, TMPFILE].into_iter().flat_map(|flag| modes.map(|bit| (flag, bit)));
-        each.map(|(flag, bit)| rule(&[has_bits(flags, flag), has_bits(mode, bit)])).collect()
+        each.map(|(flag, bit)| build_rule(&[has_bits(flags, flag), has_bits(mode, bit)])).collect()
     };
     Ok(vec![
         (libc::SYS_fchmod, with(1)?),
@@ -153,10 +158,10 @@ fn set_id_modes() -> Result<Rules, BackendError> {
 }
 
 /// Matches the injection of input into a terminal.
-fn terminals() -> Result<Vec<SeccompRule>, BackendError> {
+fn terminal_rules() -> Result<Vec<SeccompRule>, BackendError> {
     const TIOCSTI: u32 = 0x5412;
     const TIOCLINUX: u32 = 0x541c;
-    [TIOCSTI, TIOCLINUX].into_iter().map(|request| rule(&[(1, SeccompCmpOp::Eq, request)])).collect()
+    [TIOCSTI, TIOCLINUX].into_iter().map(|request| build_rule(&[(1, SeccompCmpOp::Eq, request)])).collect()
 }
 
 /// Matches file system operations besides reading and writing: flags, projects, encryption, snapshots. Clones of a
@@ -168,15 +173,21 @@ fn file_flags() -> Result<Vec<SeccompRule>, BackendError> {
     const FIDEDUPERANGE: u32 = 0xc018_9436;
     let other = |request| (1, SeccompCmpOp::Ne, request);
     Ok(vec![
-        rule(&[masked(1, TYPE, u32::from(b'f') << 8)])?,
-        rule(&[masked(1, TYPE, u32::from(b'X') << 8)])?,
-        rule(&[masked(1, TYPE, 0x9400), other(FICLONE), other(FICLONERANGE), other(FIDEDUPERANGE)])?,
+        build_rule(&[masked_condition(1, TYPE, u32::from(b'f') << 8)])?,
+        build_rule(&[masked_condition(1, TYPE, u32::from(b'X') << 8)])?,
+        build_rule(&[
+            masked_condition(1, TYPE, 0x9400),
+            other(FICLONE),
+            other(FICLONERANGE),
+            other(FIDEDUPERANGE),
+        ])?,
     ])
 }
 
 /// Matches sockets of all families except Unix.
-fn sockets() -> Result<Rules, BackendError> {
-    let other = || Ok::<_, BackendError>(vec![rule(&[(0, SeccompCmpOp::Ne, libc::AF_UNIX.unsigned_abs())])?]);
+fn socket_rules() -> Result<Rules, BackendError> {
+    let other =
+        || Ok::<_, BackendError>(vec![build_rule(&[(0, SeccompCmpOp::Ne, libc::AF_UNIX.unsigned_abs())])?]);
     Ok(vec![(libc::SYS_socket, other()?), (libc::SYS_socketpair, other()?)])
 }
 
@@ -186,6 +197,8 @@ fn shared_memory() -> Result<Vec<SeccompRule>, BackendError> {
     const KIND: u32 = 0x0f;
     [libc::MAP_SHARED, libc::MAP_SHARED_VALIDATE]
         .into_iter()
-        .map(|kind| rule(&[has_bits(3, libc::MAP_ANONYMOUS), masked(3, KIND, kind.cast_unsigned())]))
+        .map(|kind| {
+            build_rule(&[has_bits(3, libc::MAP_ANONYMOUS), masked_condition(3, KIND, kind.cast_unsigned())])
+        })
         .collect()
 }

@@ -18,7 +18,7 @@ use seccompiler::{BackendError, BpfProgram, sock_filter};
 
 /// Names the processes that a filter is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Profile {
+pub enum SeccompProfile {
     /// The agent and everything in its machine. Memory without an owning process is allowed only if a control group
     /// accounts for it.
     Agent {
@@ -47,44 +47,44 @@ pub enum Profile {
 ///
 /// # Errors
 /// Fails when the kernel rejects a filter.
-pub fn apply(profile: Profile) -> io::Result<()> {
+pub fn apply_profile(profile: SeccompProfile) -> io::Result<()> {
     // When several filters deny a call with different errors, the last applied one determines the result.
-    for program in programs(profile).map_err(io::Error::other)? {
+    for program in build_programs(profile).map_err(io::Error::other)? {
         seccompiler::apply_filter(&program).map_err(io::Error::other)?;
     }
     Ok(())
 }
 
-fn programs(profile: Profile) -> Result<Vec<BpfProgram>, BackendError> {
+fn build_programs(profile: SeccompProfile) -> Result<Vec<BpfProgram>, BackendError> {
     let mut allowed = allowlist::ALWAYS.to_vec();
     match profile {
-        Profile::Worker => {}
-        Profile::Qemu { .. } => allowed.extend(allowlist::EMULATOR),
+        SeccompProfile::Worker => {}
+        SeccompProfile::Qemu { .. } => allowed.extend(allowlist::EMULATOR),
         _ => allowed.extend(allowlist::STARTING),
     }
-    if !matches!(profile, Profile::Program) {
+    if !matches!(profile, SeccompProfile::Program) {
         allowed.extend(allowlist::FALLOCATE);
     }
     let uncounted = matches!(
         profile,
-        Profile::Agent { counted: false }
-            | Profile::UserModeLinux { counted: false }
-            | Profile::Qemu { counted: false }
+        SeccompProfile::Agent { counted: false }
+            | SeccompProfile::UserModeLinux { counted: false }
+            | SeccompProfile::Qemu { counted: false }
     );
     if !uncounted {
         allowed.extend(allowlist::MEMFD);
     }
-    if matches!(profile, Profile::UserModeLinux { .. }) {
+    if matches!(profile, SeccompProfile::UserModeLinux { .. }) {
         allowed.extend(allowlist::TRACING);
     }
-    let mut programs = vec![allow(allowed)];
-    programs.extend(conditions::programs(profile)?);
+    let mut programs = vec![allow_calls(allowed)];
+    programs.extend(conditions::build_condition_programs(profile)?);
     Ok(programs)
 }
 
 /// Builds a program that allows these calls and answers all others with `ENOSYS`, including calls of the x32 interface,
 /// which has the same architecture value. A call of another architecture kills the process.
-fn allow(mut calls: Vec<i64>) -> BpfProgram {
+fn allow_calls(mut calls: Vec<i64>) -> BpfProgram {
     const LOAD_WORD: u16 = 0x20;
     const JUMP_IF_EQUAL: u16 = 0x15;
     const JUMP_IF_AT_LEAST: u16 = 0x35;
@@ -124,19 +124,19 @@ fn allow(mut calls: Vec<i64>) -> BpfProgram {
 mod tests {
     use super::*;
 
-    const PROFILES: [Profile; 8] = [
-        Profile::Qemu { counted: true },
-        Profile::Qemu { counted: false },
-        Profile::Agent { counted: true },
-        Profile::Agent { counted: false },
-        Profile::UserModeLinux { counted: true },
-        Profile::UserModeLinux { counted: false },
-        Profile::Program,
-        Profile::Worker,
+    const PROFILES: [SeccompProfile; 8] = [
+        SeccompProfile::Qemu { counted: true },
+        SeccompProfile::Qemu { counted: false },
+        SeccompProfile::Agent { counted: true },
+        SeccompProfile::Agent { counted: false },
+        SeccompProfile::UserModeLinux { counted: true },
+        SeccompProfile::UserModeLinux { counted: false },
+        SeccompProfile::Program,
+        SeccompProfile::Worker,
     ];
 
     /// Interprets a program of [`allow`] for one call.
-    fn answer(program: &[sock_filter], arch: u32, number: u32) -> u32 {
+    fn evaluate_program(program: &[sock_filter], arch: u32, number: u32) -> u32 {
         let (mut at, mut word) = (0, 0);
         loop {
             let sock_filter { code, jt, jf, k } = program[at].clone();
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn the_filters_compile_and_fit() {
         for profile in PROFILES {
-            let programs = programs(profile).unwrap();
+            let programs = build_programs(profile).unwrap();
             assert!(programs.iter().all(|program| program.len() < 4096), "{profile:?}");
         }
     }
@@ -165,15 +165,15 @@ mod tests {
     fn only_what_is_listed_is_allowed() {
         let arch = if cfg!(target_arch = "x86_64") { 0xc000_003e } else { 0xc000_00b7 };
         let refused = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs();
-        let program = allow(allowlist::ALWAYS.to_vec());
+        let program = allow_calls(allowlist::ALWAYS.to_vec());
         for number in 0..1024 {
             let listed = allowlist::ALWAYS.contains(&i64::from(number));
             let expected = if listed { libc::SECCOMP_RET_ALLOW } else { refused };
-            assert_eq!(answer(&program, arch, number), expected, "{number}");
+            assert_eq!(evaluate_program(&program, arch, number), expected, "{number}");
         }
         let read = u32::try_from(libc::SYS_read).unwrap();
-        assert_eq!(answer(&program, arch, 0x4000_0000 + read), refused, "x32");
-        assert_eq!(answer(&program, 0x4000_0003, read), libc::SECCOMP_RET_KILL_PROCESS, "32 bits");
+        assert_eq!(evaluate_program(&program, arch, 0x4000_0000 + read), refused, "x32");
+        assert_eq!(evaluate_program(&program, 0x4000_0003, read), libc::SECCOMP_RET_KILL_PROCESS, "32 bits");
     }
 
     #[test]

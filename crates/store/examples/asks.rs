@@ -12,14 +12,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use domain::account::Role;
+use domain::account::AccountRole;
 use domain::credits::Credits;
 use domain::id::{AccountId, ConversationId, KeyId, MessageId, PostingId, UserId};
 use domain::time::Timestamp;
 use rusqlite::{Connection, params};
 use store::accounts::NewAccount;
-use store::questions::{AskedThrough, NewConversation, NewQuestion, Target};
-use store::{Options, SqlExt, Store, StoreError, accounts, conversations, questions};
+use store::questions::{AskedThrough, NewConversation, NewQuestion, QuestionTarget};
+use store::{SqlExt, Store, StoreError, StoreOptions, accounts, conversations, questions};
 
 const CALLERS: usize = 64;
 const ACCOUNTS: u128 = 64;
@@ -37,44 +37,44 @@ async fn main() -> Outcome<()> {
     }
     let folder = tempfile::tempdir()?;
     // Bare, store, bare: the difference of the bare runs shows the variance of the disk.
-    let before = bare(&folder.path().join("bare.db"), time)?;
+    let before = measure_bare_statements(&folder.path().join("bare.db"), time)?;
     let store = Store::open(&folder.path().join("store.db"))?;
     make_accounts(&store).await?;
-    let asked = asks(&store, time, ACCOUNTS).await?;
-    let after = bare(&folder.path().join("again.db"), time)?;
+    let asked = measure_asks(&store, time, ACCOUNTS).await?;
+    let after = measure_bare_statements(&folder.path().join("again.db"), time)?;
     println!("bare loop, groups of {CALLERS}: {before:.0}/s before, {after:.0}/s after");
     println!(
         "store, {CALLERS} callers: {asked:.0}/s, {:.2} of the bare loop",
         asked * 2.0 / (before + after)
     );
-    println!("store, {CALLERS} callers of one account: {:.0}/s", asks(&store, time, 1).await?);
-    println!("store, {CALLERS} readers of one answer: {:.0}/s", reads(&store, time).await?);
-    listing(&store).await?;
+    println!("store, {CALLERS} callers of one account: {:.0}/s", measure_asks(&store, time, 1).await?);
+    println!("store, {CALLERS} readers of one answer: {:.0}/s", measure_reads(&store, time).await?);
+    measure_listing(&store).await?;
     store.close().await;
     Ok(())
 }
 
 async fn on_server(url: &str, time: Duration) -> Outcome<()> {
     let writers = std::env::args().nth(3).map(|number| number.parse()).transpose()?;
-    let store = Store::connect_with(url, Options { writers, ..Options::default() })?;
+    let store = Store::connect_with(url, StoreOptions { writers, ..StoreOptions::default() })?;
     make_accounts(&store).await?;
-    println!("store, {CALLERS} callers: {:.0}/s", asks(&store, time, ACCOUNTS).await?);
-    println!("store, {CALLERS} callers of one account: {:.0}/s", asks(&store, time, 1).await?);
-    println!("store, {CALLERS} readers of one answer: {:.0}/s", reads(&store, time).await?);
+    println!("store, {CALLERS} callers: {:.0}/s", measure_asks(&store, time, ACCOUNTS).await?);
+    println!("store, {CALLERS} callers of one account: {:.0}/s", measure_asks(&store, time, 1).await?);
+    println!("store, {CALLERS} readers of one answer: {:.0}/s", measure_reads(&store, time).await?);
     store.close().await;
     Ok(())
 }
 
-fn account(number: u128) -> AccountId {
+fn account_id(number: u128) -> AccountId {
     AccountId::from_random(number % ACCOUNTS)
 }
 
 async fn make_accounts(store: &Store) -> Outcome<()> {
     for number in 0..ACCOUNTS {
         let new = NewAccount {
-            account: account(number),
+            account: account_id(number),
             user: UserId::from_random(number),
-            role: Role::Owner,
+            role: AccountRole::Owner,
             email: format!("{number}@example.org"),
             licence_until: None,
             grant: Credits(1_000_000_000_000),
@@ -82,18 +82,18 @@ async fn make_accounts(store: &Store) -> Outcome<()> {
             machine: false,
             now: NOW,
         };
-        store.write(move |tx| accounts::create(tx, &new)).await?;
+        store.write(move |tx| accounts::create_account(tx, &new)).await?;
     }
     Ok(())
 }
 
 /// Spreads numbers over all bits, like random identifiers.
-fn scattered(number: u64) -> u128 {
+fn scatter_bits(number: u64) -> u128 {
     u128::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835)
 }
 
-fn question(number: u64, accounts: u128) -> NewQuestion {
-    let bits = scattered(number + 1);
+fn new_question(number: u64, accounts: u128) -> NewQuestion {
+    let bits = scatter_bits(number + 1);
     NewQuestion {
         model: "reader".to_owned(),
         goes_on: None,
@@ -102,11 +102,11 @@ fn question(number: u64, accounts: u128) -> NewQuestion {
             context_tokens: 8000,
             output_max_tokens: 1000,
         },
-        account: account(u128::from(number) % accounts),
+        account: account_id(u128::from(number) % accounts),
         user: None,
         through: AskedThrough::Key(KeyId::from_random(7)),
         trace: None,
-        target: Target::New(NewConversation {
+        target: QuestionTarget::New(NewConversation {
             id: ConversationId::from_random(bits),
             title: "What is the rent?".to_owned(),
             settings: Vec::new(),
@@ -126,7 +126,7 @@ fn question(number: u64, accounts: u128) -> NewQuestion {
     }
 }
 
-async fn asks(store: &Store, time: Duration, accounts: u128) -> Outcome<f64> {
+async fn measure_asks(store: &Store, time: Duration, accounts: u128) -> Outcome<f64> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let first = NEXT.load(Ordering::Relaxed);
     let began = Instant::now();
@@ -135,8 +135,8 @@ async fn asks(store: &Store, time: Duration, accounts: u128) -> Outcome<f64> {
         let store = store.clone();
         callers.push(tokio::spawn(async move {
             while began.elapsed() < time {
-                let new = question(NEXT.fetch_add(1, Ordering::Relaxed), accounts);
-                store.write(move |tx| questions::ask(tx, &new)).await?;
+                let new = new_question(NEXT.fetch_add(1, Ordering::Relaxed), accounts);
+                store.write(move |tx| questions::ask_question(tx, &new)).await?;
             }
             Ok::<_, questions::AskRefused>(())
         }));
@@ -147,17 +147,17 @@ async fn asks(store: &Store, time: Duration, accounts: u128) -> Outcome<f64> {
     Ok((NEXT.load(Ordering::Relaxed) - first) as f64 / began.elapsed().as_secs_f64())
 }
 
-async fn reads(store: &Store, time: Duration) -> Outcome<f64> {
+async fn measure_reads(store: &Store, time: Duration) -> Outcome<f64> {
     let count = Arc::new(AtomicU64::new(0));
     let began = Instant::now();
     let mut callers = Vec::new();
     for number in 0..CALLERS as u64 {
         let (store, count) = (store.clone(), Arc::clone(&count));
-        let asked = question(number, ACCOUNTS);
-        let Target::New(NewConversation { id, .. }) = asked.target else { continue };
+        let asked = new_question(number, ACCOUNTS);
+        let QuestionTarget::New(NewConversation { id, .. }) = asked.target else { continue };
         callers.push(tokio::spawn(async move {
             while began.elapsed() < time {
-                store.read(move |tx| conversations::answer(tx, asked.account, id, asked.answer)).await?;
+                store.read(move |tx| conversations::find_answer(tx, asked.account, id, asked.answer)).await?;
                 count.fetch_add(1, Ordering::Relaxed);
             }
             Ok::<_, conversations::ConversationError>(())
@@ -169,12 +169,12 @@ async fn reads(store: &Store, time: Duration) -> Outcome<f64> {
     Ok(count.load(Ordering::Relaxed) as f64 / began.elapsed().as_secs_f64())
 }
 
-async fn listing(store: &Store) -> Outcome<()> {
+async fn measure_listing(store: &Store) -> Outcome<()> {
     let owner = AccountId::from_random(1 << 50);
     let new = NewAccount {
         account: owner,
         user: UserId::from_random(1 << 50),
-        role: Role::Owner,
+        role: AccountRole::Owner,
         email: "many".to_owned(),
         licence_until: None,
         grant: Credits(0),
@@ -182,7 +182,7 @@ async fn listing(store: &Store) -> Outcome<()> {
         machine: false,
         now: NOW,
     };
-    store.write(move |tx| accounts::create(tx, &new)).await?;
+    store.write(move |tx| accounts::create_account(tx, &new)).await?;
     store
         .write(move |tx| {
             tx.execute(
@@ -195,14 +195,15 @@ async fn listing(store: &Store) -> Outcome<()> {
                 &[owner.into(), LISTED.into()],
             )?;
             tx.execute("UPDATE accounts SET conversations = $2 WHERE id = $1", &[owner.into(), LISTED.into()])?;
-            tx.one("SELECT 1", &[], |_| Ok(()))
+            tx.query_one("SELECT 1", &[], |_| Ok(()))
         })
         .await?;
     for (page, offset) in [(1, 0), (1000, 49_950), (2000, 99_950)] {
         let mut best = Duration::MAX;
         for _ in 0..20 {
             let began = Instant::now();
-            let listed = store.read(move |tx| conversations::list(tx, owner, offset, 50)).await?;
+            let listed =
+                store.read(move |tx| conversations::list_conversations(tx, owner, offset, 50)).await?;
             best = best.min(began.elapsed());
             if listed.conversations.len() != 50 || listed.total != LISTED as u64 {
                 return Err(StoreError::Rule("a page of 50 is full").into());
@@ -214,7 +215,7 @@ async fn listing(store: &Store) -> Outcome<()> {
 }
 
 /// Runs the statements of a question, prepared once, in groups as large as the number of callers.
-fn bare(path: &Path, time: Duration) -> Outcome<f64> {
+fn measure_bare_statements(path: &Path, time: Duration) -> Outcome<f64> {
     static NUMBER: AtomicU64 = AtomicU64::new(1 << 60);
     drop(Store::open(path)?);
     let connection = Connection::open(path)?;
@@ -227,7 +228,7 @@ fn bare(path: &Path, time: Duration) -> Outcome<f64> {
         connection.execute(
             "INSERT INTO accounts (id, created_at, balance, reserved, conversations) VALUES (?1, 0, ?2, 0, 0)
              ON CONFLICT DO NOTHING",
-            params![account(number).to_string(), 1_000_000_000_000_i64],
+            params![account_id(number).to_string(), 1_000_000_000_000_i64],
         )?;
     }
     let began = Instant::now();
@@ -244,8 +245,8 @@ fn bare(path: &Path, time: Duration) -> Outcome<f64> {
 }
 
 fn bare_ask(connection: &Connection, number: u64) -> Outcome<()> {
-    let bits = scattered(number + 1);
-    let account = account(u128::from(number)).to_string();
+    let bits = scatter_bits(number + 1);
+    let account = account_id(u128::from(number)).to_string();
     let conversation = ConversationId::from_random(bits).to_string();
     let (question, answer) = (MessageId::from_random(bits ^ 1), MessageId::from_random(bits ^ 2));
     let (question, answer) = (question.to_string(), answer.to_string());

@@ -18,7 +18,7 @@ impl Abort {
     }
 
     /// Registers a connection whose statements an abort interrupts.
-    pub(crate) fn watch(&self, statements: InterruptHandle) {
+    pub(crate) fn register_connection(&self, statements: InterruptHandle) {
         self.statements.lock().unwrap_or_else(PoisonError::into_inner).push(statements);
     }
 
@@ -36,7 +36,7 @@ impl Abort {
 
     /// Waits until the store is aborted. Cancel safe.
     #[cfg(feature = "postgres")]
-    pub(crate) async fn aborted(&self) {
+    pub(crate) async fn wait_for_abort(&self) {
         // `self` owns the sender, so it outlives this call.
         let _ = self.aborted.subscribe().wait_for(|aborted| *aborted).await;
     }

@@ -2,17 +2,17 @@
 
 mod close;
 
-use domain::account::{Licence, Role};
+use domain::account::{AccountRole, Licence};
 use domain::credits::{Balance, Credits, PostingKind};
 use domain::id::{AccountId, PostingId, UserId};
 use domain::time::Timestamp;
 
-use crate::credits::{Posting, post};
+use crate::credits::{Posting, post_credits};
 use crate::error::StoreError;
 use crate::machines;
-use crate::sql::{Result, Row, RowExt, Sql, SqlExt, params};
+use crate::sql::{Result, RowExt, Sql, SqlExt, SqlRow, params};
 
-pub use close::{AccountRemoval, close, delete_conversations, is_closed, remove};
+pub use close::{AccountRemoval, close_account, delete_conversations, is_closed, remove_account_rows};
 
 /// The largest page of [`list`].
 pub const ACCOUNTS_PAGE_MAX: u32 = 1000;
@@ -30,7 +30,7 @@ macro_rules! account_select {
 pub struct NewAccount {
     pub account: AccountId,
     pub user: UserId,
-    pub role: Role,
+    pub role: AccountRole,
     /// The user's email, at most 320 bytes, unique regardless of case.
     pub email: String,
     /// The end of the licence; `None` for no licence.
@@ -47,10 +47,10 @@ pub struct NewAccount {
 
 /// A stored account.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Account {
+pub struct StoredAccount {
     pub id: AccountId,
     pub user: UserId,
-    pub role: Role,
+    pub role: AccountRole,
     /// The user's email as it was entered.
     pub email: String,
     pub licence: Licence,
@@ -76,14 +76,14 @@ pub enum AccountError {
 ///
 /// # Errors
 /// [`AccountError::EmailTaken`].
-pub fn create(tx: &mut dyn Sql, new: &NewAccount) -> Result<Account, AccountError> {
+pub fn create_account(tx: &mut dyn Sql, new: &NewAccount) -> Result<StoredAccount, AccountError> {
     tx.execute(
         "INSERT INTO accounts (id, created_at, licence_until, balance, reserved, conversations)
          VALUES ($1, $2, $3, 0, 0, 0)",
         params![new.account, new.now, new.licence_until],
     )?;
     let taken = tx
-        .one(
+        .query_one(
             "INSERT INTO users (id, account_id, role, email, email_key, created_at) VALUES ($1, $2, $3, $4, $5, $6)
              ON CONFLICT (email_key) DO NOTHING RETURNING id",
             params![
@@ -102,20 +102,20 @@ pub fn create(tx: &mut dyn Sql, new: &NewAccount) -> Result<Account, AccountErro
     }
     if new.grant > Credits(0) {
         let posting = Posting::new(new.posting, new.account, PostingKind::Grant, new.grant, new.now);
-        post(tx, &posting)?.map_err(|_| AccountError::NotFound)?;
+        post_credits(tx, &posting)?.map_err(|_| AccountError::NotFound)?;
     }
     if new.machine {
-        machines::create(tx, new.account, new.now)?;
+        machines::create_machine(tx, new.account, new.now)?;
     }
-    get(tx, new.account)?.ok_or(AccountError::NotFound)
+    find_account(tx, new.account)?.ok_or(AccountError::NotFound)
 }
 
 /// Returns the account, or `None` if it does not exist.
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn get(tx: &mut dyn Sql, account: AccountId) -> Result<Option<Account>> {
-    tx.one(
+pub fn find_account(tx: &mut dyn Sql, account: AccountId) -> Result<Option<StoredAccount>> {
+    tx.query_one(
         concat!(
             account_select!(),
             " WHERE a.id = $1 AND a.closed_at IS NULL ORDER BY u.created_at, u.id LIMIT 1"
@@ -129,11 +129,11 @@ pub fn get(tx: &mut dyn Sql, account: AccountId) -> Result<Option<Account>> {
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn by_email(tx: &mut dyn Sql, email: &str) -> Result<Option<Account>> {
+pub fn by_email(tx: &mut dyn Sql, email: &str) -> Result<Option<StoredAccount>> {
     if email.contains('\0') {
         return Ok(None);
     }
-    tx.one(
+    tx.query_one(
         concat!(account_select!(), " WHERE u.email_key = $1 AND a.closed_at IS NULL"),
         params![&email_key(email)],
         read_account,
@@ -145,15 +145,19 @@ pub fn by_email(tx: &mut dyn Sql, email: &str) -> Result<Option<Account>> {
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn list(tx: &mut dyn Sql, after: Option<AccountId>, limit: u32) -> Result<Vec<(Account, Balance)>> {
-    tx.all(
+pub fn list_accounts(
+    tx: &mut dyn Sql,
+    after: Option<AccountId>,
+    limit: u32,
+) -> Result<Vec<(StoredAccount, Balance)>> {
+    tx.query_all(
         "SELECT a.id, u.id, u.role, u.email, a.licence_until, a.created_at, a.conversations,
             (SELECT m.ordinal FROM machines m WHERE m.account_id = a.id), a.balance, a.reserved
          FROM accounts a JOIN users u ON u.account_id = a.id WHERE a.id > $1 AND a.closed_at IS NULL
          ORDER BY a.id LIMIT $2",
         params![after.unwrap_or(AccountId::from_random(0)), limit.min(ACCOUNTS_PAGE_MAX)],
         |row| {
-            let balance = Balance { available: row.credits(8)?, reserved: row.credits(9)? };
+            let balance = Balance { available: row.get_credits(8)?, reserved: row.get_credits(9)? };
             Ok((read_account(row)?, balance))
         },
     )
@@ -164,7 +168,8 @@ pub fn list(tx: &mut dyn Sql, after: Option<AccountId>, limit: u32) -> Result<Ve
 /// # Errors
 /// [`StoreError`].
 pub fn any_open(tx: &mut dyn Sql) -> Result<bool> {
-    let open = tx.one("SELECT 1 FROM accounts WHERE closed_at IS NULL LIMIT 1", params![], |_| Ok(()))?;
+    let open =
+        tx.query_one("SELECT 1 FROM accounts WHERE closed_at IS NULL LIMIT 1", params![], |_| Ok(()))?;
     Ok(open.is_some())
 }
 
@@ -173,10 +178,10 @@ pub fn any_open(tx: &mut dyn Sql) -> Result<bool> {
 /// # Errors
 /// [`StoreError`].
 pub fn any_operator(tx: &mut dyn Sql) -> Result<bool> {
-    let found = tx.one(
+    let found = tx.query_one(
         "SELECT 1 FROM users u JOIN accounts a ON a.id = u.account_id
          WHERE u.role = $1 AND a.closed_at IS NULL LIMIT 1",
-        params![Role::Operator.as_str()],
+        params![AccountRole::Operator.as_str()],
         |_| Ok(()),
     )?;
     Ok(found.is_some())
@@ -186,8 +191,8 @@ pub fn any_operator(tx: &mut dyn Sql) -> Result<bool> {
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn any(tx: &mut dyn Sql) -> Result<bool> {
-    Ok(tx.one("SELECT 1 FROM accounts LIMIT 1", params![], |_| Ok(()))?.is_some())
+pub fn has_any_account(tx: &mut dyn Sql) -> Result<bool> {
+    Ok(tx.query_one("SELECT 1 FROM accounts LIMIT 1", params![], |_| Ok(()))?.is_some())
 }
 
 /// Sets the end of the licence; `None` ends it.
@@ -210,7 +215,7 @@ pub fn set_licence(
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn set_role(tx: &mut dyn Sql, user: UserId, role: Role) -> Result<()> {
+pub fn set_role(tx: &mut dyn Sql, user: UserId, role: AccountRole) -> Result<()> {
     tx.execute("UPDATE users SET role = $2 WHERE id = $1", params![user, role.as_str()])?;
     Ok(())
 }
@@ -255,7 +260,8 @@ pub fn set_email(
 /// # Errors
 /// [`StoreError`].
 pub fn is_email_chosen(tx: &mut dyn Sql, user: UserId) -> Result<bool> {
-    let chosen = tx.one("SELECT email_chosen FROM users WHERE id = $1", params![user], |row| row.flag(0))?;
+    let chosen =
+        tx.query_one("SELECT email_chosen FROM users WHERE id = $1", params![user], |row| row.get_flag(0))?;
     Ok(chosen.unwrap_or(false))
 }
 
@@ -263,8 +269,8 @@ pub fn is_email_chosen(tx: &mut dyn Sql, user: UserId) -> Result<bool> {
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn password(tx: &mut dyn Sql, user: UserId) -> Result<Option<String>> {
-    let found = tx.one("SELECT password_hash FROM users WHERE id = $1", params![user], |row| {
+pub fn find_password_hash(tx: &mut dyn Sql, user: UserId) -> Result<Option<String>> {
+    let found = tx.query_one("SELECT password_hash FROM users WHERE id = $1", params![user], |row| {
         Ok(row.opt_text(0)?.map(ToOwned::to_owned))
     });
     Ok(found?.flatten())
@@ -283,16 +289,16 @@ pub fn keeps_password(tx: &mut dyn Sql, user: UserId, hash: &str) -> Result<bool
     Ok(kept > 0)
 }
 
-fn read_account(row: &dyn Row) -> Result<Account> {
-    let role = row.text(2)?;
-    Ok(Account {
-        id: row.id(0)?,
-        user: row.id(1)?,
-        role: Role::parse(role).ok_or_else(|| StoreError::damaged("role", role, "is unknown"))?,
-        email: row.text(3)?.to_owned(),
+fn read_account(row: &dyn SqlRow) -> Result<StoredAccount> {
+    let role = row.get_text(2)?;
+    Ok(StoredAccount {
+        id: row.get_id(0)?,
+        user: row.get_id(1)?,
+        role: AccountRole::parse(role).ok_or_else(|| StoreError::damaged_row("role", role, "is unknown"))?,
+        email: row.get_text(3)?.to_owned(),
         licence: Licence { until: row.opt_time(4)? },
-        created_at: row.time(5)?,
-        conversations: row.count(6)?,
+        created_at: row.get_time(5)?,
+        conversations: row.get_count(6)?,
         has_machine: row.opt_int(7)?.is_some(),
     })
 }

@@ -3,7 +3,7 @@
 use domain::id::{AccountId, TraceId};
 use domain::time::Timestamp;
 
-use crate::sql::{Result, Row, RowExt, Sql, SqlExt, params};
+use crate::sql::{Result, RowExt, Sql, SqlExt, SqlRow, params};
 
 /// The largest page of [`list`].
 pub const AUDIT_PAGE_MAX: u32 = 1000;
@@ -30,7 +30,7 @@ pub struct AuditEntry {
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn append(tx: &mut dyn Sql, entry: &AuditEntry) -> Result<()> {
+pub fn append_audit_entry(tx: &mut dyn Sql, entry: &AuditEntry) -> Result<()> {
     tx.execute(
         "INSERT INTO audit (created_at, account_id, actor, action, subject, detail, trace_id)
          VALUES ($1, $2, $3, $4, $5, $6, $7)",
@@ -64,18 +64,18 @@ pub struct AuditFilter {
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn list(tx: &mut dyn Sql, wanted: &AuditFilter) -> Result<Vec<(i64, AuditEntry)>> {
+pub fn list_audit_entries(tx: &mut dyn Sql, wanted: &AuditFilter) -> Result<Vec<(i64, AuditEntry)>> {
     let before = wanted.before.unwrap_or(i64::MAX);
     let since = wanted.since.map_or(i64::MIN, Timestamp::micros);
     let limit = wanted.limit.min(AUDIT_PAGE_MAX);
     match wanted.account {
-        Some(account) => tx.all(
+        Some(account) => tx.query_all(
             "SELECT entry, created_at, account_id, actor, action, subject, detail, trace_id FROM audit
              WHERE account_id = $1 AND entry < $2 AND created_at >= $3 ORDER BY entry DESC LIMIT $4",
             params![account, before, since, limit],
             read_entry,
         ),
-        None => tx.all(
+        None => tx.query_all(
             "SELECT entry, created_at, account_id, actor, action, subject, detail, trace_id FROM audit
              WHERE entry < $1 AND created_at >= $2 ORDER BY entry DESC LIMIT $3",
             params![before, since, limit],
@@ -89,7 +89,7 @@ pub fn list(tx: &mut dyn Sql, wanted: &AuditFilter) -> Result<Vec<(i64, AuditEnt
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn sweep(tx: &mut dyn Sql, before_micros: i64, limit: u32) -> Result<u64> {
+pub fn trim_audit_log(tx: &mut dyn Sql, before_micros: i64, limit: u32) -> Result<u64> {
     tx.execute(
         // A range of the index, up to the first entry that stays. For an explicit list of rows, PostgreSQL
         // would scan the table.
@@ -108,8 +108,13 @@ pub fn sweep(tx: &mut dyn Sql, before_micros: i64, limit: u32) -> Result<u64> {
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn erase(tx: &mut dyn Sql, account: AccountId, after: i64, limit: u32) -> Result<Option<i64>> {
-    let last = tx.one("SELECT COALESCE(MAX(entry), 0) FROM audit", params![], |row| row.int(0))?;
+pub fn erase_account_from_audit(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    after: i64,
+    limit: u32,
+) -> Result<Option<i64>> {
+    let last = tx.query_one("SELECT COALESCE(MAX(entry), 0) FROM audit", params![], |row| row.get_int(0))?;
     let (last, until) = (last.unwrap_or(0), after.saturating_add(i64::from(limit)));
     let erased = format!("deleted:{account}");
     // The entries that tell former emails come last: the others need them.
@@ -137,15 +142,15 @@ pub fn erase(tx: &mut dyn Sql, account: AccountId, after: i64, limit: u32) -> Re
     Ok(None)
 }
 
-fn read_entry(row: &dyn Row) -> Result<(i64, AuditEntry)> {
+fn read_entry(row: &dyn SqlRow) -> Result<(i64, AuditEntry)> {
     let entry = AuditEntry {
-        at: row.time(1)?,
+        at: row.get_time(1)?,
         account: row.opt_id(2)?,
-        actor: row.text(3)?.to_owned(),
-        action: row.text(4)?.to_owned(),
-        subject: row.text(5)?.to_owned(),
-        detail: row.text(6)?.to_owned(),
+        actor: row.get_text(3)?.to_owned(),
+        action: row.get_text(4)?.to_owned(),
+        subject: row.get_text(5)?.to_owned(),
+        detail: row.get_text(6)?.to_owned(),
         trace: row.opt_id(7)?,
     };
-    Ok((row.int(0)?, entry))
+    Ok((row.get_int(0)?, entry))
 }

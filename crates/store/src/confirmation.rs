@@ -11,15 +11,15 @@ pub(crate) struct Confirmation(AtomicU64);
 
 impl Confirmation {
     /// Returns the time since the host was booted, including the time in which it slept.
-    pub(crate) fn now() -> Duration {
+    pub(crate) fn time_since_boot() -> Duration {
         Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
     }
 
-    pub(crate) fn confirm(&self, at: Duration) {
+    pub(crate) fn confirm_at(&self, at: Duration) {
         self.0.store(u64::try_from(at.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    pub(crate) fn last(&self) -> Duration {
+    pub(crate) fn last_confirmation(&self) -> Duration {
         Duration::from_nanos(self.0.load(Ordering::Relaxed))
     }
 }

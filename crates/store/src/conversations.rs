@@ -9,16 +9,18 @@ use domain::time::Timestamp;
 
 use crate::codec;
 use crate::error::StoreError;
-use crate::sql::{Result, Row, RowExt, Sql, SqlExt, int, params};
+use crate::sql::{Result, RowExt, Sql, SqlExt, SqlRow, params, stored_int};
 
-pub(crate) use branches::{Place, place_of, show_place};
 pub use branches::{
-    ShowRefused, Shown, ShownBranch, Versions, is_shown, model_of_branch, show, shown_branch, versions,
+    BranchPosition, ShowRefused, ShownBranch, Versions, is_shown, list_versions, model_of_branch,
+    show_branch, shown_branch,
 };
-pub use delete::{DeletedConversation, delete, remove};
+pub(crate) use branches::{ExchangePlace, place_of, show_place};
+pub use delete::{DeletedConversation, delete_conversation, remove_conversation_rows};
 pub use read::{
-    AskedExchange, ConversationDetail, EXCHANGES_PAGE_MAX, Message, Question, StoredAnswer, answer,
-    answer_cost, asked_exchange, detail, latest_answer, messages, title_and_first_question,
+    AskedExchange, ConversationDetail, EXCHANGES_PAGE_MAX, StoredAnswer, StoredMessage, StoredQuestion,
+    answer_cost, asked_exchange, find_answer, latest_answer, read_conversation, read_messages,
+    title_and_first_question,
 };
 
 /// The largest page of [`list`].
@@ -76,7 +78,7 @@ pub struct ConversationSummary {
 
 /// A page of an account's conversations.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConversationPage {
+pub struct ConversationListPage {
     /// The conversations: pinned ones first, then the latest modified.
     pub conversations: Vec<ConversationSummary>,
     /// The number of conversations of the account.
@@ -107,13 +109,20 @@ pub struct ConversationPatch {
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn list(tx: &mut dyn Sql, account: AccountId, offset: u64, limit: u32) -> Result<ConversationPage> {
-    let page = params![account, limit.min(CONVERSATIONS_PAGE_MAX), int(offset)?];
-    let conversations = tx.all(LISTED, page, read_summary)?;
+pub fn list_conversations(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    offset: u64,
+    limit: u32,
+) -> Result<ConversationListPage> {
+    let page = params![account, limit.min(CONVERSATIONS_PAGE_MAX), stored_int(offset)?];
+    let conversations = tx.query_all(LISTED, page, read_summary)?;
     let total = tx
-        .one("SELECT conversations FROM accounts WHERE id = $1", params![account], |row| row.count(0))?
+        .query_one("SELECT conversations FROM accounts WHERE id = $1", params![account], |row| {
+            row.get_count(0)
+        })?
         .unwrap_or(0);
-    Ok(ConversationPage { conversations, total })
+    Ok(ConversationListPage { conversations, total })
 }
 
 /// Returns the name of the key through which the first question of a conversation came, if it came through one.
@@ -125,11 +134,11 @@ pub fn key_name(
     account: AccountId,
     conversation: ConversationId,
 ) -> Result<Option<String>> {
-    tx.one(
+    tx.query_one(
         "SELECT k.name FROM questions q JOIN keys k ON k.id = q.key_id
          WHERE q.conversation_id = $2 AND q.ordinal = 0 AND k.account_id = $1",
         params![account, conversation],
-        |row| Ok(row.text(0)?.to_owned()),
+        |row| Ok(row.get_text(0)?.to_owned()),
     )
 }
 
@@ -137,12 +146,12 @@ pub fn key_name(
 ///
 /// # Errors
 /// [`ConversationError::NotFound`].
-pub fn summary(
+pub fn read_conversation_summary(
     tx: &mut dyn Sql,
     account: AccountId,
     conversation: ConversationId,
 ) -> Result<ConversationSummary, ConversationError> {
-    tx.one(
+    tx.query_one(
         concat!(summary_select!(), " WHERE c.id = $1 AND c.account_id = $2 AND c.deleted_at IS NULL"),
         params![conversation, account],
         read_summary,
@@ -154,7 +163,7 @@ pub fn summary(
 ///
 /// # Errors
 /// [`ConversationError::NotFound`].
-pub fn patch(
+pub fn patch_conversation(
     tx: &mut dyn Sql,
     account: AccountId,
     conversation: ConversationId,
@@ -166,7 +175,7 @@ pub fn patch(
          WHERE id = $1 AND account_id = $2 AND deleted_at IS NULL",
         params![conversation, account, patch.title.as_ref(), patch.pinned],
     )?;
-    summary(tx, account, conversation)
+    read_conversation_summary(tx, account, conversation)
 }
 
 /// Replaces the title by one that was made of another question. Leaves `modified_at` unchanged.
@@ -179,7 +188,7 @@ pub fn set_title(
     conversation: ConversationId,
     title: &str,
 ) -> Result<()> {
-    tx.send(
+    tx.send_statement(
         "UPDATE conversations SET title = $3, searched_at = NULL
          WHERE id = $1 AND account_id = $2 AND deleted_at IS NULL",
         params![conversation, account, title],
@@ -196,7 +205,7 @@ pub fn request_stop(
     account: AccountId,
     conversation: ConversationId,
 ) -> Result<ConversationSummary, ConversationError> {
-    let summary = summary(tx, account, conversation)?;
+    let summary = read_conversation_summary(tx, account, conversation)?;
     if let Some(answer) = summary.open_answer {
         tx.execute("UPDATE dispatch SET stop_requested = 1 WHERE answer_id = $1", params![answer])?;
     }
@@ -204,23 +213,23 @@ pub fn request_stop(
 }
 
 /// Reads [`summary_columns`] and the open answer.
-pub(crate) fn read_summary(row: &dyn Row) -> Result<ConversationSummary> {
+pub(crate) fn read_summary(row: &dyn SqlRow) -> Result<ConversationSummary> {
     Ok(ConversationSummary { open_answer: row.opt_id(9)?, ..read_summary_columns(row)? })
 }
 
 /// Reads [`summary_columns`].
-pub(crate) fn read_summary_columns(row: &dyn Row) -> Result<ConversationSummary> {
-    let id = row.text(0)?;
+pub(crate) fn read_summary_columns(row: &dyn SqlRow) -> Result<ConversationSummary> {
+    let id = row.get_text(0)?;
     Ok(ConversationSummary {
-        id: row.id(0)?,
-        title: row.text(1)?.to_owned(),
-        model: row.text(2)?.to_owned(),
-        settings: codec::read(row.text(3)?, "conversation", id)?,
-        jurisdictions: codec::read(row.text(4)?, "conversation", id)?,
-        web_search: row.flag(5)?,
-        pinned: row.flag(6)?,
-        created_at: row.time(7)?,
-        modified_at: row.time(8)?,
+        id: row.get_id(0)?,
+        title: row.get_text(1)?.to_owned(),
+        model: row.get_text(2)?.to_owned(),
+        settings: codec::decode_json(row.get_text(3)?, "conversation", id)?,
+        jurisdictions: codec::decode_json(row.get_text(4)?, "conversation", id)?,
+        web_search: row.get_flag(5)?,
+        pinned: row.get_flag(6)?,
+        created_at: row.get_time(7)?,
+        modified_at: row.get_time(8)?,
         open_answer: None,
     })
 }
@@ -232,9 +241,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn earlier_pages_are_skipped_in_a_covering_index() {
+    fn list_conversations_uses_covering_index() {
         let mut connection = Connection::open_in_memory().expect("a database");
-        crate::migrations::migrate(&mut connection).expect("tables");
+        crate::migrations::apply_migrations(&mut connection).expect("tables");
         let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {LISTED}")).expect("a plan");
         let steps = plan.query_map(["", "50", "49950"], |row| row.get::<_, String>(3)).expect("its steps");
         let steps: Vec<_> = steps.map(|step| step.expect("a step")).collect();

@@ -2,11 +2,11 @@
 
 use domain::credits::{Balance, Credits, PostingKind, Shortage};
 use domain::id::{AccountId, ConversationId, KeyId, MessageId, PostingId};
-use domain::step::Usage;
+use domain::step::TokenUsage;
 use domain::time::Timestamp;
 
 use crate::error::StoreError;
-use crate::sql::{Result, Row, RowExt, Sql, SqlExt, int, params};
+use crate::sql::{Result, RowExt, Sql, SqlExt, SqlRow, params, stored_int};
 
 /// The largest page of [`ledger`].
 pub const LEDGER_PAGE_MAX: u32 = 1000;
@@ -29,7 +29,7 @@ pub enum GrantError {
 ///
 /// # Errors
 /// [`GrantError`].
-pub fn grant(
+pub fn grant_credits(
     tx: &mut dyn Sql,
     account: AccountId,
     posting: PostingId,
@@ -37,7 +37,7 @@ pub fn grant(
     now: Timestamp,
 ) -> Result<Balance, GrantError> {
     let posting = Posting::new(posting, account, PostingKind::Grant, amount, now);
-    post(tx, &posting)?.map_err(|_| GrantError::NotFound)
+    post_credits(tx, &posting)?.map_err(|_| GrantError::NotFound)
 }
 
 /// Returns true if there is a posting of this id. Locks the account, so that none is made meanwhile.
@@ -45,16 +45,16 @@ pub fn grant(
 /// # Errors
 /// [`StoreError`].
 pub fn is_posted(tx: &mut dyn Sql, account: AccountId, posting: PostingId) -> Result<bool> {
-    tx.lock("SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE", params![account])?;
-    Ok(tx.one("SELECT 1 FROM postings WHERE id = $1", params![posting], |_| Ok(()))?.is_some())
+    tx.lock_rows("SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE", params![account])?;
+    Ok(tx.query_one("SELECT 1 FROM postings WHERE id = $1", params![posting], |_| Ok(()))?.is_some())
 }
 
 /// Returns the available and reserved credits; `None` if the account does not exist.
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn balance(tx: &mut dyn Sql, account: AccountId) -> Result<Option<Balance>> {
-    tx.one("SELECT balance, reserved FROM accounts WHERE id = $1", params![account], read_balance)
+pub fn find_balance(tx: &mut dyn Sql, account: AccountId) -> Result<Option<Balance>> {
+    tx.query_one("SELECT balance, reserved FROM accounts WHERE id = $1", params![account], read_balance)
 }
 
 /// A stored posting.
@@ -78,7 +78,7 @@ pub struct LedgerEntry {
     /// The number of the step.
     pub step: Option<u32>,
     /// The usage of the step, if it settles one.
-    pub usage: Option<Usage>,
+    pub usage: Option<TokenUsage>,
 }
 
 /// Returns a page of the account's postings, newest first: `limit` (at most [`LEDGER_PAGE_MAX`]) from
@@ -86,12 +86,17 @@ pub struct LedgerEntry {
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn ledger(tx: &mut dyn Sql, account: AccountId, offset: u64, limit: u32) -> Result<Vec<LedgerEntry>> {
-    tx.all(
+pub fn list_postings(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    offset: u64,
+    limit: u32,
+) -> Result<Vec<LedgerEntry>> {
+    tx.query_all(
         "SELECT id, created_at, kind, amount, balance, reserved, conversation_id, answer_id, key_id, model, step,
             input_tokens, cached_tokens, output_tokens, reasoning_tokens, estimated
          FROM postings WHERE account_id = $1 ORDER BY created_at DESC, id DESC LIMIT $2 OFFSET $3",
-        params![account, limit.min(LEDGER_PAGE_MAX), int(offset)?],
+        params![account, limit.min(LEDGER_PAGE_MAX), stored_int(offset)?],
         read_posted,
     )
 }
@@ -106,7 +111,7 @@ pub fn ledger_before(
     (at, id): (Timestamp, PostingId),
     limit: u32,
 ) -> Result<Vec<LedgerEntry>> {
-    tx.all(
+    tx.query_all(
         "SELECT id, created_at, kind, amount, balance, reserved, conversation_id, answer_id, key_id, model, step,
             input_tokens, cached_tokens, output_tokens, reasoning_tokens, estimated
          FROM postings WHERE account_id = $1 AND (created_at, id) < ($2, $3)
@@ -121,7 +126,7 @@ pub fn ledger_before(
 /// # Errors
 /// [`StoreError`].
 pub fn recomputed_balance(tx: &mut dyn Sql, account: AccountId) -> Result<Balance> {
-    let sums = tx.one(
+    let sums = tx.query_one(
         "SELECT
             CAST(COALESCE(SUM(CASE kind WHEN 'reserve' THEN -amount WHEN 'settle' THEN 0 ELSE amount END), 0) AS BIGINT),
             CAST(COALESCE(SUM(CASE kind WHEN 'reserve' THEN amount WHEN 'grant' THEN 0 ELSE -amount END), 0) AS BIGINT)
@@ -148,7 +153,7 @@ pub(crate) struct Posting<'a> {
     pub(crate) step: Option<u32>,
     /// It pays for the summary before that step.
     pub(crate) summary: bool,
-    pub(crate) usage: Option<Usage>,
+    pub(crate) usage: Option<TokenUsage>,
 }
 
 impl Posting<'_> {
@@ -179,12 +184,12 @@ impl Posting<'_> {
 
 /// Moves the credits in the account's row and writes the posting. On [`Shortage`] (insufficient balance,
 /// missing account, or a key over its spending limit) the caller must undo the transaction.
-pub(crate) fn post(tx: &mut dyn Sql, posting: &Posting<'_>) -> Result<Result<Balance, Shortage>> {
+pub(crate) fn post_credits(tx: &mut dyn Sql, posting: &Posting<'_>) -> Result<Result<Balance, Shortage>> {
     let Some(balance) = move_credits(tx, posting)? else { return Ok(Err(Shortage::Balance)) };
     if !count_spent(tx, posting)? {
         return Ok(Err(Shortage::SpendingLimit));
     }
-    record(tx, posting, balance)?;
+    record_posting(tx, posting, balance)?;
     Ok(Ok(balance))
 }
 
@@ -199,7 +204,7 @@ pub(crate) fn count_spent(tx: &mut dyn Sql, posting: &Posting<'_>) -> Result<boo
         }
         PostingKind::Release => "UPDATE keys SET spent = spent - $2 WHERE id = $1",
     };
-    Ok(tx.execute(sql, params![key, int(posting.amount.0)?])? > 0)
+    Ok(tx.execute(sql, params![key, stored_int(posting.amount.0)?])? > 0)
 }
 
 fn move_credits(tx: &mut dyn Sql, posting: &Posting<'_>) -> Result<Option<Balance>> {
@@ -221,13 +226,13 @@ fn move_credits(tx: &mut dyn Sql, posting: &Posting<'_>) -> Result<Option<Balanc
              WHERE id = $1 AND reserved >= $2 RETURNING balance, reserved"
         }
     };
-    tx.one(sql, params![posting.account, int(posting.amount.0)?], read_balance)
+    tx.query_one(sql, params![posting.account, stored_int(posting.amount.0)?], read_balance)
 }
 
 /// Writes a posting with the balance after it.
-pub(crate) fn record(tx: &mut dyn Sql, posting: &Posting<'_>, after: Balance) -> Result<()> {
-    let tokens = |count: fn(Usage) -> u64| posting.usage.map(|usage| stored_tokens(count(usage)));
-    tx.send(
+pub(crate) fn record_posting(tx: &mut dyn Sql, posting: &Posting<'_>, after: Balance) -> Result<()> {
+    let tokens = |count: fn(TokenUsage) -> u64| posting.usage.map(|usage| stored_tokens(count(usage)));
+    tx.send_statement(
         "INSERT INTO postings (id, account_id, created_at, kind, amount, balance, reserved, conversation_id,
             answer_id, key_id, model, step, input_tokens, cached_tokens, output_tokens, reasoning_tokens, estimated,
             summary)
@@ -237,9 +242,9 @@ pub(crate) fn record(tx: &mut dyn Sql, posting: &Posting<'_>, after: Balance) ->
             posting.account,
             posting.now,
             kind_text(posting.kind),
-            int(posting.amount.0)?,
-            int(after.available.0)?,
-            int(after.reserved.0)?,
+            stored_int(posting.amount.0)?,
+            stored_int(after.available.0)?,
+            stored_int(after.reserved.0)?,
             posting.conversation,
             posting.answer,
             posting.key,
@@ -263,9 +268,9 @@ pub(crate) fn record(tx: &mut dyn Sql, posting: &Posting<'_>, after: Balance) ->
 fn add_to_day(tx: &mut dyn Sql, posting: &Posting<'_>) -> Result<()> {
     let usage = posting.usage.unwrap_or_default();
     let estimated = if usage.estimated { (usage.input_tokens, usage.output_tokens) } else { (0, 0) };
-    let credits = int(posting.amount.0)?;
+    let credits = stored_int(posting.amount.0)?;
     let key = posting.key.map(|key| key.to_string()).unwrap_or_default();
-    tx.send(
+    tx.send_statement(
         "INSERT INTO usage_days (account_id, day, model, key_id, steps, credits, input_tokens, cached_tokens,
             output_tokens, reasoning_tokens, estimated_tokens, summaries, summary_credits)
          VALUES ($1, $2, $3, $4, 1, $5, $6, $7, $8, $9, $10, $11, $12)
@@ -294,41 +299,41 @@ fn add_to_day(tx: &mut dyn Sql, posting: &Posting<'_>) -> Result<()> {
 
 /// Returns a token count as it is stored. Vendors report the counts: an absurd one is capped rather than rejected.
 fn stored_tokens(count: u64) -> i64 {
-    saturating(count).min(TOKENS_MAX)
+    saturate_to_i64(count).min(TOKENS_MAX)
 }
 
 /// Vendors report the token counts. An absurd count is capped rather than rejected.
-pub(crate) fn saturating(count: u64) -> i64 {
+pub(crate) fn saturate_to_i64(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-pub(crate) fn read_balance(row: &dyn Row) -> Result<Balance> {
-    Ok(Balance { available: row.credits(0)?, reserved: row.credits(1)? })
+pub(crate) fn read_balance(row: &dyn SqlRow) -> Result<Balance> {
+    Ok(Balance { available: row.get_credits(0)?, reserved: row.get_credits(1)? })
 }
 
-fn read_posted(row: &dyn Row) -> Result<LedgerEntry> {
-    let kind = row.text(2)?;
+fn read_posted(row: &dyn SqlRow) -> Result<LedgerEntry> {
+    let kind = row.get_text(2)?;
     let usage = match row.opt_int(11)? {
         None => None,
-        Some(_) => Some(Usage {
-            input_tokens: row.count(11)?,
-            cached_tokens: row.count(12)?,
-            output_tokens: row.count(13)?,
-            reasoning_tokens: row.count(14)?,
-            estimated: row.flag(15)?,
+        Some(_) => Some(TokenUsage {
+            input_tokens: row.get_count(11)?,
+            cached_tokens: row.get_count(12)?,
+            output_tokens: row.get_count(13)?,
+            reasoning_tokens: row.get_count(14)?,
+            estimated: row.get_flag(15)?,
         }),
     };
     Ok(LedgerEntry {
-        id: row.id(0)?,
-        at: row.time(1)?,
-        kind: kind_of(kind).ok_or_else(|| StoreError::damaged("posting kind", kind, "is unknown"))?,
-        amount: row.credits(3)?,
-        balance: Balance { available: row.credits(4)?, reserved: row.credits(5)? },
+        id: row.get_id(0)?,
+        at: row.get_time(1)?,
+        kind: kind_of(kind).ok_or_else(|| StoreError::damaged_row("posting kind", kind, "is unknown"))?,
+        amount: row.get_credits(3)?,
+        balance: Balance { available: row.get_credits(4)?, reserved: row.get_credits(5)? },
         conversation: row.opt_id(6)?,
         answer: row.opt_id(7)?,
         key: row.opt_id(8)?,
         model: row.opt_text(9)?.map(str::to_owned),
-        step: row.opt_int(10)?.map(|_| row.small(10)).transpose()?,
+        step: row.opt_int(10)?.map(|_| row.get_u32(10)).transpose()?,
         usage,
     })
 }

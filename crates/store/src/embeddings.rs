@@ -4,13 +4,13 @@
 
 use domain::credits::{Credits, PostingKind, Price, Shortage};
 use domain::id::{AccountId, PostingId};
-use domain::step::Usage;
+use domain::step::TokenUsage;
 use domain::time::Timestamp;
 
 use crate::accounts::is_closed;
-use crate::credits::{Posting, post};
+use crate::credits::{Posting, post_credits};
 use crate::error::StoreError;
-use crate::sql::{Result, RowExt, Sql, SqlExt, int, params};
+use crate::sql::{Result, RowExt, Sql, SqlExt, params, stored_int};
 
 /// The millionths of a credit.
 const MICROS: u64 = 1_000_000;
@@ -35,7 +35,7 @@ pub struct EmbeddingReserve {
 #[derive(Debug, Clone)]
 pub struct EmbeddingDone {
     pub request: PostingId,
-    pub usage: Usage,
+    pub usage: TokenUsage,
     pub price: Price,
     pub model: String,
     /// The posting that settles the whole credits.
@@ -59,21 +59,22 @@ pub enum EmbeddingError {
 ///
 /// # Errors
 /// [`EmbeddingError`].
-pub fn reserve(tx: &mut dyn Sql, new: &EmbeddingReserve) -> Result<(), EmbeddingError> {
-    lock(tx, new.account)?;
+pub fn reserve_embedding(tx: &mut dyn Sql, new: &EmbeddingReserve) -> Result<(), EmbeddingError> {
+    lock_account(tx, new.account)?;
     if is_closed(tx, new.account)? {
         return Err(StoreError::Rule("the account is closed").into());
     }
-    let micros = unsettled(tx, new.account)?.saturating_add(cost_micros(new.price, new.tokens_max));
+    let micros =
+        read_unsettled_micros(tx, new.account)?.saturating_add(cost_micros(new.price, new.tokens_max));
     let reserved = Credits(micros.div_ceil(MICROS));
     if reserved > Credits(0) {
         let posting = Posting::new(new.request, new.account, PostingKind::Reserve, reserved, new.now);
         let posting = Posting { model: Some(&new.model), ..posting };
-        post(tx, &posting)?.map_err(EmbeddingError::Short)?;
+        post_credits(tx, &posting)?.map_err(EmbeddingError::Short)?;
     }
-    tx.send(
+    tx.send_statement(
         "INSERT INTO embedding_requests (id, account_id, reserved) VALUES ($1, $2, $3)",
-        params![new.request, new.account, int(reserved.0)?],
+        params![new.request, new.account, stored_int(reserved.0)?],
     )?;
     Ok(())
 }
@@ -83,17 +84,17 @@ pub fn reserve(tx: &mut dyn Sql, new: &EmbeddingReserve) -> Result<(), Embedding
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn settle(tx: &mut dyn Sql, done: &EmbeddingDone) -> Result<Credits> {
-    let Some((account, reserved)) = take(tx, done.request)? else { return Ok(Credits(0)) };
+pub fn settle_embedding(tx: &mut dyn Sql, done: &EmbeddingDone) -> Result<Credits> {
+    let Some((account, reserved)) = take_request(tx, done.request)? else { return Ok(Credits(0)) };
     let spent = cost_micros(done.price, done.usage.input_tokens);
-    let micros = unsettled(tx, account)?.saturating_add(spent);
+    let micros = read_unsettled_micros(tx, account)?.saturating_add(spent);
     let cost = Credits((micros / MICROS).min(reserved.0));
     // What exceeds the reservation is the service's loss.
     let rest = (micros - cost.0 * MICROS).min(MICROS - 1);
-    tx.send(
+    tx.send_statement(
         "INSERT INTO embedding_costs (account_id, unsettled_micros) VALUES ($1, $2)
          ON CONFLICT (account_id) DO UPDATE SET unsettled_micros = EXCLUDED.unsettled_micros",
-        params![account, int(rest)?],
+        params![account, stored_int(rest)?],
     )?;
     let posting = |id, kind, amount| Posting {
         model: Some(&done.model),
@@ -101,10 +102,10 @@ pub fn settle(tx: &mut dyn Sql, done: &EmbeddingDone) -> Result<Credits> {
     };
     // Also without a whole credit, the posting records the usage.
     let settled = posting(done.settle, PostingKind::Settle, cost);
-    post(tx, &Posting { usage: Some(done.usage), ..settled })?.map_err(|_| UNCOVERED)?;
+    post_credits(tx, &Posting { usage: Some(done.usage), ..settled })?.map_err(|_| UNCOVERED)?;
     let left = Credits(reserved.0 - cost.0);
     if left > Credits(0) {
-        post(tx, &posting(done.release, PostingKind::Release, left))?.map_err(|_| UNCOVERED)?;
+        post_credits(tx, &posting(done.release, PostingKind::Release, left))?.map_err(|_| UNCOVERED)?;
     }
     Ok(cost)
 }
@@ -113,11 +114,16 @@ pub fn settle(tx: &mut dyn Sql, done: &EmbeddingDone) -> Result<Credits> {
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn release(tx: &mut dyn Sql, request: PostingId, posting: PostingId, now: Timestamp) -> Result<()> {
-    let Some((account, reserved)) = take(tx, request)? else { return Ok(()) };
+pub fn release_embedding(
+    tx: &mut dyn Sql,
+    request: PostingId,
+    posting: PostingId,
+    now: Timestamp,
+) -> Result<()> {
+    let Some((account, reserved)) = take_request(tx, request)? else { return Ok(()) };
     if reserved > Credits(0) {
         let released = Posting::new(posting, account, PostingKind::Release, reserved, now);
-        post(tx, &released)?.map_err(|_| UNCOVERED)?;
+        post_credits(tx, &released)?.map_err(|_| UNCOVERED)?;
     }
     Ok(())
 }
@@ -126,35 +132,37 @@ pub fn release(tx: &mut dyn Sql, request: PostingId, posting: PostingId, now: Ti
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn pending(tx: &mut dyn Sql) -> Result<Vec<PostingId>> {
-    tx.all("SELECT id FROM embedding_requests ORDER BY id LIMIT $1", params![PENDING_MAX], |row| row.id(0))
+pub fn list_pending_embeddings(tx: &mut dyn Sql) -> Result<Vec<PostingId>> {
+    tx.query_all("SELECT id FROM embedding_requests ORDER BY id LIMIT $1", params![PENDING_MAX], |row| {
+        row.get_id(0)
+    })
 }
 
 const UNCOVERED: StoreError = StoreError::Rule("the credits reserved for embeddings are not reserved");
 
 /// Removes a request, and locks its account.
-fn take(tx: &mut dyn Sql, request: PostingId) -> Result<Option<(AccountId, Credits)>> {
-    tx.lock(
+fn take_request(tx: &mut dyn Sql, request: PostingId) -> Result<Option<(AccountId, Credits)>> {
+    tx.lock_rows(
         "SELECT id FROM accounts WHERE id = (SELECT account_id FROM embedding_requests WHERE id = $1)
          FOR NO KEY UPDATE",
         params![request],
     )?;
-    tx.one(
+    tx.query_one(
         "DELETE FROM embedding_requests WHERE id = $1 RETURNING account_id, reserved",
         params![request],
-        |row| Ok((row.id(0)?, row.credits(1)?)),
+        |row| Ok((row.get_id(0)?, row.get_credits(1)?)),
     )
 }
 
-fn lock(tx: &mut dyn Sql, account: AccountId) -> Result<()> {
-    tx.lock("SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE", params![account])
+fn lock_account(tx: &mut dyn Sql, account: AccountId) -> Result<()> {
+    tx.lock_rows("SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE", params![account])
 }
 
-fn unsettled(tx: &mut dyn Sql, account: AccountId) -> Result<u64> {
-    let found = tx.one(
+fn read_unsettled_micros(tx: &mut dyn Sql, account: AccountId) -> Result<u64> {
+    let found = tx.query_one(
         "SELECT unsettled_micros FROM embedding_costs WHERE account_id = $1",
         params![account],
-        |row| row.count(0),
+        |row| row.get_count(0),
     )?;
     Ok(found.unwrap_or(0))
 }

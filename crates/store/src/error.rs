@@ -71,7 +71,11 @@ impl StoreError {
     }
 
     /// Creates the error of a row of `table` that cannot be decoded.
-    pub(crate) fn damaged(table: &str, row: impl std::fmt::Display, reason: impl std::fmt::Display) -> Self {
+    pub(crate) fn damaged_row(
+        table: &str,
+        row: impl std::fmt::Display,
+        reason: impl std::fmt::Display,
+    ) -> Self {
         Self::Damaged { place: format!("{table} {row}"), reason: reason.to_string() }
     }
 }

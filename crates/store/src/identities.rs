@@ -22,11 +22,11 @@ pub struct NewIdentity {
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn account(tx: &mut dyn Sql, issuer: &str, subject: &str) -> Result<Option<AccountId>> {
-    tx.one(
+pub fn find_identity_account(tx: &mut dyn Sql, issuer: &str, subject: &str) -> Result<Option<AccountId>> {
+    tx.query_one(
         "SELECT account_id FROM identities WHERE issuer = $1 AND subject = $2",
         params![issuer, subject],
-        |row| row.id(0),
+        |row| row.get_id(0),
     )
 }
 
@@ -34,7 +34,7 @@ pub fn account(tx: &mut dyn Sql, issuer: &str, subject: &str) -> Result<Option<A
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn bind(tx: &mut dyn Sql, new: &NewIdentity) -> Result<bool> {
+pub fn bind_identity(tx: &mut dyn Sql, new: &NewIdentity) -> Result<bool> {
     let bound = tx.execute(
         "INSERT INTO identities (issuer, subject, user_id, account_id, created_at) VALUES ($1, $2, $3, $4, $5)
          ON CONFLICT DO NOTHING",
@@ -48,7 +48,7 @@ pub fn bind(tx: &mut dyn Sql, new: &NewIdentity) -> Result<bool> {
 /// # Errors
 /// [`StoreError`](crate::StoreError).
 pub fn is_bound(tx: &mut dyn Sql, account: AccountId, issuer: &str) -> Result<bool> {
-    let bound = tx.one(
+    let bound = tx.query_one(
         "SELECT 1 FROM identities WHERE account_id = $1 AND issuer = $2",
         params![account, issuer],
         |_| Ok(()),
@@ -60,7 +60,7 @@ pub fn is_bound(tx: &mut dyn Sql, account: AccountId, issuer: &str) -> Result<bo
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn remove(tx: &mut dyn Sql, account: AccountId) -> Result<()> {
+pub fn remove_identities(tx: &mut dyn Sql, account: AccountId) -> Result<()> {
     tx.execute("DELETE FROM identities WHERE account_id = $1", params![account])?;
     Ok(())
 }

@@ -17,13 +17,13 @@ pub(crate) enum TxOutcome {
 }
 
 /// Work with its types erased. It may run several times; only the last outcome is sent.
-pub(crate) trait Job: Send {
+pub(crate) trait StoreJob: Send {
     /// Runs the work and stores the outcome.
-    fn run(&mut self, tx: &mut dyn Sql) -> TxOutcome;
+    fn run_work(&mut self, tx: &mut dyn Sql) -> TxOutcome;
     /// Replaces the outcome by an error of the engine.
-    fn fail(&mut self, error: StoreError);
+    fn fail_with(&mut self, error: StoreError);
     /// Sends the outcome. Ignores a caller that is gone.
-    fn answer(self: Box<Self>);
+    fn send_outcome(self: Box<Self>);
 }
 
 /// The work of one call of `Store::read` or `Store::write`.
@@ -41,13 +41,13 @@ impl<F, T, E> JobCall<F, T, E> {
     }
 }
 
-impl<F, T, E> Job for JobCall<F, T, E>
+impl<F, T, E> StoreJob for JobCall<F, T, E>
 where
     F: Fn(&mut dyn Sql) -> Result<T, E> + Send,
     T: Send,
     E: From<StoreError> + Send,
 {
-    fn run(&mut self, tx: &mut dyn Sql) -> TxOutcome {
+    fn run_work(&mut self, tx: &mut dyn Sql) -> TxOutcome {
         // The state of a panicked run is discarded: its changes are undone and its outcome is replaced.
         let outcome = catch_unwind(AssertUnwindSafe(|| (self.work)(tx)))
             .unwrap_or_else(|_| Err(StoreError::Panicked.into()));
@@ -56,11 +56,11 @@ where
         verdict
     }
 
-    fn fail(&mut self, error: StoreError) {
+    fn fail_with(&mut self, error: StoreError) {
         self.outcome = Some(Err(error.into()));
     }
 
-    fn answer(self: Box<Self>) {
+    fn send_outcome(self: Box<Self>) {
         let outcome = self.outcome.unwrap_or_else(|| Err(StoreError::Closed.into()));
         drop(self.reply.send(outcome));
     }

@@ -8,13 +8,13 @@
 use std::time::Duration;
 
 use domain::id::{AccountId, ConversationId, JobId, NodeId};
-use domain::job::{INTERVAL_MAX, Job, Next};
+use domain::job::{INTERVAL_MAX, Job, NextRun};
 use domain::time::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::codec;
 use crate::serving::{self, nobody_else_serves};
-use crate::sql::{Result, Row, RowExt, Sql, SqlExt, int, params};
+use crate::sql::{Result, RowExt, Sql, SqlExt, SqlRow, params, stored_int};
 
 /// The longest error that is kept with a job, in bytes.
 const ERROR_MAX_BYTES: usize = 4096;
@@ -38,7 +38,7 @@ pub struct NewJob {
 
 /// The options of a claim.
 #[derive(Debug, Clone, Copy)]
-pub struct ClaimOptions {
+pub struct JobClaimOptions {
     /// The claiming process.
     pub node: NodeId,
     /// The current time.
@@ -89,7 +89,7 @@ pub struct FailedJob {
 
 /// The number of jobs of one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JobCounts {
+pub struct JobKindCounts {
     /// The name of the kind.
     pub kind: String,
     /// Jobs that are not due yet or not claimed yet.
@@ -113,7 +113,7 @@ macro_rules! known_kind {
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn enqueue(tx: &mut dyn Sql, new: &NewJob) -> Result<bool> {
+pub fn enqueue_job(tx: &mut dyn Sql, new: &NewJob) -> Result<bool> {
     let key = new.job.interval().map(|_| "recurring");
     let written = tx.execute(
         "INSERT INTO jobs (id, kind, unique_key, account_id, payload, created_at, run_at, attempts, epoch)
@@ -127,7 +127,7 @@ pub fn enqueue(tx: &mut dyn Sql, new: &NewJob) -> Result<bool> {
 /// Enqueues the removal of a conversation if it is deleted. Its last answer must have completed.
 pub(crate) fn enqueue_removal(tx: &mut dyn Sql, conversation: ConversationId, now: Timestamp) -> Result<()> {
     let job = Job::RemoveConversation(conversation);
-    tx.send(
+    tx.send_statement(
         "INSERT INTO jobs (id, kind, account_id, payload, created_at, run_at, attempts, epoch)
          SELECT $1, $2, account_id, $3, CAST($4 AS BIGINT), CAST($4 AS BIGINT), 0, 0 FROM conversations
          WHERE id = $5 AND deleted_at IS NOT NULL
@@ -151,7 +151,7 @@ pub(crate) fn enqueue_removal(tx: &mut dyn Sql, conversation: ConversationId, no
 pub fn bring_forward(tx: &mut dyn Sql, now: Timestamp) -> Result<u64> {
     tx.execute(
         "UPDATE jobs SET run_at = $1 WHERE failed_at IS NULL AND run_at > $2",
-        params![now, now.plus(INTERVAL_MAX)],
+        params![now, now.saturating_add(INTERVAL_MAX)],
     )
 }
 
@@ -160,7 +160,7 @@ pub fn bring_forward(tx: &mut dyn Sql, now: Timestamp) -> Result<u64> {
 /// # Errors
 /// [`StoreError`].
 pub fn is_due(tx: &mut dyn Sql, now: Timestamp, lease: Duration) -> Result<bool> {
-    let due = tx.one(
+    let due = tx.query_one(
         concat!(
             "SELECT 1 FROM jobs WHERE failed_at IS NULL AND run_at <= $1
                 AND (lease_until IS NULL OR lease_until <= $1 OR lease_until > $2) AND ",
@@ -179,10 +179,10 @@ pub fn is_due(tx: &mut dyn Sql, now: Timestamp, lease: Duration) -> Result<bool>
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn claim(tx: &mut dyn Sql, options: &ClaimOptions) -> Result<Vec<ClaimedJob>> {
-    let ClaimOptions { node, now, lease, limit } = *options;
-    serving::lock(tx)?;
-    let free: Vec<JobId> = tx.all(
+pub fn claim_jobs(tx: &mut dyn Sql, options: &JobClaimOptions) -> Result<Vec<ClaimedJob>> {
+    let JobClaimOptions { node, now, lease, limit } = *options;
+    serving::lock_serving_process(tx)?;
+    let free: Vec<JobId> = tx.query_all(
         concat!(
             "SELECT id FROM jobs WHERE failed_at IS NULL AND run_at <= $1
                 AND (lease_until IS NULL OR lease_until <= $1 OR lease_until > $2) AND ",
@@ -190,28 +190,28 @@ pub fn claim(tx: &mut dyn Sql, options: &ClaimOptions) -> Result<Vec<ClaimedJob>
             " ORDER BY run_at, id LIMIT $3 FOR UPDATE SKIP LOCKED"
         ),
         params![now, lease_horizon(now, lease), limit],
-        |row| row.id(0),
+        |row| row.get_id(0),
     )?;
     let mut claimed = Vec::with_capacity(free.len());
     for id in free {
-        let taken = tx.one(
+        let taken = tx.query_one(
             concat!(
                 "UPDATE jobs SET node_id = $2, lease_until = $3, epoch = epoch + 1, attempts = attempts + 1
              WHERE id = $1 AND ",
                 nobody_else_serves!(),
                 " RETURNING epoch, kind, payload, run_at, attempts"
             ),
-            params![id, node, now.plus(lease)],
+            params![id, node, now.saturating_add(lease)],
             |row| {
-                let fence = JobFence { id, epoch: row.count(0)?, node };
-                let (kind, payload) = (row.text(1)?, row.text(2)?);
+                let fence = JobFence { id, epoch: row.get_count(0)?, node };
+                let (kind, payload) = (row.get_text(1)?, row.get_text(2)?);
                 let job = read_job(kind, payload);
                 Ok(ClaimedJob {
                     fence,
                     kind: kind.to_owned(),
                     job,
-                    due: row.time(3)?,
-                    attempts: row.small(4)?,
+                    due: row.get_time(3)?,
+                    attempts: row.get_u32(4)?,
                 })
             },
         )?;
@@ -222,7 +222,7 @@ pub fn claim(tx: &mut dyn Sql, options: &ClaimOptions) -> Result<Vec<ClaimedJob>
 
 /// Returns the latest possible end of a lease granted by `now`. Later ends mean that the clock was set back.
 fn lease_horizon(now: Timestamp, lease: Duration) -> Timestamp {
-    now.plus(lease * 2)
+    now.saturating_add(lease * 2)
 }
 
 /// Extends a lease. Returns `false` if it expired and another process claimed the job, or the job was
@@ -230,10 +230,10 @@ fn lease_horizon(now: Timestamp, lease: Duration) -> Timestamp {
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn renew(tx: &mut dyn Sql, fence: JobFence, until: Timestamp) -> Result<bool> {
+pub fn renew_job_lease(tx: &mut dyn Sql, fence: JobFence, until: Timestamp) -> Result<bool> {
     let renewed = tx.execute(
         "UPDATE jobs SET lease_until = $4 WHERE id = $1 AND epoch = $2 AND node_id = $3",
-        params![fence.id, int(fence.epoch)?, fence.node, until],
+        params![fence.id, stored_int(fence.epoch)?, fence.node, until],
     )?;
     Ok(renewed > 0)
 }
@@ -243,31 +243,31 @@ pub fn renew(tx: &mut dyn Sql, fence: JobFence, until: Timestamp) -> Result<bool
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn finish(
+pub fn finish_job(
     tx: &mut dyn Sql,
     fence: JobFence,
-    next: Next,
+    next: NextRun,
     error: Option<&str>,
     now: Timestamp,
 ) -> Result<bool> {
-    let (epoch, error) = (int(fence.epoch)?, error.map(storable));
+    let (epoch, error) = (stored_int(fence.epoch)?, error.map(truncate_error));
     let (id, node, error) = (fence.id, fence.node, error.as_ref());
     let ended = match next {
-        Next::Remove => tx.execute(
+        NextRun::Remove => tx.execute(
             "DELETE FROM jobs WHERE id = $1 AND epoch = $2 AND node_id = $3",
             params![id, epoch, node],
         ),
-        Next::Rerun(at) => tx.execute(
+        NextRun::Rerun(at) => tx.execute(
             "UPDATE jobs SET run_at = $4, last_error = $5, attempts = 0, node_id = NULL, lease_until = NULL
              WHERE id = $1 AND epoch = $2 AND node_id = $3",
             params![id, epoch, node, at, error],
         ),
-        Next::Retry(at) => tx.execute(
+        NextRun::Retry(at) => tx.execute(
             "UPDATE jobs SET run_at = $4, last_error = $5, node_id = NULL, lease_until = NULL
              WHERE id = $1 AND epoch = $2 AND node_id = $3",
             params![id, epoch, node, at, error],
         ),
-        Next::Fail => tx.execute(
+        NextRun::Fail => tx.execute(
             "UPDATE jobs SET failed_at = $4, last_error = $5, node_id = NULL, lease_until = NULL
              WHERE id = $1 AND epoch = $2 AND node_id = $3",
             params![id, epoch, node, now, error],
@@ -280,11 +280,11 @@ pub fn finish(
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn release(tx: &mut dyn Sql, fence: JobFence) -> Result<bool> {
+pub fn release_job(tx: &mut dyn Sql, fence: JobFence) -> Result<bool> {
     let released = tx.execute(
         "UPDATE jobs SET node_id = NULL, lease_until = NULL, attempts = attempts - 1
          WHERE id = $1 AND epoch = $2 AND node_id = $3 AND attempts > 0",
-        params![fence.id, int(fence.epoch)?, fence.node],
+        params![fence.id, stored_int(fence.epoch)?, fence.node],
     )?;
     Ok(released > 0)
 }
@@ -298,14 +298,14 @@ pub(crate) fn end_all_leases(tx: &mut dyn Sql) -> Result<u64> {
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn counts(tx: &mut dyn Sql) -> Result<Vec<JobCounts>> {
-    tx.all(
+pub fn count_jobs(tx: &mut dyn Sql) -> Result<Vec<JobKindCounts>> {
+    tx.query_all(
         "SELECT kind, count(*), count(node_id), count(failed_at) FROM jobs GROUP BY kind ORDER BY kind",
         params![],
         |row| {
-            let (all, running, failed) = (row.count(1)?, row.count(2)?, row.count(3)?);
+            let (all, running, failed) = (row.get_count(1)?, row.get_count(2)?, row.get_count(3)?);
             let waiting = all.saturating_sub(running + failed);
-            Ok(JobCounts { kind: row.text(0)?.to_owned(), waiting, running, failed })
+            Ok(JobKindCounts { kind: row.get_text(0)?.to_owned(), waiting, running, failed })
         },
     )
 }
@@ -315,7 +315,7 @@ pub fn counts(tx: &mut dyn Sql) -> Result<Vec<JobCounts>> {
 /// # Errors
 /// [`StoreError`].
 pub fn list_failed(tx: &mut dyn Sql, limit: u32) -> Result<Vec<FailedJob>> {
-    tx.all(
+    tx.query_all(
         "SELECT id, kind, account_id, attempts, last_error, failed_at FROM jobs WHERE failed_at IS NOT NULL
          ORDER BY failed_at DESC, id DESC LIMIT $1",
         params![limit.min(FAILED_LISTED_MAX)],
@@ -347,19 +347,19 @@ pub fn remove_failed(tx: &mut dyn Sql, before: Timestamp, limit: u32) -> Result<
     )
 }
 
-fn read_failed(row: &dyn Row) -> Result<FailedJob> {
+fn read_failed(row: &dyn SqlRow) -> Result<FailedJob> {
     Ok(FailedJob {
-        id: row.id(0)?,
-        kind: row.text(1)?.to_owned(),
+        id: row.get_id(0)?,
+        kind: row.get_text(1)?.to_owned(),
         account: row.opt_id(2)?,
-        attempts: row.small(3)?,
+        attempts: row.get_u32(3)?,
         error: row.opt_text(4)?.unwrap_or_default().to_owned(),
-        failed_at: row.time(5)?,
+        failed_at: row.get_time(5)?,
     })
 }
 
 /// Replaces NUL, which engines reject, and truncates the error to the stored maximum.
-fn storable(error: &str) -> String {
+fn truncate_error(error: &str) -> String {
     error[..error.floor_char_boundary(ERROR_MAX_BYTES)].replace('\0', " ")
 }
 
@@ -376,9 +376,9 @@ struct OfAccount {
 fn payload_of(job: Job) -> Result<String> {
     match job {
         Job::RemoveConversation(conversation) => {
-            codec::write(&OfConversation { conversation: conversation.to_string() })
+            codec::encode_json(&OfConversation { conversation: conversation.to_string() })
         }
-        Job::RemoveAccount(account) => codec::write(&OfAccount { account: account.to_string() }),
+        Job::RemoveAccount(account) => codec::encode_json(&OfAccount { account: account.to_string() }),
         Job::RemoveIdempotencyKeys | Job::TrimAuditLog | Job::RemoveStaleUploads | Job::RemoveFailedJobs => {
             Ok("{}".to_owned())
         }
@@ -406,7 +406,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_job_round_trips_through_its_row() {
+    fn job_row_round_trips() {
         let (conversation, account) = (ConversationId::from_random(7), AccountId::from_random(7));
         let once = [Job::RemoveConversation(conversation), Job::RemoveAccount(account)];
         for job in Job::RECURRING.into_iter().chain(once) {
@@ -421,14 +421,14 @@ mod tests {
     }
 
     #[test]
-    fn jobs_of_every_known_kind_are_claimed() {
+    fn claim_jobs_covers_known_kinds() {
         let named: Vec<&str> = known_kind!().split('\'').skip(1).step_by(2).collect();
         assert_eq!(named, Job::KINDS);
     }
 
     #[test]
     fn an_error_is_stored_within_bounds() {
-        assert_eq!(storable("a\0b"), "a b");
-        assert_eq!(storable(&"á".repeat(5000)).len(), ERROR_MAX_BYTES);
+        assert_eq!(truncate_error("a\0b"), "a b");
+        assert_eq!(truncate_error(&"á".repeat(5000)).len(), ERROR_MAX_BYTES);
     }
 }

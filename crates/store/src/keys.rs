@@ -8,7 +8,7 @@ use domain::scope::Scope;
 use domain::time::Timestamp;
 
 use crate::error::StoreError;
-use crate::sql::{Result, Row, RowExt, Sql, SqlExt, int, params};
+use crate::sql::{Result, RowExt, Sql, SqlExt, SqlRow, params, stored_int};
 
 /// The most keys of one account at a time.
 pub const KEYS_MAX: u32 = 1000;
@@ -34,7 +34,7 @@ pub struct NewKey {
 
 /// A key as its owner sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Key {
+pub struct StoredKey {
     pub id: KeyId,
     pub name: String,
     pub created_at: Timestamp,
@@ -75,7 +75,7 @@ pub struct ResolvedKey {
 impl ResolvedKey {
     /// Returns `true` if the key works at `now`: it is not revoked, not expired, and the licence is active.
     #[must_use]
-    pub fn valid(&self, now: Timestamp) -> bool {
+    pub fn is_valid(&self, now: Timestamp) -> bool {
         let open = |until: Option<Timestamp>| until.is_some_and(|until| now < until);
         !self.revoked && open(self.licence_until) && (self.expires_at.is_none() || open(self.expires_at))
     }
@@ -106,22 +106,22 @@ pub enum KeyError {
 /// # Errors
 /// [`KeyError::NoLicence`], [`KeyError::TooMany`], [`KeyError::Ended`], [`KeyError::AlreadyCreated`], also if it was revoked since, and
 /// [`KeyError::NotFound`] when there is no such account.
-pub fn create(tx: &mut dyn Sql, new: &NewKey) -> Result<(), KeyError> {
-    tx.lock("SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE", params![new.account])?;
+pub fn create_key(tx: &mut dyn Sql, new: &NewKey) -> Result<(), KeyError> {
+    tx.lock_rows("SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE", params![new.account])?;
     let (licence_until, keys, same) = tx
-        .one(
+        .query_one(
             "SELECT a.licence_until,
                 (SELECT count(*) FROM keys k WHERE k.account_id = a.id AND k.revoked_at IS NULL),
                 (SELECT count(*) FROM keys k WHERE k.id = $2)
              FROM accounts a WHERE a.id = $1",
             params![new.account, new.id],
-            |row| Ok((row.opt_time(0)?, row.int(1)?, row.int(2)?)),
+            |row| Ok((row.opt_time(0)?, row.get_int(1)?, row.get_int(2)?)),
         )?
         .ok_or(KeyError::NotFound)?;
     if same > 0 {
         return Err(KeyError::AlreadyCreated);
     }
-    if !(Licence { until: licence_until }).active(new.now) {
+    if !(Licence { until: licence_until }).is_active(new.now) {
         return Err(KeyError::NoLicence);
     }
     if new.expires_at.is_some_and(|end| end <= new.now) {
@@ -143,7 +143,7 @@ pub fn create(tx: &mut dyn Sql, new: &NewKey) -> Result<(), KeyError> {
             new.now,
             new.expires_at,
             scope.as_ref(),
-            new.spending_limit.map(|limit| int(limit.0)).transpose()?,
+            new.spending_limit.map(|limit| stored_int(limit.0)).transpose()?,
         ],
     )?;
     Ok(())
@@ -153,8 +153,8 @@ pub fn create(tx: &mut dyn Sql, new: &NewKey) -> Result<(), KeyError> {
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn list(tx: &mut dyn Sql, account: AccountId) -> Result<Vec<Key>> {
-    tx.all(
+pub fn list_keys(tx: &mut dyn Sql, account: AccountId) -> Result<Vec<StoredKey>> {
+    tx.query_all(
         "SELECT k.id, k.name, k.created_at,
             CASE WHEN k.expires_at < a.licence_until THEN k.expires_at ELSE a.licence_until END,
             k.last_used_at, k.scope, k.spending_limit, k.spent
@@ -162,15 +162,15 @@ pub fn list(tx: &mut dyn Sql, account: AccountId) -> Result<Vec<Key>> {
          WHERE k.account_id = $1 AND k.revoked_at IS NULL ORDER BY k.created_at, k.id LIMIT $2",
         params![account, KEYS_MAX],
         |row| {
-            Ok(Key {
-                id: row.id(0)?,
-                name: row.text(1)?.to_owned(),
-                created_at: row.time(2)?,
+            Ok(StoredKey {
+                id: row.get_id(0)?,
+                name: row.get_text(1)?.to_owned(),
+                created_at: row.get_time(2)?,
                 expires_at: row.opt_time(3)?,
                 last_used_at: row.opt_time(4)?,
                 scope: read_scope(row, 5)?,
                 spending: match row.opt_int(6)? {
-                    Some(_) => Some(Spending { limit: row.credits(6)?, spent: row.credits(7)? }),
+                    Some(_) => Some(Spending { limit: row.get_credits(6)?, spent: row.get_credits(7)? }),
                     None => None,
                 },
             })
@@ -183,17 +183,17 @@ pub fn list(tx: &mut dyn Sql, account: AccountId) -> Result<Vec<Key>> {
 ///
 /// # Errors
 /// [`KeyError::NotFound`], also if it was already revoked.
-pub fn revoke(
+pub fn revoke_key(
     tx: &mut dyn Sql,
     account: Option<AccountId>,
     key: KeyId,
     now: Timestamp,
 ) -> Result<AccountId, KeyError> {
-    tx.one(
+    tx.query_one(
         "UPDATE keys SET revoked_at = $2
          WHERE id = $1 AND revoked_at IS NULL AND account_id = COALESCE($3, account_id) RETURNING account_id",
         params![key, now, account],
-        |row| row.id(0),
+        |row| row.get_id(0),
     )?
     .ok_or(KeyError::NotFound)
 }
@@ -202,8 +202,8 @@ pub fn revoke(
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn resolve(tx: &mut dyn Sql, fingerprint: KeyFingerprint) -> Result<Option<ResolvedKey>> {
-    tx.one(
+pub fn resolve_key(tx: &mut dyn Sql, fingerprint: KeyFingerprint) -> Result<Option<ResolvedKey>> {
+    tx.query_one(
         "SELECT k.id, k.account_id, k.user_id, a.licence_until, k.revoked_at, k.expires_at, k.scope,
             (SELECT m.ordinal FROM machines m WHERE m.account_id = a.id)
          FROM keys k JOIN accounts a ON a.id = k.account_id WHERE k.fingerprint = $1",
@@ -216,7 +216,7 @@ pub fn resolve(tx: &mut dyn Sql, fingerprint: KeyFingerprint) -> Result<Option<R
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn touch(tx: &mut dyn Sql, key: KeyId, minute: Timestamp) -> Result<()> {
+pub fn record_key_use(tx: &mut dyn Sql, key: KeyId, minute: Timestamp) -> Result<()> {
     tx.execute(
         "UPDATE keys SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $2)",
         params![key, minute],
@@ -225,16 +225,16 @@ pub fn touch(tx: &mut dyn Sql, key: KeyId, minute: Timestamp) -> Result<()> {
 }
 
 /// Reads the scope; NULL means all permissions.
-fn read_scope(row: &dyn Row, column: usize) -> Result<Scope> {
+fn read_scope(row: &dyn SqlRow, column: usize) -> Result<Scope> {
     let text = row.opt_text(column)?;
-    let read = |text: &str| Scope::parse(text).map_err(|error| StoreError::damaged("scope", text, error));
+    let read = |text: &str| Scope::parse(text).map_err(|error| StoreError::damaged_row("scope", text, error));
     text.map_or(Ok(Scope::ALL), read)
 }
 
-fn read_resolved(row: &dyn Row) -> Result<ResolvedKey> {
+fn read_resolved(row: &dyn SqlRow) -> Result<ResolvedKey> {
     Ok(ResolvedKey {
-        key: row.id(0)?,
-        account: row.id(1)?,
+        key: row.get_id(0)?,
+        account: row.get_id(1)?,
         user: row.opt_id(2)?,
         licence_until: row.opt_time(3)?,
         revoked: row.opt_int(4)?.is_some(),

@@ -51,11 +51,11 @@ pub mod turns;
 mod url;
 pub mod usage;
 
-pub use copy::{ChunkSink, Exporter, Importer};
+pub use copy::{ChunkSink, DatabaseExporter, Importer};
 pub use error::StoreError;
 pub use metrics::{QueueDepths, StoreMetrics};
 pub use migrations::SchemaVersion;
-pub use options::Options;
-pub use sql::{Result, Row, RowExt, Sql, SqlExt, Value};
+pub use options::StoreOptions;
+pub use sql::{Result, RowExt, Sql, SqlExt, SqlRow, SqlValue};
 pub use store::{ExclusiveLock, Store};
 pub use url::DatabaseUrl;

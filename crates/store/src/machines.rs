@@ -4,25 +4,25 @@ use domain::id::AccountId;
 use domain::time::Timestamp;
 
 use crate::error::StoreError;
-use crate::sql::{Result, Row, RowExt, Sql, SqlExt, params};
+use crate::sql::{Result, RowExt, Sql, SqlExt, SqlRow, params};
 
 /// The largest page of [`list`].
 pub const MACHINES_PAGE_MAX: u32 = 1000;
 
 /// The desired state of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Desired {
+pub enum StoredDesiredState {
     Running,
     Stopped,
 }
 
 /// A stored machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Machine {
+pub struct StoredMachine {
     pub account: AccountId,
     /// Its number, counted from 0 and never assigned twice. The host's user ids are derived from it.
     pub ordinal: u32,
-    pub desired: Desired,
+    pub desired: StoredDesiredState,
 }
 
 /// The number of machines by desired state.
@@ -34,7 +34,7 @@ pub struct MachineCounts {
 
 /// The reasons why an operation on a machine failed.
 #[derive(Debug, thiserror::Error)]
-pub enum MachineError {
+pub enum MachineRecordError {
     #[error("the account has no machine")]
     NotFound,
     #[error(transparent)]
@@ -45,18 +45,18 @@ pub enum MachineError {
 ///
 /// # Errors
 /// [`StoreError`], also if the account does not exist.
-pub fn create(tx: &mut dyn Sql, account: AccountId, now: Timestamp) -> Result<()> {
-    tx.lock("SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE", params![account])?;
-    if get(tx, account)?.is_some() {
+pub fn create_machine(tx: &mut dyn Sql, account: AccountId, now: Timestamp) -> Result<()> {
+    tx.lock_rows("SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE", params![account])?;
+    if find_machine(tx, account)?.is_some() {
         return Ok(());
     }
     let ordinal = tx
-        .one(
+        .query_one(
             "UPDATE counters SET next = next + 1 WHERE name = 'machine' RETURNING next - 1",
             params![],
-            |row| row.int(0),
+            |row| row.get_int(0),
         )?
-        .ok_or_else(|| StoreError::damaged("counter", "machine", "is missing"))?;
+        .ok_or_else(|| StoreError::damaged_row("counter", "machine", "is missing"))?;
     tx.execute(
         "INSERT INTO machines (account_id, ordinal, desired, created_at) VALUES ($1, $2, 'stopped', $3)",
         params![account, ordinal, now],
@@ -68,8 +68,8 @@ pub fn create(tx: &mut dyn Sql, account: AccountId, now: Timestamp) -> Result<()
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn get(tx: &mut dyn Sql, account: AccountId) -> Result<Option<Machine>> {
-    tx.one(
+pub fn find_machine(tx: &mut dyn Sql, account: AccountId) -> Result<Option<StoredMachine>> {
+    tx.query_one(
         "SELECT account_id, ordinal, desired FROM machines WHERE account_id = $1",
         params![account],
         read_machine,
@@ -80,8 +80,12 @@ pub fn get(tx: &mut dyn Sql, account: AccountId) -> Result<Option<Machine>> {
 ///
 /// # Errors
 /// [`MachineError::NotFound`].
-pub fn set_desired(tx: &mut dyn Sql, account: AccountId, desired: Desired) -> Result<(), MachineError> {
-    found(tx.execute(
+pub fn set_desired(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    desired: StoredDesiredState,
+) -> Result<(), MachineRecordError> {
+    require_found(tx.execute(
         "UPDATE machines SET desired = $2 WHERE account_id = $1",
         params![account, desired_text(desired)],
     )?)
@@ -92,7 +96,7 @@ pub fn set_desired(tx: &mut dyn Sql, account: AccountId, desired: Desired) -> Re
 /// # Errors
 /// [`StoreError`].
 pub fn request_start(tx: &mut dyn Sql, account: AccountId) -> Result<()> {
-    lock(tx, account)?;
+    lock_machine(tx, account)?;
     tx.execute(
         "UPDATE machines SET desired = 'running' WHERE account_id = $1 AND desired = 'stopped'",
         params![account],
@@ -105,17 +109,17 @@ pub fn request_start(tx: &mut dyn Sql, account: AccountId) -> Result<()> {
 ///
 /// # Errors
 /// [`MachineError::NotFound`].
-pub fn clear_start_request(tx: &mut dyn Sql, account: AccountId) -> Result<bool, MachineError> {
-    lock(tx, account)?;
+pub fn clear_start_request(tx: &mut dyn Sql, account: AccountId) -> Result<bool, MachineRecordError> {
+    lock_machine(tx, account)?;
     // Two conditions with an index each; their disjunction has none.
-    let is_awaited = tx.one(
+    let is_awaited = tx.query_one(
         "SELECT 1 WHERE EXISTS (SELECT 1 FROM dispatch WHERE account_id = $1 AND lease_until IS NULL)
             OR EXISTS (SELECT 1 FROM dispatch WHERE account_id = $1 AND lease_until IS NOT NULL)",
         params![account],
         |_| Ok(()),
     )?;
     if is_awaited.is_none() {
-        set_desired(tx, account, Desired::Stopped)?;
+        set_desired(tx, account, StoredDesiredState::Stopped)?;
     }
     Ok(is_awaited.is_none())
 }
@@ -124,8 +128,8 @@ pub fn clear_start_request(tx: &mut dyn Sql, account: AccountId) -> Result<bool,
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn list(tx: &mut dyn Sql, after: Option<u32>, limit: u32) -> Result<Vec<Machine>> {
-    tx.all(
+pub fn list_machines(tx: &mut dyn Sql, after: Option<u32>, limit: u32) -> Result<Vec<StoredMachine>> {
+    tx.query_all(
         "SELECT account_id, ordinal, desired FROM machines WHERE ordinal > $1 ORDER BY ordinal LIMIT $2",
         params![after.map_or(-1, i64::from), limit.min(MACHINES_PAGE_MAX)],
         read_machine,
@@ -136,12 +140,12 @@ pub fn list(tx: &mut dyn Sql, after: Option<u32>, limit: u32) -> Result<Vec<Mach
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn counts(tx: &mut dyn Sql) -> Result<MachineCounts> {
+pub fn count_machines(tx: &mut dyn Sql) -> Result<MachineCounts> {
     let mut counts = MachineCounts::default();
-    tx.each("SELECT desired, count(*) FROM machines GROUP BY desired", params![], &mut |row| {
-        match desired_of(row.text(0)?)? {
-            Desired::Running => counts.running = row.count(1)?,
-            Desired::Stopped => counts.stopped = row.count(1)?,
+    tx.query_each("SELECT desired, count(*) FROM machines GROUP BY desired", params![], &mut |row| {
+        match desired_of(row.get_text(0)?)? {
+            StoredDesiredState::Running => counts.running = row.get_count(1)?,
+            StoredDesiredState::Stopped => counts.stopped = row.get_count(1)?,
         }
         Ok(())
     })?;
@@ -152,33 +156,37 @@ pub fn counts(tx: &mut dyn Sql) -> Result<MachineCounts> {
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn remove(tx: &mut dyn Sql, account: AccountId) -> Result<()> {
+pub fn remove_machine(tx: &mut dyn Sql, account: AccountId) -> Result<()> {
     tx.execute("DELETE FROM machines WHERE account_id = $1", params![account])?;
     Ok(())
 }
 
-fn lock(tx: &mut dyn Sql, account: AccountId) -> Result<()> {
-    tx.lock("SELECT account_id FROM machines WHERE account_id = $1 FOR NO KEY UPDATE", params![account])
+fn lock_machine(tx: &mut dyn Sql, account: AccountId) -> Result<()> {
+    tx.lock_rows("SELECT account_id FROM machines WHERE account_id = $1 FOR NO KEY UPDATE", params![account])
 }
 
-fn found(changed: u64) -> Result<(), MachineError> {
-    if changed == 0 { Err(MachineError::NotFound) } else { Ok(()) }
+fn require_found(changed: u64) -> Result<(), MachineRecordError> {
+    if changed == 0 { Err(MachineRecordError::NotFound) } else { Ok(()) }
 }
 
-fn read_machine(row: &dyn Row) -> Result<Machine> {
-    Ok(Machine { account: row.id(0)?, ordinal: row.small(1)?, desired: desired_of(row.text(2)?)? })
+fn read_machine(row: &dyn SqlRow) -> Result<StoredMachine> {
+    Ok(StoredMachine {
+        account: row.get_id(0)?,
+        ordinal: row.get_u32(1)?,
+        desired: desired_of(row.get_text(2)?)?,
+    })
 }
 
-const fn desired_text(desired: Desired) -> &'static str {
+const fn desired_text(desired: StoredDesiredState) -> &'static str {
     match desired {
-        Desired::Running => "running",
-        Desired::Stopped => "stopped",
+        StoredDesiredState::Running => "running",
+        StoredDesiredState::Stopped => "stopped",
     }
 }
 
-fn desired_of(text: &str) -> Result<Desired> {
-    [Desired::Running, Desired::Stopped]
+fn desired_of(text: &str) -> Result<StoredDesiredState> {
+    [StoredDesiredState::Running, StoredDesiredState::Stopped]
         .into_iter()
         .find(|desired| desired_text(*desired) == text)
-        .ok_or_else(|| StoreError::damaged("desired state", text, "is unknown"))
+        .ok_or_else(|| StoreError::damaged_row("desired state", text, "is unknown"))
 }

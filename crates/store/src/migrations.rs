@@ -7,7 +7,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use crate::error::StoreError;
 use crate::sql::Result;
-use crate::sqlite::engine;
+use crate::sqlite::engine_error;
 
 /// All migrations. The version of a database is the number of its newest.
 pub(crate) const MIGRATIONS: [&str; 20] = [
@@ -46,21 +46,22 @@ pub struct SchemaVersion {
 }
 
 impl SchemaVersion {
-    pub(crate) const fn of(found: i64) -> Self {
+    pub(crate) const fn from_found(found: i64) -> Self {
         Self { found, known: MIGRATIONS.len() as i64 }
     }
 }
 
 /// Returns the version of the schema.
-pub(crate) fn version(connection: &Connection) -> Result<SchemaVersion> {
-    let exists = connection.table_exists(None, "migrations").map_err(engine)?;
+pub(crate) fn read_schema_version(connection: &Connection) -> Result<SchemaVersion> {
+    let exists = connection.table_exists(None, "migrations").map_err(engine_error)?;
     let found = "SELECT COALESCE(MAX(version), 0) FROM migrations";
-    let found = if exists { connection.query_row(found, [], |row| row.get(0)).map_err(engine)? } else { 0 };
-    Ok(SchemaVersion::of(found))
+    let found =
+        if exists { connection.query_row(found, [], |row| row.get(0)).map_err(engine_error)? } else { 0 };
+    Ok(SchemaVersion::from_found(found))
 }
 
 /// Applies the missing migrations.
-pub(crate) fn migrate(connection: &mut Connection) -> Result<()> {
+pub(crate) fn apply_migrations(connection: &mut Connection) -> Result<()> {
     migrate_to(connection, MIGRATIONS.len())
 }
 
@@ -101,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conversations_deleted_before_jobs_existed_get_a_removal_job() {
+    fn migration_adds_conversation_removal_jobs() {
         let mut connection = Connection::open_in_memory().expect("a database");
         migrate_to(&mut connection, 8).expect("the tables of that version");
         let id = |number: u8| format!("00000000-0000-4000-8000-0000000000{number:02x}");
@@ -126,7 +127,7 @@ mod tests {
                 id(1)
             ));
         }
-        migrate(&mut connection).expect("the tables of this version");
+        apply_migrations(&mut connection).expect("the tables of this version");
         let mut statement = connection.prepare("SELECT kind, payload FROM jobs").expect("there are jobs");
         let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?))).expect("a query");
         let jobs: Vec<(String, String)> = rows.collect::<Result<_, _>>().expect("rows");
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn an_older_database_is_brought_up_to_date_by_one_of_many_at_once() {
+    fn concurrent_migrations_update_once() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("store.db");
         let open = || crate::sqlite::open_writer(&path, None).expect("a connection");
@@ -146,7 +147,7 @@ mod tests {
                 scope.spawn(|| {
                     let mut connection = open();
                     begin.wait();
-                    migrate(&mut connection).expect("the tables of this version");
+                    apply_migrations(&mut connection).expect("the tables of this version");
                 });
             }
         });

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// The configuration of a store.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Options {
+pub struct StoreOptions {
     /// The maximum size of a SQLite database; the disk's size if `None`. Beyond it writes fail with
     /// [`StoreError::Full`](crate::StoreError::Full). PostgreSQL limits its own size.
     pub size_max_bytes: Option<u64>,

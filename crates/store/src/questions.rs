@@ -8,12 +8,12 @@ use domain::time::Timestamp;
 
 use crate::codec;
 use crate::conversations::{
-    ConversationSummary, Place, place_of, read_summary_columns, show_place, summary_columns,
+    ConversationSummary, ExchangePlace, place_of, read_summary_columns, show_place, summary_columns,
 };
-use crate::credits::{Posting, count_spent, read_balance, record};
+use crate::credits::{Posting, count_spent, read_balance, record_posting};
 use crate::error::StoreError;
 use crate::skills;
-use crate::sql::{Result, RowExt, Sql, SqlExt, int, params};
+use crate::sql::{Result, RowExt, Sql, SqlExt, params, stored_int};
 
 /// The lifetime of an idempotency key, in microseconds: 24 hours.
 const IDEMPOTENCY_KEPT_MICROS: i64 = 24 * 60 * 60 * 1_000_000;
@@ -32,7 +32,7 @@ pub struct NewQuestion {
     /// The trace of the request.
     pub trace: Option<TraceId>,
     /// The existing or new conversation.
-    pub target: Target,
+    pub target: QuestionTarget,
     /// The identifier of the question's message.
     pub question: MessageId,
     /// The identifier of the answer's message.
@@ -75,7 +75,7 @@ pub enum AskedThrough {
 
 /// The conversation of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
+pub enum QuestionTarget {
     /// An existing conversation. The question follows the last exchange that is shown.
     Existing(ConversationId),
     /// An existing conversation, on the branch of an answer. If another branch is shown, this one is shown first.
@@ -86,7 +86,7 @@ pub enum Target {
         answer: MessageId,
     },
     /// Another version of an exchange. It is shown instead of that exchange and of those that follow it.
-    Version(NewVersion),
+    Version(NewExchangeVersion),
     /// A new conversation.
     New(NewConversation),
 }
@@ -118,7 +118,7 @@ pub struct GoesOn {
 
 /// A version of an exchange that begins with the question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NewVersion {
+pub struct NewExchangeVersion {
     pub conversation: ConversationId,
     /// The answer of the other version.
     pub of: MessageId,
@@ -194,9 +194,9 @@ pub enum AskRefused {
 /// # Errors
 /// [`AskRefused`]. Of several reasons the first in this order: repeated, not found, insufficient, busy,
 /// spending limit. In an existing conversation, busy precedes insufficient.
-pub fn ask(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskResult, AskRefused> {
+pub fn ask_question(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskResult, AskRefused> {
     if let Some(idempotency) = &new.idempotency
-        && let Some((conversation, answer)) = replayed(tx, new, idempotency)?
+        && let Some((conversation, answer)) = claim_idempotency_key(tx, new, idempotency)?
     {
         return Ok(AskResult::Replayed { conversation, answer });
     }
@@ -205,21 +205,21 @@ pub fn ask(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskResult, AskRefused>
     if conversation.model != new.model {
         return Err(AskRefused::OtherModel(conversation.model));
     }
-    begin(tx, new, &conversation, place)?;
+    begin_answer(tx, new, &conversation, place)?;
     if new.reserve > Credits(0) {
         let mut posting = Posting::new(new.posting, new.account, PostingKind::Reserve, new.reserve, new.now);
         posting.conversation = Some(conversation.id);
         posting.answer = Some(new.answer);
-        posting.key = new.key();
+        posting.key = new.key_id();
         posting.model = Some(&conversation.model);
         posting.step = Some(0);
         posting.limited = limited;
         if !count_spent(tx, &posting)? {
             return Err(AskRefused::SpendingLimit);
         }
-        record(tx, &posting, balance)?;
+        record_posting(tx, &posting, balance)?;
     }
-    skills::count(tx, new.account, &new.skills)?;
+    skills::count_skill_uses(tx, new.account, &new.skills)?;
     let conversation = ConversationSummary { open_answer: Some(new.answer), ..conversation };
     Ok(AskResult::Accepted(Accepted {
         conversation,
@@ -234,20 +234,20 @@ pub fn ask(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskResult, AskRefused>
 ///
 /// # Errors
 /// [`AskRefused::Mismatch`], [`AskRefused::Gone`], [`AskRefused::Store`].
-pub fn replay(
+pub fn find_accepted_question(
     tx: &mut dyn Sql,
     account: AccountId,
     idempotency: &Idempotency,
     now: Timestamp,
 ) -> Result<Option<(ConversationId, MessageId)>, AskRefused> {
-    let found = tx.one(
+    let found = tx.query_one(
         "SELECT i.body_hash, i.conversation_id, i.answer_id, c.id FROM idempotency i
          LEFT JOIN conversations c ON c.id = i.conversation_id AND c.deleted_at IS NULL
          WHERE i.account_id = $1 AND i.name = $2 AND i.created_at > $3",
         params![account, &idempotency.key, now.micros() - IDEMPOTENCY_KEPT_MICROS],
         |row| {
             let same = row.opt_blob(0)? == Some(idempotency.body_hash.as_slice());
-            Ok((same, row.id(1)?, row.id(2)?, row.opt_text(3)?.is_some()))
+            Ok((same, row.get_id(1)?, row.get_id(2)?, row.opt_text(3)?.is_some()))
         },
     )?;
     match found {
@@ -278,15 +278,15 @@ pub fn sweep_idempotency(tx: &mut dyn Sql, now: Timestamp, limit: u32) -> Result
 }
 
 impl NewQuestion {
-    fn conversation(&self) -> ConversationId {
+    fn conversation_id(&self) -> ConversationId {
         match &self.target {
-            Target::Existing(id) | Target::BranchOf { conversation: id, .. } => *id,
-            Target::Version(version) => version.conversation,
-            Target::New(new) => new.id,
+            QuestionTarget::Existing(id) | QuestionTarget::BranchOf { conversation: id, .. } => *id,
+            QuestionTarget::Version(version) => version.conversation,
+            QuestionTarget::New(new) => new.id,
         }
     }
 
-    fn key(&self) -> Option<KeyId> {
+    fn key_id(&self) -> Option<KeyId> {
         match &self.through {
             AskedThrough::Key(key) => Some(*key),
             AskedThrough::Session(_) | AskedThrough::Service => None,
@@ -295,12 +295,12 @@ impl NewQuestion {
 }
 
 /// Claims the idempotency key for this question, or returns the earlier question that holds it.
-fn replayed(
+fn claim_idempotency_key(
     tx: &mut dyn Sql,
     new: &NewQuestion,
     idempotency: &Idempotency,
 ) -> Result<Option<(ConversationId, MessageId)>, AskRefused> {
-    let taken = tx.one(
+    let taken = tx.query_one(
         "INSERT INTO idempotency (account_id, name, body_hash, conversation_id, answer_id, created_at)
          VALUES ($1, $2, $3, $4, $5, $6)
          ON CONFLICT (account_id, name) DO UPDATE SET body_hash = $3, conversation_id = $4, answer_id = $5,
@@ -310,7 +310,7 @@ fn replayed(
             new.account,
             &idempotency.key,
             &idempotency.body_hash,
-            new.conversation(),
+            new.conversation_id(),
             new.answer,
             new.now,
             new.now.micros() - IDEMPOTENCY_KEPT_MICROS,
@@ -320,18 +320,20 @@ fn replayed(
     if taken.is_some() {
         return Ok(None);
     }
-    Ok(Some(replay(tx, new.account, idempotency, new.now)?.ok_or(StoreError::TransactionLost)?))
+    Ok(Some(
+        find_accepted_question(tx, new.account, idempotency, new.now)?.ok_or(StoreError::TransactionLost)?,
+    ))
 }
 
 /// Locks the account's row, reserves the credits and counts the conversation. Returns the balance and whether
 /// the key has a spending limit, which never changes; `None` if the balance is insufficient.
 fn reserve_credits(tx: &mut dyn Sql, new: &NewQuestion) -> Result<Option<(Balance, bool)>> {
-    let begun = matches!(new.target, Target::New(_));
-    tx.one(
+    let begun = matches!(new.target, QuestionTarget::New(_));
+    tx.query_one(
         "UPDATE accounts SET balance = balance - $2, reserved = reserved + $2, conversations = conversations + $3
          WHERE id = $1 AND balance >= $2 AND closed_at IS NULL
          RETURNING balance, reserved, (SELECT k.spending_limit FROM keys k WHERE k.id = $4)",
-        params![new.account, int(new.reserve.0)?, begun, new.key()],
+        params![new.account, stored_int(new.reserve.0)?, begun, new.key_id()],
         |row| Ok((read_balance(row)?, row.opt_int(2)?.is_some())),
     )
 }
@@ -339,17 +341,17 @@ fn reserve_credits(tx: &mut dyn Sql, new: &NewQuestion) -> Result<Option<(Balanc
 /// Returns the reason why [`reserve_credits`] failed. A missing or busy conversation takes precedence.
 fn reservation_error(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskRefused> {
     let account = "SELECT balance, reserved FROM accounts WHERE id = $1 AND closed_at IS NULL";
-    let Some(balance) = tx.one(account, params![new.account], read_balance)? else {
+    let Some(balance) = tx.query_one(account, params![new.account], read_balance)? else {
         return Ok(AskRefused::NotFound);
     };
     let insufficient = AskRefused::Insufficient { needed: new.reserve, available: balance.available };
-    if matches!(new.target, Target::New(_)) {
+    if matches!(new.target, QuestionTarget::New(_)) {
         return Ok(insufficient);
     }
-    let open = tx.one(
+    let open = tx.query_one(
         "SELECT (SELECT a.id FROM answers a WHERE a.conversation_id = c.id AND a.completed_at IS NULL)
          FROM conversations c WHERE c.id = $1 AND c.account_id = $2 AND c.deleted_at IS NULL",
-        params![new.conversation(), new.account],
+        params![new.conversation_id(), new.account],
         |row| Ok(row.opt_text(0)?.is_some()),
     )?;
     Ok(match open {
@@ -360,41 +362,47 @@ fn reservation_error(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskRefused> 
 }
 
 /// Creates or locks the conversation's row and assigns the exchange its place.
-fn assign_place(tx: &mut dyn Sql, new: &NewQuestion) -> Result<(ConversationSummary, Place), AskRefused> {
+fn assign_place(
+    tx: &mut dyn Sql,
+    new: &NewQuestion,
+) -> Result<(ConversationSummary, ExchangePlace), AskRefused> {
     let place_of_version = match &new.target {
-        Target::New(conversation) => {
+        QuestionTarget::New(conversation) => {
             return Ok((
                 insert_conversation(tx, new, conversation)?,
-                Place { ordinal: 0, parent: None, depth: 0 },
+                ExchangePlace { ordinal: 0, parent: None, depth: 0 },
             ));
         }
-        Target::Existing(_) => None,
-        Target::BranchOf { conversation, answer } => {
+        QuestionTarget::Existing(_) => None,
+        QuestionTarget::BranchOf { conversation, answer } => {
             show_branch(tx, new.account, *conversation, *answer)?;
             None
         }
-        Target::Version(version) => Some(make_way(tx, new.account, version)?),
+        QuestionTarget::Version(version) => Some(make_way(tx, new.account, version)?),
     };
-    let (conversation, mut place) = append(tx, new)?;
-    if let Some(Place { parent, depth, .. }) = place_of_version {
-        place = Place { parent, depth, ..place };
+    let (conversation, mut place) = append_exchange(tx, new)?;
+    if let Some(ExchangePlace { parent, depth, .. }) = place_of_version {
+        place = ExchangePlace { parent, depth, ..place };
     }
     Ok((conversation, place))
 }
 
 /// Counts the exchange in its conversation, and returns the place after the last exchange that is shown.
-fn append(tx: &mut dyn Sql, new: &NewQuestion) -> Result<(ConversationSummary, Place), AskRefused> {
+fn append_exchange(
+    tx: &mut dyn Sql,
+    new: &NewQuestion,
+) -> Result<(ConversationSummary, ExchangePlace), AskRefused> {
     let goes_on = new.goes_on.as_ref();
     let settings = match &new.target {
-        Target::Version(version) => Some(&version.settings),
-        Target::New(_) | Target::Existing(_) | Target::BranchOf { .. } => {
+        QuestionTarget::Version(version) => Some(&version.settings),
+        QuestionTarget::New(_) | QuestionTarget::Existing(_) | QuestionTarget::BranchOf { .. } => {
             goes_on.and_then(|goes_on| goes_on.settings.as_ref())
         }
     };
     let model = settings.map(|_| &new.model);
-    let settings = settings.map(codec::write).transpose()?;
-    let jurisdictions = goes_on.map(|goes_on| codec::write(&goes_on.jurisdictions)).transpose()?;
-    tx.one(
+    let settings = settings.map(codec::encode_json).transpose()?;
+    let jurisdictions = goes_on.map(|goes_on| codec::encode_json(&goes_on.jurisdictions)).transpose()?;
+    tx.query_one(
         concat!(
             "UPDATE conversations SET modified_at = $3, exchanges = exchanges + 1, model = COALESCE($4, model),
                 settings = COALESCE($5, settings), jurisdictions = COALESCE($6, jurisdictions),
@@ -408,7 +416,7 @@ fn append(tx: &mut dyn Sql, new: &NewQuestion) -> Result<(ConversationSummary, P
                 ORDER BY q.depth DESC LIMIT 1)"
         ),
         params![
-            new.conversation(),
+            new.conversation_id(),
             new.account,
             new.now,
             model,
@@ -417,9 +425,9 @@ fn append(tx: &mut dyn Sql, new: &NewQuestion) -> Result<(ConversationSummary, P
             goes_on.map(|goes_on| goes_on.web_search),
         ],
         |row| {
-            let parent = row.opt_int(10)?.is_some().then(|| row.small(10)).transpose()?;
-            let depth = parent.map_or(Ok(0), |_| row.small(11).map(|last| last.saturating_add(1)))?;
-            Ok((read_summary_columns(row)?, Place { ordinal: row.small(9)?, parent, depth }))
+            let parent = row.opt_int(10)?.is_some().then(|| row.get_u32(10)).transpose()?;
+            let depth = parent.map_or(Ok(0), |_| row.get_u32(11).map(|last| last.saturating_add(1)))?;
+            Ok((read_summary_columns(row)?, ExchangePlace { ordinal: row.get_u32(9)?, parent, depth }))
         },
     )?
     .ok_or(AskRefused::NotFound)
@@ -431,7 +439,7 @@ fn show_branch(
     account: AccountId,
     conversation: ConversationId,
     answer: MessageId,
-) -> Result<Place, AskRefused> {
+) -> Result<ExchangePlace, AskRefused> {
     let (place, is_shown) = place_of(tx, account, conversation, answer)?.ok_or(AskRefused::NotFound)?;
     if !is_shown {
         show_place(tx, conversation, place)?;
@@ -440,22 +448,26 @@ fn show_branch(
 }
 
 /// Hides an exchange, and those that follow it, in favour of a version of it. Returns their common place.
-fn make_way(tx: &mut dyn Sql, account: AccountId, version: &NewVersion) -> Result<Place, AskRefused> {
+fn make_way(
+    tx: &mut dyn Sql,
+    account: AccountId,
+    version: &NewExchangeVersion,
+) -> Result<ExchangePlace, AskRefused> {
     let conversation = version.conversation;
     let place = show_branch(tx, account, conversation, version.of)?;
-    let hidden = tx.one(
+    let hidden = tx.query_one(
         "SELECT count(*) FROM questions WHERE conversation_id = $1 AND parent = $2 AND shown = 0",
         params![conversation, place.parent_column()],
-        |row| row.small(0),
+        |row| row.get_u32(0),
     )?;
     if hidden.is_some_and(|hidden| hidden + 1 >= VERSIONS_MAX) {
         return Err(AskRefused::TooManyVersions);
     }
-    tx.send(
+    tx.send_statement(
         "UPDATE questions SET shown = 0 WHERE conversation_id = $1 AND shown = 1 AND depth >= $2",
         params![conversation, place.depth],
     )?;
-    tx.send(
+    tx.send_statement(
         "UPDATE questions SET chosen = 0 WHERE conversation_id = $1 AND parent = $2 AND shown = 0
             AND chosen = 1",
         params![conversation, place.parent_column()],
@@ -468,7 +480,7 @@ fn insert_conversation(
     question: &NewQuestion,
     new: &NewConversation,
 ) -> Result<ConversationSummary> {
-    tx.send(
+    tx.send_statement(
         "INSERT INTO conversations (id, account_id, title, model, settings, jurisdictions, web_search, pinned,
             created_at, modified_at, exchanges)
          VALUES ($1, $2, $3, $4, $5, $6, $7, 0, $8, $8, 1)",
@@ -477,8 +489,8 @@ fn insert_conversation(
             question.account,
             &new.title,
             &question.model,
-            &codec::write(&new.settings)?,
-            &codec::write(&new.jurisdictions)?,
+            &codec::encode_json(&new.settings)?,
+            &codec::encode_json(&new.jurisdictions)?,
             new.web_search,
             question.now,
         ],
@@ -498,14 +510,14 @@ fn insert_conversation(
 }
 
 /// Writes answer, question and dispatch row, unless the conversation has an answer in progress.
-fn begin(
+fn begin_answer(
     tx: &mut dyn Sql,
     new: &NewQuestion,
     conversation: &ConversationSummary,
-    place: Place,
+    place: ExchangePlace,
 ) -> Result<(), AskRefused> {
     let ModelLimits { price, context_tokens, output_max_tokens } = new.model_limits;
-    tx.one(
+    tx.query_one(
         "INSERT INTO answers (id, conversation_id, ordinal, account_id, created_at, epoch, attempts, next_step,
             next_entry, log_bytes, outstanding, settled, used_input, used_cached, used_output, used_reasoning,
             used_estimated, price_base, price_input, price_output, context_tokens, output_max_tokens)
@@ -517,10 +529,10 @@ fn begin(
             place.ordinal,
             new.account,
             new.now,
-            int(new.reserve.0)?,
-            int(price.base_millis)?,
-            int(price.input_millis)?,
-            int(price.output_millis)?,
+            stored_int(new.reserve.0)?,
+            stored_int(price.base_millis)?,
+            stored_int(price.input_millis)?,
+            stored_int(price.output_millis)?,
             context_tokens,
             output_max_tokens,
         ],
@@ -531,7 +543,7 @@ fn begin(
         AskedThrough::Session(session) => Some(session),
         AskedThrough::Key(_) | AskedThrough::Service => None,
     };
-    tx.send(
+    tx.send_statement(
         "INSERT INTO questions (conversation_id, ordinal, id, text, attachments, agent, skills, created_at,
             user_id, key_id, session_id, trace_id, depth, parent, model, settings)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)",
@@ -540,21 +552,21 @@ fn begin(
             place.ordinal,
             new.question,
             &new.text,
-            &codec::write(&new.attachments)?,
+            &codec::encode_json(&new.attachments)?,
             new.agent.as_ref(),
-            &codec::write(&new.skills)?,
+            &codec::encode_json(&new.skills)?,
             new.now,
             new.user,
-            new.key(),
+            new.key_id(),
             session,
             new.trace,
             place.depth,
             place.parent_column(),
             &conversation.model,
-            &codec::write(&conversation.settings)?,
+            &codec::encode_json(&conversation.settings)?,
         ],
     )?;
-    tx.send(
+    tx.send_statement(
         "INSERT INTO dispatch (answer_id, conversation_id, account_id, accepted_at, stop_requested)
          VALUES ($1, $2, $3, $4, 0)",
         params![new.answer, conversation.id, new.account, new.now],

@@ -33,7 +33,7 @@ impl<T> Queue<T> {
     /// Appends `item` when there is room. Cancel safe: a dropped call appends nothing.
     pub(crate) async fn push(&self, item: T) -> Result<(), QueueClosed> {
         self.room.acquire().await.map_err(|_| QueueClosed)?.forget();
-        let mut state = self.lock();
+        let mut state = self.lock_state();
         if state.closed {
             return Err(QueueClosed);
         }
@@ -47,7 +47,7 @@ impl<T> Queue<T> {
     }
 
     /// Waits for an item and removes it. Returns `None` only when the queue is closed and empty.
-    pub(crate) fn take(&self) -> Option<T> {
+    pub(crate) fn take_next(&self) -> Option<T> {
         let mut state = self.await_work();
         let taken = state.waiting.pop_front();
         drop(state);
@@ -77,27 +77,27 @@ impl<T> Queue<T> {
     }
 
     /// Returns the number of waiting items.
-    pub(crate) fn waiting(&self) -> usize {
-        self.lock().waiting.len()
+    pub(crate) fn waiting_count(&self) -> usize {
+        self.lock_state().waiting.len()
     }
 
     /// Closes the queue to new items. Waiting items can still be taken.
     pub(crate) fn close(&self) {
-        self.lock().closed = true;
+        self.lock_state().closed = true;
         self.room.close();
         self.work.notify_all();
     }
 
     /// Waits until there is an item or the queue is closed.
     fn await_work(&self) -> MutexGuard<'_, QueueState<T>> {
-        let mut state = self.lock();
+        let mut state = self.lock_state();
         while state.waiting.is_empty() && !state.closed {
             state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
         state
     }
 
-    fn lock(&self) -> MutexGuard<'_, QueueState<T>> {
+    fn lock_state(&self) -> MutexGuard<'_, QueueState<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

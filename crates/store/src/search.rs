@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use domain::id::{AccountId, ConversationId};
 use domain::time::Timestamp;
 
-use crate::sql::{Result, RowExt, Sql, SqlExt, Value, int, params};
+use crate::sql::{Result, RowExt, Sql, SqlExt, SqlValue, params, stored_int};
 
 /// The exchanges of [`last_texts`].
 const LAST_EXCHANGES_MAX: u32 = 10;
@@ -38,7 +38,7 @@ pub struct Unindexed {
 
 /// Conversations that are indexed together.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Batch {
+pub struct UnindexedBatch {
     pub conversations: Vec<Unindexed>,
     /// True if texts remain to be indexed after this batch.
     pub more: bool,
@@ -49,22 +49,22 @@ pub struct Batch {
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn unindexed(tx: &mut dyn Sql, account: AccountId, limit: u32) -> Result<Batch> {
-    let found = tx.all(
+pub fn list_unindexed(tx: &mut dyn Sql, account: AccountId, limit: u32) -> Result<UnindexedBatch> {
+    let found = tx.query_all(
         "SELECT id, title, searched_exchanges, modified_at FROM conversations
          WHERE account_id = $1 AND deleted_at IS NULL AND (searched_at IS NULL OR searched_at < modified_at)
          ORDER BY modified_at DESC LIMIT $2",
         params![account, limit.saturating_add(1)],
-        |row| Ok((row.id(0)?, row.text(1)?.to_owned(), row.small(2)?, row.time(3)?)),
+        |row| Ok((row.get_id(0)?, row.get_text(1)?.to_owned(), row.get_u32(2)?, row.get_time(3)?)),
     )?;
-    let mut batch = Batch { conversations: Vec::with_capacity(found.len()), more: false };
+    let mut batch = UnindexedBatch { conversations: Vec::with_capacity(found.len()), more: false };
     let mut text_bytes = 0;
     for (conversation, title, from, modified_at) in found {
         if batch.conversations.len() == limit as usize || text_bytes >= BATCH_TEXT_BYTES {
             batch.more = true;
             break;
         }
-        let exchanges = texts(tx, conversation, from)?;
+        let exchanges = read_exchange_texts(tx, conversation, from)?;
         let read = u32::try_from(exchanges.len()).unwrap_or(u32::MAX);
         let is_whole = read < INDEXED_TOGETHER_MAX;
         batch.more |= !is_whole;
@@ -81,14 +81,18 @@ pub fn unindexed(tx: &mut dyn Sql, account: AccountId, limit: u32) -> Result<Bat
 }
 
 /// Reads questions with their completed answers.
-fn texts(tx: &mut dyn Sql, conversation: ConversationId, from: u32) -> Result<Vec<(String, String)>> {
-    tx.all(
+fn read_exchange_texts(
+    tx: &mut dyn Sql,
+    conversation: ConversationId,
+    from: u32,
+) -> Result<Vec<(String, String)>> {
+    tx.query_all(
         // The first characters of each message.
         "SELECT substr(q.text, 1, 65536), substr(a.text, 1, 65536) FROM answers a
          JOIN questions q ON q.conversation_id = a.conversation_id AND q.ordinal = a.ordinal
          WHERE a.conversation_id = $1 AND a.ordinal >= $2 AND a.text IS NOT NULL ORDER BY a.ordinal LIMIT $3",
         params![conversation, from, INDEXED_TOGETHER_MAX],
-        |row| Ok((row.text(0)?.to_owned(), row.text(1)?.to_owned())),
+        |row| Ok((row.get_text(0)?.to_owned(), row.get_text(1)?.to_owned())),
     )
 }
 
@@ -98,14 +102,14 @@ fn texts(tx: &mut dyn Sql, conversation: ConversationId, from: u32) -> Result<Ve
 /// # Errors
 /// [`StoreError`](crate::StoreError).
 pub fn last_texts(tx: &mut dyn Sql, account: AccountId, conversation: ConversationId) -> Result<Vec<String>> {
-    let exchanges = tx.all(
+    let exchanges = tx.query_all(
         "SELECT substr(a.text, 1, 8192), substr(q.text, 1, 8192) FROM answers a
          JOIN questions q ON q.conversation_id = a.conversation_id AND q.ordinal = a.ordinal
          JOIN conversations c ON c.id = a.conversation_id
          WHERE a.conversation_id = $1 AND c.account_id = $2 AND c.deleted_at IS NULL AND a.text IS NOT NULL
          ORDER BY a.ordinal DESC LIMIT $3",
         params![conversation, account, LAST_EXCHANGES_MAX],
-        |row| Ok([row.text(0)?.to_owned(), row.text(1)?.to_owned()]),
+        |row| Ok([row.get_text(0)?.to_owned(), row.get_text(1)?.to_owned()]),
     )?;
     Ok(exchanges.into_iter().flatten().collect())
 }
@@ -115,7 +119,7 @@ pub fn last_texts(tx: &mut dyn Sql, account: AccountId, conversation: Conversati
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn index(
+pub fn index_conversation(
     tx: &mut dyn Sql,
     account: AccountId,
     indexed: &Unindexed,
@@ -130,7 +134,7 @@ pub fn index(
         return Ok(());
     }
     for word in words.iter().filter(|word| (1..=WORD_MAX_BYTES).contains(&word.len())) {
-        tx.send(
+        tx.send_statement(
             "INSERT INTO search_words (account_id, word, conversation_id) VALUES ($1, $2, $3)
              ON CONFLICT (account_id, word, conversation_id) DO NOTHING",
             params![account, word, indexed.conversation],
@@ -193,7 +197,7 @@ const MATCHING_FREQUENT: [&str; WORDS_MAX] = [
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn find(
+pub fn find_conversations(
     tx: &mut dyn Sql,
     account: AccountId,
     prefixes: &[String],
@@ -205,20 +209,20 @@ pub fn find(
     let mut ranges = Vec::with_capacity(prefixes.len());
     for from in prefixes {
         let beyond = format!("{from}{}", char::MAX);
-        let rows = tx.one(
+        let rows = tx.query_one(
             "SELECT count(*) FROM (SELECT 1 FROM search_words WHERE account_id = $1 AND word >= $2 AND word < $3
                 LIMIT $4) found",
             params![account, from, &beyond, RARE_ROWS_MAX + 1],
-            |row| row.small(0),
+            |row| row.get_u32(0),
         )?;
         ranges.push((rows.unwrap_or(0), from, beyond));
     }
     ranges.sort_by_key(|(rows, ..)| *rows);
     let is_rare = ranges[0].0 <= RARE_ROWS_MAX;
     let statement = if is_rare { MATCHING_RARE[last] } else { MATCHING_FREQUENT[last] };
-    let mut parameters = params![account, limit.min(FOUND_MAX), int(offset)?].to_vec();
+    let mut parameters = params![account, limit.min(FOUND_MAX), stored_int(offset)?].to_vec();
     for (_, from, beyond) in &ranges {
-        parameters.extend([Value::from(*from), Value::from(beyond)]);
+        parameters.extend([SqlValue::from(*from), SqlValue::from(beyond)]);
     }
-    tx.all(statement, &parameters, |row| row.id(0))
+    tx.query_all(statement, &parameters, |row| row.get_id(0))
 }

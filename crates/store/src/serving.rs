@@ -9,7 +9,7 @@ use crate::sql::{Result, RowExt, Sql, SqlExt, params};
 /// # Errors
 /// [`StoreError`](crate::StoreError).
 pub fn database_id(tx: &mut dyn Sql) -> Result<Option<NodeId>> {
-    Ok(tx.one("SELECT database_id FROM serving", params![], |row| row.opt_id(0))?.flatten())
+    Ok(tx.query_one("SELECT database_id FROM serving", params![], |row| row.opt_id(0))?.flatten())
 }
 
 /// Gives the database an identity unless it has one. Returns the one that it has.
@@ -17,17 +17,17 @@ pub fn database_id(tx: &mut dyn Sql) -> Result<Option<NodeId>> {
 /// # Errors
 /// [`StoreError`](crate::StoreError).
 pub fn name_database(tx: &mut dyn Sql, id: NodeId) -> Result<NodeId> {
-    let named = tx.one(
+    let named = tx.query_one(
         "UPDATE serving SET database_id = COALESCE(database_id, $1) RETURNING database_id",
         params![id],
-        |row| row.id(0),
+        |row| row.get_id(0),
     )?;
     Ok(named.unwrap_or(id))
 }
 
 /// Keeps the process that serves from changing until the transaction ends.
-pub(crate) fn lock(tx: &mut dyn Sql) -> Result<()> {
-    tx.lock("SELECT one FROM serving FOR SHARE", params![])
+pub(crate) fn lock_serving_process(tx: &mut dyn Sql) -> Result<()> {
+    tx.lock_rows("SELECT one FROM serving FOR SHARE", params![])
 }
 
 /// The condition that no other process than `$2` serves.

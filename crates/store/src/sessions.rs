@@ -3,7 +3,7 @@
 use domain::id::{AccountId, SessionId, UserId};
 use domain::time::Timestamp;
 
-use crate::sql::{Result, Row, RowExt, Sql, SqlExt, params};
+use crate::sql::{Result, RowExt, Sql, SqlExt, SqlRow, params};
 
 /// The most sessions of one user at a time. A further one ends the oldest.
 pub const SESSIONS_MAX: u32 = 20;
@@ -27,7 +27,7 @@ pub struct NewSession {
 
 /// A session that has not ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Session {
+pub struct StoredSession {
     pub id: SessionId,
     pub account: AccountId,
     pub user: UserId,
@@ -43,8 +43,8 @@ pub struct Session {
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn create(tx: &mut dyn Sql, new: &NewSession) -> Result<()> {
-    tx.lock("SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE", params![new.account])?;
+pub fn create_session(tx: &mut dyn Sql, new: &NewSession) -> Result<()> {
+    tx.lock_rows("SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE", params![new.account])?;
     tx.execute(
         "DELETE FROM sessions WHERE id IN
             (SELECT id FROM sessions WHERE expires_at <= $1 ORDER BY expires_at, id LIMIT $2)",
@@ -67,12 +67,16 @@ pub fn create(tx: &mut dyn Sql, new: &NewSession) -> Result<()> {
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn resolve(tx: &mut dyn Sql, fingerprint: [u8; 32], now: Timestamp) -> Result<Option<Session>> {
-    tx.one(
+pub fn resolve_session(
+    tx: &mut dyn Sql,
+    fingerprint: [u8; 32],
+    now: Timestamp,
+) -> Result<Option<StoredSession>> {
+    tx.query_one(
         "SELECT id, account_id, user_id, browser, created_at, used_at, expires_at FROM sessions
          WHERE fingerprint = $1 AND expires_at > $2",
         params![&fingerprint, now],
-        session,
+        read_session,
     )
 }
 
@@ -80,12 +84,12 @@ pub fn resolve(tx: &mut dyn Sql, fingerprint: [u8; 32], now: Timestamp) -> Resul
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn list(tx: &mut dyn Sql, user: UserId, now: Timestamp) -> Result<Vec<Session>> {
-    tx.all(
+pub fn list_sessions(tx: &mut dyn Sql, user: UserId, now: Timestamp) -> Result<Vec<StoredSession>> {
+    tx.query_all(
         "SELECT id, account_id, user_id, browser, created_at, used_at, expires_at FROM sessions
          WHERE user_id = $1 AND expires_at > $2 ORDER BY used_at DESC, id LIMIT $3",
         params![user, now, SESSIONS_MAX],
-        session,
+        read_session,
     )
 }
 
@@ -95,7 +99,7 @@ pub fn list(tx: &mut dyn Sql, user: UserId, now: Timestamp) -> Result<Vec<Sessio
 /// [`StoreError`](crate::StoreError).
 pub fn is_open(tx: &mut dyn Sql, session: SessionId, now: Timestamp) -> Result<bool> {
     let open = "SELECT 1 FROM sessions WHERE id = $1 AND expires_at > $2";
-    Ok(tx.one(open, params![session, now], |_| Ok(()))?.is_some())
+    Ok(tx.query_one(open, params![session, now], |_| Ok(()))?.is_some())
 }
 
 /// Records a use of a session and moves its end. A use earlier than the recorded one changes nothing.
@@ -119,7 +123,7 @@ pub fn record_use(
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn end(tx: &mut dyn Sql, account: AccountId, session: SessionId) -> Result<bool> {
+pub fn end_session(tx: &mut dyn Sql, account: AccountId, session: SessionId) -> Result<bool> {
     let ended =
         tx.execute("DELETE FROM sessions WHERE id = $1 AND account_id = $2", params![session, account])?;
     Ok(ended > 0)
@@ -135,14 +139,14 @@ pub fn end_all(tx: &mut dyn Sql, user: UserId) -> Result<()> {
 }
 
 /// Reads a session from the columns that [`resolve`] and [`list`] name.
-fn session(row: &dyn Row) -> Result<Session> {
-    Ok(Session {
-        id: row.id(0)?,
-        account: row.id(1)?,
-        user: row.id(2)?,
-        browser: row.text(3)?.to_owned(),
-        created_at: row.time(4)?,
-        used_at: row.time(5)?,
-        expires_at: row.time(6)?,
+fn read_session(row: &dyn SqlRow) -> Result<StoredSession> {
+    Ok(StoredSession {
+        id: row.get_id(0)?,
+        account: row.get_id(1)?,
+        user: row.get_id(2)?,
+        browser: row.get_text(3)?.to_owned(),
+        created_at: row.get_time(4)?,
+        used_at: row.get_time(5)?,
+        expires_at: row.get_time(6)?,
     })
 }

@@ -12,13 +12,13 @@ const SKILLS_MAX: u32 = 10_000;
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn count(tx: &mut dyn Sql, account: AccountId, full_names: &[String]) -> Result<()> {
+pub fn count_skill_uses(tx: &mut dyn Sql, account: AccountId, full_names: &[String]) -> Result<()> {
     // A fixed order prevents deadlocks between two callers.
     let mut names: Vec<&String> = full_names.iter().collect();
     names.sort();
     names.dedup();
     for name in names {
-        tx.send(
+        tx.send_statement(
             "INSERT INTO skill_uses (account_id, skill, uses) VALUES ($1, $2, 1)
              ON CONFLICT (account_id, skill) DO UPDATE SET uses = skill_uses.uses + 1",
             params![account, name],
@@ -32,10 +32,10 @@ pub fn count(tx: &mut dyn Sql, account: AccountId, full_names: &[String]) -> Res
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn uses(tx: &mut dyn Sql, account: AccountId) -> Result<Vec<(String, u64)>> {
-    tx.all(
+pub fn list_skill_uses(tx: &mut dyn Sql, account: AccountId) -> Result<Vec<(String, u64)>> {
+    tx.query_all(
         "SELECT skill, uses FROM skill_uses WHERE account_id = $1 ORDER BY uses DESC, skill LIMIT $2",
         params![account, SKILLS_MAX],
-        |row| Ok((row.text(0)?.to_owned(), row.count(1)?)),
+        |row| Ok((row.get_text(0)?.to_owned(), row.get_count(1)?)),
     )
 }

@@ -20,7 +20,7 @@ pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 /// A parameter of a statement.
 #[derive(Debug, Clone, Copy)]
-pub enum Value<'a> {
+pub enum SqlValue<'a> {
     /// SQL's NULL.
     Null,
     /// A number, a time or a flag.
@@ -34,7 +34,7 @@ pub enum Value<'a> {
 }
 
 /// A row of a result. Columns count from 0.
-pub trait Row {
+pub trait SqlRow {
     /// Returns the number in a column, `None` for NULL.
     ///
     /// # Errors
@@ -62,30 +62,30 @@ pub trait Sql {
     ///
     /// # Errors
     /// [`StoreError`] of the engine.
-    fn execute(&mut self, sql: &'static str, params: &[Value<'_>]) -> Result<u64>;
+    fn execute(&mut self, sql: &'static str, params: &[SqlValue<'_>]) -> Result<u64>;
     /// Runs a statement to its end and passes each result row to `row`. In a writing transaction, a query may
     /// end with `FOR UPDATE SKIP LOCKED`.
     ///
     /// # Errors
     /// [`StoreError`] of the engine, or the error of `row`, which ends the statement.
-    fn each(
+    fn query_each(
         &mut self,
         sql: &'static str,
-        params: &[Value<'_>],
-        row: &mut dyn FnMut(&dyn Row) -> Result<()>,
+        params: &[SqlValue<'_>],
+        row: &mut dyn FnMut(&dyn SqlRow) -> Result<()>,
     ) -> Result<()>;
     /// Runs a statement whose result is not needed. An engine may run it together with the next one; if it
     /// fails, that statement or the whole transaction fails.
     ///
     /// # Errors
     /// [`StoreError`] of the engine.
-    fn send(&mut self, sql: &'static str, params: &[Value<'_>]) -> Result<()>;
+    fn send_statement(&mut self, sql: &'static str, params: &[SqlValue<'_>]) -> Result<()>;
     /// Locks the rows of `SELECT … FOR UPDATE` until the transaction ends. Values that are read afterwards
     /// stay valid until then. Does nothing with a single writer.
     ///
     /// # Errors
     /// [`StoreError`] of the engine.
-    fn lock(&mut self, sql: &'static str, params: &[Value<'_>]) -> Result<()>;
+    fn lock_rows(&mut self, sql: &'static str, params: &[SqlValue<'_>]) -> Result<()>;
 }
 
 /// Typed ways to run statements.
@@ -94,14 +94,14 @@ pub trait SqlExt: Sql {
     ///
     /// # Errors
     /// [`StoreError`] of the engine or of `read`.
-    fn one<T>(
+    fn query_one<T>(
         &mut self,
         sql: &'static str,
-        params: &[Value<'_>],
-        read: impl Fn(&dyn Row) -> Result<T>,
+        params: &[SqlValue<'_>],
+        read: impl Fn(&dyn SqlRow) -> Result<T>,
     ) -> Result<Option<T>> {
         let mut found = None;
-        self.each(sql, params, &mut |row| {
+        self.query_each(sql, params, &mut |row| {
             if found.is_none() {
                 found = Some(read(row)?);
             }
@@ -114,14 +114,14 @@ pub trait SqlExt: Sql {
     ///
     /// # Errors
     /// [`StoreError`] of the engine or of `read`.
-    fn all<T>(
+    fn query_all<T>(
         &mut self,
         sql: &'static str,
-        params: &[Value<'_>],
-        read: impl Fn(&dyn Row) -> Result<T>,
+        params: &[SqlValue<'_>],
+        read: impl Fn(&dyn SqlRow) -> Result<T>,
     ) -> Result<Vec<T>> {
         let mut found = Vec::new();
-        self.each(sql, params, &mut |row| {
+        self.query_each(sql, params, &mut |row| {
             found.push(read(row)?);
             Ok(())
         })?;
@@ -132,53 +132,53 @@ pub trait SqlExt: Sql {
 impl<S: Sql + ?Sized> SqlExt for S {}
 
 /// Typed ways to read columns.
-pub trait RowExt: Row {
+pub trait RowExt: SqlRow {
     /// Reads a number.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] for NULL or another type.
-    fn int(&self, column: usize) -> Result<i64> {
-        self.opt_int(column)?.ok_or_else(|| empty(column))
+    fn get_int(&self, column: usize) -> Result<i64> {
+        self.opt_int(column)?.ok_or_else(|| empty_column_error(column))
     }
 
     /// Reads a non-negative number.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] for any other value.
-    fn count(&self, column: usize) -> Result<u64> {
-        u64::try_from(self.int(column)?).map_err(|error| StoreError::damaged("column", column, error))
+    fn get_count(&self, column: usize) -> Result<u64> {
+        u64::try_from(self.get_int(column)?).map_err(|error| StoreError::damaged_row("column", column, error))
     }
 
     /// Reads a non-negative number of 32 bits.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] for any other value.
-    fn small(&self, column: usize) -> Result<u32> {
-        u32::try_from(self.int(column)?).map_err(|error| StoreError::damaged("column", column, error))
+    fn get_u32(&self, column: usize) -> Result<u32> {
+        u32::try_from(self.get_int(column)?).map_err(|error| StoreError::damaged_row("column", column, error))
     }
 
     /// Reads a flag.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] for NULL or another type.
-    fn flag(&self, column: usize) -> Result<bool> {
-        Ok(self.int(column)? != 0)
+    fn get_flag(&self, column: usize) -> Result<bool> {
+        Ok(self.get_int(column)? != 0)
     }
 
     /// Reads a text.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] for NULL or another type.
-    fn text(&self, column: usize) -> Result<&str> {
-        self.opt_text(column)?.ok_or_else(|| empty(column))
+    fn get_text(&self, column: usize) -> Result<&str> {
+        self.opt_text(column)?.ok_or_else(|| empty_column_error(column))
     }
 
     /// Reads a time.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] for NULL or another type.
-    fn time(&self, column: usize) -> Result<Timestamp> {
-        self.int(column).map(Timestamp::from_micros)
+    fn get_time(&self, column: usize) -> Result<Timestamp> {
+        self.get_int(column).map(Timestamp::from_micros)
     }
 
     /// Reads a time, `None` for NULL.
@@ -193,16 +193,16 @@ pub trait RowExt: Row {
     ///
     /// # Errors
     /// [`StoreError::Damaged`] for any other value.
-    fn credits(&self, column: usize) -> Result<Credits> {
-        self.count(column).map(Credits)
+    fn get_credits(&self, column: usize) -> Result<Credits> {
+        self.get_count(column).map(Credits)
     }
 
     /// Reads an identifier.
     ///
     /// # Errors
     /// [`StoreError::Damaged`] for any other value.
-    fn id<I: FromStr>(&self, column: usize) -> Result<I> {
-        self.opt_id(column)?.ok_or_else(|| empty(column))
+    fn get_id<I: FromStr>(&self, column: usize) -> Result<I> {
+        self.opt_id(column)?.ok_or_else(|| empty_column_error(column))
     }
 
     /// Reads an identifier, `None` for NULL.
@@ -211,21 +211,21 @@ pub trait RowExt: Row {
     /// [`StoreError::Damaged`] for any other value.
     fn opt_id<I: FromStr>(&self, column: usize) -> Result<Option<I>> {
         let Some(text) = self.opt_text(column)? else { return Ok(None) };
-        text.parse().map(Some).map_err(|_| StoreError::damaged("identifier", text, "not a UUID"))
+        text.parse().map(Some).map_err(|_| StoreError::damaged_row("identifier", text, "not a UUID"))
     }
 }
 
-impl<R: Row + ?Sized> RowExt for R {}
+impl<R: SqlRow + ?Sized> RowExt for R {}
 
-fn empty(column: usize) -> StoreError {
-    StoreError::damaged("column", column, "is empty")
+fn empty_column_error(column: usize) -> StoreError {
+    StoreError::damaged_row("column", column, "is empty")
 }
 
 /// Converts a number to the engines' type.
 ///
 /// # Errors
 /// [`StoreError::Rule`] if it exceeds 2⁶³ - 1.
-pub(crate) fn int(number: u64) -> Result<i64> {
+pub(crate) fn stored_int(number: u64) -> Result<i64> {
     i64::try_from(number).map_err(|_| StoreError::Rule("a number is too large to be stored"))
 }
 
@@ -236,7 +236,7 @@ pub(crate) fn len(bytes: usize) -> i64 {
 
 macro_rules! ids {
     ($($name:ident),+ $(,)?) => {$(
-        impl From<$name> for Value<'_> {
+        impl From<$name> for SqlValue<'_> {
             fn from(id: $name) -> Self {
                 Self::Id(id.bits())
             }
@@ -259,49 +259,49 @@ ids!(
     TraceId
 );
 
-impl From<i64> for Value<'_> {
+impl From<i64> for SqlValue<'_> {
     fn from(number: i64) -> Self {
         Self::Int(number)
     }
 }
 
-impl From<u32> for Value<'_> {
+impl From<u32> for SqlValue<'_> {
     fn from(number: u32) -> Self {
         Self::Int(i64::from(number))
     }
 }
 
-impl From<bool> for Value<'_> {
+impl From<bool> for SqlValue<'_> {
     fn from(flag: bool) -> Self {
         Self::Int(i64::from(flag))
     }
 }
 
-impl From<Timestamp> for Value<'_> {
+impl From<Timestamp> for SqlValue<'_> {
     fn from(at: Timestamp) -> Self {
         Self::Int(at.micros())
     }
 }
 
-impl<'a> From<&'a str> for Value<'a> {
+impl<'a> From<&'a str> for SqlValue<'a> {
     fn from(text: &'a str) -> Self {
         Self::Text(text)
     }
 }
 
-impl<'a> From<&'a String> for Value<'a> {
+impl<'a> From<&'a String> for SqlValue<'a> {
     fn from(text: &'a String) -> Self {
         Self::Text(text)
     }
 }
 
-impl<'a> From<&'a [u8; 32]> for Value<'a> {
+impl<'a> From<&'a [u8; 32]> for SqlValue<'a> {
     fn from(bytes: &'a [u8; 32]) -> Self {
         Self::Blob(bytes)
     }
 }
 
-impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
+impl<'a, T: Into<SqlValue<'a>>> From<Option<T>> for SqlValue<'a> {
     fn from(value: Option<T>) -> Self {
         value.map_or(Self::Null, Into::into)
     }
@@ -309,7 +309,7 @@ impl<'a, T: Into<Value<'a>>> From<Option<T>> for Value<'a> {
 
 /// Builds the parameters of a statement.
 macro_rules! params {
-    ($($value:expr),* $(,)?) => { &[$($crate::sql::Value::from($value)),*] };
+    ($($value:expr),* $(,)?) => { &[$($crate::sql::SqlValue::from($value)),*] };
 }
 pub(crate) use params;
 
@@ -332,7 +332,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_bound_as_its_text() {
+    fn id_param_binds_as_text() {
         for bits in [0, 1, u128::MAX, 0x0123_4567_89ab_cdef_0f1e_2d3c_4b5a_6978] {
             let id = AccountId::from_random(bits);
             assert_eq!(id_text(id.bits()), id.to_string().as_bytes());

@@ -12,12 +12,12 @@ use tokio::sync::{oneshot, watch};
 
 use crate::abort::Abort;
 use crate::confirmation::Confirmation;
-use crate::copy::{self, Exporter};
+use crate::copy::{self, DatabaseExporter};
 use crate::error::StoreError;
-use crate::job::{Job, JobCall};
+use crate::job::{JobCall, StoreJob};
 use crate::metrics::{QueueDepths, StoreMetrics};
 use crate::migrations::SchemaVersion;
-use crate::options::Options;
+use crate::options::StoreOptions;
 #[cfg(feature = "postgres")]
 use crate::postgres;
 use crate::queue::Queue;
@@ -52,13 +52,13 @@ const PG_CONNECTIONS_MAX: usize = 256;
 /// [`Store::close`] waits for them.
 #[derive(Clone)]
 pub struct Store {
-    inner: Arc<Inner>,
+    inner: Arc<StoreInner>,
 }
 
-struct Inner {
+struct StoreInner {
     place: Backend,
-    writes: Arc<Queue<Box<dyn Job>>>,
-    reads: Arc<Queue<Box<dyn Job>>>,
+    writes: Arc<Queue<Box<dyn StoreJob>>>,
+    reads: Arc<Queue<Box<dyn StoreJob>>>,
     metrics: Arc<StoreMetrics>,
     abort: Arc<Abort>,
     threads: Mutex<WorkerThreads>,
@@ -82,12 +82,12 @@ impl ExclusiveLock {
     /// if nobody else can acquire it while this process lives.
     #[must_use]
     pub fn confirmed_at(&self) -> Option<Duration> {
-        Some(self.confirmation.as_ref()?.last())
+        Some(self.confirmation.as_ref()?.last_confirmation())
     }
 
     /// Waits until another process has acquired the lock, which can happen only while this process cannot
     /// reach the database. Cancel safe.
-    pub async fn lost(&self) {
+    pub async fn wait_until_lost(&self) {
         if let Some(lost) = &self.lost
             && lost.clone().wait_for(|lost| *lost).await.is_ok()
         {
@@ -122,16 +122,16 @@ impl Store {
     /// # Errors
     /// [`StoreError::TooNew`] if a later version of the program wrote it, otherwise an error of the engine.
     pub fn open(path: &Path) -> Result<Self> {
-        Self::open_with(path, Options::default())
+        Self::open_with(path, StoreOptions::default())
     }
 
     /// Returns the version of the schema of the database in a file, or of the one at a URL with `postgres:`. Changes nothing.
     ///
     /// # Errors
     /// As [`Store::open`] and [`Store::connect`].
-    pub fn schema(path: &Path, url: Option<&str>) -> Result<SchemaVersion> {
+    pub fn read_schema_version(path: &Path, url: Option<&str>) -> Result<SchemaVersion> {
         match url {
-            None => migrations::version(&sqlite::open_reader(path)?),
+            None => migrations::read_schema_version(&sqlite::open_reader(path)?),
             Some(url) => Self::schema_of_server(url),
         }
     }
@@ -143,9 +143,10 @@ impl Store {
 
     #[cfg(feature = "postgres")]
     fn schema_of_server(url: &str) -> Result<SchemaVersion> {
-        let address = postgres::Address::parse(url)?;
+        let address = postgres::PgAddress::parse(url)?;
         // The caller may be inside a runtime.
-        let looking = spawn("store-schema".to_owned(), move || postgres::version(&address))?;
+        let looking =
+            spawn_thread("store-schema".to_owned(), move || postgres::read_server_schema_version(&address))?;
         looking.join().unwrap_or(Err(StoreError::Panicked))
     }
 
@@ -153,28 +154,28 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::open`].
-    pub fn open_with(path: &Path, options: Options) -> Result<Self> {
+    pub fn open_with(path: &Path, options: StoreOptions) -> Result<Self> {
         let mut writer = sqlite::open_writer(path, options.size_max_bytes)?;
-        migrations::migrate(&mut writer)?;
+        migrations::apply_migrations(&mut writer)?;
         let slack = (options.slack_bytes > 0)
             .then(|| sqlite::PreallocatedSpace::new(path, options.slack_bytes))
             .flatten();
         let abort = Arc::new(Abort::new());
-        abort.watch(writer.get_interrupt_handle());
-        let store = Self::at(Backend::File(path.to_owned()), Arc::clone(&abort));
+        abort.register_connection(writer.get_interrupt_handle());
+        let store = Self::new_without_threads(Backend::File(path.to_owned()), Arc::clone(&abort));
         let mut threads = store.inner.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let (queue, metrics) = (Arc::clone(&store.inner.writes), Arc::clone(&store.inner.metrics));
         let writer_abort = Arc::clone(&abort);
-        threads.writers.push(spawn("store-writer".to_owned(), move || {
+        threads.writers.push(spawn_thread("store-writer".to_owned(), move || {
             sqlite::write_loop(&writer, &queue, &writer_abort, &metrics.group, slack);
         })?);
         let readers = thread::available_parallelism().map_or(READERS_MIN, usize::from);
         for number in 0..readers.clamp(READERS_MIN, READERS_MAX) {
             let reader = sqlite::open_reader(path)?;
-            abort.watch(reader.get_interrupt_handle());
+            abort.register_connection(reader.get_interrupt_handle());
             let abort = Arc::clone(&abort);
             let queue = Arc::clone(&store.inner.reads);
-            threads.readers.push(spawn(format!("store-reader-{number}"), move || {
+            threads.readers.push(spawn_thread(format!("store-reader-{number}"), move || {
                 sqlite::read_loop(&reader, &queue, &abort);
             })?);
         }
@@ -190,14 +191,14 @@ impl Store {
     /// [`StoreError::Unreachable`] if the server cannot be reached, [`StoreError::TooNew`] if a later version
     /// of the program wrote the database, [`StoreError::Engine`] if it cannot be used.
     pub fn connect(url: &str) -> Result<Self> {
-        Self::connect_with(url, Options::default())
+        Self::connect_with(url, StoreOptions::default())
     }
 
     /// Connects like [`Store::connect`], with the operator's options.
     ///
     /// # Errors
     /// As [`Store::connect`].
-    pub fn connect_with(url: &str, options: Options) -> Result<Self> {
+    pub fn connect_with(url: &str, options: StoreOptions) -> Result<Self> {
         if let Some(path) = url.strip_prefix("sqlite:") {
             return Self::open_with(Path::new(path), options);
         }
@@ -208,29 +209,29 @@ impl Store {
     }
 
     #[cfg(not(feature = "postgres"))]
-    fn connect_server(_: &str, _: Options) -> Result<Self> {
+    fn connect_server(_: &str, _: StoreOptions) -> Result<Self> {
         Err(StoreError::Rule("this program was built without PostgreSQL"))
     }
 
     #[cfg(feature = "postgres")]
-    fn connect_server(url: &str, options: Options) -> Result<Self> {
-        let address = postgres::Address::parse(url)?;
+    fn connect_server(url: &str, options: StoreOptions) -> Result<Self> {
+        let address = postgres::PgAddress::parse(url)?;
         // Runs on its own thread, because the caller may be inside a runtime.
         let migrating = {
             let address = address.clone();
-            spawn("store-migrations".to_owned(), move || postgres::migrate(&address))?
+            spawn_thread("store-migrations".to_owned(), move || postgres::migrate_server(&address))?
         };
         let name = migrating.join().unwrap_or(Err(StoreError::Panicked))?;
         let abort = Arc::new(Abort::new());
         let reach = Arc::new(postgres::ServerHealth::new(address, &options, Arc::clone(&abort)));
-        let store = Self::at(Backend::Server(Arc::clone(&reach)), abort);
+        let store = Self::new_without_threads(Backend::Server(Arc::clone(&reach)), abort);
         let mut threads = store.inner.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let writers = options.writers.unwrap_or(PG_WRITERS).clamp(1, PG_CONNECTIONS_MAX);
         for number in 0..writers {
             let worker = postgres::Worker::new(Arc::clone(&reach), format!("{name}/{number}"))?;
             let queue = Arc::clone(&store.inner.writes);
             let work = move || postgres::write_loop(worker, &queue);
-            threads.writers.push(spawn(format!("store-writer-{number}"), work)?);
+            threads.writers.push(spawn_thread(format!("store-writer-{number}"), work)?);
         }
         let readers =
             options.writers.map_or(PG_READERS, |writers| (writers / 2).clamp(1, PG_CONNECTIONS_MAX));
@@ -238,7 +239,7 @@ impl Store {
             let worker = postgres::Worker::new(Arc::clone(&reach), format!("{name}/-"))?;
             let queue = Arc::clone(&store.inner.reads);
             let work = move || postgres::read_loop(worker, &queue);
-            threads.readers.push(spawn(format!("store-reader-{number}"), work)?);
+            threads.readers.push(spawn_thread(format!("store-reader-{number}"), work)?);
         }
         drop(threads);
         Ok(store)
@@ -246,8 +247,8 @@ impl Store {
 
     /// Creates a store without threads. If a thread fails to start, dropping the store closes the queues and
     /// ends the threads that did.
-    fn at(place: Backend, abort: Arc<Abort>) -> Self {
-        let inner = Inner {
+    fn new_without_threads(place: Backend, abort: Arc<Abort>) -> Self {
+        let inner = StoreInner {
             place,
             writes: Arc::new(Queue::new(WRITES_WAITING_MAX)),
             reads: Arc::new(Queue::new(READS_WAITING_MAX)),
@@ -271,7 +272,7 @@ impl Store {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        timed(&self.inner.metrics.writes, submit(&self.inner.writes, work)).await
+        time_call(&self.inner.metrics.writes, submit_call(&self.inner.writes, work)).await
     }
 
     /// Runs `work` on a snapshot of the database, concurrently with other reads and writes. It cannot change
@@ -285,7 +286,7 @@ impl Store {
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
     {
-        timed(&self.inner.metrics.reads, submit(&self.inner.reads, work)).await
+        time_call(&self.inner.metrics.reads, submit_call(&self.inner.reads, work)).await
     }
 
     /// Returns the metrics.
@@ -296,14 +297,14 @@ impl Store {
 
     /// Returns the number of waiting callers.
     #[must_use]
-    pub fn waiting(&self) -> QueueDepths {
-        QueueDepths { reads: self.inner.reads.waiting(), writes: self.inner.writes.waiting() }
+    pub fn queue_depths(&self) -> QueueDepths {
+        QueueDepths { reads: self.inner.reads.waiting_count(), writes: self.inner.writes.waiting_count() }
     }
 
     /// Returns an exporter of the database.
     #[must_use]
-    pub fn exporter(&self) -> Exporter {
-        Exporter(match &self.inner.place {
+    pub fn exporter(&self) -> DatabaseExporter {
+        DatabaseExporter(match &self.inner.place {
             Backend::File(path) => copy::From::File(path.clone()),
             #[cfg(feature = "postgres")]
             Backend::Server(reach) => copy::From::Server(Box::new(reach.address.clone())),
@@ -312,14 +313,14 @@ impl Store {
 
     /// Returns `true` if the database answers within `max_wait`. Does not query a database that is known to
     /// be unreachable.
-    pub async fn ready(&self, max_wait: Duration) -> bool {
+    pub async fn is_ready(&self, max_wait: Duration) -> bool {
         #[cfg(feature = "postgres")]
         if let Backend::Server(reach) = &self.inner.place
             && reach.is_unreachable()
         {
             return false;
         }
-        let query = self.read(|tx| tx.one("SELECT 1", &[], |row| row.int(0)));
+        let query = self.read(|tx| tx.query_one("SELECT 1", &[], |row| row.get_int(0)));
         matches!(tokio::time::timeout(max_wait, query).await, Ok(Ok(Some(1))))
     }
 
@@ -385,21 +386,21 @@ impl Store {
     }
 }
 
-impl Drop for Inner {
+impl Drop for StoreInner {
     fn drop(&mut self) {
         self.reads.close();
         self.writes.close();
     }
 }
 
-async fn timed<T>(figure: &Histogram, work: impl Future<Output = T>) -> T {
+async fn time_call<T>(figure: &Histogram, work: impl Future<Output = T>) -> T {
     let began = Instant::now();
     let outcome = work.await;
     figure.observe_duration(began.elapsed());
     outcome
 }
 
-async fn submit<T, E, F>(queue: &Queue<Box<dyn Job>>, work: F) -> Result<T, E>
+async fn submit_call<T, E, F>(queue: &Queue<Box<dyn StoreJob>>, work: F) -> Result<T, E>
 where
     F: Fn(&mut dyn Sql) -> Result<T, E> + Send + 'static,
     T: Send + 'static,
@@ -412,7 +413,7 @@ where
     outcome.await.unwrap_or_else(|_| Err(StoreError::Closed.into()))
 }
 
-fn spawn<T: Send + 'static>(
+fn spawn_thread<T: Send + 'static>(
     name: String,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<JoinHandle<T>> {

@@ -26,11 +26,11 @@ pub struct Succession {
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn begin(tx: &mut dyn Sql, process: NodeId, folder: NodeId) -> Result<Succession> {
+pub fn begin_succession(tx: &mut dyn Sql, process: NodeId, folder: NodeId) -> Result<Succession> {
     // No claim is under way from here on, and each later one sees this process.
     turns::lock_claims(tx)?;
-    let before = tx.one("SELECT folder_id FROM serving", params![], |row| row.opt_id(0))?;
-    tx.send("UPDATE serving SET process_id = $1, folder_id = $2", params![process, folder])?;
+    let before = tx.query_one("SELECT folder_id FROM serving", params![], |row| row.opt_id(0))?;
+    tx.send_statement("UPDATE serving SET process_id = $1, folder_id = $2", params![process, folder])?;
     let answers = turns::end_all_leases(tx)?;
     let jobs = jobs::end_all_leases(tx)?;
     Ok(Succession { folder_before: before.flatten(), answers, jobs })

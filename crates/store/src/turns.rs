@@ -20,23 +20,25 @@ mod steps;
 
 use domain::credits::{AnswerCost, Credits, Shortage};
 use domain::id::{AccountId, ConversationId, KeyId, MessageId, NodeId};
-use domain::step::Usage;
+use domain::step::TokenUsage;
 
 use crate::error::StoreError;
-use crate::sql::{Result, Row, RowExt, Sql, SqlExt, int, params};
+use crate::sql::{Result, RowExt, Sql, SqlExt, SqlRow, params, stored_int};
 
 pub(crate) use claim::lock_claims;
-pub use claim::{claim, claim_stopped};
-pub use end::{Completion, complete};
+pub use claim::{claim_stopped, claim_turns};
+pub use end::{AnswerCompletion, complete_answer};
 pub(crate) use lease::end_all_leases;
 pub use lease::{
-    ClaimOptions, ClaimedTurn, HeldLease, open_answers, put_back, release, renew, request_all_stops,
+    ClaimedTurn, HeldLease, TurnClaimOptions, open_answers, put_back, release_lease, renew_leases,
+    request_all_stops,
 };
 pub(crate) use load::log_before_damage;
 pub use load::{
-    EARLIER_BRIEF_MAX_BYTES, EARLIER_EXCHANGES_MAX, EARLIER_WHOLE_MAX_BYTES, TurnRecord, load, trace,
+    EARLIER_BRIEF_MAX_BYTES, EARLIER_EXCHANGES_MAX, EARLIER_WHOLE_MAX_BYTES, TurnRecord, find_trace,
+    load_turn,
 };
-pub use steps::{Log, Reserve, StepDone, commit_result, commit_step, reserve};
+pub use steps::{Reserve, StepDone, StepLog, commit_result, commit_step, reserve_step};
 
 /// A lease: the answer, its epoch and its holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -65,7 +67,7 @@ pub enum TurnError {
 }
 
 /// The state of an answer in progress that fenced operations use.
-struct Open {
+struct OpenAnswer {
     account: AccountId,
     conversation: ConversationId,
     key: Option<KeyId>,
@@ -76,20 +78,20 @@ struct Open {
 }
 
 /// Reads the answer under the lease. The write that follows checks again the parts that it relies on.
-fn open(tx: &mut dyn Sql, fence: Fence) -> Result<Open, TurnError> {
-    tx.one(
+fn read_open_answer(tx: &mut dyn Sql, fence: Fence) -> Result<OpenAnswer, TurnError> {
+    tx.query_one(
         "SELECT a.account_id, a.conversation_id, a.outstanding, a.next_step, q.key_id,
             (SELECT k.spending_limit FROM keys k WHERE k.id = q.key_id)
          FROM answers a JOIN dispatch d ON d.answer_id = a.id
          JOIN questions q ON q.conversation_id = a.conversation_id AND q.ordinal = a.ordinal
          WHERE a.id = $1 AND a.epoch = $2 AND a.completed_at IS NULL AND d.node_id = $3",
-        params![fence.answer, int(fence.epoch)?, fence.node],
+        params![fence.answer, stored_int(fence.epoch)?, fence.node],
         |row| {
-            Ok(Open {
-                account: row.id(0)?,
-                conversation: row.id(1)?,
-                outstanding: row.credits(2)?,
-                next_step: row.small(3)?,
+            Ok(OpenAnswer {
+                account: row.get_id(0)?,
+                conversation: row.get_id(1)?,
+                outstanding: row.get_credits(2)?,
+                next_step: row.get_u32(3)?,
                 key: row.opt_id(4)?,
                 limited: row.opt_int(5)?.is_some(),
             })
@@ -101,7 +103,7 @@ fn open(tx: &mut dyn Sql, fence: Fence) -> Result<Open, TurnError> {
 /// Locks the account, so that the result of [`open`] stays valid: every write that completes an answer or
 /// moves its reserved credits locks the account first.
 fn lock_account(tx: &mut dyn Sql, fence: Fence) -> Result<()> {
-    tx.lock(
+    tx.lock_rows(
         "SELECT id FROM accounts WHERE id = (SELECT account_id FROM answers WHERE id = $1)
          FOR NO KEY UPDATE",
         params![fence.answer],
@@ -117,15 +119,15 @@ macro_rules! cost_columns {
 use cost_columns;
 
 /// Reads [`cost_columns`] from `column` on.
-fn read_cost(row: &dyn Row, column: usize) -> Result<AnswerCost> {
+fn read_cost(row: &dyn SqlRow, column: usize) -> Result<AnswerCost> {
     Ok(AnswerCost {
-        settled: row.credits(column)?,
-        used: Usage {
-            input_tokens: row.count(column + 1)?,
-            cached_tokens: row.count(column + 2)?,
-            output_tokens: row.count(column + 3)?,
-            reasoning_tokens: row.count(column + 4)?,
-            estimated: row.flag(column + 5)?,
+        settled: row.get_credits(column)?,
+        used: TokenUsage {
+            input_tokens: row.get_count(column + 1)?,
+            cached_tokens: row.get_count(column + 2)?,
+            output_tokens: row.get_count(column + 3)?,
+            reasoning_tokens: row.get_count(column + 4)?,
+            estimated: row.get_flag(column + 5)?,
         },
     })
 }

@@ -19,14 +19,14 @@ impl DatabaseUrl {
     ///
     /// # Errors
     /// A reason without the password.
-    pub fn check(&self) -> Result<(), StoreError> {
+    pub fn check_syntax(&self) -> Result<(), StoreError> {
         let server = ["postgres://", "postgresql://"].iter().any(|scheme| self.0.starts_with(scheme));
         if !server && !self.0.starts_with("sqlite:") {
             return Err(StoreError::Rule("a database URL must begin with postgres:// or sqlite:"));
         }
         #[cfg(feature = "postgres")]
         if server {
-            crate::postgres::Address::parse(&self.0)?;
+            crate::postgres::PgAddress::parse(&self.0)?;
         }
         Ok(())
     }
@@ -64,12 +64,12 @@ mod tests {
             ["postgres://u:s3cret@h:5/d?x=1", "postgres://h/d?password=s3cret", "postgres://u:s3c@ret@h/d"]
         {
             let url = DatabaseUrl::from(url.to_owned());
-            assert!(!format!("{url} {url:?} {:?}", url.check()).contains("s3c"), "{url}");
+            assert!(!format!("{url} {url:?} {:?}", url.check_syntax()).contains("s3c"), "{url}");
         }
         let url = DatabaseUrl::from("postgres://u:p@h:5/d?sslmode=disable\n".to_owned());
-        assert!(url.check().is_ok());
+        assert!(url.check_syntax().is_ok());
         assert_eq!(url.to_string(), "postgres://h:5/d");
-        let wrong = DatabaseUrl::from("mysql://u:s3cret@h/d".to_owned()).check();
+        let wrong = DatabaseUrl::from("mysql://u:s3cret@h/d".to_owned()).check_syntax();
         assert!(wrong.is_err_and(|error| !error.to_string().contains("s3c")));
     }
 }

@@ -5,10 +5,10 @@
 
 use domain::credits::Credits;
 use domain::id::{AccountId, KeyId};
-use domain::step::Usage;
+use domain::step::TokenUsage;
 use domain::time::Timestamp;
 
-use crate::sql::{Result, Row, RowExt, Sql, SqlExt, params};
+use crate::sql::{Result, RowExt, Sql, SqlExt, SqlRow, params};
 
 /// The most rows per call: two years of a dozen models.
 pub const USAGE_ROWS_MAX: u32 = 10_000;
@@ -17,7 +17,7 @@ const DAY_MICROS: i64 = 86_400_000_000;
 
 /// The usage of one model on one day.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UsageRow {
+pub struct ModelUsageRow {
     /// The beginning of the day in UTC.
     pub day: Timestamp,
     /// The model; `None` for postings without one.
@@ -29,7 +29,7 @@ pub struct UsageRow {
     /// The cost of all steps.
     pub credits: Credits,
     /// The tokens of all steps; `estimated` if some were estimated.
-    pub tokens: Usage,
+    pub tokens: TokenUsage,
     /// The number of tokens, input and output, that were estimated rather than counted.
     pub estimated_tokens: u64,
 }
@@ -56,8 +56,8 @@ pub fn by_day_and_model(
     tx: &mut dyn Sql,
     account: AccountId,
     since: Timestamp,
-) -> Result<(Vec<UsageRow>, bool)> {
-    let mut rows = tx.all(
+) -> Result<(Vec<ModelUsageRow>, bool)> {
+    let mut rows = tx.query_all(
         "SELECT created_at / 86400000000 AS day, model, COUNT(*),
             CAST(SUM(amount) AS BIGINT),
             CAST(COALESCE(SUM(input_tokens), 0) AS BIGINT),
@@ -80,8 +80,8 @@ pub fn by_day_and_model(
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn of_days(tx: &mut dyn Sql, account: AccountId, since: Timestamp) -> Result<(Vec<UsageRow>, bool)> {
-    let mut rows = tx.all(
+pub fn of_days(tx: &mut dyn Sql, account: AccountId, since: Timestamp) -> Result<(Vec<ModelUsageRow>, bool)> {
+    let mut rows = tx.query_all(
         "SELECT day, NULLIF(model, '') AS used_model, CAST(SUM(steps) AS BIGINT), CAST(SUM(credits) AS BIGINT),
             CAST(SUM(input_tokens) AS BIGINT), CAST(SUM(cached_tokens) AS BIGINT),
             CAST(SUM(output_tokens) AS BIGINT), CAST(SUM(reasoning_tokens) AS BIGINT),
@@ -102,7 +102,7 @@ pub fn of_days(tx: &mut dyn Sql, account: AccountId, since: Timestamp) -> Result
 /// # Errors
 /// [`StoreError`](crate::StoreError).
 pub fn by_key(tx: &mut dyn Sql, account: AccountId, since: Timestamp) -> Result<Vec<KeyUsage>> {
-    tx.all(
+    tx.query_all(
         "SELECT NULLIF(u.key_id, ''), k.name, u.steps, u.credits FROM
             (SELECT key_id, CAST(SUM(steps) AS BIGINT) AS steps, CAST(SUM(credits) AS BIGINT) AS credits
              FROM usage_days WHERE account_id = $1 AND day >= $2 GROUP BY key_id) u
@@ -111,7 +111,7 @@ pub fn by_key(tx: &mut dyn Sql, account: AccountId, since: Timestamp) -> Result<
         params![account, day_of(since), USAGE_ROWS_MAX],
         |row| {
             let (key, name) = (row.opt_id(0)?, row.opt_text(1)?.map(str::to_owned));
-            Ok(KeyUsage { key, name, steps: row.count(2)?, credits: row.credits(3)? })
+            Ok(KeyUsage { key, name, steps: row.get_count(2)?, credits: row.get_credits(3)? })
         },
     )
 }
@@ -121,21 +121,21 @@ fn day_of(time: Timestamp) -> i64 {
     time.micros() / DAY_MICROS
 }
 
-fn read_used(row: &dyn Row) -> Result<UsageRow> {
-    let estimated_tokens = row.count(8)?;
-    Ok(UsageRow {
-        day: Timestamp::from_micros(row.int(0)?.saturating_mul(DAY_MICROS)),
+fn read_used(row: &dyn SqlRow) -> Result<ModelUsageRow> {
+    let estimated_tokens = row.get_count(8)?;
+    Ok(ModelUsageRow {
+        day: Timestamp::from_micros(row.get_int(0)?.saturating_mul(DAY_MICROS)),
         model: row.opt_text(1)?.map(str::to_owned),
-        steps: row.count(2)?,
-        credits: row.credits(3)?,
-        tokens: Usage {
-            input_tokens: row.count(4)?,
-            cached_tokens: row.count(5)?,
-            output_tokens: row.count(6)?,
-            reasoning_tokens: row.count(7)?,
+        steps: row.get_count(2)?,
+        credits: row.get_credits(3)?,
+        tokens: TokenUsage {
+            input_tokens: row.get_count(4)?,
+            cached_tokens: row.get_count(5)?,
+            output_tokens: row.get_count(6)?,
+            reasoning_tokens: row.get_count(7)?,
             estimated: estimated_tokens > 0,
         },
         estimated_tokens,
-        summaries: (row.count(9)?, row.credits(10)?),
+        summaries: (row.get_count(9)?, row.get_credits(10)?),
     })
 }

@@ -41,7 +41,7 @@ pub struct Gauge(AtomicI64);
 impl Gauge {
     /// Adds one until the returned guard is dropped.
     #[must_use]
-    pub fn hold(self: &std::sync::Arc<Self>) -> GaugeGuard {
+    pub fn hold_one(self: &std::sync::Arc<Self>) -> GaugeGuard {
         self.0.fetch_add(1, Ordering::Relaxed);
         GaugeGuard(self.clone())
     }
@@ -139,14 +139,14 @@ pub struct TextEncoder(String);
 
 impl TextEncoder {
     /// Starts a metric: writes its `HELP` and `TYPE` lines.
-    pub fn metric(&mut self, metric: &Metric) -> Samples<'_> {
+    pub fn start_metric(&mut self, metric: &Metric) -> Samples<'_> {
         let kind = match metric.kind {
             MetricKind::Counter => "counter",
             MetricKind::Gauge => "gauge",
             MetricKind::Histogram => "histogram",
         };
-        self.line(format_args!("# HELP {} {}", metric.name, metric.help));
-        self.line(format_args!("# TYPE {} {kind}", metric.name));
+        self.write_line(format_args!("# HELP {} {}", metric.name, metric.help));
+        self.write_line(format_args!("# TYPE {} {kind}", metric.name));
         Samples { page: self, name: metric.name }
     }
 
@@ -156,12 +156,12 @@ impl TextEncoder {
         self.0
     }
 
-    fn line(&mut self, line: impl Display) {
+    fn write_line(&mut self, line: impl Display) {
         // Writing to a string does not fail.
         let _ = writeln!(self.0, "{line}");
     }
 
-    fn sample(
+    fn write_sample(
         &mut self,
         name: &str,
         suffix: &str,
@@ -177,7 +177,7 @@ impl TextEncoder {
             let _ = write!(self.0, "{label}=\"{text}\"");
         }
         let end = if labels.is_empty() && more.is_empty() { "" } else { "}" };
-        self.line(format_args!("{end} {value}"));
+        self.write_line(format_args!("{end} {value}"));
     }
 }
 
@@ -190,25 +190,25 @@ pub struct Samples<'a> {
 
 impl Samples<'_> {
     /// Writes one sample.
-    pub fn value(&mut self, labels: Labels<'_>, value: impl Display) -> &mut Self {
-        self.page.sample(self.name, "", labels, &[], value);
+    pub fn write_value(&mut self, labels: Labels<'_>, value: impl Display) -> &mut Self {
+        self.page.write_sample(self.name, "", labels, &[], value);
         self
     }
 
     /// Writes the buckets, sum and count of a histogram.
-    pub fn histogram(&mut self, labels: Labels<'_>, histogram: &Histogram) -> &mut Self {
+    pub fn write_histogram(&mut self, labels: Labels<'_>, histogram: &Histogram) -> &mut Self {
         let mut so_far = 0;
         for (bound, count) in histogram.buckets.iter().zip(&histogram.counts) {
             so_far += count.load(Ordering::Relaxed);
             let bound = bound.to_string();
-            self.page.sample(self.name, "_bucket", labels, &[("le", &bound)], so_far);
+            self.page.write_sample(self.name, "_bucket", labels, &[("le", &bound)], so_far);
         }
         // Loads the last count once, so that the total is never less than a bucket.
         so_far += histogram.counts[histogram.buckets.len()].load(Ordering::Relaxed);
-        self.page.sample(self.name, "_bucket", labels, &[("le", "+Inf")], so_far);
+        self.page.write_sample(self.name, "_bucket", labels, &[("le", "+Inf")], so_far);
         let sum = histogram.sum.load(Ordering::Relaxed) as f64 / 1e6;
-        self.page.sample(self.name, "_sum", labels, &[], sum);
-        self.page.sample(self.name, "_count", labels, &[], so_far);
+        self.page.write_sample(self.name, "_sum", labels, &[], sum);
+        self.page.write_sample(self.name, "_count", labels, &[], so_far);
         self
     }
 }
@@ -220,16 +220,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_format_is_that_of_prometheus() {
+    fn text_encoder_writes_prometheus_format() {
         let times = Histogram::new(&[0.1, 1.0]);
         for millis in [50, 100, 500, 5000] {
             times.observe_duration(Duration::from_millis(millis));
         }
         let mut page = TextEncoder::default();
         let metric = Metric { name: "a_seconds", kind: MetricKind::Histogram, help: "How long." };
-        page.metric(&metric).histogram(&[("op", "re\"ad\\\n")], &times);
+        page.start_metric(&metric).write_histogram(&[("op", "re\"ad\\\n")], &times);
         let metric = Metric { name: "b", kind: MetricKind::Gauge, help: "How many." };
-        page.metric(&metric).value(&[], 1.5).value(&[("x", "y")], 2);
+        page.start_metric(&metric).write_value(&[], 1.5).write_value(&[("x", "y")], 2);
         let wanted = "# HELP a_seconds How long.\n# TYPE a_seconds histogram\n\
             a_seconds_bucket{op=\"re\\\"ad\\\\\\n\",le=\"0.1\"} 2\n\
             a_seconds_bucket{op=\"re\\\"ad\\\\\\n\",le=\"1\"} 3\n\
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn a_gauge_counts_live_guards() {
         let gauge = Arc::new(Gauge::default());
-        let (first, second) = (gauge.hold(), gauge.hold());
+        let (first, second) = (gauge.hold_one(), gauge.hold_one());
         assert_eq!(gauge.get(), 2);
         drop((first, second));
         assert_eq!(gauge.get(), 0);

@@ -156,13 +156,13 @@ impl SpanQueue {
 
     /// Removes up to `at_most` finished spans, oldest first.
     #[must_use]
-    pub fn take(&self, at_most: usize) -> Vec<SpanData> {
+    pub fn take_finished(&self, at_most: usize) -> Vec<SpanData> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let count = at_most.min(waiting.len());
         waiting.drain(..count).collect()
     }
 
-    fn add(&self, span: SpanData) {
+    fn push_span(&self, span: SpanData) {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.len() >= SPAN_QUEUE_MAX {
             drop(waiting);
@@ -172,7 +172,7 @@ impl SpanQueue {
     }
 
     /// Returns 64 unique bits that look random.
-    fn number(&self, seed: u128) -> u64 {
+    fn unique_number(&self, seed: u128) -> u64 {
         let count = self.made.fetch_add(1, Ordering::Relaxed);
         // SplitMix64, whose steps are a bijection: a process never repeats a number for one seed.
         let mut bits = (seed as u64).wrapping_add(count.wrapping_mul(0x9E37_79B9_7F4A_7C15));
@@ -182,7 +182,7 @@ impl SpanQueue {
     }
 
     fn span_number(&self) -> u64 {
-        self.number(self.seed)
+        self.unique_number(self.seed)
     }
 }
 
@@ -214,12 +214,12 @@ impl Tracer {
             Some(TraceParent { sampled: false, .. }) => return None,
             Some(TraceParent { context, .. }) => (context.trace, Some(context.span)),
             None => {
-                let high = spans.number(spans.seed >> 64);
+                let high = spans.unique_number(spans.seed >> 64);
                 (u128::from(high) << 64 | u128::from(spans.span_number()), None)
             }
         };
         let context = SpanContext { trace, span: spans.span_number() };
-        Some(Span::begun(spans, context, parent, name, SpanKind::Server))
+        Some(Span::start_span(spans, context, parent, name, SpanKind::Server))
     }
 
     /// Starts a child span. Returns `None` without a parent.
@@ -227,13 +227,13 @@ impl Tracer {
     pub fn start_child(&self, parent: Option<SpanContext>, name: &'static str) -> Option<Span> {
         let (spans, parent) = (self.0.as_ref()?, parent?);
         let context = SpanContext { trace: parent.trace, span: spans.span_number() };
-        Some(Span::begun(spans, context, Some(parent.span), name, SpanKind::Internal))
+        Some(Span::start_span(spans, context, Some(parent.span), name, SpanKind::Internal))
     }
 
     /// Starts a span whose id was chosen in advance, so that its children can be started elsewhere.
     #[must_use]
     pub fn start_with_context(&self, context: SpanContext, parent: u64, name: &'static str) -> Option<Span> {
-        Some(Span::begun(self.0.as_ref()?, context, Some(parent), name, SpanKind::Internal))
+        Some(Span::start_span(self.0.as_ref()?, context, Some(parent), name, SpanKind::Internal))
     }
 }
 
@@ -248,7 +248,7 @@ pub struct Span {
 }
 
 impl Span {
-    fn begun(
+    fn start_span(
         spans: &Arc<SpanQueue>,
         context: SpanContext,
         parent: Option<u64>,
@@ -261,7 +261,7 @@ impl Span {
             parent,
             name: Cow::Borrowed(name),
             kind: side,
-            start_unix_nanos: nanos(since),
+            start_unix_nanos: to_nanos(since),
             end_unix_nanos: 0,
             attributes: Vec::new(),
             failed: false,
@@ -291,7 +291,7 @@ impl Span {
 
     /// Marks the span as an outgoing request.
     #[must_use]
-    pub fn client(mut self) -> Self {
+    pub fn mark_client(mut self) -> Self {
         if let Some(data) = &mut self.data {
             data.kind = SpanKind::Client;
         }
@@ -299,7 +299,7 @@ impl Span {
     }
 
     /// Marks the span as failed.
-    pub fn fail(&mut self) {
+    pub fn mark_failed(&mut self) {
         if let Some(data) = &mut self.data {
             data.failed = true;
         }
@@ -308,8 +308,8 @@ impl Span {
     /// Moves the start back to this time since the Unix epoch; leaves a start that is not later.
     pub fn backdate(&mut self, start: Duration) {
         if let Some(data) = &mut self.data {
-            let age = Duration::from_nanos(data.start_unix_nanos.saturating_sub(nanos(start)));
-            data.start_unix_nanos -= nanos(age);
+            let age = Duration::from_nanos(data.start_unix_nanos.saturating_sub(to_nanos(start)));
+            data.start_unix_nanos -= to_nanos(age);
             self.begun = self.begun.checked_sub(age).unwrap_or(self.begun);
         }
     }
@@ -319,13 +319,13 @@ impl Drop for Span {
     fn drop(&mut self) {
         if let Some(mut data) = self.data.take() {
             // Uses a monotonic clock.
-            data.end_unix_nanos = data.start_unix_nanos.saturating_add(nanos(self.begun.elapsed()));
-            self.spans.add(data);
+            data.end_unix_nanos = data.start_unix_nanos.saturating_add(to_nanos(self.begun.elapsed()));
+            self.spans.push_span(data);
         }
     }
 }
 
-fn nanos(time: Duration) -> u64 {
+fn to_nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
@@ -379,25 +379,25 @@ mod tests {
     }
 
     #[test]
-    fn spans_belong_to_each_other_and_end_when_let_go() {
+    fn spans_nest_and_end_on_drop() {
         let spans = SpanQueue::new(7 << 64 | 8);
         let tracer = Tracer::new(spans.clone());
         let mut outer = tracer.start_request(TraceParent::parse(GIVEN), "outer").expect("it is on");
         outer.set_attribute("status", 200_u32);
-        let mut inner = tracer.start_child(Some(outer.context()), "inner").expect("it is on").client();
-        inner.fail();
+        let mut inner = tracer.start_child(Some(outer.context()), "inner").expect("it is on").mark_client();
+        inner.mark_failed();
         let start =
             SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970") - Duration::from_secs(60);
         inner.backdate(start);
-        assert!(spans.take(10).is_empty(), "none is over");
+        assert!(spans.take_finished(10).is_empty(), "none is over");
         drop(inner);
         drop(outer);
-        let [inner, outer] = &spans.take(10)[..] else { panic!("both are over") };
+        let [inner, outer] = &spans.take_finished(10)[..] else { panic!("both are over") };
         assert_eq!((outer.parent, inner.parent), (Some(0xb7ad_6b71_6920_3331), Some(outer.context.span)));
         assert_eq!((outer.context.trace, inner.context.trace >> 120), (inner.context.trace, 0x0a));
         assert!(inner.failed && !outer.failed && inner.kind == SpanKind::Client);
         assert_eq!(outer.attributes, [("status", AttributeValue::Number(200))]);
-        assert_eq!(inner.start_unix_nanos, nanos(start), "however late it is moved");
+        assert_eq!(inner.start_unix_nanos, to_nanos(start), "however late it is moved");
         assert!(inner.end_unix_nanos - inner.start_unix_nanos >= 60_000_000_000);
         assert!(
             outer.end_unix_nanos >= outer.start_unix_nanos && inner.start_unix_nanos < outer.start_unix_nanos
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn without_an_exporter_or_for_a_client_that_does_not_want_it_there_are_none() {
+    fn tracer_off_or_unsampled_makes_none() {
         assert!(Tracer::off().start_request(None, "request").is_none() && !Tracer::off().is_on());
         let tracer = Tracer::new(SpanQueue::new(1));
         assert!(
@@ -415,14 +415,17 @@ mod tests {
     }
 
     #[test]
-    fn spans_beyond_the_queue_are_dropped_and_counted() {
+    fn span_queue_counts_dropped_spans() {
         let spans = SpanQueue::new(1);
         let tracer = Tracer::new(spans.clone());
         for _ in 0..SPAN_QUEUE_MAX + 5 {
             drop(tracer.start_request(None, "request"));
         }
         assert_eq!(spans.dropped.get(), 5);
-        assert_eq!((spans.take(5).len(), spans.take(usize::MAX).len()), (5, SPAN_QUEUE_MAX - 5));
+        assert_eq!(
+            (spans.take_finished(5).len(), spans.take_finished(usize::MAX).len()),
+            (5, SPAN_QUEUE_MAX - 5)
+        );
     }
 
     #[test]

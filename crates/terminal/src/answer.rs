@@ -5,13 +5,13 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use client::{Answer, Part, PartState, PartType};
+use client::{ChatAnswer, ChatAnswerPart, PartState, PartType};
 
-use crate::labels::{Label, Language};
-use crate::markdown::Markdown;
-use crate::marks::{Mark, marks, push_mark, write_marked};
-use crate::sources::sources;
-use crate::text::{neutral, one_line, size};
+use crate::labels::{Label, LabelLanguage};
+use crate::markdown::MarkdownStyler;
+use crate::marks::{CitationMark, find_marks, push_mark, write_marked};
+use crate::sources::list_cited_sources;
+use crate::text::{format_size, neutralize_controls, one_line};
 
 /// When the text of an answer is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,12 +34,12 @@ pub(crate) struct Style {
     /// Notes are dim.
     pub(crate) colours: bool,
     /// The language of the labels where the answer does not tell it.
-    pub(crate) language: Language,
+    pub(crate) language: LabelLanguage,
 }
 
 impl Style {
     /// Returns the style for the outputs of this process. `plain` leaves Markdown as it was written.
-    pub(crate) fn of_process(plain: bool) -> Self {
+    pub(crate) fn for_process(plain: bool) -> Self {
         let (out, err) = (io::stdout().is_terminal(), io::stderr().is_terminal());
         let colours = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
         let text = if out { AnswerText::Growing } else { AnswerText::Complete };
@@ -48,7 +48,7 @@ impl Style {
             shared: out && err,
             markdown: out && colours && !plain,
             colours: err && colours,
-            language: Language::of_locale(),
+            language: LabelLanguage::from_locale(),
         }
     }
 }
@@ -61,11 +61,11 @@ pub(crate) struct Printer<O, E> {
     /// The raw text that has been printed, without marks.
     written: String,
     /// The marks that have been printed.
-    marked: BTreeSet<Mark>,
-    language: Language,
+    marked: BTreeSet<CitationMark>,
+    language: LabelLanguage,
     /// True while a line of progress stands on the terminal.
     has_status: bool,
-    markdown: Markdown,
+    markdown: MarkdownStyler,
     mid_line: bool,
     /// The parts that were announced, by id, and whether their failure was, too.
     noted: Vec<(String, bool)>,
@@ -73,13 +73,13 @@ pub(crate) struct Printer<O, E> {
 
 impl<O: Write, E: Write> Printer<O, E> {
     pub(crate) fn new(out: O, err: E, style: Style) -> Self {
-        let (written, markdown, marked) = (String::new(), Markdown::default(), BTreeSet::new());
+        let (written, markdown, marked) = (String::new(), MarkdownStyler::default(), BTreeSet::new());
         let (language, has_status, mid_line, noted) = (style.language, false, false, Vec::new());
         Self { out, err, style, written, marked, language, has_status, markdown, mid_line, noted }
     }
 
     /// Begins another answer.
-    pub(crate) fn begin(&mut self) {
+    pub(crate) fn begin_answer(&mut self) {
         self.written.clear();
         self.marked.clear();
         self.noted.clear();
@@ -91,21 +91,21 @@ impl<O: Write, E: Write> Printer<O, E> {
         self.language.label(label)
     }
 
-    pub(crate) const fn language(&self) -> Language {
+    pub(crate) const fn language(&self) -> LabelLanguage {
         self.language
     }
 
     /// Prints what is new in this state.
-    pub(crate) fn show(&mut self, answer: &Answer) -> io::Result<()> {
-        self.language = Language::of_text(&answer.text, self.style.language);
+    pub(crate) fn print_state(&mut self, answer: &ChatAnswer) -> io::Result<()> {
+        self.language = LabelLanguage::from_text(&answer.text, self.style.language);
         for part in &answer.parts {
             self.note_part(part)?;
         }
         let is_completed = answer.is_completed();
-        let text = if is_completed { answer.text.as_str() } else { settled(&answer.text) };
+        let text = if is_completed { answer.text.as_str() } else { settled_text(&answer.text) };
         match (self.style.text, is_completed) {
             (AnswerText::Growing | AnswerText::Complete, true) | (AnswerText::Growing, false) => {
-                self.grow(text, &marks(&answer.text, &answer.parts), is_completed)
+                self.print_growth(text, &find_marks(&answer.text, &answer.parts), is_completed)
             }
             (AnswerText::Complete, false) | (AnswerText::Absent, _) => Ok(()),
         }
@@ -113,7 +113,7 @@ impl<O: Write, E: Write> Printer<O, E> {
 
     /// Prints the new end of `text` with its marks. If the text differs from what was printed, an attempt was repeated: a note
     /// says so on its own line, and printing resumes at the start of the line that differs.
-    fn grow(&mut self, text: &str, marks: &[Mark], is_completed: bool) -> io::Result<()> {
+    fn print_growth(&mut self, text: &str, marks: &[CitationMark], is_completed: bool) -> io::Result<()> {
         let same = common_prefix(&self.written, text);
         let mut from = same;
         if same < self.written.len() {
@@ -123,10 +123,10 @@ impl<O: Write, E: Write> Printer<O, E> {
             from = text[..same].rfind('\n').map_or(0, |at| at + 1);
             self.end_line()?;
             writeln!(self.out, "{}", self.label(Label::Repeated))?;
-            self.markdown = Markdown::default();
+            self.markdown = MarkdownStyler::default();
             self.marked.retain(|mark| mark.at < from);
             // What was printed before decides whether this is inside a block of code.
-            let _ = self.markdown.push(&text[..from]);
+            let _ = self.markdown.push_piece(&text[..from]);
         }
         text.clone_into(&mut self.written);
         let fresh = self.with_marks(text, from, marks, is_completed);
@@ -135,23 +135,23 @@ impl<O: Write, E: Write> Printer<O, E> {
         }
         self.clear_status()?;
         self.mid_line = !fresh.ends_with('\n');
-        let printed = if self.style.markdown { self.markdown.push(&fresh) } else { fresh };
+        let printed = if self.style.markdown { self.markdown.push_piece(&fresh) } else { fresh };
         self.out.write_all(printed.as_bytes())?;
         self.out.flush()
     }
 
     /// Returns the end of a text from a place on, with its marks. Marks of what was printed before, which a vendor reported late,
     /// stand at the end of its line.
-    fn with_marks(&mut self, text: &str, from: usize, marks: &[Mark], is_completed: bool) -> String {
-        let is_new = |mark: &&Mark| mark.at <= text.len() && !self.marked.contains(mark);
-        let (late, mut new): (Vec<Mark>, Vec<Mark>) =
+    fn with_marks(&mut self, text: &str, from: usize, marks: &[CitationMark], is_completed: bool) -> String {
+        let is_new = |mark: &&CitationMark| mark.at <= text.len() && !self.marked.contains(mark);
+        let (late, mut new): (Vec<CitationMark>, Vec<CitationMark>) =
             marks.iter().filter(is_new).partition(|mark| mark.at < from);
         let line_end = text[from..].find('\n').map(|at| from + at);
         let place = line_end.or_else(|| is_completed.then_some(text.len()));
         self.marked.extend(new.iter());
         if let Some(at) = place {
             self.marked.extend(late.iter());
-            new.extend(late.into_iter().map(|mark| Mark { at, ..mark }));
+            new.extend(late.into_iter().map(|mark| CitationMark { at, ..mark }));
             new.sort_by_key(|mark| mark.at);
         }
         let mut fresh = String::new();
@@ -163,10 +163,10 @@ impl<O: Write, E: Write> Printer<O, E> {
             fresh.remove(0);
         }
         fresh.push_str(&write_marked(&text[from..], from, &new));
-        neutral(&fresh)
+        neutralize_controls(&fresh)
     }
 
-    fn note_part(&mut self, part: &Part) -> io::Result<()> {
+    fn note_part(&mut self, part: &ChatAnswerPart) -> io::Result<()> {
         let what = match part.kind {
             PartType::Tool => part.tool_name.clone().unwrap_or_else(|| self.label(Label::Tool).to_owned()),
             PartType::WebSearch => {
@@ -194,11 +194,11 @@ impl<O: Write, E: Write> Printer<O, E> {
             }
             Some(_) => return Ok(()),
         };
-        self.note(&line)
+        self.print_note(&line)
     }
 
     /// Prints a dim line to standard error.
-    pub(crate) fn note(&mut self, text: &str) -> io::Result<()> {
+    pub(crate) fn print_note(&mut self, text: &str) -> io::Result<()> {
         if self.style.shared {
             self.end_line()?;
         }
@@ -208,7 +208,7 @@ impl<O: Write, E: Write> Printer<O, E> {
     }
 
     /// Shows what is waited for, on a terminal only and not within a line of the answer; what is printed next replaces it.
-    pub(crate) fn status(&mut self, text: &str) -> io::Result<()> {
+    pub(crate) fn show_status(&mut self, text: &str) -> io::Result<()> {
         if self.style.colours && !self.mid_line {
             self.has_status = true;
             write!(self.err, "\r\x1b[2K\x1b[2m· {}\x1b[0m", one_line(text))?;
@@ -231,11 +231,17 @@ impl<O: Write, E: Write> Printer<O, E> {
     }
 
     /// Returns what shows the progress of an upload, on a terminal only; the next note replaces it.
-    pub(crate) fn progress(&self, file: &Path) -> Progress {
+    pub(crate) fn upload_progress(&self, file: &Path) -> UploadProgress {
         let total = std::fs::metadata(file).map_or(0, |metadata| metadata.len());
         let name = one_line(&file.file_name().unwrap_or_default().to_string_lossy());
         let label = self.label(Label::Uploading);
-        Progress { shown: self.style.colours, label, name, total, last_percent: AtomicU64::new(u64::MAX) }
+        UploadProgress {
+            shown: self.style.colours,
+            label,
+            name,
+            total,
+            last_percent: AtomicU64::new(u64::MAX),
+        }
     }
 
     /// Removes what the progress shows.
@@ -247,11 +253,11 @@ impl<O: Write, E: Write> Printer<O, E> {
     }
 
     /// Prints the rest of a completed answer, its sources and its error.
-    pub(crate) fn finish(&mut self, answer: &Answer) -> io::Result<()> {
-        self.show(answer)?;
+    pub(crate) fn finish_answer(&mut self, answer: &ChatAnswer) -> io::Result<()> {
+        self.print_state(answer)?;
         self.end_line()?;
         self.clear_status()?;
-        let sources = sources(&answer.parts, self.language);
+        let sources = list_cited_sources(&answer.parts, self.language);
         if !sources.is_empty() {
             writeln!(self.out, "\n{}", self.label(Label::Sources))?;
             for (number, source) in &sources {
@@ -263,7 +269,7 @@ impl<O: Write, E: Write> Printer<O, E> {
             // The text of the answer usually ends with the message.
             let is_said = error.message.is_empty() || answer.text.contains(&error.message);
             let message = if is_said { String::new() } else { format!(": {}", error.message) };
-            self.note(&format!("{} ({}){message}", self.label(Label::AnswerFailed), error.code))?;
+            self.print_note(&format!("{} ({}){message}", self.label(Label::AnswerFailed), error.code))?;
         }
         Ok(())
     }
@@ -283,7 +289,7 @@ impl<O: Write, E: Write> Printer<O, E> {
 }
 
 /// The progress of an upload.
-pub(crate) struct Progress {
+pub(crate) struct UploadProgress {
     shown: bool,
     label: &'static str,
     name: String,
@@ -291,12 +297,12 @@ pub(crate) struct Progress {
     last_percent: AtomicU64,
 }
 
-impl Progress {
+impl UploadProgress {
     /// Shows the percentage, if it has changed.
-    pub(crate) fn show(&self, sent: u64) {
+    pub(crate) fn show_sent(&self, sent: u64) {
         let percent = sent.saturating_mul(100).checked_div(self.total).unwrap_or(100).min(100);
         if self.shown && self.last_percent.swap(percent, Ordering::Relaxed) != percent {
-            let (label, name, total) = (self.label, &self.name, size(self.total));
+            let (label, name, total) = (self.label, &self.name, format_size(self.total));
             // The upload goes on, also if nobody can see it.
             let _ = write!(io::stderr(), "\r\x1b[2K\x1b[2m· {label} {name}: {percent} % of {total}\x1b[0m");
         }
@@ -304,7 +310,7 @@ impl Progress {
 }
 
 /// Returns the text without parts that the next state may change: trailing white space and an open citation mark.
-fn settled(text: &str) -> &str {
+fn settled_text(text: &str) -> &str {
     let mark =
         text.rfind('[').filter(|at| text[at + 1..].chars().all(|c| c.is_ascii_digit() || ", ".contains(c)));
     text[..mark.unwrap_or(text.len())].trim_end()
@@ -318,27 +324,27 @@ fn common_prefix(one: &str, other: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::marks::tests::{linked, text_part};
-    use crate::sources::tests::{citation, source};
-    use crate::text::commands;
+    use crate::marks::tests::{link_marks, text_part};
+    use crate::sources::tests::{file_source, sample_citation};
+    use crate::text::is_terminal_command;
 
     const TERMINAL: Style = Style {
         text: AnswerText::Growing,
         shared: true,
         markdown: false,
         colours: false,
-        language: Language::English,
+        language: LabelLanguage::English,
     };
     const PIPE: Style = Style {
         text: AnswerText::Complete,
         shared: false,
         markdown: false,
         colours: false,
-        language: Language::English,
+        language: LabelLanguage::English,
     };
 
-    fn state(text: &str, completed: bool) -> Answer {
-        Answer {
+    fn answer_state(text: &str, completed: bool) -> ChatAnswer {
+        ChatAnswer {
             id: "m".to_owned(),
             chat_id: "c".to_owned(),
             status: if completed { client::Status::Completed } else { client::Status::InProgress },
@@ -350,8 +356,8 @@ mod tests {
         }
     }
 
-    fn tool(id: &str, name: &str, state: PartState) -> Part {
-        Part {
+    fn tool_part(id: &str, name: &str, state: PartState) -> ChatAnswerPart {
+        ChatAnswerPart {
             part_id: id.to_owned(),
             kind: PartType::Tool,
             content: None,
@@ -369,12 +375,12 @@ mod tests {
     }
 
     /// Returns the content of both outputs after these states.
-    fn printed(states: &[Answer], style: Style) -> (String, String) {
+    fn print_states(states: &[ChatAnswer], style: Style) -> (String, String) {
         let mut printer = Printer::new(Vec::new(), Vec::new(), style);
         for state in states {
-            printer.show(state).unwrap();
+            printer.print_state(state).unwrap();
         }
-        printer.finish(states.last().unwrap()).unwrap();
+        printer.finish_answer(states.last().unwrap()).unwrap();
         (String::from_utf8(printer.out).unwrap(), String::from_utf8(printer.err).unwrap())
     }
 
@@ -382,109 +388,110 @@ mod tests {
     fn a_growing_text_is_written_once() {
         let states =
             ["", "The", "The lease ", "The lease [", "The lease [1", "The lease ends", "The lease ends"];
-        let mut states: Vec<Answer> = states.iter().map(|text| state(text, false)).collect();
-        states.push(state("The lease ends.\n\nIn May.", true));
+        let mut states: Vec<ChatAnswer> = states.iter().map(|text| answer_state(text, false)).collect();
+        states.push(answer_state("The lease ends.\n\nIn May.", true));
         for style in [TERMINAL, PIPE] {
-            assert_eq!(printed(&states, style).0, "The lease ends.\n\nIn May.\n");
+            assert_eq!(print_states(&states, style).0, "The lease ends.\n\nIn May.\n");
         }
     }
 
     #[test]
-    fn a_repeated_attempt_is_announced_on_a_terminal_and_absent_from_a_pipe() {
-        let states = [state("First.\n\nThe lease ran", false), state("First.\n\nThe rent is", true)];
+    fn repeated_attempt_noted_on_terminal() {
+        let states =
+            [answer_state("First.\n\nThe lease ran", false), answer_state("First.\n\nThe rent is", true)];
         let expected =
             "First.\n\nThe lease ran\n[the attempt was interrupted; repeated from here]\nThe rent is\n";
-        assert_eq!(printed(&states, TERMINAL).0, expected);
-        assert_eq!(printed(&states, PIPE).0, "First.\n\nThe rent is\n");
-        let states = [state("A word", false), state("", false), state("A word", true)];
+        assert_eq!(print_states(&states, TERMINAL).0, expected);
+        assert_eq!(print_states(&states, PIPE).0, "First.\n\nThe rent is\n");
+        let states = [answer_state("A word", false), answer_state("", false), answer_state("A word", true)];
         let expected = "A word\n[the attempt was interrupted; repeated from here]\nA word\n";
-        assert_eq!(printed(&states, TERMINAL).0, expected);
-        assert_eq!(printed(&states, PIPE).0, "A word\n");
+        assert_eq!(print_states(&states, TERMINAL).0, expected);
+        assert_eq!(print_states(&states, PIPE).0, "A word\n");
     }
 
     #[test]
-    fn markdown_is_styled_also_when_it_arrives_in_pieces() {
+    fn markdown_in_pieces_is_styled() {
         let style = Style { markdown: true, ..TERMINAL };
-        let states = [state("It is **im", false), state("It is **important**.", true)];
-        let (out, _) = printed(&states, style);
+        let states = [answer_state("It is **im", false), answer_state("It is **important**.", true)];
+        let (out, _) = print_states(&states, style);
         assert_eq!(out, "It is \x1b[0m\x1b[1mimportant\x1b[0m.\n");
     }
 
     #[test]
     fn hostile_text_commands_no_terminal() {
         let hostile = "a\x1b]0;title\x07b\u{9b}31mc\u{202e}d\r\ne\tf\x7f";
-        let mut answer = state(hostile, true);
-        answer.parts.push(tool("p", "sh\x1b[2J\nell", PartState::Complete));
-        let (out, err) = printed(&[answer], TERMINAL);
+        let mut answer = answer_state(hostile, true);
+        answer.parts.push(tool_part("p", "sh\x1b[2J\nell", PartState::Complete));
+        let (out, err) = print_states(&[answer], TERMINAL);
         for text in [&out, &err] {
-            assert!(!text.chars().any(|c| commands(c) || c == '\r'), "{text:?}");
+            assert!(!text.chars().any(|c| is_terminal_command(c) || c == '\r'), "{text:?}");
         }
         assert!(out.contains("e\tf"), "{out:?}");
         assert_eq!(err.lines().count(), 1, "a tool stays on its line: {err:?}");
     }
 
     #[test]
-    fn the_reason_of_a_failure_is_said_once() {
-        let error = |message: &str| client::Failure {
+    fn failure_reason_is_printed_once() {
+        let error = |message: &str| client::ApiFailure {
             code: "MODEL_REJECTED".to_owned(),
             message: message.to_owned(),
         };
-        let mut answer = state("The vendor refused.", true);
+        let mut answer = answer_state("The vendor refused.", true);
         answer.error = Some(error("The vendor refused."));
-        assert_eq!(printed(&[answer.clone()], PIPE).1, "· the answer failed (MODEL_REJECTED)\n");
+        assert_eq!(print_states(&[answer.clone()], PIPE).1, "· the answer failed (MODEL_REJECTED)\n");
         answer.error = Some(error("It is full."));
-        assert_eq!(printed(&[answer], PIPE).1, "· the answer failed (MODEL_REJECTED): It is full.\n");
+        assert_eq!(print_states(&[answer], PIPE).1, "· the answer failed (MODEL_REJECTED): It is full.\n");
     }
 
     #[test]
-    fn tools_are_noted_once_and_their_failure_too() {
-        let mut first = state("Looking", false);
-        first.parts.push(tool("p", "search", PartState::Pending));
+    fn tools_and_failures_noted_once() {
+        let mut first = answer_state("Looking", false);
+        first.parts.push(tool_part("p", "search", PartState::Pending));
         let mut second = first.clone();
         second.parts[0].state = Some(PartState::Error);
         let mut last = second.clone();
         last.status = client::Status::Completed;
-        let (_, err) = printed(&[first, second, last], TERMINAL);
+        let (_, err) = print_states(&[first, second, last], TERMINAL);
         assert_eq!(err, "· search\n· search failed\n");
     }
 
     #[test]
-    fn marks_have_the_numbers_of_the_sources() {
-        let mut first = state("The rent is due", false);
-        first.parts.push(text_part(&linked("<p>The rent is due [3]</p>")));
-        let mut last = state("The rent is due. It ends in May.\n\nThen", true);
-        last.parts.push(text_part(&linked("<p>The rent is due [3]. It ends in May [5].</p><p>Then</p>")));
+    fn marks_have_source_numbers() {
+        let mut first = answer_state("The rent is due", false);
+        first.parts.push(text_part(&link_marks("<p>The rent is due [3]</p>")));
+        let mut last = answer_state("The rent is due. It ends in May.\n\nThen", true);
+        last.parts.push(text_part(&link_marks("<p>The rent is due [3]. It ends in May [5].</p><p>Then</p>")));
         let marked = "The rent is due [3]. It ends in May [5].\n\nThen\n";
         for style in [TERMINAL, PIPE] {
-            assert_eq!(printed(&[first.clone(), last.clone()], style).0, marked);
+            assert_eq!(print_states(&[first.clone(), last.clone()], style).0, marked);
         }
         // A vendor reports a source after its sentence was printed.
-        let states = [state("The rent is due. It", false), last];
-        assert_eq!(printed(&states, TERMINAL).0, "The rent is due. It ends in May [5]. [3]\n\nThen\n");
-        assert_eq!(printed(&states, PIPE).0, marked);
+        let states = [answer_state("The rent is due. It", false), last];
+        assert_eq!(print_states(&states, TERMINAL).0, "The rent is due. It ends in May [5]. [3]\n\nThen\n");
+        assert_eq!(print_states(&states, PIPE).0, marked);
     }
 
     #[test]
-    fn labels_have_the_language_of_the_answer() {
-        let mut answer = state("Nájemné činí 18 500 Kč měsíčně.", true);
-        answer.parts.push(tool("p", "search", PartState::Error));
+    fn answer_labels_follow_answer_language() {
+        let mut answer = answer_state("Nájemné činí 18 500 Kč měsíčně.", true);
+        answer.parts.push(tool_part("p", "search", PartState::Error));
         let mut part = text_part("");
-        part.citations = vec![citation("c2", source("/a.xlsx", Some(1)))];
+        part.citations = vec![sample_citation("c2", file_source("/a.xlsx", Some(1)))];
         answer.parts.push(part);
-        let (out, err) = printed(&[answer], PIPE);
+        let (out, err) = print_states(&[answer], PIPE);
         assert_eq!(out, "Nájemné činí 18 500 Kč měsíčně.\n\nZdroje:\n[2] /a.xlsx, list 1\n");
         assert_eq!(err, "· search selhalo\n");
     }
 
     #[test]
-    fn progress_is_shown_on_a_terminal_until_the_next_line() {
+    fn progress_shows_until_next_line() {
         let mut printer = Printer::new(Vec::new(), Vec::new(), Style { colours: true, ..TERMINAL });
-        printer.status("reading a.pdf").unwrap();
-        printer.note("search").unwrap();
+        printer.show_status("reading a.pdf").unwrap();
+        printer.print_note("search").unwrap();
         let err = String::from_utf8(printer.err).unwrap();
         assert_eq!(err, "\r\x1b[2K\x1b[2m· reading a.pdf\x1b[0m\r\x1b[2K\x1b[2m· search\x1b[0m\n");
         let mut piped = Printer::new(Vec::new(), Vec::new(), PIPE);
-        piped.status("reading a.pdf").unwrap();
+        piped.show_status("reading a.pdf").unwrap();
         assert!(piped.err.is_empty());
     }
 }

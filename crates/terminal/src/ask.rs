@@ -3,15 +3,15 @@
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::PathBuf;
 
-use client::{Answer, Client, Question};
+use client::{ChatAnswer, Client, Question};
 
 use crate::answer::{AnswerText, Printer, Style};
-use crate::attach::upload;
+use crate::attach::upload_attachments;
 use crate::interrupt::Interrupts;
 use crate::labels::Label;
 use crate::reading::FilesBeingRead;
-use crate::text::size;
-use crate::{Choices, Connection, Error, check_uploadable};
+use crate::text::format_size;
+use crate::{QuestionChoices, ServiceConnection, TerminalError, check_uploadable};
 
 /// The longest question that is read from standard input; the service may accept less.
 const QUESTION_MAX_BYTES: u64 = 1 << 20;
@@ -19,13 +19,13 @@ const QUESTION_MAX_BYTES: u64 = 1 << 20;
 /// The question.
 #[derive(Debug, Clone, Default)]
 pub struct AskOptions {
-    pub connection: Connection,
+    pub connection: ServiceConnection,
     /// The question's text.
     pub text: String,
     /// Local files to upload and attach.
     pub files: Vec<PathBuf>,
     /// The model and the rest that it is answered with.
-    pub choices: Choices,
+    pub choices: QuestionChoices,
     /// The conversation to continue.
     pub chat: Option<String>,
     /// Print the answer as the service's JSON object, when it is complete.
@@ -48,7 +48,7 @@ pub struct AskSummary {
 }
 
 impl AskSummary {
-    pub(crate) fn new(answer: Answer, interrupted: bool) -> Self {
+    pub(crate) fn new(answer: ChatAnswer, interrupted: bool) -> Self {
         let error = answer.error.map(|error| error.code);
         Self { chat_id: answer.chat_id, error, interrupted }
     }
@@ -57,7 +57,7 @@ impl AskSummary {
     #[must_use]
     pub const fn exit_code(&self) -> u8 {
         match self {
-            Self { interrupted: true, .. } => Error::EXIT_INTERRUPTED,
+            Self { interrupted: true, .. } => TerminalError::EXIT_INTERRUPTED,
             Self { error: Some(_), .. } => 4,
             Self { error: None, .. } => 0,
         }
@@ -68,7 +68,7 @@ impl AskSummary {
 ///
 /// # Errors
 /// [`Error::Usage`] if there is no question, or it is too long or no UTF-8.
-pub fn question_text(text: Option<String>) -> Result<String, Error> {
+pub fn question_text(text: Option<String>) -> Result<String, TerminalError> {
     let text = match text.as_deref() {
         Some("-") => read_question(io::stdin())?,
         None if !io::stdin().is_terminal() => read_question(io::stdin())?,
@@ -76,33 +76,34 @@ pub fn question_text(text: Option<String>) -> Result<String, Error> {
         Some(text) => text.to_owned(),
     };
     if text.trim().is_empty() {
-        return Err(Error::Usage(
+        return Err(TerminalError::Usage(
             "there is no question; give it as an argument, or by `-` from a pipe".to_owned(),
         ));
     }
     Ok(text)
 }
 
-fn read_question(input: impl Read) -> Result<String, Error> {
+fn read_question(input: impl Read) -> Result<String, TerminalError> {
     let mut bytes = Vec::new();
-    let unreadable = |source| Error::LocalFile { path: "standard input".into(), source };
+    let unreadable = |source| TerminalError::LocalFile { path: "standard input".into(), source };
     input.take(QUESTION_MAX_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() as u64 > QUESTION_MAX_BYTES {
-        let limit = size(QUESTION_MAX_BYTES);
-        return Err(Error::Usage(format!(
+        let limit = format_size(QUESTION_MAX_BYTES);
+        return Err(TerminalError::Usage(format!(
             "the question is longer than {limit}; attach long texts with --file"
         )));
     }
-    String::from_utf8(bytes)
-        .map_err(|_| Error::Usage("the question is no UTF-8 text; attach files with --file".to_owned()))
+    String::from_utf8(bytes).map_err(|_| {
+        TerminalError::Usage("the question is no UTF-8 text; attach files with --file".to_owned())
+    })
 }
 
 /// Uploads the files, asks, and prints the answer. The first Ctrl-C stops the answer at the service, a second one leaves.
 ///
 /// # Errors
 /// As [`Error`] says.
-pub async fn ask(options: AskOptions) -> Result<AskSummary, Error> {
-    let mut style = Style::of_process(options.plain || options.json);
+pub async fn ask_and_print(options: AskOptions) -> Result<AskSummary, TerminalError> {
+    let mut style = Style::for_process(options.plain || options.json);
     if options.json {
         style.text = AnswerText::Absent;
     } else if options.grows {
@@ -113,91 +114,95 @@ pub async fn ask(options: AskOptions) -> Result<AskSummary, Error> {
     for file in &options.files {
         check_uploadable(file)?;
     }
-    let client = options.connection.client()?;
-    let mut question = options.choices.question(options.text, options.chat);
+    let client = options.connection.open_client()?;
+    let mut question = options.choices.into_question(options.text, options.chat);
     tokio::select! {
-        uploaded = upload(&client, &options.files, &mut printer) => question.file_paths = uploaded?,
-        () = interrupts.next() => return Err(Error::Interrupted),
+        uploaded = upload_attachments(&client, &options.files, &mut printer) => question.file_paths = uploaded?,
+        () = interrupts.next_interrupt() => return Err(TerminalError::Interrupted),
     }
-    let mut exchange = Exchange { client: &client, printer: &mut printer, interrupts: &mut interrupts };
-    let (answer, interrupted) = exchange.run(&question).await?;
+    let mut exchange =
+        QuestionExchange { client: &client, printer: &mut printer, interrupts: &mut interrupts };
+    let (answer, interrupted) = exchange.run_exchange(&question).await?;
     if options.json {
         let whole = client.collect_json(&answer.chat_id, &answer.id).await?;
         writeln!(io::stdout(), "{whole}")?;
     } else {
-        printer.finish(&answer)?;
+        printer.finish_answer(&answer)?;
     }
     Ok(AskSummary::new(answer, interrupted))
 }
 
 /// A question that is asked and its answer that is read.
-pub(crate) struct Exchange<'a, O, E> {
+pub(crate) struct QuestionExchange<'a, O, E> {
     pub(crate) client: &'a Client,
     pub(crate) printer: &'a mut Printer<O, E>,
     pub(crate) interrupts: &'a mut Interrupts,
 }
 
-impl<O: Write, E: Write> Exchange<'_, O, E> {
+impl<O: Write, E: Write> QuestionExchange<'_, O, E> {
     /// Asks and shows the states of the answer up to the completed one. Returns that, and whether Ctrl-C stopped it.
-    pub(crate) async fn run(&mut self, question: &Question) -> Result<(Answer, bool), Error> {
+    pub(crate) async fn run_exchange(
+        &mut self,
+        question: &Question,
+    ) -> Result<(ChatAnswer, bool), TerminalError> {
         let mut interrupted = false;
         // A question that is under way is accepted or not, so it is waited for, and stopped then.
         let mut sent = std::pin::pin!(self.client.send(question));
         let mut answer = loop {
             tokio::select! {
                 answer = &mut sent => break answer?,
-                () = self.interrupts.next() => self.interrupt(&mut interrupted)?,
+                () = self.interrupts.next_interrupt() => self.note_interrupt(&mut interrupted)?,
             }
         };
         if question.chat_id.is_none() {
             let conversation = self.printer.label(Label::Conversation);
-            self.printer.note(&format!("{conversation} {}", answer.chat_id))?;
+            self.printer.print_note(&format!("{conversation} {}", answer.chat_id))?;
         }
         if interrupted {
-            self.stop(&answer).await?;
+            self.stop_answer(&answer).await?;
         }
-        self.printer.show(&answer)?;
+        self.printer.print_state(&answer)?;
         let mut states = self.client.stream(&answer);
         let mut being_read = FilesBeingRead::new(&question.file_paths);
         loop {
             let state = tokio::select! {
                 state = states.next() => state?,
-                status = being_read.next(self.client), if answer.text.is_empty() && self.printer.shows_status() => {
+                status = being_read.next_file(self.client), if answer.text.is_empty() && self.printer.shows_status() => {
                     if let Some(status) = status {
-                        self.printer.status(&status.in_words(self.printer.language()))?;
+                        self.printer.show_status(&status.in_words(self.printer.language()))?;
                     }
                     continue;
                 }
-                () = self.interrupts.next() => {
-                    self.interrupt(&mut interrupted)?;
-                    self.stop(&answer).await?;
+                () = self.interrupts.next_interrupt() => {
+                    self.note_interrupt(&mut interrupted)?;
+                    self.stop_answer(&answer).await?;
                     continue;
                 }
             };
             let Some(state) = state else { break };
-            self.printer.show(&state)?;
+            self.printer.print_state(&state)?;
             answer = state;
         }
         if !answer.is_completed() {
             // The stream may end before completion, so the current state decides.
-            answer = self.client.collect(&answer.chat_id, &answer.id).await?;
+            answer = self.client.collect_answer(&answer.chat_id, &answer.id).await?;
         }
         Ok((answer, interrupted))
     }
 
-    async fn stop(&mut self, answer: &Answer) -> Result<(), Error> {
+    async fn stop_answer(&mut self, answer: &ChatAnswer) -> Result<(), TerminalError> {
         tokio::select! {
-            stopped = self.client.stop(&answer.chat_id) => Ok(stopped.map(|_| ())?),
-            () = self.interrupts.next() => Err(Error::Interrupted),
+            stopped = self.client.stop_chat(&answer.chat_id) => Ok(stopped.map(|_| ())?),
+            () = self.interrupts.next_interrupt() => Err(TerminalError::Interrupted),
         }
     }
 
-    fn interrupt(&mut self, interrupted: &mut bool) -> Result<(), Error> {
+    fn note_interrupt(&mut self, interrupted: &mut bool) -> Result<(), TerminalError> {
         if *interrupted {
-            return Err(Error::Interrupted);
+            return Err(TerminalError::Interrupted);
         }
         *interrupted = true;
-        Ok(self.printer.note(self.printer.label(Label::Stopping))?)
+        Ok(self.printer.print_note(self.printer.label(Label::Stopping))?)
     }
 }
 
@@ -206,10 +211,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_is_read_within_its_bound() {
+    fn question_input_read_within_limit() {
         assert_eq!(read_question(&b"When?\n"[..]).unwrap(), "When?\n");
         let refused = |input: &mut dyn Read| match read_question(input) {
-            Err(Error::Usage(text)) => text,
+            Err(TerminalError::Usage(text)) => text,
             other => panic!("{other:?}"),
         };
         assert!(refused(&mut io::repeat(b'x')).contains("--file"));
@@ -231,7 +236,7 @@ mod tests {
             message: "no machine".to_owned(),
             retry_after: None,
         };
-        assert_eq!(Error::from(refused).exit_code(), 3);
-        assert_eq!(Error::from(client::Error::Key).exit_code(), 1);
+        assert_eq!(TerminalError::from(refused).exit_code(), 3);
+        assert_eq!(TerminalError::from(client::Error::Key).exit_code(), 1);
     }
 }

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use client::Client;
 
-use crate::Error;
+use crate::TerminalError;
 use crate::answer::Printer;
 use crate::labels::Label;
-use crate::text::size;
+use crate::text::format_size;
 
 /// The folder of uploads.
 const UPLOADS: &str = "/uploads";
@@ -22,44 +22,44 @@ const FILE: &str = "FILE";
 const NOT_FOUND: u16 = 404;
 
 /// The names in the folder of uploads, with the sizes of files.
-struct Taken(BTreeMap<String, Option<u64>>);
+struct UploadedNames(BTreeMap<String, Option<u64>>);
 
 /// Uploads local files and returns their workspace paths.
-pub(crate) async fn upload<O: Write, E: Write>(
+pub(crate) async fn upload_attachments<O: Write, E: Write>(
     client: &Client,
     files: &[PathBuf],
     printer: &mut Printer<O, E>,
-) -> Result<Vec<String>, Error> {
+) -> Result<Vec<String>, TerminalError> {
     let mut paths: Vec<String> = Vec::new();
     if files.is_empty() {
         return Ok(paths);
     }
-    let mut taken = Taken::load(client).await?;
+    let mut taken = UploadedNames::load_from(client).await?;
     for file in files {
         let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         if let Some(path) = taken.find_same(client, file, &name).await {
-            printer.note(&format!("{path} is there already"))?;
+            printer.print_note(&format!("{path} is there already"))?;
             if !paths.contains(&path) {
                 paths.push(path);
             }
             continue;
         }
-        let progress = printer.progress(file);
-        let free = taken.free(&name);
-        let uploaded = client.upload_as(file, &free, None, move |sent| progress.show(sent)).await;
+        let progress = printer.upload_progress(file);
+        let free = taken.free_name(&name);
+        let uploaded = client.upload_as(file, &free, None, move |sent| progress.show_sent(sent)).await;
         printer.end_progress()?;
         let uploaded = uploaded?;
         let label = printer.label(Label::Uploaded);
-        printer.note(&format!("{label} {} ({})", uploaded.path, size(uploaded.size)))?;
+        printer.print_note(&format!("{label} {} ({})", uploaded.path, format_size(uploaded.size)))?;
         taken.0.insert(free, Some(uploaded.size));
         paths.push(uploaded.path);
     }
     Ok(paths)
 }
 
-impl Taken {
-    async fn load(client: &Client) -> Result<Self, Error> {
-        match client.list(UPLOADS).await {
+impl UploadedNames {
+    async fn load_from(client: &Client) -> Result<Self, TerminalError> {
+        match client.list_folder(UPLOADS).await {
             Ok(listing) => {
                 let entries = listing.entries.into_iter();
                 Ok(Self(
@@ -79,12 +79,12 @@ impl Taken {
         }
         let path = format!("{UPLOADS}/{name}");
         let mut comparison = Comparison { local: BufReader::new(File::open(file).ok()?) };
-        let compared = client.download(&path, &mut comparison).await.ok()?;
+        let compared = client.download_file(&path, &mut comparison).await.ok()?;
         (compared == bytes).then_some(path)
     }
 
     /// Returns the first of the name's numbered forms that is free: `offer.pdf`, `offer (2).pdf`.
-    fn free(&self, name: &str) -> String {
+    fn free_name(&self, name: &str) -> String {
         let (stem, extension) = match name.rsplit_once('.') {
             Some((stem, extension)) if !stem.is_empty() => (stem, format!(".{extension}")),
             _ => (name, String::new()),
@@ -117,17 +117,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_is_taken_gets_a_number() {
-        let taken = Taken(["a.pdf", "a (2).pdf", "notes", ".env"].map(|name| (name.to_owned(), None)).into());
+    fn taken_name_gets_number() {
+        let taken =
+            UploadedNames(["a.pdf", "a (2).pdf", "notes", ".env"].map(|name| (name.to_owned(), None)).into());
         for (name, free) in
             [("b.pdf", "b.pdf"), ("a.pdf", "a (3).pdf"), ("notes", "notes (2)"), (".env", ".env (2)")]
         {
-            assert_eq!(taken.free(name), free);
+            assert_eq!(taken.free_name(name), free);
         }
     }
 
     #[test]
-    fn a_content_is_taken_as_long_as_it_is_the_same() {
+    fn same_content_keeps_uploaded_name() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         std::fs::write(&path, "one two").unwrap();

@@ -4,11 +4,11 @@ use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 
 use crate::answer::{Printer, Style};
-use crate::ask::Exchange;
-use crate::attach::upload;
+use crate::ask::QuestionExchange;
+use crate::attach::upload_attachments;
 use crate::interrupt::Interrupts;
-use crate::lines::Lines;
-use crate::{AskSummary, Choices, Connection, Error, check_uploadable};
+use crate::lines::StdinLines;
+use crate::{AskSummary, QuestionChoices, ServiceConnection, TerminalError, check_uploadable};
 use client::Question;
 
 const PROMPT: &str = "> ";
@@ -25,9 +25,9 @@ const HELP: &str = "/file PATH   attach a file to the next question\n\
 /// The dialogue.
 #[derive(Debug, Clone, Default)]
 pub struct ChatOptions {
-    pub connection: Connection,
+    pub connection: ServiceConnection,
     /// The model and the rest that the first questions are answered with.
-    pub choices: Choices,
+    pub choices: QuestionChoices,
     /// The conversation to continue.
     pub chat: Option<String>,
     /// Leave Markdown as it was written.
@@ -79,15 +79,15 @@ impl<'a> Input<'a> {
 
 /// The exit code of a dialogue.
 #[derive(Debug)]
-struct Outcome {
+struct DialogueExit {
     /// On a terminal failures do not count: the user has seen each of them.
     is_terminal: bool,
     code: u8,
 }
 
-impl Outcome {
+impl DialogueExit {
     /// Keeps the exit code of the first line that failed.
-    fn add(&mut self, code: u8) {
+    fn add_code(&mut self, code: u8) {
         if !self.is_terminal && self.code == 0 {
             self.code = code;
         }
@@ -100,36 +100,36 @@ impl Outcome {
 /// # Errors
 /// As [`Error`] says. A question that is refused is reported, and the dialogue goes on; a key that is refused ends it,
 /// unless on a terminal.
-pub async fn chat(options: ChatOptions) -> Result<u8, Error> {
-    let mut outcome = Outcome { is_terminal: io::stdin().is_terminal(), code: 0 };
-    let client = options.connection.client()?;
-    let mut printer = Printer::new(io::stdout(), io::stderr(), Style::of_process(options.plain));
-    let mut lines = Lines::new()?;
-    let mut next = options.choices.question(String::new(), options.chat);
+pub async fn run_chat(options: ChatOptions) -> Result<u8, TerminalError> {
+    let mut outcome = DialogueExit { is_terminal: io::stdin().is_terminal(), code: 0 };
+    let client = options.connection.open_client()?;
+    let mut printer = Printer::new(io::stdout(), io::stderr(), Style::for_process(options.plain));
+    let mut lines = StdinLines::new()?;
+    let mut next = options.choices.into_question(String::new(), options.chat);
     let mut files: Vec<PathBuf> = Vec::new();
-    printer.note("Ctrl-D ends the conversation, Ctrl-C stops an answer, /help lists the commands")?;
+    printer.print_note("Ctrl-D ends the conversation, Ctrl-C stops an answer, /help lists the commands")?;
     loop {
-        let Some(line) = lines.next(PROMPT).await? else { return Ok(outcome.code) };
+        let Some(line) = lines.read_line(PROMPT).await? else { return Ok(outcome.code) };
         match Input::parse(&line) {
             Input::Nothing => {}
             Input::Exit => return Ok(outcome.code),
-            Input::Help => HELP.lines().try_for_each(|line| printer.note(line))?,
+            Input::Help => HELP.lines().try_for_each(|line| printer.print_note(line))?,
             Input::Unknown(line) => {
-                printer.note(&format!("there is no command {line}; see /help"))?;
-                outcome.add(Error::EXIT_USAGE);
+                printer.print_note(&format!("there is no command {line}; see /help"))?;
+                outcome.add_code(TerminalError::EXIT_USAGE);
             }
             Input::New => {
                 next.chat_id = None;
-                printer.note("the next question begins a new conversation")?;
+                printer.print_note("the next question begins a new conversation")?;
             }
             Input::Model(id) => {
                 next.model = Some(id.to_owned());
                 note_if_kept(&mut printer, &next)?;
             }
             Input::Agent(name) => next.agent_id = (!name.is_empty()).then(|| name.to_owned()),
-            Input::Skill(name) => choose(&mut next.skill_ids, name),
+            Input::Skill(name) => add_choice(&mut next.skill_ids, name),
             Input::Jurisdiction(id) => {
-                choose(&mut next.jurisdictions, id);
+                add_choice(&mut next.jurisdictions, id);
                 note_if_kept(&mut printer, &next)?;
             }
             Input::Web(is_allowed) => {
@@ -139,8 +139,8 @@ pub async fn chat(options: ChatOptions) -> Result<u8, Error> {
             Input::Attach(path) => match check_uploadable(path.as_ref()) {
                 Ok(()) => files.push(path.into()),
                 Err(error) => {
-                    printer.note(&error.message())?;
-                    outcome.add(error.exit_code());
+                    printer.print_note(&error.message())?;
+                    outcome.add_code(error.exit_code());
                 }
             },
             Input::Ask(text) => {
@@ -148,32 +148,37 @@ pub async fn chat(options: ChatOptions) -> Result<u8, Error> {
                 let question = Question { input: text.to_owned(), ..next.clone() };
                 let asked = async {
                     let file_paths = tokio::select! {
-                        uploaded = upload(&client, &files, &mut printer) => uploaded?,
-                        () = interrupts.next() => {
-                            printer.note("the question was not sent")?;
+                        uploaded = upload_attachments(&client, &files, &mut printer) => uploaded?,
+                        () = interrupts.next_interrupt() => {
+                            printer.print_note("the question was not sent")?;
                             return Ok(None);
                         }
                     };
                     let question = Question { file_paths, ..question };
-                    printer.begin();
-                    let mut exchange =
-                        Exchange { client: &client, printer: &mut printer, interrupts: &mut interrupts };
-                    let (answer, interrupted) = exchange.run(&question).await?;
-                    printer.finish(&answer)?;
-                    Ok::<_, Error>(Some(AskSummary::new(answer, interrupted)))
+                    printer.begin_answer();
+                    let mut exchange = QuestionExchange {
+                        client: &client,
+                        printer: &mut printer,
+                        interrupts: &mut interrupts,
+                    };
+                    let (answer, interrupted) = exchange.run_exchange(&question).await?;
+                    printer.finish_answer(&answer)?;
+                    Ok::<_, TerminalError>(Some(AskSummary::new(answer, interrupted)))
                 };
                 match asked.await {
-                    Ok(None) => outcome.add(Error::EXIT_INTERRUPTED),
+                    Ok(None) => outcome.add_code(TerminalError::EXIT_INTERRUPTED),
                     Ok(Some(summary)) => {
-                        outcome.add(summary.exit_code());
+                        outcome.add_code(summary.exit_code());
                         next.chat_id = Some(summary.chat_id);
                         files.clear();
                     }
-                    Err(error @ (Error::Output(_) | Error::Interrupted)) => return Err(error),
+                    Err(error @ (TerminalError::Output(_) | TerminalError::Interrupted)) => {
+                        return Err(error);
+                    }
                     Err(error) if error.is_unauthorized() && !outcome.is_terminal => return Err(error),
                     Err(error) => {
-                        printer.note(&error.message())?;
-                        outcome.add(error.exit_code());
+                        printer.print_note(&error.message())?;
+                        outcome.add_code(error.exit_code());
                     }
                 }
             }
@@ -186,11 +191,12 @@ fn note_if_kept<O: Write, E: Write>(printer: &mut Printer<O, E>, next: &Question
     if next.chat_id.is_none() {
         return Ok(());
     }
-    printer.note("a conversation keeps its model, jurisdictions and web search; /new begins another one")
+    printer
+        .print_note("a conversation keeps its model, jurisdictions and web search; /new begins another one")
 }
 
 /// Adds a choice to those for the following questions; an empty one takes them all away.
-fn choose(chosen: &mut Vec<String>, choice: &str) {
+fn add_choice(chosen: &mut Vec<String>, choice: &str) {
     if choice.is_empty() {
         chosen.clear();
     } else if !chosen.iter().any(|known| known == choice) {

@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 
-use client::{Chat, ChatDetail, Status};
+use client::{Chat, ChatWithMessages, Status};
 
 use crate::answer::{Printer, Style};
-use crate::text::{neutral, one_line};
-use crate::{Connection, Error};
+use crate::text::{neutralize_controls, one_line};
+use crate::{ServiceConnection, TerminalError};
 
 /// The number of conversations that are listed.
 const LISTED_MAX: u64 = 100;
@@ -15,15 +15,15 @@ const LISTED_MAX: u64 = 100;
 ///
 /// # Errors
 /// As [`Error`] says.
-pub async fn list_conversations(connection: &Connection, json: bool) -> Result<(), Error> {
-    let client = connection.client()?;
+pub async fn list_conversations(connection: &ServiceConnection, json: bool) -> Result<(), TerminalError> {
+    let client = connection.open_client()?;
     let mut out = io::stdout();
     if json {
         return Ok(writeln!(out, "{}", client.chats_json(0, LISTED_MAX).await?)?);
     }
-    let page = client.chats(0, LISTED_MAX).await?;
+    let page = client.list_chats(0, LISTED_MAX).await?;
     for chat in &page.chats {
-        writeln!(out, "{}", line(chat))?;
+        writeln!(out, "{}", format_chat(chat))?;
     }
     let more = page.total_count.saturating_sub(page.chats.len() as u64);
     if more > 0 {
@@ -32,7 +32,7 @@ pub async fn list_conversations(connection: &Connection, json: bool) -> Result<(
     Ok(())
 }
 
-fn line(chat: &Chat) -> String {
+fn format_chat(chat: &Chat) -> String {
     // To the second: `2026-11-23T02:41:07`.
     let changed: String = chat.modified_at.chars().take(19).collect();
     let answering = if chat.status == Status::InProgress { "  (answering)" } else { "" };
@@ -44,27 +44,27 @@ fn line(chat: &Chat) -> String {
 /// # Errors
 /// As [`Error`] says.
 pub async fn show_conversation(
-    connection: &Connection,
+    connection: &ServiceConnection,
     chat_id: &str,
     json: bool,
     plain: bool,
-) -> Result<(), Error> {
-    let client = connection.client()?;
+) -> Result<(), TerminalError> {
+    let client = connection.open_client()?;
     let mut out = io::stdout();
     if json {
         return Ok(writeln!(out, "{}", client.chat_json(chat_id).await?)?);
     }
-    let ChatDetail { chat, messages } = client.chat(chat_id).await?;
+    let ChatWithMessages { chat, messages } = client.get_chat(chat_id).await?;
     writeln!(out, "# {}\n", one_line(&chat.title))?;
     for message in messages {
         if message.role == "USER" {
-            for line in neutral(&message.text).lines() {
+            for line in neutralize_controls(&message.text).lines() {
                 writeln!(out, "> {line}")?;
             }
         } else {
             // Notes about tools would be out of place in a transcript.
-            let mut printer = Printer::new(io::stdout(), io::sink(), Style::of_process(plain));
-            printer.finish(&message.into_answer(&chat.chat_id))?;
+            let mut printer = Printer::new(io::stdout(), io::sink(), Style::for_process(plain));
+            printer.finish_answer(&message.into_answer(&chat.chat_id))?;
         }
         writeln!(out)?;
     }
@@ -75,8 +75,8 @@ pub async fn show_conversation(
 ///
 /// # Errors
 /// As [`Error`] says.
-pub async fn stop_answer(connection: &Connection, chat_id: &str) -> Result<(), Error> {
-    let before = connection.client()?.stop(chat_id).await?;
+pub async fn stop_answer(connection: &ServiceConnection, chat_id: &str) -> Result<(), TerminalError> {
+    let before = connection.open_client()?.stop_chat(chat_id).await?;
     let said = match before.status {
         Status::InProgress => "stopping the answer",
         Status::Completed => "no answer is being written",

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use client::Client;
 
-use crate::Error;
+use crate::TerminalError;
 use crate::answer::Printer;
 use crate::labels::Label;
-use crate::text::size;
+use crate::text::format_size;
 
 /// The character that marks a path of the workspace among local ones, as in `scp`.
 pub(crate) const WORKSPACE_MARK: char = ':';
@@ -20,12 +20,12 @@ pub(crate) async fn download_file(
     file: &str,
     target: &Path,
     printer: &mut Printer<io::Stdout, io::Stderr>,
-) -> Result<(), Error> {
-    let mut download = Download::create(target)?;
-    let bytes = client.download(file, &mut download.file).await?;
+) -> Result<(), TerminalError> {
+    let mut download = Download::create_file(target)?;
+    let bytes = client.download_file(file, &mut download.file).await?;
     download.complete = true;
     let label = printer.label(Label::Downloaded);
-    Ok(printer.note(&format!("{label} {} ({})", target.display(), size(bytes)))?)
+    Ok(printer.print_note(&format!("{label} {} ({})", target.display(), format_size(bytes)))?)
 }
 
 /// A local file that is removed again unless the download completes.
@@ -36,8 +36,8 @@ struct Download {
 }
 
 impl Download {
-    fn create(path: &Path) -> Result<Self, Error> {
-        let unusable = |source| Error::LocalFile { path: path.to_owned(), source };
+    fn create_file(path: &Path) -> Result<Self, TerminalError> {
+        let unusable = |source| TerminalError::LocalFile { path: path.to_owned(), source };
         let file = OpenOptions::new().write(true).create_new(true).open(path).map_err(unusable)?;
         Ok(Self { path: path.to_owned(), file, complete: false })
     }
@@ -57,13 +57,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_incomplete_download_leaves_nothing_and_replaces_nothing() {
+    fn incomplete_download_leaves_no_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
-        drop(Download::create(&path).unwrap());
+        drop(Download::create_file(&path).unwrap());
         assert!(!path.exists());
         fs::write(&path, "mine").unwrap();
-        assert!(Download::create(&path).is_err());
+        assert!(Download::create_file(&path).is_err());
         assert_eq!(fs::read_to_string(&path).unwrap(), "mine");
     }
 }

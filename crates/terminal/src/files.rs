@@ -4,37 +4,41 @@ use std::collections::HashSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use client::{Client, Entry};
+use client::{Client, FolderEntry};
 
 use crate::answer::{Printer, Style};
 use crate::download::{WORKSPACE_MARK, download_file};
 use crate::folders::{UploadPlan, download_folder, list_folder, make_folder};
 use crate::interrupt::Interrupts;
 use crate::labels::Label;
-use crate::text::{one_line, size};
-use crate::{Connection, Error};
+use crate::text::{format_size, one_line};
+use crate::{ServiceConnection, TerminalError};
 
 /// Lists a folder of the workspace: size, time of the last change, name.
 ///
 /// # Errors
 /// As [`Error`] says.
-pub async fn list_files(connection: &Connection, folder: &str, json: bool) -> Result<(), Error> {
-    let client = connection.client()?;
+pub async fn list_files(
+    connection: &ServiceConnection,
+    folder: &str,
+    json: bool,
+) -> Result<(), TerminalError> {
+    let client = connection.open_client()?;
     let folder = folder.strip_prefix(WORKSPACE_MARK).unwrap_or(folder);
     let mut out = io::stdout();
     if json {
         return Ok(writeln!(out, "{}", client.list_json(folder).await?)?);
     }
-    for entry in client.list(folder).await?.entries {
-        writeln!(out, "{}", line(&entry))?;
+    for entry in client.list_folder(folder).await?.entries {
+        writeln!(out, "{}", format_entry(&entry))?;
     }
     Ok(())
 }
 
-fn line(entry: &Entry) -> String {
+fn format_entry(entry: &FolderEntry) -> String {
     let changed: String = entry.modified_time.chars().take(19).collect();
     let (length, slash) =
-        if entry.kind == "DIRECTORY" { (String::new(), "/") } else { (size(entry.size), "") };
+        if entry.kind == "DIRECTORY" { (String::new(), "/") } else { (format_size(entry.size), "") };
     format!("{length:>12}  {}  {}{slash}", one_line(&changed), one_line(&entry.name))
 }
 
@@ -50,8 +54,8 @@ enum Copy<'a> {
 }
 
 impl<'a> Copy<'a> {
-    fn parse(from: &'a [String], to: &'a str) -> Result<Self, Error> {
-        let refused = |text: &str| Err(Error::Usage(text.to_owned()));
+    fn parse(from: &'a [String], to: &'a str) -> Result<Self, TerminalError> {
+        let refused = |text: &str| Err(TerminalError::Usage(text.to_owned()));
         let remote: Vec<&str> = from.iter().filter_map(|path| path.strip_prefix(WORKSPACE_MARK)).collect();
         match (to.strip_prefix(WORKSPACE_MARK), remote.len()) {
             (Some(folder), 0) => Ok(Self::Upload { files: from.iter().map(Path::new).collect(), folder }),
@@ -78,11 +82,11 @@ impl<'a> Copy<'a> {
 }
 
 /// Fails if two files have one name: the second would replace the first.
-fn check_names(files: &[&Path]) -> Result<(), Error> {
+fn check_names(files: &[&Path]) -> Result<(), TerminalError> {
     let mut names = HashSet::new();
     match files.iter().find(|file| !names.insert(file.file_name())) {
         None => Ok(()),
-        Some(file) => Err(Error::Usage(format!(
+        Some(file) => Err(TerminalError::Usage(format!(
             "{} would replace another one of this name; copy it into another folder",
             file.display()
         ))),
@@ -95,19 +99,24 @@ fn check_names(files: &[&Path]) -> Result<(), Error> {
 ///
 /// # Errors
 /// As [`Error`] says. The files before the one that failed are copied.
-pub async fn copy(connection: &Connection, from: &[String], to: &str, recursive: bool) -> Result<(), Error> {
+pub async fn copy_files(
+    connection: &ServiceConnection,
+    from: &[String],
+    to: &str,
+    recursive: bool,
+) -> Result<(), TerminalError> {
     let copy = Copy::parse(from, to)?;
-    let client = connection.client()?;
+    let client = connection.open_client()?;
     let mut interrupts = Interrupts::new()?;
-    let mut printer = Printer::new(io::stdout(), io::stderr(), Style::of_process(true));
+    let mut printer = Printer::new(io::stdout(), io::stderr(), Style::for_process(true));
     let copied = async {
         match copy {
             Copy::Upload { files, folder } => {
                 check_names(&files)?;
                 let folder = if folder.is_empty() { "/" } else { folder };
-                let plan = UploadPlan::of(&files, folder, recursive)?;
+                let plan = UploadPlan::for_files(&files, folder, recursive)?;
                 for skipped in &plan.skipped {
-                    printer.note(skipped)?;
+                    printer.print_note(skipped)?;
                 }
                 for folder in &plan.folders {
                     make_folder(&client, folder).await?;
@@ -118,7 +127,7 @@ pub async fn copy(connection: &Connection, from: &[String], to: &str, recursive:
             }
             Copy::Download { files, to } => {
                 for file in files {
-                    let target = target(file, to);
+                    let target = download_target(file, to);
                     if recursive && let Some(entries) = list_folder(&client, file).await? {
                         download_folder(&client, entries, &target, &mut printer).await?;
                     } else {
@@ -128,8 +137,8 @@ pub async fn copy(connection: &Connection, from: &[String], to: &str, recursive:
             }
             Copy::Print { file } => {
                 let mut out = io::stdout();
-                match client.download(file, &mut out).await {
-                    Err(client::Error::File { source, .. }) => return Err(Error::Output(source)),
+                match client.download_file(file, &mut out).await {
+                    Err(client::Error::File { source, .. }) => return Err(TerminalError::Output(source)),
                     printed => printed?,
                 };
                 out.flush()?;
@@ -139,7 +148,7 @@ pub async fn copy(connection: &Connection, from: &[String], to: &str, recursive:
     };
     tokio::select! {
         copied = copied => copied,
-        () = interrupts.next() => Err(Error::Interrupted),
+        () = interrupts.next_interrupt() => Err(TerminalError::Interrupted),
     }
 }
 
@@ -149,17 +158,17 @@ async fn upload_file(
     file: &Path,
     folder: &str,
     printer: &mut Printer<io::Stdout, io::Stderr>,
-) -> Result<(), Error> {
-    let progress = printer.progress(file);
-    let uploaded = client.upload_observed(file, Some(folder), move |sent| progress.show(sent)).await;
+) -> Result<(), TerminalError> {
+    let progress = printer.upload_progress(file);
+    let uploaded = client.upload_observed(file, Some(folder), move |sent| progress.show_sent(sent)).await;
     printer.end_progress()?;
     let uploaded = uploaded?;
     let label = printer.label(Label::Uploaded);
-    Ok(printer.note(&format!("{label} {} ({})", uploaded.path, size(uploaded.size)))?)
+    Ok(printer.print_note(&format!("{label} {} ({})", uploaded.path, format_size(uploaded.size)))?)
 }
 
 /// Returns the local file that a download makes.
-fn target(file: &str, to: &Path) -> PathBuf {
+fn download_target(file: &str, to: &Path) -> PathBuf {
     let name = file.trim_end_matches('/').rsplit('/').next().unwrap_or(file);
     if to.is_dir() { to.join(name) } else { to.to_owned() }
 }
@@ -184,13 +193,13 @@ mod tests {
             (&[":a", ":b"], "-"),
             (&[":a", ":b"], "/no/such/folder"),
         ] {
-            assert!(matches!(Copy::parse(&paths(from), to), Err(Error::Usage(_))), "{from:?} {to}");
+            assert!(matches!(Copy::parse(&paths(from), to), Err(TerminalError::Usage(_))), "{from:?} {to}");
         }
     }
 
     #[test]
-    fn a_download_into_a_folder_keeps_its_name() {
+    fn download_target_in_folder_keeps_name() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(target("/x/report.docx", folder.path()), folder.path().join("report.docx"));
+        assert_eq!(download_target("/x/report.docx", folder.path()), folder.path().join("report.docx"));
     }
 }

@@ -4,11 +4,11 @@ use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use client::{Client, Entry};
+use client::{Client, FolderEntry};
 
 use crate::answer::Printer;
 use crate::download::{WORKSPACE_MARK, download_file};
-use crate::{Connection, Error, check_uploadable};
+use crate::{ServiceConnection, TerminalError, check_uploadable};
 
 /// Bounds how deep folders are copied.
 const DEPTH_MAX: usize = 64;
@@ -21,8 +21,12 @@ const CONFLICT: u16 = 409;
 ///
 /// # Errors
 /// As [`Error`] says. The folders before the one that failed are made.
-pub async fn make_folders(connection: &Connection, folders: &[String], parents: bool) -> Result<(), Error> {
-    let client = connection.client()?;
+pub async fn make_folders(
+    connection: &ServiceConnection,
+    folders: &[String],
+    parents: bool,
+) -> Result<(), TerminalError> {
+    let client = connection.open_client()?;
     for folder in folders {
         let folder = folder.strip_prefix(WORKSPACE_MARK).unwrap_or(folder);
         if parents {
@@ -42,20 +46,26 @@ pub async fn make_folders(connection: &Connection, folders: &[String], parents: 
 ///
 /// # Errors
 /// As [`Error`] says. The files before the one that failed are removed.
-pub async fn remove_files(connection: &Connection, files: &[String], recursive: bool) -> Result<(), Error> {
-    let client = connection.client()?;
+pub async fn remove_files(
+    connection: &ServiceConnection,
+    files: &[String],
+    recursive: bool,
+) -> Result<(), TerminalError> {
+    let client = connection.open_client()?;
     for file in files {
         let file = file.strip_prefix(WORKSPACE_MARK).unwrap_or(file);
         if file.trim_matches('/').is_empty() {
-            return Err(Error::Usage("the workspace itself is not removed; name what is in it".to_owned()));
+            return Err(TerminalError::Usage(
+                "the workspace itself is not removed; name what is in it".to_owned(),
+            ));
         }
-        client.delete(file, recursive).await?;
+        client.delete_file(file, recursive).await?;
     }
     Ok(())
 }
 
 /// Makes a folder of the workspace that may exist.
-pub(crate) async fn make_folder(client: &Client, folder: &str) -> Result<(), Error> {
+pub(crate) async fn make_folder(client: &Client, folder: &str) -> Result<(), TerminalError> {
     match client.create_folder(folder).await {
         Ok(_) | Err(client::Error::Refused { status: CONFLICT, .. }) => Ok(()),
         Err(error) => Err(error.into()),
@@ -63,8 +73,11 @@ pub(crate) async fn make_folder(client: &Client, folder: &str) -> Result<(), Err
 }
 
 /// Returns the entries of a folder of the workspace; `None` if it is a file.
-pub(crate) async fn list_folder(client: &Client, path: &str) -> Result<Option<Vec<Entry>>, Error> {
-    match client.list(path).await {
+pub(crate) async fn list_folder(
+    client: &Client,
+    path: &str,
+) -> Result<Option<Vec<FolderEntry>>, TerminalError> {
+    match client.list_folder(path).await {
         Ok(listing) => Ok(Some(listing.entries)),
         // Also if there is nothing: the download tells.
         Err(client::Error::Refused { status: 400 | NOT_FOUND | CONFLICT, .. }) => Ok(None),
@@ -83,7 +96,7 @@ pub(crate) struct UploadPlan {
 
 impl UploadPlan {
     /// Plans the upload of files, and of folders if `recursive`.
-    pub(crate) fn of(files: &[&Path], folder: &str, recursive: bool) -> Result<Self, Error> {
+    pub(crate) fn for_files(files: &[&Path], folder: &str, recursive: bool) -> Result<Self, TerminalError> {
         let mut plan = Self::default();
         for file in files {
             if recursive && file.is_dir() {
@@ -96,16 +109,19 @@ impl UploadPlan {
         Ok(plan)
     }
 
-    fn add_folder(&mut self, folder: &Path, into: &str, depth: usize) -> Result<(), Error> {
-        let unreadable = |source| Error::LocalFile { path: folder.to_owned(), source };
+    fn add_folder(&mut self, folder: &Path, into: &str, depth: usize) -> Result<(), TerminalError> {
+        let unreadable = |source| TerminalError::LocalFile { path: folder.to_owned(), source };
         // `.` has a name only once it is resolved.
         let resolved = fs::canonicalize(folder).map_err(unreadable)?;
         let Some(name) = resolved.file_name().and_then(|name| name.to_str()) else {
-            return Err(Error::Usage(format!("{} has no name in UTF-8", folder.display())));
+            return Err(TerminalError::Usage(format!("{} has no name in UTF-8", folder.display())));
         };
         if depth >= DEPTH_MAX || self.files.len() + self.folders.len() >= ENTRIES_MAX {
             let limit = format!("at most {DEPTH_MAX} folders deep and {ENTRIES_MAX} files at once");
-            return Err(Error::Usage(format!("{} is too much: {limit}; copy parts of it", folder.display())));
+            return Err(TerminalError::Usage(format!(
+                "{} is too much: {limit}; copy parts of it",
+                folder.display()
+            )));
         }
         let target = format!("{}/{name}", into.trim_end_matches('/'));
         self.folders.push(target.clone());
@@ -122,7 +138,7 @@ impl UploadPlan {
             } else {
                 match check_uploadable(&path) {
                     Ok(()) => self.files.push((path, target.clone())),
-                    Err(Error::Usage(reason)) => self.skipped.push(format!("{reason}; left out")),
+                    Err(TerminalError::Usage(reason)) => self.skipped.push(format!("{reason}; left out")),
                     Err(error) => return Err(error),
                 }
             }
@@ -134,16 +150,16 @@ impl UploadPlan {
 /// Downloads a folder of the workspace with all that is in it into a local one, which may exist.
 pub(crate) async fn download_folder(
     client: &Client,
-    entries: Vec<Entry>,
+    entries: Vec<FolderEntry>,
     target: &Path,
     printer: &mut Printer<io::Stdout, io::Stderr>,
-) -> Result<(), Error> {
+) -> Result<(), TerminalError> {
     let mut count = 0;
     let mut waiting = vec![(entries, target.to_owned(), 0)];
     while let Some((entries, target, depth)) = waiting.pop() {
         match fs::create_dir(&target) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists || !target.is_dir() => {
-                return Err(Error::LocalFile { path: target, source: error });
+                return Err(TerminalError::LocalFile { path: target, source: error });
             }
             _ => {}
         }
@@ -151,19 +167,19 @@ pub(crate) async fn download_folder(
             count += 1;
             if depth >= DEPTH_MAX || count > ENTRIES_MAX {
                 let limit = format!("at most {DEPTH_MAX} folders deep and {ENTRIES_MAX} files at once");
-                return Err(Error::Usage(format!("{} is too much: {limit}", entry.path)));
+                return Err(TerminalError::Usage(format!("{} is too much: {limit}", entry.path)));
             }
             let Some(path) = local_path(&target, &entry.name) else {
-                printer.note(&format!("{} has a name that is none here; left out", entry.path))?;
+                printer.print_note(&format!("{} has a name that is none here; left out", entry.path))?;
                 continue;
             };
             match entry.kind.as_str() {
                 "FILE" => download_file(client, &entry.path, &path, printer).await?,
                 "DIRECTORY" => {
-                    let entries = client.list(&entry.path).await?.entries;
+                    let entries = client.list_folder(&entry.path).await?.entries;
                     waiting.push((entries, path, depth + 1));
                 }
-                _ => printer.note(&format!("{} is no file; left out", entry.path))?,
+                _ => printer.print_note(&format!("{} is no file; left out", entry.path))?,
             }
         }
     }
@@ -184,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_uploaded_with_what_is_in_it() {
+    fn folder_upload_includes_its_contents() {
         let home = tempfile::tempdir().unwrap();
         let folder = home.path().join("case");
         fs::create_dir_all(folder.join("annexes/empty")).unwrap();
@@ -192,7 +208,7 @@ mod tests {
         fs::write(folder.join("annexes/a.txt"), "keys").unwrap();
         fs::write(folder.join("annexes/none.txt"), "").unwrap();
         std::os::unix::fs::symlink("/etc/passwd", folder.join("link")).unwrap();
-        let plan = UploadPlan::of(&[&folder], "/uploads", true).unwrap();
+        let plan = UploadPlan::for_files(&[&folder], "/uploads", true).unwrap();
         assert_eq!(plan.folders, ["/uploads/case", "/uploads/case/annexes", "/uploads/case/annexes/empty"]);
         let files = [
             (folder.join("annexes/a.txt"), "/uploads/case/annexes".to_owned()),
@@ -200,7 +216,7 @@ mod tests {
         ];
         assert_eq!(plan.files, files);
         assert_eq!(plan.skipped.len(), 2, "{:?}", plan.skipped);
-        let refused = UploadPlan::of(&[&folder], "/", false).unwrap_err();
+        let refused = UploadPlan::for_files(&[&folder], "/", false).unwrap_err();
         assert!(refused.message().contains("is a folder"), "{}", refused.message());
     }
 

@@ -2,7 +2,7 @@
 
 /// A language of the labels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Language {
+pub(crate) enum LabelLanguage {
     Czech,
     English,
     Slovak,
@@ -11,14 +11,14 @@ pub(crate) enum Language {
 /// The fewest letters by which the language of a text is recognized.
 const LETTERS_MIN: usize = 12;
 
-impl Language {
+impl LabelLanguage {
     /// Returns the language of the user's locale; English if there are no labels in it.
-    pub(crate) fn of_locale() -> Self {
+    pub(crate) fn from_locale() -> Self {
         let set = ["LC_ALL", "LC_MESSAGES", "LANG"].into_iter().filter_map(|name| std::env::var(name).ok());
-        Self::of_locale_name(&set.into_iter().find(|value| !value.is_empty()).unwrap_or_default())
+        Self::from_locale_name(&set.into_iter().find(|value| !value.is_empty()).unwrap_or_default())
     }
 
-    fn of_locale_name(locale: &str) -> Self {
+    fn from_locale_name(locale: &str) -> Self {
         match locale.split(['_', '.', '-', '@']).next() {
             Some("cs") => Self::Czech,
             Some("sk") => Self::Slovak,
@@ -27,7 +27,7 @@ impl Language {
     }
 
     /// Returns the language of a text by its letters; `otherwise` if it is too short to tell.
-    pub(crate) fn of_text(text: &str, otherwise: Self) -> Self {
+    pub(crate) fn from_text(text: &str, otherwise: Self) -> Self {
         let count = |letters: &str| text.chars().filter(|c| letters.contains(*c)).count();
         if count("čšžťďňřěľČŠŽŤĎŇŘĚĽ") == 0 {
             let letters = text.chars().filter(|c| c.is_alphabetic()).take(LETTERS_MIN).count();
@@ -130,17 +130,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_have_the_language_of_the_answer() {
+    fn labels_follow_language_of_text() {
         for (text, locale, language) in [
-            ("Nájemné činí 18 500 Kč měsíčně.", "C", Language::Czech),
-            ("Nájomné je splatné k piatemu dňu, najneskôr v pondelok.", "cs_CZ.UTF-8", Language::Slovak),
-            ("The rent is 18,500 crowns.", "cs_CZ.UTF-8", Language::English),
-            ("Die Miete beträgt 900 Euro.", "C", Language::English),
-            ("18 500", "sk_SK", Language::Slovak),
-            ("", "cs", Language::Czech),
-            ("", "de_DE.UTF-8", Language::English),
+            ("Nájemné činí 18 500 Kč měsíčně.", "C", LabelLanguage::Czech),
+            ("Nájomné je splatné k piatemu dňu, najneskôr v pondelok.", "cs_CZ.UTF-8", LabelLanguage::Slovak),
+            ("The rent is 18,500 crowns.", "cs_CZ.UTF-8", LabelLanguage::English),
+            ("Die Miete beträgt 900 Euro.", "C", LabelLanguage::English),
+            ("18 500", "sk_SK", LabelLanguage::Slovak),
+            ("", "cs", LabelLanguage::Czech),
+            ("", "de_DE.UTF-8", LabelLanguage::English),
         ] {
-            assert_eq!(Language::of_text(text, Language::of_locale_name(locale)), language, "{text}");
+            assert_eq!(
+                LabelLanguage::from_text(text, LabelLanguage::from_locale_name(locale)),
+                language,
+                "{text}"
+            );
         }
     }
 }

@@ -24,16 +24,16 @@ use std::path::{Path, PathBuf};
 
 use client::{Client, Question};
 
-pub use self::ask::{AskOptions, AskSummary, ask, question_text};
-pub use self::chat::{ChatOptions, chat};
+pub use self::ask::{AskOptions, AskSummary, ask_and_print, question_text};
+pub use self::chat::{ChatOptions, run_chat};
 pub use self::conversations::{list_conversations, show_conversation, stop_answer};
-pub use self::files::{copy, list_files};
+pub use self::files::{copy_files, list_files};
 pub use self::folders::{make_folders, remove_files};
-pub use self::lines::Lines;
+pub use self::lines::StdinLines;
 
 /// The service to talk to.
 #[derive(Debug, Clone, Default)]
-pub struct Connection {
+pub struct ServiceConnection {
     /// Its address: `http://127.0.0.1:8080`.
     pub url: String,
     /// The key of the account.
@@ -44,7 +44,7 @@ pub struct Connection {
 
 /// The model and the rest that a question is answered with.
 #[derive(Debug, Clone, Default)]
-pub struct Choices {
+pub struct QuestionChoices {
     /// The model; the default if absent.
     pub model: Option<String>,
     /// Allows web search.
@@ -57,9 +57,9 @@ pub struct Choices {
     pub jurisdictions: Vec<String>,
 }
 
-impl Choices {
+impl QuestionChoices {
     /// Returns a question with these choices.
-    fn question(self, text: String, chat: Option<String>) -> Question {
+    fn into_question(self, text: String, chat: Option<String>) -> Question {
         Question {
             input: text,
             chat_id: chat,
@@ -73,10 +73,10 @@ impl Choices {
     }
 }
 
-impl Connection {
-    fn client(&self) -> Result<Client, Error> {
+impl ServiceConnection {
+    fn open_client(&self) -> Result<Client, TerminalError> {
         let Some(path) = &self.certificates else { return Ok(Client::new(&self.url, &self.key)?) };
-        let unreadable = |source| Error::LocalFile { path: path.clone(), source };
+        let unreadable = |source| TerminalError::LocalFile { path: path.clone(), source };
         let pem = std::fs::read(path).map_err(unreadable)?;
         Ok(Client::with_certificates(&self.url, &self.key, &pem)?)
     }
@@ -84,7 +84,7 @@ impl Connection {
 
 /// The reason why a command failed.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
+pub enum TerminalError {
     /// A call failed.
     #[error(transparent)]
     Client(#[from] client::Error),
@@ -107,7 +107,7 @@ pub enum Error {
     Interrupted,
 }
 
-impl Error {
+impl TerminalError {
     /// The exit code of a usage error.
     pub const EXIT_USAGE: u8 = 2;
     /// The exit code of programs that Ctrl-C ended.
@@ -157,7 +157,7 @@ impl Error {
             text.push_str(": ");
             text.push_str(cause);
         }
-        if is_unreachable && let Some(remedy) = causes.last().and_then(|cause| remedy(cause)) {
+        if is_unreachable && let Some(remedy) = causes.last().and_then(|cause| connection_remedy(cause)) {
             text.push_str("; ");
             text.push_str(remedy);
         }
@@ -166,7 +166,7 @@ impl Error {
 }
 
 /// Returns what to do when a service cannot be reached for this reason.
-fn remedy(cause: &str) -> Option<&'static str> {
+fn connection_remedy(cause: &str) -> Option<&'static str> {
     const KNOWN: [(&str, &str); 7] = [
         ("Connection refused", "start it (`causerie serve`), or name another with --url or CAUSERIE_URL"),
         ("dns error", "--url or CAUSERIE_URL names the service"),
@@ -185,23 +185,26 @@ fn remedy(cause: &str) -> Option<&'static str> {
 
 /// Checks that a local file can be uploaded: that it is a regular file with some content. The length of an upload is sent
 /// before it, which a pipe does not have; opening one without a writer waits forever.
-fn check_uploadable(path: &Path) -> Result<(), Error> {
-    let metadata =
-        std::fs::metadata(path).map_err(|source| Error::LocalFile { path: path.to_owned(), source })?;
+fn check_uploadable(path: &Path) -> Result<(), TerminalError> {
+    let metadata = std::fs::metadata(path)
+        .map_err(|source| TerminalError::LocalFile { path: path.to_owned(), source })?;
     if metadata.is_dir() {
         let path = path.display();
-        return Err(Error::Usage(format!(
+        return Err(TerminalError::Usage(format!(
             "{path} is a folder; name each file in it, as in {path}/NAME, or copy it with `causerie cp -r`"
         )));
     }
     if !metadata.is_file() {
         let path = path.display();
-        return Err(Error::Usage(format!(
+        return Err(TerminalError::Usage(format!(
             "{path} is a pipe or a device; save what it gives as a file first"
         )));
     }
     if metadata.len() == 0 {
-        return Err(Error::Usage(format!("{} is empty; the service takes no empty files", path.display())));
+        return Err(TerminalError::Usage(format!(
+            "{} is empty; the service takes no empty files",
+            path.display()
+        )));
     }
     Ok(())
 }
@@ -227,10 +230,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_unreachable_service_is_named_with_the_cause_and_the_remedy() {
+    async fn unreachable_service_error_names_remedy() {
         let unused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let connection =
-            Connection { url: format!("http://{unused}"), key: "api-x".to_owned(), certificates: None };
+        let connection = ServiceConnection {
+            url: format!("http://{unused}"),
+            key: "api-x".to_owned(),
+            certificates: None,
+        };
         let error = list_files(&connection, "/", false).await.unwrap_err();
         let expected = format!(
             "the service at http://{unused} could not be reached: Connection refused (os error 111); start it \

@@ -8,12 +8,12 @@ use tokio::task::spawn_blocking;
 
 /// Reads lines from standard input.
 #[derive(Debug)]
-pub struct Lines {
+pub struct StdinLines {
     /// Absent while a line is read, and for good after an interrupted read.
     editor: Option<DefaultEditor>,
 }
 
-impl Lines {
+impl StdinLines {
     /// Creates a reader with an empty history.
     ///
     /// # Errors
@@ -26,7 +26,7 @@ impl Lines {
     ///
     /// # Errors
     /// When the input cannot be read.
-    pub async fn next(&mut self, prompt: &str) -> io::Result<Option<String>> {
+    pub async fn read_line(&mut self, prompt: &str) -> io::Result<Option<String>> {
         let Some(mut editor) = self.editor.take() else { return Ok(None) };
         let prompt = prompt.to_owned();
         let reading = spawn_blocking(move || {

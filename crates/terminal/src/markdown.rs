@@ -13,8 +13,8 @@ const LINE_START_MAX_CHARS: usize = 8;
 
 /// Styles Markdown that arrives in pieces.
 #[derive(Debug, Default)]
-pub(crate) struct Markdown {
-    line: Line,
+pub(crate) struct MarkdownStyler {
+    line: MarkdownLine,
     /// The start of a line, or marks of emphasis, that what follows decides about.
     held: String,
     bold: bool,
@@ -27,7 +27,7 @@ pub(crate) struct Markdown {
 
 /// The kind of the current line.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Line {
+enum MarkdownLine {
     /// Not known yet.
     #[default]
     Start,
@@ -40,12 +40,12 @@ enum Line {
     Fence,
 }
 
-impl Markdown {
+impl MarkdownStyler {
     /// Returns the styled form of the next piece. May hold back a few characters until the next piece.
-    pub(crate) fn push(&mut self, piece: &str) -> String {
+    pub(crate) fn push_piece(&mut self, piece: &str) -> String {
         let mut out = String::with_capacity(piece.len() + 16);
         for c in piece.chars() {
-            self.next(c, &mut out);
+            self.push_char(c, &mut out);
         }
         out
     }
@@ -53,36 +53,39 @@ impl Markdown {
     /// Returns what was held back, and ends all styles.
     pub(crate) fn finish(&mut self) -> String {
         let mut out = String::new();
-        if self.line == Line::Start {
+        if self.line == MarkdownLine::Start {
             self.start_line(&mut out);
         }
-        self.marks(None, &mut out);
-        if self.styled() {
+        self.resolve_marks(None, &mut out);
+        if self.has_style() {
             out.push_str(RESET);
         }
         *self = Self::default();
         out
     }
 
-    fn styled(&self) -> bool {
-        self.bold || self.italic || self.code || matches!(self.line, Line::Heading | Line::Quote | Line::Code)
+    fn has_style(&self) -> bool {
+        self.bold
+            || self.italic
+            || self.code
+            || matches!(self.line, MarkdownLine::Heading | MarkdownLine::Quote | MarkdownLine::Code)
     }
 
-    fn next(&mut self, c: char, out: &mut String) {
+    fn push_char(&mut self, c: char, out: &mut String) {
         if c == '\n' {
             self.end_line(out);
             return;
         }
         match self.line {
-            Line::Start => {
+            MarkdownLine::Start => {
                 self.held.push(c);
-                if !undecided(&self.held, self.fenced) {
+                if !is_undecided(&self.held, self.fenced) {
                     self.start_line(out);
                 }
             }
-            Line::Fence => {}
-            Line::Code => out.push(c),
-            Line::Heading | Line::Quote | Line::Text => self.inline(c, out),
+            MarkdownLine::Fence => {}
+            MarkdownLine::Code => out.push(c),
+            MarkdownLine::Heading | MarkdownLine::Quote | MarkdownLine::Text => self.push_inline(c, out),
         }
     }
 
@@ -93,63 +96,63 @@ impl Markdown {
         let indent = &held[..held.len() - trimmed.len()];
         if trimmed.starts_with("```") {
             self.fenced = !self.fenced;
-            self.line = Line::Fence;
+            self.line = MarkdownLine::Fence;
             return;
         }
         if self.fenced {
-            self.line = Line::Code;
+            self.line = MarkdownLine::Code;
             out.push_str(CODE);
             out.push_str(&held);
             return;
         }
         let heading = trimmed.trim_start_matches('#');
         let rest = if heading.len() < trimmed.len() && heading.starts_with(' ') {
-            self.line = Line::Heading;
+            self.line = MarkdownLine::Heading;
             out.push_str(BOLD);
             &heading[1..]
         } else if let Some(rest) = trimmed.strip_prefix("> ") {
-            self.line = Line::Quote;
+            self.line = MarkdownLine::Quote;
             out.push_str(DIM);
             out.push_str("│ ");
             rest
         } else if let Some(rest) = trimmed.strip_prefix("- ").or_else(|| trimmed.strip_prefix("* ")) {
-            self.line = Line::Text;
+            self.line = MarkdownLine::Text;
             out.push_str(indent);
             out.push_str("• ");
             rest
         } else {
-            self.line = Line::Text;
+            self.line = MarkdownLine::Text;
             &held
         };
         let rest = rest.to_owned();
         for c in rest.chars() {
-            self.inline(c, out);
+            self.push_inline(c, out);
         }
     }
 
     fn end_line(&mut self, out: &mut String) {
-        if self.line == Line::Start {
+        if self.line == MarkdownLine::Start {
             self.start_line(out);
         }
-        self.marks(None, out);
-        if self.styled() {
+        self.resolve_marks(None, out);
+        if self.has_style() {
             out.push_str(RESET);
         }
-        if self.line != Line::Fence {
+        if self.line != MarkdownLine::Fence {
             out.push('\n');
         }
         *self = Self { fenced: self.fenced, last: '\n', ..Self::default() };
     }
 
-    fn inline(&mut self, c: char, out: &mut String) {
+    fn push_inline(&mut self, c: char, out: &mut String) {
         if c == '*' && !self.code && self.held.len() < 3 {
             self.held.push(c);
             return;
         }
-        self.marks(Some(c), out);
+        self.resolve_marks(Some(c), out);
         if c == '`' {
             self.code = !self.code;
-            self.restyle(out);
+            self.restore_styles(out);
         } else {
             out.push(c);
         }
@@ -157,7 +160,7 @@ impl Markdown {
     }
 
     /// Lets the held marks begin or end emphasis, or prints them, by what follows them.
-    fn marks(&mut self, follower: Option<char>, out: &mut String) {
+    fn resolve_marks(&mut self, follower: Option<char>, out: &mut String) {
         let count = std::mem::take(&mut self.held).len();
         if count == 0 {
             return;
@@ -173,15 +176,15 @@ impl Markdown {
         }
         self.bold ^= bold;
         self.italic ^= italic;
-        self.restyle(out);
+        self.restore_styles(out);
     }
 
     /// Prints the styles that hold from here.
-    fn restyle(&self, out: &mut String) {
+    fn restore_styles(&self, out: &mut String) {
         out.push_str(RESET);
         match self.line {
-            Line::Heading => out.push_str(BOLD),
-            Line::Quote => out.push_str(DIM),
+            MarkdownLine::Heading => out.push_str(BOLD),
+            MarkdownLine::Quote => out.push_str(DIM),
             _ => {}
         }
         for (wanted, style) in [(self.bold, BOLD), (self.italic, ITALIC), (self.code, CODE)] {
@@ -193,7 +196,7 @@ impl Markdown {
 }
 
 /// Returns true while this start of a line may become more than one kind of line.
-fn undecided(held: &str, fenced: bool) -> bool {
+fn is_undecided(held: &str, fenced: bool) -> bool {
     if held.chars().count() >= LINE_START_MAX_CHARS {
         return false;
     }
@@ -209,12 +212,12 @@ mod tests {
     use super::*;
 
     /// Styles the text in pieces of so many characters, with readable names of the styles.
-    fn styled(text: &str, piece_chars: usize) -> String {
-        let mut markdown = Markdown::default();
+    fn style_in_pieces(text: &str, piece_chars: usize) -> String {
+        let mut markdown = MarkdownStyler::default();
         let mut out = String::new();
         let chars: Vec<char> = text.chars().collect();
         for piece in chars.chunks(piece_chars) {
-            out.push_str(&markdown.push(&piece.iter().collect::<String>()));
+            out.push_str(&markdown.push_piece(&piece.iter().collect::<String>()));
         }
         out.push_str(&markdown.finish());
         for (code, name) in [(RESET, "</>"), (BOLD, "<b>"), (DIM, "<d>"), (ITALIC, "<i>"), (CODE, "<c>")] {
@@ -224,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_become_styles_however_the_text_is_cut() {
+    fn markdown_marks_styled_across_pieces() {
         for (text, expected) in [
             ("plain", "plain"),
             ("a **bold** b", "a </><b>bold</> b"),
@@ -243,7 +246,7 @@ mod tests {
             ("[1] cited", "[1] cited"),
         ] {
             for piece in [1, 2, 3, 100] {
-                assert_eq!(styled(text, piece), expected, "{text:?} in pieces of {piece}");
+                assert_eq!(style_in_pieces(text, piece), expected, "{text:?} in pieces of {piece}");
             }
         }
     }

@@ -3,7 +3,7 @@
 //! The interface gives the text without marks, and HTML with a link at each mark. A mark goes behind the letters that stand
 //! before its link: they are looked for in the text behind the mark before.
 
-use client::{Part, PartType};
+use client::{ChatAnswerPart, PartType};
 
 /// The letters before a mark that are compared, at first; fewer if they are not there in one piece.
 const CONTEXT_LETTERS: [usize; 4] = [24, 12, 6, 2];
@@ -12,14 +12,14 @@ const CITATION: &str = "data-citation=\"c";
 
 /// A mark in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Mark {
+pub(crate) struct CitationMark {
     /// Where it goes, in bytes.
     pub(crate) at: usize,
     pub(crate) number: u32,
 }
 
 /// Finds the places of the marks in the text of an answer, in order. A mark whose letters are not found is left out.
-pub(crate) fn marks(text: &str, parts: &[Part]) -> Vec<Mark> {
+pub(crate) fn find_marks(text: &str, parts: &[ChatAnswerPart]) -> Vec<CitationMark> {
     let texts = parts.iter().filter(|part| part.kind == PartType::Text);
     let html: String = texts.filter_map(|part| part.content.as_deref()).collect();
     if !html.contains(CITATION) {
@@ -27,18 +27,18 @@ pub(crate) fn marks(text: &str, parts: &[Part]) -> Vec<Mark> {
     }
     let letters: Vec<(usize, char)> =
         text.char_indices().filter(|(_, letter)| letter.is_alphanumeric()).collect();
-    let mut shown = Shown { letters: Vec::new(), after: String::new(), numbers: Vec::new() };
+    let mut shown = VisibleText { letters: Vec::new(), after: String::new(), numbers: Vec::new() };
     let mut found = Vec::new();
     // The letters of the HTML and of the text up to the mark before.
     let (mut seen, mut end) = (0, 0);
     let mut rest = html.as_str();
     while shown.read_to_mark(&mut rest) {
         let least = end + (shown.letters.len() - seen);
-        if let Some(place) = shown.find(&letters, least) {
+        if let Some(place) = shown.find_letters(&letters, least) {
             (seen, end) = (shown.letters.len(), place);
             let from = place.checked_sub(1).map_or(0, |last| letters[last].0 + letters[last].1.len_utf8());
-            let at = from + closing(&text[from..], &shown.after);
-            found.extend(shown.numbers.iter().map(|number| Mark { at, number: *number }));
+            let at = from + closing_bytes(&text[from..], &shown.after);
+            found.extend(shown.numbers.iter().map(|number| CitationMark { at, number: *number }));
         }
         shown.numbers.clear();
     }
@@ -46,7 +46,7 @@ pub(crate) fn marks(text: &str, parts: &[Part]) -> Vec<Mark> {
 }
 
 /// Writes a piece of a text with its marks. `from` is its place in the text.
-pub(crate) fn write_marked(piece: &str, from: usize, marks: &[Mark]) -> String {
+pub(crate) fn write_marked(piece: &str, from: usize, marks: &[CitationMark]) -> String {
     let mut out = String::with_capacity(piece.len() + marks.len() * 4);
     let mut written = 0;
     for mark in marks {
@@ -68,7 +68,7 @@ pub(crate) fn push_mark(number: u32, out: &mut String) {
 }
 
 /// The text that a reader sees of the HTML so far.
-struct Shown {
+struct VisibleText {
     letters: Vec<char>,
     /// The signs behind the last letter.
     after: String,
@@ -76,7 +76,7 @@ struct Shown {
     numbers: Vec<u32>,
 }
 
-impl Shown {
+impl VisibleText {
     /// Reads to the end of the next mark. Returns false at the end.
     fn read_to_mark(&mut self, rest: &mut &str) -> bool {
         while let Some(next) = rest.chars().next() {
@@ -118,7 +118,7 @@ impl Shown {
     }
 
     /// Returns the number of the text's letters up to the end of those that stand before the mark: at least `least`.
-    fn find(&self, text: &[(usize, char)], least: usize) -> Option<usize> {
+    fn find_letters(&self, text: &[(usize, char)], least: usize) -> Option<usize> {
         if self.letters.is_empty() {
             return Some(0);
         }
@@ -133,7 +133,7 @@ impl Shown {
 
 /// Returns the bytes of the signs that belong to the word before the mark: those that the HTML has before it, and what closes
 /// emphasis, code or a link.
-fn closing(text: &str, signs: &str) -> usize {
+fn closing_bytes(text: &str, signs: &str) -> usize {
     let closes = |c: char| matches!(c, '*' | '_' | '~' | '`');
     let mut rest = text;
     for sign in signs.chars().filter(|sign| !sign.is_whitespace()) {
@@ -155,8 +155,8 @@ pub(crate) mod tests {
     use super::*;
 
     /// Returns a part of this type with HTML.
-    pub(crate) fn text_part(html: &str) -> Part {
-        Part {
+    pub(crate) fn text_part(html: &str) -> ChatAnswerPart {
+        ChatAnswerPart {
             part_id: "t".to_owned(),
             kind: PartType::Text,
             content: Some(html.to_owned()),
@@ -174,7 +174,7 @@ pub(crate) mod tests {
     }
 
     /// Returns HTML in which each `[n]` is the link of a mark.
-    pub(crate) fn linked(html: &str) -> String {
+    pub(crate) fn link_marks(html: &str) -> String {
         (1..=9).fold(html.to_owned(), |html, number| {
             let link = format!("<a href=\"/x\" data-citation=\"c{number}\" rel=\"x\">({number})</a>");
             html.replace(&format!("[{number}]"), &link)
@@ -207,7 +207,7 @@ pub(crate) mod tests {
             ),
             ("Nothing of it", "<p>Entirely other words [1]</p>", "Nothing of it"),
         ] {
-            let found = marks(text, &[text_part(&linked(html))]);
+            let found = find_marks(text, &[text_part(&link_marks(html))]);
             assert_eq!(write_marked(text, 0, &found), expected);
         }
     }

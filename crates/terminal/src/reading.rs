@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use client::{Client, Entry};
+use client::{Client, FolderEntry};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 
-use crate::labels::{Label, Language};
+use crate::labels::{Label, LabelLanguage};
 
 /// The interval in which the folder is listed.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -36,25 +36,29 @@ impl FilesBeingRead {
     /// Waits for the next look and returns the first attached file that is being read. Never returns without attached files.
     ///
     /// Cancel safe.
-    pub(crate) async fn next(&mut self, client: &Client) -> Option<FileBeingRead> {
+    pub(crate) async fn next_file(&mut self, client: &Client) -> Option<FileBeingRead> {
         let Some(first) = self.paths.first() else { return std::future::pending().await };
         self.looks.tick().await;
         // All of them are in the folder of uploads. What cannot be listed is not shown: the answer tells of it.
         let folder = first.rsplit_once('/').map_or("/", |(folder, _)| folder);
-        let listing = client.list(folder).await.ok()?;
-        listing.entries.iter().filter(|entry| self.paths.contains(&entry.path)).find_map(FileBeingRead::of)
+        let listing = client.list_folder(folder).await.ok()?;
+        listing
+            .entries
+            .iter()
+            .filter(|entry| self.paths.contains(&entry.path))
+            .find_map(FileBeingRead::from_entry)
     }
 }
 
 impl FileBeingRead {
-    fn of(entry: &Entry) -> Option<Self> {
+    fn from_entry(entry: &FolderEntry) -> Option<Self> {
         let indexing =
             entry.indexing.as_ref().filter(|indexing| UNREAD.contains(&indexing.state.as_str()))?;
         Some(Self { name: entry.name.clone(), pages: indexing.pages_read.zip(indexing.pages) })
     }
 
     /// Names it: `reading lease.pdf: 40 / 212 pages`.
-    pub(crate) fn in_words(&self, language: Language) -> String {
+    pub(crate) fn in_words(&self, language: LabelLanguage) -> String {
         let reading = format!("{} {}", language.label(Label::ReadingFile), self.name);
         match self.pages {
             Some((read, all)) => format!("{reading}: {read} / {all} {}", language.label(Label::PagesRead)),
@@ -68,22 +72,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_being_read_is_named_with_its_pages() {
-        let entry = |state: &str, pages: Option<u64>| Entry {
+    fn file_being_read_names_pages() {
+        let entry = |state: &str, pages: Option<u64>| FolderEntry {
             name: "a.pdf".to_owned(),
             path: "/uploads/a.pdf".to_owned(),
             kind: "FILE".to_owned(),
             size: 1,
             modified_time: String::new(),
             mime_type: String::new(),
-            indexing: Some(client::Indexing {
+            indexing: Some(client::IndexingInfo {
                 state: state.to_owned(),
                 reason: None,
                 pages_read: pages.map(|_| 40),
                 pages,
             }),
         };
-        let words = |entry: &Entry| FileBeingRead::of(entry).map(|file| file.in_words(Language::English));
+        let words = |entry: &FolderEntry| {
+            FileBeingRead::from_entry(entry).map(|file| file.in_words(LabelLanguage::English))
+        };
         assert_eq!(words(&entry("indexing", Some(212))).as_deref(), Some("reading a.pdf: 40 / 212 pages"));
         assert_eq!(words(&entry("indexing", None)).as_deref(), Some("reading a.pdf"));
         assert_eq!(words(&entry("indexed", None)), None);

@@ -1,19 +1,19 @@
 //! The sources of an answer on a terminal.
 
-use client::{Part, Source};
+use client::{ChatAnswerPart, CitedSource};
 use domain::citation::PageKind;
 
-use crate::labels::{Label, Language};
+use crate::labels::{Label, LabelLanguage};
 
 /// Lists the sources that an answer cites, by the numbers of their marks.
-pub(crate) fn sources(parts: &[Part], language: Language) -> Vec<(u32, String)> {
+pub(crate) fn list_cited_sources(parts: &[ChatAnswerPart], language: LabelLanguage) -> Vec<(u32, String)> {
     let mut out: Vec<(u32, String)> = Vec::new();
     for citation in parts.iter().flat_map(|part| &part.citations) {
         let number = citation.citation_id.trim_start_matches('c').parse().unwrap_or(0);
         if out.iter().any(|(known, _)| *known == number) {
             continue;
         }
-        let mut place = place(&citation.source, language);
+        let mut place = describe_place(&citation.source, language);
         if citation.verified == Some(false) {
             let reason = citation.reason.as_deref().unwrap_or(language.label(Label::NotSaid));
             place.push_str(&format!(" ({}: {reason})", language.label(Label::NotProven)));
@@ -24,7 +24,7 @@ pub(crate) fn sources(parts: &[Part], language: Language) -> Vec<(u32, String)> 
     out
 }
 
-fn place(source: &Source, language: Language) -> String {
+fn describe_place(source: &CitedSource, language: LabelLanguage) -> String {
     let what = source.path.as_deref().or(source.url.as_deref()).unwrap_or(&source.kind);
     match (source.page, source.lines, source.title.as_deref()) {
         (Some(page), lines, _) => {
@@ -32,7 +32,7 @@ fn place(source: &Source, language: Language) -> String {
             format!("{what}, {}", page_in_words(what, page, lines, language))
         }
         (None, Some(lines), _) => {
-            format!("{what}, {}", counted([Label::Line, Label::Lines], lines, language))
+            format!("{what}, {}", format_range([Label::Line, Label::Lines], lines, language))
         }
         (None, None, Some(title)) => format!("{title} <{what}>"),
         (None, None, None) => what.to_owned(),
@@ -40,7 +40,7 @@ fn place(source: &Source, language: Language) -> String {
 }
 
 /// Names lines or rows: `lines 4–9`.
-fn counted([one, many]: [Label; 2], (first, last): (u32, u32), language: Language) -> String {
+fn format_range([one, many]: [Label; 2], (first, last): (u32, u32), language: LabelLanguage) -> String {
     if first == last {
         format!("{} {first}", language.label(one))
     } else {
@@ -53,11 +53,11 @@ fn page_in_words(
     path: &str,
     (page, name): (u32, Option<&str>),
     lines: Option<(u32, u32)>,
-    language: Language,
+    language: LabelLanguage,
 ) -> String {
     let number = page.to_string();
     let named = |label: Label| format!("{} {page}", language.label(label));
-    let (place, line) = match PageKind::of(path) {
+    let (place, line) = match PageKind::from_path(path) {
         PageKind::Sheet => (
             format!("{} {}", language.label(Label::Sheet), name.unwrap_or(&number)),
             [Label::Row, Label::Rows],
@@ -72,7 +72,7 @@ fn page_in_words(
             return name.map_or_else(|| page.clone(), |attached| format!("{page}, {attached}"));
         }
     };
-    lines.map_or_else(|| place.clone(), |lines| format!("{place}, {}", counted(line, lines, language)))
+    lines.map_or_else(|| place.clone(), |lines| format!("{place}, {}", format_range(line, lines, language)))
 }
 
 #[cfg(test)]
@@ -80,8 +80,8 @@ pub(crate) mod tests {
     use super::*;
     use crate::marks::tests::text_part;
 
-    pub(crate) fn source(path: &str, page: Option<u32>) -> Source {
-        Source {
+    pub(crate) fn file_source(path: &str, page: Option<u32>) -> CitedSource {
+        CitedSource {
             kind: "FILE".to_owned(),
             url: None,
             path: Some(path.to_owned()),
@@ -92,12 +92,12 @@ pub(crate) mod tests {
         }
     }
 
-    pub(crate) fn citation(id: &str, source: Source) -> client::Citation {
-        client::Citation { citation_id: id.to_owned(), source, verified: None, reason: None }
+    pub(crate) fn sample_citation(id: &str, source: CitedSource) -> client::PartCitation {
+        client::PartCitation { citation_id: id.to_owned(), source, verified: None, reason: None }
     }
 
     #[test]
-    fn pages_are_called_as_their_kind_of_file_has_them() {
+    fn pages_named_by_file_kind() {
         for (path, page, lines, english, czech) in [
             ("/a.xlsx", (2, None), Some((4, 6)), "sheet 2, rows 4–6", "list 2, řádky 4–6"),
             ("/a.XLS", (2, None), Some((4, 4)), "sheet 2, row 4", "list 2, řádek 4"),
@@ -106,21 +106,21 @@ pub(crate) mod tests {
             ("/a.pptx", (2, None), None, "slide 2", "snímek 2"),
             ("/a.pdf", (2, None), None, "page 2", "strana 2"),
         ] {
-            assert_eq!(page_in_words(path, page, lines, Language::English), english);
-            assert_eq!(page_in_words(path, page, lines, Language::Czech), czech);
+            assert_eq!(page_in_words(path, page, lines, LabelLanguage::English), english);
+            assert_eq!(page_in_words(path, page, lines, LabelLanguage::Czech), czech);
         }
     }
 
     #[test]
-    fn sources_are_listed_once_by_the_numbers_of_their_marks() {
+    fn sources_listed_once_by_number() {
         let mut part = text_part("");
-        let lease = source("/uploads/lease.pdf", Some(3));
+        let lease = file_source("/uploads/lease.pdf", Some(3));
         part.citations = vec![
-            citation("c4", lease.clone()),
-            citation("c2", source("/uploads/a.txt", None)),
-            citation("c4", lease),
+            sample_citation("c4", lease.clone()),
+            sample_citation("c2", file_source("/uploads/a.txt", None)),
+            sample_citation("c4", lease),
         ];
-        let listed = sources(&[part], Language::English);
+        let listed = list_cited_sources(&[part], LabelLanguage::English);
         let expected = [(2, "/uploads/a.txt, lines 3–5"), (4, "/uploads/lease.pdf, page 3")];
         assert_eq!(listed, expected.map(|(number, place)| (number, place.to_owned())));
     }

@@ -2,26 +2,26 @@
 
 /// Makes text safe for a terminal: replaces control characters except line feed and tab, and those that change the
 /// writing direction.
-pub(crate) fn neutral(text: &str) -> String {
+pub(crate) fn neutralize_controls(text: &str) -> String {
     text.chars()
         .filter(|c| *c != '\r')
-        .map(|c| if commands(c) { char::REPLACEMENT_CHARACTER } else { c })
+        .map(|c| if is_terminal_command(c) { char::REPLACEMENT_CHARACTER } else { c })
         .collect()
 }
 
 /// Makes text safe for a terminal, on one line.
 pub(crate) fn one_line(text: &str) -> String {
-    neutral(text).chars().map(|c| if c == '\n' || c == '\t' { ' ' } else { c }).collect()
+    neutralize_controls(text).chars().map(|c| if c == '\n' || c == '\t' { ' ' } else { c }).collect()
 }
 
 /// Returns true if a terminal may take the character for a command.
-pub(crate) fn commands(c: char) -> bool {
+pub(crate) fn is_terminal_command(c: char) -> bool {
     let turns = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}');
     turns || (c.is_control() && c != '\n' && c != '\t')
 }
 
 /// Formats a number of bytes for people: `512 B`, `1.5 MiB`.
-pub(crate) fn size(bytes: u64) -> String {
+pub(crate) fn format_size(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if bytes < 1024 {
         return format!("{bytes} B");
@@ -48,7 +48,7 @@ mod tests {
             (1_572_864, "1.5 MiB"),
             (u64::MAX, "1677721.5 TiB"),
         ] {
-            assert_eq!(size(bytes), text);
+            assert_eq!(format_size(bytes), text);
         }
     }
 }

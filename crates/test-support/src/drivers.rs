@@ -39,7 +39,7 @@ const REASON_MAX_CHARACTERS: usize = 600;
 
 /// How it is found out whether a driver runs here.
 #[derive(Debug)]
-pub struct Trial<'a> {
+pub struct DriverTrial<'a> {
     /// The driver's name.
     pub driver: &'a str,
     /// Distinguishes trials of the same driver by different programs.
@@ -55,8 +55,8 @@ pub struct Trial<'a> {
 /// # Panics
 /// Panics if the driver is expected and does not run.
 #[must_use]
-pub fn can_run(trial: &Trial) -> bool {
-    Run::current().can_run(trial, &test_name())
+pub fn can_run(trial: &DriverTrial) -> bool {
+    DriverTestRun::from_environment().can_run(trial, &test_name())
 }
 
 /// Tries the driver, unless that was done before.
@@ -68,33 +68,33 @@ pub fn can_run(trial: &Trial) -> bool {
 ///
 /// # Panics
 /// Panics if the outcome cannot be kept.
-pub fn availability(trial: &Trial) -> Result<(), String> {
-    Run::current().availability(trial)
+pub fn check_availability(trial: &DriverTrial) -> Result<(), String> {
+    DriverTestRun::from_environment().check_availability(trial)
 }
 
 /// Says that a test is not run for want of a driver, and records it.
 ///
 /// # Panics
 /// Panics if the driver is expected, or the record cannot be written.
-pub fn skip(driver: &str, reason: &str, test: &str) {
-    Run::current().skip(driver, reason, test);
+pub fn record_skipped_test(driver: &str, reason: &str, test: &str) {
+    DriverTestRun::from_environment().record_skipped_test(driver, reason, test);
 }
 
 /// Takes over the records of another folder, of tests whose names get this prefix.
 ///
 /// # Panics
 /// Panics if a record cannot be written.
-pub fn adopt(other: &Path, prefix: &str) {
-    let run = Run::current();
-    for (driver, test, reason) in parse(&read(&other.join(NOT_RUN))) {
-        run.skip(driver, reason, &format!("{prefix}{test}"));
+pub fn adopt_records(other: &Path, prefix: &str) {
+    let run = DriverTestRun::from_environment();
+    for (driver, test, reason) in parse_skip_records(&read_or_empty(&other.join(NOT_RUN))) {
+        run.record_skipped_test(driver, reason, &format!("{prefix}{test}"));
     }
 }
 
 /// Returns a line for each driver for want of which tests were not run, with their number.
 #[must_use]
-pub fn summary() -> Vec<String> {
-    Run::current().summary()
+pub fn summarize_skipped_tests() -> Vec<String> {
+    DriverTestRun::from_environment().summarize_skipped_tests()
 }
 
 /// The file of the tests that were not run: driver, test and reason.
@@ -104,7 +104,7 @@ const RUNS: &str = "runs";
 
 /// A run of tests.
 #[derive(Debug, Clone)]
-struct Run {
+struct DriverTestRun {
     /// The folder of the files.
     folder: PathBuf,
     /// The drivers that must run, separated by commas.
@@ -113,8 +113,8 @@ struct Run {
     id: String,
 }
 
-impl Run {
-    fn current() -> Self {
+impl DriverTestRun {
+    fn from_environment() -> Self {
         Self {
             folder: env::var_os(FOLDER).map_or_else(usual_folder, PathBuf::from),
             expected: env::var(EXPECTED).unwrap_or_default(),
@@ -122,33 +122,33 @@ impl Run {
         }
     }
 
-    fn can_run(&self, trial: &Trial, test: &str) -> bool {
-        match self.availability(trial) {
+    fn can_run(&self, trial: &DriverTrial, test: &str) -> bool {
+        match self.check_availability(trial) {
             Ok(()) => true,
             Err(reason) => {
-                self.skip(trial.driver, &reason, test);
+                self.record_skipped_test(trial.driver, &reason, test);
                 false
             }
         }
     }
 
-    fn availability(&self, trial: &Trial) -> Result<(), String> {
+    fn check_availability(&self, trial: &DriverTrial) -> Result<(), String> {
         let home = tempfile::Builder::new().prefix("driver-trial-").tempdir().expect("a temporary folder");
         // Machines run as other users, who must be able to traverse the folder.
         fs::set_permissions(home.path(), fs::Permissions::from_mode(0o711)).expect("a folder of one's own");
         let program = (trial.program)(trial.driver, home.path()).map_err(|reason| one_line(&reason))?;
         let user = rustix::process::geteuid().as_raw();
-        let mut kept = self.open(&format!("tried-{}-{}-{user}", trial.driver, trial.by));
+        let mut kept = self.open_record_file(&format!("tried-{}-{}-{user}", trial.driver, trial.by));
         // Other tests wait here for the first one.
         kept.lock().expect("the outcome is locked");
-        let stamp = stamp(&program, home.path());
+        let stamp = compute_stamp(&program, home.path());
         let mut text = String::new();
         kept.read_to_string(&mut text).expect("an outcome can be read");
         if let Some(outcome) = self.known_outcome(&text, &stamp) {
             return outcome;
         }
         let limit = if trial.driver == "qemu" { EMULATED_TRIAL_MAX } else { TRIAL_MAX };
-        let outcome = run(program, home.path(), limit).and_then(|output| (trial.outcome)(&output));
+        let outcome = run_within(program, home.path(), limit).and_then(|output| (trial.outcome)(&output));
         let outcome = outcome.map_err(|reason| one_line(&reason));
         let text = match &outcome {
             Ok(()) => format!("{stamp}\n{RUNS}"),
@@ -171,7 +171,7 @@ impl Run {
         }
     }
 
-    fn skip(&self, driver: &str, reason: &str, test: &str) {
+    fn record_skipped_test(&self, driver: &str, reason: &str, test: &str) {
         assert!(
             !self.expected.split(',').any(|name| name.trim() == driver),
             "{driver} does not run here: {reason}; {EXPECTED} names it, so its tests must run"
@@ -180,13 +180,15 @@ impl Run {
         let _ = writeln!(io::stderr(), "{test}: not run here: {driver}, because {reason}");
         let line = format!("{driver}\t{test}\t{}\n", one_line(reason));
         // One write, so that lines of other processes do not mix with it.
-        self.open(NOT_RUN).write_all(line.as_bytes()).expect("a test that is not run is recorded");
+        self.open_record_file(NOT_RUN)
+            .write_all(line.as_bytes())
+            .expect("a test that is not run is recorded");
     }
 
-    fn summary(&self) -> Vec<String> {
-        let records = read(&self.folder.join(NOT_RUN));
+    fn summarize_skipped_tests(&self) -> Vec<String> {
+        let records = read_or_empty(&self.folder.join(NOT_RUN));
         let mut tests: BTreeMap<(&str, &str), BTreeSet<&str>> = BTreeMap::new();
-        for (driver, test, reason) in parse(&records) {
+        for (driver, test, reason) in parse_skip_records(&records) {
             tests.entry((driver, reason)).or_default().insert(test);
         }
         let line = |((driver, reason), tests): (&(&str, &str), &BTreeSet<&str>)| {
@@ -198,7 +200,7 @@ impl Run {
     }
 
     /// Opens one of the files, to read it or to append.
-    fn open(&self, name: &str) -> File {
+    fn open_record_file(&self, name: &str) -> File {
         fs::create_dir_all(&self.folder).expect("a folder for the drivers' files");
         let file = OpenOptions::new().read(true).append(true).create(true).open(self.folder.join(name));
         file.expect("a file for the drivers")
@@ -206,7 +208,7 @@ impl Run {
 }
 
 /// Returns driver, test and reason of each record.
-fn parse(records: &str) -> impl Iterator<Item = (&str, &str, &str)> {
+fn parse_skip_records(records: &str) -> impl Iterator<Item = (&str, &str, &str)> {
     records.lines().filter_map(|line| {
         let (driver, rest) = line.split_once('\t')?;
         let (test, reason) = rest.split_once('\t')?;
@@ -214,7 +216,7 @@ fn parse(records: &str) -> impl Iterator<Item = (&str, &str, &str)> {
     })
 }
 
-fn read(path: &Path) -> String {
+fn read_or_empty(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
@@ -234,7 +236,7 @@ fn test_name() -> String {
 }
 
 /// Identifies the boot of the host, the program with its arguments and environment, and the files that these name.
-fn stamp(program: &Command, home: &Path) -> String {
+fn compute_stamp(program: &Command, home: &Path) -> String {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let environment = program.get_envs().filter_map(|(name, value)| Some((name, value?)));
     let words = std::iter::once(program.get_program()).chain(program.get_args());
@@ -252,13 +254,13 @@ fn stamp(program: &Command, home: &Path) -> String {
 }
 
 /// Runs a program to its end, within a time, and leaves no process of it.
-fn run(mut program: Command, home: &Path, limit: Duration) -> Result<Output, String> {
+fn run_within(mut program: Command, home: &Path, limit: Duration) -> Result<Output, String> {
     let files = [home.join("stdout"), home.join("stderr")];
     let make = |path: &PathBuf| File::create(path).map_err(|error| format!("{}: {error}", path.display()));
     program.stdin(Stdio::null()).stdout(make(&files[0])?).stderr(make(&files[1])?).process_group(0);
     let name = Path::new(program.get_program()).display().to_string();
     let mut child = program.spawn().map_err(|error| format!("{name}: {error}"))?;
-    let ended = wait(&mut child, limit);
+    let ended = wait_within(&mut child, limit);
     let group = Pid::from_child(&child);
     if ended.is_none() {
         // The group has the child's id as long as the child is not waited for.
@@ -267,7 +269,7 @@ fn run(mut program: Command, home: &Path, limit: Duration) -> Result<Output, Str
     }
     // What is killed may take a moment to go, or may just have started another process.
     let begun = Instant::now();
-    while processes::kill_those_of(home) > 0 && begun.elapsed() < KILL_MAX {
+    while processes::kill_processes_in_folder(home) > 0 && begun.elapsed() < KILL_MAX {
         std::thread::sleep(POLL);
     }
     let [stdout, stderr] = files.map(|file| fs::read(file).unwrap_or_default());
@@ -277,7 +279,7 @@ fn run(mut program: Command, home: &Path, limit: Duration) -> Result<Output, Str
     }
 }
 
-fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+fn wait_within(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
     let begun = Instant::now();
     loop {
         if let Some(status) = child.try_wait().ok().flatten() {
@@ -313,70 +315,79 @@ fn one_line(reason: &str) -> String {
 mod tests {
     use super::*;
 
-    fn of(folder: &Path, expected: &str, id: &str) -> Run {
-        Run { folder: folder.to_owned(), expected: expected.to_owned(), id: id.to_owned() }
+    fn test_run_in(folder: &Path, expected: &str, id: &str) -> DriverTestRun {
+        DriverTestRun { folder: folder.to_owned(), expected: expected.to_owned(), id: id.to_owned() }
     }
 
-    fn shell(script: &str) -> Command {
+    fn shell_command(script: &str) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         command
     }
 
     /// Leaves a line in the file of its process at each trial, and fails.
-    fn failing(_: &str, home: &Path) -> Result<Command, String> {
-        let mut command =
-            shell("echo tried >>\"$0/driver-trials-$1\"; echo 'Kernel panic:\tno  floats' >&2; exit 3");
+    fn failing_command(_: &str, home: &Path) -> Result<Command, String> {
+        let mut command = shell_command(
+            "echo tried >>\"$0/driver-trials-$1\"; echo 'Kernel panic:\tno  floats' >&2; exit 3",
+        );
         // The trial's folder is made anew each time, the one above it is not.
         command.arg(home.parent().expect("a folder")).arg(std::process::id().to_string());
         Ok(command)
     }
 
     #[test]
-    fn a_driver_is_tried_once_in_a_run_and_again_in_the_next() {
+    fn driver_trial_runs_once_per_run() {
         let folder = tempfile::tempdir().expect("a folder");
         let count = env::temp_dir().join(format!("driver-trials-{}", std::process::id()));
-        let trials = || read(&count).lines().count();
-        let trial = Trial { driver: "uml", by: "test", program: failing, outcome: by_status };
-        let first = of(folder.path(), "sandbox,qemu", "one");
+        let trials = || read_or_empty(&count).lines().count();
+        let trial = DriverTrial { driver: "uml", by: "test", program: failing_command, outcome: by_status };
+        let first = test_run_in(folder.path(), "sandbox,qemu", "one");
         for test in ["a::b", "a::c", "a::b"] {
             assert!(!first.can_run(&trial, test));
         }
         assert_eq!(trials(), 1);
         let line = "not run here: uml, because Kernel panic: no floats: 2 tests";
-        assert_eq!(first.summary(), [line], "a test that two runs skip counts once");
-        assert!(of(folder.path(), "", "two").availability(&trial).is_err());
+        assert_eq!(first.summarize_skipped_tests(), [line], "a test that two runs skip counts once");
+        assert!(test_run_in(folder.path(), "", "two").check_availability(&trial).is_err());
         assert_eq!(trials(), 2, "the host may have been mended");
         fs::remove_file(count).expect("it is ours");
     }
 
     #[test]
-    fn a_driver_that_runs_is_remembered_until_its_program_changes() {
-        fn program(_: &str, home: &Path) -> Result<Command, String> {
-            let mut command = shell("test ! -e \"$1/never\" && exit \"$CODE\"");
+    fn driver_success_remembered_until_change() {
+        fn succeeding_command(_: &str, home: &Path) -> Result<Command, String> {
+            let mut command = shell_command("test ! -e \"$1/never\" && exit \"$CODE\"");
             command.arg("sh").arg(home).env("CODE", "0");
             Ok(command)
         }
-        fn changed(driver: &str, home: &Path) -> Result<Command, String> {
-            let mut command = program(driver, home)?;
+        fn changed_command(driver: &str, home: &Path) -> Result<Command, String> {
+            let mut command = succeeding_command(driver, home)?;
             command.env("CODE", "1");
             Ok(command)
         }
         let folder = tempfile::tempdir().expect("a folder");
-        let trial = Trial { driver: "uml", by: "test", program, outcome: by_status };
-        assert_eq!(of(folder.path(), "uml", "one").availability(&trial), Ok(()));
-        let broken = Trial { outcome: |_| Err("tried again".to_owned()), ..trial };
-        assert_eq!(of(folder.path(), "uml", "two").availability(&broken), Ok(()), "it is remembered");
-        let changed = Trial { program: changed, ..broken };
-        assert_eq!(of(folder.path(), "uml", "two").availability(&changed), Err("tried again".to_owned()));
+        let trial =
+            DriverTrial { driver: "uml", by: "test", program: succeeding_command, outcome: by_status };
+        assert_eq!(test_run_in(folder.path(), "uml", "one").check_availability(&trial), Ok(()));
+        let broken = DriverTrial { outcome: |_| Err("tried again".to_owned()), ..trial };
+        assert_eq!(
+            test_run_in(folder.path(), "uml", "two").check_availability(&broken),
+            Ok(()),
+            "it is remembered"
+        );
+        let changed = DriverTrial { program: changed_command, ..broken };
+        assert_eq!(
+            test_run_in(folder.path(), "uml", "two").check_availability(&changed),
+            Err("tried again".to_owned())
+        );
     }
 
     #[test]
-    fn a_driver_that_is_expected_and_does_not_run_fails() {
+    fn expected_driver_unavailable_panics() {
         let folder = tempfile::tempdir().expect("a folder");
         let program = |_: &str, _: &Path| Err("there is no program".to_owned());
-        let trial = Trial { driver: "uml", by: "test", program, outcome: by_status };
-        let asked = || of(folder.path(), "sandbox, uml", "one").can_run(&trial, "a::b");
+        let trial = DriverTrial { driver: "uml", by: "test", program, outcome: by_status };
+        let asked = || test_run_in(folder.path(), "sandbox, uml", "one").can_run(&trial, "a::b");
         let failure =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(asked)).expect_err("it is expected");
         let message = failure.downcast_ref::<String>().expect("a message");
@@ -386,9 +397,9 @@ mod tests {
 
     /// A trial that never answers, ignores signals and leaves a group of its own.
     #[test]
-    fn a_trial_that_does_not_end_is_killed_with_all_that_it_started() {
+    fn trial_timeout_kills_its_processes() {
         let home = tempfile::tempdir().expect("a folder");
-        let mut command = shell(
+        let mut command = shell_command(
             "trap '' TERM INT HUP; setsid sh -c 'echo $$ >\"$1/pid\"; mkfifo \"$1/never\"; read _ <\"$1/never\"' \
              sh \"$1\" & while :; do wait; done",
         );
@@ -399,12 +410,12 @@ mod tests {
         while !pid.exists() {
             let mut again = Command::new(command.get_program());
             again.args(command.get_args());
-            let reason = run(again, home.path(), limit).expect_err("it does not end");
+            let reason = run_within(again, home.path(), limit).expect_err("it does not end");
             assert!(reason.starts_with("a trial did not end within"), "{reason}");
             limit *= 2;
         }
-        let pid = read(&pid);
-        let status = read(&Path::new("/proc").join(pid.trim()).join("stat"));
+        let pid = read_or_empty(&pid);
+        let status = read_or_empty(&Path::new("/proc").join(pid.trim()).join("stat"));
         let state = status.rsplit_once(')').map_or("", |(_, rest)| rest.trim_start());
         assert!(state.is_empty() || state.starts_with(['Z', 'X']), "process {pid} is left: {state}");
     }

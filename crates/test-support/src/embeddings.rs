@@ -33,21 +33,21 @@ const CONCEPTS: &[&[&str]] = &[
 
 /// Returns the vector of a text.
 #[must_use]
-pub fn vector(text: &str) -> Vec<f32> {
+pub fn embed_text(text: &str) -> Vec<f32> {
     let mut vector = vec![0.0; DIMENSION];
     // A share of all texts, so that no text is without a direction.
     vector[0] = 0.1;
     for word in text.to_lowercase().split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
         let letters: Vec<char> = format!("^{word}$").chars().collect();
         for trigram in letters.windows(3) {
-            vector[place(&trigram.iter().collect::<String>())] += TRIGRAM;
+            vector[feature_index(&trigram.iter().collect::<String>())] += TRIGRAM;
         }
         for (number, _) in CONCEPTS
             .iter()
             .enumerate()
             .filter(|(_, words)| words.iter().any(|beginning| word.starts_with(beginning)))
         {
-            vector[place(&format!("concept {number}"))] += CONCEPT;
+            vector[feature_index(&format!("concept {number}"))] += CONCEPT;
         }
     }
     let length = vector.iter().map(|component| component * component).sum::<f32>().sqrt();
@@ -55,7 +55,7 @@ pub fn vector(text: &str) -> Vec<f32> {
 }
 
 /// Returns the place of a feature: its FNV-1a hash.
-fn place(feature: &str) -> usize {
+fn feature_index(feature: &str) -> usize {
     let hash = feature.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
@@ -68,7 +68,7 @@ fn place(feature: &str) -> usize {
 ///
 /// # Errors
 /// The status and the error of a request that OpenAI rejects.
-pub fn respond(request: &Value) -> Result<Value, (u16, Value)> {
+pub fn respond_to_embeddings(request: &Value) -> Result<Value, (u16, Value)> {
     let refused = |message: &str| {
         (400, json!({"error": {"message": message, "type": "invalid_request_error", "code": null}}))
     };
@@ -84,11 +84,11 @@ pub fn respond(request: &Value) -> Result<Value, (u16, Value)> {
     if request["encoding_format"] != "float" {
         return Err(refused("encoding_format: only float is served here"));
     }
-    let mut vectors: Vec<Vec<f32>> = texts.iter().map(|text| vector(text)).collect();
+    let mut vectors: Vec<Vec<f32>> = texts.iter().map(|text| embed_text(text)).collect();
     let fault = model.rsplit('-').next().unwrap_or_default();
     match fault {
         "short" => drop(vectors.pop()),
-        "long" => vectors.push(vector("more")),
+        "long" => vectors.push(embed_text("more")),
         "dimension" => vectors.iter_mut().skip(1).for_each(|vector| vector.push(1.0)),
         "other" => vectors.iter_mut().for_each(|vector| vector.truncate(DIMENSION / 2)),
         "huge" => vectors = vec![vec![1.0; HUGE]; vectors.len()],
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn like_meanings_have_like_vectors() {
         let cosine = |one: &str, other: &str| -> f32 {
-            vector(one).iter().zip(vector(other)).map(|(a, b)| a * b).sum()
+            embed_text(one).iter().zip(embed_text(other)).map(|(a, b)| a * b).sum()
         };
         let question = "Are canaries tolerated?";
         let near = cosine(question, "A parrot may stay in the flat.");

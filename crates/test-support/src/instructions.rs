@@ -4,14 +4,14 @@
 
 use serde_json::Value;
 
-use crate::request::Request;
-use crate::script::{Action, Try};
+use crate::request::VendorRequest;
+use crate::script::{ScriptAction, Try};
 
 /// Limits the calls of one step.
 const CALLS_MAX: usize = 8;
 
 /// Returns the requested calls that were not made yet, otherwise the requested text.
-pub(crate) fn obey(request: &Request) -> Try {
+pub(crate) fn follow_instructions(request: &VendorRequest) -> Try {
     let mut made: Vec<(String, Value)> = request
         .messages
         .iter()
@@ -26,12 +26,12 @@ pub(crate) fn obey(request: &Request) -> Try {
     for message in request.messages.iter().filter(|message| message.role == "user" || message.role == "tool")
     {
         for line in message.content.as_deref().unwrap_or("").lines() {
-            if let Some((tool, arguments)) = call_in(line) {
+            if let Some((tool, arguments)) = parse_call(line) {
                 match made.iter().position(|call| *call == (tool.clone(), arguments.clone())) {
                     Some(at) => {
                         made.swap_remove(at);
                     }
-                    None => calls.push(Action::Call { tool, arguments, id: None }),
+                    None => calls.push(ScriptAction::Call { tool, arguments, id: None }),
                 }
             }
             if let Some((_, text)) = line.split_once("SAY ") {
@@ -42,12 +42,12 @@ pub(crate) fn obey(request: &Request) -> Try {
     calls.truncate(CALLS_MAX);
     if calls.is_empty() || !request.offers_tools {
         words.push("Done.".to_owned());
-        return Try { actions: vec![Action::Say(words.join("\n\n"))], ..Try::default() };
+        return Try { actions: vec![ScriptAction::Say(words.join("\n\n"))], ..Try::default() };
     }
     Try { actions: calls, ..Try::default() }
 }
 
-fn call_in(line: &str) -> Option<(String, Value)> {
+fn parse_call(line: &str) -> Option<(String, Value)> {
     let (_, order) = line.split_once("CALL ")?;
     let (tool, rest) = order.split_once(' ')?;
     let arguments = serde_json::Deserializer::from_str(rest).into_iter::<Value>().next()?.ok()?;

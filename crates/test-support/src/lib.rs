@@ -47,12 +47,12 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
-pub use log::{Outcome, Seen};
+pub use log::{LoggedRequest, RequestOutcome};
 pub use script::Script;
-pub use web::Asked;
+pub use web::WebRequest;
 
-use log::Log;
-use request::{Format, Refusal, Request};
+use log::RequestLog;
+use request::{VendorFormat, VendorRefusal, VendorRequest};
 use script::Try;
 
 /// Limits the body of a request.
@@ -65,28 +65,28 @@ const ANTHROPIC_VERSION: &str = "anthropic-version";
 
 /// The server's requirements besides the format.
 #[derive(Debug, Clone, Default)]
-pub struct Settings {
+pub struct FakeVendorSettings {
     /// The key that every request must carry, if any.
     pub key: Option<String>,
 }
 
-struct Vendor {
-    settings: Settings,
-    log: Arc<Log>,
+struct FakeVendorState {
+    settings: FakeVendorSettings,
+    log: Arc<RequestLog>,
     /// Counts each request by its fingerprint.
     tries: Mutex<HashMap<u64, usize>>,
 }
 
 /// A running server. Dropping the handle stops it.
 #[derive(Debug)]
-pub struct Handle {
+pub struct FakeVendorHandle {
     address: SocketAddr,
-    log: Arc<Log>,
-    web: Arc<web::Web>,
+    log: Arc<RequestLog>,
+    web: Arc<web::FakeWeb>,
     task: JoinHandle<()>,
 }
 
-impl Handle {
+impl FakeVendorHandle {
     /// Returns the value for `OPENAI_BASE_URL`.
     #[must_use]
     pub fn base_url(&self) -> String {
@@ -101,13 +101,13 @@ impl Handle {
 
     /// Returns the requests to the search engines, oldest first.
     #[must_use]
-    pub fn web_requests(&self) -> Vec<Asked> {
-        self.web.asked()
+    pub fn web_requests(&self) -> Vec<WebRequest> {
+        self.web.asked_requests()
     }
 
     /// Waits until the requests to the search engines satisfy `wanted`. Cancel safe.
-    pub async fn until_web(&self, wanted: impl Fn(&[Asked]) -> bool) {
-        self.web.until(wanted).await;
+    pub async fn until_web(&self, wanted: impl Fn(&[WebRequest]) -> bool) {
+        self.web.wait_until(wanted).await;
     }
 
     /// Returns the value for `ANTHROPIC_BASE_URL`, `GEMINI_BASE_URL` and the like.
@@ -118,17 +118,17 @@ impl Handle {
 
     /// Returns the requests so far, oldest first.
     #[must_use]
-    pub fn requests(&self) -> Vec<Seen> {
-        self.log.all()
+    pub fn requests(&self) -> Vec<LoggedRequest> {
+        self.log.all_requests()
     }
 
     /// Waits until the requests satisfy `wanted`. Cancel safe.
-    pub async fn until(&self, wanted: impl Fn(&[Seen]) -> bool) -> Vec<Seen> {
-        self.log.until(wanted).await
+    pub async fn wait_for_requests(&self, wanted: impl Fn(&[LoggedRequest]) -> bool) -> Vec<LoggedRequest> {
+        self.log.wait_until(wanted).await
     }
 }
 
-impl Drop for Handle {
+impl Drop for FakeVendorHandle {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -138,34 +138,34 @@ impl Drop for Handle {
 ///
 /// # Errors
 /// Fails when the listener has no address.
-pub fn serve(listener: TcpListener) -> io::Result<Handle> {
-    serve_with(listener, Settings::default())
+pub fn serve_on(listener: TcpListener) -> io::Result<FakeVendorHandle> {
+    serve_with(listener, FakeVendorSettings::default())
 }
 
 /// Serves on `listener` until the handle is dropped.
 ///
 /// # Errors
 /// Fails when the listener has no address.
-pub fn serve_with(listener: TcpListener, settings: Settings) -> io::Result<Handle> {
+pub fn serve_with(listener: TcpListener, settings: FakeVendorSettings) -> io::Result<FakeVendorHandle> {
     let address = listener.local_addr()?;
-    let log = Arc::new(Log::default());
-    let web = Arc::new(web::Web::default());
-    let vendor = Arc::new(Vendor { settings, log: log.clone(), tries: Mutex::default() });
+    let log = Arc::new(RequestLog::default());
+    let web = Arc::new(web::FakeWeb::default());
+    let vendor = Arc::new(FakeVendorState { settings, log: log.clone(), tries: Mutex::default() });
     let routes = Router::new()
-        .route("/v1/chat/completions", post(complete))
-        .route("/v1/messages", post(complete))
-        .route("/v1/responses", post(complete))
-        .route("/v1beta/models/{call}", post(complete))
-        .route("/v1/embeddings", post(embed))
-        .route("/v1/models", get(models))
-        .route("/v1beta/models", get(models))
-        .route("/standin/requests", get(requests))
-        .route("/standin/reset", post(reset))
+        .route("/v1/chat/completions", post(serve_completion))
+        .route("/v1/messages", post(serve_completion))
+        .route("/v1/responses", post(serve_completion))
+        .route("/v1beta/models/{call}", post(serve_completion))
+        .route("/v1/embeddings", post(serve_embeddings))
+        .route("/v1/models", get(serve_models))
+        .route("/v1beta/models", get(serve_models))
+        .route("/standin/requests", get(serve_requests))
+        .route("/standin/reset", post(reset_log))
         .layer(DefaultBodyLimit::max(REQUEST_MAX_BYTES))
         .with_state(vendor)
-        .merge(web::routes(web.clone()))
-        .merge(site::routes(web.clone()))
-        .merge(mcp::routes(web.clone()));
+        .merge(web::search_routes(web.clone()))
+        .merge(site::site_routes(web.clone()))
+        .merge(mcp::mcp_routes(web.clone()));
     let listener = listener.tap_io(|stream| {
         // A token must be sent at once; without the option it is only late.
         let _later = stream.set_nodelay(true);
@@ -174,108 +174,124 @@ pub fn serve_with(listener: TcpListener, settings: Settings) -> io::Result<Handl
         // Serving ends only with the task.
         let _ended = axum::serve(listener, routes).await;
     });
-    Ok(Handle { address, log, web, task })
+    Ok(FakeVendorHandle { address, log, web, task })
 }
 
 /// Serves on a free port of this host.
 ///
 /// # Errors
 /// Fails when no port can be opened.
-pub async fn start() -> io::Result<Handle> {
-    serve(TcpListener::bind(("127.0.0.1", 0)).await?)
+pub async fn start_server() -> io::Result<FakeVendorHandle> {
+    serve_on(TcpListener::bind(("127.0.0.1", 0)).await?)
 }
 
-async fn complete(State(vendor): State<Arc<Vendor>>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
-    let number = vendor.log.begin(uri.path_and_query().map_or("", |path| path.as_str()), &headers, &body);
-    let format = format_of(&uri, &headers);
-    let attempt = match vendor.choose(format, &uri, &headers, &body) {
+async fn serve_completion(
+    State(vendor): State<Arc<FakeVendorState>>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let number =
+        vendor.log.begin_request(uri.path_and_query().map_or("", |path| path.as_str()), &headers, &body);
+    let format = request_format(&uri, &headers);
+    let attempt = match vendor.choose_try(format, &uri, &headers, &body) {
         Ok(attempt) => attempt,
         Err(refusal) => {
-            vendor.log.end(number, Outcome::Refused(refusal.status));
-            return refuse(format, &refusal, None);
+            vendor.log.end_request(number, RequestOutcome::Refused(refusal.status));
+            return refusal_response(format, &refusal, None);
         }
     };
     let (request, attempt) = attempt;
     if let Some(status) = attempt.status {
-        vendor.log.end(number, Outcome::Refused(status));
-        let refusal = Refusal {
+        vendor.log.end_request(number, RequestOutcome::Refused(status));
+        let refusal = VendorRefusal {
             status,
             message: attempt.message.clone().unwrap_or_else(|| "the script says so".to_owned()),
             code: attempt.code.clone(),
         };
-        return refuse(format, &refusal, attempt.retry_after.as_deref());
+        return refusal_response(format, &refusal, attempt.retry_after.as_deref());
     }
-    let played = player::play(&request, &attempt, log::Running::new(vendor.log.clone(), number));
+    let played = player::play_answer(&request, &attempt, log::RunningAnswer::new(vendor.log.clone(), number));
     ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(played)).into_response()
 }
 
 /// Serves embeddings.
-async fn embed(State(vendor): State<Arc<Vendor>>, uri: Uri, headers: HeaderMap, body: Bytes) -> Response {
-    let number = vendor.log.begin(uri.path(), &headers, &body);
-    let refused = |refusal: &Refusal| {
-        vendor.log.end(number, Outcome::Refused(refusal.status));
-        refuse(Format::ChatCompletions, refusal, None)
+async fn serve_embeddings(
+    State(vendor): State<Arc<FakeVendorState>>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let number = vendor.log.begin_request(uri.path(), &headers, &body);
+    let refused = |refusal: &VendorRefusal| {
+        vendor.log.end_request(number, RequestOutcome::Refused(refusal.status));
+        refusal_response(VendorFormat::ChatCompletions, refusal, None)
     };
-    if let Err(refusal) = vendor.check(Format::ChatCompletions, &uri, &headers) {
+    if let Err(refusal) = vendor.check_key_and_headers(VendorFormat::ChatCompletions, &uri, &headers) {
         return refused(&refusal);
     }
-    match embeddings::respond(&serde_json::from_slice(&body).unwrap_or_default()) {
+    match embeddings::respond_to_embeddings(&serde_json::from_slice(&body).unwrap_or_default()) {
         Ok(embedded) => {
-            vendor.log.end(number, Outcome::Done);
+            vendor.log.end_request(number, RequestOutcome::Done);
             Json(embedded).into_response()
         }
         Err((status, error)) => {
-            vendor.log.end(number, Outcome::Refused(status));
+            vendor.log.end_request(number, RequestOutcome::Refused(status));
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
             (status, Json(error)).into_response()
         }
     }
 }
 
-fn format_of(uri: &Uri, headers: &HeaderMap) -> Format {
+fn request_format(uri: &Uri, headers: &HeaderMap) -> VendorFormat {
     match uri.path() {
-        "/v1/messages" => Format::Anthropic,
-        "/v1/responses" => Format::Responses,
-        "/v1/models" if headers.contains_key(ANTHROPIC_VERSION) => Format::Anthropic,
-        path if path.starts_with("/v1beta/") => Format::Gemini,
-        _ => Format::ChatCompletions,
+        "/v1/messages" => VendorFormat::Anthropic,
+        "/v1/responses" => VendorFormat::Responses,
+        "/v1/models" if headers.contains_key(ANTHROPIC_VERSION) => VendorFormat::Anthropic,
+        path if path.starts_with("/v1beta/") => VendorFormat::Gemini,
+        _ => VendorFormat::ChatCompletions,
     }
 }
 
-impl Vendor {
-    fn choose(
+impl FakeVendorState {
+    fn choose_try(
         &self,
-        format: Format,
+        format: VendorFormat,
         uri: &Uri,
         headers: &HeaderMap,
         body: &Bytes,
-    ) -> Result<(Request, Try), Refusal> {
-        self.check(format, uri, headers)?;
+    ) -> Result<(VendorRequest, Try), VendorRefusal> {
+        self.check_key_and_headers(format, uri, headers)?;
         let model = uri.path().rsplit('/').next().unwrap_or("").trim_end_matches(":streamGenerateContent");
-        let request = Request::parse(format, model, body)?;
+        let request = VendorRequest::parse(format, model, body)?;
         let mut tries = self.tries.lock().unwrap_or_else(PoisonError::into_inner);
         if tries.len() >= TRIES_MAX {
             tries.clear();
         }
         let count = tries.entry(request.fingerprint).or_default();
-        let attempt = attempt::attempt(&request, *count)?;
+        let attempt = attempt::select_try(&request, *count)?;
         *count += 1;
         Ok((request, attempt))
     }
 
-    fn check(&self, format: Format, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+    fn check_key_and_headers(
+        &self,
+        format: VendorFormat,
+        uri: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<(), VendorRefusal> {
         if let Some(key) = &self.settings.key {
             let (name, prefix) = format.key_header();
             let given = headers.get(name).and_then(|value| value.to_str().ok());
             if given != Some(&format!("{prefix}{key}")) {
-                return Err(Refusal::new(401, "Incorrect API key provided", "invalid_api_key"));
+                return Err(VendorRefusal::new(401, "Incorrect API key provided", "invalid_api_key"));
             }
         }
-        if format == Format::Anthropic && !headers.contains_key(ANTHROPIC_VERSION) {
-            return Err(Refusal::new(400, "anthropic-version: header is required", "invalid_request"));
+        if format == VendorFormat::Anthropic && !headers.contains_key(ANTHROPIC_VERSION) {
+            return Err(VendorRefusal::new(400, "anthropic-version: header is required", "invalid_request"));
         }
-        if format == Format::Gemini && (uri.query() != Some("alt=sse") || !uri.path().contains(':')) {
-            return Err(Refusal::new(
+        if format == VendorFormat::Gemini && (uri.query() != Some("alt=sse") || !uri.path().contains(':')) {
+            return Err(VendorRefusal::new(
                 400,
                 "only streamGenerateContent?alt=sse is served here",
                 "invalid_request",
@@ -285,24 +301,24 @@ impl Vendor {
     }
 }
 
-fn refuse(format: Format, refusal: &Refusal, retry_after: Option<&str>) -> Response {
+fn refusal_response(format: VendorFormat, refusal: &VendorRefusal, retry_after: Option<&str>) -> Response {
     let status = StatusCode::from_u16(refusal.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let mut response = (status, Json(vendor_stream::refusal(format, refusal))).into_response();
+    let mut response = (status, Json(vendor_stream::refusal_body(format, refusal))).into_response();
     if let Some(value) = retry_after.and_then(|value| value.parse().ok()) {
         response.headers_mut().insert(header::RETRY_AFTER, value);
     }
     response
 }
 
-async fn models(uri: Uri, headers: HeaderMap) -> Json<Value> {
-    Json(vendor_stream::models(format_of(&uri, &headers), script::NAMES))
+async fn serve_models(uri: Uri, headers: HeaderMap) -> Json<Value> {
+    Json(vendor_stream::model_list(request_format(&uri, &headers), script::NAMES))
 }
 
-async fn requests(State(vendor): State<Arc<Vendor>>) -> Json<Value> {
-    Json(vendor.log.all().iter().map(Seen::to_json).collect())
+async fn serve_requests(State(vendor): State<Arc<FakeVendorState>>) -> Json<Value> {
+    Json(vendor.log.all_requests().iter().map(LoggedRequest::to_json).collect())
 }
 
-async fn reset(State(vendor): State<Arc<Vendor>>) -> StatusCode {
+async fn reset_log(State(vendor): State<Arc<FakeVendorState>>) -> StatusCode {
     vendor.log.clear();
     vendor.tries.lock().unwrap_or_else(PoisonError::into_inner).clear();
     StatusCode::NO_CONTENT

@@ -40,7 +40,7 @@ done
 
 /// A running server.
 #[derive(Debug)]
-pub struct Server {
+pub struct PostgresServer {
     folder: PathBuf,
     /// The size of a small server's disk, in MiB.
     room: Option<u32>,
@@ -55,25 +55,25 @@ pub struct Server {
 /// # Panics
 /// Panics when the server's programs are not installed, or it does not start.
 #[must_use]
-pub fn shared() -> &'static Server {
-    static SHARED: OnceLock<Server> = OnceLock::new();
+pub fn shared_server() -> &'static PostgresServer {
+    static SHARED: OnceLock<PostgresServer> = OnceLock::new();
     SHARED.get_or_init(|| {
-        let name = format!("causerie-store-suite-{}", uid());
-        Server::at(env::temp_dir().join(name), LINGER_SECONDS, None)
+        let name = format!("causerie-store-suite-{}", process_uid());
+        PostgresServer::start_at(env::temp_dir().join(name), LINGER_SECONDS, None)
     })
 }
 
-impl Server {
+impl PostgresServer {
     /// Starts a separate server.
     ///
     /// # Panics
     /// Panics when it does not start.
     #[must_use]
-    pub fn own() -> Self {
+    pub fn start_separate() -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("causerie-store-own-{}-{number}", std::process::id());
-        Self::at(env::temp_dir().join(name), "0", None)
+        Self::start_at(env::temp_dir().join(name), "0", None)
     }
 
     /// Starts a separate server with limited space for tables and indexes. Its log is on the ordinary disk.
@@ -81,11 +81,14 @@ impl Server {
     /// # Panics
     /// Panics when it does not start.
     #[must_use]
-    pub fn small(mebibytes: u32) -> Self {
+    pub fn start_small(mebibytes: u32) -> Self {
         let name = format!("causerie-store-small-{}", std::process::id());
-        let server = Self::at(env::temp_dir().join(name), "0", Some(mebibytes));
-        server.sql(&format!("CREATE TABLESPACE small LOCATION '{}'", server.folder.join("small").display()));
-        server.sql("ALTER DATABASE postgres SET default_tablespace = small");
+        let server = Self::start_at(env::temp_dir().join(name), "0", Some(mebibytes));
+        server.run_sql(&format!(
+            "CREATE TABLESPACE small LOCATION '{}'",
+            server.folder.join("small").display()
+        ));
+        server.run_sql("ALTER DATABASE postgres SET default_tablespace = small");
         server
     }
 
@@ -95,20 +98,20 @@ impl Server {
     /// # Panics
     /// Panics when it does not start.
     #[must_use]
-    pub fn secret() -> Self {
+    pub fn start_with_tls() -> Self {
         let name = format!("causerie-store-secret-{}", std::process::id());
-        Self::with(env::temp_dir().join(name), "0", None, Some(ReservedPort::reserve()))
+        Self::start_at_with_port(env::temp_dir().join(name), "0", None, Some(ReservedPort::reserve()))
     }
 
     /// Returns the authority's certificate of a server with TLS.
     #[must_use]
-    pub fn authority(&self) -> PathBuf {
+    pub fn authority_certificate(&self) -> PathBuf {
         self.folder.join("authority.pem")
     }
 
     /// Returns the port of a server with TLS.
     #[must_use]
-    pub fn port(&self) -> Option<u16> {
+    pub fn tls_port(&self) -> Option<u16> {
         self.port.as_ref().map(ReservedPort::number)
     }
 
@@ -117,7 +120,7 @@ impl Server {
     /// # Panics
     /// Panics when it does not run, or does not restart.
     pub fn kill_and_start(&self) {
-        self.kill();
+        self.kill_server();
         self.start_again();
     }
 
@@ -125,9 +128,9 @@ impl Server {
     ///
     /// # Panics
     /// Panics when it does not run.
-    pub fn kill(&self) {
+    pub fn kill_server(&self) {
         let file = fs::read_to_string(self.folder.join("data/postmaster.pid")).expect("it runs");
-        kill(file.lines().next().expect("its id is in the first line"));
+        kill_process(file.lines().next().expect("its id is in the first line"));
     }
 
     /// Restarts a killed server.
@@ -147,36 +150,41 @@ impl Server {
     /// Kills one process that serves a connection, if any. The server then ends all of them and runs crash recovery.
     pub fn kill_one_connection(&self) {
         // It may still recover from an earlier one.
-        assert!((0..STARTS_MAX).any(|_| self.ready()), "the server does not recover");
+        assert!((0..STARTS_MAX).any(|_| self.is_ready()), "the server does not recover");
         let writing = "SELECT pid FROM pg_stat_activity WHERE application_name = 'causerie'
             AND query NOT LIKE 'SELECT%' ORDER BY state_change DESC LIMIT 1";
-        kill(self.sql(writing).trim());
+        kill_process(self.run_sql(writing).trim());
     }
 
-    fn at(folder: PathBuf, linger: &str, room: Option<u32>) -> Self {
-        Self::with(folder, linger, room, None)
+    fn start_at(folder: PathBuf, linger: &str, room: Option<u32>) -> Self {
+        Self::start_at_with_port(folder, linger, room, None)
     }
 
-    fn with(folder: PathBuf, linger: &str, room: Option<u32>, port: Option<ReservedPort>) -> Self {
-        let _lock = lock(&folder);
-        let used = open(&folder, "users");
+    fn start_at_with_port(
+        folder: PathBuf,
+        linger: &str,
+        room: Option<u32>,
+        port: Option<ReservedPort>,
+    ) -> Self {
+        let _lock = lock_folder(&folder);
+        let used = open_lock_file(&folder, "users");
         used.lock_shared().expect("a place among its users");
         let server = Self { folder, room, port, _used: used };
-        if !server.ready() {
-            server.make(linger);
+        if !server.is_ready() {
+            server.create_cluster(linger);
         }
         server
     }
 
-    fn make(&self, linger: &str) {
+    fn create_cluster(&self, linger: &str) {
         drop(fs::remove_dir_all(&self.folder));
         fs::create_dir(&self.folder).expect("a folder for the server");
         fs::set_permissions(&self.folder, fs::Permissions::from_mode(0o755)).expect("it is ours");
         if is_root() {
-            run(Command::new("chown").arg("postgres").arg(&self.folder));
+            run_to_output(Command::new("chown").arg("postgres").arg(&self.folder));
         }
         let data = self.folder.join("data");
-        run(program("initdb").arg("-D").arg(&data).args([
+        run_to_output(server_command("initdb").arg("-D").arg(&data).args([
             "--no-sync",
             "--auth=trust",
             "--encoding=UTF8",
@@ -185,9 +193,9 @@ impl Server {
             USER,
         ]));
         if self.port.is_some() {
-            self.certify();
+            self.create_certificates();
         }
-        self.start();
+        self.start_process();
         let watch = Command::new("sh")
             .args(["-c", WATCH, "sh"])
             .arg(&self.folder)
@@ -202,11 +210,11 @@ impl Server {
     }
 
     /// Creates an authority and the server's certificate, and requires TLS for network connections.
-    fn certify(&self) {
+    fn create_certificates(&self) {
         let file = |name: &str| self.folder.join(name);
         let openssl = |arguments: &[&str]| {
             let mut command = Command::new("openssl");
-            run(command.args(arguments).current_dir(&self.folder).stdin(Stdio::null()));
+            run_to_output(command.args(arguments).current_dir(&self.folder).stdin(Stdio::null()));
         };
         let key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"];
         let mut authority = vec!["req", "-x509", "-subj", "/CN=authority"];
@@ -219,20 +227,22 @@ impl Server {
         openssl(&own);
         fs::set_permissions(file("server.key"), fs::Permissions::from_mode(0o600)).expect("it is ours");
         if is_root() {
-            run(Command::new("chown").arg("postgres").args([file("server.key"), file("server.pem")]));
+            run_to_output(
+                Command::new("chown").arg("postgres").args([file("server.key"), file("server.pem")]),
+            );
         }
         let rules = "local all all trust\nhostssl all all 127.0.0.1/32 trust\n";
         fs::write(file("data/pg_hba.conf"), rules).expect("its rules");
     }
 
     /// Starts the server and waits until it accepts connections.
-    fn start(&self) {
-        run(&mut self.start_command());
+    fn start_process(&self) {
+        run_to_output(&mut self.start_command());
     }
 
     fn start_command(&self) -> Command {
         let folder = self.folder.display();
-        let network = self.port().map_or_else(
+        let network = self.tls_port().map_or_else(
             || "-c listen_addresses=".to_owned(),
             |port| {
                 format!(
@@ -246,8 +256,10 @@ impl Server {
              -c shared_buffers=64MB -c fsync=on"
         );
         let mut command = match self.room {
-            None => program("pg_ctl"),
-            Some(mebibytes) => with_small_disk(&self.folder.join("small"), mebibytes, &program("pg_ctl")),
+            None => server_command("pg_ctl"),
+            Some(mebibytes) => {
+                with_small_disk(&self.folder.join("small"), mebibytes, &server_command("pg_ctl"))
+            }
         };
         command.args(["start", "-w", "-t", "60", "-o", &options, "-D"]);
         command.arg(self.folder.join("data")).arg("-l").arg(self.folder.join("log"));
@@ -256,24 +268,24 @@ impl Server {
     }
 
     /// Returns true when the server accepts connections. Waits for a running server, because a busy host may delay it.
-    fn ready(&self) -> bool {
+    fn is_ready(&self) -> bool {
         for _ in 0..READY_ASKED_MAX {
-            let mut probe = program("pg_isready");
-            if let Some(port) = self.port() {
+            let mut probe = server_command("pg_isready");
+            if let Some(port) = self.tls_port() {
                 probe.arg("-p").arg(port.to_string());
             }
             probe.args(["-q", "-t", "10"]).arg("-h").arg(&self.folder);
             if probe.status().is_ok_and(|status| status.success()) {
                 return true;
             }
-            if !self.runs() {
+            if !self.is_running() {
                 return false;
             }
         }
         false
     }
 
-    fn runs(&self) -> bool {
+    fn is_running(&self) -> bool {
         let file = fs::read_to_string(self.folder.join("data/postmaster.pid")).unwrap_or_default();
         let id = file.lines().next().unwrap_or_default();
         !id.is_empty()
@@ -288,8 +300,8 @@ impl Server {
     pub fn new_database(&self) -> String {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("t{}_{}_{number}", std::process::id(), nanoseconds());
-        self.sql(&format!("CREATE SCHEMA {name}"));
+        let name = format!("t{}_{}_{number}", std::process::id(), now_nanos());
+        self.run_sql(&format!("CREATE SCHEMA {name}"));
         format!(
             "postgres://{USER}@/postgres?host={}&options=-c%20search_path%3D{name}",
             self.folder.display()
@@ -298,7 +310,7 @@ impl Server {
 
     /// Returns the folder of the server's socket.
     #[must_use]
-    pub fn folder(&self) -> &Path {
+    pub fn socket_folder(&self) -> &Path {
         &self.folder
     }
 
@@ -306,13 +318,13 @@ impl Server {
     ///
     /// # Panics
     /// Panics when they fail.
-    pub fn sql(&self, sql: &str) -> String {
-        let mut psql = program("psql");
-        if let Some(port) = self.port() {
+    pub fn run_sql(&self, sql: &str) -> String {
+        let mut psql = server_command("psql");
+        if let Some(port) = self.tls_port() {
             psql.arg("-p").arg(port.to_string());
         }
         psql.args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-U", USER, "-d", "postgres", "-c", sql]);
-        run(psql.arg("-h").arg(&self.folder))
+        run_to_output(psql.arg("-h").arg(&self.folder))
     }
 
     /// Dumps a schema with `pg_dump`, rows as statements.
@@ -320,29 +332,29 @@ impl Server {
     /// # Panics
     /// Panics when the dump fails.
     #[must_use]
-    pub fn dump(&self, schema: &str) -> String {
-        let mut dump = program("pg_dump");
+    pub fn dump_schema(&self, schema: &str) -> String {
+        let mut dump = server_command("pg_dump");
         dump.args(["--inserts", "--no-owner", "-U", USER, "-d", "postgres", "-n", schema]);
-        run(dump.arg("-h").arg(&self.folder))
+        run_to_output(dump.arg("-h").arg(&self.folder))
     }
 
     /// Runs a script, such as a dump, as administrator.
     ///
     /// # Panics
     /// Panics when it fails.
-    pub fn script(&self, script: &str) {
+    pub fn run_script(&self, script: &str) {
         let mut file = tempfile::tempfile().expect("a file");
         file.write_all(script.as_bytes()).and_then(|()| file.rewind()).expect("it is ours");
-        let mut psql = program("psql");
+        let mut psql = server_command("psql");
         psql.args(["-X", "-q", "-v", "ON_ERROR_STOP=1", "-U", USER, "-d", "postgres", "-f", "-"]);
-        run(psql.arg("-h").arg(&self.folder).stdin(file));
+        run_to_output(psql.arg("-h").arg(&self.folder).stdin(file));
     }
 }
 
 /// Locks the server in the folder. If the lock file is removed meanwhile, locks the new one.
-fn lock(folder: &Path) -> File {
+fn lock_folder(folder: &Path) -> File {
     loop {
-        let file = open(folder, "lock");
+        let file = open_lock_file(folder, "lock");
         file.lock().expect("the lock of the server");
         let present = fs::metadata(folder.with_extension("lock"));
         let locked = file.metadata().expect("an open file has metadata");
@@ -352,14 +364,14 @@ fn lock(folder: &Path) -> File {
     }
 }
 
-fn open(folder: &Path, what: &str) -> File {
+fn open_lock_file(folder: &Path, what: &str) -> File {
     let path = folder.with_extension(what);
     OpenOptions::new().create(true).truncate(false).write(true).open(path).expect("a file to lock")
 }
 
 /// Returns a command of the server, as a user that may run it: the server refuses root.
-fn program(name: &str) -> Command {
-    let path = programs().join(name);
+fn server_command(name: &str) -> Command {
+    let path = programs_folder().join(name);
     let mut command = if is_root() {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]).arg(path);
@@ -389,13 +401,13 @@ fn with_small_disk(folder: &Path, mebibytes: u32, command: &Command) -> Command 
     apart
 }
 
-fn kill(process: &str) {
+fn kill_process(process: &str) {
     // A process that has already ended is fine.
     Command::new("kill").args(["-9", process]).stderr(Stdio::null()).status().expect("it can be run");
 }
 
 /// Returns the folder of the newest installed server.
-fn programs() -> PathBuf {
+fn programs_folder() -> PathBuf {
     let version = |path: &PathBuf| path.file_name()?.to_str()?.parse::<u32>().ok();
     let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let newest = versions
@@ -405,22 +417,22 @@ fn programs() -> PathBuf {
     newest.expect("PostgreSQL is installed: `make setup` sees to it").join("bin")
 }
 
-fn run(command: &mut Command) -> String {
+fn run_to_output(command: &mut Command) -> String {
     let done = command.stderr(Stdio::piped()).stdout(Stdio::piped()).output().expect("it can be run");
     assert!(done.status.success(), "{command:?}: {}", String::from_utf8_lossy(&done.stderr));
     String::from_utf8(done.stdout).expect("UTF-8")
 }
 
 fn is_root() -> bool {
-    uid() == 0
+    process_uid() == 0
 }
 
 /// Returns the user of this process.
-fn uid() -> u32 {
+fn process_uid() -> u32 {
     fs::metadata("/proc/self").expect("a process").uid()
 }
 
-fn nanoseconds() -> u128 {
+fn now_nanos() -> u128 {
     let now = std::time::SystemTime::now();
     now.duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_nanos()
 }

@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// Kills the processes that were started on this folder: those whose command line names it, and machines, whose mount
 /// namespace contains a mount from it. The caller is spared. Returns how many there were.
-pub fn kill_those_of(folder: &Path) -> usize {
+pub fn kill_processes_in_folder(folder: &Path) -> usize {
     let folder = folder.as_os_str().as_encoded_bytes();
     let Ok(processes) = fs::read_dir("/proc") else { return 0 };
     let mut found = 0;

@@ -12,14 +12,14 @@ use serde_json::Value;
 
 /// The supported formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Format {
+pub(crate) enum VendorFormat {
     Anthropic,
     ChatCompletions,
     Gemini,
     Responses,
 }
 
-impl Format {
+impl VendorFormat {
     /// Returns the header for the key, and its prefix.
     pub(crate) fn key_header(self) -> (&'static str, &'static str) {
         match self {
@@ -31,10 +31,10 @@ impl Format {
 }
 
 /// A parsed request, independent of the format.
-pub(crate) struct Request {
-    pub(crate) format: Format,
+pub(crate) struct VendorRequest {
+    pub(crate) format: VendorFormat,
     pub(crate) model: String,
-    pub(crate) messages: Vec<Message>,
+    pub(crate) messages: Vec<RequestMessage>,
     pub(crate) offers_tools: bool,
     pub(crate) wants_usage: bool,
     pub(crate) size_bytes: usize,
@@ -44,22 +44,22 @@ pub(crate) struct Request {
 
 /// A message in the structure of Chat Completions: each result and each question is a separate message.
 #[derive(Debug, Default, Deserialize)]
-pub(crate) struct Message {
+pub(crate) struct RequestMessage {
     pub(crate) role: String,
     #[serde(default, deserialize_with = "text_or_parts")]
     pub(crate) content: Option<String>,
     #[serde(default)]
-    pub(crate) tool_calls: Vec<ToolCall>,
+    pub(crate) tool_calls: Vec<RequestToolCall>,
     #[serde(default)]
     pub(crate) tool_call_id: Option<String>,
 }
 
-impl Message {
+impl RequestMessage {
     fn new(role: &str, content: &str) -> Self {
         Self { role: role.to_owned(), content: Some(content.to_owned()), ..Self::default() }
     }
 
-    fn result(call: &str, content: &str) -> Self {
+    fn tool_result(call: &str, content: &str) -> Self {
         Self { tool_call_id: Some(call.to_owned()), ..Self::new("tool", content) }
     }
 }
@@ -90,57 +90,57 @@ fn is_data_url(url: &Value) -> bool {
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct ToolCall {
+pub(crate) struct RequestToolCall {
     pub(crate) id: String,
-    pub(crate) function: Function,
+    pub(crate) function: CalledFunction,
 }
 
-impl ToolCall {
+impl RequestToolCall {
     fn new(id: &str, name: &str, arguments: String) -> Self {
-        Self { id: id.to_owned(), function: Function { name: name.to_owned(), arguments } }
+        Self { id: id.to_owned(), function: CalledFunction { name: name.to_owned(), arguments } }
     }
 }
 
 #[derive(Debug, Deserialize)]
-pub(crate) struct Function {
+pub(crate) struct CalledFunction {
     pub(crate) name: String,
     pub(crate) arguments: String,
 }
 
 /// The reason for a rejection.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct VendorRefusal {
     pub(crate) status: u16,
     pub(crate) message: String,
     pub(crate) code: Option<String>,
 }
 
-impl Refusal {
+impl VendorRefusal {
     pub(crate) fn new(status: u16, message: impl Into<String>, code: &str) -> Self {
         Self { status, message: message.into(), code: Some(code.to_owned()) }
     }
 
-    fn invalid(message: impl Into<String>) -> Self {
+    fn invalid_request(message: impl Into<String>) -> Self {
         Self { status: 400, message: message.into(), code: None }
     }
 }
 
 /// The parts of a request that depend on the format.
-struct Read {
+struct ParsedRequest {
     model: String,
-    messages: Vec<Message>,
+    messages: Vec<RequestMessage>,
     offers_tools: bool,
     wants_usage: bool,
 }
 
-impl Request {
+impl VendorRequest {
     /// Parses the body; `model` comes from the path.
-    pub(crate) fn parse(format: Format, model: &str, body: &[u8]) -> Result<Self, Refusal> {
+    pub(crate) fn parse(format: VendorFormat, model: &str, body: &[u8]) -> Result<Self, VendorRefusal> {
         let read = match format {
-            Format::Anthropic => anthropic::read(body),
-            Format::ChatCompletions => chat_completions::read(body),
-            Format::Gemini => gemini::read(model, body),
-            Format::Responses => responses::read(body),
+            VendorFormat::Anthropic => anthropic::parse_request(body),
+            VendorFormat::ChatCompletions => chat_completions::parse_request(body),
+            VendorFormat::Gemini => gemini::parse_request(model, body),
+            VendorFormat::Responses => responses::parse_request(body),
         }?;
         let mut hasher = DefaultHasher::new();
         read.model.hash(&mut hasher);
@@ -157,11 +157,12 @@ impl Request {
     }
 
     /// Returns the last user's message and the number of model messages after it.
-    pub(crate) fn question(&self) -> (&str, usize) {
+    pub(crate) fn last_question(&self) -> (&str, usize) {
         // Images, which have no text, and their captions follow the results of a step.
         let is_asked = |text: &String| !text.is_empty() && !text.starts_with("The image /");
-        let is_question =
-            |message: &Message| message.role == "user" && message.content.as_ref().is_some_and(is_asked);
+        let is_question = |message: &RequestMessage| {
+            message.role == "user" && message.content.as_ref().is_some_and(is_asked)
+        };
         let at = self.messages.iter().rposition(is_question).unwrap_or(0);
         let text = |at: usize| self.messages.get(at).and_then(|message| message.content.as_deref());
         // Attachments may follow the question.
@@ -175,7 +176,7 @@ impl Request {
 }
 
 /// Seals a text so that it is recognised when it is sent back.
-pub(crate) fn seal(what: &str) -> String {
+pub(crate) fn seal_text(what: &str) -> String {
     let mut hasher = DefaultHasher::new();
     what.hash(&mut hasher);
     // Looks like base64.
@@ -185,11 +186,13 @@ pub(crate) fn seal(what: &str) -> String {
 /// Marks identifiers of calls with reasoning: such a call is rejected without it.
 pub(crate) const THOUGHTFUL: &str = "_thoughtful_";
 
-fn parsed<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
+fn parse_json<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, VendorRefusal> {
     serde_json::from_slice(body)
-        .map_err(|error| Refusal::invalid(format!("could not parse the body: {error}")))
+        .map_err(|error| VendorRefusal::invalid_request(format!("could not parse the body: {error}")))
 }
 
-fn text_of<'a>(value: &'a Value, field: &str) -> Result<&'a str, Refusal> {
-    value[field].as_str().ok_or_else(|| Refusal::invalid(format!("{field}: a text is required")))
+fn text_field<'a>(value: &'a Value, field: &str) -> Result<&'a str, VendorRefusal> {
+    value[field]
+        .as_str()
+        .ok_or_else(|| VendorRefusal::invalid_request(format!("{field}: a text is required")))
 }

@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 #[serde(deny_unknown_fields)]
 pub struct Script {
     /// One step for each request; the last one repeats.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ScriptStep>,
 }
 
 /// The tries of one request: each repetition of the request runs the next one; the last one repeats.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
-pub enum Step {
+pub enum ScriptStep {
     /// Several tries.
     Tries(Vec<Try>),
     /// One try, repeated.
@@ -34,7 +34,7 @@ pub struct Try {
     /// The rejection's `Retry-After`, verbatim.
     pub retry_after: Option<String>,
     /// The streamed actions, in order.
-    pub actions: Vec<Action>,
+    pub actions: Vec<ScriptAction>,
     /// Milliseconds before each word of `say`, `think` and `refuse`.
     pub pace_ms: u64,
     /// Interleaves the deltas of adjacent calls.
@@ -68,7 +68,7 @@ impl Default for Try {
 /// A piece of an answer.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Action {
+pub enum ScriptAction {
     /// Writes text, word by word.
     Say(String),
     /// Reasons, word by word.
@@ -166,7 +166,7 @@ pub const NAMES: &[&str] = &[
 
 /// Returns the script of a model name.
 #[must_use]
-pub fn builtin(model: &str) -> Option<Script> {
+pub fn builtin_script(model: &str) -> Option<Script> {
     let hello = || json!({"say": "The stand-in says a few words."});
     let then_hello = |action: &str| json!([hello(), action]);
     let actions = |actions: Value| json!({"actions": actions});
@@ -203,20 +203,20 @@ pub fn builtin(model: &str) -> Option<Script> {
         "denied" => {
             json!({"status": 401, "code": "invalid_api_key", "message": "Incorrect API key provided"})
         }
-        _ => return counted(model).or_else(|| calls(model)),
+        _ => return timed_tokens_script(model).or_else(|| calls_script(model)),
     };
-    parse(json!({"steps": [step]}))
+    parse_script(json!({"steps": [step]}))
 }
 
 /// `text-200x5`: 200 tokens at an interval of 5 ms, each with its send time.
-fn counted(model: &str) -> Option<Script> {
+fn timed_tokens_script(model: &str) -> Option<Script> {
     let (count, every_ms) = model.strip_prefix("text-")?.split_once('x')?;
     let (count, every_ms): (u32, u64) = (count.parse().ok()?, every_ms.parse().ok()?);
     let tokens = json!({"tokens": {"count": count, "every_ms": every_ms, "stamp": true}});
-    parse(json!({"steps": [{"actions": [tokens]}]}))
+    parse_script(json!({"steps": [{"actions": [tokens]}]}))
 }
 
-fn calls(model: &str) -> Option<Script> {
+fn calls_script(model: &str) -> Option<Script> {
     let first = match model {
         "two-calls" => json!({"interleave": true, "actions": [
             {"say": "I look."},
@@ -226,9 +226,9 @@ fn calls(model: &str) -> Option<Script> {
         "bad-arguments" => json!({"actions": [{"call": {"tool": "list", "arguments": "{\"path\": "}}]}),
         _ => return None,
     };
-    parse(json!({"steps": [first, {"actions": [{"say": "Both came back."}]}]}))
+    parse_script(json!({"steps": [first, {"actions": [{"say": "Both came back."}]}]}))
 }
 
-fn parse(script: Value) -> Option<Script> {
+fn parse_script(script: Value) -> Option<Script> {
     serde_json::from_value(script).ok()
 }

@@ -8,7 +8,7 @@ mod responses;
 use bytes::Bytes;
 use serde_json::Value;
 
-use crate::request::{Format, Refusal, Request};
+use crate::request::{VendorFormat, VendorRefusal, VendorRequest};
 use crate::script::Cite;
 
 /// The number of characters of a call's arguments in one frame.
@@ -16,7 +16,7 @@ const ARGUMENTS_PIECE_CHARS: usize = 7;
 
 /// The position of a token that is encoded when it is sent.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Slot {
+pub(crate) struct TokenSlot {
     /// The index of the block, or of the format's equivalent.
     pub(crate) index: u64,
     /// The frame's number, in formats that number frames.
@@ -34,7 +34,7 @@ pub(crate) struct ToolUse {
 
 impl ToolUse {
     /// Splits the arguments.
-    fn pieces(&self) -> Vec<String> {
+    fn split_arguments(&self) -> Vec<String> {
         let characters: Vec<char> = self.arguments.chars().collect();
         characters.chunks(ARGUMENTS_PIECE_CHARS).map(|piece| piece.iter().collect()).collect()
     }
@@ -49,7 +49,7 @@ struct CitableText {
 
 impl CitableText {
     /// Returns the uncited rest of the text and marks it as cited. Another source of the same text gets the same range.
-    fn claim(&mut self) -> std::ops::Range<usize> {
+    fn claim_uncited(&mut self) -> std::ops::Range<usize> {
         let claim = self.cited..self.text.len();
         self.cited = self.text.len();
         claim
@@ -57,7 +57,7 @@ impl CitableText {
 }
 
 /// The end of an answer.
-pub(crate) struct End<'a> {
+pub(crate) struct AnswerEnd<'a> {
     /// The stop reason, by its name in Chat Completions or in the format; `None` derives it from the actions, an empty
     /// one is omitted.
     pub(crate) finish: Option<&'a str>,
@@ -70,67 +70,67 @@ pub(crate) struct End<'a> {
 /// The encoder of one answer.
 pub(crate) trait VendorStream: Send {
     /// Encodes the start.
-    fn begin(&mut self, usage: Option<u64>) -> Vec<Bytes>;
+    fn encode_start(&mut self, usage: Option<u64>) -> Vec<Bytes>;
     /// Encodes text.
-    fn say(&mut self, text: &str) -> Vec<Bytes>;
+    fn encode_text(&mut self, text: &str) -> Vec<Bytes>;
     /// Encodes reasoning.
-    fn think(&mut self, text: &str) -> Vec<Bytes>;
+    fn encode_reasoning(&mut self, text: &str) -> Vec<Bytes>;
     /// Encodes hidden reasoning.
-    fn think_hidden(&mut self) -> Vec<Bytes>;
+    fn encode_hidden_reasoning(&mut self) -> Vec<Bytes>;
     /// Encodes a refusal.
-    fn refuse(&mut self, text: &str) -> Vec<Bytes>;
+    fn encode_refusal(&mut self, text: &str) -> Vec<Bytes>;
     /// Encodes adjacent calls.
-    fn call(&mut self, calls: &[ToolUse], interleave: bool) -> Vec<Bytes>;
+    fn encode_calls(&mut self, calls: &[ToolUse], interleave: bool) -> Vec<Bytes>;
     /// Encodes a search by the vendor's own tool, if the format has it.
-    fn search(&mut self, _query: &str) -> Vec<Bytes> {
+    fn encode_search(&mut self, _query: &str) -> Vec<Bytes> {
         Vec::new()
     }
     /// Encodes a citation of the text since the last one.
-    fn cite(&mut self, cite: &Cite) -> Vec<Bytes>;
+    fn encode_citation(&mut self, cite: &Cite) -> Vec<Bytes>;
     /// Prepares a token: returns the frames before it, and its position.
-    fn slot(&mut self) -> (Vec<Bytes>, Slot);
+    fn reserve_token(&mut self) -> (Vec<Bytes>, TokenSlot);
     /// Encodes a prepared token.
-    fn token(&self, slot: Slot, text: &str) -> Bytes;
+    fn encode_token(&self, slot: TokenSlot, text: &str) -> Bytes;
     /// Encodes an error inside the stream.
-    fn error(&mut self, message: &str, code: &Value) -> Bytes;
+    fn encode_error(&mut self, message: &str, code: &Value) -> Bytes;
     /// Encodes the end.
-    fn end(&mut self, end: &End<'_>) -> Vec<Bytes>;
+    fn encode_end(&mut self, end: &AnswerEnd<'_>) -> Vec<Bytes>;
 }
 
 /// Creates the encoder of a request's format.
-pub(crate) fn of(request: &Request) -> Box<dyn VendorStream> {
+pub(crate) fn new_encoder(request: &VendorRequest) -> Box<dyn VendorStream> {
     let (seed, model) = (format!("{:016x}", request.fingerprint), request.model.clone());
     match request.format {
-        Format::Anthropic => Box::new(anthropic::Messages::new(seed, model)),
-        Format::ChatCompletions => Box::new(chat_completions::Chunks::new(seed, model)),
-        Format::Gemini => Box::new(gemini::Contents::new(seed, model)),
-        Format::Responses => Box::new(responses::Items::new(seed, model)),
+        VendorFormat::Anthropic => Box::new(anthropic::AnthropicEncoder::new(seed, model)),
+        VendorFormat::ChatCompletions => Box::new(chat_completions::ChatCompletionsEncoder::new(seed, model)),
+        VendorFormat::Gemini => Box::new(gemini::Contents::new(seed, model)),
+        VendorFormat::Responses => Box::new(responses::Items::new(seed, model)),
     }
 }
 
 /// Returns the body of a rejection.
-pub(crate) fn refusal(format: Format, refusal: &Refusal) -> Value {
+pub(crate) fn refusal_body(format: VendorFormat, refusal: &VendorRefusal) -> Value {
     match format {
-        Format::Anthropic => anthropic::refusal(refusal),
-        Format::ChatCompletions | Format::Responses => chat_completions::refusal(refusal),
-        Format::Gemini => gemini::refusal(refusal),
+        VendorFormat::Anthropic => anthropic::refusal_body(refusal),
+        VendorFormat::ChatCompletions | VendorFormat::Responses => chat_completions::refusal_body(refusal),
+        VendorFormat::Gemini => gemini::refusal_body(refusal),
     }
 }
 
 /// Returns the list of models.
-pub(crate) fn models(format: Format, names: &[&str]) -> Value {
+pub(crate) fn model_list(format: VendorFormat, names: &[&str]) -> Value {
     match format {
-        Format::Anthropic => anthropic::models(names),
-        Format::ChatCompletions | Format::Responses => chat_completions::models(names),
-        Format::Gemini => gemini::models(names),
+        VendorFormat::Anthropic => anthropic::model_list(names),
+        VendorFormat::ChatCompletions | VendorFormat::Responses => chat_completions::model_list(names),
+        VendorFormat::Gemini => gemini::model_list(names),
     }
 }
 
-fn is_too_long(refusal: &Refusal) -> bool {
+fn is_too_long(refusal: &VendorRefusal) -> bool {
     refusal.code.as_deref() == Some("context_length_exceeded")
 }
 
-fn frame(data: &Value) -> Bytes {
+fn data_frame(data: &Value) -> Bytes {
     Bytes::from(format!("data: {data}\n\n"))
 }
 

@@ -25,7 +25,7 @@ const PIECE: &[u8] = &[b' '; 16 * 1024];
 
 /// A request to one of these servers.
 #[derive(Debug, Clone)]
-pub struct Asked {
+pub struct WebRequest {
     /// `searxng`, `brave`, `tavily`, `site`, `mcp`.
     pub server: &'static str,
     /// The query parameters or the body, as JSON.
@@ -34,7 +34,7 @@ pub struct Asked {
     pub headers: Vec<(String, String)>,
 }
 
-impl Asked {
+impl WebRequest {
     /// Returns a header's value.
     #[must_use]
     pub fn header(&self, name: &str) -> Option<&str> {
@@ -44,52 +44,56 @@ impl Asked {
 
 /// The shared state of these servers.
 #[derive(Debug, Default)]
-pub(crate) struct Web {
-    asked: Mutex<Vec<Asked>>,
+pub(crate) struct FakeWeb {
+    asked: Mutex<Vec<WebRequest>>,
     grew: Notify,
 }
 
-impl Web {
-    pub(crate) fn asked(&self) -> Vec<Asked> {
+impl FakeWeb {
+    pub(crate) fn asked_requests(&self) -> Vec<WebRequest> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(crate) async fn until(&self, wanted: impl Fn(&[Asked]) -> bool) {
+    pub(crate) async fn wait_until(&self, wanted: impl Fn(&[WebRequest]) -> bool) {
         loop {
             let grew = self.grew.notified();
             tokio::pin!(grew);
             grew.as_mut().enable();
-            if wanted(&self.asked()) {
+            if wanted(&self.asked_requests()) {
                 return;
             }
             grew.await;
         }
     }
 
-    pub(crate) fn note(&self, server: &'static str, parameters: Value, headers: &HeaderMap) {
+    pub(crate) fn note_request(&self, server: &'static str, parameters: Value, headers: &HeaderMap) {
         let text = |value: &header::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
         let headers = headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect();
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         if asked.len() < ASKED_MAX {
-            asked.push(Asked { server, parameters, headers });
+            asked.push(WebRequest { server, parameters, headers });
         }
         drop(asked);
         self.grew.notify_waiters();
     }
 }
 
-pub(crate) fn routes(web: Arc<Web>) -> Router {
+pub(crate) fn search_routes(web: Arc<FakeWeb>) -> Router {
     Router::new()
-        .route("/searxng/search", get(searxng))
-        .route("/brave/res/v1/web/search", get(brave))
-        .route("/tavily/search", post(tavily))
+        .route("/searxng/search", get(serve_searxng))
+        .route("/brave/res/v1/web/search", get(serve_brave))
+        .route("/tavily/search", post(serve_tavily))
         .with_state(web)
 }
 
 type Parameters = Query<std::collections::BTreeMap<String, String>>;
 
-async fn searxng(State(web): State<Arc<Web>>, Query(parameters): Parameters, headers: HeaderMap) -> Response {
-    web.note("searxng", json!(parameters), &headers);
+async fn serve_searxng(
+    State(web): State<Arc<FakeWeb>>,
+    Query(parameters): Parameters,
+    headers: HeaderMap,
+) -> Response {
+    web.note_request("searxng", json!(parameters), &headers);
     let query = parameters.get("q").cloned().unwrap_or_default();
     if query.trim().is_empty() {
         return (StatusCode::BAD_REQUEST, Json(json!({"error": "No query"}))).into_response();
@@ -97,8 +101,8 @@ async fn searxng(State(web): State<Arc<Web>>, Query(parameters): Parameters, hea
     if parameters.get("format").map(String::as_str) != Some("json") {
         return (StatusCode::FORBIDDEN, "Forbidden").into_response();
     }
-    fault(&query, |status| (status, "<!doctype html><title>no</title>").into_response()).unwrap_or_else(|| {
-        let pages = pages(&query, &headers).into_iter().map(|(title, url, text)| {
+    query_fault(&query, |status| (status, "<!doctype html><title>no</title>").into_response()).unwrap_or_else(|| {
+        let pages = search_results(&query, &headers).into_iter().map(|(title, url, text)| {
             json!({"title": title, "url": url, "content": text, "engine": "standin", "engines": ["standin"],
                    "category": "general", "score": 1.0, "positions": [1], "publishedDate": null})
         });
@@ -108,8 +112,12 @@ async fn searxng(State(web): State<Arc<Web>>, Query(parameters): Parameters, hea
     })
 }
 
-async fn brave(State(web): State<Arc<Web>>, Query(parameters): Parameters, headers: HeaderMap) -> Response {
-    web.note("brave", json!(parameters), &headers);
+async fn serve_brave(
+    State(web): State<Arc<FakeWeb>>,
+    Query(parameters): Parameters,
+    headers: HeaderMap,
+) -> Response {
+    web.note_request("brave", json!(parameters), &headers);
     let refuse = |status: StatusCode, code: &str, detail: &str| {
         let error = json!({"id": "1", "code": code, "detail": detail, "status": status.as_u16(), "meta": {}});
         (status, Json(json!({"type": "ErrorResponse", "error": error, "time": 1}))).into_response()
@@ -131,10 +139,10 @@ async fn brave(State(web): State<Arc<Web>>, Query(parameters): Parameters, heade
     if parameters.get("country").is_some_and(|country| country == "CZ") {
         return unprocessable("country: not one of the known countries");
     }
-    fault(&query, |status| refuse(status, "RATE_LIMITED", "Request rate limit exceeded")).unwrap_or_else(|| {
+    query_fault(&query, |status| refuse(status, "RATE_LIMITED", "Request rate limit exceeded")).unwrap_or_else(|| {
         let mut body = json!({"type": "search", "query": {"original": query, "more_results_available": false},
                               "mixed": {"type": "mixed", "main": [], "top": [], "side": []}});
-        let pages: Vec<Value> = pages(&query, &headers)
+        let pages: Vec<Value> = search_results(&query, &headers)
             .into_iter()
             .take(count)
             .map(|(title, url, text)| {
@@ -150,9 +158,9 @@ async fn brave(State(web): State<Arc<Web>>, Query(parameters): Parameters, heade
     })
 }
 
-async fn tavily(State(web): State<Arc<Web>>, headers: HeaderMap, body: Bytes) -> Response {
+async fn serve_tavily(State(web): State<Arc<FakeWeb>>, headers: HeaderMap, body: Bytes) -> Response {
     let body: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    web.note("tavily", body.clone(), &headers);
+    web.note_request("tavily", body.clone(), &headers);
     let refuse =
         |status: StatusCode, error: &str| (status, Json(json!({"detail": {"error": error}}))).into_response();
     let key = headers.get(header::AUTHORIZATION).and_then(|key| key.to_str().ok());
@@ -169,9 +177,9 @@ async fn tavily(State(web): State<Arc<Web>>, headers: HeaderMap, body: Bytes) ->
     let Some(count) = count.filter(|count| *count <= 20) else {
         return refuse(StatusCode::BAD_REQUEST, "Invalid max results.");
     };
-    fault(query, |status| refuse(status, "Your request has been blocked.")).unwrap_or_else(|| {
+    query_fault(query, |status| refuse(status, "Your request has been blocked.")).unwrap_or_else(|| {
         let count = usize::try_from(count).unwrap_or(0);
-        let pages = pages(query, &headers).into_iter().take(count).map(|(title, url, text)| {
+        let pages = search_results(query, &headers).into_iter().take(count).map(|(title, url, text)| {
             json!({"title": title, "url": url, "content": text, "score": 0.9, "raw_content": null})
         });
         Json(json!({"query": query, "follow_up_questions": null, "answer": null, "images": [],
@@ -181,7 +189,7 @@ async fn tavily(State(web): State<Arc<Web>>, headers: HeaderMap, body: Bytes) ->
 }
 
 /// Returns the fault that a word of the query selects.
-fn fault(query: &str, refuse: impl Fn(StatusCode) -> Response) -> Option<Response> {
+fn query_fault(query: &str, refuse: impl Fn(StatusCode) -> Response) -> Option<Response> {
     query.split_whitespace().find_map(|word| match word {
         "malformed" => {
             Some(([(header::CONTENT_TYPE, "application/json")], "{\"results\": [").into_response())
@@ -204,7 +212,7 @@ fn fault(query: &str, refuse: impl Fn(StatusCode) -> Response) -> Option<Respons
 }
 
 /// Returns the results: title, URL, text.
-fn pages(query: &str, headers: &HeaderMap) -> Vec<(String, String, String)> {
+fn search_results(query: &str, headers: &HeaderMap) -> Vec<(String, String, String)> {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("localhost");
     let page = |title: &str, url: String, text: &str| (title.to_owned(), url, text.to_owned());
     if query.split_whitespace().any(|word| word == "nothing") {

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use crate::Language;
-use crate::fold::{fold, lower};
-use crate::token::{Kind, tokens};
+use crate::TextLanguage;
+use crate::fold::{fold_text, lowercase_composed};
+use crate::token::{TokenKind, tokenize_text};
 
 /// Words (folded) that are Czech and not Slovak.
 const CZECH: &str = "\
@@ -66,26 +66,26 @@ const WORDS_MAX: usize = 2_000;
 /// Returns the language of a text, or `None` if it cannot be determined or is none of these. Works for short questions and
 /// whole documents.
 #[must_use]
-pub fn detect_language(text: &str) -> Option<Language> {
+pub fn detect_language(text: &str) -> Option<TextLanguage> {
     let mut scores = [0_u32; KINDS];
     let has_diacritics = text.chars().any(|c| c.is_alphabetic() && !c.is_ascii());
-    let tokens = tokens(text);
-    let words = tokens.iter().filter(|token| token.kind == Kind::Word).take(WORDS_MAX);
+    let tokens = tokenize_text(text);
+    let words = tokens.iter().filter(|token| token.kind == TokenKind::Word).take(WORDS_MAX);
     for (at, token) in words.enumerate() {
-        let folded = fold(token.text);
+        let folded = fold_text(token.text);
         // At the beginning it is also the Czech and Slovak `and`: `A kauce?`
         if at == 0 && folded == "a" {
             continue;
         }
         // With diacritics `čo` is Slovak and `co` Czech; without, it is either.
         if folded == "co" && has_diacritics {
-            scores[usize::from(lower(token.text) != "co")] += 3;
+            scores[usize::from(lowercase_composed(token.text) != "co")] += 3;
         }
         let known = KNOWN.get(folded.as_str()).copied().unwrap_or_default();
         for (score, known) in scores.iter_mut().zip(known) {
             *score += if known { 2 } else { 0 };
         }
-        for c in lower(token.text).chars() {
+        for c in lowercase_composed(token.text).chars() {
             match c {
                 'ě' | 'ř' | 'ů' => scores[0] += 4,
                 'ľ' | 'ĺ' | 'ŕ' => scores[1] += 4,
@@ -114,7 +114,7 @@ pub fn detect_language(text: &str) -> Option<Language> {
     if scores[KINDS - 1] == best {
         return None;
     }
-    Language::ALL.into_iter().zip(scores).find(|(_, score)| *score == best).map(|(language, _)| language)
+    TextLanguage::ALL.into_iter().zip(scores).find(|(_, score)| *score == best).map(|(language, _)| language)
 }
 
 /// Returns true if a word has an ending that is Slovak and not Czech: `zamestnancov`, `konanie`.
@@ -130,33 +130,33 @@ mod tests {
     #[test]
     fn short_questions_tell_their_language() {
         for (question, language) in [
-            ("Jaká je výpovědní lhůta?", Language::Czech),
-            ("jaka je vypovedni lhuta", Language::Czech),
-            ("Kolik činí kauce?", Language::Czech),
-            ("Kdo byl zvolen předsedou?", Language::Czech),
-            ("Aká je výpovedná lehota?", Language::Slovak),
-            ("aka je vypovedna lehota", Language::Slovak),
-            ("Koľko dní dovolenky má zamestnanec?", Language::Slovak),
-            ("kto je predseda predstavenstva", Language::Slovak),
-            ("What is the notice period?", Language::English),
-            ("how much is the deposit", Language::English),
-            ("Kdy se koná schůze?", Language::Czech),
-            ("Kedy sa koná zasadnutie?", Language::Slovak),
-            ("Co je mapa povinností?", Language::Czech),
-            ("Čo je mapa povinností?", Language::Slovak),
-            ("Wie hoch ist die Miete?", Language::German),
-            ("Wie lange ist die Kündigungsfrist für den Mieter?", Language::German),
-            ("Welche Frist gilt nach der Probezeit?", Language::German),
-            ("Ahoj", Language::Czech),
-            ("Dobrý den", Language::Czech),
-            ("Ďakujem", Language::Slovak),
-            ("Guten Tag", Language::German),
-            ("Kündigungsfrist", Language::German),
-            ("výpovědní doba", Language::Czech),
-            ("O čem to je?", Language::Czech),
-            ("O čom to je?", Language::Slovak),
-            ("Worum geht es?", Language::German),
-            ("A v roce 2020?", Language::Czech),
+            ("Jaká je výpovědní lhůta?", TextLanguage::Czech),
+            ("jaka je vypovedni lhuta", TextLanguage::Czech),
+            ("Kolik činí kauce?", TextLanguage::Czech),
+            ("Kdo byl zvolen předsedou?", TextLanguage::Czech),
+            ("Aká je výpovedná lehota?", TextLanguage::Slovak),
+            ("aka je vypovedna lehota", TextLanguage::Slovak),
+            ("Koľko dní dovolenky má zamestnanec?", TextLanguage::Slovak),
+            ("kto je predseda predstavenstva", TextLanguage::Slovak),
+            ("What is the notice period?", TextLanguage::English),
+            ("how much is the deposit", TextLanguage::English),
+            ("Kdy se koná schůze?", TextLanguage::Czech),
+            ("Kedy sa koná zasadnutie?", TextLanguage::Slovak),
+            ("Co je mapa povinností?", TextLanguage::Czech),
+            ("Čo je mapa povinností?", TextLanguage::Slovak),
+            ("Wie hoch ist die Miete?", TextLanguage::German),
+            ("Wie lange ist die Kündigungsfrist für den Mieter?", TextLanguage::German),
+            ("Welche Frist gilt nach der Probezeit?", TextLanguage::German),
+            ("Ahoj", TextLanguage::Czech),
+            ("Dobrý den", TextLanguage::Czech),
+            ("Ďakujem", TextLanguage::Slovak),
+            ("Guten Tag", TextLanguage::German),
+            ("Kündigungsfrist", TextLanguage::German),
+            ("výpovědní doba", TextLanguage::Czech),
+            ("O čem to je?", TextLanguage::Czech),
+            ("O čom to je?", TextLanguage::Slovak),
+            ("Worum geht es?", TextLanguage::German),
+            ("A v roce 2020?", TextLanguage::Czech),
         ] {
             assert_eq!(detect_language(question), Some(language), "{question}");
         }

@@ -2,10 +2,10 @@
 
 /// Converts to lower case; keeps diacritics and composes decomposed Czech and Slovak letters.
 #[must_use]
-pub fn lower(text: &str) -> String {
+pub fn lowercase_composed(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        if let Some(composed) = out.chars().next_back().and_then(|base| compose(base, c)) {
+        if let Some(composed) = out.chars().next_back().and_then(|base| compose_letter(base, c)) {
             out.pop();
             out.push(composed);
         } else {
@@ -17,7 +17,7 @@ pub fn lower(text: &str) -> String {
 
 /// Converts to lower case and removes diacritics; letters of other scripts are unchanged.
 #[must_use]
-pub fn fold(text: &str) -> String {
+pub fn fold_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         if is_combining(c) {
@@ -73,7 +73,7 @@ fn push_folded(out: &mut String, c: char) {
 }
 
 /// Composes a lower-case letter and a combining mark, for Czech and Slovak letters.
-fn compose(base: char, mark: char) -> Option<char> {
+fn compose_letter(base: char, mark: char) -> Option<char> {
     let pairs: &[(char, char)] = match mark {
         '\u{0301}' => {
             &[('a', 'á'), ('e', 'é'), ('i', 'í'), ('o', 'ó'), ('u', 'ú'), ('y', 'ý'), ('l', 'ĺ'), ('r', 'ŕ')]
@@ -103,13 +103,13 @@ mod tests {
 
     #[test]
     fn case_and_diacritics_do_not_matter() {
-        assert_eq!(fold("VÝPOVĚĎ ľúbezná ŕôä"), "vypoved lubezna roa");
-        assert_eq!(fold("vy\u{0301}pove\u{030c}d\u{030c}"), "vypoved");
-        assert_eq!(lower("Vy\u{0301}pove\u{030c}d\u{030c}"), "výpověď");
+        assert_eq!(fold_text("VÝPOVĚĎ ľúbezná ŕôä"), "vypoved lubezna roa");
+        assert_eq!(fold_text("vy\u{0301}pove\u{030c}d\u{030c}"), "vypoved");
+        assert_eq!(lowercase_composed("Vy\u{0301}pove\u{030c}d\u{030c}"), "výpověď");
     }
 
     #[test]
     fn other_scripts_are_kept() {
-        assert_eq!(fold("Договор 合同"), "договор 合同");
+        assert_eq!(fold_text("Договор 合同"), "договор 合同");
     }
 }

@@ -17,16 +17,16 @@ pub mod term;
 pub mod token;
 
 pub use detect_language::detect_language;
-pub use fold::{fold, lower};
+pub use fold::{fold_text, lowercase_composed};
 pub use listing::is_listing;
-pub use literal::literals;
-pub use term::{Term, terms};
+pub use literal::extract_literals;
+pub use term::{Term, extract_terms};
 
 /// A language of documents and questions, with stemming and stop words: Czech, Slovak, German, English.
 ///
 /// Labels of the catalog (`domain`) and the web application (`app`) have enums of their own, without German.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Language {
+pub enum TextLanguage {
     /// Czech.
     Czech,
     /// Slovak.
@@ -37,7 +37,7 @@ pub enum Language {
     English,
 }
 
-impl Language {
+impl TextLanguage {
     /// Every language, in the order in which a tie is decided.
     pub const ALL: [Self; 4] = [Self::Czech, Self::Slovak, Self::German, Self::English];
 

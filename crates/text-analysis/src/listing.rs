@@ -29,11 +29,11 @@ pub fn is_listing(text: &str) -> bool {
     }
     let entries = entries.max(questions);
     lines >= LINES_MIN && entries * 100 >= lines * SHARE_MIN
-        || leaders(text) * 100 >= text.len() * LEADERS_MIN
+        || leaders_length(text) * 100 >= text.len() * LEADERS_MIN
 }
 
 /// Returns the length of the dots that lead to page numbers, with the spaces between them.
-fn leaders(text: &str) -> usize {
+fn leaders_length(text: &str) -> usize {
     text.matches(" . .").count() * " . .".len() + text.matches("....").count() * "....".len()
 }
 

@@ -9,7 +9,7 @@ const QUOTES: [char; 5] = ['"', '„', '“', '”', '`'];
 
 /// Returns the distinct literals of a question: `--oneline`, `/etc/hosts`, `mail_check`, `HISTSIZE`, a phrase in quotes.
 #[must_use]
-pub fn literals(text: &str) -> Vec<String> {
+pub fn extract_literals(text: &str) -> Vec<String> {
     let balanced = text.matches(QUOTES).count().is_multiple_of(2);
     let quoted = text.split(QUOTES).skip(1).step_by(2).map(str::trim);
     let quoted = quoted.filter(|phrase| balanced && phrase.chars().any(char::is_alphanumeric));
@@ -57,20 +57,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_exactly_is_told_from_words() {
+    fn extract_literals_skips_words() {
         let question =
             "Does --no-merges, in /etc/gitconfig or a.conf, set merge_check and HISTSIZE for \"bare trees\"?";
         let expected = ["bare trees", "--no-merges", "/etc/gitconfig", "a.conf", "merge_check", "HISTSIZE"];
-        assert_eq!(literals(question), expected[..LITERALS_MAX]);
-        assert_eq!(literals("What do merge_check and HISTSIZE mean?"), expected[4..]);
+        assert_eq!(extract_literals(question), expected[..LITERALS_MAX]);
+        assert_eq!(extract_literals("What do merge_check and HISTSIZE mean?"), expected[4..]);
         for words in ["Kolik činí kauce od 1. 3. 2024?", "What is TLS?", "Je byt č. 5 v dome, t.j. A-12?"]
         {
-            assert!(literals(words).iter().all(|literal| literal == "t.j"), "{words}");
+            assert!(extract_literals(words).iter().all(|literal| literal == "t.j"), "{words}");
         }
     }
 
     #[test]
-    fn a_part_of_a_longer_name_is_another_name() {
+    fn literal_in_longer_name_differs() {
         assert_eq!(literal_at("/opt/bin and /opt.", "/opt"), Some(13));
         assert_eq!(literal_at("--merges-only", "--merges"), None);
     }

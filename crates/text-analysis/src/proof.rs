@@ -15,12 +15,12 @@ mod time_order;
 
 use std::collections::HashSet;
 
-use crate::stem::stems;
-use crate::synonyms::related;
-use crate::{Language, detect_language, fold, terms, token};
+use crate::stem::stem_in_all_languages;
+use crate::synonyms::related_stems;
+use crate::{TextLanguage, detect_language, extract_terms, fold_text, token};
 
-use aligned::{Alignment, Sentence};
-use facts::Values;
+use aligned::{AlignedSentence, Alignment};
+use facts::CitedValues;
 
 /// The share of a sentence's words, in per cent, that have to stand in the passages.
 const WORDS_MIN_PERCENT: usize = 34;
@@ -80,12 +80,12 @@ impl std::fmt::Display for Unproven {
 /// # Errors
 ///
 /// Returns the first thing that does not stand in them.
-pub fn prove(claim: &str, passages: &[&str]) -> Result<(), Unproven> {
-    let claim = plain(&claim[..claim.floor_char_boundary(CLAIM_MAX_BYTES)]);
-    let cited: String = passages.iter().map(|passage| letters(passage)).collect();
+pub fn prove_claim(claim: &str, passages: &[&str]) -> Result<(), Unproven> {
+    let claim = strip_markdown(&claim[..claim.floor_char_boundary(CLAIM_MAX_BYTES)]);
+    let cited: String = passages.iter().map(|passage| fold_letters(passage)).collect();
     let mut quoted = false;
-    for quote in quotations(&claim) {
-        let stands = cited.contains(&letters(quote));
+    for quote in extract_quotations(&claim) {
+        let stands = cited.contains(&fold_letters(quote));
         quoted |= stands;
         if !stands && is_long(quote) {
             return Err(Unproven::Quote(quote.trim().chars().take(SHOWN_MAX_CHARS).collect()));
@@ -93,31 +93,35 @@ pub fn prove(claim: &str, passages: &[&str]) -> Result<(), Unproven> {
     }
     let said: String = claim.lines().filter(|line| !line.starts_with('>')).collect::<Vec<_>>().join("\n");
     let text = passages.join("\n");
-    let values = Values::of(&text);
+    let values = CitedValues::from_text(&text);
     let dated = facts::months_in_digits(&said);
-    let is_missing = |number: &facts::Number| !values.has(number) && !values.has_dated(number, &dated);
-    if let Some(number) = facts::numbers(&said).into_iter().find(is_missing) {
+    let is_missing =
+        |number: &facts::ClaimNumber| !values.has_number(number) && !values.has_dated(number, &dated);
+    if let Some(number) = facts::claim_numbers(&said).into_iter().find(is_missing) {
         return Err(Unproven::Number(number.shown));
     }
-    if let Some(month) = facts::months(&said).into_iter().find(|month| !values.has_month(month.number)) {
+    if let Some(month) = facts::find_months(&said).into_iter().find(|month| !values.has_month(month.number)) {
         return Err(Unproven::Date(month.shown));
     }
     let (language, cited_language) = (detect_language(&said), detect_language(&text));
     // German writes every noun with a capital.
-    let names =
-        if language == Some(Language::German) { facts::full_names(&said) } else { facts::names(&said) };
+    let names = if language == Some(TextLanguage::German) {
+        facts::full_names(&said)
+    } else {
+        facts::claim_names(&said)
+    };
     let words: HashSet<String> =
-        terms(&text, Language::English).iter().map(|term| fold(&term.exact)).collect();
+        extract_terms(&text, TextLanguage::English).iter().map(|term| fold_text(&term.exact)).collect();
     if let Some(name) = names.iter().find(|name| !name.is_in(&words)) {
         return Err(Unproven::Name(name.shown.clone()));
     }
-    let compared = quoted || !facts::numbers(&said).is_empty() || !names.is_empty();
-    let share = share(&said, &text);
+    let compared = quoted || !facts::claim_numbers(&said).is_empty() || !names.is_empty();
+    let share = word_share(&said, &text);
     let compared_by_meaning = !quoted && !stands_verbatim(&said, &text);
-    if compared_by_meaning && share.is_some() && negation::contradicts(&said, &text) {
+    if compared_by_meaning && share.is_some() && negation::contradicts_text(&said, &text) {
         return Err(Unproven::Negation);
     }
-    if compared_by_meaning && let Some(changed) = changed(&said, &text, language.or(cited_language)) {
+    if compared_by_meaning && let Some(changed) = find_change(&said, &text, language.or(cited_language)) {
         return Err(changed);
     }
     match share {
@@ -132,11 +136,13 @@ pub fn prove(claim: &str, passages: &[&str]) -> Result<(), Unproven> {
 }
 
 /// Returns what the sentences of the claim change in those that they may stand in.
-fn changed(claim: &str, text: &str, language: Option<Language>) -> Option<Unproven> {
-    let (said, cited) = (Sentence::all(claim), Sentence::all(text));
-    let alignments: Vec<Alignment<'_, '_>> = said.iter().map(|said| Alignment::of(said, &cited)).collect();
-    let participant = |language| alignments.iter().find_map(|alignment| roles::changed(alignment, language));
-    let quantity = quantity::changed(&alignments, &cited).map(Unproven::Quantity);
+fn find_change(claim: &str, text: &str, language: Option<TextLanguage>) -> Option<Unproven> {
+    let (said, cited) = (AlignedSentence::parse_all(claim), AlignedSentence::parse_all(text));
+    let alignments: Vec<Alignment<'_, '_>> = said.iter().map(|said| Alignment::new(said, &cited)).collect();
+    let participant = |language| {
+        alignments.iter().find_map(|alignment| roles::find_changed_participant(alignment, language))
+    };
+    let quantity = quantity::find_changed_quantity(&alignments, &cited).map(Unproven::Quantity);
     quantity
         .or_else(|| language.and_then(participant).map(Unproven::Participant))
         .or_else(|| alignments.iter().any(time_order::is_changed).then_some(Unproven::TimeOrder))
@@ -146,41 +152,43 @@ fn changed(claim: &str, text: &str, language: Option<Language>) -> Option<Unprov
 /// Returns true if the words of the claim stand in the text one after another.
 fn stands_verbatim(claim: &str, text: &str) -> bool {
     let words = |text: &str| {
-        let words = token::tokens(text).into_iter().map(|token| fold(token.text));
+        let words = token::tokenize_text(text).into_iter().map(|token| fold_text(token.text));
         words.fold(" ".to_owned(), |line, word| line + &word + " ")
     };
     words(text).contains(&words(claim))
 }
 
 /// Returns the share of the claim's words, in per cent, that the text contains in some form; `None` for few words.
-fn share(claim: &str, text: &str) -> Option<usize> {
-    let (met, words) = met(claim, text);
+fn word_share(claim: &str, text: &str) -> Option<usize> {
+    let (met, words) = count_met_words(claim, text);
     (words >= WORDS_MIN).then(|| met * 100 / words)
 }
 
 /// Returns true if the text contains all words of the claim in some form.
 fn all_stand(claim: &str, text: &str) -> bool {
-    let (met, words) = met(claim, text);
+    let (met, words) = count_met_words(claim, text);
     words > 0 && met == words
 }
 
 /// Returns how many of the claim's words the text contains in some form, and how many it has.
-fn met(claim: &str, text: &str) -> (usize, usize) {
+fn count_met_words(claim: &str, text: &str) -> (usize, usize) {
     let forms = |text: &str| -> Vec<Vec<String>> {
-        let words = terms(text, Language::English).into_iter().filter(|term| !term.stop && !term.number);
-        words.map(|term| stems(&fold(&term.exact))).collect()
+        let words =
+            extract_terms(text, TextLanguage::English).into_iter().filter(|term| !term.stop && !term.number);
+        words.map(|term| stem_in_all_languages(&fold_text(&term.exact))).collect()
     };
     let known: HashSet<String> = forms(text).into_iter().flatten().collect();
     let words = forms(claim);
     let is_met = |word: &&Vec<String>| {
-        word.iter()
-            .any(|stem| known.contains(stem) || related(stem).iter().any(|other| known.contains(*other)))
+        word.iter().any(|stem| {
+            known.contains(stem) || related_stems(stem).iter().any(|other| known.contains(*other))
+        })
     };
     (words.iter().filter(is_met).count(), words.len())
 }
 
 /// Removes the marks of Markdown's emphasis and its escapes.
-fn plain(markdown: &str) -> String {
+fn strip_markdown(markdown: &str) -> String {
     let mut out = String::with_capacity(markdown.len());
     let mut chars = markdown.chars();
     while let Some(c) = chars.next() {
@@ -199,7 +207,7 @@ fn is_long(quote: &str) -> bool {
 }
 
 /// Returns the lines of block quotes that are not empty, and what stands in quotation marks if that is long.
-fn quotations(claim: &str) -> Vec<&str> {
+fn extract_quotations(claim: &str) -> Vec<&str> {
     let lines = claim.lines().filter_map(|line| line.strip_prefix('>'));
     let lines = lines.map(|line| line.trim().trim_end_matches('…'));
     let mut found: Vec<&str> = lines.filter(|line| line.contains(char::is_alphanumeric)).collect();
@@ -224,8 +232,8 @@ fn quotations(claim: &str) -> Vec<&str> {
 }
 
 /// Returns the folded letters and digits, so that line breaks, hyphens and marks do not matter.
-fn letters(text: &str) -> String {
-    fold(text).chars().filter(|c| c.is_alphanumeric()).collect()
+fn fold_letters(text: &str) -> String {
+    fold_text(text).chars().filter(|c| c.is_alphanumeric()).collect()
 }
 
 #[cfg(test)]
@@ -237,7 +245,7 @@ mod tests {
         refunded after the inspection. The tenant may keep a dog.";
 
     #[test]
-    fn what_stands_in_the_passage_is_proven() {
+    fn prove_claim_in_passage_succeeds() {
         for claim in [
             "The rent is 18 500 crowns a month.",
             "It was signed on 1 March 2024, and the notice of the lease takes 3 months.",
@@ -248,19 +256,19 @@ mod tests {
             "The lease says that it is \"payable to Jana Nováková by the fifth day\".",
             "> The monthly rent is 18,500 crowns, payable",
         ] {
-            assert_eq!(prove(claim, &[LEASE]), Ok(()), "{claim}");
+            assert_eq!(prove_claim(claim, &[LEASE]), Ok(()), "{claim}");
         }
     }
 
     #[test]
-    fn short_lines_of_a_block_quote_prove_it_if_they_stand_there() {
+    fn prove_claim_accepts_short_block_quotes() {
         let people = "Name,Age\nAnna,21\nEva,31";
-        assert_eq!(prove("> Name,Age  \n> **Anna,21**", &[people]), Ok(()));
-        assert_eq!(prove("> Peter,22", &[people]), Err(Unproven::Words));
+        assert_eq!(prove_claim("> Name,Age  \n> **Anna,21**", &[people]), Ok(()));
+        assert_eq!(prove_claim("> Peter,22", &[people]), Err(Unproven::Words));
     }
 
     #[test]
-    fn what_does_not_stand_there_is_named() {
+    fn prove_claim_names_missing_part() {
         for (claim, missing) in [
             ("The rent is 19,500 crowns a month.", Unproven::Number("19,500".to_owned())),
             ("The notice of the lease takes six months.", Unproven::Number("six".to_owned())),
@@ -277,7 +285,7 @@ mod tests {
             ("The deposit is refunded before the inspection.", Unproven::TimeOrder),
             ("The tenant must keep a dog.", Unproven::Obligation),
         ] {
-            assert_eq!(prove(claim, &[LEASE]), Err(missing), "{claim}");
+            assert_eq!(prove_claim(claim, &[LEASE]), Err(missing), "{claim}");
         }
     }
 }

@@ -23,7 +23,7 @@ const MONTHS: &[&str] = &[
 /// Returns the sentences and list items of a text, in order, without surrounding white space. A line without
 /// a final stop continues in the next one, unless a blank line or a list marker comes between.
 #[must_use]
-pub fn sentences(text: &str) -> Vec<Range<usize>> {
+pub fn split_sentences(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut start = 0;
     let mut at = 0;
@@ -35,16 +35,16 @@ pub fn sentences(text: &str) -> Vec<Range<usize>> {
             _ => false,
         };
         if ends {
-            push(&mut found, text, start..next);
+            push_trimmed(&mut found, text, start..next);
             start = next;
         }
         at = next;
     }
-    push(&mut found, text, start..text.len());
+    push_trimmed(&mut found, text, start..text.len());
     found
 }
 
-fn push(found: &mut Vec<Range<usize>>, text: &str, range: Range<usize>) {
+fn push_trimmed(found: &mut Vec<Range<usize>>, text: &str, range: Range<usize>) {
     let piece = &text[range.clone()];
     let trimmed = piece.trim();
     if trimmed.is_empty() {
@@ -84,7 +84,7 @@ fn is_row(line: &str) -> bool {
 /// Returns true if the last word of the line is an abbreviation before a name.
 fn ends_with_title(line: &str) -> bool {
     let word = line.trim_end_matches('.').rsplit(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
-    ABBREVIATIONS.contains(&crate::fold::fold(word).as_str())
+    ABBREVIATIONS.contains(&crate::fold::fold_text(word).as_str())
 }
 
 /// Returns true if the line begins with a label: `Place: the town hall`.
@@ -95,7 +95,7 @@ fn ends_with_day(line: &str) -> bool {
 
 fn begins_with_month(text: &str) -> bool {
     let word = text.split(|c: char| !c.is_alphabetic()).next().unwrap_or_default();
-    let folded = crate::fold::fold(word);
+    let folded = crate::fold::fold_text(word);
     MONTHS.iter().any(|month| folded.starts_with(month))
 }
 
@@ -165,7 +165,7 @@ fn ends_sentence(text: &str, at: usize, c: char) -> bool {
         // `IV. Sanctions` is a heading.
         return !begins_line(text, at - word.len());
     }
-    let folded = crate::fold::fold(&word);
+    let folded = crate::fold::fold_text(&word);
     !(ABBREVIATIONS.contains(&folded.as_str()) || (folded.len() == 1 && word.chars().all(char::is_uppercase)))
 }
 
@@ -178,28 +178,34 @@ fn begins_line(text: &str, at: usize) -> bool {
 mod tests {
     use super::*;
 
-    fn texts(text: &str) -> Vec<&str> {
-        sentences(text).into_iter().map(|range| &text[range]).collect()
+    fn sentence_texts(text: &str) -> Vec<&str> {
+        split_sentences(text).into_iter().map(|range| &text[range]).collect()
     }
 
     #[test]
     fn abbreviations_and_dates_end_nothing() {
         assert_eq!(
-            texts("Podle čl. 5 odst. 2 platí lhůta. Smlouva je ze dne 1. 3. 2024. Konec."),
+            sentence_texts("Podle čl. 5 odst. 2 platí lhůta. Smlouva je ze dne 1. 3. 2024. Konec."),
             ["Podle čl. 5 odst. 2 platí lhůta.", "Smlouva je ze dne 1. 3. 2024.", "Konec."]
         );
         assert_eq!(
-            texts("Der Antrag ist bis zum 30. Juni zu stellen."),
+            sentence_texts("Der Antrag ist bis zum 30. Juni zu stellen."),
             ["Der Antrag ist bis zum 30. Juni zu stellen."]
         );
-        assert_eq!(texts("podle bodů 1. a 2. §11 se použije"), ["podle bodů 1. a 2. §11 se použije"]);
-        assert_eq!(texts("Zastoupená Ing. Janem Novákem. Dále"), ["Zastoupená Ing. Janem Novákem.", "Dále"]);
+        assert_eq!(
+            sentence_texts("podle bodů 1. a 2. §11 se použije"),
+            ["podle bodů 1. a 2. §11 se použije"]
+        );
+        assert_eq!(
+            sentence_texts("Zastoupená Ing. Janem Novákem. Dále"),
+            ["Zastoupená Ing. Janem Novákem.", "Dále"]
+        );
     }
 
     #[test]
-    fn wrapped_lines_belong_together_and_items_apart() {
+    fn split_sentences_joins_wrapped_lines() {
         assert_eq!(
-            texts(
+            sentence_texts(
                 "Nájemce je povinen hradit nájemné vždy do pátého dne\nměsíce předem.\n2. Kauce činí 10 000 Kč."
             ),
             [
@@ -212,15 +218,15 @@ mod tests {
     #[test]
     fn lines_that_are_whole_stand_alone() {
         assert_eq!(
-            texts("Cena je 10 000 Kč.\nUsnesení bylo přijato.\nMísto: tělocvična"),
+            sentence_texts("Cena je 10 000 Kč.\nUsnesení bylo přijato.\nMísto: tělocvična"),
             ["Cena je 10 000 Kč.", "Usnesení bylo přijato.", "Místo: tělocvična"]
         );
-        assert_eq!(texts("## 4. Roof of the store\n\nDone."), ["## 4. Roof of the store", "Done."]);
+        assert_eq!(sentence_texts("## 4. Roof of the store\n\nDone."), ["## 4. Roof of the store", "Done."]);
     }
 
     #[test]
     fn rows_of_tables_stand_alone() {
-        assert_eq!(texts("a | b | c\n1 | 2 | 3"), ["a | b | c", "1 | 2 | 3"]);
-        assert_eq!(texts("A;b;c;d\ne;f;g;h"), ["A;b;c;d", "e;f;g;h"]);
+        assert_eq!(sentence_texts("a | b | c\n1 | 2 | 3"), ["a | b | c", "1 | 2 | 3"]);
+        assert_eq!(sentence_texts("A;b;c;d\ne;f;g;h"), ["A;b;c;d", "e;f;g;h"]);
     }
 }

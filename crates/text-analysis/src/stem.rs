@@ -6,7 +6,7 @@ mod slavic;
 
 use std::collections::HashMap;
 
-use crate::Language;
+use crate::TextLanguage;
 
 /// The stem of each irregular form.
 type Irregular = HashMap<&'static str, &'static str>;
@@ -25,10 +25,10 @@ fn by_form(stems: &[(&'static str, &[&'static str])]) -> Irregular {
 /// Returns the distinct stems of a folded word in each language, for a query whose language may not be that of the
 /// document.
 #[must_use]
-pub fn stems(folded: &str) -> Vec<String> {
-    let mut found: Vec<String> = Vec::with_capacity(Language::STEMMED.len());
-    for language in Language::STEMMED {
-        let stem = stem(folded, language);
+pub fn stem_in_all_languages(folded: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::with_capacity(TextLanguage::STEMMED.len());
+    for language in TextLanguage::STEMMED {
+        let stem = stem_word(folded, language);
         if !found.contains(&stem) {
             found.push(stem);
         }
@@ -39,10 +39,10 @@ pub fn stems(folded: &str) -> Vec<String> {
 /// Returns the stem of a folded word. Czech and Slovak share their rules, so that a question in one language
 /// matches documents in the other as far as their words are similar.
 #[must_use]
-pub fn stem(folded: &str, language: Language) -> String {
+pub fn stem_word(folded: &str, language: TextLanguage) -> String {
     match language {
-        Language::Czech | Language::Slovak => slavic::stem(folded),
-        Language::German => german::stem(folded),
-        Language::English => english::stem(folded),
+        TextLanguage::Czech | TextLanguage::Slovak => slavic::stem_slavic(folded),
+        TextLanguage::German => german::stem_german(folded),
+        TextLanguage::English => english::stem_english(folded),
     }
 }

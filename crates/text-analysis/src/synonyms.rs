@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use crate::Language;
-use crate::fold::fold;
-use crate::stem::stem;
+use crate::TextLanguage;
+use crate::fold::fold_text;
+use crate::stem::stem_word;
 
 /// One group a line; Czech, Slovak, English and German words after `cs`, `sk`, `en` and `de`.
 const GROUPS: &str = include_str!("related.txt");
@@ -20,12 +20,12 @@ struct Groups {
 static GROUPED: LazyLock<Groups> = LazyLock::new(|| {
     let mut grouped = Groups { of_stem: HashMap::new(), stems: Vec::new() };
     for line in GROUPS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        let mut language = Language::Czech;
+        let mut language = TextLanguage::Czech;
         let mut members: Vec<String> = Vec::new();
         for word in line.split_whitespace() {
-            match Language::of_code(word) {
+            match TextLanguage::of_code(word) {
                 Some(named) => language = named,
-                None => members.push(stem(&fold(word), language)),
+                None => members.push(stem_word(&fold_text(word), language)),
             }
         }
         members.sort_unstable();
@@ -40,7 +40,7 @@ static GROUPED: LazyLock<Groups> = LazyLock::new(|| {
 
 /// Returns the stems related to this one, without itself, in a fixed order.
 #[must_use]
-pub fn related(stem: &str) -> Vec<&'static str> {
+pub fn related_stems(stem: &str) -> Vec<&'static str> {
     let Some(groups) = GROUPED.of_stem.get(stem) else { return Vec::new() };
     let mut found: Vec<&'static str> = groups
         .iter()
@@ -58,8 +58,8 @@ mod tests {
 
     #[test]
     fn languages_meet() {
-        let rent = stem("rent", Language::English);
-        assert!(related(&rent).contains(&stem("najemne", Language::Czech).as_str()));
-        assert!(related("kx").is_empty());
+        let rent = stem_word("rent", TextLanguage::English);
+        assert!(related_stems(&rent).contains(&stem_word("najemne", TextLanguage::Czech).as_str()));
+        assert!(related_stems("kx").is_empty());
     }
 }

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use crate::Language;
-use crate::fold::{fold, lower};
-use crate::stem::stem;
+use crate::TextLanguage;
+use crate::fold::{fold_text, lowercase_composed};
+use crate::stem::stem_word;
 use crate::stop::is_stop;
-use crate::token::{Kind, normal_number, tokens};
+use crate::token::{TokenKind, normal_number, tokenize_text};
 
 /// A word or number of a text with its stem.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,21 +30,21 @@ pub const WORD_MAX_CHARS: usize = 64;
 
 /// The terms of a text, stemmed as words of `language`. A section mark gives one term: `§ 12` is `par12`.
 #[must_use]
-pub fn terms(text: &str, language: Language) -> Vec<Term> {
+pub fn extract_terms(text: &str, language: TextLanguage) -> Vec<Term> {
     let mut found = Vec::new();
-    for (position, token) in tokens(text).into_iter().enumerate() {
+    for (position, token) in tokenize_text(text).into_iter().enumerate() {
         let range = token.start..token.end();
         let (stem, exact, stop, number) = match token.kind {
-            Kind::Number => {
+            TokenKind::Number => {
                 let number = normal_number(token.text);
                 (number.replace('.', "p"), number, false, true)
             }
-            Kind::Section => (format!("par{}", token.text), format!("§{}", token.text), false, true),
-            Kind::Word => {
+            TokenKind::Section => (format!("par{}", token.text), format!("§{}", token.text), false, true),
+            TokenKind::Word => {
                 let word: String = token.text.chars().take(WORD_MAX_CHARS).collect();
-                let folded = fold(&word);
+                let folded = fold_text(&word);
                 let stop = is_stop(&folded);
-                (stem(&folded, language), lower(&word), stop, false)
+                (stem_word(&folded, language), lowercase_composed(&word), stop, false)
             }
         };
         if !stem.is_empty() {
@@ -60,7 +60,9 @@ mod tests {
 
     #[test]
     fn forms_of_a_word_meet() {
-        let stems = |text| terms(text, Language::Czech).into_iter().map(|term| term.stem).collect::<Vec<_>>();
+        let stems = |text| {
+            extract_terms(text, TextLanguage::Czech).into_iter().map(|term| term.stem).collect::<Vec<_>>()
+        };
         assert_eq!(stems("nájemní smlouvy"), stems("NAJEMNI SMLOUVA"));
         assert_eq!(stems("§ 12"), ["par12"]);
         assert_eq!(stems("12 500"), ["12500"]);

@@ -4,7 +4,7 @@ use crate::fold::is_combining;
 
 /// The kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum TokenKind {
     /// Letters, possibly with digits: `byt`, `2kk`.
     Word,
     /// Digits, possibly grouped like an amount: `12 500,50`.
@@ -15,15 +15,15 @@ pub enum Kind {
 
 /// A word or a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Token<'a> {
-    pub kind: Kind,
+pub struct TextToken<'a> {
+    pub kind: TokenKind,
     /// The original text; of a section only the number.
     pub text: &'a str,
     /// The byte offset of `text`.
     pub start: usize,
 }
 
-impl Token<'_> {
+impl TextToken<'_> {
     /// Returns the byte offset after its end.
     #[must_use]
     pub fn end(&self) -> usize {
@@ -33,7 +33,7 @@ impl Token<'_> {
 
 /// Returns the tokens of a text, in order.
 #[must_use]
-pub fn tokens(text: &str) -> Vec<Token<'_>> {
+pub fn tokenize_text(text: &str) -> Vec<TextToken<'_>> {
     let mut found = Vec::new();
     let mut at = 0;
     let mut after_section_sign = false;
@@ -41,18 +41,18 @@ pub fn tokens(text: &str) -> Vec<Token<'_>> {
         if c.is_ascii_digit() {
             let end = number_end(text, at);
             if let Some(word_end) = word_after_digits(text, at, end) {
-                found.push(Token { kind: Kind::Word, text: &text[at..word_end], start: at });
+                found.push(TextToken { kind: TokenKind::Word, text: &text[at..word_end], start: at });
                 at = word_end;
             } else {
-                let kind = if after_section_sign { Kind::Section } else { Kind::Number };
+                let kind = if after_section_sign { TokenKind::Section } else { TokenKind::Number };
                 let end = if after_section_sign { digits_end(text, at) } else { end };
-                found.push(Token { kind, text: &text[at..end], start: at });
+                found.push(TextToken { kind, text: &text[at..end], start: at });
                 at = end;
             }
             after_section_sign = false;
         } else if c.is_alphanumeric() {
             let end = word_end(text, at);
-            found.push(Token { kind: Kind::Word, text: &text[at..end], start: at });
+            found.push(TextToken { kind: TokenKind::Word, text: &text[at..end], start: at });
             at = end;
             after_section_sign = false;
         } else {
@@ -132,14 +132,14 @@ fn number_end(text: &str, from: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn texts(text: &str) -> Vec<&str> {
-        tokens(text).into_iter().map(|token| token.text).collect()
+    fn token_texts(text: &str) -> Vec<&str> {
+        tokenize_text(text).into_iter().map(|token| token.text).collect()
     }
 
     #[test]
     fn amounts_are_one_token() {
-        assert_eq!(texts("12 500,50 Kč"), ["12 500,50", "Kč"]);
-        assert_eq!(texts("EUR 1,250.00 per"), ["EUR", "1,250.00", "per"]);
+        assert_eq!(token_texts("12 500,50 Kč"), ["12 500,50", "Kč"]);
+        assert_eq!(token_texts("EUR 1,250.00 per"), ["EUR", "1,250.00", "per"]);
         assert_eq!(normal_number("12 500,50"), "12500.50");
         assert_eq!(normal_number("1,250.00"), "1250.00");
         assert_eq!(normal_number("1\u{a0}250\u{a0}000"), "1250000");
@@ -149,18 +149,18 @@ mod tests {
 
     #[test]
     fn dates_and_sections_are_taken_apart() {
-        assert_eq!(texts("dne 1. 3. 2024"), ["dne", "1", "3", "2024"]);
-        assert_eq!(texts("1.3.2024"), ["1", "3", "2024"]);
-        let found = tokens("podle § 12 odst. 2");
-        assert_eq!(found[1].kind, Kind::Section);
+        assert_eq!(token_texts("dne 1. 3. 2024"), ["dne", "1", "3", "2024"]);
+        assert_eq!(token_texts("1.3.2024"), ["1", "3", "2024"]);
+        let found = tokenize_text("podle § 12 odst. 2");
+        assert_eq!(found[1].kind, TokenKind::Section);
         assert_eq!(found[1].text, "12");
-        assert_eq!(found[3].kind, Kind::Number);
+        assert_eq!(found[3].kind, TokenKind::Number);
     }
 
     #[test]
     fn words_keep_their_places() {
         let text = "Byt 2kk, žlutý.";
-        let found = tokens(text);
+        let found = tokenize_text(text);
         assert_eq!(found.iter().map(|token| token.text).collect::<Vec<_>>(), ["Byt", "2kk", "žlutý"]);
         for token in found {
             assert_eq!(&text[token.start..token.end()], token.text);

@@ -1,40 +1,40 @@
 //! Measures the check of citations on constructed sentences: false alarms and misses.
 
-use text_analysis::proof::prove;
+use text_analysis::proof::prove_claim;
 
 /// The most sentences that stand in their passage and are called unproven, in per cent.
 const FALSE_ALARMS_MAX_PERCENT: usize = 3;
 
 #[test]
 fn few_citations_are_judged_wrongly() {
-    measure(include_str!("sentences.txt"), (100, 100), 10);
+    check_sentences(include_str!("sentences.txt"), (100, 100), 10);
 }
 
 #[test]
-fn few_citations_of_public_documents_are_judged_wrongly() {
-    measure(include_str!("sentences_public.txt"), (50, 50), 10);
+fn prove_claim_rarely_misjudges_public_documents() {
+    check_sentences(include_str!("sentences_public.txt"), (50, 50), 10);
 }
 
 /// A fifth of its wrong sentences swap who does what; those that name things or peoples are not compared.
 #[test]
-fn citations_of_documents_met_later_are_judged_by_their_facts() {
-    measure(include_str!("sentences_later.txt"), (30, 30), 34);
+fn prove_claim_judges_later_documents() {
+    check_sentences(include_str!("sentences_later.txt"), (30, 30), 34);
 }
 
 #[test]
-fn sentences_that_change_a_fact_are_noticed() {
-    measure(include_str!("sentences_facts.txt"), (80, 40), 10);
+fn prove_claim_notices_changed_facts() {
+    check_sentences(include_str!("sentences_facts.txt"), (80, 40), 10);
 }
 
 #[test]
 fn sentences_set_apart_are_judged_alike() {
-    measure(include_str!("sentences_apart.txt"), (20, 20), 10);
+    check_sentences(include_str!("sentences_apart.txt"), (20, 20), 10);
 }
 
 /// Checks the sentences of a file with this number of right ones and of wrong ones, of which at most this share, in per
 /// cent, is called proven.
 #[expect(clippy::print_stdout, reason = "the figures are shown on request")]
-fn measure(sentences: &str, of: (usize, usize), misses_max_percent: usize) {
+fn check_sentences(sentences: &str, of: (usize, usize), misses_max_percent: usize) {
     let (mut passage, mut alarms, mut misses) = ("", Vec::new(), Vec::new());
     let (mut right, mut wrong) = (0, 0);
     for line in sentences.lines() {
@@ -42,13 +42,13 @@ fn measure(sentences: &str, of: (usize, usize), misses_max_percent: usize) {
             ("= ", text) => passage = text,
             ("+ ", claim) => {
                 right += 1;
-                if let Err(reason) = prove(claim, &[passage]) {
+                if let Err(reason) = prove_claim(claim, &[passage]) {
                     alarms.push(format!("{claim} ({reason})"));
                 }
             }
             ("- ", claim) => {
                 wrong += 1;
-                if prove(claim, &[passage]).is_ok() {
+                if prove_claim(claim, &[passage]).is_ok() {
                     misses.push(claim);
                 }
             }

@@ -12,9 +12,9 @@ use rustix::fs::{self, AtFlags, Dir, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
 use crate::error::WorkspaceError;
-use crate::jail::{self, FOLDER_FLAGS, FOLDER_MODE, Home, entry_stat, off_thread};
+use crate::jail::{self, FOLDER_FLAGS, FOLDER_MODE, OpenHome, entry_stat, off_thread};
 use crate::path::{WorkspacePath, is_staging};
-use crate::usage::{Quota, Usage, UsageTracker, walk};
+use crate::usage::{DiskUsage, Quota, UsageTracker, count_usage};
 
 /// The number of accounts whose usage is cached; beyond it idle accounts are recounted later.
 const BOOKS_MAX: usize = 10_000;
@@ -34,11 +34,11 @@ const PRIVATE_MODE: Mode = Mode::RWXU;
 /// The folder that holds the workspaces of all accounts on this host. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Workspaces {
-    shared: Arc<Shared>,
+    shared: Arc<WorkspacesShared>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct WorkspacesShared {
     root: OwnedFd,
     root_dir: PathBuf,
     quota: Quota,
@@ -56,11 +56,11 @@ impl Workspaces {
         std::fs::DirBuilder::new().recursive(true).mode(PRIVATE_MODE.as_raw_mode()).create(&root_dir)?;
         let root = fs::open(&root_dir, FOLDER_FLAGS, Mode::empty())?;
         fs::fchmod(&root, PRIVATE_MODE)?;
-        let shared = Shared { root, root_dir, quota, books: Mutex::new(HashMap::new()) };
+        let shared = WorkspacesShared { root, root_dir, quota, books: Mutex::new(HashMap::new()) };
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    pub(crate) fn root(&self) -> BorrowedFd<'_> {
+    pub(crate) fn root_fd(&self) -> BorrowedFd<'_> {
         self.shared.root.as_fd()
     }
 
@@ -73,7 +73,7 @@ impl Workspaces {
     /// Returns the workspace of this account without any check: without [`Self::provision`] its operations return
     /// [`WorkspaceError::NotFound`].
     #[must_use]
-    pub fn of(&self, account: AccountId) -> Workspace {
+    pub fn workspace_for(&self, account: AccountId) -> Workspace {
         let mut trackers = self.shared.books.lock().unwrap_or_else(PoisonError::into_inner);
         if trackers.len() >= BOOKS_MAX && !trackers.contains_key(&account) {
             trackers.retain(|_, books| Arc::strong_count(books) > 1);
@@ -86,8 +86,8 @@ impl Workspaces {
     ///
     /// # Errors
     /// Errors of the file system.
-    pub async fn count(&self) -> Result<usize, WorkspaceError> {
-        Ok(self.accounts().await?.len())
+    pub async fn count_accounts(&self) -> Result<usize, WorkspaceError> {
+        Ok(self.list_accounts().await?.len())
     }
 
     /// Removes the files that interrupted uploads left in home folders, and resumable uploads that expired. Returns their
@@ -97,16 +97,16 @@ impl Workspaces {
     /// Errors of the file system for the folder of all accounts.
     pub async fn remove_stale_uploads(&self) -> Result<u64, WorkspaceError> {
         let mut removed = 0;
-        for account in self.accounts().await? {
+        for account in self.list_accounts().await? {
             let workspace = self.without_books(account);
-            let swept = off_thread(move || workspace.remove_stale(&workspace.home()?)).await;
+            let swept = off_thread(move || workspace.remove_stale(&workspace.open_home()?)).await;
             removed += swept.unwrap_or(0);
         }
         Ok(removed)
     }
 
     /// Drops the cached usage of an account.
-    pub(crate) fn forget(&self, account: AccountId) {
+    pub(crate) fn forget_usage(&self, account: AccountId) {
         self.shared.books.lock().unwrap_or_else(PoisonError::into_inner).remove(&account);
     }
 
@@ -120,7 +120,7 @@ impl Workspaces {
     }
 
     /// Returns the accounts that have a folder.
-    async fn accounts(&self) -> Result<Vec<AccountId>, WorkspaceError> {
+    async fn list_accounts(&self) -> Result<Vec<AccountId>, WorkspaceError> {
         let root_dir = self.shared.root_dir.clone();
         off_thread(move || {
             let mut accounts = Vec::new();
@@ -143,9 +143,9 @@ impl Workspaces {
         account: AccountId,
         owner: Option<(u32, u32)>,
     ) -> Result<Workspace, WorkspaceError> {
-        let workspace = self.of(account);
+        let workspace = self.workspace_for(account);
         let made = workspace.clone();
-        off_thread(move || made.make(owner)).await?;
+        off_thread(move || made.create_home(owner)).await?;
         Ok(workspace)
     }
 }
@@ -156,7 +156,7 @@ impl Workspaces {
 /// whose future is dropped may still complete, and none leaves a partial file.
 #[derive(Debug, Clone)]
 pub struct Workspace {
-    shared: Arc<Shared>,
+    shared: Arc<WorkspacesShared>,
     name: Arc<str>,
     pub(crate) books: Arc<UsageTracker>,
 }
@@ -178,21 +178,21 @@ impl Workspace {
     ///
     /// # Errors
     /// [`WorkspaceError::NotFound`] without a home folder, and errors of the file system.
-    pub async fn usage(&self) -> Result<Usage, WorkspaceError> {
-        self.counted(self.shared.quota.recount_after).await
+    pub async fn usage(&self) -> Result<DiskUsage, WorkspaceError> {
+        self.recount_usage(self.shared.quota.recount_after).await
     }
 
     /// Restores the permissions of the home folder that a machine removed and that all operations need.
     ///
     /// # Errors
     /// [`WorkspaceError::NotFound`] without a home folder, and errors of the file system.
-    pub async fn repair(&self) -> Result<(), WorkspaceError> {
+    pub async fn repair_permissions(&self) -> Result<(), WorkspaceError> {
         let workspace = self.clone();
-        off_thread(move || workspace.home().map(drop)).await
+        off_thread(move || workspace.open_home().map(drop)).await
     }
 
     /// Returns the folder of all accounts.
-    pub(crate) fn root(&self) -> BorrowedFd<'_> {
+    pub(crate) fn accounts_root(&self) -> BorrowedFd<'_> {
         self.shared.root.as_fd()
     }
 
@@ -201,18 +201,18 @@ impl Workspace {
         &self.name
     }
 
-    pub(crate) async fn counted(&self, age: Duration) -> Result<Usage, WorkspaceError> {
+    pub(crate) async fn recount_usage(&self, age: Duration) -> Result<DiskUsage, WorkspaceError> {
         self.books
-            .counted(age, async || {
+            .recount_if_older(age, async || {
                 let workspace = self.clone();
-                off_thread(move || walk(workspace.home()?.fd(), &workspace.books)).await
+                off_thread(move || count_usage(workspace.open_home()?.fd(), &workspace.books)).await
             })
             .await
     }
 
     /// Opens the home folder. Blocks.
-    pub(crate) fn home(&self) -> Result<Home, WorkspaceError> {
-        Home::open(self.shared.root.as_fd(), &self.name)
+    pub(crate) fn open_home(&self) -> Result<OpenHome, WorkspaceError> {
+        OpenHome::open_home(self.shared.root.as_fd(), &self.name)
     }
 
     /// Opens the path if that does not wait for a disk and its path has no link.
@@ -220,7 +220,7 @@ impl Workspace {
         jail::open_at_hand(self.shared.root.as_fd(), &self.name, path, flags)
     }
 
-    fn make(&self, owner: Option<(u32, u32)>) -> Result<(), WorkspaceError> {
+    fn create_home(&self, owner: Option<(u32, u32)>) -> Result<(), WorkspaceError> {
         let root = self.shared.root.as_fd();
         match fs::mkdirat(root, &*self.name, FOLDER_MODE) {
             Ok(()) | Err(Errno::EXIST) => {}
@@ -231,7 +231,7 @@ impl Workspace {
             fs::fchown(&fd, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))?;
         }
         fs::fchmod(&fd, FOLDER_MODE)?;
-        let home = self.home()?;
+        let home = self.open_home()?;
         if entry_stat(home.fd(), b"uploads").is_err() {
             fs::fsync(home.open_or_make(home.fd(), b"uploads")?)?;
         }
@@ -240,7 +240,7 @@ impl Workspace {
     }
 
     /// Removes stale files of interrupted uploads from the home folder.
-    fn remove_stale(&self, home: &Home) -> Result<u64, WorkspaceError> {
+    fn remove_stale(&self, home: &OpenHome) -> Result<u64, WorkspaceError> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let mut removed = self.remove_expired()?;
         for entry in Dir::new(fs::openat(home.fd(), c".", FOLDER_FLAGS, Mode::empty())?)? {

@@ -3,8 +3,8 @@
 use percent_encoding::percent_decode;
 
 use crate::error::WorkspaceError;
-use crate::jail::Home;
-use crate::path::{PathError, WorkspacePath};
+use crate::jail::OpenHome;
+use crate::path::{WorkspacePath, WorkspacePathError};
 
 /// A requested path, which can be read in several ways: as the entry that exists.
 ///
@@ -13,7 +13,7 @@ use crate::path::{PathError, WorkspacePath};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AskedPath {
     /// The path by the rule of its constructor.
-    meant: Result<WorkspacePath, PathError>,
+    meant: Result<WorkspacePath, WorkspacePathError>,
     candidates: Vec<WorkspacePath>,
 }
 
@@ -24,13 +24,15 @@ impl AskedPath {
     /// candidate is decoded twice, if that is not UTF-8 or has control characters.
     #[must_use]
     pub fn from_url(raw: &str) -> Self {
-        let once = decoded(raw.as_bytes());
+        let once = decode_percent(raw.as_bytes());
         let meant = WorkspacePath::parse(&once);
         let (plain, written) = (meant.clone().ok(), WorkspacePath::parse(raw).ok());
-        let twice = shown_encoded(decoded(&once));
+        let twice = shown_encoded(decode_percent(&once));
         match (meant, twice) {
-            (Err(PathError::TooLong), Some(twice)) => twice.into(),
-            (meant, twice) if dots(&once) > dots(raw.as_bytes()) => Self::new(meant, [written, plain, twice]),
+            (Err(WorkspacePathError::TooLong), Some(twice)) => twice.into(),
+            (meant, twice) if count_dots(&once) > count_dots(raw.as_bytes()) => {
+                Self::new(meant, [written, plain, twice])
+            }
             (meant, twice) => Self::new(meant, [plain, written, twice]),
         }
     }
@@ -41,9 +43,9 @@ impl AskedPath {
     #[must_use]
     pub fn from_text(text: &str) -> Self {
         let meant = WorkspacePath::parse(text);
-        let once = shown_encoded(decoded(text.as_bytes()));
+        let once = shown_encoded(decode_percent(text.as_bytes()));
         match (meant, once) {
-            (Err(PathError::TooLong), Some(once)) => once.into(),
+            (Err(WorkspacePathError::TooLong), Some(once)) => once.into(),
             (meant, once) => Self::new(meant.clone(), [meant.ok(), once]),
         }
     }
@@ -52,7 +54,7 @@ impl AskedPath {
     ///
     /// # Errors
     /// [`PathError`].
-    pub fn meant(&self) -> Result<&WorkspacePath, PathError> {
+    pub fn meant_path(&self) -> Result<&WorkspacePath, WorkspacePathError> {
         self.meant.as_ref().map_err(|error| *error)
     }
 
@@ -64,7 +66,7 @@ impl AskedPath {
     /// Returns what `open` finds at the first candidate that exists.
     pub(crate) fn first_found<T>(
         &self,
-        home: &Home,
+        home: &OpenHome,
         mut open: impl FnMut(&WorkspacePath) -> Result<T, WorkspaceError>,
     ) -> Result<T, WorkspaceError> {
         for path in &self.candidates {
@@ -73,24 +75,24 @@ impl AskedPath {
                 done => return done,
             }
         }
-        match self.spelled(home) {
+        match self.find_by_normal_form(home) {
             Some(path) => open(&path),
             None => Err(self.not_found()),
         }
     }
 
     /// Returns the entry that a candidate means whose names are written in another normal form, if no candidate exists.
-    pub(crate) fn spelled(&self, home: &Home) -> Option<WorkspacePath> {
-        self.candidates.iter().find_map(|path| home.spelled(path))
+    pub(crate) fn find_by_normal_form(&self, home: &OpenHome) -> Option<WorkspacePath> {
+        self.candidates.iter().find_map(|path| home.find_by_normal_form(path))
     }
 
     /// Returns the error if no candidate exists.
     pub(crate) fn not_found(&self) -> WorkspaceError {
-        self.meant().err().map_or(WorkspaceError::NotFound, WorkspaceError::from)
+        self.meant_path().err().map_or(WorkspaceError::NotFound, WorkspaceError::from)
     }
 
     fn new(
-        meant: Result<WorkspacePath, PathError>,
+        meant: Result<WorkspacePath, WorkspacePathError>,
         candidates: impl IntoIterator<Item = Option<WorkspacePath>>,
     ) -> Self {
         let mut distinct = Vec::new();
@@ -125,11 +127,11 @@ fn is_odd(letter: char) -> bool {
 }
 
 /// Returns the number of components that are `.` or `..`.
-fn dots(path: &[u8]) -> usize {
+fn count_dots(path: &[u8]) -> usize {
     path.split(|byte| *byte == b'/').filter(|component| matches!(*component, b"." | b"..")).count()
 }
 
-fn decoded(text: &[u8]) -> Vec<u8> {
+fn decode_percent(text: &[u8]) -> Vec<u8> {
     percent_decode(text).collect()
 }
 
@@ -142,9 +144,9 @@ mod tests {
 
     #[test]
     fn encoded_dots_climb_like_others() {
-        assert_eq!(AskedPath::from_url("/%2e%2e/x").meant(), Err(PathError::Outside));
-        assert_eq!(AskedPath::from_url("/..%2fx").meant(), Err(PathError::Outside));
-        assert_eq!(AskedPath::from_url("/a%00b").meant(), Err(PathError::Nul));
+        assert_eq!(AskedPath::from_url("/%2e%2e/x").meant_path(), Err(WorkspacePathError::Outside));
+        assert_eq!(AskedPath::from_url("/..%2fx").meant_path(), Err(WorkspacePathError::Outside));
+        assert_eq!(AskedPath::from_url("/a%00b").meant_path(), Err(WorkspacePathError::Nul));
     }
 
     #[test]
@@ -163,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_decoded_only_to_a_name_that_listings_show_encoded() {
+    fn asked_path_decodes_to_shown_names() {
         let tried = |text: &str| AskedPath::from_text(text).candidates().cloned().collect::<Vec<_>>();
         assert_eq!(tried("/a%20b"), [WorkspacePath::parse("/a%20b").unwrap()]);
         assert_eq!(tried("/a%0Ab").last(), Some(&WorkspacePath::parse("/a\nb").unwrap()));
@@ -173,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_is_shown_longer_than_paths_may_be_is_found_by_what_is_shown() {
+    fn overlong_shown_path_is_found() {
         let path = WorkspacePath::parse([b'/', 0xff].repeat(1000)).unwrap();
         let shown = path.to_string();
         assert!(shown.len() <= PATH_MAX_BYTES);
@@ -183,11 +185,11 @@ mod tests {
             let asked = AskedPath::from_text(&path.to_string());
             assert!(asked.candidates().any(|candidate| *candidate == path));
         }
-        assert_eq!(AskedPath::from_text(&"a/".repeat(3000)).meant(), Err(PathError::TooLong));
+        assert_eq!(AskedPath::from_text(&"a/".repeat(3000)).meant_path(), Err(WorkspacePathError::TooLong));
     }
 
     #[test]
-    fn what_a_listing_shows_is_found_as_it_is_and_encoded() {
+    fn listed_name_found_plain_and_encoded() {
         let path = WorkspacePath::parse(b"/100% of\xff/%41\xfe \xc5\x99").unwrap();
         let shown = path.to_string();
         let encoded =
@@ -199,7 +201,7 @@ mod tests {
         let long = WorkspacePath::parse([b'/', 0xff].repeat(1_100)).unwrap().to_string();
         let encoded = long.replace('%', "%25");
         assert!(AskedPath::from_url(&encoded).candidates().any(|path| path.to_string() == long));
-        assert!(AskedPath::from_url("/%252e%252e%25ff/%252e%252e/%252e%252e/x").meant().is_ok());
+        assert!(AskedPath::from_url("/%252e%252e%25ff/%252e%252e/%252e%252e/x").meant_path().is_ok());
     }
 
     proptest! {

@@ -22,8 +22,8 @@ use tokio::time::Instant;
 use crate::account::Workspace;
 use crate::asked::AskedPath;
 use crate::error::WorkspaceError;
-use crate::jail::{Home, file_type, off_thread, size};
-use crate::path::{WorkspacePath, shown};
+use crate::jail::{OpenHome, file_type, off_thread, stat_size};
+use crate::path::{WorkspacePath, format_path_bytes};
 use crate::tree::FILE_FLAGS;
 
 /// The size of a read off the request threads; a stream holds two chunks at most, the current and the next.
@@ -77,45 +77,45 @@ impl Workspace {
         }
         let (workspace, asked) = (self.clone(), asked.clone());
         let found = off_thread(move || {
-            let home = workspace.home()?;
-            asked.first_found(&home, |path| open(&home, path))
+            let home = workspace.open_home()?;
+            asked.first_found(&home, |path| try_open_file(&home, path))
         });
         match found.await? {
-            Found::Open(file) => Ok(file),
-            Found::Leased(file, path) => unlease(file, path).await,
+            OpenAttempt::Open(file) => Ok(file),
+            OpenAttempt::Leased(file, path) => wait_for_lease(file, path).await,
         }
     }
 }
 
 /// The result of one attempt to open a file.
-enum Found {
+enum OpenAttempt {
     Open(OpenFile),
     /// The file is leased; opened with `O_PATH`.
     Leased(Arc<OwnedFd>, WorkspacePath),
 }
 
-fn open(home: &Home, path: &WorkspacePath) -> Result<Found, WorkspaceError> {
+fn try_open_file(home: &OpenHome, path: &WorkspacePath) -> Result<OpenAttempt, WorkspaceError> {
     match home.open_beneath(path, FILE_FLAGS) {
         // The kernel reports a lease and a concurrently changed path with the same error. `O_PATH` ignores leases.
         Err(Errno::AGAIN) => {
             let file = home.open_beneath(path, OFlags::PATH)?;
-            match reopen(&file) {
-                Err(Errno::AGAIN) => Ok(Found::Leased(Arc::new(file), path.clone())),
-                done => Ok(Found::Open(OpenFile::new(done?, path)?)),
+            match reopen_file(&file) {
+                Err(Errno::AGAIN) => Ok(OpenAttempt::Leased(Arc::new(file), path.clone())),
+                done => Ok(OpenAttempt::Open(OpenFile::new(done?, path)?)),
             }
         }
-        done => Ok(Found::Open(OpenFile::new(done?, path)?)),
+        done => Ok(OpenAttempt::Open(OpenFile::new(done?, path)?)),
     }
 }
 
 /// Waits for a leased file. Opening it has notified the holder of the lease; the kernel revokes the lease of a holder
 /// that ignores that, but only after the request's timeout.
-async fn unlease(file: Arc<OwnedFd>, path: WorkspacePath) -> Result<OpenFile, WorkspaceError> {
+async fn wait_for_lease(file: Arc<OwnedFd>, path: WorkspacePath) -> Result<OpenFile, WorkspaceError> {
     let deadline = Instant::now() + LEASE_WAIT;
     while Instant::now() < deadline {
         tokio::time::sleep(LEASE_POLL_INTERVAL).await;
         let (file, path) = (file.clone(), path.clone());
-        let opened = off_thread(move || match reopen(&file) {
+        let opened = off_thread(move || match reopen_file(&file) {
             Err(Errno::AGAIN) => Ok(None),
             done => OpenFile::new(done?, &path).map(Some),
         });
@@ -126,7 +126,7 @@ async fn unlease(file: Arc<OwnedFd>, path: WorkspacePath) -> Result<OpenFile, Wo
     Err(WorkspaceError::Leased)
 }
 
-fn reopen(file: &OwnedFd) -> Result<OwnedFd, Errno> {
+fn reopen_file(file: &OwnedFd) -> Result<OwnedFd, Errno> {
     // Reopens the descriptor, not the path, which may lead to another file by now.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     openat(CWD, path, FILE_FLAGS | OFlags::CLOEXEC, Mode::empty())
@@ -140,22 +140,22 @@ impl OpenFile {
             FileType::Directory => return Err(WorkspaceError::IsFolder),
             _ => return Err(WorkspaceError::NotAFile),
         }
-        let name = path.split().map_or(&b""[..], |(_, name)| name).to_vec();
+        let name = path.split_name().map_or(&b""[..], |(_, name)| name).to_vec();
         Ok(Self {
             file: Arc::new(file),
             path: path.clone(),
-            name: shown(&name),
-            size: size(&stat),
-            modified: modified(&stat),
-            etag: etag(&stat),
-            mime: mime(&name),
+            name: format_path_bytes(&name),
+            size: stat_size(&stat),
+            modified: modification_time(&stat),
+            etag: format_etag(&stat),
+            mime: guess_mime_type(&name),
         })
     }
 
     /// Streams a range, truncated at the end of the file. Ends with an error when the file became shorter in the
     /// meantime, so that an incomplete body never looks complete.
     #[must_use]
-    pub fn stream(&self, range: Range<u64>) -> FileStream {
+    pub fn stream_range(&self, range: Range<u64>) -> FileStream {
         let end = range.end.min(self.size);
         let start = range.start.min(end);
         FileStream { file: self.file.clone(), rest: start..end, reading: None }
@@ -163,7 +163,7 @@ impl OpenFile {
 
     /// Returns the same bytes as a transfer that the kernel sends.
     #[must_use]
-    pub fn transfer(&self, range: Range<u64>) -> FileTransfer {
+    pub fn transfer_range(&self, range: Range<u64>) -> FileTransfer {
         let end = range.end.min(self.size);
         FileTransfer { file: self.file.clone(), rest: range.start.min(end)..end }
     }
@@ -187,7 +187,7 @@ impl FileTransfer {
     /// a disk.
     #[must_use]
     pub fn is_at_hand(&self) -> bool {
-        let piece = self.piece();
+        let piece = self.next_piece();
         let has = |at| {
             let mut byte = [0];
             let into = &mut [IoSliceMut::new(&mut byte)];
@@ -201,8 +201,8 @@ impl FileTransfer {
     /// # Errors
     /// Errors of the kernel, [`io::ErrorKind::WouldBlock`] when the socket is full, and
     /// [`io::ErrorKind::UnexpectedEof`] when the file became shorter, so that the announced data cannot be sent.
-    pub fn send(&mut self, socket: impl AsFd) -> io::Result<()> {
-        let piece = self.piece();
+    pub fn send_piece(&mut self, socket: impl AsFd) -> io::Result<()> {
+        let piece = self.next_piece();
         let count = usize::try_from(piece.end - piece.start).map_err(io::Error::other)?;
         let mut at = piece.start;
         match sendfile(socket, &self.file, Some(&mut at), count) {
@@ -218,7 +218,7 @@ impl FileTransfer {
         }
     }
 
-    fn piece(&self) -> Range<u64> {
+    fn next_piece(&self) -> Range<u64> {
         self.rest.start..self.rest.end.min(self.rest.start.saturating_add(SENT_AT_ONCE_BYTES))
     }
 }
@@ -294,7 +294,7 @@ fn read_all(file: &OwnedFd, range: Range<u64>) -> io::Result<Bytes> {
     Ok(read.into())
 }
 
-fn etag(stat: &Stat) -> String {
+fn format_etag(stat: &Stat) -> String {
     format!(
         "\"{:x}-{:x}-{:x}.{:x}-{:x}.{:x}\"",
         stat.st_ino, stat.st_size, stat.st_mtime, stat.st_mtime_nsec, stat.st_ctime, stat.st_ctime_nsec
@@ -302,7 +302,7 @@ fn etag(stat: &Stat) -> String {
 }
 
 /// Returns the modification time in a `stat` result.
-pub(crate) fn modified(stat: &Stat) -> Timestamp {
+pub(crate) fn modification_time(stat: &Stat) -> Timestamp {
     let micros = i64::try_from(stat.st_mtime_nsec / 1000).unwrap_or(0);
     Timestamp::from_micros(stat.st_mtime.saturating_mul(1_000_000).saturating_add(micros))
 }
@@ -318,7 +318,7 @@ const MIME_BY_EXTENSION: [(&str, &str); 6] = [
 ];
 
 /// Returns the most likely MIME type for a file name.
-pub(crate) fn mime(name: &[u8]) -> &'static str {
+pub(crate) fn guess_mime_type(name: &[u8]) -> &'static str {
     use std::os::unix::ffi::OsStrExt;
     let path = std::path::Path::new(std::ffi::OsStr::from_bytes(name));
     let extension = path.extension().map(std::ffi::OsStr::as_bytes).unwrap_or_default();
@@ -331,7 +331,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn documents_have_the_type_of_their_program() {
+    fn document_mime_types_match_programs() {
         let types = [
             ("a.pages", "application/vnd.apple.pages"),
             ("A.NUMBERS", "application/vnd.apple.numbers"),
@@ -346,7 +346,7 @@ mod tests {
             ("a.unknown", UNKNOWN_MIME),
         ];
         for (name, expected) in types {
-            assert_eq!(mime(name.as_bytes()), expected, "{name}");
+            assert_eq!(guess_mime_type(name.as_bytes()), expected, "{name}");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 
 use rustix::io::Errno;
 
-use crate::path::{NameError, PathError};
+use crate::path::{NameError, WorkspacePathError};
 
 /// The limit that leaves no space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -29,7 +29,7 @@ pub enum WorkspaceError {
     Outside,
     /// The path is invalid: it has a NUL or is too long (400).
     #[error("{0}")]
-    InvalidPath(PathError),
+    InvalidPath(WorkspacePathError),
     /// The file name is invalid (400).
     #[error("{0}")]
     InvalidName(#[from] NameError),
@@ -86,11 +86,11 @@ pub enum WorkspaceError {
     Io(#[source] io::Error),
 }
 
-impl From<PathError> for WorkspaceError {
-    fn from(error: PathError) -> Self {
+impl From<WorkspacePathError> for WorkspaceError {
+    fn from(error: WorkspacePathError) -> Self {
         match error {
-            PathError::Outside => Self::Outside,
-            PathError::Nul | PathError::TooLong => Self::InvalidPath(error),
+            WorkspacePathError::Outside => Self::Outside,
+            WorkspacePathError::Nul | WorkspacePathError::TooLong => Self::InvalidPath(error),
         }
     }
 }

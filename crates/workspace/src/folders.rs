@@ -13,12 +13,12 @@ use domain::id::AccountId;
 use crate::account::{Workspace, Workspaces};
 use crate::asked::AskedPath;
 use crate::error::WorkspaceError;
-use crate::jail::{FOLDER_FLAGS, FOLDER_MODE, Home, entry_stat, file_type, off_thread, size_charged};
+use crate::jail::{FOLDER_FLAGS, FOLDER_MODE, OpenHome, entry_stat, file_type, off_thread, size_charged};
 use crate::path::{NameError, WorkspacePath};
 use crate::resumable::UNFINISHED_FOLDER;
 use crate::spelling::equal_name;
 use crate::tree::open_folder;
-use crate::usage::{ReservedSpace, Usage};
+use crate::usage::{DiskUsage, ReservedSpace};
 
 /// Limits the sweeps of a folder to which the machine keeps adding entries.
 const SWEEPS_MAX: usize = 64;
@@ -44,16 +44,16 @@ impl Workspace {
     /// [`WorkspaceError::AlreadyExists`], [`WorkspaceError::NotFound`] for the parent, [`WorkspaceError::Outside`],
     /// [`WorkspaceError::InvalidName`], [`WorkspaceError::QuotaExceeded`], and errors of the file system.
     pub async fn create_folder(&self, asked: &AskedPath) -> Result<WorkspacePath, WorkspaceError> {
-        let path = asked.meant()?.clone();
+        let path = asked.meant_path()?.clone();
         self.usage().await?;
         let mut room = ReservedSpace::new(self.books.clone());
-        self.take(&mut room, Usage { bytes: 0, files: 1 }).await?;
+        self.reserve_space(&mut room, DiskUsage { bytes: 0, files: 1 }).await?;
         let workspace = self.clone();
         off_thread(move || {
-            let home = workspace.home()?;
+            let home = workspace.open_home()?;
             let path = in_spelled_folder(&home, path);
-            create(&home, &path)?;
-            room.used(Usage::default());
+            make_folder(&home, &path)?;
+            room.commit_usage(DiskUsage::default());
             Ok(path)
         })
         .await
@@ -66,7 +66,7 @@ impl Workspace {
     /// # Errors
     /// [`WorkspaceError::NotFound`], [`WorkspaceError::AmbiguousPath`], [`WorkspaceError::NotEmpty`],
     /// [`WorkspaceError::HomeFolder`], [`WorkspaceError::Outside`], [`WorkspaceError::Denied`], and errors of the file system.
-    pub async fn delete(&self, asked: &AskedPath, recursive: bool) -> Result<(), WorkspaceError> {
+    pub async fn delete_path(&self, asked: &AskedPath, recursive: bool) -> Result<(), WorkspaceError> {
         self.delete_extent(asked, if recursive { Extent::Tree } else { Extent::Entry }).await
     }
 
@@ -81,11 +81,11 @@ impl Workspace {
     async fn delete_extent(&self, asked: &AskedPath, extent: Extent) -> Result<(), WorkspaceError> {
         let (workspace, asked) = (self.clone(), asked.clone());
         off_thread(move || {
-            let home = workspace.home()?;
-            let deleted = delete(&home, &only_found(&home, &asked)?, extent);
+            let home = workspace.open_home()?;
+            let deleted = delete_and_measure(&home, &only_found(&home, &asked)?, extent);
             match &deleted {
-                Ok(Some(usage)) => workspace.books.removed(*usage),
-                Ok(None) | Err(_) => workspace.books.forget(),
+                Ok(Some(usage)) => workspace.books.subtract_usage(*usage),
+                Ok(None) | Err(_) => workspace.books.invalidate_count(),
             }
             deleted.map(drop)
         })
@@ -99,19 +99,19 @@ impl Workspaces {
     ///
     /// # Errors
     /// Errors of the file system.
-    pub async fn remove(&self, account: AccountId) -> Result<(), WorkspaceError> {
+    pub async fn remove_account(&self, account: AccountId) -> Result<(), WorkspaceError> {
         let workspaces = self.clone();
         let removing = off_thread(move || {
             let name = account.to_string();
-            match fs::openat(workspaces.root(), UNFINISHED_FOLDER, FOLDER_FLAGS, Mode::empty()) {
+            match fs::openat(workspaces.root_fd(), UNFINISHED_FOLDER, FOLDER_FLAGS, Mode::empty()) {
                 Ok(uploads) => remove_tree(uploads.as_fd(), name.as_bytes())?,
                 Err(Errno::NOENT) => {}
                 Err(other) => return Err(other.into()),
             }
-            remove_tree(workspaces.root(), name.as_bytes())
+            remove_tree(workspaces.root_fd(), name.as_bytes())
         });
         removing.await?;
-        self.forget(account);
+        self.forget_usage(account);
         Ok(())
     }
 }
@@ -125,8 +125,8 @@ fn remove_tree(parent: BorrowedFd<'_>, name: &[u8]) -> Result<(), WorkspaceError
     }
 }
 
-fn create(home: &Home, path: &WorkspacePath) -> Result<(), WorkspaceError> {
-    let Some((parent, name)) = path.split() else { return Err(WorkspaceError::AlreadyExists) };
+fn make_folder(home: &OpenHome, path: &WorkspacePath) -> Result<(), WorkspaceError> {
+    let Some((parent, name)) = path.split_name() else { return Err(WorkspaceError::AlreadyExists) };
     let parent = home.open_beneath(&parent, FOLDER_FLAGS)?;
     if entry_stat(parent.as_fd(), name).is_err() && equal_name(parent.as_fd(), name).is_some() {
         return Err(WorkspaceError::AlreadyExists);
@@ -140,33 +140,39 @@ fn create(home: &Home, path: &WorkspacePath) -> Result<(), WorkspaceError> {
 }
 
 /// Returns a path in the folder that is meant, if the names of its folders are written in another normal form.
-fn in_spelled_folder(home: &Home, path: WorkspacePath) -> WorkspacePath {
-    let parts = path.split();
-    let spelled = parts.and_then(|(folder, name)| Some(home.spelled(&folder)?.join(name)));
+fn in_spelled_folder(home: &OpenHome, path: WorkspacePath) -> WorkspacePath {
+    let parts = path.split_name();
+    let spelled = parts.and_then(|(folder, name)| Some(home.find_by_normal_form(&folder)?.join_name(name)));
     spelled.unwrap_or(path)
 }
 
 /// Returns the candidate that exists, or whose look-up fails otherwise; an error if that is not exactly one.
-pub(crate) fn only_found(home: &Home, asked: &AskedPath) -> Result<WorkspacePath, WorkspaceError> {
+pub(crate) fn only_found(home: &OpenHome, asked: &AskedPath) -> Result<WorkspacePath, WorkspaceError> {
     let is_there = |path: &&WorkspacePath| !matches!(look_up(home, path), Err(WorkspaceError::NotFound));
     let mut found = asked.candidates().filter(is_there);
-    let Some(path) = found.next() else { return asked.spelled(home).ok_or_else(|| asked.not_found()) };
+    let Some(path) = found.next() else {
+        return asked.find_by_normal_form(home).ok_or_else(|| asked.not_found());
+    };
     match found.next() {
         Some(_) => Err(WorkspaceError::AmbiguousPath),
         None => Ok(path.clone()),
     }
 }
 
-fn look_up(home: &Home, path: &WorkspacePath) -> Result<(), WorkspaceError> {
-    if let Some((folder, name)) = path.split() {
+fn look_up(home: &OpenHome, path: &WorkspacePath) -> Result<(), WorkspaceError> {
+    if let Some((folder, name)) = path.split_name() {
         entry_stat(home.open_beneath(&folder, FOLDER_FLAGS)?.as_fd(), name)?;
     }
     Ok(())
 }
 
 /// Deletes an entry and returns the freed space if it is known.
-fn delete(home: &Home, path: &WorkspacePath, extent: Extent) -> Result<Option<Usage>, WorkspaceError> {
-    let Some((folder, name)) = path.split() else { return Err(WorkspaceError::HomeFolder) };
+fn delete_and_measure(
+    home: &OpenHome,
+    path: &WorkspacePath,
+    extent: Extent,
+) -> Result<Option<DiskUsage>, WorkspaceError> {
+    let Some((folder, name)) = path.split_name() else { return Err(WorkspaceError::HomeFolder) };
     let parent = home.open_beneath(&folder, FOLDER_FLAGS)?;
     let stat = entry_stat(parent.as_fd(), name)?;
     let freed = match file_type(&stat) {
@@ -175,20 +181,20 @@ fn delete(home: &Home, path: &WorkspacePath, extent: Extent) -> Result<Option<Us
                 delete_tree(parent.as_fd(), name)?;
                 None
             }
-            done => done.map(|()| Some(Usage { bytes: 0, files: 1 }))?,
+            done => done.map(|()| Some(DiskUsage { bytes: 0, files: 1 }))?,
         },
         _ if matches!(extent, Extent::EmptyFolder) => return Err(WorkspaceError::NotAFolder),
         kind => {
             fs::unlinkat(&parent, name, AtFlags::empty())?;
             let bytes = if kind == FileType::RegularFile { size_charged(&stat) } else { 0 };
-            Some(Usage { bytes, files: 1 })
+            Some(DiskUsage { bytes, files: 1 })
         }
     };
     if let Some((all, id)) = path.temporary_folder()
         && let Ok(all) = home.open_beneath(&all, FOLDER_FLAGS)
         && fs::unlinkat(&all, id, AtFlags::REMOVEDIR).is_ok()
     {
-        return Ok(freed.map(|freed| Usage { files: freed.files + 1, ..freed }));
+        return Ok(freed.map(|freed| DiskUsage { files: freed.files + 1, ..freed }));
     }
     Ok(freed)
 }
@@ -199,9 +205,9 @@ fn delete(home: &Home, path: &WorkspacePath, extent: Extent) -> Result<Option<Us
 /// recursion. Whatever is swapped concurrently, it deletes only entries of folders that it opened without following
 /// links.
 fn delete_tree(parent: BorrowedFd<'_>, name: &[u8]) -> Result<(), WorkspaceError> {
-    let mut tree = Tree { top: open_entry(parent, name)?, lifted: 0, deleted: 0 };
+    let mut tree = DeletionTree { top: open_entry(parent, name)?, lifted: 0, deleted: 0 };
     for _ in 0..SWEEPS_MAX {
-        while tree.sweep()? {}
+        while tree.sweep_top()? {}
         match fs::unlinkat(parent, name, AtFlags::REMOVEDIR) {
             Err(Errno::NOTEMPTY | Errno::EXIST) => {}
             // Something else has the name now; the requested entry is gone.
@@ -212,15 +218,15 @@ fn delete_tree(parent: BorrowedFd<'_>, name: &[u8]) -> Result<(), WorkspaceError
     Err(WorkspaceError::NotEmpty)
 }
 
-struct Tree {
+struct DeletionTree {
     top: OwnedFd,
     lifted: u64,
     deleted: u64,
 }
 
-impl Tree {
+impl DeletionTree {
     /// Processes the top folder once. Returns true if it had entries.
-    fn sweep(&mut self) -> Result<bool, WorkspaceError> {
+    fn sweep_top(&mut self) -> Result<bool, WorkspaceError> {
         let mut held = false;
         let top = self.top.as_fd().try_clone_to_owned()?;
         for entry in Dir::read_from(&top)? {
@@ -234,7 +240,7 @@ impl Tree {
                 continue;
             }
             match open_entry(top.as_fd(), name.to_bytes()) {
-                Ok(folder) => self.empty(&folder)?,
+                Ok(folder) => self.empty_folder(&folder)?,
                 // Gone or replaced: the next sweep handles it.
                 Err(WorkspaceError::NotFound) => {}
                 Err(other) => return Err(other),
@@ -245,19 +251,19 @@ impl Tree {
     }
 
     /// Deletes the entries of a folder, and moves non-empty folders to the top folder.
-    fn empty(&mut self, folder: &OwnedFd) -> Result<(), WorkspaceError> {
+    fn empty_folder(&mut self, folder: &OwnedFd) -> Result<(), WorkspaceError> {
         for entry in Dir::read_from(folder)? {
             let entry = entry?;
             let name = entry.file_name();
             if is_dots(name) || self.delete_entry(folder.as_fd(), name, entry.file_type())? {
                 continue;
             }
-            self.lift(folder, name)?;
+            self.lift_folder(folder, name)?;
         }
         Ok(())
     }
 
-    fn lift(&mut self, folder: &OwnedFd, name: &CStr) -> Result<(), WorkspaceError> {
+    fn lift_folder(&mut self, folder: &OwnedFd, name: &CStr) -> Result<(), WorkspaceError> {
         for _ in 0..SWEEPS_MAX {
             self.lifted += 1;
             let lifted = format!(".deleted-{:x}", self.lifted);
@@ -334,7 +340,7 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    fn open(path: &Path) -> OwnedFd {
+    fn open_test_folder(path: &Path) -> OwnedFd {
         fs::open(path, FOLDER_FLAGS, Mode::empty()).unwrap()
     }
 
@@ -343,7 +349,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let top = root.path().join("top");
         std::fs::create_dir(&top).unwrap();
-        let mut at = open(&top);
+        let mut at = open_test_folder(&top);
         // Far deeper than any path can name, and wide in some places.
         for depth in 0..3000 {
             if depth % 500 == 0 {
@@ -355,12 +361,12 @@ mod tests {
             fs::mkdirat(&at, "d", Mode::RWXU).unwrap();
             at = fs::openat(&at, "d", FOLDER_FLAGS, Mode::empty()).unwrap();
         }
-        delete_tree(open(root.path()).as_fd(), b"top").unwrap();
+        delete_tree(open_test_folder(root.path()).as_fd(), b"top").unwrap();
         assert!(!top.exists());
     }
 
     #[test]
-    fn links_in_a_tree_are_not_followed() {
+    fn delete_tree_follows_no_links() {
         let root = tempfile::tempdir().unwrap();
         let (top, kept) = (root.path().join("top"), root.path().join("kept"));
         std::fs::create_dir_all(top.join("in")).unwrap();
@@ -368,17 +374,17 @@ mod tests {
         std::fs::write(kept.join("file"), "x").unwrap();
         std::os::unix::fs::symlink(&kept, top.join("in/link")).unwrap();
         std::os::unix::fs::symlink("../../kept", top.join("in/relative")).unwrap();
-        delete_tree(open(root.path()).as_fd(), b"top").unwrap();
+        delete_tree(open_test_folder(root.path()).as_fd(), b"top").unwrap();
         assert!(!top.exists());
         assert!(kept.join("file").exists());
     }
 
     #[test]
-    fn a_folder_swapped_for_a_link_is_not_opened() {
+    fn folder_swapped_for_link_stays_closed() {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join("kept")).unwrap();
         std::os::unix::fs::symlink("kept", root.path().join("link")).unwrap();
-        let root = open(root.path());
+        let root = open_test_folder(root.path());
         assert!(matches!(open_entry(root.as_fd(), b"link"), Err(WorkspaceError::NotFound)));
         assert!(open_entry(root.as_fd(), b"kept").is_ok());
     }

@@ -31,15 +31,15 @@ pub(crate) const FOLDER_MODE: Mode = Mode::from_raw_mode(0o755);
 
 /// An open home folder.
 #[derive(Debug)]
-pub(crate) struct Home {
+pub(crate) struct OpenHome {
     fd: OwnedFd,
 }
 
-impl Home {
+impl OpenHome {
     /// Opens the folder of this name in the folder of all accounts.
     ///
     /// The service owns it. Restores the owner's permissions if a machine removed them.
-    pub(crate) fn open(root: BorrowedFd<'_>, name: &str) -> Result<Self, WorkspaceError> {
+    pub(crate) fn open_home(root: BorrowedFd<'_>, name: &str) -> Result<Self, WorkspaceError> {
         let name = CString::new(name).map_err(|_| WorkspaceError::NotFound)?;
         let fd = open_folder(root, &name)?;
         let mode = Mode::from_raw_mode(fs::fstat(&fd)?.st_mode);
@@ -107,13 +107,13 @@ impl Home {
         name: &[u8],
     ) -> Result<OwnedFd, WorkspaceError> {
         let fd = fs::openat(parent, name, FOLDER_FLAGS | OFlags::NOFOLLOW, Mode::empty())?;
-        self.adopt(fd.as_fd(), FOLDER_MODE)?;
+        self.set_owner_and_mode(fd.as_fd(), FOLDER_MODE)?;
         Ok(fd)
     }
 
     /// Sets the owner to the home's and the permissions.
-    pub(crate) fn adopt(&self, fd: BorrowedFd<'_>, mode: Mode) -> Result<(), WorkspaceError> {
-        if let Some((uid, gid)) = self.owner()? {
+    pub(crate) fn set_owner_and_mode(&self, fd: BorrowedFd<'_>, mode: Mode) -> Result<(), WorkspaceError> {
+        if let Some((uid, gid)) = self.home_owner()? {
             fs::fchown(fd, Some(uid), Some(gid))?;
         }
         Ok(fs::fchmod(fd, mode)?)
@@ -121,7 +121,7 @@ impl Home {
 
     /// Returns the owner of the home if it is not the service's own user. Only root can give files away; tools run as
     /// that user.
-    fn owner(&self) -> Result<Option<(Uid, Gid)>, Errno> {
+    fn home_owner(&self) -> Result<Option<(Uid, Gid)>, Errno> {
         let ours = rustix::process::geteuid();
         if !ours.is_root() {
             return Ok(None);
@@ -150,7 +150,7 @@ pub(crate) fn entry_stat(parent: BorrowedFd<'_>, name: &[u8]) -> Result<Stat, Er
 }
 
 /// Returns the size in bytes in a `stat` result.
-pub(crate) fn size(stat: &Stat) -> u64 {
+pub(crate) fn stat_size(stat: &Stat) -> u64 {
     u64::try_from(stat.st_size).unwrap_or(0)
 }
 
@@ -161,7 +161,7 @@ pub(crate) fn size_on_disk(stat: &Stat) -> u64 {
 
 /// Returns the size that a file is charged with: its size without holes, and space allocated beyond its end.
 pub(crate) fn size_charged(stat: &Stat) -> u64 {
-    let (size, disk) = (size(stat), size_on_disk(stat));
+    let (size, disk) = (stat_size(stat), size_on_disk(stat));
     if disk > size && disk - size <= ROUNDING_MAX_BYTES { size } else { disk }
 }
 

@@ -9,17 +9,17 @@ use rustix::io::Errno;
 
 use crate::account::Workspace;
 use crate::asked::AskedPath;
-use crate::download::{UNKNOWN_MIME, mime, modified};
+use crate::download::{UNKNOWN_MIME, guess_mime_type, modification_time};
 use crate::error::WorkspaceError;
-use crate::jail::{Home, entry_stat, file_type, off_thread, size};
-use crate::path::{WorkspacePath, shown};
+use crate::jail::{OpenHome, entry_stat, file_type, off_thread, stat_size};
+use crate::path::{WorkspacePath, format_path_bytes};
 
 /// Limits the entries of a listing; larger folders are rejected.
 pub const ENTRIES_MAX: usize = 100_000;
 
 /// The type of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EntryKind {
+pub enum WorkspaceEntryKind {
     File,
     Folder,
     /// A symbolic link, whatever its target.
@@ -30,11 +30,11 @@ pub enum EntryKind {
 
 /// An entry of a listing (section 2.6 of the interface).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
+pub struct ListingEntry {
     /// The name as shown.
     pub name: String,
     pub path: WorkspacePath,
-    pub kind: EntryKind,
+    pub kind: WorkspaceEntryKind,
     /// The size of a file in bytes, 0 for other kinds.
     pub size: u64,
     /// The time of its last change.
@@ -45,20 +45,20 @@ pub struct Entry {
 
 /// A listing of one folder level: folders first, then by name, without hidden entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listing {
+pub struct WorkspaceListing {
     /// The candidate path that exists.
     pub path: WorkspacePath,
     /// The entries. Consumed from the front, so that writing them needs no second copy.
-    pub entries: VecDeque<Entry>,
+    pub entries: VecDeque<ListingEntry>,
 }
 
 /// An existing entry, with links resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundEntry {
     /// The candidate path that exists.
     pub path: WorkspacePath,
     /// The type of the entry; never a link.
-    pub kind: EntryKind,
+    pub kind: WorkspaceEntryKind,
     /// The size of a file in bytes, 0 for other kinds.
     pub size: u64,
 }
@@ -69,11 +69,11 @@ impl Workspace {
     /// # Errors
     /// [`WorkspaceError::NotFound`], [`WorkspaceError::NotAFolder`], [`WorkspaceError::Outside`],
     /// [`WorkspaceError::TooManyEntries`], and errors of the file system.
-    pub async fn list(&self, asked: &AskedPath) -> Result<Listing, WorkspaceError> {
+    pub async fn list_folder(&self, asked: &AskedPath) -> Result<WorkspaceListing, WorkspaceError> {
         let (workspace, asked) = (self.clone(), asked.clone());
         off_thread(move || {
-            let home = workspace.home()?;
-            asked.first_found(&home, |path| list(&home, path, ENTRIES_MAX))
+            let home = workspace.open_home()?;
+            asked.first_found(&home, |path| read_folder_entries(&home, path, ENTRIES_MAX))
         })
         .await
     }
@@ -82,20 +82,24 @@ impl Workspace {
     ///
     /// # Errors
     /// [`WorkspaceError::NotFound`], [`WorkspaceError::Outside`], and errors of the file system.
-    pub async fn find(&self, asked: &AskedPath) -> Result<Found, WorkspaceError> {
+    pub async fn find_entry(&self, asked: &AskedPath) -> Result<FoundEntry, WorkspaceError> {
         let (workspace, asked) = (self.clone(), asked.clone());
         off_thread(move || {
-            let home = workspace.home()?;
+            let home = workspace.open_home()?;
             asked.first_found(&home, |path| {
                 let (kind, size) = kind_and_size(&fstat(home.open_beneath(path, OFlags::PATH)?)?);
-                Ok(Found { path: path.clone(), kind, size })
+                Ok(FoundEntry { path: path.clone(), kind, size })
             })
         })
         .await
     }
 }
 
-fn list(home: &Home, path: &WorkspacePath, entries_max: usize) -> Result<Listing, WorkspaceError> {
+fn read_folder_entries(
+    home: &OpenHome,
+    path: &WorkspacePath,
+    entries_max: usize,
+) -> Result<WorkspaceListing, WorkspaceError> {
     let folder = home.open_folder(path)?;
     let mut entries = Vec::new();
     for entry in Dir::read_from(&folder)? {
@@ -108,43 +112,50 @@ fn list(home: &Home, path: &WorkspacePath, entries_max: usize) -> Result<Listing
             return Err(WorkspaceError::TooManyEntries(entries_max));
         }
         match entry_stat(folder.as_fd(), name) {
-            Ok(stat) => entries.push(Entry::new(path, name, &stat)),
+            Ok(stat) => entries.push(ListingEntry::new(path, name, &stat)),
             // It was removed while the folder was read.
             Err(Errno::NOENT) => {}
             Err(other) => return Err(other.into()),
         }
     }
-    sort(&mut entries);
-    Ok(Listing { path: path.clone(), entries: entries.into() })
+    sort_entries(&mut entries);
+    Ok(WorkspaceListing { path: path.clone(), entries: entries.into() })
 }
 
 /// Sorts entries: folders first, then by name.
-pub(crate) fn sort(entries: &mut [Entry]) {
+pub(crate) fn sort_entries(entries: &mut [ListingEntry]) {
     entries.sort_unstable_by(|one, other| {
-        let order = |entry: &Entry| entry.kind != EntryKind::Folder;
+        let order = |entry: &ListingEntry| entry.kind != WorkspaceEntryKind::Folder;
         order(one).cmp(&order(other)).then_with(|| one.path.cmp(&other.path))
     });
 }
 
-impl Entry {
+impl ListingEntry {
     pub(crate) fn new(folder: &WorkspacePath, name: &[u8], stat: &Stat) -> Self {
         let (kind, size) = kind_and_size(stat);
         let mime = match kind {
-            EntryKind::File => mime(name),
-            EntryKind::Folder => "inode/directory",
-            EntryKind::Link => "inode/symlink",
-            EntryKind::Other => UNKNOWN_MIME,
+            WorkspaceEntryKind::File => guess_mime_type(name),
+            WorkspaceEntryKind::Folder => "inode/directory",
+            WorkspaceEntryKind::Link => "inode/symlink",
+            WorkspaceEntryKind::Other => UNKNOWN_MIME,
         };
-        Self { name: shown(name), path: folder.join(name), kind, size, modified: modified(stat), mime }
+        Self {
+            name: format_path_bytes(name),
+            path: folder.join_name(name),
+            kind,
+            size,
+            modified: modification_time(stat),
+            mime,
+        }
     }
 }
 
-fn kind_and_size(stat: &Stat) -> (EntryKind, u64) {
+fn kind_and_size(stat: &Stat) -> (WorkspaceEntryKind, u64) {
     match file_type(stat) {
-        FileType::RegularFile => (EntryKind::File, size(stat)),
-        FileType::Directory => (EntryKind::Folder, 0),
-        FileType::Symlink => (EntryKind::Link, 0),
-        _ => (EntryKind::Other, 0),
+        FileType::RegularFile => (WorkspaceEntryKind::File, stat_size(stat)),
+        FileType::Directory => (WorkspaceEntryKind::Folder, 0),
+        FileType::Symlink => (WorkspaceEntryKind::Link, 0),
+        _ => (WorkspaceEntryKind::Other, 0),
     }
 }
 
@@ -154,15 +165,15 @@ mod tests {
     use rustix::fs::{Mode, open};
 
     #[test]
-    fn a_folder_that_is_too_large_is_refused() {
+    fn list_too_large_folder_is_refused() {
         let root = tempfile::tempdir().unwrap();
         for name in ["home/a", "home/b", "home/c"] {
             std::fs::create_dir_all(root.path().join(name)).unwrap();
         }
         let fd = open(root.path(), OFlags::DIRECTORY, Mode::empty()).unwrap();
-        let home = Home::open(fd.as_fd(), "home").unwrap();
-        assert_eq!(list(&home, &WorkspacePath::home(), 3).unwrap().entries.len(), 3);
-        let refused = list(&home, &WorkspacePath::home(), 2);
+        let home = OpenHome::open_home(fd.as_fd(), "home").unwrap();
+        assert_eq!(read_folder_entries(&home, &WorkspacePath::home(), 3).unwrap().entries.len(), 3);
+        let refused = read_folder_entries(&home, &WorkspacePath::home(), 2);
         assert!(matches!(refused, Err(WorkspaceError::TooManyEntries(2))));
     }
 }

@@ -8,10 +8,10 @@ use crate::account::Workspace;
 use crate::asked::AskedPath;
 use crate::error::WorkspaceError;
 use crate::folders::only_found;
-use crate::jail::{FOLDER_FLAGS, Home, entry_stat, file_type, off_thread};
+use crate::jail::{FOLDER_FLAGS, OpenHome, entry_stat, file_type, off_thread};
 use crate::path::{FileName, NameError, WorkspacePath};
 use crate::spelling::equal_name;
-use crate::usage::Usage;
+use crate::usage::DiskUsage;
 
 impl Workspace {
     /// Moves the entry at a path into a folder, there under `name`, or under its own name if that is `None`. A link is moved itself,
@@ -30,11 +30,11 @@ impl Workspace {
     ) -> Result<WorkspacePath, WorkspaceError> {
         let (workspace, asked, folder, name) = (self.clone(), asked.clone(), folder.clone(), name.cloned());
         off_thread(move || {
-            let home = workspace.home()?;
+            let home = workspace.open_home()?;
             let from = only_found(&home, &asked)?;
             let (to, is_folder_gone) = move_now(&home, &from, &folder, name.as_ref())?;
             if is_folder_gone {
-                workspace.books.removed(Usage { bytes: 0, files: 1 });
+                workspace.books.subtract_usage(DiskUsage { bytes: 0, files: 1 });
             }
             Ok(to)
         })
@@ -44,19 +44,19 @@ impl Workspace {
 
 /// Moves an entry. Returns its new path, and whether the folder of a temporary upload was deleted.
 fn move_now(
-    home: &Home,
+    home: &OpenHome,
     from: &WorkspacePath,
     folder: &AskedPath,
     name: Option<&FileName>,
 ) -> Result<(WorkspacePath, bool), WorkspaceError> {
-    let Some((parent, own_name)) = from.split() else { return Err(WorkspaceError::HomeFolder) };
+    let Some((parent, own_name)) = from.split_name() else { return Err(WorkspaceError::HomeFolder) };
     let name = name.map_or(own_name, FileName::as_bytes);
     let (folder, target) = folder.first_found(home, |path| Ok((path.clone(), home.open_folder(path)?)))?;
-    let to = folder.join(name);
+    let to = folder.join_name(name);
     if to == *from {
         return Ok((to, false));
     }
-    if to == WorkspacePath::temporary() {
+    if to == WorkspacePath::temporary_uploads() {
         return Err(NameError::NotAllowed.into()); // in the way of all temporary uploads
     }
     if is_within(&folder, from) {
@@ -69,7 +69,7 @@ fn move_now(
     if entry_stat(target.as_fd(), name).is_ok() || equal.is_some() {
         return Err(WorkspaceError::AlreadyExists);
     }
-    match rename(source.as_fd(), own_name, target.as_fd(), name, kind) {
+    match rename_entry(source.as_fd(), own_name, target.as_fd(), name, kind) {
         Err(Errno::INVAL) if kind == FileType::Directory => return Err(WorkspaceError::IntoItself),
         Err(Errno::NAMETOOLONG) => return Err(NameError::TooLong.into()),
         Err(Errno::NOTEMPTY) => return Err(WorkspaceError::AlreadyExists),
@@ -85,7 +85,7 @@ fn move_now(
 }
 
 /// Renames an entry, unless the new name is taken by the time of the call.
-fn rename(
+fn rename_entry(
     source: BorrowedFd<'_>,
     own_name: &[u8],
     target: BorrowedFd<'_>,

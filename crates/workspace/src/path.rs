@@ -18,7 +18,7 @@ pub(crate) const STAGING_PREFIX: &str = ".upload-";
 
 /// The error of an invalid workspace path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum PathError {
+pub enum WorkspacePathError {
     /// Its `..` components lead above the home folder, counted from left to right.
     #[error("the path points outside the workspace")]
     Outside,
@@ -59,12 +59,12 @@ impl WorkspacePath {
 
     /// Returns the default folder of uploads: `/uploads`.
     #[must_use]
-    pub fn uploads() -> Self {
+    pub fn uploads_folder() -> Self {
         Self(b"uploads".to_vec())
     }
 
     /// Returns the folder of temporary uploads, each in its own subfolder: `/uploads/.tmp`.
-    pub(crate) fn temporary() -> Self {
+    pub(crate) fn temporary_uploads() -> Self {
         Self(b"uploads/.tmp".to_vec())
     }
 
@@ -73,23 +73,23 @@ impl WorkspacePath {
     ///
     /// # Errors
     /// [`PathError`]; existence is not checked.
-    pub fn parse(text: impl AsRef<[u8]>) -> Result<Self, PathError> {
+    pub fn parse(text: impl AsRef<[u8]>) -> Result<Self, WorkspacePathError> {
         let text = text.as_ref();
         if text.contains(&0) {
-            return Err(PathError::Nul);
+            return Err(WorkspacePathError::Nul);
         }
         let mut components: Vec<&[u8]> = Vec::new();
         for component in text.split(|byte| *byte == b'/') {
             match component {
                 b"" | b"." => {}
                 b".." => {
-                    components.pop().ok_or(PathError::Outside)?;
+                    components.pop().ok_or(WorkspacePathError::Outside)?;
                 }
                 name => components.push(name),
             }
         }
         let joined = components.join(&b'/');
-        if joined.len() > PATH_MAX_BYTES { Err(PathError::TooLong) } else { Ok(Self(joined)) }
+        if joined.len() > PATH_MAX_BYTES { Err(WorkspacePathError::TooLong) } else { Ok(Self(joined)) }
     }
 
     /// Returns true for the home folder itself.
@@ -106,7 +106,7 @@ impl WorkspacePath {
 
     /// Returns the parent folder and the name; `None` for the home folder.
     #[must_use]
-    pub fn split(&self) -> Option<(Self, &[u8])> {
+    pub fn split_name(&self) -> Option<(Self, &[u8])> {
         if self.is_home() {
             return None;
         }
@@ -119,11 +119,11 @@ impl WorkspacePath {
     /// Returns the path of an entry with this name in the folder.
     #[must_use]
     pub fn in_folder(&self, name: &FileName) -> Self {
-        self.join(name.as_bytes())
+        self.join_name(name.as_bytes())
     }
 
     /// Appends a name. It is one component: from a folder or a [`FileName`].
-    pub(crate) fn join(&self, name: &[u8]) -> Self {
+    pub(crate) fn join_name(&self, name: &[u8]) -> Self {
         let mut joined = Vec::with_capacity(self.0.len() + 1 + name.len());
         joined.extend_from_slice(&self.0);
         if !joined.is_empty() {
@@ -135,22 +135,22 @@ impl WorkspacePath {
 
     /// Returns the folder of a temporary upload, if this is a file in one.
     pub(crate) fn temporary_folder(&self) -> Option<(Self, &[u8])> {
-        let (folder, _) = self.split()?;
-        folder.split()?.0.eq(&Self::temporary()).then_some(())?;
-        let id = &self.0[Self::temporary().0.len() + 1..folder.0.len()];
-        Some((Self::temporary(), id))
+        let (folder, _) = self.split_name()?;
+        folder.split_name()?.0.eq(&Self::temporary_uploads()).then_some(())?;
+        let id = &self.0[Self::temporary_uploads().0.len() + 1..folder.0.len()];
+        Some((Self::temporary_uploads(), id))
     }
 }
 
 impl fmt::Display for WorkspacePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("/")?;
-        f.write_str(&shown(&self.0))
+        f.write_str(&format_path_bytes(&self.0))
     }
 }
 
 /// Formats a name or path: unchanged when it is UTF-8, otherwise with the other bytes and `%` percent-encoded.
-pub(crate) fn shown(bytes: &[u8]) -> String {
+pub(crate) fn format_path_bytes(bytes: &[u8]) -> String {
     if let Ok(text) = str::from_utf8(bytes) {
         return text.to_owned();
     }
@@ -196,7 +196,7 @@ impl FileName {
     /// Returns the name with a number before its extension: `offer (2).pdf`; the name itself for the number 1. Shortens a
     /// long name at the number.
     #[must_use]
-    pub fn numbered(&self, number: u32) -> Self {
+    pub fn with_number(&self, number: u32) -> Self {
         if number <= 1 {
             return self.clone();
         }
@@ -231,7 +231,7 @@ impl FileName {
 
 impl fmt::Display for FileName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&shown(&self.0))
+        f.write_str(&format_path_bytes(&self.0))
     }
 }
 
@@ -264,31 +264,32 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn parsed(text: &str) -> Result<String, PathError> {
+    fn parse_to_text(text: &str) -> Result<String, WorkspacePathError> {
         WorkspacePath::parse(text).map(|path| path.to_string())
     }
 
     #[test]
     fn slashes_and_dots_make_no_difference() {
         for text in ["/uploads/a.pdf", "uploads/a.pdf", "//uploads///a.pdf/", "./uploads/x/.././a.pdf"] {
-            assert_eq!(parsed(text), Ok("/uploads/a.pdf".to_owned()));
+            assert_eq!(parse_to_text(text), Ok("/uploads/a.pdf".to_owned()));
         }
         for text in ["", "/", "//", ".", "a/.."] {
-            assert_eq!(parsed(text), Ok("/".to_owned()));
+            assert_eq!(parse_to_text(text), Ok("/".to_owned()));
         }
     }
 
     #[test]
     fn climbing_is_outside_wherever_it_happens() {
         for text in ["..", "/../etc/passwd", "a/../../a", "nothing/here/../../../x"] {
-            assert_eq!(parsed(text), Err(PathError::Outside));
+            assert_eq!(parse_to_text(text), Err(WorkspacePathError::Outside));
         }
-        assert_eq!(parsed(&"a/".repeat(3000)), Err(PathError::TooLong));
+        assert_eq!(parse_to_text(&"a/".repeat(3000)), Err(WorkspacePathError::TooLong));
     }
 
     #[test]
-    fn numbers_stand_before_the_extension_and_names_stay_short_enough() {
-        let numbered = |name: &str, number| FileName::from_upload(name).unwrap().numbered(number).to_string();
+    fn numbered_name_keeps_extension_and_fits() {
+        let numbered =
+            |name: &str, number| FileName::from_upload(name).unwrap().with_number(number).to_string();
         assert_eq!(numbered("offer.pdf", 1), "offer.pdf");
         assert_eq!(numbered("offer.pdf", 2), "offer (2).pdf");
         assert_eq!(numbered("notes", 12), "notes (12)");
@@ -317,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn names_keep_the_web_addresses_in_them() {
+    fn names_keep_web_addresses() {
         for (uploaded, kept) in [
             ("Report from https://example.org/page", "Report from https:__example.org_page"),
             ("C:\\docs\\Rent (http://example.org/).pdf", "Rent (http:__example.org_).pdf"),
@@ -343,7 +344,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_a_path_that_climbs(text in prop::collection::vec(
+        fn parsed_path_never_climbs(text in prop::collection::vec(
             prop_oneof![Just(b'.'), Just(b'/'), Just(b'%'), Just(b'2'), Just(b'e'), any::<u8>()], 0..40
         )) {
             if let Ok(path) = WorkspacePath::parse(&text) {
@@ -358,9 +359,9 @@ mod tests {
         #[test]
         fn a_name_is_one_component(text in prop::collection::vec(any::<u8>(), 0..300)) {
             if let Ok(name) = FileName::from_upload(&text) {
-                let path = WorkspacePath::uploads().join(name.as_bytes());
+                let path = WorkspacePath::uploads_folder().join_name(name.as_bytes());
                 prop_assert_eq!(WorkspacePath::parse(path.as_bytes()), Ok(path.clone()));
-                prop_assert_eq!(path.split(), Some((WorkspacePath::uploads(), name.as_bytes())));
+                prop_assert_eq!(path.split_name(), Some((WorkspacePath::uploads_folder(), name.as_bytes())));
             }
         }
     }

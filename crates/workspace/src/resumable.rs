@@ -21,10 +21,12 @@ use serde::{Deserialize, Serialize};
 use crate::account::Workspace;
 use crate::asked::AskedPath;
 use crate::error::WorkspaceError;
-use crate::jail::{FILE_MODE, FOLDER_FLAGS, Home, entry_stat, off_thread, size_charged};
+use crate::jail::{FILE_MODE, FOLDER_FLAGS, OpenHome, entry_stat, off_thread, size_charged};
 use crate::path::{FRESH_DIGITS, FileName, NameError, STAGING_PREFIX};
-use crate::upload::{Destination, SameName, Staged, StagedFile, Uploaded, check_disk, fresh};
-use crate::usage::{ReservedSpace, Usage};
+use crate::upload::{
+    Destination, PlacedUpload, SameName, StagedFile, StagedUpload, check_disk, generate_name,
+};
+use crate::usage::{DiskUsage, ReservedSpace};
 
 /// The most unfinished uploads of an account; a further one ends the one that was not used for the longest time.
 pub const UNFINISHED_MAX: usize = 8;
@@ -78,7 +80,7 @@ pub enum AppendOutcome {
     /// It is on disk, with all before it.
     Received(u64),
     /// It was the last one, and the file is in its place.
-    Stored(Uploaded),
+    Stored(PlacedUpload),
     /// It does not begin where the content ends, or another piece is being written.
     Conflict {
         /// The number of bytes that have arrived.
@@ -104,7 +106,7 @@ impl Workspace {
             return Err(WorkspaceError::Empty);
         }
         if let Some(folder) = &announced.folder {
-            self.find(&AskedPath::from_text(folder)).await?;
+            self.find_entry(&AskedPath::from_text(folder)).await?;
         }
         let (workspace, wanted) = (self.clone(), announced.clone());
         if let Some(found) = off_thread(move || workspace.same_unfinished(&wanted)).await? {
@@ -113,10 +115,10 @@ impl Workspace {
         self.usage().await?;
         // Only the file is reserved; each piece reserves its bytes. But a file that cannot fit is not begun.
         let mut whole = ReservedSpace::new(self.books.clone());
-        self.take(&mut whole, Usage { bytes: announced.size, files: 1 }).await?;
+        self.reserve_space(&mut whole, DiskUsage { bytes: announced.size, files: 1 }).await?;
         drop(whole);
         let mut room = ReservedSpace::new(self.books.clone());
-        self.take(&mut room, Usage { bytes: 0, files: 1 }).await?;
+        self.reserve_space(&mut room, DiskUsage { bytes: 0, files: 1 }).await?;
         let workspace = self.clone();
         off_thread(move || workspace.create_unfinished(&announced, &record, room)).await
     }
@@ -128,8 +130,8 @@ impl Workspace {
     pub async fn resumable_received(&self, id: &str) -> Result<Option<u64>, WorkspaceError> {
         let (workspace, id) = (self.clone(), id.to_owned());
         off_thread(move || {
-            let Some(upload) = UnfinishedUpload::open(&workspace, &id)? else { return Ok(None) };
-            Ok(upload.content()?.map(|_| upload.received))
+            let Some(upload) = UnfinishedUpload::open_record(&workspace, &id)? else { return Ok(None) };
+            Ok(upload.open_content()?.map(|_| upload.received))
         })
         .await
     }
@@ -139,13 +141,18 @@ impl Workspace {
     /// # Errors
     /// [`WorkspaceError::QuotaExceeded`] by the account's quota and refusals of the place remove the upload; after errors of the
     /// file system, and when the disk is full, it can be continued.
-    pub async fn append(&self, id: &str, offset: u64, piece: Bytes) -> Result<AppendOutcome, WorkspaceError> {
+    pub async fn append_piece(
+        &self,
+        id: &str,
+        offset: u64,
+        piece: Bytes,
+    ) -> Result<AppendOutcome, WorkspaceError> {
         self.usage().await?;
         let mut room = ReservedSpace::new(self.books.clone());
-        let reserved = self.take(&mut room, Usage { bytes: piece.len() as u64, files: 0 }).await;
+        let reserved = self.reserve_space(&mut room, DiskUsage { bytes: piece.len() as u64, files: 0 }).await;
         let (workspace, id) = (self.clone(), id.to_owned());
         off_thread(move || {
-            let Some(upload) = UnfinishedUpload::open(&workspace, &id)? else {
+            let Some(upload) = UnfinishedUpload::open_record(&workspace, &id)? else {
                 return Ok(AppendOutcome::Unknown);
             };
             if fs::flock(&upload.record, FlockOperation::NonBlockingLockExclusive).is_err() {
@@ -153,7 +160,7 @@ impl Workspace {
             }
             // Another piece may have arrived before the lock.
             let Some(upload) = upload.read_again()? else { return Ok(AppendOutcome::Unknown) };
-            upload.append(offset, &piece, reserved.map(|()| room))
+            upload.append_to_content(offset, &piece, reserved.map(|()| room))
         })
         .await
     }
@@ -168,13 +175,13 @@ impl Workspace {
         self.usage().await?;
         let (workspace, id) = (self.clone(), id.to_owned());
         off_thread(move || {
-            let Some(upload) = UnfinishedUpload::open(&workspace, &id)? else { return Ok(false) };
+            let Some(upload) = UnfinishedUpload::open_record(&workspace, &id)? else { return Ok(false) };
             fs::flock(&upload.record, FlockOperation::LockExclusive)?;
             // That piece may have been the last one.
             if upload.record.metadata()?.nlink() == 0 {
                 return Ok(false);
             }
-            upload.remove()?;
+            upload.remove_files()?;
             Ok(true)
         })
         .await
@@ -183,7 +190,7 @@ impl Workspace {
     /// Opens the folder of the account's unfinished uploads; `None` if there is none.
     fn unfinished_folder(&self) -> Result<Option<OwnedFd>, WorkspaceError> {
         let own = [UNFINISHED_FOLDER.as_bytes(), self.name().as_bytes()].join(&b'/');
-        match fs::openat(self.root(), own, FOLDER_FLAGS | OFlags::NOFOLLOW, Mode::empty()) {
+        match fs::openat(self.accounts_root(), own, FOLDER_FLAGS | OFlags::NOFOLLOW, Mode::empty()) {
             Ok(folder) => Ok(Some(folder)),
             Err(Errno::NOENT) => Ok(None),
             Err(other) => Err(other.into()),
@@ -192,16 +199,16 @@ impl Workspace {
 
     /// Opens or creates the folder of the account's unfinished uploads.
     fn make_unfinished_folder(&self) -> Result<OwnedFd, WorkspaceError> {
-        let all = make_folder(self.root(), UNFINISHED_FOLDER)?;
+        let all = make_folder(self.accounts_root(), UNFINISHED_FOLDER)?;
         make_folder(all.as_fd(), self.name())
     }
 
     /// Returns the account's unfinished uploads, the least recently used first.
-    fn unfinished(&self) -> Result<Vec<UnfinishedUpload>, WorkspaceError> {
+    fn list_unfinished(&self) -> Result<Vec<UnfinishedUpload>, WorkspaceError> {
         let Some(folder) = self.unfinished_folder()? else { return Ok(Vec::new()) };
         let mut uploads = Vec::new();
         for id in upload_ids(&folder)? {
-            uploads.extend(UnfinishedUpload::open(self, &id)?);
+            uploads.extend(UnfinishedUpload::open_record(self, &id)?);
         }
         uploads.sort_by_key(|upload| upload.used_at);
         Ok(uploads)
@@ -211,8 +218,8 @@ impl Workspace {
         if announced.modified.is_none() || announced.digest.is_none() {
             return Ok(None);
         }
-        for upload in self.unfinished()? {
-            if upload.announced == *announced && upload.content()?.is_some() {
+        for upload in self.list_unfinished()? {
+            if upload.announced == *announced && upload.open_content()?.is_some() {
                 return Ok(Some(BegunUpload { id: upload.id, received: upload.received }));
             }
         }
@@ -225,7 +232,7 @@ impl Workspace {
         record: &[u8],
         room: ReservedSpace,
     ) -> Result<BegunUpload, WorkspaceError> {
-        let (home, folder, id) = (self.home()?, self.make_unfinished_folder()?, fresh()?);
+        let (home, folder, id) = (self.open_home()?, self.make_unfinished_folder()?, generate_name()?);
         // One after another: otherwise several would each find room for one more.
         fs::flock(&folder, FlockOperation::LockExclusive)?;
         if let Some(found) = self.same_unfinished(announced)? {
@@ -238,7 +245,7 @@ impl Workspace {
         let new = OFlags::CREATE | OFlags::EXCL;
         let content =
             File::from(fs::openat(home.fd(), content_name(&id), CONTENT_FLAGS | new, PRIVATE_FILE)?);
-        room.used(Usage::default());
+        room.commit_usage(DiskUsage::default());
         check_disk(&content, self.books.quota(), 0)?;
         let file = File::from(fs::openat(&folder, &id, RECORD_FLAGS | new, PRIVATE_FILE)?);
         file.write_all_at(record, 0)?;
@@ -249,7 +256,7 @@ impl Workspace {
     }
 
     /// Makes room for one more upload: ends those that were not used for the longest time, also damaged ones.
-    fn remove_oldest(&self, home: &Home, folder: &OwnedFd) -> Result<(), WorkspaceError> {
+    fn remove_oldest(&self, home: &OpenHome, folder: &OwnedFd) -> Result<(), WorkspaceError> {
         let mut used = Vec::new();
         for id in upload_ids(folder)? {
             used.extend(
@@ -270,7 +277,7 @@ impl Workspace {
     /// Removes uploads that have not been used for [`UNFINISHED_IDLE_MAX`], and returns their number.
     pub(crate) fn remove_expired(&self) -> Result<u64, WorkspaceError> {
         let Some(folder) = self.unfinished_folder()? else { return Ok(0) };
-        let home = self.home()?;
+        let home = self.open_home()?;
         let oldest = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let oldest = i64::try_from(oldest.saturating_sub(UNFINISHED_IDLE_MAX).as_secs()).unwrap_or(i64::MAX);
         let mut removed = 0;
@@ -300,7 +307,7 @@ struct UnfinishedUpload {
     workspace: Workspace,
     id: String,
     folder: OwnedFd,
-    home: Home,
+    home: OpenHome,
     record: File,
     announced: AnnouncedUpload,
     received: u64,
@@ -309,7 +316,7 @@ struct UnfinishedUpload {
 
 impl UnfinishedUpload {
     /// Opens the record of an upload; `None` if the account has none or it is damaged.
-    fn open(workspace: &Workspace, id: &str) -> Result<Option<Self>, WorkspaceError> {
+    fn open_record(workspace: &Workspace, id: &str) -> Result<Option<Self>, WorkspaceError> {
         if !is_upload_id(id) {
             return Ok(None);
         }
@@ -319,10 +326,10 @@ impl UnfinishedUpload {
             Err(Errno::NOENT) => return Ok(None),
             Err(other) => return Err(other.into()),
         };
-        Self::read(workspace.clone(), id.to_owned(), folder, record)
+        Self::read_record(workspace.clone(), id.to_owned(), folder, record)
     }
 
-    fn read(
+    fn read_record(
         workspace: Workspace,
         id: String,
         folder: OwnedFd,
@@ -336,16 +343,16 @@ impl UnfinishedUpload {
         let (Some(received), Ok(announced)) = (received, serde_json::from_slice(announced)) else {
             return Ok(None);
         };
-        let (home, used_at) = (workspace.home()?, known.modified()?);
+        let (home, used_at) = (workspace.open_home()?, known.modified()?);
         Ok(Some(Self { workspace, id, folder, home, record, announced, received, used_at }))
     }
 
     fn read_again(self) -> Result<Option<Self>, WorkspaceError> {
-        Self::read(self.workspace, self.id, self.folder, self.record)
+        Self::read_record(self.workspace, self.id, self.folder, self.record)
     }
 
     /// Opens the content; `None` if the machine has removed it or put something else in its place.
-    fn content(&self) -> Result<Option<File>, WorkspaceError> {
+    fn open_content(&self) -> Result<Option<File>, WorkspaceError> {
         let file = match fs::openat(self.home.fd(), content_name(&self.id), CONTENT_FLAGS, Mode::empty()) {
             Ok(file) => File::from(file),
             Err(Errno::NOENT | Errno::LOOP | Errno::NXIO | Errno::ISDIR | Errno::ACCESS) => return Ok(None),
@@ -356,14 +363,14 @@ impl UnfinishedUpload {
         Ok(is_own.then_some(file))
     }
 
-    fn append(
+    fn append_to_content(
         mut self,
         offset: u64,
         piece: &[u8],
         room: Result<ReservedSpace, WorkspaceError>,
     ) -> Result<AppendOutcome, WorkspaceError> {
-        let Some(content) = self.content()? else {
-            self.remove()?;
+        let Some(content) = self.open_content()? else {
+            self.remove_files()?;
             return Ok(AppendOutcome::Unknown);
         };
         if offset != self.received {
@@ -371,12 +378,12 @@ impl UnfinishedUpload {
         }
         let received = offset + piece.len() as u64;
         if received > self.announced.size {
-            self.remove()?;
+            self.remove_files()?;
             return Ok(AppendOutcome::TooLong);
         }
         let room = match room {
             Err(full @ WorkspaceError::QuotaExceeded(_)) => {
-                self.remove()?;
+                self.remove_files()?;
                 return Err(full);
             }
             room => room?,
@@ -388,46 +395,51 @@ impl UnfinishedUpload {
         content.sync_data()?;
         self.record.write_all_at(received_line(received).as_bytes(), 0)?;
         self.record.sync_data()?;
-        room.used(Usage::default());
+        room.commit_usage(DiskUsage::default());
         self.received = received;
         if received < self.announced.size {
             return Ok(AppendOutcome::Received(received));
         }
-        let placed = self.place(content);
+        let placed = self.place_file(content);
         if !matches!(placed, Err(WorkspaceError::Io(_))) {
             // A record that stays without its content is no upload, and expires.
-            let _ = self.remove();
+            let _ = self.remove_files();
         }
         placed.map(AppendOutcome::Stored)
     }
 
-    fn place(&self, content: File) -> Result<Uploaded, WorkspaceError> {
+    fn place_file(&self, content: File) -> Result<PlacedUpload, WorkspaceError> {
         let destination = match &self.announced.folder {
             None => Destination::Uploads,
             Some(folder) => Destination::Folder(AskedPath::from_text(folder)),
         };
-        let home = self.workspace.home()?;
-        home.adopt(content.as_fd(), FILE_MODE)?;
+        let home = self.workspace.open_home()?;
+        home.set_owner_and_mode(content.as_fd(), FILE_MODE)?;
         let name = Some(content_name(&self.id).into_bytes());
         let staged = StagedFile { home, file: content, name, books: self.workspace.books.clone() };
         let room = ReservedSpace::new(self.workspace.books.clone());
-        let staged = Staged { file: Arc::new(staged), room, size: self.received };
+        let staged = StagedUpload { file: Arc::new(staged), room, size: self.received };
         let same_name = if self.announced.keeps_both { SameName::KeepBoth } else { SameName::Replace };
         staged.place_now(&destination, &FileName::from_upload(&self.announced.name)?, same_name)
     }
 
-    fn remove(&self) -> Result<(), WorkspaceError> {
-        remove(&self.workspace, &self.home, &self.folder, &self.id)
+    fn remove_files(&self) -> Result<(), WorkspaceError> {
+        remove_upload(&self.workspace, &self.home, &self.folder, &self.id)
     }
 }
 
 /// Removes the record of an upload, and the content unless it is in its place.
-fn remove(workspace: &Workspace, home: &Home, folder: &OwnedFd, id: &str) -> Result<(), WorkspaceError> {
+fn remove_upload(
+    workspace: &Workspace,
+    home: &OpenHome,
+    folder: &OwnedFd,
+    id: &str,
+) -> Result<(), WorkspaceError> {
     let name = content_name(id);
     if let Ok(stat) = entry_stat(home.fd(), name.as_bytes())
         && fs::unlinkat(home.fd(), &name, AtFlags::empty()).is_ok()
     {
-        workspace.books.removed(Usage { bytes: size_charged(&stat), files: 1 });
+        workspace.books.subtract_usage(DiskUsage { bytes: size_charged(&stat), files: 1 });
     }
     match fs::unlinkat(folder, id, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -438,7 +450,7 @@ fn remove(workspace: &Workspace, home: &Home, folder: &OwnedFd, id: &str) -> Res
 /// Removes an upload unless a piece of it is being written. Returns true if it is gone.
 fn remove_unused(
     workspace: &Workspace,
-    home: &Home,
+    home: &OpenHome,
     folder: &OwnedFd,
     id: &str,
 ) -> Result<bool, WorkspaceError> {
@@ -450,7 +462,7 @@ fn remove_unused(
     if fs::flock(&record, FlockOperation::NonBlockingLockExclusive).is_err() {
         return Ok(false);
     }
-    remove(workspace, home, folder, id)?;
+    remove_upload(workspace, home, folder, id)?;
     Ok(true)
 }
 

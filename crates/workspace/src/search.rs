@@ -10,9 +10,9 @@ use unicode_normalization::char::is_combining_mark;
 use crate::account::Workspace;
 use crate::asked::AskedPath;
 use crate::error::WorkspaceError;
-use crate::jail::{FOLDER_FLAGS, Home, entry_stat, off_thread};
-use crate::listing::{ENTRIES_MAX, Entry, EntryKind, Listing, sort};
-use crate::path::{WorkspacePath, shown};
+use crate::jail::{FOLDER_FLAGS, OpenHome, entry_stat, off_thread};
+use crate::listing::{ENTRIES_MAX, ListingEntry, WorkspaceEntryKind, WorkspaceListing, sort_entries};
+use crate::path::{WorkspacePath, format_path_bytes};
 
 /// The most entries that a search finds.
 pub const FOUND_MAX: usize = 1000;
@@ -21,7 +21,7 @@ pub const FOUND_MAX: usize = 1000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundEntries {
     /// The folder that was searched, and what was found in it and below.
-    pub listing: Listing,
+    pub listing: WorkspaceListing,
     /// True if there may be more: more than [`FOUND_MAX`] have the words, or the folder has more than [`ENTRIES_MAX`] entries.
     pub is_cut: bool,
 }
@@ -33,18 +33,26 @@ impl Workspace {
     /// # Errors
     /// [`WorkspaceError::NotFound`], [`WorkspaceError::NotAFolder`], [`WorkspaceError::Outside`], and errors of the file
     /// system for the folder itself.
-    pub async fn search(&self, asked: &AskedPath, words: &str) -> Result<FoundEntries, WorkspaceError> {
+    pub async fn search_entries(
+        &self,
+        asked: &AskedPath,
+        words: &str,
+    ) -> Result<FoundEntries, WorkspaceError> {
         let (workspace, asked) = (self.clone(), asked.clone());
-        let words: Vec<_> = words.split_whitespace().map(fold).collect();
+        let words: Vec<_> = words.split_whitespace().map(fold_text).collect();
         off_thread(move || {
-            let home = workspace.home()?;
-            asked.first_found(&home, |path| search(&home, path, &words))
+            let home = workspace.open_home()?;
+            asked.first_found(&home, |path| find_matching_entries(&home, path, &words))
         })
         .await
     }
 }
 
-fn search(home: &Home, path: &WorkspacePath, words: &[String]) -> Result<FoundEntries, WorkspaceError> {
+fn find_matching_entries(
+    home: &OpenHome,
+    path: &WorkspacePath,
+    words: &[String],
+) -> Result<FoundEntries, WorkspaceError> {
     let mut folders = VecDeque::from([path.clone()]);
     let mut found = Vec::new();
     let (mut seen, mut is_cut) = (0, false);
@@ -67,22 +75,22 @@ fn search(home: &Home, path: &WorkspacePath, words: &[String]) -> Result<FoundEn
                 break;
             }
             let Ok(stat) = entry_stat(opened.as_fd(), name) else { continue };
-            let entry = Entry::new(&folder, name, &stat);
-            if entry.kind == EntryKind::Folder {
+            let entry = ListingEntry::new(&folder, name, &stat);
+            if entry.kind == WorkspaceEntryKind::Folder {
                 folders.push_back(entry.path.clone());
             }
-            let folded = fold(&shown(name));
+            let folded = fold_text(&format_path_bytes(name));
             if words.iter().all(|word| folded.contains(word.as_str())) {
                 found.push(entry);
             }
         }
     }
-    sort(&mut found);
-    Ok(FoundEntries { listing: Listing { path: path.clone(), entries: found.into() }, is_cut })
+    sort_entries(&mut found);
+    Ok(FoundEntries { listing: WorkspaceListing { path: path.clone(), entries: found.into() }, is_cut })
 }
 
 /// Returns a text in lower case without diacritics.
-fn fold(text: &str) -> String {
+fn fold_text(text: &str) -> String {
     text.nfd().filter(|letter| !is_combining_mark(*letter)).flat_map(char::to_lowercase).collect()
 }
 
@@ -91,8 +99,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folded_names_have_no_case_and_no_diacritics() {
-        assert_eq!(fold("Žluťoučký KŮŇ.PDF"), "zlutoucky kun.pdf");
-        assert_eq!(fold("a\u{301}"), fold("\u{c1}"));
+    fn fold_drops_case_and_diacritics() {
+        assert_eq!(fold_text("Žluťoučký KŮŇ.PDF"), "zlutoucky kun.pdf");
+        assert_eq!(fold_text("a\u{301}"), fold_text("\u{c1}"));
     }
 }

@@ -6,14 +6,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::fs::Dir;
 use unicode_normalization::UnicodeNormalization;
 
-use crate::jail::{FOLDER_FLAGS, Home, entry_stat};
+use crate::jail::{FOLDER_FLAGS, OpenHome, entry_stat};
 use crate::listing::ENTRIES_MAX;
 use crate::path::WorkspacePath;
 
-impl Home {
+impl OpenHome {
     /// Returns the path of the entry that is meant by a path that nothing has: in each folder the exact name, else the only one that is
     /// equal in composed form. Returns `None` if there is none, or if the path is exact.
-    pub(crate) fn spelled(&self, path: &WorkspacePath) -> Option<WorkspacePath> {
+    pub(crate) fn find_by_normal_form(&self, path: &WorkspacePath) -> Option<WorkspacePath> {
         if path.as_bytes().is_ascii() {
             return None;
         }
@@ -21,8 +21,8 @@ impl Home {
         for name in path.as_bytes().split(|byte| *byte == b'/') {
             let folder = self.open_beneath(&found, FOLDER_FLAGS).ok()?;
             found = match entry_stat(folder.as_fd(), name) {
-                Ok(_) => found.join(name),
-                Err(_) => found.join(&equal_name(folder.as_fd(), name)?),
+                Ok(_) => found.join_name(name),
+                Err(_) => found.join_name(&equal_name(folder.as_fd(), name)?),
             };
         }
         (found != *path).then_some(found)
@@ -31,12 +31,12 @@ impl Home {
 
 /// Returns the only name in a folder that equals this one in composed form; `None` if there are others or too many to compare.
 pub(crate) fn equal_name(folder: BorrowedFd<'_>, name: &[u8]) -> Option<Vec<u8>> {
-    let composed = composed(name)?;
+    let composed = compose_name(name)?;
     let mut found = None;
     for (number, entry) in Dir::read_from(folder).ok()?.enumerate() {
         let entry = entry.ok().filter(|_| number <= ENTRIES_MAX)?;
         let other = entry.file_name().to_bytes();
-        if other != name && self::composed(other).is_some_and(|other| other == composed) {
+        if other != name && compose_name(other).is_some_and(|other| other == composed) {
             if found.is_some() {
                 return None;
             }
@@ -55,7 +55,7 @@ pub(crate) fn name_in(folder: BorrowedFd<'_>, name: &[u8]) -> Vec<u8> {
 }
 
 /// Returns a name in composed form; `None` of one that has only one form.
-fn composed(name: &[u8]) -> Option<String> {
+fn compose_name(name: &[u8]) -> Option<String> {
     let name = str::from_utf8(name).ok().filter(|name| !name.is_ascii())?;
     Some(name.nfc().collect())
 }
@@ -66,7 +66,7 @@ mod tests {
 
     use super::*;
 
-    fn home(entries: &[&str]) -> (tempfile::TempDir, Home) {
+    fn create_home(entries: &[&str]) -> (tempfile::TempDir, OpenHome) {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join("home")).unwrap();
         for entry in entries {
@@ -75,30 +75,30 @@ mod tests {
             std::fs::write(path, *entry).unwrap();
         }
         let fd = open(root.path(), OFlags::DIRECTORY, Mode::empty()).unwrap();
-        let home = Home::open(fd.as_fd(), "home").unwrap();
+        let home = OpenHome::open_home(fd.as_fd(), "home").unwrap();
         (root, home)
     }
 
-    fn spelled(home: &Home, path: &str) -> Option<String> {
-        home.spelled(&WorkspacePath::parse(path).unwrap()).map(|path| path.to_string())
+    fn resolve_text(home: &OpenHome, path: &str) -> Option<String> {
+        home.find_by_normal_form(&WorkspacePath::parse(path).unwrap()).map(|path| path.to_string())
     }
 
     #[test]
-    fn the_only_entry_of_another_form_is_meant() {
+    fn only_entry_of_form_is_meant() {
         let (_root, home) =
-            home(&["a\u{301}/c\u{30c}.txt", "\u{e9}.txt", "e\u{301}.txt", "x.txt", "\u{e1}b"]);
-        assert_eq!(spelled(&home, "/\u{e1}/\u{10d}.txt").as_deref(), Some("/a\u{301}/c\u{30c}.txt"));
-        assert_eq!(spelled(&home, "/a\u{301}b").as_deref(), Some("/\u{e1}b"), "the other way round");
-        assert_eq!(spelled(&home, "/a\u{301}/c\u{30c}.txt"), None, "it is exact");
-        assert_eq!(spelled(&home, "/\u{e1}/\u{17e}.txt"), None, "there is none");
-        assert_eq!(spelled(&home, "/x.txt"), None);
-        assert_eq!(spelled(&home, "/\u{e9}.txt"), None, "the exact one of two counts");
+            create_home(&["a\u{301}/c\u{30c}.txt", "\u{e9}.txt", "e\u{301}.txt", "x.txt", "\u{e1}b"]);
+        assert_eq!(resolve_text(&home, "/\u{e1}/\u{10d}.txt").as_deref(), Some("/a\u{301}/c\u{30c}.txt"));
+        assert_eq!(resolve_text(&home, "/a\u{301}b").as_deref(), Some("/\u{e1}b"), "the other way round");
+        assert_eq!(resolve_text(&home, "/a\u{301}/c\u{30c}.txt"), None, "it is exact");
+        assert_eq!(resolve_text(&home, "/\u{e1}/\u{17e}.txt"), None, "there is none");
+        assert_eq!(resolve_text(&home, "/x.txt"), None);
+        assert_eq!(resolve_text(&home, "/\u{e9}.txt"), None, "the exact one of two counts");
     }
 
     #[test]
-    fn of_two_entries_of_other_forms_none_is_meant() {
+    fn ambiguous_forms_mean_no_entry() {
         // Three spellings of one name.
-        let (_root, home) = home(&["\u{1e69}.txt", "s\u{323}\u{307}.txt"]);
-        assert_eq!(spelled(&home, "/s\u{307}\u{323}.txt"), None);
+        let (_root, home) = create_home(&["\u{1e69}.txt", "s\u{323}\u{307}.txt"]);
+        assert_eq!(resolve_text(&home, "/s\u{307}\u{323}.txt"), None);
     }
 }

@@ -39,11 +39,11 @@ pub(crate) struct TreeEntry {
 /// A walk. Yields the entries of the folder that was entered last, then continues in its parent.
 #[derive(Debug)]
 pub(crate) struct TreeWalk {
-    levels: Vec<Level>,
+    levels: Vec<WalkLevel>,
 }
 
 #[derive(Debug)]
-struct Level {
+struct WalkLevel {
     /// Closed while a deeply nested subfolder is walked.
     dir: Option<Dir>,
     id: (u64, u64),
@@ -57,11 +57,11 @@ impl TreeWalk {
     /// # Errors
     /// Errors of the file system.
     pub(crate) fn new(top: OwnedFd) -> Result<Self, Errno> {
-        Ok(Self { levels: vec![Level::new(top)?] })
+        Ok(Self { levels: vec![WalkLevel::new(top)?] })
     }
 
     /// Returns the folder of the last entry.
-    pub(crate) fn folder(&self) -> Result<BorrowedFd<'_>, Errno> {
+    pub(crate) fn current_folder(&self) -> Result<BorrowedFd<'_>, Errno> {
         self.levels.last().and_then(|level| level.dir.as_ref()).ok_or(Errno::BADF)?.fd()
     }
 
@@ -81,11 +81,11 @@ impl TreeWalk {
                     return Some(Ok(TreeEntry { name, kind: entry.file_type(), depth }));
                 }
                 Some(Err(errno)) => {
-                    let left = self.leave();
+                    let left = self.leave_folder();
                     return Some(Err(left.err().unwrap_or(errno)));
                 }
                 None => {
-                    if let Err(moved) = self.leave() {
+                    if let Err(moved) = self.leave_folder() {
                         return Some(Err(moved));
                     }
                 }
@@ -97,10 +97,10 @@ impl TreeWalk {
     ///
     /// # Errors
     /// Errors of the file system; the walk then continues with the next entry.
-    pub(crate) fn enter(&mut self, name: &CStr) -> Result<Stat, Errno> {
-        let folder = open_folder(self.folder()?, name)?;
+    pub(crate) fn enter_folder(&mut self, name: &CStr) -> Result<Stat, Errno> {
+        let folder = open_folder(self.current_folder()?, name)?;
         let stat = fs::fstat(&folder)?;
-        let level = Level::new(folder)?;
+        let level = WalkLevel::new(folder)?;
         if self.levels.len() >= OPEN_MAX
             && let Some(above) = self.levels.last_mut()
         {
@@ -110,13 +110,13 @@ impl TreeWalk {
         Ok(stat)
     }
 
-    fn leave(&mut self) -> Result<(), Errno> {
+    fn leave_folder(&mut self) -> Result<(), Errno> {
         let left = self.levels.pop();
         let Some(above) = self.levels.last_mut() else { return Ok(()) };
         if above.dir.is_some() {
             return Ok(());
         }
-        above.dir = left.and_then(|left| above.reopen(left.dir?.fd().ok()?).ok());
+        above.dir = left.and_then(|left| above.reopen_parent(left.dir?.fd().ok()?).ok());
         if above.dir.is_some() {
             return Ok(());
         }
@@ -127,14 +127,14 @@ impl TreeWalk {
     }
 }
 
-impl Level {
+impl WalkLevel {
     fn new(folder: OwnedFd) -> Result<Self, Errno> {
         let stat = fs::fstat(&folder)?;
         Ok(Self { dir: Some(Dir::new(folder)?), id: (stat.st_dev, stat.st_ino), resume: 0 })
     }
 
     /// Reopens a parent folder, unless the subfolder has moved to another parent.
-    fn reopen(&self, below: BorrowedFd<'_>) -> Result<Dir, Errno> {
+    fn reopen_parent(&self, below: BorrowedFd<'_>) -> Result<Dir, Errno> {
         let folder = fs::openat(below, c"..", FOLDER_FLAGS, Mode::empty())?;
         let stat = fs::fstat(&folder)?;
         if (stat.st_dev, stat.st_ino) != self.id {
@@ -153,7 +153,7 @@ pub(crate) fn open_folder(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd
         // Permission to read does not imply permission to look up entries.
         Ok(folder) => match fs::openat(&folder, c".", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
             Err(Errno::ACCESS) => {
-                grant(&folder, &fs::fstat(&folder)?, FOLDER_NEEDS)?;
+                grant_permissions(&folder, &fs::fstat(&folder)?, FOLDER_NEEDS)?;
                 Ok(folder)
             }
             _ => Ok(folder),
@@ -164,7 +164,7 @@ pub(crate) fn open_folder(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd
             if file_type(&stat) != FileType::Directory {
                 return Err(Errno::NOTDIR);
             }
-            grant(&at, &stat, FOLDER_NEEDS)?;
+            grant_permissions(&at, &stat, FOLDER_NEEDS)?;
             fs::openat(&at, c".", flags, Mode::empty())
         }
         Err(other) => Err(other),
@@ -181,9 +181,9 @@ pub(crate) fn open_file(at: &OwnedFd, stat: &Stat) -> Result<OwnedFd, Errno> {
     let open = || fs::openat(CWD, &path, FILE_FLAGS | OFlags::CLOEXEC, Mode::empty());
     match open() {
         Err(Errno::ACCESS) => {
-            grant(at, stat, FILE_NEEDS)?;
+            grant_permissions(at, stat, FILE_NEEDS)?;
             let opened = open();
-            let _ = fs::chmodat(CWD, &path, permissions(stat), fs::AtFlags::empty());
+            let _ = fs::chmodat(CWD, &path, permission_bits(stat), fs::AtFlags::empty());
             opened
         }
         done => done,
@@ -195,13 +195,13 @@ pub(crate) fn open_path(parent: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, 
     fs::openat(parent, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }
 
-fn grant(at: &impl AsFd, stat: &Stat, needs: Mode) -> Result<(), Errno> {
+fn grant_permissions(at: &impl AsFd, stat: &Stat, needs: Mode) -> Result<(), Errno> {
     // The permissions of a descriptor with `O_PATH` can only be changed through this path.
     let path = format!("/proc/self/fd/{}", at.as_fd().as_raw_fd());
-    fs::chmodat(CWD, path, permissions(stat) | needs, fs::AtFlags::empty())
+    fs::chmodat(CWD, path, permission_bits(stat) | needs, fs::AtFlags::empty())
 }
 
-fn permissions(stat: &Stat) -> Mode {
+fn permission_bits(stat: &Stat) -> Mode {
     Mode::from_raw_mode(stat.st_mode & 0o7777)
 }
 

@@ -16,10 +16,10 @@ use tokio::task::JoinHandle;
 use crate::account::Workspace;
 use crate::asked::AskedPath;
 use crate::error::{SpaceShortage, WorkspaceError};
-use crate::jail::{FILE_MODE, Home, entry_stat, file_type, off_thread, size_charged};
+use crate::jail::{FILE_MODE, OpenHome, entry_stat, file_type, off_thread, size_charged};
 use crate::path::{FRESH_DIGITS, FileName, NameError, STAGING_PREFIX, WorkspacePath};
 use crate::spelling::name_in;
-use crate::usage::{Quota, ReservedSpace, Usage, UsageTracker};
+use crate::usage::{DiskUsage, Quota, ReservedSpace, UsageTracker};
 
 /// The size of a batch that is collected before it is written; another batch may be in progress at the same time.
 const BATCH_BYTES: usize = 512 * 1024;
@@ -58,7 +58,7 @@ pub enum SameName {
 
 /// An uploaded file (section 2.5 of the interface).
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Uploaded {
+pub struct PlacedUpload {
     /// The name as shown.
     pub name: String,
     pub path: WorkspacePath,
@@ -79,7 +79,7 @@ pub struct Staging {
 
 /// A completely received file without a place. Dropping it removes all traces.
 #[derive(Debug)]
-pub struct Staged {
+pub struct StagedUpload {
     pub(crate) file: Arc<StagedFile>,
     pub(crate) room: ReservedSpace,
     pub(crate) size: u64,
@@ -88,7 +88,7 @@ pub struct Staged {
 /// The file on disk: without a name if the file system supports that, otherwise with a hidden one in the home folder.
 #[derive(Debug)]
 pub(crate) struct StagedFile {
-    pub(crate) home: Home,
+    pub(crate) home: OpenHome,
     pub(crate) file: File,
     pub(crate) name: Option<Vec<u8>>,
     pub(crate) books: Arc<UsageTracker>,
@@ -103,9 +103,9 @@ impl Workspace {
     pub async fn begin_upload(&self) -> Result<Staging, WorkspaceError> {
         self.usage().await?;
         let mut room = ReservedSpace::new(self.books.clone());
-        self.take(&mut room, Usage { bytes: 0, files: 1 }).await?;
+        self.reserve_space(&mut room, DiskUsage { bytes: 0, files: 1 }).await?;
         let workspace = self.clone();
-        let file = off_thread(move || StagedFile::create(&workspace)).await?;
+        let file = off_thread(move || StagedFile::create_staged(&workspace)).await?;
         Ok(Staging {
             workspace: self.clone(),
             file: Arc::new(file),
@@ -122,7 +122,7 @@ impl Workspace {
     /// # Errors
     /// Those of [`Self::begin_upload`], [`Staging::write`] and [`Staging::finish`], and
     /// [`WorkspaceError::Interrupted`] with the error of the stream.
-    pub async fn stage<S, E>(&self, content: S) -> Result<Staged, WorkspaceError>
+    pub async fn stage_upload<S, E>(&self, content: S) -> Result<StagedUpload, WorkspaceError>
     where
         S: Stream<Item = Result<Bytes, E>>,
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -130,35 +130,46 @@ impl Workspace {
         let mut staging = self.begin_upload().await?;
         pin_mut!(content);
         while let Some(bytes) = content.next().await {
-            staging.write(bytes.map_err(|error| WorkspaceError::Interrupted(error.into()))?).await?;
+            staging.write_chunk(bytes.map_err(|error| WorkspaceError::Interrupted(error.into()))?).await?;
         }
-        staging.finish().await
+        staging.finish_upload().await
     }
 
     /// Receives a file and places it, replacing one of the same name: [`Self::stage`], then [`Staged::place`].
     ///
     /// # Errors
     /// Those of both.
-    pub async fn upload<S, E>(
+    pub async fn upload_file<S, E>(
         &self,
         destination: &Destination,
         name: &FileName,
         content: S,
-    ) -> Result<Uploaded, WorkspaceError>
+    ) -> Result<PlacedUpload, WorkspaceError>
     where
         S: Stream<Item = Result<Bytes, E>>,
         E: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        self.stage(content).await?.place(destination.clone(), name.clone(), SameName::Replace).await
+        self.stage_upload(content)
+            .await?
+            .place_file(destination.clone(), name.clone(), SameName::Replace)
+            .await
     }
 
     /// Reserves space for an upload or a folder. Recounts before it rejects.
-    pub(crate) async fn take(&self, room: &mut ReservedSpace, more: Usage) -> Result<(), WorkspaceError> {
-        if room.take(more) {
+    pub(crate) async fn reserve_space(
+        &self,
+        room: &mut ReservedSpace,
+        more: DiskUsage,
+    ) -> Result<(), WorkspaceError> {
+        if room.try_reserve(more) {
             return Ok(());
         }
-        self.counted(RECOUNT_BEFORE_REFUSAL.min(self.books.quota().recount_after)).await?;
-        if room.take(more) { Ok(()) } else { Err(WorkspaceError::QuotaExceeded(room.shortage(more))) }
+        self.recount_usage(RECOUNT_BEFORE_REFUSAL.min(self.books.quota().recount_after)).await?;
+        if room.try_reserve(more) {
+            Ok(())
+        } else {
+            Err(WorkspaceError::QuotaExceeded(room.find_shortage(more)))
+        }
     }
 }
 
@@ -168,40 +179,40 @@ impl Staging {
     ///
     /// # Errors
     /// [`WorkspaceError::QuotaExceeded`], and errors of the file system.
-    pub async fn write(&mut self, bytes: Bytes) -> Result<(), WorkspaceError> {
+    pub async fn write_chunk(&mut self, bytes: Bytes) -> Result<(), WorkspaceError> {
         self.batch_bytes += bytes.len();
         self.batch.push(bytes);
-        if self.batch_bytes >= BATCH_BYTES { self.flush().await } else { Ok(()) }
+        if self.batch_bytes >= BATCH_BYTES { self.flush_batch().await } else { Ok(()) }
     }
 
     /// Ends the content.
     ///
     /// # Errors
     /// [`WorkspaceError::Empty`] when there is no content, and those of [`Self::write`].
-    pub async fn finish(mut self) -> Result<Staged, WorkspaceError> {
-        self.flush().await?;
-        self.written().await?;
+    pub async fn finish_upload(mut self) -> Result<StagedUpload, WorkspaceError> {
+        self.flush_batch().await?;
+        self.wait_for_write().await?;
         if self.size == 0 {
             return Err(WorkspaceError::Empty);
         }
-        Ok(Staged { file: self.file, room: self.room, size: self.size })
+        Ok(StagedUpload { file: self.file, room: self.room, size: self.size })
     }
 
     /// Starts to write the collected content, after the preceding batch is written.
     ///
     /// # Errors
     /// Those of [`Self::write`].
-    pub async fn flush(&mut self) -> Result<(), WorkspaceError> {
+    pub async fn flush_batch(&mut self) -> Result<(), WorkspaceError> {
         let batch = std::mem::take(&mut self.batch);
         let bytes = std::mem::take(&mut self.batch_bytes) as u64;
         if bytes == 0 {
             return Ok(());
         }
-        self.workspace.take(&mut self.room, Usage { bytes, files: 0 }).await?;
-        self.written().await?;
+        self.workspace.reserve_space(&mut self.room, DiskUsage { bytes, files: 0 }).await?;
+        self.wait_for_write().await?;
         self.size += bytes;
         let file = self.file.clone();
-        self.writing = Some(tokio::task::spawn_blocking(move || file.write(&batch, bytes)));
+        self.writing = Some(tokio::task::spawn_blocking(move || file.write_batch(&batch, bytes)));
         Ok(())
     }
 
@@ -209,13 +220,13 @@ impl Staging {
     ///
     /// # Errors
     /// Those of [`Self::write`].
-    pub async fn settled(&mut self) -> Result<u64, WorkspaceError> {
-        self.flush().await?;
-        self.written().await?;
+    pub async fn flush_and_size(&mut self) -> Result<u64, WorkspaceError> {
+        self.flush_batch().await?;
+        self.wait_for_write().await?;
         Ok(self.size)
     }
 
-    async fn written(&mut self) -> Result<(), WorkspaceError> {
+    async fn wait_for_write(&mut self) -> Result<(), WorkspaceError> {
         match &mut self.writing {
             None => Ok(()),
             Some(writing) => {
@@ -227,7 +238,7 @@ impl Staging {
     }
 }
 
-impl Staged {
+impl StagedUpload {
     /// Returns the size in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
@@ -241,12 +252,12 @@ impl Staged {
     /// [`WorkspaceError::NotFound`] and [`WorkspaceError::NotAFolder`] for the destination,
     /// [`WorkspaceError::AlreadyExists`] when a folder has the name, or when all of a thousand numbered names are taken,
     /// and errors of the file system.
-    pub async fn place(
+    pub async fn place_file(
         self,
         destination: Destination,
         name: FileName,
         same_name: SameName,
-    ) -> Result<Uploaded, WorkspaceError> {
+    ) -> Result<PlacedUpload, WorkspaceError> {
         off_thread(move || self.place_now(&destination, &name, same_name)).await
     }
 
@@ -256,15 +267,15 @@ impl Staged {
         destination: &Destination,
         name: &FileName,
         same_name: SameName,
-    ) -> Result<Uploaded, WorkspaceError> {
+    ) -> Result<PlacedUpload, WorkspaceError> {
         self.file.file.sync_all()?;
         let home = &self.file.home;
         let (path, folder) = match destination {
-            Destination::Uploads => (WorkspacePath::uploads(), uploads(home)?),
-            Destination::Folder(asked) => existing(home, asked)?,
+            Destination::Uploads => (WorkspacePath::uploads_folder(), open_uploads_folder(home)?),
+            Destination::Folder(asked) => open_existing_folder(home, asked)?,
             Destination::Temporary => return self.place_in_own_folder(name),
         };
-        if path.join(name.as_bytes()) == WorkspacePath::temporary() {
+        if path.join_name(name.as_bytes()) == WorkspacePath::temporary_uploads() {
             return Err(NameError::NotAllowed.into()); // in the way of all temporary uploads
         }
         let name = &FileName::of_entry(name_in(folder.as_fd(), name.as_bytes()));
@@ -280,15 +291,18 @@ impl Staged {
         path: &WorkspacePath,
         folder: &OwnedFd,
         name: &FileName,
-    ) -> Result<Uploaded, WorkspaceError> {
+    ) -> Result<PlacedUpload, WorkspaceError> {
         for number in 1..=NUMBERED_MAX {
-            let name = name.numbered(number);
-            let uploaded =
-                || Uploaded { name: name.to_string(), path: path.join(name.as_bytes()), size: self.size };
+            let name = name.with_number(number);
+            let uploaded = || PlacedUpload {
+                name: name.to_string(),
+                path: path.join_name(name.as_bytes()),
+                size: self.size,
+            };
             if self.file.place_new(folder.as_fd(), name.as_bytes())? {
                 fs::fsync(folder)?;
                 let uploaded = uploaded();
-                self.room.used(Usage::default());
+                self.room.commit_usage(DiskUsage::default());
                 return Ok(uploaded);
             }
             if self.file.is_same(folder.as_fd(), name.as_bytes(), self.size) {
@@ -298,15 +312,15 @@ impl Staged {
         Err(WorkspaceError::AlreadyExists)
     }
 
-    fn place_in_own_folder(self, name: &FileName) -> Result<Uploaded, WorkspaceError> {
+    fn place_in_own_folder(self, name: &FileName) -> Result<PlacedUpload, WorkspaceError> {
         let file = self.file.clone();
-        let all = file.home.open_or_make(uploads(&file.home)?.as_fd(), b".tmp")?;
-        let id = fresh()?;
+        let all = file.home.open_or_make(open_uploads_folder(&file.home)?.as_fd(), b".tmp")?;
+        let id = generate_name()?;
         let own = file.home.open_or_make(all.as_fd(), id.as_bytes())?;
         fs::fsync(&all)?;
-        let placed = self.place_in(&WorkspacePath::temporary().join(id.as_bytes()), &own, name);
+        let placed = self.place_in(&WorkspacePath::temporary_uploads().join_name(id.as_bytes()), &own, name);
         match placed {
-            Ok(_) => file.books.added(Usage { bytes: 0, files: 1 }),
+            Ok(_) => file.books.add_usage(DiskUsage { bytes: 0, files: 1 }),
             Err(_) => drop(fs::unlinkat(&all, id.as_bytes(), AtFlags::REMOVEDIR)),
         }
         placed
@@ -317,17 +331,17 @@ impl Staged {
         path: &WorkspacePath,
         folder: &OwnedFd,
         name: &FileName,
-    ) -> Result<Uploaded, WorkspaceError> {
-        let replaced = self.file.place(folder.as_fd(), name.as_bytes())?;
+    ) -> Result<PlacedUpload, WorkspaceError> {
+        let replaced = self.file.link_into(folder.as_fd(), name.as_bytes())?;
         fs::fsync(folder)?;
-        self.room.used(replaced);
-        Ok(Uploaded { name: name.to_string(), path: path.join(name.as_bytes()), size: self.size })
+        self.room.commit_usage(replaced);
+        Ok(PlacedUpload { name: name.to_string(), path: path.join_name(name.as_bytes()), size: self.size })
     }
 }
 
 /// Opens the upload folder. Creates it when it was deleted, and restores the owner's permissions.
-fn uploads(home: &Home) -> Result<OwnedFd, WorkspaceError> {
-    match home.open_folder(&WorkspacePath::uploads()) {
+fn open_uploads_folder(home: &OpenHome) -> Result<OwnedFd, WorkspaceError> {
+    match home.open_folder(&WorkspacePath::uploads_folder()) {
         Err(WorkspaceError::NotFound | WorkspaceError::Denied) => {
             let made = home.open_or_make(home.fd(), b"uploads")?;
             fs::fsync(home.fd())?;
@@ -337,7 +351,10 @@ fn uploads(home: &Home) -> Result<OwnedFd, WorkspaceError> {
     }
 }
 
-fn existing(home: &Home, asked: &AskedPath) -> Result<(WorkspacePath, OwnedFd), WorkspaceError> {
+fn open_existing_folder(
+    home: &OpenHome,
+    asked: &AskedPath,
+) -> Result<(WorkspacePath, OwnedFd), WorkspaceError> {
     asked.first_found(home, |path| Ok((path.clone(), home.open_folder(path)?)))
 }
 
@@ -354,15 +371,15 @@ pub(crate) fn check_disk(file: &File, quota: &Quota, bytes: u64) -> Result<(), W
 }
 
 /// Generates a unique name from 128 random bits.
-pub(crate) fn fresh() -> Result<String, WorkspaceError> {
+pub(crate) fn generate_name() -> Result<String, WorkspaceError> {
     let mut bits = [0u8; FRESH_DIGITS / 2];
     getrandom::fill(&mut bits).map_err(|error| WorkspaceError::Io(std::io::Error::other(error)))?;
     Ok(format!("{:0width$x}", u128::from_be_bytes(bits), width = FRESH_DIGITS))
 }
 
 impl StagedFile {
-    fn create(workspace: &Workspace) -> Result<Self, WorkspaceError> {
-        let home = workspace.home()?;
+    fn create_staged(workspace: &Workspace) -> Result<Self, WorkspaceError> {
+        let home = workspace.open_home()?;
         match fs::openat(home.fd(), c".", STAGING_FLAGS | OFlags::TMPFILE, FILE_MODE) {
             Ok(fd) => Self::new(home, fd, None, workspace.books.clone()),
             // File systems without support for unnamed files.
@@ -371,7 +388,7 @@ impl StagedFile {
         }
     }
 
-    fn create_named(workspace: &Workspace, home: Home) -> Result<Self, WorkspaceError> {
+    fn create_named(workspace: &Workspace, home: OpenHome) -> Result<Self, WorkspaceError> {
         let books = workspace.books.clone();
         let name = staging_name()?;
         books.staging_begins(&name);
@@ -386,17 +403,17 @@ impl StagedFile {
     }
 
     fn new(
-        home: Home,
+        home: OpenHome,
         fd: OwnedFd,
         name: Option<Vec<u8>>,
         books: Arc<UsageTracker>,
     ) -> Result<Self, WorkspaceError> {
         let staged = Self { home, file: File::from(fd), name, books };
-        staged.home.adopt(staged.file.as_fd(), FILE_MODE)?;
+        staged.home.set_owner_and_mode(staged.file.as_fd(), FILE_MODE)?;
         Ok(staged)
     }
 
-    fn write(&self, batch: &[Bytes], bytes: u64) -> Result<(), WorkspaceError> {
+    fn write_batch(&self, batch: &[Bytes], bytes: u64) -> Result<(), WorkspaceError> {
         check_disk(&self.file, self.books.quota(), bytes)?;
         for bytes in batch {
             (&self.file).write_all(bytes)?;
@@ -405,16 +422,16 @@ impl StagedFile {
     }
 
     /// Links the file into the folder under this name. Returns the replaced entry's usage.
-    fn place(&self, folder: BorrowedFd<'_>, name: &[u8]) -> Result<Usage, WorkspaceError> {
+    fn link_into(&self, folder: BorrowedFd<'_>, name: &[u8]) -> Result<DiskUsage, WorkspaceError> {
         let replaced = match entry_stat(folder, name) {
             Ok(stat) if file_type(&stat) == FileType::Directory => return Err(WorkspaceError::AlreadyExists),
             Ok(stat) if file_type(&stat) == FileType::RegularFile => {
-                Usage { bytes: size_charged(&stat), files: 1 }
+                DiskUsage { bytes: size_charged(&stat), files: 1 }
             }
-            Ok(_) => Usage { bytes: 0, files: 1 },
-            Err(_) => Usage::default(),
+            Ok(_) => DiskUsage { bytes: 0, files: 1 },
+            Err(_) => DiskUsage::default(),
         };
-        match self.rename(folder, name, RenameFlags::empty())? {
+        match self.move_into(folder, name, RenameFlags::empty())? {
             Err(Errno::ISDIR) => Err(WorkspaceError::AlreadyExists),
             Err(Errno::NAMETOOLONG) => Err(NameError::TooLong.into()),
             done => Ok(done.map(|()| replaced)?),
@@ -426,9 +443,9 @@ impl StagedFile {
         if entry_stat(folder, name).is_ok() {
             return Ok(false);
         }
-        let placed = match self.rename(folder, name, RenameFlags::NOREPLACE)? {
+        let placed = match self.move_into(folder, name, RenameFlags::NOREPLACE)? {
             // Not every file system has it; then a file that appeared just now is replaced.
-            Err(Errno::INVAL) => self.rename(folder, name, RenameFlags::empty())?,
+            Err(Errno::INVAL) => self.move_into(folder, name, RenameFlags::empty())?,
             done => done,
         };
         match placed {
@@ -440,7 +457,7 @@ impl StagedFile {
     }
 
     /// Moves the file into the folder; it keeps its hidden name if that fails, if it had one.
-    fn rename(
+    fn move_into(
         &self,
         folder: BorrowedFd<'_>,
         name: &[u8],
@@ -448,7 +465,7 @@ impl StagedFile {
     ) -> Result<rustix::io::Result<()>, WorkspaceError> {
         let hidden = match &self.name {
             Some(name) => name.clone(),
-            None => self.link()?,
+            None => self.link_hidden()?,
         };
         let renamed = fs::renameat_with(self.home.fd(), &hidden, folder, name, flags);
         if renamed.is_err() && self.name.is_none() {
@@ -471,7 +488,7 @@ impl StagedFile {
 
     /// Gives the unnamed file a hidden name in the home folder: a link cannot replace an entry, and the rename that can
     /// needs a name.
-    fn link(&self) -> Result<Vec<u8>, WorkspaceError> {
+    fn link_hidden(&self) -> Result<Vec<u8>, WorkspaceError> {
         let name = staging_name()?;
         self.books.staging_begins(&name);
         let linked = fs::linkat(&self.file, c"", self.home.fd(), &name, AtFlags::EMPTY_PATH).or_else(|_| {
@@ -517,7 +534,7 @@ impl Drop for StagedFile {
 }
 
 fn staging_name() -> Result<Vec<u8>, WorkspaceError> {
-    Ok([STAGING_PREFIX.as_bytes(), fresh()?.as_bytes()].concat())
+    Ok([STAGING_PREFIX.as_bytes(), generate_name()?.as_bytes()].concat())
 }
 
 #[cfg(test)]
@@ -526,12 +543,12 @@ mod tests {
 
     #[test]
     fn fresh_names_differ() {
-        assert_ne!(fresh().unwrap(), fresh().unwrap());
+        assert_ne!(generate_name().unwrap(), generate_name().unwrap());
         assert!(crate::path::is_staging(&staging_name().unwrap()));
     }
 
     #[tokio::test]
-    async fn files_of_interrupted_uploads_are_removed_when_they_are_old() {
+    async fn interrupted_upload_files_expire() {
         let root = tempfile::tempdir().unwrap();
         let workspaces = crate::Workspaces::new(root.path(), Quota::default()).unwrap();
         let long_ago = std::time::SystemTime::now() - Duration::from_secs(3700);
@@ -553,11 +570,11 @@ mod tests {
             assert!(!home.join(staged).exists());
             assert!(home.join(fresh).exists() && home.join("a-file-of-the-user").exists());
         }
-        assert_eq!(workspaces.count().await.unwrap(), 2);
+        assert_eq!(workspaces.count_accounts().await.unwrap(), 2);
     }
 
     #[tokio::test]
-    async fn a_file_system_without_nameless_files_will_do() {
+    async fn upload_works_without_nameless_files() {
         let root = tempfile::tempdir().unwrap();
         let workspaces = crate::Workspaces::new(root.path(), Quota::default()).unwrap();
         let account = domain::id::AccountId::from_random(1);
@@ -571,24 +588,24 @@ mod tests {
             names
         };
         let staged = |content: &'static [u8]| {
-            let file = StagedFile::create_named(&workspace, workspace.home().unwrap()).unwrap();
-            file.write(&[Bytes::from_static(content)], 0).unwrap();
-            Staged { file: Arc::new(file), room: ReservedSpace::new(workspace.books.clone()), size: 3 }
+            let file = StagedFile::create_named(&workspace, workspace.open_home().unwrap()).unwrap();
+            file.write_batch(&[Bytes::from_static(content)], 0).unwrap();
+            StagedUpload { file: Arc::new(file), room: ReservedSpace::new(workspace.books.clone()), size: 3 }
         };
         let dropped = staged(b"old");
         assert_eq!(names().len(), 2);
-        assert_eq!(workspace.counted(Duration::ZERO).await.unwrap().files, 1);
+        assert_eq!(workspace.recount_usage(Duration::ZERO).await.unwrap().files, 1);
         drop(dropped);
         assert_eq!(names(), ["uploads"]);
         let home = || Destination::Folder(WorkspacePath::home().into());
         let name = FileName::from_upload("file").unwrap();
         for content in [b"old", b"new"] {
-            staged(content).place(home(), name.clone(), SameName::Replace).await.unwrap();
+            staged(content).place_file(home(), name.clone(), SameName::Replace).await.unwrap();
             assert_eq!(std::fs::read(workspace.host_dir().join("file")).unwrap(), content);
         }
         assert!(
             staged(b"bad")
-                .place(home(), FileName::from_upload("uploads").unwrap(), SameName::Replace)
+                .place_file(home(), FileName::from_upload("uploads").unwrap(), SameName::Replace)
                 .await
                 .is_err()
         );

@@ -49,29 +49,29 @@ impl Default for Quota {
 
 /// The disk usage of an account.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct DiskUsage {
     /// The size of all files.
     pub bytes: u64,
     /// The number of files, folders and links.
     pub files: u64,
 }
 
-impl Usage {
-    fn plus(self, other: Self) -> Self {
+impl DiskUsage {
+    fn saturating_add(self, other: Self) -> Self {
         Self { bytes: self.bytes.saturating_add(other.bytes), files: self.files.saturating_add(other.files) }
     }
 
-    fn minus(self, other: Self) -> Self {
+    fn saturating_sub(self, other: Self) -> Self {
         Self { bytes: self.bytes.saturating_sub(other.bytes), files: self.files.saturating_sub(other.files) }
     }
 }
 
 #[derive(Debug)]
 struct UsageCount {
-    used: Usage,
-    taken: Usage,
+    used: DiskUsage,
+    taken: DiskUsage,
     /// The usage added during a walk, which the walk may have missed.
-    added: Usage,
+    added: DiskUsage,
     counted: Option<(Instant, Duration)>,
     /// True if the usage changed unseen since the last walk began.
     is_forgotten: bool,
@@ -90,9 +90,9 @@ pub(crate) struct UsageTracker {
 impl UsageTracker {
     pub(crate) fn new(quota: Quota) -> Self {
         let count = UsageCount {
-            used: Usage::default(),
-            taken: Usage::default(),
-            added: Usage::default(),
+            used: DiskUsage::default(),
+            taken: DiskUsage::default(),
+            added: DiskUsage::default(),
             counted: None,
             is_forgotten: false,
             staging: HashSet::new(),
@@ -105,49 +105,53 @@ impl UsageTracker {
     }
 
     /// Recounts if the last count is older than `age`. Concurrent callers share one walk.
-    pub(crate) async fn counted<W>(&self, age: Duration, walk: W) -> Result<Usage, WorkspaceError>
+    pub(crate) async fn recount_if_older<W>(
+        &self,
+        age: Duration,
+        walk: W,
+    ) -> Result<DiskUsage, WorkspaceError>
     where
-        W: AsyncFnOnce() -> Result<Usage, WorkspaceError>,
+        W: AsyncFnOnce() -> Result<DiskUsage, WorkspaceError>,
     {
         let asked = Instant::now();
         let _walking = self.walking.lock().await;
-        let fresh = self.with(|count| match count.counted {
+        let fresh = self.with_count(|count| match count.counted {
             Some((at, _)) if at >= asked => true,
             Some((at, took)) => !age.is_zero() && at.elapsed() < age.max(took.saturating_mul(WALK_SHARE)),
             None => false,
         });
         if !fresh {
-            self.with(|count| {
-                count.added = Usage::default();
+            self.with_count(|count| {
+                count.added = DiskUsage::default();
                 count.is_forgotten = false;
             });
             let started = Instant::now();
             let walked = walk().await?;
-            self.with(|count| {
-                count.used = walked.plus(count.added);
+            self.with_count(|count| {
+                count.used = walked.saturating_add(count.added);
                 count.counted = (!count.is_forgotten).then(|| (started, started.elapsed()));
             });
         }
-        Ok(self.with(|count| count.used))
+        Ok(self.with_count(|count| count.used))
     }
 
     /// Reserves space for `more`. Returns false when the current count leaves too little.
-    pub(crate) fn take(&self, more: Usage) -> bool {
-        self.with(|count| {
-            let then = count.used.plus(count.taken).plus(more);
+    pub(crate) fn try_reserve(&self, more: DiskUsage) -> bool {
+        self.with_count(|count| {
+            let then = count.used.saturating_add(count.taken).saturating_add(more);
             let fits = then.bytes <= self.quota.bytes_max && then.files <= self.quota.files_max;
             if fits {
-                count.taken = count.taken.plus(more);
+                count.taken = count.taken.saturating_add(more);
             }
             fits
         })
     }
 
     /// Returns the limit that leaves no space for `more`, of a file with `more` and `taken` in all.
-    fn shortage(&self, taken: Usage, more: Usage) -> SpaceShortage {
+    fn find_shortage(&self, taken: DiskUsage, more: DiskUsage) -> SpaceShortage {
         let Quota { bytes_max, files_max, .. } = self.quota;
-        let then = self.with(|count| count.used.plus(count.taken).plus(more));
-        if taken.plus(more).bytes > bytes_max {
+        let then = self.with_count(|count| count.used.saturating_add(count.taken).saturating_add(more));
+        if taken.saturating_add(more).bytes > bytes_max {
             SpaceShortage::FileTooLarge(bytes_max)
         } else if then.files > files_max {
             SpaceShortage::Files(files_max)
@@ -156,42 +160,42 @@ impl UsageTracker {
         }
     }
 
-    pub(crate) fn give_back(&self, taken: Usage) {
-        self.with(|count| count.taken = count.taken.minus(taken));
+    pub(crate) fn give_back(&self, taken: DiskUsage) {
+        self.with_count(|count| count.taken = count.taken.saturating_sub(taken));
     }
 
-    pub(crate) fn added(&self, more: Usage) {
-        self.with(|count| {
-            count.used = count.used.plus(more);
-            count.added = count.added.plus(more);
+    pub(crate) fn add_usage(&self, more: DiskUsage) {
+        self.with_count(|count| {
+            count.used = count.used.saturating_add(more);
+            count.added = count.added.saturating_add(more);
         });
     }
 
-    pub(crate) fn removed(&self, less: Usage) {
-        self.with(|count| count.used = count.used.minus(less));
+    pub(crate) fn subtract_usage(&self, less: DiskUsage) {
+        self.with_count(|count| count.used = count.used.saturating_sub(less));
     }
 
     /// Makes the next caller recount.
-    pub(crate) fn forget(&self) {
-        self.with(|count| {
+    pub(crate) fn invalidate_count(&self) {
+        self.with_count(|count| {
             count.counted = None;
             count.is_forgotten = true;
         });
     }
 
     pub(crate) fn staging_begins(&self, name: &[u8]) {
-        self.with(|count| count.staging.insert(name.to_vec()));
+        self.with_count(|count| count.staging.insert(name.to_vec()));
     }
 
     pub(crate) fn staging_ends(&self, name: &[u8]) {
-        self.with(|count| count.staging.remove(name));
+        self.with_count(|count| count.staging.remove(name));
     }
 
     pub(crate) fn is_staging(&self, name: &[u8]) -> bool {
-        self.with(|count| count.staging.contains(name))
+        self.with_count(|count| count.staging.contains(name))
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut UsageCount) -> T) -> T {
+    fn with_count<T>(&self, work: impl FnOnce(&mut UsageCount) -> T) -> T {
         work(&mut self.count.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -200,31 +204,31 @@ impl UsageTracker {
 #[derive(Debug)]
 pub(crate) struct ReservedSpace {
     books: Arc<UsageTracker>,
-    taken: Usage,
+    taken: DiskUsage,
 }
 
 impl ReservedSpace {
     pub(crate) fn new(books: Arc<UsageTracker>) -> Self {
-        Self { books, taken: Usage::default() }
+        Self { books, taken: DiskUsage::default() }
     }
 
-    pub(crate) fn take(&mut self, more: Usage) -> bool {
-        let fits = self.books.take(more);
+    pub(crate) fn try_reserve(&mut self, more: DiskUsage) -> bool {
+        let fits = self.books.try_reserve(more);
         if fits {
-            self.taken = self.taken.plus(more);
+            self.taken = self.taken.saturating_add(more);
         }
         fits
     }
 
     /// Returns the limit that leaves no space for `more`.
-    pub(crate) fn shortage(&self, more: Usage) -> SpaceShortage {
-        self.books.shortage(self.taken, more)
+    pub(crate) fn find_shortage(&self, more: DiskUsage) -> SpaceShortage {
+        self.books.find_shortage(self.taken, more)
     }
 
     /// Turns the reservation into usage, in place of the replaced entry's.
-    pub(crate) fn used(self, replaced: Usage) {
-        self.books.added(self.taken);
-        self.books.removed(replaced);
+    pub(crate) fn commit_usage(self, replaced: DiskUsage) {
+        self.books.add_usage(self.taken);
+        self.books.subtract_usage(replaced);
     }
 }
 
@@ -236,21 +240,21 @@ impl Drop for ReservedSpace {
 
 /// Counts the contents of an open folder at any depth, without following links. Stops above `files_max`, because the
 /// rest cannot matter. A folder that cannot be read makes the account count as full, because it may contain anything.
-pub(crate) fn walk(home: BorrowedFd<'_>, books: &UsageTracker) -> Result<Usage, WorkspaceError> {
-    let mut usage = Usage::default();
+pub(crate) fn count_usage(home: BorrowedFd<'_>, books: &UsageTracker) -> Result<DiskUsage, WorkspaceError> {
+    let mut usage = DiskUsage::default();
     for _ in 0..WALKS_MAX {
         match walk_once(home, books)? {
             (counted, true) => return Ok(counted),
             (counted, false) => usage = counted,
         }
     }
-    let full = Usage { bytes: books.quota().bytes_max, files: books.quota().files_max };
-    Ok(Usage { bytes: usage.bytes.max(full.bytes), files: usage.files.max(full.files) })
+    let full = DiskUsage { bytes: books.quota().bytes_max, files: books.quota().files_max };
+    Ok(DiskUsage { bytes: usage.bytes.max(full.bytes), files: usage.files.max(full.files) })
 }
 
 /// Counts once. Returns false when the walk missed something.
-fn walk_once(home: BorrowedFd<'_>, books: &UsageTracker) -> Result<(Usage, bool), WorkspaceError> {
-    let (mut usage, mut whole) = (Usage::default(), true);
+fn walk_once(home: BorrowedFd<'_>, books: &UsageTracker) -> Result<(DiskUsage, bool), WorkspaceError> {
+    let (mut usage, mut whole) = (DiskUsage::default(), true);
     let mut walk = TreeWalk::new(openat(home, c".", FOLDER_FLAGS, Mode::empty())?)?;
     while let Some(next) = walk.next() {
         let Ok(entry) = next else {
@@ -267,7 +271,7 @@ fn walk_once(home: BorrowedFd<'_>, books: &UsageTracker) -> Result<(Usage, bool)
         let is_folder = match entry.kind {
             FileType::Directory => true,
             FileType::RegularFile | FileType::Unknown => {
-                match entry_stat(walk.folder()?, entry.name.to_bytes()) {
+                match entry_stat(walk.current_folder()?, entry.name.to_bytes()) {
                     Ok(stat) if file_type(&stat) == FileType::RegularFile => {
                         usage.bytes = usage.bytes.saturating_add(size_charged(&stat));
                         false
@@ -281,7 +285,7 @@ fn walk_once(home: BorrowedFd<'_>, books: &UsageTracker) -> Result<(Usage, bool)
             }
             _ => false,
         };
-        match is_folder.then(|| walk.enter(&entry.name)) {
+        match is_folder.then(|| walk.enter_folder(&entry.name)) {
             Some(Ok(stat)) => usage.bytes = usage.bytes.saturating_add(folder_size_charged(&stat)),
             // Removed or replaced during the walk; the next count handles it.
             Some(Err(errno)) => whole &= matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP),
@@ -296,18 +300,18 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_change_during_a_walk_is_counted_by_the_next() {
+    async fn change_during_walk_counts_next_time() {
         let tracker = UsageTracker::new(Quota::default());
         let age = Duration::from_secs(3600);
-        let one = Usage { bytes: 1, files: 1 };
-        let changed = tracker.counted(age, async || {
-            tracker.forget();
+        let one = DiskUsage { bytes: 1, files: 1 };
+        let changed = tracker.recount_if_older(age, async || {
+            tracker.invalidate_count();
             Ok(one)
         });
         assert_eq!(changed.await.expect("a count"), one);
-        let two = Usage { bytes: 2, files: 2 };
-        assert_eq!(tracker.counted(age, async || Ok(two)).await.expect("a count"), two);
-        let kept = tracker.counted(age, async || panic!("the last count is fresh"));
+        let two = DiskUsage { bytes: 2, files: 2 };
+        assert_eq!(tracker.recount_if_older(age, async || Ok(two)).await.expect("a count"), two);
+        let kept = tracker.recount_if_older(age, async || panic!("the last count is fresh"));
         assert_eq!(kept.await.expect("a count"), two);
     }
 }

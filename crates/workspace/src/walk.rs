@@ -14,7 +14,7 @@ use rustix::fs::{FileType, Mode, SeekFrom, Stat, fstat, openat, readlinkat, seek
 use rustix::io::Errno;
 
 use crate::account::{DATABASE_MARKER, Workspaces};
-use crate::jail::{FOLDER_FLAGS, file_type, size, size_on_disk};
+use crate::jail::{FOLDER_FLAGS, file_type, size_on_disk, stat_size};
 use crate::path::is_staging;
 use crate::resumable::UNFINISHED_FOLDER;
 use crate::tree::{TreeEntry, TreeWalk, open_file, open_path};
@@ -46,12 +46,12 @@ pub struct WorkspaceEntry {
     pub mode: u32,
     /// The modification time, in seconds since 1970.
     pub modified: u64,
-    pub content: Content,
+    pub content: BackupContent,
 }
 
 /// The content of an entry in a backup.
 #[derive(Debug)]
-pub enum Content {
+pub enum BackupContent {
     File(WorkspaceFile),
     /// A folder. Its entries follow, except for leased files, which come last of all.
     Folder,
@@ -92,7 +92,7 @@ impl Workspaces {
         lease_wait: Duration,
         visit: &mut dyn FnMut(WorkspaceEntry) -> io::Result<()>,
     ) -> io::Result<()> {
-        let mut walk = TreeWalk::new(openat(self.root(), c".", FOLDER_FLAGS, Mode::empty())?)?;
+        let mut walk = TreeWalk::new(openat(self.root_fd(), c".", FOLDER_FLAGS, Mode::empty())?)?;
         // The current path, and its length at each level.
         let (mut path, mut lengths) = (Vec::new(), vec![0]);
         let mut leased = Vec::new();
@@ -101,7 +101,7 @@ impl Workspaces {
                 Ok(entry) => entry,
                 Err(errno) => {
                     path.truncate(lengths.last().copied().unwrap_or(0));
-                    visit(left_out(PathBuf::from(OsString::from_vec(path.clone())), reason(errno)))?;
+                    visit(left_out(PathBuf::from(OsString::from_vec(path.clone())), format_reason(errno)))?;
                     continue;
                 }
             };
@@ -122,13 +122,13 @@ impl Workspaces {
             }
             path.extend_from_slice(entry.name.to_bytes());
             let own = PathBuf::from(OsString::from_vec(path.clone()));
-            let (visited, enters) = match look(&mut walk, &entry, own) {
+            let (visited, enters) = match visit_entry(&mut walk, &entry, own) {
                 Ok(Some(VisitedEntry::Kept(visited))) => {
-                    let enters = matches!(visited.content, Content::Folder);
+                    let enters = matches!(visited.content, BackupContent::Folder);
                     (visited, enters)
                 }
                 Ok(Some(VisitedEntry::Leased((path, _)))) if leased.len() >= LEASED_MAX => {
-                    (left_out(path, reason(Errno::WOULDBLOCK)), false)
+                    (left_out(path, format_reason(Errno::WOULDBLOCK)), false)
                 }
                 Ok(Some(VisitedEntry::Leased(file))) => {
                     leased.push(file);
@@ -144,7 +144,7 @@ impl Workspaces {
         }
         // All leases were broken at the same time, so that one wait is enough.
         let deadline = Instant::now() + lease_wait;
-        leased.into_iter().try_for_each(|file| visit(wait(file, deadline)))
+        leased.into_iter().try_for_each(|file| visit(wait_for_lease(file, deadline)))
     }
 }
 
@@ -156,7 +156,7 @@ enum VisitedEntry {
 
 /// Examines an entry, and enters it if it is a folder. Returns `None` when it is gone, and an omitted entry as an
 /// error.
-fn look(
+fn visit_entry(
     walk: &mut TreeWalk,
     entry: &TreeEntry,
     path: PathBuf,
@@ -168,12 +168,12 @@ fn look(
     match entry_of(walk, &entry.name, &path) {
         Ok(looked) => Ok(Some(looked)),
         Err(Errno::NOENT) => Ok(None),
-        Err(errno) => Err(left_out(path, reason(errno))),
+        Err(errno) => Err(left_out(path, format_reason(errno))),
     }
 }
 
 fn entry_of(walk: &mut TreeWalk, name: &CStr, path: &Path) -> Result<VisitedEntry, Errno> {
-    let at = open_path(walk.folder()?, name)?;
+    let at = open_path(walk.current_folder()?, name)?;
     let stat = fstat(&at)?;
     let content = match file_type(&stat) {
         FileType::RegularFile => match read_file(&at, &stat) {
@@ -182,33 +182,38 @@ fn entry_of(walk: &mut TreeWalk, name: &CStr, path: &Path) -> Result<VisitedEntr
             Err(other) => return Err(other),
         },
         FileType::Directory => {
-            walk.enter(name)?;
-            Content::Folder
+            walk.enter_folder(name)?;
+            BackupContent::Folder
         }
         FileType::Symlink => {
             let target = readlinkat(&at, c"", Vec::new())?;
-            Content::Link(PathBuf::from(OsString::from_vec(target.into_bytes())))
+            BackupContent::Link(PathBuf::from(OsString::from_vec(target.into_bytes())))
         }
-        FileType::Fifo => Content::LeftOut("it is a pipe".to_owned()),
-        FileType::Socket => Content::LeftOut("it is a socket".to_owned()),
-        _ => Content::LeftOut("it is a device".to_owned()),
+        FileType::Fifo => BackupContent::LeftOut("it is a pipe".to_owned()),
+        FileType::Socket => BackupContent::LeftOut("it is a socket".to_owned()),
+        _ => BackupContent::LeftOut("it is a device".to_owned()),
     };
     Ok(VisitedEntry::Kept(new_entry(path.to_owned(), &stat, content)))
 }
 
-fn read_file(at: &OwnedFd, stat: &Stat) -> Result<Content, Errno> {
+fn read_file(at: &OwnedFd, stat: &Stat) -> Result<BackupContent, Errno> {
     let opened = open_file(at, stat)?;
     let stat = fstat(&opened)?;
-    let Some(pieces) = pieces(&opened, &stat)? else {
-        return Ok(Content::LeftOut(format!("it has more than {PIECES_MAX} holes")));
+    let Some(pieces) = content_ranges(&opened, &stat)? else {
+        return Ok(BackupContent::LeftOut(format!("it has more than {PIECES_MAX} holes")));
     };
     let shared = (stat.st_nlink > 1).then_some((stat.st_dev, stat.st_ino));
-    Ok(Content::File(WorkspaceFile { file: File::from(opened), size: size(&stat), pieces, shared }))
+    Ok(BackupContent::File(WorkspaceFile {
+        file: File::from(opened),
+        size: stat_size(&stat),
+        pieces,
+        shared,
+    }))
 }
 
 /// Returns the ranges with content; `None` if there are too many.
-fn pieces(file: impl AsFd, stat: &Stat) -> Result<Option<Vec<Range<u64>>>, Errno> {
-    let end = size(stat);
+fn content_ranges(file: impl AsFd, stat: &Stat) -> Result<Option<Vec<Range<u64>>>, Errno> {
+    let end = stat_size(stat);
     if size_on_disk(stat) >= end {
         return Ok(Some((end > 0).then_some(0..end).into_iter().collect()));
     }
@@ -239,27 +244,27 @@ fn pieces(file: impl AsFd, stat: &Stat) -> Result<Option<Vec<Range<u64>>>, Errno
 }
 
 /// Waits for a leased file.
-fn wait((path, at): LeasedWalk, deadline: Instant) -> WorkspaceEntry {
+fn wait_for_lease((path, at): LeasedWalk, deadline: Instant) -> WorkspaceEntry {
     loop {
         let content = fstat(&at).and_then(|stat| Ok((read_file(&at, &stat)?, stat)));
         match content {
             Ok((content, stat)) => return new_entry(path, &stat, content),
             Err(Errno::WOULDBLOCK) if Instant::now() < deadline => std::thread::sleep(LEASE_POLL_INTERVAL),
-            Err(errno) => return left_out(path, reason(errno)),
+            Err(errno) => return left_out(path, format_reason(errno)),
         }
     }
 }
 
-fn new_entry(path: PathBuf, stat: &Stat, content: Content) -> WorkspaceEntry {
+fn new_entry(path: PathBuf, stat: &Stat, content: BackupContent) -> WorkspaceEntry {
     let modified = u64::try_from(stat.st_mtime).unwrap_or(0);
     WorkspaceEntry { path, mode: stat.st_mode & 0o777, modified, content }
 }
 
 fn left_out(path: PathBuf, reason: String) -> WorkspaceEntry {
-    WorkspaceEntry { path, mode: 0, modified: 0, content: Content::LeftOut(reason) }
+    WorkspaceEntry { path, mode: 0, modified: 0, content: BackupContent::LeftOut(reason) }
 }
 
-fn reason(errno: Errno) -> String {
+fn format_reason(errno: Errno) -> String {
     match errno {
         Errno::WOULDBLOCK => "a program holds a lease on it".to_owned(),
         Errno::STALE => "it was moved while it was read".to_owned(),
@@ -274,7 +279,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn a_file_that_stays_leased_is_left_out_and_named() {
+    fn leased_file_is_omitted_and_named() {
         const HOLD: &str = "
 import fcntl, os, signal, sys
 signal.signal(signal.SIGIO, signal.SIG_IGN)
@@ -295,9 +300,9 @@ sys.stdin.read()
         let (mut files, mut left_out) = (0, Vec::new());
         let visited = workspaces.everything_within(Duration::ZERO, &mut |entry| {
             match entry.content {
-                Content::File(_) => files += 1,
-                Content::LeftOut(reason) => left_out.push((entry.path, reason)),
-                Content::Folder | Content::Link(_) => {}
+                BackupContent::File(_) => files += 1,
+                BackupContent::LeftOut(reason) => left_out.push((entry.path, reason)),
+                BackupContent::Folder | BackupContent::Link(_) => {}
             }
             Ok(())
         });
@@ -305,11 +310,11 @@ sys.stdin.read()
         holder.wait().unwrap();
         visited.unwrap();
         assert_eq!(files, 1);
-        assert_eq!(left_out, [(PathBuf::from("account/leased"), reason(Errno::WOULDBLOCK))]);
+        assert_eq!(left_out, [(PathBuf::from("account/leased"), format_reason(Errno::WOULDBLOCK))]);
     }
 
     #[test]
-    fn small_holes_count_as_content_and_large_ones_do_not() {
+    fn small_holes_count_as_content() {
         use std::os::unix::fs::FileExt;
         let file = tempfile::tempfile().unwrap();
         for at in [0, HOLE_MIN_BYTES / 2, 16 * HOLE_MIN_BYTES] {
@@ -317,7 +322,7 @@ sys.stdin.read()
         }
         let size = 32 * HOLE_MIN_BYTES;
         file.set_len(size).unwrap();
-        let pieces = pieces(&file, &fstat(&file).unwrap()).unwrap().unwrap();
+        let pieces = content_ranges(&file, &fstat(&file).unwrap()).unwrap().unwrap();
         let [first, second] = &pieces[..] else { panic!("{pieces:?}") };
         assert!(first.start == 0 && first.end > HOLE_MIN_BYTES / 2 && first.end < 16 * HOLE_MIN_BYTES);
         assert!(second.contains(&(16 * HOLE_MIN_BYTES)) && second.end < size);

@@ -13,7 +13,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    match tidy::run(&root) {
+    match tidy::check_tree(&root) {
         Ok(report) if report.complaints.is_empty() => {
             println!("tidy: {} files, no violations", report.files);
             ExitCode::SUCCESS

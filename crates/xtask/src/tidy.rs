@@ -14,7 +14,7 @@ mod vocabulary;
 use std::fmt;
 use std::path::Path;
 
-pub use tree::{File, Tree};
+pub use tree::{SourceFile, SourceTree};
 
 /// A place that breaks a rule.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -37,7 +37,7 @@ impl fmt::Display for Complaint {
 
 /// The result of a run.
 #[derive(Debug)]
-pub struct Report {
+pub struct TidyReport {
     /// The number of files that were read.
     pub files: usize,
     /// The violations, sorted by path and line.
@@ -51,24 +51,24 @@ const EXCEPTIONS: &str = "crates/xtask/exceptions.txt";
 ///
 /// # Errors
 /// If the tree or its manifests cannot be read.
-pub fn run(root: &Path) -> Result<Report, String> {
-    let tree = Tree::read(root)?;
-    let mut complaints = manifests::check(&tree, &manifests::metadata(root)?);
-    complaints.extend(cycles::check(&tree));
-    complaints.extend(sources::check(&tree));
-    complaints.extend(documents::check(&tree));
-    complaints.extend(tools::check(&tree));
-    complaints.extend(vocabulary::check(&tree));
-    let mut complaints = except(&tree, complaints);
+pub fn check_tree(root: &Path) -> Result<TidyReport, String> {
+    let tree = SourceTree::read_from(root)?;
+    let mut complaints = manifests::check_manifests(&tree, &manifests::read_metadata(root)?);
+    complaints.extend(cycles::check_cycles(&tree));
+    complaints.extend(sources::check_sources(&tree));
+    complaints.extend(documents::check_documents(&tree));
+    complaints.extend(tools::check_tool_names(&tree));
+    complaints.extend(vocabulary::check_vocabulary(&tree));
+    let mut complaints = apply_exceptions(&tree, complaints);
     complaints.sort();
-    Ok(Report { files: tree.files.len(), complaints })
+    Ok(TidyReport { files: tree.files.len(), complaints })
 }
 
 /// Removes the complaints that the exceptions allow; adds a complaint for each exception that is malformed or
 /// unused.
-fn except(tree: &Tree, complaints: Vec<Complaint>) -> Vec<Complaint> {
+fn apply_exceptions(tree: &SourceTree, complaints: Vec<Complaint>) -> Vec<Complaint> {
     let mut left = complaints;
-    for (index, line) in tree.text(EXCEPTIONS).unwrap_or("").lines().enumerate() {
+    for (index, line) in tree.file_text(EXCEPTIONS).unwrap_or("").lines().enumerate() {
         if line.trim().is_empty() || line.starts_with('#') {
             continue;
         }
@@ -99,16 +99,21 @@ fn except(tree: &Tree, complaints: Vec<Complaint>) -> Vec<Complaint> {
 mod tests {
     use super::*;
 
-    fn complaint(rule: &'static str, path: &str) -> Complaint {
+    fn sample_complaint(rule: &'static str, path: &str) -> Complaint {
         Complaint { path: path.into(), line: 1, rule, text: "so".into() }
     }
 
     #[test]
-    fn an_exception_takes_its_complaints_out_and_must_be_needed() {
-        let tree =
-            Tree::of(&[(EXCEPTIONS, "# why\nlong-file a.rs: one table\nlong-file b.rs: gone\nnonsense\n")]);
-        let left = except(&tree, vec![complaint("long-file", "a.rs"), complaint("unsafe", "a.rs")]);
-        assert_eq!(left[0], complaint("unsafe", "a.rs"));
+    fn exceptions_remove_complaints_once_needed() {
+        let tree = SourceTree::from_texts(&[(
+            EXCEPTIONS,
+            "# why\nlong-file a.rs: one table\nlong-file b.rs: gone\nnonsense\n",
+        )]);
+        let left = apply_exceptions(
+            &tree,
+            vec![sample_complaint("long-file", "a.rs"), sample_complaint("unsafe", "a.rs")],
+        );
+        assert_eq!(left[0], sample_complaint("unsafe", "a.rs"));
         assert_eq!(left.iter().map(|left| left.line).collect::<Vec<_>>(), [1, 3, 4]);
     }
 }

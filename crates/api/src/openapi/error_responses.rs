@@ -84,20 +84,20 @@ refusals! {
 
 /// Returns the responses that every operation shares, by the names of their references, and the response of a path
 /// without the operation.
-pub(crate) fn everywhere() -> [(&'static str, Response); 7] {
-    let challenge = challenge();
+pub(crate) fn shared_responses() -> [(&'static str, Response); 7] {
+    let challenge = challenge_header();
     let unauthorized = ResponseBuilder::new()
         .description("The key is missing, mistyped, revoked or expired. The body is empty")
         .header("WWW-Authenticate", challenge);
-    let mut unavailable = refusal(&[PublicCode::Unavailable.into()]);
-    unavailable.headers.insert("Retry-After".to_owned(), headers::header("Retry-After").into());
+    let mut unavailable = error_response(&[PublicCode::Unavailable.into()]);
+    unavailable.headers.insert("Retry-After".to_owned(), headers::response_header("Retry-After").into());
     [
         ("Unauthorized", unauthorized.build()),
-        ("Limited", limited()),
-        ("Failed", refusal(&[PublicCode::Internal.into()])),
-        ("TargetTooLong", refusal(&[Code::TargetTooLong])),
-        ("HeadTooLarge", refusal(&[Code::HeadTooLarge])),
-        ("MethodNotAllowed", refusal(&[Code::MethodNotAllowed])),
+        ("Limited", rate_limit_response()),
+        ("Failed", error_response(&[PublicCode::Internal.into()])),
+        ("TargetTooLong", error_response(&[Code::TargetTooLong])),
+        ("HeadTooLarge", error_response(&[Code::HeadTooLarge])),
+        ("MethodNotAllowed", error_response(&[Code::MethodNotAllowed])),
         ("Unavailable", unavailable),
     ]
 }
@@ -107,7 +107,8 @@ fn refused(codes: &[(Code, StatusCode)]) -> BTreeMap<String, RefOr<Response>> {
     for (code, status) in codes {
         by_status.entry(status.as_u16()).or_default().push(*code);
     }
-    let own = by_status.into_iter().map(|(status, codes)| (status.to_string(), refusal(&codes).into()));
+    let own =
+        by_status.into_iter().map(|(status, codes)| (status.to_string(), error_response(&codes).into()));
     let shared = [
         ("401", "Unauthorized"),
         ("414", "TargetTooLong"),
@@ -121,8 +122,8 @@ fn refused(codes: &[(Code, StatusCode)]) -> BTreeMap<String, RefOr<Response>> {
 }
 
 /// Creates the response for these codes, which have the same status.
-fn refusal(codes: &[Code]) -> Response {
-    let describe = |code: &Code| format!("`{}`: {}", code.on_the_wire().0, meaning(*code).0);
+fn error_response(codes: &[Code]) -> Response {
+    let describe = |code: &Code| format!("`{}`: {}", code.on_the_wire().0, code_meaning(*code).0);
     let described = match codes {
         [only] => describe(only),
         several => several.iter().map(|code| format!("- {}", describe(code))).collect::<Vec<_>>().join("\n"),
@@ -131,13 +132,13 @@ fn refusal(codes: &[Code]) -> Response {
     let mut content = ContentBuilder::new().schema(Some(Ref::from_schema_name(ErrorResponse::name())));
     for code in codes {
         let (word, _) = code.on_the_wire();
-        let body = json!({"code": word, "message": meaning(*code).1});
+        let body = json!({"code": word, "message": code_meaning(*code).1});
         content = content.examples_from_iter([(word, ExampleBuilder::new().value(Some(body)))]);
     }
     response.content("application/json", content.build()).build()
 }
 
-fn challenge() -> Header {
+fn challenge_header() -> Header {
     let description = "How to authenticate: by an API key";
     let text = ObjectBuilder::new().schema_type(Type::String);
     HeaderBuilder::new()
@@ -148,18 +149,18 @@ fn challenge() -> Header {
 }
 
 /// Creates the response to a request beyond a rate.
-fn limited() -> Response {
+fn rate_limit_response() -> Response {
     let number = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1));
     let description = "After how many seconds to try again";
     let header =
         HeaderBuilder::new().schema(Some(number)).description(Some(description)).example(Some(json!(2)));
-    let mut response = refusal(&[PublicCode::RateLimited.into()]);
+    let mut response = error_response(&[PublicCode::RateLimited.into()]);
     response.headers.insert("Retry-After".to_owned(), header.build().into());
     response
 }
 
 /// Returns the meaning of a code and an example of its message.
-pub(super) const fn meaning(code: Code) -> (&'static str, &'static str) {
+pub(super) const fn code_meaning(code: Code) -> (&'static str, &'static str) {
     match code {
         Code::UseCase(code) => use_case_meaning(code),
         Code::MethodNotAllowed => ("the path has no such method", "the path does not have this method"),

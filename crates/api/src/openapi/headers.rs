@@ -11,7 +11,7 @@ use crate::operations::OPERATIONS;
 const REQUEST_ID_HEADER: &str = "X-Request-Id";
 
 /// Returns the description of a header and an example.
-fn meaning(name: &str) -> (&'static str, Value) {
+fn header_meaning(name: &str) -> (&'static str, Value) {
     match name {
         "Accept-Ranges" => ("That ranges can be asked for", json!("bytes")),
         "Cache-Control" => ("That events are not to be kept", json!("no-store")),
@@ -43,7 +43,7 @@ fn meaning(name: &str) -> (&'static str, Value) {
 }
 
 /// Adds the headers to their responses.
-pub(super) fn add(document: &mut OpenApi) {
+pub(super) fn add_headers(document: &mut OpenApi) {
     for operation in super::operations_mut(document) {
         let id = operation.operation_id.clone().unwrap_or_default();
         let declared = OPERATIONS.iter().find(|declared| declared.id == id);
@@ -55,7 +55,7 @@ pub(super) fn add(document: &mut OpenApi) {
         operation.responses.responses.values_mut().for_each(name_request);
     }
     let components = document.components.get_or_insert_default();
-    components.headers.insert(REQUEST_ID_HEADER.to_owned(), header(REQUEST_ID_HEADER).into());
+    components.headers.insert(REQUEST_ID_HEADER.to_owned(), response_header(REQUEST_ID_HEADER).into());
     components.responses.values_mut().for_each(name_request);
 }
 
@@ -69,14 +69,14 @@ fn name_request(response: &mut RefOr<Response>) {
 
 fn add_to(operation: &mut Operation, status: &str, names: &[&str]) {
     if let Some(RefOr::T(response)) = operation.responses.responses.get_mut(status) {
-        let headers = names.iter().map(|name| ((*name).to_owned(), header(name).into()));
+        let headers = names.iter().map(|name| ((*name).to_owned(), response_header(name).into()));
         response.headers.extend(headers);
     }
 }
 
 /// Creates a header by its name.
-pub(super) fn header(name: &str) -> Header {
-    let (description, example) = meaning(name);
+pub(super) fn response_header(name: &str) -> Header {
+    let (description, example) = header_meaning(name);
     let schema = match &example {
         Value::Bool(_) => ObjectBuilder::new().schema_type(Type::Boolean),
         Value::Number(_) => ObjectBuilder::new()

@@ -59,39 +59,40 @@ const KEY: &str = "apiKey";
 struct Interface;
 
 /// The schema as YAML, created for the first request.
-static SCHEMA: LazyLock<Document> = LazyLock::new(|| {
-    let yaml = interface().to_yaml().expect("the schema holds nothing that YAML cannot");
-    Document::of("application/yaml", yaml)
+static SCHEMA: LazyLock<PublishedDocument> = LazyLock::new(|| {
+    let yaml = build_interface().to_yaml().expect("the schema holds nothing that YAML cannot");
+    PublishedDocument::new("application/yaml", yaml)
 });
 
 /// The same as JSON.
-static SCHEMA_JSON: LazyLock<Document> = LazyLock::new(|| {
-    let json = interface().to_json().expect("the schema holds nothing that JSON cannot");
-    Document::of("application/json", json)
+static SCHEMA_JSON: LazyLock<PublishedDocument> = LazyLock::new(|| {
+    let json = build_interface().to_json().expect("the schema holds nothing that JSON cannot");
+    PublishedDocument::new("application/json", json)
 });
 
 /// The schema as a page, created for the first request.
-static REFERENCE: LazyLock<Document> =
-    LazyLock::new(|| Document::of("text/html; charset=utf-8", page::html(&interface())));
+static REFERENCE: LazyLock<PublishedDocument> = LazyLock::new(|| {
+    PublishedDocument::new("text/html; charset=utf-8", page::render_page(&build_interface()))
+});
 
 /// The script of the page.
-static SCRIPT: LazyLock<Document> =
-    LazyLock::new(|| Document::of("text/javascript; charset=utf-8", page::SCRIPT.to_owned()));
+static SCRIPT: LazyLock<PublishedDocument> =
+    LazyLock::new(|| PublishedDocument::new("text/javascript; charset=utf-8", page::SCRIPT.to_owned()));
 
-struct Document {
+struct PublishedDocument {
     tag: String,
     kind: &'static str,
     text: Bytes,
 }
 
-impl Document {
-    fn of(kind: &'static str, text: String) -> Self {
+impl PublishedDocument {
+    fn new(kind: &'static str, text: String) -> Self {
         let digest = Sha256::digest(text.as_bytes());
-        let tag = domain::hex::encode(&digest[..16]);
+        let tag = domain::hex::encode_hex(&digest[..16]);
         Self { tag: format!("\"{tag}\""), kind, text: Bytes::from(text) }
     }
 
-    fn answer(&'static self, headers: &HeaderMap) -> Response {
+    fn respond_cached(&'static self, headers: &HeaderMap) -> Response {
         let caching = [
             (header::ETAG, HeaderValue::from_static(&self.tag)),
             (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
@@ -108,32 +109,32 @@ impl Document {
 }
 
 /// Serves `GET /openapi.yaml` and `GET /api/v1/openapi.yaml` without a key.
-pub(crate) async fn publish(headers: HeaderMap) -> Response {
-    SCHEMA.answer(&headers)
+pub(crate) async fn serve_schema_yaml(headers: HeaderMap) -> Response {
+    SCHEMA.respond_cached(&headers)
 }
 
 /// Serves `GET /openapi.json` and `GET /api/v1/openapi.json` without a key.
 pub(crate) async fn publish_json(headers: HeaderMap) -> Response {
-    SCHEMA_JSON.answer(&headers)
+    SCHEMA_JSON.respond_cached(&headers)
 }
 
 /// Serves `GET /docs`, the schema for people, without a key.
-pub(crate) async fn reference(headers: HeaderMap) -> Response {
-    static POLICY: LazyLock<String> = LazyLock::new(page::policy);
+pub(crate) async fn serve_reference_page(headers: HeaderMap) -> Response {
+    static POLICY: LazyLock<String> = LazyLock::new(page::content_security_policy);
     let policy = [
         (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(&POLICY)),
         (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
     ];
-    (policy, REFERENCE.answer(&headers)).into_response()
+    (policy, REFERENCE.respond_cached(&headers)).into_response()
 }
 
 /// Serves `GET /docs/page.js`, the script of that page.
-pub(crate) async fn script(headers: HeaderMap) -> Response {
-    SCRIPT.answer(&headers)
+pub(crate) async fn serve_page_script(headers: HeaderMap) -> Response {
+    SCRIPT.respond_cached(&headers)
 }
 
 /// Creates the schema.
-fn interface() -> utoipa::openapi::OpenApi {
+fn build_interface() -> utoipa::openapi::OpenApi {
     let mut interface = Interface::openapi();
     let declared = Declared::openapi();
     interface.paths = declared.paths;
@@ -143,12 +144,12 @@ fn interface() -> utoipa::openapi::OpenApi {
         "An API key, which begins with `api-`. It is looked for in this header and nowhere else.";
     let key = ApiKey::Header(ApiKeyValue::with_description("X-Api-Key", description));
     components.add_security_scheme(KEY, SecurityScheme::ApiKey(key));
-    for (name, response) in error_responses::everywhere() {
+    for (name, response) in error_responses::shared_responses() {
         components.responses.insert(name.to_owned(), response.into());
     }
-    headers::add(&mut interface);
-    composed::add(&mut interface);
-    links::add(&mut interface);
+    headers::add_headers(&mut interface);
+    composed::add_examples(&mut interface);
+    links::add_links(&mut interface);
     interface
 }
 

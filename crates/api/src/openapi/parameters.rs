@@ -43,7 +43,7 @@ pub(crate) struct InLanguage {
 /// The time to wait for an answer.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
-pub(crate) struct Waiting {
+pub(crate) struct PreferWaitHeader {
     /// `wait=N` holds the response until the answer is completed, for N seconds at most, and never more than 60.
     #[param(rename = "Prefer", value_type = String, required = false, example = "wait=30")]
     prefer: Option<String>,
@@ -65,7 +65,7 @@ pub(crate) struct Repeatable {
 /// The entity tag that the client has already.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
-pub(crate) struct Known {
+pub(crate) struct IfNoneMatchHeader {
     /// Entity tags of what the client has: 304 when one of them still holds.
     #[param(rename = "If-None-Match", value_type = String, required = false, example = "\"1.42\"")]
     if_none_match: Option<String>,

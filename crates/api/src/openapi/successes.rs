@@ -10,7 +10,7 @@ use crate::wire::examples;
 
 /// The responses to an accepted question.
 #[derive(IntoResponses)]
-pub(crate) enum Asked {
+pub(crate) enum AskResponses {
     /// The question is accepted and safely stored; its answer is being written
     #[response(status = 202, example = json!(examples::answer_begun()))]
     Begun(Answer<'static>),

@@ -6,10 +6,10 @@
 use std::marker::PhantomData;
 
 use bytes::Bytes;
-use control::conversations::Question;
-use control::live::{self, PartKind, Representation, Rope, Segment, Snapshot, SnapshotPart};
-use domain::answer::Ending;
-use domain::citation::Place;
+use control::conversations::StoredQuestion;
+use control::live::{self, PartKind, Representation, Rope, RopeSegment, Snapshot, SnapshotPart};
+use domain::answer::AnswerEnding;
+use domain::citation::PassagePlace;
 use domain::id::{AgentId, ConversationId, MessageId, PartId, SkillId};
 use domain::time::Timestamp;
 use http_common::{SHARED_MIN_BYTES, json_escape_into, to_segments};
@@ -25,19 +25,19 @@ use super::source::{Citation, Source};
 use super::{state_word, status_word};
 
 /// Writes the answer as one line of JSON, in segments.
-pub(crate) fn answer(snapshot: &Snapshot) -> Vec<Bytes> {
-    segments(snapshot, &Answer::of(snapshot))
+pub(crate) fn encode_answer(snapshot: &Snapshot) -> Vec<Bytes> {
+    encode_segments(snapshot, &Answer::from_snapshot(snapshot))
 }
 
 /// Writes the answer as a message of its conversation, likewise.
 pub(crate) fn assistant_message(snapshot: &Snapshot) -> Vec<Bytes> {
-    segments(snapshot, &Message::Assistant(AssistantMessage::of(snapshot)))
+    encode_segments(snapshot, &Message::Assistant(AssistantMessage::from_snapshot(snapshot)))
 }
 
 /// Writes a question as a message of its conversation, likewise.
-pub(crate) fn user_message(question: &Question) -> Vec<Bytes> {
+pub(crate) fn user_message(question: &StoredQuestion) -> Vec<Bytes> {
     let room = HEAD_BYTES + question.text.len() + question.text.len() / 16;
-    to_segments(&Message::User(UserMessage::of(question)), room, |_| None).expect(WRITABLE)
+    to_segments(&Message::User(UserMessage::from_question(question)), room, |_| None).expect(WRITABLE)
 }
 
 /// The reason why writing does not fail.
@@ -47,21 +47,21 @@ const HEAD_BYTES: usize = 256;
 /// The initial capacity at most, in bytes: longer answers consist mostly of shared segments.
 const ROOM_MAX_BYTES: usize = 16 << 10;
 
-fn segments(snapshot: &Snapshot, value: &impl Serialize) -> Vec<Bytes> {
+fn encode_segments(snapshot: &Snapshot, value: &impl Serialize) -> Vec<Bytes> {
     // In the order in which they are written.
-    let mut long = ropes(snapshot)
+    let mut long = snapshot_ropes(snapshot)
         .flat_map(Rope::segments)
         .filter(|segment| segment.text().len() >= SHARED_MIN_BYTES)
         .peekable();
     let shared = |text: &str| {
         let segment = long.next_if(|segment| std::ptr::eq(segment.text(), text))?;
-        Some(escaped(segment))
+        Some(escape_segment(segment))
     };
-    to_segments(value, room(snapshot).min(ROOM_MAX_BYTES), shared).expect(WRITABLE)
+    to_segments(value, estimate_size(snapshot).min(ROOM_MAX_BYTES), shared).expect(WRITABLE)
 }
 
-fn escaped(segment: &Segment) -> Bytes {
-    segment.encoded(Representation::Json, |text| {
+fn escape_segment(segment: &RopeSegment) -> Bytes {
+    segment.encode_once(Representation::Json, |text| {
         let mut escaped = Vec::with_capacity(text.len() + text.len() / 8);
         json_escape_into(text, &mut escaped);
         escaped.into()
@@ -69,7 +69,7 @@ fn escaped(segment: &Segment) -> Bytes {
 }
 
 /// Returns the text, then the texts of the parts.
-fn ropes(snapshot: &Snapshot) -> impl Iterator<Item = &Rope> {
+fn snapshot_ropes(snapshot: &Snapshot) -> impl Iterator<Item = &Rope> {
     let parts = snapshot.parts.iter().filter_map(|part| match &part.shape {
         PartKind::Text { html, .. } | PartKind::Reasoning { html } | PartKind::Agent { html, .. } => {
             Some(html)
@@ -83,16 +83,16 @@ fn ropes(snapshot: &Snapshot) -> impl Iterator<Item = &Rope> {
 }
 
 /// Returns an estimate of the size of an answer with short texts.
-fn room(snapshot: &Snapshot) -> usize {
+fn estimate_size(snapshot: &Snapshot) -> usize {
     const PART_BYTES: usize = 192;
-    let texts = ropes(snapshot).map(|rope| rope.len() + rope.len() / 16);
+    let texts = snapshot_ropes(snapshot).map(|rope| rope.len() + rope.len() / 16);
     HEAD_BYTES + PART_BYTES * snapshot.parts.len() + texts.sum::<usize>()
 }
 
 /// A text, written in segments.
-struct Text<'a>(&'a Rope);
+struct RopeText<'a>(&'a Rope);
 
-impl Serialize for Text<'_> {
+impl Serialize for RopeText<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self.0)
     }
@@ -102,7 +102,7 @@ impl Serialize for Text<'_> {
 struct Each<'a, T, S>(&'a [S], PhantomData<fn() -> T>);
 
 impl<'a, T, S> Each<'a, T, S> {
-    fn of(items: &'a [S]) -> Self {
+    fn new(items: &'a [S]) -> Self {
         Self(items, PhantomData)
     }
 }
@@ -142,7 +142,7 @@ pub(crate) struct Answer<'a> {
     model: &'a str,
     /// What is written so far, as Markdown without the marks of citations.
     #[schema(value_type = String, examples("The rent is due on the fifth of each month."))]
-    text: Text<'a>,
+    text: RopeText<'a>,
     /// What the answer consists of, in the order created. Parts come and change until the answer is completed.
     #[schema(value_type = Vec<AnswerPart<'static>>)]
     parts: Each<'a, AnswerPart<'a>, SnapshotPart>,
@@ -197,10 +197,10 @@ pub(crate) struct TextPart<'a> {
     r#type: TextType,
     /// Safe HTML in which citations are links to their sources.
     #[schema(value_type = String, examples("<p>The rent is due on the fifth of each month.</p>"))]
-    content: Text<'a>,
+    content: RopeText<'a>,
     /// What the piece cites, in order, each once.
     #[schema(value_type = Vec<Citation<'static>>)]
-    citations: Each<'a, Citation<'a>, live::Citation>,
+    citations: Each<'a, Citation<'a>, live::SnapshotCitation>,
 }
 
 /// What the model thought before it answered.
@@ -215,7 +215,7 @@ pub(crate) struct ReasoningPart<'a> {
     r#type: ReasoningType,
     /// Safe HTML.
     #[schema(value_type = String, examples("<p>The lease will say when rent is due.</p>"))]
-    content: Text<'a>,
+    content: RopeText<'a>,
 }
 
 /// A tool that the agent ran.
@@ -239,7 +239,7 @@ pub(crate) struct ToolPart<'a> {
     state: &'static str,
     /// Where it found something.
     #[schema(value_type = Vec<Source<'static>>)]
-    sources: Each<'a, Source<'a>, Place>,
+    sources: Each<'a, Source<'a>, PassagePlace>,
 }
 
 /// A search of the web.
@@ -265,7 +265,7 @@ pub(crate) struct WebSearchPart<'a> {
     query: &'a str,
     /// What was found.
     #[schema(value_type = Vec<Source<'static>>)]
-    sources: Each<'a, Source<'a>, Place>,
+    sources: Each<'a, Source<'a>, PassagePlace>,
 }
 
 /// A skill that the agent opened, to follow its instructions.
@@ -318,10 +318,10 @@ pub(crate) struct AgentPart<'a> {
     state: &'static str,
     /// What it says: safe HTML. Its citations are links once it is done.
     #[schema(value_type = String, examples("<p>The rent is due on the fifth of each month.</p>"))]
-    content: Text<'a>,
+    content: RopeText<'a>,
     /// What it cites, in order, each once; nothing before it is done.
     #[schema(value_type = Vec<Citation<'static>>)]
-    citations: Each<'a, Citation<'a>, live::Citation>,
+    citations: Each<'a, Citation<'a>, live::SnapshotCitation>,
 }
 
 /// A workspace file that entered the answer.
@@ -398,7 +398,7 @@ pub(crate) struct AssistantMessage<'a> {
     created_at: Timestamp,
     /// What is written so far, as Markdown without the marks of citations.
     #[schema(value_type = String, examples("The rent is due on the fifth of each month."))]
-    text: Text<'a>,
+    text: RopeText<'a>,
     /// What the answer consists of, in the order created.
     #[schema(value_type = Vec<AnswerPart<'static>>)]
     parts: Each<'a, AnswerPart<'a>, SnapshotPart>,
@@ -409,22 +409,22 @@ pub(crate) struct AssistantMessage<'a> {
 }
 
 impl<'a> Answer<'a> {
-    fn of(snapshot: &'a Snapshot) -> Self {
+    fn from_snapshot(snapshot: &'a Snapshot) -> Self {
         Self {
             id: snapshot.meta.answer,
             chat_id: snapshot.meta.conversation,
             status: status_word(snapshot.ending.is_some()),
             created_at: snapshot.meta.created_at,
             model: &snapshot.meta.model,
-            text: Text(&snapshot.text),
-            parts: Each::of(&snapshot.parts),
-            error: AnswerError::of(snapshot.ending.as_ref()),
+            text: RopeText(&snapshot.text),
+            parts: Each::new(&snapshot.parts),
+            error: AnswerError::from_ending(snapshot.ending.as_ref()),
         }
     }
 }
 
 impl<'a> UserMessage<'a> {
-    fn of(question: &'a Question) -> Self {
+    fn from_question(question: &'a StoredQuestion) -> Self {
         Self {
             id: question.id,
             role: UserRole,
@@ -437,24 +437,26 @@ impl<'a> UserMessage<'a> {
 }
 
 impl<'a> AssistantMessage<'a> {
-    fn of(snapshot: &'a Snapshot) -> Self {
+    fn from_snapshot(snapshot: &'a Snapshot) -> Self {
         Self {
             id: snapshot.meta.answer,
             role: AssistantRole,
             status: status_word(snapshot.ending.is_some()),
             created_at: snapshot.meta.created_at,
-            text: Text(&snapshot.text),
-            parts: Each::of(&snapshot.parts),
-            error: AnswerError::of(snapshot.ending.as_ref()),
+            text: RopeText(&snapshot.text),
+            parts: Each::new(&snapshot.parts),
+            error: AnswerError::from_ending(snapshot.ending.as_ref()),
         }
     }
 }
 
 impl<'a> AnswerError<'a> {
-    fn of(ending: Option<&'a Ending>) -> Option<Self> {
+    fn from_ending(ending: Option<&'a AnswerEnding>) -> Option<Self> {
         match ending {
-            Some(Ending::Failed(error)) => Some(Self { code: error.code.as_str(), message: &error.message }),
-            Some(Ending::Done | Ending::Stopped) | None => None,
+            Some(AnswerEnding::Failed(error)) => {
+                Some(Self { code: error.code.as_str(), message: &error.message })
+            }
+            Some(AnswerEnding::Done | AnswerEnding::Stopped) | None => None,
         }
     }
 }
@@ -466,11 +468,11 @@ impl<'a> From<&'a SnapshotPart> for AnswerPart<'a> {
             PartKind::Text { html, citations } => Self::Text(TextPart {
                 part_id,
                 r#type: TextType,
-                content: Text(html),
-                citations: Each::of(citations),
+                content: RopeText(html),
+                citations: Each::new(citations),
             }),
             PartKind::Reasoning { html } => {
-                Self::Reasoning(ReasoningPart { part_id, r#type: ReasoningType, content: Text(html) })
+                Self::Reasoning(ReasoningPart { part_id, r#type: ReasoningType, content: RopeText(html) })
             }
             PartKind::Tool { tool, call, state, sources } => Self::Tool(ToolPart {
                 part_id,
@@ -478,7 +480,7 @@ impl<'a> From<&'a SnapshotPart> for AnswerPart<'a> {
                 tool_name: tool,
                 tool_call_id: call,
                 state: state_word(*state),
-                sources: Each::of(sources),
+                sources: Each::new(sources),
             }),
             PartKind::WebSearch { query, call, state, sources } => Self::WebSearch(WebSearchPart {
                 part_id,
@@ -487,7 +489,7 @@ impl<'a> From<&'a SnapshotPart> for AnswerPart<'a> {
                 tool_call_id: call,
                 state: state_word(*state),
                 query,
-                sources: Each::of(sources),
+                sources: Each::new(sources),
             }),
             PartKind::Skill { skill, state } => Self::Skill(SkillPart {
                 part_id,
@@ -504,8 +506,8 @@ impl<'a> From<&'a SnapshotPart> for AnswerPart<'a> {
                 name: &agent.name,
                 full_name: &agent.full_name,
                 state: state_word(*state),
-                content: Text(html),
-                citations: Each::of(citations),
+                content: RopeText(html),
+                citations: Each::new(citations),
             }),
             PartKind::File { path } => Self::File(FilePart {
                 part_id,

@@ -1,6 +1,6 @@
 //! Entries of the catalogs (sections 2.2 to 2.4).
 
-use domain::catalog::{self, Language, ModelEntry, ModelStatus};
+use domain::catalog::{self, CatalogLanguage, ModelEntry, ModelStatus};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -29,7 +29,7 @@ pub(crate) struct Model<'a> {
     #[schema(examples(false))]
     deprecated: bool,
     /// What a question may set.
-    settings: Vec<Setting<'a>>,
+    settings: Vec<ModelSettingBody<'a>>,
     /// Whether it is the reader that comes with the service, which is no language model. Absent from any other.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false, examples(true))]
@@ -40,7 +40,7 @@ pub(crate) struct Model<'a> {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ModelSetting)]
-struct Setting<'a> {
+struct ModelSettingBody<'a> {
     /// What a question names it by.
     #[schema(examples("reasoningEffort"))]
     key: &'a str,
@@ -48,7 +48,7 @@ struct Setting<'a> {
     #[schema(examples("Reasoning effort"))]
     label: &'a str,
     /// The values that it may have.
-    options: Vec<SettingOption<'a>>,
+    options: Vec<ModelSettingOptionBody<'a>>,
     /// The value that it has unless a question sets it.
     #[schema(examples("MEDIUM"))]
     default_value: &'a str,
@@ -57,7 +57,7 @@ struct Setting<'a> {
 /// A value that a setting may have.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ModelSettingOption)]
-struct SettingOption<'a> {
+struct ModelSettingOptionBody<'a> {
     /// What a question names it by.
     #[schema(examples("HIGH"))]
     value: &'a str,
@@ -67,7 +67,7 @@ struct SettingOption<'a> {
 }
 
 impl<'a> Model<'a> {
-    pub(crate) fn of(entry: &'a ModelEntry, status: ModelStatus, language: Language) -> Self {
+    pub(crate) fn from_entry(entry: &'a ModelEntry, status: ModelStatus, language: CatalogLanguage) -> Self {
         Self {
             id: &entry.id,
             label: entry.label.in_language(language),
@@ -76,20 +76,24 @@ impl<'a> Model<'a> {
             status: status.as_str(),
             default: entry.default,
             deprecated: entry.deprecated,
-            settings: entry.settings.iter().map(|setting| Setting::of(setting, language)).collect(),
+            settings: entry
+                .settings
+                .iter()
+                .map(|setting| ModelSettingBody::from_setting(setting, language))
+                .collect(),
             builtin: entry.builtin,
         }
     }
 }
 
-impl<'a> Setting<'a> {
-    fn of(setting: &'a catalog::Setting, language: Language) -> Self {
+impl<'a> ModelSettingBody<'a> {
+    fn from_setting(setting: &'a catalog::CatalogSetting, language: CatalogLanguage) -> Self {
         let options = setting.options.iter();
         Self {
             key: &setting.key,
             label: setting.label.in_language(language),
             options: options
-                .map(|option| SettingOption {
+                .map(|option| ModelSettingOptionBody {
                     value: &option.value,
                     label: option.label.in_language(language),
                 })
@@ -114,7 +118,7 @@ pub(crate) struct Jurisdiction<'a> {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = PluginEntry)]
-pub(crate) struct Listed {
+pub(crate) struct PluginEntryBody {
     /// What a question names it by; the same for ever.
     #[schema(format = "uuid", examples("d8d27773-57ec-56f8-8913-a7972f4d3c04"))]
     id: String,
@@ -129,7 +133,7 @@ pub(crate) struct Listed {
     description: String,
 }
 
-impl From<control::catalogs::CatalogEntry> for Listed {
+impl From<control::catalogs::CatalogEntry> for PluginEntryBody {
     fn from(listed: control::catalogs::CatalogEntry) -> Self {
         let control::catalogs::CatalogEntry { id, name, full_name, description } = listed;
         Self { id, name, full_name, description }

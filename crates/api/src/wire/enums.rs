@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 use utoipa::openapi::schema::{AnyOfBuilder, ObjectBuilder, Schema, Type};
 use utoipa::openapi::{Ref, RefOr};
 use utoipa::{PartialSchema, ToSchema};
-use workspace::EntryKind;
+use workspace::WorkspaceEntryKind;
 
 use super::{entry_word, event_word, state_word, status_word};
 use crate::error::Code;
@@ -43,7 +43,7 @@ words! {
         .map(ModelStatus::as_str);
 
     /// What an entry of a folder is.
-    EntryType = [EntryKind::File, EntryKind::Folder, EntryKind::Link, EntryKind::Other].map(entry_word);
+    EntryType = [WorkspaceEntryKind::File, WorkspaceEntryKind::Folder, WorkspaceEntryKind::Link, WorkspaceEntryKind::Other].map(entry_word);
 
     /// Whether an answer is still being written.
     AnswerStatus = [false, true].map(status_word);

@@ -6,7 +6,7 @@ use domain::indexing::{FileIndexing, IndexCounts};
 use domain::unread::UnreadReason;
 use serde::Serialize;
 use utoipa::ToSchema;
-use workspace::{Entry, EntryKind};
+use workspace::{ListingEntry, WorkspaceEntryKind};
 
 use super::entry_word;
 use super::enums::{EntryType, IndexingState, UnreadReasonCode};
@@ -17,7 +17,7 @@ const MICROS_PER_SECOND: i64 = 1_000_000;
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = DirectoryListing)]
-pub(crate) struct Listing {
+pub(crate) struct DirectoryListingBody {
     /// The folder.
     #[schema(examples("/uploads"))]
     path: String,
@@ -30,22 +30,25 @@ pub(crate) struct Listing {
     indexing: FolderIndexing,
 }
 
-impl Listing {
+impl DirectoryListingBody {
     /// Makes the listing of a folder, with what is known of the indexing of its files.
-    pub(crate) fn of(listing: workspace::Listing, known: &control::FolderIndexing) -> Self {
-        let mut counts = known.below();
+    pub(crate) fn from_listing(
+        listing: workspace::WorkspaceListing,
+        known: &control::FolderIndexReport,
+    ) -> Self {
+        let mut counts = known.counts_below();
         let entries = listing.entries.into_iter().map(|entry| {
-            let indexing = (entry.kind == EntryKind::File).then(|| {
+            let indexing = (entry.kind == WorkspaceEntryKind::File).then(|| {
                 let modified = entry.modified.micros().div_euclid(MICROS_PER_SECOND);
-                known.file(&entry.path.to_string(), entry.size, modified)
+                known.file_indexing(&entry.path.to_string(), entry.size, modified)
             });
             if let Some(indexing) = &indexing {
-                counts.add(indexing.state);
+                counts.count_file(indexing.state);
             }
-            ListedEntry::of(entry, indexing)
+            ListedEntry::from_entry(entry, indexing)
         });
         let entries: Vec<ListedEntry> = entries.collect();
-        let indexing = FolderIndexing::of(counts);
+        let indexing = FolderIndexing::from_counts(counts);
         Self { path: listing.path.to_string(), total_entries: entries.len(), entries, indexing }
     }
 }
@@ -71,7 +74,7 @@ struct FolderIndexing {
 }
 
 impl FolderIndexing {
-    const fn of(counts: IndexCounts) -> Self {
+    const fn from_counts(counts: IndexCounts) -> Self {
         let IndexCounts { files, indexed, pending, partial, unreadable } = counts;
         Self { files, indexed, pending, partial, unreadable }
     }
@@ -81,7 +84,7 @@ impl FolderIndexing {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = FileIndexing, examples(json!({"state": "indexing", "pagesRead": 40, "pages": 212})))]
-pub(crate) struct Indexing {
+pub(crate) struct FileIndexingBody {
     #[schema(value_type = IndexingState)]
     state: &'static str,
     /// Why not everything of it can be read; of `partial` and `unreadable`.
@@ -102,20 +105,20 @@ pub(crate) struct Indexing {
     pages: Option<u32>,
 }
 
-impl Indexing {
-    pub(crate) fn of(indexing: FileIndexing) -> Self {
+impl FileIndexingBody {
+    pub(crate) fn from_indexing(indexing: FileIndexing) -> Self {
         let FileIndexing { state, reason, pages } = indexing;
         Self {
             state: state.code(),
             reason: reason.map(UnreadReason::code),
-            message: reason.map(UnreadReason::phrase),
+            message: reason.map(UnreadReason::to_phrase),
             pages_read: pages.map(|pages| pages.read),
             pages: pages.map(|pages| pages.of),
         }
     }
 
     /// Returns the value of the header `Indexing-State`.
-    pub(crate) fn header(&self) -> String {
+    pub(crate) fn header_value(&self) -> String {
         let mut value = self.state.to_owned();
         if let Some(reason) = self.reason {
             value.push_str(&format!("; reason={reason}"));
@@ -151,12 +154,12 @@ struct ListedEntry {
     mime_type: String,
     /// How far its indexing has come; of files only.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Indexing, required = false)]
-    indexing: Option<Indexing>,
+    #[schema(value_type = FileIndexingBody, required = false)]
+    indexing: Option<FileIndexingBody>,
 }
 
 impl ListedEntry {
-    fn of(entry: Entry, indexing: Option<FileIndexing>) -> Self {
+    fn from_entry(entry: ListingEntry, indexing: Option<FileIndexing>) -> Self {
         Self {
             r#type: entry_word(entry.kind),
             size: entry.size,
@@ -164,7 +167,7 @@ impl ListedEntry {
             mime_type: entry.mime.to_owned(),
             path: entry.path.to_string(),
             name: entry.name,
-            indexing: indexing.map(Indexing::of),
+            indexing: indexing.map(FileIndexingBody::from_indexing),
         }
     }
 }

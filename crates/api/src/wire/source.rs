@@ -1,7 +1,7 @@
 //! Sources and citations of an answer (section 2.10).
 
 use control::live;
-use domain::citation::Place;
+use domain::citation::PassagePlace;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -72,10 +72,10 @@ pub(crate) struct UrlSource<'a> {
     title: &'a str,
 }
 
-impl<'a> From<&'a live::Citation> for Citation<'a> {
-    fn from(citation: &'a live::Citation) -> Self {
+impl<'a> From<&'a live::SnapshotCitation> for Citation<'a> {
+    fn from(citation: &'a live::SnapshotCitation) -> Self {
         Self {
-            citation_id: citation.id(),
+            citation_id: citation.wire_id(),
             source: Source::from(&citation.place),
             verified: citation.verified,
             reason: citation.reason.as_ref().map(ToString::to_string),
@@ -83,17 +83,17 @@ impl<'a> From<&'a live::Citation> for Citation<'a> {
     }
 }
 
-impl<'a> From<&'a Place> for Source<'a> {
-    fn from(place: &'a Place) -> Self {
+impl<'a> From<&'a PassagePlace> for Source<'a> {
+    fn from(place: &'a PassagePlace) -> Self {
         match place {
-            Place::File { path, page, lines, page_name } => Self::File(FileSource {
+            PassagePlace::File { path, page, lines, page_name } => Self::File(FileSource {
                 r#type: FileSourceType,
                 path,
                 page: *page,
                 lines: *lines,
                 page_name: page_name.as_deref(),
             }),
-            Place::Web { url, title } => Self::Url(UrlSource { r#type: UrlSourceType, url, title }),
+            PassagePlace::Web { url, title } => Self::Url(UrlSource { r#type: UrlSourceType, url, title }),
         }
     }
 }

@@ -10,13 +10,13 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use domain::time::Timestamp;
 use futures_util::{TryStreamExt, stream};
-use http_common::{Holder, Share, Until, attachment};
-use workspace::{AskedPath, EntryKind, FileStream, Workspace, WorkspaceError, WorkspacePath};
+use http_common::{BudgetHolder, BudgetShare, Until, attachment_header};
+use workspace::{AskedPath, FileStream, Workspace, WorkspaceEntryKind, WorkspaceError, WorkspacePath};
 
 use super::FilePages;
 use super::zip::{BYTES_MAX, ENTRIES_MAX, ZipWriter};
 use crate::error;
-use crate::visit::{User, limited};
+use crate::visit::{SignedInVisitor, rate_limit_page};
 
 /// An entry of the archive to be.
 struct Archived {
@@ -29,43 +29,44 @@ struct Archived {
 
 impl Archived {
     /// Returns what it takes in memory, with its record in the archive's directory.
-    fn bytes(&self) -> usize {
+    fn memory_bytes(&self) -> usize {
         size_of::<Self>() + 3 * self.name.len() + self.path.as_bytes().len()
     }
 }
 
 /// The reason why there is no archive.
-enum Refusal {
+enum ArchiveRefusal {
     TooLarge,
     Workspace(WorkspaceError),
 }
 
 impl FilePages {
     /// Sends a folder as an archive.
-    pub(super) async fn archive(
+    pub(super) async fn send_archive(
         &self,
-        user: &User,
+        user: &SignedInVisitor,
         workspace: &Workspace,
         asked: &AskedPath,
     ) -> Result<Response, Response> {
         let principal = &user.signed_in.principal;
         let found = {
-            let _place = self.budgets.made.enter(Holder::Account(principal.account())).await;
-            entries(workspace, asked).await
+            let _place = self.budgets.made.acquire_permit(BudgetHolder::Account(principal.account())).await;
+            list_archived(workspace, asked).await
         };
         let (folder, entries) = found.map_err(|refusal| match refusal {
-            Refusal::TooLarge => {
+            ArchiveRefusal::TooLarge => {
                 let text = user.visitor.texts.get("files-archive-too-large");
-                error::page(user.visitor.texts, StatusCode::PAYLOAD_TOO_LARGE, &text)
+                error::error_page(user.visitor.texts, StatusCode::PAYLOAD_TOO_LARGE, &text)
             }
-            Refusal::Workspace(error) => user.failed(error),
+            ArchiveRefusal::Workspace(error) => user.failure_response(error),
         })?;
         // The list is in memory until the archive is sent, to a client that may be slow.
-        let bytes: usize = entries.iter().map(Archived::bytes).sum();
-        let held = self.budgets.body_bytes.take(Holder::Account(principal.account()), bytes as u64);
-        let held = held.map_err(|_| limited(user.visitor.texts))?;
+        let bytes: usize = entries.iter().map(Archived::memory_bytes).sum();
+        let held =
+            self.budgets.body_bytes.take_share(BudgetHolder::Account(principal.account()), bytes as u64);
+        let held = held.map_err(|_| rate_limit_page(user.visitor.texts))?;
         let name = folder.rsplit('/').next().filter(|name| !name.is_empty()).unwrap_or("files");
-        let archive = Archive {
+        let archive = ArchiveStream {
             workspace: workspace.clone(),
             entries,
             zip: ZipWriter::default(),
@@ -74,12 +75,13 @@ impl FilePages {
             _held: held,
         };
         let pieces = stream::try_unfold(archive, |mut archive| async move {
-            Ok::<_, io::Error>(archive.next().await?.map(|piece| (piece, archive)))
+            Ok::<_, io::Error>(archive.next_bytes().await?.map(|piece| (piece, archive)))
         });
-        let body = Until::new(Body::from_stream(pieces), self.access.clone().revoked(principal.clone()));
+        let body =
+            Until::new(Body::from_stream(pieces), self.access.clone().await_revocation(principal.clone()));
         let headers = [
             (header::CONTENT_TYPE, HeaderValue::from_static("application/zip")),
-            (header::CONTENT_DISPOSITION, attachment(&format!("{name}.zip"))),
+            (header::CONTENT_DISPOSITION, attachment_header(&format!("{name}.zip"))),
             (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; sandbox")),
         ];
         Ok((headers, Body::new(body)).into_response())
@@ -87,32 +89,35 @@ impl FilePages {
 }
 
 /// Returns the path of the folder and what is in it, folders before their contents.
-async fn entries(workspace: &Workspace, asked: &AskedPath) -> Result<(String, VecDeque<Archived>), Refusal> {
-    let root = workspace.list(asked).await.map_err(Refusal::Workspace)?;
+async fn list_archived(
+    workspace: &Workspace,
+    asked: &AskedPath,
+) -> Result<(String, VecDeque<Archived>), ArchiveRefusal> {
+    let root = workspace.list_folder(asked).await.map_err(ArchiveRefusal::Workspace)?;
     let folder = root.path.to_string();
     let prefix = if root.path.is_home() { 1 } else { folder.len() + 1 };
     let (mut found, mut bytes, mut listings) = (VecDeque::new(), 0u64, vec![root]);
     while let Some(listing) = listings.pop() {
         for entry in listing.entries {
             let is_folder = match entry.kind {
-                EntryKind::Folder => true,
-                EntryKind::File => false,
-                EntryKind::Link | EntryKind::Other => continue,
+                WorkspaceEntryKind::Folder => true,
+                WorkspaceEntryKind::File => false,
+                WorkspaceEntryKind::Link | WorkspaceEntryKind::Other => continue,
             };
             bytes = bytes.saturating_add(entry.size);
             if found.len() == ENTRIES_MAX || bytes > BYTES_MAX {
-                return Err(Refusal::TooLarge);
+                return Err(ArchiveRefusal::TooLarge);
             }
             let shown = entry.path.to_string();
             let name = shown.get(prefix..).unwrap_or(&shown).to_owned();
             found.push_back(Archived { name, path: entry.path.clone(), is_folder, modified: entry.modified });
             if is_folder {
-                match workspace.list(&entry.path.into()).await {
+                match workspace.list_folder(&entry.path.into()).await {
                     Ok(inner) => listings.push(inner),
                     // It was removed or replaced in the meantime.
                     Err(WorkspaceError::NotFound | WorkspaceError::NotAFolder) => {}
-                    Err(WorkspaceError::TooManyEntries(_)) => return Err(Refusal::TooLarge),
-                    Err(other) => return Err(Refusal::Workspace(other)),
+                    Err(WorkspaceError::TooManyEntries(_)) => return Err(ArchiveRefusal::TooLarge),
+                    Err(other) => return Err(ArchiveRefusal::Workspace(other)),
                 }
             }
         }
@@ -121,7 +126,7 @@ async fn entries(workspace: &Workspace, asked: &AskedPath) -> Result<(String, Ve
 }
 
 /// An archive that is being sent.
-struct Archive {
+struct ArchiveStream {
     workspace: Workspace,
     entries: VecDeque<Archived>,
     zip: ZipWriter,
@@ -129,37 +134,37 @@ struct Archive {
     current: Option<FileStream>,
     is_finished: bool,
     /// The share of the account's memory that the entries take.
-    _held: Share,
+    _held: BudgetShare,
 }
 
-impl Archive {
+impl ArchiveStream {
     /// Returns the next bytes; `None` at the end. An error breaks the download off, so that it never looks complete.
-    async fn next(&mut self) -> io::Result<Option<Bytes>> {
+    async fn next_bytes(&mut self) -> io::Result<Option<Bytes>> {
         loop {
             if let Some(file) = &mut self.current {
                 let Some(bytes) = file.try_next().await? else {
                     self.current = None;
                     return Ok(Some(self.zip.end_file().into()));
                 };
-                self.zip.content(&bytes);
+                self.zip.count_content(&bytes);
                 return Ok(Some(bytes));
             }
             let Some(entry) = self.entries.pop_front() else {
                 return Ok(if std::mem::replace(&mut self.is_finished, true) {
                     None
                 } else {
-                    Some(self.zip.finish().into())
+                    Some(self.zip.end_archive().into())
                 });
             };
             if entry.is_folder {
-                return Ok(Some(self.zip.folder(&entry.name, entry.modified).into()));
+                return Ok(Some(self.zip.add_folder(&entry.name, entry.modified).into()));
             }
             match Box::pin(self.workspace.open_file(&entry.path.into())).await {
                 Ok(file) if self.zip.len().saturating_add(file.size) > BYTES_MAX => {
                     return Err(io::Error::other("the files grew beyond the size of an archive"));
                 }
                 Ok(file) => {
-                    self.current = Some(file.stream(0..file.size));
+                    self.current = Some(file.stream_range(0..file.size));
                     return Ok(Some(self.zip.begin_file(&entry.name, entry.modified).into()));
                 }
                 // It was removed or replaced in the meantime.

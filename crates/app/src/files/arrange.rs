@@ -4,16 +4,16 @@ use askama::Template;
 use axum::extract::{FromRequest, RawForm, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
-use workspace::{AskedPath, EntryKind, FileName, Workspace, WorkspaceError, WorkspacePath};
+use workspace::{AskedPath, FileName, Workspace, WorkspaceEntryKind, WorkspaceError, WorkspacePath};
 
 use super::FilePages;
-use super::change::{parse_name, refused};
+use super::change::{change_refusal, parse_name};
 use super::folder::{FolderRefusal, FolderView, folder_href};
 use crate::error;
-use crate::frame::Frame;
+use crate::frame::PageFrame;
 use crate::links::names_of;
 use crate::texts::Texts;
-use crate::visit::User;
+use crate::visit::SignedInVisitor;
 
 /// The most files and folders of one form: those of a page.
 const CHOSEN_MAX: usize = 200;
@@ -64,7 +64,7 @@ impl<S: Send + Sync> FromRequest<S> for ChosenForm {
         }
         if form.folder.is_empty() {
             let first = form.files.first().map(|path| AskedPath::from_text(path));
-            let folder = first.and_then(|path| Some(path.meant().ok()?.split()?.0));
+            let folder = first.and_then(|path| Some(path.meant_path().ok()?.split_name()?.0));
             form.folder = folder.unwrap_or(WorkspacePath::home()).to_string();
         }
         Ok(form)
@@ -82,7 +82,7 @@ struct ChosenView {
 #[derive(Template)]
 #[template(path = "arrange.html")]
 struct ArrangePage {
-    frame: Frame,
+    frame: PageFrame,
     arrangement: Arrangement,
     title: String,
     chosen: Vec<ChosenView>,
@@ -97,30 +97,32 @@ struct ArrangePage {
 }
 
 /// Shows the page on which the chosen ones are renamed, moved or deleted.
-pub(crate) async fn choose(
+pub(crate) async fn show_arrangement(
     State(pages): State<FilePages>,
-    user: User,
+    user: SignedInVisitor,
     form: ChosenForm,
 ) -> Result<Response, Response> {
-    let workspace = pages.files.of(&user.signed_in.principal).map_err(|error| user.failed(error))?;
+    let workspace =
+        pages.files.workspace_of(&user.signed_in.principal).map_err(|error| user.failure_response(error))?;
     let texts = user.visitor.texts;
     let reason = match form.files.len() {
         0 => texts.get("files-choose-first"),
-        1..=CHOSEN_MAX => return pages.arrange(&user, &workspace, form, Vec::new(), None).await,
+        1..=CHOSEN_MAX => return pages.render_arrangement(&user, &workspace, form, Vec::new(), None).await,
         _ => texts.with("files-choose-fewer", "count", CHOSEN_MAX),
     };
     let folder = AskedPath::from_text(&form.folder);
     let refusal = FolderRefusal::Change { status: StatusCode::BAD_REQUEST, reason };
-    pages.folder(&user, &workspace, &folder, FolderView::default(), Some(refusal)).await
+    pages.render_folder(&user, &workspace, &folder, FolderView::default(), Some(refusal)).await
 }
 
 /// Renames a file or a folder.
-pub(crate) async fn rename(
+pub(crate) async fn rename_entry(
     State(pages): State<FilePages>,
-    user: User,
+    user: SignedInVisitor,
     form: ChosenForm,
 ) -> Result<Response, Response> {
-    let workspace = pages.files.of_licensed(&user.signed_in.principal).map_err(|error| user.failed(error))?;
+    let workspace =
+        pages.files.of_licensed(&user.signed_in.principal).map_err(|error| user.failure_response(error))?;
     let form = ChosenForm { arrangement: Arrangement::Rename, ..form };
     let asked = AskedPath::from_text(form.files.first().map_or("", String::as_str));
     let named = parse_name(form.name.as_deref().unwrap_or_default());
@@ -134,8 +136,8 @@ pub(crate) async fn rename(
             Ok(Redirect::to(&folder_href(&form.folder)).into_response())
         }
         Err(failed) => {
-            let refused = refused(user.visitor.texts, failed);
-            pages.arrange(&user, &workspace, form, Vec::new(), Some(refused)).await
+            let refused = change_refusal(user.visitor.texts, failed);
+            pages.render_arrangement(&user, &workspace, form, Vec::new(), Some(refused)).await
         }
     }
 }
@@ -143,31 +145,32 @@ pub(crate) async fn rename(
 /// Moves files and folders to a folder. An entry that cannot be moved stays, and is shown with the reason.
 pub(crate) async fn move_files(
     State(pages): State<FilePages>,
-    user: User,
+    user: SignedInVisitor,
     form: ChosenForm,
 ) -> Result<Response, Response> {
     let texts = user.visitor.texts;
-    let workspace = pages.files.of_licensed(&user.signed_in.principal).map_err(|error| user.failed(error))?;
+    let workspace =
+        pages.files.of_licensed(&user.signed_in.principal).map_err(|error| user.failure_response(error))?;
     let form = ChosenForm { arrangement: Arrangement::Move, ..form };
     let destination = form.destination.as_deref().unwrap_or_default().trim().to_owned();
     let asked = AskedPath::from_text(&destination);
-    let is_folder = match workspace.find(&asked).await {
-        Ok(found) => found.kind == EntryKind::Folder && !destination.is_empty(),
+    let is_folder = match workspace.find_entry(&asked).await {
+        Ok(found) => found.kind == WorkspaceEntryKind::Folder && !destination.is_empty(),
         Err(WorkspaceError::NotFound) => false,
         Err(error) => {
-            let refused = refused(texts, error);
-            return pages.arrange(&user, &workspace, form, Vec::new(), Some(refused)).await;
+            let refused = change_refusal(texts, error);
+            return pages.render_arrangement(&user, &workspace, form, Vec::new(), Some(refused)).await;
         }
     };
     if !is_folder {
         let refused = (StatusCode::NOT_FOUND, texts.get("files-no-folder"));
-        return pages.arrange(&user, &workspace, form, Vec::new(), Some(refused)).await;
+        return pages.render_arrangement(&user, &workspace, form, Vec::new(), Some(refused)).await;
     }
     let (mut moved, mut failed) = (Vec::new(), Vec::new());
     for path in form.files.iter().take(CHOSEN_MAX) {
         match move_one(&workspace, &AskedPath::from_text(path), Some(&asked), None).await {
             Ok(path) => moved.push(path),
-            Err(error) => failed.push((path.clone(), refused(texts, error))),
+            Err(error) => failed.push((path.clone(), change_refusal(texts, error))),
         }
     }
     pages.index_moved(&user, &workspace, &moved).await?;
@@ -177,17 +180,18 @@ pub(crate) async fn move_files(
 /// Deletes files, and folders with all that is in them.
 pub(crate) async fn delete_chosen(
     State(pages): State<FilePages>,
-    user: User,
+    user: SignedInVisitor,
     form: ChosenForm,
 ) -> Result<Response, Response> {
-    let workspace = pages.files.of(&user.signed_in.principal).map_err(|error| user.failed(error))?;
+    let workspace =
+        pages.files.workspace_of(&user.signed_in.principal).map_err(|error| user.failure_response(error))?;
     let form = ChosenForm { arrangement: Arrangement::Delete, ..form };
     let mut failed = Vec::new();
     for path in form.files.iter().take(CHOSEN_MAX) {
-        match workspace.delete(&AskedPath::from_text(path), true).await {
+        match workspace.delete_path(&AskedPath::from_text(path), true).await {
             // An entry that is gone already needs no deletion.
             Ok(()) | Err(WorkspaceError::NotFound) => {}
-            Err(error) => failed.push((path.clone(), refused(user.visitor.texts, error))),
+            Err(error) => failed.push((path.clone(), change_refusal(user.visitor.texts, error))),
         }
     }
     pages.show_outcome(&user, &workspace, form, failed).await
@@ -200,7 +204,11 @@ async fn move_one(
     folder: Option<&AskedPath>,
     name: Option<&FileName>,
 ) -> Result<WorkspacePath, WorkspaceError> {
-    let own = asked.meant().ok().and_then(WorkspacePath::split).map(|(folder, _)| AskedPath::from(folder));
+    let own = asked
+        .meant_path()
+        .ok()
+        .and_then(WorkspacePath::split_name)
+        .map(|(folder, _)| AskedPath::from(folder));
     let folder = folder.or(own.as_ref()).ok_or(WorkspaceError::HomeFolder)?;
     workspace.move_entry(asked, folder, name).await
 }
@@ -209,28 +217,28 @@ impl FilePages {
     /// Has moved files indexed where they are now. Folders are found by their machine.
     async fn index_moved(
         &self,
-        user: &User,
+        user: &SignedInVisitor,
         workspace: &Workspace,
         moved: &[WorkspacePath],
     ) -> Result<(), Response> {
         let mut files = Vec::new();
         for path in moved {
-            let found = workspace.find(&AskedPath::from(path.clone())).await;
-            if found.is_ok_and(|found| found.kind == EntryKind::File) {
+            let found = workspace.find_entry(&AskedPath::from(path.clone())).await;
+            if found.is_ok_and(|found| found.kind == WorkspaceEntryKind::File) {
                 files.push(path);
             }
         }
         if files.is_empty() {
             return Ok(());
         }
-        let indexed = self.files.index(&user.signed_in.principal, &files).await;
-        indexed.map_err(|error| user.failed(error))
+        let indexed = self.files.index_uploads(&user.signed_in.principal, &files).await;
+        indexed.map_err(|error| user.failure_response(error))
     }
 
     /// Returns to the folder, or shows what was refused.
     async fn show_outcome(
         &self,
-        user: &User,
+        user: &SignedInVisitor,
         workspace: &Workspace,
         form: ChosenForm,
         failed: Vec<(String, (StatusCode, String))>,
@@ -238,13 +246,13 @@ impl FilePages {
         if failed.is_empty() {
             return Ok(Redirect::to(&folder_href(&form.folder)).into_response());
         }
-        self.arrange(user, workspace, form, failed, None).await
+        self.render_arrangement(user, workspace, form, failed, None).await
     }
 
     /// Shows the page of a form: with what was refused of its files, or with the reason why its field was refused.
-    async fn arrange(
+    async fn render_arrangement(
         &self,
-        user: &User,
+        user: &SignedInVisitor,
         workspace: &Workspace,
         form: ChosenForm,
         failed: Vec<(String, (StatusCode, String))>,
@@ -259,9 +267,9 @@ impl FilePages {
             Arrangement::Rename | Arrangement::Delete => Vec::new(),
         };
         let page = ArrangePage {
-            frame: Frame::load(&self.conversations, user, None).await?,
+            frame: PageFrame::load(&self.conversations, user, None).await?,
             arrangement: form.arrangement,
-            title: form.arrangement.title(texts),
+            title: form.arrangement.title_text(texts),
             folder_href: folder_href(&form.folder),
             name: form.name.unwrap_or_else(|| own_name(&form.files).unwrap_or(first)),
             destination: form.destination.unwrap_or_else(|| form.folder.clone()),
@@ -270,7 +278,7 @@ impl FilePages {
             proposed,
             error: refused.map(|(_, reason)| reason),
         };
-        let rendered = error::rendered(&page);
+        let rendered = error::render_template(&page);
         Ok(match status {
             Some(status) => (status, rendered).into_response(),
             None => rendered,
@@ -279,7 +287,7 @@ impl FilePages {
 }
 
 impl Arrangement {
-    fn title(self, texts: Texts) -> String {
+    fn title_text(self, texts: Texts) -> String {
         texts.get(match self {
             Self::Rename => "files-rename",
             Self::Move => "files-move",
@@ -333,14 +341,15 @@ fn list_refused(failed: Vec<(String, (StatusCode, String))>) -> Vec<ChosenView> 
 async fn proposed_folders(workspace: &Workspace, folder: &str) -> Vec<String> {
     let asked = AskedPath::from_text(folder);
     let mut proposed = Vec::new();
-    let mut above = asked.meant().ok().cloned();
+    let mut above = asked.meant_path().ok().cloned();
     while let Some(path) = above {
         proposed.push(path.to_string());
-        above = path.split().map(|(parent, _)| parent);
+        above = path.split_name().map(|(parent, _)| parent);
     }
     for folder in [asked, AskedPath::from_text("/")] {
-        let Ok(listing) = workspace.list(&folder).await else { continue };
-        let folders = listing.entries.into_iter().take_while(|entry| entry.kind == EntryKind::Folder);
+        let Ok(listing) = workspace.list_folder(&folder).await else { continue };
+        let folders =
+            listing.entries.into_iter().take_while(|entry| entry.kind == WorkspaceEntryKind::Folder);
         proposed.extend(folders.map(|entry| entry.path.to_string()));
     }
     proposed.sort();

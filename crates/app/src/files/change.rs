@@ -11,14 +11,14 @@ use control::UseCaseError;
 use http_common::UploadError;
 use serde::{Deserialize, Serialize};
 use workspace::{
-    AskedPath, FileName, NameError, SpaceShortage, Uploaded, Workspace, WorkspaceError, WorkspacePath,
+    AskedPath, FileName, NameError, PlacedUpload, SpaceShortage, Workspace, WorkspaceError, WorkspacePath,
 };
 
 use super::FilePages;
 use super::folder::{FolderRefusal, FolderView, folder_href};
 use crate::error;
 use crate::texts::Texts;
-use crate::visit::User;
+use crate::visit::SignedInVisitor;
 
 /// The bounds of an upload.
 #[derive(Clone, Copy)]
@@ -31,7 +31,7 @@ pub(crate) struct UploadLimits {
 
 /// A file that was uploaded, for the script.
 #[derive(Serialize)]
-pub(super) struct Stored {
+pub(super) struct StoredFileView {
     name: String,
     path: String,
 }
@@ -39,43 +39,45 @@ pub(super) struct Stored {
 /// The response to the script.
 #[derive(Serialize)]
 #[serde(untagged)]
-pub(super) enum Outcome {
-    Stored { files: Vec<Stored> },
+pub(super) enum UploadReply {
+    Stored { files: Vec<StoredFileView> },
     Refused { error: String },
 }
 
 /// Receives files. A form is led to the folder; the script, which accepts JSON, gets the paths of the files.
-pub(crate) async fn upload(
+pub(crate) async fn upload_files(
     State(pages): State<FilePages>,
     State(limits): State<UploadLimits>,
-    user: User,
+    user: SignedInVisitor,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Response> {
     let principal = &user.signed_in.principal;
-    let workspace = pages.files.of_licensed(principal).map_err(|error| user.failed(error))?;
+    let workspace = pages.files.of_licensed(principal).map_err(|error| user.failure_response(error))?;
     let receiving =
         http_common::receive_uploads(&workspace, &headers, body, limits.size_max_bytes, limits.stall_timeout);
     let received = tokio::select! {
         received = Box::pin(receiving) => received,
         // An upload may take hours.
-        () = pages.access.clone().revoked(principal.clone()) => return Err(StatusCode::UNAUTHORIZED.into_response()),
+        () = pages.access.clone().await_revocation(principal.clone()) => return Err(StatusCode::UNAUTHORIZED.into_response()),
     };
     if let Ok(stored) = &received {
         let paths: Vec<_> = stored.iter().map(|file| &file.path).collect();
-        pages.files.index(principal, &paths).await.map_err(|error| user.failed(error))?;
+        pages.files.index_uploads(principal, &paths).await.map_err(|error| user.failure_response(error))?;
     }
     let texts = user.visitor.texts;
     let accepts_json = accepts_json(&headers);
     match received {
-        Ok(stored) if accepts_json => Ok((StatusCode::CREATED, Json(Outcome::of(stored))).into_response()),
+        Ok(stored) if accepts_json => {
+            Ok((StatusCode::CREATED, Json(UploadReply::from_stored(stored))).into_response())
+        }
         Ok(stored) => Ok(Redirect::to(&folder_of(&stored)).into_response()),
         Err(refused) => {
-            let (status, error) = refusal(texts, refused);
+            let (status, error) = upload_refusal(texts, refused);
             if accepts_json {
-                return Ok((status, Json(Outcome::Refused { error })).into_response());
+                return Ok((status, Json(UploadReply::Refused { error })).into_response());
             }
-            Err(error::page(texts, status, &error))
+            Err(error::error_page(texts, status, &error))
         }
     }
 }
@@ -85,24 +87,24 @@ fn accepts_json(headers: &HeaderMap) -> bool {
     headers.get(header::ACCEPT).is_some_and(|accepted| accepted == "application/json")
 }
 
-impl Outcome {
-    pub(super) fn of(stored: Vec<Uploaded>) -> Self {
+impl UploadReply {
+    pub(super) fn from_stored(stored: Vec<PlacedUpload>) -> Self {
         let stored_file =
-            |file: Uploaded| Stored { name: file.name.to_string(), path: file.path.to_string() };
+            |file: PlacedUpload| StoredFileView { name: file.name.to_string(), path: file.path.to_string() };
         Self::Stored { files: stored.into_iter().map(stored_file).collect() }
     }
 }
 
 /// Returns the page of the folder in which files were stored.
-fn folder_of(stored: &[Uploaded]) -> String {
-    let folder = stored.first().and_then(|file| file.path.split());
+fn folder_of(stored: &[PlacedUpload]) -> String {
+    let folder = stored.first().and_then(|file| file.path.split_name());
     folder_href(&folder.map_or_else(|| "/".to_owned(), |(folder, _)| folder.to_string()))
 }
 
 /// Returns the status and the text of a refused upload.
-fn refusal(texts: Texts, error: UploadError) -> (StatusCode, String) {
+fn upload_refusal(texts: Texts, error: UploadError) -> (StatusCode, String) {
     match error {
-        UploadError::Workspace(error) => refused(texts, error),
+        UploadError::Workspace(error) => change_refusal(texts, error),
         UploadError::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, texts.get("error-too-large")),
         UploadError::TooSlow | UploadError::Broken => {
             (StatusCode::REQUEST_TIMEOUT, texts.get("files-broken-off"))
@@ -125,7 +127,7 @@ fn refusal(texts: Texts, error: UploadError) -> (StatusCode, String) {
 }
 
 /// Returns the status and the text of a refused change.
-pub(super) fn refused(texts: Texts, error: WorkspaceError) -> (StatusCode, String) {
+pub(super) fn change_refusal(texts: Texts, error: WorkspaceError) -> (StatusCode, String) {
     let key = match error {
         WorkspaceError::Empty => "files-empty-file",
         WorkspaceError::AlreadyExists => "files-exists",
@@ -142,10 +144,10 @@ pub(super) fn refused(texts: Texts, error: WorkspaceError) -> (StatusCode, Strin
         },
         other => {
             let error = UseCaseError::from(other);
-            return (error::status(error.kind()), error::text(texts, &error));
+            return (error::status_of_kind(error.kind()), error::error_text(texts, &error));
         }
     };
-    (error::status(UseCaseError::from(error).kind()), texts.get(key))
+    (error::status_of_kind(UseCaseError::from(error).kind()), texts.get(key))
 }
 
 /// The form of a new folder.
@@ -158,27 +160,30 @@ pub(crate) struct NewFolder {
 
 /// The folder that was made, for the script.
 #[derive(Serialize)]
-struct Made {
+struct MadeFolder {
     path: String,
 }
 
 /// Makes a folder and shows it. The script, which accepts JSON, gets its path.
 pub(crate) async fn create_folder(
     State(pages): State<FilePages>,
-    user: User,
+    user: SignedInVisitor,
     headers: HeaderMap,
     Form(new): Form<NewFolder>,
 ) -> Result<Response, Response> {
     let texts = user.visitor.texts;
-    let workspace = pages.files.of_licensed(&user.signed_in.principal).map_err(|error| user.failed(error))?;
+    let workspace =
+        pages.files.of_licensed(&user.signed_in.principal).map_err(|error| user.failure_response(error))?;
     match make_folder(&workspace, &new).await {
-        Ok(path) if accepts_json(&headers) => Ok((StatusCode::CREATED, Json(Made { path })).into_response()),
+        Ok(path) if accepts_json(&headers) => {
+            Ok((StatusCode::CREATED, Json(MadeFolder { path })).into_response())
+        }
         Ok(path) => Ok(Redirect::to(&folder_href(&path)).into_response()),
         Err(error) => {
             let folder = AskedPath::from_text(&new.folder);
-            let (status, reason) = refused(texts, error);
+            let (status, reason) = change_refusal(texts, error);
             let refused = FolderRefusal::NewFolder { status, reason, name: new.name };
-            pages.folder(&user, &workspace, &folder, FolderView::default(), Some(refused)).await
+            pages.render_folder(&user, &workspace, &folder, FolderView::default(), Some(refused)).await
         }
     }
 }
@@ -194,14 +199,14 @@ pub(super) fn parse_name(typed: &str) -> Result<FileName, NameError> {
 
 async fn make_folder(workspace: &Workspace, new: &NewFolder) -> Result<String, WorkspaceError> {
     let name = parse_name(&new.name)?;
-    let folder = workspace.find(&AskedPath::from_text(&new.folder)).await?.path;
+    let folder = workspace.find_entry(&AskedPath::from_text(&new.folder)).await?.path;
     let path = AskedPath::from(folder.in_folder(&name));
     Ok(workspace.create_folder(&path).await?.to_string())
 }
 
 /// The form of a deletion.
 #[derive(Deserialize)]
-pub(crate) struct Deletion {
+pub(crate) struct FileDeletionForm {
     path: String,
     /// Set to delete only a folder that is empty; another one stays.
     #[serde(default, rename = "if-empty")]
@@ -209,22 +214,23 @@ pub(crate) struct Deletion {
 }
 
 /// Deletes a file, or a folder with all that is in it, and shows the folder in which it was.
-pub(crate) async fn delete(
+pub(crate) async fn delete_path(
     State(pages): State<FilePages>,
-    user: User,
-    Form(deletion): Form<Deletion>,
+    user: SignedInVisitor,
+    Form(deletion): Form<FileDeletionForm>,
 ) -> Result<Response, Response> {
-    let workspace = pages.files.of(&user.signed_in.principal).map_err(|error| user.failed(error))?;
+    let workspace =
+        pages.files.workspace_of(&user.signed_in.principal).map_err(|error| user.failure_response(error))?;
     let asked = AskedPath::from_text(&deletion.path);
     let deleted = if deletion.if_empty.is_none() {
-        workspace.delete(&asked, true).await
+        workspace.delete_path(&asked, true).await
     } else {
         match workspace.delete_empty_folder(&asked).await {
             Err(WorkspaceError::NotEmpty | WorkspaceError::NotAFolder | WorkspaceError::NotFound) => Ok(()),
             done => done,
         }
     };
-    deleted.map_err(|error| user.failed(error))?;
-    let folder = asked.meant().ok().and_then(WorkspacePath::split).map(|(folder, _)| folder);
+    deleted.map_err(|error| user.failure_response(error))?;
+    let folder = asked.meant_path().ok().and_then(WorkspacePath::split_name).map(|(folder, _)| folder);
     Ok(Redirect::to(&folder_href(&folder.unwrap_or(WorkspacePath::home()).to_string())).into_response())
 }

@@ -3,22 +3,22 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use control::UseCaseError;
-use control::preview::{CitedOnPage, Mark, PAGES_MAX, PageSize, Preview, PreviewText};
-use domain::citation::{PageKind, Place};
+use control::preview::{CitedOnPage, DocumentPreview, PAGES_MAX, PageSize, PreviewMark, PreviewText};
+use domain::citation::{PageKind, PassagePlace};
 use domain::image::ImageKind;
 use domain::unread::UnreadReason;
-use http_common::Holder;
+use http_common::BudgetHolder;
 use sha2::{Digest, Sha256};
 use workspace::OpenFile;
 
 use super::FilePages;
 use super::indexing::unread_text;
 use super::passage::MarkedText;
-use super::sheet::Sheet;
+use super::sheet::SheetView;
 use crate::cited::CitedPassage;
 use crate::links::shown_name;
 use crate::texts::Texts;
-use crate::visit::User;
+use crate::visit::SignedInVisitor;
 
 /// The digits of a digest in the address of a picture.
 const VERSION_DIGITS: usize = 16;
@@ -40,12 +40,12 @@ pub(super) struct PageView {
     /// The name of the file in an archive.
     inner: Option<String>,
     pub(super) title: Option<String>,
-    pub(super) picture: Option<Picture>,
+    pub(super) picture: Option<PagePictureView>,
     pub(super) text: MarkedText,
     /// Where the sheets of a workbook in an archive begin in its text, and their names.
     sheet_starts: Vec<(usize, String)>,
     /// The text as tables, if the page is a sheet of a workbook, or a workbook in an archive.
-    pub(super) sheets: Vec<Sheet>,
+    pub(super) sheets: Vec<SheetView>,
     /// The text as safe HTML, if it is Markdown in which nothing is marked.
     pub(super) html: Option<String>,
     /// True of the page with the cited passage.
@@ -84,18 +84,18 @@ impl PageView {
 }
 
 /// A page as a picture.
-pub(super) struct Picture {
+pub(super) struct PagePictureView {
     pub(super) address: String,
     pub(super) alt: String,
     pub(super) width: u32,
     pub(super) height: u32,
     /// The size of the page, in points, and the areas of the cited passage on it.
     pub(super) size: PageSize,
-    pub(super) marks: Vec<Mark>,
+    pub(super) marks: Vec<PreviewMark>,
 }
 
 /// The outcome of asking the machine for a document.
-pub(super) enum Shown {
+pub(super) enum DocumentOutcome {
     Document(DocumentView),
     /// The reason why it is not shown, in words.
     Unreadable(String),
@@ -103,75 +103,77 @@ pub(super) enum Shown {
 
 impl FilePages {
     /// Has the machine read a document, from a page on; 0 for the one of the cited passage, or the first.
-    pub(super) async fn document(
+    pub(super) async fn read_document(
         &self,
-        user: &User,
+        user: &SignedInVisitor,
         file: &OpenFile,
         href: &str,
         cited: Option<&CitedPassage>,
         page: usize,
-    ) -> Result<Shown, UseCaseError> {
+    ) -> Result<DocumentOutcome, UseCaseError> {
         let texts = user.visitor.texts;
         let principal = &user.signed_in.principal;
         let cited_page = cited.and_then(|cited| match &cited.place {
-            Place::File { page, .. } => *page,
-            Place::Web { .. } => None,
+            PassagePlace::File { page, .. } => *page,
+            PassagePlace::Web { .. } => None,
         });
         let page = u32::try_from(page).ok().filter(|page| *page > 0).or(cited_page).unwrap_or(1);
         // The files of an archive are long: as many are shown as fit.
-        let is_archive = PageKind::of(&file.name) == PageKind::File;
+        let is_archive = PageKind::from_path(&file.name) == PageKind::File;
         let first = if is_archive { page } else { (page - 1) / PAGES_MAX * PAGES_MAX + 1 };
         let preview = {
-            let _place = self.budgets.previews.enter(Holder::Account(principal.account())).await;
+            let _place =
+                self.budgets.previews.acquire_permit(BudgetHolder::Account(principal.account())).await;
             let passage = cited.and_then(|cited| cited.text.as_deref()).map(str::to_owned);
             let cited = cited_page.zip(passage).map(|(page, passage)| CitedOnPage { page, passage });
-            self.files.preview(principal, &file.path, first, cited).await?
+            self.files.preview_document(principal, &file.path, first, cited).await?
         };
         Ok(match preview {
-            None => Shown::Unreadable(texts.get("document-no-machine")),
+            None => DocumentOutcome::Unreadable(texts.get("document-no-machine")),
             Some(preview) => match (&preview.reason, preview.sizes.is_empty()) {
                 (Some(reason), true) => {
                     let reason = UnreadReason::of_code(reason).unwrap_or(UnreadReason::Broken);
-                    Shown::Unreadable(match reason {
+                    DocumentOutcome::Unreadable(match reason {
                         UnreadReason::UnknownForm | UnreadReason::Image => texts.get("files-no-preview"),
                         reason => unread_text(texts, reason),
                     })
                 }
                 _ => {
                     let is_markdown = preview.is_markdown;
-                    let mut document = view(texts, file, href, cited, first, preview);
+                    let mut document = document_view(texts, file, href, cited, first, preview);
                     if is_markdown {
                         document = with_html(document).await?;
                     }
-                    Shown::Document(document)
+                    DocumentOutcome::Document(document)
                 }
             },
         })
     }
 
     /// Sends a page of a PDF or an image as a picture that the machine draws.
-    pub(super) async fn drawn(
+    pub(super) async fn send_page_picture(
         &self,
-        user: &User,
+        user: &SignedInVisitor,
         file: &OpenFile,
         page: u32,
         of: &str,
     ) -> Result<Response, Response> {
         let principal = &user.signed_in.principal;
         // The picture of another version would be kept as that of this one.
-        if of != version(file) {
+        if of != content_version(file) {
             return Err(StatusCode::NOT_FOUND.into_response());
         }
         let picture = {
-            let _place = self.budgets.previews.enter(Holder::Account(principal.account())).await;
+            let _place =
+                self.budgets.previews.acquire_permit(BudgetHolder::Account(principal.account())).await;
             self.files.page_picture(principal, &file.path, page).await
         };
-        let picture = picture.map_err(|error| user.failed(error))?;
+        let picture = picture.map_err(|error| user.failure_response(error))?;
         let Some(picture) = picture else { return Err(StatusCode::SERVICE_UNAVAILABLE.into_response()) };
-        let kind = ImageKind::of(&picture).unwrap_or(ImageKind::Png);
+        let kind = ImageKind::from_bytes(&picture).unwrap_or(ImageKind::Png);
         let mut response = picture.into_response();
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind.mime()));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind.mime_type()));
         let kept = HeaderValue::from_static("private, max-age=31536000, immutable");
         headers.insert(header::CACHE_CONTROL, kept);
         Ok(response)
@@ -179,30 +181,30 @@ impl FilePages {
 }
 
 /// Returns the version of a file's content in addresses.
-fn version(file: &OpenFile) -> String {
-    let digest = domain::hex::encode(&Sha256::digest(file.etag.as_bytes()));
+fn content_version(file: &OpenFile) -> String {
+    let digest = domain::hex::encode_hex(&Sha256::digest(file.etag.as_bytes()));
     digest[..VERSION_DIGITS].to_owned()
 }
 
-fn view(
+fn document_view(
     texts: Texts,
     file: &OpenFile,
     href: &str,
     cited: Option<&CitedPassage>,
     first: u32,
-    preview: Preview,
+    preview: DocumentPreview,
 ) -> DocumentView {
     let mut pages = drawn_pages(texts, file, href, first, &preview.sizes);
     add_texts(&mut pages, texts, &preview.unit, preview.texts);
     if let Some(cited) = cited {
-        mark(&mut pages, cited, preview.marks);
+        mark_cited_page(&mut pages, cited, preview.marks);
     }
     for page in &mut pages {
-        let is_sheet = |name: &str| PageKind::of(name) == PageKind::Sheet;
+        let is_sheet = |name: &str| PageKind::from_path(name) == PageKind::Sheet;
         if preview.unit == "sheet" {
-            page.sheets = vec![Sheet::of(&page.text)];
+            page.sheets = vec![SheetView::from_text(&page.text)];
         } else if let Some(name) = page.inner.as_deref().filter(|name| is_sheet(name)) {
-            page.sheets = Sheet::all_of(&page.text, &page.sheet_starts, name);
+            page.sheets = SheetView::all_of(&page.text, &page.sheet_starts, name);
         } else if !preview.is_markdown {
             page.text.separate_cells();
         }
@@ -232,7 +234,7 @@ async fn with_html(mut document: DocumentView) -> Result<DocumentView, UseCaseEr
     // Parsing takes milliseconds.
     let rendering = tokio::task::spawn_blocking(move || {
         for page in document.pages.iter_mut().filter(|page| page.text.marked.is_empty()) {
-            page.html = Some(render::document(&page.text.before));
+            page.html = Some(render::render_document(&page.text.before));
         }
         document
     });
@@ -241,11 +243,11 @@ async fn with_html(mut document: DocumentView) -> Result<DocumentView, UseCaseEr
 
 /// Returns the pages that the machine draws, from `first` on, still without their texts.
 fn drawn_pages(texts: Texts, file: &OpenFile, href: &str, first: u32, sizes: &[PageSize]) -> Vec<PageView> {
-    let version = version(file);
+    let version = content_version(file);
     let drawn = (first..).zip(sizes).map(|(number, size)| {
-        let (width, height) = size.picture();
+        let (width, height) = size.picture_size();
         let title = texts.with("document-page", "page", number.to_string());
-        let picture = Picture {
+        let picture = PagePictureView {
             address: format!("{href}?drawn={number}&version={version}"),
             alt: format!("{title}, {}", shown_name(&file.name)),
             width,
@@ -288,17 +290,17 @@ fn add_texts(pages: &mut Vec<PageView>, texts: Texts, unit: &str, found: Vec<Pre
 }
 
 /// Marks the cited passage on its page, or in the first text that has it, and the page.
-fn mark(pages: &mut [PageView], cited: &CitedPassage, marks: Vec<Mark>) {
+fn mark_cited_page(pages: &mut [PageView], cited: &CitedPassage, marks: Vec<PreviewMark>) {
     let page = match &cited.place {
-        Place::File { page, .. } => *page,
-        Place::Web { .. } => None,
+        PassagePlace::File { page, .. } => *page,
+        PassagePlace::Web { .. } => None,
     };
     for view in pages {
         if page.is_some() && view.number != page {
             continue;
         }
         if let Some(passage) = &cited.text {
-            view.text = MarkedText::mark(std::mem::take(&mut view.text.before), passage);
+            view.text = MarkedText::with_passage(std::mem::take(&mut view.text.before), passage);
         }
         if page.is_some() || !view.text.marked.is_empty() {
             view.is_cited = true;

@@ -5,19 +5,21 @@ use std::cmp::Ordering;
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use control::FolderIndexing;
-use http_common::Holder;
-use workspace::{AskedPath, Entry, EntryKind, Listing, Workspace, WorkspaceError, WorkspacePath};
+use control::FolderIndexReport;
+use http_common::BudgetHolder;
+use workspace::{
+    AskedPath, ListingEntry, Workspace, WorkspaceEntryKind, WorkspaceError, WorkspaceListing, WorkspacePath,
+};
 
 use super::FilePages;
-use super::indexing::{IndexingView, indexed};
+use super::indexing::{IndexingView, file_indexing};
 use crate::error;
-use crate::frame::Frame;
+use crate::frame::PageFrame;
 use crate::links::{file_href, name_of, shown_name};
 use crate::shown_size::shown_size;
 use crate::shown_time::ShownTime;
 use crate::texts::Texts;
-use crate::visit::User;
+use crate::visit::SignedInVisitor;
 
 /// The entries of one page.
 const SHOWN_MAX: usize = 200;
@@ -31,7 +33,7 @@ pub(super) struct Crumb {
 }
 
 /// An entry of the folder.
-struct EntryView {
+struct FolderEntryView {
     name: String,
     path: String,
     /// The page of a folder, the preview of a file; `None` for links and other things.
@@ -51,14 +53,14 @@ const FOLDER_FILES_MAX: u32 = 2000;
 #[derive(Template)]
 #[template(path = "folder.html")]
 struct FolderPage {
-    frame: Frame,
+    frame: PageFrame,
     crumbs: Vec<Crumb>,
     /// The workspace path, as forms send it.
     path: String,
     /// The name; `None` for the home folder.
     name: Option<String>,
     href: String,
-    entries: Vec<EntryView>,
+    entries: Vec<FolderEntryView>,
     total: String,
     /// The note that a search may have found more.
     found_max: Option<String>,
@@ -113,7 +115,7 @@ impl SortOrder {
         [Self::Name, Self::NameDown, Self::Newest, Self::Oldest, Self::Largest, Self::Smallest];
 
     /// Returns its word in queries.
-    const fn word(self) -> &'static str {
+    const fn query_word(self) -> &'static str {
         match self {
             Self::Name => "name",
             Self::NameDown => "name-down",
@@ -125,7 +127,7 @@ impl SortOrder {
     }
 
     /// Returns the key of its name.
-    const fn label(self) -> &'static str {
+    const fn label_key(self) -> &'static str {
         match self {
             Self::Name => "files-sort-name",
             Self::NameDown => "files-sort-name-down",
@@ -136,13 +138,13 @@ impl SortOrder {
         }
     }
 
-    fn parse(word: &str) -> Self {
-        Self::ALL.into_iter().find(|order| order.word() == word).unwrap_or_default()
+    fn from_query_word(word: &str) -> Self {
+        Self::ALL.into_iter().find(|order| order.query_word() == word).unwrap_or_default()
     }
 
     /// Sorts entries that are in the order of their names.
-    fn sort(self, entries: &mut [Entry]) {
-        let group = |entry: &Entry| entry.kind != EntryKind::Folder;
+    fn sort_entries(self, entries: &mut [ListingEntry]) {
+        let group = |entry: &ListingEntry| entry.kind != WorkspaceEntryKind::Folder;
         entries.sort_by(|one, other| {
             group(one).cmp(&group(other)).then_with(|| match self {
                 Self::Name => Ordering::Equal,
@@ -169,17 +171,17 @@ pub(super) struct FolderView {
 impl FolderView {
     pub(super) fn new(page: usize, searched: &str, order: &str) -> Self {
         let searched = searched.trim().chars().take(SEARCHED_MAX_CHARS).collect();
-        Self { page, searched, order: SortOrder::parse(order) }
+        Self { page, searched, order: SortOrder::from_query_word(order) }
     }
 
     /// Returns the query of a page of the same entries.
-    fn query(&self, page: usize) -> String {
+    fn page_query(&self, page: usize) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
         if !self.searched.is_empty() {
             query.append_pair("q", &self.searched);
         }
         if self.order != SortOrder::default() {
-            query.append_pair("sort", self.order.word());
+            query.append_pair("sort", self.order.query_word());
         }
         query.append_pair("page", &page.to_string()).finish()
     }
@@ -187,9 +189,9 @@ impl FolderView {
 
 impl FilePages {
     /// Shows a page of a folder's entries, with the change in it that was refused.
-    pub(super) async fn folder(
+    pub(super) async fn render_folder(
         &self,
-        user: &User,
+        user: &SignedInVisitor,
         workspace: &Workspace,
         asked: &AskedPath,
         view: FolderView,
@@ -197,15 +199,17 @@ impl FilePages {
     ) -> Result<Response, Response> {
         let texts = user.visitor.texts;
         // A folder may have very many entries. Few are listed at once.
-        let _place = self.budgets.made.enter(Holder::Account(user.signed_in.principal.account())).await;
-        let (listing, is_cut) =
-            list_or_search(workspace, asked, &view.searched).await.map_err(|error| user.failed(error))?;
+        let _place =
+            self.budgets.made.acquire_permit(BudgetHolder::Account(user.signed_in.principal.account())).await;
+        let (listing, is_cut) = list_or_search(workspace, asked, &view.searched)
+            .await
+            .map_err(|error| user.failure_response(error))?;
         let principal = &user.signed_in.principal;
-        let indexing = self.files.indexing(principal, &listing.path).await;
-        let indexing = indexing.map_err(|error| user.failed(error))?;
-        let frame = Frame::load(&self.conversations, user, None).await?;
+        let indexing = self.files.folder_indexing(principal, &listing.path).await;
+        let indexing = indexing.map_err(|error| user.failure_response(error))?;
+        let frame = PageFrame::load(&self.conversations, user, None).await?;
         let mut entries = Vec::from(listing.entries);
-        view.order.sort(&mut entries);
+        view.order.sort_entries(&mut entries);
         let total = entries.len();
         let page = view.page.clamp(1, total.div_ceil(SHOWN_MAX).max(1));
         let shown = entries.into_iter().skip((page - 1) * SHOWN_MAX).take(SHOWN_MAX);
@@ -218,27 +222,27 @@ impl FilePages {
             Some(FolderRefusal::Change { status, reason }) => (Some(status), None, Some(reason)),
         };
         let orders = SortOrder::ALL.map(|order| OrderOption {
-            word: order.word(),
-            label: texts.get(order.label()),
+            word: order.query_word(),
+            label: texts.get(order.label_key()),
             is_chosen: order == view.order,
         });
         let page = FolderPage {
             frame,
-            crumbs: crumbs(texts, &listing.path),
-            name: listing.path.split().map(|_| name_of(&path)),
+            crumbs: folder_crumbs(texts, &listing.path),
+            name: listing.path.split_name().map(|_| name_of(&path)),
             href: folder_href(&path),
-            entries: shown.map(|entry| EntryView::of(texts, entry, &path, &indexing)).collect(),
+            entries: shown.map(|entry| FolderEntryView::from_entry(texts, entry, &path, &indexing)).collect(),
             path,
             total: texts.with("files-count", "count", total),
             found_max: is_cut.then(|| texts.with("files-search-cut", "count", total)),
-            previous: (page > 1).then(|| view.query(page - 1)),
-            next: (page * SHOWN_MAX < total).then(|| view.query(page + 1)),
+            previous: (page > 1).then(|| view.page_query(page - 1)),
+            next: (page * SHOWN_MAX < total).then(|| view.page_query(page + 1)),
             searched: view.searched,
             orders,
             refused,
             alert,
         };
-        let rendered = error::rendered(&page);
+        let rendered = error::render_template(&page);
         Ok(match status {
             Some(status) => (status, rendered).into_response(),
             None => rendered,
@@ -251,17 +255,17 @@ async fn list_or_search(
     workspace: &Workspace,
     asked: &AskedPath,
     searched: &str,
-) -> Result<(Listing, bool), WorkspaceError> {
+) -> Result<(WorkspaceListing, bool), WorkspaceError> {
     if searched.is_empty() {
-        return Ok((workspace.list(asked).await?, false));
+        return Ok((workspace.list_folder(asked).await?, false));
     }
-    let found = workspace.search(asked, searched).await?;
+    let found = workspace.search_entries(asked, searched).await?;
     Ok((found.listing, found.is_cut))
 }
 
-impl EntryView {
+impl FolderEntryView {
     /// Creates the view of an entry of a folder, or of one below it, whose name then has its folders.
-    fn of(texts: Texts, entry: Entry, folder: &str, indexing: &FolderIndexing) -> Self {
+    fn from_entry(texts: Texts, entry: ListingEntry, folder: &str, indexing: &FolderIndexReport) -> Self {
         let path = entry.path.to_string();
         let relative = path.strip_prefix(folder).map(|below| below.trim_start_matches('/'));
         let below = relative.filter(|relative| relative.contains('/'));
@@ -269,24 +273,25 @@ impl EntryView {
         let is_below = below.is_some();
         let href = folder_href(&path);
         let (shown, download) = match entry.kind {
-            EntryKind::File => (Some(format!("{href}?view")), Some(href)),
-            EntryKind::Folder => (Some(href.clone()), Some(format!("{href}?archive"))),
+            WorkspaceEntryKind::File => (Some(format!("{href}?view")), Some(href)),
+            WorkspaceEntryKind::Folder => (Some(href.clone()), Some(format!("{href}?archive"))),
             // What it leads to may be a file.
-            EntryKind::Link => (Some(href.clone()), Some(href)),
-            EntryKind::Other => (None, None),
+            WorkspaceEntryKind::Link => (Some(href.clone()), Some(href)),
+            WorkspaceEntryKind::Other => (None, None),
         };
-        let is_file = entry.kind == EntryKind::File;
+        let is_file = entry.kind == WorkspaceEntryKind::File;
         // Only the states of the folder itself are known.
-        let indexing = (is_file && !is_below).then(|| indexed(indexing, &path, entry.size, entry.modified));
+        let indexing =
+            (is_file && !is_below).then(|| file_indexing(indexing, &path, entry.size, entry.modified));
         Self {
             name,
             path,
-            indexing: indexing.and_then(|indexing| IndexingView::of(texts, indexing)),
+            indexing: indexing.and_then(|indexing| IndexingView::from_indexing(texts, indexing)),
             href: shown,
             download,
-            is_folder: entry.kind == EntryKind::Folder,
+            is_folder: entry.kind == WorkspaceEntryKind::Folder,
             size: if is_file { shown_size(texts, entry.size) } else { String::new() },
-            modified: ShownTime::time(texts, entry.modified),
+            modified: ShownTime::from_time(texts, entry.modified),
         }
     }
 }
@@ -297,12 +302,12 @@ pub(super) fn folder_href(path: &str) -> String {
 }
 
 /// Returns the folders above a path, and the entry itself, from the home folder on.
-pub(super) fn crumbs(texts: Texts, path: &WorkspacePath) -> Vec<Crumb> {
+pub(super) fn folder_crumbs(texts: Texts, path: &WorkspacePath) -> Vec<Crumb> {
     let mut crumbs = Vec::new();
     let mut at = Some(path.clone());
     while let Some(path) = at {
         let shown = path.to_string();
-        let parent = path.split().map(|(parent, _)| parent);
+        let parent = path.split_name().map(|(parent, _)| parent);
         let name = if parent.is_some() { name_of(&shown) } else { texts.get("files-home") };
         crumbs.push(Crumb { name, href: folder_href(&shown) });
         at = parent;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use axum::extract::{RawQuery, State};
 use axum::response::{Json, Response};
-use control::FolderIndexing;
+use control::FolderIndexReport;
 use domain::indexing::{FileIndexing, IndexState};
 use domain::time::Timestamp;
 use domain::unread::{UnreadImage, UnreadReason};
@@ -13,7 +13,7 @@ use workspace::{AskedPath, OpenFile};
 
 use super::FilePages;
 use crate::texts::Texts;
-use crate::visit::User;
+use crate::visit::SignedInVisitor;
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 /// The most files whose states the script gets at once.
@@ -41,42 +41,48 @@ pub(crate) struct FileState {
 }
 
 /// Tells how far the indexing of the files in the query has come. Those that do not exist are left out.
-pub(crate) async fn states(
+pub(crate) async fn show_indexing_states(
     State(pages): State<FilePages>,
-    user: User,
+    user: SignedInVisitor,
     RawQuery(query): RawQuery,
 ) -> Result<Json<Vec<FileState>>, Response> {
-    let workspace = pages.files.of(&user.signed_in.principal).map_err(|error| user.failed(error))?;
+    let workspace =
+        pages.files.workspace_of(&user.signed_in.principal).map_err(|error| user.failure_response(error))?;
     let query = query.unwrap_or_default();
     let asked = form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name == "file").take(FILES_MAX);
     let (mut known, mut found) = (HashMap::new(), Vec::new());
     for (_, path) in asked {
         let Ok(file) = Box::pin(workspace.open_file(&AskedPath::from_text(&path))).await else { continue };
-        let folder = file.path.split().map_or_else(|| file.path.clone(), |(folder, _)| folder);
+        let folder = file.path.split_name().map_or_else(|| file.path.clone(), |(folder, _)| folder);
         let text = folder.to_string();
         if !known.contains_key(&text) {
-            let indexing = pages.files.indexing(&user.signed_in.principal, &folder).await;
-            known.insert(text.clone(), indexing.map_err(|error| user.failed(error))?);
+            let indexing = pages.files.folder_indexing(&user.signed_in.principal, &folder).await;
+            known.insert(text.clone(), indexing.map_err(|error| user.failure_response(error))?);
         }
-        found.push(FileState::of(user.visitor.texts, &file, &known[&text]));
+        found.push(FileState::from_file(user.visitor.texts, &file, &known[&text]));
     }
     Ok(Json(found))
 }
 
 impl FileState {
-    fn of(texts: Texts, file: &OpenFile, known: &FolderIndexing) -> Self {
+    fn from_file(texts: Texts, file: &OpenFile, known: &FolderIndexReport) -> Self {
         let path = file.path.to_string();
-        let indexing = indexed(known, &path, file.size, file.modified);
+        let indexing = file_indexing(known, &path, file.size, file.modified);
         let state = indexing.state.code();
-        let view = IndexingView::of(texts, indexing);
+        let view = IndexingView::from_indexing(texts, indexing);
         let (label, title) = view.map_or_else(Default::default, |view| (view.label, view.title));
         Self { path, state, label, title }
     }
 }
 
 /// Returns the known state of a file with this size in bytes and time of change.
-pub(super) fn indexed(known: &FolderIndexing, path: &str, size: u64, modified: Timestamp) -> FileIndexing {
-    known.file(path, size, modified.micros().div_euclid(MICROS_PER_SECOND))
+pub(super) fn file_indexing(
+    known: &FolderIndexReport,
+    path: &str,
+    size: u64,
+    modified: Timestamp,
+) -> FileIndexing {
+    known.file_indexing(path, size, modified.micros().div_euclid(MICROS_PER_SECOND))
 }
 
 impl IndexingView {
@@ -86,7 +92,7 @@ impl IndexingView {
     }
 
     /// Returns the view of a state; `None` of a file that is indexed whole, as most are.
-    pub(super) fn of(texts: Texts, indexing: FileIndexing) -> Option<Self> {
+    pub(super) fn from_indexing(texts: Texts, indexing: FileIndexing) -> Option<Self> {
         let (text, title) = match indexing.state {
             IndexState::Indexed => return None,
             IndexState::Pending => (texts.get("indexing-pending"), None),

@@ -20,7 +20,7 @@ pub(super) struct MarkedText {
 
 impl MarkedText {
     /// Returns the text without a mark.
-    pub(super) fn plain(text: String) -> Self {
+    pub(super) fn without_mark(text: String) -> Self {
         Self { before: text, ..Self::default() }
     }
 
@@ -30,10 +30,10 @@ impl MarkedText {
     }
 
     /// Marks the passage where it stands in the text, whatever its white space.
-    pub(super) fn mark(text: String, passage: &str) -> Self {
-        match find(&text, passage) {
-            Some(range) => Self::split(&text, range),
-            None => Self::plain(text),
+    pub(super) fn with_passage(text: String, passage: &str) -> Self {
+        match find_passage(&text, passage) {
+            Some(range) => Self::from_range(&text, range),
+            None => Self::without_mark(text),
         }
     }
 
@@ -42,22 +42,22 @@ impl MarkedText {
         let (first, last) = (lines.0.max(1) as usize, lines.1 as usize);
         let mut starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1));
         let Some(start) = starts.nth(first - 1).filter(|start| *start < text.len()) else {
-            return Self::plain(text);
+            return Self::without_mark(text);
         };
         let mut rest = text[start..].match_indices('\n').map(|(at, _)| start + at);
         let end = rest.nth(last.saturating_sub(first)).unwrap_or(text.len());
-        Self::split(&text, start..end)
+        Self::from_range(&text, start..end)
     }
 
     /// Shows the cells of its rows apart.
     pub(super) fn separate_cells(&mut self) {
         let mut separator = CellSeparator::default();
         for piece in [&mut self.before, &mut self.marked, &mut self.after] {
-            *piece = separator.separate(piece);
+            *piece = separator.separate_piece(piece);
         }
     }
 
-    fn split(text: &str, range: Range<usize>) -> Self {
+    fn from_range(text: &str, range: Range<usize>) -> Self {
         Self {
             before: text[..range.start].to_owned(),
             marked: text[range.clone()].to_owned(),
@@ -68,8 +68,8 @@ impl MarkedText {
 
 /// Returns where a passage stands in a text, or else what follows the headings of columns above its rows, or else its longest line.
 /// Differences of white space do not count.
-fn find(text: &str, passage: &str) -> Option<Range<usize>> {
-    let (dense, places) = dense(text);
+fn find_passage(text: &str, passage: &str) -> Option<Range<usize>> {
+    let (dense, places) = strip_white_space(text);
     let longest = passage.lines().max_by_key(|line| line.len()).unwrap_or_default();
     let breaks = passage.match_indices('\n').take(HEADINGS_MAX).map(|(at, _)| &passage[at + 1..]);
     let rows = breaks.filter(|rows| rows.contains('\n'));
@@ -89,7 +89,7 @@ fn find(text: &str, passage: &str) -> Option<Range<usize>> {
 }
 
 /// Returns a text without its white space, and for each character left its position there and in the text.
-fn dense(text: &str) -> (String, Vec<(usize, usize)>) {
+fn strip_white_space(text: &str) -> (String, Vec<(usize, usize)>) {
     let (mut dense, mut places) = (String::with_capacity(text.len()), Vec::new());
     for (at, letter) in text.char_indices().filter(|(_, letter)| !letter.is_whitespace()) {
         places.push((dense.len(), at));
@@ -102,40 +102,40 @@ fn dense(text: &str) -> (String, Vec<(usize, usize)>) {
 mod tests {
     use super::*;
 
-    fn marked(text: &str, passage: &str) -> String {
-        let MarkedText { before, marked, after } = MarkedText::mark(text.to_owned(), passage);
+    fn marked_part(text: &str, passage: &str) -> String {
+        let MarkedText { before, marked, after } = MarkedText::with_passage(text.to_owned(), passage);
         assert_eq!(format!("{before}{marked}{after}"), text, "nothing is lost");
         marked
     }
 
     #[test]
-    fn a_passage_is_found_whatever_its_white_space() {
+    fn find_passage_ignores_white_space() {
         let text = "Nájem\n\n  činí 18 500 Kč\r\nměsíčně. Dále nic.";
-        assert_eq!(marked(text, "činí 18 500 Kč měsíčně."), "činí 18 500 Kč\r\nměsíčně.");
-        assert_eq!(marked(text, "Nájem činí"), "Nájem\n\n  činí");
-        assert_eq!(marked(text, "Kauce činí 10 Kč"), "");
-        assert_eq!(marked(text, "činí"), "", "too short to be found at its place");
-        assert_eq!(marked("", "Kauce činí"), "");
+        assert_eq!(marked_part(text, "činí 18 500 Kč měsíčně."), "činí 18 500 Kč\r\nměsíčně.");
+        assert_eq!(marked_part(text, "Nájem činí"), "Nájem\n\n  činí");
+        assert_eq!(marked_part(text, "Kauce činí 10 Kč"), "");
+        assert_eq!(marked_part(text, "činí"), "", "too short to be found at its place");
+        assert_eq!(marked_part("", "Kauce činí"), "");
     }
 
     #[test]
-    fn the_longest_line_of_a_passage_that_is_not_there_as_a_whole_is_marked() {
+    fn find_passage_tries_longest_line() {
         let text = "# Lease\nThe monthly rent is 18,500 crowns.\n";
         assert_eq!(
-            marked(text, "Lease › Rent\nThe monthly rent is 18,500 crowns."),
+            marked_part(text, "Lease › Rent\nThe monthly rent is 18,500 crowns."),
             "The monthly rent is 18,500 crowns."
         );
     }
 
     #[test]
-    fn rows_are_marked_without_the_headings_that_stand_further_up() {
+    fn find_passage_drops_column_headings() {
         let text = "Births\nRegion\tBoys\nNorth\t150\nSouth\t200\nIsles\t300";
         let passage = "Births\nRegion\tBoys\nSouth\t200\nIsles\t300";
-        assert_eq!(marked(text, passage), "South\t200\nIsles\t300");
+        assert_eq!(marked_part(text, passage), "South\t200\nIsles\t300");
     }
 
     #[test]
-    fn lines_are_marked_as_far_as_there_are_any() {
+    fn mark_lines_ends_with_text() {
         let lines = |lines| MarkedText::mark_lines("a\nb\nc\nd".to_owned(), lines).marked;
         assert_eq!(lines((2, 3)), "b\nc");
         assert_eq!(lines((4, 9)), "d");

@@ -4,24 +4,24 @@ use askama::Template;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use control::UseCaseError;
-use domain::citation::Place;
+use domain::citation::PassagePlace;
 use domain::text_format::{PlainText, TextFormat};
 use futures_util::TryStreamExt;
 use workspace::{OpenFile, WorkspaceError};
 
 use super::FilePages;
-use super::document::{DocumentView, PageView, Shown};
-use super::folder::{Crumb, crumbs, folder_href};
-use super::indexing::{IndexingView, indexed};
+use super::document::{DocumentOutcome, DocumentView, PageView};
+use super::folder::{Crumb, folder_crumbs, folder_href};
+use super::indexing::{IndexingView, file_indexing};
 use super::passage::MarkedText;
-use super::table::{Table, table};
+use super::table::{PreviewTable, parse_table};
 use crate::cited::CitedPassage;
 use crate::error;
-use crate::frame::Frame;
+use crate::frame::PageFrame;
 use crate::links::shown_name;
 use crate::shown_size::shown_size;
 use crate::shown_time::ShownTime;
-use crate::visit::User;
+use crate::visit::SignedInVisitor;
 
 /// The beginning of a file that is shown.
 const SHOWN_MAX_BYTES: u64 = 256 << 10;
@@ -36,7 +36,7 @@ enum Preview {
     /// Safe HTML of Markdown.
     Markdown(String),
     Text(MarkedText),
-    Table(Table),
+    Table(PreviewTable),
     /// The address of the picture.
     Image(String),
     Document(DocumentView),
@@ -45,7 +45,7 @@ enum Preview {
 }
 
 /// The way in which a file is shown.
-enum Reading {
+enum PreviewSource {
     Here(Preview),
     /// As the machine reads it.
     ByMachine,
@@ -56,7 +56,7 @@ enum Reading {
 #[derive(Template)]
 #[template(path = "file.html")]
 struct FilePage {
-    frame: Frame,
+    frame: PageFrame,
     crumbs: Vec<Crumb>,
     name: String,
     path: String,
@@ -89,30 +89,30 @@ impl FilePage {
 #[derive(Template)]
 #[template(path = "gone.html")]
 struct GonePage {
-    frame: Frame,
+    frame: PageFrame,
     cited: CitedPassage,
 }
 
 impl FilePages {
     /// Shows what an answer cites of a file that is not there any more.
-    pub(super) async fn gone(
+    pub(super) async fn show_gone(
         &self,
-        user: &User,
+        user: &SignedInVisitor,
         error: WorkspaceError,
         named: &str,
     ) -> Result<Response, Response> {
         let (principal, texts) = (&user.signed_in.principal, user.visitor.texts);
-        let Some(cited) = CitedPassage::find(&self.answers, principal, texts, named).await else {
-            return Err(user.failed(error));
+        let Some(cited) = CitedPassage::find_by_query(&self.answers, principal, texts, named).await else {
+            return Err(user.failure_response(error));
         };
-        let frame = Frame::load(&self.conversations, user, None).await?;
-        Ok((StatusCode::NOT_FOUND, error::rendered(&GonePage { frame, cited })).into_response())
+        let frame = PageFrame::load(&self.conversations, user, None).await?;
+        Ok((StatusCode::NOT_FOUND, error::render_template(&GonePage { frame, cited })).into_response())
     }
 
     /// Shows a file.
-    pub(super) async fn preview(
+    pub(super) async fn show_preview(
         &self,
-        user: &User,
+        user: &SignedInVisitor,
         file: &OpenFile,
         cited: Option<&str>,
         page: usize,
@@ -120,21 +120,28 @@ impl FilePages {
         let texts = user.visitor.texts;
         let path = file.path.to_string();
         let cited = match cited {
-            Some(named) => CitedPassage::find(&self.answers, &user.signed_in.principal, texts, named).await,
+            Some(named) => {
+                CitedPassage::find_by_query(&self.answers, &user.signed_in.principal, texts, named).await
+            }
             None => None,
         };
-        let cited = cited.filter(|cited| matches!(&cited.place, Place::File { path: of, .. } if *of == path));
+        let cited =
+            cited.filter(|cited| matches!(&cited.place, PassagePlace::File { path: of, .. } if *of == path));
         let href = folder_href(&path);
-        let reading = reading(file, &href, cited.as_ref()).await.map_err(|error| user.failed(error))?;
-        let preview = if let Reading::Here(preview) = reading {
+        let reading = choose_preview(file, &href, cited.as_ref())
+            .await
+            .map_err(|error| user.failure_response(error))?;
+        let preview = if let PreviewSource::Here(preview) = reading {
             preview
         } else {
-            let shown = self.document(user, file, &href, cited.as_ref(), page).await;
-            match (shown.map_err(|error| user.failed(error))?, reading) {
-                (Shown::Document(document), _) if !document.pages.is_empty() => Preview::Document(document),
-                (_, Reading::ByMachineOrSource(source)) => source,
-                (Shown::Document(document), _) => Preview::Document(document),
-                (Shown::Unreadable(reason), _) => Preview::None(reason),
+            let shown = self.read_document(user, file, &href, cited.as_ref(), page).await;
+            match (shown.map_err(|error| user.failure_response(error))?, reading) {
+                (DocumentOutcome::Document(document), _) if !document.pages.is_empty() => {
+                    Preview::Document(document)
+                }
+                (_, PreviewSource::ByMachineOrSource(source)) => source,
+                (DocumentOutcome::Document(document), _) => Preview::Document(document),
+                (DocumentOutcome::Unreadable(reason), _) => Preview::None(reason),
             }
         };
         let is_text = matches!(preview, Preview::Markdown(_) | Preview::Text(_) | Preview::Table(_));
@@ -143,43 +150,47 @@ impl FilePages {
             Preview::Document(document) => document.is_cut,
             Preview::Markdown(_) | Preview::Text(_) | Preview::Image(_) | Preview::None(_) => false,
         };
-        let mut crumbs = crumbs(texts, &file.path);
+        let mut crumbs = folder_crumbs(texts, &file.path);
         crumbs.pop();
-        let folder = file.path.split().map(|(folder, _)| folder);
+        let folder = file.path.split_name().map(|(folder, _)| folder);
         let folder = folder.as_ref().unwrap_or(&file.path);
-        let known = self.files.indexing(&user.signed_in.principal, folder).await;
-        let known = known.map_err(|error| user.failed(error))?;
-        let indexing = indexed(&known, &path, file.size, file.modified);
+        let known = self.files.folder_indexing(&user.signed_in.principal, folder).await;
+        let known = known.map_err(|error| user.failure_response(error))?;
+        let indexing = file_indexing(&known, &path, file.size, file.modified);
         let page = FilePage {
-            frame: Frame::load(&self.conversations, user, None).await?,
+            frame: PageFrame::load(&self.conversations, user, None).await?,
             crumbs,
             name: shown_name(&file.name),
             path,
             href,
             size: shown_size(texts, file.size),
-            modified: ShownTime::time(texts, file.modified),
-            indexing: IndexingView::of(texts, indexing),
+            modified: ShownTime::from_time(texts, file.modified),
+            indexing: IndexingView::from_indexing(texts, indexing),
             preview,
             is_changed: cited.as_ref().is_some_and(|cited| file.modified > cited.answered_at),
             cited,
             is_cut: is_short || (is_text && file.size > SHOWN_MAX_BYTES),
         };
-        Ok(error::rendered(&page))
+        Ok(error::render_template(&page))
     }
 }
 
 /// Decides how a file is shown: texts whose lines are what the machine reads, too, and pictures of browsers here, others by it.
-async fn reading(file: &OpenFile, href: &str, cited: Option<&CitedPassage>) -> Result<Reading, UseCaseError> {
+async fn choose_preview(
+    file: &OpenFile,
+    href: &str,
+    cited: Option<&CitedPassage>,
+) -> Result<PreviewSource, UseCaseError> {
     if super::image_type(file).await?.is_some() {
-        return Ok(Reading::Here(Preview::Image(format!("{href}?image"))));
+        return Ok(PreviewSource::Here(Preview::Image(format!("{href}?image"))));
     }
-    let Some(mut shown) = text(beginning(file, SHOWN_MAX_BYTES).await?) else {
-        return Ok(Reading::ByMachine);
+    let Some(mut shown) = decode_text(read_beginning(file, SHOWN_MAX_BYTES).await?) else {
+        return Ok(PreviewSource::ByMachine);
     };
-    let plain = match TextFormat::of(&file.name, &shown) {
+    let plain = match TextFormat::from_name_and_start(&file.name, &shown) {
         TextFormat::Plain(plain) => plain,
         TextFormat::Html => {
-            return Ok(Reading::ByMachineOrSource(Preview::Text(MarkedText::plain(shown))));
+            return Ok(PreviewSource::ByMachineOrSource(Preview::Text(MarkedText::without_mark(shown))));
         }
         TextFormat::Pdf
         | TextFormat::Rtf
@@ -189,48 +200,49 @@ async fn reading(file: &OpenFile, href: &str, cited: Option<&CitedPassage>) -> R
         | TextFormat::Notebook
         | TextFormat::FictionBook
         | TextFormat::OfficeXml(_)
-        | TextFormat::FlatOpenDocument(_) => return Ok(Reading::ByMachine),
+        | TextFormat::FlatOpenDocument(_) => return Ok(PreviewSource::ByMachine),
     };
-    if let Some(Place::File { lines: Some((first, _)), .. }) = cited.map(|cited| &cited.place)
+    if let Some(PassagePlace::File { lines: Some((first, _)), .. }) = cited.map(|cited| &cited.place)
         && file.size > SHOWN_MAX_BYTES
     {
         let from = start_of_line(file, first.saturating_sub(LINES_BEFORE)).await?;
-        let Some(part) = text(part(file, from, SHOWN_MAX_BYTES).await?) else {
-            return Ok(Reading::ByMachine);
+        let Some(part) = decode_text(read_part(file, from, SHOWN_MAX_BYTES).await?) else {
+            return Ok(PreviewSource::ByMachine);
         };
         shown = part;
     }
     let cited = cited.map(|cited| (cited.place.clone(), cited.text.clone()));
     // Parsing takes milliseconds.
     let made = tokio::task::spawn_blocking(move || {
-        let marked = cited.map(|(place, passage)| mark(&shown, &place, passage.as_deref()));
+        let marked = cited.map(|(place, passage)| mark_cited(&shown, &place, passage.as_deref()));
         // Lines of the file are marked in its text.
         if let Some(marked) = marked.filter(|marked| !marked.marked.is_empty()) {
             return Preview::Text(marked);
         }
         match plain {
-            PlainText::Markdown => Preview::Markdown(render::document(&shown)),
-            PlainText::Table => {
-                table(&shown).map_or_else(|| Preview::Text(MarkedText::plain(shown)), Preview::Table)
-            }
-            PlainText::Text => Preview::Text(MarkedText::plain(shown)),
+            PlainText::Markdown => Preview::Markdown(render::render_document(&shown)),
+            PlainText::Table => parse_table(&shown)
+                .map_or_else(|| Preview::Text(MarkedText::without_mark(shown)), Preview::Table),
+            PlainText::Text => Preview::Text(MarkedText::without_mark(shown)),
         }
     });
-    made.await.map(Reading::Here).map_err(UseCaseError::internal)
+    made.await.map(PreviewSource::Here).map_err(UseCaseError::internal)
 }
 
 /// Marks a cited passage in the text of its file, or its lines, unless the file has other ones by now.
-fn mark(text: &str, place: &Place, passage: Option<&str>) -> MarkedText {
+fn mark_cited(text: &str, place: &PassagePlace, passage: Option<&str>) -> MarkedText {
     match (passage, place) {
-        (Some(passage), _) => MarkedText::mark(text.to_owned(), passage),
-        (None, Place::File { lines: Some(lines), .. }) => MarkedText::mark_lines(text.to_owned(), *lines),
+        (Some(passage), _) => MarkedText::with_passage(text.to_owned(), passage),
+        (None, PassagePlace::File { lines: Some(lines), .. }) => {
+            MarkedText::mark_lines(text.to_owned(), *lines)
+        }
         (None, _) => MarkedText::default(),
     }
 }
 
 /// Returns where a line of a file begins, counted from 1; 0 if it is not among the first [`SCANNED_MAX_BYTES`].
 async fn start_of_line(file: &OpenFile, line: u32) -> Result<u64, UseCaseError> {
-    let mut stream = file.stream(0..SCANNED_MAX_BYTES.min(file.size));
+    let mut stream = file.stream_range(0..SCANNED_MAX_BYTES.min(file.size));
     let (mut at, mut number) = (0, 1);
     while let Some(bytes) = stream.try_next().await.map_err(UseCaseError::internal)? {
         for (offset, _) in bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n') {
@@ -245,13 +257,13 @@ async fn start_of_line(file: &OpenFile, line: u32) -> Result<u64, UseCaseError> 
 }
 
 /// Returns the beginning of a file: at most `bytes_max` bytes.
-pub(super) async fn beginning(file: &OpenFile, bytes_max: u64) -> Result<Vec<u8>, UseCaseError> {
-    part(file, 0, bytes_max).await
+pub(super) async fn read_beginning(file: &OpenFile, bytes_max: u64) -> Result<Vec<u8>, UseCaseError> {
+    read_part(file, 0, bytes_max).await
 }
 
 /// Returns at most `bytes_max` bytes of a file.
-async fn part(file: &OpenFile, from: u64, bytes_max: u64) -> Result<Vec<u8>, UseCaseError> {
-    let mut stream = file.stream(from..from.saturating_add(bytes_max).min(file.size));
+async fn read_part(file: &OpenFile, from: u64, bytes_max: u64) -> Result<Vec<u8>, UseCaseError> {
+    let mut stream = file.stream_range(from..from.saturating_add(bytes_max).min(file.size));
     let mut read = Vec::new();
     while let Some(bytes) = stream.try_next().await.map_err(UseCaseError::internal)? {
         read.extend_from_slice(&bytes);
@@ -260,7 +272,7 @@ async fn part(file: &OpenFile, from: u64, bytes_max: u64) -> Result<Vec<u8>, Use
 }
 
 /// Returns the text of a file's beginning, which may end within a character; `None` if it is no text.
-fn text(mut bytes: Vec<u8>) -> Option<String> {
+fn decode_text(mut bytes: Vec<u8>) -> Option<String> {
     if bytes.contains(&0) {
         return None;
     }
@@ -278,11 +290,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_beginning_that_ends_within_a_character_is_text() {
+    fn decode_text_accepts_cut_character() {
         let cut = "Žluťoučký kůň".as_bytes();
-        assert_eq!(text(cut[..cut.len() - 1].to_vec()).as_deref(), Some("Žluťoučký ků"));
-        assert_eq!(text("\u{feff}a".into()).as_deref(), Some("a"));
-        assert_eq!(text(b"\x93quoted\x94 text".to_vec()), None);
-        assert_eq!(text(b"a\0b".to_vec()), None);
+        assert_eq!(decode_text(cut[..cut.len() - 1].to_vec()).as_deref(), Some("Žluťoučký ků"));
+        assert_eq!(decode_text("\u{feff}a".into()).as_deref(), Some("a"));
+        assert_eq!(decode_text(b"\x93quoted\x94 text".to_vec()), None);
+        assert_eq!(decode_text(b"a\0b".to_vec()), None);
     }
 }

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use workspace::{AnnouncedUpload, AppendOutcome, WorkspaceError};
 
 use super::FilePages;
-use super::change::{Outcome, UploadLimits, refused};
-use crate::visit::User;
+use super::change::{UploadLimits, UploadReply, change_refusal};
+use crate::visit::SignedInVisitor;
 
 /// The form that begins an upload.
 #[derive(Deserialize)]
@@ -42,21 +42,22 @@ struct Begun {
 
 /// The progress of an upload.
 #[derive(Serialize)]
-struct Progress {
+struct ResumableProgress {
     received: u64,
 }
 
 /// Begins an upload, or finds the unfinished one of the same file.
-pub(crate) async fn begin(
+pub(crate) async fn begin_upload(
     State(pages): State<FilePages>,
     State(limits): State<UploadLimits>,
-    user: User,
+    user: SignedInVisitor,
     Form(beginning): Form<Beginning>,
 ) -> Result<Response, Response> {
-    let workspace = pages.files.of_licensed(&user.signed_in.principal).map_err(|error| user.failed(error))?;
+    let workspace =
+        pages.files.of_licensed(&user.signed_in.principal).map_err(|error| user.failure_response(error))?;
     if limits.size_max_bytes.is_some_and(|most| beginning.size > most) {
         let error = user.visitor.texts.get("error-too-large");
-        return Ok((StatusCode::PAYLOAD_TOO_LARGE, Json(Outcome::Refused { error })).into_response());
+        return Ok((StatusCode::PAYLOAD_TOO_LARGE, Json(UploadReply::Refused { error })).into_response());
     }
     let announced = AnnouncedUpload {
         name: beginning.name,
@@ -70,71 +71,77 @@ pub(crate) async fn begin(
         Ok(begun) => {
             (StatusCode::CREATED, Json(Begun { upload: begun.id, received: begun.received })).into_response()
         }
-        Err(error) => refusal(&user, error),
+        Err(error) => refusal_response(&user, error),
     })
 }
 
 /// Returns how much of an upload has arrived.
-pub(crate) async fn progress(
+pub(crate) async fn show_upload_progress(
     State(pages): State<FilePages>,
-    user: User,
+    user: SignedInVisitor,
     Path(id): Path<String>,
 ) -> Result<Response, Response> {
-    let workspace = pages.files.of(&user.signed_in.principal).map_err(|error| user.failed(error))?;
+    let workspace =
+        pages.files.workspace_of(&user.signed_in.principal).map_err(|error| user.failure_response(error))?;
     Ok(match workspace.resumable_received(&id).await {
-        Ok(Some(received)) => Json(Progress { received }).into_response(),
-        Ok(None) => unknown(&user),
-        Err(error) => refusal(&user, error),
+        Ok(Some(received)) => Json(ResumableProgress { received }).into_response(),
+        Ok(None) => unknown_upload_response(&user),
+        Err(error) => refusal_response(&user, error),
     })
 }
 
 /// Cancels an upload. What has arrived of it is removed.
-pub(crate) async fn cancel(
+pub(crate) async fn cancel_upload(
     State(pages): State<FilePages>,
-    user: User,
+    user: SignedInVisitor,
     Path(id): Path<String>,
 ) -> Result<Response, Response> {
-    let workspace = pages.files.of(&user.signed_in.principal).map_err(|error| user.failed(error))?;
+    let workspace =
+        pages.files.workspace_of(&user.signed_in.principal).map_err(|error| user.failure_response(error))?;
     Ok(match workspace.cancel_resumable(&id).await {
         Ok(true) => StatusCode::NO_CONTENT.into_response(),
-        Ok(false) => unknown(&user),
-        Err(error) => refusal(&user, error),
+        Ok(false) => unknown_upload_response(&user),
+        Err(error) => refusal_response(&user, error),
     })
 }
 
 /// Writes a piece. The last one completes the file.
-pub(crate) async fn append(
+pub(crate) async fn append_piece(
     State(pages): State<FilePages>,
-    user: User,
+    user: SignedInVisitor,
     Path((id, offset)): Path<(String, u64)>,
     piece: Bytes,
 ) -> Result<Response, Response> {
     let principal = &user.signed_in.principal;
-    let workspace = pages.files.of_licensed(principal).map_err(|error| user.failed(error))?;
-    Ok(match workspace.append(&id, offset, piece).await {
-        Ok(AppendOutcome::Received(received)) => Json(Progress { received }).into_response(),
+    let workspace = pages.files.of_licensed(principal).map_err(|error| user.failure_response(error))?;
+    Ok(match workspace.append_piece(&id, offset, piece).await {
+        Ok(AppendOutcome::Received(received)) => Json(ResumableProgress { received }).into_response(),
         Ok(AppendOutcome::Stored(stored)) => {
-            pages.files.index(principal, &[&stored.path]).await.map_err(|error| user.failed(error))?;
-            (StatusCode::CREATED, Json(Outcome::of(vec![stored]))).into_response()
+            pages
+                .files
+                .index_uploads(principal, &[&stored.path])
+                .await
+                .map_err(|error| user.failure_response(error))?;
+            (StatusCode::CREATED, Json(UploadReply::from_stored(vec![stored]))).into_response()
         }
         Ok(AppendOutcome::Conflict { received }) => {
-            (StatusCode::CONFLICT, Json(Progress { received })).into_response()
+            (StatusCode::CONFLICT, Json(ResumableProgress { received })).into_response()
         }
         Ok(AppendOutcome::TooLong) => {
             let error = user.visitor.texts.get("files-broken-off");
-            (StatusCode::BAD_REQUEST, Json(Outcome::Refused { error })).into_response()
+            (StatusCode::BAD_REQUEST, Json(UploadReply::Refused { error })).into_response()
         }
-        Ok(AppendOutcome::Unknown) => unknown(&user),
-        Err(error) => refusal(&user, error),
+        Ok(AppendOutcome::Unknown) => unknown_upload_response(&user),
+        Err(error) => refusal_response(&user, error),
     })
 }
 
-fn refusal(user: &User, error: WorkspaceError) -> Response {
-    let (status, error) = refused(user.visitor.texts, error);
-    (status, Json(Outcome::Refused { error })).into_response()
+fn refusal_response(user: &SignedInVisitor, error: WorkspaceError) -> Response {
+    let (status, error) = change_refusal(user.visitor.texts, error);
+    (status, Json(UploadReply::Refused { error })).into_response()
 }
 
-fn unknown(user: &User) -> Response {
+fn unknown_upload_response(user: &SignedInVisitor) -> Response {
     let error = user.visitor.texts.get("files-broken-off");
-    (StatusCode::NOT_FOUND, Json(Outcome::Refused { error })).into_response()
+    (StatusCode::NOT_FOUND, Json(UploadReply::Refused { error })).into_response()
 }

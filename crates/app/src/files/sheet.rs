@@ -6,7 +6,7 @@ use super::passage::MarkedText;
 use super::table::{COLUMNS_MAX, ROWS_MAX};
 
 /// A sheet.
-pub(super) struct Sheet {
+pub(super) struct SheetView {
     /// The name, if the page has several sheets.
     pub(super) name: Option<String>,
     pub(super) rows: Vec<SheetRow>,
@@ -24,17 +24,17 @@ pub(super) struct SheetRow {
     pub(super) is_first_cited: bool,
 }
 
-impl Sheet {
+impl SheetView {
     /// Splits the text of a sheet.
-    pub(super) fn of(text: &MarkedText) -> Self {
-        let (whole, marked) = whole(text);
+    pub(super) fn from_text(text: &MarkedText) -> Self {
+        let (whole, marked) = whole_text(text);
         Self::of_part(&whole, 0..whole.len(), &marked, None)
     }
 
     /// Splits the text of a workbook's sheets, which begin at these places with these names. A row before them that is the heading
     /// alone, which the page has already, is left out.
     pub(super) fn all_of(text: &MarkedText, starts: &[(usize, String)], heading: &str) -> Vec<Self> {
-        let (whole, marked) = whole(text);
+        let (whole, marked) = whole_text(text);
         let ends = starts.iter().map(|(start, _)| *start).chain([whole.len()]);
         let begins =
             std::iter::once((0, None)).chain(starts.iter().map(|(start, name)| (*start, Some(name))));
@@ -78,7 +78,7 @@ impl Sheet {
 }
 
 /// Returns a text as a whole, and where it is marked.
-fn whole(text: &MarkedText) -> (String, Range<usize>) {
+fn whole_text(text: &MarkedText) -> (String, Range<usize>) {
     let whole = format!("{}{}{}", text.before, text.marked, text.after);
     (whole, text.before.len()..text.before.len() + text.marked.len())
 }
@@ -90,19 +90,19 @@ mod tests {
     #[test]
     fn rows_with_the_passage_are_marked() {
         let text = "Unit\tRent\r\nUnit 1\t31500\n\nUnit 2\t27200\nUnit 3\t0\n".to_owned();
-        let sheet = Sheet::of(&MarkedText::mark(text, "31500 Unit 2 27200"));
+        let sheet = SheetView::from_text(&MarkedText::with_passage(text, "31500 Unit 2 27200"));
         let rows: Vec<_> = sheet.rows.iter().map(|row| (row.cells.join("|"), row.is_cited)).collect();
         let expected =
             [("Unit|Rent", false), ("Unit 1|31500", true), ("Unit 2|27200", true), ("Unit 3|0", false)];
         assert_eq!(rows, expected.map(|(cells, is_cited)| (cells.to_owned(), is_cited)));
         let first: Vec<_> = sheet.rows.iter().map(|row| row.is_first_cited).collect();
         assert_eq!(first, [false, true, false, false]);
-        let unmarked = Sheet::of(&MarkedText::plain("a\tb\nc\td".to_owned()));
+        let unmarked = SheetView::from_text(&MarkedText::without_mark("a\tb\nc\td".to_owned()));
         assert!(unmarked.rows.len() == 2 && unmarked.rows.iter().all(|row| !row.is_cited));
     }
 
     #[test]
-    fn sheets_of_a_workbook_are_apart_with_their_names() {
+    fn workbook_sheets_keep_names() {
         let text = "a.xlsx\n\nUnit\n7\n\nUnit\tRent\n7\t31500\n".to_owned();
         let starts = [(8, "Flats".to_owned()), (16, "Rent".to_owned())];
         let shown = |text: &MarkedText, starts: &[(usize, String)]| -> Vec<_> {
@@ -110,27 +110,27 @@ mod tests {
                 let mark = if row.is_first_cited { "!" } else { "" };
                 format!("{mark}{}", row.cells.join("|"))
             };
-            let sheets = Sheet::all_of(text, starts, "a.xlsx").into_iter();
+            let sheets = SheetView::all_of(text, starts, "a.xlsx").into_iter();
             sheets
                 .map(|sheet| (sheet.name, sheet.rows.iter().map(cells).collect::<Vec<_>>().join(" ")))
                 .collect()
         };
         let named = |name: &str, rows: &str| (Some(name.to_owned()), rows.to_owned());
-        let plain = MarkedText::plain(text.clone());
+        let plain = MarkedText::without_mark(text.clone());
         assert_eq!(shown(&plain, &starts), [named("Flats", "Unit 7"), named("Rent", "Unit|Rent 7|31500")]);
         assert_eq!(
             shown(&plain, &[]),
             [(None, "Unit 7 Unit|Rent 7|31500".to_owned())],
             "of an earlier agent"
         );
-        let marked = MarkedText::mark(text, "7 Unit Rent 7 31500");
+        let marked = MarkedText::with_passage(text, "7 Unit Rent 7 31500");
         assert_eq!(shown(&marked, &starts), [named("Flats", "Unit !7"), named("Rent", "Unit|Rent 7|31500")]);
         assert!(shown(&MarkedText::default(), &[]).is_empty());
     }
 
     #[test]
     fn a_large_sheet_is_cut() {
-        let sheet = |text: String| Sheet::of(&MarkedText::plain(text));
+        let sheet = |text: String| SheetView::from_text(&MarkedText::without_mark(text));
         let long = sheet("a\tb\n".repeat(ROWS_MAX + 1));
         assert!(long.is_cut && long.rows.len() == ROWS_MAX);
         assert!(!sheet("a\tb\n".repeat(ROWS_MAX)).is_cut);

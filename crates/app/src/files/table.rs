@@ -6,7 +6,7 @@ pub(super) const COLUMNS_MAX: usize = 50;
 
 /// A table. Its first row names the columns.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Table {
+pub(super) struct PreviewTable {
     pub(super) columns: Vec<String>,
     pub(super) rows: Vec<Vec<String>>,
     /// True if rows or columns are left out.
@@ -14,12 +14,12 @@ pub(super) struct Table {
 }
 
 /// Reads a table; `None` if the text has no column beside the first.
-pub(super) fn table(text: &str) -> Option<Table> {
-    let separator = separator(text)?;
-    let mut table = Table { columns: Vec::new(), rows: Vec::new(), is_cut: false };
+pub(super) fn parse_table(text: &str) -> Option<PreviewTable> {
+    let separator = find_separator(text)?;
+    let mut table = PreviewTable { columns: Vec::new(), rows: Vec::new(), is_cut: false };
     let mut rest = text.chars().peekable();
     while rest.peek().is_some() {
-        let mut row = row(&mut rest, separator);
+        let mut row = parse_row(&mut rest, separator);
         if row.iter().all(String::is_empty) {
             continue;
         }
@@ -39,7 +39,7 @@ pub(super) fn table(text: &str) -> Option<Table> {
 }
 
 /// Returns the separator that occurs most often in the first line.
-fn separator(text: &str) -> Option<char> {
+fn find_separator(text: &str) -> Option<char> {
     let line = text.lines().find(|line| !line.trim().is_empty())?;
     let count = |separator: char| line.matches(separator).count();
     [',', ';', '\t']
@@ -49,7 +49,7 @@ fn separator(text: &str) -> Option<char> {
 }
 
 /// Reads a row up to its line end. Within quotes, separators and line ends are text, and two quotes are one.
-fn row(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, separator: char) -> Vec<String> {
+fn parse_row(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, separator: char) -> Vec<String> {
     let (mut row, mut value, mut is_quoted) = (Vec::new(), String::new(), false);
     while let Some(next) = rest.next() {
         match next {
@@ -72,27 +72,27 @@ fn row(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, separator: char) -> 
 mod tests {
     use super::*;
 
-    fn rows(text: &str) -> Vec<Vec<String>> {
-        let table = table(text).expect("a table");
+    fn table_rows(text: &str) -> Vec<Vec<String>> {
+        let table = parse_table(text).expect("a table");
         [vec![table.columns], table.rows].concat()
     }
 
     #[test]
     fn quotes_keep_separators_and_line_ends() {
         let text = "Name;Note\r\n\"Ada; B.\";\"two\nlines\"\r\n\r\nBo;\"a \"\"b\"\"\"";
-        assert_eq!(rows(text), [["Name", "Note"], ["Ada; B.", "two\nlines"], ["Bo", "a \"b\""]]);
-        assert_eq!(rows("a\tb,c\td\n1\t2\t3"), [["a", "b,c", "d"], ["1", "2", "3"]]);
+        assert_eq!(table_rows(text), [["Name", "Note"], ["Ada; B.", "two\nlines"], ["Bo", "a \"b\""]]);
+        assert_eq!(table_rows("a\tb,c\td\n1\t2\t3"), [["a", "b,c", "d"], ["1", "2", "3"]]);
     }
 
     #[test]
-    fn a_list_is_no_table_and_a_large_table_is_cut() {
-        assert_eq!(table("one\ntwo\n"), None);
-        assert_eq!(table(""), None);
-        let long = table(&"a,b\n".repeat(ROWS_MAX + 2)).expect("a table");
+    fn parse_table_rejects_list_cuts_large() {
+        assert_eq!(parse_table("one\ntwo\n"), None);
+        assert_eq!(parse_table(""), None);
+        let long = parse_table(&"a,b\n".repeat(ROWS_MAX + 2)).expect("a table");
         assert!(long.is_cut && long.rows.len() == ROWS_MAX);
-        let whole = table(&"a,b\n".repeat(ROWS_MAX + 1)).expect("a table");
+        let whole = parse_table(&"a,b\n".repeat(ROWS_MAX + 1)).expect("a table");
         assert!(!whole.is_cut);
-        let wide = table(&"a,".repeat(COLUMNS_MAX)).expect("a table");
+        let wide = parse_table(&"a,".repeat(COLUMNS_MAX)).expect("a table");
         assert!(wide.is_cut && wide.columns.len() == COLUMNS_MAX);
     }
 }

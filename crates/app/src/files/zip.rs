@@ -23,7 +23,7 @@ const FILE_MODE: u32 = 0o100_644 << 16;
 const FOLDER_MODE: u32 = 0o040_755 << 16 | 0x10;
 
 /// An entry that is written.
-struct Written {
+struct ZipEntry {
     name: Vec<u8>,
     is_folder: bool,
     /// The date and time of MS-DOS.
@@ -36,7 +36,7 @@ struct Written {
 /// Returns the bytes around the contents of an archive's entries.
 #[derive(Default)]
 pub(super) struct ZipWriter {
-    written: Vec<Written>,
+    written: Vec<ZipEntry>,
     checksum: Crc,
     offset: u64,
 }
@@ -48,20 +48,20 @@ impl ZipWriter {
     }
 
     /// Returns a whole entry of a folder.
-    pub(super) fn folder(&mut self, name: &str, modified: Timestamp) -> Vec<u8> {
-        let header = self.header(format!("{name}/"), true, modified);
-        self.count(header)
+    pub(super) fn add_folder(&mut self, name: &str, modified: Timestamp) -> Vec<u8> {
+        let header = self.write_header(format!("{name}/"), true, modified);
+        self.count_bytes(header)
     }
 
     /// Begins a file. Its content follows, each piece passed to [`Self::content`], then [`Self::end_file`].
     pub(super) fn begin_file(&mut self, name: &str, modified: Timestamp) -> Vec<u8> {
         self.checksum = Crc::new();
-        let header = self.header(name.to_owned(), false, modified);
-        self.count(header)
+        let header = self.write_header(name.to_owned(), false, modified);
+        self.count_bytes(header)
     }
 
     /// Counts a piece of a file's content.
-    pub(super) fn content(&mut self, bytes: &[u8]) {
+    pub(super) fn count_content(&mut self, bytes: &[u8]) {
         self.checksum.update(bytes);
         self.offset += bytes.len() as u64;
     }
@@ -73,11 +73,11 @@ impl ZipWriter {
         if let Some(file) = self.written.last_mut() {
             (file.checksum, file.size) = (checksum, size);
         }
-        self.count(descriptor)
+        self.count_bytes(descriptor)
     }
 
     /// Returns the directory, which ends the archive.
-    pub(super) fn finish(&mut self) -> Vec<u8> {
+    pub(super) fn end_archive(&mut self) -> Vec<u8> {
         let begin = self.offset;
         let mut directory: Vec<u8> = self.written.iter().flat_map(central_header).collect();
         let count = u16::try_from(self.written.len()).unwrap_or(u16::MAX);
@@ -86,10 +86,10 @@ impl ZipWriter {
         directory.extend([0, 0, count, count].map(u16::to_le_bytes).concat());
         directory.extend([size, u32::try_from(begin).unwrap_or(u32::MAX)].map(u32::to_le_bytes).concat());
         directory.extend([0, 0]);
-        self.count(directory)
+        self.count_bytes(directory)
     }
 
-    fn header(&mut self, name: String, is_folder: bool, modified: Timestamp) -> Vec<u8> {
+    fn write_header(&mut self, name: String, is_folder: bool, modified: Timestamp) -> Vec<u8> {
         let name = name.into_bytes();
         let flags = if is_folder { UTF_8 } else { UTF_8 | DESCRIBED_LATER };
         let modified = dos_time(modified);
@@ -99,17 +99,17 @@ impl ZipWriter {
         header.extend([name_length(&name), 0].map(u16::to_le_bytes).concat());
         header.extend(&name);
         let offset = u32::try_from(self.offset).unwrap_or(u32::MAX);
-        self.written.push(Written { name, is_folder, modified, checksum: 0, size: 0, offset });
+        self.written.push(ZipEntry { name, is_folder, modified, checksum: 0, size: 0, offset });
         header
     }
 
-    fn count(&mut self, bytes: Vec<u8>) -> Vec<u8> {
+    fn count_bytes(&mut self, bytes: Vec<u8>) -> Vec<u8> {
         self.offset += bytes.len() as u64;
         bytes
     }
 }
 
-fn central_header(entry: &Written) -> Vec<u8> {
+fn central_header(entry: &ZipEntry) -> Vec<u8> {
     let (flags, mode) =
         if entry.is_folder { (UTF_8, FOLDER_MODE) } else { (UTF_8 | DESCRIBED_LATER, FILE_MODE) };
     let mut header = CENTRAL_HEADER.to_le_bytes().to_vec();

@@ -6,12 +6,12 @@ use axum::response::Response;
 use domain::audit::AuditAction;
 use serde::Deserialize;
 
-use super::{OperatorPages, failed};
+use super::{OperatorPages, admin_error_response};
 use crate::error;
-use crate::frame::Frame;
+use crate::frame::PageFrame;
 use crate::shown_time::ShownTime;
 use crate::texts::Texts;
-use crate::visit::User;
+use crate::visit::SignedInVisitor;
 
 /// The entries of a page.
 const PAGE: u32 = 100;
@@ -28,7 +28,7 @@ struct EntryRow {
 #[derive(Template)]
 #[template(path = "operator_audit.html")]
 struct AuditPage {
-    frame: Frame,
+    frame: PageFrame,
     entries: Vec<EntryRow>,
     /// The entry before which the next page begins.
     next: Option<i64>,
@@ -36,29 +36,31 @@ struct AuditPage {
 
 /// The query of the page.
 #[derive(Deserialize)]
-pub(crate) struct Position {
+pub(crate) struct AuditQuery {
     before: Option<i64>,
 }
 
 /// Shows a page of the log.
-pub(crate) async fn show(
+pub(crate) async fn show_audit_log(
     State(pages): State<OperatorPages>,
-    user: User,
-    Query(position): Query<Position>,
+    user: SignedInVisitor,
+    Query(position): Query<AuditQuery>,
 ) -> Result<Response, Response> {
-    let admin = pages.operators.admin(&user.signed_in).map_err(|error| user.failed(error))?;
-    let frame = Frame::load(&pages.conversations, &user, None).await?;
-    let listed =
-        admin.audit(None, None, position.before, PAGE).await.map_err(|error| failed(&user, error))?;
+    let admin = pages.operators.admin_for(&user.signed_in).map_err(|error| user.failure_response(error))?;
+    let frame = PageFrame::load(&pages.conversations, &user, None).await?;
+    let listed = admin
+        .list_audit_entries(None, None, position.before, PAGE)
+        .await
+        .map_err(|error| admin_error_response(&user, error))?;
     let next = listed.last().filter(|_| listed.len() == PAGE as usize).map(|(number, _)| *number);
     let entries = listed.into_iter().map(|(_, entry)| EntryRow {
-        at: ShownTime::time(user.visitor.texts, entry.at),
+        at: ShownTime::from_time(user.visitor.texts, entry.at),
         actor: entry.actor,
         action: action_text(user.visitor.texts, &entry.action),
         subject: entry.subject,
         detail: entry.detail,
     });
-    Ok(error::rendered(&AuditPage { frame, entries: entries.collect(), next }))
+    Ok(error::render_template(&AuditPage { frame, entries: entries.collect(), next }))
 }
 
 /// Returns the text of an action. One that another release has recorded is shown by its name.

@@ -8,13 +8,13 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
 use control::admin::AdminError;
 use control::passwords::Password;
-use domain::account::Role;
+use domain::account::AccountRole;
 use domain::credits::Credits;
 use serde::Deserialize;
 
-use super::account::{end_of_day, operation, refused};
-use super::{OperatorPages, failed};
-use crate::visit::User;
+use super::account::{admin_and_account, end_of_day, refusal_page};
+use super::{OperatorPages, admin_error_response};
+use crate::visit::SignedInVisitor;
 use crate::{error, paths};
 
 /// The form of a new account.
@@ -33,7 +33,7 @@ pub(crate) struct NewAccountForm {
 
 /// The form of a password.
 #[derive(Deserialize)]
-pub(crate) struct PasswordForm {
+pub(crate) struct OperatorPasswordForm {
     #[serde(default)]
     password: String,
 }
@@ -46,16 +46,16 @@ pub(crate) struct RoleForm {
 }
 
 /// Creates an account with a machine, and shows it.
-pub(crate) async fn create(
+pub(crate) async fn create_account(
     State(pages): State<OperatorPages>,
-    user: User,
+    user: SignedInVisitor,
     Form(form): Form<NewAccountForm>,
 ) -> Result<Response, Response> {
-    let admin = pages.operators.admin(&user.signed_in).map_err(|error| user.failed(error))?;
-    let until = end_of_day(&form.until).ok_or_else(|| refused(&user, "operator-bad-day"))?;
+    let admin = pages.operators.admin_for(&user.signed_in).map_err(|error| user.failure_response(error))?;
+    let until = end_of_day(&form.until).ok_or_else(|| refusal_page(&user, "operator-bad-day"))?;
     let credits = match form.credits.trim() {
         "" => Credits(0),
-        text => Credits(text.parse().map_err(|_| refused(&user, "operator-bad-amount"))?),
+        text => Credits(text.parse().map_err(|_| refusal_page(&user, "operator-bad-amount"))?),
     };
     let password = match form.password.as_str() {
         "" => None,
@@ -63,46 +63,46 @@ pub(crate) async fn create(
     };
     match admin.create_account(&form.email, Some(until), credits, password, true).await {
         Ok(account) => Ok(Redirect::to(&paths::operator_account(account.id)).into_response()),
-        Err(AdminError::NotAnEmail(_)) => Err(refused(&user, "welcome-bad-email")),
+        Err(AdminError::NotAnEmail(_)) => Err(refusal_page(&user, "welcome-bad-email")),
         Err(AdminError::EmailTaken) => {
             let texts = user.visitor.texts;
-            Err(error::page(texts, StatusCode::CONFLICT, &texts.get("operator-email-taken")))
+            Err(error::error_page(texts, StatusCode::CONFLICT, &texts.get("operator-email-taken")))
         }
-        Err(error) => Err(failed(&user, error)),
+        Err(error) => Err(admin_error_response(&user, error)),
     }
 }
 
 /// Replaces the password of an account's owner, whose sessions end.
 pub(crate) async fn set_password(
     State(pages): State<OperatorPages>,
-    user: User,
+    user: SignedInVisitor,
     Path(account): Path<String>,
-    Form(form): Form<PasswordForm>,
+    Form(form): Form<OperatorPasswordForm>,
 ) -> Result<Response, Response> {
-    let (admin, id) = operation(&pages, &user, &account)?;
+    let (admin, id) = admin_and_account(&pages, &user, &account)?;
     if id == user.signed_in.principal.account() {
-        return Err(refused(&user, "operator-not-own"));
+        return Err(refusal_page(&user, "operator-not-own"));
     }
     let password = password_of(&user, &form.password)?;
-    admin.set_password(&account, password).await.map_err(|error| failed(&user, error))?;
+    admin.set_password(&account, password).await.map_err(|error| admin_error_response(&user, error))?;
     Ok(Redirect::to(&paths::operator_account(id)).into_response())
 }
 
 /// Makes an account's owner an operator, or takes the role away.
 pub(crate) async fn set_role(
     State(pages): State<OperatorPages>,
-    user: User,
+    user: SignedInVisitor,
     Path(account): Path<String>,
     Form(form): Form<RoleForm>,
 ) -> Result<Response, Response> {
-    let (admin, id) = operation(&pages, &user, &account)?;
-    let role = Role::parse(&form.role).filter(|_| id != user.signed_in.principal.account());
-    let role = role.ok_or_else(|| refused(&user, "operator-not-own"))?;
-    admin.set_role(&account, role).await.map_err(|error| failed(&user, error))?;
+    let (admin, id) = admin_and_account(&pages, &user, &account)?;
+    let role = AccountRole::parse(&form.role).filter(|_| id != user.signed_in.principal.account());
+    let role = role.ok_or_else(|| refusal_page(&user, "operator-not-own"))?;
+    admin.set_role(&account, role).await.map_err(|error| admin_error_response(&user, error))?;
     Ok(Redirect::to(&paths::operator_account(id)).into_response())
 }
 
 #[expect(clippy::result_large_err, reason = "every failure becomes a response at once")]
-fn password_of(user: &User, text: &str) -> Result<Password, Response> {
-    Password::parse(text).map_err(|_| refused(user, "welcome-bad-password"))
+fn password_of(user: &SignedInVisitor, text: &str) -> Result<Password, Response> {
+    Password::parse(text).map_err(|_| refusal_page(user, "welcome-bad-password"))
 }

@@ -6,8 +6,8 @@ use axum::response::Response;
 
 use super::OperatorPages;
 use crate::error;
-use crate::frame::Frame;
-use crate::visit::User;
+use crate::frame::PageFrame;
+use crate::visit::SignedInVisitor;
 
 /// A plugin.
 struct PluginRow {
@@ -28,15 +28,19 @@ struct NoticeRow {
 #[derive(Template)]
 #[template(path = "operator_plugins.html")]
 struct PluginsPage {
-    frame: Frame,
+    frame: PageFrame,
     plugins: Vec<PluginRow>,
     notices: Vec<NoticeRow>,
     left_out: Option<String>,
 }
 
 /// Shows the plugins.
-pub(crate) async fn show(State(pages): State<OperatorPages>, user: User) -> Result<Response, Response> {
-    let overview = pages.operators.plugins(&user.signed_in).map_err(|error| user.failed(error))?;
+pub(crate) async fn show_plugins(
+    State(pages): State<OperatorPages>,
+    user: SignedInVisitor,
+) -> Result<Response, Response> {
+    let overview =
+        pages.operators.plugin_overview(&user.signed_in).map_err(|error| user.failure_response(error))?;
     let texts = user.visitor.texts;
     let plugins = overview.plugins.into_iter().map(|(name, parts)| PluginRow {
         name,
@@ -53,8 +57,8 @@ pub(crate) async fn show(State(pages): State<OperatorPages>, user: User) -> Resu
         is_skipped: notice.skipped,
     });
     let left_out = u64::try_from(overview.notices_left_out).unwrap_or(u64::MAX);
-    Ok(error::rendered(&PluginsPage {
-        frame: Frame::load(&pages.conversations, &user, None).await?,
+    Ok(error::render_template(&PluginsPage {
+        frame: PageFrame::load(&pages.conversations, &user, None).await?,
         plugins: plugins.collect(),
         notices: notices.collect(),
         left_out: (left_out > 0).then(|| texts.with("operator-more-notices", "count", left_out)),

@@ -6,8 +6,8 @@ use axum::response::Response;
 
 use super::OperatorPages;
 use crate::error;
-use crate::frame::Frame;
-use crate::visit::User;
+use crate::frame::PageFrame;
+use crate::visit::SignedInVisitor;
 
 /// A setting of the service.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct SettingInForce {
 #[derive(Template)]
 #[template(path = "operator_settings.html")]
 struct SettingsPage {
-    frame: Frame,
+    frame: PageFrame,
     /// The settings that somebody has set.
     set: Vec<SettingInForce>,
     /// The defaults.
@@ -31,9 +31,12 @@ struct SettingsPage {
 }
 
 /// Shows the settings.
-pub(crate) async fn show(State(pages): State<OperatorPages>, user: User) -> Result<Response, Response> {
-    pages.operators.admin(&user.signed_in).map_err(|error| user.failed(error))?;
-    let frame = Frame::load(&pages.conversations, &user, None).await?;
+pub(crate) async fn show_settings(
+    State(pages): State<OperatorPages>,
+    user: SignedInVisitor,
+) -> Result<Response, Response> {
+    pages.operators.admin_for(&user.signed_in).map_err(|error| user.failure_response(error))?;
+    let frame = PageFrame::load(&pages.conversations, &user, None).await?;
     let (set, defaults) = pages.settings.iter().cloned().partition(|setting| setting.origin.is_some());
-    Ok(error::rendered(&SettingsPage { frame, set, defaults }))
+    Ok(error::render_template(&SettingsPage { frame, set, defaults }))
 }

@@ -11,12 +11,12 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::block_on;
-use super::start::{millis, of_machines};
-use crate::Outcome;
-use crate::http::{Connection, request};
-use crate::measurement::{Goal, Measurement, Unit};
-use crate::process::{self, Memory, Place};
-use crate::service::{Account, Service, answered, upload};
+use super::start::{machines_memory, to_millis};
+use crate::BenchResult;
+use crate::http::{BenchConnection, build_request};
+use crate::measurement::{Goal, Measurement, MeasurementUnit};
+use crate::process::{self, CpuPlacement, ProcessMemory};
+use crate::service::{BenchAccount, BenchService, ask_and_wait, build_upload_request};
 
 /// The packages, and what of them is read.
 const WEB_PAGES: [&str; 2] = ["postgresql-doc-15", "python3.11-doc"];
@@ -40,24 +40,24 @@ const TIMEOUT: Duration = Duration::from_secs(300);
 const QUESTION_MAX_MILLIS: f64 = 100.0;
 
 /// The machine drivers, and where each service runs with its machine.
-const SETTINGS: [(&str, &str, Place); 3] = [
-    ("sandbox", "sandbox", Place::Anywhere),
-    ("uml", "uml", Place::Anywhere),
-    ("uml, one core", "uml", Place::Alone),
+const SETTINGS: [(&str, &str, CpuPlacement); 3] = [
+    ("sandbox", "sandbox", CpuPlacement::Anywhere),
+    ("uml", "uml", CpuPlacement::Anywhere),
+    ("uml, one core", "uml", CpuPlacement::Alone),
 ];
 
 /// Documents that are uploaded together.
-struct Collection {
+struct DocumentCollection {
     name: &'static str,
     /// The names and contents.
     files: Vec<(String, Vec<u8>)>,
-    questions: &'static [Question],
+    questions: &'static [CollectionQuestion],
     /// The most that reading all of them may take.
     read_max: Duration,
 }
 
 /// A question about a collection.
-struct Question {
+struct CollectionQuestion {
     text: &'static str,
     /// The file that must be cited.
     file: &'static str,
@@ -65,30 +65,30 @@ struct Question {
     quote: &'static str,
 }
 
-const ABOUT_PAGES: [Question; 3] = [
-    Question {
+const ABOUT_PAGES: [CollectionQuestion; 3] = [
+    CollectionQuestion {
         text: "What does VACUUM reclaim?",
         file: "sql-vacuum.html",
         quote: "storage occupied by dead tuples",
     },
-    Question {
+    CollectionQuestion {
         text: "What is a heap queue?",
         file: "library-heapq.html",
         quote: "also known as the priority queue algorithm",
     },
-    Question {
+    CollectionQuestion {
         text: "Which clause eliminates groups that do not satisfy a condition?",
         file: "queries-table-expressions.html",
         quote: "elimination of group rows using the HAVING clause",
     },
 ];
-const ABOUT_MANUAL: [Question; 2] = [
-    Question {
+const ABOUT_MANUAL: [CollectionQuestion; 2] = [
+    CollectionQuestion {
         text: "Which distribution does rweibull generate?",
         file: "fullrefman.pdf#page=",
         quote: "rweibull generates random deviates",
     },
-    Question {
+    CollectionQuestion {
         text: "Who wrote the Mersenne-Twister generator?",
         file: "fullrefman.pdf#page=",
         quote: "Matsumoto, M. and Nishimura, T.",
@@ -96,8 +96,8 @@ const ABOUT_MANUAL: [Question; 2] = [
 ];
 
 /// Measures each collection with each driver.
-pub(crate) fn documents() -> Outcome<Vec<Measurement>> {
-    let collections = match fetched() {
+pub(crate) fn measure_documents() -> BenchResult<Vec<Measurement>> {
+    let collections = match download_collections() {
         Ok(collections) => collections,
         Err(error) => {
             writeln!(std::io::stdout(), "documents are not measured: {error}")?;
@@ -107,90 +107,96 @@ pub(crate) fn documents() -> Outcome<Vec<Measurement>> {
     let mut measurements = Vec::new();
     for collection in &collections {
         for (series, driver, place) in SETTINGS {
-            let measure = || measure(collection, driver, place);
-            let measured = if place == Place::Alone { process::apart(measure) } else { measure() }?;
-            measurements.extend(measured.into_iter().map(|measurement| measurement.series(series)));
+            let measure = || measure_collection(collection, driver, place);
+            let measured =
+                if place == CpuPlacement::Alone { process::run_apart(measure) } else { measure() }?;
+            measurements.extend(measured.into_iter().map(|measurement| measurement.with_series(series)));
         }
     }
     Ok(measurements)
 }
 
 /// Measures a collection, each figure with a service of its own.
-fn measure(collection: &Collection, driver: &'static str, place: Place) -> Outcome<Vec<Measurement>> {
+fn measure_collection(
+    collection: &DocumentCollection,
+    driver: &'static str,
+    place: CpuPlacement,
+) -> BenchResult<Vec<Measurement>> {
     let name = |figure: &str| format!("{}: {figure}", collection.name);
     let (listed, questions) = with_service(driver, place, async |service, account| {
-        let mut connection = Connection::open(service.address).await?;
+        let mut connection = BenchConnection::open(service.address).await?;
         let uploaded = upload_all(&mut connection, account, collection).await?;
-        until_listed(&mut connection, account, collection, || Ok(()), POLL).await?;
-        let listed = millis(uploaded.elapsed());
+        wait_until_listed(&mut connection, account, collection, || Ok(()), POLL).await?;
+        let listed = to_millis(uploaded.elapsed());
         Ok((listed, ask_again(&mut connection, account, collection).await?))
     })?;
     let first_answer = with_service(driver, place, async |service, account| {
-        let mut connection = Connection::open(service.address).await?;
+        let mut connection = BenchConnection::open(service.address).await?;
         let uploaded = upload_all(&mut connection, account, collection).await?;
-        until_answered(&mut connection, account, &collection.questions[0]).await?;
-        Ok(millis(uploaded.elapsed()))
+        wait_until_answered(&mut connection, account, &collection.questions[0]).await?;
+        Ok(to_millis(uploaded.elapsed()))
     })?;
     let (machine, of_service) = with_service(driver, place, async |service, account| {
-        let mut connection = Connection::open(service.address).await?;
+        let mut connection = BenchConnection::open(service.address).await?;
         upload_all(&mut connection, account, collection).await?;
         let (mut machine, mut of_service) = (Vec::new(), Vec::new());
         let sample = || {
             // Processes of the machine that end while they are looked at have no memory.
-            machine.extend(of_machines(service).map(Memory::pss_mebibytes));
-            of_service.push(Memory::of(service.pid()?)?.pss_mebibytes());
+            machine.extend(machines_memory(service).map(ProcessMemory::pss_mebibytes));
+            of_service.push(ProcessMemory::of_process(service.pid()?)?.pss_mebibytes());
             Ok(())
         };
-        until_listed(&mut connection, account, collection, sample, MEMORY_POLL).await?;
+        wait_until_listed(&mut connection, account, collection, sample, MEMORY_POLL).await?;
         Ok((machine, of_service))
     })?;
-    let read_max = millis(collection.read_max);
+    let read_max = to_millis(collection.read_max);
     Ok(vec![
-        Measurement::new(name("listed as read"), Unit::Millis, vec![listed]).goal(Goal::AtMost(read_max)),
-        Measurement::new(name("first right answer"), Unit::Millis, vec![first_answer])
-            .goal(Goal::AtMost(read_max)),
-        Measurement::new(name("further question"), Unit::Millis, questions)
-            .goal(Goal::AtMost(QUESTION_MAX_MILLIS)),
-        Measurement::new(name("machine, Pss"), Unit::Mebibytes, machine),
-        Measurement::new(name("service, Pss"), Unit::Mebibytes, of_service),
+        Measurement::new(name("listed as read"), MeasurementUnit::Millis, vec![listed])
+            .with_goal(Goal::AtMost(read_max)),
+        Measurement::new(name("first right answer"), MeasurementUnit::Millis, vec![first_answer])
+            .with_goal(Goal::AtMost(read_max)),
+        Measurement::new(name("further question"), MeasurementUnit::Millis, questions)
+            .with_goal(Goal::AtMost(QUESTION_MAX_MILLIS)),
+        Measurement::new(name("machine, Pss"), MeasurementUnit::Mebibytes, machine),
+        Measurement::new(name("service, Pss"), MeasurementUnit::Mebibytes, of_service),
     ])
 }
 
 fn with_service<T>(
     driver: &'static str,
-    place: Place,
-    work: impl AsyncFnOnce(&Service, &Account) -> Outcome<T>,
-) -> Outcome<T> {
-    let mut service = Service::start_with(place, None, Some(driver))?;
-    let account = service.account()?;
+    place: CpuPlacement,
+    work: impl AsyncFnOnce(&BenchService, &BenchAccount) -> BenchResult<T>,
+) -> BenchResult<T> {
+    let mut service = BenchService::start_with(place, None, Some(driver))?;
+    let account = service.create_account()?;
     block_on(work(&service, &account))
 }
 
 /// Uploads a collection, which starts the machine. Returns the time of the last response.
 async fn upload_all(
-    connection: &mut Connection,
-    account: &Account,
-    collection: &Collection,
-) -> Outcome<Instant> {
+    connection: &mut BenchConnection,
+    account: &BenchAccount,
+    collection: &DocumentCollection,
+) -> BenchResult<Instant> {
     for (name, content) in &collection.files {
-        connection.call(&upload(name, content, account), 201).await?;
+        connection.call_json(&build_upload_request(name, content, account), 201).await?;
     }
     Ok(Instant::now())
 }
 
 /// Waits until the listing says of each file that it is indexed, and calls `meanwhile` before each look at it.
-async fn until_listed(
-    connection: &mut Connection,
-    account: &Account,
-    collection: &Collection,
-    mut meanwhile: impl FnMut() -> Outcome<()>,
+async fn wait_until_listed(
+    connection: &mut BenchConnection,
+    account: &BenchAccount,
+    collection: &DocumentCollection,
+    mut meanwhile: impl FnMut() -> BenchResult<()>,
     poll: Duration,
-) -> Outcome<()> {
-    let look = request("GET", "/api/v1/directories/uploads", Some(&account.key), None);
+) -> BenchResult<()> {
+    let look = build_request("GET", "/api/v1/directories/uploads", Some(&account.key), None);
     let began = Instant::now();
     while began.elapsed() < TIMEOUT {
         meanwhile()?;
-        let listing = connection.call(&look, 200).await?;
+        let listing = connection.call_json(&look, 200).await?;
         let is_indexed = |entry: &&Value| entry["indexing"]["state"] == "indexed";
         let indexed = listing["entries"].as_array().into_iter().flatten().filter(is_indexed).count();
         if indexed == collection.files.len() {
@@ -202,10 +208,14 @@ async fn until_listed(
 }
 
 /// Asks a question until its answer is the right one.
-async fn until_answered(connection: &mut Connection, account: &Account, question: &Question) -> Outcome<()> {
+async fn wait_until_answered(
+    connection: &mut BenchConnection,
+    account: &BenchAccount,
+    question: &CollectionQuestion,
+) -> BenchResult<()> {
     let began = Instant::now();
     while began.elapsed() < TIMEOUT {
-        if is_right(&answered(connection, account, READER, question.text).await?, question) {
+        if is_right(&ask_and_wait(connection, account, READER, question.text).await?, question) {
             return Ok(());
         }
     }
@@ -214,16 +224,16 @@ async fn until_answered(connection: &mut Connection, account: &Account, question
 
 /// Asks all questions several times. Returns the time of each in milliseconds.
 async fn ask_again(
-    connection: &mut Connection,
-    account: &Account,
-    collection: &Collection,
-) -> Outcome<Vec<f64>> {
+    connection: &mut BenchConnection,
+    account: &BenchAccount,
+    collection: &DocumentCollection,
+) -> BenchResult<Vec<f64>> {
     let mut times = Vec::with_capacity(ROUNDS * collection.questions.len());
     for _ in 0..ROUNDS {
         for question in collection.questions {
             let began = Instant::now();
-            let answer = answered(connection, account, READER, question.text).await?;
-            times.push(millis(began.elapsed()));
+            let answer = ask_and_wait(connection, account, READER, question.text).await?;
+            times.push(to_millis(began.elapsed()));
             if !is_right(&answer, question) {
                 return Err(format!("not the right answer: {} {answer}", question.text).into());
             }
@@ -232,7 +242,7 @@ async fn ask_again(
     Ok(times)
 }
 
-fn is_right(answer: &Value, question: &Question) -> bool {
+fn is_right(answer: &Value, question: &CollectionQuestion) -> bool {
     let has_quote = answer["text"].as_str().is_some_and(|text| text.contains(question.quote));
     has_quote && answer["parts"].to_string().contains(question.file)
 }
@@ -241,11 +251,11 @@ fn is_right(answer: &Value, question: &Question) -> bool {
 ///
 /// # Errors
 /// Fails if a package cannot be had, or has not the expected documents.
-fn fetched() -> Outcome<Vec<Collection>> {
+fn download_collections() -> BenchResult<Vec<DocumentCollection>> {
     let folder = tempfile::Builder::new().prefix("bench-documents-").tempdir()?;
     let mut pages = Vec::new();
     for package in WEB_PAGES {
-        web_pages(&unpacked(&folder, package)?, 0, &mut pages)?;
+        web_pages(&download_package(&folder, package)?, 0, &mut pages)?;
     }
     pages.sort_unstable();
     pages.truncate(PAGES);
@@ -253,17 +263,17 @@ fn fetched() -> Outcome<Vec<Collection>> {
         return Err(format!("{WEB_PAGES:?} have {} of {PAGES} pages", pages.len()).into());
     }
     let (package, path) = MANUAL;
-    let manual = unpacked(&folder, package)?.join(path);
+    let manual = download_package(&folder, package)?.join(path);
     Ok(vec![
-        Collection {
+        DocumentCollection {
             name: "500 HTML files",
-            files: pages.iter().map(|page| named(page)).collect::<Outcome<_>>()?,
+            files: pages.iter().map(|page| read_named_document(page)).collect::<BenchResult<_>>()?,
             questions: &ABOUT_PAGES,
             read_max: Duration::from_secs(5),
         },
-        Collection {
+        DocumentCollection {
             name: "2,415 pages",
-            files: vec![named(&manual)?],
+            files: vec![read_named_document(&manual)?],
             questions: &ABOUT_MANUAL,
             read_max: Duration::from_secs(40),
         },
@@ -271,16 +281,16 @@ fn fetched() -> Outcome<Vec<Collection>> {
 }
 
 /// Downloads and unpacks a package, and returns its folder.
-fn unpacked(folder: &TempDir, package: &str) -> Outcome<PathBuf> {
+fn download_package(folder: &TempDir, package: &str) -> BenchResult<PathBuf> {
     let target = folder.path().join(package);
     std::fs::create_dir(&target)?;
-    run(Command::new("apt-get").args(["-qq", "download", package]).current_dir(&target))?;
+    run_command(Command::new("apt-get").args(["-qq", "download", package]).current_dir(&target))?;
     let archive = std::fs::read_dir(&target)?.next().ok_or("no package was downloaded")??.path();
-    run(Command::new("dpkg-deb").arg("-x").arg(archive).arg(&target))?;
+    run_command(Command::new("dpkg-deb").arg("-x").arg(archive).arg(&target))?;
     Ok(target)
 }
 
-fn run(command: &mut Command) -> Outcome<()> {
+fn run_command(command: &mut Command) -> BenchResult<()> {
     let output = command.output()?;
     if output.status.success() {
         return Ok(());
@@ -289,7 +299,7 @@ fn run(command: &mut Command) -> Outcome<()> {
 }
 
 /// Adds the web pages below a folder that have the right size.
-fn web_pages(folder: &Path, depth: u32, pages: &mut Vec<PathBuf>) -> Outcome<()> {
+fn web_pages(folder: &Path, depth: u32, pages: &mut Vec<PathBuf>) -> BenchResult<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;
         let (path, metadata) = (entry.path(), entry.metadata()?);
@@ -306,7 +316,7 @@ fn web_pages(folder: &Path, depth: u32, pages: &mut Vec<PathBuf>) -> Outcome<()>
 }
 
 /// Returns a file's content, and its name with that of its folder, because the folders of a package have files of the same names.
-fn named(path: &Path) -> Outcome<(String, Vec<u8>)> {
+fn read_named_document(path: &Path) -> BenchResult<(String, Vec<u8>)> {
     let names: Vec<_> =
         path.components().rev().take(2).map(|part| part.as_os_str().to_string_lossy()).collect();
     Ok((names.iter().rev().map(AsRef::as_ref).collect::<Vec<_>>().join("-"), std::fs::read(path)?))

@@ -4,15 +4,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::start::{change_machine, millis, of_machines, start_machine};
-use super::tools::turn;
-use super::{beside_the_sandbox, block_on};
-use crate::Outcome;
-use crate::http::Connection;
-use crate::measurement::{Goal, Measurement, Unit};
-use crate::process::{CpuTime, Place};
-use crate::service::{Account, Service};
-use crate::vendor::Vendor;
+use super::start::{change_machine, machines_memory, start_machine, to_millis};
+use super::tools::run_tool_turn;
+use super::{block_on, compare_with_sandbox};
+use crate::BenchResult;
+use crate::http::BenchConnection;
+use crate::measurement::{Goal, Measurement, MeasurementUnit};
+use crate::process::{CpuPlacement, CpuTime};
+use crate::service::{BenchAccount, BenchService};
+use crate::vendor::BenchVendor;
 
 const MACHINES: usize = 10;
 /// The machines of the measurement of many.
@@ -40,7 +40,7 @@ const COMMANDS: [(&str, &str); 10] = [
 ];
 
 /// The measurements of one driver.
-struct Figures {
+struct MachineFigures {
     start: Vec<f64>,
     stop: Vec<f64>,
     together: f64,
@@ -55,105 +55,130 @@ struct Figures {
 }
 
 /// Measures the drivers; the sandbox is the baseline. QEMU's processor is emulated where there is no KVM.
-pub(crate) fn machines() -> Outcome<Vec<Measurement>> {
-    beside_the_sandbox(of_driver, beside_sandbox)
+pub(crate) fn measure_machines() -> BenchResult<Vec<Measurement>> {
+    compare_with_sandbox(measure_driver, driver_measurements)
 }
 
-fn beside_sandbox(driver: &'static str, figures: Figures, sandbox: &Figures) -> Vec<Measurement> {
+fn driver_measurements(
+    driver: &'static str,
+    figures: MachineFigures,
+    sandbox: &MachineFigures,
+) -> Vec<Measurement> {
     let beside = |name: &str, unit, of_driver: Vec<f64>, of_sandbox: &[f64]| {
-        Measurement::new(name, unit, of_driver).series(driver).beside("sandbox", of_sandbox.to_vec())
+        Measurement::new(name, unit, of_driver)
+            .with_series(driver)
+            .with_baseline("sandbox", of_sandbox.to_vec())
     };
     let start_max = if driver == "qemu" { 300.0 } else { 400.0 };
     let mut measurements = vec![
-        beside("start of a machine", Unit::Millis, figures.start, &sandbox.start)
-            .goal(Goal::AtMost(start_max)),
-        beside("stop of a machine", Unit::Millis, figures.stop, &sandbox.stop).goal(Goal::AtMost(500.0)),
-        beside("start of ten machines at once", Unit::Millis, vec![figures.together], &[sandbox.together])
-            .goal(Goal::AtMost(1500.0)),
-        beside("idle machine, one of ten, Pss", Unit::Mebibytes, vec![figures.memory], &[sandbox.memory]),
+        beside("start of a machine", MeasurementUnit::Millis, figures.start, &sandbox.start)
+            .with_goal(Goal::AtMost(start_max)),
+        beside("stop of a machine", MeasurementUnit::Millis, figures.stop, &sandbox.stop)
+            .with_goal(Goal::AtMost(500.0)),
+        beside(
+            "start of ten machines at once",
+            MeasurementUnit::Millis,
+            vec![figures.together],
+            &[sandbox.together],
+        )
+        .with_goal(Goal::AtMost(1500.0)),
+        beside(
+            "idle machine, one of ten, Pss",
+            MeasurementUnit::Mebibytes,
+            vec![figures.memory],
+            &[sandbox.memory],
+        ),
         beside(
             "idle machine, one of fifty, Pss",
-            Unit::Mebibytes,
+            MeasurementUnit::Mebibytes,
             vec![figures.memory_of_many],
             &[sandbox.memory_of_many],
         )
         // Eight hundred in 16 GiB.
-        .goal(Goal::AtMost(20.5)),
-        beside("idle machine, processor time", Unit::Percent, vec![figures.idle], &[sandbox.idle])
-            .goal(Goal::AtMost(0.1)),
-        beside("first python3", Unit::Millis, figures.first_python, &sandbox.first_python)
-            .goal(Goal::AtMost(400.0)),
+        .with_goal(Goal::AtMost(20.5)),
+        beside("idle machine, processor time", MeasurementUnit::Percent, vec![figures.idle], &[sandbox.idle])
+            .with_goal(Goal::AtMost(0.1)),
+        beside("first python3", MeasurementUnit::Millis, figures.first_python, &sandbox.first_python)
+            .with_goal(Goal::AtMost(400.0)),
     ];
     let commands = COMMANDS.iter().zip(figures.commands.into_iter().zip(&sandbox.commands));
     measurements.extend(
-        commands.map(|((name, _), (values, of_sandbox))| beside(name, Unit::Millis, values, of_sandbox)),
+        commands.map(|((name, _), (values, of_sandbox))| {
+            beside(name, MeasurementUnit::Millis, values, of_sandbox)
+        }),
     );
     measurements
 }
 
-fn of_driver(driver: &'static str) -> Outcome<Figures> {
-    let vendor = Vendor::start()?;
-    let mut service = Service::start_with(Place::Anywhere, Some(vendor.base_url.clone()), Some(driver))?;
-    let accounts = (0..MANY).map(|_| service.account()).collect::<Outcome<Vec<_>>>()?;
+fn measure_driver(driver: &'static str) -> BenchResult<MachineFigures> {
+    let vendor = BenchVendor::start()?;
+    let mut service =
+        BenchService::start_with(CpuPlacement::Anywhere, Some(vendor.base_url.clone()), Some(driver))?;
+    let accounts = (0..MANY).map(|_| service.create_account()).collect::<BenchResult<Vec<_>>>()?;
     let (mut start, mut stop) = (Vec::new(), Vec::new());
     let (first, others) = accounts.split_at(MACHINES);
     for account in first {
-        start.push(millis(block_on(start_machine(&service, account))?));
-        stop.push(millis(block_on(change_machine(&service, account, "stop", "STOPPED"))?));
+        start.push(to_millis(block_on(start_machine(&service, account))?));
+        stop.push(to_millis(block_on(change_machine(&service, account, "stop", "STOPPED"))?));
     }
-    let together = millis(start_all(&service, first)?);
+    let together = to_millis(start_all(&service, first)?);
     std::thread::sleep(IDLE);
-    let memory = of_machines(&service)?.pss_mebibytes() / MACHINES as f64;
+    let memory = machines_memory(&service)?.pss_mebibytes() / MACHINES as f64;
     let idle = idle_percent(&service)? / MACHINES as f64;
     start_all(&service, others)?;
     std::thread::sleep(IDLE);
-    let memory_of_many = of_machines(&service)?.pss_mebibytes() / MANY as f64;
+    let memory_of_many = machines_memory(&service)?.pss_mebibytes() / MANY as f64;
     let first_python = block_on(first_calls(&service, first, "python3 -c pass"))?;
     let account = first.first().ok_or("there are accounts")?;
     let commands = block_on(run_commands(&service, account))?;
-    Ok(Figures { start, stop, together, memory, memory_of_many, idle, first_python, commands })
+    Ok(MachineFigures { start, stop, together, memory, memory_of_many, idle, first_python, commands })
 }
 
 /// Returns the processor time that all machines take while they are idle, in hundredths of a processor.
-fn idle_percent(service: &Service) -> Outcome<f64> {
+fn idle_percent(service: &BenchService) -> BenchResult<f64> {
     let pids = service.machine_pids()?;
-    let before = pids.iter().map(|pid| CpuTime::of(*pid)).collect::<Outcome<Vec<_>>>()?;
+    let before = pids.iter().map(|pid| CpuTime::of_process(*pid)).collect::<BenchResult<Vec<_>>>()?;
     std::thread::sleep(IDLE_WATCHED);
     let mut nanos = 0.0;
     for (pid, before) in pids.iter().zip(&before) {
-        nanos += CpuTime::of(*pid)?.since(before);
+        nanos += CpuTime::of_process(*pid)?.nanos_since(before);
     }
     Ok(nanos / IDLE_WATCHED.as_nanos() as f64 * 100.0)
 }
 
 /// Runs a command as the first call of each machine by the tool `shell`. Returns its times in milliseconds.
-async fn first_calls(service: &Service, accounts: &[Account], command: &str) -> Outcome<Vec<f64>> {
-    let mut connection = Connection::open(service.address).await?;
+async fn first_calls(
+    service: &BenchService,
+    accounts: &[BenchAccount],
+    command: &str,
+) -> BenchResult<Vec<f64>> {
+    let mut connection = BenchConnection::open(service.address).await?;
     let mut values = Vec::with_capacity(accounts.len());
     for account in accounts {
-        values.extend(turn(&mut connection, account, &[shell(command)]).await?);
+        values.extend(run_tool_turn(&mut connection, account, &[shell_call(command)]).await?);
     }
     Ok(values)
 }
 
 /// Runs the commands by the tool `shell`. Returns the times of each in milliseconds.
-async fn run_commands(service: &Service, account: &Account) -> Outcome<Vec<Vec<f64>>> {
-    let mut connection = Connection::open(service.address).await?;
-    let calls = COMMANDS.map(|(_, command)| shell(command));
+async fn run_commands(service: &BenchService, account: &BenchAccount) -> BenchResult<Vec<Vec<f64>>> {
+    let mut connection = BenchConnection::open(service.address).await?;
+    let calls = COMMANDS.map(|(_, command)| shell_call(command));
     let mut commands = vec![Vec::with_capacity(TURNS); COMMANDS.len()];
     for _ in 0..TURNS {
-        for (values, value) in commands.iter_mut().zip(turn(&mut connection, account, &calls).await?) {
+        for (values, value) in commands.iter_mut().zip(run_tool_turn(&mut connection, account, &calls).await?)
+        {
             values.push(value);
         }
     }
     Ok(commands)
 }
 
-fn shell(command: &str) -> (&'static str, serde_json::Value) {
+fn shell_call(command: &str) -> (&'static str, serde_json::Value) {
     ("shell", json!({ "command": command }))
 }
 
-fn start_all(service: &Service, accounts: &[Account]) -> Outcome<Duration> {
+fn start_all(service: &BenchService, accounts: &[BenchAccount]) -> BenchResult<Duration> {
     let began = Instant::now();
     block_on(async {
         let starts = accounts.iter().map(|account| start_machine(service, account));

@@ -7,12 +7,12 @@ use std::time::Instant;
 use tokio::task::JoinSet;
 
 use super::block_on;
-use crate::Outcome;
-use crate::http::Connection;
-use crate::measurement::{Goal, Measurement, Unit, percentile};
-use crate::process::Place;
-use crate::service::{Account, Service, answered};
-use crate::vendor::{MODEL, Vendor};
+use crate::BenchResult;
+use crate::http::BenchConnection;
+use crate::measurement::{Goal, Measurement, MeasurementUnit, percentile};
+use crate::process::CpuPlacement;
+use crate::service::{BenchAccount, BenchService, ask_and_wait};
+use crate::vendor::{BenchVendor, MODEL};
 
 const CONVERSATIONS: usize = 10_000;
 const ASKERS: usize = 16;
@@ -24,25 +24,25 @@ const PAGES: [&str; 7] =
 const P99_MAX_MILLIS: f64 = 20.0;
 
 /// Measures the time from the request of a page to its last byte, at the 99th percentile.
-pub(crate) fn pages() -> Outcome<Vec<Measurement>> {
-    let vendor = Vendor::start()?;
-    let mut service = Service::start(Place::Anywhere, Some(vendor.base_url.clone()))?;
-    let account = service.account()?;
+pub(crate) fn measure_pages() -> BenchResult<Vec<Measurement>> {
+    let vendor = BenchVendor::start()?;
+    let mut service = BenchService::start_on(CpuPlacement::Anywhere, Some(vendor.base_url.clone()))?;
+    let account = service.create_account()?;
     service.admin_typing(
         &["account", "set-password", "--account", &account.email, "--password-stdin"],
         PASSWORD,
     )?;
-    block_on(converse(&service, &account))?;
+    block_on(fill_history(&service, &account))?;
     let cookie = sign_in(&service, &account)?;
     block_on(async {
-        let mut connection = Connection::open(service.address).await?;
+        let mut connection = BenchConnection::open(service.address).await?;
         let mut measurements = Vec::with_capacity(PAGES.len());
         for path in PAGES {
             let request = format!("GET {path} HTTP/1.1\r\nhost: bench\r\ncookie: {cookie}\r\n\r\n");
             let mut taken = Vec::with_capacity(LOADS);
             for _ in 0..LOADS {
                 let began = Instant::now();
-                let (head, _) = connection.exchange(request.as_bytes()).await?;
+                let (head, _) = connection.exchange_request(request.as_bytes()).await?;
                 taken.push(began.elapsed().as_secs_f64() * 1e3);
                 if head.status != 200 {
                     return Err(format!("{path}: status {}", head.status).into());
@@ -50,8 +50,8 @@ pub(crate) fn pages() -> Outcome<Vec<Measurement>> {
             }
             let values = vec![percentile(&taken, 0.99)];
             measurements.push(
-                Measurement::new(format!("page {path}, p99"), Unit::Millis, values)
-                    .goal(Goal::AtMost(P99_MAX_MILLIS)),
+                Measurement::new(format!("page {path}, p99"), MeasurementUnit::Millis, values)
+                    .with_goal(Goal::AtMost(P99_MAX_MILLIS)),
             );
         }
         Ok(measurements)
@@ -59,24 +59,24 @@ pub(crate) fn pages() -> Outcome<Vec<Measurement>> {
 }
 
 /// Fills the history.
-async fn converse(service: &Service, account: &Account) -> Outcome<()> {
+async fn fill_history(service: &BenchService, account: &BenchAccount) -> BenchResult<()> {
     let mut askers = JoinSet::new();
     for asker in 0..ASKERS {
         let (address, account) = (service.address, account.clone());
         askers.spawn(async move {
-            let mut connection = Connection::open(address).await?;
+            let mut connection = BenchConnection::open(address).await?;
             for number in (asker..CONVERSATIONS).step_by(ASKERS) {
                 let question = format!("What is the rent of flat {number}, and when is it due?");
-                answered(&mut connection, &account, MODEL, &question).await?;
+                ask_and_wait(&mut connection, &account, MODEL, &question).await?;
             }
-            Outcome::Ok(())
+            BenchResult::Ok(())
         });
     }
     askers.join_all().await.into_iter().collect()
 }
 
 /// Signs the owner in and returns the session's cookie.
-fn sign_in(service: &Service, account: &Account) -> Outcome<String> {
+fn sign_in(service: &BenchService, account: &BenchAccount) -> BenchResult<String> {
     let body = format!("email={}&password={}", account.email.replace('@', "%40"), PASSWORD.replace(' ', "+"));
     let request = format!(
         "POST /sign-in HTTP/1.1\r\nhost: bench\r\norigin: http://bench\r\nconnection: close\r\n\

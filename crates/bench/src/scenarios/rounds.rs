@@ -5,11 +5,11 @@ use std::io::Write;
 use std::path::Path;
 
 use super::block_on;
-use super::start::{change_machine, millis, start_machine};
-use crate::Outcome;
-use crate::measurement::{Goal, Measurement, Unit};
-use crate::process::{Memory, Place, processes_of};
-use crate::service::{Account, Service};
+use super::start::{change_machine, start_machine, to_millis};
+use crate::BenchResult;
+use crate::measurement::{Goal, Measurement, MeasurementUnit};
+use crate::process::{CpuPlacement, ProcessMemory, find_processes_in_folder};
+use crate::service::{BenchAccount, BenchService};
 
 const ROUNDS: usize = 100;
 /// The rounds between two counts until nothing is added, and the most such counts: caches fill, and a virtual machine is
@@ -24,7 +24,7 @@ const TRANSIENT: [&str; 3] = ["-wal", "-shm", "-journal"];
 
 /// Counts what a service with one stopped machine holds.
 #[derive(Debug, PartialEq, Eq)]
-struct Held {
+struct HeldResources {
     /// The service's open descriptors, its sockets among them.
     descriptors: usize,
     /// Processes that are not the service's own.
@@ -34,10 +34,10 @@ struct Held {
 }
 
 /// Measures starts and stops over a hundred rounds. Fails if processes, descriptors or files are left.
-pub(crate) fn rounds() -> Outcome<Vec<Measurement>> {
+pub(crate) fn measure_rounds() -> BenchResult<Vec<Measurement>> {
     let mut measurements = Vec::new();
     for driver in ["sandbox", "uml", "qemu"] {
-        match of_driver(driver) {
+        match measure_driver_rounds(driver) {
             Ok(of_driver) => measurements.extend(of_driver),
             Err(error) if driver == "qemu" => {
                 writeln!(std::io::stdout(), "qemu is not measured: {error}")?;
@@ -48,55 +48,63 @@ pub(crate) fn rounds() -> Outcome<Vec<Measurement>> {
     Ok(measurements)
 }
 
-fn of_driver(driver: &'static str) -> Outcome<[Measurement; 3]> {
-    let mut service = Service::start_with(Place::Anywhere, None, Some(driver))?;
-    let account = service.account()?;
-    let mut before = held(&service)?;
+fn measure_driver_rounds(driver: &'static str) -> BenchResult<[Measurement; 3]> {
+    let mut service = BenchService::start_with(CpuPlacement::Anywhere, None, Some(driver))?;
+    let account = service.create_account()?;
+    let mut before = count_held_resources(&service)?;
     for _ in 0..WARM_UPS_MAX {
-        turn(&service, &account, WARM_UP)?;
-        let warm = std::mem::replace(&mut before, held(&service)?);
+        run_rounds(&service, &account, WARM_UP)?;
+        let warm = std::mem::replace(&mut before, count_held_resources(&service)?);
         if warm == before {
             break;
         }
     }
-    let memory_before = Memory::of(service.pid()?)?;
-    let (starts, stops) = turn(&service, &account, ROUNDS)?;
-    let (after, memory_after) = (held(&service)?, Memory::of(service.pid()?)?);
+    let memory_before = ProcessMemory::of_process(service.pid()?)?;
+    let (starts, stops) = run_rounds(&service, &account, ROUNDS)?;
+    let (after, memory_after) = (count_held_resources(&service)?, ProcessMemory::of_process(service.pid()?)?);
     if before != after {
         return Err(format!("{driver}: {ROUNDS} rounds leave {after:?}, before them {before:?}").into());
     }
     let grown = memory_after.rss_mebibytes() - memory_before.rss_mebibytes();
     Ok([
-        Measurement::new("start, of a hundred rounds", Unit::Millis, starts).series(driver),
-        Measurement::new("stop, of a hundred rounds", Unit::Millis, stops).series(driver),
-        Measurement::new("growth of the service in a hundred rounds, Rss", Unit::Mebibytes, vec![grown])
-            .series(driver)
-            .goal(Goal::AtMost(GROWTH_MAX)),
+        Measurement::new("start, of a hundred rounds", MeasurementUnit::Millis, starts).with_series(driver),
+        Measurement::new("stop, of a hundred rounds", MeasurementUnit::Millis, stops).with_series(driver),
+        Measurement::new(
+            "growth of the service in a hundred rounds, Rss",
+            MeasurementUnit::Mebibytes,
+            vec![grown],
+        )
+        .with_series(driver)
+        .with_goal(Goal::AtMost(GROWTH_MAX)),
     ])
 }
 
 /// Returns the times of the starts and of the stops, in milliseconds.
-fn turn(service: &Service, account: &Account, rounds: usize) -> Outcome<(Vec<f64>, Vec<f64>)> {
+fn run_rounds(
+    service: &BenchService,
+    account: &BenchAccount,
+    rounds: usize,
+) -> BenchResult<(Vec<f64>, Vec<f64>)> {
     let (mut starts, mut stops) = (Vec::with_capacity(rounds), Vec::with_capacity(rounds));
     for _ in 0..rounds {
-        starts.push(millis(block_on(start_machine(service, account))?));
-        stops.push(millis(block_on(change_machine(service, account, "stop", "STOPPED"))?));
+        starts.push(to_millis(block_on(start_machine(service, account))?));
+        stops.push(to_millis(block_on(change_machine(service, account, "stop", "STOPPED"))?));
     }
     Ok((starts, stops))
 }
 
-fn held(service: &Service) -> Outcome<Held> {
+fn count_held_resources(service: &BenchService) -> BenchResult<HeldResources> {
     let pid = service.pid()?;
-    let others = processes_of(&service.folder()).into_iter().filter(|process| *process != pid);
-    Ok(Held {
+    let others = find_processes_in_folder(&service.folder()).into_iter().filter(|process| *process != pid);
+    Ok(HeldResources {
         descriptors: fs::read_dir(format!("/proc/{pid}/fd"))?.count(),
         processes: others.count(),
-        files: entries(&service.folder())?,
+        files: count_folder_entries(&service.folder())?,
     })
 }
 
 /// Counts the entries of a folder and of those in it.
-fn entries(folder: &Path) -> Outcome<usize> {
+fn count_folder_entries(folder: &Path) -> BenchResult<usize> {
     let mut count = 0;
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {

@@ -4,39 +4,49 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::beside_the_sandbox;
-use crate::Outcome;
-use crate::measurement::{Goal, Measurement, Unit};
+use super::compare_with_sandbox;
+use crate::BenchResult;
+use crate::measurement::{Goal, Measurement, MeasurementUnit};
 
 /// The least rate each way, in MiB/s: 20 MB/s.
 const RATE_MIN: f64 = 19.1;
 
 /// The measurements of one driver.
-struct Figures {
+struct StreamFigures {
     to: Vec<f64>,
     from: Vec<f64>,
     round_trips: Vec<f64>,
 }
 
 /// Measures the drivers; the sandbox is the baseline.
-pub(crate) fn stream() -> Outcome<Vec<Measurement>> {
-    beside_the_sandbox(of_driver, beside_sandbox)
+pub(crate) fn measure_stream() -> BenchResult<Vec<Measurement>> {
+    compare_with_sandbox(measure_driver_stream, stream_measurements)
 }
 
-fn beside_sandbox(driver: &'static str, figures: Figures, sandbox: &Figures) -> Vec<Measurement> {
+fn stream_measurements(
+    driver: &'static str,
+    figures: StreamFigures,
+    sandbox: &StreamFigures,
+) -> Vec<Measurement> {
     let beside = |name: &str, unit, values: Vec<f64>, of_sandbox: &[f64]| {
-        Measurement::new(name, unit, values).series(driver).beside("sandbox", of_sandbox.to_vec())
+        Measurement::new(name, unit, values).with_series(driver).with_baseline("sandbox", of_sandbox.to_vec())
     };
-    let rate = Unit::MebibytesPerSecond;
+    let rate = MeasurementUnit::MebibytesPerSecond;
     vec![
-        beside("stream to the machine", rate, figures.to, &sandbox.to).goal(Goal::AtLeast(RATE_MIN)),
-        beside("stream from the machine", rate, figures.from, &sandbox.from).goal(Goal::AtLeast(RATE_MIN)),
-        beside("round trip of a small request", Unit::Micros, figures.round_trips, &sandbox.round_trips),
+        beside("stream to the machine", rate, figures.to, &sandbox.to).with_goal(Goal::AtLeast(RATE_MIN)),
+        beside("stream from the machine", rate, figures.from, &sandbox.from)
+            .with_goal(Goal::AtLeast(RATE_MIN)),
+        beside(
+            "round trip of a small request",
+            MeasurementUnit::Micros,
+            figures.round_trips,
+            &sandbox.round_trips,
+        ),
     ]
 }
 
 /// Runs `probe_agent stream`, which `make bench` builds beside this program.
-fn of_driver(driver: &'static str) -> Outcome<Figures> {
+fn measure_driver_stream(driver: &'static str) -> BenchResult<StreamFigures> {
     let program = std::env::current_exe()?.with_file_name("examples").join("probe_agent");
     let folder = tempfile::Builder::new().prefix("bench-").tempdir()?;
     // Machines run as other users.
@@ -53,5 +63,5 @@ fn of_driver(driver: &'static str) -> Outcome<Figures> {
     let values = |name: &str| {
         figures[name].as_array().into_iter().flatten().filter_map(Value::as_f64).collect::<Vec<_>>()
     };
-    Ok(Figures { to: values("to"), from: values("from"), round_trips: values("round_trips") })
+    Ok(StreamFigures { to: values("to"), from: values("from"), round_trips: values("round_trips") })
 }

@@ -7,13 +7,13 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::block_on;
-use crate::Outcome;
+use crate::BenchResult;
 use crate::bare::Bare;
-use crate::http::{Connection, request};
-use crate::measurement::{Goal, Measurement, Unit, percentile};
-use crate::pacer::{Pacer, stamps};
-use crate::process::{self, CpuTime, Place};
-use crate::service::{Account, Service, answered, ask, completed};
+use crate::http::{BenchConnection, build_request};
+use crate::measurement::{Goal, Measurement, MeasurementUnit, percentile};
+use crate::pacer::{Pacer, parse_json_stamps};
+use crate::process::{self, CpuPlacement, CpuTime};
+use crate::service::{BenchAccount, BenchService, ask_and_wait, ask_question, wait_for_completion};
 
 /// Concurrent streams with a number of tokens and an interval.
 pub(crate) struct Load {
@@ -91,7 +91,7 @@ pub(crate) const ONE: Load = Load {
 };
 
 /// The result of one run.
-struct Run {
+struct TokenRun {
     /// The delay of each token from sending to reading, in microseconds.
     added: Vec<f64>,
     /// The added delay over the vendor's own time.
@@ -100,17 +100,18 @@ struct Run {
 }
 
 /// Measures the service and the baseline proxy in turns.
-pub(crate) fn measure(load: &Load) -> Outcome<Vec<Measurement>> {
-    process::apart(|| {
+pub(crate) fn measure_tokens(load: &Load) -> BenchResult<Vec<Measurement>> {
+    process::run_apart(|| {
         let vendor = Pacer::start()?;
-        let mut service = Service::start(Place::Alone, Some(vendor.base_url()))?;
-        let accounts = (0..load.accounts).map(|_| service.account()).collect::<Outcome<Vec<_>>>()?;
-        let proxy = Bare::start(Place::Alone, "proxy", &[&vendor.address.to_string()])?;
+        let mut service = BenchService::start_on(CpuPlacement::Alone, Some(vendor.base_url()))?;
+        let accounts =
+            (0..load.accounts).map(|_| service.create_account()).collect::<BenchResult<Vec<_>>>()?;
+        let proxy = Bare::start_role(CpuPlacement::Alone, "proxy", &[&vendor.address.to_string()])?;
         let (mut ours, mut bare) = (Vec::new(), Vec::new());
         block_on(async {
             for account in &accounts {
-                let mut connection = Connection::open(service.address).await?;
-                answered(&mut connection, account, WARM_UP, "Is the machine there?").await?;
+                let mut connection = BenchConnection::open(service.address).await?;
+                ask_and_wait(&mut connection, account, WARM_UP, "Is the machine there?").await?;
             }
             for _ in 0..load.rounds {
                 ours.push(through_service(load, &service, &accounts).await?);
@@ -118,101 +119,106 @@ pub(crate) fn measure(load: &Load) -> Outcome<Vec<Measurement>> {
             }
             Ok(())
         })?;
-        Ok(measurements(load, &ours, &bare))
+        Ok(token_measurements(load, &ours, &bare))
     })
 }
 
-fn measurements(load: &Load, ours: &[Run], bare: &[Run]) -> Vec<Measurement> {
-    let measurement = |what: &str, unit, of: &dyn Fn(&Run) -> f64| {
-        let values = |runs: &[Run]| runs.iter().map(of).collect::<Vec<_>>();
+fn token_measurements(load: &Load, ours: &[TokenRun], bare: &[TokenRun]) -> Vec<Measurement> {
+    let measurement = |what: &str, unit, of: &dyn Fn(&TokenRun) -> f64| {
+        let values = |runs: &[TokenRun]| runs.iter().map(of).collect::<Vec<_>>();
         Measurement::new(format!("{}: {what}", load.name), unit, values(ours))
-            .beside("bare proxy", values(bare))
+            .with_baseline("bare proxy", values(bare))
     };
     let mut measurements: Vec<Measurement> = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)]
         .into_iter()
         .map(|(name, part)| {
             let name = format!("added {name}");
-            let measurement = measurement(&name, Unit::Millis, &|run| percentile(&run.added, part) / 1e3);
+            let measurement =
+                measurement(&name, MeasurementUnit::Millis, &|run| percentile(&run.added, part) / 1e3);
             match load.added {
-                Some([p50, _]) if part < 0.6 => measurement.goal(Goal::AtMost(p50)),
-                Some([_, p99]) if part > 0.95 => measurement.goal(Goal::AtMost(p99)),
+                Some([p50, _]) if part < 0.6 => measurement.with_goal(Goal::AtMost(p50)),
+                Some([_, p99]) if part > 0.95 => measurement.with_goal(Goal::AtMost(p99)),
                 _ => measurement,
             }
         })
         .collect();
-    let late = measurement("all done after the floor", Unit::Millis, &|run| run.over_floor_millis);
+    let late = measurement("all done after the floor", MeasurementUnit::Millis, &|run| run.over_floor_millis);
     measurements.push(match load.late_max {
-        Some(most) => late.goal(Goal::AtMost(most)),
+        Some(most) => late.with_goal(Goal::AtMost(most)),
         None => late,
     });
-    let cpu = |what| measurement(what, Unit::Micros, &|run: &Run| run.micros_per_token);
+    let cpu = |what| measurement(what, MeasurementUnit::Micros, &|run: &TokenRun| run.micros_per_token);
     if load.tokens == 1 {
         // Per-token results say nothing about a single one.
         return vec![cpu("processor per answer")];
     }
-    measurements.push(cpu("processor per token").goal(Goal::AtMost(load.cpu_max)));
+    measurements.push(cpu("processor per token").with_goal(Goal::AtMost(load.cpu_max)));
     measurements
 }
 
-async fn through_service(load: &Load, service: &Service, accounts: &[Account]) -> Outcome<Run> {
+async fn through_service(
+    load: &Load,
+    service: &BenchService,
+    accounts: &[BenchAccount],
+) -> BenchResult<TokenRun> {
     let mut connections = Vec::with_capacity(load.streams);
     for _ in 0..load.streams {
-        connections.push(Connection::open(service.address).await?);
+        connections.push(BenchConnection::open(service.address).await?);
     }
     let mut readers = JoinSet::new();
-    let (before, began) = (CpuTime::of(service.pid()?)?, Instant::now());
+    let (before, began) = (CpuTime::of_process(service.pid()?)?, Instant::now());
     for (at, connection) in connections.into_iter().enumerate() {
         let (account, model, tokens) = (accounts[at % accounts.len()].clone(), load.model, load.tokens);
         readers.spawn(read_answer(connection, account, model, tokens));
     }
-    finish(load, readers, &before, began, service.pid()?).await
+    finish_run(load, readers, &before, began, service.pid()?).await
 }
 
-async fn through_proxy(load: &Load, proxy: &Bare) -> Outcome<Run> {
+async fn through_proxy(load: &Load, proxy: &Bare) -> BenchResult<TokenRun> {
     let mut readers = JoinSet::new();
-    let (before, began) = (CpuTime::of(proxy.pid())?, Instant::now());
+    let (before, began) = (CpuTime::of_process(proxy.pid())?, Instant::now());
     for _ in 0..load.streams {
         readers.spawn(read_proxied(proxy.address, load.model, load.tokens));
     }
-    finish(load, readers, &before, began, proxy.pid()).await
+    finish_run(load, readers, &before, began, proxy.pid()).await
 }
 
-async fn finish(
+async fn finish_run(
     load: &Load,
-    mut readers: JoinSet<Outcome<Vec<f64>>>,
+    mut readers: JoinSet<BenchResult<Vec<f64>>>,
     before: &CpuTime,
     began: Instant,
     pid: u32,
-) -> Outcome<Run> {
+) -> BenchResult<TokenRun> {
     let mut added = Vec::new();
     while let Some(reader) = readers.join_next().await {
         added.extend(reader??);
     }
     let floor = f64::from(load.tokens * load.every_millis);
     let over_floor_millis = began.elapsed().as_secs_f64() * 1e3 - floor;
-    let micros_per_token = CpuTime::of(pid)?.since(before) / 1e3 / added.len() as f64;
-    Ok(Run { added, over_floor_millis, micros_per_token })
+    let micros_per_token = CpuTime::of_process(pid)?.nanos_since(before) / 1e3 / added.len() as f64;
+    Ok(TokenRun { added, over_floor_millis, micros_per_token })
 }
 
 /// Returns the compressed bytes that a reader with zstd receives of a long answer, per byte of the vendor.
-pub(crate) fn compressed() -> Outcome<Vec<Measurement>> {
+pub(crate) fn measure_compressed_stream() -> BenchResult<Vec<Measurement>> {
     const MODEL: &str = "text-10000x1";
     const TIMES_MAX: f64 = 1.5;
-    process::apart(|| {
+    process::run_apart(|| {
         let vendor = Pacer::start()?;
-        let mut service = Service::start(Place::Alone, Some(vendor.base_url()))?;
-        let account = service.account()?;
+        let mut service = BenchService::start_on(CpuPlacement::Alone, Some(vendor.base_url()))?;
+        let account = service.create_account()?;
         let times = block_on(async {
-            let mut connection = Connection::open(service.address).await?;
-            answered(&mut connection, &account, WARM_UP, "Is the machine there?").await?;
-            let asked = ask(&mut connection, &account, MODEL, "What does the vendor say?").await?;
+            let mut connection = BenchConnection::open(service.address).await?;
+            ask_and_wait(&mut connection, &account, WARM_UP, "Is the machine there?").await?;
+            let asked = ask_question(&mut connection, &account, MODEL, "What does the vendor say?").await?;
             let events = format!(
                 "GET {}/events HTTP/1.1\r\nhost: bench\r\nx-api-key: {}\r\naccept-encoding: zstd\r\n\r\n",
-                asked.path(),
+                asked.answer_path(),
                 account.key
             );
-            let (head, body) = connection.exchange(events.as_bytes()).await?;
-            let answer = completed(&mut connection, &account, &asked).await?;
+            let (head, body) = connection.exchange_request(events.as_bytes()).await?;
+            let answer = wait_for_completion(&mut connection, &account, &asked).await?;
             let written = answer["text"].as_str().unwrap_or_default().len();
             if head.status != 200 || written == 0 {
                 return Err("an answer cannot be followed".into());
@@ -220,26 +226,28 @@ pub(crate) fn compressed() -> Outcome<Vec<Measurement>> {
             Ok(body.len() as f64 / written as f64)
         })?;
         let name = "10,000 tokens at 1 ms read with zstd, per byte of text";
-        Ok(vec![Measurement::new(name, Unit::Times, vec![times]).goal(Goal::AtMost(TIMES_MAX))])
+        Ok(vec![
+            Measurement::new(name, MeasurementUnit::Times, vec![times]).with_goal(Goal::AtMost(TIMES_MAX)),
+        ])
     })
 }
 
 /// Asks a question and reads the answer's stream to its end. Returns the delay of each token.
 async fn read_answer(
-    mut connection: Connection,
-    account: Account,
+    mut connection: BenchConnection,
+    account: BenchAccount,
     model: &'static str,
     tokens: u32,
-) -> Outcome<Vec<f64>> {
-    let asked = ask(&mut connection, &account, model, "What does the vendor say?").await?;
-    let events = request("GET", &format!("{}/events", asked.path()), Some(&account.key), None);
-    if connection.begin(&events).await?.status != 200 {
+) -> BenchResult<Vec<f64>> {
+    let asked = ask_question(&mut connection, &account, model, "What does the vendor say?").await?;
+    let events = build_request("GET", &format!("{}/events", asked.answer_path()), Some(&account.key), None);
+    if connection.read_response_head(&events).await?.status != 200 {
         return Err("an answer cannot be followed".into());
     }
-    let (mut seen, mut event, mut completed) = (Seen::default(), Vec::new(), false);
-    while connection.event(&mut event).await? {
+    let (mut seen, mut event, mut completed) = (TokenReader::default(), Vec::new(), false);
+    while connection.read_event(&mut event).await? {
         completed = event.starts_with(b"event: completed");
-        seen.take(&event, connection.read_at)?;
+        seen.read_new_tokens(&event, connection.read_at)?;
     }
     if !completed || seen.count != tokens {
         return Err(format!(
@@ -253,22 +261,22 @@ async fn read_answer(
 
 /// The progress of one reader.
 #[derive(Default)]
-struct Seen {
+struct TokenReader {
     added: Vec<f64>,
     count: u32,
     /// The number of bytes of the text that were read.
     offset: usize,
 }
 
-impl Seen {
+impl TokenReader {
     /// Reads the new part of an event's text. Reads nothing twice, so that reading stays cheap.
-    fn take(&mut self, event: &[u8], read_at: u64) -> Outcome<()> {
+    fn read_new_tokens(&mut self, event: &[u8], read_at: u64) -> BenchResult<()> {
         const TEXT: &[u8] = b"\"text\":\"";
         let Some(at) = event.windows(TEXT.len()).position(|window| window == TEXT) else { return Ok(()) };
         let new = event.get(at + TEXT.len() + self.offset..).ok_or("a text became shorter")?;
         let end = new.iter().position(|byte| *byte == b'"').ok_or("a text does not end")?;
         let new = std::str::from_utf8(&new[..end])?;
-        for (number, sent) in stamps(new) {
+        for (number, sent) in parse_json_stamps(new) {
             if number != self.count {
                 return Err(format!("token {number} came instead of {}", self.count).into());
             }
@@ -281,19 +289,21 @@ impl Seen {
 }
 
 /// Reads the vendor's own frames through the proxy.
-async fn read_proxied(address: SocketAddr, model: &'static str, tokens: u32) -> Outcome<Vec<f64>> {
-    let mut connection = Connection::open(address).await?;
+async fn read_proxied(address: SocketAddr, model: &'static str, tokens: u32) -> BenchResult<Vec<f64>> {
+    let mut connection = BenchConnection::open(address).await?;
     let body = json!({"model": model, "stream": true, "messages": [{"role": "user", "content": "What does the vendor say?"}]});
-    if connection.begin(&request("POST", "/stream", None, Some(&body))).await?.status != 200 {
+    if connection.read_response_head(&build_request("POST", "/stream", None, Some(&body))).await?.status
+        != 200
+    {
         return Err("the proxy does not answer".into());
     }
     let (mut added, mut frames) = (Vec::new(), Vec::new());
-    while connection.chunk(&mut frames).await? {
+    while connection.read_chunk(&mut frames).await? {
         const CONTENT: &str = "\"content\":\"";
         // The proxy may forward a part of a frame.
         let Some(end) = frames.windows(2).rposition(|window| window == b"\n\n") else { continue };
         for content in std::str::from_utf8(&frames[..end])?.split(CONTENT).skip(1) {
-            for (number, sent) in stamps(content.split('"').next().unwrap_or_default()) {
+            for (number, sent) in parse_json_stamps(content.split('"').next().unwrap_or_default()) {
                 if number as usize != added.len() {
                     return Err(
                         format!("token {number} came through the proxy instead of {}", added.len()).into()
@@ -317,13 +327,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_adds_what_is_new_in_its_text() {
-        let mut seen = Seen::default();
-        seen.take(br#"data: {"model":"m","text":"","parts":[]}"#, 5).expect("nothing yet");
-        seen.take(br#"data: {"model":"m","text":"t0xa t1x14","parts":["t9x1"]}"#, 30).expect("two");
-        seen.take(br#"data: {"model":"m","text":"t0xa t1x14\n\nt2x1e","parts":[]}"#, 31).expect("one");
+    fn read_new_tokens_of_event() {
+        let mut seen = TokenReader::default();
+        seen.read_new_tokens(br#"data: {"model":"m","text":"","parts":[]}"#, 5).expect("nothing yet");
+        seen.read_new_tokens(br#"data: {"model":"m","text":"t0xa t1x14","parts":["t9x1"]}"#, 30)
+            .expect("two");
+        seen.read_new_tokens(br#"data: {"model":"m","text":"t0xa t1x14\n\nt2x1e","parts":[]}"#, 31)
+            .expect("one");
         assert_eq!((seen.count, seen.added.as_slice()), (3, [20.0, 10.0, 1.0].as_slice()));
-        assert!(seen.take(br#"data: {"text":"t0xa t1x14\n\nt2x1e t4x28"}"#, 50).is_err());
-        assert!(seen.take(br#"data: {"text":""}"#, 50).is_err());
+        assert!(seen.read_new_tokens(br#"data: {"text":"t0xa t1x14\n\nt2x1e t4x28"}"#, 50).is_err());
+        assert!(seen.read_new_tokens(br#"data: {"text":""}"#, 50).is_err());
     }
 }

@@ -9,12 +9,12 @@ use std::time::Instant;
 use serde_json::{Value, json};
 
 use super::block_on;
-use crate::Outcome;
-use crate::http::Connection;
-use crate::measurement::{Measurement, Unit};
-use crate::process::Place;
-use crate::service::{Account, Service, answered, upload};
-use crate::vendor::{MODEL, Vendor, stamps};
+use crate::BenchResult;
+use crate::http::BenchConnection;
+use crate::measurement::{Measurement, MeasurementUnit};
+use crate::process::CpuPlacement;
+use crate::service::{BenchAccount, BenchService, ask_and_wait, build_upload_request};
+use crate::vendor::{BenchVendor, MODEL, parse_stamps};
 
 /// The files in the workspace.
 const DOCUMENTS: &[(&str, &[u8])] = &[
@@ -35,7 +35,7 @@ const COMMIT_BYTES: usize = 4096;
 const NOTHING: &str = "nothing__here";
 
 /// Returns the calls in order.
-fn calls() -> Vec<(&'static str, Value)> {
+fn tool_calls() -> Vec<(&'static str, Value)> {
     vec![
         ("search", json!({"query": "výpovědní doba nájmu"})),
         ("read", json!({"path": "/uploads/najemni-smlouva-byt.pdf"})),
@@ -50,34 +50,38 @@ fn calls() -> Vec<(&'static str, Value)> {
 }
 
 /// Measures each tool once in each of several turns.
-pub(crate) fn tools() -> Outcome<Vec<Measurement>> {
-    let vendor = Vendor::start()?;
-    let mut service = Service::start(Place::Anywhere, Some(vendor.base_url.clone()))?;
-    let account = service.account()?;
+pub(crate) fn measure_tools() -> BenchResult<Vec<Measurement>> {
+    let vendor = BenchVendor::start()?;
+    let mut service = BenchService::start_on(CpuPlacement::Anywhere, Some(vendor.base_url.clone()))?;
+    let account = service.create_account()?;
     let turns = block_on(async {
-        let mut connection = Connection::open(service.address).await?;
+        let mut connection = BenchConnection::open(service.address).await?;
         for (name, content) in DOCUMENTS {
-            connection.call(&upload(name, content, &account), 201).await?;
+            connection.call_json(&build_upload_request(name, content, &account), 201).await?;
         }
         let mut turns = Vec::with_capacity(TURNS + 1);
         for _ in 0..=TURNS {
-            turns.push(turn(&mut connection, &account, &calls()).await?);
+            turns.push(run_tool_turn(&mut connection, &account, &tool_calls()).await?);
         }
         Ok(turns)
     })?;
-    let commits = (0..TURNS).map(|_| bare_commits(&service.folder())).collect::<Outcome<Vec<_>>>()?;
-    let shells = (0..TURNS).map(|_| bare_shell(&service.folder())).collect::<Outcome<Vec<_>>>()?;
-    let mut measurements =
-        vec![Measurement::new("tool search, the first of a workspace", Unit::Millis, vec![turns[0][0]])];
-    for (at, (tool, _)) in calls().into_iter().enumerate() {
+    let commits = (0..TURNS).map(|_| bare_commits(&service.folder())).collect::<BenchResult<Vec<_>>>()?;
+    let shells = (0..TURNS).map(|_| bare_shell(&service.folder())).collect::<BenchResult<Vec<_>>>()?;
+    let mut measurements = vec![Measurement::new(
+        "tool search, the first of a workspace",
+        MeasurementUnit::Millis,
+        vec![turns[0][0]],
+    )];
+    for (at, (tool, _)) in tool_calls().into_iter().enumerate() {
         let values = turns.iter().skip(1).map(|turn| turn[at]).collect();
         measurements.push(match tool {
-            NOTHING => Measurement::new("a step with a call, without the tool", Unit::Millis, values)
-                .beside("three bare commits", commits.clone()),
-            "shell" => {
-                Measurement::new("tool shell", Unit::Millis, values).beside("bare sh -c", shells.clone())
+            NOTHING => {
+                Measurement::new("a step with a call, without the tool", MeasurementUnit::Millis, values)
+                    .with_baseline("three bare commits", commits.clone())
             }
-            tool => Measurement::new(format!("tool {tool}"), Unit::Millis, values),
+            "shell" => Measurement::new("tool shell", MeasurementUnit::Millis, values)
+                .with_baseline("bare sh -c", shells.clone()),
+            tool => Measurement::new(format!("tool {tool}"), MeasurementUnit::Millis, values),
         });
     }
     Ok(measurements)
@@ -85,11 +89,11 @@ pub(crate) fn tools() -> Outcome<Vec<Measurement>> {
 
 /// Runs one turn with these calls, a step for each. Returns their durations in milliseconds. The model writes for a while
 /// before each call, as models do, and includes its send time at the beginning of each step and before its call.
-pub(super) async fn turn(
-    connection: &mut Connection,
-    account: &Account,
+pub(super) async fn run_tool_turn(
+    connection: &mut BenchConnection,
+    account: &BenchAccount,
     calls: &[(&str, Value)],
-) -> Outcome<Vec<f64>> {
+) -> BenchResult<Vec<f64>> {
     let stamp = || json!({"tokens": {"count": 1, "stamp": true}});
     let words = || json!({"tokens": {"count": WORDS, "every_ms": WORD_MILLIS}});
     let mut steps: Vec<Value> = calls
@@ -100,7 +104,7 @@ pub(super) async fn turn(
         .collect();
     steps.push(json!({"actions": [stamp()]}));
     let script = json!({"steps": steps});
-    let answer = answered(connection, account, MODEL, &format!("STANDIN {script}")).await?;
+    let answer = ask_and_wait(connection, account, MODEL, &format!("STANDIN {script}")).await?;
     let states: Vec<(&str, &str)> = answer["parts"]
         .as_array()
         .into_iter()
@@ -111,7 +115,7 @@ pub(super) async fn turn(
     if let Some((tool, state)) = states.iter().find(wrong) {
         return Err(format!("the tool {tool} ended as {state}").into());
     }
-    let spoken = stamps(answer["text"].as_str().unwrap_or_default());
+    let spoken = parse_stamps(answer["text"].as_str().unwrap_or_default());
     if spoken.len() != 2 * calls.len() + 1 || states.len() != calls.len() {
         return Err(format!("a turn has not all of its steps: {answer}").into());
     }
@@ -119,7 +123,7 @@ pub(super) async fn turn(
 }
 
 /// Measures the disk's part of a step.
-fn bare_commits(folder: &Path) -> Outcome<f64> {
+fn bare_commits(folder: &Path) -> BenchResult<f64> {
     let mut file = File::options().create(true).append(true).open(folder.join("commits"))?;
     let began = Instant::now();
     for _ in 0..COMMITS {
@@ -129,7 +133,7 @@ fn bare_commits(folder: &Path) -> Outcome<f64> {
     Ok(began.elapsed().as_secs_f64() * 1e3)
 }
 
-fn bare_shell(folder: &Path) -> Outcome<f64> {
+fn bare_shell(folder: &Path) -> BenchResult<f64> {
     let began = Instant::now();
     let output = Command::new("/bin/sh").args(["-c", "cat commits"]).current_dir(folder).output()?;
     if output.status.success() { Ok(began.elapsed().as_secs_f64() * 1e3) } else { Err("sh fails".into()) }

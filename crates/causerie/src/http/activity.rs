@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use hyper::body::Incoming;
 
-use super::connection::Stream;
+use super::connection::HandoverStream;
 use super::idle::IdleClock;
 use super::unread;
 
@@ -16,13 +16,13 @@ type Discard = Pin<Box<dyn Future<Output = bool> + Send>>;
 
 /// The activity of a connection.
 #[derive(Default)]
-pub(super) struct Activity {
+pub(super) struct ConnectionActivity {
     /// The number of requests that have begun.
     pub(super) begun: AtomicU64,
     /// The number of requests whose responses have not ended.
     pub(super) under_way: AtomicUsize,
     /// An event stream for which the connection is to be taken.
-    stream: Mutex<Option<Stream>>,
+    stream: Mutex<Option<HandoverStream>>,
     /// True while bytes of an earlier response wait to be written.
     pub(super) clogged: AtomicBool,
     /// True once a head has arrived with more lines than the connection is configured for.
@@ -35,19 +35,19 @@ pub(super) struct Activity {
     pub(super) idle: Arc<IdleClock>,
 }
 
-impl Activity {
-    pub(super) fn of(idle: Arc<IdleClock>) -> Self {
+impl ConnectionActivity {
+    pub(super) fn with_idle_clock(idle: Arc<IdleClock>) -> Self {
         Self { idle, ..Self::default() }
     }
 
     /// Has the rest of an answered request read. It counts as active until its end.
-    pub(super) fn discard(&self, rest: Incoming) {
-        self.begin();
-        let discard: Discard = Box::pin(unread::discard(rest));
+    pub(super) fn discard_rest(&self, rest: Incoming) {
+        self.begin_request();
+        let discard: Discard = Box::pin(unread::drain_body(rest));
         let earlier = self.unread.lock().unwrap_or_else(PoisonError::into_inner).replace(discard);
         // The body before was read to its end, or this request would not have been.
         if earlier.is_some() {
-            self.end();
+            self.end_request();
         }
     }
 
@@ -59,28 +59,28 @@ impl Activity {
         if let Poll::Ready(is_whole) = polled {
             *unread = None;
             if is_whole {
-                self.end();
+                self.end_request();
             }
         }
     }
 
-    fn begin(&self) {
+    fn begin_request(&self) {
         self.under_way.fetch_add(1, Ordering::Relaxed);
-        self.idle.stop();
+        self.idle.mark_busy();
     }
 
-    fn end(&self) {
+    fn end_request(&self) {
         if self.under_way.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.idle.restart();
+            self.idle.mark_idle();
         }
     }
 
-    pub(super) fn offer(&self, stream: Stream) {
+    pub(super) fn offer_stream(&self, stream: HandoverStream) {
         *self.stream.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream);
     }
 
     /// Takes the event stream, once everything before it is written.
-    pub(super) fn take(&self) -> Option<Stream> {
+    pub(super) fn take_stream(&self) -> Option<HandoverStream> {
         if self.clogged.load(Ordering::Relaxed) {
             return None;
         }
@@ -89,18 +89,18 @@ impl Activity {
 }
 
 /// Counts a request as active until it is dropped.
-pub(super) struct ActiveRequest(pub(super) Arc<Activity>);
+pub(super) struct ActiveRequest(pub(super) Arc<ConnectionActivity>);
 
 impl ActiveRequest {
-    pub(super) fn new(activity: Arc<Activity>) -> Self {
+    pub(super) fn new(activity: Arc<ConnectionActivity>) -> Self {
         activity.begun.fetch_add(1, Ordering::Relaxed);
-        activity.begin();
+        activity.begin_request();
         Self(activity)
     }
 }
 
 impl Drop for ActiveRequest {
     fn drop(&mut self) {
-        self.0.end();
+        self.0.end_request();
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::http::Response;
 use http_common::limits::{OUTGOING_PIECE_BYTES, OUTGOING_SMALL_BYTES, OUTGOING_STREAM_PIECE_BYTES};
-use http_common::{HeldShares, Outgoing, ReadProgress, Share, is_event_stream};
+use http_common::{BudgetShare, HeldShares, Outgoing, ReadProgress, is_event_stream};
 use hyper::body::{Frame, Incoming, SizeHint};
 use hyper::rt::Executor;
 
@@ -57,31 +57,31 @@ where
             tokio::select! {
                 _ = stream => {}
                 // Dropping it resets the stream.
-                () = watched.progress.stalled(timeout) => return,
+                () = watched.progress.wait_until_stalled(timeout) => return,
             }
             let rest = watched.unread.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(rest) = rest {
                 // The rest of one that is cut resets the stream.
-                let _is_whole = unread::discard(rest).await;
+                let _is_whole = unread::drain_body(rest).await;
             }
         }));
     }
 }
 
 /// The body of a response; its request is active until it is sent.
-pub(super) struct Answer {
+pub(super) struct TrackedResponseBody {
     body: Body,
     /// The read progress, over HTTP/2.
     progress: Option<Arc<ReadProgress>>,
     _under_way: ActiveRequest,
-    _shares: ([Option<Share>; 2], Option<HeldShares>),
+    _shares: ([Option<BudgetShare>; 2], Option<HeldShares>),
 }
 
-impl Answer {
+impl TrackedResponseBody {
     /// Sends `response` piece by piece, unless it is small or controls its own pace.
-    pub(super) fn of(
+    pub(super) fn wrap_response(
         mut response: Response<Body>,
-        of_request: [Option<Share>; 2],
+        of_request: [Option<BudgetShare>; 2],
         under_way: ActiveRequest,
         stall_timeout: Duration,
     ) -> Response<Self> {
@@ -97,7 +97,7 @@ impl Answer {
     }
 }
 
-impl HttpBody for Answer {
+impl HttpBody for TrackedResponseBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -107,7 +107,7 @@ impl HttpBody for Answer {
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let frame = Pin::new(&mut self.body).poll_frame(context);
         if let Some(progress) = &self.progress {
-            progress.record(frame.is_ready());
+            progress.record_poll(frame.is_ready());
         }
         frame
     }

@@ -13,7 +13,8 @@ use axum::body::{Body, Bytes, HttpBody};
 use axum::http::{HeaderMap, Method, Request, Response, StatusCode, Version, header};
 use bytes::BytesMut;
 use http_common::{
-    EventWriter, HeldShares, Holder, Peer, Share, counted, is_event_stream, is_file, send_file,
+    BudgetHolder, BudgetShare, EventWriter, HeldShares, Peer, is_event_stream, is_file,
+    normalize_for_counting, send_file,
 };
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
@@ -25,13 +26,13 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::server::TlsStream;
 
-use super::activity::{ActiveRequest, Activity};
-use super::answer::{Answer, Streams, discard_after_response};
+use super::activity::{ActiveRequest, ConnectionActivity};
+use super::answer::{Streams, TrackedResponseBody, discard_after_response};
 use super::idle::IdleClock;
 use super::unread::{RequestBody, close_gently};
-use super::wire::{PartialHead, Wire, lines};
-use super::{Answered, Connections, Frontend, SHUTDOWN_TIMEOUT};
-use crate::tls::Tls;
+use super::wire::{BufferedConnection, PartialHead, count_lines};
+use super::{BudgetedResponse, ConnectionLimits, Frontend, SHUTDOWN_TIMEOUT};
+use crate::tls::ReloadableTls;
 
 /// The buffer of a connection for incoming headers and outgoing bodies: larger than the bytes in flight of a reader, so
 /// that a stall is noticed.
@@ -56,14 +57,14 @@ const LINES_AT_ONCE: usize = HEADERS_AT_ONCE;
 const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// State that all connections share.
-pub(super) struct Shared {
+pub(super) struct SharedConnectionState {
     /// Serves heads with few lines, as nearly all are: parsing more of them takes memory for each request.
     http1: http1::Builder,
     /// Serves connections that sent a head with many lines.
     http1_crowded: http1::Builder,
     http2: http2::Builder<Streams>,
     pub(super) front: Arc<Frontend>,
-    pub(super) limits: Connections,
+    pub(super) limits: ConnectionLimits,
 }
 
 /// The context of a connection.
@@ -85,38 +86,38 @@ struct AcceptedConnection<C> {
 
 /// The reason why a connection is taken from the HTTP library.
 enum Handover {
-    Stream(Box<Stream>),
+    Stream(Box<HandoverStream>),
     /// A head with very many lines is arriving.
     Crowded,
 }
 
 /// An event stream or a file, and whether it is the last response of its connection.
-pub(super) struct Stream {
+pub(super) struct HandoverStream {
     response: Response<Body>,
     last: bool,
-    shares: ([Option<Share>; 2], Option<HeldShares>),
+    shares: ([Option<BudgetShare>; 2], Option<HeldShares>),
 }
 
 /// The transport of a connection.
 trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     /// Returns the socket if the bytes are not encrypted.
-    fn plain(&self) -> Option<&TcpStream>;
+    fn plain_socket(&self) -> Option<&TcpStream>;
 }
 
 impl Transport for TcpStream {
-    fn plain(&self) -> Option<&TcpStream> {
+    fn plain_socket(&self) -> Option<&TcpStream> {
         Some(self)
     }
 }
 
 impl Transport for TlsStream<TcpStream> {
-    fn plain(&self) -> Option<&TcpStream> {
+    fn plain_socket(&self) -> Option<&TcpStream> {
         None
     }
 }
 
-impl Shared {
-    pub(super) fn new(front: Frontend, limits: Connections) -> Self {
+impl SharedConnectionState {
+    pub(super) fn new(front: Frontend, limits: ConnectionLimits) -> Self {
         let mut http1 = http1::Builder::new();
         http1
             .timer(TokioTimer::new())
@@ -140,7 +141,12 @@ impl Shared {
     }
 
     /// Serves a connection until it ends, is idle for too long, or is closed for others.
-    pub(super) async fn serve(&self, connection: TcpStream, tls: Option<Tls>, guest: ConnectionContext) {
+    pub(super) async fn serve_connection(
+        &self,
+        connection: TcpStream,
+        tls: Option<ReloadableTls>,
+        guest: ConnectionContext,
+    ) {
         // Small frames of a stream are sent at once.
         let _ = connection.set_nodelay(true);
         let idle = guest.idle.clone();
@@ -152,12 +158,12 @@ impl Shared {
         };
         tokio::select! {
             () = serving => {}
-            () = idle.closed() => {}
+            () = idle.wait_until_closed() => {}
         }
     }
 
     async fn serve_plain(&self, mut connection: TcpStream, guest: ConnectionContext) {
-        match self.soon(&guest, beginning(&mut connection)).await {
+        match self.within_header_timeout(&guest, read_preface(&mut connection)).await {
             Some(Ok((true, early))) => Box::pin(self.serve_http2(connection, early, guest)).await,
             Some(Ok((false, early))) => self.serve_http1(connection, early, guest).await,
             // The client sent nothing, or has disconnected.
@@ -165,9 +171,13 @@ impl Shared {
         }
     }
 
-    async fn serve_secret(&self, connection: TcpStream, tls: &Tls, guest: ConnectionContext) {
+    async fn serve_secret(&self, connection: TcpStream, tls: &ReloadableTls, guest: ConnectionContext) {
         // Errors of a handshake concern only its client.
-        let Some(Ok(connection)) = self.soon(&guest, tls.acceptor().accept(connection)).await else { return };
+        let Some(Ok(connection)) =
+            self.within_header_timeout(&guest, tls.acceptor().accept(connection)).await
+        else {
+            return;
+        };
         if connection.get_ref().1.alpn_protocol() == Some(b"h2") {
             self.serve_http2(connection, Bytes::new(), guest).await;
         } else {
@@ -176,7 +186,11 @@ impl Shared {
     }
 
     /// Waits for the beginning of a connection, until the service shuts down or a late connection times out.
-    async fn soon<T>(&self, guest: &ConnectionContext, beginning: impl Future<Output = T>) -> Option<T> {
+    async fn within_header_timeout<T>(
+        &self,
+        guest: &ConnectionContext,
+        beginning: impl Future<Output = T>,
+    ) -> Option<T> {
         tokio::select! {
             begun = timeout(self.limits.header_timeout, beginning) => begun.ok(),
             () = self.front.ending.0.cancelled(), if !guest.late => None,
@@ -184,17 +198,18 @@ impl Shared {
     }
 
     async fn serve_http2(&self, connection: impl Transport, early: Bytes, guest: ConnectionContext) {
-        let activity = Arc::new(Activity::of(guest.idle.clone()));
-        let wire = Wire::new(
+        let activity = Arc::new(ConnectionActivity::with_idle_clock(guest.idle.clone()));
+        let wire = BufferedConnection::new(
             connection,
             early,
             activity.clone(),
             self.limits.stall_timeout,
             false,
-            self.heads(&guest, usize::MAX),
+            self.new_partial_head(&guest, usize::MAX),
         );
-        let http = self.http2.serve_connection(TokioIo::new(wire), self.service(&activity, &guest, false));
-        self.attend(pin!(http), &activity, &guest).await;
+        let http =
+            self.http2.serve_connection(TokioIo::new(wire), self.request_service(&activity, &guest, false));
+        self.drive_connection(pin!(http), &activity, &guest).await;
     }
 
     /// Serves requests. Takes the connection from the HTTP library while an event stream or a file is written to it.
@@ -207,7 +222,7 @@ impl Shared {
         // The library's own limit would reject what the operator allows.
         let mut crowded = self.limits.headers_max > HEADERS_AT_ONCE;
         loop {
-            crowded |= lines(&early) > LINES_AT_ONCE;
+            crowded |= count_lines(&early) > LINES_AT_ONCE;
             // Boxed, so that its memory is free during a stream.
             let requests = Box::pin(self.serve_requests(connection, early, &guest, crowded));
             let Some(AcceptedConnection { connection: taken, early: read, handover }) = requests.await else {
@@ -222,14 +237,14 @@ impl Shared {
                 }
             };
             // The stream holds its shares of budgets until it has ended.
-            let Stream { response, last, shares: _shares } = stream;
-            guest.idle.stop();
+            let HandoverStream { response, last, shares: _shares } = stream;
+            guest.idle.mark_busy();
             // A broken connection concerns only its client.
             let (mut back, read) = if is_event_stream(&response) {
                 let Ok(written) = EventWriter::new(taken, read, response, last).await else { return };
                 written
             } else {
-                let Some(socket) = taken.plain() else { return };
+                let Some(socket) = taken.plain_socket() else { return };
                 let Ok(()) = send_file(socket, response, last, self.limits.stall_timeout).await else {
                     return;
                 };
@@ -239,7 +254,7 @@ impl Shared {
                 let _ = timeout(SHUTDOWN_TIMEOUT, back.shutdown()).await;
                 return;
             }
-            guest.idle.restart();
+            guest.idle.mark_idle();
             (connection, early, guest.late) = (back, read, false);
         }
     }
@@ -251,19 +266,20 @@ impl Shared {
         guest: &ConnectionContext,
         crowded: bool,
     ) -> Option<AcceptedConnection<C>> {
-        let plain = connection.plain().is_some();
-        let activity = Arc::new(Activity::of(guest.idle.clone()));
-        let wire = Wire::new(
+        let plain = connection.plain_socket().is_some();
+        let activity = Arc::new(ConnectionActivity::with_idle_clock(guest.idle.clone()));
+        let wire = BufferedConnection::new(
             connection,
             early,
             activity.clone(),
             self.limits.stall_timeout,
             true,
-            self.heads(guest, if crowded { usize::MAX } else { LINES_AT_ONCE }),
+            self.new_partial_head(guest, if crowded { usize::MAX } else { LINES_AT_ONCE }),
         );
         let http1 = if crowded { &self.http1_crowded } else { &self.http1 };
-        let mut http = http1.serve_connection(TokioIo::new(wire), self.service(&activity, guest, plain));
-        let handover = self.attend(Pin::new(&mut http), &activity, guest).await;
+        let mut http =
+            http1.serve_connection(TokioIo::new(wire), self.request_service(&activity, guest, plain));
+        let handover = self.drive_connection(Pin::new(&mut http), &activity, guest).await;
         let parts = http.into_parts();
         let Some(handover) = handover else {
             if activity.is_refused.load(Ordering::Relaxed) {
@@ -276,17 +292,18 @@ impl Shared {
         Some(AcceptedConnection { connection, early, handover })
     }
 
-    fn heads(&self, guest: &ConnectionContext, lines_max: usize) -> PartialHead {
-        let holder = Holder::Address(counted(guest.peer.0));
+    fn new_partial_head(&self, guest: &ConnectionContext, lines_max: usize) -> PartialHead {
+        let holder = BudgetHolder::Address(normalize_for_counting(guest.peer.0));
         PartialHead::new(self.front.guard.budgets.heads.clone(), holder, lines_max)
     }
 
-    fn service(
+    fn request_service(
         &self,
-        activity: &Arc<Activity>,
+        activity: &Arc<ConnectionActivity>,
         guest: &ConnectionContext,
         plain: bool,
-    ) -> impl HttpService<Incoming, ResBody = Answer, Error = Infallible, Future: Send> + use<> {
+    ) -> impl HttpService<Incoming, ResBody = TrackedResponseBody, Error = Infallible, Future: Send> + use<>
+    {
         let (front, activity, peer) = (self.front.clone(), activity.clone(), guest.peer);
         let bounds = (self.limits.headers_max, self.limits.header_bytes_max);
         let stall_timeout = self.limits.stall_timeout;
@@ -298,31 +315,37 @@ impl Shared {
             let last = says_close(request.headers());
             let is_http2 = request.version() == Version::HTTP_2;
             let (head, body) = request.into_parts();
-            let (body, rest) = RequestBody::lend(body, &head.headers);
+            let (body, rest) = RequestBody::lend_body(body, &head.headers);
             let request = Request::from_parts(head, body);
             async move {
-                let Answered { mut response, shares: of_request } = front.answer(request, peer, bounds).await;
+                let BudgetedResponse { mut response, shares: of_request } =
+                    front.answer_request(request, peer, bounds).await;
                 if may_be_taken && (is_event_stream(&response) || plain && is_file(&response)) {
                     let shares = (of_request, response.extensions_mut().remove::<HeldShares>());
-                    under_way.0.offer(Stream { response, last, shares });
+                    under_way.0.offer_stream(HandoverStream { response, last, shares });
                     // The connection is taken from here, so this future never completes.
                     return std::future::pending().await;
                 }
-                match rest.and_then(|rest| rest.take()) {
+                match rest.and_then(|rest| rest.take_rest()) {
                     Some(rest) if is_http2 => discard_after_response(rest),
-                    Some(rest) => under_way.0.discard(rest),
+                    Some(rest) => under_way.0.discard_rest(rest),
                     None => {}
                 }
-                Ok::<_, Infallible>(Answer::of(response, of_request, under_way, stall_timeout))
+                Ok::<_, Infallible>(TrackedResponseBody::wrap_response(
+                    response,
+                    of_request,
+                    under_way,
+                    stall_timeout,
+                ))
             }
         })
     }
 
     /// Serves requests until the connection ends, is closed, or is taken for a stream.
-    async fn attend(
+    async fn drive_connection(
         &self,
         mut http: Pin<&mut impl GracefulConnection<Error = hyper::Error>>,
-        activity: &Activity,
+        activity: &ConnectionActivity,
         guest: &ConnectionContext,
     ) -> Option<Handover> {
         let ending = &self.front.ending.0;
@@ -338,7 +361,7 @@ impl Shared {
                         Poll::Ready(Ok(Handover::Crowded))
                     }
                     Poll::Pending => activity
-                        .take()
+                        .take_stream()
                         .map_or(Poll::Pending, |stream| Poll::Ready(Ok(Handover::Stream(Box::new(stream))))),
                 }
             });
@@ -346,9 +369,9 @@ impl Shared {
                 turn = turn => match turn {
                     Ok(handover) => return Some(handover),
                     Err(ended) => {
-                        if let Some(status) = ended.err().and_then(|error| refused(&error)) {
+                        if let Some(status) = ended.err().and_then(|error| rejection_status(&error)) {
                             activity.is_refused.store(true, Ordering::Relaxed);
-                            self.front.metrics.refused(status);
+                            self.front.metrics.record_refusal(status);
                         }
                         return None;
                     }
@@ -375,7 +398,7 @@ impl Shared {
 }
 
 /// Reads enough to distinguish HTTP/2 from HTTP/1, and returns it.
-async fn beginning(connection: &mut TcpStream) -> io::Result<(bool, Bytes)> {
+async fn read_preface(connection: &mut TcpStream) -> io::Result<(bool, Bytes)> {
     let mut read = BytesMut::new();
     loop {
         if connection.read_buf(&mut read).await? == 0 {
@@ -396,7 +419,7 @@ fn says_close(headers: &HeaderMap) -> bool {
 }
 
 /// Returns the status with which the HTTP library rejected an invalid request.
-fn refused(error: &hyper::Error) -> Option<StatusCode> {
+fn rejection_status(error: &hyper::Error) -> Option<StatusCode> {
     if !error.is_parse() || error.is_parse_version_h2() {
         return None;
     }

@@ -28,51 +28,52 @@ pub(super) struct IdleClock {
 
 impl Default for IdleClock {
     fn default() -> Self {
-        Self::since(Instant::now())
+        Self::from_origin(Instant::now())
     }
 }
 
 impl IdleClock {
-    fn since(origin: Instant) -> Self {
+    fn from_origin(origin: Instant) -> Self {
         let clock =
             Self { origin, since: AtomicU64::new(BUSY), has_asked: false.into(), closing: Notify::new() };
-        clock.restart();
+        clock.mark_idle();
         clock
     }
 
     /// Notes that a request is under way.
-    pub(super) fn stop(&self) {
+    pub(super) fn mark_busy(&self) {
         self.has_asked.store(true, Ordering::Relaxed);
         self.since.store(BUSY, Ordering::Relaxed);
     }
 
     /// Notes that the next request is waited for.
-    pub(super) fn restart(&self) {
-        self.since.store(milliseconds(self.origin.elapsed()), Ordering::Relaxed);
+    pub(super) fn mark_idle(&self) {
+        self.since.store(clamped_milliseconds(self.origin.elapsed()), Ordering::Relaxed);
     }
 
     /// Ready when the connection is to be closed for others.
-    pub(super) async fn closed(&self) {
+    pub(super) async fn wait_until_closed(&self) {
         self.closing.notified().await;
     }
 
     /// Returns the order in which connections are closed, least first; `None` for one that stays.
-    fn rank(&self, now: u64) -> Option<(bool, u64)> {
+    fn closing_rank(&self, now: u64) -> Option<(bool, u64)> {
         let since = self.since.load(Ordering::Relaxed);
         let has_asked = self.has_asked.load(Ordering::Relaxed);
-        let is_spared = since == BUSY || has_asked && now.saturating_sub(since) < milliseconds(SPARED);
+        let is_spared =
+            since == BUSY || has_asked && now.saturating_sub(since) < clamped_milliseconds(SPARED);
         (!is_spared).then_some((has_asked, since))
     }
 
     /// Closes the connection unless a request has begun since it was ranked.
-    fn close(&self, since: u64) {
+    fn close_if_idle(&self, since: u64) {
         if self.since.compare_exchange(since, BUSY, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             self.closing.notify_one();
         }
     }
 }
 
-fn milliseconds(time: Duration) -> u64 {
+fn clamped_milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(BUSY - 1)
 }
 
@@ -104,8 +105,8 @@ impl IdleConnections {
     }
 
     /// Adds a connection, which waits from now on.
-    pub(super) fn enter(self: &Arc<Self>) -> IdleEntry {
-        let clock = Arc::new(IdleClock::since(self.origin));
+    pub(super) fn add_connection(self: &Arc<Self>) -> IdleEntry {
+        let clock = Arc::new(IdleClock::from_origin(self.origin));
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         self.clocks.lock().unwrap_or_else(PoisonError::into_inner).insert(number, clock.clone());
         IdleEntry { all: self.clone(), number, clock }
@@ -113,12 +114,12 @@ impl IdleConnections {
 
     /// Closes a part of those that have waited longest: first those that never sent a request. Returns their number.
     pub(super) fn close_longest(&self) -> usize {
-        let now = milliseconds(self.origin.elapsed());
+        let now = clamped_milliseconds(self.origin.elapsed());
         let clocks = self.clocks.lock().unwrap_or_else(PoisonError::into_inner);
         let most = (clocks.len() / CLOSED_AT_ONCE_PART).max(1);
         let mut ranked: Vec<_> = clocks
             .iter()
-            .filter_map(|(number, clock)| Some((clock.rank(now)?, *number, clock.clone())))
+            .filter_map(|(number, clock)| Some((clock.closing_rank(now)?, *number, clock.clone())))
             .collect();
         drop(clocks);
         if ranked.len() > most {
@@ -127,7 +128,7 @@ impl IdleConnections {
             ranked.truncate(most);
         }
         for ((_, since), _, clock) in &ranked {
-            clock.close(*since);
+            clock.close_if_idle(*since);
         }
         ranked.len()
     }
@@ -140,19 +141,19 @@ mod tests {
     use super::*;
 
     async fn is_closed(entry: &IdleEntry) -> bool {
-        tokio::time::timeout(Duration::ZERO, entry.clock.closed()).await.is_ok()
+        tokio::time::timeout(Duration::ZERO, entry.clock.wait_until_closed()).await.is_ok()
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_longest_silent_connection_is_closed_first() {
+    async fn close_longest_picks_silent_connection() {
         let all = Arc::new(IdleConnections::new());
-        let asked = all.enter();
-        asked.clock.stop();
-        asked.clock.restart();
+        let asked = all.add_connection();
+        asked.clock.mark_busy();
+        asked.clock.mark_idle();
         let mut silent = Vec::new();
         for _ in 0..3 {
             advance(Duration::from_millis(10)).await;
-            silent.push(all.enter());
+            silent.push(all.add_connection());
         }
         for oldest in silent {
             assert_eq!(all.close_longest(), 1);
@@ -165,18 +166,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn connections_with_requests_under_way_stay_open() {
+    async fn close_longest_spares_busy_connections() {
         let all = Arc::new(IdleConnections::new());
-        let busy = all.enter();
-        busy.clock.stop();
+        let busy = all.add_connection();
+        busy.clock.mark_busy();
         advance(Duration::from_secs(3600)).await;
         assert_eq!(all.close_longest(), 0);
-        busy.clock.restart();
+        busy.clock.mark_idle();
         assert_eq!(all.close_longest(), 0, "it waits only since now");
         advance(SPARED).await;
-        let rank = busy.clock.rank(milliseconds(all.origin.elapsed())).expect("it may be closed");
-        busy.clock.stop();
-        busy.clock.close(rank.1);
+        let rank =
+            busy.clock.closing_rank(clamped_milliseconds(all.origin.elapsed())).expect("it may be closed");
+        busy.clock.mark_busy();
+        busy.clock.close_if_idle(rank.1);
         assert!(!is_closed(&busy).await, "a request has begun meanwhile");
     }
 }

@@ -17,7 +17,10 @@ use axum::body::{Body, HttpBody};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, Request, Response, Uri, header};
 use axum::response::IntoResponse;
-use http_common::{Bounds, Budget, Compression, Holder, Peer, RateLimiter, Share, counted};
+use http_common::{
+    Budget, BudgetBounds, BudgetHolder, BudgetShare, Peer, RateLimiter, ResponseCompression,
+    normalize_for_counting,
+};
 use telemetry::trace::Tracer;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
@@ -26,13 +29,13 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use tower::ServiceExt;
 
-use self::connection::{ConnectionContext, Shared};
+use self::connection::{ConnectionContext, SharedConnectionState};
 use self::idle::IdleConnections;
 use self::unread::{RequestBody, close_gently};
 use crate::metrics::METRICS;
-use crate::requests::{self, Line, RequestIds, X_REQUEST_ID};
-use crate::settings::Connections;
-use crate::tls::Tls;
+use crate::requests::{self, RequestIds, RequestLine, X_REQUEST_ID};
+use crate::settings::ConnectionLimits;
+use crate::tls::ReloadableTls;
 use crate::traces;
 
 /// The time for requests in progress at shutdown, and for a connection that is closed.
@@ -48,10 +51,10 @@ const TOO_MANY_CONNECTIONS: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
 /// Accepts and serves connections.
-pub(crate) struct Server {
+pub(crate) struct HttpServer {
     listener: TcpListener,
-    tls: Option<Tls>,
-    shared: Arc<Shared>,
+    tls: Option<ReloadableTls>,
+    shared: Arc<SharedConnectionState>,
     /// Connections of each address.
     addresses: Arc<Budget>,
     idle: Arc<IdleConnections>,
@@ -72,25 +75,30 @@ pub(crate) struct Frontend {
     /// Counts the requests that never reach the interface.
     pub(crate) metrics: Arc<api::ApiMetrics>,
     /// Cancelled at shutdown, after which no further requests are accepted.
-    pub(crate) ending: api::Ending,
+    pub(crate) ending: api::ApiShutdown,
 }
 
-impl Server {
+impl HttpServer {
     /// Creates a server of the connections to `listener`.
-    pub(crate) fn new(listener: TcpListener, tls: Option<Tls>, front: Frontend, limits: Connections) -> Self {
+    pub(crate) fn new(
+        listener: TcpListener,
+        tls: Option<ReloadableTls>,
+        front: Frontend,
+        limits: ConnectionLimits,
+    ) -> Self {
         let each = limits.connections_per_address as u64;
-        let addresses = Budget::new(Bounds { each, all: u64::MAX });
+        let addresses = Budget::new(BudgetBounds { each, all: u64::MAX });
         Self {
             listener,
             tls,
-            shared: Arc::new(Shared::new(front, limits)),
+            shared: Arc::new(SharedConnectionState::new(front, limits)),
             addresses,
             idle: Arc::new(IdleConnections::new()),
         }
     }
 
     /// Serves until the shutdown. Then requests in progress have some time to finish, and new connections get 503.
-    pub(crate) async fn run(self) {
+    pub(crate) async fn serve_until_shutdown(self) {
         let ending = self.shared.front.ending.0.clone();
         let (mut early, mut late) = (JoinSet::new(), JoinSet::new());
         ending.run_until_cancelled(self.accept_into(&mut early, false)).await;
@@ -124,35 +132,35 @@ impl Server {
                     continue;
                 }
             };
-            let address = counted(peer.ip());
-            let held = if self.shared.front.guard.trusts(peer.ip()) {
+            let address = normalize_for_counting(peer.ip());
+            let held = if self.shared.front.guard.is_trusted_proxy(peer.ip()) {
                 None
-            } else if let Ok(held) = self.addresses.take(Holder::Address(address), 1) {
+            } else if let Ok(held) = self.addresses.take_share(BudgetHolder::Address(address), 1) {
                 Some(held)
             } else {
                 // TLS clients could not read a plain response.
                 if let (None, Ok(place)) = (&self.tls, gentle_closes.clone().try_acquire_owned()) {
                     serving.spawn(async move {
-                        refuse(stream).await;
+                        refuse_connection(stream).await;
                         drop(place);
                     });
                 }
                 continue;
             };
             // A connection is accepted before it has a place, so that others are closed only for somebody.
-            let Some(place) = self.place(&places).await else { return };
-            let entry = self.idle.enter();
+            let Some(place) = self.acquire_connection_permit(&places).await else { return };
+            let entry = self.idle.add_connection();
             let guest = ConnectionContext { peer: Peer(peer.ip()), idle: entry.clock.clone(), late };
             let (shared, tls) = (self.shared.clone(), self.tls.clone());
             serving.spawn(async move {
-                shared.serve(stream, tls, guest).await;
+                shared.serve_connection(stream, tls, guest).await;
                 drop((place, held, entry));
             });
         }
     }
 
     /// Waits for a place, and makes some by closing the connections that have waited longest for a request.
-    async fn place(&self, places: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
+    async fn acquire_connection_permit(&self, places: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
         loop {
             if let Ok(place) = places.clone().try_acquire_owned() {
                 return Some(place);
@@ -167,18 +175,18 @@ impl Server {
 }
 
 /// Refuses a connection without reading its requests.
-async fn refuse(mut stream: TcpStream) {
+async fn refuse_connection(mut stream: TcpStream) {
     let _ = timeout(SHUTDOWN_TIMEOUT, stream.write_all(TOO_MANY_CONNECTIONS)).await;
     close_gently(stream).await;
 }
 
 /// A response with the request's shares of budgets until it is sent.
-pub(super) struct Answered {
+pub(super) struct BudgetedResponse {
     response: Response<Body>,
-    shares: [Option<Share>; 2],
+    shares: [Option<BudgetShare>; 2],
 }
 
-impl From<Response<Body>> for Answered {
+impl From<Response<Body>> for BudgetedResponse {
     fn from(response: Response<Body>) -> Self {
         Self { response, shares: [None, None] }
     }
@@ -186,40 +194,44 @@ impl From<Response<Body>> for Answered {
 
 impl Frontend {
     /// Answers a request under its id, and writes its log line.
-    async fn answer(
+    async fn answer_request(
         &self,
         mut request: Request<RequestBody>,
         peer: Peer,
         bounds: (usize, usize),
-    ) -> Answered {
-        let span = traces::begin(&self.tracer, &mut request);
+    ) -> BudgetedResponse {
+        let span = traces::begin_request_span(&self.tracer, &mut request);
         let begun = Instant::now();
-        let id = self.ids.of(request.headers());
+        let id = self.ids.client_or_new_id(request.headers());
         // Monitoring can observe the shutdown.
         let ending = self.ending.0.is_cancelled() && request.uri().path() != METRICS;
         let is_unclear = is_unclear(&request);
-        let refused = if is_unclear { Some(unclear()) } else { beyond(bounds, &request).filter(|_| !ending) };
+        let refused = if is_unclear {
+            Some(transfer_coding_error())
+        } else {
+            head_too_large_error(bounds, &request).filter(|_| !ending)
+        };
         // The futures are large, so they stay in place while the layers around them run.
         let mut answered = if let Some(call) = self.direct_call(&request, ending || refused.is_some()) {
             let (head, _) = request.into_parts();
             let answering = pin!(self.respond_directly(call, &head, peer));
             let answering = api::catch_panic(ending, &self.metrics, answering);
-            let answered = requests::under(id.clone(), answering).await;
-            self.log(&id, &head.method, &head.uri, &answered, begun);
+            let answered = requests::with_request_id(id.clone(), answering).await;
+            self.log_request(&id, &head.method, &head.uri, &answered, begun);
             answered
         } else {
             let (method, uri) = (request.method().clone(), request.uri().clone());
-            let answering = Box::pin(self.respond(request, peer, refused));
+            let answering = Box::pin(self.respond_via_router(request, peer, refused));
             let answering = api::catch_panic(ending, &self.metrics, answering);
-            let answered = requests::under(id.clone(), answering).await;
-            self.log(&id, &method, &uri, &answered, begun);
+            let answered = requests::with_request_id(id.clone(), answering).await;
+            self.log_request(&id, &method, &uri, &answered, begun);
             if let Some(span) = span {
-                traces::end(span, method.as_str(), &answered.response);
+                traces::end_request_span(span, method.as_str(), &answered.response);
             }
             answered
         };
         let headers = answered.response.headers_mut();
-        harmless(headers);
+        add_safety_headers(headers);
         if is_unclear {
             // Where the request ends is not certain, so nothing after it is read as another one.
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -228,8 +240,15 @@ impl Frontend {
         answered
     }
 
-    fn log(&self, id: &HeaderValue, method: &Method, uri: &Uri, answered: &Answered, begun: Instant) {
-        Line { id, method, uri, status: answered.response.status(), took: begun.elapsed() }.log();
+    fn log_request(
+        &self,
+        id: &HeaderValue,
+        method: &Method,
+        uri: &Uri,
+        answered: &BudgetedResponse,
+        begun: Instant,
+    ) {
+        RequestLine { id, method, uri, status: answered.response.status(), took: begun.elapsed() }.log();
     }
 
     /// Returns the call if the request is answered without the router.
@@ -237,58 +256,61 @@ impl Frontend {
         if refused || !request.body().is_end_stream() {
             return None;
         }
-        api::recognize(request)
+        api::recognize_direct_call(request)
     }
 
-    async fn respond_directly(&self, call: DirectCall, head: &Parts, peer: Peer) -> Answered {
-        let address = self.guard.client(peer, &head.headers);
-        let DirectResponse { response, holder, shares } = self.direct.answer(call, head, address).await;
-        let compression = Compression::requested(&head.method, &head.headers);
-        let holder = holder.unwrap_or(Holder::Address(address));
-        Answered { response: self.finished(response, holder, false, compression), shares }
+    async fn respond_directly(&self, call: DirectCall, head: &Parts, peer: Peer) -> BudgetedResponse {
+        let address = self.guard.counting_address(peer, &head.headers);
+        let DirectResponse { response, holder, shares } = self.direct.answer_call(call, head, address).await;
+        let compression = ResponseCompression::negotiate(&head.method, &head.headers);
+        let holder = holder.unwrap_or(BudgetHolder::Address(address));
+        BudgetedResponse { response: self.finish_response(response, holder, false, compression), shares }
     }
 
-    async fn respond(
+    async fn respond_via_router(
         &self,
         request: Request<RequestBody>,
         peer: Peer,
         refused: Option<ApiError>,
-    ) -> Answered {
+    ) -> BudgetedResponse {
         if let Some(refused) = refused {
             let response = refused.into_response();
-            self.metrics.refused(response.status());
+            self.metrics.record_refusal(response.status());
             return response.into();
         }
         // An empty body needs no memory of its own.
         let body = |body: RequestBody| if body.is_end_stream() { Body::empty() } else { Body::new(body) };
         let mut request = request.map(body);
-        let compression = Compression::requested(request.method(), request.headers());
+        let compression = ResponseCompression::negotiate(request.method(), request.headers());
         // The response to a change must be sent in any case.
         let owed = !matches!(*request.method(), Method::GET | Method::HEAD);
         request.extensions_mut().insert(peer);
-        let address = self.guard.client(peer, request.headers());
+        let address = self.guard.counting_address(peer, request.headers());
         let Ok(response) = self.router.clone().oneshot(request).await;
-        let holder = response.extensions().get().copied().unwrap_or(Holder::Address(address));
-        self.finished(response, holder, owed, compression).into()
+        let holder = response.extensions().get().copied().unwrap_or(BudgetHolder::Address(address));
+        self.finish_response(response, holder, owed, compression).into()
     }
 
     /// Charges a response to its holder and compresses it.
-    fn finished(
+    fn finish_response(
         &self,
         mut response: Response<Body>,
-        holder: Holder,
+        holder: BudgetHolder,
         owed: bool,
-        compression: Compression,
+        compression: ResponseCompression,
     ) -> Response<Body> {
         if let Err(spent) = http_common::account_for(&mut response, &self.guard.budgets, holder, owed) {
             response = ApiError::from(spent).into_response();
         }
-        compression.of(response, &self.guard.budgets.compressed, holder)
+        compression.apply_to(response, &self.guard.budgets.compressed, holder)
     }
 }
 
 /// Returns the error for a head with too many headers or bytes.
-fn beyond<B>((headers_max, bytes_max): (usize, usize), request: &Request<B>) -> Option<ApiError> {
+fn head_too_large_error<B>(
+    (headers_max, bytes_max): (usize, usize),
+    request: &Request<B>,
+) -> Option<ApiError> {
     let refused = |what: String| {
         ApiError::new(Code::HeadTooLarge, format!("the request's line and headers are more than {what}"))
     };
@@ -306,12 +328,12 @@ fn is_unclear<B>(request: &Request<B>) -> bool {
 }
 
 /// Returns the error for such a request.
-fn unclear() -> ApiError {
+fn transfer_coding_error() -> ApiError {
     ApiError::bad_request("the only transfer coding is chunked, once")
 }
 
 /// Prevents caches from storing a response without permission, and browsers from guessing its type.
-fn harmless(headers: &mut HeaderMap) {
+fn add_safety_headers(headers: &mut HeaderMap) {
     headers.entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     headers.entry(header::X_CONTENT_TYPE_OPTIONS).or_insert(HeaderValue::from_static("nosniff"));
 }

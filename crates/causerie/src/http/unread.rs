@@ -31,29 +31,29 @@ const DROPPED_AT_ONCE_BYTES: usize = 16 << 10;
 pub(super) struct RequestBody {
     /// `None` once it has ended.
     body: Option<Incoming>,
-    rest: Option<Arc<Unread>>,
+    rest: Option<Arc<UnreadBody>>,
     /// True while a client that waits for `100 Continue` was not asked for it: then it sends nothing.
     is_unasked: bool,
 }
 
 /// The rest of a request's body.
 #[derive(Default)]
-pub(super) struct Unread(Mutex<Option<Incoming>>);
+pub(super) struct UnreadBody(Mutex<Option<Incoming>>);
 
-impl Unread {
+impl UnreadBody {
     /// Takes the rest of the body, if its reader has dropped it.
-    pub(super) fn take(&self) -> Option<Incoming> {
+    pub(super) fn take_rest(&self) -> Option<Incoming> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 impl RequestBody {
     /// Returns the body for its reader, and what holds its rest unless it is empty.
-    pub(super) fn lend(body: Incoming, headers: &HeaderMap) -> (Self, Option<Arc<Unread>>) {
+    pub(super) fn lend_body(body: Incoming, headers: &HeaderMap) -> (Self, Option<Arc<UnreadBody>>) {
         if body.is_end_stream() {
             return (Self { body: Some(body), rest: None, is_unasked: false }, None);
         }
-        let rest = Arc::<Unread>::default();
+        let rest = Arc::<UnreadBody>::default();
         let expected = headers.get(header::EXPECT);
         let is_unasked = expected.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
         (Self { body: Some(body), rest: Some(rest.clone()), is_unasked }, Some(rest))
@@ -98,7 +98,7 @@ impl HttpBody for RequestBody {
 }
 
 /// Reads and drops the rest of a body, within the bounds. Returns false if it was cut there.
-pub(super) async fn discard(mut body: Incoming) -> bool {
+pub(super) async fn drain_body(mut body: Incoming) -> bool {
     let Ok(_place) = UNREAD_AT_ONCE.try_acquire() else { return false };
     let mut left = UNREAD_MAX_BYTES;
     let reading = async {

@@ -10,18 +10,18 @@ use std::time::Duration;
 use axum::body::Bytes;
 use bytes::Buf;
 use http_common::limits::HEAD_COUNTED_BYTES;
-use http_common::{Budget, Holder, Share};
+use http_common::{Budget, BudgetHolder, BudgetShare};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-use super::activity::Activity;
+use super::activity::ConnectionActivity;
 
 /// A connection with the bytes that were read before, and its stall timeout: it fails when its client does not take
 /// pending output in time.
-pub(super) struct Wire<C> {
+pub(super) struct BufferedConnection<C> {
     connection: C,
     early: Bytes,
-    activity: Arc<Activity>,
+    activity: Arc<ConnectionActivity>,
     stall_timeout: Duration,
     /// The timeout, while output is pending.
     stall: Option<Pin<Box<Sleep>>>,
@@ -36,56 +36,56 @@ pub(super) struct Wire<C> {
 /// The bytes of a request head that is not complete yet.
 pub(super) struct PartialHead {
     budget: Arc<Budget>,
-    holder: Holder,
+    holder: BudgetHolder,
     /// The number of requests that had begun when its first bytes arrived.
     begun: u64,
     bytes: usize,
     lines: usize,
     /// The lines after which no data is passed on, because a connection with a larger buffer must serve them.
     lines_max: usize,
-    held: Option<Share>,
+    held: Option<BudgetShare>,
 }
 
 impl PartialHead {
     /// Counts the heads of this holder's connection in the budget.
-    pub(super) fn new(budget: Arc<Budget>, holder: Holder, lines_max: usize) -> Self {
+    pub(super) fn new(budget: Arc<Budget>, holder: BudgetHolder, lines_max: usize) -> Self {
         Self { budget, holder, begun: 0, bytes: 0, lines: 0, lines_max, held: None }
     }
 
     /// Counts received bytes and returns true if they may be passed on. Fails when too many connections have long
     /// incomplete heads.
-    fn came(&mut self, bytes: &[u8], activity: &Activity) -> io::Result<bool> {
+    fn count_received(&mut self, bytes: &[u8], activity: &ConnectionActivity) -> io::Result<bool> {
         let begun = activity.begun.load(Ordering::Relaxed);
         if begun != self.begun || activity.under_way.load(Ordering::Relaxed) > 0 {
             (self.begun, self.bytes, self.lines, self.held) = (begun, 0, 0, None);
         }
         self.bytes += bytes.len();
         if self.bytes > HEAD_COUNTED_BYTES && self.held.is_none() {
-            self.held = Some(self.budget.take(self.holder, 1).map_err(io::Error::other)?);
+            self.held = Some(self.budget.take_share(self.holder, 1).map_err(io::Error::other)?);
         }
         if self.lines_max == usize::MAX || activity.under_way.load(Ordering::Relaxed) > 0 {
             return Ok(true);
         }
-        self.lines += lines(bytes);
+        self.lines += count_lines(bytes);
         Ok(self.lines <= self.lines_max)
     }
 }
 
 /// Returns the number of lines that end in these bytes.
-pub(super) fn lines(bytes: &[u8]) -> usize {
+pub(super) fn count_lines(bytes: &[u8]) -> usize {
     bytes.iter().filter(|byte| **byte == b'\n').count()
 }
 
-impl<C> Wire<C> {
+impl<C> BufferedConnection<C> {
     pub(super) fn new(
         connection: C,
         early: Bytes,
-        activity: Arc<Activity>,
+        activity: Arc<ConnectionActivity>,
         stall_timeout: Duration,
         in_turn: bool,
         mut heads: PartialHead,
     ) -> Self {
-        heads.lines = lines(&early);
+        heads.lines = count_lines(&early);
         Self { connection, early, activity, stall_timeout, stall: None, in_turn, reader: None, heads }
     }
 
@@ -94,7 +94,11 @@ impl<C> Wire<C> {
         (self.connection, self.early)
     }
 
-    fn noted<T>(&mut self, written: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
+    fn apply_stall_timeout<T>(
+        &mut self,
+        written: Poll<io::Result<T>>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.stall = None;
             return written;
@@ -109,7 +113,7 @@ impl<C> Wire<C> {
     }
 }
 
-impl<C: AsyncRead + Unpin> AsyncRead for Wire<C> {
+impl<C: AsyncRead + Unpin> AsyncRead for BufferedConnection<C> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -127,7 +131,7 @@ impl<C: AsyncRead + Unpin> AsyncRead for Wire<C> {
             let before = buffer.filled().len();
             ready!(Pin::new(&mut self.connection).poll_read(context, buffer))?;
             let this = &mut *self;
-            let handed_on = this.heads.came(&buffer.filled()[before..], &this.activity)?;
+            let handed_on = this.heads.count_received(&buffer.filled()[before..], &this.activity)?;
             if !handed_on {
                 this.early = Bytes::copy_from_slice(&buffer.filled()[before..]);
                 buffer.set_filled(before);
@@ -143,14 +147,14 @@ impl<C: AsyncRead + Unpin> AsyncRead for Wire<C> {
     }
 }
 
-impl<C: AsyncWrite + Unpin> AsyncWrite for Wire<C> {
+impl<C: AsyncWrite + Unpin> AsyncWrite for BufferedConnection<C> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.connection).poll_write(context, bytes);
-        self.noted(written, context)
+        self.apply_stall_timeout(written, context)
     }
 
     fn poll_write_vectored(
@@ -159,7 +163,7 @@ impl<C: AsyncWrite + Unpin> AsyncWrite for Wire<C> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.connection).poll_write_vectored(context, slices);
-        self.noted(written, context)
+        self.apply_stall_timeout(written, context)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -175,7 +179,7 @@ impl<C: AsyncWrite + Unpin> AsyncWrite for Wire<C> {
                 reader.wake();
             }
         }
-        self.noted(flushed, context)
+        self.apply_stall_timeout(flushed, context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -187,18 +191,18 @@ impl<C: AsyncWrite + Unpin> AsyncWrite for Wire<C> {
 mod tests {
     use std::future::poll_fn;
 
-    use http_common::Bounds;
+    use http_common::BudgetBounds;
 
     use super::*;
 
     #[tokio::test]
-    async fn lines_that_another_connection_serves_are_kept_for_it() {
-        let activity = Arc::new(Activity::default());
-        let holder = Holder::Address([192, 0, 2, 1].into());
-        let heads = PartialHead::new(Budget::new(Bounds { each: 1, all: 1 }), holder, 2);
+    async fn excess_lines_pass_to_crowded_connection() {
+        let activity = Arc::new(ConnectionActivity::default());
+        let holder = BudgetHolder::Address([192, 0, 2, 1].into());
+        let heads = PartialHead::new(Budget::new(BudgetBounds { each: 1, all: 1 }), holder, 2);
         let sent: &[u8] = b"GET / HTTP/1.1\r\na: b\r\nc: d\r\n\r\n";
         let timeout = Duration::from_secs(60);
-        let mut wire = Wire::new(sent, Bytes::new(), activity.clone(), timeout, true, heads);
+        let mut wire = BufferedConnection::new(sent, Bytes::new(), activity.clone(), timeout, true, heads);
         // The HTTP library may read again before it gives the connection back.
         for _ in 0..2 {
             let mut memory = [0; 64];

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use http_common::limits::{HEADERS_MAX_BYTES, HEADERS_TIMEOUT, JSON_BODY_TIMEOUT, STALL_TIMEOUT};
 
-use super::form::{bytes, count, duration};
-use super::source::Sources;
+use super::form::{byte_size_form, count_form, duration_form};
+use super::source::SettingSources;
 
 /// The limits of connections.
 #[derive(Debug, Clone)]
-pub(crate) struct Connections {
+pub(crate) struct ConnectionLimits {
     /// The most connections; others wait to be accepted.
     pub(crate) connections_max: usize,
     /// The most header lines of a request.
@@ -30,7 +30,7 @@ pub(crate) struct Connections {
     pub(crate) unsent_max_bytes: u32,
 }
 
-impl Default for Connections {
+impl Default for ConnectionLimits {
     fn default() -> Self {
         Self {
             connections_max: 10_000,
@@ -47,35 +47,39 @@ impl Default for Connections {
 }
 
 /// Reads the limits of connections.
-pub(super) fn read(from: &mut Sources) -> Connections {
-    let default = Connections::default();
-    let time = |most| duration(Duration::from_secs(1)..=Duration::from_secs(most));
+pub(super) fn read_connection_limits(from: &mut SettingSources) -> ConnectionLimits {
+    let default = ConnectionLimits::default();
+    let time = |most| duration_form(Duration::from_secs(1)..=Duration::from_secs(most));
     let whole = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
-    Connections {
-        connections_max: whole(from.key(
+    ConnectionLimits {
+        connections_max: whole(from.value_or_default(
             "limits.connections_max",
             default.connections_max as u64,
-            count(1..=1_000_000),
+            count_form(1..=1_000_000),
         )),
-        headers_max: whole(from.key("limits.headers_max", default.headers_max as u64, count(10..=1000))),
-        header_bytes_max: whole(from.key(
+        headers_max: whole(from.value_or_default(
+            "limits.headers_max",
+            default.headers_max as u64,
+            count_form(10..=1000),
+        )),
+        header_bytes_max: whole(from.value_or_default(
             "limits.header_bytes_max",
             default.header_bytes_max as u64,
-            bytes(8 << 10..=1 << 20),
+            byte_size_form(8 << 10..=1 << 20),
         )),
-        header_timeout: from.key("limits.header_timeout", default.header_timeout, time(600)),
-        body_timeout: from.key("limits.body_timeout", default.body_timeout, time(600)),
-        idle_timeout: from.key("limits.idle_timeout", default.idle_timeout, time(3600)),
-        stall_timeout: from.key("limits.stall_timeout", default.stall_timeout, time(3600)),
-        connections_per_address: whole(from.key(
+        header_timeout: from.value_or_default("limits.header_timeout", default.header_timeout, time(600)),
+        body_timeout: from.value_or_default("limits.body_timeout", default.body_timeout, time(600)),
+        idle_timeout: from.value_or_default("limits.idle_timeout", default.idle_timeout, time(3600)),
+        stall_timeout: from.value_or_default("limits.stall_timeout", default.stall_timeout, time(3600)),
+        connections_per_address: whole(from.value_or_default(
             "limits.connections_per_address",
             default.connections_per_address as u64,
-            count(1..=1_000_000),
+            count_form(1..=1_000_000),
         )),
-        unsent_max_bytes: u32::try_from(from.key(
+        unsent_max_bytes: u32::try_from(from.value_or_default(
             "limits.unsent_max_bytes",
             u64::from(default.unsent_max_bytes),
-            bytes(16 << 10..=64 << 20),
+            byte_size_form(16 << 10..=64 << 20),
         ))
         .unwrap_or(default.unsent_max_bytes),
     }

@@ -6,8 +6,8 @@ use domain::catalog::{Localized, ProviderName};
 use models::catalog::READER_ID;
 use models::{CONFIGURED_MAX, ModelConfig};
 
-use super::form::{choice, count, credits, flag, object, quoted, text};
-use super::source::Sources;
+use super::form::{choice_form, count_form, credits_form, flag_form, object_form, quote_toml, text_form};
+use super::source::SettingSources;
 
 /// The table of the models' tables.
 const MODEL: &str = "model";
@@ -28,62 +28,65 @@ pub(super) struct Configured {
 }
 
 /// Reads the tables under `model`.
-pub(super) fn read(from: &mut Sources) -> Configured {
-    let mut names: Vec<String> = from.names(MODEL).into_iter().collect();
+pub(super) fn read_models(from: &mut SettingSources) -> Configured {
+    let mut names: Vec<String> = from.table_names(MODEL).into_iter().collect();
     // Tables of a list are numbered.
     names.sort_by_key(|name| name.parse::<usize>().unwrap_or(usize::MAX));
     let (mut models, mut ids) = (Vec::new(), BTreeSet::new());
     let mut default: Option<String> = None;
     for name in names {
-        let Some((model, is_default)) = one(from, &name) else { continue };
+        let Some((model, is_default)) = read_model(from, &name) else { continue };
         let key = format!("{MODEL}.{name}.id");
         if !ids.insert(model.id.clone()) {
-            from.refuse(&key, format!("duplicate id {}", model.id));
+            from.record_problem(&key, format!("duplicate id {}", model.id));
         }
         if is_default && default.replace(model.id.clone()).is_some() {
-            from.refuse(&key, "only one model can be the default");
+            from.record_problem(&key, "only one model can be the default");
         }
         models.push(model);
     }
     if models.len() > CONFIGURED_MAX {
-        from.refuse(MODEL, format!("at most {CONFIGURED_MAX} models are configured"));
+        from.record_problem(MODEL, format!("at most {CONFIGURED_MAX} models are configured"));
     }
     Configured { models, default }
 }
 
-fn one(from: &mut Sources, name: &str) -> Option<(ModelConfig, bool)> {
+fn read_model(from: &mut SettingSources, name: &str) -> Option<(ModelConfig, bool)> {
     let key = |key: &str| format!("{MODEL}.{name}.{key}");
     let show: fn(&ProviderName) -> String =
-        |vendor| quoted(VENDORS.iter().find(|(_, known)| known == vendor).map_or("", |(name, _)| name));
-    let id = from.optional(key("id"), text());
-    let vendor = from.optional(key("vendor"), choice(VENDORS, show));
-    let vendor_name = from.optional(key("name"), text());
-    let label = localized(from, &key("label"));
-    let description = localized(from, &key("description"));
-    let reasoning_effort = from.optional(key("reasoning_effort"), flag());
-    let sees_images = from.optional(key("sees_images"), flag());
-    let base_millis = from.optional(key("price.base"), credits());
-    let input_millis = from.optional(key("price.thousand_tokens_read"), credits());
-    let output_millis = from.optional(key("price.thousand_tokens_written"), credits());
-    let context_tokens = tokens(from, key("context_tokens"), 1024..=100_000_000);
-    let output_max_tokens = tokens(from, key("output_max_tokens"), 1..=1_000_000);
-    let default = from.optional(key("default"), flag()).unwrap_or_default();
-    let deprecated = from.optional(key("deprecated"), flag());
-    let hidden = from.optional(key("hidden"), flag()).unwrap_or_default();
-    let options = from.optional(key("options"), object()).unwrap_or_default();
+        |vendor| quote_toml(VENDORS.iter().find(|(_, known)| known == vendor).map_or("", |(name, _)| name));
+    let id = from.optional_value(key("id"), text_form());
+    let vendor = from.optional_value(key("vendor"), choice_form(VENDORS, show));
+    let vendor_name = from.optional_value(key("name"), text_form());
+    let label = read_localized(from, &key("label"));
+    let description = read_localized(from, &key("description"));
+    let reasoning_effort = from.optional_value(key("reasoning_effort"), flag_form());
+    let sees_images = from.optional_value(key("sees_images"), flag_form());
+    let base_millis = from.optional_value(key("price.base"), credits_form());
+    let input_millis = from.optional_value(key("price.thousand_tokens_read"), credits_form());
+    let output_millis = from.optional_value(key("price.thousand_tokens_written"), credits_form());
+    let context_tokens = read_token_count(from, key("context_tokens"), 1024..=100_000_000);
+    let output_max_tokens = read_token_count(from, key("output_max_tokens"), 1..=1_000_000);
+    let default = from.optional_value(key("default"), flag_form()).unwrap_or_default();
+    let deprecated = from.optional_value(key("deprecated"), flag_form());
+    let hidden = from.optional_value(key("hidden"), flag_form()).unwrap_or_default();
+    let options = from.optional_value(key("options"), object_form()).unwrap_or_default();
     let (Some(id), Some(provider)) = (&id, vendor) else {
         for (missing, is_there) in [("id", id.is_some()), ("vendor", vendor.is_some())] {
             if !is_there {
-                from.refuse(&key(missing), "required for every model");
+                from.record_problem(&key(missing), "required for every model");
             }
         }
         return None;
     };
     if id.len() > ID_MAX_BYTES || id == READER_ID {
-        from.refuse(&key("id"), format!("an id has at most {ID_MAX_BYTES} bytes and is not {READER_ID}"));
+        from.record_problem(
+            &key("id"),
+            format!("an id has at most {ID_MAX_BYTES} bytes and is not {READER_ID}"),
+        );
     }
     if default && hidden {
-        from.refuse(&key("hidden"), "the default model cannot be hidden");
+        from.record_problem(&key("hidden"), "the default model cannot be hidden");
     }
     let model = ModelConfig {
         vendor_name,
@@ -104,20 +107,25 @@ fn one(from: &mut Sources, name: &str) -> Option<(ModelConfig, bool)> {
     Some((model, default))
 }
 
-fn tokens(from: &mut Sources, key: String, bounds: std::ops::RangeInclusive<u64>) -> Option<u32> {
-    from.optional(key, count(bounds)).and_then(|count| u32::try_from(count).ok())
+fn read_token_count(
+    from: &mut SettingSources,
+    key: String,
+    bounds: std::ops::RangeInclusive<u64>,
+) -> Option<u32> {
+    from.optional_value(key, count_form(bounds)).and_then(|count| u32::try_from(count).ok())
 }
 
 /// Reads one text for all languages, or a text for each.
-fn localized(from: &mut Sources, key: &str) -> Option<Localized> {
-    let same = from.optional(key.to_owned(), text());
-    let [cs, en, sk] = ["cs", "en", "sk"].map(|language| from.optional(format!("{key}.{language}"), text()));
+fn read_localized(from: &mut SettingSources, key: &str) -> Option<Localized> {
+    let same = from.optional_value(key.to_owned(), text_form());
+    let [cs, en, sk] =
+        ["cs", "en", "sk"].map(|language| from.optional_value(format!("{key}.{language}"), text_form()));
     match (same, cs, en, sk) {
-        (Some(same), None, None, None) => Some(Localized::same(&same)),
+        (Some(same), None, None, None) => Some(Localized::from_untranslated(&same)),
         (None, Some(cs), Some(en), Some(sk)) => Some(Localized::new(cs, en, sk)),
         (None, None, None, None) => None,
         _ => {
-            from.refuse(key, "expected one text, or one each for cs, en and sk");
+            from.record_problem(key, "expected one text, or one each for cs, en and sk");
             None
         }
     }

@@ -16,88 +16,94 @@ const TEXT_MAX_BYTES: usize = 4096;
 type Reading<T> = Box<dyn Fn(&Raw) -> Result<T, String>>;
 
 /// A value type: its parser, and its formatter as TOML that parses to the same value.
-pub(crate) struct Form<T> {
+pub(crate) struct SettingForm<T> {
     pub(super) read: Reading<T>,
     pub(super) show: fn(&T) -> String,
 }
 
 /// A text of one line.
-pub(crate) fn text() -> Form<String> {
-    Form { read: Box::new(|raw| line(raw).map(ToOwned::to_owned)), show: |text| quoted(text) }
+pub(crate) fn text_form() -> SettingForm<String> {
+    SettingForm {
+        read: Box::new(|raw| single_line(raw).map(ToOwned::to_owned)),
+        show: |text| quote_toml(text),
+    }
 }
 
 /// A path, relative to the working folder.
-pub(crate) fn path() -> Form<PathBuf> {
-    Form { read: Box::new(|raw| line(raw).map(PathBuf::from)), show: |path| quoted(&path.to_string_lossy()) }
+pub(crate) fn path_form() -> SettingForm<PathBuf> {
+    SettingForm {
+        read: Box::new(|raw| single_line(raw).map(PathBuf::from)),
+        show: |path| quote_toml(&path.to_string_lossy()),
+    }
 }
 
 /// Paths separated by colons.
-pub(crate) fn paths() -> Form<Vec<PathBuf>> {
+pub(crate) fn path_list_form() -> SettingForm<Vec<PathBuf>> {
     let read = |raw: &Raw| {
-        let paths = line(raw)?.split(':').filter(|path| !path.is_empty());
+        let paths = single_line(raw)?.split(':').filter(|path| !path.is_empty());
         Ok(paths.map(PathBuf::from).collect())
     };
     let show = |paths: &Vec<PathBuf>| {
         let shown: Vec<_> = paths.iter().map(|path| path.to_string_lossy()).collect();
-        quoted(&shown.join(":"))
+        quote_toml(&shown.join(":"))
     };
-    Form { read: Box::new(read), show }
+    SettingForm { read: Box::new(read), show }
 }
 
 /// True or false.
-pub(crate) fn flag() -> Form<bool> {
+pub(crate) fn flag_form() -> SettingForm<bool> {
     let read = |raw: &Raw| match raw {
         Raw::Flag(flag) => Ok(*flag),
         Raw::Typed(text) => text.parse().map_err(|_| "expected true or false".to_owned()),
         Raw::Text(_) | Raw::Number(_) | Raw::List(_) | Raw::Table(_) | Raw::Other(_) => {
-            Err(format!("expected true or false, not {}", raw.kind()))
+            Err(format!("expected true or false, not {}", raw.kind_name()))
         }
     };
-    Form { read: Box::new(read), show: ToString::to_string }
+    SettingForm { read: Box::new(read), show: ToString::to_string }
 }
 
 /// A table that is not interpreted, or the same as JSON in a text.
-pub(crate) fn object() -> Form<Map<String, Value>> {
+pub(crate) fn object_form() -> SettingForm<Map<String, Value>> {
     let read = |raw: &Raw| match raw {
         Raw::Table(table) => Ok(table.clone()),
         Raw::Text(text) | Raw::Typed(text) => {
             serde_json::from_str(text).map_err(|_| "expected a table or a JSON object".to_owned())
         }
         Raw::Number(_) | Raw::Flag(_) | Raw::List(_) | Raw::Other(_) => {
-            Err(format!("expected a table, not {}", raw.kind()))
+            Err(format!("expected a table, not {}", raw.kind_name()))
         }
     };
-    let show = |table: &Map<String, Value>| quoted(&Value::Object(table.clone()).to_string());
-    Form { read: Box::new(read), show }
+    let show = |table: &Map<String, Value>| quote_toml(&Value::Object(table.clone()).to_string());
+    SettingForm { read: Box::new(read), show }
 }
 
 /// A list of texts of one line; separated by commas in a variable.
-pub(crate) fn texts(most: usize) -> Form<Vec<String>> {
+pub(crate) fn text_list_form(most: usize) -> SettingForm<Vec<String>> {
     let read = move |raw: &Raw| {
         let texts: Vec<String> = match raw {
             Raw::List(texts) => texts.clone(),
             Raw::Typed(text) => text.split(',').map(|text| text.trim().to_owned()).collect(),
             Raw::Text(_) | Raw::Number(_) | Raw::Flag(_) | Raw::Table(_) | Raw::Other(_) => {
-                return Err(format!("expected a list of texts, not {}", raw.kind()));
+                return Err(format!("expected a list of texts, not {}", raw.kind_name()));
             }
         };
-        let fits = |text: &String| line(&Raw::Typed(text.clone())).is_ok();
+        let fits = |text: &String| single_line(&Raw::Typed(text.clone())).is_ok();
         if texts.len() > most || !texts.iter().all(fits) {
             return Err(format!("expected at most {most} texts of one line"));
         }
         Ok(texts)
     };
     let show = |texts: &Vec<String>| {
-        let texts: Vec<String> = texts.iter().map(|text| quoted(text)).collect();
+        let texts: Vec<String> = texts.iter().map(|text| quote_toml(text)).collect();
         format!("[{}]", texts.join(", "))
     };
-    Form { read: Box::new(read), show }
+    SettingForm { read: Box::new(read), show }
 }
 
 /// A socket address: an IP address and a port.
-pub(crate) fn address() -> Form<SocketAddr> {
-    let read = |raw: &Raw| listen_address(line(raw)?);
-    Form { read: Box::new(read), show: |address| quoted(&address.to_string()) }
+pub(crate) fn address_form() -> SettingForm<SocketAddr> {
+    let read = |raw: &Raw| listen_address(single_line(raw)?);
+    SettingForm { read: Box::new(read), show: |address| quote_toml(&address.to_string()) }
 }
 
 /// Reads an address to listen on: `127.0.0.1:8080`, `[::]:8080`, `localhost:8080`, `:8080` (all IPv4 addresses of the host), or
@@ -120,78 +126,80 @@ pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
 }
 
 /// One of several words.
-pub(crate) fn choice<T: Copy + PartialEq + 'static>(
+pub(crate) fn choice_form<T: Copy + PartialEq + 'static>(
     words: &'static [(&'static str, T)],
     show: fn(&T) -> String,
-) -> Form<T> {
+) -> SettingForm<T> {
     let read = move |raw: &Raw| {
-        let typed = line(raw)?;
+        let typed = single_line(raw)?;
         let found = words.iter().find(|(word, _)| *word == typed).map(|(_, value)| *value);
         found.ok_or_else(|| {
-            let words: Vec<String> = words.iter().map(|(word, _)| quoted(word)).collect();
+            let words: Vec<String> = words.iter().map(|(word, _)| quote_toml(word)).collect();
             format!("expected one of {}", words.join(", "))
         })
     };
-    Form { read: Box::new(read), show }
+    SettingForm { read: Box::new(read), show }
 }
 
 /// A whole number within bounds.
-pub(crate) fn count(bounds: RangeInclusive<u64>) -> Form<u64> {
+pub(crate) fn count_form(bounds: RangeInclusive<u64>) -> SettingForm<u64> {
     let read = move |raw: &Raw| {
-        let number = number(raw).and_then(|digits| digits.replace('_', "").parse().ok());
+        let number = number_text(raw).and_then(|digits| digits.replace('_', "").parse().ok());
         number
             .filter(|number| bounds.contains(number))
             .ok_or_else(|| format!("expected an integer from {} to {}", bounds.start(), bounds.end()))
     };
-    Form { read: Box::new(read), show: ToString::to_string }
+    SettingForm { read: Box::new(read), show: ToString::to_string }
 }
 
 /// A size in bytes within bounds: a number, optionally in KiB, MiB, GiB or TiB.
-pub(crate) fn bytes(bounds: RangeInclusive<u64>) -> Form<u64> {
+pub(crate) fn byte_size_form(bounds: RangeInclusive<u64>) -> SettingForm<u64> {
     let read = move |raw: &Raw| {
-        let number = number(raw)
+        let number = number_text(raw)
             .and_then(|text| with_unit(text, &[("", 0), ("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)]));
         let bytes = number.and_then(|(number, shift)| number.checked_mul(1 << shift));
         bytes.filter(|bytes| bounds.contains(bytes)).ok_or_else(|| {
-            let (least, most) = (sized(*bounds.start()), sized(*bounds.end()));
+            let (least, most) = (format_bytes(*bounds.start()), format_bytes(*bounds.end()));
             format!("expected bytes from {least} to {most}, such as 65536 or \"64 KiB\"")
         })
     };
-    Form { read: Box::new(read), show: |bytes| quoted(&sized(*bytes)) }
+    SettingForm { read: Box::new(read), show: |bytes| quote_toml(&format_bytes(*bytes)) }
 }
 
 /// A duration within bounds, with its unit.
-pub(crate) fn duration(bounds: RangeInclusive<Duration>) -> Form<Duration> {
+pub(crate) fn duration_form(bounds: RangeInclusive<Duration>) -> SettingForm<Duration> {
     let read = move |raw: &Raw| {
         let units = [("ms", 1), ("s", 1000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
-        let number = line(raw).ok().and_then(|text| with_unit(text, &units));
+        let number = single_line(raw).ok().and_then(|text| with_unit(text, &units));
         let time = number.and_then(|(number, unit)| number.checked_mul(unit)).map(Duration::from_millis);
         time.filter(|time| bounds.contains(time)).ok_or_else(|| {
-            let (least, most) = (timed(bounds.start()), timed(bounds.end()));
+            let (least, most) = (format_duration(bounds.start()), format_duration(bounds.end()));
             format!("expected a duration from {least} to {most}, such as \"90s\" or \"15m\"")
         })
     };
-    Form { read: Box::new(read), show: |time| quoted(&timed(time)) }
+    SettingForm { read: Box::new(read), show: |time| quote_toml(&format_duration(time)) }
 }
 
 /// A duration or `never`.
-pub(crate) fn duration_or_never(bounds: RangeInclusive<Duration>) -> Form<Option<Duration>> {
-    let inner = duration(bounds);
-    let read = move |raw: &Raw| match line(raw) {
+pub(crate) fn duration_or_never(bounds: RangeInclusive<Duration>) -> SettingForm<Option<Duration>> {
+    let inner = duration_form(bounds);
+    let read = move |raw: &Raw| match single_line(raw) {
         Ok("never") => Ok(None),
         _ => (inner.read)(raw).map(Some).map_err(|wanted| format!("{wanted}, or \"never\"")),
     };
-    Form {
+    SettingForm {
         read: Box::new(read),
-        show: |time| time.as_ref().map_or_else(|| quoted("never"), |time| quoted(&timed(time))),
+        show: |time| {
+            time.as_ref().map_or_else(|| quote_toml("never"), |time| quote_toml(&format_duration(time)))
+        },
     }
 }
 
 /// Credits with up to three decimals, in thousandths.
-pub(crate) fn credits() -> Form<u64> {
+pub(crate) fn credits_form() -> SettingForm<u64> {
     const MOST: u64 = 1_000_000_000;
     let read = |raw: &Raw| {
-        let number = number(raw).and_then(|text| {
+        let number = number_text(raw).and_then(|text| {
             let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
             let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
             if !digits(whole) || !digits(decimals) || decimals.len() > 3 {
@@ -208,11 +216,11 @@ pub(crate) fn credits() -> Form<u64> {
         let text = text.trim_end_matches('0');
         if text.ends_with('.') { format!("{text}0") } else { text.to_owned() }
     };
-    Form { read: Box::new(read), show }
+    SettingForm { read: Box::new(read), show }
 }
 
 /// Quotes a text as in TOML.
-pub(super) fn quoted(text: &str) -> String {
+pub(super) fn quote_toml(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for character in text.chars() {
@@ -227,7 +235,7 @@ pub(super) fn quoted(text: &str) -> String {
 }
 
 /// Returns a non-empty line of text.
-pub(super) fn line(raw: &Raw) -> Result<&str, String> {
+pub(super) fn single_line(raw: &Raw) -> Result<&str, String> {
     match raw {
         Raw::Text(text) | Raw::Typed(text)
             if !text.is_empty() && text.len() <= TEXT_MAX_BYTES && !text.contains(char::is_control) =>
@@ -236,13 +244,13 @@ pub(super) fn line(raw: &Raw) -> Result<&str, String> {
         }
         Raw::Text(_) | Raw::Typed(_) => Err("expected one line of text".to_owned()),
         Raw::Number(_) | Raw::Flag(_) | Raw::List(_) | Raw::Table(_) | Raw::Other(_) => {
-            Err(format!("expected a text in quotes, not {}", raw.kind()))
+            Err(format!("expected a text in quotes, not {}", raw.kind_name()))
         }
     }
 }
 
 /// Returns a number of the file, or a text that may be one.
-fn number(raw: &Raw) -> Option<&str> {
+fn number_text(raw: &Raw) -> Option<&str> {
     match raw {
         Raw::Text(text) | Raw::Typed(text) | Raw::Number(text) => Some(text.trim()),
         Raw::Flag(_) | Raw::List(_) | Raw::Table(_) | Raw::Other(_) => None,
@@ -258,7 +266,7 @@ fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<(u64, u64)> {
     Some((digits.replace('_', "").parse().ok()?, factor))
 }
 
-fn sized(bytes: u64) -> String {
+fn format_bytes(bytes: u64) -> String {
     for (unit, shift) in [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)] {
         if bytes != 0 && bytes.is_multiple_of(1 << shift) {
             return format!("{} {unit}", bytes >> shift);
@@ -267,7 +275,7 @@ fn sized(bytes: u64) -> String {
     bytes.to_string()
 }
 
-fn timed(time: &Duration) -> String {
+fn format_duration(time: &Duration) -> String {
     let millis = time.as_millis();
     for (unit, factor) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000)] {
         if millis != 0 && millis.is_multiple_of(factor) {
@@ -281,35 +289,35 @@ fn timed(time: &Duration) -> String {
 mod tests {
     use super::*;
 
-    fn read<T>(form: &Form<T>, text: &str) -> Option<T> {
+    fn read_value<T>(form: &SettingForm<T>, text: &str) -> Option<T> {
         (form.read)(&Raw::Typed(text.to_owned())).ok()
     }
 
     #[test]
-    fn numbers_with_units_are_read_within_their_bounds_and_shown_again() {
-        let form = bytes(1..=1 << 40);
+    fn unit_forms_round_trip_within_bounds() {
+        let form = byte_size_form(1..=1 << 40);
         for (text, value) in
             [("65536", 65536), ("64 KiB", 65536), ("64kib", 65536), ("1_000", 1000), ("1TiB", 1 << 40)]
         {
-            assert_eq!(read(&form, text), Some(value), "{text}");
-            assert_eq!(read(&form, (form.show)(&value).trim_matches('"')), Some(value), "{text}");
+            assert_eq!(read_value(&form, text), Some(value), "{text}");
+            assert_eq!(read_value(&form, (form.show)(&value).trim_matches('"')), Some(value), "{text}");
         }
         for text in ["", "0", "2 TiB", "64 KB", "-1", "1.5 GiB", "99999999999999999999", "KiB"] {
-            assert_eq!(read(&form, text), None, "{text}");
+            assert_eq!(read_value(&form, text), None, "{text}");
         }
-        let form = duration(Duration::from_millis(1)..=Duration::from_secs(86_400));
+        let form = duration_form(Duration::from_millis(1)..=Duration::from_secs(86_400));
         for (text, millis) in [("500ms", 500), ("90s", 90_000), ("15 m", 900_000), ("1d", 86_400_000)] {
             let time = Duration::from_millis(millis);
-            assert_eq!(read(&form, text), Some(time), "{text}");
-            assert_eq!(read(&form, (form.show)(&time).trim_matches('"')), Some(time), "{text}");
+            assert_eq!(read_value(&form, text), Some(time), "{text}");
+            assert_eq!(read_value(&form, (form.show)(&time).trim_matches('"')), Some(time), "{text}");
         }
         for text in ["", "90", "0s", "2d", "-1s", "1.5h"] {
-            assert_eq!(read(&form, text), None, "{text}");
+            assert_eq!(read_value(&form, text), None, "{text}");
         }
         let form = duration_or_never(Duration::from_secs(1)..=Duration::from_secs(60));
-        assert_eq!(read(&form, "never"), Some(None));
-        assert_eq!(read(&form, "5s"), Some(Some(Duration::from_secs(5))));
-        assert_eq!(read(&form, "sometimes"), None);
+        assert_eq!(read_value(&form, "never"), Some(None));
+        assert_eq!(read_value(&form, "5s"), Some(Some(Duration::from_secs(5))));
+        assert_eq!(read_value(&form, "sometimes"), None);
     }
 
     #[test]
@@ -331,19 +339,22 @@ mod tests {
     #[test]
     fn credits_have_three_decimals() {
         for (text, millis) in [("1", 1000), ("0.05", 50), ("0.5", 500), ("12.345", 12_345), ("0", 0)] {
-            assert_eq!(read(&credits(), text), Some(millis), "{text}");
-            assert_eq!(read(&credits(), &(credits().show)(&millis)), Some(millis));
+            assert_eq!(read_value(&credits_form(), text), Some(millis), "{text}");
+            assert_eq!(read_value(&credits_form(), &(credits_form().show)(&millis)), Some(millis));
         }
         for text in ["", ".5", "1.", "0.0001", "-1", "1e3", "1000001", "1,5"] {
-            assert_eq!(read(&credits(), text), None, "{text}");
+            assert_eq!(read_value(&credits_form(), text), None, "{text}");
         }
     }
 
     #[test]
-    fn a_text_is_one_line_in_quotes() {
-        assert_eq!(quoted("a\"b\\c\n"), r#""a\"b\\c\u000A""#);
-        assert!((text().read)(&Raw::Text("two\nlines".to_owned())).is_err());
-        assert!((text().read)(&Raw::Number("5".to_owned())).is_err());
-        assert!(read(&address(), "127.0.0.1:8080").is_some() && read(&address(), "elsewhere:8080").is_none());
+    fn text_form_quotes_one_line() {
+        assert_eq!(quote_toml("a\"b\\c\n"), r#""a\"b\\c\u000A""#);
+        assert!((text_form().read)(&Raw::Text("two\nlines".to_owned())).is_err());
+        assert!((text_form().read)(&Raw::Number("5".to_owned())).is_err());
+        assert!(
+            read_value(&address_form(), "127.0.0.1:8080").is_some()
+                && read_value(&address_form(), "elsewhere:8080").is_none()
+        );
     }
 }

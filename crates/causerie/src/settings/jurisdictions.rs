@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use domain::catalog::{Jurisdiction, Localized};
+use domain::catalog::{CatalogJurisdiction, Localized};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::source::{bounded, line_of};
+use super::source::{line_of, read_bounded_file};
 
 /// The maximum number of jurisdictions.
 const JURISDICTIONS_MAX: usize = 1000;
@@ -20,13 +20,14 @@ const FIELDS: [&str; 4] = ["id", "cs", "en", "sk"];
 ///
 /// # Errors
 /// A message with file and line.
-pub(crate) fn read(path: &Path) -> Result<Vec<Jurisdiction>, String> {
-    let text = bounded(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    parse(&text).map_err(|(at, error)| format!("{}:{}: {error}", path.display(), line_of(&text, at)))
+pub(crate) fn read_jurisdictions(path: &Path) -> Result<Vec<CatalogJurisdiction>, String> {
+    let text = read_bounded_file(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    parse_jurisdictions(&text)
+        .map_err(|(at, error)| format!("{}:{}: {error}", path.display(), line_of(&text, at)))
 }
 
 /// Parses the list, or returns the offset and text of the first error.
-fn parse(text: &str) -> Result<Vec<Jurisdiction>, (usize, String)> {
+fn parse_jurisdictions(text: &str) -> Result<Vec<CatalogJurisdiction>, (usize, String)> {
     let table = DeTable::parse(text)
         .map_err(|error| (error.span().map_or(0, |span| span.start), error.message().to_owned()))?;
     let table = table.get_ref();
@@ -38,9 +39,9 @@ fn parse(text: &str) -> Result<Vec<Jurisdiction>, (usize, String)> {
     if list.is_empty() || list.len() > JURISDICTIONS_MAX {
         return Err((0, format!("expected 1 to {JURISDICTIONS_MAX} jurisdictions")));
     }
-    let mut found: Vec<Jurisdiction> = Vec::with_capacity(list.len());
+    let mut found: Vec<CatalogJurisdiction> = Vec::with_capacity(list.len());
     for entry in list.iter() {
-        let one = jurisdiction(entry)?;
+        let one = parse_jurisdiction(entry)?;
         if found.iter().any(|other| other.id == one.id) {
             return Err((entry.span().start, format!("duplicate id {}", one.id)));
         }
@@ -49,7 +50,7 @@ fn parse(text: &str) -> Result<Vec<Jurisdiction>, (usize, String)> {
     Ok(found)
 }
 
-fn jurisdiction(entry: &Spanned<DeValue<'_>>) -> Result<Jurisdiction, (usize, String)> {
+fn parse_jurisdiction(entry: &Spanned<DeValue<'_>>) -> Result<CatalogJurisdiction, (usize, String)> {
     let at = entry.span().start;
     let table = entry.get_ref().as_table().ok_or((at, "expected a table".to_owned()))?;
     if let Some((name, _)) = table.iter().find(|(name, _)| !FIELDS.contains(&name.get_ref().as_ref())) {
@@ -68,7 +69,7 @@ fn jurisdiction(entry: &Spanned<DeValue<'_>>) -> Result<Jurisdiction, (usize, St
     };
     let label = |name| field(name, LABEL_MAX_BYTES);
     let [id, cs, en, sk] = FIELDS;
-    Ok(Jurisdiction {
+    Ok(CatalogJurisdiction {
         id: field(id, ID_MAX_BYTES)?,
         label: Localized::new(label(cs)?, label(en)?, label(sk)?),
     })
@@ -82,10 +83,12 @@ mod tests {
         "[[jurisdictions]]\nid = \"HU\"\ncs = \"Maďarsko\"\nen = \"Hungary\"\nsk = \"Maďarsko\"\n";
 
     #[test]
-    fn a_list_has_an_id_and_three_labels_for_each() {
-        let list = parse(HUNGARY).expect("a list");
+    fn parse_jurisdictions_requires_id_and_labels() {
+        let list = parse_jurisdictions(HUNGARY).expect("a list");
         assert_eq!((list[0].id.as_str(), list[0].label.en.as_str()), ("HU", "Hungary"));
-        let line = |text: &str| parse(text).map(|_| ()).map_err(|(at, error)| (line_of(text, at), error));
+        let line = |text: &str| {
+            parse_jurisdictions(text).map(|_| ()).map_err(|(at, error)| (line_of(text, at), error))
+        };
         let twice = format!("{HUNGARY}{HUNGARY}");
         assert_eq!(line(&twice), Err((6, "duplicate id HU".to_owned())));
         assert_eq!(line(&HUNGARY.replace("sk = ", "sl = ")), Err((5, "unknown key sl".to_owned())));

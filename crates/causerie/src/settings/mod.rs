@@ -23,18 +23,21 @@ use std::time::Duration;
 use control::DispatchLimits;
 use control::templates::PromptTemplates;
 use control::{DatabaseUrl, DiskReserveConfig};
-use domain::catalog::{Jurisdiction, builtin_jurisdictions};
+use domain::catalog::{CatalogJurisdiction, builtin_jurisdictions};
 use domain::machine::Rules;
-use http_common::{Bounds, BudgetLimits, RateLimits};
+use http_common::{BudgetBounds, BudgetLimits, RateLimits};
 use models::VendorsConfig;
 use workspace::Quota;
 
-pub(crate) use crate::settings::connections::Connections;
+pub(crate) use crate::settings::connections::ConnectionLimits;
 pub(crate) use crate::settings::form::listen_address;
-use crate::settings::form::{address, bytes, choice, count, duration_or_never, flag, path, paths, text};
+use crate::settings::form::{
+    address_form, byte_size_form, choice_form, count_form, duration_or_never, flag_form, path_form,
+    path_list_form, text_form,
+};
 pub(crate) use crate::settings::otlp::Otlp;
-pub(crate) use crate::settings::source::{Effective, Origin, Sources, environment};
-use crate::tls::{Tls, TlsFiles};
+pub(crate) use crate::settings::source::{Effective, SettingOrigin, SettingSources, environment_variables};
+use crate::tls::{ReloadableTls, TlsFiles};
 
 /// The machine driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -79,7 +82,7 @@ const LOG_FORMATS: &[(&str, LogFormat)] = &[("text", LogFormat::Text), ("json", 
 
 /// The log filter and format.
 #[derive(Debug, Clone)]
-pub(crate) struct Log {
+pub(crate) struct LogSettings {
     /// The format of lines.
     pub(crate) format: LogFormat,
     /// The minimum severity: a level, or several for parts of the program.
@@ -88,7 +91,7 @@ pub(crate) struct Log {
 
 /// All settings.
 #[derive(Debug, Clone)]
-pub(crate) struct Settings {
+pub(crate) struct ServiceSettings {
     /// The data folder.
     pub(crate) data: PathBuf,
     /// The database, if not the data folder's own.
@@ -111,7 +114,7 @@ pub(crate) struct Settings {
     /// The folder of images.
     pub(crate) images: PathBuf,
     /// The limits of a machine.
-    pub(crate) machine: machine::sandbox::Limits,
+    pub(crate) machine: machine::sandbox::MachineLimits,
     /// The life cycle rules of machines.
     pub(crate) rules: Rules,
     /// The concurrency limits.
@@ -123,13 +126,13 @@ pub(crate) struct Settings {
     /// The vendors of models, and prices.
     pub(crate) vendors: VendorsConfig,
     /// The jurisdictions that a question may name.
-    pub(crate) jurisdictions: Vec<Jurisdiction>,
+    pub(crate) jurisdictions: Vec<CatalogJurisdiction>,
     /// The folder of replaced prompt templates.
     pub(crate) instructions: Option<PathBuf>,
     /// The TLS certificate; without one, plain HTTP is served.
     pub(crate) tls: Option<TlsFiles>,
     /// The limits of connections and requests.
-    pub(crate) connections: Connections,
+    pub(crate) connections: ConnectionLimits,
     /// The rate limits of clients.
     pub(crate) rates: RateLimits,
     /// The budgets of clients.
@@ -141,7 +144,7 @@ pub(crate) struct Settings {
     /// The identity provider at which users sign in.
     pub(crate) single_sign_on: Option<control::SingleSignOnConfig>,
     /// The log.
-    pub(crate) log: Log,
+    pub(crate) log: LogSettings,
     /// The collector of traces.
     pub(crate) otlp: Option<Otlp>,
 }
@@ -150,7 +153,7 @@ pub(crate) struct Settings {
 #[derive(Debug)]
 pub(crate) struct Loaded {
     /// The settings.
-    pub(crate) settings: Settings,
+    pub(crate) settings: ServiceSettings,
     /// Each key's value and origin.
     pub(crate) effective: Vec<Effective>,
     /// Warnings: unusual but valid settings.
@@ -162,63 +165,63 @@ pub(crate) struct Loaded {
 #[error("{}", .0.join("\n"))]
 pub(crate) struct Invalid(pub(crate) Vec<String>);
 
-impl Settings {
+impl ServiceSettings {
     /// Reads all keys.
     ///
     /// # Errors
     /// [`Invalid`].
-    pub(crate) fn load(mut sources: Sources) -> Result<Loaded, Invalid> {
-        let settings = Self::read(&mut sources);
-        let (effective, warnings) = sources.finish().map_err(Invalid)?;
+    pub(crate) fn load(mut sources: SettingSources) -> Result<Loaded, Invalid> {
+        let settings = Self::from_sources(&mut sources);
+        let (effective, warnings) = sources.into_effective().map_err(Invalid)?;
         Ok(Loaded { settings, effective, warnings })
     }
 
-    fn read(from: &mut Sources) -> Self {
-        let Places { data, database, accept_empty_database } = Places::read(from);
-        let quota = quota(from);
-        let images = images(from, &data);
-        let outgoing = outgoing::read(from);
+    fn from_sources(from: &mut SettingSources) -> Self {
+        let DataLocations { data, database, accept_empty_database } = DataLocations::from_sources(from);
+        let quota = read_quota(from);
+        let images = read_images_folder(from, &data);
+        let outgoing = outgoing::read_outgoing(from);
         Self {
             data,
             database,
             accept_empty_database,
-            listen: from.key("listen", SocketAddr::from(([127, 0, 0, 1], 8080)), address()),
-            upload_max_bytes: from.optional("upload_max_bytes", bytes(1..=u64::MAX >> 1)),
-            driver: from.key(
+            listen: from.value_or_default("listen", SocketAddr::from(([127, 0, 0, 1], 8080)), address_form()),
+            upload_max_bytes: from.optional_value("upload_max_bytes", byte_size_form(1..=u64::MAX >> 1)),
+            driver: from.value_or_default(
                 "machine.driver",
                 MachineDriver::Auto,
-                choice(DRIVERS, |driver| form::quoted(driver.name())),
+                choice_form(DRIVERS, |driver| form::quote_toml(driver.name())),
             ),
-            kernel: from.optional("machine.kernel", path()),
-            qemu: from.optional("machine.qemu", path()),
-            qemu_kernel: from.optional("machine.qemu_kernel", path()),
-            image: image(from),
+            kernel: from.optional_value("machine.kernel", path_form()),
+            qemu: from.optional_value("machine.qemu", path_form()),
+            qemu_kernel: from.optional_value("machine.qemu_kernel", path_form()),
+            image: read_image_name(from),
             images,
             machine: machine_limits(from, quota),
-            rules: rules(from),
-            dispatch: dispatch(from),
+            rules: read_machine_rules(from),
+            dispatch: read_dispatch_limits(from),
             quota,
-            disk: disk(from),
-            vendors: VendorsConfig { outgoing: outgoing.clone(), ..vendors::read(from) },
-            jurisdictions: jurisdictions(from),
-            instructions: instructions(from),
-            tls: tls(from),
-            connections: connections::read(from),
-            rates: rates::read(from),
-            budgets: budgets(from),
-            plugins: from.optional("plugins", paths()).unwrap_or_default(),
-            web: egress::WebConfig { outgoing: outgoing.clone(), ..web::read(from) },
-            single_sign_on: oidc::read(from)
+            disk: read_disk_reserve(from),
+            vendors: VendorsConfig { outgoing: outgoing.clone(), ..vendors::read_vendors(from) },
+            jurisdictions: read_jurisdictions_file(from),
+            instructions: read_instructions_folder(from),
+            tls: read_tls_files(from),
+            connections: connections::read_connection_limits(from),
+            rates: rates::read_rate_limits(from),
+            budgets: read_budget_limits(from),
+            plugins: from.optional_value("plugins", path_list_form()).unwrap_or_default(),
+            web: egress::WebConfig { outgoing: outgoing.clone(), ..web::read_web(from) },
+            single_sign_on: oidc::read_single_sign_on(from)
                 .map(|config| control::SingleSignOnConfig { outgoing: outgoing.clone(), ..config }),
-            log: log(from),
-            otlp: otlp::read(from),
+            log: read_log_settings(from),
+            otlp: otlp::read_otlp(from),
         }
     }
 }
 
 /// The locations of the data.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct DataLocations {
     /// The data folder.
     pub(crate) data: PathBuf,
     /// The database, if not the data folder's own.
@@ -227,15 +230,15 @@ pub(crate) struct Places {
     pub(crate) accept_empty_database: bool,
 }
 
-impl Places {
-    fn read(from: &mut Sources) -> Self {
+impl DataLocations {
+    fn from_sources(from: &mut SettingSources) -> Self {
         const URL: &str = "database.url";
-        let data = from.key("data", PathBuf::from("data"), path());
-        let database = from.secret(URL, "database.url_file").map(DatabaseUrl::from);
-        if let Some(Err(error)) = database.as_ref().map(DatabaseUrl::check) {
-            from.refuse(URL, error);
+        let data = from.value_or_default("data", PathBuf::from("data"), path_form());
+        let database = from.secret_value(URL, "database.url_file").map(DatabaseUrl::from);
+        if let Some(Err(error)) = database.as_ref().map(DatabaseUrl::check_syntax) {
+            from.record_problem(URL, error);
         }
-        let accept_empty_database = from.key("database.accept_empty", false, flag());
+        let accept_empty_database = from.value_or_default("database.accept_empty", false, flag_form());
         Self { data, database, accept_empty_database }
     }
 }
@@ -244,9 +247,9 @@ impl Places {
 ///
 /// # Errors
 /// Fails if the configuration file cannot be read, or if a location is invalid.
-pub(crate) fn places(mut from: Sources) -> Result<Places, Invalid> {
-    let places = Places::read(&mut from);
-    from.check().map_err(Invalid)?;
+pub(crate) fn read_locations(mut from: SettingSources) -> Result<DataLocations, Invalid> {
+    let places = DataLocations::from_sources(&mut from);
+    from.check_problems().map_err(Invalid)?;
     Ok(places)
 }
 
@@ -254,80 +257,116 @@ pub(crate) fn places(mut from: Sources) -> Result<Places, Invalid> {
 ///
 /// # Errors
 /// Like [`places`].
-pub(crate) fn images_folder(mut from: Sources) -> Result<PathBuf, Invalid> {
-    let Places { data, .. } = Places::read(&mut from);
-    let images = images(&mut from, &data);
-    from.check().map_err(Invalid)?;
+pub(crate) fn images_folder(mut from: SettingSources) -> Result<PathBuf, Invalid> {
+    let DataLocations { data, .. } = DataLocations::from_sources(&mut from);
+    let images = read_images_folder(&mut from, &data);
+    from.check_problems().map_err(Invalid)?;
     Ok(images)
 }
 
-fn images(from: &mut Sources, data: &Path) -> PathBuf {
-    from.optional("machine.images", path()).unwrap_or_else(|| data.join("images"))
+fn read_images_folder(from: &mut SettingSources, data: &Path) -> PathBuf {
+    from.optional_value("machine.images", path_form()).unwrap_or_else(|| data.join("images"))
 }
 
-fn image(from: &mut Sources) -> Option<String> {
+fn read_image_name(from: &mut SettingSources) -> Option<String> {
     const KEY: &str = "machine.image";
-    let name = from.optional(KEY, text())?;
+    let name = from.optional_value(KEY, text_form())?;
     if let Err(error) = name.parse::<machine_image::Reference>() {
-        from.refuse(KEY, error);
+        from.record_problem(KEY, error);
     }
     Some(name)
 }
 
-fn quota(from: &mut Sources) -> Quota {
+fn read_quota(from: &mut SettingSources) -> Quota {
     let default = Quota::default();
     Quota {
-        bytes_max: from.key("quota.bytes_max", default.bytes_max, bytes(1 << 20..=1 << 50)),
-        files_max: from.key("quota.files_max", default.files_max, count(1..=1_000_000_000)),
-        disk_free_min_bytes: from.key(
+        bytes_max: from.value_or_default(
+            "quota.bytes_max",
+            default.bytes_max,
+            byte_size_form(1 << 20..=1 << 50),
+        ),
+        files_max: from.value_or_default("quota.files_max", default.files_max, count_form(1..=1_000_000_000)),
+        disk_free_min_bytes: from.value_or_default(
             "quota.disk_free_min_bytes",
             default.disk_free_min_bytes,
-            bytes(0..=1 << 50),
+            byte_size_form(0..=1 << 50),
         ),
         ..default
     }
 }
 
-fn disk(from: &mut Sources) -> DiskReserveConfig {
+fn read_disk_reserve(from: &mut SettingSources) -> DiskReserveConfig {
     let default = DiskReserveConfig::default();
     DiskReserveConfig {
-        free_min_bytes: from.key("disk.free_min_bytes", default.free_min_bytes, bytes(0..=1 << 50)),
-        reserve_bytes: from.key("disk.reserve_bytes", default.reserve_bytes, bytes(0..=1 << 40)),
+        free_min_bytes: from.value_or_default(
+            "disk.free_min_bytes",
+            default.free_min_bytes,
+            byte_size_form(0..=1 << 50),
+        ),
+        reserve_bytes: from.value_or_default(
+            "disk.reserve_bytes",
+            default.reserve_bytes,
+            byte_size_form(0..=1 << 40),
+        ),
     }
 }
 
-fn machine_limits(from: &mut Sources, quota: Quota) -> machine::sandbox::Limits {
-    let default = machine::sandbox::Limits::default();
-    machine::sandbox::Limits {
-        memory_bytes: from.key("machine.memory_bytes", default.memory_bytes, bytes(128 << 20..=1 << 42)),
-        processes: from.key("machine.processes_max", default.processes, count(16..=100_000)),
-        cpu_percent: from.key("machine.cpu_percent", default.cpu_percent, count(1..=100_000)),
-        file_bytes: from.key("machine.file_bytes_max", default.file_bytes, bytes(1 << 20..=1 << 50)),
-        temporary_bytes: from.key(
+fn machine_limits(from: &mut SettingSources, quota: Quota) -> machine::sandbox::MachineLimits {
+    let default = machine::sandbox::MachineLimits::default();
+    machine::sandbox::MachineLimits {
+        memory_bytes: from.value_or_default(
+            "machine.memory_bytes",
+            default.memory_bytes,
+            byte_size_form(128 << 20..=1 << 42),
+        ),
+        processes: from.value_or_default(
+            "machine.processes_max",
+            default.processes,
+            count_form(16..=100_000),
+        ),
+        cpu_percent: from.value_or_default(
+            "machine.cpu_percent",
+            default.cpu_percent,
+            count_form(1..=100_000),
+        ),
+        file_bytes: from.value_or_default(
+            "machine.file_bytes_max",
+            default.file_bytes,
+            byte_size_form(1 << 20..=1 << 50),
+        ),
+        temporary_bytes: from.value_or_default(
             "machine.temporary_bytes_max",
             default.temporary_bytes,
-            bytes(1 << 20..=1 << 40),
+            byte_size_form(1 << 20..=1 << 40),
         ),
-        open_files: from.key("machine.open_files_max", default.open_files, count(64..=1_000_000)),
+        open_files: from.value_or_default(
+            "machine.open_files_max",
+            default.open_files,
+            count_form(64..=1_000_000),
+        ),
         // One limit applies to uploads and to files written by tools.
         workspace_bytes: quota.bytes_max,
     }
 }
 
-fn rules(from: &mut Sources) -> Rules {
+fn read_machine_rules(from: &mut SettingSources) -> Rules {
     let default = Rules::default();
     let bounds = Duration::from_secs(1)..=Duration::from_hours(24 * 365);
     Rules {
-        idle_timeout: from.key("machine.idle_timeout", default.idle_timeout, duration_or_never(bounds)),
-        grown_from_bytes: from.key(
+        idle_timeout: from.value_or_default(
+            "machine.idle_timeout",
+            default.idle_timeout,
+            duration_or_never(bounds),
+        ),
+        grown_from_bytes: from.value_or_default(
             "machine.idle_memory_bytes",
             default.grown_from_bytes,
-            bytes(32 << 20..=1 << 42),
+            byte_size_form(32 << 20..=1 << 42),
         ),
-        started_by_questions: from.key(
+        started_by_questions: from.value_or_default(
             "machine.on_question",
             default.started_by_questions,
-            choice(ON_QUESTION, |starts| form::quoted(if *starts { "start" } else { "refuse" })),
+            choice_form(ON_QUESTION, |starts| form::quote_toml(if *starts { "start" } else { "refuse" })),
         ),
         ..default
     }
@@ -336,47 +375,52 @@ fn rules(from: &mut Sources) -> Rules {
 /// The largest number of steps that may be set. Each step is reserved and paid for.
 const STEPS_LIMIT: u32 = 1000;
 
-fn dispatch(from: &mut Sources) -> DispatchLimits {
+fn read_dispatch_limits(from: &mut SettingSources) -> DispatchLimits {
     let default = DispatchLimits::default();
     DispatchLimits {
-        turns_per_account: narrow(from, "machine.answers_max", default.turns_per_account, 10_000),
-        turns: narrow(from, "limits.answers_max", default.turns, 100_000),
-        steps: narrow(from, "limits.steps_max", default.steps, STEPS_LIMIT),
-        delegated_steps: narrow(from, "limits.subagent_steps_max", default.delegated_steps, STEPS_LIMIT),
+        turns_per_account: read_bounded_u32(from, "machine.answers_max", default.turns_per_account, 10_000),
+        turns: read_bounded_u32(from, "limits.answers_max", default.turns, 100_000),
+        steps: read_bounded_u32(from, "limits.steps_max", default.steps, STEPS_LIMIT),
+        delegated_steps: read_bounded_u32(
+            from,
+            "limits.subagent_steps_max",
+            default.delegated_steps,
+            STEPS_LIMIT,
+        ),
     }
 }
 
-fn narrow(from: &mut Sources, key: &'static str, default: u32, most: u32) -> u32 {
-    let value = from.key(key, u64::from(default), count(1..=u64::from(most)));
+fn read_bounded_u32(from: &mut SettingSources, key: &'static str, default: u32, most: u32) -> u32 {
+    let value = from.value_or_default(key, u64::from(default), count_form(1..=u64::from(most)));
     u32::try_from(value).unwrap_or(default)
 }
 
-fn jurisdictions(from: &mut Sources) -> Vec<Jurisdiction> {
+fn read_jurisdictions_file(from: &mut SettingSources) -> Vec<CatalogJurisdiction> {
     const KEY: &str = "jurisdictions_file";
-    let Some(file) = from.optional(KEY, path()) else { return builtin_jurisdictions() };
-    jurisdictions::read(&file).unwrap_or_else(|error| {
-        from.refuse(KEY, error);
+    let Some(file) = from.optional_value(KEY, path_form()) else { return builtin_jurisdictions() };
+    jurisdictions::read_jurisdictions(&file).unwrap_or_else(|error| {
+        from.record_problem(KEY, error);
         Vec::new()
     })
 }
 
 /// Reads a folder of templates, which is parsed here to report errors early.
-fn instructions(from: &mut Sources) -> Option<PathBuf> {
+fn read_instructions_folder(from: &mut SettingSources) -> Option<PathBuf> {
     const KEY: &str = "instructions_folder";
-    let folder = from.optional(KEY, path())?;
+    let folder = from.optional_value(KEY, path_form())?;
     if let Err(error) = PromptTemplates::builtin(Arc::default()).with_folder(&folder) {
-        from.refuse(KEY, error);
+        from.record_problem(KEY, error);
     }
     Some(folder)
 }
 
-fn tls(from: &mut Sources) -> Option<TlsFiles> {
+fn read_tls_files(from: &mut SettingSources) -> Option<TlsFiles> {
     const KEYS: [&str; 2] = ["tls.certificate_file", "tls.key_file"];
-    match KEYS.map(|key| from.optional(key, path())) {
+    match KEYS.map(|key| from.optional_value(key, path_form())) {
         [Some(certificate), Some(key)] => {
             let files = TlsFiles { certificate, key };
-            if let Err(error) = Tls::open(files.clone()) {
-                from.refuse(KEYS[0], error);
+            if let Err(error) = ReloadableTls::from_files(files.clone()) {
+                from.record_problem(KEYS[0], error);
             }
             from.warn_when_open(&files.key);
             Some(files)
@@ -384,46 +428,48 @@ fn tls(from: &mut Sources) -> Option<TlsFiles> {
         [None, None] => None,
         [one, _] => {
             let (is, lacks) = if one.is_some() { (KEYS[0], KEYS[1]) } else { (KEYS[1], KEYS[0]) };
-            from.refuse(is, format!("{lacks} is required, too"));
+            from.record_problem(is, format!("{lacks} is required, too"));
             None
         }
     }
 }
 
-fn budgets(from: &mut Sources) -> BudgetLimits {
+fn read_budget_limits(from: &mut SettingSources) -> BudgetLimits {
     let default = BudgetLimits::default();
-    let number = || count(1..=10_000_000);
-    let size = || bytes(1 << 20..=1 << 40);
+    let number = || count_form(1..=10_000_000);
+    let size = || byte_size_form(1 << 20..=1 << 40);
     BudgetLimits {
-        requests: Bounds {
-            each: from.key("limits.requests_per_account", default.requests.each, number()),
-            all: from.key("limits.requests_max", default.requests.all, number()),
+        requests: BudgetBounds {
+            each: from.value_or_default("limits.requests_per_account", default.requests.each, number()),
+            all: from.value_or_default("limits.requests_max", default.requests.all, number()),
         },
-        transfers: Bounds {
-            each: from.key("limits.transfers_per_account", default.transfers.each, number()),
-            all: from.key("limits.transfers_max", default.transfers.all, number()),
+        transfers: BudgetBounds {
+            each: from.value_or_default("limits.transfers_per_account", default.transfers.each, number()),
+            all: from.value_or_default("limits.transfers_max", default.transfers.all, number()),
         },
-        body_bytes: Bounds {
-            each: from.key("limits.body_bytes_per_account", default.body_bytes.each, size()),
-            all: from.key("limits.body_bytes_max", default.body_bytes.all, size()),
+        body_bytes: BudgetBounds {
+            each: from.value_or_default("limits.body_bytes_per_account", default.body_bytes.each, size()),
+            all: from.value_or_default("limits.body_bytes_max", default.body_bytes.all, size()),
         },
     }
 }
 
-fn log(from: &mut Sources) -> Log {
+fn read_log_settings(from: &mut SettingSources) -> LogSettings {
     let show: fn(&LogFormat) -> String = |format| {
-        form::quoted(LOG_FORMATS.iter().find(|(_, known)| known == format).map_or("text", |(name, _)| name))
+        form::quote_toml(
+            LOG_FORMATS.iter().find(|(_, known)| known == format).map_or("text", |(name, _)| name),
+        )
     };
-    let format = from.key("log.format", LogFormat::Text, choice(LOG_FORMATS, show));
-    let level = from.key("log.level", "info".to_owned(), text());
+    let format = from.value_or_default("log.format", LogFormat::Text, choice_form(LOG_FORMATS, show));
+    let level = from.value_or_default("log.level", "info".to_owned(), text_form());
     if !is_log_filter(&level) {
-        from.refuse(
+        from.record_problem(
             "log.level",
             "expected off, error, warn, info, debug or trace, or several separated by commas, such as \
              info,requests=warn",
         );
     }
-    Log { format, level }
+    LogSettings { format, level }
 }
 
 /// Returns true for a valid log filter. A part without `=` must be a level: the filter library would take any other
@@ -436,11 +482,11 @@ fn is_log_filter(text: &str) -> bool {
 }
 
 /// Returns the sources of a command: arguments, environment, and the configuration file that one of them names.
-pub(crate) fn sources(
+pub(crate) fn command_sources(
     config: Option<&Path>,
     arguments: Vec<(&'static str, &'static str, String)>,
-) -> Sources {
-    let sources = Sources::new(arguments, environment());
+) -> SettingSources {
+    let sources = SettingSources::new(arguments, environment_variables());
     match config.map(Path::to_owned).or_else(|| sources.named_file()) {
         Some(file) => sources.with_file(&file),
         None => sources,

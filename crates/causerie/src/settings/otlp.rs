@@ -4,8 +4,8 @@ use std::fmt;
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 
-use super::form::text;
-use super::source::Sources;
+use super::form::text_form;
+use super::source::SettingSources;
 
 /// The maximum number of additional headers.
 const HEADERS_MAX: usize = 32;
@@ -30,24 +30,26 @@ impl fmt::Debug for Otlp {
 }
 
 /// Reads the keys under `otlp`.
-pub(super) fn read(from: &mut Sources) -> Option<Otlp> {
+pub(super) fn read_otlp(from: &mut SettingSources) -> Option<Otlp> {
     const ENDPOINT: &str = "otlp.endpoint";
     const HEADERS: &str = "otlp.headers";
-    let endpoint = from.optional(ENDPOINT, text());
-    let headers = from.secret(HEADERS, "otlp.headers_file");
-    let service_name = from.key("otlp.service_name", "causerie".to_owned(), text());
+    let endpoint = from.optional_value(ENDPOINT, text_form());
+    let headers = from.secret_value(HEADERS, "otlp.headers_file");
+    let service_name = from.value_or_default("otlp.service_name", "causerie".to_owned(), text_form());
     let headers =
         headers.map_or_else(|| Some(HeaderMap::new()), |text| headers_of(&text)).unwrap_or_else(|| {
-            from.refuse(HEADERS, "expected names and values: name=value,name=value");
+            from.record_problem(HEADERS, "expected names and values: name=value,name=value");
             HeaderMap::new()
         });
     let endpoint = endpoint?;
     if !is_base(&endpoint) {
-        from.refuse(ENDPOINT, "expected a URL such as \"http://127.0.0.1:4318\"");
+        from.record_problem(ENDPOINT, "expected a URL such as \"http://127.0.0.1:4318\"");
     }
     if !cfg!(feature = "otlp") {
         // The variable may be intended for other programs.
-        from.warn(format!("{ENDPOINT}: this build has no trace export; build it with --features otlp"));
+        from.record_warning(format!(
+            "{ENDPOINT}: this build has no trace export; build it with --features otlp"
+        ));
     }
     Some(Otlp { endpoint, headers, service_name })
 }
@@ -66,14 +68,14 @@ fn headers_of(text: &str) -> Option<HeaderMap> {
     for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()).take(HEADERS_MAX) {
         let (name, value) = pair.split_once('=')?;
         let name: HeaderName = name.trim().parse().ok()?;
-        let mut value = HeaderValue::from_bytes(&decoded(value.trim())?).ok()?;
+        let mut value = HeaderValue::from_bytes(&decode_percent(value.trim())?).ok()?;
         value.set_sensitive(true);
         headers.append(name, value);
     }
     Some(headers)
 }
 
-fn decoded(text: &str) -> Option<Vec<u8>> {
+fn decode_percent(text: &str) -> Option<Vec<u8>> {
     let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
     while let [first, after @ ..] = rest {
         rest = after;
@@ -92,22 +94,22 @@ fn decoded(text: &str) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    fn of(pairs: &[(&str, &str)]) -> Result<(Option<Otlp>, Vec<String>), Vec<String>> {
+    fn otlp_from_variables(pairs: &[(&str, &str)]) -> Result<(Option<Otlp>, Vec<String>), Vec<String>> {
         let variables = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        let mut sources = Sources::new(Vec::new(), variables);
-        let otlp = read(&mut sources);
-        sources.finish().map(|(_, warnings)| (otlp, warnings))
+        let mut sources = SettingSources::new(Vec::new(), variables);
+        let otlp = read_otlp(&mut sources);
+        sources.into_effective().map(|(_, warnings)| (otlp, warnings))
     }
 
     #[test]
-    fn the_variables_of_other_programs_hold_and_ours_before_them() {
-        assert!(of(&[]).expect("nothing is wrong with nothing").0.is_none());
+    fn read_otlp_prefers_own_variables() {
+        assert!(otlp_from_variables(&[]).expect("nothing is wrong with nothing").0.is_none());
         let set = [
             ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://collector:4318"),
             ("OTEL_EXPORTER_OTLP_HEADERS", "authorization=Bearer%20x%3D1, x-team=law"),
             ("OTEL_SERVICE_NAME", "advice"),
         ];
-        let (otlp, warnings) = of(&set).expect("all can be read");
+        let (otlp, warnings) = otlp_from_variables(&set).expect("all can be read");
         let otlp = otlp.expect("a collector");
         assert_eq!((otlp.endpoint.as_str(), otlp.service_name.as_str()), ("http://collector:4318", "advice"));
         let text = |name: &str| otlp.headers[name].to_str().unwrap();
@@ -115,18 +117,19 @@ mod tests {
         assert!(!format!("{otlp:?}").contains("Bearer"));
         assert_eq!(warnings.len(), usize::from(!cfg!(feature = "otlp")), "{warnings:?}");
         let ours = [set[0], ("CAUSERIE_OTLP_ENDPOINT", "https://traces.example.org/otlp")];
-        let endpoint = of(&ours).expect("all can be read").0.map(|otlp| otlp.endpoint);
+        let endpoint = otlp_from_variables(&ours).expect("all can be read").0.map(|otlp| otlp.endpoint);
         assert_eq!(endpoint.as_deref(), Some("https://traces.example.org/otlp"));
     }
 
     #[test]
-    fn what_can_not_be_used_is_refused_without_telling_secrets() {
+    fn read_otlp_refusal_hides_secrets() {
         for endpoint in ["collector:4318", "grpc://collector:4317", "http://", "http://collector?x=1", "/v1"]
         {
-            assert!(of(&[("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)]).is_err(), "{endpoint}");
+            assert!(otlp_from_variables(&[("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)]).is_err(), "{endpoint}");
         }
         for headers in ["s3cret", "a b=s3cret", "a=s3cret%0a", "a=s3cret%zz", "a=s3cret%2"] {
-            let problems = of(&[("OTEL_EXPORTER_OTLP_HEADERS", headers)]).expect_err(headers);
+            let problems =
+                otlp_from_variables(&[("OTEL_EXPORTER_OTLP_HEADERS", headers)]).expect_err(headers);
             assert!(!problems.concat().contains("s3cret"), "{problems:?}");
         }
     }

@@ -9,8 +9,8 @@ use domain::secret::Secret;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use super::form::{path, text};
-use super::source::{Sources, bounded};
+use super::form::{path_form, text_form};
+use super::source::{SettingSources, read_bounded_file};
 
 /// The value for no proxy.
 const NONE: &str = "none";
@@ -20,24 +20,27 @@ const EXCEPT: &str = "localhost,127.0.0.0/8,::1";
 const AUTHORITIES_MAX: usize = 1000;
 
 /// Reads the keys under `outgoing`.
-pub(super) fn read(from: &mut Sources) -> OutgoingConfig {
+pub(super) fn read_outgoing(from: &mut SettingSources) -> OutgoingConfig {
     const PROXY: &str = "outgoing.proxy";
     const AUTHORITIES: &str = "outgoing.ca_file";
-    let url = from.secret(PROXY, "outgoing.proxy_file");
-    let except = from.key("outgoing.no_proxy", EXCEPT.to_owned(), text());
+    let url = from.secret_value(PROXY, "outgoing.proxy_file");
+    let except = from.value_or_default("outgoing.no_proxy", EXCEPT.to_owned(), text_form());
     let proxy = match url.as_deref() {
         None => ProxyChoice::Environment,
         Some(NONE) => ProxyChoice::Off,
         Some(url) if is_proxy(url) => ProxyChoice::Server { url: Secret::new(url), except },
         Some(_) => {
             // The URL may contain a password.
-            from.refuse(PROXY, "expected the URL of a proxy, such as http://proxy.example.org:3128, or none");
+            from.record_problem(
+                PROXY,
+                "expected the URL of a proxy, such as http://proxy.example.org:3128, or none",
+            );
             ProxyChoice::Environment
         }
     };
-    let file = from.optional(AUTHORITIES, path());
-    let authorities = file.map(|file| authorities(&file)).transpose().unwrap_or_else(|error| {
-        from.refuse(AUTHORITIES, error);
+    let file = from.optional_value(AUTHORITIES, path_form());
+    let authorities = file.map(|file| read_authorities(&file)).transpose().unwrap_or_else(|error| {
+        from.record_problem(AUTHORITIES, error);
         None
     });
     OutgoingConfig { proxy, authorities: authorities.unwrap_or_default() }
@@ -53,8 +56,8 @@ fn is_proxy(url: &str) -> bool {
 }
 
 /// Reads the certificates of a file in PEM.
-fn authorities(file: &Path) -> Result<Arc<[Vec<u8>]>, String> {
-    let pem = bounded(file)?;
+fn read_authorities(file: &Path) -> Result<Arc<[Vec<u8>]>, String> {
+    let pem = read_bounded_file(file)?;
     let mut found = Vec::new();
     for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {
         let certificate = certificate.map_err(|error| format!("{}: {error}", file.display()))?;
@@ -84,11 +87,11 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_a_certificate_is_refused() {
+    fn read_authorities_requires_certificate() {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("ca.pem");
         std::fs::write(&file, "no certificate").expect("a file");
-        assert!(authorities(&file).is_err_and(|error| error.contains("no certificate in PEM")));
-        assert!(authorities(&folder.path().join("missing")).is_err());
+        assert!(read_authorities(&file).is_err_and(|error| error.contains("no certificate in PEM")));
+        assert!(read_authorities(&folder.path().join("missing")).is_err());
     }
 }

@@ -1,9 +1,9 @@
 //! The rate limits of clients, and the trusted proxies.
 
-use http_common::{Network, Rate, RateLimits};
+use http_common::{Network, RateLimit, RateLimits};
 
-use super::form::{Form, line, quoted};
-use super::source::Sources;
+use super::form::{SettingForm, quote_toml, single_line};
+use super::source::SettingSources;
 
 /// The value that disables a limit.
 const OFF: &str = "off";
@@ -11,33 +11,37 @@ const OFF: &str = "off";
 const NONE: &str = "none";
 
 /// Reads the keys under `rate`.
-pub(super) fn read(from: &mut Sources) -> RateLimits {
+pub(super) fn read_rate_limits(from: &mut SettingSources) -> RateLimits {
     let default = RateLimits::default();
     RateLimits {
-        per_key: from.key("rate.per_key", default.per_key, rate()),
-        per_address: from.key("rate.per_address", default.per_address, rate()),
-        failed_keys: from.key("rate.failed_keys", default.failed_keys, rate()),
-        trusted_proxies: from.key("rate.trusted_proxies", default.trusted_proxies, networks()),
+        per_key: from.value_or_default("rate.per_key", default.per_key, rate_form()),
+        per_address: from.value_or_default("rate.per_address", default.per_address, rate_form()),
+        failed_keys: from.value_or_default("rate.failed_keys", default.failed_keys, rate_form()),
+        trusted_proxies: from.value_or_default(
+            "rate.trusted_proxies",
+            default.trusted_proxies,
+            networks_form(),
+        ),
     }
 }
 
 /// Requests per second, optionally with a burst; or `off`.
-fn rate() -> Form<Option<Rate>> {
+fn rate_form() -> SettingForm<Option<RateLimit>> {
     let wanted =
         "expected requests per second such as \"50\", or with a burst such as \"50/200\", or \"off\"";
-    Form {
-        read: Box::new(move |raw| match line(raw)? {
+    SettingForm {
+        read: Box::new(move |raw| match single_line(raw)? {
             OFF => Ok(None),
             text => text.parse().map(Some).map_err(|_| wanted.to_owned()),
         }),
-        show: |rate| rate.map_or_else(|| quoted(OFF), |rate| quoted(&rate.to_string())),
+        show: |rate| rate.map_or_else(|| quote_toml(OFF), |rate| quote_toml(&rate.to_string())),
     }
 }
 
 /// Addresses and networks separated by commas; or `none`.
-fn networks() -> Form<Vec<Network>> {
-    Form {
-        read: Box::new(|raw| match line(raw)? {
+fn networks_form() -> SettingForm<Vec<Network>> {
+    SettingForm {
+        read: Box::new(|raw| match single_line(raw)? {
             NONE => Ok(Vec::new()),
             text => {
                 let each =
@@ -47,7 +51,7 @@ fn networks() -> Form<Vec<Network>> {
         }),
         show: |networks| {
             let texts: Vec<String> = networks.iter().map(ToString::to_string).collect();
-            if texts.is_empty() { quoted(NONE) } else { quoted(&texts.join(",")) }
+            if texts.is_empty() { quote_toml(NONE) } else { quote_toml(&texts.join(",")) }
         },
     }
 }
@@ -56,18 +60,18 @@ fn networks() -> Form<Vec<Network>> {
 mod tests {
     use super::*;
 
-    fn of(pairs: &[(&str, &str)]) -> Result<RateLimits, Vec<String>> {
+    fn rate_limits_from_variables(pairs: &[(&str, &str)]) -> Result<RateLimits, Vec<String>> {
         let variables = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        let mut sources = Sources::new(Vec::new(), variables);
-        let limits = read(&mut sources);
-        sources.finish().map(|_| limits)
+        let mut sources = SettingSources::new(Vec::new(), variables);
+        let limits = read_rate_limits(&mut sources);
+        sources.into_effective().map(|_| limits)
     }
 
     #[test]
-    fn each_limit_is_set_or_off_or_by_default() {
-        let unset = of(&[]).expect("nothing is wrong with nothing");
+    fn read_rate_limits_off_and_default() {
+        let unset = rate_limits_from_variables(&[]).expect("nothing is wrong with nothing");
         assert!(unset.per_key.is_none() && unset.per_address.is_none() && unset.failed_keys.is_some());
-        let set = of(&[
+        let set = rate_limits_from_variables(&[
             ("CAUSERIE_RATE_PER_KEY", "50/200"),
             ("CAUSERIE_RATE_PER_ADDRESS", " 7 "),
             ("CAUSERIE_RATE_FAILED_KEYS", "off"),
@@ -81,9 +85,9 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_read_is_named() {
+    fn read_rate_limits_names_invalid() {
         for name in ["CAUSERIE_RATE_PER_KEY", "CAUSERIE_RATE_FAILED_KEYS", "CAUSERIE_RATE_TRUSTED_PROXIES"] {
-            let problems = of(&[(name, "many")]).expect_err("refused");
+            let problems = rate_limits_from_variables(&[(name, "many")]).expect_err("refused");
             assert!(problems.iter().any(|problem| problem.contains(name)), "{problems:?}");
         }
     }

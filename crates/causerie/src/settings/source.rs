@@ -14,7 +14,7 @@ use serde_json::{Map, Number, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::form::{Form, line, path, quoted};
+use super::form::{SettingForm, path_form, quote_toml, single_line};
 
 /// The largest configuration or secret file, in bytes.
 const FILE_MAX_BYTES: u64 = 1 << 20;
@@ -77,7 +77,7 @@ pub(crate) enum Raw {
 }
 
 impl Raw {
-    pub(super) fn kind(&self) -> &'static str {
+    pub(super) fn kind_name(&self) -> &'static str {
         match self {
             Self::Text(_) | Self::Typed(_) => "a text",
             Self::Number(_) => "a number",
@@ -91,7 +91,7 @@ impl Raw {
 
 /// The origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum SettingOrigin {
     /// An argument.
     Argument(&'static str),
     /// An environment variable.
@@ -102,7 +102,7 @@ pub(crate) enum Origin {
     Default,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for SettingOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Argument(name) => f.write_str(name),
@@ -121,25 +121,25 @@ pub(crate) struct Effective {
     /// The value as TOML; `None` if unset. Never a secret.
     pub(crate) value: Option<String>,
     /// The origin of the value.
-    pub(crate) origin: Origin,
+    pub(crate) origin: SettingOrigin,
 }
 
-struct Entry {
+struct SettingEntry {
     raw: Raw,
     line: usize,
 }
 
 /// All sources of values, and the values and problems found so far.
-pub(crate) struct Sources {
+pub(crate) struct SettingSources {
     arguments: Vec<(&'static str, &'static str, String)>,
     variables: BTreeMap<String, String>,
-    file: Option<(PathBuf, BTreeMap<String, Entry>)>,
+    file: Option<(PathBuf, BTreeMap<String, SettingEntry>)>,
     read: Vec<Effective>,
     problems: Vec<String>,
     warnings: Vec<String>,
 }
 
-impl Sources {
+impl SettingSources {
     /// Creates the sources from arguments (key, name of the argument, value) and variables, without a file.
     pub(crate) fn new(
         arguments: Vec<(&'static str, &'static str, String)>,
@@ -159,9 +159,9 @@ impl Sources {
 
     /// Reads the configuration file. Its problems are reported together with all others.
     pub(crate) fn with_file(mut self, path: &Path) -> Self {
-        match bounded(path) {
+        match read_bounded_file(path) {
             Ok(text) => {
-                let entries = self.parse(path, &text);
+                let entries = self.parse_file(path, &text);
                 self.file = Some((path.to_owned(), entries));
             }
             Err(error) => self.problems.push(format!("{}: {error}", path.display())),
@@ -175,39 +175,44 @@ impl Sources {
     }
 
     /// Returns the value of a key, or its default.
-    pub(crate) fn key<T>(&mut self, key: &'static str, default: T, form: Form<T>) -> T {
-        let found = self.value(key, &form);
+    pub(crate) fn value_or_default<T>(&mut self, key: &'static str, default: T, form: SettingForm<T>) -> T {
+        let found = self.find_parsed(key, &form);
         let key = Cow::Borrowed(key);
-        let (value, origin) = found.map_or((default, Origin::Default), |(value, origin)| (value, origin));
+        let (value, origin) =
+            found.map_or((default, SettingOrigin::Default), |(value, origin)| (value, origin));
         self.read.push(Effective { key, value: Some((form.show)(&value)), origin });
         value
     }
 
     /// Returns the value of a key without a default.
-    pub(crate) fn optional<T>(&mut self, key: impl Into<Cow<'static, str>>, form: Form<T>) -> Option<T> {
+    pub(crate) fn optional_value<T>(
+        &mut self,
+        key: impl Into<Cow<'static, str>>,
+        form: SettingForm<T>,
+    ) -> Option<T> {
         let key = key.into();
-        let (value, origin) = self.value(&key, &form).unzip();
+        let (value, origin) = self.find_parsed(&key, &form).unzip();
         let shown = value.as_ref().map(form.show);
-        self.read.push(Effective { key, value: shown, origin: origin.unwrap_or(Origin::Default) });
+        self.read.push(Effective { key, value: shown, origin: origin.unwrap_or(SettingOrigin::Default) });
         value
     }
 
     /// Returns a secret, given by `key` itself or by `file_key`, the path of a file that contains it.
-    pub(crate) fn secret(
+    pub(crate) fn secret_value(
         &mut self,
         key: impl Into<Cow<'static, str>>,
         file_key: impl Into<Cow<'static, str>>,
     ) -> Option<String> {
         let (key, file_key) = (key.into(), file_key.into());
-        let (here, there) = (self.find(&key), self.find(&file_key));
-        let of = |found: &Option<(Raw, Origin)>| {
-            found.as_ref().map_or(Origin::Default, |(_, origin)| origin.clone())
+        let (here, there) = (self.find_raw(&key), self.find_raw(&file_key));
+        let of = |found: &Option<(Raw, SettingOrigin)>| {
+            found.as_ref().map_or(SettingOrigin::Default, |(_, origin)| origin.clone())
         };
         let (origin, file_origin) = (of(&here), of(&there));
-        let shown = here.as_ref().map(|_| quoted(REDACTED));
+        let shown = here.as_ref().map(|_| quote_toml(REDACTED));
         self.read.push(Effective { key: key.clone(), value: shown, origin: origin.clone() });
-        let file = there.and_then(|(raw, origin)| self.parsed(&file_key, &path(), &raw, &origin));
-        let shown = file.as_ref().map(|path| quoted(&path.to_string_lossy()));
+        let file = there.and_then(|(raw, origin)| self.parse_raw(&file_key, &path_form(), &raw, &origin));
+        let shown = file.as_ref().map(|path| quote_toml(&path.to_string_lossy()));
         self.read.push(Effective { key: file_key.clone(), value: shown, origin: file_origin.clone() });
         match (here, file) {
             (Some(_), Some(_)) => {
@@ -216,11 +221,11 @@ impl Sources {
                 None
             }
             (Some((raw, origin)), None) => {
-                if let Origin::File(path, _) = &origin {
+                if let SettingOrigin::File(path, _) = &origin {
                     self.warn_when_open(&path.clone());
                 }
                 // The error message must not contain the secret.
-                match line(&raw) {
+                match single_line(&raw) {
                     Ok(text) => Some(text.trim().to_owned()),
                     Err(_) => {
                         self.problems.push(format!("{origin}: {key}: expected one line of text"));
@@ -234,48 +239,49 @@ impl Sources {
     }
 
     /// Returns the names of keys and tables under a table of the file.
-    pub(crate) fn names(&self, table: &str) -> BTreeSet<String> {
+    pub(crate) fn table_names(&self, table: &str) -> BTreeSet<String> {
         let entries = self.file.iter().flat_map(|(_, entries)| entries.keys());
         let inner = entries.filter_map(|key| key.strip_prefix(table)?.strip_prefix('.'));
         inner.map(|key| key.split('.').next().unwrap_or(key).to_owned()).collect()
     }
 
     /// Records a problem with a key.
-    pub(crate) fn refuse(&mut self, key: &str, what: impl fmt::Display) {
+    pub(crate) fn record_problem(&mut self, key: &str, what: impl fmt::Display) {
         let origin = self.read.iter().find(|read| read.key == key).map(|read| read.origin.clone());
         let place = match origin {
-            None | Some(Origin::Default) => String::new(),
+            None | Some(SettingOrigin::Default) => String::new(),
             Some(origin) => format!("{origin}: "),
         };
         self.problems.push(format!("{place}{key}: {what}"));
     }
 
     /// Records a warning.
-    pub(crate) fn warn(&mut self, what: String) {
+    pub(crate) fn record_warning(&mut self, what: String) {
         self.warnings.push(what);
     }
 
     /// Returns all problems if there are any.
-    pub(crate) fn check(self) -> Result<(), Vec<String>> {
+    pub(crate) fn check_problems(self) -> Result<(), Vec<String>> {
         if self.problems.is_empty() { Ok(()) } else { Err(self.problems) }
     }
 
     /// Returns the effective settings and warnings, or all problems.
-    pub(crate) fn finish(mut self) -> Result<(Vec<Effective>, Vec<String>), Vec<String>> {
+    pub(crate) fn into_effective(mut self) -> Result<(Vec<Effective>, Vec<String>), Vec<String>> {
         let known: Vec<&str> = self.read.iter().map(|read| read.key.as_ref()).collect();
         if let Some((path, entries)) = &self.file {
             for (name, entry) in entries.iter().filter(|(name, _)| !known.contains(&name.as_str())) {
                 let hint =
-                    nearest(name, known.iter().copied()).map(|known| format!("; did you mean {known}?"));
+                    nearest_name(name, known.iter().copied()).map(|known| format!("; did you mean {known}?"));
                 let (path, line, hint) = (path.display(), entry.line, hint.unwrap_or_default());
                 self.problems.push(format!("{path}:{line}: unknown key {name}{hint}"));
             }
         }
-        let variables: Vec<String> = known.iter().map(|key| variable(key)).collect();
+        let variables: Vec<String> = known.iter().map(|key| variable_name(key)).collect();
         for name in self.variables.keys().filter(|name| name.starts_with(PREFIX)) {
             // Other programs may set variables with our prefix, such as Kubernetes for a service of this name.
             if !variables.contains(name) && !OTHERS.contains(&name.as_str()) {
-                let hint = nearest(without_prefix(name), variables.iter().map(|name| without_prefix(name)));
+                let hint =
+                    nearest_name(without_prefix(name), variables.iter().map(|name| without_prefix(name)));
                 let hint = hint.map(|known| format!("; did you mean {PREFIX}{known}?")).unwrap_or_default();
                 self.warnings.push(format!("{name}: unknown variable{hint}"));
             }
@@ -283,13 +289,19 @@ impl Sources {
         if self.problems.is_empty() { Ok((self.read, self.warnings)) } else { Err(self.problems) }
     }
 
-    fn value<T>(&mut self, key: &str, form: &Form<T>) -> Option<(T, Origin)> {
-        let (raw, origin) = self.find(key)?;
-        let value = self.parsed(key, form, &raw, &origin)?;
+    fn find_parsed<T>(&mut self, key: &str, form: &SettingForm<T>) -> Option<(T, SettingOrigin)> {
+        let (raw, origin) = self.find_raw(key)?;
+        let value = self.parse_raw(key, form, &raw, &origin)?;
         Some((value, origin))
     }
 
-    fn parsed<T>(&mut self, key: &str, form: &Form<T>, raw: &Raw, origin: &Origin) -> Option<T> {
+    fn parse_raw<T>(
+        &mut self,
+        key: &str,
+        form: &SettingForm<T>,
+        raw: &Raw,
+        origin: &SettingOrigin,
+    ) -> Option<T> {
         match (form.read)(raw) {
             Ok(value) => Some(value),
             Err(error) => {
@@ -299,23 +311,23 @@ impl Sources {
         }
     }
 
-    fn find(&self, key: &str) -> Option<(Raw, Origin)> {
+    fn find_raw(&self, key: &str) -> Option<(Raw, SettingOrigin)> {
         if let Some((_, name, value)) = self.arguments.iter().find(|(of, _, _)| *of == key) {
-            return Some((Raw::Typed(value.clone()), Origin::Argument(name)));
+            return Some((Raw::Typed(value.clone()), SettingOrigin::Argument(name)));
         }
         let aliases = ALIASES.iter().filter(|(of, _)| *of == key).map(|(_, name)| (*name).to_owned());
-        for name in std::iter::once(variable(key)).chain(aliases) {
+        for name in std::iter::once(variable_name(key)).chain(aliases) {
             if let Some(value) = self.variables.get(&name) {
-                return Some((Raw::Typed(value.trim().to_owned()), Origin::Variable(name)));
+                return Some((Raw::Typed(value.trim().to_owned()), SettingOrigin::Variable(name)));
             }
         }
         let (path, entries) = self.file.as_ref()?;
         let entry = entries.get(key)?;
-        Some((entry.raw.clone(), Origin::File(path.clone(), entry.line)))
+        Some((entry.raw.clone(), SettingOrigin::File(path.clone(), entry.line)))
     }
 
-    fn read_secret(&mut self, key: &str, origin: &Origin, path: &Path) -> Option<String> {
-        let text = match bounded(path) {
+    fn read_secret(&mut self, key: &str, origin: &SettingOrigin, path: &Path) -> Option<String> {
+        let text = match read_bounded_file(path) {
             Ok(text) => text,
             Err(error) => {
                 self.problems.push(format!("{origin}: {key}: {}: {error}", path.display()));
@@ -342,10 +354,10 @@ impl Sources {
         }
     }
 
-    fn parse(&mut self, path: &Path, text: &str) -> BTreeMap<String, Entry> {
+    fn parse_file(&mut self, path: &Path, text: &str) -> BTreeMap<String, SettingEntry> {
         let mut entries = BTreeMap::new();
         match DeTable::parse(text) {
-            Ok(table) => flatten(table.get_ref(), "", text, &mut entries),
+            Ok(table) => flatten_table(table.get_ref(), "", text, &mut entries),
             Err(error) => {
                 let line = error.span().map_or(1, |span| line_of(text, span.start));
                 self.problems.push(format!("{}:{line}: {}", path.display(), error.message()));
@@ -356,18 +368,18 @@ impl Sources {
 }
 
 /// Returns the environment variable of a key.
-pub(crate) fn variable(key: &str) -> String {
+pub(crate) fn variable_name(key: &str) -> String {
     format!("{PREFIX}{}", key.to_uppercase().replace('.', "_"))
 }
 
 /// Returns the environment variables that are valid UTF-8.
-pub(crate) fn environment() -> impl Iterator<Item = (String, String)> {
+pub(crate) fn environment_variables() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 /// Reads a text file of bounded size.
-pub(super) fn bounded(path: &Path) -> Result<String, String> {
+pub(super) fn read_bounded_file(path: &Path) -> Result<String, String> {
     let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();
     file.take(FILE_MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
@@ -381,25 +393,26 @@ pub(super) fn line_of(text: &str, at: usize) -> usize {
     1 + text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count()
 }
 
-fn flatten(table: &DeTable<'_>, under: &str, text: &str, entries: &mut BTreeMap<String, Entry>) {
+fn flatten_table(table: &DeTable<'_>, under: &str, text: &str, entries: &mut BTreeMap<String, SettingEntry>) {
     for (name, value) in table {
         let key =
             if under.is_empty() { name.get_ref().to_string() } else { format!("{under}.{}", name.get_ref()) };
         match value.get_ref() {
             DeValue::Table(inner) if !inner.is_empty() && !is_whole(&key) => {
-                flatten(inner, &key, text, entries);
+                flatten_table(inner, &key, text, entries);
                 continue;
             }
             // A list of tables is flattened to numbered tables.
             DeValue::Array(list) if !list.is_empty() && list.iter().all(|one| one.get_ref().is_table()) => {
                 for (number, inner) in list.iter().filter_map(|one| one.get_ref().as_table()).enumerate() {
-                    flatten(inner, &format!("{key}.{}", number + 1), text, entries);
+                    flatten_table(inner, &format!("{key}.{}", number + 1), text, entries);
                 }
                 continue;
             }
             _ => {}
         }
-        entries.insert(key, Entry { raw: raw(value), line: line_of(text, name.span().start) });
+        entries
+            .insert(key, SettingEntry { raw: raw_from_toml(value), line: line_of(text, name.span().start) });
     }
 }
 
@@ -410,7 +423,7 @@ fn is_whole(key: &str) -> bool {
 }
 
 /// Converts a TOML value to JSON; `None` if JSON has no equivalent.
-fn json(value: &DeValue<'_>) -> Option<Value> {
+fn toml_to_json(value: &DeValue<'_>) -> Option<Value> {
     Some(match value {
         DeValue::String(text) => Value::String(text.to_string()),
         DeValue::Integer(number) => {
@@ -422,18 +435,18 @@ fn json(value: &DeValue<'_>) -> Option<Value> {
         DeValue::Boolean(flag) => Value::Bool(*flag),
         DeValue::Datetime(_) => return None,
         DeValue::Array(list) => {
-            Value::Array(list.iter().map(|one| json(one.get_ref())).collect::<Option<_>>()?)
+            Value::Array(list.iter().map(|one| toml_to_json(one.get_ref())).collect::<Option<_>>()?)
         }
         DeValue::Table(table) => Value::Object(
             table
                 .iter()
-                .map(|(name, value)| Some((name.get_ref().to_string(), json(value.get_ref())?)))
+                .map(|(name, value)| Some((name.get_ref().to_string(), toml_to_json(value.get_ref())?)))
                 .collect::<Option<_>>()?,
         ),
     })
 }
 
-fn raw(value: &Spanned<DeValue<'_>>) -> Raw {
+fn raw_from_toml(value: &Spanned<DeValue<'_>>) -> Raw {
     match value.get_ref() {
         DeValue::String(text) => Raw::Text(text.to_string()),
         DeValue::Integer(number) if number.radix() == 10 => Raw::Number(number.as_str().to_owned()),
@@ -445,7 +458,7 @@ fn raw(value: &Spanned<DeValue<'_>>) -> Raw {
             let texts = list.iter().map(|one| one.get_ref().as_str().map(ToOwned::to_owned));
             texts.collect::<Option<_>>().map_or(Raw::Other("a list"), Raw::List)
         }
-        table @ DeValue::Table(_) => match json(table) {
+        table @ DeValue::Table(_) => match toml_to_json(table) {
             Some(Value::Object(table)) => Raw::Table(table),
             _ => Raw::Other("a table with dates or numbers that JSON does not support"),
         },
@@ -458,17 +471,17 @@ fn without_prefix(variable: &str) -> &str {
 }
 
 /// Returns the known name that is most similar to `wrong`, if one is similar enough.
-fn nearest<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+fn nearest_name<'a>(wrong: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let most = wrong.chars().count().div_ceil(3).max(2);
     // A key under a wrong table counts as similar, however long the table's name is.
     let last = |name: &str| name.rsplit('.').next().unwrap_or(name).to_owned();
-    let far = |known: &str| if last(wrong) == last(known) { 1 } else { distance(wrong, known) };
+    let far = |known: &str| if last(wrong) == last(known) { 1 } else { levenshtein_distance(wrong, known) };
     let (away, name) = known.map(|name| (far(name), name)).min_by_key(|(away, _)| *away)?;
     (away <= most).then_some(name)
 }
 
 /// Returns the Levenshtein distance.
-fn distance(one: &str, other: &str) -> usize {
+fn levenshtein_distance(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (above, letter) in one.chars().enumerate() {
@@ -488,16 +501,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_name_is_found_and_a_far_one_is_not() {
+    fn nearest_name_ignores_far_names() {
         let known = ["listen", "machine.memory_bytes", "machine.idle_timeout", "quota.bytes_max"];
-        let near = |wrong| nearest(wrong, known.into_iter());
+        let near = |wrong| nearest_name(wrong, known.into_iter());
         assert_eq!(near("lisen"), Some("listen"));
         assert_eq!(near("machin.memory_bytes"), Some("machine.memory_bytes"));
         assert_eq!(near("machine.memory_byte"), Some("machine.memory_bytes"));
         assert_eq!(near("limits.idle_timeout"), Some("machine.idle_timeout"));
         assert_eq!(near("idle_timeout"), Some("machine.idle_timeout"));
         assert_eq!(near("entirely.different"), None);
-        assert_eq!(distance("kitten", "sitting"), 3);
-        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(levenshtein_distance("kitten", "sitting"), 3);
+        assert_eq!(levenshtein_distance("", "abc"), 3);
     }
 }

@@ -2,18 +2,21 @@
 
 use std::time::Duration;
 
-use control::Environment;
+use control::ServiceEnvironment;
 use domain::catalog::ProviderName;
 use domain::credits::Price;
 use domain::outgoing::OutgoingConfig;
 use models::catalog::{DEFAULT_PRICE, OUTPUT_MAX_TOKENS};
 use models::{
-    Catalog, EmbeddingModel, EmbeddingsConfig, Format, Options, Secret, VendorConfig, VendorsConfig,
+    Catalog, EmbeddingModel, EmbeddingsConfig, RequestOptions, Secret, VendorConfig, VendorsConfig,
+    WireFormat,
 };
 
 use super::described::{self, Configured};
-use super::form::{choice, count, credits, duration, flag, path, quoted, text};
-use super::source::{Sources, bounded};
+use super::form::{
+    choice_form, count_form, credits_form, duration_form, flag_form, path_form, quote_toml, text_form,
+};
+use super::source::{SettingSources, read_bounded_file};
 
 /// The keys of a vendor: its server, its key, and a file that holds the key.
 type Keys = (&'static str, &'static str, &'static str);
@@ -39,85 +42,96 @@ const VENDORS: &[(&str, ProviderName)] = &[
 ];
 
 /// The wire format of OpenAI or a compatible server; `None` decides by its address.
-const OPENAI_FORMATS: &[(&str, Option<Format>)] = &[
+const OPENAI_FORMATS: &[(&str, Option<WireFormat>)] = &[
     ("auto", None),
-    ("chat-completions", Some(Format::ChatCompletions)),
-    ("responses", Some(Format::Responses)),
+    ("chat-completions", Some(WireFormat::ChatCompletions)),
+    ("responses", Some(WireFormat::Responses)),
 ];
 
 /// Reads the settings of vendors, models and prices.
-pub(super) fn read(from: &mut Sources) -> VendorsConfig {
-    let show: fn(&Option<Format>) -> String = |format| {
-        quoted(OPENAI_FORMATS.iter().find(|(_, known)| known == format).map_or("auto", |(name, _)| name))
+pub(super) fn read_vendors(from: &mut SettingSources) -> VendorsConfig {
+    let show: fn(&Option<WireFormat>) -> String = |format| {
+        quote_toml(OPENAI_FORMATS.iter().find(|(_, known)| known == format).map_or("auto", |(name, _)| name))
     };
-    let format = from.key("openai.format", None, choice(OPENAI_FORMATS, show));
+    let format = from.value_or_default("openai.format", None, choice_form(OPENAI_FORMATS, show));
     const DEFAULT: &str = "models.default";
-    let first_byte_timeout = from.optional("models.first_byte_timeout", duration(WAIT_MIN..=WAIT_MAX));
-    let stall_timeout = from.optional("models.stall_timeout", duration(WAIT_MIN..=WAIT_MAX));
+    let first_byte_timeout =
+        from.optional_value("models.first_byte_timeout", duration_form(WAIT_MIN..=WAIT_MAX));
+    let stall_timeout = from.optional_value("models.stall_timeout", duration_form(WAIT_MIN..=WAIT_MAX));
     let waiting = |vendor| VendorConfig { first_byte_timeout, stall_timeout, ..vendor };
-    let Configured { models, default } = described::read(from);
-    let default_model = from.optional(DEFAULT, text());
+    let Configured { models, default } = described::read_models(from);
+    let default_model = from.optional_value(DEFAULT, text_form());
     if default_model.is_some() && default.is_some() && default != default_model {
-        from.refuse(DEFAULT, "mark the [[model]] itself as the default");
+        from.record_problem(DEFAULT, "mark the [[model]] itself as the default");
     }
     let vendors = VendorsConfig {
-        anthropic: vendor(from, ANTHROPIC).map(waiting),
-        openai: vendor(from, OPENAI).map(|openai| VendorConfig { format, ..waiting(openai) }),
-        google: vendor(from, GOOGLE).map(waiting),
+        anthropic: read_vendor(from, ANTHROPIC).map(waiting),
+        openai: read_vendor(from, OPENAI).map(|openai| VendorConfig { format, ..waiting(openai) }),
+        google: read_vendor(from, GOOGLE).map(waiting),
         default_model: default_model.or(default),
         models,
-        only_configured: from.key("models.only_configured", false, flag()),
-        options: options(from),
+        only_configured: from.value_or_default("models.only_configured", false, flag_form()),
+        options: read_options_file(from),
         outgoing: OutgoingConfig::default(),
-        embeddings: embeddings(from),
-        output_max_tokens: Some(super::narrow(
+        embeddings: read_embeddings(from),
+        output_max_tokens: Some(super::read_bounded_u32(
             from,
             "models.output_max_tokens",
             OUTPUT_MAX_TOKENS,
             1_000_000,
         )),
         price: Some(Price {
-            base_millis: from.key("prices.base", DEFAULT_PRICE.base_millis, credits()),
-            input_millis: from.key("prices.thousand_tokens_read", DEFAULT_PRICE.input_millis, credits()),
-            output_millis: from.key("prices.thousand_tokens_written", DEFAULT_PRICE.output_millis, credits()),
+            base_millis: from.value_or_default("prices.base", DEFAULT_PRICE.base_millis, credits_form()),
+            input_millis: from.value_or_default(
+                "prices.thousand_tokens_read",
+                DEFAULT_PRICE.input_millis,
+                credits_form(),
+            ),
+            output_millis: from.value_or_default(
+                "prices.thousand_tokens_written",
+                DEFAULT_PRICE.output_millis,
+                credits_form(),
+            ),
         }),
     };
     // Validates the configuration without connecting.
-    if let Err(wrong) = Catalog::new(vendors.clone(), Environment::system().clock()) {
+    if let Err(wrong) = Catalog::new(vendors.clone(), ServiceEnvironment::system().clock()) {
         let (base_url, ..) = match wrong.provider {
             ProviderName::Anthropic => ANTHROPIC,
             ProviderName::OpenAi => OPENAI,
             ProviderName::Google => GOOGLE,
         };
-        from.refuse(base_url, wrong.error);
+        from.record_problem(base_url, wrong.error);
     }
     if let Some(Err(wrong)) = vendors.embeddings.as_ref().map(|config| EmbeddingModel::new(config, &vendors))
     {
-        from.refuse(EMBEDDINGS, wrong);
+        from.record_problem(EMBEDDINGS, wrong);
     }
     warn_of_absent(from, &vendors);
     vendors
 }
 
 /// Reads the model of embeddings; without one there are none.
-fn embeddings(from: &mut Sources) -> Option<EmbeddingsConfig> {
-    let model = from.optional(EMBEDDINGS, text());
+fn read_embeddings(from: &mut SettingSources) -> Option<EmbeddingsConfig> {
+    let model = from.optional_value(EMBEDDINGS, text_form());
     let show: fn(&ProviderName) -> String = |provider| {
         let named = VENDORS.iter().find(|(_, known)| known == provider);
-        quoted(named.map_or("openai", |(name, _)| name))
+        quote_toml(named.map_or("openai", |(name, _)| name))
     };
-    let provider = from.key("embeddings.vendor", ProviderName::OpenAi, choice(VENDORS, show));
+    let provider =
+        from.value_or_default("embeddings.vendor", ProviderName::OpenAi, choice_form(VENDORS, show));
     let most = domain::embedding::DIMENSION_MAX as u64;
-    let dimensions = from.optional("embeddings.dimensions", count(1..=most));
-    let input_millis = from.key("prices.thousand_tokens_embedded", EMBEDDED_MILLIS, credits());
+    let dimensions = from.optional_value("embeddings.dimensions", count_form(1..=most));
+    let input_millis =
+        from.value_or_default("prices.thousand_tokens_embedded", EMBEDDED_MILLIS, credits_form());
     let dimensions = dimensions.and_then(|dimensions| u32::try_from(dimensions).ok());
-    let passage_prefix = from.optional("embeddings.passage_prefix", text()).unwrap_or_default();
-    let query_prefix = from.optional("embeddings.query_prefix", text()).unwrap_or_default();
+    let passage_prefix = from.optional_value("embeddings.passage_prefix", text_form()).unwrap_or_default();
+    let query_prefix = from.optional_value("embeddings.query_prefix", text_form()).unwrap_or_default();
     Some(EmbeddingsConfig { provider, model: model?, dimensions, input_millis, passage_prefix, query_prefix })
 }
 
 /// Warns of configured models without a vendor. Not an error, because keys may come from other sources.
-fn warn_of_absent(from: &mut Sources, vendors: &VendorsConfig) {
+fn warn_of_absent(from: &mut SettingSources, vendors: &VendorsConfig) {
     for model in &vendors.models {
         let (vendor, name) = match model.provider {
             ProviderName::Anthropic => (&vendors.anthropic, "anthropic"),
@@ -125,26 +139,30 @@ fn warn_of_absent(from: &mut Sources, vendors: &VendorsConfig) {
             ProviderName::Google => (&vendors.google, "google"),
         };
         if vendor.is_none() {
-            from.warn(format!("the model {} is not offered: {name} has neither key nor address", model.id));
+            from.record_warning(format!(
+                "the model {} is not offered: {name} has neither key nor address",
+                model.id
+            ));
         }
     }
 }
 
 /// Reads a vendor; it is configured if its server or its key is set.
-fn vendor(from: &mut Sources, (base_url, key, key_file): Keys) -> Option<VendorConfig> {
-    let base_url = from.optional(base_url, text());
-    let key = from.secret(key, key_file).map(Secret::new);
+fn read_vendor(from: &mut SettingSources, (base_url, key, key_file): Keys) -> Option<VendorConfig> {
+    let base_url = from.optional_value(base_url, text_form());
+    let key = from.secret_value(key, key_file).map(Secret::new);
     let is_configured = key.is_some() || base_url.is_some();
     is_configured.then(|| VendorConfig { key, base_url, ..VendorConfig::default() })
 }
 
 /// Reads the file of additional request options.
-fn options(from: &mut Sources) -> Options {
+fn read_options_file(from: &mut SettingSources) -> RequestOptions {
     const KEY: &str = "models.options_file";
-    let Some(file) = from.optional(KEY, path()) else { return Options::default() };
-    let read = bounded(&file).and_then(|text| Options::parse(&text).map_err(|error| error.to_string()));
+    let Some(file) = from.optional_value(KEY, path_form()) else { return RequestOptions::default() };
+    let read = read_bounded_file(&file)
+        .and_then(|text| RequestOptions::parse(&text).map_err(|error| error.to_string()));
     read.unwrap_or_else(|error| {
-        from.refuse(KEY, format!("{}: {error}", file.display()));
-        Options::default()
+        from.record_problem(KEY, format!("{}: {error}", file.display()));
+        RequestOptions::default()
     })
 }

@@ -2,12 +2,12 @@
 
 use domain::outgoing::OutgoingConfig;
 use egress::{
-    Engine, FetchConfig, KeyedEngine, Mcp, McpServerConfig, PRIVATE_HOSTS_MAX, PrivateHost, SERVERS_MAX,
-    Search, SearchConfig, Secret, TOOLS_MAX, WebConfig,
+    FetchConfig, KeyedEngine, Mcp, McpServerConfig, PRIVATE_HOSTS_MAX, PrivateHost, SERVERS_MAX,
+    SearchClient, SearchConfig, SearchEngine, Secret, TOOLS_MAX, WebConfig,
 };
 
-use super::form::{Form, choice, line, quoted, text, texts};
-use super::source::Sources;
+use super::form::{SettingForm, choice_form, quote_toml, single_line, text_form, text_list_form};
+use super::source::SettingSources;
 
 /// The value for no hosts.
 const NONE: &str = "none";
@@ -19,36 +19,37 @@ const MCP: &str = "mcp";
 enum Engines {
     Off,
     All,
-    Only(Engine),
+    Only(SearchEngine),
 }
 
 const ENGINES: &[(&str, Engines)] = &[
     ("auto", Engines::All),
-    ("searxng", Engines::Only(Engine::Searxng)),
-    ("brave", Engines::Only(Engine::Brave)),
-    ("tavily", Engines::Only(Engine::Tavily)),
+    ("searxng", Engines::Only(SearchEngine::Searxng)),
+    ("brave", Engines::Only(SearchEngine::Brave)),
+    ("tavily", Engines::Only(SearchEngine::Tavily)),
     ("off", Engines::Off),
 ];
 const SWITCH: &[(&str, bool)] = &[("on", true), ("off", false)];
 
 /// Reads the keys under `web` and the tables under `mcp`.
-pub(super) fn read(from: &mut Sources) -> WebConfig {
+pub(super) fn read_web(from: &mut SettingSources) -> WebConfig {
     WebConfig {
-        search: search(from),
-        fetch: fetch(from),
-        mcp: mcp(from),
+        search: read_search(from),
+        fetch: read_fetch(from),
+        mcp: read_mcp_servers(from),
         outgoing: OutgoingConfig::default(),
     }
 }
 
-fn search(from: &mut Sources) -> SearchConfig {
+fn read_search(from: &mut SettingSources) -> SearchConfig {
     const KEY: &str = "web.search";
-    let show: fn(&Engines) -> String =
-        |engines| quoted(ENGINES.iter().find(|(_, known)| known == engines).map_or("auto", |(name, _)| name));
-    let engines = from.key(KEY, Engines::All, choice(ENGINES, show));
-    let searxng = from.optional("web.searxng_url", text());
-    let brave = keyed(from, ["web.brave_api_key", "web.brave_api_key_file", "web.brave_url"]);
-    let tavily = keyed(from, ["web.tavily_api_key", "web.tavily_api_key_file", "web.tavily_url"]);
+    let show: fn(&Engines) -> String = |engines| {
+        quote_toml(ENGINES.iter().find(|(_, known)| known == engines).map_or("auto", |(name, _)| name))
+    };
+    let engines = from.value_or_default(KEY, Engines::All, choice_form(ENGINES, show));
+    let searxng = from.optional_value("web.searxng_url", text_form());
+    let brave = read_keyed_engine(from, ["web.brave_api_key", "web.brave_api_key_file", "web.brave_url"]);
+    let tavily = read_keyed_engine(from, ["web.tavily_api_key", "web.tavily_api_key_file", "web.tavily_url"]);
     let only = match engines {
         Engines::Off => return SearchConfig::default(),
         Engines::All => None,
@@ -56,61 +57,65 @@ fn search(from: &mut Sources) -> SearchConfig {
     };
     let config = SearchConfig { searxng, brave, tavily, only };
     // Validates the configuration without connecting.
-    if let Err(error) = Search::new(config.clone()) {
-        from.refuse(KEY, error);
+    if let Err(error) = SearchClient::new(config.clone()) {
+        from.record_problem(KEY, error);
     }
     config
 }
 
-fn keyed(from: &mut Sources, [key, file, url]: [&'static str; 3]) -> Option<KeyedEngine> {
-    let secret = from.secret(key, file).map(Secret::new);
-    let base_url = from.optional(url, text());
+fn read_keyed_engine(from: &mut SettingSources, [key, file, url]: [&'static str; 3]) -> Option<KeyedEngine> {
+    let secret = from.secret_value(key, file).map(Secret::new);
+    let base_url = from.optional_value(url, text_form());
     secret.map(|key| KeyedEngine { key, base_url })
 }
 
-fn fetch(from: &mut Sources) -> FetchConfig {
-    let show: fn(&bool) -> String = |on| quoted(if *on { "on" } else { "off" });
+fn read_fetch(from: &mut SettingSources) -> FetchConfig {
+    let show: fn(&bool) -> String = |on| quote_toml(if *on { "on" } else { "off" });
     let default = FetchConfig::default();
     FetchConfig {
-        enabled: from.key("web.fetch", default.enabled, choice(SWITCH, show)),
-        private_hosts: from.key("web.private_hosts", default.private_hosts, hosts()),
+        enabled: from.value_or_default("web.fetch", default.enabled, choice_form(SWITCH, show)),
+        private_hosts: from.value_or_default(
+            "web.private_hosts",
+            default.private_hosts,
+            private_hosts_form(),
+        ),
     }
 }
 
 /// Reads the servers that the file grants: one table each, named like the server.
-fn mcp(from: &mut Sources) -> Vec<McpServerConfig> {
+fn read_mcp_servers(from: &mut SettingSources) -> Vec<McpServerConfig> {
     let mut servers = Vec::new();
-    for name in from.names(MCP) {
+    for name in from.table_names(MCP) {
         let table = format!("{MCP}.{name}");
         let key = |key: &str| format!("{table}.{key}");
-        let Some(url) = from.optional(key("url"), text()) else {
-            from.refuse(&key("url"), "the URL of the server is required");
+        let Some(url) = from.optional_value(key("url"), text_form()) else {
+            from.record_problem(&key("url"), "the URL of the server is required");
             continue;
         };
-        let tools = from.optional(key("tools"), texts(TOOLS_MAX));
-        let read_only = from.optional(key("read_only"), texts(TOOLS_MAX)).unwrap_or_default();
+        let tools = from.optional_value(key("tools"), text_list_form(TOOLS_MAX));
+        let read_only = from.optional_value(key("read_only"), text_list_form(TOOLS_MAX)).unwrap_or_default();
         let mut headers = Vec::new();
-        for header in from.names(&key("headers")).union(&from.names(&key("header_files"))) {
+        for header in from.table_names(&key("headers")).union(&from.table_names(&key("header_files"))) {
             let (here, there) =
                 (format!("{table}.headers.{header}"), format!("{table}.header_files.{header}"));
-            headers.extend(from.secret(here, there).map(|value| (header.clone(), Secret::new(value))));
+            headers.extend(from.secret_value(here, there).map(|value| (header.clone(), Secret::new(value))));
         }
         let server = McpServerConfig { name, url, headers, tools, read_only };
         if let Err(error) = Mcp::new(vec![server.clone()]) {
-            from.refuse(&key("url"), error);
+            from.record_problem(&key("url"), error);
         }
         servers.push(server);
     }
     if servers.len() > SERVERS_MAX {
-        from.refuse(MCP, format!("at most {SERVERS_MAX} servers are allowed"));
+        from.record_problem(MCP, format!("at most {SERVERS_MAX} servers are allowed"));
     }
     servers
 }
 
 /// Hosts separated by commas; or `none`.
-fn hosts() -> Form<Vec<PrivateHost>> {
-    Form {
-        read: Box::new(|raw| match line(raw)? {
+fn private_hosts_form() -> SettingForm<Vec<PrivateHost>> {
+    SettingForm {
+        read: Box::new(|raw| match single_line(raw)? {
             NONE => Ok(Vec::new()),
             text => {
                 let hosts = text.split(',').map(|one| one.parse().map_err(|error| format!("{error}")));
@@ -123,7 +128,7 @@ fn hosts() -> Form<Vec<PrivateHost>> {
         }),
         show: |hosts| {
             let texts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
-            if texts.is_empty() { quoted(NONE) } else { quoted(&texts.join(",")) }
+            if texts.is_empty() { quote_toml(NONE) } else { quote_toml(&texts.join(",")) }
         },
     }
 }
@@ -132,16 +137,16 @@ fn hosts() -> Form<Vec<PrivateHost>> {
 mod tests {
     use super::*;
 
-    fn of(pairs: &[(&str, &str)]) -> Result<WebConfig, Vec<String>> {
+    fn web_from_variables(pairs: &[(&str, &str)]) -> Result<WebConfig, Vec<String>> {
         let variables = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        let mut sources = Sources::new(Vec::new(), variables);
-        let config = read(&mut sources);
-        sources.finish().map(|_| config)
+        let mut sources = SettingSources::new(Vec::new(), variables);
+        let config = read_web(&mut sources);
+        sources.into_effective().map(|_| config)
     }
 
     #[test]
-    fn engines_are_those_whose_variables_are_set() {
-        let none = of(&[]).expect("nothing is wrong with nothing");
+    fn read_search_enables_configured_engines() {
+        let none = web_from_variables(&[]).expect("nothing is wrong with nothing");
         assert_eq!(none, WebConfig::default());
         let set = [
             ("SEARXNG_URL", "http://localhost:8888"),
@@ -149,7 +154,7 @@ mod tests {
             ("TAVILY_API_KEY", "tavily-secret"),
             ("CAUSERIE_WEB_TAVILY_URL", "http://tavily.example"),
         ];
-        let all = of(&set).expect("all can be read").search;
+        let all = web_from_variables(&set).expect("all can be read").search;
         assert_eq!(all.searxng.as_deref(), Some("http://localhost:8888"));
         assert_eq!(all.brave, Some(KeyedEngine { key: Secret::new("brave-secret"), base_url: None }));
         assert_eq!(
@@ -158,12 +163,15 @@ mod tests {
         );
         assert!(all.only.is_none() && !format!("{all:?}").contains("secret\""));
         let with = |choice| [&set[..], &[("CAUSERIE_WEB_SEARCH", choice)]].concat();
-        assert_eq!(of(&with("brave")).expect("it holds").search.only, Some(Engine::Brave));
-        assert_eq!(of(&with("off")).expect("it holds").search, SearchConfig::default());
+        assert_eq!(
+            web_from_variables(&with("brave")).expect("it holds").search.only,
+            Some(SearchEngine::Brave)
+        );
+        assert_eq!(web_from_variables(&with("off")).expect("it holds").search, SearchConfig::default());
     }
 
     #[test]
-    fn what_can_not_be_used_is_named() {
+    fn read_web_names_invalid_values() {
         for (name, value, expected) in [
             ("CAUSERIE_WEB_SEARCH", "google", "one of"),
             ("CAUSERIE_WEB_SEARCH", "tavily", "tavily is selected but not configured"),
@@ -171,7 +179,7 @@ mod tests {
             ("CAUSERIE_WEB_FETCH", "yes", "one of"),
             ("CAUSERIE_WEB_PRIVATE_HOSTS", "http://wiki/", "is not a host"),
         ] {
-            let problems = of(&[(name, value)]).expect_err("refused").concat();
+            let problems = web_from_variables(&[(name, value)]).expect_err("refused").concat();
             assert!(problems.contains(expected), "{name}={value}: {problems}");
         }
     }
@@ -181,10 +189,11 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("causerie.toml");
         std::fs::write(&path, content).expect("a file");
-        let mut sources = Sources::new(Vec::new(), []).with_file(&path);
-        let config = read(&mut sources);
+        let mut sources = SettingSources::new(Vec::new(), []).with_file(&path);
+        let config = read_web(&mut sources);
         let shown = |problem: String| problem.replace(path.to_str().expect("a path"), "FILE");
-        let ended = sources.finish().map_err(|problems| problems.into_iter().map(shown).collect::<Vec<_>>());
+        let ended =
+            sources.into_effective().map_err(|problems| problems.into_iter().map(shown).collect::<Vec<_>>());
         let (effective, _) = ended?;
         assert!(effective.iter().all(|key| !format!("{key:?}").contains("word")), "no secret is shown");
         Ok(config)
@@ -230,9 +239,10 @@ mod tests {
 
     #[test]
     fn hosts_are_listed_with_commas() {
-        let hosts = of(&[("CAUSERIE_WEB_PRIVATE_HOSTS", "wiki.example, 10.0.0.5:8080")]).expect("it holds");
+        let hosts = web_from_variables(&[("CAUSERIE_WEB_PRIVATE_HOSTS", "wiki.example, 10.0.0.5:8080")])
+            .expect("it holds");
         let hosts: Vec<String> = hosts.fetch.private_hosts.iter().map(ToString::to_string).collect();
         assert_eq!(hosts, ["wiki.example", "10.0.0.5:8080"]);
-        assert!(!of(&[("CAUSERIE_WEB_FETCH", "off")]).expect("it holds").fetch.enabled);
+        assert!(!web_from_variables(&[("CAUSERIE_WEB_FETCH", "off")]).expect("it holds").fetch.enabled);
     }
 }

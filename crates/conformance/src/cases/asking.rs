@@ -4,8 +4,8 @@
 use serde_json::{Value, json};
 
 use super::Case;
-use crate::api::{Api, Expect, id, path_of, reader};
-use crate::http::Response;
+use crate::api::{Api, Expect, builtin_reader_id, id_field, uploaded_path};
+use crate::http::HttpResponse;
 
 pub(super) const CASES: &[Case] = cases![
     Answers:
@@ -20,14 +20,14 @@ pub(super) const CASES: &[Case] = cases![
     web_search_and_jurisdictions_are_kept_with_the_conversation,
 ];
 
-fn ask(api: &Api, headers: &[(&str, &str)], body: &Value) -> Response {
-    let request = api.request("POST", "/api/v1/chats");
-    let request = headers.iter().fold(request, |request, (name, value)| request.header(name, value));
-    request.body(body.to_string()).send(&api.address)
+fn ask_with_headers(api: &Api, headers: &[(&str, &str)], body: &Value) -> HttpResponse {
+    let request = api.new_request("POST", "/api/v1/chats");
+    let request = headers.iter().fold(request, |request, (name, value)| request.with_header(name, value));
+    request.with_body(body.to_string()).send(&api.address)
 }
 
 fn a_body_is_read_as_json_whatever_is_said_of_it(api: &Api) {
-    let body = json!({ "input": "Hello", "model": reader(api) });
+    let body = json!({ "input": "Hello", "model": builtin_reader_id(api) });
     for kind in [
         "application/json",
         "application/json; charset=windows-1250",
@@ -38,63 +38,67 @@ fn a_body_is_read_as_json_whatever_is_said_of_it(api: &Api) {
         "nonsense",
         "",
     ] {
-        let answer = ask(api, &[("content-type", kind), ("accept", "image/png")], &body);
-        api.completed(&answer.expect_status(202).json());
+        let answer = ask_with_headers(api, &[("content-type", kind), ("accept", "image/png")], &body);
+        api.wait_for_completion(&answer.expect_status(202).json());
     }
-    let plain = api.request("POST", "/api/v1/chats").body(body.to_string());
-    api.completed(&plain.clone().send(&api.address).expect_status(202).json());
-    api.completed(&plain.chunked().send(&api.address).expect_status(202).json());
+    let plain = api.new_request("POST", "/api/v1/chats").with_body(body.to_string());
+    api.wait_for_completion(&plain.clone().send(&api.address).expect_status(202).json());
+    api.wait_for_completion(&plain.with_chunked_body().send(&api.address).expect_status(202).json());
     let spaced = format!(" \n\t{body}\r\n ");
-    api.completed(&api.send_bytes(spaced.as_bytes()).expect_status(202).json());
+    api.wait_for_completion(&api.send_bytes(spaced.as_bytes()).expect_status(202).json());
 }
 
 fn who_waits_gets_the_whole_answer(api: &Api) {
-    let body = json!({ "input": "Hello", "model": reader(api) });
+    let body = json!({ "input": "Hello", "model": builtin_reader_id(api) });
     for wait in ["wait=60", "wait=61", "wait=999999999", "WAIT=30", "respond-async, wait=30", "wait=30; x=y"]
     {
-        let whole = ask(api, &[("prefer", wait)], &body).expect_status(201).json();
+        let whole = ask_with_headers(api, &[("prefer", wait)], &body).expect_status(201).json();
         assert_eq!(whole["status"], "completed", "{wait}");
         assert!(whole["text"].as_str().is_some_and(|text| !text.is_empty()), "{wait}");
-        assert_eq!(api.now(&whole), whole, "{wait}");
+        assert_eq!(api.get_answer(&whole), whole, "{wait}");
     }
     for no_wait in ["wait", "wait=", "wait=-1", "wait=soon", "wait=1.5", "waiting=60", "", "return=minimal"] {
-        let answer = ask(api, &[("prefer", no_wait)], &body).expect_status(202).json();
+        let answer = ask_with_headers(api, &[("prefer", no_wait)], &body).expect_status(202).json();
         assert_eq!((&answer["status"], &answer["text"]), (&"in_progress".into(), &"".into()), "{no_wait:?}");
-        let target = format!("/api/v1/chats/{}/messages/{}", id(&answer, "chatId"), id(&answer, "id"));
-        let collected = api.request("GET", &target).header("prefer", "wait=60").send(&api.address);
+        let target =
+            format!("/api/v1/chats/{}/messages/{}", id_field(&answer, "chatId"), id_field(&answer, "id"));
+        let collected = api.new_request("GET", &target).with_header("prefer", "wait=60").send(&api.address);
         assert_eq!(collected.expect_status(200).json()["status"], "completed");
     }
-    let at_once = ask(api, &[("prefer", "wait=0")], &body);
+    let at_once = ask_with_headers(api, &[("prefer", "wait=0")], &body);
     assert!(matches!(at_once.status, 201 | 202), "{}", at_once.status);
 }
 
 fn a_repeated_question_is_answered_by_the_first(api: &Api) {
-    let body = json!({ "input": "Hello", "model": reader(api) });
-    let keyed = |key: &str, body: &Value| ask(api, &[("idempotency-key", key), ("prefer", "wait=60")], body);
+    let body = json!({ "input": "Hello", "model": builtin_reader_id(api) });
+    let keyed = |key: &str, body: &Value| {
+        ask_with_headers(api, &[("idempotency-key", key), ("prefer", "wait=60")], body)
+    };
     let first = keyed("one", &body).expect_status(201);
     assert_eq!(first.header("idempotent-replayed"), None);
     let again = keyed("one", &body).expect_status(201);
     assert_eq!(again.header("idempotent-replayed"), Some("true"));
     assert_eq!(again.json(), first.json());
-    let other = json!({ "input": "Hello", "model": reader(api), "webSearchEnabled": true });
+    let other = json!({ "input": "Hello", "model": builtin_reader_id(api), "webSearchEnabled": true });
     keyed("one", &other).expect_code(409, "IDEMPOTENCY_MISMATCH");
     assert_ne!(keyed("two", &body).expect_status(201).json()["id"], first.json()["id"]);
     // A rejected request is not stored: the same key may be used for a corrected one.
     let refused = json!({ "input": "Hello", "model": "no-such-model" });
     keyed("three", &refused).expect_code(400, "UNKNOWN_MODEL");
     keyed("three", &body).expect_status(201);
-    api.delete_chat(&id(&first.json(), "chatId")).expect_status(204);
+    api.delete_chat(&id_field(&first.json(), "chatId")).expect_status(204);
     keyed("one", &body).expect_code(404, "NOT_FOUND");
-    assert_eq!(api.chats("").json()["totalCount"], 2);
+    assert_eq!(api.list_chats("").json()["totalCount"], 2);
 }
 
 fn a_repeated_question_is_not_checked_again(api: &Api) {
-    let path = path_of(api.upload("gone.txt", b"The rent is 900 crowns."));
-    let body = json!({ "input": "What is the rent?", "filePaths": [path], "model": reader(api) });
-    let keyed = |body: &Value| ask(api, &[("idempotency-key", "k"), ("prefer", "wait=60")], body);
+    let path = uploaded_path(api.upload_file("gone.txt", b"The rent is 900 crowns."));
+    let body = json!({ "input": "What is the rent?", "filePaths": [path], "model": builtin_reader_id(api) });
+    let keyed =
+        |body: &Value| ask_with_headers(api, &[("idempotency-key", "k"), ("prefer", "wait=60")], body);
     let first = keyed(&body).expect_status(201).json();
     api.delete_file(&path).expect_status(204);
-    api.send(&body).expect_refusal(400);
+    api.send_question(&body).expect_refusal(400);
     let again = keyed(&body).expect_status(201);
     assert_eq!((again.header("idempotent-replayed"), again.json()), (Some("true"), first));
     // Another body with the same key is rejected before its content is checked.
@@ -103,28 +107,32 @@ fn a_repeated_question_is_not_checked_again(api: &Api) {
 }
 
 fn idempotency_keys_have_a_form(api: &Api) {
-    let body = json!({ "input": "Hello", "model": reader(api) });
-    let keyed = |key: &str| ask(api, &[("idempotency-key", key)], &body);
+    let body = json!({ "input": "Hello", "model": builtin_reader_id(api) });
+    let keyed = |key: &str| ask_with_headers(api, &[("idempotency-key", key)], &body);
     for wrong in ["", &"x".repeat(256), "žluťoučký"] {
         keyed(wrong).expect_refusal(400);
     }
     for second in ["one", "two"] {
-        let twice = ask(api, &[("idempotency-key", "one"), ("idempotency-key", second)], &body);
+        let twice = ask_with_headers(api, &[("idempotency-key", "one"), ("idempotency-key", second)], &body);
         let message = twice.json()["message"].as_str().unwrap_or_default().to_owned();
         assert!(message.contains("Idempotency-Key"), "{message}");
         twice.expect_code(400, "BAD_REQUEST");
     }
     for right in ["x", &"x".repeat(255), "\"quoted; with=signs\"", "8e03978e-40d5-43e8-bc93-6894a57f9324"] {
         let answer = keyed(right).expect_status(202).json();
-        api.completed(&answer);
+        api.wait_for_completion(&answer);
         assert_eq!(keyed(right).expect_status(201).json()["id"], answer["id"], "{right:?}");
     }
 }
 
 fn an_answer_that_the_caller_has_is_not_sent_again(api: &Api) {
-    let answer = api.completed(&api.accepted(&json!({ "input": "Hello", "model": reader(api) })));
-    let target = format!("/api/v1/chats/{}/messages/{}", id(&answer, "chatId"), id(&answer, "id"));
-    let collect = |tag: &str| api.request("GET", &target).header("if-none-match", tag).send(&api.address);
+    let answer = api.wait_for_completion(
+        &api.expect_accepted(&json!({ "input": "Hello", "model": builtin_reader_id(api) })),
+    );
+    let target =
+        format!("/api/v1/chats/{}/messages/{}", id_field(&answer, "chatId"), id_field(&answer, "id"));
+    let collect =
+        |tag: &str| api.new_request("GET", &target).with_header("if-none-match", tag).send(&api.address);
     let tag = collect("\"x\"").expect_status(200).header("etag").expect("an entity tag").to_owned();
     for known in [tag.clone(), format!("W/{tag}"), format!("\"x\", {tag}"), "*".to_owned()] {
         let response = collect(&known).expect_status(304);
@@ -134,21 +142,23 @@ fn an_answer_that_the_caller_has_is_not_sent_again(api: &Api) {
         assert_eq!(collect(unknown).expect_status(200).json(), answer, "{unknown:?}");
     }
     // Compression changes the bytes, so the tag is weak; it still matches.
-    let coded = api.request("GET", &target).header("accept-encoding", "gzip").send(&api.address);
+    let coded = api.new_request("GET", &target).with_header("accept-encoding", "gzip").send(&api.address);
     let weak = coded.expect_status(200).header("etag").expect("an entity tag").to_owned();
     collect(&weak).expect_status(304);
 }
 
 fn a_conversation_tells_of_itself_and_changes(api: &Api) {
     let question = "When is the rent due?\nAnd how much is it?";
-    let answer = api.completed(&api.accepted(&json!({ "input": question, "model": reader(api) })));
-    let chat = id(&answer, "chatId");
-    let detail = api.chat(&chat).expect_status(200).json();
+    let answer = api.wait_for_completion(
+        &api.expect_accepted(&json!({ "input": question, "model": builtin_reader_id(api) })),
+    );
+    let chat = id_field(&answer, "chatId");
+    let detail = api.get_chat(&chat).expect_status(200).json();
     let summary = &detail["chat"];
     assert_eq!(summary["title"], "When is the rent due?", "the title comes from the first question");
     assert_eq!((&summary["model"], &summary["pinned"]), (&answer["model"], &false.into()));
     assert_eq!((&summary["webSearchEnabled"], &summary["jurisdictions"]), (&false.into(), &json!([])));
-    assert_eq!(&api.chats("").json()["chats"][0], summary, "the list has the same entry");
+    assert_eq!(&api.list_chats("").json()["chats"][0], summary, "the list has the same entry");
     let message = &detail["messages"][0];
     assert_eq!((&message["role"], &message["text"]), (&"USER".into(), &question.into()));
     assert_eq!(message["status"], "completed");
@@ -158,37 +168,39 @@ fn a_conversation_tells_of_itself_and_changes(api: &Api) {
         (&answer["id"], &answer["text"], &answer["parts"])
     );
     let moved = |before: &Value| {
-        let now = api.chat(&chat).json()["chat"]["modifiedAt"].clone();
+        let now = api.get_chat(&chat).json()["chat"]["modifiedAt"].clone();
         assert!(now.as_str() > before.as_str(), "{now} after {before}");
         now
     };
     let before = summary["modifiedAt"].clone();
-    let second = api.accepted(&json!({ "input": "And in May?", "chatId": chat }));
+    let second = api.expect_accepted(&json!({ "input": "And in May?", "chatId": chat }));
     let asked = moved(&before);
-    api.completed(&second);
-    assert!(api.chat(&chat).json()["chat"]["modifiedAt"].as_str() >= asked.as_str());
-    assert_eq!(api.chat(&chat).json()["chat"]["title"], summary["title"], "and stays");
-    let stopped = api.stop(&chat).expect_status(202).json();
+    api.wait_for_completion(&second);
+    assert!(api.get_chat(&chat).json()["chat"]["modifiedAt"].as_str() >= asked.as_str());
+    assert_eq!(api.get_chat(&chat).json()["chat"]["title"], summary["title"], "and stays");
+    let stopped = api.stop_chat(&chat).expect_status(202).json();
     assert_eq!((&stopped["chatId"], &stopped["status"]), (&summary["chatId"], &"completed".into()));
 }
 
 fn web_search_and_jurisdictions_are_kept_with_the_conversation(api: &Api) {
-    let known = api.catalog("jurisdictions", None).json();
+    let known = api.get_catalog("jurisdictions", None).json();
     let ids: Vec<Value> =
         known.as_array().expect("jurisdictions").iter().map(|one| one["id"].clone()).collect();
     let chosen = json!([ids[1], ids[0], ids[1]]);
-    let answer = api.completed(&api.accepted(&json!({ "input": "Hello", "model": reader(api),
-        "webSearchEnabled": true, "jurisdictions": chosen })));
-    let chat = id(&answer, "chatId");
+    let answer = api.wait_for_completion(
+        &api.expect_accepted(&json!({ "input": "Hello", "model": builtin_reader_id(api),
+        "webSearchEnabled": true, "jurisdictions": chosen })),
+    );
+    let chat = id_field(&answer, "chatId");
     let kept =
         |detail: Value| (detail["chat"]["webSearchEnabled"].clone(), detail["chat"]["jurisdictions"].clone());
     let expected = (Value::from(true), json!([ids[1], ids[0]]));
-    assert_eq!(kept(api.chat(&chat).json()), expected);
+    assert_eq!(kept(api.get_chat(&chat).json()), expected);
     let again = json!({ "input": "More", "chatId": chat, "webSearchEnabled": false, "jurisdictions": ["none"],
         "model": "none", "settings": [{ "key": "none", "value": "none" }] });
-    api.completed(&api.accepted(&again));
+    api.wait_for_completion(&api.expect_accepted(&again));
     assert_eq!(
-        kept(api.chat(&chat).json()),
+        kept(api.get_chat(&chat).json()),
         expected,
         "a continuation takes it over, and looks at nothing else"
     );
@@ -197,17 +209,22 @@ fn web_search_and_jurisdictions_are_kept_with_the_conversation(api: &Api) {
 fn conversations_are_renamed_and_pinned(api: &Api) {
     let chats: Vec<String> = ["One", "Two"]
         .map(|input| {
-            id(&api.completed(&api.accepted(&json!({ "input": input, "model": reader(api) }))), "chatId")
+            id_field(
+                &api.wait_for_completion(
+                    &api.expect_accepted(&json!({ "input": input, "model": builtin_reader_id(api) })),
+                ),
+                "chatId",
+            )
         })
         .to_vec();
     let patch = |chat: &str, body: &str| {
-        api.request("PATCH", &format!("/api/v1/chats/{chat}")).body(body).send(&api.address)
+        api.new_request("PATCH", &format!("/api/v1/chats/{chat}")).with_body(body).send(&api.address)
     };
     let patched = patch(&chats[0], r#"{"title": " Renamed ", "pinned": true}"#).expect_status(200).json();
     assert_eq!((&patched["title"], &patched["pinned"]), (&"Renamed".into(), &true.into()));
-    let first = |api: &Api| api.chats("").json()["chats"][0]["chatId"].clone();
+    let first = |api: &Api| api.list_chats("").json()["chats"][0]["chatId"].clone();
     assert_eq!(first(api), chats[0].as_str(), "pinned first");
-    assert_eq!(api.chat(&chats[0]).json()["chat"], patched);
+    assert_eq!(api.get_chat(&chats[0]).json()["chat"], patched);
     patch(&chats[0], r#"{"pinned": false}"#).expect_status(200);
     assert_eq!(first(api), chats[1].as_str(), "then the most recent");
     assert_eq!(

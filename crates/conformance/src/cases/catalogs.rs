@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::Case;
-use crate::api::{Api, Expect, id, is_uuid, reader};
+use crate::api::{Api, Expect, builtin_reader_id, id_field, is_uuid};
 
-fn entries(value: &Value) -> Vec<Value> {
+fn nonempty_entries(value: &Value) -> Vec<Value> {
     let entries = value.as_array().expect("an array").clone();
     assert!(!entries.is_empty(), "no catalog is empty");
     entries
@@ -28,7 +28,7 @@ pub(super) const CASES: &[Case] = cases![
 ];
 
 fn models_are_complete_and_one_is_the_default(api: &Api) {
-    let models = entries(&api.catalog("models", None).expect_status(200).json());
+    let models = nonempty_entries(&api.get_catalog("models", None).expect_status(200).json());
     for model in &models {
         assert_texts(model, &["id", "label", "description", "provider", "status"]);
         assert!(["ANTHROPIC", "OPENAI", "GOOGLE"].iter().any(|known| model["provider"] == *known), "{model}");
@@ -41,7 +41,7 @@ fn models_are_complete_and_one_is_the_default(api: &Api) {
         assert!(model["deprecated"] == false || settings.is_empty(), "{model}");
         for setting in settings {
             assert_texts(setting, &["key", "label", "defaultValue"]);
-            let options = entries(&setting["options"]);
+            let options = nonempty_entries(&setting["options"]);
             assert!(options.iter().any(|option| option["value"] == setting["defaultValue"]), "{setting}");
         }
     }
@@ -49,22 +49,22 @@ fn models_are_complete_and_one_is_the_default(api: &Api) {
 }
 
 fn jurisdictions_are_listed_and_taken_by_questions(api: &Api) {
-    let jurisdictions = entries(&api.catalog("jurisdictions", None).expect_status(200).json());
+    let jurisdictions = nonempty_entries(&api.get_catalog("jurisdictions", None).expect_status(200).json());
     for jurisdiction in &jurisdictions {
         assert_texts(jurisdiction, &["id", "label"]);
     }
-    let english = api.catalog("jurisdictions", Some("en")).expect_status(200).json();
+    let english = api.get_catalog("jurisdictions", Some("en")).expect_status(200).json();
     assert_ne!(english, Value::from(jurisdictions.clone()), "labels follow the language");
     let chosen = json!([jurisdictions[0]["id"]]);
-    let answer = api.accepted(&json!({ "input": "Hello", "jurisdictions": chosen }));
-    let chat = api.chat(&id(&answer, "chatId")).expect_status(200).json();
+    let answer = api.expect_accepted(&json!({ "input": "Hello", "jurisdictions": chosen }));
+    let chat = api.get_chat(&id_field(&answer, "chatId")).expect_status(200).json();
     assert_eq!(chat["chat"]["jurisdictions"], chosen);
-    api.completed(&answer);
+    api.wait_for_completion(&answer);
 }
 
 fn skills_and_agents_are_listed_and_taken_by_questions(api: &Api) {
-    let skills = entries(&api.catalog("skills", None).expect_status(200).json());
-    let agents = entries(&api.catalog("agents", None).expect_status(200).json());
+    let skills = nonempty_entries(&api.get_catalog("skills", None).expect_status(200).json());
+    let agents = nonempty_entries(&api.get_catalog("agents", None).expect_status(200).json());
     for entry in skills.iter().chain(&agents) {
         assert_texts(entry, &["name", "fullName", "description"]);
         assert!(is_uuid(&entry["id"]), "{entry}");
@@ -73,24 +73,23 @@ fn skills_and_agents_are_listed_and_taken_by_questions(api: &Api) {
     }
     for word in ["id", "fullName"] {
         let (skill, agent) = (&skills[skills.len() - 1][word], &agents[0][word]);
-        let question =
-            json!({ "input": "Hello", "model": reader(api), "skillIds": [skill], "agentId": agent });
-        api.completed(&api.accepted(&question));
+        let question = json!({ "input": "Hello", "model": builtin_reader_id(api), "skillIds": [skill], "agentId": agent });
+        api.wait_for_completion(&api.expect_accepted(&question));
     }
 }
 
 fn skills_and_agents_that_no_catalog_has_are_refused(api: &Api) {
     let nobody = "00000000-0000-4000-8000-000000000000";
     for word in ["none", nobody, "none:none", ""] {
-        api.send(&json!({ "input": "x", "skillIds": [word] })).expect_code(400, "UNKNOWN_SKILL");
-        api.send(&json!({ "input": "x", "agentId": word })).expect_code(400, "UNKNOWN_AGENT");
+        api.send_question(&json!({ "input": "x", "skillIds": [word] })).expect_code(400, "UNKNOWN_SKILL");
+        api.send_question(&json!({ "input": "x", "agentId": word })).expect_code(400, "UNKNOWN_AGENT");
     }
-    assert_eq!(api.chats("").expect_status(200).json()["totalCount"], 0, "no question was accepted");
+    assert_eq!(api.list_chats("").expect_status(200).json()["totalCount"], 0, "no question was accepted");
 }
 
 fn labels_are_czech_unless_another_language_is_asked_for(api: &Api) {
     let label = |language: Option<&str>| {
-        let response = api.catalog("models", language).expect_status(200);
+        let response = api.get_catalog("models", language).expect_status(200);
         let language =
             response.header("content-language").expect("the response names its language").to_owned();
         let vary = response.header("vary").unwrap_or_default().to_lowercase();
@@ -105,8 +104,8 @@ fn labels_are_czech_unless_another_language_is_asked_for(api: &Api) {
     );
     assert_eq!(label(None), czech);
     let lines = ["de, cs;q=0.5", "sk;q=0.8"].iter();
-    let request = api.request("GET", "/api/v1/models");
-    let request = lines.fold(request, |request, line| request.header("accept-language", line));
+    let request = api.new_request("GET", "/api/v1/models");
+    let request = lines.fold(request, |request, line| request.with_header("accept-language", line));
     let divided = request.send(&api.address).expect_status(200);
     assert_eq!(divided.header("content-language"), Some("sk"), "several lines are one list");
     for (asked, wanted) in [

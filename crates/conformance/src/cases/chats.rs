@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Case;
-use crate::api::{Api, Expect, id, is_time, is_uuid, parts_of};
+use crate::api::{Api, Expect, find_parts, id_field, is_time, is_uuid};
 
 /// A well-formed id that does not exist.
 const NOBODY: &str = "00000000-0000-4000-8000-000000000000";
@@ -19,23 +19,23 @@ pub(super) const CASES: &[Case] = cases![
 ];
 
 fn a_question_is_accepted_empty_and_answered_later(api: &Api) {
-    let answer = api.ask("What is a lease?");
+    let answer = api.ask_question("What is a lease?");
     assert!(
         is_uuid(&answer["id"]) && is_uuid(&answer["chatId"]) && answer["id"] != answer["chatId"],
         "{answer}"
     );
     assert_eq!((&answer["status"], &answer["text"]), (&Value::from("in_progress"), &Value::from("")));
     assert!(is_time(&answer["createdAt"]), "{answer}");
-    let models = api.catalog("models", None).json();
+    let models = api.get_catalog("models", None).json();
     let default = models.as_array().expect("models").iter().find(|model| model["default"] == true);
     assert_eq!(answer["model"], default.expect("a default model")["id"]);
-    let whole = api.completed(&answer);
+    let whole = api.wait_for_completion(&answer);
     for field in ["id", "chatId", "createdAt", "model"] {
         assert_eq!(whole[field], answer[field], "{field}");
     }
     assert!(!whole["text"].as_str().expect("a text").is_empty());
     assert!(whole["error"].is_null(), "{whole}");
-    assert_eq!(api.now(&answer), whole, "a whole answer stays as it is");
+    assert_eq!(api.get_answer(&answer), whole, "a whole answer stays as it is");
 }
 
 fn questions_that_cannot_be_read_are_refused(api: &Api) {
@@ -65,51 +65,52 @@ fn questions_that_cannot_be_read_are_refused(api: &Api) {
     }
     api.send_bytes(b"{\"input\":\"\xff\"}").expect_refusal(400);
     api.send_bytes("[".repeat(100_000).as_bytes()).expect_refusal(400);
-    assert_eq!(api.chats("").json()["totalCount"], 0, "no conversation was created");
+    assert_eq!(api.list_chats("").json()["totalCount"], 0, "no conversation was created");
 }
 
 fn what_the_catalogs_do_not_hold_is_refused_with_the_values_that_they_hold(api: &Api) {
-    let known = id(&api.catalog("models", None).expect_status(200).json()[0], "id");
-    let message = api.send(&json!({ "input": "x", "model": "no-such-model" })).expect_refusal(400);
+    let known = id_field(&api.get_catalog("models", None).expect_status(200).json()[0], "id");
+    let message = api.send_question(&json!({ "input": "x", "model": "no-such-model" })).expect_refusal(400);
     assert!(message.contains(&known), "the message lists the valid values: {message}");
-    let known = id(&api.catalog("jurisdictions", None).expect_status(200).json()[0], "id");
-    let message = api.send(&json!({ "input": "x", "jurisdictions": ["no-such-place"] })).expect_refusal(400);
+    let known = id_field(&api.get_catalog("jurisdictions", None).expect_status(200).json()[0], "id");
+    let message =
+        api.send_question(&json!({ "input": "x", "jurisdictions": ["no-such-place"] })).expect_refusal(400);
     assert!(message.contains(&known), "{message}");
-    api.send(&json!({ "input": "x", "skillIds": ["no-such-skill"] })).expect_refusal(400);
-    api.send(&json!({ "input": "x", "agentId": "no-such-agent" })).expect_refusal(400);
+    api.send_question(&json!({ "input": "x", "skillIds": ["no-such-skill"] })).expect_refusal(400);
+    api.send_question(&json!({ "input": "x", "agentId": "no-such-agent" })).expect_refusal(400);
     let settings = json!([{ "key": "noSuchSetting", "value": "HIGH" }]);
-    api.send(&json!({ "input": "x", "settings": settings })).expect_refusal(400);
-    assert_eq!(api.chats("").json()["totalCount"], 0);
+    api.send_question(&json!({ "input": "x", "settings": settings })).expect_refusal(400);
+    assert_eq!(api.list_chats("").json()["totalCount"], 0);
 }
 
 fn attached_paths_are_checked(api: &Api) {
-    api.upload("a.txt", b"The rent is 900 crowns.").expect_status(201);
-    let with = |path: &str| api.send(&json!({ "input": "What is the rent?", "filePaths": [path] }));
+    api.upload_file("a.txt", b"The rent is 900 crowns.").expect_status(201);
+    let with = |path: &str| api.send_question(&json!({ "input": "What is the rent?", "filePaths": [path] }));
     with("/uploads/none.txt").expect_refusal(400);
     with("/../etc/passwd").expect_refusal(403);
     with("/uploads/../../etc/passwd").expect_refusal(403);
-    assert_eq!(api.chats("").json()["totalCount"], 0);
+    assert_eq!(api.list_chats("").json()["totalCount"], 0);
     for path in ["/uploads/a.txt", "uploads/a.txt", "/uploads"] {
-        let answer = api.completed(&with(path).expect_status(202).json());
-        let files = parts_of(&answer, "FILE");
+        let answer = api.wait_for_completion(&with(path).expect_status(202).json());
+        let files = find_parts(&answer, "FILE");
         let attached = format!("/{}", path.trim_start_matches('/'));
         assert!(files.iter().any(|file| file["path"] == attached.as_str()), "{path} in {answer}");
     }
 }
 
 fn ids_of_no_conversation_are_refused(api: &Api) {
-    api.send(&json!({ "input": "x", "chatId": "no-uuid" })).expect_refusal(400);
-    api.send(&json!({ "input": "x", "chatId": 7 })).expect_refusal(400);
-    api.send(&json!({ "input": "x", "chatId": NOBODY })).expect_code(404, "NOT_FOUND");
-    let chat = id(&api.completed(&api.ask("Hello?")), "chatId");
+    api.send_question(&json!({ "input": "x", "chatId": "no-uuid" })).expect_refusal(400);
+    api.send_question(&json!({ "input": "x", "chatId": 7 })).expect_refusal(400);
+    api.send_question(&json!({ "input": "x", "chatId": NOBODY })).expect_code(404, "NOT_FOUND");
+    let chat = id_field(&api.wait_for_completion(&api.ask_question("Hello?")), "chatId");
     for nobody in [NOBODY, "no-uuid", "1", "%00", "%FF", "..."] {
-        api.chat(nobody).expect_code(404, "NOT_FOUND");
+        api.get_chat(nobody).expect_code(404, "NOT_FOUND");
         api.delete_chat(nobody).expect_code(404, "NOT_FOUND");
-        api.stop(nobody).expect_code(404, "NOT_FOUND");
-        api.collect(&chat, nobody).expect_code(404, "NOT_FOUND");
-        api.collect(nobody, NOBODY).expect_code(404, "NOT_FOUND");
-        api.answer_events(&chat, nobody, None).whole().expect_code(404, "NOT_FOUND");
-        api.chat_events(nobody, None).whole().expect_code(404, "NOT_FOUND");
+        api.stop_chat(nobody).expect_code(404, "NOT_FOUND");
+        api.get_message(&chat, nobody).expect_code(404, "NOT_FOUND");
+        api.get_message(nobody, NOBODY).expect_code(404, "NOT_FOUND");
+        api.answer_events(&chat, nobody, None).read_whole().expect_code(404, "NOT_FOUND");
+        api.chat_events(nobody, None).read_whole().expect_code(404, "NOT_FOUND");
     }
 }
 
@@ -128,7 +129,7 @@ fn pages_that_are_no_numbers_are_refused(api: &Api) {
         "?limit=%FF",
         "?limit=1&limit=2",
     ] {
-        let response = api.chats(query);
+        let response = api.list_chats(query);
         assert_eq!(response.status, 400, "{query}: {}", response.text());
         response.expect_refusal(400);
     }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Case;
-use crate::api::{Api, Expect, Part, is_time};
+use crate::api::{Api, Expect, UploadPart, is_time};
 
 pub(super) const CASES: &[Case] = cases![
     Key:
@@ -24,7 +24,7 @@ fn the_home_folder_holds_the_upload_folder_from_the_start(api: &Api) {
         "mimeType": "inode/directory", "modifiedTime": uploads["modifiedTime"] });
     assert_eq!(uploads, &shown);
     assert!(is_time(&uploads["modifiedTime"]));
-    assert_eq!(api.list("/").expect_status(200).json(), home);
+    assert_eq!(api.list_directory("/").expect_status(200).json(), home);
 }
 
 fn a_listing_has_one_level_folders_first_and_nothing_hidden(api: &Api) {
@@ -32,16 +32,16 @@ fn a_listing_has_one_level_folders_first_and_nothing_hidden(api: &Api) {
         api.create_folder(folder).expect_status(201);
     }
     for name in ["b.txt", "a.bin", ".secret"] {
-        let parts = [Part::file(name, b"x"), Part::field("destination", "/box")];
+        let parts = [UploadPart::from_file(name, b"x"), UploadPart::from_field("destination", "/box")];
         api.upload_form(&parts).expect_status(201);
     }
-    let listing = api.list("/box").expect_status(200).json();
+    let listing = api.list_directory("/box").expect_status(200).json();
     let names: Vec<&Value> =
         listing["entries"].as_array().expect("entries").iter().map(|e| &e["name"]).collect();
     assert_eq!(names, ["alpha", "zeta", "a.bin", "b.txt"]);
     assert_eq!(listing["totalEntries"], 4);
     assert_eq!(listing["entries"][1]["path"], "/box/zeta");
-    let inner = api.list("/box/alpha").expect_status(200).json();
+    let inner = api.list_directory("/box/alpha").expect_status(200).json();
     assert_eq!(inner["entries"][0]["path"], "/box/alpha/inner");
 }
 
@@ -50,7 +50,7 @@ fn a_folder_is_created_once_and_only_in_one_that_exists(api: &Api) {
     assert_eq!(created, json!({ "name": "new", "path": "/new" }));
     api.create_folder("/new").expect_refusal(409);
     api.create_folder("/none/new").expect_code(404, "NOT_FOUND");
-    api.upload("file.txt", b"x").expect_status(201);
+    api.upload_file("file.txt", b"x").expect_status(201);
     api.create_folder("/uploads/file.txt").expect_refusal(409);
     let below = api.create_folder("/uploads/file.txt/new");
     assert!(matches!(below.status, 400 | 404), "{}", below.text());
@@ -69,12 +69,12 @@ fn what_was_created_is_a_destination_as_it_is_shown(api: &Api) {
         let created = api.create_folder(target).expect_status(201).json();
         assert_eq!(created["name"], name, "{target}");
         let path = created["path"].as_str().expect("a path");
-        let parts = [Part::field("destination", path), Part::file("a.txt", b"a")];
+        let parts = [UploadPart::from_field("destination", path), UploadPart::from_file("a.txt", b"a")];
         let uploaded = api.upload_form(&parts).expect_status(201).json();
         assert_eq!(uploaded["path"], format!("{path}/a.txt"), "{target}");
-        let listing = api.list(target).expect_status(200).json();
+        let listing = api.list_directory(target).expect_status(200).json();
         assert_eq!(listing["entries"][0]["name"], "a.txt", "{target}");
-        assert_eq!(api.download(&format!("{target}/a.txt")).expect_status(200).body, b"a");
+        assert_eq!(api.download_file(&format!("{target}/a.txt")).expect_status(200).body, b"a");
         let home = api.list_home().json();
         let shown = home["entries"].as_array().expect("entries").iter().any(|e| e["path"] == path);
         assert!(shown, "{target} in {home}");
@@ -88,9 +88,9 @@ fn a_folder_that_is_not_empty_is_deleted_only_recursively(api: &Api) {
     api.delete_file("/empty").expect_status(204);
     api.delete_file("/full").expect_refusal(409);
     api.delete_file("/full?recursive=false").expect_refusal(409);
-    api.list("/full/deep").expect_status(200);
+    api.list_directory("/full/deep").expect_status(200);
     api.delete_file("/full?recursive=true").expect_status(204);
-    api.list("/full").expect_code(404, "NOT_FOUND");
+    api.list_directory("/full").expect_code(404, "NOT_FOUND");
     api.delete_file("/full?recursive=true").expect_code(404, "NOT_FOUND");
     for odd in ["perhaps", "true&recursive=false", "%FF"] {
         api.delete_file(&format!("/uploads?recursive={odd}")).expect_refusal(400);
@@ -101,5 +101,5 @@ fn the_home_folder_cannot_be_deleted(api: &Api) {
     for path in ["/?recursive=true", "/uploads/..?recursive=true", "/.?recursive=true"] {
         api.delete_file(path).expect_refusal(403);
     }
-    api.list("/uploads").expect_status(200);
+    api.list_directory("/uploads").expect_status(200);
 }

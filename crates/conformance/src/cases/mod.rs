@@ -82,7 +82,7 @@ pub const NOT_FROM_OUTSIDE: &[(&str, &str)] = &[
 
 /// Returns all cases.
 #[must_use]
-pub fn all() -> Vec<Case> {
+pub fn all_cases() -> Vec<Case> {
     // The longest-running cases start first.
     [
         slow::CASES,

@@ -1,7 +1,7 @@
 //! Section 4.3: unusual names in upload forms and URLs.
 
 use super::Case;
-use crate::api::{Api, Expect, Part, encoded, names_in, path_of};
+use crate::api::{Api, Expect, UploadPart, encode_path, list_names, uploaded_path};
 
 pub(super) const CASES: &[Case] = cases![
     Key:
@@ -16,7 +16,7 @@ pub(super) const CASES: &[Case] = cases![
 ];
 
 /// Creates a file part whose name has its quotes and backslashes escaped by backslashes.
-fn quoted(name: &[u8], content: &[u8]) -> Part {
+fn backslash_quoted_part(name: &[u8], content: &[u8]) -> UploadPart {
     let mut disposition = b"name=\"file\"; filename=\"".to_vec();
     for byte in name {
         if matches!(byte, b'"' | b'\\') {
@@ -25,13 +25,13 @@ fn quoted(name: &[u8], content: &[u8]) -> Part {
         disposition.push(*byte);
     }
     disposition.push(b'"');
-    Part::raw(disposition, content)
+    UploadPart::from_disposition(disposition, content)
 }
 
 /// Creates a file part whose name is in the extended form (RFC 8187), which can represent any name.
-fn extended(name: &[u8], content: &[u8]) -> Part {
+fn extended_name_part(name: &[u8], content: &[u8]) -> UploadPart {
     let digits: String = name.iter().map(|byte| format!("%{byte:02X}")).collect();
-    Part::raw(format!("name=\"file\"; filename*=UTF-8''{digits}"), content)
+    UploadPart::from_disposition(format!("name=\"file\"; filename*=UTF-8''{digits}"), content)
 }
 
 /// Returns the file name in the extended form of a download's `Content-Disposition`.
@@ -90,72 +90,74 @@ fn odd_names_come_back_as_they_were(api: &Api) {
     ];
     for (at, name) in names.iter().enumerate() {
         let content = format!("content {at}");
-        let uploaded =
-            api.upload_form(&[extended(name.as_bytes(), content.as_bytes())]).expect_status(201).json();
+        let uploaded = api
+            .upload_form(&[extended_name_part(name.as_bytes(), content.as_bytes())])
+            .expect_status(201)
+            .json();
         assert_eq!(
             (&uploaded["name"], &uploaded["path"]),
             (&(*name).into(), &format!("/uploads/{name}").into())
         );
-        let download = api.download(&encoded(&format!("/uploads/{name}"))).expect_status(200);
+        let download = api.download_file(&encode_path(&format!("/uploads/{name}"))).expect_status(200);
         assert_eq!(download.text(), content, "{name:?}");
         let disposition = download.header("content-disposition").expect("a disposition");
         assert!(disposition.is_ascii() && disposition.chars().all(|c| !c.is_control()), "{disposition:?}");
         assert_eq!(file_name_in(disposition), name.as_bytes(), "{disposition}");
     }
-    let shown = names_in(api, "/uploads");
+    let shown = list_names(api, "/uploads");
     for name in names {
         assert_eq!(shown.iter().any(|one| one == name), !name.starts_with('.'), "{name:?} in {shown:?}");
-        api.delete_file(&encoded(&format!("/uploads/{name}"))).expect_status(204);
+        api.delete_file(&encode_path(&format!("/uploads/{name}"))).expect_status(204);
     }
-    assert!(names_in(api, "/uploads").is_empty());
+    assert!(list_names(api, "/uploads").is_empty());
 }
 
 fn names_that_are_no_text_are_shown_encoded_and_found_so(api: &Api) {
     for (name, shown) in
         [(&b"caf\xe9.txt"[..], "caf%E9.txt"), (b"\xff\xfe%", "%FF%FE%25"), (b"half \xc5", "half %C5")]
     {
-        for part in [quoted(name, b"x"), extended(name, b"x")] {
+        for part in [backslash_quoted_part(name, b"x"), extended_name_part(name, b"x")] {
             let uploaded = api.upload_form(&[part]).expect_status(201).json();
             assert_eq!(uploaded["name"], shown);
             assert_eq!(uploaded["path"], format!("/uploads/{shown}"));
         }
-        assert_eq!(names_in(api, "/uploads"), [shown]);
+        assert_eq!(list_names(api, "/uploads"), [shown]);
         let as_shown = format!("/uploads/{shown}").replace(' ', "%20");
-        assert_eq!(api.download(&as_shown).expect_status(200).body, b"x");
+        assert_eq!(api.download_file(&as_shown).expect_status(200).body, b"x");
         api.delete_file(&as_shown).expect_status(204);
     }
 }
 
 fn composed_and_decomposed_letters_are_one_name(api: &Api) {
     let (composed, decomposed) = ("p\u{159}\u{ed}loha.txt", "pr\u{30c}i\u{301}loha.txt");
-    path_of(api.upload(composed, b"composed"));
-    path_of(api.upload(decomposed, b"decomposed"));
-    assert_eq!(names_in(api, "/uploads").len(), 1);
+    uploaded_path(api.upload_file(composed, b"composed"));
+    uploaded_path(api.upload_file(decomposed, b"decomposed"));
+    assert_eq!(list_names(api, "/uploads").len(), 1);
     for name in [composed, decomposed] {
-        assert_eq!(api.download(&encoded(&format!("/uploads/{name}"))).body, b"decomposed");
+        assert_eq!(api.download_file(&encode_path(&format!("/uploads/{name}"))).body, b"decomposed");
     }
 }
 
 fn names_end_at_255_bytes(api: &Api) {
     for longest in ["x".repeat(255), format!("{}.x", "ž".repeat(126)), format!("xxx{}", "🦀".repeat(63))] {
         assert!(longest.len() <= 255);
-        let path = path_of(api.upload(&longest, b"x"));
-        assert_eq!(api.download(&encoded(&path)).expect_status(200).body, b"x");
-        api.upload(&format!("{longest}{longest}"), b"x").expect_refusal(400);
+        let path = uploaded_path(api.upload_file(&longest, b"x"));
+        assert_eq!(api.download_file(&encode_path(&path)).expect_status(200).body, b"x");
+        api.upload_file(&format!("{longest}{longest}"), b"x").expect_refusal(400);
     }
-    api.upload(&"x".repeat(256), b"x").expect_refusal(400);
+    api.upload_file(&"x".repeat(256), b"x").expect_refusal(400);
     let folder = "y".repeat(255);
     api.create_folder(&format!("/{folder}")).expect_status(201);
     api.create_folder(&format!("/{folder}y")).expect_refusal(400);
-    assert_eq!(names_in(api, "/uploads").len(), 3, "rejected uploads left nothing");
+    assert_eq!(list_names(api, "/uploads").len(), 3, "rejected uploads left nothing");
 }
 
 fn names_that_are_none_are_refused(api: &Api) {
     for name in ["", ".", "..", "/", "a/", "a/..", "\\", "nul\0.txt"] {
-        api.upload_form(&[extended(name.as_bytes(), b"x")]).expect_refusal(400);
+        api.upload_form(&[extended_name_part(name.as_bytes(), b"x")]).expect_refusal(400);
     }
-    api.upload_form(&[Part::raw("name=\"file\"", b"x")]).expect_refusal(400);
-    assert!(names_in(api, "/uploads").is_empty());
+    api.upload_form(&[UploadPart::from_disposition("name=\"file\"", b"x")]).expect_refusal(400);
+    assert!(list_names(api, "/uploads").is_empty());
 }
 
 fn a_name_is_read_in_every_form_of_its_header(api: &Api) {
@@ -173,7 +175,8 @@ fn a_name_is_read_in_every_form_of_its_header(api: &Api) {
         ("name=\"file\"; filename*=ISO-8859-1''caf%E9.txt", "café.txt"),
         ("name=\"file\"; filename*=UTF-8''..%2F..%2Fup.txt", "up.txt"),
     ] {
-        let uploaded = api.upload_form(&[Part::raw(disposition, b"x")]).expect_status(201).json();
+        let uploaded =
+            api.upload_form(&[UploadPart::from_disposition(disposition, b"x")]).expect_status(201).json();
         assert_eq!(uploaded["name"], name, "{disposition}");
         assert_eq!(uploaded["path"], format!("/uploads/{name}"), "{disposition}");
     }
@@ -181,24 +184,27 @@ fn a_name_is_read_in_every_form_of_its_header(api: &Api) {
 
 fn a_percent_sign_that_encodes_nothing_is_itself(api: &Api) {
     for name in ["%", "100%", "%zz", "50%2", "%e"] {
-        path_of(api.upload(name, name.as_bytes()));
+        uploaded_path(api.upload_file(name, name.as_bytes()));
         // Both as shown in the listing, and encoded.
-        assert_eq!(api.download(&format!("/uploads/{name}")).expect_status(200).text(), name);
-        assert_eq!(api.download(&encoded(&format!("/uploads/{name}"))).expect_status(200).text(), name);
+        assert_eq!(api.download_file(&format!("/uploads/{name}")).expect_status(200).text(), name);
+        assert_eq!(
+            api.download_file(&encode_path(&format!("/uploads/{name}"))).expect_status(200).text(),
+            name
+        );
     }
     // Creation uses the decoded name, too.
     api.create_folder("/a%20b").expect_status(201);
     assert_eq!(api.create_folder("/90%").expect_status(201).json()["name"], "90%");
-    assert_eq!(names_in(api, ""), ["90%", "a b", "uploads"]);
+    assert_eq!(list_names(api, ""), ["90%", "a b", "uploads"]);
 }
 
 fn question_marks_and_hashes_are_encoded_by_the_client(api: &Api) {
-    path_of(api.upload("what?now#then.txt", b"x"));
-    assert_eq!(api.download("/uploads/what%3Fnow%23then.txt").expect_status(200).body, b"x");
-    api.download("/uploads/what?now").expect_code(404, "NOT_FOUND");
-    path_of(api.upload("what", b"y"));
+    uploaded_path(api.upload_file("what?now#then.txt", b"x"));
+    assert_eq!(api.download_file("/uploads/what%3Fnow%23then.txt").expect_status(200).body, b"x");
+    api.download_file("/uploads/what?now").expect_code(404, "NOT_FOUND");
+    uploaded_path(api.upload_file("what", b"y"));
     assert_eq!(
-        api.download("/uploads/what?now%23then.txt").expect_status(200).body,
+        api.download_file("/uploads/what?now%23then.txt").expect_status(200).body,
         b"y",
         "the rest is a query"
     );

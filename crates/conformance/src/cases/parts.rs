@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::Case;
-use crate::api::{Api, Expect, parts_of, reader};
+use crate::api::{Api, Expect, builtin_reader_id, find_parts};
 
 const LEASE: &str = "LEASE AGREEMENT\n\nThe flat at Dlouhá 12 is let for three years.\n\n\
     The monthly rent is 18,500 crowns, payable by the fifth day of each month.\n\n\
@@ -11,10 +11,10 @@ const LEASE: &str = "LEASE AGREEMENT\n\nThe flat at Dlouhá 12 is let for three 
     Either party may give notice of three months in writing.\n";
 
 fn ask_about_lease(api: &Api) -> Value {
-    api.upload("lease.txt", LEASE.as_bytes()).expect_status(201);
+    api.upload_file("lease.txt", LEASE.as_bytes()).expect_status(201);
     let question = json!({ "input": "How much is the monthly rent?", "filePaths": ["/uploads/lease.txt"],
-        "model": reader(api) });
-    api.completed(&api.accepted(&question))
+        "model": builtin_reader_id(api) });
+    api.wait_for_completion(&api.expect_accepted(&question))
 }
 
 pub(super) const CASES: &[Case] = cases![
@@ -28,7 +28,7 @@ fn the_reader_quotes_the_passage_and_cites_its_file(api: &Api) {
     let answer = ask_about_lease(api);
     assert!(answer["error"].is_null(), "{answer}");
     assert!(answer["text"].as_str().is_some_and(|text| text.contains("18,500")), "{answer}");
-    let texts = parts_of(&answer, "TEXT");
+    let texts = find_parts(&answer, "TEXT");
     let citing: Vec<&&Value> =
         texts.iter().filter(|part| part["citations"].as_array().is_some_and(|all| !all.is_empty())).collect();
     assert!(!citing.is_empty(), "{answer}");
@@ -41,7 +41,7 @@ fn the_reader_quotes_the_passage_and_cites_its_file(api: &Api) {
             assert_eq!(citation["source"]["path"], "/uploads/lease.txt", "{citation}");
         }
     }
-    let tools = parts_of(&answer, "TOOL");
+    let tools = find_parts(&answer, "TOOL");
     assert!(!tools.is_empty(), "the reader searches with the same tools");
     for tool in tools {
         for field in ["toolName", "toolCallId"] {
@@ -52,7 +52,7 @@ fn the_reader_quotes_the_passage_and_cites_its_file(api: &Api) {
             assert!(source["type"] == "FILE" && source["path"].is_string(), "{source}");
         }
     }
-    let files = parts_of(&answer, "FILE");
+    let files = find_parts(&answer, "FILE");
     assert!(
         files.iter().any(|file| file["path"] == "/uploads/lease.txt"),
         "the attached file entered: {files:?}"
@@ -65,14 +65,18 @@ fn the_reader_is_deterministic(api: &Api) {
 }
 
 fn the_reader_says_so_when_the_documents_hold_no_answer(api: &Api) {
-    api.upload("lease.txt", LEASE.as_bytes()).expect_status(201);
+    api.upload_file("lease.txt", LEASE.as_bytes()).expect_status(201);
     let answer = {
         let question = "Which telescope photographed the moons of Neptune?";
-        api.completed(&api.accepted(&json!({ "input": question, "model": reader(api) })))
+        api.wait_for_completion(
+            &api.expect_accepted(&json!({ "input": question, "model": builtin_reader_id(api) })),
+        )
     };
     assert!(answer["error"].is_null(), "{answer}");
     assert!(!answer["text"].as_str().expect("a text").trim().is_empty());
-    let cited: usize =
-        parts_of(&answer, "TEXT").iter().filter_map(|part| part["citations"].as_array().map(Vec::len)).sum();
+    let cited: usize = find_parts(&answer, "TEXT")
+        .iter()
+        .filter_map(|part| part["citations"].as_array().map(Vec::len))
+        .sum();
     assert_eq!(cited, 0, "nothing is cited: {answer}");
 }

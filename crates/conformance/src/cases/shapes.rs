@@ -3,8 +3,8 @@
 
 use super::Case;
 use crate::api::{Api, Expect};
-use crate::connection::Connection;
-use crate::http::{Request, Response};
+use crate::connection::RawConnection;
+use crate::http::{HttpRequest, HttpResponse};
 
 pub(super) const CASES: &[Case] = cases![
     Directly:
@@ -25,21 +25,21 @@ pub(super) const CASES: &[Case] = cases![
 const HIDDEN: &str = "GET /api/v1/hidden-in-a-body HTTP/1.1\r\nhost: x\r\n\r\n";
 
 /// Sends these bytes and returns all responses until the service closes the connection.
-fn answers(api: &Api, bytes: &[u8]) -> Vec<Response> {
-    let mut connection = Connection::open(&api.address).expect("a connection");
-    connection.write(bytes);
+fn send_raw_bytes(api: &Api, bytes: &[u8]) -> Vec<HttpResponse> {
+    let mut connection = RawConnection::connect(&api.address).expect("a connection");
+    connection.write_bytes(bytes);
     connection.end_writing();
-    std::iter::from_fn(|| connection.response("GET")).take(10).collect()
+    std::iter::from_fn(|| connection.read_response("GET")).take(10).collect()
 }
 
-fn statuses(api: &Api, bytes: &[u8]) -> Vec<u16> {
-    answers(api, bytes).iter().map(|response| response.status).collect()
+fn raw_statuses(api: &Api, bytes: &[u8]) -> Vec<u16> {
+    send_raw_bytes(api, bytes).iter().map(|response| response.status).collect()
 }
 
 /// Creates a malformed question with these further header lines and this body: it gets 400 if it is read as
 /// one request.
-fn post(api: &Api, lines: &str, body: &str) -> Vec<u8> {
-    let (prefix, host, key) = (api.address.prefix(), &api.address, &api.key);
+fn malformed_question(api: &Api, lines: &str, body: &str) -> Vec<u8> {
+    let (prefix, host, key) = (api.address.path_prefix(), &api.address, &api.key);
     format!("POST {prefix}/api/v1/chats HTTP/1.1\r\nhost: {host}\r\nx-api-key: {key}\r\n{lines}\r\n{body}")
         .into_bytes()
 }
@@ -57,21 +57,21 @@ fn a_body_is_never_taken_for_a_request(api: &Api) {
         "content-length: 5\r\nTransfer-Encoding: chunked\r\n".to_owned(),
         "Transfer-Encoding: chunked\r\ncontent-length: 0\r\n".to_owned(),
     ] {
-        let met = statuses(api, &post(api, &lines, &body));
+        let met = raw_statuses(api, &malformed_question(api, &lines, &body));
         assert!(refused_only(&met), "{lines:?}: {met:?}");
     }
     // The length covers the hidden request, which is therefore only a body.
     let lines = format!("content-length: {}\r\n", HIDDEN.len());
-    assert_eq!(statuses(api, &post(api, &lines, HIDDEN)), [400]);
+    assert_eq!(raw_statuses(api, &malformed_question(api, &lines, HIDDEN)), [400]);
     let chunk = format!("{:x}\r\n{HIDDEN}\r\n0\r\n\r\n", HIDDEN.len());
-    assert_eq!(statuses(api, &post(api, "transfer-encoding: chunked\r\n", &chunk)), [400]);
+    assert_eq!(raw_statuses(api, &malformed_question(api, "transfer-encoding: chunked\r\n", &chunk)), [400]);
 }
 
 fn transfer_codings_are_one_and_only_one(api: &Api) {
     let chunked = "2\r\n{}\r\n0\r\n\r\n";
     for name in ["Transfer-Encoding: chunked", "transfer-encoding: CHUNKED", "TRANSFER-ENCODING:chunked"] {
         assert_eq!(
-            statuses(api, &post(api, &format!("{name}\r\n"), chunked)),
+            raw_statuses(api, &malformed_question(api, &format!("{name}\r\n"), chunked)),
             [400],
             "{name}: read, and no question"
         );
@@ -90,7 +90,7 @@ fn transfer_codings_are_one_and_only_one(api: &Api) {
         "x: y\r\n transfer-encoding: chunked\r\n",
         "transfer_encoding\0: chunked\r\n",
     ] {
-        let met = statuses(api, &post(api, lines, &format!("{chunked}{HIDDEN}")));
+        let met = raw_statuses(api, &malformed_question(api, lines, &format!("{chunked}{HIDDEN}")));
         assert!(refused_only(&met), "{lines:?}: {met:?}");
     }
 }
@@ -109,16 +109,16 @@ fn lengths_are_numbers_and_one(api: &Api) {
         "content-length: 99999999999999999999999999\r\n",
         "content-length : 2\r\n",
     ] {
-        let met = statuses(api, &post(api, lines, &format!("{{}}{HIDDEN}")));
+        let met = raw_statuses(api, &malformed_question(api, lines, &format!("{{}}{HIDDEN}")));
         assert!(refused_only(&met), "{lines:?}: {met:?}");
     }
     // Two equal lengths count as one.
-    let met = statuses(api, &post(api, "content-length: 2\r\ncontent-length: 2\r\n", "{}"));
+    let met = raw_statuses(api, &malformed_question(api, "content-length: 2\r\ncontent-length: 2\r\n", "{}"));
     assert_eq!(met, [400]);
 }
 
 fn lines_of_a_head_are_what_they_seem(api: &Api) {
-    let (prefix, host, key) = (api.address.prefix(), &api.address, &api.key);
+    let (prefix, host, key) = (api.address.path_prefix(), &api.address, &api.key);
     let head = |line: &str| {
         format!(
             "GET {prefix}/api/v1/vm HTTP/1.1\r\nhost: {host}\r\n{line}\r\nx-api-key: {key}\r\n\r\n{HIDDEN}"
@@ -136,7 +136,7 @@ fn lines_of_a_head_are_what_they_seem(api: &Api) {
         "ž: a",
         "brackets[]: a",
     ] {
-        let met = statuses(api, head(line).as_bytes());
+        let met = raw_statuses(api, head(line).as_bytes());
         assert!(refused_only(&met), "{line:?}: {met:?}");
     }
     for line in [
@@ -146,12 +146,12 @@ fn lines_of_a_head_are_what_they_seem(api: &Api) {
         "GET\t/ HTTP/1.1",
         "get\0 / HTTP/1.1",
     ] {
-        let met = statuses(api, format!("{line}\r\nhost: {host}\r\n\r\n{HIDDEN}").as_bytes());
+        let met = raw_statuses(api, format!("{line}\r\nhost: {host}\r\n\r\n{HIDDEN}").as_bytes());
         assert!(refused_only(&met), "{line:?}: {met:?}");
     }
     // A bare line feed may end a line; if it does, it does so everywhere, and these are two requests.
     let bare = format!("GET {prefix}/api/v1/vm HTTP/1.1\nhost: {host}\nx-api-key: {key}\n\n{HIDDEN}");
-    let met = statuses(api, bare.as_bytes());
+    let met = raw_statuses(api, bare.as_bytes());
     assert!(met == [200, 401] || refused_only(&met), "{met:?}");
 }
 
@@ -163,7 +163,11 @@ fn chunks_are_read_as_strictly_as_they_are_meant(api: &Api) {
         "0002\r\n{}\r\n000\r\n\r\n",
         "1\r\n{\r\n1\r\n}\r\n0\r\ntrailer: x\r\n\r\n",
     ] {
-        assert_eq!(statuses(api, &post(api, lines, body)), [400], "{body:?}: read, and no question");
+        assert_eq!(
+            raw_statuses(api, &malformed_question(api, lines, body)),
+            [400],
+            "{body:?}: read, and no question"
+        );
     }
     let extended = format!("2;{}\r\n{{}}\r\n0\r\n\r\n", "x".repeat(100_000));
     let trailers = format!("2\r\n{{}}\r\n0\r\n{}\r\n\r\n", "t: x\r\n".repeat(5_000));
@@ -182,13 +186,13 @@ fn chunks_are_read_as_strictly_as_they_are_meant(api: &Api) {
         &extended,
         &trailers,
     ] {
-        let met = statuses(api, &post(api, lines, &format!("{body}{HIDDEN}")));
+        let met = raw_statuses(api, &malformed_question(api, lines, &format!("{body}{HIDDEN}")));
         assert!(refused_only(&met), "{:?}: {met:?}", body.chars().take(40).collect::<String>());
     }
 }
 
 fn requests_in_a_row_are_answered_in_their_order(api: &Api) {
-    let (prefix, host, key) = (api.address.prefix(), &api.address, &api.key);
+    let (prefix, host, key) = (api.address.path_prefix(), &api.address, &api.key);
     let get = |target: &str| {
         format!("GET {prefix}/api/v1{target} HTTP/1.1\r\nhost: {host}\r\nx-api-key: {key}\r\n\r\n")
     };
@@ -196,13 +200,17 @@ fn requests_in_a_row_are_answered_in_their_order(api: &Api) {
     let row = [
         get("/vm"),
         get("/nothing"),
-        String::from_utf8_lossy(&post(api, &format!("content-length: {}\r\n", question.len()), question))
-            .into_owned(),
+        String::from_utf8_lossy(&malformed_question(
+            api,
+            &format!("content-length: {}\r\n", question.len()),
+            question,
+        ))
+        .into_owned(),
         get("/chats?limit=1"),
         format!("GET {prefix}/api/v1/vm HTTP/1.1\r\nhost: {host}\r\n\r\n"),
         get("/directories"),
     ];
-    let met = answers(api, row.concat().as_bytes());
+    let met = send_raw_bytes(api, row.concat().as_bytes());
     assert_eq!(
         met.iter().map(|response| response.status).collect::<Vec<_>>(),
         [200, 404, 400, 200, 401, 200]
@@ -211,38 +219,38 @@ fn requests_in_a_row_are_answered_in_their_order(api: &Api) {
 }
 
 fn a_target_may_name_the_whole_address(api: &Api) {
-    api.upload("a b.txt", b"x").expect_status(201);
+    api.upload_file("a b.txt", b"x").expect_status(201);
     for target in ["/api/v1/files/uploads/a%20b.txt", "/api/v1/files//uploads//a%20b.txt"] {
-        let absolute = format!("http://{}{}{target}", api.address, api.address.prefix());
-        let bare = crate::Address::from(api.address.to_string().as_str());
-        let request = Request::new("GET", &absolute).header("x-api-key", &api.key);
+        let absolute = format!("http://{}{}{target}", api.address, api.address.path_prefix());
+        let bare = crate::ServiceAddress::from(api.address.to_string().as_str());
+        let request = HttpRequest::new("GET", &absolute).with_header("x-api-key", &api.key);
         if !api.address.is_tls() {
             assert_eq!(request.send(&bare).expect_status(200).body, b"x", "{absolute}");
         }
     }
     for target in ["*", "example.test:443", "//", "?", "#", "\\", "/api/v1/vm\\..", "/api/v1/../v1/vm"] {
-        let met = statuses(api, format!("GET {target} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes());
+        let met = raw_statuses(api, format!("GET {target} HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes());
         assert!(met.iter().all(|status| (400..500).contains(status)) && met.len() <= 1, "{target}: {met:?}");
     }
 }
 
 fn heads_have_bounds(api: &Api) {
     let long = |bytes: usize| {
-        api.request("GET", "/api/v1/vm").header("x-long", &"y".repeat(bytes)).send(&api.address)
+        api.new_request("GET", "/api/v1/vm").with_header("x-long", &"y".repeat(bytes)).send(&api.address)
     };
     long(8_000).expect_status(200);
     long(100_000).expect_code(431, "HEAD_TOO_LARGE");
     assert_eq!(long(1_000_000).status, 431);
     let many = |count: usize| {
-        let request = api.request("GET", "/api/v1/vm");
-        let lines = (0..count).fold(request, |request, n| request.header(&format!("x-{n}"), "y"));
+        let request = api.new_request("GET", "/api/v1/vm");
+        let lines = (0..count).fold(request, |request, n| request.with_header(&format!("x-{n}"), "y"));
         lines.send(&api.address)
     };
     many(50).expect_status(200);
     assert_eq!(many(2_000).status, 431);
-    let target = |bytes: usize| api.call("GET", &format!("/api/v1/vm?{}", "y".repeat(bytes))).status;
+    let target = |bytes: usize| api.call_endpoint("GET", &format!("/api/v1/vm?{}", "y".repeat(bytes))).status;
     assert_eq!(target(7_000), 200);
-    let long = api.call("GET", &format!("/api/v1/vm?{}", "y".repeat(17_000)));
+    let long = api.call_endpoint("GET", &format!("/api/v1/vm?{}", "y".repeat(17_000)));
     long.expect_code(414, "TARGET_TOO_LONG");
     // A target of this length is rejected before the key is checked.
     for bytes in [70_000, 500_000] {
@@ -258,39 +266,40 @@ fn a_refused_key_ends_a_request_before_its_body(api: &Api) {
     for method in ["POST", "PATCH", "DELETE"] {
         for path in ["/api/v1/chats", "/api/v1/files", "/api/v1/files/../../etc", "/api/v1/nothing"] {
             for lines in ["content-length: 1000000\r\n", "transfer-encoding: chunked\r\n"] {
-                let mut connection = Connection::open(&api.address).expect("a connection");
-                let prefix = api.address.prefix();
+                let mut connection = RawConnection::connect(&api.address).expect("a connection");
+                let prefix = api.address.path_prefix();
                 let head = format!(
                     "{method} {prefix}{path} HTTP/1.1\r\nhost: {host}\r\nx-api-key: api-wrong\r\n{lines}expect: 100-continue\r\n\r\n"
                 );
-                assert!(connection.write(head.as_bytes()));
+                assert!(connection.write_bytes(head.as_bytes()));
                 // The client sends no body, and the service must not request it.
-                connection.response("POST").expect("an answer").expect_rejection();
+                connection.read_response("POST").expect("an answer").expect_rejection();
             }
         }
     }
-    let head = Request::new("HEAD", "/api/v1/vm").header("x-api-key", "api-wrong").send(&api.address);
+    let head =
+        HttpRequest::new("HEAD", "/api/v1/vm").with_header("x-api-key", "api-wrong").send(&api.address);
     head.expect_rejection();
 }
 
 fn a_body_that_is_declared_too_large_is_not_asked_for(api: &Api) {
     let head = |length: usize| {
-        let (host, prefix, key) = (&api.address, api.address.prefix(), &api.key);
+        let (host, prefix, key) = (&api.address, api.address.path_prefix(), &api.key);
         format!(
             "POST {prefix}/api/v1/chats HTTP/1.1\r\nhost: {host}\r\nx-api-key: {key}\r\ncontent-length: {length}\r\nexpect: 100-continue\r\n\r\n"
         )
     };
-    let mut connection = Connection::open(&api.address).expect("a connection");
-    assert!(connection.write(head(1 << 30).as_bytes()));
-    connection.response("POST").expect("an answer").expect_code(413, "TOO_LARGE");
+    let mut connection = RawConnection::connect(&api.address).expect("a connection");
+    assert!(connection.write_bytes(head(1 << 30).as_bytes()));
+    connection.read_response("POST").expect("an answer").expect_code(413, "TOO_LARGE");
     assert!(connection.is_closed(), "a body that comes all the same is not taken for a request");
-    let mut connection = Connection::open(&api.address).expect("a connection");
-    assert!(connection.write(head(2).as_bytes()));
-    assert_eq!(connection.bytes(12).as_deref(), Some(&b"HTTP/1.1 100"[..]), "a small one is");
+    let mut connection = RawConnection::connect(&api.address).expect("a connection");
+    assert!(connection.write_bytes(head(2).as_bytes()));
+    assert_eq!(connection.read_bytes(12).as_deref(), Some(&b"HTTP/1.1 100"[..]), "a small one is");
 }
 
 /// Encodes a frame of HTTP/2.
-fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+fn encode_frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).expect("a short frame").to_be_bytes();
     [&length[1..], &[kind, flags, 0, 0, 0, stream], payload].concat()
 }
@@ -300,7 +309,7 @@ fn http_2_is_spoken_without_being_asked(api: &Api) {
     let literal = |name: &[u8], text: &str| {
         [name, &[u8::try_from(text.len()).expect("short")], text.as_bytes()].concat()
     };
-    let path = format!("{}/api/v1/vm", api.address.prefix());
+    let path = format!("{}/api/v1/vm", api.address.path_prefix());
     let request = |key: &str| {
         // GET and http are entries 2 and 6 of the static table; authority and path are names 1 and 4.
         let named = [&[0_u8, 9], &b"x-api-key"[..]].concat();
@@ -310,16 +319,17 @@ fn http_2_is_spoken_without_being_asked(api: &Api) {
             literal(&[1], &api.address.to_string()),
             literal(&named, key),
         ];
-        frame(HEADERS, 5, 1, &block.concat())
+        encode_frame(HEADERS, 5, 1, &block.concat())
     };
     for (key, status) in [(api.key.as_str(), &[0x88_u8][..]), ("api-wrong", b"\x48\x03401")] {
-        let mut connection = Connection::open(&api.address).expect("a connection");
-        let bytes = [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &frame(4, 0, 0, &[]), &request(key)].concat();
-        assert!(connection.write(&bytes));
+        let mut connection = RawConnection::connect(&api.address).expect("a connection");
+        let bytes =
+            [&b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"[..], &encode_frame(4, 0, 0, &[]), &request(key)].concat();
+        assert!(connection.write_bytes(&bytes));
         let block = loop {
-            let head = connection.bytes(9).expect("a frame");
+            let head = connection.read_bytes(9).expect("a frame");
             let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
-            let payload = connection.bytes(length).expect("its payload");
+            let payload = connection.read_bytes(length).expect("its payload");
             if head[3] == HEADERS {
                 break payload;
             }

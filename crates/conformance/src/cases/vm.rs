@@ -6,15 +6,15 @@ use super::Case;
 use crate::api::{Api, Expect};
 use crate::poll;
 
-fn status(api: &Api) -> Value {
-    let machine = api.vm().expect_status(200).json();
+fn vm_status(api: &Api) -> Value {
+    let machine = api.get_vm().expect_status(200).json();
     let status = machine["status"].clone();
     assert!(["RUNNING", "STOPPED", "STARTING", "STOPPING"].iter().any(|known| status == *known), "{machine}");
     status
 }
 
 fn wait_for(api: &Api, wanted: &str) {
-    poll::until(wanted, || (status(api) == wanted).then_some(()));
+    poll::wait_until(wanted, || (vm_status(api) == wanted).then_some(()));
 }
 
 pub(super) const CASES: &[Case] = cases![
@@ -30,11 +30,11 @@ fn a_machine_starts_and_stops_as_often_as_it_is_told(api: &Api) {
         assert_eq!(api.start_vm().expect_status(202).json(), json!({ "status": "STARTING" }));
         wait_for(api, "RUNNING");
         assert_eq!(api.start_vm().expect_status(202).json(), json!({ "status": "STARTING" }));
-        assert_eq!(status(api), "RUNNING", "start changes nothing where it runs");
+        assert_eq!(vm_status(api), "RUNNING", "start changes nothing where it runs");
         assert_eq!(api.stop_vm().expect_status(202).json(), json!({ "status": "STOPPING" }));
         wait_for(api, "STOPPED");
         assert_eq!(api.stop_vm().expect_status(202).json(), json!({ "status": "STOPPING" }));
-        assert_eq!(status(api), "STOPPED", "stop changes nothing where it is stopped");
+        assert_eq!(vm_status(api), "STOPPED", "stop changes nothing where it is stopped");
     }
 }
 
@@ -50,13 +50,13 @@ fn orders_in_quick_succession_end_where_the_last_one_says(api: &Api) {
 }
 
 fn files_outlive_the_machine(api: &Api) {
-    api.upload("a.txt", b"kept").expect_status(201);
+    api.upload_file("a.txt", b"kept").expect_status(201);
     api.start_vm().expect_status(202);
     wait_for(api, "RUNNING");
-    assert_eq!(api.download("/uploads/a.txt").expect_status(200).body, b"kept");
+    assert_eq!(api.download_file("/uploads/a.txt").expect_status(200).body, b"kept");
     api.stop_vm().expect_status(202);
     wait_for(api, "STOPPED");
-    assert_eq!(api.download("/uploads/a.txt").expect_status(200).body, b"kept");
+    assert_eq!(api.download_file("/uploads/a.txt").expect_status(200).body, b"kept");
 }
 
 fn a_question_starts_the_machine_that_it_needs(api: &Api) {
@@ -64,7 +64,7 @@ fn a_question_starts_the_machine_that_it_needs(api: &Api) {
     wait_for(api, "RUNNING");
     api.stop_vm().expect_status(202);
     wait_for(api, "STOPPED");
-    let answer = api.ask("What do the documents say of rent?");
-    assert_eq!(api.completed(&answer)["error"], Value::Null);
-    assert_eq!(status(api), "RUNNING");
+    let answer = api.ask_question("What do the documents say of rent?");
+    assert_eq!(api.wait_for_completion(&answer)["error"], Value::Null);
+    assert_eq!(vm_status(api), "RUNNING");
 }

@@ -3,22 +3,22 @@
 use std::io::{BufRead, BufReader};
 
 use conformance::Say;
-use conformance::api::{id, parts_of};
+use conformance::api::{find_parts, id_field};
 use serde_json::json;
 
-use crate::browser::{Page, Stage, attribute};
-use crate::conversations::{ask, completed};
+use crate::browser::{AppFixture, PageAssertions, find_attribute};
+use crate::conversations::{ask_question, wait_for_completed_page};
 
 #[test]
-fn formulas_and_files_of_an_answer_are_shown_and_stay_as_they_are_in_the_interface() {
+fn answer_formulas_and_files_rendered() {
     const ANSWER: &str = "# Heading\n\nIt is \\(a_1^2\\), not `\\(b_1\\)`.\n\n$$\\frac{1}{2}$$\n\n```rust\nx\n```\n\n\
         H~2~O, x<sup>2</sup>\n\n<details>\n<summary>More</summary>\n\nשלום\n\n</details>\n\n\
         [The file](/uploads/x.docx) and [not a file](//evil.example/x.docx)\n\n![A chart](out/chart.png)";
-    let stage = Stage::new();
-    let (browser, api) = (stage.signed_in(), stage.service.api(&stage.account));
-    stage.vendor.will([Say::text(ANSWER)]);
-    let path = ask(&browser, "What is it?");
-    let page = completed(&browser, &path);
+    let stage = AppFixture::new();
+    let (browser, api) = (stage.sign_in_browser(), stage.service.api_for(&stage.account));
+    stage.vendor.add_script([Say::from_text(ANSWER)]);
+    let path = ask_question(&browser, "What is it?");
+    let page = wait_for_completed_page(&browser, &path);
     for shown in [
         "<math><semantics><mrow><msubsup><mi>a</mi><mn>1</mn><mn>2</mn></msubsup></mrow>",
         "<annotation encoding=\"application/x-tex\">a_1^2</annotation>",
@@ -35,10 +35,10 @@ fn formulas_and_files_of_an_answer_are_shown_and_stay_as_they_are_in_the_interfa
     ] {
         assert!(page.contains(shown), "{shown} is not in {page}");
     }
-    let printed = browser.get(&format!("{path}/print")).expect_page(200);
+    let printed = browser.get_page(&format!("{path}/print")).expect_page(200);
     assert!(printed.contains("<math display=\"block\">"), "{printed}");
-    let chat = api.chat(path.strip_prefix("/c/").expect("a conversation")).json();
-    let text = &parts_of(&chat["messages"][1], "TEXT")[0]["content"];
+    let chat = api.get_chat(path.strip_prefix("/c/").expect("a conversation")).json();
+    let text = &find_parts(&chat["messages"][1], "TEXT")[0]["content"];
     let content = text.as_str().expect("HTML");
     for written in [
         "It is \\(a_1^2\\), not <code>",
@@ -56,29 +56,29 @@ fn formulas_and_files_of_an_answer_are_shown_and_stay_as_they_are_in_the_interfa
 }
 
 #[test]
-fn a_page_hears_of_a_question_that_is_asked_elsewhere() {
-    let stage = Stage::new();
-    let (browser, api) = (stage.signed_in(), stage.service.api(&stage.account));
-    let path = ask(&browser, "First question?");
-    let page = completed(&browser, &path);
-    let later = attribute(&page, "data-later", "data-later");
-    let stream = browser.open(&later);
+fn conversation_page_streams_external_question() {
+    let stage = AppFixture::new();
+    let (browser, api) = (stage.sign_in_browser(), stage.service.api_for(&stage.account));
+    let path = ask_question(&browser, "First question?");
+    let page = wait_for_completed_page(&browser, &path);
+    let later = find_attribute(&page, "data-later", "data-later");
+    let stream = browser.open_stream(&later);
     assert_eq!(stream.status, 200);
     let lines = BufReader::new(stream.into_body()).lines();
     let chat = path.strip_prefix("/c/").expect("a conversation");
-    let second = api.accepted(&json!({ "input": "Second question?", "chatId": chat }));
+    let second = api.expect_accepted(&json!({ "input": "Second question?", "chatId": chat }));
     let lines: Vec<_> = lines.map(|line| line.expect("a line")).collect();
     assert_eq!(lines.iter().filter(|line| line.starts_with("event:")).collect::<Vec<_>>(), ["event: later"]);
-    assert!(lines.contains(&format!("id: {}", id(&second, "id"))), "{lines:?}");
+    assert!(lines.contains(&format!("id: {}", id_field(&second, "id"))), "{lines:?}");
     // One that comes too late hears of it at once.
-    let lines = BufReader::new(browser.open(&later).into_body()).lines();
+    let lines = BufReader::new(browser.open_stream(&later).into_body()).lines();
     let lines: Vec<_> = lines.map(|line| line.expect("a line")).collect();
     assert!(lines.iter().any(|line| line == "event: later"), "{lines:?}");
-    let page = completed(&browser, &path);
-    let later = attribute(&page, "data-later", "data-later");
-    let stream = BufReader::new(browser.open(&later).into_body()).lines();
-    browser.post(&format!("{path}/delete"), &[]).expect_redirect("/");
+    let page = wait_for_completed_page(&browser, &path);
+    let later = find_attribute(&page, "data-later", "data-later");
+    let stream = BufReader::new(browser.open_stream(&later).into_body()).lines();
+    browser.post_form(&format!("{path}/delete"), &[]).expect_redirect("/");
     let lines: Vec<_> = stream.map(|line| line.expect("a line")).collect();
     assert!(!lines.iter().any(|line| line.starts_with("event:")), "{lines:?}");
-    assert_eq!(browser.open(&later).status, 404);
+    assert_eq!(browser.open_stream(&later).status, 404);
 }

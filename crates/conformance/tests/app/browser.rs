@@ -3,146 +3,157 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-use conformance::api::{Part, multipart_form};
-use conformance::http::Streaming;
-use conformance::{Account, Options, Request, Response, Service, Vendor};
+use conformance::api::{UploadPart, multipart_form};
+use conformance::http::StreamingResponse;
+use conformance::{HttpRequest, HttpResponse, ScriptedVendor, ServiceOptions, TestAccount, TestService};
 
 pub(crate) const PASSWORD: &str = "correct horse";
 
 /// A service with an account that has a password.
-pub(crate) struct Stage {
-    pub(crate) vendor: Vendor,
-    pub(crate) service: Service,
-    pub(crate) account: Account,
+pub(crate) struct AppFixture {
+    pub(crate) vendor: ScriptedVendor,
+    pub(crate) service: TestService,
+    pub(crate) account: TestAccount,
 }
 
-impl Stage {
+impl AppFixture {
     pub(crate) fn new() -> Self {
-        let vendor = Vendor::start();
-        let service = Service::start(Options { environment: vendor.environment(), ..Options::default() });
+        let vendor = ScriptedVendor::start();
+        let service = TestService::start(ServiceOptions {
+            environment: vendor.service_environment(),
+            ..ServiceOptions::default()
+        });
         let account = account_with_password(&service);
         Self { vendor, service, account }
     }
 
     /// Returns a browser in which the account's owner is signed in.
-    pub(crate) fn signed_in(&self) -> Browser {
-        let browser = Browser::new(&self.service);
+    pub(crate) fn sign_in_browser(&self) -> HttpBrowser {
+        let browser = HttpBrowser::new(&self.service);
         browser.sign_in(&self.account.email, PASSWORD).expect_redirect("/");
         browser
     }
 }
 
-pub(crate) fn account_with_password(service: &Service) -> Account {
-    let account = service.account();
+pub(crate) fn account_with_password(service: &TestService) -> TestAccount {
+    let account = service.create_account();
     let arguments = ["account", "set-password", "--account", &account.email, "--password-stdin"];
-    let set = service.try_admin_typing(&arguments, format!("{PASSWORD}\n").as_bytes());
+    let set = service.try_admin_command_with_stdin(&arguments, format!("{PASSWORD}\n").as_bytes());
     assert!(set.status.success(), "{}", String::from_utf8_lossy(&set.stderr));
     account
 }
 
-pub(crate) struct Browser {
+pub(crate) struct HttpBrowser {
     address: String,
     cookies: RefCell<BTreeMap<String, String>>,
     /// Further headers of every request.
     pub(crate) headers: Vec<(&'static str, String)>,
 }
 
-impl Browser {
-    pub(crate) fn new(service: &Service) -> Self {
+impl HttpBrowser {
+    pub(crate) fn new(service: &TestService) -> Self {
         let address = service.address().to_owned();
         Self { address, cookies: RefCell::default(), headers: Vec::new() }
     }
 
     /// Returns a browser with other headers and a copy of the cookies.
-    pub(crate) fn with(&self, name: &'static str, value: &str) -> Self {
+    pub(crate) fn with_request_header(&self, name: &'static str, value: &str) -> Self {
         let headers = [self.headers.as_slice(), &[(name, value.to_owned())]].concat();
         Self { address: self.address.clone(), cookies: self.cookies.clone(), headers }
     }
 
-    pub(crate) fn get(&self, path: &str) -> Response {
-        self.keep(self.request("GET", path).send(self.address.as_str()))
+    pub(crate) fn get_page(&self, path: &str) -> HttpResponse {
+        self.store_cookies(self.new_request("GET", path).send(self.address.as_str()))
     }
 
     /// Opens a stream.
-    pub(crate) fn open(&self, path: &str) -> Streaming {
-        self.request("GET", path).header("accept", "text/event-stream").open(self.address.as_str())
+    pub(crate) fn open_stream(&self, path: &str) -> StreamingResponse {
+        self.new_request("GET", path)
+            .with_header("accept", "text/event-stream")
+            .send_streaming(self.address.as_str())
     }
 
     /// Sends a form from a page of the service.
-    pub(crate) fn post(&self, path: &str, fields: &[(&str, &str)]) -> Response {
-        self.with("origin", &format!("http://{}", self.address)).post_from_anywhere(path, fields, self)
+    pub(crate) fn post_form(&self, path: &str, fields: &[(&str, &str)]) -> HttpResponse {
+        self.with_request_header("origin", &format!("http://{}", self.address))
+            .post_from_anywhere(path, fields, self)
     }
 
     /// Sends a form without saying where it comes from.
-    pub(crate) fn post_as_is(&self, path: &str, fields: &[(&str, &str)]) -> Response {
+    pub(crate) fn post_as_is(&self, path: &str, fields: &[(&str, &str)]) -> HttpResponse {
         self.post_from_anywhere(path, fields, self)
     }
 
-    fn post_from_anywhere(&self, path: &str, fields: &[(&str, &str)], keeper: &Self) -> Response {
+    fn post_from_anywhere(&self, path: &str, fields: &[(&str, &str)], keeper: &Self) -> HttpResponse {
         let encoded: Vec<_> =
             fields.iter().map(|(name, value)| format!("{name}={}", percent_encoded(value))).collect();
         let request = self
-            .request("POST", path)
-            .header("content-type", "application/x-www-form-urlencoded")
-            .body(encoded.join("&"));
-        keeper.keep(request.send(self.address.as_str()))
+            .new_request("POST", path)
+            .with_header("content-type", "application/x-www-form-urlencoded")
+            .with_body(encoded.join("&"));
+        keeper.store_cookies(request.send(self.address.as_str()))
     }
 
     /// Sends files with the form of a folder's page.
-    pub(crate) fn upload(&self, destination: &str, files: &[(&str, &[u8])]) -> Response {
+    pub(crate) fn upload_files(&self, destination: &str, files: &[(&str, &[u8])]) -> HttpResponse {
         self.send_files(&[("destination", destination)], files)
     }
 
     /// Sends files as the form of a question does.
-    pub(crate) fn attach(&self, files: &[(&str, &[u8])]) -> Response {
-        self.with("accept", "application/json").send_files(&[("destination", ""), ("keep-both", "on")], files)
+    pub(crate) fn attach_files(&self, files: &[(&str, &[u8])]) -> HttpResponse {
+        self.with_request_header("accept", "application/json")
+            .send_files(&[("destination", ""), ("keep-both", "on")], files)
     }
 
-    fn send_files(&self, fields: &[(&str, &str)], files: &[(&str, &[u8])]) -> Response {
-        let mut parts: Vec<_> = fields.iter().map(|(name, value)| Part::field(name, value)).collect();
-        parts.extend(files.iter().map(|(name, content)| Part::file(name, content)));
+    fn send_files(&self, fields: &[(&str, &str)], files: &[(&str, &[u8])]) -> HttpResponse {
+        let mut parts: Vec<_> =
+            fields.iter().map(|(name, value)| UploadPart::from_field(name, value)).collect();
+        parts.extend(files.iter().map(|(name, content)| UploadPart::from_file(name, content)));
         let (content_type, body) = multipart_form(&parts);
-        let from_here = self.with("origin", &format!("http://{}", self.address));
-        let request = from_here.request("POST", "/workspace/upload");
-        self.keep(request.header("content-type", &content_type).body(body).send(self.address.as_str()))
+        let from_here = self.with_request_header("origin", &format!("http://{}", self.address));
+        let request = from_here.new_request("POST", "/workspace/upload");
+        self.store_cookies(
+            request.with_header("content-type", &content_type).with_body(body).send(self.address.as_str()),
+        )
     }
 
     /// Sends bytes, as a script of a page does.
-    pub(crate) fn send_bytes(&self, path: &str, bytes: &[u8]) -> Response {
-        let from_here = self.with("origin", &format!("http://{}", self.address));
-        let request = from_here.request("POST", path).header("content-type", "application/octet-stream");
-        self.keep(request.body(bytes).send(self.address.as_str()))
+    pub(crate) fn send_bytes(&self, path: &str, bytes: &[u8]) -> HttpResponse {
+        let from_here = self.with_request_header("origin", &format!("http://{}", self.address));
+        let request =
+            from_here.new_request("POST", path).with_header("content-type", "application/octet-stream");
+        self.store_cookies(request.with_body(bytes).send(self.address.as_str()))
     }
 
     /// Removes something, as a script of a page does.
-    pub(crate) fn delete(&self, path: &str) -> Response {
-        self.with("origin", &format!("http://{}", self.address)).delete_as_is(path)
+    pub(crate) fn delete_resource(&self, path: &str) -> HttpResponse {
+        self.with_request_header("origin", &format!("http://{}", self.address)).delete_as_is(path)
     }
 
     /// Removes something with the headers of this browser alone.
-    pub(crate) fn delete_as_is(&self, path: &str) -> Response {
-        self.keep(self.request("DELETE", path).send(self.address.as_str()))
+    pub(crate) fn delete_as_is(&self, path: &str) -> HttpResponse {
+        self.store_cookies(self.new_request("DELETE", path).send(self.address.as_str()))
     }
 
-    pub(crate) fn sign_in(&self, email: &str, password: &str) -> Response {
-        self.post("/sign-in", &[("email", email), ("password", password)])
+    pub(crate) fn sign_in(&self, email: &str, password: &str) -> HttpResponse {
+        self.post_form("/sign-in", &[("email", email), ("password", password)])
     }
 
-    pub(crate) fn cookie(&self, name: &str) -> Option<String> {
+    pub(crate) fn cookie_value(&self, name: &str) -> Option<String> {
         self.cookies.borrow().get(name).cloned()
     }
 
-    fn request(&self, method: &str, path: &str) -> Request {
-        let mut request = Request::new(method, path);
+    fn new_request(&self, method: &str, path: &str) -> HttpRequest {
+        let mut request = HttpRequest::new(method, path);
         for (name, value) in &self.headers {
-            request = request.header(name, value);
+            request = request.with_header(name, value);
         }
         let cookies = self.cookies.borrow();
         let pairs: Vec<_> = cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
-        if pairs.is_empty() { request } else { request.header("cookie", &pairs.join("; ")) }
+        if pairs.is_empty() { request } else { request.with_header("cookie", &pairs.join("; ")) }
     }
 
-    fn keep(&self, response: Response) -> Response {
+    fn store_cookies(&self, response: HttpResponse) -> HttpResponse {
         let set = response.header_values("set-cookie").filter_map(|set| set.split_once('='));
         for (name, rest) in set {
             let value = rest.split(';').next().unwrap_or_default();
@@ -162,12 +173,12 @@ fn percent_encoded(text: &str) -> String {
 }
 
 /// Assertions on pages.
-pub(crate) trait Page {
+pub(crate) trait PageAssertions {
     fn expect_page(&self, status: u16) -> String;
     fn expect_redirect(&self, to: &str);
 }
 
-impl Page for Response {
+impl PageAssertions for HttpResponse {
     /// Returns the text of a page with this status and the headers of every page.
     fn expect_page(&self, status: u16) -> String {
         assert_eq!(self.status, status, "{}", self.text());
@@ -202,7 +213,7 @@ impl Page for Response {
 }
 
 /// Returns the value of an attribute of the first element that contains `marker`.
-pub(crate) fn attribute(page: &str, marker: &str, name: &str) -> String {
+pub(crate) fn find_attribute(page: &str, marker: &str, name: &str) -> String {
     let element = page.split('<').find(|element| element.contains(marker));
     let element = element.unwrap_or_else(|| unreachable!("no element with {marker:?} in {page}"));
     let value = element.split(&format!(" {name}=\"")).nth(1).and_then(|rest| rest.split('"').next());

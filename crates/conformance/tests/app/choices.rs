@@ -2,15 +2,15 @@
 
 use std::process::Command;
 
-use conformance::api::reader;
+use conformance::api::builtin_reader_id;
 use conformance::vendor::MODEL;
 use conformance::{Expect, Say};
 
-use crate::browser::{Page, Stage, attribute};
-use crate::conversations::{ask, completed};
+use crate::browser::{AppFixture, PageAssertions, find_attribute};
+use crate::conversations::{ask_question, wait_for_completed_page};
 
 /// Returns the code of the example of a language, from the page of a new key.
-fn example(page: &str, language: &str) -> String {
+fn example_code(page: &str, language: &str) -> String {
     let code = page
         .split_once(&format!("<summary>{language}</summary>"))
         .and_then(|(_, rest)| rest.split_once("<code")?.1.split_once('>')?.1.split_once("</code>"))
@@ -21,10 +21,10 @@ fn example(page: &str, language: &str) -> String {
 }
 
 #[test]
-fn a_question_has_what_its_form_chooses_and_the_next_one_too() {
-    let stage = Stage::new();
-    let browser = stage.signed_in();
-    let home = browser.get("/").expect_page(200);
+fn ask_form_choices_apply_and_persist() {
+    let stage = AppFixture::new();
+    let browser = stage.sign_in_browser();
+    let home = browser.get_page("/").expect_page(200);
     for offered in ["value=\"causerie:lawyer\"", "value=\"causerie:statute-lookup\"", "value=\"CZ\""] {
         assert!(home.contains(offered), "{offered}: {home}");
     }
@@ -35,17 +35,17 @@ fn a_question_has_what_its_form_chooses_and_the_next_one_too() {
         ("skill", "causerie:statute-lookup"),
         ("jurisdiction", "CZ"),
     ];
-    let refused = browser.post("/ask", &[&fields[1..], &[("input", " ")]].concat()).expect_page(400);
+    let refused = browser.post_form("/ask", &[&fields[1..], &[("input", " ")]].concat()).expect_page(400);
     assert!(refused.contains("<details class=\"choices\" open>"), "what was chosen is shown: {refused}");
     assert!(refused.contains("value=\"causerie:lawyer\" selected"), "{refused}");
     assert!(refused.contains("value=\"causerie:statute-lookup\" checked"), "{refused}");
 
-    stage.vendor.will([Say::text("Yes.")]);
-    let path = browser.post("/ask", &fields).header("location").expect("a conversation").to_owned();
-    let page = completed(&browser, &path);
-    let chat = stage.service.api(&stage.account).chat(&path[3..]).expect_status(200).json();
+    stage.vendor.add_script([Say::from_text("Yes.")]);
+    let path = browser.post_form("/ask", &fields).header("location").expect("a conversation").to_owned();
+    let page = wait_for_completed_page(&browser, &path);
+    let chat = stage.service.api_for(&stage.account).get_chat(&path[3..]).expect_status(200).json();
     assert_eq!(chat["chat"]["jurisdictions"], serde_json::json!(["CZ"]));
-    let prompt = |at: usize| stage.vendor.requests()[at]["messages"][0].to_string();
+    let prompt = |at: usize| stage.vendor.request_bodies()[at]["messages"][0].to_string();
     assert!(prompt(0).contains("You write for a lawyer"), "{}", prompt(0));
 
     // The page offers the same for the next question, with the last choices; what is not wanted is taken away.
@@ -56,60 +56,60 @@ fn a_question_has_what_its_form_chooses_and_the_next_one_too() {
     ] {
         assert!(page.contains(kept), "{kept}: {page}");
     }
-    let after = attribute(&page, "name=\"after\"", "value");
+    let after = find_attribute(&page, "name=\"after\"", "value");
     for (agent, is_lawyer) in [("causerie:lawyer", true), ("", false)] {
-        stage.vendor.will([Say::text("Within a month.")]);
-        let asked = browser.post(
+        stage.vendor.add_script([Say::from_text("Within a month.")]);
+        let asked = browser.post_form(
             &format!("{path}/ask"),
             &[("input", &format!("Until when, {agent}?")), ("agent", agent), ("after", &after)],
         );
         asked.expect_redirect(&path);
-        completed(&browser, &path);
-        let last = stage.vendor.requests().len() - 1;
+        wait_for_completed_page(&browser, &path);
+        let last = stage.vendor.request_bodies().len() - 1;
         assert_eq!(prompt(last).contains("You write for a lawyer"), is_lawyer, "{agent}");
     }
-    let page = browser.get(&path).expect_page(200);
+    let page = browser.get_page(&path).expect_page(200);
     assert!(!page.contains("causerie:lawyer\" selected"), "the usual agent again: {page}");
-    let chat = stage.service.api(&stage.account).chat(&path[3..]).expect_status(200).json();
+    let chat = stage.service.api_for(&stage.account).get_chat(&path[3..]).expect_status(200).json();
     assert_eq!(
         chat["chat"]["jurisdictions"],
         serde_json::json!(["CZ"]),
         "a form without a model changes nothing"
     );
-    let unknown = browser.post("/ask", &[("input", "x"), ("agent", "nobody:here")]);
+    let unknown = browser.post_form("/ask", &[("input", "x"), ("agent", "nobody:here")]);
     assert_eq!(unknown.status, 400, "{}", unknown.text());
 }
 
 #[test]
-fn a_further_question_changes_model_and_web_search_for_those_after_it() {
-    let stage = Stage::new();
-    let (browser, api) = (stage.signed_in(), stage.service.api(&stage.account));
-    let other = reader(&api);
-    stage.vendor.will([Say::text("The first.")]);
-    let path = ask(&browser, "One");
-    let page = completed(&browser, &path);
+fn follow_up_changes_model_and_search() {
+    let stage = AppFixture::new();
+    let (browser, api) = (stage.sign_in_browser(), stage.service.api_for(&stage.account));
+    let other = builtin_reader_id(&api);
+    stage.vendor.add_script([Say::from_text("The first.")]);
+    let path = ask_question(&browser, "One");
+    let page = wait_for_completed_page(&browser, &path);
     let dock = |page: &str| page.split("<div class=\"dock\">").nth(1).expect("the dock").to_owned();
     assert!(dock(&page).contains(&format!("<option value=\"{MODEL}\" selected>")), "{page}");
     assert!(dock(&page).contains("name=\"web\" value=\"on\">"), "the web is not chosen: {page}");
     let ask_further = |fields: &[(&str, &str)]| {
-        let after = attribute(&browser.get(&path).expect_page(200), "name=\"after\"", "value");
-        browser.post(&format!("{path}/ask"), &[fields, &[("after", after.as_str())]].concat())
+        let after = find_attribute(&browser.get_page(&path).expect_page(200), "name=\"after\"", "value");
+        browser.post_form(&format!("{path}/ask"), &[fields, &[("after", after.as_str())]].concat())
     };
-    let chat = || api.chat(&path[3..]).expect_status(200).json();
+    let chat = || api.get_chat(&path[3..]).expect_status(200).json();
 
-    stage.vendor.will([Say::text("The second.")]);
+    stage.vendor.add_script([Say::from_text("The second.")]);
     ask_further(&[("input", "Two"), ("model", MODEL), ("web", "on"), ("jurisdiction", "SK")])
         .expect_redirect(&path);
-    let page = completed(&browser, &path);
+    let page = wait_for_completed_page(&browser, &path);
     assert!(dock(&page).contains("name=\"web\" value=\"on\" checked"), "{page}");
     assert!(dock(&page).contains("value=\"SK\" checked"), "{page}");
-    let tools = stage.vendor.requests().pop().expect("a request")["tools"].to_string();
+    let tools = stage.vendor.request_bodies().pop().expect("a request")["tools"].to_string();
     assert!(tools.contains("web_fetch"), "{tools}");
     assert_eq!(chat()["chat"]["jurisdictions"], serde_json::json!(["SK"]));
 
     // What is not checked any more goes.
     ask_further(&[("input", "Three"), ("model", &other)]).expect_redirect(&path);
-    let page = completed(&browser, &path);
+    let page = wait_for_completed_page(&browser, &path);
     assert!(dock(&page).contains(&format!("<option value=\"{other}\" selected>")), "{page}");
     assert!(
         dock(&page).contains("name=\"web\" value=\"on\">") && !dock(&page).contains("\"SK\" checked"),
@@ -127,24 +127,25 @@ fn a_further_question_changes_model_and_web_search_for_those_after_it() {
     // The interface continues as it has been left.
     let continued =
         serde_json::json!({ "input": "Five", "chatId": &path[3..], "model": MODEL, "webSearch": true });
-    api.completed(&api.accepted(&continued));
+    api.wait_for_completion(&api.expect_accepted(&continued));
     assert_eq!(chat()["chat"]["model"], other.as_str());
 }
 
 #[test]
-fn the_programs_beside_a_new_key_ask_the_first_question() {
-    let stage = Stage::new();
-    let browser = stage.signed_in();
-    let page = browser.post("/keys", &[("name", "First"), ("read", "on"), ("ask", "on")]).expect_page(200);
+fn key_page_examples_ask_first_question() {
+    let stage = AppFixture::new();
+    let browser = stage.sign_in_browser();
+    let page =
+        browser.post_form("/keys", &[("name", "First"), ("read", "on"), ("ask", "on")]).expect_page(200);
     for (language, program, arguments) in [
         ("curl", "sh", ["-ec"].as_slice()),
         ("Python", "python3", &["-c"]),
         ("TypeScript", "node", &["--input-type=module", "--eval"]),
     ] {
-        stage.vendor.will([Say::text(&format!("Answered to {language}."))]);
+        stage.vendor.add_script([Say::from_text(&format!("Answered to {language}."))]);
         let output = Command::new(program)
             .args(arguments)
-            .arg(example(&page, language))
+            .arg(example_code(&page, language))
             .env("no_proxy", "*")
             .output()
             .unwrap_or_else(|error| panic!("{program}: {error}"));
@@ -155,6 +156,6 @@ fn the_programs_beside_a_new_key_ask_the_first_question() {
             String::from_utf8_lossy(&output.stderr)
         );
     }
-    let listed = browser.get("/keys").expect_page(200);
+    let listed = browser.get_page("/keys").expect_page(200);
     assert!(!listed.contains("CAUSERIE_API_KEY"), "the key is shown once");
 }

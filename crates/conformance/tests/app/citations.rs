@@ -5,49 +5,51 @@ use std::io::BufReader;
 use conformance::Say;
 use serde_json::json;
 
-use crate::browser::{Browser, PASSWORD, Page, Stage, account_with_password, attribute};
-use crate::conversations::{ask, completed, event};
+use crate::browser::{
+    AppFixture, HttpBrowser, PASSWORD, PageAssertions, account_with_password, find_attribute,
+};
+use crate::conversations::{ask_question, read_event_until, wait_for_completed_page};
 use crate::hostile::{PAYLOADS, assert_harmless};
 
 const LEASE: &str = "Lease of flat 7\n\nThe rent is 14,500 crowns a month.\n";
 
 /// Has a file read and cited, and returns the page of the answer.
-fn cited(stage: &Stage, browser: &Browser, name: &str, text: &str) -> String {
+fn ask_with_citation(stage: &AppFixture, browser: &HttpBrowser, name: &str, text: &str) -> String {
     let read = json!({ "path": format!("/uploads/{name}") });
-    stage.vendor.will([Say::Call { tool: "read".to_owned(), arguments: read }]);
-    stage.vendor.will([Say::text(text)]);
-    let path = ask(browser, "What does it say?");
-    completed(browser, &path)
+    stage.vendor.add_script([Say::Call { tool: "read".to_owned(), arguments: read }]);
+    stage.vendor.add_script([Say::from_text(text)]);
+    let path = ask_question(browser, "What does it say?");
+    wait_for_completed_page(browser, &path)
 }
 
 /// Returns the address of the first citation in the text.
-fn address(page: &str) -> String {
-    attribute(page, "data-citation=\"c1\"", "href").replace("&amp;", "&").replace("&#38;", "&")
+fn citation_address(page: &str) -> String {
+    find_attribute(page, "data-citation=\"c1\"", "href").replace("&amp;", "&").replace("&#38;", "&")
 }
 
 #[test]
-fn a_citation_leads_to_its_passage_in_the_file() {
-    let stage = Stage::new();
-    let browser = stage.signed_in();
-    browser.upload("/uploads", &[("a lease.txt", LEASE.as_bytes())]).expect_redirect("/files/uploads");
-    let page = cited(&stage, &browser, "a lease.txt", "The rent is 14,500 crowns [1].");
-    let href = address(&page);
+fn citation_link_leads_to_passage() {
+    let stage = AppFixture::new();
+    let browser = stage.sign_in_browser();
+    browser.upload_files("/uploads", &[("a lease.txt", LEASE.as_bytes())]).expect_redirect("/files/uploads");
+    let page = ask_with_citation(&stage, &browser, "a lease.txt", "The rent is 14,500 crowns [1].");
+    let href = citation_address(&page);
     assert!(
         href.starts_with("/files/uploads/a%20lease.txt?view&cited=") && href.ends_with(".1#cited"),
         "{href}"
     );
     let file = href.trim_end_matches("#cited");
-    let shown = browser.get(file).expect_page(200);
+    let shown = browser.get_page(file).expect_page(200);
     assert!(shown.contains("<mark id=\"cited\">Lease of flat 7\n\nThe rent is 14,500"), "{shown}");
     assert!(shown.contains("The passage supports the sentence.") && shown.contains("lines 1–3"), "{shown}");
-    let back = attribute(&shown, "#a-", "href");
+    let back = find_attribute(&shown, "#a-", "href");
     assert!(page.contains(&format!("id=\"{}\"", back.split('#').nth(1).expect("a fragment"))), "{back}");
-    let in_czech = browser.with("accept-language", "cs").get(file).expect_page(200);
+    let in_czech = browser.with_request_header("accept-language", "cs").get_page(file).expect_page(200);
     assert!(in_czech.contains("Úryvek větu dokládá."), "{in_czech}");
 
     // A file that has changed does not show the passage, so the page does.
-    browser.upload("/uploads", &[("a lease.txt", b"Other words.\n")]).expect_redirect("/files/uploads");
-    let changed = browser.get(file).expect_page(200);
+    browser.upload_files("/uploads", &[("a lease.txt", b"Other words.\n")]).expect_redirect("/files/uploads");
+    let changed = browser.get_page(file).expect_page(200);
     assert!(
         changed.contains("<blockquote dir=\"auto\">Lease of flat 7") && !changed.contains("<mark"),
         "{changed}"
@@ -57,99 +59,110 @@ fn a_citation_leads_to_its_passage_in_the_file() {
     assert!(!shown.contains("has changed"), "{shown}");
 
     // Of one that was deleted, the passage stays.
-    browser.post("/workspace/delete", &[("path", "/uploads/a lease.txt")]);
-    let gone = browser.get(file).expect_page(404);
+    browser.post_form("/workspace/delete", &[("path", "/uploads/a lease.txt")]);
+    let gone = browser.get_page(file).expect_page(404);
     assert!(gone.contains("Lease of flat 7") && gone.contains("it was deleted or renamed"), "{gone}");
-    assert_eq!(attribute(&gone, "#a-", "href"), back);
-    browser.upload("/uploads", &[("a lease.txt", b"Other words.\n")]).expect_redirect("/files/uploads");
+    assert_eq!(find_attribute(&gone, "#a-", "href"), back);
+    browser.upload_files("/uploads", &[("a lease.txt", b"Other words.\n")]).expect_redirect("/files/uploads");
 
     // Nobody else learns of the passage, and what names none is left out.
     let other = account_with_password(&stage.service);
-    let stranger = Browser::new(&stage.service);
+    let stranger = HttpBrowser::new(&stage.service);
     stranger.sign_in(&other.email, PASSWORD).expect_redirect("/");
-    stranger.upload("/uploads", &[("a lease.txt", b"Mine.\n")]).expect_redirect("/files/uploads");
+    stranger.upload_files("/uploads", &[("a lease.txt", b"Mine.\n")]).expect_redirect("/files/uploads");
     for (who, address) in [
         (&stranger, file.to_owned()),
         (&browser, file.replace("a%20lease.txt?", "?")),
         (&browser, format!("{}9", file.trim_end_matches('1'))),
         (&browser, "/files/uploads/a%20lease.txt?view&cited=%3Cb%3E..x".to_owned()),
     ] {
-        let page = who.get(&address).expect_page(200);
+        let page = who.get_page(&address).expect_page(200);
         assert!(!page.contains("14,500") && !page.contains("id=\"cited\""), "{address}: {page}");
     }
 }
 
 #[test]
-fn a_card_shows_the_passage_and_whether_it_supports_the_sentence() {
-    let stage = Stage::new();
-    let browser = stage.signed_in();
-    browser.upload("/uploads", &[("lease.txt", LEASE.as_bytes())]).expect_redirect("/files/uploads");
-    let page = cited(&stage, &browser, "lease.txt", "The rent is 19,000 crowns [1].");
-    let cards = attribute(&page, "data-cards", "data-cards");
-    let card = browser.get(&format!("{cards}1")).expect_page(200);
+fn citation_card_shows_passage_and_check() {
+    let stage = AppFixture::new();
+    let browser = stage.sign_in_browser();
+    browser.upload_files("/uploads", &[("lease.txt", LEASE.as_bytes())]).expect_redirect("/files/uploads");
+    let page = ask_with_citation(&stage, &browser, "lease.txt", "The rent is 19,000 crowns [1].");
+    let cards = find_attribute(&page, "data-cards", "data-cards");
+    let card = browser.get_page(&format!("{cards}1")).expect_page(200);
     for shown in ["lease.txt", "lines 1–3", "The rent is 14,500", "does not contain the number 19,000"] {
         assert!(card.contains(shown), "{shown}: {card}");
     }
     assert_eq!(
-        attribute(&card, "<a href".trim_start_matches('<'), "href").replace("&#38;", "&"),
-        address(&page)
+        find_attribute(&card, "<a href".trim_start_matches('<'), "href").replace("&#38;", "&"),
+        citation_address(&page)
     );
     for unknown in ["2", "0", "x", "4294967296"] {
-        browser.get(&format!("{cards}{unknown}")).expect_page(404);
+        browser.get_page(&format!("{cards}{unknown}")).expect_page(404);
     }
     let other = account_with_password(&stage.service);
-    let stranger = Browser::new(&stage.service);
+    let stranger = HttpBrowser::new(&stage.service);
     stranger.sign_in(&other.email, PASSWORD).expect_redirect("/");
-    stranger.get(&format!("{cards}1")).expect_page(404);
-    assert_eq!(Browser::new(&stage.service).get(&format!("{cards}1")).status, 303, "signing in comes first");
+    stranger.get_page(&format!("{cards}1")).expect_page(404);
+    assert_eq!(
+        HttpBrowser::new(&stage.service).get_page(&format!("{cards}1")).status,
+        303,
+        "signing in comes first"
+    );
 }
 
 #[test]
-fn a_card_of_an_answer_in_progress_has_the_passage() {
-    let stage = Stage::new();
-    let browser = stage.signed_in();
-    browser.upload("/uploads", &[("lease.txt", LEASE.as_bytes())]).expect_redirect("/files/uploads");
-    stage
-        .vendor
-        .will([Say::Call { tool: "read".to_owned(), arguments: json!({ "path": "/uploads/lease.txt" }) }]);
-    stage.vendor.will([Say::text("The rent is 14,500 crowns [1]. "), Say::Hold, Say::text("Done.")]);
-    let path = ask(&browser, "What is the rent?");
-    stage.vendor.wait_held(1);
-    let page = conformance::poll::until("the citation", || {
-        let page = browser.get(&path).expect_page(200);
+fn citation_card_works_during_answer() {
+    let stage = AppFixture::new();
+    let browser = stage.sign_in_browser();
+    browser.upload_files("/uploads", &[("lease.txt", LEASE.as_bytes())]).expect_redirect("/files/uploads");
+    stage.vendor.add_script([Say::Call {
+        tool: "read".to_owned(),
+        arguments: json!({ "path": "/uploads/lease.txt" }),
+    }]);
+    stage.vendor.add_script([
+        Say::from_text("The rent is 14,500 crowns [1]. "),
+        Say::Hold,
+        Say::from_text("Done."),
+    ]);
+    let path = ask_question(&browser, "What is the rent?");
+    stage.vendor.wait_for_holds(1);
+    let page = conformance::poll::wait_until("the citation", || {
+        let page = browser.get_page(&path).expect_page(200);
         page.contains("data-citation").then_some(page)
     });
-    let card = browser.get(&format!("{}1", attribute(&page, "data-cards", "data-cards"))).expect_page(200);
+    let card =
+        browser.get_page(&format!("{}1", find_attribute(&page, "data-cards", "data-cards"))).expect_page(200);
     assert!(card.contains("The rent is 14,500") && !card.contains("class=\"proof"), "{card}");
-    stage.vendor.release();
-    completed(&browser, &path);
+    stage.vendor.release_hold();
+    wait_for_completed_page(&browser, &path);
 }
 
 #[test]
 fn passages_are_text() {
-    let stage = Stage::new();
-    let browser = stage.signed_in();
+    let stage = AppFixture::new();
+    let browser = stage.sign_in_browser();
     for payload in PAYLOADS {
         let text = format!("The heron is the code word of flat 7. {payload}\n");
-        browser.upload("/uploads", &[("lease.txt", text.as_bytes())]).expect_redirect("/files/uploads");
-        let page = cited(&stage, &browser, "lease.txt", "The code word is “heron <b>” [1].");
+        browser.upload_files("/uploads", &[("lease.txt", text.as_bytes())]).expect_redirect("/files/uploads");
+        let page = ask_with_citation(&stage, &browser, "lease.txt", "The code word is “heron <b>” [1].");
         assert_harmless(&page);
-        let card =
-            browser.get(&format!("{}1", attribute(&page, "data-cards", "data-cards"))).expect_page(200);
+        let card = browser
+            .get_page(&format!("{}1", find_attribute(&page, "data-cards", "data-cards")))
+            .expect_page(200);
         assert!(card.contains("The heron is the code word"), "{card}");
         assert_harmless(&card);
-        let shown = browser.get(address(&page).trim_end_matches("#cited")).expect_page(200);
+        let shown = browser.get_page(citation_address(&page).trim_end_matches("#cited")).expect_page(200);
         assert!(shown.contains("<mark id=\"cited\">The heron"), "{shown}");
         assert_harmless(&shown);
     }
 }
 
 #[test]
-fn a_call_lists_the_files_that_it_found() {
-    let stage = Stage::new();
-    let browser = stage.signed_in();
-    browser.upload("/uploads", &[("a lease.txt", LEASE.as_bytes())]).expect_redirect("/files/uploads");
-    let page = cited(&stage, &browser, "a lease.txt", "The rent is 14,500 crowns [1].");
+fn tool_call_lists_found_files() {
+    let stage = AppFixture::new();
+    let browser = stage.sign_in_browser();
+    browser.upload_files("/uploads", &[("a lease.txt", LEASE.as_bytes())]).expect_redirect("/files/uploads");
+    let page = ask_with_citation(&stage, &browser, "a lease.txt", "The rent is 14,500 crowns [1].");
     let steps = page.split("<ul class=\"steps\">").nth(1).and_then(|rest| rest.split("</details>").next());
     let steps = steps.expect("steps that can be opened");
     assert!(
@@ -163,39 +176,39 @@ fn a_call_lists_the_files_that_it_found() {
 }
 
 #[test]
-fn a_cited_line_of_a_long_text_is_shown_where_it_stands() {
-    let stage = Stage::new();
-    let browser = stage.signed_in();
+fn cited_line_of_long_text_shown() {
+    let stage = AppFixture::new();
+    let browser = stage.sign_in_browser();
     let long: String =
         (1..=12_000).map(|line| format!("Line {line} says nothing in particular, kůň.\n")).collect();
-    browser.upload("/uploads", &[("long.txt", long.as_bytes())]).expect_redirect("/files/uploads");
+    browser.upload_files("/uploads", &[("long.txt", long.as_bytes())]).expect_redirect("/files/uploads");
     let read = json!({ "path": "/uploads/long.txt", "first_line": 11_000 });
-    stage.vendor.will([Say::Call { tool: "read".to_owned(), arguments: read }]);
-    stage.vendor.will([Say::text("It says nothing [1].")]);
-    let path = ask(&browser, "What does line 11,000 say?");
-    let page = completed(&browser, &path);
-    let shown = browser.get(address(&page).trim_end_matches("#cited")).expect_page(200);
+    stage.vendor.add_script([Say::Call { tool: "read".to_owned(), arguments: read }]);
+    stage.vendor.add_script([Say::from_text("It says nothing [1].")]);
+    let path = ask_question(&browser, "What does line 11,000 say?");
+    let page = wait_for_completed_page(&browser, &path);
+    let shown = browser.get_page(citation_address(&page).trim_end_matches("#cited")).expect_page(200);
     assert!(shown.contains("<mark id=\"cited\">Line 11000 says"), "{}", &shown[..2000]);
     assert!(shown.contains(">Line 10900 says") && !shown.contains("Line 10899 says"));
     assert!(shown.contains("Only a part is shown."));
 }
 
 #[test]
-fn sources_are_numbered_without_gaps_as_the_text_mentions_them() {
-    let stage = Stage::new();
-    let (browser, api) = (stage.signed_in(), stage.service.api(&stage.account));
+fn sources_numbered_in_text_order() {
+    let stage = AppFixture::new();
+    let (browser, api) = (stage.sign_in_browser(), stage.service.api_for(&stage.account));
     let paragraphs: Vec<String> = (1..=5).map(|number| format!("Clause {number}. ").repeat(60)).collect();
     let text = paragraphs.join("\n\n");
-    browser.upload("/uploads", &[("lease.txt", text.as_bytes())]).expect_redirect("/files/uploads");
+    browser.upload_files("/uploads", &[("lease.txt", text.as_bytes())]).expect_redirect("/files/uploads");
     let read = json!({ "path": "/uploads/lease.txt" });
-    stage.vendor.will([Say::Call { tool: "read".to_owned(), arguments: read }]);
-    stage.vendor.will([
-        Say::text("Clause 3 [3].\n\nClause 1 [1], again [1, 3].\n\n"),
+    stage.vendor.add_script([Say::Call { tool: "read".to_owned(), arguments: read }]);
+    stage.vendor.add_script([
+        Say::from_text("Clause 3 [3].\n\nClause 1 [1], again [1, 3].\n\n"),
         Say::Hold,
-        Say::text("Done."),
+        Say::from_text("Done."),
     ]);
-    let path = ask(&browser, "What does it say?");
-    stage.vendor.wait_held(1);
+    let path = ask_question(&browser, "What does it say?");
+    stage.vendor.wait_for_holds(1);
     let marks = |html: &str| {
         let links = html.split(" data-citation=\"").skip(1).filter(|link| !link.contains("class=\"number\""));
         let shown = links.map(|link| {
@@ -210,37 +223,38 @@ fn sources_are_numbered_without_gaps_as_the_text_mentions_them() {
         found.map(|rest| rest.split('<').next().unwrap_or_default().to_owned()).collect::<Vec<_>>()
     };
     let expected = ["c3 [1]", "c1 [2]", "c1 [2]", "c3 [1]"];
-    let growing = browser.get(&path).expect_page(200);
+    let growing = browser.get_page(&path).expect_page(200);
     assert_eq!(marks(&growing), expected, "{growing}");
-    let events = browser.open(&attribute(&growing, "data-events", "data-events"));
+    let events = browser.open_stream(&find_attribute(&growing, "data-events", "data-events"));
     let mut lines = BufReader::new(events.into_body());
-    let first = event(&mut lines, |name, _| name == "message");
+    let first = read_event_until(&mut lines, |name, _| name == "message");
     assert_eq!((marks(&first), numbers(&first).len()), (expected.map(str::to_owned).to_vec(), 2), "{first}");
-    stage.vendor.release();
-    let last = event(&mut lines, |name, _| name == "completed");
+    stage.vendor.release_hold();
+    let last = read_event_until(&mut lines, |name, _| name == "completed");
     assert_eq!(numbers(&last), ["1", "2"], "{last}");
-    assert_eq!(marks(&completed(&browser, &path)), expected);
-    let print = browser.get(&format!("{path}/print")).expect_page(200);
+    assert_eq!(marks(&wait_for_completed_page(&browser, &path)), expected);
+    let print = browser.get_page(&format!("{path}/print")).expect_page(200);
     assert_eq!(
         (marks(&print), numbers(&print)),
         (expected.map(str::to_owned).to_vec(), vec!["1".to_owned(), "2".to_owned()])
     );
 
     // The card and the page of the file say the same number; their addresses have that of the interface.
-    let cards = attribute(&print, "data-cards", "data-cards");
-    let card = browser.get(&format!("{cards}3")).expect_page(200);
+    let cards = find_attribute(&print, "data-cards", "data-cards");
+    let card = browser.get_page(&format!("{cards}3")).expect_page(200);
     assert_eq!(numbers(&card), ["1"], "{card}");
     assert!(card.contains("Clause 3."), "{card}");
-    let file = attribute(&print, "data-citation=\"c3\"", "href").replace("&amp;", "&").replace("&#38;", "&");
+    let file =
+        find_attribute(&print, "data-citation=\"c3\"", "href").replace("&amp;", "&").replace("&#38;", "&");
     assert!(file.ends_with(".3#cited"), "{file}");
-    assert_eq!(numbers(&browser.get(file.trim_end_matches("#cited")).expect_page(200)), ["1"]);
-    let export = browser.get(&format!("{path}/export.md")).text();
+    assert_eq!(numbers(&browser.get_page(file.trim_end_matches("#cited")).expect_page(200)), ["1"]);
+    let export = browser.get_page(&format!("{path}/export.md")).text();
     assert!(export.contains("Clause 3 [1].\n\nClause 1 [2], again [2][1]."), "{export}");
     assert!(
         export.contains("\n[1] `/uploads/lease.txt`") && export.contains("\n[2] ") && !export.contains("[3]"),
         "{export}"
     );
-    let export = browser.get(&format!("{path}/export.json")).json();
+    let export = browser.get_page(&format!("{path}/export.json")).json();
     let numbered: Vec<_> = export["messages"][1]["sources"]
         .as_array()
         .expect("sources")
@@ -249,7 +263,7 @@ fn sources_are_numbered_without_gaps_as_the_text_mentions_them() {
         .collect();
     assert_eq!(numbered, [1, 2]);
 
-    let chat = api.chat(path.trim_start_matches("/c/")).json();
+    let chat = api.get_chat(path.trim_start_matches("/c/")).json();
     let parts = chat["messages"][1]["parts"].to_string();
     assert!(
         parts.contains(">[3]</a>") && parts.contains("\"citationId\":\"c3\""),

@@ -1,106 +1,116 @@
 //! Files that are chosen and moved, the choices of a further question, and pages without a licence.
 
-use conformance::api::names_in;
-use conformance::{Key, View, poll};
+use conformance::api::list_names;
+use conformance::{KeyboardKey, View, poll};
 
-use crate::accessibility::{Findings, axe};
-use crate::stage::{Stage, VIEWS, desktop, phone};
+use crate::accessibility::{AccessibilityFindings, read_axe_script};
+use crate::stage::{BrowserFixture, VIEWS, desktop_view, phone_view};
 
 /// A desktop at four times its size.
-const NARROW: View = View { width: 320, ..phone(true, "cs") };
+const NARROW: View = View { width: 320, ..phone_view(true, "cs") };
 
 #[test]
-fn chosen_files_are_moved_and_their_pages_keep_the_rules() {
-    let stage = Stage::signed_in(desktop(false, "en"));
+fn move_dialog_works_and_is_accessible() {
+    let stage = BrowserFixture::start_signed_in(desktop_view(false, "en"));
     let browser = &stage.browser;
-    browser.run_first(&axe());
-    let api = stage.service.api(&stage.account);
+    browser.run_script_on_load(&read_axe_script());
+    let api = stage.service.api_for(&stage.account);
     for name in ["a long name of a lease, as amended on 12 March 2026, final.txt", "b.txt"] {
-        assert_eq!(api.upload(name, b"The rent is due.").status, 201);
+        assert_eq!(api.upload_file(name, b"The rent is due.").status, 201);
     }
     assert_eq!(api.create_folder("/Archive").status, 201);
     let choose = |action: &str| {
-        stage.open("/files/uploads");
-        let _ = browser.find(".entries [name=file]");
-        browser.run("document.querySelectorAll('.entries [name=file]').forEach((box) => box.click())", &[]);
-        browser.click(&browser.find(&format!(".entries-foot [value={action}]")));
-        let _ = browser.find("main.arrange");
+        stage.open_path("/files/uploads");
+        let _ = browser.find_element(".entries [name=file]");
+        browser.run_script(
+            "document.querySelectorAll('.entries [name=file]').forEach((box) => box.click())",
+            &[],
+        );
+        browser.click_element(&browser.find_element(&format!(".entries-foot [value={action}]")));
+        let _ = browser.find_element("main.arrange");
     };
-    let mut findings = Findings::default();
+    let mut findings = AccessibilityFindings::default();
     for view in VIEWS.into_iter().chain([NARROW]) {
-        browser.look(view);
+        browser.set_view(view);
         for path in ["/files/uploads", "/files?q=txt&sort=size-down", "/files?q=none"] {
-            stage.open(path);
-            findings.look(&stage, view, path);
+            stage.open_path(path);
+            findings.check_page(&stage, view, path);
         }
         for action in ["move", "delete"] {
             choose(action);
-            findings.look(&stage, view, action);
+            findings.check_page(&stage, view, action);
         }
     }
     findings.assert_none();
 
-    browser.look(desktop(false, "en"));
+    browser.set_view(desktop_view(false, "en"));
     choose("move");
-    let field = browser.find("[name=destination]");
-    browser.run("document.activeElement.value = ''", &[]);
-    browser.write(&field, "/Archive");
-    browser.press(Key::Enter);
-    poll::until("both are moved", || (names_in(&api, "/Archive").len() == 2).then_some(()));
-    let _ = browser.find("main.files");
-    assert!(names_in(&api, "/uploads").is_empty());
+    let field = browser.find_element("[name=destination]");
+    browser.run_script("document.activeElement.value = ''", &[]);
+    browser.type_text(&field, "/Archive");
+    browser.press_key(KeyboardKey::Enter);
+    poll::wait_until("both are moved", || (list_names(&api, "/Archive").len() == 2).then_some(()));
+    let _ = browser.find_element("main.files");
+    assert!(list_names(&api, "/uploads").is_empty());
     stage.assert_quiet();
 }
 
 #[test]
-fn a_further_question_says_what_is_chosen_and_sends_it() {
-    let stage = Stage::signed_in(desktop(false, "en"));
+fn follow_up_form_sends_shown_choices() {
+    let stage = BrowserFixture::start_signed_in(desktop_view(false, "en"));
     let browser = &stage.browser;
-    stage.vendor.will([conformance::Say::text("The first.")]);
-    let path = stage.answered("One");
-    stage.open(&path);
-    browser.run("document.querySelector('.dock summary').focus()", &[]);
-    browser.press(Key::Enter);
-    let _ = browser.find(".dock .choices[open]");
-    browser.run("document.querySelector('.dock [name=web]').click()", &[]);
+    stage.vendor.add_script([conformance::Say::from_text("The first.")]);
+    let path = stage.ask_and_wait("One");
+    stage.open_path(&path);
+    browser.run_script("document.querySelector('.dock summary').focus()", &[]);
+    browser.press_key(KeyboardKey::Enter);
+    let _ = browser.find_element(".dock .choices[open]");
+    browser.run_script("document.querySelector('.dock [name=web]').click()", &[]);
     let chosen = "return document.querySelector('[data-chosen]').textContent";
-    poll::until("the choice is said", || {
+    poll::wait_until("the choice is said", || {
         browser
-            .run(chosen, &[])
+            .run_script(chosen, &[])
             .as_str()
             .is_some_and(|text| text.contains("Read pages of the web"))
             .then_some(())
     });
-    stage.vendor.will([conformance::Say::text("The second.")]);
-    browser.write(&browser.find(".dock textarea"), "Two");
-    browser.press(Key::Enter);
-    browser.wait_text("The second.");
-    browser.wait_text("Cost: ");
-    stage.open(&path);
+    stage.vendor.add_script([conformance::Say::from_text("The second.")]);
+    browser.type_text(&browser.find_element(".dock textarea"), "Two");
+    browser.press_key(KeyboardKey::Enter);
+    browser.wait_for_text("The second.");
+    browser.wait_for_text("Cost: ");
+    stage.open_path(&path);
     let is_kept = "return document.querySelector('.dock [name=web]').checked";
-    assert_eq!(browser.run(is_kept, &[]), true);
-    browser.look(NARROW);
-    stage.open(&path);
-    browser.run("document.querySelector('.dock .choices').open = true", &[]);
+    assert_eq!(browser.run_script(is_kept, &[]), true);
+    browser.set_view(NARROW);
+    stage.open_path(&path);
+    browser.run_script("document.querySelector('.dock .choices').open = true", &[]);
     let fits = "const { width, height } = document.querySelector('.dock .choices').getBoundingClientRect();
         return document.documentElement.scrollWidth <= 320 && width <= 320 && height < window.innerHeight";
-    assert_eq!(browser.run(fits, &[]), true);
+    assert_eq!(browser.run_script(fits, &[]), true);
     stage.assert_quiet();
 }
 
 #[test]
-fn pages_without_a_licence_keep_the_rules_and_run_without_errors() {
-    let stage = Stage::signed_in(desktop(false, "en"));
-    stage.browser.run_first(&axe());
-    stage.vendor.will([conformance::Say::text("The first.")]);
-    let path = stage.answered("One");
-    stage.service.admin(&["licence", "set", "--account", &stage.account.email, "--until", "2020-01-01"]);
-    let mut findings = Findings::default();
+fn unlicensed_pages_are_accessible() {
+    let stage = BrowserFixture::start_signed_in(desktop_view(false, "en"));
+    stage.browser.run_script_on_load(&read_axe_script());
+    stage.vendor.add_script([conformance::Say::from_text("The first.")]);
+    let path = stage.ask_and_wait("One");
+    stage.service.run_admin_command(&[
+        "licence",
+        "set",
+        "--account",
+        &stage.account.email,
+        "--until",
+        "2020-01-01",
+    ]);
+    let mut findings = AccessibilityFindings::default();
     for view in VIEWS.into_iter().chain([NARROW]) {
-        stage.browser.look(view);
+        stage.browser.set_view(view);
         for page in ["/", &path, "/files/uploads", "/account"] {
-            stage.open(page);
-            findings.look(&stage, view, page);
+            stage.open_path(page);
+            findings.check_page(&stage, view, page);
         }
         stage.assert_quiet();
     }

@@ -6,13 +6,13 @@ use std::io::{Cursor, Write};
 use std::path::Path;
 
 use conformance::Expect;
-use conformance::api::reader;
+use conformance::api::builtin_reader_id;
 use conformance::vendor::MODEL;
 use serde_json::{Value, json};
 
-use crate::hostile::{TRAP, assert_nothing_loaded, visit};
+use crate::hostile::{TRAP, assert_nothing_loaded, visit_with_and_without_policy};
 use crate::payloads;
-use crate::stage::{Stage, desktop, phone};
+use crate::stage::{BrowserFixture, desktop_view, phone_view};
 
 /// The skills of a plugin. The service reads two hundred plugins.
 const SKILLS: usize = 2;
@@ -22,15 +22,15 @@ const MAILS: usize = 12;
 const MODEL_NAME_MAX_BYTES: usize = 256;
 
 /// Signs in an operator.
-fn operator(stage: &Stage) {
+fn sign_in_operator(stage: &BrowserFixture) {
     let arguments = ["account", "set-role", "--account", &stage.account.email, "--role", "operator"];
-    stage.service.admin(&arguments);
-    stage.browser.run_first(TRAP);
+    stage.service.run_admin_command(&arguments);
+    stage.browser.run_script_on_load(TRAP);
     stage.sign_in_at(&stage.browser);
 }
 
 /// Writes a plugin whose name and description, and those of its skills and of its agent, are payloads.
-fn plugin(folder: &Path, number: usize, texts: &[String]) {
+fn write_plugin(folder: &Path, number: usize, texts: &[String]) {
     let home = folder.join(format!("p{number}"));
     let file = |path: String, text: &str| {
         let path = home.join(path);
@@ -49,37 +49,39 @@ fn plugin(folder: &Path, number: usize, texts: &[String]) {
 }
 
 #[test]
-fn names_and_descriptions_of_plugins_run_nothing() {
+fn hostile_plugin_names_run_nothing() {
     let folder = tempfile::tempdir().expect("a folder");
-    let payloads = payloads::all();
+    let payloads = payloads::all_payloads();
     for (number, texts) in payloads.chunks(SKILLS).enumerate() {
-        plugin(folder.path(), number, texts);
+        write_plugin(folder.path(), number, texts);
     }
     let plugins = folder.path().display().to_string();
-    let stage = Stage::with(desktop(false, "en"), |_| vec![("CAUSERIE_PLUGINS".to_owned(), plugins)]);
-    operator(&stage);
+    let stage = BrowserFixture::start_prepared(desktop_view(false, "en"), |_| {
+        vec![("CAUSERIE_PLUGINS".to_owned(), plugins)]
+    });
+    sign_in_operator(&stage);
     // Invalid names appear in warnings, which are truncated and limited in number.
-    visit(&stage, "/operator/plugins", payloads.len() / 4);
-    visit(&stage, "/operator/settings", 0);
+    visit_with_and_without_policy(&stage, "/operator/plugins", payloads.len() / 4);
+    visit_with_and_without_policy(&stage, "/operator/settings", 0);
     assert_nothing_loaded(&stage);
 }
 
 #[test]
-fn names_of_a_vendors_models_run_nothing() {
-    let payloads = payloads::all();
+fn hostile_model_names_run_nothing() {
+    let payloads = payloads::all_payloads();
     let named: Vec<_> = payloads.iter().filter(|name| name.len() <= MODEL_NAME_MAX_BYTES).collect();
-    let stage = Stage::with(phone(true, "en"), |vendor| {
+    let stage = BrowserFixture::start_prepared(phone_view(true, "en"), |vendor| {
         let entry = |name: &&String| json!({ "id": name, "display_name": name, "name": name });
         let mut list: Vec<Value> = named.iter().map(entry).collect();
         list.push(json!({ "id": MODEL }));
-        vendor.lists(Some((200, json!({ "data": list }))));
+        vendor.set_model_list(Some((200, json!({ "data": list }))));
         Vec::new()
     });
-    operator(&stage);
-    visit(&stage, "/", named.len() / 2);
-    visit(&stage, "/operator", 0);
-    let api = stage.service.api(&stage.account);
-    let listed = api.catalog("models", None).expect_status(200).json();
+    sign_in_operator(&stage);
+    visit_with_and_without_policy(&stage, "/", named.len() / 2);
+    visit_with_and_without_policy(&stage, "/operator", 0);
+    let api = stage.service.api_for(&stage.account);
+    let listed = api.get_catalog("models", None).expect_status(200).json();
     let hostile: Vec<_> =
         listed.as_array().expect("models").iter().filter_map(|model| model["id"].as_str()).collect();
     let hostile: Vec<_> = hostile.into_iter().filter(|name| name.contains("hit()")).collect();
@@ -88,49 +90,49 @@ fn names_of_a_vendors_models_run_nothing() {
     let mut last = String::new();
     for model in hostile.iter().step_by(8) {
         let asked = json!({ "input": "Who are you?", "model": model });
-        let answer = api.completed(&api.accepted(&asked));
+        let answer = api.wait_for_completion(&api.expect_accepted(&asked));
         last = format!("/c/{}", answer["chatId"].as_str().expect("a conversation"));
     }
-    visit(&stage, "/history", hostile.len() / 8);
-    visit(&stage, &last, 1);
-    let id = stage.browser.run("return document.querySelector('.answer').id.slice(2)", &[]);
+    visit_with_and_without_policy(&stage, "/history", hostile.len() / 8);
+    visit_with_and_without_policy(&stage, &last, 1);
+    let id = stage.browser.run_script("return document.querySelector('.answer').id.slice(2)", &[]);
     let id = id.as_str().expect("an answer").to_owned();
     for mode in ["edit", "retry"] {
-        visit(&stage, &format!("{last}?{mode}={id}"), named.len() / 2);
+        visit_with_and_without_policy(&stage, &format!("{last}?{mode}={id}"), named.len() / 2);
     }
-    visit(&stage, "/credits", 1);
+    visit_with_and_without_policy(&stage, "/credits", 1);
     assert_nothing_loaded(&stage);
 }
 
 #[test]
 fn emails_of_accounts_run_nothing() {
-    let stage = Stage::with(desktop(true, "cs"), |_| Vec::new());
+    let stage = BrowserFixture::start_prepared(desktop_view(true, "cs"), |_| Vec::new());
     let mut made = Vec::new();
-    for payload in payloads::all() {
+    for payload in payloads::all_payloads() {
         let odd = |letter: char| if letter.is_control() || letter.is_whitespace() { '/' } else { letter };
         let email = format!("{}@example.test", payload.chars().map(odd).collect::<String>());
         let account =
             ["account", "create", "--no-machine", "--licence-until", "2099-12-31", "--email", &email];
-        let output = stage.service.try_admin(&account);
+        let output = stage.service.try_admin_command(&account);
         if output.status.success() {
             made.push(serde_json::from_slice::<Value>(&output.stdout).expect("an account"));
         }
     }
     // An email has one `@`.
     assert!(made.len() >= 190, "{}", made.len());
-    operator(&stage);
-    visit(&stage, "/operator", 120);
-    visit(&stage, "/operator/audit", 20);
+    sign_in_operator(&stage);
+    visit_with_and_without_policy(&stage, "/operator", 120);
+    visit_with_and_without_policy(&stage, "/operator/audit", 20);
     let calls = |account: &&Value| account["email"].as_str().is_some_and(|email| email.contains("hit()"));
     for account in made.iter().filter(calls).step_by(40) {
         let id = account["accountId"].as_str().expect("an id");
-        visit(&stage, &format!("/operator/accounts/{id}"), 1);
+        visit_with_and_without_policy(&stage, &format!("/operator/accounts/{id}"), 1);
     }
     assert_nothing_loaded(&stage);
 }
 
 /// Writes a message in the format of the Internet. Its texts must be lines.
-fn eml(text: &str) -> Vec<u8> {
+fn encode_eml(text: &str) -> Vec<u8> {
     let quoted = text.replace(['"', '\\'], "'");
     let mail = format!(
         "From: \"{quoted}\" <heron@example.test>\r\nTo: \"{quoted}\" <ada@example.test>\r\n\
@@ -143,7 +145,7 @@ fn eml(text: &str) -> Vec<u8> {
 }
 
 /// Writes a message of Outlook: a compound file with a stream for each property.
-fn msg(text: &str) -> Vec<u8> {
+fn encode_outlook_msg(text: &str) -> Vec<u8> {
     const ATTACHMENT: &str = "/__attach_version1.0_#00000000";
     let wide = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<u8>>();
     let mut file = cfb::CompoundFile::create(Cursor::new(Vec::new())).expect("a file in memory");
@@ -170,31 +172,35 @@ fn msg(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn subjects_senders_and_attachments_of_messages_run_nothing() {
-    let stage = Stage::signed_in(desktop(false, "sk"));
-    stage.browser.run_first(TRAP);
-    let api = stage.service.api(&stage.account);
-    let model = reader(&api);
-    let payloads = payloads::all();
+fn hostile_email_headers_run_nothing() {
+    let stage = BrowserFixture::start_signed_in(desktop_view(false, "sk"));
+    stage.browser.run_script_on_load(TRAP);
+    let api = stage.service.api_for(&stage.account);
+    let model = builtin_reader_id(&api);
+    let payloads = payloads::all_payloads();
     for (number, texts) in payloads.chunks(MAILS).enumerate() {
-        for (kind, write) in [("eml", eml as fn(&str) -> Vec<u8>), ("msg", msg)] {
+        for (kind, write) in [("eml", encode_eml as fn(&str) -> Vec<u8>), ("msg", encode_outlook_msg)] {
             let paths: Vec<Value> = texts
                 .iter()
                 .enumerate()
                 .map(|(at, text)| {
                     let mail = write(&text.replace(char::is_control, " "));
-                    let stored = api.upload(&format!("mail-{number}-{at}.{kind}"), &mail);
+                    let stored = api.upload_file(&format!("mail-{number}-{at}.{kind}"), &mail);
                     stored.expect_status(201).json()["path"].clone()
                 })
                 .collect();
             let question = json!({ "input": "What is the heron?", "filePaths": paths, "model": model });
-            let answer = api.completed(&api.accepted(&question));
+            let answer = api.wait_for_completion(&api.expect_accepted(&question));
             let chat = answer["chatId"].as_str().expect("a conversation").to_owned();
             let text = answer["text"].as_str().expect("a text");
             assert!(text.contains("heron") && text.contains("hit()"), "{kind}: {answer}");
-            visit(&stage, &format!("/c/{chat}"), 1);
+            visit_with_and_without_policy(&stage, &format!("/c/{chat}"), 1);
             for path in paths.iter().step_by(MAILS / 2) {
-                visit(&stage, &format!("/files{}?view", path.as_str().expect("a path")), 0);
+                visit_with_and_without_policy(
+                    &stage,
+                    &format!("/files{}?view", path.as_str().expect("a path")),
+                    0,
+                );
             }
         }
     }
@@ -202,35 +208,38 @@ fn subjects_senders_and_attachments_of_messages_run_nothing() {
 }
 
 #[test]
-fn names_in_archives_and_previews_run_nothing() {
-    let stage = Stage::signed_in(desktop(true, "en"));
-    stage.browser.run_first(TRAP);
-    let api = stage.service.api(&stage.account);
-    let payloads = payloads::all();
+fn hostile_archive_names_run_nothing() {
+    let stage = BrowserFixture::start_signed_in(desktop_view(true, "en"));
+    stage.browser.run_script_on_load(TRAP);
+    let api = stage.service.api_for(&stage.account);
+    let payloads = payloads::all_payloads();
     // Of a page of the web, its text is shown, which not all payloads have.
     for (name, separator, shown) in
         [("all.md", "\n\n", 30), ("all.txt", "\n", 30), ("all.csv", ",1\n", 30), ("all.html", "\n", 20)]
     {
-        api.upload(name, payloads.join(separator).as_bytes()).expect_status(201);
-        visit(&stage, &format!("/files/uploads/{name}?view"), shown);
+        api.upload_file(name, payloads.join(separator).as_bytes()).expect_status(201);
+        visit_with_and_without_policy(&stage, &format!("/files/uploads/{name}?view"), shown);
     }
     let names = payloads::file_names();
     for name in names.iter().step_by(4) {
-        api.upload(&format!("heron {}", name.replace(['"', '\\'], "'")), b"x").expect_status(201);
+        api.upload_file(&format!("heron {}", name.replace(['"', '\\'], "'")), b"x").expect_status(201);
     }
-    visit(&stage, "/files/uploads", names.len() / 8);
-    stage.open("/files/uploads");
-    let archive = stage.browser.run_async(
+    visit_with_and_without_policy(&stage, "/files/uploads", names.len() / 8);
+    stage.open_path("/files/uploads");
+    let archive = stage.browser.run_async_script(
         "return [...new Uint8Array(await (await fetch('/files/uploads?archive')).arrayBuffer())]",
         &[],
     );
     let archive: Vec<u8> = serde_json::from_value(archive).expect("bytes");
-    let stored = api.upload("names.zip", &archive).expect_status(201).json();
-    let question =
-        json!({ "input": "What is the heron?", "filePaths": [stored["path"]], "model": reader(&api) });
-    let answer = api.completed(&api.accepted(&question));
+    let stored = api.upload_file("names.zip", &archive).expect_status(201).json();
+    let question = json!({ "input": "What is the heron?", "filePaths": [stored["path"]], "model": builtin_reader_id(&api) });
+    let answer = api.wait_for_completion(&api.expect_accepted(&question));
     let text = answer["text"].as_str().expect("a text");
     assert!(text.contains("heron") && text.contains("hit()"), "the names are quoted: {answer}");
-    visit(&stage, &format!("/c/{}", answer["chatId"].as_str().expect("a conversation")), 1);
+    visit_with_and_without_policy(
+        &stage,
+        &format!("/c/{}", answer["chatId"].as_str().expect("a conversation")),
+        1,
+    );
     assert_nothing_loaded(&stage);
 }

@@ -84,7 +84,7 @@ const OTHERS: [&str; 34] = [
 ];
 
 /// Returns all payloads.
-pub(crate) fn all() -> Vec<String> {
+pub(crate) fn all_payloads() -> Vec<String> {
     let broken = BREAKS.iter().flat_map(|end| MARKUP.iter().map(move |markup| format!("{end}{markup}")));
     broken.chain(OTHERS.iter().map(|&other| other.to_owned())).collect()
 }
@@ -95,5 +95,5 @@ pub(crate) fn file_names() -> Vec<String> {
         let plain = |letter: char| if letter.is_control() || letter == '/' { ' ' } else { letter };
         format!("{}.txt", payload.chars().map(plain).take(100).collect::<String>())
     };
-    all().into_iter().map(name).collect()
+    all_payloads().into_iter().map(name).collect()
 }

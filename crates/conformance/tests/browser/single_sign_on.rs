@@ -5,21 +5,21 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use conformance::{Options, Service, WebDriver};
+use conformance::{ServiceOptions, TestService, WebDriver};
 use tempfile::TempDir;
 
-use crate::stage::desktop;
+use crate::stage::desktop_view;
 
 /// A running provider, which ends with the test.
-struct Provider {
+struct NodeIdentityProvider {
     child: Child,
     issuer: String,
     _folder: TempDir,
 }
 
-impl Provider {
+impl NodeIdentityProvider {
     /// Starts it with the service at this address as its client.
-    fn start(service: &str) -> Self {
+    fn start_for(service: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let modules = node_modules();
         assert!(modules.join("oidc-provider").exists(), "it is not there: `make tools` installs it");
@@ -42,7 +42,7 @@ impl Provider {
     }
 }
 
-impl Drop for Provider {
+impl Drop for NodeIdentityProvider {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = self.child.kill();
@@ -58,40 +58,41 @@ fn node_modules() -> PathBuf {
 }
 
 #[test]
-fn a_user_signs_in_at_a_provider_of_others() {
+fn user_signs_in_at_foreign_provider() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = folder.path().join("causerie.toml");
     let arguments = vec!["--config".to_owned(), config.display().to_string()];
     let mut provider = None;
-    let service = Service::start_on(Options { arguments, ..Options::default() }, |service| {
-        let started = Provider::start(service.address());
-        let settings = format!(
-            "[oidc]\nissuer = \"{}\"\nclient_id = \"causerie\"\nclient_secret = \"a secret: 100%\"\n\
+    let service =
+        TestService::start_on(ServiceOptions { arguments, ..ServiceOptions::default() }, |service| {
+            let started = NodeIdentityProvider::start_for(service.address());
+            let settings = format!(
+                "[oidc]\nissuer = \"{}\"\nclient_id = \"causerie\"\nclient_secret = \"a secret: 100%\"\n\
              public_url = \"http://{}\"\n",
-            started.issuer,
-            service.address()
-        );
-        std::fs::write(&config, settings).expect("it can be written");
-        provider = Some(started);
-    });
-    let account = service.account();
-    let browser = WebDriver::start(desktop(false, "en"));
+                started.issuer,
+                service.address()
+            );
+            std::fs::write(&config, settings).expect("it can be written");
+            provider = Some(started);
+        });
+    let account = service.create_account();
+    let browser = WebDriver::start(desktop_view(false, "en"));
     for is_first in [true, false] {
-        browser.open(&format!("http://{}/sign-in?next=/account", service.address()));
-        browser.click(&browser.find("[href^='/sign-in/provider']"));
+        browser.open_page(&format!("http://{}/sign-in?next=/account", service.address()));
+        browser.click_element(&browser.find_element("[href^='/sign-in/provider']"));
         if is_first {
-            browser.write(&browser.find("[name=login]"), &account.email);
-            browser.write(&browser.find("[name=password]"), "any");
-            browser.click(&browser.find("[type=submit]"));
+            browser.type_text(&browser.find_element("[name=login]"), &account.email);
+            browser.type_text(&browser.find_element("[name=password]"), "any");
+            browser.click_element(&browser.find_element("[type=submit]"));
             // The provider asks whether the service may know the email.
-            browser.wait_gone("[name=login]");
-            browser.click(&browser.find("[type=submit]"));
+            browser.wait_until_gone("[name=login]");
+            browser.click_element(&browser.find_element("[type=submit]"));
         }
-        browser.wait_text("You sign in at the identity provider.");
-        browser.wait_text(&account.email);
-        browser.click(&browser.find("[action='/sign-out'] button"));
-        let _ = browser.find("[href^='/sign-in/provider']");
+        browser.wait_for_text("You sign in at the identity provider.");
+        browser.wait_for_text(&account.email);
+        browser.click_element(&browser.find_element("[action='/sign-out'] button"));
+        let _ = browser.find_element("[href^='/sign-in/provider']");
     }
-    let audit = service.admin(&["audit", "list"]).to_string();
+    let audit = service.run_admin_command(&["audit", "list"]).to_string();
     assert!(audit.contains(&provider.expect("it was started").issuer), "{audit}");
 }

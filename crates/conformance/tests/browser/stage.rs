@@ -1,6 +1,6 @@
 //! A service with a signed-in owner in front of a browser.
 
-use conformance::{Account, Options, Service, Vendor, View, WebDriver};
+use conformance::{ScriptedVendor, ServiceOptions, TestAccount, TestService, View, WebDriver};
 
 pub(crate) const PASSWORD: &str = "correct horse";
 
@@ -10,51 +10,54 @@ const DESKTOP: (u32, u32) = (1280, 800);
 
 /// The views of a page. Every two of size, theme and language meet in one of them.
 pub(crate) const VIEWS: [View; 6] = [
-    phone(false, "en"),
-    phone(true, "cs"),
-    phone(false, "sk"),
-    desktop(true, "en"),
-    desktop(false, "cs"),
-    desktop(true, "sk"),
+    phone_view(false, "en"),
+    phone_view(true, "cs"),
+    phone_view(false, "sk"),
+    desktop_view(true, "en"),
+    desktop_view(false, "cs"),
+    desktop_view(true, "sk"),
 ];
 
 /// A view of a phone.
-pub(crate) const fn phone(dark: bool, language: &'static str) -> View {
+pub(crate) const fn phone_view(dark: bool, language: &'static str) -> View {
     View { width: PHONE.0, height: PHONE.1, dark, language }
 }
 
 /// A view of a desktop.
-pub(crate) const fn desktop(dark: bool, language: &'static str) -> View {
+pub(crate) const fn desktop_view(dark: bool, language: &'static str) -> View {
     View { width: DESKTOP.0, height: DESKTOP.1, dark, language }
 }
 
-pub(crate) struct Stage {
-    pub(crate) vendor: Vendor,
-    pub(crate) service: Service,
-    pub(crate) account: Account,
+pub(crate) struct BrowserFixture {
+    pub(crate) vendor: ScriptedVendor,
+    pub(crate) service: TestService,
+    pub(crate) account: TestAccount,
     pub(crate) browser: WebDriver,
 }
 
-impl Stage {
+impl BrowserFixture {
     /// Starts a service and a browser in which nobody is signed in.
     pub(crate) fn new(view: View) -> Self {
-        Self::with(view, |_| Vec::new())
+        Self::start_prepared(view, |_| Vec::new())
     }
 
     /// Starts both, the service with further variables, once the vendor is prepared.
-    pub(crate) fn with(view: View, prepare: impl FnOnce(&Vendor) -> Vec<(String, String)>) -> Self {
-        let vendor = Vendor::start();
-        let environment = [vendor.environment(), prepare(&vendor)].concat();
-        let service = Service::start(Options { environment, ..Options::default() });
-        let account = service.account();
+    pub(crate) fn start_prepared(
+        view: View,
+        prepare: impl FnOnce(&ScriptedVendor) -> Vec<(String, String)>,
+    ) -> Self {
+        let vendor = ScriptedVendor::start();
+        let environment = [vendor.service_environment(), prepare(&vendor)].concat();
+        let service = TestService::start(ServiceOptions { environment, ..ServiceOptions::default() });
+        let account = service.create_account();
         let arguments = ["account", "set-password", "--account", &account.email, "--password-stdin"];
-        let set = service.try_admin_typing(&arguments, format!("{PASSWORD}\n").as_bytes());
+        let set = service.try_admin_command_with_stdin(&arguments, format!("{PASSWORD}\n").as_bytes());
         assert!(set.status.success(), "{}", String::from_utf8_lossy(&set.stderr));
         Self { vendor, service, account, browser: WebDriver::start(view) }
     }
 
     /// Starts both and signs the owner in.
-    pub(crate) fn signed_in(view: View) -> Self {
+    pub(crate) fn start_signed_in(view: View) -> Self {
         let stage = Self::new(view);
         stage.sign_in_at(&stage.browser);
         stage
@@ -62,9 +65,9 @@ impl Stage {
 
     /// Signs the owner in at a browser.
     pub(crate) fn sign_in_at(&self, browser: &WebDriver) {
-        browser.open(&self.url("/sign-in"));
+        browser.open_page(&self.service_url("/sign-in"));
         self.fill_in(browser, PASSWORD);
-        let _ = browser.find("main.home");
+        let _ = browser.find_element("main.home");
     }
 
     /// Fills the form for signing in and sends it.
@@ -73,37 +76,37 @@ impl Stage {
     }
 
     fn fill_in(&self, browser: &WebDriver, password: &str) {
-        browser.run("document.querySelector('[name=email]').value = ''", &[]);
-        browser.write(&browser.find("[name=email]"), &self.account.email);
-        browser.write(&browser.find("[name=password]"), password);
-        browser.click(&browser.find("form.fields button"));
+        browser.run_script("document.querySelector('[name=email]').value = ''", &[]);
+        browser.type_text(&browser.find_element("[name=email]"), &self.account.email);
+        browser.type_text(&browser.find_element("[name=password]"), password);
+        browser.click_element(&browser.find_element("form.fields button"));
     }
 
     /// Opens a page of the service.
-    pub(crate) fn open(&self, path: &str) {
-        self.browser.open(&self.url(path));
+    pub(crate) fn open_path(&self, path: &str) {
+        self.browser.open_page(&self.service_url(path));
     }
 
-    pub(crate) fn url(&self, path: &str) -> String {
+    pub(crate) fn service_url(&self, path: &str) -> String {
         format!("http://{}{path}", self.service.address())
     }
 
     /// Asks a question by the interface and returns the path of its conversation.
-    pub(crate) fn answered(&self, question: &str) -> String {
-        let api = self.service.api(&self.account);
-        let answer = api.completed(&api.ask(question));
+    pub(crate) fn ask_and_wait(&self, question: &str) -> String {
+        let api = self.service.api_for(&self.account);
+        let answer = api.wait_for_completion(&api.ask_question(question));
         format!("/c/{}", answer["chatId"].as_str().expect("an id"))
     }
 
     /// Requires that nothing was complained of in the console, violations of the security policy above all, and that
     /// nothing was requested of another host.
     pub(crate) fn assert_quiet(&self) {
-        let complaints = self.browser.console();
+        let complaints = self.browser.take_console_messages();
         assert_eq!(complaints, Vec::<String>::new());
-        let own = self.url("/");
+        let own = self.service_url("/");
         // The browser's own icons, such as that of a date, are bytes in its style.
         let is_foreign = |url: &String| !url.starts_with(&own) && !url.starts_with("data:");
-        let foreign: Vec<_> = self.browser.requested().into_iter().filter(is_foreign).collect();
+        let foreign: Vec<_> = self.browser.take_requested_urls().into_iter().filter(is_foreign).collect();
         assert_eq!(foreign, Vec::<String>::new());
     }
 }

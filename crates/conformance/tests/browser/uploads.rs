@@ -1,6 +1,6 @@
 //! Uploads: large ones go on, folders are kept, and they are cancelled, alone and together.
 
-use crate::stage::{Stage, desktop};
+use crate::stage::{BrowserFixture, desktop_view};
 
 /// Chooses a file of 9 MiB to upload.
 const PICK_LARGE: &str = "
@@ -12,9 +12,9 @@ const PICK_LARGE: &str = "
     picker.dispatchEvent(new Event('change'));";
 
 #[test]
-fn a_large_upload_goes_on_after_a_broken_connection() {
-    let stage = Stage::signed_in(desktop(false, "en"));
-    stage.open("/files/uploads");
+fn large_upload_resumes_after_broken_connection() {
+    let stage = BrowserFixture::start_signed_in(desktop_view(false, "en"));
+    stage.open_path("/files/uploads");
     // The third piece does not arrive, and the answer to the fourth is lost.
     let script = "
         const real = window.fetch;
@@ -27,9 +27,9 @@ fn a_large_upload_goes_on_after_a_broken_connection() {
             return answer;
         };
         ";
-    stage.browser.run(&[script, PICK_LARGE].concat(), &[]);
-    let _ = stage.browser.find("[href='/files/uploads/large.bin']");
-    let stored = stage.service.api(&stage.account).download("/uploads/large.bin").body;
+    stage.browser.run_script(&[script, PICK_LARGE].concat(), &[]);
+    let _ = stage.browser.find_element("[href='/files/uploads/large.bin']");
+    let stored = stage.service.api_for(&stage.account).download_file("/uploads/large.bin").body;
     let right = stored.iter().enumerate().all(|(at, byte)| usize::from(*byte) == at % 251);
     assert!(stored.len() == 9 * 1024 * 1024 && right, "{} bytes", stored.len());
     stage.assert_quiet();
@@ -37,7 +37,7 @@ fn a_large_upload_goes_on_after_a_broken_connection() {
 
 #[test]
 fn a_large_upload_is_cancelled() {
-    let stage = Stage::signed_in(desktop(false, "en"));
+    let stage = BrowserFixture::start_signed_in(desktop_view(false, "en"));
     // The fourth piece does not arrive until it is given up.
     let script = "
         const real = window.fetch;
@@ -60,28 +60,31 @@ fn a_large_upload_is_cancelled() {
             document.querySelector('.composer textarea').dispatchEvent(paste);
         }";
     for page in ["/files/uploads", "/"] {
-        stage.open(page);
-        stage.browser.run(script, &[]);
+        stage.open_path(page);
+        stage.browser.run_script(script, &[]);
         let asked = |count: usize| {
-            conformance::poll::until("requests", || {
-                (stage.browser.run("return window.asked.length", &[]) == count).then_some(())
+            conformance::poll::wait_until("requests", || {
+                (stage.browser.run_script("return window.asked.length", &[]) == count).then_some(())
             });
         };
         asked(5);
-        assert!(stage.browser.find_now("[aria-label='Cancel the upload: large.bin']").is_some());
-        stage.browser.click(&stage.browser.find(".remove"));
-        stage.browser.wait_gone("progress");
+        assert!(stage.browser.find_element_now("[aria-label='Cancel the upload: large.bin']").is_some());
+        stage.browser.click_element(&stage.browser.find_element(".remove"));
+        stage.browser.wait_until_gone("progress");
         asked(6);
-        assert_eq!(stage.browser.run("return window.asked[5]", &[]), "DELETE", "on {page}");
-        stage.browser.wait_text("Upload cancelled.");
-        assert_eq!(stage.browser.run("return document.body.innerText.includes('large.bin')", &[]), false);
+        assert_eq!(stage.browser.run_script("return window.asked[5]", &[]), "DELETE", "on {page}");
+        stage.browser.wait_for_text("Upload cancelled.");
+        assert_eq!(
+            stage.browser.run_script("return document.body.innerText.includes('large.bin')", &[]),
+            false
+        );
     }
-    assert_eq!(stage.service.api(&stage.account).list("/uploads").json()["totalEntries"], 0);
+    assert_eq!(stage.service.api_for(&stage.account).list_directory("/uploads").json()["totalEntries"], 0);
     stage.assert_quiet();
 }
 
 #[test]
-fn a_dropped_folder_is_uploaded_with_its_folders() {
+fn dropped_folder_keeps_subfolders() {
     let folder = tempfile::tempdir().expect("a folder");
     let rents = folder.path().join("rents");
     for (path, content) in [("a.txt", "one"), ("2026/b.txt", "two"), ("2026/.hidden", "three")] {
@@ -89,25 +92,29 @@ fn a_dropped_folder_is_uploaded_with_its_folders() {
         std::fs::create_dir_all(path.parent().expect("a parent")).expect("a folder is made");
         std::fs::write(path, content).expect("a file is written");
     }
-    let stage = Stage::signed_in(desktop(false, "en"));
-    stage.open("/files/uploads");
+    let stage = BrowserFixture::start_signed_in(desktop_view(false, "en"));
+    stage.open_path("/files/uploads");
     for kind in ["dragEnter", "dragOver", "drop"] {
         let data = serde_json::json!({ "items": [], "files": [rents], "dragOperationsMask": 1 });
         let event = serde_json::json!({ "type": kind, "x": 300, "y": 300, "data": data });
-        stage.browser.cdp("Input.dispatchDragEvent", &event);
+        stage.browser.send_cdp_command("Input.dispatchDragEvent", &event);
     }
-    let _ = stage.browser.find("[href='/files/uploads/rents']");
-    let api = stage.service.api(&stage.account);
-    assert_eq!(api.download("/uploads/rents/a.txt").body, b"one");
-    assert_eq!(api.download("/uploads/rents/2026/b.txt").body, b"two");
-    assert_eq!(api.list("/uploads/rents/2026").json()["totalEntries"], 1, "hidden files stay where they are");
+    let _ = stage.browser.find_element("[href='/files/uploads/rents']");
+    let api = stage.service.api_for(&stage.account);
+    assert_eq!(api.download_file("/uploads/rents/a.txt").body, b"one");
+    assert_eq!(api.download_file("/uploads/rents/2026/b.txt").body, b"two");
+    assert_eq!(
+        api.list_directory("/uploads/rents/2026").json()["totalEntries"],
+        1,
+        "hidden files stay where they are"
+    );
     stage.assert_quiet();
 }
 
 #[test]
-fn a_large_upload_goes_on_after_the_service_was_killed() {
-    let mut stage = Stage::signed_in(desktop(false, "en"));
-    stage.open("/files/uploads");
+fn large_upload_resumes_after_service_kill() {
+    let mut stage = BrowserFixture::start_signed_in(desktop_view(false, "en"));
+    stage.open_path("/files/uploads");
     // The fourth piece waits until the service is gone.
     let script = "
         const real = window.fetch;
@@ -120,24 +127,24 @@ fn a_large_upload_goes_on_after_the_service_was_killed() {
             return real(path, options);
         };
         ";
-    stage.browser.run(&[script, PICK_LARGE].concat(), &[]);
+    stage.browser.run_script(&[script, PICK_LARGE].concat(), &[]);
     let waits = "return window.pieces === 4 && window.go !== undefined";
-    conformance::poll::until("the fourth piece waits", || {
-        (stage.browser.run(waits, &[]) == true).then_some(())
+    conformance::poll::wait_until("the fourth piece waits", || {
+        (stage.browser.run_script(waits, &[]) == true).then_some(())
     });
     stage.service.kill();
-    stage.browser.run("window.pieces += 1; window.go()", &[]);
-    stage.browser.wait_text("The connection was lost. Trying again");
+    stage.browser.run_script("window.pieces += 1; window.go()", &[]);
+    stage.browser.wait_for_text("The connection was lost. Trying again");
     stage.service.restart();
     // The page is loaded again once all is there.
-    let _ = stage.browser.find("[href='/files/uploads/large.bin']");
-    let stored = stage.service.api(&stage.account).download("/uploads/large.bin").body;
+    let _ = stage.browser.find_element("[href='/files/uploads/large.bin']");
+    let stored = stage.service.api_for(&stage.account).download_file("/uploads/large.bin").body;
     let right = stored.iter().enumerate().all(|(at, byte)| usize::from(*byte) == at % 251);
     assert!(stored.len() == 9 * 1024 * 1024 && right, "{} bytes", stored.len());
 }
 
 #[test]
-fn the_focus_stays_on_the_page_when_nothing_is_left_to_cancel() {
+fn focus_stays_after_last_cancel() {
     let script = "
         const real = XMLHttpRequest.prototype.send;
         window.held = [];
@@ -147,24 +154,24 @@ fn the_focus_stays_on_the_page_when_nothing_is_left_to_cancel() {
         const picker = document.querySelector('[data-upload] input[type=file]');
         picker.files = files.files;
         picker.dispatchEvent(new Event('change'));";
-    let stage = Stage::signed_in(desktop(false, "en"));
+    let stage = BrowserFixture::start_signed_in(desktop_view(false, "en"));
     let browser = &stage.browser;
-    stage.open("/files/uploads");
-    browser.run(script, &[]);
-    conformance::poll::until("both uploads have begun", || {
-        (browser.run("return window.held.length", &[]) == 2).then_some(())
+    stage.open_path("/files/uploads");
+    browser.run_script(script, &[]);
+    conformance::poll::wait_until("both uploads have begun", || {
+        (browser.run_script("return window.held.length", &[]) == 2).then_some(())
     });
-    browser.run("document.querySelector('.cancel-all').focus()", &[]);
-    browser.run("window.held.forEach((go) => go())", &[]);
-    browser.wait_text("Uploaded");
-    let _ = browser.find("[href='/files/uploads/b.txt']");
-    assert!(browser.find_now(".cancel-all:not([hidden])").is_none());
-    assert_eq!(browser.run("return document.activeElement === document.body", &[]), false);
+    browser.run_script("document.querySelector('.cancel-all').focus()", &[]);
+    browser.run_script("window.held.forEach((go) => go())", &[]);
+    browser.wait_for_text("Uploaded");
+    let _ = browser.find_element("[href='/files/uploads/b.txt']");
+    assert!(browser.find_element_now(".cancel-all:not([hidden])").is_none());
+    assert_eq!(browser.run_script("return document.activeElement === document.body", &[]), false);
     stage.assert_quiet();
 }
 
 #[test]
-fn files_that_wait_are_shown_and_the_page_warns_of_leaving_them() {
+fn waiting_uploads_warn_before_leaving() {
     let script = "
         const real = XMLHttpRequest.prototype.send;
         window.real = real;
@@ -183,30 +190,35 @@ fn files_that_wait_are_shown_and_the_page_warns_of_leaving_them() {
     let warns = "const leaving = new Event('beforeunload', { cancelable: true });
         window.dispatchEvent(leaving);
         return leaving.defaultPrevented";
-    let stage = Stage::signed_in(desktop(false, "en"));
+    let stage = BrowserFixture::start_signed_in(desktop_view(false, "en"));
     let browser = &stage.browser;
     for (page, rows) in [("/files/uploads", ".uploads li"), ("/", ".attached li")] {
-        stage.open(page);
-        assert_eq!(browser.run(warns, &[]), false);
-        browser.run(script, &[]);
+        stage.open_path(page);
+        assert_eq!(browser.run_script(warns, &[]), false);
+        browser.run_script(script, &[]);
         let count = |selector: &str, count: usize| {
-            conformance::poll::until(selector, || {
+            conformance::poll::wait_until(selector, || {
                 let all = format!("return document.querySelectorAll('{selector}').length");
-                (browser.run(&all, &[]) == count).then_some(())
+                (browser.run_script(&all, &[]) == count).then_some(())
             });
         };
         count(rows, 4);
         count("progress", 2);
         count(".queued", 2);
-        assert_eq!(browser.run(warns, &[]), true, "on {page}");
-        browser.wait_text("Uploaded: 0 / 4");
+        assert_eq!(browser.run_script(warns, &[]), true, "on {page}");
+        browser.wait_for_text("Uploaded: 0 / 4");
         // One that waits is cancelled without waiting for its turn.
-        browser.click(&browser.find("[aria-label='Cancel the upload: d.txt']"));
+        browser.click_element(&browser.find_element("[aria-label='Cancel the upload: d.txt']"));
         count(rows, 3);
-        browser.run("XMLHttpRequest.prototype.send = window.real; window.held.forEach((go) => go())", &[]);
-        conformance::poll::until("nothing runs", || (browser.run(warns, &[]) == false).then_some(()));
+        browser.run_script(
+            "XMLHttpRequest.prototype.send = window.real; window.held.forEach((go) => go())",
+            &[],
+        );
+        conformance::poll::wait_until("nothing runs", || {
+            (browser.run_script(warns, &[]) == false).then_some(())
+        });
     }
-    let names: Vec<_> = stage.service.api(&stage.account).list("/uploads").json()["entries"]
+    let names: Vec<_> = stage.service.api_for(&stage.account).list_directory("/uploads").json()["entries"]
         .as_array()
         .expect("entries")
         .iter()
@@ -217,7 +229,7 @@ fn files_that_wait_are_shown_and_the_page_warns_of_leaving_them() {
 }
 
 #[test]
-fn uploads_keep_within_the_limit_of_a_proxy() {
+fn upload_pieces_fit_proxy_limit() {
     // A proxy that lets requests of 1 MiB through, as nginx does unless it is told otherwise.
     let script = "
         const real = window.fetch;
@@ -231,19 +243,19 @@ fn uploads_keep_within_the_limit_of_a_proxy() {
         const picker = document.querySelector('[data-upload] input[type=file]');
         picker.files = files.files;
         picker.dispatchEvent(new Event('change'));";
-    let stage = Stage::signed_in(desktop(false, "en"));
-    stage.open("/files/uploads");
-    stage.browser.run(script, &[serde_json::json!(1024)]);
-    stage.browser.wait_text("A proxy before the service refuses requests of this size.");
-    stage.open("/files/uploads");
-    stage.browser.run(script, &[serde_json::json!(1024 * 1024)]);
-    let _ = stage.browser.find("[href='/files/uploads/scan.pdf']");
-    let stored = stage.service.api(&stage.account).download("/uploads/scan.pdf").body;
+    let stage = BrowserFixture::start_signed_in(desktop_view(false, "en"));
+    stage.open_path("/files/uploads");
+    stage.browser.run_script(script, &[serde_json::json!(1024)]);
+    stage.browser.wait_for_text("A proxy before the service refuses requests of this size.");
+    stage.open_path("/files/uploads");
+    stage.browser.run_script(script, &[serde_json::json!(1024 * 1024)]);
+    let _ = stage.browser.find_element("[href='/files/uploads/scan.pdf']");
+    let stored = stage.service.api_for(&stage.account).download_file("/uploads/scan.pdf").body;
     assert_eq!(stored.len(), 3 * 1024 * 1024);
 }
 
 #[test]
-fn a_failed_upload_has_no_full_bar() {
+fn failed_upload_has_no_full_bar() {
     let script = "
         XMLHttpRequest.prototype.send = function () {
             this.upload.dispatchEvent(new ProgressEvent('progress', { loaded: 1, total: 1 }));
@@ -254,16 +266,16 @@ fn a_failed_upload_has_no_full_bar() {
         const picker = document.querySelector('[data-upload] input[type=file]');
         picker.files = files.files;
         picker.dispatchEvent(new Event('change'));";
-    let stage = Stage::signed_in(desktop(false, "en"));
-    stage.open("/files/uploads");
-    stage.browser.run(script, &[]);
-    stage.browser.wait_text("The upload broke off.");
-    assert!(stage.browser.find_now("progress").is_none());
+    let stage = BrowserFixture::start_signed_in(desktop_view(false, "en"));
+    stage.open_path("/files/uploads");
+    stage.browser.run_script(script, &[]);
+    stage.browser.wait_for_text("The upload broke off.");
+    assert!(stage.browser.find_element_now("progress").is_none());
     stage.assert_quiet();
 }
 
 #[test]
-fn all_uploads_that_run_or_wait_are_cancelled_together() {
+fn cancel_all_stops_every_upload() {
     // Files of a folder `kept/made`, of which no piece leaves the browser until it is given up.
     let script = "
         const real = window.fetch;
@@ -283,22 +295,22 @@ fn all_uploads_that_run_or_wait_are_cancelled_together() {
         Object.defineProperty(picker, 'files', { value: list });
         Object.defineProperty(picker, 'value', { value: '', writable: true });
         picker.dispatchEvent(new Event('change'));";
-    let stage = Stage::signed_in(desktop(false, "en"));
-    let (browser, api) = (&stage.browser, stage.service.api(&stage.account));
+    let stage = BrowserFixture::start_signed_in(desktop_view(false, "en"));
+    let (browser, api) = (&stage.browser, stage.service.api_for(&stage.account));
     assert_eq!(api.create_folder("/uploads/kept").status, 201);
-    stage.open("/files/uploads");
-    browser.run(script, &[]);
-    let _ = browser.find("[aria-label='Cancel the upload: kept/made/1.txt']");
-    conformance::poll::until("the folder is made first", || {
-        (api.list("/uploads/kept").json()["totalEntries"] == 1).then_some(())
+    stage.open_path("/files/uploads");
+    browser.run_script(script, &[]);
+    let _ = browser.find_element("[aria-label='Cancel the upload: kept/made/1.txt']");
+    conformance::poll::wait_until("the folder is made first", || {
+        (api.list_directory("/uploads/kept").json()["totalEntries"] == 1).then_some(())
     });
-    browser.click(&browser.find(".cancel-all"));
-    browser.wait_gone("progress");
-    browser.wait_text("Upload cancelled.");
-    browser.wait_gone(".cancel-all:not([hidden])");
-    conformance::poll::until("the folder that was made is removed", || {
-        (api.list("/uploads/kept").json()["totalEntries"] == 0).then_some(())
+    browser.click_element(&browser.find_element(".cancel-all"));
+    browser.wait_until_gone("progress");
+    browser.wait_for_text("Upload cancelled.");
+    browser.wait_until_gone(".cancel-all:not([hidden])");
+    conformance::poll::wait_until("the folder that was made is removed", || {
+        (api.list_directory("/uploads/kept").json()["totalEntries"] == 0).then_some(())
     });
-    assert_eq!(api.list("/uploads").json()["totalEntries"], 1, "one that was there before stays");
-    assert_eq!(browser.run("return document.body.innerText.includes('.txt')", &[]), false);
+    assert_eq!(api.list_directory("/uploads").json()["totalEntries"], 1, "one that was there before stays");
+    assert_eq!(browser.run_script("return document.body.innerText.includes('.txt')", &[]), false);
 }

@@ -3,12 +3,12 @@
 use std::io::{BufRead, BufReader, Lines};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
-use conformance::api::id;
-use conformance::{Api, Options, Request, Say, Service, Vendor, poll};
+use conformance::api::id_field;
+use conformance::{Api, HttpRequest, Say, ScriptedVendor, ServiceOptions, TestService, poll};
 use serde_json::Value;
 
-use crate::programs::{file, python, tsc, typescript};
-use crate::succeeded;
+use crate::expect_success;
+use crate::programs::{prepare_typescript_folder, python_command, test_file, typescript_compiler};
 
 /// The text that the model writes each time that it is called; the service is killed in mid-sentence but for the last.
 const SAYINGS: [&str; 3] = ["One two", "One two three", "One two three, four"];
@@ -16,30 +16,30 @@ const SAYINGS: [&str; 3] = ["One two", "One two three", "One two three, four"];
 const BEGUN: usize = "One".len();
 
 /// A program that prints the pieces of an answer's text as it reads them, a line of JSON each, and at last the text.
-struct Reader {
+struct ClientReader {
     name: &'static str,
     process: Child,
     lines: Lines<BufReader<ChildStdout>>,
     text: String,
 }
 
-impl Reader {
-    fn start(name: &'static str, command: &mut Command) -> Self {
+impl ClientReader {
+    fn spawn_client(name: &'static str, command: &mut Command) -> Self {
         let mut process = command.stdout(Stdio::piped()).spawn().expect("it can be run");
         let lines = BufReader::new(process.stdout.take().expect("a pipe")).lines();
         Self { name, process, lines, text: String::new() }
     }
 
-    fn line(&mut self) -> Value {
+    fn read_line(&mut self) -> Value {
         let line = self.lines.next().transpose().expect("a line");
         assert!(line.is_some(), "{} ended at {:?}", self.name, self.text);
         serde_json::from_str(&line.unwrap_or_default()).expect("JSON")
     }
 
     /// Reads pieces until they make up the text.
-    fn reads(&mut self, text: &str) {
+    fn read_until_text(&mut self, text: &str) {
         while self.text != text {
-            let line = self.line();
+            let line = self.read_line();
             let piece = line["piece"].as_str().unwrap_or_default();
             self.text.push_str(piece);
             let continues = !piece.is_empty() && text.starts_with(&self.text);
@@ -48,9 +48,9 @@ impl Reader {
     }
 
     /// Reads to the end, and returns the text of the completed answer.
-    fn ends(&mut self) -> String {
+    fn read_to_end(&mut self) -> String {
         loop {
-            let line = self.line();
+            let line = self.read_line();
             match line["piece"].as_str() {
                 Some(piece) => self.text.push_str(piece),
                 None => {
@@ -62,7 +62,7 @@ impl Reader {
     }
 }
 
-impl Drop for Reader {
+impl Drop for ClientReader {
     fn drop(&mut self) {
         // It has ended unless the test failed.
         let _ = self.process.kill();
@@ -72,53 +72,67 @@ impl Drop for Reader {
 
 /// Returns the number of streams of answers that the service has open.
 fn open_streams(api: &Api) -> usize {
-    let metrics = Request::new("GET", "/metrics").send(&api.address).text();
+    let metrics = HttpRequest::new("GET", "/metrics").send(&api.address).text();
     let open = metrics.lines().find_map(|line| line.strip_prefix("causerie_streams_open{kind=\"answer\"} "));
     open.and_then(|number| number.parse().ok()).expect("the number of open streams")
 }
 
 #[test]
-fn the_clients_read_an_answer_through_kills_of_the_service() {
-    let vendor = Vendor::start();
-    let mut service = Service::start(Options { environment: vendor.environment(), ..Options::default() });
-    let account = service.account();
-    let api = service.api(&account);
-    vendor.will([Say::text(SAYINGS[0]), Say::Hold]);
-    let answer = api.ask("Count");
-    let (chat, message) = (id(&answer, "chatId"), id(&answer, "id"));
+fn clients_read_answer_through_kills() {
+    let vendor = ScriptedVendor::start();
+    let mut service = TestService::start(ServiceOptions {
+        environment: vendor.service_environment(),
+        ..ServiceOptions::default()
+    });
+    let account = service.create_account();
+    let api = service.api_for(&account);
+    vendor.add_script([Say::from_text(SAYINGS[0]), Say::Hold]);
+    let answer = api.ask_question("Count");
+    let (chat, message) = (id_field(&answer, "chatId"), id_field(&answer, "id"));
     let url = format!("http://{}", api.address);
     let arguments = [url.as_str(), &api.key, &chat, &message];
     let follow = |mode: &str| {
-        let mut command = python("python");
-        command.arg(file("follow.py")).arg(mode).args(arguments);
+        let mut command = python_command("python");
+        command.arg(test_file("follow.py")).arg(mode).args(arguments);
         command
     };
-    let built = typescript();
-    succeeded(tsc().current_dir(built.path()));
+    let built = prepare_typescript_folder();
+    expect_success(typescript_compiler().current_dir(built.path()));
     let mut node = Command::new("node");
     let mut readers = [
-        Reader::start("python", &mut follow("sync")),
-        Reader::start("python, async", &mut follow("async")),
-        Reader::start("typescript", node.arg(file("follow.mjs")).arg(built.path()).args(arguments)),
+        ClientReader::spawn_client("python", &mut follow("sync")),
+        ClientReader::spawn_client("python, async", &mut follow("async")),
+        ClientReader::spawn_client(
+            "typescript",
+            node.arg(test_file("follow.mjs")).arg(built.path()).args(arguments),
+        ),
     ];
     for reader in &mut readers {
-        reader.reads(SAYINGS[0]);
+        reader.read_until_text(SAYINGS[0]);
     }
     for saying in &SAYINGS[1..] {
         service.kill();
         let (begun, rest) = saying.split_at(BEGUN);
-        vendor.will([Say::text(begun), Say::Hold, Say::text(rest), Say::Hold, Say::text(".")]);
+        vendor.add_script([
+            Say::from_text(begun),
+            Say::Hold,
+            Say::from_text(rest),
+            Say::Hold,
+            Say::from_text("."),
+        ]);
         service.restart();
-        poll::until("the answer begins anew", || (api.now(&answer)["text"] == begun).then_some(()));
-        poll::until("every reader is back", || (open_streams(&api) == readers.len()).then_some(()));
-        vendor.release();
+        poll::wait_until("the answer begins anew", || {
+            (api.get_answer(&answer)["text"] == begun).then_some(())
+        });
+        poll::wait_until("every reader is back", || (open_streams(&api) == readers.len()).then_some(()));
+        vendor.release_hold();
         for reader in &mut readers {
-            reader.reads(saying);
+            reader.read_until_text(saying);
         }
     }
-    vendor.release();
+    vendor.release_hold();
     for reader in &mut readers {
-        let whole = reader.ends();
+        let whole = reader.read_to_end();
         assert_eq!((reader.text.as_str(), whole.as_str()), ("One two three, four.", "One two three, four."));
     }
 }

@@ -3,13 +3,13 @@
 use std::fmt::Write;
 use std::fs;
 
-use conformance::{Expect, Request, caller};
+use conformance::{Expect, HttpRequest, start_with_api};
 
-use crate::programs::{python, tsc, typescript};
-use crate::succeeded;
+use crate::expect_success;
+use crate::programs::{prepare_typescript_folder, python_command, typescript_compiler};
 
 /// Returns the samples of a language, of all operations.
-fn samples(page: &str, language: &str) -> Vec<String> {
+fn language_samples(page: &str, language: &str) -> Vec<String> {
     let begin = format!("<figure data-panel=\"{language}\">");
     let operations = page.split("<article id=\"").skip(1);
     let shown = operations.filter_map(|article| {
@@ -20,16 +20,16 @@ fn samples(page: &str, language: &str) -> Vec<String> {
 }
 
 /// Splits a sample into its imports, which stand outside functions, and the rest.
-fn imported(sample: &str) -> (String, String) {
+fn split_imports(sample: &str) -> (String, String) {
     sample.split_inclusive('\n').partition(|line| line.starts_with("import "))
 }
 
 #[test]
-fn the_samples_of_the_reference_fit_the_clients() {
-    let (_service, api) = caller();
-    let page = Request::new("GET", "/docs").send(&api.address).expect_status(200).text();
-    let of_python = samples(&page, "python");
-    let of_typescript = samples(&page, "typescript");
+fn reference_samples_fit_clients() {
+    let (_service, api) = start_with_api();
+    let page = HttpRequest::new("GET", "/docs").send(&api.address).expect_status(200).text();
+    let of_python = language_samples(&page, "python");
+    let of_typescript = language_samples(&page, "typescript");
     assert!(of_python.len() > 20 && of_typescript.len() == of_python.len());
 
     let folder = tempfile::tempdir().expect("a folder");
@@ -44,17 +44,17 @@ fn the_samples_of_the_reference_fit_the_clients() {
         }
     }
     fs::write(folder.path().join("samples.py"), module).expect("it can be written");
-    let mut mypy = python("mypy");
+    let mut mypy = python_command("mypy");
     mypy.args(["--strict", "--cache-dir", "cache", "samples.py"]);
-    succeeded(mypy.current_dir(folder.path()));
+    expect_success(mypy.current_dir(folder.path()));
 
-    let folder = typescript();
+    let folder = prepare_typescript_folder();
     let mut module = String::from(
         "import { writeFile } from \"node:fs/promises\";\n\
          import type { Causerie } from \"../src/index.js\";\nimport { fileFromPath } from \"../src/node.js\";\n",
     );
     let (imports, of_typescript): (Vec<_>, Vec<_>) =
-        of_typescript.iter().map(|sample| imported(sample)).unzip();
+        of_typescript.iter().map(|sample| split_imports(sample)).unzip();
     module.push_str(&imports.concat().replace("\"causerie\"", "\"../src/index.js\""));
     for (index, sample) in of_typescript.iter().enumerate() {
         let _ = write!(
@@ -64,5 +64,5 @@ fn the_samples_of_the_reference_fit_the_clients() {
         );
     }
     fs::write(folder.path().join("tests/samples.ts"), module).expect("it can be written");
-    succeeded(tsc().args(["--project", "tests"]).current_dir(folder.path()));
+    expect_success(typescript_compiler().args(["--project", "tests"]).current_dir(folder.path()));
 }

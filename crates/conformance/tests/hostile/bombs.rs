@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use conformance::{Expect, Request, poll};
+use conformance::{Expect, HttpRequest, poll};
 use serde_json::json;
 
-use crate::stage::Stage;
+use crate::stage::HostileFixture;
 
 /// The longest time that a call with a bomb may take beyond its own time limit.
 const GRACE: Duration = Duration::from_secs(60);
@@ -13,35 +13,37 @@ const GRACE: Duration = Duration::from_secs(60);
 const RESULT_MAX_BYTES: usize = 256 * 1024;
 
 #[test]
-fn a_fork_bomb_ends_with_its_call_and_others_are_served_meanwhile() {
-    let stage = Stage::set();
-    stage.shell(&["true"]);
+fn fork_bomb_ends_with_its_call() {
+    let stage = HostileFixture::start_fixture();
+    stage.run_commands(&["true"]);
     let bomb = "bomb() { bomb | bomb & }; bomb; sleep 300";
     let script = json!({"steps": [
         {"actions": [{"call": {"tool": "shell", "arguments": {"command": bomb, "timeout_seconds": 4}}}]},
         {"actions": [{"say": "Done."}]}
     ]});
     let began = Instant::now();
-    let answer = stage.api.accepted(&json!({ "model": "standin", "input": format!("STANDIN {script}") }));
-    let other = stage.service.api(&stage.other);
-    while stage.api.now(&answer)["status"] == "in_progress" {
-        assert_eq!(Request::new("GET", "/healthz").send(stage.service.address()).status, 200);
-        let theirs = other.completed(&other.accepted(&json!({ "input": "Hello", "model": "standin" })));
+    let answer =
+        stage.api.expect_accepted(&json!({ "model": "standin", "input": format!("STANDIN {script}") }));
+    let other = stage.service.api_for(&stage.other);
+    while stage.api.get_answer(&answer)["status"] == "in_progress" {
+        assert_eq!(HttpRequest::new("GET", "/healthz").send(stage.service.address()).status, 200);
+        let theirs = other
+            .wait_for_completion(&other.expect_accepted(&json!({ "input": "Hello", "model": "standin" })));
         assert!(theirs["error"].is_null(), "{theirs}");
         assert!(began.elapsed() < Duration::from_secs(4) + GRACE, "the bomb does not end");
     }
-    let answer = stage.api.now(&answer);
+    let answer = stage.api.get_answer(&answer);
     assert!(answer["error"].is_null() && answer["text"] == "Done.", "{answer}");
-    poll::until("the bomb is gone", || (!stage.has_process("bomb() { [b]omb")).then_some(()));
-    let again = stage.shell(&["echo alive"]);
+    poll::wait_until("the bomb is gone", || (!stage.has_process("bomb() { [b]omb")).then_some(()));
+    let again = stage.run_commands(&["echo alive"]);
     assert!(again[0].contains("alive"), "{again:?}");
     stage.assert_unharmed();
 }
 
 #[test]
-fn background_processes_of_a_command_are_killed() {
-    let stage = Stage::set();
-    let results = stage.shell(&[
+fn background_processes_of_command_killed() {
+    let stage = HostileFixture::start_fixture();
+    let results = stage.run_commands(&[
         "(sleep 300; touch /workspace/late) > /dev/null 2>&1 & setsid nohup sleep 301 > /dev/null 2>&1 & echo started",
         "perl -e 'fork and exit; setpgrp; fork and exit; close $_ for (*STDIN, *STDOUT, *STDERR); sleep 302' & echo started",
         "cat /proc/[0-9]*/cmdline | tr '\\0' ' '",
@@ -50,18 +52,18 @@ fn background_processes_of_a_command_are_killed() {
     for left in ["sleep 300", "sleep 301", "sleep 302"] {
         assert!(!results[2].contains(left), "{}", results[2]);
     }
-    poll::until("nothing is left", || (!stage.has_process("sleep 30[0-2]")).then_some(()));
-    stage.api.download("/late").expect_refusal(404);
+    poll::wait_until("nothing is left", || (!stage.has_process("sleep 30[0-2]")).then_some(()));
+    stage.api.download_file("/late").expect_refusal(404);
     stage.assert_unharmed();
 }
 
 #[test]
-fn memory_output_and_disk_have_their_bounds() {
-    let stage = Stage::set();
-    stage.shell(&["true"]);
-    let before = stage.jail();
+fn memory_output_and_disk_bounded() {
+    let stage = HostileFixture::start_fixture();
+    stage.run_commands(&["true"]);
+    let before = stage.jail_processes();
     let long = json!({ "command": "yes the same line again", "timeout_seconds": 2 });
-    let results = stage.calls(&[
+    let results = stage.call_tools(&[
         ("shell", json!({ "command": "perl -e 'while (1) { push @a, \"x\" x 50_000_000 }'", "timeout_seconds": 20 })),
         ("shell", json!({ "command": "head -c 30000000 /dev/zero | tr '\\0' 'x'; echo; echo the-end" })),
         ("shell", long),
@@ -79,31 +81,34 @@ fn memory_output_and_disk_have_their_bounds() {
     assert!(
         results[1].contains("the-end") && results[4].contains("the-end"),
         "the end is kept: {:?}",
-        (tail(&results[1]), tail(&results[4]))
+        (last_characters(&results[1]), last_characters(&results[4]))
     );
-    let huge = std::fs::metadata(stage.workspace().join("huge")).map_or(0, |metadata| metadata.len());
+    let huge = std::fs::metadata(stage.workspace_folder().join("huge")).map_or(0, |metadata| metadata.len());
     assert!(huge < 100 << 30, "a file has a bound");
-    assert_eq!(stage.jail(), before, "the same agent lives on");
+    assert_eq!(stage.jail_processes(), before, "the same agent lives on");
     stage.assert_unharmed();
 }
 
-fn tail(text: &str) -> String {
+fn last_characters(text: &str) -> String {
     text.chars().rev().take(200).collect::<Vec<_>>().into_iter().rev().collect()
 }
 
 #[test]
-fn archives_that_unfold_without_end_are_left_folded() {
-    let stage = Stage::set();
+fn zip_bombs_are_not_unpacked() {
+    let stage = HostileFixture::start_fixture();
     let word = "<w:document xmlns:w=\"w\"><w:body><w:p><w:r><w:t>";
     let sheet = "<worksheet><sheetData><row><c t=\"inlineStr\"><is><t>";
-    stage.api.upload("bomb.docx", &archive("word/document.xml", word)).expect_status(201);
-    stage.api.upload("bomb.xlsx", &archive("xl/worksheets/sheet1.xml", sheet)).expect_status(201);
-    stage.api.upload("bomb.odt", &archive("content.xml", "<office:text><text:p>")).expect_status(201);
+    stage.api.upload_file("bomb.docx", &build_zip_bomb("word/document.xml", word)).expect_status(201);
+    stage.api.upload_file("bomb.xlsx", &build_zip_bomb("xl/worksheets/sheet1.xml", sheet)).expect_status(201);
+    stage
+        .api
+        .upload_file("bomb.odt", &build_zip_bomb("content.xml", "<office:text><text:p>"))
+        .expect_status(201);
     let laughs: String =
         (1..30).map(|n| format!("<!ENTITY l{n} \"{}\">", format!("&l{};", n - 1).repeat(10))).collect();
     let laughs = format!("<!DOCTYPE x [<!ENTITY l0 \"ha\">{laughs}]><html><body>&l29;</body></html>");
-    stage.api.upload("laughs.html", laughs.as_bytes()).expect_status(201);
-    stage.api.upload("deep.html", "<div>".repeat(400_000).as_bytes()).expect_status(201);
+    stage.api.upload_file("laughs.html", laughs.as_bytes()).expect_status(201);
+    stage.api.upload_file("deep.html", "<div>".repeat(400_000).as_bytes()).expect_status(201);
     let began = Instant::now();
     let mut calls: Vec<_> = ["bomb.docx", "bomb.xlsx", "bomb.odt", "laughs.html", "deep.html"]
         .iter()
@@ -111,31 +116,31 @@ fn archives_that_unfold_without_end_are_left_folded() {
         .collect();
     calls.push(("search", json!({ "query": "aaaa" })));
     calls.push(("find", json!({ "content": "no such words" })));
-    let results = stage.calls(&calls);
+    let results = stage.call_tools(&calls);
     assert!(results.iter().all(|text| text.len() <= RESULT_MAX_BYTES));
     assert!(began.elapsed() < Duration::from_secs(400), "documents have their time: {:?}", began.elapsed());
-    let again = stage.shell(&["echo alive"]);
+    let again = stage.run_commands(&["echo alive"]);
     assert!(again[0].contains("alive"), "{again:?}");
     stage.assert_unharmed();
 }
 
 /// Creates an archive of one file that begins with `begin` and continues with one letter for 1.2 gigabytes,
 /// in 8 megabytes.
-fn archive(name: &str, begin: &str) -> Vec<u8> {
+fn build_zip_bomb(name: &str, begin: &str) -> Vec<u8> {
     /// Copies of 258 bytes each.
     const COPIES: u32 = 4_800_000;
     let mut bits = Bits::default();
-    bits.push(0b011, 3); // the last block, with the codes that are always known
+    bits.push_bits(0b011, 3); // the last block, with the codes that are always known
     for byte in begin.bytes().chain([b'a']) {
         // Literals below 144 have eight bits, from 0x30 on, most significant bit first.
-        bits.push(u32::from((0x30 + byte).reverse_bits()), 8);
+        bits.push_bits(u32::from((0x30 + byte).reverse_bits()), 8);
     }
     for _ in 0..COPIES {
         // Length 258 is code 285, 0xC5 in eight bits; distance 1 is five bits of zero.
-        bits.push(u32::from(0xC5_u8.reverse_bits()), 13);
+        bits.push_bits(u32::from(0xC5_u8.reverse_bits()), 13);
     }
-    bits.push(0, 7);
-    let packed = bits.whole();
+    bits.push_bits(0, 7);
+    let packed = bits.into_bytes();
     let unfolded = u32::try_from(begin.len() + 1).expect("short") + COPIES * 258;
     let length = u32::try_from(packed.len()).expect("some megabytes");
     let mut described = Vec::new();
@@ -171,7 +176,7 @@ struct Bits {
 }
 
 impl Bits {
-    fn push(&mut self, bits: u32, count: u32) {
+    fn push_bits(&mut self, bits: u32, count: u32) {
         self.open |= u64::from(bits) << self.count;
         self.count += count;
         while self.count >= 8 {
@@ -181,7 +186,7 @@ impl Bits {
         }
     }
 
-    fn whole(mut self) -> Vec<u8> {
+    fn into_bytes(mut self) -> Vec<u8> {
         if self.count > 0 {
             self.bytes.push((self.open & 0xFF) as u8);
         }
@@ -190,9 +195,9 @@ impl Bits {
 }
 
 #[test]
-fn folders_too_deep_and_too_full_are_walked_within_bounds() {
-    let stage = Stage::set();
-    let made = stage.calls(&[
+fn deep_and_full_folder_walks_bounded() {
+    let stage = HostileFixture::start_fixture();
+    let made = stage.call_tools(&[
         (
             "shell",
             json!({ "command": "cd /workspace && perl -e 'for (1..3000) { mkdir \"d\" x 20; chdir \"d\" x 20 } open F, \">\", \"end.txt\"; print F \"the word is crane\"' && echo the-end" }),
@@ -204,16 +209,16 @@ fn folders_too_deep_and_too_full_are_walked_within_bounds() {
     ]);
     assert!(made.iter().all(|text| text.contains("the-end")), "{made:?}");
     // A search reads files for half a minute at most.
-    let results = stage.calls(&[
+    let results = stage.call_tools(&[
         ("list", json!({ "path": "/full" })),
         ("find", json!({})),
         ("find", json!({ "content": "crane" })),
         ("search", json!({ "query": "crane" })),
     ]);
     assert!(results.iter().all(|text| text.len() <= RESULT_MAX_BYTES));
-    stage.api.list("/full").expect_status(200);
+    stage.api.list_directory("/full").expect_status(200);
     let deep = format!("/{}", ["dddddddddddddddddddd"; 150].join("/"));
-    stage.api.list(&deep).expect_status(200);
+    stage.api.list_directory(&deep).expect_status(200);
     for folder in ["/dddddddddddddddddddd?recursive=true", "/full?recursive=true"] {
         stage.api.delete_file(folder).expect_status(204);
     }

@@ -1,22 +1,22 @@
 //! A model with malformed output.
 
 use conformance::Expect;
-use conformance::api::parts_of;
+use conformance::api::find_parts;
 use serde_json::{Value, json};
 
-use crate::stage::Stage;
+use crate::stage::HostileFixture;
 
-fn states(answer: &Value) -> Vec<&str> {
+fn tool_part_states(answer: &Value) -> Vec<&str> {
     let parts = answer["parts"].as_array().expect("parts").iter().filter(|part| part["type"] == "TOOL");
     parts.map(|part| part["state"].as_str().expect("a state")).collect()
 }
 
 #[test]
-fn calls_that_are_none_are_answered_and_the_model_goes_on() {
-    let stage = Stage::set();
-    let url = format!("http://127.0.0.1:{}/", stage.trap.port());
+fn invalid_calls_answered_to_model() {
+    let stage = HostileFixture::start_fixture();
+    let url = format!("http://127.0.0.1:{}/", stage.trap.tcp_port());
     let call = |tool: &str, arguments: Value| json!({"call": {"tool": tool, "arguments": arguments}});
-    let (answer, results) = stage.script(&json!([
+    let (answer, results) = stage.run_steps(&json!([
         {"actions": [
             call("list", json!("{\"path\": ")),
             call("list", json!("no JSON at all")),
@@ -43,26 +43,30 @@ fn calls_that_are_none_are_answered_and_the_model_goes_on() {
     assert_eq!(answer["text"], "Done.");
     assert_eq!(results.len(), 17, "each call has its result");
     // A search has its own type of part.
-    assert_eq!(states(&answer)[10..], ["ERROR"; 6], "tools that were not offered are not run: {answer}");
-    let searches = parts_of(&answer, "WEB_SEARCH");
+    assert_eq!(
+        tool_part_states(&answer)[10..],
+        ["ERROR"; 6],
+        "tools that were not offered are not run: {answer}"
+    );
+    let searches = find_parts(&answer, "WEB_SEARCH");
     assert_eq!((searches.len(), &searches[0]["state"]), (1, &json!("ERROR")), "{answer}");
-    stage.api.download("/extra").expect_refusal(404);
+    stage.api.download_file("/extra").expect_refusal(404);
     stage.assert_no_secret(&results);
-    let results = stage.calls(&[("shell", json!({"command": "x".repeat(600_000)}))]);
+    let results = stage.call_tools(&[("shell", json!({"command": "x".repeat(600_000)}))]);
     assert!(results[0].len() < 1000, "{}", results[0]);
     stage.assert_unharmed();
 }
 
 #[test]
-fn a_thousand_calls_and_ids_that_repeat_are_kept_apart() {
-    let stage = Stage::set();
+fn repeated_call_ids_kept_apart() {
+    let stage = HostileFixture::start_fixture();
     let run = |line: &str, id: &str| {
         let command = format!("echo {line} >> /workspace/runs.txt");
         json!({"call": {"tool": "shell", "arguments": {"command": command}, "id": id}})
     };
     let many: Vec<Value> =
         (0..1000).map(|_| json!({"call": {"tool": "list", "arguments": {"path": "/"}}})).collect();
-    let (answer, results) = stage.script(&json!([
+    let (answer, results) = stage.run_steps(&json!([
         {"actions": [run("a", "same"), run("b", "same"), run("c", ""), run("d", "")]},
         {"actions": [run("e", "same"), run("f", &"i".repeat(5000)), run("g", "id\n\"with\u{0}all")]},
         {"actions": many},
@@ -81,18 +85,18 @@ fn a_thousand_calls_and_ids_that_repeat_are_kept_apart() {
     ids.sort_unstable();
     ids.dedup();
     assert_eq!((ids.len(), results.len()), (count, count), "each call has an id of its own and one result");
-    let runs = stage.api.download("/runs.txt").expect_status(200).text();
+    let runs = stage.api.download_file("/runs.txt").expect_status(200).text();
     assert_eq!(runs, "a\nb\nc\nd\ne\nf\ng\n", "each ran once, in order");
     stage.assert_unharmed();
 }
 
 #[test]
-fn a_model_that_calls_without_end_is_ended() {
-    let stage = Stage::set();
+fn endless_calls_end_the_answer() {
+    let stage = HostileFixture::start_fixture();
     let script = json!({"steps": [{"actions": [{"call": {"tool": "list", "arguments": {"path": "/"}}}]}]});
     let question = json!({ "input": format!("STANDIN {script}"), "model": "standin" });
-    let answer = stage.api.completed(&stage.api.accepted(&question));
+    let answer = stage.api.wait_for_completion(&stage.api.expect_accepted(&question));
     assert!(answer["error"]["code"].is_string(), "{}", answer["error"]);
-    assert!(states(&answer).iter().all(|state| *state == "COMPLETE"));
+    assert!(tool_part_states(&answer).iter().all(|state| *state == "COMPLETE"));
     stage.assert_unharmed();
 }

@@ -7,7 +7,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use conformance::{Account, Api, Expect, FakeVendors, Options, Request, Service};
+use conformance::{Api, Expect, FakeVendors, HttpRequest, ServiceOptions, TestAccount, TestService};
 use serde_json::{Value, json};
 
 use crate::trap::Trap;
@@ -17,83 +17,86 @@ pub(crate) const SECRET: &str = "the-heron-flies-at-midnight";
 /// The content of a file in the data folder, outside the accounts.
 const CANARY: &str = "a-canary-that-nobody-reads";
 
-pub(crate) struct Stage {
+pub(crate) struct HostileFixture {
     pub(crate) vendor: FakeVendors,
-    pub(crate) service: Service,
-    pub(crate) account: Account,
+    pub(crate) service: TestService,
+    pub(crate) account: TestAccount,
     pub(crate) api: Api,
-    pub(crate) other: Account,
+    pub(crate) other: TestAccount,
     pub(crate) trap: Trap,
-    before: BTreeMap<PathBuf, File>,
+    before: BTreeMap<PathBuf, FileFingerprint>,
     questions: Cell<u32>,
 }
 
 /// The properties of a file or folder that reveal a change.
 #[derive(Debug, PartialEq, Eq)]
-struct File {
+struct FileFingerprint {
     mode: u32,
     owner: u32,
     length: u64,
     content: u64,
 }
 
-impl Stage {
-    pub(crate) fn set() -> Self {
+impl HostileFixture {
+    pub(crate) fn start_fixture() -> Self {
         let vendor = FakeVendors::start();
-        let service = Service::start(Options { environment: vendor.environment(), ..Options::default() });
-        let (account, other) = (service.account(), service.account());
-        let api = service.api(&account);
-        service.api(&other).upload("secret.txt", SECRET.as_bytes()).expect_status(201);
-        fs::write(service.data().join("canary.txt"), CANARY).expect("a canary");
-        let trap = Trap::set(service.data().parent().expect("the home of the data"));
+        let service = TestService::start(ServiceOptions {
+            environment: vendor.service_environment(),
+            ..ServiceOptions::default()
+        });
+        let (account, other) = (service.create_account(), service.create_account());
+        let api = service.api_for(&account);
+        service.api_for(&other).upload_file("secret.txt", SECRET.as_bytes()).expect_status(201);
+        fs::write(service.data_folder().join("canary.txt"), CANARY).expect("a canary");
+        let trap = Trap::listen_everywhere(service.data_folder().parent().expect("the home of the data"));
         let before = BTreeMap::new();
         let mut stage = Self { vendor, service, account, api, other, trap, before, questions: Cell::new(0) };
-        stage.before = stage.outside();
+        stage.before = stage.files_outside_workspace();
         stage
     }
 
     /// Asks the model that obeys everything it reads. Returns the answer and the results of its tools.
-    pub(crate) fn obey(&self, input: &str) -> (Value, Vec<String>) {
-        let marker = self.marker();
+    pub(crate) fn ask_obedient_model(&self, input: &str) -> (Value, Vec<String>) {
+        let marker = self.next_marker();
         let question = json!({ "input": format!("{marker}\n{input}"), "model": "obey" });
-        let answer = self.api.completed(&self.api.accepted(&question));
+        let answer = self.api.wait_for_completion(&self.api.expect_accepted(&question));
         assert!(answer["error"].is_null(), "{answer}");
         (answer, self.tool_results(&marker))
     }
 
     /// Lets the model run these steps. Returns the answer and the results of its tools.
-    pub(crate) fn script(&self, steps: &Value) -> (Value, Vec<String>) {
-        let marker = self.marker();
+    pub(crate) fn run_steps(&self, steps: &Value) -> (Value, Vec<String>) {
+        let marker = self.next_marker();
         let script = json!({ "steps": steps });
         let question = json!({ "input": format!("{marker} STANDIN {script}"), "model": "standin" });
-        let answer = self.api.completed(&self.api.accepted(&question));
+        let answer = self.api.wait_for_completion(&self.api.expect_accepted(&question));
         assert!(answer["error"].is_null(), "{answer}");
         (answer, self.tool_results(&marker))
     }
 
     /// Lets the model call these tools, one per step, and returns their results.
-    pub(crate) fn calls(&self, calls: &[(&str, Value)]) -> Vec<String> {
+    pub(crate) fn call_tools(&self, calls: &[(&str, Value)]) -> Vec<String> {
         let step = |(tool, arguments): &(&str, Value)| json!({"actions": [{"call": {"tool": tool, "arguments": arguments}}]});
         let mut steps: Vec<Value> = calls.iter().map(step).collect();
         steps.push(json!({"actions": [{"say": "Done."}]}));
-        let (answer, results) = self.script(&Value::from(steps));
+        let (answer, results) = self.run_steps(&Value::from(steps));
         assert_eq!(answer["text"], "Done.");
         assert_eq!(results.len(), calls.len(), "each call has its result: {results:?}");
         results
     }
 
     /// Runs command lines and returns their outputs.
-    pub(crate) fn shell(&self, commands: &[&str]) -> Vec<String> {
+    pub(crate) fn run_commands(&self, commands: &[&str]) -> Vec<String> {
         let calls: Vec<_> = commands
             .iter()
             .map(|command| ("shell", json!({ "command": command, "timeout_seconds": 20 })))
             .collect();
-        self.calls(&calls)
+        self.call_tools(&calls)
     }
 
     /// Returns the processes that the account's machine lives by: its first one, and its init and agent or its kernel.
-    pub(crate) fn jail(&self) -> Vec<i64> {
-        self.processes().into_iter().take(3).collect()
+    pub(crate) fn jail_processes(&self) -> Vec<i64> {
+        self.machine_processes().into_iter().take(3).collect()
     }
 
     /// Returns true if a process of the account's machine has a command line that matches the pattern, which must not match
@@ -103,12 +106,12 @@ impl Stage {
             "for p in /proc/[0-9]*; do tr '\\0' ' ' < $p/cmdline; echo; done 2>/dev/null | \
                             grep -c '{pattern}' | sed 's/^/found: /'"
         );
-        !self.shell(&[&look])[0].contains("found: 0")
+        !self.run_commands(&[&look])[0].contains("found: 0")
     }
 
     /// Returns the processes of the account's machine on this host.
-    fn processes(&self) -> Vec<i64> {
-        let listed = self.service.admin(&["machine", "list"]);
+    fn machine_processes(&self) -> Vec<i64> {
+        let listed = self.service.run_admin_command(&["machine", "list"]);
         let machines = listed["machines"].as_array().expect("machines");
         let own = machines.iter().find(|machine| machine["account"] == self.account.id.as_str());
         let pids = own.and_then(|machine| machine["pids"].as_array()).expect("the account's machine");
@@ -116,8 +119,8 @@ impl Stage {
     }
 
     /// Returns the account's workspace on the host.
-    pub(crate) fn workspace(&self) -> PathBuf {
-        self.service.data().join("workspaces").join(&self.account.id)
+    pub(crate) fn workspace_folder(&self) -> PathBuf {
+        self.service.data_folder().join("workspaces").join(&self.account.id)
     }
 
     /// Asserts that no secret of the service or of the other account is in the results.
@@ -133,30 +136,31 @@ impl Stage {
     /// account is served.
     pub(crate) fn assert_unharmed(&self) {
         self.trap.assert_quiet();
-        let after = self.outside();
+        let after = self.files_outside_workspace();
         for (path, file) in &after {
             assert_eq!(self.before.get(path), Some(file), "{} came or changed", path.display());
         }
         for path in self.before.keys() {
             assert!(after.contains_key(path), "{} is gone", path.display());
         }
-        let health = Request::new("GET", "/healthz").send(self.service.address());
+        let health = HttpRequest::new("GET", "/healthz").send(self.service.address());
         assert_eq!(health.status, 200);
-        let other = self.service.api(&self.other);
-        assert_eq!(other.download("/uploads/secret.txt").expect_status(200).text(), SECRET);
+        let other = self.service.api_for(&self.other);
+        assert_eq!(other.download_file("/uploads/secret.txt").expect_status(200).text(), SECRET);
         assert_eq!(other.list_home().expect_status(200).json()["totalEntries"], 1, "only its uploads");
-        let answer = other.completed(&other.accepted(&json!({ "input": "Hello", "model": "standin" })));
+        let answer = other
+            .wait_for_completion(&other.expect_accepted(&json!({ "input": "Hello", "model": "standin" })));
         assert!(answer["error"].is_null(), "{answer}");
     }
 
-    fn marker(&self) -> String {
+    fn next_marker(&self) -> String {
         self.questions.set(self.questions.get() + 1);
         format!("Question {}:", self.questions.get())
     }
 
     /// Returns the tool results of the answer to the question with this marker.
     fn tool_results(&self, marker: &str) -> Vec<String> {
-        let requests = self.vendor.requests();
+        let requests = self.vendor.all_requests();
         for request in &requests {
             assert_eq!(request["outcome"], "done", "the vendor takes every request: {request}");
         }
@@ -179,10 +183,10 @@ impl Stage {
     }
 
     /// Returns the files of the data folder, except the database, the machines and the account's own.
-    fn outside(&self) -> BTreeMap<PathBuf, File> {
-        let data = self.service.data();
+    fn files_outside_workspace(&self) -> BTreeMap<PathBuf, FileFingerprint> {
+        let data = self.service.data_folder();
         // The reserve of disk space is allocated in the background.
-        let own = [self.workspace(), data.join("machines"), data.join("reserve")];
+        let own = [self.workspace_folder(), data.join("machines"), data.join("reserve")];
         let mut files = BTreeMap::new();
         let mut folders = vec![data];
         while let Some(folder) = folders.pop() {
@@ -196,16 +200,19 @@ impl Stage {
                 if metadata.is_dir() {
                     folders.push(entry.clone());
                 }
-                let content = if metadata.is_file() { hash(&entry) } else { 0 };
+                let content = if metadata.is_file() { hash_file(&entry) } else { 0 };
                 let length = if metadata.is_file() { metadata.len() } else { 0 };
-                files.insert(entry, File { mode: metadata.mode(), owner: metadata.uid(), length, content });
+                files.insert(
+                    entry,
+                    FileFingerprint { mode: metadata.mode(), owner: metadata.uid(), length, content },
+                );
             }
         }
         files
     }
 }
 
-fn hash(path: &Path) -> u64 {
+fn hash_file(path: &Path) -> u64 {
     let mut hasher = DefaultHasher::new();
     fs::read(path).expect("a file").hash(&mut hasher);
     hasher.finish()

@@ -20,7 +20,7 @@ pub(crate) struct Trap {
 
 impl Trap {
     /// Listens on every address of the host, on a socket in `folder` and on an abstract one.
-    pub(crate) fn set(folder: &Path) -> Self {
+    pub(crate) fn listen_everywhere(folder: &Path) -> Self {
         let tcp = TcpListener::bind("0.0.0.0:0").expect("a port");
         tcp.set_nonblocking(true).expect("a mode");
         let udp = UdpSocket::bind(("0.0.0.0", tcp.local_addr().expect("an address").port())).expect("a port");
@@ -36,11 +36,11 @@ impl Trap {
         Self { tcp, udp, unix, unnamed, path, name }
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    pub(crate) fn tcp_port(&self) -> u16 {
         self.tcp.local_addr().expect("an address").port()
     }
 
-    pub(crate) fn path(&self) -> &Path {
+    pub(crate) fn socket_path(&self) -> &Path {
         &self.path
     }
 

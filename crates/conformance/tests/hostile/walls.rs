@@ -3,13 +3,13 @@
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 
 use conformance::Expect;
-use conformance::api::Part;
+use conformance::api::UploadPart;
 use serde_json::json;
 
-use crate::stage::Stage;
+use crate::stage::HostileFixture;
 
 /// Numbers of system calls, which differ between processors.
-struct Calls {
+struct SystemCallNumbers {
     ptrace: u32,
     process_vm_readv: u32,
     unshare: u32,
@@ -18,15 +18,17 @@ struct Calls {
 }
 
 #[cfg(target_arch = "x86_64")]
-const CALLS: Calls = Calls { ptrace: 101, process_vm_readv: 310, unshare: 272, mount: 165, bpf: 321 };
+const CALLS: SystemCallNumbers =
+    SystemCallNumbers { ptrace: 101, process_vm_readv: 310, unshare: 272, mount: 165, bpf: 321 };
 #[cfg(target_arch = "aarch64")]
-const CALLS: Calls = Calls { ptrace: 117, process_vm_readv: 270, unshare: 97, mount: 40, bpf: 280 };
+const CALLS: SystemCallNumbers =
+    SystemCallNumbers { ptrace: 117, process_vm_readv: 270, unshare: 97, mount: 40, bpf: 280 };
 
 #[test]
-fn the_agent_is_neither_killed_nor_looked_into() {
-    let stage = Stage::set();
-    stage.shell(&["true"]);
-    let before = stage.jail();
+fn agent_cannot_be_killed_or_traced() {
+    let stage = HostileFixture::start_fixture();
+    stage.run_commands(&["true"]);
+    let before = stage.jail_processes();
     let attach = format!(
         "perl -e 'for $pid (1..40) {{ next if $pid == $$ || !-e \"/proc/$pid\"; \
          print \"ATTACHED $pid\\n\" if syscall({}, 16, $pid, 0, 0) == 0 }}'",
@@ -37,7 +39,7 @@ fn the_agent_is_neither_killed_nor_looked_into() {
          for $pid (1..40) {{ print \"LOOKED $pid\\n\" if syscall({}, $pid, $v, 1, $r, 1, 0) > 0 }}'",
         CALLS.process_vm_readv
     );
-    let results = stage.shell(&[
+    let results = stage.run_commands(&[
         "kill -9 1; kill -9 2; kill -9 3; kill -STOP 1 2 3; kill -TERM 1 2 3; true",
         "kill -9 -1",
         "kill -9 0",
@@ -55,21 +57,21 @@ fn the_agent_is_neither_killed_nor_looked_into() {
     assert!(!all.contains("CAUSERIE_LISTEN_FD"), "the agent's environment is its own: {all}");
     assert!(!all.contains("uid=0") && all.contains("NoNewPrivs:\t1"), "{all}");
     assert!(all.contains("CapEff:\t0000000000000000") && all.contains("CapPrm:\t0000000000000000"), "{all}");
-    assert_eq!(stage.jail(), before, "the same agent lives on");
+    assert_eq!(stage.jail_processes(), before, "the same agent lives on");
     stage.assert_unharmed();
 }
 
 #[test]
-fn the_index_and_the_system_are_out_of_reach() {
-    let stage = Stage::set();
-    stage.api.upload("a.txt", b"The word is crane.").expect_status(201);
+fn index_and_system_are_unreachable() {
+    let stage = HostileFixture::start_fixture();
+    stage.api.upload_file("a.txt", b"The word is crane.").expect_status(201);
     let syscalls = format!(
         "perl -e '$! = 0; print \"UNSHARED\\n\" if syscall({}, 0x10000000) == 0; \
          print \"MOUNTED\\n\" if syscall({}, \"none\", \"/tmp\", \"tmpfs\", 0, 0) == 0; \
          print \"BPF\\n\" if syscall({}, 0, 0, 0) >= 0; print \"RING\\n\" if syscall(425, 8, \"\\0\" x 256) >= 0'",
         CALLS.unshare, CALLS.mount, CALLS.bpf
     );
-    let results = stage.shell(&[
+    let results = stage.run_commands(&[
         "ls -la /index 2>&1; echo x > /index/x; rm -rf /index; chmod 777 /index; mv /index /tmp/; true",
         "touch /x /etc/x /usr/x /bin/x /dev/x /proc/sys/kernel/x; echo 1 > /proc/sys/kernel/core_pattern; ls /x /etc/x /usr/x 2>&1; true",
         "echo c > /proc/sysrq-trigger; echo 0 > /proc/sys/vm/drop_caches; cat /proc/kcore /proc/kmsg /proc/kallsyms 2>&1 | head -c 200; true",
@@ -83,12 +85,12 @@ fn the_index_and_the_system_are_out_of_reach() {
     for done in ["UNSHARED", "MOUNTED", "BPF", "RING"] {
         assert!(!all.contains(done), "{done}: {all}");
     }
-    for entry in std::fs::read_dir(stage.workspace()).expect("the workspace") {
+    for entry in std::fs::read_dir(stage.workspace_folder()).expect("the workspace") {
         let metadata = entry.expect("an entry").metadata().expect("metadata");
         assert_eq!(metadata.mode() & 0o6000, 0, "a file that runs as another user");
         assert!(!metadata.file_type().is_char_device() && !metadata.file_type().is_block_device());
     }
-    let found = stage.calls(&[("search", json!({ "query": "crane" }))]);
+    let found = stage.call_tools(&[("search", json!({ "query": "crane" }))]);
     assert!(found[0].contains("The word is crane."), "the index is whole: {found:?}");
     for outside in ["/x", "/etc/x", "/usr/x", "/bin/x", "/dev/x"] {
         assert!(!std::path::Path::new(outside).exists(), "{outside} was written");
@@ -98,17 +100,19 @@ fn the_index_and_the_system_are_out_of_reach() {
 
 #[test]
 fn no_socket_leads_out() {
-    let stage = Stage::set();
+    let stage = HostileFixture::start_fixture();
     let unix = |address: &str| {
         format!(
             "perl -MSocket -e 'socket(S, AF_UNIX, SOCK_STREAM, 0) or die \"none: $!\"; \
              print connect(S, pack_sockaddr_un({address})) ? \"CONNECTED\" : \"refused: $!\"' 2>&1"
         )
     };
-    let admin = stage.service.data().join("admin.sock");
-    let agent = stage.service.data().join("machines").join(&stage.other.id).join("agent.sock");
+    let admin = stage.service.data_folder().join("admin.sock");
+    let agent = stage.service.data_folder().join("machines").join(&stage.other.id).join("agent.sock");
     let mut commands = vec![unix(&format!("\"\\0{}\"", stage.trap.abstract_name()))];
-    commands.extend([stage.trap.path(), &admin, &agent].map(|path| unix(&format!("\"{}\"", path.display()))));
+    commands.extend(
+        [stage.trap.socket_path(), &admin, &agent].map(|path| unix(&format!("\"{}\"", path.display()))),
+    );
     for path in
         ["/run/docker.sock", "/run/dbus/system_bus_socket", "/run/systemd/private", "/tmp/.X11-unix/X0"]
     {
@@ -126,10 +130,10 @@ fn no_socket_leads_out() {
     commands.push(format!(
         "perl -MSocket -e 'socket(S, AF_INET, SOCK_STREAM, 0); print connect(S, pack_sockaddr_in({}, inet_aton(\"127.0.0.1\"))) \
          ? \"CONNECTED\" : \"refused: $!\"' 2>&1",
-        stage.trap.port()
+        stage.trap.tcp_port()
     ));
     let commands: Vec<&str> = commands.iter().map(String::as_str).collect();
-    let results = stage.shell(&commands);
+    let results = stage.run_commands(&commands);
     for (command, text) in commands.iter().zip(&results) {
         for done in ["CONNECTED", "OPENED", "INHERITED"] {
             assert!(!text.contains(done), "{command}: {text}");
@@ -140,10 +144,10 @@ fn no_socket_leads_out() {
 }
 
 #[test]
-fn links_that_lead_out_give_nothing_to_tools_and_callers() {
-    let stage = Stage::set();
-    let canary = stage.service.data().join("canary.txt");
-    let theirs = stage.service.data().join("workspaces").join(&stage.other.id);
+fn outward_links_give_nothing_to_anyone() {
+    let stage = HostileFixture::start_fixture();
+    let canary = stage.service.data_folder().join("canary.txt");
+    let theirs = stage.service.data_folder().join("workspaces").join(&stage.other.id);
     let make = format!(
         "cd /workspace && ln -s {} canary && ln -s {} theirs && ln -s /proc/1/root host && ln -s /proc/self/cwd here \
          && ln -s ../../../../../../etc/passwd up && ln -s / root && ln -s /etc/passwd passwd; ls -la",
@@ -171,40 +175,42 @@ fn links_that_lead_out_give_nothing_to_tools_and_callers() {
     calls.push(("list", json!({ "path": "/theirs" })));
     // Writing replaces the links, so the calls that read them come first.
     let (writes, reads): (Vec<_>, Vec<_>) = calls.into_iter().partition(|(tool, _)| *tool == "write");
-    let results = stage.calls(&reads);
+    let results = stage.call_tools(&reads);
     stage.assert_no_secret(&results);
     assert!(results.iter().all(|text| !text.contains("root:x:0:0")), "{results:?}");
     for path in paths {
-        stage.api.download(path).expect_refusal(403);
+        stage.api.download_file(path).expect_refusal(403);
     }
-    stage.api.list("/theirs").expect_refusal(403);
+    stage.api.list_directory("/theirs").expect_refusal(403);
     stage.api.create_folder("/root/hostile").expect_refusal(403);
-    let into = [Part::field("destination", "/theirs"), Part::file("owned.txt", b"owned")];
+    let into =
+        [UploadPart::from_field("destination", "/theirs"), UploadPart::from_file("owned.txt", b"owned")];
     stage.api.upload_form(&into).expect_refusal(403);
-    let results = stage.calls(&writes);
+    let results = stage.call_tools(&writes);
     stage.assert_no_secret(&results);
     stage.assert_unharmed();
 }
 
 #[test]
-fn a_link_that_comes_and_goes_leads_nowhere_either() {
-    let stage = Stage::set();
+fn racing_link_leads_nowhere() {
+    let stage = HostileFixture::start_fixture();
     let outside = format!("/hostile-{}", std::process::id());
     let flip = "cd /workspace && mkdir -p in/etc && echo inside > in/etc/passwd && \
         perl -e '$end = time + 4; while (time < $end) { symlink(\"/\", \"t\"); rename(\"t\", \"flip\"); \
         unlink(\"flip\"); rename(\"in\", \"flip\"); rename(\"flip\", \"in\") }'";
-    let answer = stage.api.accepted(&json!({ "model": "standin", "input": format!("STANDIN {}", json!({"steps": [
+    let answer = stage.api.expect_accepted(&json!({ "model": "standin", "input": format!("STANDIN {}", json!({"steps": [
         {"actions": [{"call": {"tool": "shell", "arguments": {"command": flip}}}]}, {"actions": [{"say": "Done."}]}
     ]})) }));
     let mut seen = [0_u32; 2];
-    while stage.api.now(&answer)["status"] == "in_progress" {
-        let response = stage.api.download("/flip/etc/passwd");
+    while stage.api.get_answer(&answer)["status"] == "in_progress" {
+        let response = stage.api.download_file("/flip/etc/passwd");
         match response.status {
             200 => assert_eq!(response.text(), "inside\n"),
             status => assert!([403, 404].contains(&status), "{status}: {}", response.text()),
         }
         seen[usize::from(response.status == 200)] += 1;
-        let into = [Part::field("destination", "/flip"), Part::file(&outside[1..], b"owned")];
+        let into =
+            [UploadPart::from_field("destination", "/flip"), UploadPart::from_file(&outside[1..], b"owned")];
         let response = stage.api.upload_form(&into);
         assert!([201, 400, 403, 404].contains(&response.status), "{}", response.text());
         let response = stage.api.create_folder(&format!("/flip{outside}.folder"));

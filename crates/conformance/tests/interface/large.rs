@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use conformance::{Options, Service, large};
+use conformance::{ServiceOptions, TestService, large};
 
 /// The size of the file, unless `LARGE_FILE_BYTES` is set.
 const FILE_BYTES: u64 = 256 * 1024 * 1024 + 17;
@@ -17,18 +17,18 @@ fn memory_kib(process: u32, figure: &str) -> u64 {
 }
 
 #[test]
-fn a_large_file_is_never_in_memory() {
+fn large_file_is_never_in_memory() {
     let bytes =
         std::env::var("LARGE_FILE_BYTES").map_or(FILE_BYTES, |text| text.parse().expect("a number of bytes"));
-    let service = Service::start(Options::default());
-    let api = service.api(&service.account());
+    let service = TestService::start(ServiceOptions::default());
+    let api = service.api_for(&service.create_account());
     // The first transfer warms up caches and is not measured.
-    large::there_and_back(&api, 1 << 20);
-    let before = memory_kib(service.process(), "VmRSS");
+    large::check_large_file_round_trip(&api, 1 << 20);
+    let before = memory_kib(service.process_id(), "VmRSS");
     // Resets the peak, so that it covers only this file.
-    fs::write(format!("/proc/{}/clear_refs", service.process()), "5").expect("one's own process");
-    large::there_and_back(&api, bytes);
-    let peak = memory_kib(service.process(), "VmHWM");
+    fs::write(format!("/proc/{}/clear_refs", service.process_id()), "5").expect("one's own process");
+    large::check_large_file_round_trip(&api, bytes);
+    let peak = memory_kib(service.process_id(), "VmHWM");
     println!("{bytes} bytes: {before} KiB before, {peak} KiB at most");
     assert!(peak < before + GROWTH_MAX_KIB, "from {before} to {peak} KiB for a file of {bytes} bytes");
 }

@@ -6,10 +6,10 @@ mod operator;
 
 use std::io::{self, Write};
 
-use conformance::operations::operations;
-use conformance::run::{Run, run};
+use conformance::operations::all_operations;
+use conformance::run::{CaseRun, run_all};
 use conformance::schema::Schema;
-use conformance::{Options, Request, Service, cases, met};
+use conformance::{HttpRequest, ServiceOptions, TestService, cases, met};
 
 /// The number of concurrent cases: most of them wait for the service.
 const AT_ONCE: usize = 12;
@@ -33,19 +33,19 @@ fn the_interface_holds() {
     // Short timeouts, so that slow clients are detected soon.
     let timeouts = [("CAUSERIE_LIMITS_BODY_TIMEOUT", "5s"), ("CAUSERIE_LIMITS_HEADER_TIMEOUT", "5s")];
     let environment = timeouts.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec();
-    let service = Service::start(Options { environment, ..Options::default() });
-    let all = cases::all();
-    let mut runs: Vec<Run<'_>> = operator::CASES
+    let service = TestService::start(ServiceOptions { environment, ..ServiceOptions::default() });
+    let all = cases::all_cases();
+    let mut runs: Vec<CaseRun<'_>> = operator::CASES
         .iter()
-        .map(|(name, body)| Run { name: (*name).to_owned(), body: Box::new(*body) })
+        .map(|(name, body)| CaseRun { name: (*name).to_owned(), body: Box::new(*body) })
         .collect();
     for case in &all {
         let service = &service;
-        let body = move || (case.run)(&service.api(&service.account()));
-        runs.push(Run { name: format!("{}: {}", case.subject(), case.name), body: Box::new(body) });
+        let body = move || (case.run)(&service.api_for(&service.create_account()));
+        runs.push(CaseRun { name: format!("{}: {}", case.subject(), case.name), body: Box::new(body) });
     }
     let began = std::time::Instant::now();
-    let mut outcomes = run(&runs, AT_ONCE, |_| {});
+    let mut outcomes = run_all(&runs, AT_ONCE, |_| {});
     outcomes.sort_by_key(|outcome| std::cmp::Reverse(outcome.took));
     let mut out = io::stdout().lock();
     for outcome in outcomes.iter().filter(|outcome| outcome.failure.is_some()) {
@@ -57,8 +57,8 @@ fn the_interface_holds() {
     }
     drop(out);
     assert!(outcomes.iter().all(|outcome| outcome.failure.is_none()), "cases failed: see above");
-    let yaml = Request::new("GET", "/openapi.yaml").send(service.address()).text();
-    hold_against_schema(&Schema::read(&yaml));
+    let yaml = HttpRequest::new("GET", "/openapi.yaml").send(service.address()).text();
+    hold_against_schema(&Schema::from_yaml(&yaml));
 }
 
 fn hold_against_schema(schema: &Schema) {
@@ -68,12 +68,12 @@ fn hold_against_schema(schema: &Schema) {
         .map(|operation| format!("{} {}", operation.method, operation.path))
         .collect();
     let mut known: Vec<String> =
-        operations().map(|operation| format!("{} {}", operation.method, operation.path)).collect();
+        all_operations().map(|operation| format!("{} {}", operation.method, operation.path)).collect();
     published.sort();
     known.sort();
     assert_eq!(published, known, "the schema and the suite have the same operations");
-    let met = met::so_far();
-    let undocumented = schema.undocumented(&met);
+    let met = met::recorded_responses();
+    let undocumented = schema.undocumented_responses(&met);
     assert!(undocumented.is_empty(), "undocumented responses: {undocumented:#?}");
     let excused = |method: &str, path: &str, status: u16, code: Option<&str>| {
         NOT_MET.iter().any(|(of, at, why, word, _)| {
@@ -84,7 +84,7 @@ fn hold_against_schema(schema: &Schema) {
         })
     };
     let unmet: Vec<String> = schema
-        .unmet(&met)
+        .unmet_responses(&met)
         .into_iter()
         .filter(|(operation, status, code)| !excused(&operation.method, &operation.path, *status, *code))
         .map(|(operation, status, code)| {
@@ -100,9 +100,9 @@ fn hold_against_schema(schema: &Schema) {
 }
 
 #[test]
-fn the_binary_reports_each_case_and_a_summary() {
-    let service = Service::start(Options::default());
-    let account = service.account();
+fn conformance_binary_reports_cases_and_summary() {
+    let service = TestService::start(ServiceOptions::default());
+    let account = service.create_account();
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_causerie-conformance"));
     command.env("CAUSERIE_API_KEY", &account.key).args(["--only", "catalogs:", "--no-questions"]);
     let ended = command.args(["--base-url", &format!("http://{}", service.address())]).output();

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use conformance::http::Request;
-use conformance::{Expect, Response, poll};
+use conformance::http::HttpRequest;
+use conformance::{Expect, HttpResponse, poll};
 use serde_json::{Value, json};
 
-use crate::follow::follow;
+use crate::follow::follow_answer;
 use crate::random::Random;
 
 /// The number of answers per conversation.
@@ -22,25 +22,25 @@ pub(crate) struct Caller<'a> {
 }
 
 impl Caller<'_> {
-    pub(crate) fn request(&self, method: &str, target: &str) -> Request {
-        Request::new(method, target).header("x-api-key", self.key)
+    pub(crate) fn new_request(&self, method: &str, target: &str) -> HttpRequest {
+        HttpRequest::new(method, target).with_header("x-api-key", self.key)
     }
 
     /// Repeats the request until a service responds that is not shutting down.
-    pub(crate) fn insist(&self, request: &Request) -> Response {
-        poll::until("the service answers", || {
+    pub(crate) fn send_until_answered(&self, request: &HttpRequest) -> HttpResponse {
+        poll::wait_until("the service answers", || {
             request.clone().try_send(self.address).ok().filter(|response| response.status != 503)
         })
     }
 
-    pub(crate) fn get(&self, target: &str) -> Value {
-        self.insist(&self.request("GET", target)).expect_status(200).json()
+    pub(crate) fn get_json(&self, target: &str) -> Value {
+        self.send_until_answered(&self.new_request("GET", target)).expect_status(200).json()
     }
 }
 
 /// An accepted answer and its completed state.
 #[derive(Debug)]
-pub(crate) struct Answered {
+pub(crate) struct CompletedAnswer {
     pub(crate) chat: String,
     pub(crate) marker: String,
     pub(crate) whole: Value,
@@ -48,16 +48,16 @@ pub(crate) struct Answered {
 
 /// The record of one client.
 #[derive(Debug, Default)]
-pub(crate) struct Record {
-    pub(crate) answers: Vec<Answered>,
+pub(crate) struct AskerRecord {
+    pub(crate) answers: Vec<CompletedAnswer>,
     pub(crate) refused_busy: u64,
     pub(crate) reconnects: u64,
     pub(crate) states: u64,
 }
 
 /// Asks until `enough` is set, and follows every accepted answer to its completion.
-pub(crate) fn ask_on(caller: Caller<'_>, name: &str, mut random: Random, enough: &AtomicBool) -> Record {
-    let mut record = Record::default();
+pub(crate) fn ask_on(caller: Caller<'_>, name: &str, mut random: Random, enough: &AtomicBool) -> AskerRecord {
+    let mut record = AskerRecord::default();
     let mut chat: Option<String> = None;
     let mut number = 0;
     while !enough.load(Ordering::Relaxed) {
@@ -66,15 +66,16 @@ pub(crate) fn ask_on(caller: Caller<'_>, name: &str, mut random: Random, enough:
         }
         number += 1;
         let marker = format!("{name}-{number}");
-        let first = ask(caller, &marker, chat.as_deref()).expect("a conversation at rest takes a question");
+        let first = ask_until_accepted(caller, &marker, chat.as_deref())
+            .expect("a conversation at rest takes a question");
         chat = first["chatId"].as_str().map(str::to_owned);
-        if random.percent(SECOND_QUESTION_PERCENT) {
+        if random.next_chance(SECOND_QUESTION_PERCENT) {
             number += 1;
             let marker = format!("{name}-{number}");
-            match ask(caller, &marker, chat.as_deref()) {
+            match ask_until_accepted(caller, &marker, chat.as_deref()) {
                 None => record.refused_busy += 1,
                 Some(second) => {
-                    let before = caller.get(&target_of(&first));
+                    let before = caller.get_json(&events_target(&first));
                     assert_eq!(before["status"], "completed", "two answers of one conversation are open");
                     see_to_the_end(caller, marker, &second, &mut random, &mut record);
                 }
@@ -87,17 +88,17 @@ pub(crate) fn ask_on(caller: Caller<'_>, name: &str, mut random: Random, enough:
 
 /// Asks, with an idempotency key, until the question is accepted. `None` if the conversation has an open
 /// answer.
-pub(crate) fn ask(caller: Caller<'_>, marker: &str, chat: Option<&str>) -> Option<Value> {
-    let mut question = json!({ "input": question(marker), "webSearchEnabled": true });
+pub(crate) fn ask_until_accepted(caller: Caller<'_>, marker: &str, chat: Option<&str>) -> Option<Value> {
+    let mut question = json!({ "input": script_question(marker), "webSearchEnabled": true });
     if let Some(chat) = chat {
         question["chatId"] = chat.into();
     }
     let request = caller
-        .request("POST", "/api/v1/chats")
-        .header("content-type", "application/json")
-        .header("idempotency-key", marker)
-        .body(question.to_string());
-    let response = caller.insist(&request);
+        .new_request("POST", "/api/v1/chats")
+        .with_header("content-type", "application/json")
+        .with_header("idempotency-key", marker)
+        .with_body(question.to_string());
+    let response = caller.send_until_answered(&request);
     if response.status == 409 {
         response.expect_code(409, "CONVERSATION_BUSY");
         return None;
@@ -108,7 +109,7 @@ pub(crate) fn ask(caller: Caller<'_>, marker: &str, chat: Option<&str>) -> Optio
 
 /// Creates the model's script: five steps and two of a subagent, each with fixed usage, so that all answers
 /// cost the same.
-fn question(marker: &str) -> String {
+fn script_question(marker: &str) -> String {
     let usage = json!({"choices": [], "usage": {"prompt_tokens": 600, "completion_tokens": 60}});
     let usage = json!({ "raw": format!("data: {usage}\n\n") });
     let run = |which: &str| {
@@ -155,7 +156,7 @@ fn question(marker: &str) -> String {
     format!("{marker}: STANDIN {script}")
 }
 
-pub(crate) fn target_of(answer: &Value) -> String {
+pub(crate) fn events_target(answer: &Value) -> String {
     let text = |field: &str| answer[field].as_str().expect("an id");
     format!("/api/v1/chats/{}/messages/{}", text("chatId"), text("id"))
 }
@@ -165,13 +166,13 @@ fn see_to_the_end(
     marker: String,
     answer: &Value,
     random: &mut Random,
-    record: &mut Record,
+    record: &mut AskerRecord,
 ) {
-    let followed = follow(&caller, answer, random);
+    let followed = follow_answer(&caller, answer, random);
     record.reconnects += followed.reconnects;
     record.states += followed.states;
-    let whole = caller.get(&target_of(answer));
+    let whole = caller.get_json(&events_target(answer));
     assert_eq!(whole, followed.completed, "the stream ended with the answer as it stands");
     let chat = answer["chatId"].as_str().expect("a chat").to_owned();
-    record.answers.push(Answered { chat, marker, whole });
+    record.answers.push(CompletedAnswer { chat, marker, whole });
 }

@@ -3,8 +3,8 @@
 use std::io::{self, BufRead, BufReader};
 use std::time::Instant;
 
-use conformance::events::version;
-use conformance::http::Body;
+use conformance::events::parse_version;
+use conformance::http::HttpBodyReader;
 use conformance::poll::{self, TIMEOUT};
 use serde_json::Value;
 
@@ -26,30 +26,30 @@ pub(crate) struct Followed {
 }
 
 /// Follows an answer to its completion and checks the order of its states.
-pub(crate) fn follow(caller: &Caller, answer: &Value, random: &mut Random) -> Followed {
+pub(crate) fn follow_answer(caller: &Caller, answer: &Value, random: &mut Random) -> Followed {
     let (chat, message) = (answer["chatId"].as_str().expect("a chat"), answer["id"].as_str().expect("an id"));
     let target = format!("/api/v1/chats/{chat}/messages/{message}/events");
     let mut followed = Followed::default();
     let mut last: Option<String> = None;
     let until = Instant::now() + TIMEOUT;
-    poll::until("the answer's stream comes to its end", || {
-        let mut request = caller.request("GET", &target).header("accept", "text/event-stream");
+    poll::wait_until("the answer's stream comes to its end", || {
+        let mut request = caller.new_request("GET", &target).with_header("accept", "text/event-stream");
         if let Some(last) = &last {
-            request = request.header("last-event-id", last);
+            request = request.with_header("last-event-id", last);
         }
-        let stream = request.try_open(caller.address).ok()?;
+        let stream = request.try_send_streaming(caller.address).ok()?;
         if stream.status == 503 {
             return None;
         }
         assert_eq!(stream.status, 200, "the stream of an accepted answer opens, last seen {last:?}");
         followed.reconnects += 1;
         let mut lines = BufReader::new(stream.into_body());
-        for _ in 0..random.within(STATES_TAKEN) {
-            let event = event(&mut lines, until).ok()?;
+        for _ in 0..random.next_in_range(STATES_TAKEN) {
+            let event = read_event(&mut lines, until).ok()?;
             assert_eq!(event.data["id"], answer["id"], "a stream contains only its answer");
             if let Some(last) = &last {
                 assert!(
-                    version(last) < version(&event.id),
+                    parse_version(last) < parse_version(&event.id),
                     "a state came after a newer one: {} after {last}",
                     event.id
                 );
@@ -69,7 +69,7 @@ pub(crate) fn follow(caller: &Caller, answer: &Value, random: &mut Random) -> Fo
     followed
 }
 
-struct Event {
+struct FollowedEvent {
     name: String,
     id: String,
     data: Value,
@@ -77,7 +77,7 @@ struct Event {
 
 /// Reads the next complete event; an error if the stream breaks or ends first. Bounded in time, because
 /// comments keep a stream open.
-fn event(lines: &mut BufReader<Body>, until: Instant) -> io::Result<Event> {
+fn read_event(lines: &mut BufReader<HttpBodyReader>, until: Instant) -> io::Result<FollowedEvent> {
     let (mut name, mut id, mut data) = (None, None, None);
     loop {
         assert!(Instant::now() < until, "an accepted answer does not go on");
@@ -95,7 +95,7 @@ fn event(lines: &mut BufReader<Body>, until: Instant) -> io::Result<Event> {
             && let (Some(name), Some(id), Some(data)) = (name.take(), id.take(), data.take())
         {
             let data = serde_json::from_str(&data).expect("data is JSON");
-            return Ok(Event { name, id, data });
+            return Ok(FollowedEvent { name, id, data });
         }
     }
 }

@@ -15,9 +15,9 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use conformance::{Account, Expect, FakeVendors, NewAccount, Options, Service, poll};
+use conformance::{Expect, FakeVendors, ServiceOptions, TestAccount, TestAccountOptions, TestService, poll};
 
-use crate::asker::{Caller, Record, ask_on};
+use crate::asker::{AskerRecord, Caller, ask_on};
 use crate::killer::Killer;
 use crate::random::Random;
 
@@ -31,52 +31,52 @@ const LEASE: &str = "LEASE AGREEMENT\n\nThe flat at Dlouhá 12 is let for three 
     The monthly rent is 18,500 crowns, payable by the fifth day of each month.\n";
 
 #[test]
-fn two_hundred_kills_lose_nothing_and_do_nothing_twice() {
-    let seed = number("KILLS_SEED").unwrap_or_else(fresh_seed);
+fn kills_lose_and_repeat_nothing() {
+    let seed = number_from_environment("KILLS_SEED").unwrap_or_else(fresh_seed);
     println!("KILLS_SEED={seed}");
     let mut random = Random::new(seed);
     let vendor = FakeVendors::start();
-    let mut environment = vendor.environment();
+    let mut environment = vendor.service_environment();
     environment.push(vendor.search_engine());
-    let diary = Diary::begin();
-    environment.extend(diary.environment());
-    let service = Service::start(Options { environment, ..Options::default() });
-    let wanted = NewAccount { credits: CREDITS, ..NewAccount::default() };
-    let accounts: Vec<Account> = (0..ACCOUNTS).map(|_| service.account_as(&wanted)).collect();
+    let diary = Diary::start_diary();
+    environment.extend(diary.service_environment());
+    let service = TestService::start(ServiceOptions { environment, ..ServiceOptions::default() });
+    let wanted = TestAccountOptions { credits: CREDITS, ..TestAccountOptions::default() };
+    let accounts: Vec<TestAccount> = (0..ACCOUNTS).map(|_| service.create_account_with(&wanted)).collect();
     for account in &accounts {
-        service.api(account).upload("lease.txt", LEASE.as_bytes()).expect_status(201);
+        service.api_for(account).upload_file("lease.txt", LEASE.as_bytes()).expect_status(201);
     }
-    let model = books::Model::of(&service, &accounts);
+    let model = books::ReferenceAnswer::ask_undisturbed(&service, &accounts);
 
     let address = service.address().to_owned();
     let enough = AtomicBool::new(false);
     let began = Instant::now();
-    let mut killer = Killer::new(service, [vendor, diary.server], &accounts, random.next());
-    let records: Vec<(usize, Record)> = std::thread::scope(|scope| {
+    let mut killer = Killer::new(service, [vendor, diary.server], &accounts, random.next_u64());
+    let records: Vec<(usize, AskerRecord)> = std::thread::scope(|scope| {
         let askers: Vec<_> = (0..ACCOUNTS * ASKERS_PER_ACCOUNT)
             .map(|asker| {
                 let owner = asker / ASKERS_PER_ACCOUNT;
                 let caller = Caller { address: &address, key: &accounts[owner].key };
-                let (random, enough) = (Random::new(random.next()), &enough);
+                let (random, enough) = (Random::new(random.next_u64()), &enough);
                 let name = format!("asker{asker}");
                 (owner, scope.spawn(move || ask_on(caller, &name, random, enough)))
             })
             .collect();
         // Dropped even if the killer fails, so that the clients stop.
         let enough = Enough(&enough);
-        let kills = number("KILLS").unwrap_or(KILLS);
-        while killer.kills() < kills && askers.iter().all(|(_, asker)| !asker.is_finished()) {
+        let kills = number_from_environment("KILLS").unwrap_or(KILLS);
+        while killer.total_kills() < kills && askers.iter().all(|(_, asker)| !asker.is_finished()) {
             killer.kill_one();
         }
         drop(enough);
-        let join = |asker: std::thread::ScopedJoinHandle<'_, Record>| match asker.join() {
+        let join = |asker: std::thread::ScopedJoinHandle<'_, AskerRecord>| match asker.join() {
             Ok(record) => record,
             Err(failure) => std::panic::resume_unwind(failure),
         };
         askers.into_iter().map(|(owner, asker)| (owner, join(asker))).collect()
     });
     let seconds = began.elapsed().as_secs_f64();
-    let (service, _servers, figures) = killer.rest();
+    let (service, _servers, figures) = killer.into_parts();
 
     for (owner, account) in accounts.iter().enumerate() {
         let caller = Caller { address: &address, key: &account.key };
@@ -86,13 +86,13 @@ fn two_hundred_kills_lose_nothing_and_do_nothing_twice() {
         books::check_answers(caller, &own, &model);
         books::check_history(caller, &own);
         books::check_runs(caller, &own);
-        poll::until("nothing is reserved", || (service.credits(account).1 == 0).then_some(()));
-        let spent = i64::from(CREDITS) - model.spent_before(owner) - service.credits(account).0;
+        poll::wait_until("nothing is reserved", || (service.show_credits(account).1 == 0).then_some(()));
+        let spent = i64::from(CREDITS) - model.spent_before(owner) - service.show_credits(account).0;
         assert_eq!(spent, model.cost * i64::try_from(own.len()).expect("few"), "each answer is paid once");
     }
     let noted = fs::read_to_string(diary.folder.path().join(DIARY)).expect("a diary");
     books::check_diary(&noted, records.iter().flat_map(|(_, record)| &record.answers));
-    let sum = |of: fn(&Record) -> u64| records.iter().map(|(_, record)| of(record)).sum::<u64>();
+    let sum = |of: fn(&AskerRecord) -> u64| records.iter().map(|(_, record)| of(record)).sum::<u64>();
     println!(
         "{figures}; in {seconds:.0} s {} answers, all completed once for {} credits each, {} states read over {} \
          reconnections, {} second questions refused, {} calls interrupted and not run again",
@@ -101,7 +101,7 @@ fn two_hundred_kills_lose_nothing_and_do_nothing_twice() {
         sum(|record| record.states),
         sum(|record| record.reconnects),
         sum(|record| record.refused_busy),
-        books::interrupted(records.iter().flat_map(|(_, record)| &record.answers)),
+        books::count_interrupted_calls(records.iter().flat_map(|(_, record)| &record.answers)),
     );
 }
 
@@ -115,7 +115,7 @@ struct Diary {
 }
 
 impl Diary {
-    fn begin() -> Self {
+    fn start_diary() -> Self {
         let (server, folder) = (FakeVendors::start(), tempfile::tempdir().expect("a folder"));
         let path = |name: &str| folder.path().join(name);
         let header = format!("[mcp.diary.headers]\nX-Diary = \"{}\"\n", path(DIARY).display());
@@ -130,7 +130,7 @@ impl Diary {
         Self { server, folder }
     }
 
-    fn environment(&self) -> Vec<(String, String)> {
+    fn service_environment(&self) -> Vec<(String, String)> {
         let path = |name: &str| self.folder.path().join(name).display().to_string();
         let config = ("CAUSERIE_CONFIG".to_owned(), path("causerie.toml"));
         vec![config, ("CAUSERIE_PLUGINS".to_owned(), path("plugins"))]
@@ -146,7 +146,7 @@ impl Drop for Enough<'_> {
     }
 }
 
-fn number(name: &str) -> Option<u64> {
+fn number_from_environment(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a whole number"))
 }
 

@@ -12,7 +12,7 @@ impl Random {
         Self(seed)
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    pub(crate) fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -21,16 +21,16 @@ impl Random {
     }
 
     /// Returns a number of the range, which must not be empty.
-    pub(crate) fn within(&mut self, range: Range<u64>) -> u64 {
-        range.start + self.next() % (range.end - range.start)
+    pub(crate) fn next_in_range(&mut self, range: Range<u64>) -> u64 {
+        range.start + self.next_u64() % (range.end - range.start)
     }
 
     /// Returns `true` with a probability of `chance` percent.
-    pub(crate) fn percent(&mut self, chance: u64) -> bool {
-        self.within(0..100) < chance
+    pub(crate) fn next_chance(&mut self, chance: u64) -> bool {
+        self.next_in_range(0..100) < chance
     }
 
-    pub(crate) fn millis(&mut self, range: Range<u64>) -> Duration {
-        Duration::from_millis(self.within(range))
+    pub(crate) fn next_millis(&mut self, range: Range<u64>) -> Duration {
+        Duration::from_millis(self.next_in_range(range))
     }
 }

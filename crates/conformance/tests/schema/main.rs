@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// Returns the path of a file beside this one.
-fn file(name: &str) -> PathBuf {
+fn schema_file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/schema").join(name)
 }
 
 /// Returns a command for an installed Python program.
-fn python(program: &str) -> Command {
+fn python_command(program: &str) -> Command {
     let test = std::env::current_exe().expect("the test knows its own path");
     let beside = || test.ancestors().nth(3).expect("target").join("python");
     let bin = std::env::var_os("CAUSERIE_PYTHON").map_or_else(beside, PathBuf::from).join("bin");
@@ -29,7 +29,7 @@ fn python(program: &str) -> Command {
 }
 
 /// Returns the output of a program that must have succeeded.
-fn succeeded(output: &Output) -> String {
+fn expect_success(output: &Output) -> String {
     let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}\n{stdout}\n{stderr}", output.status);

@@ -2,9 +2,9 @@
 
 use std::env;
 
-use conformance::{NewAccount, Options, Service};
+use conformance::{ServiceOptions, TestAccountOptions, TestService};
 
-use crate::{file, python, succeeded};
+use crate::{expect_success, python_command, schema_file};
 
 /// The number of generated cases per operation, in addition to those from examples and boundary values.
 const CASES: &str = "25";
@@ -14,13 +14,14 @@ const CASES_IN_TIME: &str = "2000";
 const SEED: &str = "1";
 
 #[test]
-fn every_answer_is_one_that_the_schema_knows() {
-    let service = Service::start(Options::default());
-    let account = service.account_as(&NewAccount { credits: 1_000_000_000, ..NewAccount::default() });
+fn schemathesis_finds_only_documented_answers() {
+    let service = TestService::start(ServiceOptions::default());
+    let account = service
+        .create_account_with(&TestAccountOptions { credits: 1_000_000_000, ..TestAccountOptions::default() });
     let folder = tempfile::tempdir().expect("a folder");
-    let mut run = python("schemathesis");
-    run.current_dir(folder.path()).env("SCHEMATHESIS_HOOKS", file("hooks.py"));
-    run.arg("--config-file").arg(file("schemathesis.toml"));
+    let mut run = python_command("schemathesis");
+    run.current_dir(folder.path()).env("SCHEMATHESIS_HOOKS", schema_file("hooks.py"));
+    run.arg("--config-file").arg(schema_file("schemathesis.toml"));
     run.arg("run").arg(format!("http://{}/openapi.yaml", service.address()));
     // A single worker, so that no call deletes data of a concurrent one.
     run.args(["--workers", "1", "--header", &format!("X-Api-Key: {}", account.key)]);
@@ -29,7 +30,7 @@ fn every_answer_is_one_that_the_schema_knows() {
         Ok(seconds) => run.args(["--max-time", &seconds, "--max-examples", CASES_IN_TIME]),
         Err(_) => run.args(["--max-examples", CASES]),
     };
-    let stdout = succeeded(&run.output().expect("it can be run"));
+    let stdout = expect_success(&run.output().expect("it can be run"));
     println!("{stdout}");
     let figure = |name: &str| stdout.split(name).nth(1).and_then(|rest| rest.split_whitespace().next());
     let (selected, all) = figure("Selected:").and_then(|both| both.split_once('/')).expect("both figures");

@@ -5,9 +5,9 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use conformance::{Expect, Request, caller};
+use conformance::{Expect, HttpRequest, start_with_api};
 
-use crate::{file, succeeded};
+use crate::{expect_success, schema_file};
 
 /// Each generator with its arguments, and the program that uses what it generates.
 const GENERATORS: [(&str, &[&str]); 3] = [
@@ -21,24 +21,24 @@ const GENERATORS: [(&str, &[&str]); 3] = [
 const PROGRAMS: [&str; 3] = ["hey_api", "openapi_typescript", "orval"];
 
 #[test]
-fn clients_in_typescript_are_generated_compile_and_read_a_stream() {
-    let (_service, api) = caller();
+fn generated_typescript_clients_read_stream() {
+    let (_service, api) = start_with_api();
     let url = format!("http://{}", api.address);
     let folder = tempfile::tempdir().expect("a folder");
     let run = |command: &mut Command| {
-        succeeded(&command.current_dir(folder.path()).output().expect("it can be run"))
+        expect_success(&command.current_dir(folder.path()).output().expect("it can be run"))
     };
-    for entry in fs::read_dir(file("typescript")).expect("the programs") {
+    for entry in fs::read_dir(schema_file("typescript")).expect("the programs") {
         let entry = entry.expect("a program");
         fs::copy(entry.path(), folder.path().join(entry.file_name())).expect("it can be copied");
     }
     symlink(node_modules(), folder.path().join("node_modules")).expect("a link");
-    let schema = Request::new("GET", "/openapi.json").send(&api.address).expect_status(200);
+    let schema = HttpRequest::new("GET", "/openapi.json").send(&api.address).expect_status(200);
     fs::write(folder.path().join("openapi.json"), schema.body).expect("it can be written");
     for (generator, arguments) in GENERATORS {
-        run(program(generator).args(arguments));
+        run(node_command(generator).args(arguments));
     }
-    run(&mut program("tsc"));
+    run(&mut node_command("tsc"));
     for name in PROGRAMS {
         let compiled = Path::new("compiled").join(name).with_extension("js");
         run(Command::new("node").arg(compiled).args([&url, &api.key]));
@@ -53,7 +53,7 @@ fn node_modules() -> PathBuf {
 }
 
 /// Returns a command for an installed Node program.
-fn program(name: &str) -> Command {
+fn node_command(name: &str) -> Command {
     let path = node_modules().join(".bin").join(name);
     assert!(path.exists(), "{} is not there: `make tools` installs it", path.display());
     Command::new(path)

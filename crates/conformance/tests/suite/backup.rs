@@ -2,36 +2,36 @@
 
 use std::path::{Path, PathBuf};
 
-use conformance::api::id;
-use conformance::{Account, Expect, Options, Say, Service, Vendor, poll};
+use conformance::api::id_field;
+use conformance::{Expect, Say, ScriptedVendor, ServiceOptions, TestAccount, TestService, poll};
 use serde_json::{Value, json};
 
-use crate::streams::shows;
+use crate::streams::find_shown_text;
 
 /// The number of questions that are asked during the backup.
 const ASKED_MEANWHILE: usize = 30;
 
-fn options(vendor: &Vendor) -> Options {
-    Options { environment: vendor.environment(), ..Options::default() }
+fn vendor_options(vendor: &ScriptedVendor) -> ServiceOptions {
+    ServiceOptions { environment: vendor.service_environment(), ..ServiceOptions::default() }
 }
 
-fn on_postgres(vendor: &Vendor) -> Options {
-    let mut options = options(vendor);
+fn on_postgres(vendor: &ScriptedVendor) -> ServiceOptions {
+    let mut options = vendor_options(vendor);
     options
         .environment
-        .push((conformance::DATABASE.to_owned(), test_support::postgres::shared().new_database()));
+        .push((conformance::DATABASE.to_owned(), test_support::postgres::shared_server().new_database()));
     options
 }
 
 /// Starts a service on a data folder restored from an archive, in which open answers continue.
-fn restored(options: Options, archive: &Path) -> Service {
-    restored_with(options, archive, &["--continue-answers"])
+fn restore_service(options: ServiceOptions, archive: &Path) -> TestService {
+    restore_service_with(options, archive, &["--continue-answers"])
 }
 
-fn restored_with(options: Options, archive: &Path, further: &[&str]) -> Service {
-    Service::start_on(options, |service| {
+fn restore_service_with(options: ServiceOptions, archive: &Path, further: &[&str]) -> TestService {
+    TestService::start_on(options, |service| {
         let arguments = [&["restore", archive.to_str().expect("a path")][..], further].concat();
-        let result = service.admin(&arguments);
+        let result = service.run_admin_command(&arguments);
         assert!(result["files"].as_u64().is_some_and(|files| files > 0), "{result}");
     })
 }
@@ -39,38 +39,38 @@ fn restored_with(options: Options, archive: &Path, further: &[&str]) -> Service 
 /// A backup and the state that it must contain.
 struct Saved {
     archive: PathBuf,
-    vendor: Vendor,
+    vendor: ScriptedVendor,
     /// Not dropped, because the archive is in its folder.
-    service: Service,
-    account: Account,
+    service: TestService,
+    account: TestAccount,
     done: Value,
     chat: Value,
     under_way: Value,
 }
 
-fn saved(make: fn(&Vendor) -> Options) -> Saved {
-    let vendor = Vendor::start();
-    let service = Service::start(make(&vendor));
-    let account = service.account();
-    let api = service.api(&account);
-    api.upload("nájem.txt", b"The rent is 900 crowns.").expect_status(201);
-    vendor.will([Say::Call { tool: "shell".to_owned(), arguments: json!({ "command": LINKS }) }]);
-    vendor.will([Say::text("Made.")]);
-    let done = api.completed(&api.ask("Make files"));
-    let chat = api.chat(&id(&done, "chatId")).json();
-    vendor.will([Say::text("Begun"), Say::Hold]);
-    let under_way = api.ask("Go on");
-    shows(&mut api.events_of(&under_way), "Begun");
-    let archive = service.data().with_file_name("backup.tar.zst");
+fn create_backup(make: fn(&ScriptedVendor) -> ServiceOptions) -> Saved {
+    let vendor = ScriptedVendor::start();
+    let service = TestService::start(make(&vendor));
+    let account = service.create_account();
+    let api = service.api_for(&account);
+    api.upload_file("nájem.txt", b"The rent is 900 crowns.").expect_status(201);
+    vendor.add_script([Say::Call { tool: "shell".to_owned(), arguments: json!({ "command": LINKS }) }]);
+    vendor.add_script([Say::from_text("Made.")]);
+    let done = api.wait_for_completion(&api.ask_question("Make files"));
+    let chat = api.get_chat(&id_field(&done, "chatId")).json();
+    vendor.add_script([Say::from_text("Begun"), Say::Hold]);
+    let under_way = api.ask_question("Go on");
+    find_shown_text(&mut api.stream_answer(&under_way), "Begun");
+    let archive = service.data_folder().with_file_name("backup.tar.zst");
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for n in 0..ASKED_MEANWHILE {
-                let _ = api.ask(&format!("Question {n}"));
-                api.upload(&format!("{n}.txt"), format!("File {n}").as_bytes()).expect_status(201);
+                let _ = api.ask_question(&format!("Question {n}"));
+                api.upload_file(&format!("{n}.txt"), format!("File {n}").as_bytes()).expect_status(201);
             }
         });
-        poll::until("some were asked", || (vendor.requests().len() > 4).then_some(()));
-        let result = service.admin(&["backup", archive.to_str().expect("a path")]);
+        poll::wait_until("some were asked", || (vendor.request_bodies().len() > 4).then_some(()));
+        let result = service.run_admin_command(&["backup", archive.to_str().expect("a path")]);
         assert!(result["bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{result}");
     });
     Saved { archive, vendor, service, account, done, chat, under_way }
@@ -79,73 +79,73 @@ fn saved(make: fn(&Vendor) -> Options) -> Saved {
 /// Creates a link, a name that is not UTF-8, and a file that is not a regular one.
 const LINKS: &str = r#"cd /workspace && ln -s uploads way && touch "$(printf 'odd\377')" && mkfifo pipe && mkdir -m 555 shut"#;
 
-fn is_whole(saved: &Saved, service: &Service) {
+fn is_whole(saved: &Saved, service: &TestService) {
     let Saved { vendor, account, done, chat, under_way, .. } = saved;
-    let api = service.api(account);
-    assert_eq!(&api.now(done), done);
-    assert_eq!(&api.chat(&id(done, "chatId")).json(), chat);
-    assert_eq!(api.download("/uploads/nájem.txt").expect_status(200).text(), "The rent is 900 crowns.");
-    assert_eq!(api.download("/way/nájem.txt").expect_status(200).text(), "The rent is 900 crowns.");
-    api.download("/odd%FF").expect_status(200);
-    let whole = api.completed(under_way);
+    let api = service.api_for(account);
+    assert_eq!(&api.get_answer(done), done);
+    assert_eq!(&api.get_chat(&id_field(done, "chatId")).json(), chat);
+    assert_eq!(api.download_file("/uploads/nájem.txt").expect_status(200).text(), "The rent is 900 crowns.");
+    assert_eq!(api.download_file("/way/nájem.txt").expect_status(200).text(), "The rent is 900 crowns.");
+    api.download_file("/odd%FF").expect_status(200);
+    let whole = api.wait_for_completion(under_way);
     assert!(whole["error"].is_null() && whole["text"] == "Done.", "the answer is completed: {whole}");
-    let page = api.chats("?limit=200").json();
+    let page = api.list_chats("?limit=200").json();
     let chats = page["chats"].as_array().expect("conversations");
     assert_eq!(page["totalCount"], chats.len(), "{page}");
     assert!((2..=ASKED_MEANWHILE + 2).contains(&chats.len()), "{}", chats.len());
     for chat in chats {
         let chat = chat["chatId"].as_str().expect("an id");
         let all_done = || {
-            let detail = api.chat(chat).expect_status(200).json();
+            let detail = api.get_chat(chat).expect_status(200).json();
             let messages = detail["messages"].as_array().expect("messages").clone();
             messages.iter().all(|message| message["status"] == "completed").then_some(messages)
         };
-        assert_eq!(poll::until("each question is answered", all_done).len(), 2);
+        assert_eq!(poll::wait_until("each question is answered", all_done).len(), 2);
     }
-    poll::until("nothing is reserved", || (service.credits(account).1 == 0).then_some(()));
-    api.completed(&api.ask("Another"));
-    assert!(!vendor.requests().is_empty());
+    poll::wait_until("nothing is reserved", || (service.show_credits(account).1 == 0).then_some(()));
+    api.wait_for_completion(&api.ask_question("Another"));
+    assert!(!vendor.request_bodies().is_empty());
 }
 
 #[test]
-fn a_backup_under_load_is_a_whole_service_on_either_engine() {
-    let saved = saved(options);
-    is_whole(&saved, &restored(options(&saved.vendor), &saved.archive));
-    is_whole(&saved, &restored(on_postgres(&saved.vendor), &saved.archive));
+fn backup_under_load_restores_anywhere() {
+    let saved = create_backup(vendor_options);
+    is_whole(&saved, &restore_service(vendor_options(&saved.vendor), &saved.archive));
+    is_whole(&saved, &restore_service(on_postgres(&saved.vendor), &saved.archive));
 }
 
 #[test]
-fn a_backup_of_postgresql_is_a_whole_service_on_either_engine() {
-    let saved = saved(on_postgres);
-    is_whole(&saved, &restored(on_postgres(&saved.vendor), &saved.archive));
-    is_whole(&saved, &restored(options(&saved.vendor), &saved.archive));
+fn postgresql_backup_restores_anywhere() {
+    let saved = create_backup(on_postgres);
+    is_whole(&saved, &restore_service(on_postgres(&saved.vendor), &saved.archive));
+    is_whole(&saved, &restore_service(vendor_options(&saved.vendor), &saved.archive));
 }
 
 /// Adds a line to a file, so that a second run shows, and does not return.
 const ONCE: &str = "echo run >>/workspace/runs && sleep 600";
 
-fn answers_end(make: fn(&Vendor) -> Options) {
-    let vendor = Vendor::start();
-    let service = Service::start(make(&vendor));
-    let account = service.account();
-    let api = service.api(&account);
+fn answers_end(make: fn(&ScriptedVendor) -> ServiceOptions) {
+    let vendor = ScriptedVendor::start();
+    let service = TestService::start(make(&vendor));
+    let account = service.create_account();
+    let api = service.api_for(&account);
     let path = "/runs";
-    vendor.will([
-        Say::text("First I look. "),
+    vendor.add_script([
+        Say::from_text("First I look. "),
         Say::Call { tool: "shell".to_owned(), arguments: json!({ "command": ONCE }) },
     ]);
-    let running = api.ask("Do it once");
-    poll::until("the tool runs", || (api.download(path).status == 200).then_some(()));
-    vendor.will([Say::text("Begun"), Say::Hold]);
-    let writing = api.ask("Write it once");
-    shows(&mut api.events_of(&writing), "Begun");
-    let archive = service.data().with_file_name("backup.tar.zst");
-    service.admin(&["backup", archive.to_str().expect("a path")]);
-    let asked = vendor.requests().len();
-    let restored = restored_with(make(&vendor), &archive, &[]);
-    let api = restored.api(&account);
+    let running = api.ask_question("Do it once");
+    poll::wait_until("the tool runs", || (api.download_file(path).status == 200).then_some(()));
+    vendor.add_script([Say::from_text("Begun"), Say::Hold]);
+    let writing = api.ask_question("Write it once");
+    find_shown_text(&mut api.stream_answer(&writing), "Begun");
+    let archive = service.data_folder().with_file_name("backup.tar.zst");
+    service.run_admin_command(&["backup", archive.to_str().expect("a path")]);
+    let asked = vendor.request_bodies().len();
+    let restored = restore_service_with(make(&vendor), &archive, &[]);
+    let api = restored.api_for(&account);
     for (answer, kept) in [(&running, "First I look."), (&writing, "")] {
-        let ended = api.now(answer);
+        let ended = api.get_answer(answer);
         assert_eq!((&ended["status"], &ended["error"]["code"]), (&json!("completed"), &json!("INTERRUPTED")));
         let sentence = ended["error"]["message"].as_str().expect("a sentence");
         let text = ended["text"].as_str().expect("a text");
@@ -158,31 +158,31 @@ fn answers_end(make: fn(&Vendor) -> Options) {
         let failed = parts.iter().filter(|part| part["state"] == "ERROR").count();
         assert_eq!(failed, usize::from(!kept.is_empty()), "{ended}");
     }
-    assert_eq!(restored.credits(&account).1, 0, "nothing is reserved");
-    vendor.will([Say::text("Here.")]);
-    let chat = api.chat(&id(&running, "chatId"));
+    assert_eq!(restored.show_credits(&account).1, 0, "nothing is reserved");
+    vendor.add_script([Say::from_text("Here.")]);
+    let chat = api.get_chat(&id_field(&running, "chatId"));
     assert_eq!(chat.expect_status(200).json()["messages"].as_array().map(Vec::len), Some(2));
-    api.completed(&api.ask("Another"));
-    assert_eq!(vendor.requests().len(), asked + 1, "no model is asked a second time");
-    assert_eq!(api.download(path).expect_status(200).text(), "run\n", "no tool runs a second time");
+    api.wait_for_completion(&api.ask_question("Another"));
+    assert_eq!(vendor.request_bodies().len(), asked + 1, "no model is asked a second time");
+    assert_eq!(api.download_file(path).expect_status(200).text(), "run\n", "no tool runs a second time");
 }
 
 #[test]
-fn answers_that_were_open_in_the_backup_end_with_its_restore() {
-    answers_end(options);
+fn open_answers_end_with_restore() {
+    answers_end(vendor_options);
 }
 
 #[test]
-fn answers_that_were_open_in_a_backup_of_postgresql_end_with_its_restore() {
+fn open_answers_end_with_postgresql_restore() {
     answers_end(on_postgres);
 }
 
 #[test]
-fn what_is_there_is_never_replaced_and_what_is_damaged_never_restored() {
-    let Saved { archive, service, account, vendor, .. } = saved(options);
+fn restore_refuses_existing_folder_and_damage() {
+    let Saved { archive, service, account, vendor, .. } = create_backup(vendor_options);
     let path = archive.to_str().expect("a path");
     let refused = |arguments: &[&str], code: &str| {
-        let output = service.try_admin(arguments);
+        let output = service.try_admin_command(arguments);
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && stderr.contains(code), "{arguments:?}: {stderr}");
     };
@@ -195,7 +195,7 @@ fn what_is_there_is_never_replaced_and_what_is_damaged_never_restored() {
     turned[bytes.len() / 2] ^= 1;
     for content in [&bytes[..bytes.len() - 9], &bytes[..bytes.len() / 2], &turned[..], b"no archive"] {
         std::fs::write(&broken, content).expect("a file");
-        let mut command = service.command();
+        let mut command = service.build_command();
         command.arg("restore").arg(&broken).arg("--data").arg(&elsewhere).arg("--json");
         let output = command.output().expect("the binary can be run");
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -203,11 +203,11 @@ fn what_is_there_is_never_replaced_and_what_is_damaged_never_restored() {
         assert!(!elsewhere.exists(), "nothing is left behind");
     }
     let taken = on_postgres(&vendor);
-    let first = restored(taken.clone(), &archive);
-    let mut command = first.command();
+    let first = restore_service(taken.clone(), &archive);
+    let mut command = first.build_command();
     command.arg("restore").arg(&archive).arg("--data").arg(&elsewhere).arg("--json");
     let output = command.output().expect("the binary can be run");
     assert!(String::from_utf8_lossy(&output.stderr).contains("NOT_EMPTY"), "a database is not replaced");
     assert!(!elsewhere.exists());
-    first.api(&account).vm().expect_status(200);
+    first.api_for(&account).get_vm().expect_status(200);
 }

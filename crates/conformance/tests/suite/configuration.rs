@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::process::Output;
 
-use conformance::{Expect, Options, Service, Vendor, poll};
+use conformance::{Expect, ScriptedVendor, ServiceOptions, TestService, poll};
 use serde_json::Value;
 use tempfile::TempDir;
 
 /// Creates a folder with these files.
-fn folder(files: &[(&str, &str)]) -> (TempDir, impl Fn(&str) -> String + use<>) {
+fn folder_with_files(files: &[(&str, &str)]) -> (TempDir, impl Fn(&str) -> String + use<>) {
     let folder = tempfile::tempdir().expect("a folder");
     for (name, content) in files {
         std::fs::write(folder.path().join(name), content).expect("a file");
@@ -17,7 +17,7 @@ fn folder(files: &[(&str, &str)]) -> (TempDir, impl Fn(&str) -> String + use<>) 
     (folder, move |name: &str| root.join(name).to_str().expect("a path").to_owned())
 }
 
-fn text(output: &Output) -> (String, String) {
+fn output_texts(output: &Output) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&output.stdout), text(&output.stderr))
 }
@@ -25,7 +25,7 @@ fn text(output: &Output) -> (String, String) {
 #[test]
 fn a_file_sets_the_service_up() {
     let hungary = "[[jurisdictions]]\nid = \"HU\"\ncs = \"Maďarsko\"\nen = \"Hungary\"\nsk = \"Maďarsko\"\n";
-    let (_folder, at) = folder(&[("jurisdictions.toml", hungary)]);
+    let (_folder, at) = folder_with_files(&[("jurisdictions.toml", hungary)]);
     let content = format!(
         "upload_max_bytes = \"1 KiB\"\njurisdictions_file = \"{}\"\nlog.format = \"json\"\n\
          quota.files_max = 3\n",
@@ -35,15 +35,16 @@ fn a_file_sets_the_service_up() {
     let arguments = vec!["--config".to_owned(), at("causerie.toml")];
     // The variable takes precedence over the file.
     let environment = vec![("CAUSERIE_UPLOAD_MAX_BYTES".to_owned(), "2048".to_owned())];
-    let service = Service::start(Options { environment, arguments });
-    let api = service.api(&service.account());
-    let listed = api.catalog("jurisdictions", Some("en")).expect_status(200).json();
+    let service = TestService::start(ServiceOptions { environment, arguments });
+    let api = service.api_for(&service.create_account());
+    let listed = api.get_catalog("jurisdictions", Some("en")).expect_status(200).json();
     assert_eq!(listed, serde_json::json!([{ "id": "HU", "label": "Hungary" }]));
-    api.upload("a.txt", &[b'x'; 2000]).expect_status(201);
-    api.upload("b.txt", &[b'x'; 3000]).expect_refusal(413);
-    api.upload("b.txt", b"x").expect_status(201);
-    api.upload("c.txt", b"x").expect_code(409, "QUOTA_EXCEEDED");
-    let log = poll::until("the log is begun", || Some(service.log()).filter(|log| log.ends_with("\n")));
+    api.upload_file("a.txt", &[b'x'; 2000]).expect_status(201);
+    api.upload_file("b.txt", &[b'x'; 3000]).expect_refusal(413);
+    api.upload_file("b.txt", b"x").expect_status(201);
+    api.upload_file("c.txt", b"x").expect_code(409, "QUOTA_EXCEEDED");
+    let log =
+        poll::wait_until("the log is begun", || Some(service.log_text()).filter(|log| log.ends_with("\n")));
     for line in log.lines() {
         let event: Value = serde_json::from_str(line).expect("one JSON object a line");
         assert!(event["level"].is_string() && event["message"].is_string(), "{line}");
@@ -51,11 +52,13 @@ fn a_file_sets_the_service_up() {
 }
 
 #[test]
-fn a_wrong_file_is_refused_with_its_lines() {
-    let service = Service::start(Options::default());
-    let (_folder, at) = folder(&[("wrong.toml", "[machine]\n\nmemory_byte = 5\nidle_timeout = 5\n")]);
+fn invalid_config_file_refused_with_lines() {
+    let service = TestService::start(ServiceOptions::default());
+    let (_folder, at) =
+        folder_with_files(&[("wrong.toml", "[machine]\n\nmemory_byte = 5\nidle_timeout = 5\n")]);
     let file = at("wrong.toml");
-    let run = |arguments: &[&str]| service.command().args(arguments).output().expect("the binary can be run");
+    let run =
+        |arguments: &[&str]| service.build_command().args(arguments).output().expect("the binary can be run");
     let data = at("data");
     for arguments in [
         vec!["serve", "--config", &file, "--data", &data],
@@ -64,7 +67,7 @@ fn a_wrong_file_is_refused_with_its_lines() {
         vec!["config", "print", "--config", &file],
     ] {
         let output = run(&arguments);
-        let (out, err) = text(&output);
+        let (out, err) = output_texts(&output);
         assert!(!output.status.success() && out.is_empty(), "{arguments:?}: {out}");
         let unknown = format!(
             "causerie: {file}:3: unknown key machine.memory_byte; did you mean machine.memory_bytes?"
@@ -73,27 +76,27 @@ fn a_wrong_file_is_refused_with_its_lines() {
         assert!(err.contains(&format!("{file}:4: machine.idle_timeout: ")), "{err}");
     }
     assert!(!std::path::Path::new(&data).exists(), "the service did not start");
-    let (_, err) = text(&run(&["config", "check", "--json", &file]));
+    let (_, err) = output_texts(&run(&["config", "check", "--json", &file]));
     let refused: Value = serde_json::from_str(&err).expect("one JSON object");
     assert_eq!(refused["code"], "INVALID_CONFIGURATION");
     assert!(refused["message"].as_str().is_some_and(|message| message.lines().count() == 2), "{refused}");
 }
 
 #[test]
-fn what_holds_is_shown_with_its_origin_and_without_secrets() {
-    let service = Service::start(Options::default());
+fn config_show_has_origins_without_secrets() {
+    let service = TestService::start(ServiceOptions::default());
     let content = "listen = \"127.0.0.1:1\"\n[openai]\nbase_url = \"http://127.0.0.1:2/v1\"\n[machine]\nidle_timeout = \"1h\"\n";
-    let (_folder, at) = folder(&[("causerie.toml", content)]);
+    let (_folder, at) = folder_with_files(&[("causerie.toml", content)]);
     let file = at("causerie.toml");
     let print = |arguments: &[&str]| {
-        let mut command = service.command();
+        let mut command = service.build_command();
         command
             .env("CAUSERIE_CONFIG", &file)
             .env("OPENAI_API_KEY", "sk-very-secret")
             .env("CAUSERIE_LISTEN", "127.0.0.1:3");
         let output =
             command.args(["config", "print"]).args(arguments).output().expect("the binary can be run");
-        let (out, err) = text(&output);
+        let (out, err) = output_texts(&output);
         assert!(output.status.success() && !format!("{out}{err}").contains("very-secret"), "{err}");
         out
     };
@@ -119,7 +122,7 @@ fn what_holds_is_shown_with_its_origin_and_without_secrets() {
     // The output is a valid settings file.
     let again = at("again.toml");
     std::fs::write(&again, &plain).expect("a file");
-    let mut command = service.command();
+    let mut command = service.build_command();
     // A variable would come before the key of the file.
     for variable in ["CAUSERIE_MACHINE_DRIVER", "CAUSERIE_MACHINE_KERNEL", "CAUSERIE_MACHINE_QEMU_KERNEL"] {
         command.env_remove(variable);
@@ -134,13 +137,13 @@ fn what_holds_is_shown_with_its_origin_and_without_secrets() {
 }
 
 #[test]
-fn the_operator_s_commands_take_the_data_folder_from_the_file() {
-    let service = Service::start(Options::default());
-    let account = service.account();
-    let content = format!("data = \"{}\"\n", service.data().display());
-    let (_folder, at) = folder(&[("causerie.toml", &content)]);
+fn commands_take_data_folder_from_config() {
+    let service = TestService::start(ServiceOptions::default());
+    let account = service.create_account();
+    let content = format!("data = \"{}\"\n", service.data_folder().display());
+    let (_folder, at) = folder_with_files(&[("causerie.toml", &content)]);
     let show = ["credits", "show", "--account", &account.email, "--json"];
-    let mut command = service.command();
+    let mut command = service.build_command();
     let output =
         command.args(show).env("CAUSERIE_CONFIG", at("causerie.toml")).output().expect("it can be run");
     let output: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
@@ -148,29 +151,31 @@ fn the_operator_s_commands_take_the_data_folder_from_the_file() {
 }
 
 #[test]
-fn what_models_are_told_can_be_replaced() {
-    let (folder, at) = folder(&[]);
-    let service = Service::start(Options::default());
-    let run = |arguments: &[&str]| service.command().args(arguments).output().expect("the binary can be run");
+fn prompt_templates_can_be_replaced() {
+    let (folder, at) = folder_with_files(&[]);
+    let service = TestService::start(ServiceOptions::default());
+    let run =
+        |arguments: &[&str]| service.build_command().args(arguments).output().expect("the binary can be run");
     let written = folder.path().join("instructions");
     let path = written.to_str().expect("a path");
-    let (_, refused) = text(&run(&["config", "instructions", path]));
+    let (_, refused) = output_texts(&run(&["config", "instructions", path]));
     assert_eq!(refused, "");
     // The example of the documentation.
     let agent = "You work for Novák & Partners. Where the files of a case speak of deadlines, name the day.\n\n\
                  {{instructions}}\n";
     std::fs::write(written.join("agent.md"), agent).expect("a file");
     std::fs::write(at("causerie.toml"), format!("instructions_folder = \"{path}\"\n")).expect("a file");
-    let (output, _) = text(&run(&["config", "check", &at("causerie.toml")]));
+    let (output, _) = output_texts(&run(&["config", "check", &at("causerie.toml")]));
     assert!(output.contains("no problems"), "{output}");
 
-    let vendor = Vendor::start();
+    let vendor = ScriptedVendor::start();
     let arguments = vec!["--config".to_owned(), at("causerie.toml")];
-    let told_so = Service::start(Options { environment: vendor.environment(), arguments });
-    let api = told_so.api(&told_so.account());
+    let told_so = TestService::start(ServiceOptions { environment: vendor.service_environment(), arguments });
+    let api = told_so.api_for(&told_so.create_account());
     let question = serde_json::json!({ "input": "Hello", "model": "stand-in", "jurisdictions": ["CZ"] });
-    api.completed(&api.accepted(&question));
-    let system = vendor.requests()[0]["messages"][0]["content"].as_str().expect("instructions").to_owned();
+    api.wait_for_completion(&api.expect_accepted(&question));
+    let system =
+        vendor.request_bodies()[0]["messages"][0]["content"].as_str().expect("instructions").to_owned();
     assert!(
         system.contains("Novák & Partners. Where the files") && system.contains("law of: Czechia (CZ)"),
         "{system}"
@@ -178,9 +183,9 @@ fn what_models_are_told_can_be_replaced() {
     assert!(!system.contains("{{"), "all placeholders are filled in: {system}");
 
     std::fs::write(written.join("skills.md"), "# Skills\n{{skils}}\n").expect("a file");
-    let (_, refused) = text(&run(&["config", "check", &at("causerie.toml")]));
+    let (_, refused) = output_texts(&run(&["config", "check", &at("causerie.toml")]));
     let wanted = format!("{path}/skills.md:2: there is no {{{{skils}}}} here; did you mean {{{{skills}}}}?");
     assert!(refused.contains(&wanted), "{refused}");
-    let (_, refused) = text(&run(&["config", "instructions", path]));
+    let (_, refused) = output_texts(&run(&["config", "instructions", path]));
     assert!(refused.contains("exists"), "existing files are not overwritten: {refused}");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use conformance::connection::send_bytes;
 use conformance::http2::Http2;
-use conformance::{Connection, Expect, Options, Request, Service, poll};
+use conformance::{Expect, HttpRequest, RawConnection, ServiceOptions, TestService, poll};
 use serde_json::Value;
 
 /// The time for which a connection is expected to stay silent.
@@ -14,20 +14,20 @@ const SILENCE: Duration = Duration::from_millis(200);
 /// The time after which a test counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn service(settings: &[(&str, &str)]) -> Service {
+fn start_service(settings: &[(&str, &str)]) -> TestService {
     let environment =
         settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    Service::start(Options { environment, ..Options::default() })
+    TestService::start(ServiceOptions { environment, ..ServiceOptions::default() })
 }
 
 /// Sends a request on an open connection and reads the status.
-fn asked(stream: &mut TcpStream) -> String {
+fn request_health(stream: &mut TcpStream) -> String {
     stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").expect("it is open");
-    status(stream).expect("an answer")
+    read_status(stream).expect("an answer")
 }
 
 /// Reads the first bytes of a response; `None` if the connection ends without one.
-fn status(stream: &mut TcpStream) -> Option<String> {
+fn read_status(stream: &mut TcpStream) -> Option<String> {
     let mut head = [0; 12];
     stream.read_exact(&mut head).ok()?;
     Some(String::from_utf8_lossy(&head).into_owned())
@@ -46,15 +46,15 @@ fn read_rest(stream: &mut TcpStream) {
     stream.read_exact(&mut vec![0; length]).expect("a body");
 }
 
-fn connected(service: &Service) -> TcpStream {
+fn connect_to(service: &TestService) -> TcpStream {
     let stream = TcpStream::connect(service.address()).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     stream
 }
 
 #[test]
-fn headers_are_bounded_in_bytes_and_lines() {
-    let service = service(&[]);
+fn headers_bounded_in_bytes_and_lines() {
+    let service = start_service(&[]);
     let with = |extra: &str| format!("GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{extra}\r\n");
     let lines = |count: usize| (0..count).map(|line| format!("x-{line}: y\r\n")).collect::<String>();
     let long = |bytes: usize| format!("x-long: {}\r\n", "y".repeat(bytes));
@@ -80,39 +80,39 @@ fn headers_are_bounded_in_bytes_and_lines() {
     assert_eq!(status_of("GET /healthz HTTP/1.1\r\nx y\r\n\r\n".to_owned()), Some(400));
     assert_eq!(status_of(with("")), Some(200), "the service continues");
     for beyond in [lines(101), lines(300), long(70_000)] {
-        let mut connection = Connection::open(&service.address().into()).expect("it listens");
-        connection.write(with(&beyond).as_bytes());
-        connection.response("GET").expect("an answer").expect_code(431, "HEAD_TOO_LARGE");
+        let mut connection = RawConnection::connect(&service.address().into()).expect("it listens");
+        connection.write_bytes(with(&beyond).as_bytes());
+        connection.read_response("GET").expect("an answer").expect_code(431, "HEAD_TOO_LARGE");
     }
     // These requests do not reach the interface, but are counted and logged.
     let counted = |status: u16| {
-        let page = Request::new("GET", "/metrics").send(service.address()).expect_status(200).text();
+        let page = HttpRequest::new("GET", "/metrics").send(service.address()).expect_status(200).text();
         let name = format!("causerie_requests_total{{operation=\"other\",status=\"{status}\"}} ");
         page.lines().find_map(|line| line.strip_prefix(&name)?.parse::<u64>().ok())
     };
     for (status, count) in [(431, 6), (414, 1), (400, 1)] {
-        poll::until("it is counted", || (counted(status) == Some(count)).then_some(()));
+        poll::wait_until("it is counted", || (counted(status) == Some(count)).then_some(()));
     }
 }
 
 #[test]
-fn heads_of_http2_beyond_the_bound_are_refused_with_a_reason() {
-    let service = service(&[]);
-    let mut connection = Http2::open(service.address(), 65_535).expect("it listens");
+fn oversized_http2_heads_get_a_reason() {
+    let service = start_service(&[]);
+    let mut connection = Http2::connect(service.address(), 65_535).expect("it listens");
     for (bytes, refused) in [(60_000, false), (70_000, true), (120_000, true), (1_000, false)] {
-        connection.get("/api/v1/vm", &[("x-long", &"y".repeat(bytes))]).expect("it is open");
-        let body = connection.body(PATIENCE).expect("a response");
+        connection.send_get("/api/v1/vm", &[("x-long", &"y".repeat(bytes))]).expect("it is open");
+        let body = connection.read_body(PATIENCE).expect("a response");
         let body = String::from_utf8_lossy(&body);
         assert_eq!(body.contains("HEAD_TOO_LARGE"), refused, "{bytes}: {body}");
     }
 }
 
 #[test]
-fn downloads_share_a_connection_with_what_comes_before_and_after_them() {
-    let service = service(&[]);
-    let api = service.api(&service.account());
+fn downloads_share_keep_alive_connection() {
+    let service = start_service(&[]);
+    let api = service.api_for(&service.create_account());
     let content: Vec<u8> = (0..600_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    api.upload("large.bin", &content).expect_status(201);
+    api.upload_file("large.bin", &content).expect_status(201);
     let key = &api.key;
     let asks = |method: &str, more: &str| {
         format!(
@@ -122,51 +122,55 @@ fn downloads_share_a_connection_with_what_comes_before_and_after_them() {
     let parts = ["", "range: bytes=0-0\r\n", "range: bytes=100000-499999\r\n", "range: bytes=-70000\r\n"];
     let wanted = [&content[..], &content[..1], &content[100_000..500_000], &content[530_000..]];
     // One after another, and all at once.
-    let mut connection = Connection::open(&api.address).expect("it listens");
+    let mut connection = RawConnection::connect(&api.address).expect("it listens");
     for at_once in [false, true] {
         let all: Vec<String> = parts.iter().flat_map(|part| [asks("GET", part), asks("HEAD", "")]).collect();
         if at_once {
-            assert!(connection.write(all.concat().as_bytes()));
+            assert!(connection.write_bytes(all.concat().as_bytes()));
         }
         for (asked, wanted) in all.chunks(2).zip(wanted) {
             if !at_once {
-                assert!(connection.write(asked[0].as_bytes()));
+                assert!(connection.write_bytes(asked[0].as_bytes()));
             }
             let whole = wanted.len() == content.len();
-            let got =
-                connection.response("GET").expect("an answer").expect_status(if whole { 200 } else { 206 });
+            let got = connection.read_response("GET").expect("an answer").expect_status(if whole {
+                200
+            } else {
+                206
+            });
             assert_eq!(got.header("content-length"), Some(&*wanted.len().to_string()));
             assert!(got.header("x-request-id").is_some() && got.header("date").is_some());
             assert!(got.body == wanted);
             if !at_once {
-                assert!(connection.write(asked[1].as_bytes()));
+                assert!(connection.write_bytes(asked[1].as_bytes()));
             }
-            let head = connection.response("HEAD").expect("an answer").expect_status(200);
+            let head = connection.read_response("HEAD").expect("an answer").expect_status(200);
             assert_eq!(head.header("content-length"), Some("600000"));
         }
     }
-    assert!(connection.write(asks("GET", "connection: close\r\n").as_bytes()));
-    let last = connection.response("GET").expect("an answer").expect_status(200);
+    assert!(connection.write_bytes(asks("GET", "connection: close\r\n").as_bytes()));
+    let last = connection.read_response("GET").expect("an answer").expect_status(200);
     assert_eq!(last.header("connection"), Some("close"));
     assert!(last.body == content && connection.is_closed());
 }
 
 #[test]
-fn what_is_too_long_is_refused_under_a_name_like_all_else() {
-    let service = service(&[]);
-    let long =
-        Request::new("GET", "/healthz").header("x-long", &"y".repeat(70_000)).header("x-request-id", "mine");
+fn oversized_requests_have_error_codes() {
+    let service = start_service(&[]);
+    let long = HttpRequest::new("GET", "/healthz")
+        .with_header("x-long", &"y".repeat(70_000))
+        .with_header("x-request-id", "mine");
     let refused = long.send(service.address()).expect_status(431);
     assert_eq!(refused.header("x-request-id"), Some("mine"));
 }
 
 #[test]
-fn who_says_nothing_or_half_a_request_is_let_go() {
+fn silent_and_half_requests_time_out() {
     let service =
-        service(&[("CAUSERIE_LIMITS_HEADER_TIMEOUT", "1s"), ("CAUSERIE_LIMITS_IDLE_TIMEOUT", "1s")]);
-    let (mut silent, mut slow, mut idle) = (connected(&service), connected(&service), connected(&service));
+        start_service(&[("CAUSERIE_LIMITS_HEADER_TIMEOUT", "1s"), ("CAUSERIE_LIMITS_IDLE_TIMEOUT", "1s")]);
+    let (mut silent, mut slow, mut idle) = (connect_to(&service), connect_to(&service), connect_to(&service));
     slow.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nx-slow: ").expect("it is open");
-    assert_eq!(asked(&mut idle), "HTTP/1.1 200");
+    assert_eq!(request_health(&mut idle), "HTTP/1.1 200");
     for stream in [&mut silent, &mut slow, &mut idle] {
         let mut rest = Vec::new();
         // The connection is closed rather than timed out.
@@ -176,54 +180,54 @@ fn who_says_nothing_or_half_a_request_is_let_go() {
 }
 
 #[test]
-fn connections_beyond_the_bound_wait_until_one_ends() {
+fn connections_beyond_limit_wait() {
     let service =
-        service(&[("CAUSERIE_LIMITS_CONNECTIONS_MAX", "2"), ("CAUSERIE_LIMITS_HEADER_TIMEOUT", "10m")]);
+        start_service(&[("CAUSERIE_LIMITS_CONNECTIONS_MAX", "2"), ("CAUSERIE_LIMITS_HEADER_TIMEOUT", "10m")]);
     // One after the other: a connection that has not asked may be closed for another one.
-    let mut one = connected(&service);
-    assert_eq!(asked(&mut one), "HTTP/1.1 200");
-    let mut other = connected(&service);
-    assert_eq!(asked(&mut other), "HTTP/1.1 200");
-    let mut third = connected(&service);
+    let mut one = connect_to(&service);
+    assert_eq!(request_health(&mut one), "HTTP/1.1 200");
+    let mut other = connect_to(&service);
+    assert_eq!(request_health(&mut other), "HTTP/1.1 200");
+    let mut third = connect_to(&service);
     third.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").expect("it is in the queue");
     third.set_read_timeout(Some(SILENCE)).expect("a timeout");
-    assert_eq!(status(&mut third), None, "it is not served yet");
+    assert_eq!(read_status(&mut third), None, "it is not served yet");
     third.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     drop(one);
-    assert_eq!(status(&mut third).as_deref(), Some("HTTP/1.1 200"));
+    assert_eq!(read_status(&mut third).as_deref(), Some("HTTP/1.1 200"));
 }
 
 #[test]
-fn silent_connections_make_room_for_those_that_ask() {
+fn silent_connections_yield_to_active_ones() {
     let service =
-        service(&[("CAUSERIE_LIMITS_CONNECTIONS_MAX", "4"), ("CAUSERIE_LIMITS_HEADER_TIMEOUT", "10m")]);
-    let mut silent: Vec<_> = (0..4).map(|_| connected(&service)).collect();
+        start_service(&[("CAUSERIE_LIMITS_CONNECTIONS_MAX", "4"), ("CAUSERIE_LIMITS_HEADER_TIMEOUT", "10m")]);
+    let mut silent: Vec<_> = (0..4).map(|_| connect_to(&service)).collect();
     silent[1].write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nx-slow: ").expect("it is open");
     let mut asking = Vec::new();
     for _ in 0..4 {
-        let mut stream = connected(&service);
-        assert_eq!(asked(&mut stream), "HTTP/1.1 200");
+        let mut stream = connect_to(&service);
+        assert_eq!(request_health(&mut stream), "HTTP/1.1 200");
         read_rest(&mut stream);
         asking.push(stream);
     }
     // The silent ones were closed, those that had asked were not.
     for stream in &mut silent {
-        assert_eq!(status(stream), None);
+        assert_eq!(read_status(stream), None);
     }
     for stream in &mut asking {
-        assert_eq!(asked(stream), "HTTP/1.1 200");
+        assert_eq!(request_health(stream), "HTTP/1.1 200");
     }
 }
 
 #[test]
-fn every_answer_names_its_request_and_the_log_has_a_line_of_it() {
-    let service = service(&[("CAUSERIE_LOG_FORMAT", "json"), ("CAUSERIE_LOG_LEVEL", "info")]);
-    let account = service.account();
+fn response_names_request_logged_once() {
+    let service = start_service(&[("CAUSERIE_LOG_FORMAT", "json"), ("CAUSERIE_LOG_LEVEL", "info")]);
+    let account = service.create_account();
     let send = |target: &str, key: Option<&str>, id: Option<&str>| {
-        let mut request = Request::new("GET", target);
+        let mut request = HttpRequest::new("GET", target);
         for (name, value) in [("x-api-key", key), ("x-request-id", id)] {
             if let Some(value) = value {
-                request = request.header(name, value);
+                request = request.with_header(name, value);
             }
         }
         let response = request.send(service.address());
@@ -241,11 +245,11 @@ fn every_answer_names_its_request_and_the_log_has_a_line_of_it() {
         .collect();
     assert!(made.iter().all(|id| !id.contains(' ') && (1..=128).contains(&id.len())), "{made:?}");
     assert!(made[0] != made[1] && made[1] != made[2], "{made:?}");
-    let api = service.api(&account);
-    api.completed(&api.ask("What is the code word heron?"));
+    let api = service.api_for(&account);
+    api.wait_for_completion(&api.ask_question("What is the code word heron?"));
     send("/api/v1/vm", key, Some("given-last"));
-    let log = poll::until("all requests are logged", || {
-        Some(service.log()).filter(|log| log.ends_with('\n') && log.contains("given-last"))
+    let log = poll::wait_until("all requests are logged", || {
+        Some(service.log_text()).filter(|log| log.ends_with('\n') && log.contains("given-last"))
     });
     let lines: Vec<Value> =
         log.lines().map(|line| serde_json::from_str(line).expect("an object a line")).collect();

@@ -7,7 +7,7 @@ use std::path::Path;
 use conformance::operations::REFUSALS;
 
 /// Returns the sources of the suite and of the cases.
-fn sources() -> Vec<String> {
+fn suite_sources() -> Vec<String> {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let files = ["tests/suite", "tests/interface", "src/cases"]
         .iter()
@@ -23,8 +23,8 @@ fn body_of<'a>(sources: &'a [String], test: &str) -> Option<&'a str> {
 }
 
 #[test]
-fn every_refusal_is_met_by_its_test() {
-    let sources = sources();
+fn every_refusal_has_a_test() {
+    let sources = suite_sources();
     for (status, condition, test) in REFUSALS {
         let body = body_of(&sources, test).unwrap_or_default();
         let met = match status {

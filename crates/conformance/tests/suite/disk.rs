@@ -10,8 +10,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use conformance::http::Request;
-use conformance::{Account, Api, Options, Service, poll};
+use conformance::http::HttpRequest;
+use conformance::{Api, ServiceOptions, TestAccount, TestService, poll};
 use serde_json::{Value, json};
 
 /// Set in a test's re-execution.
@@ -32,8 +32,8 @@ fn is_outside(test: &str) -> bool {
 
 /// A service whose data folder is a separate disk.
 struct Small {
-    service: Service,
-    account: Account,
+    service: TestService,
+    account: TestAccount,
     api: Api,
 }
 
@@ -45,66 +45,76 @@ impl Small {
             set("DISK_FREE_MIN_BYTES", "24 MiB"),
             set("QUOTA_DISK_FREE_MIN_BYTES", "24 MiB"),
         ];
-        let service = Service::start_on(Options { environment, ..Options::default() }, |service| {
-            fs::create_dir(service.data()).expect("a data folder");
-            let mut mount = Command::new("mount");
-            mount.args(["-t", "tmpfs", "-o", &format!("mode=0700,{options}"), "none"]).arg(service.data());
-            assert!(mount.status().expect("mount is installed").success());
-        });
-        let account = service.account();
-        service.admin(&["account", "set-role", "--account", &account.email, "--role", "operator"]);
-        let api = service.api(&account);
+        let service =
+            TestService::start_on(ServiceOptions { environment, ..ServiceOptions::default() }, |service| {
+                fs::create_dir(service.data_folder()).expect("a data folder");
+                let mut mount = Command::new("mount");
+                mount
+                    .args(["-t", "tmpfs", "-o", &format!("mode=0700,{options}"), "none"])
+                    .arg(service.data_folder());
+                assert!(mount.status().expect("mount is installed").success());
+            });
+        let account = service.create_account();
+        service.run_admin_command(&[
+            "account",
+            "set-role",
+            "--account",
+            &account.email,
+            "--role",
+            "operator",
+        ]);
+        let api = service.api_for(&account);
         let small = Self { service, account, api };
-        assert_eq!(small.state(), 200);
-        small.ask();
+        assert_eq!(small.readiness_status(), 200);
+        small.ask_and_wait();
         small
     }
 
     /// Asks a question and waits for the answer.
-    fn ask(&self) {
-        self.api.completed(&self.api.ask("What is the rent?"));
+    fn ask_and_wait(&self) {
+        self.api.wait_for_completion(&self.api.ask_question("What is the rent?"));
     }
 
-    fn state(&self) -> u16 {
-        Request::new("GET", "/readyz").send(self.service.address()).status
+    fn readiness_status(&self) -> u16 {
+        HttpRequest::new("GET", "/readyz").send(self.service.address()).status
     }
 
-    fn checks(&self) -> Value {
+    fn health_checks(&self) -> Value {
         // Values are for operators.
-        let request = Request::new("GET", "/readyz?verbose").header("x-api-key", &self.account.key);
+        let request = HttpRequest::new("GET", "/readyz?verbose").with_header("x-api-key", &self.account.key);
         request.send(self.service.address()).json()
     }
 
     /// Returns the health check with this name.
-    fn check(&self, name: &str) -> Value {
-        let checks = self.checks();
+    fn health_check(&self, name: &str) -> Value {
+        let checks = self.health_checks();
         let all = checks["checks"].as_array().expect("checks");
         all.iter().find(|check| check["name"] == name).expect(name).clone()
     }
 
-    fn hog(&self) -> PathBuf {
-        self.service.data().join("workspaces").join(&self.account.id).join("hog")
+    fn hog_file(&self) -> PathBuf {
+        self.service.data_folder().join("workspaces").join(&self.account.id).join("hog")
     }
 
     /// Checks that commands work without free space: revoking a key, creating keys and granting credits.
-    fn obeys(&self) {
+    fn check_commands_work(&self) {
         let (id, key) = self.service.new_key(&self.account.email);
         let api = self.api.with_key(&key);
-        assert_eq!(api.chats("").status, 200);
-        let _ = self.service.admin(&["key", "revoke", &id]);
-        assert_eq!(api.chats("").status, 401, "a revocation holds at once");
-        let _ = self.service.admin(&["credits", "grant", "--account", &self.account.email, "1"]);
+        assert_eq!(api.list_chats("").status, 200);
+        let _ = self.service.run_admin_command(&["key", "revoke", &id]);
+        assert_eq!(api.list_chats("").status, 401, "a revocation holds at once");
+        let _ = self.service.run_admin_command(&["credits", "grant", "--account", &self.account.email, "1"]);
     }
 
     /// Checks that questions and files are rejected with a reason.
-    fn refuses(&self) {
-        poll::until("the service is not ready", || (self.state() == 503).then_some(()));
-        let asked = self.api.send(&json!({ "input": "And the deposit?" }));
+    fn check_requests_refused(&self) {
+        poll::wait_until("the service is not ready", || (self.readiness_status() == 503).then_some(()));
+        let asked = self.api.send_question(&json!({ "input": "And the deposit?" }));
         assert_eq!((asked.status, &asked.json()["code"]), (503, &Value::from("UNAVAILABLE")));
         assert!(asked.header("retry-after").is_some());
-        let file = self.api.upload("late.txt", b"late");
+        let file = self.api.upload_file("late.txt", b"late");
         assert_eq!((file.status, &file.json()["code"]), (409, &Value::from("QUOTA_EXCEEDED")));
-        assert_eq!(self.api.chats("").status, 200, "reads still work");
+        assert_eq!(self.api.list_chats("").status, 200, "reads still work");
     }
 
     /// Restarts on the full disk, and checks that commands work.
@@ -113,22 +123,25 @@ impl Small {
         fill();
         self.service.restart();
         self.api.address = self.service.address().into();
-        self.obeys();
-        self.refuses();
+        self.check_commands_work();
+        self.check_requests_refused();
     }
 
-    fn recovers(&self) {
-        poll::until("the service is ready again", || (self.state() == 200).then_some(()));
-        self.ask();
-        poll::until("the reserve is whole again", || {
-            (self.check("disk_reserve")["status"] == "pass").then_some(())
+    fn check_recovery(&self) {
+        poll::wait_until("the service is ready again", || (self.readiness_status() == 200).then_some(()));
+        self.ask_and_wait();
+        poll::wait_until("the reserve is whole again", || {
+            (self.health_check("disk_reserve")["status"] == "pass").then_some(())
         });
-        assert!(allocated(&self.service.data().join("reserve")) >= 16 << 20, "it is more than a size");
+        assert!(
+            allocated_bytes(&self.service.data_folder().join("reserve")) >= 16 << 20,
+            "it is more than a size"
+        );
     }
 }
 
 /// Returns the bytes that are allocated to the files of a folder.
-fn allocated(folder: &Path) -> u64 {
+fn allocated_bytes(folder: &Path) -> u64 {
     let files = fs::read_dir(folder).expect("the folder").flatten();
     files.map(|file| file.metadata().map_or(0, |known| known.blocks() * 512)).sum()
 }
@@ -153,15 +166,15 @@ fn fill_inodes(folder: &Path) {
 }
 
 #[test]
-fn a_disk_without_a_free_byte_leaves_a_service_that_obeys_and_starts() {
-    if is_outside("disk::a_disk_without_a_free_byte_leaves_a_service_that_obeys_and_starts") {
+fn full_disk_service_obeys_and_starts() {
+    if is_outside("disk::full_disk_service_obeys_and_starts") {
         return;
     }
     let mut small = Small::start("size=320m");
-    let hog = small.hog();
+    let hog = small.hog_file();
     fill_bytes(&hog);
-    small.refuses();
-    let bytes = small.check("disk_bytes");
+    small.check_requests_refused();
+    let bytes = small.health_check("disk_bytes");
     assert_eq!(bytes["status"], "fail");
     assert_eq!(bytes["floor"], 24 << 20);
     assert!(bytes["free"].as_u64().is_some_and(|free| free < 24 << 20), "{bytes}");
@@ -175,8 +188,8 @@ fn a_disk_without_a_free_byte_leaves_a_service_that_obeys_and_starts() {
             }
         }
     });
-    small.obeys();
-    small.obeys();
+    small.check_commands_work();
+    small.check_commands_work();
     done.store(true, Ordering::Relaxed);
     greedy.join().expect("it ends");
     small.starts_again(|| fill_bytes(&hog));
@@ -184,26 +197,26 @@ fn a_disk_without_a_free_byte_leaves_a_service_that_obeys_and_starts() {
     let (id, _) = small.service.new_key(&small.account.email);
     small.service.kill();
     fill_bytes(&hog);
-    let _ = small.service.admin(&["key", "revoke", &id]);
+    let _ = small.service.run_admin_command(&["key", "revoke", &id]);
     fs::remove_file(&hog).expect("it is there");
     small.service.restart();
     small.api.address = small.service.address().into();
-    small.recovers();
+    small.check_recovery();
 }
 
 #[test]
-fn a_disk_without_a_free_inode_leaves_a_service_that_obeys_and_starts() {
-    if is_outside("disk::a_disk_without_a_free_inode_leaves_a_service_that_obeys_and_starts") {
+fn full_inodes_service_obeys_and_starts() {
+    if is_outside("disk::full_inodes_service_obeys_and_starts") {
         return;
     }
     let mut small = Small::start("size=400m,nr_inodes=5000");
-    let hog = small.hog();
+    let hog = small.hog_file();
     fill_inodes(&hog);
-    small.refuses();
-    assert_eq!(small.check("disk_inodes")["status"], "fail");
+    small.check_requests_refused();
+    assert_eq!(small.health_check("disk_inodes")["status"], "fail");
     fill_inodes(&hog);
-    small.obeys();
+    small.check_commands_work();
     small.starts_again(|| fill_inodes(&hog));
     fs::remove_dir_all(&hog).expect("it is there");
-    small.recovers();
+    small.check_recovery();
 }

@@ -1,9 +1,9 @@
 //! Section 2.10 through the format of each vendor: every type of part with each of its fields, sources that
 //! the vendor reports, and stops. One answer of each format has all parts.
 
-use conformance::api::{id, is_uuid, parts_of};
-use conformance::fake_vendors::{FakeVendors, Format};
-use conformance::{Api, Expect, Options, Service, poll};
+use conformance::api::{find_parts, id_field, is_uuid};
+use conformance::fake_vendors::{FakeVendorFormat, FakeVendors};
+use conformance::{Api, Expect, ServiceOptions, TestService, poll};
 use serde_json::{Value, json};
 
 const LEASE: &[u8] = b"The rent is due on the fifth of each month.\n";
@@ -19,49 +19,49 @@ const HOSTILE: [&str; 6] = [
 ];
 
 /// A service whose models use this format and may search the web.
-struct Stage {
+struct FormatFixture {
     fake_vendors: FakeVendors,
-    service: Service,
+    service: TestService,
     api: Api,
 }
 
-fn stage(format: Format) -> Stage {
+fn format_fixture(format: FakeVendorFormat) -> FormatFixture {
     let fake_vendors = FakeVendors::start();
-    let mut environment = fake_vendors.environment_of(format);
+    let mut environment = fake_vendors.service_environment_for(format);
     environment.push(fake_vendors.search_engine());
-    let service = Service::start(Options { environment, ..Options::default() });
-    let api = service.api(&service.account());
-    poll::until("the vendor's models are listed", || {
-        let models = api.catalog("models", None).expect_status(200).json();
+    let service = TestService::start(ServiceOptions { environment, ..ServiceOptions::default() });
+    let api = service.api_for(&service.create_account());
+    poll::wait_until("the vendor's models are listed", || {
+        let models = api.get_catalog("models", None).expect_status(200).json();
         models.as_array().expect("models").iter().any(|model| model["id"] == "standin").then_some(())
     });
-    Stage { fake_vendors, service, api }
+    FormatFixture { fake_vendors, service, api }
 }
 
-fn call(tool: &str, arguments: Value) -> Value {
+fn call_action(tool: &str, arguments: Value) -> Value {
     json!({ "call": { "tool": tool, "arguments": arguments } })
 }
 
-fn question(script: &Value) -> Value {
+fn script_question(script: &Value) -> Value {
     json!({ "model": "standin", "input": format!("STANDIN {script}"), "webSearchEnabled": true })
 }
 
 /// A check of a field.
 type Check = fn(&Value) -> bool;
 
-fn text(value: &Value) -> bool {
+fn is_text(value: &Value) -> bool {
     value.as_str().is_some_and(|text| !text.is_empty())
 }
 
-fn html(value: &Value) -> bool {
+fn is_html(value: &Value) -> bool {
     value.as_str().is_some_and(|text| text.starts_with('<'))
 }
 
-fn state(value: &Value) -> bool {
+fn is_final_state(value: &Value) -> bool {
     ["COMPLETE", "ERROR"].iter().any(|known| value == known)
 }
 
-fn path(value: &Value) -> bool {
+fn is_path(value: &Value) -> bool {
     value.as_str().is_some_and(|text| text.starts_with('/'))
 }
 
@@ -69,51 +69,59 @@ fn web_search(value: &Value) -> bool {
     value == "web_search"
 }
 
-fn source(value: &Value) -> bool {
+fn is_source(value: &Value) -> bool {
     match value["type"].as_str() {
-        Some("FILE") => path(&value["path"]),
-        Some("URL") => text(&value["url"]) && value["title"].is_string(),
+        Some("FILE") => is_path(&value["path"]),
+        Some("URL") => is_text(&value["url"]) && value["title"].is_string(),
         _ => false,
     }
 }
 
-fn sources(value: &Value) -> bool {
-    value.as_array().is_some_and(|all| all.iter().all(source))
+fn is_source_list(value: &Value) -> bool {
+    value.as_array().is_some_and(|all| all.iter().all(is_source))
 }
 
-fn citations(value: &Value) -> bool {
-    let is_one = |one: &Value| text(&one["citationId"]) && source(&one["source"]);
+fn is_citation_list(value: &Value) -> bool {
+    let is_one = |one: &Value| is_text(&one["citationId"]) && is_source(&one["source"]);
     value.as_array().is_some_and(|all| all.iter().all(is_one))
 }
 
 /// Each type of part with its fields besides `partId` and `type`.
 const PARTS: [(&str, &[(&str, Check)]); 7] = [
-    ("TEXT", &[("content", html), ("citations", citations)]),
-    ("REASONING", &[("content", html)]),
-    ("TOOL", &[("toolName", text), ("toolCallId", text), ("state", state), ("sources", sources)]),
+    ("TEXT", &[("content", is_html), ("citations", is_citation_list)]),
+    ("REASONING", &[("content", is_html)]),
+    (
+        "TOOL",
+        &[
+            ("toolName", is_text),
+            ("toolCallId", is_text),
+            ("state", is_final_state),
+            ("sources", is_source_list),
+        ],
+    ),
     (
         "WEB_SEARCH",
         &[
             ("toolName", web_search),
-            ("toolCallId", text),
-            ("state", state),
-            ("query", text),
-            ("sources", sources),
+            ("toolCallId", is_text),
+            ("state", is_final_state),
+            ("query", is_text),
+            ("sources", is_source_list),
         ],
     ),
-    ("SKILL", &[("skillId", is_uuid), ("name", text), ("fullName", text), ("state", state)]),
+    ("SKILL", &[("skillId", is_uuid), ("name", is_text), ("fullName", is_text), ("state", is_final_state)]),
     (
         "AGENT",
         &[
             ("agentId", is_uuid),
-            ("name", text),
-            ("fullName", text),
-            ("state", state),
-            ("content", html),
-            ("citations", citations),
+            ("name", is_text),
+            ("fullName", is_text),
+            ("state", is_final_state),
+            ("content", is_html),
+            ("citations", is_citation_list),
         ],
     ),
-    ("FILE", &[("path", path), ("name", text)]),
+    ("FILE", &[("path", is_path), ("name", is_text)]),
 ];
 
 /// The types and states of the model's calls, in order.
@@ -135,10 +143,10 @@ const RUNS: [(&str, &str, &str); 15] = [
     ("TOOL", "agent", "ERROR"),
 ];
 
-fn everything() -> Value {
+fn script_of_all_parts() -> Value {
     let cite = |url: &str| json!({ "cite": { "url": url, "title": "The Rent\nAct", "quote": "It is due." } });
     let task = json!({ "steps": [
-        { "actions": [{ "say": "I read." }, call("read", json!({ "path": "/uploads/lease.txt" }))] },
+        { "actions": [{ "say": "I read." }, call_action("read", json!({ "path": "/uploads/lease.txt" }))] },
         { "actions": [{ "say": "On the fifth [1]." }, { "say": " By law." }, cite(ACT)] },
     ]});
     let mut last = vec![
@@ -155,38 +163,38 @@ fn everything() -> Value {
     json!({ "steps": [
         { "actions": [
             { "think": "Where is **it**?" }, { "say": "I look." },
-            call("list", json!({ "path": "/uploads" })),
-            call("find", json!({ "glob": "**/*.txt" })),
-            call("read", json!({ "path": "/uploads/lease.txt" })),
-            call("search", json!({ "query": "rent" })),
-            call("write", json!({ "path": "/notes/summary.md", "content": "Due.\n" })),
-            call("edit", json!({ "path": "/notes/summary.md", "old": "Due", "new": "Due on the fifth" })),
-            call("shell", json!({ "command": "cat notes/summary.md" })),
-            call("read", json!({ "path": "/uploads/none.txt" })),
-            call("no_such_tool", json!({})),
+            call_action("list", json!({ "path": "/uploads" })),
+            call_action("find", json!({ "glob": "**/*.txt" })),
+            call_action("read", json!({ "path": "/uploads/lease.txt" })),
+            call_action("search", json!({ "query": "rent" })),
+            call_action("write", json!({ "path": "/notes/summary.md", "content": "Due.\n" })),
+            call_action("edit", json!({ "path": "/notes/summary.md", "old": "Due", "new": "Due on the fifth" })),
+            call_action("shell", json!({ "command": "cat notes/summary.md" })),
+            call_action("read", json!({ "path": "/uploads/none.txt" })),
+            call_action("no_such_tool", json!({})),
         ] },
         { "actions": [
-            call("skill", json!({ "skill": "causerie:contract-review" })),
-            call("skill", json!({ "skill": "causerie:no-such-skill" })),
-            call("web_search", json!({ "query": "rent due" })),
-            call("web_search", json!({ "query": "status-500" })),
-            call("agent", json!({ "agent": "causerie:lawyer", "task": format!("STANDIN {task}") })),
-            call("agent", json!({ "agent": "nobody", "task": "Nothing" })),
+            call_action("skill", json!({ "skill": "causerie:contract-review" })),
+            call_action("skill", json!({ "skill": "causerie:no-such-skill" })),
+            call_action("web_search", json!({ "query": "rent due" })),
+            call_action("web_search", json!({ "query": "status-500" })),
+            call_action("agent", json!({ "agent": "causerie:lawyer", "task": format!("STANDIN {task}") })),
+            call_action("agent", json!({ "agent": "nobody", "task": "Nothing" })),
         ] },
         { "actions": last },
     ]})
 }
 
-fn has_every_part_with_each_field(format: Format) {
-    let Stage { fake_vendors, service: _service, api } = stage(format);
-    api.upload("lease.txt", LEASE).expect_status(201);
-    let mut asked = question(&everything());
+fn has_every_part_with_each_field(format: FakeVendorFormat) {
+    let FormatFixture { fake_vendors, service: _service, api } = format_fixture(format);
+    api.upload_file("lease.txt", LEASE).expect_status(201);
+    let mut asked = script_question(&script_of_all_parts());
     asked["filePaths"] = json!(["/uploads/lease.txt"]);
-    let answer = api.completed(&api.accepted(&asked));
+    let answer = api.wait_for_completion(&api.expect_accepted(&asked));
     assert_eq!(answer["error"], Value::Null, "{answer}");
     let parts = answer["parts"].as_array().expect("parts");
     for (kind, fields) in PARTS {
-        let of = parts_of(&answer, kind);
+        let of = find_parts(&answer, kind);
         assert!(!of.is_empty(), "no {kind} in {answer}");
         for part in of {
             assert!(is_uuid(&part["partId"]), "{part}");
@@ -202,21 +210,21 @@ fn has_every_part_with_each_field(format: Format) {
     let expected = RUNS.map(|(kind, name, state)| (json!(kind), Some(json!(name)), json!(state)));
     let expected: Vec<_> = expected.iter().map(|(kind, name, state)| (kind, name.clone(), state)).collect();
     assert_eq!(runs, expected, "{answer}");
-    let files: Vec<_> = parts_of(&answer, "FILE").iter().map(|part| part["path"].clone()).collect();
+    let files: Vec<_> = find_parts(&answer, "FILE").iter().map(|part| part["path"].clone()).collect();
     assert_eq!(files, ["/uploads/lease.txt", "/notes/summary.md"], "{answer}");
-    assert_eq!(parts_of(&answer, "REASONING")[0]["content"], "<p>Where is <strong>it</strong>?</p>\n");
-    let found = &parts_of(&answer, "WEB_SEARCH")[0];
+    assert_eq!(find_parts(&answer, "REASONING")[0]["content"], "<p>Where is <strong>it</strong>?</p>\n");
+    let found = &find_parts(&answer, "WEB_SEARCH")[0];
     assert_eq!(found["query"], "rent due");
     assert!(found["sources"].as_array().is_some_and(|all| !all.is_empty()), "{found}");
-    cites(format, &answer);
-    let history = api.chat(&id(&answer, "chatId")).expect_status(200).json();
+    check_citations(format, &answer);
+    let history = api.get_chat(&id_field(&answer, "chatId")).expect_status(200).json();
     assert_eq!(history["messages"][1]["parts"], answer["parts"], "the history has the same parts");
 
     // Earlier text is sent back unchanged, without the service's numbers for the vendor's own sources.
-    let mut next = question(&json!({ "steps": [{ "actions": [{ "say": "Gladly." }] }] }));
+    let mut next = script_question(&json!({ "steps": [{ "actions": [{ "say": "Gladly." }] }] }));
     next["chatId"] = answer["chatId"].clone();
-    assert_eq!(api.completed(&api.accepted(&next))["text"], "Gladly.");
-    let requests = fake_vendors.requests();
+    assert_eq!(api.wait_for_completion(&api.expect_accepted(&next))["text"], "Gladly.");
+    let requests = fake_vendors.all_requests();
     assert!(requests.iter().all(|seen| seen["outcome"] == "done"), "{requests:?}");
     let replayed = requests.last().expect("a request")["body"].to_string();
     let expected = "The rent is due on the fifth [1]. Příští týden is too late, `so is` *June*.\\n\\nSee the lease. \
@@ -225,21 +233,21 @@ fn has_every_part_with_each_field(format: Format) {
 }
 
 /// Checks that the last text cites a passage of the service and the vendor's sources, each once.
-fn cites(format: Format, answer: &Value) {
+fn check_citations(format: FakeVendorFormat, answer: &Value) {
     let text = "I look.\n\nThe rent is due on the fifth. Příští týden is too late, `so is` *June*.\n\n\
         See the lease. It is the law.";
     assert_eq!(answer["text"], text, "the text has no marks: {answer}");
-    let last = *parts_of(answer, "TEXT").last().expect("a text");
+    let last = *find_parts(answer, "TEXT").last().expect("a text");
     let citations = last["citations"].as_array().expect("citations");
     let act = json!({ "type": "URL", "url": ACT, "title": "The Rent Act" });
     let page = match format {
-        Format::Anthropic => json!({ "type": "FILE", "path": "/uploads/lease.txt", "page": 2 }),
+        FakeVendorFormat::Anthropic => json!({ "type": "FILE", "path": "/uploads/lease.txt", "page": 2 }),
         _ => json!({ "type": "FILE", "path": "/uploads/lease.txt" }),
     };
     let sources: Vec<_> = citations.iter().map(|one| &one["source"]).collect();
     assert_eq!(sources[0]["path"], "/uploads/lease.txt", "the service's own passage comes first: {last}");
     // Chat Completions cannot report a file.
-    let named = if format == Format::ChatCompletions { vec![&act] } else { vec![&act, &page] };
+    let named = if format == FakeVendorFormat::ChatCompletions { vec![&act] } else { vec![&act, &page] };
     assert_eq!(sources[1..], named, "{last}");
     let html = last["content"].as_str().expect("HTML");
     let link = |one: &Value| {
@@ -257,7 +265,7 @@ fn cites(format: Format, answer: &Value) {
         );
     }
     // A subagent's report cites both as well, with numbers of this answer.
-    let report = parts_of(answer, "AGENT")[0];
+    let report = find_parts(answer, "AGENT")[0];
     let sources: Vec<_> =
         report["citations"].as_array().expect("citations").iter().map(|one| &one["source"]).collect();
     assert_eq!(
@@ -270,77 +278,78 @@ fn cites(format: Format, answer: &Value) {
 }
 
 /// Checks a stop during a tool call: the tool's process is killed, and no further step is called.
-fn stops(format: Format) {
-    let Stage { fake_vendors, service: _service, api } = stage(format);
+fn check_stop(format: FakeVendorFormat) {
+    let FormatFixture { fake_vendors, service: _service, api } = format_fixture(format);
     // The command and all that it starts hold the lock.
     let command = "exec 9>lock; flock 9; touch running; sleep 86400";
     let script = json!({ "steps": [
-        { "actions": [{ "say": "I wait." }, call("shell", json!({ "command": command }))] },
+        { "actions": [{ "say": "I wait." }, call_action("shell", json!({ "command": command }))] },
         { "actions": [{ "say": "Never said." }] },
     ]});
-    let asked = api.accepted(&question(&script));
-    let pending = api.events_of(&asked).find("the tool runs", |event| {
+    let asked = api.expect_accepted(&script_question(&script));
+    let pending = api.stream_answer(&asked).find_event("the tool runs", |event| {
         let parts = event.data["parts"].as_array().expect("parts");
         parts.iter().any(|part| part["type"] == "TOOL" && part["state"] == "PENDING")
     });
     assert_eq!(pending.data["status"], "in_progress");
-    poll::until("its process runs", || (api.download("/running").status == 200).then_some(()));
-    let before = fake_vendors.requests().len();
-    api.stop(&id(&asked, "chatId")).expect_status(202);
-    let answer = api.completed(&asked);
+    poll::wait_until("its process runs", || (api.download_file("/running").status == 200).then_some(()));
+    let before = fake_vendors.all_requests().len();
+    api.stop_chat(&id_field(&asked, "chatId")).expect_status(202);
+    let answer = api.wait_for_completion(&asked);
     assert_eq!((&answer["text"], &answer["error"]), (&json!("I wait."), &Value::Null), "{answer}");
-    assert_eq!(parts_of(&answer, "TOOL")[0]["state"], "ERROR", "{answer}");
+    assert_eq!(find_parts(&answer, "TOOL")[0]["state"], "ERROR", "{answer}");
     // A later question reaches the vendor later, so a request for the stopped answer would precede it.
-    let other =
-        api.completed(&api.accepted(&question(&json!({ "steps": [{ "actions": [{ "say": "Other." }] }] }))));
+    let other = api.wait_for_completion(
+        &api.expect_accepted(&script_question(&json!({ "steps": [{ "actions": [{ "say": "Other." }] }] }))),
+    );
     assert_eq!(other["text"], "Other.");
-    let after = fake_vendors.requests();
+    let after = fake_vendors.all_requests();
     assert_eq!(after.len(), before + 1, "{after:?}");
     assert!(after.last().expect("a request")["body"].to_string().contains("Other."), "{after:?}");
     let look = json!({ "steps": [
-        { "actions": [call("shell", json!({ "command": "flock --timeout 30 lock touch free" }))] },
+        { "actions": [call_action("shell", json!({ "command": "flock --timeout 30 lock touch free" }))] },
         { "actions": [{ "say": "Looked." }] },
     ]});
-    assert_eq!(api.completed(&api.accepted(&question(&look)))["text"], "Looked.");
-    assert_eq!(api.download("/free").status, 200, "the tool's process is gone");
+    assert_eq!(api.wait_for_completion(&api.expect_accepted(&script_question(&look)))["text"], "Looked.");
+    assert_eq!(api.download_file("/free").status, 200, "the tool's process is gone");
 }
 
 #[test]
-fn every_part_has_its_fields_in_anthropics_format() {
-    has_every_part_with_each_field(Format::Anthropic);
+fn parts_have_fields_in_anthropic_format() {
+    has_every_part_with_each_field(FakeVendorFormat::Anthropic);
 }
 
 #[test]
-fn every_part_has_its_fields_in_chat_completions() {
-    has_every_part_with_each_field(Format::ChatCompletions);
+fn parts_have_fields_in_chat_completions() {
+    has_every_part_with_each_field(FakeVendorFormat::ChatCompletions);
 }
 
 #[test]
-fn every_part_has_its_fields_in_openais_responses() {
-    has_every_part_with_each_field(Format::Responses);
+fn parts_have_fields_in_responses_format() {
+    has_every_part_with_each_field(FakeVendorFormat::Responses);
 }
 
 #[test]
-fn every_part_has_its_fields_in_geminis_format() {
-    has_every_part_with_each_field(Format::Gemini);
+fn parts_have_fields_in_gemini_format() {
+    has_every_part_with_each_field(FakeVendorFormat::Gemini);
 }
 
 #[test]
-fn a_stop_ends_tools_and_buys_nothing_in_anthropics_format() {
-    stops(Format::Anthropic);
+fn stop_ends_tools_in_anthropic_format() {
+    check_stop(FakeVendorFormat::Anthropic);
 }
 
 #[test]
-fn a_stop_ends_tools_and_buys_nothing_in_chat_completions() {
-    stops(Format::ChatCompletions);
+fn stop_ends_tools_in_chat_completions() {
+    check_stop(FakeVendorFormat::ChatCompletions);
 }
 
 #[test]
-fn a_stop_ends_tools_and_buys_nothing_in_openais_responses() {
-    stops(Format::Responses);
+fn stop_ends_tools_in_responses_format() {
+    check_stop(FakeVendorFormat::Responses);
 }
 
 #[test]
-fn a_stop_ends_tools_and_buys_nothing_in_geminis_format() {
-    stops(Format::Gemini);
+fn stop_ends_tools_in_gemini_format() {
+    check_stop(FakeVendorFormat::Gemini);
 }

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use conformance::api::{Part, path_of};
-use conformance::{Api, Expect, Options, Say, Service, poll};
+use conformance::api::{UploadPart, uploaded_path};
+use conformance::{Api, Expect, Say, ServiceOptions, TestService, poll};
 use serde_json::{Value, json};
 
-use crate::streams::{Stage, stage};
-use crate::unread::document;
+use crate::streams::{StreamFixture, stream_fixture};
+use crate::unread::read_guest_fixture;
 
 /// Returns the states of the files in a folder, or the reasons where there are some.
-fn states(listing: &Value) -> BTreeMap<String, String> {
+fn indexing_states(listing: &Value) -> BTreeMap<String, String> {
     let entries = listing["entries"].as_array().expect("entries").iter();
     let files = entries.filter(|entry| entry["type"] == "FILE");
     let state = |entry: &Value| {
@@ -22,17 +22,17 @@ fn states(listing: &Value) -> BTreeMap<String, String> {
 }
 
 /// Waits until nothing of a folder is left to read, and returns its listing.
-fn settled(api: &Api, folder: &str) -> Value {
-    poll::until("all documents are read", || {
-        let listing = api.list(folder).expect_status(200).json();
+fn wait_until_indexed(api: &Api, folder: &str) -> Value {
+    poll::wait_until("all documents are read", || {
+        let listing = api.list_directory(folder).expect_status(200).json();
         (listing["indexing"]["files"] != 0 && listing["indexing"]["pending"] == 0).then_some(listing)
     })
 }
 
 #[test]
-fn uploads_are_indexed_without_a_question_and_listings_say_what_cannot_be_read() {
-    let service = Service::start(Options::default());
-    let api = service.api(&service.account());
+fn uploads_indexed_and_states_listed() {
+    let service = TestService::start(ServiceOptions::default());
+    let api = service.api_for(&service.create_account());
     let expected = [
         ("broken.pdf", "broken"),
         ("bomb.docx", "too_large"),
@@ -40,11 +40,11 @@ fn uploads_are_indexed_without_a_question_and_listings_say_what_cannot_be_read()
         ("lease.pdf", "indexed"),
     ];
     for (name, _) in expected {
-        path_of(api.upload(name, &document(name)));
+        uploaded_path(api.upload_file(name, &read_guest_fixture(name)));
     }
-    path_of(api.upload("clip.mp4", b"\0\0\0\x20ftypisom\0\0\x02\0isomiso2avc1mp41"));
-    let listing = settled(&api, "/uploads");
-    let found = states(&listing);
+    uploaded_path(api.upload_file("clip.mp4", b"\0\0\0\x20ftypisom\0\0\x02\0isomiso2avc1mp41"));
+    let listing = wait_until_indexed(&api, "/uploads");
+    let found = indexing_states(&listing);
     for (name, state) in expected.into_iter().chain([("clip.mp4", "unknown_form")]) {
         assert_eq!(found[name], state, "{listing}");
     }
@@ -65,23 +65,23 @@ fn uploads_are_indexed_without_a_question_and_listings_say_what_cannot_be_read()
 
     // The states stay while the machine does not run, and another content is another file.
     api.stop_vm().expect_status(202);
-    poll::until("the machine is stopped", || (api.vm().json()["status"] == "STOPPED").then_some(()));
-    assert_eq!(states(&api.list("/uploads").json()), found);
-    path_of(api.upload("locked.pdf", b"The rent is due on the fifth."));
-    assert_eq!(states(&api.list("/uploads").json())["locked.pdf"], "pending");
-    assert_eq!(api.vm().json()["status"], "STOPPED", "who stopped the machine wants it so");
+    poll::wait_until("the machine is stopped", || (api.get_vm().json()["status"] == "STOPPED").then_some(()));
+    assert_eq!(indexing_states(&api.list_directory("/uploads").json()), found);
+    uploaded_path(api.upload_file("locked.pdf", b"The rent is due on the fifth."));
+    assert_eq!(indexing_states(&api.list_directory("/uploads").json())["locked.pdf"], "pending");
+    assert_eq!(api.get_vm().json()["status"], "STOPPED", "who stopped the machine wants it so");
     api.start_vm().expect_status(202);
-    assert_eq!(states(&settled(&api, "/uploads"))["locked.pdf"], "indexed");
+    assert_eq!(indexing_states(&wait_until_indexed(&api, "/uploads"))["locked.pdf"], "indexed");
 }
 
 #[test]
-fn the_head_of_a_file_tells_its_state_also_of_a_temporary_one() {
-    let service = Service::start(Options::default());
-    let api = service.api(&service.account());
-    let locked = Part::file("locked.pdf", &document("locked.pdf"));
-    let path = path_of(api.upload_form(&[locked, Part::field("temporary", "true")]));
-    let state = poll::until("the temporary file is read", || {
-        let response = api.call("HEAD", &format!("/api/v1/files{path}")).expect_status(200);
+fn head_of_file_has_indexing_state() {
+    let service = TestService::start(ServiceOptions::default());
+    let api = service.api_for(&service.create_account());
+    let locked = UploadPart::from_file("locked.pdf", &read_guest_fixture("locked.pdf"));
+    let path = uploaded_path(api.upload_form(&[locked, UploadPart::from_field("temporary", "true")]));
+    let state = poll::wait_until("the temporary file is read", || {
+        let response = api.call_endpoint("HEAD", &format!("/api/v1/files{path}")).expect_status(200);
         let state = response.header("indexing-state").expect("a state").to_owned();
         (state != "pending").then_some(state)
     });
@@ -94,25 +94,27 @@ fn the_head_of_a_file_tells_its_state_also_of_a_temporary_one() {
 const LARGE: usize = 10;
 
 /// Several megabytes of words.
-fn large(number: usize) -> Vec<u8> {
+fn large_text(number: usize) -> Vec<u8> {
     let line =
         |line: usize| format!("Paragraph {line} of volume {number} speaks of matter {}.\n\n", line * 7919);
     (0..50_000).map(line).collect::<String>().into_bytes()
 }
 
 #[test]
-fn an_answer_of_a_model_names_attached_files_that_are_still_being_indexed() {
-    let Stage { vendor, api, service: _service, .. } = stage();
+fn answer_names_attached_files_being_indexed() {
+    let StreamFixture { vendor, api, service: _service, .. } = stream_fixture();
     // Nothing is read before the question, which starts the machine.
     api.start_vm().expect_status(202);
     api.stop_vm().expect_status(202);
-    poll::until("the machine is stopped", || (api.vm().json()["status"] == "STOPPED").then_some(()));
-    let paths: Vec<String> =
-        (0..LARGE).map(|n| path_of(api.upload(&format!("volume-{n}.txt"), &large(n)))).collect();
+    poll::wait_until("the machine is stopped", || (api.get_vm().json()["status"] == "STOPPED").then_some(()));
+    let paths: Vec<String> = (0..LARGE)
+        .map(|n| uploaded_path(api.upload_file(&format!("volume-{n}.txt"), &large_text(n))))
+        .collect();
     let ask = || {
-        vendor.will([Say::text("I have read them.")]);
-        let answer =
-            api.completed(&api.accepted(&json!({ "input": "What do they say?", "filePaths": paths })));
+        vendor.add_script([Say::from_text("I have read them.")]);
+        let answer = api.wait_for_completion(
+            &api.expect_accepted(&json!({ "input": "What do they say?", "filePaths": paths })),
+        );
         let text = answer["text"].as_str().expect("text").to_owned();
         assert!(text.starts_with("I have read them.") && answer["error"].is_null(), "{answer}");
         text
@@ -124,8 +126,8 @@ fn an_answer_of_a_model_names_attached_files_that_are_still_being_indexed() {
     });
     assert!(named.count() > 0, "{early}");
     for read in 1..=LARGE {
-        poll::until("another volume is read", || {
-            let listing = api.list("/uploads").expect_status(200).json();
+        poll::wait_until("another volume is read", || {
+            let listing = api.list_directory("/uploads").expect_status(200).json();
             (listing["indexing"]["indexed"].as_u64() >= u64::try_from(read).ok()).then_some(())
         });
     }

@@ -1,17 +1,17 @@
 //! Instructions that the owner keeps in the workspace, in `AGENTS.md`.
 
-use conformance::{Say, Vendor};
+use conformance::{Say, ScriptedVendor};
 use serde_json::{Value, json};
 
-use crate::streams::{Stage, stage};
+use crate::streams::{StreamFixture, stream_fixture};
 
 /// Returns the instructions of the latest request.
-fn instructions(vendor: &Vendor) -> String {
-    let requests = vendor.requests();
+fn latest_instructions(vendor: &ScriptedVendor) -> String {
+    let requests = vendor.request_bodies();
     requests.last().expect("a request")["messages"][0]["content"].to_string()
 }
 
-fn files(answer: &Value) -> Vec<&str> {
+fn file_part_paths(answer: &Value) -> Vec<&str> {
     let parts = answer["parts"].as_array().expect("parts").iter();
     parts.filter(|part| part["type"] == "FILE").filter_map(|part| part["path"].as_str()).collect()
 }
@@ -22,21 +22,21 @@ fn write_file(text: &str) -> Say {
 }
 
 #[test]
-fn instructions_of_an_answer_are_those_of_its_beginning() {
-    let Stage { vendor, api, service: _service, .. } = stage();
-    vendor.will([write_file("Answer in verse.")]);
-    vendor.will([Say::text("Written.")]);
-    let first = api.completed(&api.ask("Write instructions"));
-    assert!(!files(&first).contains(&"/AGENTS.md"), "there were none: {first}");
-    assert!(!instructions(&vendor).contains("Answer in verse."));
-    vendor.will([write_file("Answer in prose.")]);
-    vendor.will([Say::text("Rewritten.")]);
-    let second = api.completed(&api.ask("Write others"));
+fn answer_keeps_its_initial_instructions() {
+    let StreamFixture { vendor, api, service: _service, .. } = stream_fixture();
+    vendor.add_script([write_file("Answer in verse.")]);
+    vendor.add_script([Say::from_text("Written.")]);
+    let first = api.wait_for_completion(&api.ask_question("Write instructions"));
+    assert!(!file_part_paths(&first).contains(&"/AGENTS.md"), "there were none: {first}");
+    assert!(!latest_instructions(&vendor).contains("Answer in verse."));
+    vendor.add_script([write_file("Answer in prose.")]);
+    vendor.add_script([Say::from_text("Rewritten.")]);
+    let second = api.wait_for_completion(&api.ask_question("Write others"));
     assert_eq!(second["parts"][0]["path"], "/AGENTS.md", "it is named: {second}");
-    let after = instructions(&vendor);
+    let after = latest_instructions(&vendor);
     assert!(after.contains("Answer in verse.") && !after.contains("Answer in prose."), "{after}");
-    vendor.will([Say::text("Read.")]);
-    let third = api.completed(&api.ask("Go on"));
-    assert_eq!(files(&third), ["/AGENTS.md"], "{third}");
-    assert!(instructions(&vendor).contains("Answer in prose."));
+    vendor.add_script([Say::from_text("Read.")]);
+    let third = api.wait_for_completion(&api.ask_question("Go on"));
+    assert_eq!(file_part_paths(&third), ["/AGENTS.md"], "{third}");
+    assert!(latest_instructions(&vendor).contains("Answer in prose."));
 }

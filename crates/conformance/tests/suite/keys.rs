@@ -3,13 +3,13 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use conformance::api::id;
-use conformance::operations::{operations, sample_target};
-use conformance::{Account, Api, Expect, Options, Say, Service, poll};
+use conformance::api::id_field;
+use conformance::operations::{all_operations, sample_target};
+use conformance::{Api, Expect, Say, ServiceOptions, TestAccount, TestService, poll};
 use serde_json::{Value, json};
 
 use crate::authentication::assert_rejected;
-use crate::streams::{Stage, shows, stage};
+use crate::streams::{StreamFixture, find_shown_text, stream_fixture};
 
 /// The lifetime of a key that expires during use.
 const LIFE_SECONDS: u64 = 3;
@@ -17,21 +17,21 @@ const LIFE_SECONDS: u64 = 3;
 const ENDED_WITHIN: Duration = Duration::from_secs(5 + 20);
 
 /// Creates another key of the account with these arguments. Returns a caller with it and its id.
-fn narrow(service: &Service, account: &Account, arguments: &[&str]) -> (Api, String) {
+fn create_narrow_key(service: &TestService, account: &TestAccount, arguments: &[&str]) -> (Api, String) {
     let mut all = vec!["key", "create", "--account", &account.email, "--name", "narrow"];
     all.extend(arguments);
-    let made = service.admin(&all);
-    (service.api(account).with_key(made["key"].as_str().expect("a key")), id(&made, "keyId"))
+    let made = service.run_admin_command(&all);
+    (service.api_for(account).with_key(made["key"].as_str().expect("a key")), id_field(&made, "keyId"))
 }
 
-fn listed(service: &Service, account: &Account, key: &str) -> Value {
-    let keys = service.admin(&["key", "list", "--account", &account.email]);
+fn find_listed_key(service: &TestService, account: &TestAccount, key: &str) -> Value {
+    let keys = service.run_admin_command(&["key", "list", "--account", &account.email]);
     let mut keys = keys["keys"].as_array().expect("the keys").iter();
     keys.find(|one| one["keyId"] == key).expect("it is listed").clone()
 }
 
 /// Returns the scopes that an operation needs.
-fn needs(method: &str, path: &str) -> &'static [&'static str] {
+fn needed_scopes(method: &str, path: &str) -> &'static [&'static str] {
     match (method, path) {
         ("GET", "/api/v1/vm") => &["read", "ask", "files", "machine"],
         ("POST", "/api/v1/vm/start" | "/api/v1/vm/stop") => &["machine"],
@@ -46,61 +46,64 @@ fn needs(method: &str, path: &str) -> &'static [&'static str] {
 }
 
 #[test]
-fn a_key_does_only_what_its_scope_holds() {
-    let service = Service::start(Options::default());
-    let account = service.account();
+fn key_limited_to_its_scopes() {
+    let service = TestService::start(ServiceOptions::default());
+    let account = service.create_account();
     for scope in ["read", "ask", "files", "machine", "read,ask", "files, machine"] {
-        let (api, key) = narrow(&service, &account, &["--scope", scope]);
+        let (api, key) = create_narrow_key(&service, &account, &["--scope", scope]);
         let words: Vec<&str> = scope.split(',').map(str::trim).collect();
-        assert_eq!(listed(&service, &account, &key)["scope"], json!(words));
-        for operation in operations() {
-            let response = api.call(operation.method, &sample_target(operation));
-            if needs(operation.method, operation.path).iter().any(|one| words.contains(one)) {
+        assert_eq!(find_listed_key(&service, &account, &key)["scope"], json!(words));
+        for operation in all_operations() {
+            let response = api.call_endpoint(operation.method, &sample_target(operation));
+            if needed_scopes(operation.method, operation.path).iter().any(|one| words.contains(one)) {
                 assert_ne!(response.status, 403, "{scope}: {} {}", operation.method, operation.path);
             } else {
                 response.expect_code(403, "KEY_SCOPE");
             }
         }
-        api.call("GET", "/api/v1/nothing").expect_code(404, "NOT_FOUND");
+        api.call_endpoint("GET", "/api/v1/nothing").expect_code(404, "NOT_FOUND");
     }
-    let whole = listed(&service, &account, &account.key_id);
+    let whole = find_listed_key(&service, &account, &account.key_id);
     assert_eq!(whole["scope"], json!(["read", "ask", "files", "machine"]));
     assert_eq!((&whole["spendingLimit"], &whole["spent"]), (&Value::Null, &Value::Null));
 }
 
 #[test]
-fn a_key_ends_by_itself_and_its_streams_with_it() {
-    let Stage { vendor, account, api, service } = stage();
-    vendor.will([Say::text("Half"), Say::Hold]);
-    let answer = api.ask("Go on");
+fn expired_key_ends_its_streams() {
+    let StreamFixture { vendor, account, api, service } = stream_fixture();
+    vendor.add_script([Say::from_text("Half"), Say::Hold]);
+    let answer = api.ask_question("Go on");
     let later = format!("+{LIFE_SECONDS} seconds");
     let time = Command::new("date").args(["-u", "-d", &later, "+%Y-%m-%dT%H:%M:%SZ"]).output();
     let until =
         String::from_utf8(time.expect("the time can be formatted").stdout).expect("a time").trim().to_owned();
     let made = Instant::now();
-    let (short, key) = narrow(&service, &account, &["--expires", &until]);
+    let (short, key) = create_narrow_key(&service, &account, &["--expires", &until]);
     assert!(
-        listed(&service, &account, &key)["expiresAt"].as_str().expect("a time").starts_with(&until[..19])
+        find_listed_key(&service, &account, &key)["expiresAt"]
+            .as_str()
+            .expect("a time")
+            .starts_with(&until[..19])
     );
-    let mut events = short.events_of(&answer);
-    shows(&mut events, "Half");
-    while events.event().is_some() {}
+    let mut events = short.stream_answer(&answer);
+    find_shown_text(&mut events, "Half");
+    while events.next_event().is_some() {}
     assert!(made.elapsed() < Duration::from_secs(LIFE_SECONDS) + ENDED_WITHIN, "{:?}", made.elapsed());
-    poll::until("the key has ended", || (short.vm().status == 401).then_some(()));
+    poll::wait_until("the key has ended", || (short.get_vm().status == 401).then_some(()));
     assert_rejected(&short);
-    api.vm().expect_status(200);
-    vendor.release();
-    api.completed(&answer);
+    api.get_vm().expect_status(200);
+    vendor.release_hold();
+    api.wait_for_completion(&answer);
 }
 
 #[test]
-fn a_key_spends_no_more_than_its_limit() {
-    let service = Service::start(Options::default());
-    let account = service.account();
-    let api = service.api(&account);
+fn key_spends_at_most_its_limit() {
+    let service = TestService::start(ServiceOptions::default());
+    let account = service.create_account();
+    let api = service.api_for(&account);
     // A question to the reader costs one credit.
-    let (thrifty, key) = narrow(&service, &account, &["--spending-limit", "5"]);
-    let ask = || match thrifty.send(&json!({ "input": "What is the rent?" })) {
+    let (thrifty, key) = create_narrow_key(&service, &account, &["--spending-limit", "5"]);
+    let ask = || match thrifty.send_question(&json!({ "input": "What is the rent?" })) {
         refused if refused.status == 409 => {
             refused.expect_code(409, "SPENDING_LIMIT");
             None
@@ -114,11 +117,11 @@ fn a_key_spends_no_more_than_its_limit() {
     let accepted: Vec<&Value> = answers.iter().flatten().collect();
     assert_eq!(accepted.len(), 5);
     for answer in accepted {
-        api.completed(answer);
+        api.wait_for_completion(answer);
     }
-    let entry = listed(&service, &account, &key);
+    let entry = find_listed_key(&service, &account, &key);
     assert_eq!((&entry["spendingLimit"], &entry["spent"]), (&json!(5), &json!(5)));
-    thrifty.send(&json!({ "input": "And the deposit?" })).expect_code(409, "SPENDING_LIMIT");
-    thrifty.vm().expect_status(200);
-    api.completed(&api.ask("And the deposit?"));
+    thrifty.send_question(&json!({ "input": "And the deposit?" })).expect_code(409, "SPENDING_LIMIT");
+    thrifty.get_vm().expect_status(200);
+    api.wait_for_completion(&api.ask_question("And the deposit?"));
 }

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use conformance::{Api, Expect, Options, Request, Service, poll};
+use conformance::{Api, Expect, HttpRequest, ServiceOptions, TestService, poll};
 use serde_json::{Value, json};
 
 /// Returns the samples of the metrics by name and labels.
-pub(crate) fn metrics(api: &Api) -> BTreeMap<String, f64> {
-    let text = Request::new("GET", "/metrics").send(&api.address).expect_status(200).text();
+pub(crate) fn read_metrics(api: &Api) -> BTreeMap<String, f64> {
+    let text = HttpRequest::new("GET", "/metrics").send(&api.address).expect_status(200).text();
     let mut typed = Vec::new();
     let mut samples = BTreeMap::new();
     for line in text.lines() {
@@ -30,17 +30,17 @@ pub(crate) fn metrics(api: &Api) -> BTreeMap<String, f64> {
 
 #[test]
 fn the_metrics_count_requests_and_answers() {
-    let service = Service::start(Options::default());
-    let account = service.account();
-    let api = service.api(&account);
-    let answer = api.ask("What is the rent?");
-    let stream = api.events_of(&answer);
-    api.completed(&answer);
-    drop(stream.rest());
-    api.with_key("api-wrong").vm().expect_rejection();
-    api.call("GET", "/api/v1/nothing").expect_code(404, "NOT_FOUND");
-    let samples = poll::until("the answer is counted", || {
-        let samples = metrics(&api);
+    let service = TestService::start(ServiceOptions::default());
+    let account = service.create_account();
+    let api = service.api_for(&account);
+    let answer = api.ask_question("What is the rent?");
+    let stream = api.stream_answer(&answer);
+    api.wait_for_completion(&answer);
+    drop(stream.remaining_events());
+    api.with_key("api-wrong").get_vm().expect_rejection();
+    api.call_endpoint("GET", "/api/v1/nothing").expect_code(404, "NOT_FOUND");
+    let samples = poll::wait_until("the answer is counted", || {
+        let samples = read_metrics(&api);
         (samples["causerie_answers_total{outcome=\"done\"}"] > 0.0).then_some(samples)
     });
     for (sample, wanted) in [
@@ -65,7 +65,7 @@ fn the_metrics_count_requests_and_answers() {
     assert_eq!(running, Some(&1.0), "{samples:#?}");
     assert!(samples["causerie_store_operation_duration_seconds_count{operation=\"write\"}"] > 3.0);
     assert!(samples["process_resident_memory_bytes"] > 1e6 && samples["process_open_fds"] > 3.0);
-    let text = Request::new("GET", "/metrics").send(&api.address).text();
+    let text = HttpRequest::new("GET", "/metrics").send(&api.address).text();
     for inner in [&account.id, &account.email, &account.key_id, "/uploads"] {
         assert!(!text.contains(inner), "{inner} is no label");
     }
@@ -94,28 +94,36 @@ fn every_metric_of_the_dashboard_is_exported(samples: &BTreeMap<String, f64>) {
 }
 
 #[test]
-fn the_audit_log_tells_who_did_what_and_no_secret() {
-    let mut service = Service::start(Options::default());
-    let account = service.account();
-    let narrow =
-        service.admin(&["key", "create", "--account", &account.email, "--name", "n", "--scope", "read"]);
+fn audit_log_names_actions_without_secrets() {
+    let mut service = TestService::start(ServiceOptions::default());
+    let account = service.create_account();
+    let narrow = service.run_admin_command(&[
+        "key",
+        "create",
+        "--account",
+        &account.email,
+        "--name",
+        "n",
+        "--scope",
+        "read",
+    ]);
     let key = narrow["key"].as_str().expect("a key");
-    let api = service.api(&account).with_key(key);
+    let api = service.api_for(&account).with_key(key);
     for _ in 0..3 {
         api.start_vm().expect_code(403, "KEY_SCOPE");
     }
-    service.admin(&["credits", "grant", "--account", &account.email, "5"]);
-    service.admin(&["key", "revoke", narrow["keyId"].as_str().expect("its id")]);
-    api.vm().expect_rejection();
+    service.run_admin_command(&["credits", "grant", "--account", &account.email, "5"]);
+    service.run_admin_command(&["key", "revoke", narrow["keyId"].as_str().expect("its id")]);
+    api.get_vm().expect_rejection();
     let list = |arguments: &[&str]| {
         let all = [&["audit", "list"], arguments].concat();
-        service.admin(&all)
+        service.run_admin_command(&all)
     };
     let actions = |page: &Value| {
         let entries = page["entries"].as_array().expect("entries").iter();
         entries.map(|entry| entry["action"].as_str().expect("a word").to_owned()).collect::<Vec<_>>()
     };
-    let page = poll::until("the refused uses are noted", || {
+    let page = poll::wait_until("the refused uses are noted", || {
         let page = list(&["--account", &account.email]);
         (actions(&page).len() == 7).then_some(page)
     });
@@ -148,22 +156,25 @@ fn the_audit_log_tells_who_did_what_and_no_secret() {
     assert_eq!((rest["next"].clone(), actions(&list(&["--since", "2099-01-01"]))), (json!(null), Vec::new()));
     service.terminate();
     assert_eq!(
-        service.admin(&["audit", "list", "--account", &account.email]),
+        service.run_admin_command(&["audit", "list", "--account", &account.email]),
         page,
         "also without a service"
     );
 }
 
 #[test]
-fn reasons_of_checks_are_for_operators_alone() {
-    let vendor = conformance::Vendor::start();
-    let service = Service::start(Options { environment: vendor.environment(), ..Options::default() });
-    let (owner, operator) = (service.account(), service.account());
-    service.admin(&["account", "set-role", "--account", &operator.email, "--role", "operator"]);
+fn check_reasons_are_for_operators_only() {
+    let vendor = conformance::ScriptedVendor::start();
+    let service = TestService::start(ServiceOptions {
+        environment: vendor.service_environment(),
+        ..ServiceOptions::default()
+    });
+    let (owner, operator) = (service.create_account(), service.create_account());
+    service.run_admin_command(&["account", "set-role", "--account", &operator.email, "--role", "operator"]);
     let checks = |key: Option<&str>| {
-        let request = Request::new("GET", "/readyz?verbose");
+        let request = HttpRequest::new("GET", "/readyz?verbose");
         let request = match key {
-            Some(key) => request.header("x-api-key", key),
+            Some(key) => request.with_header("x-api-key", key),
             None => request,
         };
         request.send(service.address()).expect_status(200).json()["checks"]

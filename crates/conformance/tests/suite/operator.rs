@@ -6,12 +6,12 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use conformance::{Expect, Options, Service};
+use conformance::{Expect, ServiceOptions, TestService};
 use serde_json::Value;
 
 /// Returns the code of a failed command: its standard output is empty, its standard error one JSON object
 /// with code and message.
-fn code(output: &Output) -> String {
+fn failure_code(output: &Output) -> String {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && output.stdout.is_empty(), "{stderr}");
     let error: Value = serde_json::from_str(&stderr).expect("one JSON object");
@@ -20,7 +20,7 @@ fn code(output: &Output) -> String {
     error["code"].as_str().expect("a code").to_owned()
 }
 
-fn refusals(service: &Service, email: &str) {
+fn check_refusals(service: &TestService, email: &str) {
     let long = "x".repeat(400);
     let long_email = format!("{long}@example.test");
     let key = |name| vec!["key", "create", "--account", email, "--name", name];
@@ -65,84 +65,88 @@ fn refusals(service: &Service, email: &str) {
         (vec!["licence", "set", "--account", email, "--until", "soon"], "INVALID_DATE"),
         (vec!["key"], "USAGE"),
     ] {
-        assert_eq!(code(&service.try_admin(&arguments)), wanted, "{arguments:?}");
+        assert_eq!(failure_code(&service.try_admin_command(&arguments)), wanted, "{arguments:?}");
     }
 }
 
 #[test]
-fn commands_refuse_what_makes_no_sense_with_and_without_a_service() {
-    let mut service = Service::start(Options::default());
-    let account = service.account();
-    refusals(&service, &account.email);
+fn invalid_commands_refused_without_service() {
+    let mut service = TestService::start(ServiceOptions::default());
+    let account = service.create_account();
+    check_refusals(&service, &account.email);
     service.terminate();
-    refusals(&service, &account.email);
-    assert_eq!(service.credits(&account), (10_000, 0), "the commands had no effect");
-    let keys = service.admin(&["key", "list", "--account", &account.email]);
+    check_refusals(&service, &account.email);
+    assert_eq!(service.show_credits(&account), (10_000, 0), "the commands had no effect");
+    let keys = service.run_admin_command(&["key", "list", "--account", &account.email]);
     assert_eq!(keys["keys"].as_array().map(Vec::len), Some(1));
-    assert_eq!(service.admin(&["job", "list"])["jobs"].as_array().map(Vec::len), Some(0), "none has failed");
+    assert_eq!(
+        service.run_admin_command(&["job", "list"])["jobs"].as_array().map(Vec::len),
+        Some(0),
+        "none has failed"
+    );
 }
 
 #[test]
-fn a_mistyped_folder_is_named_and_nothing_is_made_there() {
-    let service = Service::start(Options::default());
-    let missing = service.data().with_file_name("dat");
-    let bare = service.data().with_file_name("bare");
+fn mistyped_data_folder_creates_nothing() {
+    let service = TestService::start(ServiceOptions::default());
+    let missing = service.data_folder().with_file_name("dat");
+    let bare = service.data_folder().with_file_name("bare");
     fs::create_dir(&bare).expect("a folder");
     for folder in [&missing, &bare] {
-        let mut command = service.command();
+        let mut command = service.build_command();
         command.args(["machine", "list", "--json", "--data"]).arg(folder);
         let output = command.output().expect("the binary can be run");
-        assert_eq!(code(&output), "NO_DATABASE");
+        assert_eq!(failure_code(&output), "NO_DATABASE");
         let looked_for = folder.join("causerie.db");
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(stderr.contains(looked_for.to_str().expect("a path")), "{stderr}");
     }
     assert!(!missing.exists());
     assert_eq!(fs::read_dir(&bare).expect("a folder").count(), 0);
-    let mut command = service.command();
+    let mut command = service.build_command();
     let plain = command.args(["machine", "list", "--data"]).arg(&missing).output().expect("it can be run");
     assert!(String::from_utf8_lossy(&plain.stderr).starts_with("causerie: there is no database "));
 }
 
 #[test]
-fn a_command_waits_for_whoever_has_the_data_folder() {
-    let mut service = Service::start(Options::default());
-    let account = service.account();
+fn command_waits_for_data_folder_lock() {
+    let mut service = TestService::start(ServiceOptions::default());
+    let account = service.create_account();
     service.terminate();
     // Like a starting service that has not opened its socket yet.
-    let lock = fs::File::options().append(true).open(service.data().join("lock")).expect("the lock");
+    let lock = fs::File::options().append(true).open(service.data_folder().join("lock")).expect("the lock");
     lock.lock().expect("it is free");
-    let mut command = service.command();
+    let mut command = service.build_command();
     command.args(["credits", "grant", "--account", &account.email, "5", "--json", "--data"]);
-    let mut waiting = command.arg(service.data()).spawn().expect("the binary can be run");
+    let mut waiting = command.arg(service.data_folder()).spawn().expect("the binary can be run");
     let stat = std::path::PathBuf::from(format!("/proc/{}/syscall", waiting.id()));
-    conformance::poll::until("it waits", || {
+    conformance::poll::wait_until("it waits", || {
         fs::read_to_string(&stat).ok().filter(|call| !call.starts_with("running"))
     });
     assert!(waiting.try_wait().expect("it can be looked at").is_none(), "the folder is another's");
     drop(lock);
     assert!(waiting.wait().expect("it ends").success());
-    assert_eq!(service.credits(&account), (10_005, 0));
+    assert_eq!(service.show_credits(&account), (10_005, 0));
     // A starting service waits for a running command, too.
-    let lock = fs::File::options().append(true).open(service.data().join("lock")).expect("the lock");
+    let lock = fs::File::options().append(true).open(service.data_folder().join("lock")).expect("the lock");
     lock.lock().expect("it is free");
     let letting_go = std::thread::spawn(move || drop(lock));
     service.restart();
     letting_go.join().expect("it was let go");
-    service.api(&account).vm().expect_status(200);
+    service.api_for(&account).get_vm().expect_status(200);
 }
 
 #[test]
-fn whoever_has_read_enough_ends_a_command_quietly() {
-    let service = Service::start(Options::default());
-    let account = service.account();
+fn closed_pipe_ends_command_quietly() {
+    let service = TestService::start(ServiceOptions::default());
+    let account = service.create_account();
     for arguments in
         [&["config", "print"][..], &["plugins", "list"], &["key", "list", "--account", &account.email]]
     {
-        let mut command = service.command();
+        let mut command = service.build_command();
         command.args(arguments);
         if arguments[0] == "key" {
-            command.arg("--data").arg(service.data());
+            command.arg("--data").arg(service.data_folder());
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the binary can be run");
@@ -154,37 +158,40 @@ fn whoever_has_read_enough_ends_a_command_quietly() {
 }
 
 #[test]
-fn a_database_that_is_not_that_of_the_workspaces_is_refused() {
-    let mut service = Service::start(Options::default());
-    let _ = service.account();
+fn foreign_workspace_database_is_refused() {
+    let mut service = TestService::start(ServiceOptions::default());
+    let _ = service.create_account();
     service.terminate();
-    let other = test_support::postgres::shared().new_database();
-    let mut serve = service.command();
-    serve.args(["serve", "--listen", "127.0.0.1:0", "--database", &other, "--data"]).arg(service.data());
+    let other = test_support::postgres::shared_server().new_database();
+    let mut serve = service.build_command();
+    serve
+        .args(["serve", "--listen", "127.0.0.1:0", "--database", &other, "--data"])
+        .arg(service.data_folder());
     let ended = serve.output().expect("the binary can be run");
     let stderr = String::from_utf8_lossy(&ended.stderr);
     assert!(!ended.status.success() && stderr.contains("the database is missing or empty"), "{stderr}");
-    let made = service.try_admin(&["account", "create", "--email", "b@example.test", "--database", &other]);
-    assert_eq!(code(&made), "DATABASE_EMPTY");
+    let made =
+        service.try_admin_command(&["account", "create", "--email", "b@example.test", "--database", &other]);
+    assert_eq!(failure_code(&made), "DATABASE_EMPTY");
     service.restart();
 }
 
 #[test]
-fn a_damaged_database_is_named_with_the_remedy() {
+fn damaged_database_named_with_remedy() {
     // The test damages the database file, so it uses SQLite even in a PostgreSQL run.
     let environment = vec![("CAUSERIE_DATABASE".to_owned(), String::new())];
-    let mut service = Service::start(Options { environment, ..Options::default() });
-    let account = service.account();
+    let mut service = TestService::start(ServiceOptions { environment, ..ServiceOptions::default() });
+    let account = service.create_account();
     service.terminate();
-    let database = service.data().join("causerie.db");
+    let database = service.data_folder().join("causerie.db");
     let mut content = fs::read(&database).expect("the database");
     content[..100].fill(b'x');
     fs::write(&database, content).expect("the database");
-    let mut serve = service.command();
-    serve.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(service.data());
+    let mut serve = service.build_command();
+    serve.args(["serve", "--listen", "127.0.0.1:0", "--data"]).arg(service.data_folder());
     let ended = serve.output().expect("the binary can be run");
-    let refused = service.try_admin(&["key", "list", "--account", &account.email]);
-    assert_eq!(code(&refused), "DATABASE_FAILED");
+    let refused = service.try_admin_command(&["key", "list", "--account", &account.email]);
+    assert_eq!(failure_code(&refused), "DATABASE_FAILED");
     for stderr in [ended.stderr, refused.stderr] {
         let stderr = String::from_utf8_lossy(&stderr);
         assert!(stderr.contains("causerie.db is damaged") && stderr.contains("causerie restore"), "{stderr}");
@@ -192,36 +199,41 @@ fn a_damaged_database_is_named_with_the_remedy() {
 }
 
 #[test]
-fn a_lack_of_permission_is_called_that() {
+fn missing_permission_is_named() {
     /// A user who may not enter the data folder.
     const STRANGER: u32 = 4712;
-    let service = Service::start(Options::default());
-    let account = service.account();
-    let closed = fs::metadata(service.data()).expect("a folder");
-    let above = service.data().parent().expect("a folder").to_owned();
+    let service = TestService::start(ServiceOptions::default());
+    let account = service.create_account();
+    let closed = fs::metadata(service.data_folder()).expect("a folder");
+    let above = service.data_folder().parent().expect("a folder").to_owned();
     let is_root = closed.uid() == 0;
     let program = above.join("causerie-of-others");
     if is_root {
         fs::set_permissions(&above, PermissionsExt::from_mode(0o711)).expect("permissions");
-        fs::copy(service.command().get_program(), &program).expect("a copy that everyone may run");
+        fs::copy(service.build_command().get_program(), &program).expect("a copy that everyone may run");
     } else {
-        fs::set_permissions(service.data(), PermissionsExt::from_mode(0o000)).expect("permissions");
+        fs::set_permissions(service.data_folder(), PermissionsExt::from_mode(0o000)).expect("permissions");
     }
     let run = |arguments: &[&str]| {
-        let mut command = service.command();
+        let mut command = service.build_command();
         if is_root {
             command = Command::new(&program);
             command.uid(STRANGER).gid(STRANGER).env_clear();
         }
-        command.args(arguments).arg("--data").arg(service.data()).output().expect("the binary can be run")
+        command
+            .args(arguments)
+            .arg("--data")
+            .arg(service.data_folder())
+            .output()
+            .expect("the binary can be run")
     };
     let keys = ["key", "list", "--json", "--account", &account.email];
     let outputs = [&keys[..], &["models", "--json"], &["doctor", "--json"]].map(run);
-    fs::set_permissions(service.data(), closed.permissions()).expect("permissions");
+    fs::set_permissions(service.data_folder(), closed.permissions()).expect("permissions");
     let says_so =
         |text: &str| text.contains("Permission denied") && text.contains("as the user of the service");
     for refused in &outputs[..2] {
-        assert_eq!(code(refused), "DATA_FOLDER_UNUSABLE");
+        assert_eq!(failure_code(refused), "DATA_FOLDER_UNUSABLE");
         let stderr = String::from_utf8_lossy(&refused.stderr);
         assert!(says_so(&stderr), "{stderr}");
     }
@@ -251,11 +263,11 @@ fn belongs_to_its_owner(folder: &Path) -> usize {
 }
 
 #[test]
-fn what_a_command_makes_belongs_to_the_owner_of_the_data_folder() {
+fn command_files_belong_to_folder_owner() {
     /// The owner of the folder if the test runs as root, like a service with its own user.
     const SERVICE: u32 = 4711;
-    let service = Service::start(Options::default());
-    let root = service.data().with_file_name("elsewhere");
+    let service = TestService::start(ServiceOptions::default());
+    let root = service.data_folder().with_file_name("elsewhere");
     let (data, restored, own) = (root.join("data"), root.join("restored"), root.join("own"));
     for folder in [&data, &restored, &own] {
         fs::create_dir_all(folder).expect("a folder");
@@ -270,7 +282,7 @@ fn what_a_command_makes_belongs_to_the_owner_of_the_data_folder() {
         }
     }
     let run = |arguments: &[&str], data: &Path| {
-        let output = service.command().args(arguments).arg("--data").arg(data).arg("--json").output();
+        let output = service.build_command().args(arguments).arg("--data").arg(data).arg("--json").output();
         let output = output.expect("the binary can be run");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     };
@@ -286,12 +298,12 @@ fn what_a_command_makes_belongs_to_the_owner_of_the_data_folder() {
 }
 
 /// Runs `doctor` with further variables.
-fn diagnose(service: &Service, environment: &[(&str, &str)]) -> Value {
+fn run_doctor(service: &TestService, environment: &[(&str, &str)]) -> Value {
     let temporary = tempfile::tempdir().expect("a folder");
     // Machines run as other users, who must be able to traverse the folder.
     fs::set_permissions(temporary.path(), PermissionsExt::from_mode(0o711)).expect("permissions");
-    let mut command = service.command();
-    command.args(["doctor", "--json", "--data"]).arg(service.data()).env("TMPDIR", temporary.path());
+    let mut command = service.build_command();
+    command.args(["doctor", "--json", "--data"]).arg(service.data_folder()).env("TMPDIR", temporary.path());
     let output = command.envs(environment.iter().copied()).output().expect("the binary can be run");
     assert_eq!(fs::read_dir(temporary.path()).expect("a folder").count(), 0, "nothing is left");
     let answer: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
@@ -300,9 +312,9 @@ fn diagnose(service: &Service, environment: &[(&str, &str)]) -> Value {
 }
 
 #[test]
-fn the_doctor_says_what_works_and_what_to_mend() {
-    let mut service = Service::start(Options::default());
-    let doctor = |environment: &[(&str, &str)]| diagnose(&service, environment);
+fn doctor_names_checks_and_remedies() {
+    let mut service = TestService::start(ServiceOptions::default());
+    let doctor = |environment: &[(&str, &str)]| run_doctor(&service, environment);
     let found = |answer: &Value, name: &str| {
         let checks = answer["checks"].as_array().expect("checks");
         let check =
@@ -334,13 +346,14 @@ fn the_doctor_says_what_works_and_what_to_mend() {
         "{served}"
     );
 
-    let mut people = service.command();
-    let output = people.args(["doctor", "--data"]).arg(service.data()).output().expect("it can be run");
+    let mut people = service.build_command();
+    let output =
+        people.args(["doctor", "--data"]).arg(service.data_folder()).output().expect("it can be run");
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("ok") && text.contains("0 problems"), "{text}");
 
     service.terminate();
-    let doctor = |environment: &[(&str, &str)]| diagnose(&service, environment);
+    let doctor = |environment: &[(&str, &str)]| run_doctor(&service, environment);
     assert!(found(&doctor(&[]), "service").1.starts_with("none runs on"));
     let ill = doctor(&[("SEARXNG_URL", "http://127.0.0.1:9"), ("CAUSERIE_MACHINE_KERNEL", "/no/kernel")]);
     assert_eq!(found(&ill, "web_search").0, "fail");
@@ -354,15 +367,15 @@ fn the_doctor_says_what_works_and_what_to_mend() {
 }
 
 #[test]
-fn accounts_and_the_service_are_shown_in_tables_and_json() {
-    let mut service = Service::start(Options::default());
-    let account = service.account();
-    let log = service.log();
+fn status_commands_print_tables_and_json() {
+    let mut service = TestService::start(ServiceOptions::default());
+    let account = service.create_account();
+    let log = service.log_text();
     assert!(log.contains("there is no operator yet") && log.contains("/docs"), "what to do next: {log}");
-    let api = service.api(&account);
-    let _ = api.completed(&api.ask("What is written there?"));
-    let listed = service.admin(&["account", "list"]);
-    let shown = service.admin(&["account", "show", &account.email]);
+    let api = service.api_for(&account);
+    let _ = api.wait_for_completion(&api.ask_question("What is written there?"));
+    let listed = service.run_admin_command(&["account", "list"]);
+    let shown = service.run_admin_command(&["account", "show", &account.email]);
     for found in [&listed["accounts"][0], &shown] {
         assert_eq!(found["email"], account.email.as_str(), "{found}");
         assert_eq!(
@@ -372,11 +385,12 @@ fn accounts_and_the_service_are_shown_in_tables_and_json() {
         );
     }
     assert_eq!((shown["keys"].as_u64(), shown["machine"].as_str()), (Some(1), Some("RUNNING")), "{shown}");
-    let status = service.admin(&["status"]);
+    let status = service.run_admin_command(&["status"]);
     assert!(status["address"].as_str().is_some_and(|url| url.ends_with(service.address())), "{status}");
     assert_eq!((status["accounts"].as_u64(), status["machines"]["RUNNING"].as_u64()), (Some(1), Some(1)));
     assert!(status["defaultModel"].is_string() && status["driver"].is_string(), "{status}");
-    let table = service.command().args(["account", "list", "--data"]).arg(service.data()).output();
+    let table =
+        service.build_command().args(["account", "list", "--data"]).arg(service.data_folder()).output();
     let table = String::from_utf8(table.expect("it can be run").stdout).expect("text");
     let lines: Vec<_> = table.lines().collect();
     assert!(
@@ -385,7 +399,8 @@ fn accounts_and_the_service_are_shown_in_tables_and_json() {
     );
     assert!(!table.contains("accountId") && !table.contains(".000Z"), "words and short times: {table}");
     let printed = |arguments: &[&str]| {
-        let output = service.command().args(arguments).arg("--data").arg(service.data()).output();
+        let output =
+            service.build_command().args(arguments).arg("--data").arg(service.data_folder()).output();
         String::from_utf8(output.expect("it can be run").stdout).expect("text")
     };
     let models = printed(&["models"]);
@@ -399,7 +414,7 @@ fn accounts_and_the_service_are_shown_in_tables_and_json() {
     assert_eq!(printed(&["job", "list"]), "no failed jobs\n");
     assert!(printed(&["status"]).contains("\nmachines: 1 running ("), "{}", printed(&["status"]));
     let ended: Vec<_> =
-        service.log().lines().filter(|line| line.contains("answer ended")).map(str::to_owned).collect();
+        service.log_text().lines().filter(|line| line.contains("answer ended")).map(str::to_owned).collect();
     assert_eq!(ended.len(), 1, "one line for the answer");
     for field in
         ["account=", "model=", "ending=\"done\"", "steps=", "tokens_written=", "credits=", "milliseconds="]
@@ -408,17 +423,22 @@ fn accounts_and_the_service_are_shown_in_tables_and_json() {
     }
 
     service.terminate();
-    assert_eq!(service.admin(&["account", "list"])["accounts"][0]["email"], account.email.as_str());
-    assert_eq!(code(&service.try_admin(&["status"])), "SERVICE_UNREACHABLE");
+    assert_eq!(
+        service.run_admin_command(&["account", "list"])["accounts"][0]["email"],
+        account.email.as_str()
+    );
+    assert_eq!(failure_code(&service.try_admin_command(&["status"])), "SERVICE_UNREACHABLE");
 }
 
 #[test]
 fn shells_complete_commands() {
-    let service = Service::start(Options::default());
+    let service = TestService::start(ServiceOptions::default());
     for shell in ["bash", "zsh", "fish"] {
-        let output = service.command().args(["completions", shell]).output().expect("it can be run");
+        let output = service.build_command().args(["completions", shell]).output().expect("it can be run");
         assert!(output.status.success());
         assert!(String::from_utf8_lossy(&output.stdout).contains("doctor"), "{shell}");
     }
-    assert!(!service.command().args(["completions", "tcsh"]).status().expect("it can be run").success());
+    assert!(
+        !service.build_command().args(["completions", "tcsh"]).status().expect("it can be run").success()
+    );
 }

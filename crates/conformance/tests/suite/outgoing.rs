@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use conformance::{Options, Service, Vendor, poll, vendor};
+use conformance::{ScriptedVendor, ServiceOptions, TestService, poll, vendor};
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -16,51 +16,51 @@ use serde_json::{Value, json};
 /// The server behind the proxy. No name server knows it.
 const HOST: &str = "vendor.test";
 
-fn fixture(name: &str) -> PathBuf {
+fn fixture_path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
 /// A proxy that speaks `CONNECT`. Behind it the vendor speaks TLS.
-struct Proxy {
+struct ConnectProxy {
     url: String,
     /// The heads of the requests for a connection.
     asked: Arc<Mutex<Vec<String>>>,
 }
 
-impl Proxy {
-    fn start(vendor: &Vendor) -> Self {
+impl ConnectProxy {
+    fn start_before(vendor: &ScriptedVendor) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://user:word@{}", listener.local_addr().expect("an address"));
         let asked = Arc::<Mutex<Vec<String>>>::default();
         let base = vendor.base_url();
         let address = base.trim_start_matches("http://").trim_end_matches("/v1").to_owned();
-        let (tls, heads) = (Arc::new(tls()), asked.clone());
+        let (tls, heads) = (Arc::new(vendor_tls_config()), asked.clone());
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (tls, heads, address) = (tls.clone(), heads.clone(), address.clone());
                 // A client that does not trust the server disconnects.
-                thread::spawn(move || tunnel(stream, tls, &heads, &address));
+                thread::spawn(move || tunnel_request(stream, tls, &heads, &address));
             }
         });
         Self { url, asked }
     }
 
-    fn asked(&self) -> Vec<String> {
+    fn connect_heads(&self) -> Vec<String> {
         self.asked.lock().expect("no thread failed").clone()
     }
 }
 
-fn tls() -> ServerConfig {
-    let chain = CertificateDer::pem_file_iter(fixture("vendor.cert.pem")).expect("a file");
+fn vendor_tls_config() -> ServerConfig {
+    let chain = CertificateDer::pem_file_iter(fixture_path("vendor.cert.pem")).expect("a file");
     let chain = chain.collect::<Result<Vec<_>, _>>().expect("a certificate");
-    let key = PrivateKeyDer::from_pem_file(fixture("vendor.key.pem")).expect("a key");
+    let key = PrivateKeyDer::from_pem_file(fixture_path("vendor.key.pem")).expect("a key");
     let builder = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
     let builder = builder.with_safe_default_protocol_versions().expect("versions");
     builder.with_no_client_auth().with_single_cert(chain, key).expect("a certificate with its key")
 }
 
 /// Reads the head of a request.
-fn head(reader: &mut impl BufRead) -> io::Result<String> {
+fn read_head(reader: &mut impl BufRead) -> io::Result<String> {
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
         if reader.read_line(&mut head)? == 0 {
@@ -71,19 +71,19 @@ fn head(reader: &mut impl BufRead) -> io::Result<String> {
 }
 
 /// Carries one request and its response.
-fn tunnel(
+fn tunnel_request(
     mut stream: TcpStream,
     tls: Arc<ServerConfig>,
     heads: &Mutex<Vec<String>>,
     address: &str,
 ) -> io::Result<()> {
     // The client sends nothing more before it has the answer.
-    let asked = head(&mut BufReader::new(&stream))?;
+    let asked = read_head(&mut BufReader::new(&stream))?;
     heads.lock().expect("no thread failed").push(asked);
     stream.write_all(b"HTTP/1.1 200 Connected\r\n\r\n")?;
     let connection = ServerConnection::new(tls).map_err(io::Error::other)?;
     let mut inner = BufReader::new(StreamOwned::new(connection, stream));
-    let request = head(&mut inner)?;
+    let request = read_head(&mut inner)?;
     let length = request.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
         name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse().ok())?
@@ -100,31 +100,31 @@ fn tunnel(
     inner.flush()
 }
 
-fn service(environment: &[(&str, &str)]) -> Service {
+fn start_service(environment: &[(&str, &str)]) -> TestService {
     let base_url = format!("https://{HOST}/v1");
     let own = [("OPENAI_BASE_URL", base_url.as_str()), ("OPENAI_API_KEY", "sk-stand-in")];
     let environment = own.iter().chain(environment);
     let environment = environment.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    Service::start(Options { environment, ..Options::default() })
+    TestService::start(ServiceOptions { environment, ..ServiceOptions::default() })
 }
 
-fn answers(service: &Service) {
-    let api = service.api(&service.account());
-    poll::until("its models are listed", || {
-        let models = api.catalog("models", None).json();
+fn check_answers(service: &TestService) {
+    let api = service.api_for(&service.create_account());
+    poll::wait_until("its models are listed", || {
+        let models = api.get_catalog("models", None).json();
         models.as_array()?.iter().any(|model| model["id"] == vendor::MODEL).then_some(())
     });
-    assert_eq!(api.completed(&api.ask("Hello"))["text"], "Done.");
+    assert_eq!(api.wait_for_completion(&api.ask_question("Hello"))["text"], "Done.");
 }
 
 #[test]
-fn a_vendor_is_reached_through_the_proxy_and_trusted_by_the_authority_that_are_set() {
-    let vendor = Vendor::start();
-    let proxy = Proxy::start(&vendor);
-    let authority = fixture("authority.cert.pem");
+fn vendor_reached_through_configured_proxy() {
+    let vendor = ScriptedVendor::start();
+    let proxy = ConnectProxy::start_before(&vendor);
+    let authority = fixture_path("authority.cert.pem");
     let authority = ("CAUSERIE_OUTGOING_CA_FILE", authority.to_str().expect("a path"));
-    answers(&service(&[("CAUSERIE_OUTGOING_PROXY", proxy.url.as_str()), authority]));
-    let asked = proxy.asked();
+    check_answers(&start_service(&[("CAUSERIE_OUTGOING_PROXY", proxy.url.as_str()), authority]));
+    let asked = proxy.connect_heads();
     assert!(!asked.is_empty());
     for head in asked {
         assert!(head.starts_with(&format!("CONNECT {HOST}:443 HTTP/1.1\r\n")), "{head}");
@@ -132,31 +132,31 @@ fn a_vendor_is_reached_through_the_proxy_and_trusted_by_the_authority_that_are_s
         assert!(head.to_lowercase().contains("proxy-authorization: basic dxnlcjp3b3jk"), "{head}");
     }
     // The variables that other programs read do the same.
-    answers(&service(&[("HTTPS_PROXY", proxy.url.as_str()), authority]));
+    check_answers(&start_service(&[("HTTPS_PROXY", proxy.url.as_str()), authority]));
 }
 
 #[test]
-fn an_authority_that_is_not_set_is_not_trusted_and_the_log_says_so() {
-    let vendor = Vendor::start();
-    let proxy = Proxy::start(&vendor);
-    let service = service(&[("CAUSERIE_OUTGOING_PROXY", proxy.url.as_str())]);
-    let shown = poll::until("the list has failed", || {
-        let shown = service.admin(&["models"]);
+fn unknown_authority_refused_and_logged() {
+    let vendor = ScriptedVendor::start();
+    let proxy = ConnectProxy::start_before(&vendor);
+    let service = start_service(&[("CAUSERIE_OUTGOING_PROXY", proxy.url.as_str())]);
+    let shown = poll::wait_until("the list has failed", || {
+        let shown = service.run_admin_command(&["models"]);
         (shown["vendors"][0]["status"] == "DOWN").then_some(shown)
     });
     assert_eq!(shown["vendors"][0]["trouble"], json!("unreachable"), "{shown}");
     let cause = shown["vendors"][0]["cause"].as_str().unwrap_or_default().to_owned();
     assert!(cause.contains("certificate is not trusted"), "{cause}");
-    assert!(!service.log().contains("user:word"), "no password of the proxy is logged");
-    assert_eq!(vendor.requests(), Vec::<Value>::new());
+    assert!(!service.log_text().contains("user:word"), "no password of the proxy is logged");
+    assert_eq!(vendor.request_bodies(), Vec::<Value>::new());
 }
 
 #[test]
-fn hosts_that_are_excepted_are_connected_directly() {
-    let vendor = Vendor::start();
-    let proxy = Proxy::start(&vendor);
-    let mut environment = vendor.environment();
+fn no_proxy_hosts_connected_directly() {
+    let vendor = ScriptedVendor::start();
+    let proxy = ConnectProxy::start_before(&vendor);
+    let mut environment = vendor.service_environment();
     environment.push(("CAUSERIE_OUTGOING_PROXY".to_owned(), proxy.url.clone()));
-    answers(&Service::start(Options { environment, ..Options::default() }));
-    assert_eq!(proxy.asked(), Vec::<String>::new(), "by default a server on this host");
+    check_answers(&TestService::start(ServiceOptions { environment, ..ServiceOptions::default() }));
+    assert_eq!(proxy.connect_heads(), Vec::<String>::new(), "by default a server on this host");
 }

@@ -1,10 +1,10 @@
 //! Section 2.10: the parts and sources of answers.
 
-use conformance::api::parts_of;
+use conformance::api::find_parts;
 use conformance::{Expect, Say};
 use serde_json::json;
 
-use crate::streams::{Stage, shows, stage};
+use crate::streams::{StreamFixture, find_shown_text, stream_fixture};
 
 const LEASE: &str = "LEASE AGREEMENT\n\nThe flat at Dlouhá 12 is let for three years.\n\n\
     The monthly rent is 18,500 crowns, payable by the fifth day of each month.\n\n\
@@ -12,17 +12,21 @@ const LEASE: &str = "LEASE AGREEMENT\n\nThe flat at Dlouhá 12 is let for three 
     Either party may give notice of three months in writing.\n";
 
 #[test]
-fn reasoning_text_and_tools_stand_in_the_order_in_which_they_came() {
-    let Stage { vendor, api, service: _service, .. } = stage();
-    api.upload("lease.txt", LEASE.as_bytes()).expect_status(201);
+fn parts_keep_order_of_stream() {
+    let StreamFixture { vendor, api, service: _service, .. } = stream_fixture();
+    api.upload_file("lease.txt", LEASE.as_bytes()).expect_status(201);
     let search = Say::Call { tool: "search".to_owned(), arguments: json!({ "query": "monthly rent" }) };
-    vendor.will([Say::Reasoning("Where does the **rent** stand?".to_owned()), Say::text("I look."), search]);
-    vendor.will([Say::text("The rent is 18,500 crowns [1]."), Say::Hold]);
-    let answer = api.ask("How much is the rent?");
-    let mut events = api.events_of(&answer);
-    shows(&mut events, "I look.\n\nThe rent is 18,500 crowns.");
-    vendor.release();
-    let rest = events.rest();
+    vendor.add_script([
+        Say::Reasoning("Where does the **rent** stand?".to_owned()),
+        Say::from_text("I look."),
+        search,
+    ]);
+    vendor.add_script([Say::from_text("The rent is 18,500 crowns [1]."), Say::Hold]);
+    let answer = api.ask_question("How much is the rent?");
+    let mut events = api.stream_answer(&answer);
+    find_shown_text(&mut events, "I look.\n\nThe rent is 18,500 crowns.");
+    vendor.release_hold();
+    let rest = events.remaining_events();
     let whole = &rest.last().expect("a completion").data;
     let kinds: Vec<&str> =
         whole["parts"].as_array().expect("parts").iter().filter_map(|part| part["type"].as_str()).collect();
@@ -36,24 +40,24 @@ fn reasoning_text_and_tools_stand_in_the_order_in_which_they_came() {
     let citations = whole["parts"][3]["citations"].as_array().expect("citations");
     assert_eq!(citations.len(), 1, "{citations:?}");
     assert_eq!(citations[0]["source"]["path"], "/uploads/lease.txt");
-    assert!(vendor.requests()[1].to_string().contains("18,500"), "the results are passed to the model");
+    assert!(vendor.request_bodies()[1].to_string().contains("18,500"), "the results are passed to the model");
 }
 
 #[test]
-fn numbers_in_brackets_are_marks_only_where_they_cite() {
+fn bracketed_numbers_marked_only_when_cited() {
     const SAID: &str = "It is due on the fifth [1]. Options: [8] yes, [9] no. The root is $\\sqrt[1]{27}$, the cell A[1][1], \
         see https://x.test/a[1] and <code>c[1]</code>, for a month[1].";
-    let Stage { vendor, api, service: _service, .. } = stage();
-    api.upload("lease.txt", LEASE.as_bytes()).expect_status(201);
+    let StreamFixture { vendor, api, service: _service, .. } = stream_fixture();
+    api.upload_file("lease.txt", LEASE.as_bytes()).expect_status(201);
     let search = Say::Call { tool: "search".to_owned(), arguments: json!({ "query": "monthly rent" }) };
-    vendor.will([Say::text("First [1] of two."), search]);
+    vendor.add_script([Say::from_text("First [1] of two."), search]);
     let (begun, rest) = SAID.split_at(SAID.find("1]. Options").expect("a mark"));
-    vendor.will([Say::text(begun), Say::Hold, Say::text(rest)]);
-    let answer = api.ask("How much is the rent?");
-    let mut events = api.events_of(&answer);
-    shows(&mut events, "First [1] of two.\n\nIt is due on the fifth");
-    vendor.release();
-    let events = events.rest();
+    vendor.add_script([Say::from_text(begun), Say::Hold, Say::from_text(rest)]);
+    let answer = api.ask_question("How much is the rent?");
+    let mut events = api.stream_answer(&answer);
+    find_shown_text(&mut events, "First [1] of two.\n\nIt is due on the fifth");
+    vendor.release_hold();
+    let events = events.remaining_events();
     let whole = &events.last().expect("a completion").data;
     let expected = SAID.replacen(" [1]", "", 1).replace("month[1]", "month");
     assert_eq!(whole["text"], format!("First [1] of two.\n\n{expected}"));
@@ -64,18 +68,18 @@ fn numbers_in_brackets_are_marks_only_where_they_cite() {
 }
 
 #[test]
-fn a_tool_that_fails_is_an_error_and_the_answer_goes_on() {
-    let Stage { vendor, api, service: _service, .. } = stage();
+fn answer_continues_after_failed_tool() {
+    let StreamFixture { vendor, api, service: _service, .. } = stream_fixture();
     let read = |path: &str| Say::Call { tool: "read".to_owned(), arguments: json!({ "path": path }) };
-    vendor.will([read("/uploads/none.txt")]);
-    vendor.will([Say::Call { tool: "no_such_tool".to_owned(), arguments: json!({}) }]);
-    vendor.will([read("/../../etc/passwd")]);
-    vendor.will([Say::text("There is none.")]);
-    let answer = api.completed(&api.ask("Read it"));
+    vendor.add_script([read("/uploads/none.txt")]);
+    vendor.add_script([Say::Call { tool: "no_such_tool".to_owned(), arguments: json!({}) }]);
+    vendor.add_script([read("/../../etc/passwd")]);
+    vendor.add_script([Say::from_text("There is none.")]);
+    let answer = api.wait_for_completion(&api.ask_question("Read it"));
     assert_eq!(answer["text"], "There is none.", "{answer}");
-    let tools = parts_of(&answer, "TOOL");
+    let tools = find_parts(&answer, "TOOL");
     assert_eq!(tools.len(), 3, "{answer}");
-    let sent = vendor.requests()[2].to_string();
+    let sent = vendor.request_bodies()[2].to_string();
     // The model sees no images.
     let offered = "there are search, read, list, find, write, edit, shell, agent, skill";
     assert!(sent.contains(&format!("there is no tool `no_such_tool`; {offered}")), "{sent}");
@@ -83,28 +87,28 @@ fn a_tool_that_fails_is_an_error_and_the_answer_goes_on() {
 }
 
 #[test]
-fn a_tool_is_pending_while_it_runs() {
-    let Stage { vendor, api, service: _service, .. } = stage();
+fn running_tool_is_pending() {
+    let StreamFixture { vendor, api, service: _service, .. } = stream_fixture();
     let command = "while [ ! -e /workspace/go ]; do sleep 0.05; done; echo gone > /workspace/done.txt";
-    vendor.will([Say::Call { tool: "shell".to_owned(), arguments: json!({ "command": command }) }]);
-    let answer = api.ask("Wait for it");
-    let mut events = api.events_of(&answer);
-    let pending = events.find("a run", |event| event.data["parts"][0]["state"] == "PENDING");
+    vendor.add_script([Say::Call { tool: "shell".to_owned(), arguments: json!({ "command": command }) }]);
+    let answer = api.ask_question("Wait for it");
+    let mut events = api.stream_answer(&answer);
+    let pending = events.find_event("a run", |event| event.data["parts"][0]["state"] == "PENDING");
     assert_eq!(pending.data["parts"][0]["toolName"], "shell");
     api.create_folder("/go").expect_status(201);
-    events.find("its end", |event| event.data["parts"][0]["state"] == "COMPLETE");
-    assert_eq!(api.download("/done.txt").expect_status(200).text(), "gone\n");
-    api.completed(&answer);
+    events.find_event("its end", |event| event.data["parts"][0]["state"] == "COMPLETE");
+    assert_eq!(api.download_file("/done.txt").expect_status(200).text(), "gone\n");
+    api.wait_for_completion(&answer);
 }
 
 #[test]
-fn a_file_that_the_agent_wrote_is_a_part() {
-    let Stage { vendor, api, service: _service, .. } = stage();
+fn written_file_is_a_part() {
+    let StreamFixture { vendor, api, service: _service, .. } = stream_fixture();
     let arguments = json!({ "path": "/notes/summary.md", "content": "# Summary\n" });
-    vendor.will([Say::Call { tool: "write".to_owned(), arguments }]);
-    vendor.will([Say::text("Written.")]);
-    let answer = api.completed(&api.ask("Summarise"));
-    let files = parts_of(&answer, "FILE");
+    vendor.add_script([Say::Call { tool: "write".to_owned(), arguments }]);
+    vendor.add_script([Say::from_text("Written.")]);
+    let answer = api.wait_for_completion(&api.ask_question("Summarise"));
+    let files = find_parts(&answer, "FILE");
     assert!(files.iter().any(|file| file["path"] == "/notes/summary.md"), "{answer}");
-    assert_eq!(api.download("/notes/summary.md").expect_status(200).text(), "# Summary\n");
+    assert_eq!(api.download_file("/notes/summary.md").expect_status(200).text(), "# Summary\n");
 }

@@ -3,23 +3,23 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use conformance::{Api, Expect, Request, Service, caller, poll};
+use conformance::{Api, Expect, HttpRequest, TestService, poll, start_with_api};
 use test_support::port::ReservedPort;
 
 /// More than nginx lets through unless it is told otherwise.
 const UPLOAD_BYTES: usize = 3 << 20;
 
 /// A running proxy, which ends with the test.
-struct Proxy(Child);
+struct SampleProxy(Child);
 
-impl Drop for Proxy {
+impl Drop for SampleProxy {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-fn sample(name: &str) -> String {
+fn read_sample(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(name);
     std::fs::read_to_string(path).expect("the sample is there")
 }
@@ -31,32 +31,32 @@ fn is_installed(program: &str) -> bool {
 }
 
 /// Checks what the samples promise, through the proxy at `address`.
-fn keeps_its_promises(service: &Service, api: &Api, address: &str) {
-    poll::until("the proxy listens", || {
-        Request::new("GET", "/healthz").try_send(address).ok().filter(|answer| answer.status == 200)
+fn keeps_its_promises(service: &TestService, api: &Api, address: &str) {
+    poll::wait_until("the proxy listens", || {
+        HttpRequest::new("GET", "/healthz").try_send(address).ok().filter(|answer| answer.status == 200)
     });
     for inside in ["/metrics", "/readyz", "/readyz?verbose", "//metrics", "/%6detrics"] {
-        Request::new("GET", inside).send(address).expect_status(404);
+        HttpRequest::new("GET", inside).send(address).expect_status(404);
     }
-    Request::new("GET", "/readyz").send(service.address()).expect_status(200);
+    HttpRequest::new("GET", "/readyz").send(service.address()).expect_status(200);
     let through = Api { address: address.into(), ..api.clone() };
     let content = vec![7; UPLOAD_BYTES];
-    through.upload("large.bin", &content).expect_status(201);
-    assert!(through.download("/uploads/large.bin").body == content);
-    let answer = through.completed(&through.ask("hello"));
+    through.upload_file("large.bin", &content).expect_status(201);
+    assert!(through.download_file("/uploads/large.bin").body == content);
+    let answer = through.wait_for_completion(&through.ask_question("hello"));
     assert_eq!(answer["status"], "completed");
 }
 
 #[test]
-fn nginx_sample_passes_uploads_and_keeps_monitoring_inside() {
+fn nginx_sample_passes_uploads_hides_monitoring() {
     if !is_installed("nginx") {
         return eprintln!("nginx is not installed: its sample was not tried");
     }
-    let (service, api) = caller();
+    let (service, api) = start_with_api();
     let port = ReservedPort::reserve();
     let folder = tempfile::tempdir().expect("a folder");
     let at = folder.path().display();
-    let own = sample("nginx.conf");
+    let own = read_sample("nginx.conf");
     let own = own.replace("127.0.0.1:8080", service.address());
     let own = own.replace("listen 443 ssl http2", &format!("listen {}", port.address()));
     let own: Vec<&str> = own
@@ -73,25 +73,25 @@ fn nginx_sample_passes_uploads_and_keeps_monitoring_inside() {
     std::fs::write(&path, whole).expect("the configuration is written");
     let nginx =
         Command::new("nginx").arg("-e").arg(folder.path().join("error.log")).arg("-c").arg(&path).spawn();
-    let _nginx = Proxy(nginx.expect("nginx starts"));
+    let _nginx = SampleProxy(nginx.expect("nginx starts"));
     keeps_its_promises(&service, &api, &port.address().to_string());
 }
 
 #[test]
-fn caddy_sample_passes_uploads_and_keeps_monitoring_inside() {
+fn caddy_sample_passes_uploads_hides_monitoring() {
     if !is_installed("caddy") {
         return eprintln!("caddy is not installed: its sample was not tried");
     }
-    let (service, api) = caller();
+    let (service, api) = start_with_api();
     let port = ReservedPort::reserve();
     let folder = tempfile::tempdir().expect("a folder");
-    let own = sample("Caddyfile").replace("127.0.0.1:8080", service.address());
+    let own = read_sample("Caddyfile").replace("127.0.0.1:8080", service.address());
     let own = own.replace("causerie.example.org", &format!("http://{}", port.address()));
     let path = folder.path().join("Caddyfile");
     std::fs::write(&path, format!("{{\n\tadmin off\n}}\n{own}")).expect("the configuration is written");
     let mut caddy = Command::new("caddy");
     caddy.args(["run", "--adapter", "caddyfile", "--config"]).arg(&path);
     caddy.env("HOME", folder.path()).env("XDG_DATA_HOME", folder.path()).stderr(Stdio::null());
-    let _caddy = Proxy(caddy.spawn().expect("caddy starts"));
+    let _caddy = SampleProxy(caddy.spawn().expect("caddy starts"));
     keeps_its_promises(&service, &api, &port.address().to_string());
 }

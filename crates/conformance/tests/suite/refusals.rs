@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
 
-use conformance::{Api, Connection, Expect, Service, caller};
+use conformance::{Api, Expect, RawConnection, TestService, start_with_api};
 
 /// More than all buffers between a client and the service.
 const LARGE_BYTES: usize = 40 << 20;
@@ -22,7 +22,7 @@ const REFUSED: [(&str, &str, bool, u16); 5] = [
 ];
 
 /// Writes a whole request on a new connection before it reads, and returns the status.
-fn written_first(service: &Service, head: &str, body_bytes: usize) -> Option<u16> {
+fn written_first(service: &TestService, head: &str, body_bytes: usize) -> Option<u16> {
     let mut stream = TcpStream::connect(service.address()).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
@@ -36,15 +36,15 @@ fn written_first(service: &Service, head: &str, body_bytes: usize) -> Option<u16
     String::from_utf8_lossy(&line).strip_prefix("HTTP/1.1 ")?.parse().ok()
 }
 
-fn key_of(api: &Api, has_key: bool) -> String {
+fn key_header_line(api: &Api, has_key: bool) -> String {
     if has_key { format!("x-api-key: {}\r\n", api.key) } else { String::new() }
 }
 
 #[test]
-fn clients_that_write_everything_first_read_the_refusal() {
-    let (service, api) = caller();
+fn refusal_reaches_clients_that_write_first() {
+    let (service, api) = start_with_api();
     for (name, line, has_key, status) in REFUSED {
-        let key = key_of(&api, has_key);
+        let key = key_header_line(&api, has_key);
         let head = format!("{line} HTTP/1.1\r\nhost: x\r\n{key}content-length: {LARGE_BYTES}\r\n\r\n");
         assert_eq!(written_first(&service, &head, LARGE_BYTES), Some(status), "{name}");
     }
@@ -54,8 +54,8 @@ fn clients_that_write_everything_first_read_the_refusal() {
 }
 
 #[test]
-fn refused_uploads_over_http2_have_a_status() {
-    let (service, api) = caller();
+fn refused_http2_uploads_have_status() {
+    let (service, api) = start_with_api();
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("large.bin");
     std::fs::File::create(&path).and_then(|file| file.set_len(LARGE_BYTES as u64)).expect("a file");
@@ -74,31 +74,31 @@ fn refused_uploads_over_http2_have_a_status() {
 }
 
 #[test]
-fn requests_behind_an_unread_body_are_answered_at_once() {
-    let (service, api) = caller();
-    api.upload("large.bin", &vec![7; 3 << 20]).expect_status(201);
+fn request_behind_unread_body_answered() {
+    let (service, api) = start_with_api();
+    api.upload_file("large.bin", &vec![7; 3 << 20]).expect_status(201);
     let body = "5\r\nhello\r\n5\r\nworld\r\n0\r\n\r\n";
     let next = "GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n";
     for path in ["/healthz", "/api/v1/vm", "/api/v1/files/uploads/large.bin", "/nowhere"] {
-        let key = key_of(&api, true);
+        let key = key_header_line(&api, true);
         let head = format!("GET {path} HTTP/1.1\r\nhost: x\r\n{key}transfer-encoding: chunked\r\n\r\n");
         // All at once; and a body whose end comes after the response.
-        let mut connection = Connection::open(&service.address().into()).expect("it listens");
+        let mut connection = RawConnection::connect(&service.address().into()).expect("it listens");
         connection.wait_at_most(Duration::from_secs(10));
-        assert!(connection.write(format!("{head}{body}{next}").as_bytes()));
-        connection.response("GET").expect("an answer");
-        connection.response("GET").expect("the next one").expect_status(200);
-        assert!(connection.write(format!("{head}{}", &body[..8]).as_bytes()));
-        connection.response("GET").expect("an answer before the body has ended");
-        assert!(connection.write(format!("{}{next}", &body[8..]).as_bytes()));
-        connection.response("GET").expect("the next one").expect_status(200);
+        assert!(connection.write_bytes(format!("{head}{body}{next}").as_bytes()));
+        connection.read_response("GET").expect("an answer");
+        connection.read_response("GET").expect("the next one").expect_status(200);
+        assert!(connection.write_bytes(format!("{head}{}", &body[..8]).as_bytes()));
+        connection.read_response("GET").expect("an answer before the body has ended");
+        assert!(connection.write_bytes(format!("{}{next}", &body[8..]).as_bytes()));
+        connection.read_response("GET").expect("the next one").expect_status(200);
     }
 }
 
 #[test]
 fn ambiguous_framing_ends_the_connection() {
-    let (service, api) = caller();
-    let key = key_of(&api, true);
+    let (service, api) = start_with_api();
+    let key = key_header_line(&api, true);
     let chunked = "transfer-encoding: chunked\r\n";
     let framings = [
         "transfer-encoding: chunked, chunked\r\n".to_owned(),
@@ -111,12 +111,13 @@ fn ambiguous_framing_ends_the_connection() {
     ];
     for framing in framings {
         for method in ["GET", "POST"] {
-            let mut connection = Connection::open(&service.address().into()).expect("it listens");
+            let mut connection = RawConnection::connect(&service.address().into()).expect("it listens");
             connection.wait_at_most(Duration::from_secs(10));
             let head = format!("{method} /api/v1/vm HTTP/1.1\r\nhost: x\r\n{key}{framing}\r\n");
-            connection.write(format!("{head}0\r\n\r\nGET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes());
-            connection.response(method).expect("an answer");
-            let rest = connection.rest();
+            connection
+                .write_bytes(format!("{head}0\r\n\r\nGET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").as_bytes());
+            connection.read_response(method).expect("an answer");
+            let rest = connection.read_rest();
             assert!(rest.is_empty(), "{framing:?}: {}", String::from_utf8_lossy(&rest));
         }
     }

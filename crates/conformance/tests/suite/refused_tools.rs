@@ -1,42 +1,44 @@
 //! Models whose servers refuse something: they answer nevertheless, and the answer says what was left out.
 
-use conformance::fake_vendors::{FakeVendors, Format};
-use conformance::{Api, Expect, Options, Service, poll};
+use conformance::fake_vendors::{FakeVendorFormat, FakeVendors};
+use conformance::{Api, Expect, ServiceOptions, TestService, poll};
 use serde_json::{Value, json};
 
-fn stage() -> (FakeVendors, Service, Api) {
+fn start_chat_completions() -> (FakeVendors, TestService, Api) {
     let fake_vendors = FakeVendors::start();
-    let environment = fake_vendors.environment_of(Format::ChatCompletions);
-    let service = Service::start(Options { environment, ..Options::default() });
-    let api = service.api(&service.account());
-    poll::until("the vendor's models are listed", || {
-        let models = api.catalog("models", None).expect_status(200).json();
+    let environment = fake_vendors.service_environment_for(FakeVendorFormat::ChatCompletions);
+    let service = TestService::start(ServiceOptions { environment, ..ServiceOptions::default() });
+    let api = service.api_for(&service.create_account());
+    poll::wait_until("the vendor's models are listed", || {
+        let models = api.get_catalog("models", None).expect_status(200).json();
         models.as_array().expect("models").iter().any(|model| model["id"] == "no-tools").then_some(())
     });
     (fake_vendors, service, api)
 }
 
 #[test]
-fn model_without_tools_answers_and_says_that_it_cannot_use_files() {
-    let (fake_vendors, service, api) = stage();
+fn toolless_model_answers_without_files() {
+    let (fake_vendors, service, api) = start_chat_completions();
     for requests in [2, 3] {
-        let answer = api.completed(&api.accepted(&json!({ "model": "no-tools", "input": "Hello" })));
+        let answer =
+            api.wait_for_completion(&api.expect_accepted(&json!({ "model": "no-tools", "input": "Hello" })));
         let text = answer["text"].as_str().expect("a text");
         assert!(text.starts_with("The stand-in says a few words."), "{answer}");
         assert!(text.contains("This model cannot use files"), "{answer}");
         assert_eq!(answer["error"], Value::Null, "{answer}");
-        assert_eq!(fake_vendors.requests().len(), requests, "it is remembered");
+        assert_eq!(fake_vendors.all_requests().len(), requests, "it is remembered");
     }
-    let report = service.admin(&["models"]);
+    let report = service.run_admin_command(&["models"]);
     let models = report["models"].as_array().expect("models");
     let uses_tools = |id: &str| &models.iter().find(|model| model["id"] == id).expect("it")["usesTools"];
     assert_eq!((uses_tools("no-tools"), uses_tools("standin")), (&json!(false), &json!(true)));
 }
 
 #[test]
-fn answer_that_a_filter_cuts_keeps_its_text_with_the_error() {
-    let (_fake_vendors, _service, api) = stage();
-    let answer = api.completed(&api.accepted(&json!({ "model": "filtered", "input": "Hello" })));
+fn filtered_answer_keeps_text_with_error() {
+    let (_fake_vendors, _service, api) = start_chat_completions();
+    let answer =
+        api.wait_for_completion(&api.expect_accepted(&json!({ "model": "filtered", "input": "Hello" })));
     let text = answer["text"].as_str().expect("a text");
     assert!(text.starts_with("The stand-in says a few words.\n\nThe answer is not complete"), "{answer}");
     assert_eq!(answer["error"]["code"], "MODEL_REFUSED", "{answer}");

@@ -3,9 +3,9 @@
 use std::io::Read;
 use std::time::{Duration, Instant};
 
-use conformance::api::id;
-use conformance::events::{Frame, version};
-use conformance::{Account, Api, Events, Expect, Options, Say, Service, Vendor};
+use conformance::api::id_field;
+use conformance::events::{StreamFrame, parse_version};
+use conformance::{AnswerStream, Api, Expect, Say, ScriptedVendor, ServiceOptions, TestAccount, TestService};
 use serde_json::{Value, json};
 
 /// The time within which the stream of a revoked key must end: five seconds, and what a busy host adds.
@@ -13,59 +13,68 @@ const REVOKED_WITHIN: Duration = Duration::from_secs(5 + 20);
 /// The longest time between two comments on a busy host.
 const BEAT_WITHIN: Duration = Duration::from_secs(10 + 20);
 
-pub(crate) struct Stage {
-    pub(crate) vendor: Vendor,
-    pub(crate) account: Account,
+pub(crate) struct StreamFixture {
+    pub(crate) vendor: ScriptedVendor,
+    pub(crate) account: TestAccount,
     pub(crate) api: Api,
-    pub(crate) service: Service,
+    pub(crate) service: TestService,
 }
 
-pub(crate) fn stage() -> Stage {
-    let vendor = Vendor::start();
-    let service = Service::start(Options { environment: vendor.environment(), ..Options::default() });
-    let account = service.account();
-    let api = service.api(&account);
-    Stage { vendor, account, api, service }
+pub(crate) fn stream_fixture() -> StreamFixture {
+    let vendor = ScriptedVendor::start();
+    let service = TestService::start(ServiceOptions {
+        environment: vendor.service_environment(),
+        ..ServiceOptions::default()
+    });
+    let account = service.create_account();
+    let api = service.api_for(&account);
+    StreamFixture { vendor, account, api, service }
 }
 
-pub(crate) fn shows(events: &mut Events, text: &str) -> conformance::Event {
-    events.find(text, |event| event.text().trim_end() == text)
+pub(crate) fn find_shown_text(events: &mut AnswerStream, text: &str) -> conformance::AnswerEvent {
+    events.find_event(text, |event| event.text().trim_end() == text)
 }
 
 #[test]
-fn an_answer_is_streamed_from_its_present_state_to_its_completion() {
-    let Stage { vendor, api, service: _service, .. } = stage();
-    vendor.will([Say::text("One"), Say::Hold, Say::text(" two"), Say::Hold, Say::text(" three.")]);
-    let answer = api.ask("Count");
-    let mut events = api.events_of(&answer);
-    let first = events.event().expect("the present state comes at once");
+fn stream_goes_from_state_to_completion() {
+    let StreamFixture { vendor, api, service: _service, .. } = stream_fixture();
+    vendor.add_script([
+        Say::from_text("One"),
+        Say::Hold,
+        Say::from_text(" two"),
+        Say::Hold,
+        Say::from_text(" three."),
+    ]);
+    let answer = api.ask_question("Count");
+    let mut events = api.stream_answer(&answer);
+    let first = events.next_event().expect("the present state comes at once");
     assert_eq!(first.retry.as_deref(), Some("1000"));
-    let one = shows(&mut events, "One");
+    let one = find_shown_text(&mut events, "One");
     assert_eq!((one.name.as_str(), &one.data["chatId"]), ("message", &answer["chatId"]));
-    vendor.wait_held(1);
-    let mut late = api.events_of(&answer);
-    assert_eq!(late.event().expect("a late reader gets the present state").text().trim_end(), "One");
-    vendor.release();
-    let two = shows(&mut events, "One two");
-    assert!(version(&one.id) < version(&two.id), "{} before {}", one.id, two.id);
-    vendor.release();
+    vendor.wait_for_holds(1);
+    let mut late = api.stream_answer(&answer);
+    assert_eq!(late.next_event().expect("a late reader gets the present state").text().trim_end(), "One");
+    vendor.release_hold();
+    let two = find_shown_text(&mut events, "One two");
+    assert!(parse_version(&one.id) < parse_version(&two.id), "{} before {}", one.id, two.id);
+    vendor.release_hold();
     for events in [events, late] {
-        let rest = events.rest();
+        let rest = events.remaining_events();
         let (last, before) = rest.split_last().expect("a completion");
         assert_eq!((last.name.as_str(), last.text()), ("completed", "One two three."));
         assert!(before.iter().all(|event| event.name == "message" && event.retry.is_none()));
-        let versions: Vec<_> = rest.iter().map(|event| version(&event.id)).collect();
+        let versions: Vec<_> = rest.iter().map(|event| parse_version(&event.id)).collect();
         assert!(versions.is_sorted_by(|a, b| a < b), "{versions:?}");
-        assert_eq!(last.data, api.now(&answer), "the last state is the answer as it is collected");
+        assert_eq!(last.data, api.get_answer(&answer), "the last state is the answer as it is collected");
     }
 }
 
 #[test]
-fn an_answer_that_is_done_is_its_completion_alone() {
-    let Stage { api, service: _service, .. } = stage();
-    let answer = api.completed(&api.ask("Hello"));
+fn completed_answer_streams_one_event() {
+    let StreamFixture { api, service: _service, .. } = stream_fixture();
+    let answer = api.wait_for_completion(&api.ask_question("Hello"));
     for _ in 0..2 {
-        let events = api.events_of(&answer).rest();
+        let events = api.stream_answer(&answer).remaining_events();
         assert_eq!(events.len(), 1, "{events:?}");
         assert_eq!((events[0].name.as_str(), &events[0].data), ("completed", &answer));
         assert_eq!(events[0].retry.as_deref(), Some("1000"));
@@ -73,206 +82,217 @@ fn an_answer_that_is_done_is_its_completion_alone() {
 }
 
 #[test]
-fn a_conversation_is_streamed_through_its_questions() {
-    let Stage { vendor, api, service: _service, .. } = stage();
-    vendor.will([Say::text("First"), Say::Hold]);
-    let first = api.ask("One");
-    let chat = id(&first, "chatId");
-    let mut events = Events::new(api.chat_events(&chat, None));
-    shows(&mut events, "First");
-    vendor.release();
-    let done = events.find("completion", |event| event.name == "completed");
-    assert_eq!(done.data, api.now(&first));
-    vendor.will([Say::text("Second"), Say::Hold, Say::text(" too.")]);
-    let second = api.accepted(&json!({ "input": "Two", "chatId": chat }));
-    let shown = shows(&mut events, "Second");
+fn chat_events_follow_all_questions() {
+    let StreamFixture { vendor, api, service: _service, .. } = stream_fixture();
+    vendor.add_script([Say::from_text("First"), Say::Hold]);
+    let first = api.ask_question("One");
+    let chat = id_field(&first, "chatId");
+    let mut events = AnswerStream::new(api.chat_events(&chat, None));
+    find_shown_text(&mut events, "First");
+    vendor.release_hold();
+    let done = events.find_event("completion", |event| event.name == "completed");
+    assert_eq!(done.data, api.get_answer(&first));
+    vendor.add_script([Say::from_text("Second"), Say::Hold, Say::from_text(" too.")]);
+    let second = api.expect_accepted(&json!({ "input": "Two", "chatId": chat }));
+    let shown = find_shown_text(&mut events, "Second");
     assert_eq!(shown.data["id"], second["id"]);
     // A new reader gets the state of the latest answer.
-    let mut late = Events::new(api.chat_events(&chat, None));
-    assert_eq!(late.event().expect("the present state").data["id"], second["id"]);
-    vendor.release();
+    let mut late = AnswerStream::new(api.chat_events(&chat, None));
+    assert_eq!(late.next_event().expect("the present state").data["id"], second["id"]);
+    vendor.release_hold();
     for events in [&mut events, &mut late] {
-        let done = events.find("completion", |event| event.name == "completed");
+        let done = events.find_event("completion", |event| event.name == "completed");
         assert_eq!((&done.data["id"], done.text()), (&second["id"], "Second too."));
     }
     // A reader that connects after the completion gets the completed answer, and stays connected.
-    let mut quiet = Events::new(api.chat_events(&chat, None));
-    let present = quiet.event().expect("the present state");
+    let mut quiet = AnswerStream::new(api.chat_events(&chat, None));
+    let present = quiet.next_event().expect("the present state");
     assert_eq!((present.name.as_str(), &present.data["id"]), ("completed", &second["id"]));
-    let third = api.accepted(&json!({ "input": "Three", "chatId": chat }));
+    let third = api.expect_accepted(&json!({ "input": "Three", "chatId": chat }));
     for events in [&mut events, &mut late, &mut quiet] {
-        events.find("the third answer", |event| event.name == "completed" && event.data["id"] == third["id"]);
+        events.find_event("the third answer", |event| {
+            event.name == "completed" && event.data["id"] == third["id"]
+        });
     }
     api.delete_chat(&chat).expect_status(204);
     for mut events in [events, late, quiet] {
-        while events.event().is_some() {}
+        while events.next_event().is_some() {}
     }
 }
 
 #[test]
-fn a_watcher_is_told_of_an_end_also_when_the_next_question_has_begun() {
-    let Stage { vendor, api, service: _service, .. } = stage();
+fn chat_events_report_end_despite_next() {
+    let StreamFixture { vendor, api, service: _service, .. } = stream_fixture();
     for round in 0..5 {
-        vendor.will([Say::Hold, Say::text("First.")]);
-        let first = api.ask("One");
-        let chat = id(&first, "chatId");
-        let mut events = Events::new(api.chat_events(&chat, None));
-        vendor.wait_held(1);
-        vendor.will([Say::text("Second"), Say::Hold]);
-        vendor.release();
-        api.completed(&first);
-        let second = api.accepted(&json!({ "input": "Two", "chatId": chat }));
+        vendor.add_script([Say::Hold, Say::from_text("First.")]);
+        let first = api.ask_question("One");
+        let chat = id_field(&first, "chatId");
+        let mut events = AnswerStream::new(api.chat_events(&chat, None));
+        vendor.wait_for_holds(1);
+        vendor.add_script([Say::from_text("Second"), Say::Hold]);
+        vendor.release_hold();
+        api.wait_for_completion(&first);
+        let second = api.expect_accepted(&json!({ "input": "Two", "chatId": chat }));
         let mut ended = false;
         loop {
-            let event = events.event().expect("the stream stays open");
+            let event = events.next_event().expect("the stream stays open");
             if event.data["id"] == second["id"] {
                 break;
             }
             ended |= event.name == "completed" && event.text() == "First.";
         }
         assert!(ended, "the first answer's end was left out in round {round}");
-        vendor.wait_held(1);
-        vendor.release();
-        api.completed(&second);
+        vendor.wait_for_holds(1);
+        vendor.release_hold();
+        api.wait_for_completion(&second);
     }
 }
 
 #[test]
 fn deleting_a_conversation_ends_its_streams() {
-    let Stage { vendor, api, service: _service, .. } = stage();
-    vendor.will([Say::text("Half"), Say::Hold]);
-    let answer = api.ask("Go on");
-    let chat = id(&answer, "chatId");
-    let mut of_answer = api.events_of(&answer);
-    let mut of_chat = Events::new(api.chat_events(&chat, None));
-    shows(&mut of_answer, "Half");
-    shows(&mut of_chat, "Half");
+    let StreamFixture { vendor, api, service: _service, .. } = stream_fixture();
+    vendor.add_script([Say::from_text("Half"), Say::Hold]);
+    let answer = api.ask_question("Go on");
+    let chat = id_field(&answer, "chatId");
+    let mut of_answer = api.stream_answer(&answer);
+    let mut of_chat = AnswerStream::new(api.chat_events(&chat, None));
+    find_shown_text(&mut of_answer, "Half");
+    find_shown_text(&mut of_chat, "Half");
     api.delete_chat(&chat).expect_status(204);
-    let rest = of_answer.rest();
+    let rest = of_answer.remaining_events();
     let last = rest.last().expect("a completion");
     assert_eq!((last.name.as_str(), last.text().trim_end()), ("completed", "Half"));
-    while of_chat.event().is_some() {}
+    while of_chat.next_event().is_some() {}
 }
 
 #[test]
 fn a_stop_completes_the_stream() {
-    let Stage { vendor, api, service: _service, .. } = stage();
-    vendor.will([Say::text("Half"), Say::Hold]);
-    let answer = api.ask("Go on");
-    let mut events = api.events_of(&answer);
-    shows(&mut events, "Half");
-    api.stop(&id(&answer, "chatId")).expect_status(202);
-    let rest = events.rest();
+    let StreamFixture { vendor, api, service: _service, .. } = stream_fixture();
+    vendor.add_script([Say::from_text("Half"), Say::Hold]);
+    let answer = api.ask_question("Go on");
+    let mut events = api.stream_answer(&answer);
+    find_shown_text(&mut events, "Half");
+    api.stop_chat(&id_field(&answer, "chatId")).expect_status(202);
+    let rest = events.remaining_events();
     assert_eq!(rest.last().map(|event| event.name.as_str()), Some("completed"));
 }
 
 #[test]
 fn a_revoked_key_ends_its_streams() {
-    let Stage { vendor, account, api, service } = stage();
-    vendor.will([Say::text("Half"), Say::Hold]);
-    let answer = api.ask("Go on");
-    let mut of_answer = api.events_of(&answer);
-    shows(&mut of_answer, "Half");
+    let StreamFixture { vendor, account, api, service } = stream_fixture();
+    vendor.add_script([Say::from_text("Half"), Say::Hold]);
+    let answer = api.ask_question("Go on");
+    let mut of_answer = api.stream_answer(&answer);
+    find_shown_text(&mut of_answer, "Half");
     let (_, other) = service.new_key(&account.email);
-    let mut others = api.with_key(&other).events_of(&answer);
-    shows(&mut others, "Half");
-    service.admin(&["key", "revoke", &account.key_id]);
+    let mut others = api.with_key(&other).stream_answer(&answer);
+    find_shown_text(&mut others, "Half");
+    service.run_admin_command(&["key", "revoke", &account.key_id]);
     let revoked = Instant::now();
-    while of_answer.event().is_some() {}
+    while of_answer.next_event().is_some() {}
     assert!(revoked.elapsed() < REVOKED_WITHIN, "{:?}", revoked.elapsed());
-    vendor.release();
-    assert_eq!(others.rest().last().map(|event| event.name.as_str()), Some("completed"));
+    vendor.release_hold();
+    assert_eq!(others.remaining_events().last().map(|event| event.name.as_str()), Some("completed"));
 }
 
 #[test]
 fn a_revoked_key_waits_for_nothing() {
-    let Stage { vendor, account, api, service } = stage();
-    vendor.will([Say::text("Half"), Say::Hold]);
-    let answer = api.ask("Go on");
-    vendor.wait_held(1);
-    let target = format!("/api/v1/chats/{}/messages/{}", id(&answer, "chatId"), id(&answer, "id"));
-    api.upload("large.bin", &vec![b'x'; 16 << 20]).expect_status(201);
-    let download = api.request("GET", "/api/v1/files/uploads/large.bin").open(&api.address);
+    let StreamFixture { vendor, account, api, service } = stream_fixture();
+    vendor.add_script([Say::from_text("Half"), Say::Hold]);
+    let answer = api.ask_question("Go on");
+    vendor.wait_for_holds(1);
+    let target =
+        format!("/api/v1/chats/{}/messages/{}", id_field(&answer, "chatId"), id_field(&answer, "id"));
+    api.upload_file("large.bin", &vec![b'x'; 16 << 20]).expect_status(201);
+    let download = api.new_request("GET", "/api/v1/files/uploads/large.bin").send_streaming(&api.address);
     std::thread::scope(|scope| {
-        let waiting = || api.request("GET", &target).header("prefer", "wait=60").send(&api.address);
+        let waiting = || api.new_request("GET", &target).with_header("prefer", "wait=60").send(&api.address);
         let asking = || {
             let question = json!({ "input": "Wait", "model": "reader" }).to_string();
-            api.request("POST", "/api/v1/chats").header("prefer", "wait=60").body(question).send(&api.address)
+            api.new_request("POST", "/api/v1/chats")
+                .with_header("prefer", "wait=60")
+                .with_body(question)
+                .send(&api.address)
         };
-        vendor.will([Say::Hold]);
+        vendor.add_script([Say::Hold]);
         let held = || {
             let question = json!({ "input": "Wait" }).to_string();
-            api.request("POST", "/api/v1/chats").header("prefer", "wait=60").body(question).send(&api.address)
+            api.new_request("POST", "/api/v1/chats")
+                .with_header("prefer", "wait=60")
+                .with_body(question)
+                .send(&api.address)
         };
         asking().expect_status(201);
         let waiters = [scope.spawn(waiting), scope.spawn(held)];
-        vendor.wait_held(2);
-        service.admin(&["key", "revoke", &account.key_id]);
+        vendor.wait_for_holds(2);
+        service.run_admin_command(&["key", "revoke", &account.key_id]);
         let revoked = Instant::now();
         for waiter in waiters {
             waiter.join().expect("a waiter").expect_rejection();
         }
         assert!(revoked.elapsed() < REVOKED_WITHIN, "{:?}", revoked.elapsed());
     });
-    assert!(download.try_whole().is_err(), "a download goes no further");
-    vendor.release();
+    assert!(download.try_read_whole().is_err(), "a download goes no further");
+    vendor.release_hold();
 }
 
 #[test]
 fn a_quiet_stream_beats() {
-    let Stage { vendor, api, service: _service, .. } = stage();
-    vendor.will([Say::text("Half"), Say::Hold]);
-    let mut events = api.events_of(&api.ask("Go on"));
-    shows(&mut events, "Half");
+    let StreamFixture { vendor, api, service: _service, .. } = stream_fixture();
+    vendor.add_script([Say::from_text("Half"), Say::Hold]);
+    let mut events = api.stream_answer(&api.ask_question("Go on"));
+    find_shown_text(&mut events, "Half");
     let quiet = Instant::now();
     loop {
-        match events.frame().expect("the stream stays open") {
-            Frame::Comment => break,
-            Frame::Event(event) => assert_eq!(event.text().trim_end(), "Half"),
+        match events.next_frame().expect("the stream stays open") {
+            StreamFrame::Comment => break,
+            StreamFrame::Event(event) => assert_eq!(event.text().trim_end(), "Half"),
         }
     }
     assert!(quiet.elapsed() < BEAT_WITHIN, "{:?}", quiet.elapsed());
-    vendor.release();
+    vendor.release_hold();
 }
 
 #[test]
-fn line_separators_in_an_answer_do_not_break_its_frames() {
-    let Stage { vendor, api, service: _service, .. } = stage();
+fn line_separators_do_not_break_frames() {
+    let StreamFixture { vendor, api, service: _service, .. } = stream_fixture();
     let odd = "a\u{2028}b\u{2029}c\u{85}d\r\ne\nf žluťoučký 🦀";
-    vendor.will([Say::text(odd), Say::Hold, Say::text(".")]);
-    let answer = api.ask("Odd");
-    let mut events = api.events_of(&answer);
-    events.find("the odd text", |event| event.text().contains('🦀'));
-    vendor.release();
-    let rest = events.rest();
+    vendor.add_script([Say::from_text(odd), Say::Hold, Say::from_text(".")]);
+    let answer = api.ask_question("Odd");
+    let mut events = api.stream_answer(&answer);
+    events.find_event("the odd text", |event| event.text().contains('🦀'));
+    vendor.release_hold();
+    let rest = events.remaining_events();
     let last = rest.last().expect("a completion");
     assert!(last.text().contains('\u{2028}') && last.text().contains('\u{85}'), "{:?}", last.text());
-    assert_eq!(last.data, api.now(&answer));
+    assert_eq!(last.data, api.get_answer(&answer));
 }
 
 #[test]
-fn separators_that_some_readers_take_for_line_ends_are_escaped_wherever_they_stand() {
+fn unicode_line_separators_escaped_everywhere() {
     const SEPARATORS: [char; 3] = ['\u{85}', '\u{2028}', '\u{2029}'];
-    let Stage { vendor, api, service: _service, .. } = stage();
+    let StreamFixture { vendor, api, service: _service, .. } = stream_fixture();
     let odd = |word: &str| SEPARATORS.map(|separator| format!("{word}{separator}")).concat();
     let path = format!("/notes/{}.txt", odd("file"));
     let write = json!({ "path": path, "content": odd("content") });
     let call = Say::Call { tool: "write".to_owned(), arguments: write };
-    vendor.will([Say::Reasoning(odd("thought")), Say::text(&odd("said")), call]);
-    vendor.will([Say::Hold, Say::text(&odd("done"))]);
+    vendor.add_script([Say::Reasoning(odd("thought")), Say::from_text(&odd("said")), call]);
+    vendor.add_script([Say::Hold, Say::from_text(&odd("done"))]);
     let question = format!("{}?", odd("asked"));
-    let answer = api.ask(&question);
-    let (chat, message) = (id(&answer, "chatId"), id(&answer, "id"));
-    vendor.wait_held(1);
+    let answer = api.ask_question(&question);
+    let (chat, message) = (id_field(&answer, "chatId"), id_field(&answer, "id"));
+    vendor.wait_for_holds(1);
     let streams = [api.answer_events(&chat, &message, None), api.chat_events(&chat, None)];
-    vendor.release();
-    let whole = api.completed(&answer);
+    vendor.release_hold();
+    let whole = api.wait_for_completion(&answer);
     let renamed = format!("Title {} end", odd("x").replace('\u{85}', ""));
     let target = format!("/api/v1/chats/{chat}");
-    let patched =
-        api.request("PATCH", &target).body(json!({ "title": renamed }).to_string()).send(&api.address);
+    let patched = api
+        .new_request("PATCH", &target)
+        .with_body(json!({ "title": renamed }).to_string())
+        .send(&api.address);
     assert_eq!(patched.expect_status(200).json()["title"], renamed.as_str());
-    let detail = api.chat(&chat).expect_status(200).json();
+    let detail = api.get_chat(&chat).expect_status(200).json();
     assert_eq!(detail["messages"][0]["text"], question.as_str(), "the question is unchanged");
     assert_eq!((&detail["messages"][1]["text"], &detail["chat"]["title"]), (&whole["text"], &json!(renamed)));
     assert!(
@@ -290,33 +310,42 @@ fn separators_that_some_readers_take_for_line_ends_are_escaped_wherever_they_sta
 
 #[test]
 fn compressed_streams_are_flushed() {
-    let Stage { vendor, api, service: _service, .. } = stage();
+    let StreamFixture { vendor, api, service: _service, .. } = stream_fixture();
     for coding in ["zstd", "br", "gzip"] {
-        vendor.will([Say::text("Half"), Say::Hold]);
-        let answer = api.ask("Go on");
-        vendor.wait_held(1);
-        let target = format!("/api/v1/chats/{}/messages/{}/events", id(&answer, "chatId"), id(&answer, "id"));
-        let stream = api.request("GET", &target).header("accept-encoding", coding).open(&api.address);
+        vendor.add_script([Say::from_text("Half"), Say::Hold]);
+        let answer = api.ask_question("Go on");
+        vendor.wait_for_holds(1);
+        let target = format!(
+            "/api/v1/chats/{}/messages/{}/events",
+            id_field(&answer, "chatId"),
+            id_field(&answer, "id")
+        );
+        let stream = api
+            .new_request("GET", &target)
+            .with_header("accept-encoding", coding)
+            .send_streaming(&api.address);
         assert_eq!(stream.header("content-encoding"), Some(coding));
         let read = stream.into_body().read(&mut [0; 1024]).expect("bytes come while the model is held");
         assert!(read > 0);
-        vendor.release();
-        api.completed(&answer);
+        vendor.release_hold();
+        api.wait_for_completion(&answer);
     }
 }
 
 #[test]
-fn readers_by_the_dozen_see_the_same_end() {
-    let Stage { vendor, api, service: _service, .. } = stage();
+fn dozens_of_readers_see_same_end() {
+    let StreamFixture { vendor, api, service: _service, .. } = stream_fixture();
     let words: Vec<Say> = (0..200).map(|n| Say::Text(format!("word{n} "))).collect();
-    vendor.will([vec![Say::Hold], words].concat());
-    let answer = api.ask("Many");
-    let readers: Vec<Events> = (0..24).map(|_| api.events_of(&answer)).collect();
-    vendor.wait_held(1);
-    vendor.release();
-    let ends: Vec<Value> =
-        readers.into_iter().map(|events| events.rest().pop().expect("a completion").data).collect();
-    let whole = api.now(&answer);
+    vendor.add_script([vec![Say::Hold], words].concat());
+    let answer = api.ask_question("Many");
+    let readers: Vec<AnswerStream> = (0..24).map(|_| api.stream_answer(&answer)).collect();
+    vendor.wait_for_holds(1);
+    vendor.release_hold();
+    let ends: Vec<Value> = readers
+        .into_iter()
+        .map(|events| events.remaining_events().pop().expect("a completion").data)
+        .collect();
+    let whole = api.get_answer(&answer);
     assert!(whole["text"].as_str().is_some_and(|text| text.trim_end().ends_with("word199")), "{whole}");
     assert!(ends.iter().all(|end| *end == whole));
 }

@@ -3,62 +3,62 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Output, Stdio};
 
-use conformance::{Api, Expect, Options, Say, Service};
+use conformance::{Api, Expect, Say, ServiceOptions, TestService};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::streams::{Stage, stage};
+use crate::streams::{StreamFixture, stream_fixture};
 
-fn command(service: &Service, api: &Api, arguments: &[&str]) -> Command {
-    let mut command = service.command();
+fn client_command(service: &TestService, api: &Api, arguments: &[&str]) -> Command {
+    let mut command = service.build_command();
     command.env("CAUSERIE_URL", format!("http://{}", api.address)).env("CAUSERIE_API_KEY", &api.key);
     command.env("LC_ALL", "C");
     command.args(arguments);
     command
 }
 
-fn run(service: &Service, api: &Api, arguments: &[&str]) -> Output {
-    command(service, api, arguments).stdin(Stdio::null()).output().expect("the binary can be run")
+fn run_client(service: &TestService, api: &Api, arguments: &[&str]) -> Output {
+    client_command(service, api, arguments).stdin(Stdio::null()).output().expect("the binary can be run")
 }
 
-fn piped(mut command: Command) -> Child {
+fn spawn_piped(mut command: Command) -> Child {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().expect("the binary can be run")
 }
 
-fn run_typing(service: &Service, api: &Api, arguments: &[&str], typed: &str) -> Output {
-    let mut child = piped(command(service, api, arguments));
+fn run_typing(service: &TestService, api: &Api, arguments: &[&str], typed: &str) -> Output {
+    let mut child = spawn_piped(client_command(service, api, arguments));
     child.stdin.take().expect("a pipe").write_all(typed.as_bytes()).expect("it reads");
     child.wait_with_output().expect("it ends")
 }
 
-fn text(bytes: &[u8]) -> String {
+fn bytes_to_text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[test]
-fn ask_prints_the_answer_and_its_sources() {
-    let service = Service::start(Options::default());
-    let api = service.api(&service.account());
-    let file = service.data().with_file_name("nájem.txt");
+fn ask_prints_answer_and_sources() {
+    let service = TestService::start(ServiceOptions::default());
+    let api = service.api_for(&service.create_account());
+    let file = service.data_folder().with_file_name("nájem.txt");
     std::fs::write(&file, "The monthly rent is 18,500 crowns.\n").expect("a file");
     let path = file.to_str().expect("a path");
-    let asked = run(&service, &api, &["ask", "How much is the monthly rent?", "--file", path]);
-    let (out, err) = (text(&asked.stdout), text(&asked.stderr));
+    let asked = run_client(&service, &api, &["ask", "How much is the monthly rent?", "--file", path]);
+    let (out, err) = (bytes_to_text(&asked.stdout), bytes_to_text(&asked.stderr));
     assert!(asked.status.success(), "{err}");
     assert!(out.contains("18,500") && out.contains("nájem.txt"), "{out}");
     assert!(!out.contains('\u{1b}') && !err.contains('\u{1b}'), "no colours without a terminal");
-    assert_eq!(api.list("/uploads").json()["entries"][0]["name"], "nájem.txt");
+    assert_eq!(api.list_directory("/uploads").json()["entries"][0]["name"], "nájem.txt");
 }
 
 #[test]
-fn the_marks_of_an_answer_have_the_numbers_of_its_sources() {
-    let service = Service::start(Options::default());
-    let api = service.api(&service.account());
-    let file = service.data().with_file_name("lease.txt");
+fn ask_marks_match_source_numbers() {
+    let service = TestService::start(ServiceOptions::default());
+    let api = service.api_for(&service.create_account());
+    let file = service.data_folder().with_file_name("lease.txt");
     std::fs::write(&file, "The monthly rent is 18,500 crowns.\n").expect("a file");
     let path = file.to_str().expect("a path");
-    let asked = run(&service, &api, &["ask", "How much is the monthly rent?", "--file", path]);
-    let out = text(&asked.stdout);
+    let asked = run_client(&service, &api, &["ask", "How much is the monthly rent?", "--file", path]);
+    let out = bytes_to_text(&asked.stdout);
     let (answer, sources) = out.split_once("\nSources:\n").expect("sources");
     let (number, _) = sources.split_once("] ").expect("a numbered source");
     assert!(answer.contains(&format!("{number}]")), "{out}");
@@ -66,103 +66,106 @@ fn the_marks_of_an_answer_have_the_numbers_of_its_sources() {
 
 #[test]
 fn ask_passes_on_what_is_chosen() {
-    let Stage { api, service, .. } = stage();
-    let skill = api.catalog("skills", None).json().as_array().and_then(|skills| skills.last().cloned());
+    let StreamFixture { api, service, .. } = stream_fixture();
+    let skill = api.get_catalog("skills", None).json().as_array().and_then(|skills| skills.last().cloned());
     let skill = skill.expect("a skill")["fullName"].as_str().expect("a name").to_owned();
     let chosen = ["--web", "--jurisdiction", "CZ", "--agent", "causerie:lawyer", "--skill", &skill];
-    let asked = run(&service, &api, &[&["ask", "Hello"][..], &chosen[..]].concat());
-    assert!(asked.status.success(), "{}", text(&asked.stderr));
-    let chat = api.chats("").json()["chats"][0].clone();
+    let asked = run_client(&service, &api, &[&["ask", "Hello"][..], &chosen[..]].concat());
+    assert!(asked.status.success(), "{}", bytes_to_text(&asked.stderr));
+    let chat = api.list_chats("").json()["chats"][0].clone();
     assert_eq!(
         (&chat["webSearchEnabled"], &chat["jurisdictions"]),
         (&true.into(), &serde_json::json!(["CZ"]))
     );
-    let most_used = api.catalog("skills", None).json()[0]["fullName"].clone();
+    let most_used = api.get_catalog("skills", None).json()[0]["fullName"].clone();
     assert_eq!(most_used, skill.as_str(), "it is counted with the question");
     let id = chat["chatId"].as_str().expect("an identifier");
-    let kept = run(&service, &api, &["ask", "And?", "--chat", id, "--web"]);
+    let kept = run_client(&service, &api, &["ask", "And?", "--chat", id, "--web"]);
     assert_eq!(kept.status.code(), Some(2), "a conversation keeps what it began with");
-    let unknown = run(&service, &api, &["ask", "Hello", "--jurisdiction", "no-such"]);
-    assert_eq!(unknown.status.code(), Some(3), "{}", text(&unknown.stderr));
+    let unknown = run_client(&service, &api, &["ask", "Hello", "--jurisdiction", "no-such"]);
+    assert_eq!(unknown.status.code(), Some(3), "{}", bytes_to_text(&unknown.stderr));
 }
 
 #[test]
 fn folders_are_made_copied_and_removed() {
-    let service = Service::start(Options::default());
-    let api = service.api(&service.account());
-    let case = service.data().with_file_name("case");
+    let service = TestService::start(ServiceOptions::default());
+    let api = service.api_for(&service.create_account());
+    let case = service.data_folder().with_file_name("case");
     std::fs::create_dir_all(case.join("annexes")).expect("a folder");
     std::fs::write(case.join("lease.txt"), "rent").expect("a file");
     std::fs::write(case.join("annexes/a.txt"), "keys").expect("a file");
     let path = case.to_str().expect("a path");
     let done = |arguments: &[&str]| {
-        let run = run(&service, &api, arguments);
-        assert!(run.status.success(), "{arguments:?}: {}", text(&run.stderr));
-        text(&run.stdout)
+        let run = run_client(&service, &api, arguments);
+        assert!(run.status.success(), "{arguments:?}: {}", bytes_to_text(&run.stderr));
+        bytes_to_text(&run.stdout)
     };
     done(&["mkdir", ":/clients"]);
-    assert_eq!(run(&service, &api, &["mkdir", ":/clients"]).status.code(), Some(3), "it exists");
+    assert_eq!(run_client(&service, &api, &["mkdir", ":/clients"]).status.code(), Some(3), "it exists");
     done(&["mkdir", "-p", ":/clients/ada/2026"]);
     done(&["cp", "-r", path, ":/clients/ada"]);
-    let back = service.data().with_file_name("back");
+    let back = service.data_folder().with_file_name("back");
     std::fs::create_dir(&back).expect("a folder");
     done(&["cp", "-r", ":/clients/ada", back.to_str().expect("a path")]);
     for (file, content) in [("lease.txt", "rent"), ("annexes/a.txt", "keys")] {
         let copied = std::fs::read_to_string(back.join("ada/case").join(file)).expect("it was copied");
         assert_eq!(copied, content);
     }
-    assert_eq!(run(&service, &api, &["rm", ":/clients"]).status.code(), Some(3), "it is not empty");
+    assert_eq!(run_client(&service, &api, &["rm", ":/clients"]).status.code(), Some(3), "it is not empty");
     done(&["rm", "-r", ":/clients"]);
     assert!(!done(&["ls"]).contains("clients"));
-    assert_eq!(run(&service, &api, &["rm", "-r", ":/"]).status.code(), Some(2));
+    assert_eq!(run_client(&service, &api, &["rm", "-r", ":/"]).status.code(), Some(2));
 }
 
 #[test]
-fn ask_continues_a_conversation_and_distinguishes_failures() {
-    let Stage { vendor, api, service, .. } = stage();
-    assert!(run(&service, &api, &["ask", "Hello"]).status.success());
-    let chat = api.chats("").json()["chats"][0]["chatId"].as_str().expect("a conversation").to_owned();
-    let again = run(&service, &api, &["ask", "And?", "--chat", &chat]);
-    assert_eq!(text(&again.stdout), "Done.\n");
-    assert_eq!(api.chat(&chat).json()["messages"].as_array().map(Vec::len), Some(4));
-    let refused = run(&service, &api, &["ask", "Hello", "--model", "no-such-model"]);
+fn ask_continues_chat_with_exit_codes() {
+    let StreamFixture { vendor, api, service, .. } = stream_fixture();
+    assert!(run_client(&service, &api, &["ask", "Hello"]).status.success());
+    let chat = api.list_chats("").json()["chats"][0]["chatId"].as_str().expect("a conversation").to_owned();
+    let again = run_client(&service, &api, &["ask", "And?", "--chat", &chat]);
+    assert_eq!(bytes_to_text(&again.stdout), "Done.\n");
+    assert_eq!(api.get_chat(&chat).json()["messages"].as_array().map(Vec::len), Some(4));
+    let refused = run_client(&service, &api, &["ask", "Hello", "--model", "no-such-model"]);
     assert_eq!(refused.status.code(), Some(3));
-    assert!(refused.stdout.is_empty() && text(&refused.stderr).contains("no-such-model"));
-    let wrong = run(&service, &api.with_key("api-wrong"), &["ask", "Hello"]);
+    assert!(refused.stdout.is_empty() && bytes_to_text(&refused.stderr).contains("no-such-model"));
+    let wrong = run_client(&service, &api.with_key("api-wrong"), &["ask", "Hello"]);
     assert_eq!(wrong.status.code(), Some(3));
-    assert!(!wrong.stderr.is_empty() && !text(&wrong.stderr).contains("api-wrong"), "keys are not echoed");
+    assert!(
+        !wrong.stderr.is_empty() && !bytes_to_text(&wrong.stderr).contains("api-wrong"),
+        "keys are not echoed"
+    );
     for _ in 0..20 {
-        vendor.will([Say::Refuse(400)]);
+        vendor.add_script([Say::Refuse(400)]);
     }
-    let failed = run(&service, &api, &["ask", "Hello"]);
+    let failed = run_client(&service, &api, &["ask", "Hello"]);
     assert_eq!(failed.status.code(), Some(4), "a failed answer fails the command");
 }
 
 #[test]
-fn a_question_is_read_from_a_pipe() {
-    let Stage { vendor, api, service, .. } = stage();
+fn ask_reads_question_from_pipe() {
+    let StreamFixture { vendor, api, service, .. } = stream_fixture();
     for arguments in [&["ask", "-"][..], &["ask"]] {
         let asked = run_typing(&service, &api, arguments, "What does this say?\nx = 1\n");
-        assert_eq!((asked.status.code(), text(&asked.stdout).as_str()), (Some(0), "Done.\n"));
+        assert_eq!((asked.status.code(), bytes_to_text(&asked.stdout).as_str()), (Some(0), "Done.\n"));
     }
-    let asked = vendor.requests();
+    let asked = vendor.request_bodies();
     let last = asked.last().expect("a request").to_string();
     assert!(last.contains("What does this say?\\nx = 1"), "{last}");
     let empty = run_typing(&service, &api, &["ask"], " \n");
     assert_eq!(empty.status.code(), Some(2));
-    assert!(text(&empty.stderr).contains("there is no question"), "{empty:?}");
+    assert!(bytes_to_text(&empty.stderr).contains("there is no question"), "{empty:?}");
 }
 
 #[test]
-fn ctrl_c_stops_the_answer_at_the_service() {
-    let Stage { vendor, api, service, .. } = stage();
-    vendor.will([Say::text("One"), Say::Hold]);
-    let mut child = piped(command(&service, &api, &["ask", "Count"]));
+fn ask_ctrl_c_stops_answer() {
+    let StreamFixture { vendor, api, service, .. } = stream_fixture();
+    vendor.add_script([Say::from_text("One"), Say::Hold]);
+    let mut child = spawn_piped(client_command(&service, &api, &["ask", "Count"]));
     let mut notes = BufReader::new(child.stderr.take().expect("a pipe"));
     let mut first = String::new();
     notes.read_line(&mut first).expect("a note");
     let chat = first.trim().strip_prefix("· conversation ").expect("the conversation comes first").to_owned();
-    vendor.wait_held(1);
+    vendor.wait_for_holds(1);
     let pid = Pid::from_raw(i32::try_from(child.id()).expect("a process id")).expect("a process id");
     kill_process(pid, Signal::INT).expect("it runs");
     let status = child.wait().expect("it ends");
@@ -170,101 +173,111 @@ fn ctrl_c_stops_the_answer_at_the_service() {
     notes.read_to_string(&mut rest).expect("notes");
     assert_eq!(status.code(), Some(130), "{rest}");
     assert!(rest.contains("stopping the answer"), "{rest}");
-    assert_eq!(api.chat(&chat).json()["chat"]["status"], "completed");
-    vendor.release();
+    assert_eq!(api.get_chat(&chat).json()["chat"]["status"], "completed");
+    vendor.release_hold();
 }
 
 #[test]
-fn json_is_the_object_of_the_service() {
-    let Stage { api, service, .. } = stage();
-    let asked = run(&service, &api, &["ask", "Hello", "--json"]);
+fn ask_json_is_service_object() {
+    let StreamFixture { api, service, .. } = stream_fixture();
+    let asked = run_client(&service, &api, &["ask", "Hello", "--json"]);
     let answer: serde_json::Value = serde_json::from_slice(&asked.stdout).expect("one JSON object");
-    assert_eq!(answer, api.now(&answer));
+    assert_eq!(answer, api.get_answer(&answer));
     let chat = answer["chatId"].as_str().expect("an identifier");
-    let shown = run(&service, &api, &["show", chat, "--json"]);
+    let shown = run_client(&service, &api, &["show", chat, "--json"]);
     let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).expect("one JSON object");
-    assert_eq!(shown, api.chat(chat).json());
-    let refused = run(&service, &api, &["ask", "Hello", "--json", "--model", "no-such-model"]);
+    assert_eq!(shown, api.get_chat(chat).json());
+    let refused = run_client(&service, &api, &["ask", "Hello", "--json", "--model", "no-such-model"]);
     let error: serde_json::Value = serde_json::from_slice(&refused.stderr).expect("one JSON object");
     assert!(error["code"].is_string() && error["message"].as_str().is_some_and(|text| !text.is_empty()));
 }
 
 #[test]
 fn conversations_are_listed_shown_and_stopped() {
-    let Stage { vendor, api, service, .. } = stage();
-    vendor.will([Say::text("The **rent**.")]);
-    assert!(run(&service, &api, &["ask", "How much?"]).status.success());
-    let chat = api.chats("").json()["chats"][0]["chatId"].as_str().expect("a conversation").to_owned();
-    let listed = text(&run(&service, &api, &["ls", "--chats"]).stdout);
+    let StreamFixture { vendor, api, service, .. } = stream_fixture();
+    vendor.add_script([Say::from_text("The **rent**.")]);
+    assert!(run_client(&service, &api, &["ask", "How much?"]).status.success());
+    let chat = api.list_chats("").json()["chats"][0]["chatId"].as_str().expect("a conversation").to_owned();
+    let listed = bytes_to_text(&run_client(&service, &api, &["ls", "--chats"]).stdout);
     assert!(listed.starts_with(&chat) && listed.trim_end().ends_with("How much?"), "{listed}");
-    let shown = text(&run(&service, &api, &["show", &chat]).stdout);
+    let shown = bytes_to_text(&run_client(&service, &api, &["show", &chat]).stdout);
     assert_eq!(shown, "# How much?\n\n> How much?\n\nThe **rent**.\n\n");
-    let idle = run(&service, &api, &["stop", &chat]);
-    assert!(idle.status.success() && text(&idle.stderr).contains("no answer is being written"), "{idle:?}");
-    vendor.will([Say::text("One"), Say::Hold]);
-    let answer = api.accepted(&serde_json::json!({"input": "Count", "chatId": chat}));
-    vendor.wait_held(1);
-    assert!(run(&service, &api, &["stop", &chat]).status.success());
-    assert_eq!(api.completed(&answer)["status"], "completed");
-    vendor.release();
+    let idle = run_client(&service, &api, &["stop", &chat]);
+    assert!(
+        idle.status.success() && bytes_to_text(&idle.stderr).contains("no answer is being written"),
+        "{idle:?}"
+    );
+    vendor.add_script([Say::from_text("One"), Say::Hold]);
+    let answer = api.expect_accepted(&serde_json::json!({"input": "Count", "chatId": chat}));
+    vendor.wait_for_holds(1);
+    assert!(run_client(&service, &api, &["stop", &chat]).status.success());
+    assert_eq!(api.wait_for_completion(&answer)["status"], "completed");
+    vendor.release_hold();
 }
 
 #[test]
-fn files_are_copied_both_ways_and_listed() {
-    let service = Service::start(Options::default());
-    let api = service.api(&service.account());
+fn files_copy_works_both_ways() {
+    let service = TestService::start(ServiceOptions::default());
+    let api = service.api_for(&service.create_account());
     let folder = tempfile::tempdir().expect("a folder");
     let local = folder.path().join("lease.txt");
     std::fs::write(&local, "The lease ends in May.\n").expect("a file");
     let path = |name: &str| folder.path().join(name).to_str().expect("a path").to_owned();
     api.create_folder("/contracts").expect_status(201);
-    let sent = run(&service, &api, &["cp", &path("lease.txt"), ":/contracts"]);
-    assert!(sent.status.success(), "{}", text(&sent.stderr));
-    let listed = text(&run(&service, &api, &["ls", "/contracts"]).stdout);
+    let sent = run_client(&service, &api, &["cp", &path("lease.txt"), ":/contracts"]);
+    assert!(sent.status.success(), "{}", bytes_to_text(&sent.stderr));
+    let listed = bytes_to_text(&run_client(&service, &api, &["ls", "/contracts"]).stdout);
     assert!(listed.contains("23 B") && listed.trim_end().ends_with("lease.txt"), "{listed}");
-    assert!(text(&run(&service, &api, &["ls"]).stdout).contains("contracts/"));
-    let fetched = run(&service, &api, &["cp", ":/contracts/lease.txt", &path("back.txt")]);
-    assert!(fetched.status.success(), "{}", text(&fetched.stderr));
+    assert!(bytes_to_text(&run_client(&service, &api, &["ls"]).stdout).contains("contracts/"));
+    let fetched = run_client(&service, &api, &["cp", ":/contracts/lease.txt", &path("back.txt")]);
+    assert!(fetched.status.success(), "{}", bytes_to_text(&fetched.stderr));
     assert_eq!(std::fs::read_to_string(path("back.txt")).expect("the file"), "The lease ends in May.\n");
-    let again = run(&service, &api, &["cp", ":/contracts/lease.txt", &path("back.txt")]);
+    let again = run_client(&service, &api, &["cp", ":/contracts/lease.txt", &path("back.txt")]);
     assert_eq!(again.status.code(), Some(1), "an existing file is not replaced");
-    let missing = run(&service, &api, &["cp", ":/contracts/none.txt", &path("none.txt")]);
+    let missing = run_client(&service, &api, &["cp", ":/contracts/none.txt", &path("none.txt")]);
     assert_eq!(missing.status.code(), Some(3));
     assert!(!folder.path().join("none.txt").exists(), "nothing is left of it");
-    let of_folder = run(&service, &api, &["ask", "What is this?", "--file", &path("")]);
+    let of_folder = run_client(&service, &api, &["ask", "What is this?", "--file", &path("")]);
     assert_eq!(of_folder.status.code(), Some(2));
-    assert!(text(&of_folder.stderr).contains("is a folder"), "{}", text(&of_folder.stderr));
+    assert!(bytes_to_text(&of_folder.stderr).contains("is a folder"), "{}", bytes_to_text(&of_folder.stderr));
     std::fs::write(path("empty.txt"), "").expect("a file");
-    let empty = run(&service, &api, &["cp", &path("lease.txt"), &path("empty.txt"), ":/contracts"]);
+    let empty = run_client(&service, &api, &["cp", &path("lease.txt"), &path("empty.txt"), ":/contracts"]);
     assert_eq!(empty.status.code(), Some(2));
-    assert!(text(&empty.stderr).contains("empty.txt is empty"), "{}", text(&empty.stderr));
+    assert!(bytes_to_text(&empty.stderr).contains("empty.txt is empty"), "{}", bytes_to_text(&empty.stderr));
 }
 
 #[test]
-fn several_files_are_copied_at_once_and_one_is_printed() {
-    let service = Service::start(Options::default());
-    let api = service.api(&service.account());
+fn files_copy_takes_several_files() {
+    let service = TestService::start(ServiceOptions::default());
+    let api = service.api_for(&service.create_account());
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).to_str().expect("a path").to_owned();
     for name in ["a.txt", "b.txt"] {
         std::fs::write(path(name), format!("This is {name}.\n")).expect("a file");
     }
-    let sent = run(&service, &api, &["cp", &path("a.txt"), &path("b.txt"), ":/uploads"]);
-    assert!(sent.status.success(), "{}", text(&sent.stderr));
+    let sent = run_client(&service, &api, &["cp", &path("a.txt"), &path("b.txt"), ":/uploads"]);
+    assert!(sent.status.success(), "{}", bytes_to_text(&sent.stderr));
     std::fs::create_dir(path("back")).expect("a folder");
-    let fetched = run(&service, &api, &["cp", ":/uploads/a.txt", ":/uploads/b.txt", &path("back")]);
-    assert!(fetched.status.success(), "{}", text(&fetched.stderr));
+    let fetched = run_client(&service, &api, &["cp", ":/uploads/a.txt", ":/uploads/b.txt", &path("back")]);
+    assert!(fetched.status.success(), "{}", bytes_to_text(&fetched.stderr));
     assert_eq!(std::fs::read_to_string(path("back/b.txt")).expect("the file"), "This is b.txt.\n");
-    let mut print = command(&service, &api, &["cp", ":/uploads/a.txt", "-"]);
+    let mut print = client_command(&service, &api, &["cp", ":/uploads/a.txt", "-"]);
     let printed = print.current_dir(folder.path()).output().expect("the binary can be run");
-    assert_eq!((text(&printed.stdout).as_str(), printed.status.code()), ("This is a.txt.\n", Some(0)));
-    assert!(printed.stderr.is_empty() && !folder.path().join("-").exists(), "{}", text(&printed.stderr));
+    assert_eq!(
+        (bytes_to_text(&printed.stdout).as_str(), printed.status.code()),
+        ("This is a.txt.\n", Some(0))
+    );
+    assert!(
+        printed.stderr.is_empty() && !folder.path().join("-").exists(),
+        "{}",
+        bytes_to_text(&printed.stderr)
+    );
 }
 
 #[test]
-fn no_file_that_is_attached_replaces_another_one() {
-    let service = Service::start(Options::default());
-    let api = service.api(&service.account());
+fn ask_attachment_replaces_no_file() {
+    let service = TestService::start(ServiceOptions::default());
+    let api = service.api_for(&service.create_account());
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).to_str().expect("a path").to_owned();
     for (name, rent) in [("a", "The rent is 900.\n"), ("b", "The rent is 1,200.\n")] {
@@ -274,28 +287,28 @@ fn no_file_that_is_attached_replaces_another_one() {
     let (one, other) = (path("a/offer.txt"), path("b/offer.txt"));
     let asked = ["ask", "How much is the rent?", "--file", &one, "--file", &other];
     for noted in ["uploaded /uploads/offer (2).txt", "/uploads/offer.txt is there already"] {
-        let asked = run(&service, &api, &asked);
-        assert!(text(&asked.stderr).contains(noted), "{}", text(&asked.stderr));
-        let answer = text(&asked.stdout);
+        let asked = run_client(&service, &api, &asked);
+        assert!(bytes_to_text(&asked.stderr).contains(noted), "{}", bytes_to_text(&asked.stderr));
+        let answer = bytes_to_text(&asked.stdout);
         assert!(answer.contains("900") && answer.contains("1,200"), "{answer}");
     }
-    assert_eq!(api.download("/uploads/offer.txt").expect_status(200).text(), "The rent is 900.\n");
-    let copied = run(&service, &api, &["cp", &one, &other, ":/uploads"]);
-    assert_eq!(copied.status.code(), Some(2), "{}", text(&copied.stderr));
+    assert_eq!(api.download_file("/uploads/offer.txt").expect_status(200).text(), "The rent is 900.\n");
+    let copied = run_client(&service, &api, &["cp", &one, &other, ":/uploads"]);
+    assert_eq!(copied.status.code(), Some(2), "{}", bytes_to_text(&copied.stderr));
 }
 
 #[test]
-fn who_has_no_key_reads_where_to_get_one() {
-    let service = Service::start(Options::default());
+fn missing_key_is_explained() {
+    let service = TestService::start(ServiceOptions::default());
     for arguments in
         [&["ask", "Hello"][..], &["chat"], &["ls"], &["show", "x"], &["cp", "a", ":/"], &["stop", "x"]]
     {
         for key in [None, Some("")] {
-            let mut command = service.command();
+            let mut command = service.build_command();
             command.args(arguments).env_remove("CAUSERIE_API_KEY").stdin(Stdio::null());
             let refused =
                 command.envs(key.map(|key| ("CAUSERIE_API_KEY", key))).output().expect("it can be run");
-            let stderr = text(&refused.stderr);
+            let stderr = bytes_to_text(&refused.stderr);
             assert_eq!(refused.status.code(), Some(2), "{stderr}");
             assert!(
                 stderr.contains("CAUSERIE_API_KEY") && stderr.contains("causerie key create"),
@@ -306,48 +319,48 @@ fn who_has_no_key_reads_where_to_get_one() {
 }
 
 #[test]
-fn chat_asks_a_question_for_each_line_in_one_conversation() {
-    let Stage { vendor, api, service, .. } = stage();
-    vendor.will([Say::text("First.")]);
-    vendor.will([Say::text("Second.")]);
+fn chat_asks_each_line_in_conversation() {
+    let StreamFixture { vendor, api, service, .. } = stream_fixture();
+    vendor.add_script([Say::from_text("First.")]);
+    vendor.add_script([Say::from_text("Second.")]);
     let held = run_typing(&service, &api, &["chat"], "One\n\n/nonsense\nTwo\n/exit\nThree\n");
-    let (out, err) = (text(&held.stdout), text(&held.stderr));
+    let (out, err) = (bytes_to_text(&held.stdout), bytes_to_text(&held.stderr));
     assert_eq!(held.status.code(), Some(2), "one line was no command: {err}");
     assert!(out.contains("First.\n") && out.contains("Second.\n"), "{out}");
     assert!(err.contains("no command /nonsense"), "{err}");
-    let chats = api.chats("").json();
+    let chats = api.list_chats("").json();
     assert_eq!(chats["totalCount"], 1);
     let chat = chats["chats"][0]["chatId"].as_str().expect("a conversation").to_owned();
     assert_eq!(
-        api.chat(&chat).json()["messages"].as_array().map(Vec::len),
+        api.get_chat(&chat).json()["messages"].as_array().map(Vec::len),
         Some(4),
         "the third was not asked"
     );
 }
 
 #[test]
-fn chat_in_a_pipe_fails_with_its_first_question_that_fails() {
-    let Stage { vendor, api, service, .. } = stage();
-    vendor.will([Say::text("Answered.")]);
+fn chat_pipe_fails_with_first_failure() {
+    let StreamFixture { vendor, api, service, .. } = stream_fixture();
+    vendor.add_script([Say::from_text("Answered.")]);
     let held = run_typing(&service, &api, &["chat"], "One\n/new\n/model no-such-model\nTwo\n");
-    assert_eq!((held.status.code(), text(&held.stdout).as_str()), (Some(3), "Answered.\n"));
+    assert_eq!((held.status.code(), bytes_to_text(&held.stdout).as_str()), (Some(3), "Answered.\n"));
     let held = run_typing(&service, &api, &["chat"], "/model no-such-model\nOne\n/file no-such-file\n");
-    assert_eq!(held.status.code(), Some(3), "of two failures the first: {}", text(&held.stderr));
+    assert_eq!(held.status.code(), Some(3), "of two failures the first: {}", bytes_to_text(&held.stderr));
     let held = run_typing(&service, &api.with_key("api-wrong"), &["chat"], "One\nTwo\n");
-    let err = text(&held.stderr);
+    let err = bytes_to_text(&held.stderr);
     assert_eq!((held.status.code(), err.matches("401").count()), (Some(3), 1), "{err}");
     for _ in 0..20 {
-        vendor.will([Say::Refuse(400)]);
+        vendor.add_script([Say::Refuse(400)]);
     }
     let held = run_typing(&service, &api, &["chat"], "One\n");
-    assert_eq!(held.status.code(), Some(4), "{}", text(&held.stderr));
+    assert_eq!(held.status.code(), Some(4), "{}", bytes_to_text(&held.stderr));
 }
 
 #[test]
-fn the_demonstration_names_the_machine_answers_with_sources_and_ends() {
-    let service = Service::start(Options::default());
+fn demo_answers_with_sources_and_ends() {
+    let service = TestService::start(ServiceOptions::default());
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let mut demo = service.command();
+    let mut demo = service.build_command();
     demo.args(["demo", "--once", "--listen", "127.0.0.1:0", "--data"]).arg(folder.path());
     let output = demo.env("LC_ALL", "C").output().expect("it can be run");
     let printed = String::from_utf8(output.stdout).expect("text");

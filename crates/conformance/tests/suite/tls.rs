@@ -7,7 +7,7 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use conformance::{Options, Service, poll};
+use conformance::{ServiceOptions, TestService, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
@@ -56,7 +56,10 @@ impl ServerCertVerifier for Anyone {
 }
 
 /// Opens a connection that offers these protocols, and completes its handshake.
-fn connect(address: &str, protocols: &[&str]) -> std::io::Result<StreamOwned<ClientConnection, TcpStream>> {
+fn connect_tls(
+    address: &str,
+    protocols: &[&str],
+) -> std::io::Result<StreamOwned<ClientConnection, TcpStream>> {
     let provider = Arc::new(ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider.clone())
         .with_safe_default_protocol_versions()
@@ -75,20 +78,20 @@ fn connect(address: &str, protocols: &[&str]) -> std::io::Result<StreamOwned<Cli
 }
 
 /// Returns the certificate of a new connection.
-fn shown(address: &str) -> Option<CertificateDer<'static>> {
-    let stream = connect(address, &[]).ok()?;
+fn peer_certificate(address: &str) -> Option<CertificateDer<'static>> {
+    let stream = connect_tls(address, &[]).ok()?;
     Some(stream.conn.peer_certificates()?.first()?.clone().into_owned())
 }
 
-fn fixture(name: &str) -> PathBuf {
+fn fixture_path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
 }
 
-fn certificate(name: &str) -> CertificateDer<'static> {
-    CertificateDer::from_pem_file(fixture(&format!("{name}.cert.pem"))).expect("a certificate")
+fn fixture_certificate(name: &str) -> CertificateDer<'static> {
+    CertificateDer::from_pem_file(fixture_path(&format!("{name}.cert.pem"))).expect("a certificate")
 }
 
-struct Encrypted {
+struct TlsService {
     child: Child,
     address: String,
     /// Holds the address while the service is started again.
@@ -96,27 +99,28 @@ struct Encrypted {
     folder: PathBuf,
 }
 
-impl Encrypted {
+impl TlsService {
     /// Starts a service that uses the certificate `first`, with its files in the other service's home.
-    fn start(home: &Service) -> Self {
-        let folder = home.data().with_file_name("encrypted");
+    fn start_with_certificate(home: &TestService) -> Self {
+        let folder = home.data_folder().with_file_name("encrypted");
         std::fs::create_dir(&folder).expect("a folder");
         let port = ReservedPort::reserve();
         let address = port.address().to_string();
-        let mut this = Self { child: Self::spawn(home, &folder, &address), address, _port: port, folder };
-        this.place("first");
-        poll::until("it speaks", || {
+        let mut this =
+            Self { child: Self::spawn_service(home, &folder, &address), address, _port: port, folder };
+        this.place_certificate("first");
+        poll::wait_until("it speaks", || {
             // The files did not exist yet.
             if this.child.try_wait().expect("it can be looked at").is_some() {
-                this.child = Self::spawn(home, &this.folder, &this.address);
+                this.child = Self::spawn_service(home, &this.folder, &this.address);
             }
-            shown(&this.address)
+            peer_certificate(&this.address)
         });
         this
     }
 
-    fn spawn(home: &Service, folder: &Path, address: &str) -> Child {
-        let mut command = home.command();
+    fn spawn_service(home: &TestService, folder: &Path, address: &str) -> Child {
+        let mut command = home.build_command();
         command.args(["serve", "--listen", address, "--data"]).arg(folder.join("data"));
         command.env("CAUSERIE_TLS_CERTIFICATE_FILE", folder.join("cert.pem"));
         command.env("CAUSERIE_TLS_KEY_FILE", folder.join("key.pem"));
@@ -124,10 +128,10 @@ impl Encrypted {
         command.spawn().expect("the binary can be run")
     }
 
-    fn place(&self, name: &str) {
+    fn place_certificate(&self, name: &str) {
         for kind in ["cert", "key"] {
             let to = self.folder.join(format!("{kind}.pem"));
-            std::fs::copy(fixture(&format!("{name}.{kind}.pem")), to).expect("a copy");
+            std::fs::copy(fixture_path(&format!("{name}.{kind}.pem")), to).expect("a copy");
         }
     }
 
@@ -136,7 +140,7 @@ impl Encrypted {
     }
 }
 
-impl Drop for Encrypted {
+impl Drop for TlsService {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -144,19 +148,19 @@ impl Drop for Encrypted {
 }
 
 #[test]
-fn it_speaks_tls_and_reads_its_certificate_again() {
-    let home = Service::start(Options::default());
-    let service = Encrypted::start(&home);
-    assert_eq!(shown(&service.address), Some(certificate("first")));
+fn tls_certificate_is_reloaded() {
+    let home = TestService::start(ServiceOptions::default());
+    let service = TlsService::start_with_certificate(&home);
+    assert_eq!(peer_certificate(&service.address), Some(fixture_certificate("first")));
     // HTTP/1.1 for clients that offer nothing else.
-    let mut plain = connect(&service.address, &["http/1.1"]).expect("a connection");
+    let mut plain = connect_tls(&service.address, &["http/1.1"]).expect("a connection");
     assert_eq!(plain.conn.alpn_protocol(), Some(&b"http/1.1"[..]));
     plain.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").expect("it is open");
     let mut head = [0; 12];
     plain.read_exact(&mut head).expect("an answer");
     assert_eq!(&head, b"HTTP/1.1 200");
     // HTTP/2 for clients that offer both; it begins with SETTINGS (RFC 9113, 3.4 and 6.5).
-    let mut newer = connect(&service.address, &["h2", "http/1.1"]).expect("a connection");
+    let mut newer = connect_tls(&service.address, &["h2", "http/1.1"]).expect("a connection");
     assert_eq!(newer.conn.alpn_protocol(), Some(&b"h2"[..]));
     newer.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").expect("it is open");
     let mut frame = [0; 9];
@@ -168,27 +172,29 @@ fn it_speaks_tls_and_reads_its_certificate_again() {
             .expect("it listens"),
         None
     );
-    service.place("second");
+    service.place_certificate("second");
     service.hang_up();
-    poll::until("the new certificate is shown", || {
-        shown(&service.address).filter(|shown| *shown == certificate("second"))
+    poll::wait_until("the new certificate is shown", || {
+        peer_certificate(&service.address).filter(|shown| *shown == fixture_certificate("second"))
     });
     // Invalid files change nothing, and the service continues.
     std::fs::write(service.folder.join("key.pem"), "no key").expect("a file");
     service.hang_up();
     service.hang_up();
-    assert_eq!(shown(&service.address), Some(certificate("second")));
-    service.place("first");
+    assert_eq!(peer_certificate(&service.address), Some(fixture_certificate("second")));
+    service.place_certificate("first");
     service.hang_up();
-    poll::until("it reads on", || shown(&service.address).filter(|shown| *shown == certificate("first")));
+    poll::wait_until("it reads on", || {
+        peer_certificate(&service.address).filter(|shown| *shown == fixture_certificate("first"))
+    });
 }
 
 #[test]
-fn files_that_do_not_go_together_are_refused() {
-    let home = Service::start(Options::default());
+fn mismatched_tls_files_are_refused() {
+    let home = TestService::start(ServiceOptions::default());
     let check = |certificate: &str, key: &str| {
-        let file = home.data().with_file_name("causerie.toml");
-        let path = |name: &str| fixture(name).display().to_string();
+        let file = home.data_folder().with_file_name("causerie.toml");
+        let path = |name: &str| fixture_path(name).display().to_string();
         let mut content = String::new();
         for (name, value) in [("certificate_file", certificate), ("key_file", key)] {
             if !value.is_empty() {
@@ -197,7 +203,7 @@ fn files_that_do_not_go_together_are_refused() {
         }
         std::fs::write(&file, content).expect("a file");
         let output =
-            home.command().args(["config", "check"]).arg(file).output().expect("the binary can be run");
+            home.build_command().args(["config", "check"]).arg(file).output().expect("the binary can be run");
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
     };
     assert!(check("first.cert.pem", "first.key.pem").0);
@@ -218,13 +224,13 @@ fn files_that_do_not_go_together_are_refused() {
 }
 
 #[test]
-fn commands_trust_the_certificates_that_they_are_given() {
-    let home = Service::start(Options::default());
-    let service = Encrypted::start(&home);
+fn commands_trust_given_certificates() {
+    let home = TestService::start(ServiceOptions::default());
+    let service = TlsService::start_with_certificate(&home);
     let list = |scheme: &str, certificates: Option<&str>| {
-        let mut command = home.command();
+        let mut command = home.build_command();
         command.args(["ls", "--url", &format!("{scheme}://{}", service.address), "--key", "api-wrong"]);
-        command.envs(certificates.map(|name| ("CAUSERIE_CACERT", fixture(name))));
+        command.envs(certificates.map(|name| ("CAUSERIE_CACERT", fixture_path(name))));
         let output = command.output().expect("the binary can be run");
         (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
     };

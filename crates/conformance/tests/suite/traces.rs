@@ -6,11 +6,11 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use conformance::vendor::Vendor;
-use conformance::{Expect, Options, Request, Say, Service, poll};
+use conformance::vendor::ScriptedVendor;
+use conformance::{Expect, HttpRequest, Say, ServiceOptions, TestService, poll};
 use serde_json::{Value, json};
 
-use crate::streams::shows;
+use crate::streams::find_shown_text;
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const CLIENT: &str = "00f067aa0bb902b7";
@@ -32,14 +32,14 @@ impl Collector {
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let taking = taking.clone();
-                thread::spawn(move || taking.serve(stream.expect("a connection")));
+                thread::spawn(move || taking.serve_connection(stream.expect("a connection")));
             }
         });
         collector
     }
 
     /// Reads requests until the connection ends.
-    fn serve(&self, mut stream: TcpStream) {
+    fn serve_connection(&self, mut stream: TcpStream) {
         let mut read = Vec::new();
         let mut more = [0; 4096];
         while let Ok(count) = stream.read(&mut more) {
@@ -61,14 +61,14 @@ impl Collector {
     }
 
     /// Returns every span so far.
-    fn spans(&self) -> Vec<ExportedSpan> {
+    fn exported_spans(&self) -> Vec<ExportedSpan> {
         let requests = self.requests.lock().expect("whole");
         let bodies = requests.iter().map(|(_, body)| serde_json::from_str::<Value>(body).expect("JSON"));
-        bodies.flat_map(|body| spans_of(&body)).collect()
+        bodies.flat_map(|body| parse_spans(&body)).collect()
     }
 
     /// Returns all requests unparsed.
-    fn raw(&self) -> String {
+    fn raw_requests(&self) -> String {
         let requests = self.requests.lock().expect("whole");
         requests.iter().map(|(_, body)| body.as_str()).collect()
     }
@@ -89,7 +89,7 @@ struct ExportedSpan {
 }
 
 /// Parses the JSON encoding of `ExportTraceServiceRequest`.
-fn spans_of(body: &Value) -> Vec<ExportedSpan> {
+fn parse_spans(body: &Value) -> Vec<ExportedSpan> {
     let mut spans = Vec::new();
     for resource in body["resourceSpans"].as_array().expect("a list") {
         let attributes = resource["resource"]["attributes"].as_array().expect("a list");
@@ -135,8 +135,8 @@ fn read_span(span: &Value) -> ExportedSpan {
     exported
 }
 
-fn service(vendor: &Vendor, collector: &Collector) -> Service {
-    let mut environment = vendor.environment();
+fn start_traced_service(vendor: &ScriptedVendor, collector: &Collector) -> TestService {
+    let mut environment = vendor.service_environment();
     for (name, value) in [
         ("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://{}", collector.address)),
         ("OTEL_EXPORTER_OTLP_HEADERS", "x-token=a%20token".to_owned()),
@@ -144,34 +144,34 @@ fn service(vendor: &Vendor, collector: &Collector) -> Service {
     ] {
         environment.push((name.to_owned(), value));
     }
-    Service::start_full(Options { environment, ..Options::default() })
+    TestService::start_full(ServiceOptions { environment, ..ServiceOptions::default() })
 }
 
 #[test]
-fn an_answer_belongs_to_the_trace_of_its_question_through_a_restart() {
-    let (vendor, collector) = (Vendor::start(), Collector::start());
-    let mut service = service(&vendor, &collector);
-    let account = service.account();
-    let api = service.api(&account);
-    api.upload("petunia.txt", b"The code word is heron.").expect_status(201);
+fn answer_trace_survives_restart() {
+    let (vendor, collector) = (ScriptedVendor::start(), Collector::start());
+    let mut service = start_traced_service(&vendor, &collector);
+    let account = service.create_account();
+    let api = service.api_for(&account);
+    api.upload_file("petunia.txt", b"The code word is heron.").expect_status(201);
     let list = Say::Call { tool: "list".to_owned(), arguments: json!({ "path": "/uploads" }) };
-    vendor.will([Say::text("A wombat "), list]);
-    vendor.will([Say::text("said in va"), Say::Hold]);
-    let asked = Request::new("POST", "/api/v1/chats")
-        .header("x-api-key", &account.key)
-        .header("traceparent", &format!("00-{TRACE}-{CLIENT}-01"))
-        .body(json!({ "input": "Which marmot?", "filePaths": ["/uploads/petunia.txt"] }).to_string())
+    vendor.add_script([Say::from_text("A wombat "), list]);
+    vendor.add_script([Say::from_text("said in va"), Say::Hold]);
+    let asked = HttpRequest::new("POST", "/api/v1/chats")
+        .with_header("x-api-key", &account.key)
+        .with_header("traceparent", &format!("00-{TRACE}-{CLIENT}-01"))
+        .with_body(json!({ "input": "Which marmot?", "filePaths": ["/uploads/petunia.txt"] }).to_string())
         .send(service.address());
     let answer = asked.expect_status(202).json();
-    shows(&mut api.events_of(&answer), "A wombat \n\nsaid in va");
+    find_shown_text(&mut api.stream_answer(&answer), "A wombat \n\nsaid in va");
     service.terminate();
-    vendor.will([Say::text("A marmot.")]);
+    vendor.add_script([Say::from_text("A marmot.")]);
     service.restart();
-    let api = service.api(&account);
-    api.completed(&answer);
-    let spans = poll::until("the answer's spans are exported", || {
+    let api = service.api_for(&account);
+    api.wait_for_completion(&answer);
+    let spans = poll::wait_until("the answer's spans are exported", || {
         let spans: Vec<ExportedSpan> =
-            collector.spans().into_iter().filter(|span| span.trace == TRACE).collect();
+            collector.exported_spans().into_iter().filter(|span| span.trace == TRACE).collect();
         // The spans of its work are exported last.
         (spans.iter().filter(|span| span.name == "work on answer").count() == 2).then_some(spans)
     });
@@ -207,7 +207,7 @@ fn an_answer_belongs_to_the_trace_of_its_question_through_a_restart() {
     let tools: Vec<_> = calls.iter().map(|call| call.attributes["gen_ai.tool.name"].as_str()).collect();
     assert_eq!(tools, ["attached_files", "list"]);
     assert!(calls.iter().all(|call| !call.failed), "{calls:?}");
-    let raw = collector.raw();
+    let raw = collector.raw_requests();
     for secret in ["marmot", "wombat", "petunia", "heron", account.key.as_str(), "a token", &account.email] {
         assert!(!raw.contains(secret), "the spans contain {secret}");
     }
@@ -218,14 +218,14 @@ fn an_answer_belongs_to_the_trace_of_its_question_through_a_restart() {
 }
 
 #[test]
-fn a_collector_that_takes_nothing_keeps_nobody_waiting() {
-    let (vendor, mut collector) = (Vendor::start(), Collector::default());
+fn stalled_collector_delays_nobody() {
+    let (vendor, mut collector) = (ScriptedVendor::start(), Collector::default());
     // It accepts connections and never responds.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port");
     collector.address = silent.local_addr().expect("an address").to_string();
-    let mut service = service(&vendor, &collector);
-    let api = service.api(&service.account());
-    api.completed(&api.ask("Go on"));
+    let mut service = start_traced_service(&vendor, &collector);
+    let api = service.api_for(&service.create_account());
+    api.wait_for_completion(&api.ask_question("Go on"));
     // The final export has a time limit, within which the service exits.
     service.terminate();
     drop(silent);

@@ -1,31 +1,31 @@
 //! The same conversation through the format of each vendor, against a fake that rejects the same requests as
 //! the vendor: calls without results, and reasoning that is not sent back.
 
-use conformance::api::parts_of;
-use conformance::fake_vendors::{FakeVendors, Format};
-use conformance::{Api, Expect, Options, Service, poll};
+use conformance::api::find_parts;
+use conformance::fake_vendors::{FakeVendorFormat, FakeVendors};
+use conformance::{Api, Expect, ServiceOptions, TestService, poll};
 use serde_json::{Value, json};
 
 /// Starts a service whose models use this format.
-fn stage(format: Format) -> (FakeVendors, Service, Api) {
+fn start_with_format(format: FakeVendorFormat) -> (FakeVendors, TestService, Api) {
     let fake_vendors = FakeVendors::start();
-    let environment = fake_vendors.environment_of(format);
-    let service = Service::start(Options { environment, ..Options::default() });
-    let api = service.api(&service.account());
-    poll::until("the vendor's models are listed", || {
-        let models = api.catalog("models", None).expect_status(200).json();
+    let environment = fake_vendors.service_environment_for(format);
+    let service = TestService::start(ServiceOptions { environment, ..ServiceOptions::default() });
+    let api = service.api_for(&service.create_account());
+    poll::wait_until("the vendor's models are listed", || {
+        let models = api.get_catalog("models", None).expect_status(200).json();
         models.as_array().expect("models").iter().any(|model| model["id"] == "standin").then_some(())
     });
     (fake_vendors, service, api)
 }
 
-fn question(script: &Value) -> Value {
+fn script_question(script: &Value) -> Value {
     json!({ "model": "standin", "input": format!("STANDIN {script}") })
 }
 
-fn converses(format: Format, provider: &str, path: &str) {
-    let (fake_vendors, _service, api) = stage(format);
-    let models = api.catalog("models", None).json();
+fn check_conversation(format: FakeVendorFormat, provider: &str, path: &str) {
+    let (fake_vendors, _service, api) = start_with_format(format);
+    let models = api.get_catalog("models", None).json();
     let found = models.as_array().expect("models").iter().find(|model| model["id"] == "standin").expect("it");
     assert_eq!((&found["provider"], &found["default"]), (&json!(provider), &json!(true)));
     let script = json!({ "steps": [
@@ -33,112 +33,117 @@ fn converses(format: Format, provider: &str, path: &str) {
             { "call": { "tool": "list", "arguments": { "path": "/" } } }] },
         { "actions": [{ "tokens": { "count": 20, "every_ms": 5 } }, { "say": "Found." }] },
     ]});
-    let asked = api.accepted(&question(&script));
-    let mut events = api.events_of(&asked);
-    events.find("the first words of a step", |event| {
+    let asked = api.expect_accepted(&script_question(&script));
+    let mut events = api.stream_answer(&asked);
+    events.find_event("the first words of a step", |event| {
         let text = event.data["text"].as_str().unwrap_or("");
         text.contains("t0 ") && !text.contains("Found.")
     });
-    let answer = api.completed(&asked);
+    let answer = api.wait_for_completion(&asked);
     assert!(answer["text"].as_str().is_some_and(|text| text.ends_with("Found.")), "{answer}");
     let kinds: Vec<_> =
         answer["parts"].as_array().expect("parts").iter().filter_map(|part| part["type"].as_str()).collect();
     assert_eq!(kinds, ["REASONING", "TEXT", "TOOL", "TEXT"], "{answer}");
-    assert_eq!(parts_of(&answer, "TOOL")[0]["state"], "COMPLETE", "{answer}");
-    let reasoning = parts_of(&answer, "REASONING")[0]["content"].to_string();
+    assert_eq!(find_parts(&answer, "TOOL")[0]["state"], "COMPLETE", "{answer}");
+    let reasoning = find_parts(&answer, "REASONING")[0]["content"].to_string();
     assert!(reasoning.contains("<strong>it</strong>"), "{reasoning}");
 
-    let mut next = question(&json!({ "steps": [{ "actions": [{ "say": "Gladly." }] }] }));
+    let mut next = script_question(&json!({ "steps": [{ "actions": [{ "say": "Gladly." }] }] }));
     next["chatId"] = answer["chatId"].clone();
-    let second = api.completed(&api.accepted(&next));
+    let second = api.wait_for_completion(&api.expect_accepted(&next));
     assert_eq!((&second["text"], &second["error"]), (&json!("Gladly."), &Value::Null), "{second}");
-    let requests = fake_vendors.requests();
+    let requests = fake_vendors.all_requests();
     let seen: Vec<_> = requests.iter().filter(|seen| seen["outcome"] != "refused 404").collect();
     assert!(seen.iter().all(|seen| seen["outcome"] == "done"), "{seen:?}");
     assert!(seen.iter().all(|seen| seen["path"].as_str().is_some_and(|at| at.starts_with(path))), "{seen:?}");
     // Encrypted reasoning is sent back with the results and in the next turn.
-    let sealed = format != Format::ChatCompletions;
+    let sealed = format != FakeVendorFormat::ChatCompletions;
     for seen in &seen[1..] {
         assert_eq!(seen["body"].to_string().contains("c2VhbA"), sealed, "{seen}");
     }
 }
 
-fn fails_and_stops(format: Format) {
-    let (fake_vendors, _service, api) = stage(format);
+fn check_errors_and_stops(format: FakeVendorFormat) {
+    let (fake_vendors, _service, api) = start_with_format(format);
     let refused = json!({ "steps": [{ "status": 400, "message": "the vendor's own words" }] });
-    let answer = api.completed(&api.accepted(&question(&refused)));
+    let answer = api.wait_for_completion(&api.expect_accepted(&script_question(&refused)));
     assert!(answer["error"]["code"].is_string(), "{answer}");
     assert!(!answer.to_string().contains("own words"), "nothing internal is shown: {answer}");
     let broken = json!({ "steps": [[
         { "actions": [{ "say": "Half" }, { "error": { "message": "Overloaded", "code": "overloaded_error" } }] },
         { "actions": [{ "say": "Whole." }] },
     ]]});
-    let answer = api.completed(&api.accepted(&question(&broken)));
+    let answer = api.wait_for_completion(&api.expect_accepted(&script_question(&broken)));
     assert_eq!(
         (&answer["text"], &answer["error"]),
         (&json!("Whole."), &Value::Null),
         "generated again: {answer}"
     );
     let endless = json!({ "steps": [{ "actions": [{ "say": "So far." }, "stall"] }] });
-    let asked = api.accepted(&question(&endless));
-    api.events_of(&asked).find("the first words", |event| event.data["text"] == "So far.");
-    api.stop(asked["chatId"].as_str().expect("its conversation")).expect_status(202);
-    let answer = api.completed(&asked);
+    let asked = api.expect_accepted(&script_question(&endless));
+    api.stream_answer(&asked).find_event("the first words", |event| event.data["text"] == "So far.");
+    api.stop_chat(asked["chatId"].as_str().expect("its conversation")).expect_status(202);
+    let answer = api.wait_for_completion(&asked);
     assert_eq!((&answer["text"], &answer["error"]), (&json!("So far."), &Value::Null), "{answer}");
-    poll::until("the vendor is let go", || {
-        (fake_vendors.requests().last().expect("a request")["outcome"] == "closed").then_some(())
+    poll::wait_until("the vendor is let go", || {
+        (fake_vendors.all_requests().last().expect("a request")["outcome"] == "closed").then_some(())
     });
 }
 
 #[test]
 fn a_conversation_goes_through_anthropics_format() {
-    converses(Format::Anthropic, "ANTHROPIC", "/v1/messages");
+    check_conversation(FakeVendorFormat::Anthropic, "ANTHROPIC", "/v1/messages");
 }
 
 #[test]
 fn a_conversation_goes_through_chat_completions() {
-    converses(Format::ChatCompletions, "OPENAI", "/v1/chat/completions");
+    check_conversation(FakeVendorFormat::ChatCompletions, "OPENAI", "/v1/chat/completions");
 }
 
 #[test]
 fn a_conversation_goes_through_openais_responses() {
-    converses(Format::Responses, "OPENAI", "/v1/responses");
+    check_conversation(FakeVendorFormat::Responses, "OPENAI", "/v1/responses");
 }
 
 #[test]
 fn a_conversation_goes_through_geminis_format() {
-    converses(Format::Gemini, "GOOGLE", "/v1beta/models/standin:streamGenerateContent?alt=sse");
+    check_conversation(
+        FakeVendorFormat::Gemini,
+        "GOOGLE",
+        "/v1beta/models/standin:streamGenerateContent?alt=sse",
+    );
 }
 
 #[test]
-fn errors_and_stops_are_told_in_anthropics_format() {
-    fails_and_stops(Format::Anthropic);
+fn errors_and_stops_in_anthropic_format() {
+    check_errors_and_stops(FakeVendorFormat::Anthropic);
 }
 
 #[test]
-fn errors_and_stops_are_told_in_chat_completions() {
-    fails_and_stops(Format::ChatCompletions);
+fn errors_and_stops_in_chat_completions() {
+    check_errors_and_stops(FakeVendorFormat::ChatCompletions);
 }
 
 #[test]
-fn errors_and_stops_are_told_in_openais_responses() {
-    fails_and_stops(Format::Responses);
+fn errors_and_stops_in_responses_format() {
+    check_errors_and_stops(FakeVendorFormat::Responses);
 }
 
 #[test]
-fn errors_and_stops_are_told_in_geminis_format() {
-    fails_and_stops(Format::Gemini);
+fn errors_and_stops_in_gemini_format() {
+    check_errors_and_stops(FakeVendorFormat::Gemini);
 }
 
 #[test]
-fn models_of_all_vendors_stand_side_by_side_and_the_first_vendors_is_the_default() {
+fn first_vendor_model_is_default() {
     let fake_vendors = FakeVendors::start();
-    let formats = [Format::Anthropic, Format::ChatCompletions, Format::Gemini];
-    let environment = formats.iter().flat_map(|format| fake_vendors.environment_of(*format)).collect();
-    let service = Service::start(Options { environment, ..Options::default() });
-    let api = service.api(&service.account());
-    let models = poll::until("all are listed", || {
-        let models = api.catalog("models", None).expect_status(200).json();
+    let formats = [FakeVendorFormat::Anthropic, FakeVendorFormat::ChatCompletions, FakeVendorFormat::Gemini];
+    let environment =
+        formats.iter().flat_map(|format| fake_vendors.service_environment_for(*format)).collect();
+    let service = TestService::start(ServiceOptions { environment, ..ServiceOptions::default() });
+    let api = service.api_for(&service.create_account());
+    let models = poll::wait_until("all are listed", || {
+        let models = api.get_catalog("models", None).expect_status(200).json();
         let models = models.as_array().expect("models").clone();
         models.iter().any(|model| model["provider"] == "GOOGLE").then_some(models)
     });
@@ -148,17 +153,17 @@ fn models_of_all_vendors_stand_side_by_side_and_the_first_vendors_is_the_default
         let of: Vec<_> = models.iter().filter(|model| model["id"] == id).collect();
         assert_eq!((of.len(), &of[0]["provider"]), (1, &json!(provider)), "{id}");
         assert_eq!(of[0]["default"], json!(provider == "ANTHROPIC"), "{id}");
-        let answer = api.completed(&api.accepted(&json!({ "model": id, "input": "Hello" })));
+        let answer = api.wait_for_completion(&api.expect_accepted(&json!({ "model": id, "input": "Hello" })));
         assert_eq!((&answer["error"], &answer["model"]), (&Value::Null, &json!(id)), "{answer}");
     }
-    let paths: Vec<_> = fake_vendors.requests().iter().map(|seen| seen["path"].clone()).collect();
+    let paths: Vec<_> = fake_vendors.all_requests().iter().map(|seen| seen["path"].clone()).collect();
     let expected =
         ["/v1/messages", "/v1/chat/completions", "/v1beta/models/standin:streamGenerateContent?alt=sse"];
     assert_eq!(paths, expected);
 }
 
 #[test]
-fn described_models_are_offered_and_asked_for_as_described() {
+fn described_models_offered_and_requested() {
     let fake_vendors = FakeVendors::start();
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("causerie.toml");
@@ -170,12 +175,12 @@ fn described_models_are_offered_and_asked_for_as_described() {
         [[model]]\nid = \"secret\"\nvendor = \"openai\"\nname = \"reasoning\"\nhidden = true\n\
         [[model]]\nid = \"early\"\nvendor = \"openai\"\nname = \"reasoning\"\ndeprecated = true\n";
     std::fs::write(&file, described).expect("a file");
-    let mut environment = fake_vendors.environment_of(Format::ChatCompletions);
+    let mut environment = fake_vendors.service_environment_for(FakeVendorFormat::ChatCompletions);
     environment.push(("CAUSERIE_CONFIG".to_owned(), file.display().to_string()));
-    let mut service = Service::start(Options { environment, ..Options::default() });
-    let account = service.account();
-    let api = service.api(&account);
-    let models = api.catalog("models", Some("sk")).expect_status(200).json();
+    let mut service = TestService::start(ServiceOptions { environment, ..ServiceOptions::default() });
+    let account = service.create_account();
+    let api = service.api_for(&account);
+    let models = api.get_catalog("models", Some("sk")).expect_status(200).json();
     let models = models.as_array().expect("models");
     let ids: Vec<&str> = models.iter().filter_map(|model| model["id"].as_str()).collect();
     assert_eq!(ids.len(), 2, "{models:?}");
@@ -183,19 +188,20 @@ fn described_models_are_offered_and_asked_for_as_described() {
     assert_eq!((&of("thorough")["label"], &of("thorough")["default"]), (&json!("Dôkladný"), &json!(true)));
     assert_eq!(of("thorough")["description"], "It looks twice");
     assert_eq!((&of("early")["deprecated"], &of("early")["settings"]), (&json!(true), &json!([])));
-    let refused = api.send(&json!({ "input": "Hello", "model": "secret" })).expect_status(400).json();
+    let refused =
+        api.send_question(&json!({ "input": "Hello", "model": "secret" })).expect_status(400).json();
     assert!(refused["message"].as_str().is_some_and(|message| message.contains("thorough")), "{refused}");
-    let before = service.credits(&account);
-    let answer = api.completed(&api.ask("Hello"));
+    let before = service.show_credits(&account);
+    let answer = api.wait_for_completion(&api.ask_question("Hello"));
     assert_eq!((&answer["model"], &answer["error"]), (&json!("thorough"), &Value::Null), "{answer}");
-    let seen = fake_vendors.requests();
+    let seen = fake_vendors.all_requests();
     let seen = seen.iter().rev().find(|seen| !seen["body"]["messages"].is_null()).expect("it was asked");
     assert_eq!((&seen["body"]["model"], &seen["body"]["top_p"]), (&json!("standin"), &json!(0.25)), "{seen}");
     assert_eq!(seen["body"]["metadata"], json!({ "by": "us" }));
-    let paid = || Some(service.credits(&account)).filter(|(_, reserved)| *reserved == 0);
-    assert_eq!(before.0 - poll::until("it is paid", paid).0, 7);
+    let paid = || Some(service.show_credits(&account)).filter(|(_, reserved)| *reserved == 0);
+    assert_eq!(before.0 - poll::wait_until("it is paid", paid).0, 7);
     // The operator gets the same list, with and without a running service.
-    let report = service.admin(&["models"]);
+    let report = service.run_admin_command(&["models"]);
     let mut shown: Vec<(Value, Value)> = Vec::new();
     for one in report["models"].as_array().expect("models") {
         shown.push((one["id"].clone(), one["status"].clone()));
@@ -206,10 +212,10 @@ fn described_models_are_offered_and_asked_for_as_described() {
     assert_eq!((&thorough["vendor"], &thorough["vendorName"]), (&json!("OPENAI"), &json!("standin")));
     assert!(thorough["contextTokens"].as_u64().is_some_and(|tokens| tokens > 1000), "{report}");
     service.terminate();
-    let without = service.admin(&["models"]);
+    let without = service.run_admin_command(&["models"]);
     assert_eq!((&without["models"], &without["failure"]), (&report["models"], &Value::Null));
     drop(fake_vendors);
-    let away = service.admin(&["models"]);
+    let away = service.run_admin_command(&["models"]);
     assert_eq!(away["models"][0]["status"], "DOWN", "{away}");
     assert!(away["failure"].as_str().is_some(), "{away}");
 }

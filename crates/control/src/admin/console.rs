@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use domain::audit::AuditAction;
 use domain::id::MessageId;
-use domain::step::{Call, Purpose, StepOutcome};
+use domain::step::{Purpose, StepCall, StepOutcome};
 use domain::tool::MachineTool;
-use domain::turn::{ExecutorFrame, HostFrame, Open, Output, SessionStamp};
-use machine::{GuestConnection, MachineError, Session};
+use domain::turn::{CallOutput, ExecutorFrame, HostFrame, SessionOpening, SessionStamp};
+use machine::{GuestConnection, GuestSession, SupervisorError};
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -49,14 +49,14 @@ impl Admin {
         let account = self.with_machine(account).await?;
         let RunningService { vm, .. } = self.running.as_ref().ok_or(AdminError::NoService)?;
         let audited: String = command.chars().take(AUDITED_CHARS).collect();
-        self.record(Some(account.id), AuditAction::RunInMachine, &account.email, &audited).await?;
+        self.record_audit(Some(account.id), AuditAction::RunInMachine, &account.email, &audited).await?;
         vm.start_of(account.id).await?;
         let connection = vm.machines.ensure_running(account.id).await?;
-        let marker = format!("{:032x}", self.environment.bits());
-        let answer = MessageId::from_random(self.environment.bits());
+        let marker = format!("{:032x}", self.environment.random_bits());
+        let answer = MessageId::from_random(self.environment.random_bits());
         let line = command_line(command, folder, &marker);
         let output = timeout(RESULT_TIMEOUT, call_shell(connection, answer, &line)).await;
-        let output = output.unwrap_or(Err(MachineError::NotInTime))?;
+        let output = output.unwrap_or(Err(SupervisorError::NotInTime))?;
         Ok(read_output(&output, &marker, folder))
     }
 }
@@ -66,27 +66,29 @@ async fn call_shell(
     connection: GuestConnection,
     answer: MessageId,
     line: &str,
-) -> Result<Output, MachineError> {
-    let ended = || MachineError::GivenUp("it ended while the command ran".to_owned());
+) -> Result<CallOutput, SupervisorError> {
+    let ended = || SupervisorError::GivenUp("it ended while the command ran".to_owned());
     let (frames, waiting) = mpsc::channel(FRAMES);
-    let mut session = Session::new(connection, waiting);
-    let call = Call {
+    let mut session = GuestSession::new(connection, waiting);
+    let call = StepCall {
         id: "console".to_owned(),
         tool: MachineTool::Shell.name().to_owned(),
         arguments: json!({ "command": line, "timeout_seconds": COMMAND_SECONDS }).to_string(),
         purpose: Purpose::Tool,
     };
     let stamp = SessionStamp { epoch: 1, session: 1 };
-    let open = Open { answer, stamp, outstanding: Vec::new(), attached: Vec::new() };
+    let open = SessionOpening { answer, stamp, outstanding: Vec::new(), attached: Vec::new() };
     for frame in [HostFrame::Open(open), HostFrame::Run(call.clone())] {
         frames.send(frame).await.map_err(|_| ended())?;
     }
-    while let Ok(Some(ExecutorFrame::Returned { call: returned, output })) = session.next().await {
+    while let Ok(Some(ExecutorFrame::Returned { call: returned, output })) =
+        session.next_executor_frame().await
+    {
         if returned == call.id {
             let _ = frames.send(HostFrame::Ack { call: returned }).await;
             drop(frames);
             // The acknowledgement is sent by the session; what the machine still says does not matter.
-            let _ = timeout(Duration::from_secs(1), session.next()).await;
+            let _ = timeout(Duration::from_secs(1), session.next_executor_frame()).await;
             return Ok(output);
         }
     }
@@ -102,7 +104,7 @@ fn command_line(command: &str, folder: &str, marker: &str) -> String {
 }
 
 /// Separates what the command printed from what the command line reports.
-fn read_output(output: &Output, marker: &str, before: &str) -> ConsoleOutput {
+fn read_output(output: &CallOutput, marker: &str, before: &str) -> ConsoleOutput {
     let failed = output.outcome != StepOutcome::Done;
     let text = output.text.trim_end();
     let (printed, status) = text.rsplit_once('\n').unwrap_or(("", text));
@@ -120,8 +122,8 @@ fn read_output(output: &Output, marker: &str, before: &str) -> ConsoleOutput {
 mod tests {
     use super::*;
 
-    fn read(outcome: StepOutcome, text: &str) -> (String, String) {
-        let output = Output {
+    fn console_output(outcome: StepOutcome, text: &str) -> (String, String) {
+        let output = CallOutput {
             outcome,
             text: text.to_owned(),
             passages: vec![],
@@ -133,22 +135,28 @@ mod tests {
         (read.text, read.folder)
     }
 
-    fn pair(text: &str, folder: &str) -> (String, String) {
+    fn owned_pair(text: &str, folder: &str) -> (String, String) {
         (text.to_owned(), folder.to_owned())
     }
 
     #[test]
     fn output_and_folder_are_separated() {
         let done = StepOutcome::Done;
-        assert_eq!(read(done, "a\nb\n\nmark/workspace/x\n[exit status 0]"), pair("a\nb", "/workspace/x"));
-        assert_eq!(read(done, "\nmark/workspace\n[exit status 0]"), pair("", "/workspace"));
+        assert_eq!(
+            console_output(done, "a\nb\n\nmark/workspace/x\n[exit status 0]"),
+            owned_pair("a\nb", "/workspace/x")
+        );
+        assert_eq!(console_output(done, "\nmark/workspace\n[exit status 0]"), owned_pair("", "/workspace"));
         let failed = StepOutcome::Failed;
-        assert_eq!(read(failed, "no\n\nmark/w\n[exit status 2]"), pair("no\n[exit status 2]", "/w"));
-        assert_eq!(read(failed, "[exit status 3]"), pair("[exit status 3]", "/before"));
+        assert_eq!(
+            console_output(failed, "no\n\nmark/w\n[exit status 2]"),
+            owned_pair("no\n[exit status 2]", "/w")
+        );
+        assert_eq!(console_output(failed, "[exit status 3]"), owned_pair("[exit status 3]", "/before"));
     }
 
     #[test]
-    fn a_folder_with_quotes_stays_one_word() {
+    fn quoted_folder_stays_one_word() {
         assert!(
             command_line("ls", "/workspace/it's", "m").starts_with(r"cd -- '/workspace/it'\''s' || exit")
         );

@@ -5,7 +5,7 @@ use domain::id::KeyId;
 use domain::key::SecretKey;
 use domain::scope::Scope;
 use store::audit;
-use store::keys::{self, Key, KeyError, NewKey};
+use store::keys::{self, KeyError, NewKey, StoredKey};
 
 use super::{Admin, AdminError, CreatedKey, KeyRestrictions};
 use crate::api_keys::{GRANT_MAX, key_name};
@@ -25,10 +25,10 @@ impl Admin {
         if bounds.spending_limit.is_some_and(|limit| !(1..=GRANT_MAX).contains(&limit.0)) {
             return Err(AdminError::NotAnAmount);
         }
-        let account = self.account(account).await?;
-        let key = SecretKey::from_random(self.environment.bytes());
+        let account = self.find_account(account).await?;
+        let key = SecretKey::from_random(self.environment.random_bytes());
         let new = NewKey {
-            id: KeyId::from_random(self.environment.bits()),
+            id: KeyId::from_random(self.environment.random_bits()),
             account: account.id,
             user: Some(account.user),
             name: name.to_owned(),
@@ -39,15 +39,15 @@ impl Admin {
             now: self.environment.now(),
         };
         let id = new.id;
-        let noted = self.entry(
+        let noted = self.audit_entry(
             Some(account.id),
             AuditAction::CreateKey,
             &id.to_string(),
             &describe_key(name, bounds),
         );
         let made = self.store.write(move |tx| {
-            keys::create(tx, &new)?;
-            Ok::<_, KeyError>(audit::append(tx, &noted)?)
+            keys::create_key(tx, &new)?;
+            Ok::<_, KeyError>(audit::append_audit_entry(tx, &noted)?)
         });
         made.await?;
         Ok(CreatedKey { id, key })
@@ -57,9 +57,9 @@ impl Admin {
     ///
     /// # Errors
     /// [`AdminError::NoSuchAccount`].
-    pub async fn list_keys(&self, account: &str) -> Result<Vec<Key>, AdminError> {
-        let account = self.account(account).await?.id;
-        Ok(self.store.read(move |tx| keys::list(tx, account)).await?)
+    pub async fn list_keys(&self, account: &str) -> Result<Vec<StoredKey>, AdminError> {
+        let account = self.find_account(account).await?.id;
+        Ok(self.store.read(move |tx| keys::list_keys(tx, account)).await?)
     }
 
     /// Revokes a key: further calls with it are refused, and open streams end within seconds.
@@ -68,12 +68,15 @@ impl Admin {
     /// [`KeyError::NotFound`].
     pub async fn revoke_key(&self, key: KeyId) -> Result<(), AdminError> {
         let now = self.environment.now();
-        let noted = self.entry(None, AuditAction::RevokeKey, &key.to_string(), "");
+        let noted = self.audit_entry(None, AuditAction::RevokeKey, &key.to_string(), "");
         let store = self.store.clone();
         let revoking = async move {
             let revoked = store.write(move |tx| {
-                let account = Some(keys::revoke(tx, None, key, now)?);
-                Ok::<_, KeyError>(audit::append(tx, &audit::AuditEntry { account, ..noted.clone() })?)
+                let account = Some(keys::revoke_key(tx, None, key, now)?);
+                Ok::<_, KeyError>(audit::append_audit_entry(
+                    tx,
+                    &audit::AuditEntry { account, ..noted.clone() },
+                )?)
             });
             revoked.await
         };

@@ -4,9 +4,9 @@
 use domain::audit::AuditAction;
 use domain::id::AccountId;
 use domain::machine::{ChangeReason, MachineStatus};
-use machine::{DriverError, MachineDetails, MachineError, MachineFolders};
-use store::accounts::{self, Account};
-use store::machines::{self, Machine};
+use machine::{DriverError, MachineDetails, MachineFolders, SupervisorError};
+use store::accounts::{self, StoredAccount};
+use store::machines::{self, StoredMachine};
 use store::{Sql, StoreError};
 use tokio::task::spawn_blocking;
 
@@ -37,7 +37,7 @@ pub struct MachineSummary {
 #[derive(Debug, Clone)]
 pub struct ShownMachine {
     /// The account of the machine.
-    pub account: Account,
+    pub account: StoredAccount,
     /// The state.
     pub status: MachineStatus,
     /// The driver of the running machine, else of the service.
@@ -62,9 +62,9 @@ impl Admin {
         let mut after = None;
         loop {
             let page = move |tx: &mut dyn Sql| {
-                let page = machines::list(tx, after, MACHINES_PAGE)?;
-                let with_email = |kept: Machine| {
-                    let owner = accounts::get(tx, kept.account)?;
+                let page = machines::list_machines(tx, after, MACHINES_PAGE)?;
+                let with_email = |kept: StoredMachine| {
+                    let owner = accounts::find_account(tx, kept.account)?;
                     Ok((kept, owner.map(|owner| owner.email)))
                 };
                 page.into_iter().map(with_email).collect::<Result<Vec<_>, StoreError>>()
@@ -73,12 +73,12 @@ impl Admin {
             let Some((last, _)) = page.last() else { return Ok(listed) };
             after = Some(last.ordinal);
             for (kept, email) in page {
-                listed.push(self.summary(kept.account, email).await);
+                listed.push(self.machine_summary(kept.account, email).await);
             }
         }
     }
 
-    async fn summary(&self, account: AccountId, email: Option<String>) -> MachineSummary {
+    async fn machine_summary(&self, account: AccountId, email: Option<String>) -> MachineSummary {
         if let Some(RunningService { vm, .. }) = &self.running {
             return MachineSummary {
                 account,
@@ -86,15 +86,15 @@ impl Admin {
                 status: vm.machines.status(account).await.ok(),
                 driver: Some(vm.machines.driver().to_string()),
                 kernel: vm.machines.driver().kernel_description().map(ToOwned::to_owned),
-                pids: vm.machines.processes(account).await.unwrap_or_default(),
+                pids: vm.machines.list_processes(account).await.unwrap_or_default(),
             };
         }
-        match self.details(account) {
+        match self.machine_details(account) {
             Ok(details) => MachineSummary {
                 account,
                 email,
                 status: Some(status_of(&details)),
-                driver: details.driver.map(|(kernel, limits)| kernel.described(limits)),
+                driver: details.driver.map(|(kernel, limits)| kernel.describe_driver(limits)),
                 kernel: None,
                 pids: details.pids,
             },
@@ -110,23 +110,23 @@ impl Admin {
     /// [`AdminError::NoSuchAccount`], [`MachineError::NoMachine`] among others.
     pub async fn show_machine(&self, account: &str) -> Result<ShownMachine, AdminError> {
         let account = self.with_machine(account).await?;
-        let details = self.details(account.id)?;
+        let details = self.machine_details(account.id)?;
         let service = self.running.as_ref().map(|running| running.vm.machines.driver());
         let driver = match details.driver {
-            Some((kernel, limits)) => Some(kernel.described(limits)),
+            Some((kernel, limits)) => Some(kernel.describe_driver(limits)),
             None => service.map(ToString::to_string),
         };
         let kernel = service.and_then(machine::Driver::kernel_description).map(ToOwned::to_owned);
         let isolation = match details.driver {
-            Some((kernel, _)) => Some(kernel.isolation()),
-            None => service.map(machine::Driver::isolation),
+            Some((kernel, _)) => Some(kernel.describe_isolation()),
+            None => service.map(machine::Driver::describe_isolation),
         };
         let (status, reason) = match &self.running {
             Some(RunningService { vm, .. }) => {
-                let view = vm.machines.view(account.id).await?;
+                let view = vm.machines.machine_view(account.id).await?;
                 (view.status, view.reason)
             }
-            None => (status_of(&details), self.machine_folders.reason(account.id)),
+            None => (status_of(&details), self.machine_folders.last_change_reason(account.id)),
         };
         Ok(ShownMachine { account, status, driver, kernel, isolation, reason, details })
     }
@@ -135,10 +135,10 @@ impl Admin {
     ///
     /// # Errors
     /// [`AdminError::NoService`], [`AdminError::NoSuchAccount`], [`AdminError::Machine`].
-    pub async fn start_machine(&self, account: &str) -> Result<Account, AdminError> {
+    pub async fn start_machine(&self, account: &str) -> Result<StoredAccount, AdminError> {
         let account = self.with_machine(account).await?;
         let RunningService { vm, .. } = self.running.as_ref().ok_or(AdminError::NoService)?;
-        self.record(Some(account.id), AuditAction::StartMachine, &account.email, "").await?;
+        self.record_audit(Some(account.id), AuditAction::StartMachine, &account.email, "").await?;
         vm.start_of(account.id).await?;
         vm.machines.ensure_running(account.id).await?;
         Ok(account)
@@ -149,20 +149,21 @@ impl Admin {
     ///
     /// # Errors
     /// [`AdminError::NoSuchAccount`], [`AdminError::Machine`], [`AdminError::Driver`].
-    pub async fn stop_machine(&self, account: &str) -> Result<Account, AdminError> {
+    pub async fn stop_machine(&self, account: &str) -> Result<StoredAccount, AdminError> {
         let account = self.with_machine(account).await?;
-        self.record(Some(account.id), AuditAction::StopMachine, &account.email, "").await?;
+        self.record_audit(Some(account.id), AuditAction::StopMachine, &account.email, "").await?;
         if let Some(RunningService { vm, .. }) = &self.running {
             vm.machines.stop_completely(account.id).await?;
             return Ok(account);
         }
         let id = account.id;
-        let kept = self.store.write(move |tx| machines::set_desired(tx, id, machines::Desired::Stopped));
+        let kept =
+            self.store.write(move |tx| machines::set_desired(tx, id, machines::StoredDesiredState::Stopped));
         kept.await.map_err(|error| match error {
-            machines::MachineError::NotFound => AdminError::Machine(MachineError::NoMachine),
-            machines::MachineError::Store(error) => AdminError::Store(error),
+            machines::MachineRecordError::NotFound => AdminError::Machine(SupervisorError::NoMachine),
+            machines::MachineRecordError::Store(error) => AdminError::Store(error),
         })?;
-        self.machine_folders.stop(id).await?;
+        self.machine_folders.stop_machine(id).await?;
         Ok(account)
     }
 
@@ -175,17 +176,17 @@ impl Admin {
         let mut report = StopReport::default();
         for MachineSummary { account, pids, .. } in self.list_machines().await? {
             if !pids.is_empty() {
-                report.add(account, self.stop_one_of_all(account).await);
+                report.add_outcome(account, self.stop_one_of_all(account).await);
             }
         }
-        report.result()
+        report.into_result()
     }
 
     async fn stop_one_of_all(&self, account: AccountId) -> Result<(), AdminError> {
-        self.record(Some(account), AuditAction::StopMachine, "all machines", "").await?;
+        self.record_audit(Some(account), AuditAction::StopMachine, "all machines", "").await?;
         match &self.running {
             Some(RunningService { vm, .. }) => Ok(vm.machines.stop_completely(account).await?),
-            None => Ok(self.machine_folders.stop(account).await?),
+            None => Ok(self.machine_folders.stop_machine(account).await?),
         }
     }
 
@@ -193,11 +194,11 @@ impl Admin {
     ///
     /// # Errors
     /// [`AdminError::NoService`], [`AdminError::NoSuchAccount`], [`AdminError::Machine`].
-    pub async fn reset_machine(&self, account: &str) -> Result<Account, AdminError> {
+    pub async fn reset_machine(&self, account: &str) -> Result<StoredAccount, AdminError> {
         let account = self.with_machine(account).await?;
         let RunningService { vm, .. } = self.running.as_ref().ok_or(AdminError::NoService)?;
-        self.record(Some(account.id), AuditAction::ResetMachine, &account.email, "").await?;
-        vm.machines.reset(account.id).await?;
+        self.record_audit(Some(account.id), AuditAction::ResetMachine, &account.email, "").await?;
+        vm.machines.reset_index(account.id).await?;
         Ok(account)
     }
 
@@ -205,27 +206,27 @@ impl Admin {
     ///
     /// # Errors
     /// [`AdminError::NoSuchAccount`], [`AdminError::Driver`].
-    pub async fn machine_log(&self, account: &str) -> Result<(Account, String), AdminError> {
+    pub async fn machine_log(&self, account: &str) -> Result<(StoredAccount, String), AdminError> {
         let account = self.with_machine(account).await?;
         let (folders, id) = (self.machine_folders.clone(), account.id);
-        let read = spawn_blocking(move || folders.log(id)).await.map_err(std::io::Error::other);
+        let read = spawn_blocking(move || folders.read_log(id)).await.map_err(std::io::Error::other);
         let log = read.and_then(|log| log);
         let log = log.map_err(|error| DriverError::Failed(format!("reading the machine's log: {error}")))?;
         Ok((account, String::from_utf8_lossy(&log).into_owned()))
     }
 
     /// Returns the account, which must have a machine.
-    pub(super) async fn with_machine(&self, named: &str) -> Result<Account, AdminError> {
-        let account = self.account(named).await?;
+    pub(super) async fn with_machine(&self, named: &str) -> Result<StoredAccount, AdminError> {
+        let account = self.find_account(named).await?;
         let id = account.id;
-        match self.store.read(move |tx| machines::get(tx, id)).await? {
+        match self.store.read(move |tx| machines::find_machine(tx, id)).await? {
             Some(_) => Ok(account),
-            None => Err(AdminError::Machine(MachineError::NoMachine)),
+            None => Err(AdminError::Machine(SupervisorError::NoMachine)),
         }
     }
 
-    fn details(&self, account: AccountId) -> Result<MachineDetails, DriverError> {
-        self.machine_folders.details(account)
+    fn machine_details(&self, account: AccountId) -> Result<MachineDetails, DriverError> {
+        self.machine_folders.machine_details(account)
     }
 }
 
@@ -236,9 +237,9 @@ impl Admin {
 pub async fn stop_left_over(machine_folders: &MachineFolders) -> Result<Vec<AccountId>, AdminError> {
     let mut report = StopReport::default();
     for account in machine_folders.left_over() {
-        report.add(account, machine_folders.stop(account).await.map_err(AdminError::Driver));
+        report.add_outcome(account, machine_folders.stop_machine(account).await.map_err(AdminError::Driver));
     }
-    report.result()
+    report.into_result()
 }
 
 /// The outcome of stopping several machines.
@@ -249,14 +250,14 @@ struct StopReport {
 }
 
 impl StopReport {
-    fn add(&mut self, account: AccountId, outcome: Result<(), AdminError>) {
+    fn add_outcome(&mut self, account: AccountId, outcome: Result<(), AdminError>) {
         match outcome {
             Ok(()) => self.stopped.push(account),
             Err(error) => self.failures.push(error),
         }
     }
 
-    fn result(self) -> Result<Vec<AccountId>, AdminError> {
+    fn into_result(self) -> Result<Vec<AccountId>, AdminError> {
         let failed = self.failures.len();
         let running = failed + self.stopped.len();
         match self.failures.into_iter().next() {
@@ -278,7 +279,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_machine_that_cannot_be_stopped_keeps_no_other() {
+    async fn stop_left_over_continues_after_failure() {
         let machines = tempfile::tempdir().expect("a folder");
         let [broken, other] =
             ["0198a7c2-0000-7000-8000-000000000001", "0198a7c2-0000-7000-8000-000000000002"]

@@ -22,22 +22,22 @@ pub(super) struct Sum(Sha256);
 
 impl Sum {
     /// Adds the start of an entry: its path, its link target if it is a link, and its length.
-    pub(super) fn entry(&mut self, path: &Path, link: Option<&Path>, length: u64) {
-        self.text(path.as_os_str().as_bytes());
-        self.text(link.map(|link| link.as_os_str().as_bytes()).unwrap_or_default());
+    pub(super) fn add_entry(&mut self, path: &Path, link: Option<&Path>, length: u64) {
+        self.add_text(path.as_os_str().as_bytes());
+        self.add_text(link.map(|link| link.as_os_str().as_bytes()).unwrap_or_default());
         self.0.update(length.to_le_bytes());
     }
 
-    pub(super) fn content(&mut self, bytes: &[u8]) {
+    pub(super) fn add_content(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }
 
-    fn text(&mut self, bytes: &[u8]) {
+    fn add_text(&mut self, bytes: &[u8]) {
         self.0.update((bytes.len() as u64).to_le_bytes());
         self.0.update(bytes);
     }
 
-    pub(super) fn hex(self) -> String {
-        domain::hex::encode(&self.0.finalize())
+    pub(super) fn into_hex(self) -> String {
+        domain::hex::encode_hex(&self.0.finalize())
     }
 }

@@ -34,18 +34,18 @@ const PIECES_MAX: u64 = 2_000_000;
 const DIGITS_MAX: usize = 20;
 
 /// Writes the header of an entry, preceded by long-name entries if necessary.
-pub(super) fn begin(
+pub(super) fn begin_entry(
     out: &mut impl Write,
     header: &mut Header,
     path: &Path,
     link: Option<&Path>,
 ) -> io::Result<()> {
     let path = path.as_os_str().as_bytes();
-    if fill(&mut header.as_old_mut().name, path) {
+    if fill_field(&mut header.as_old_mut().name, path) {
         about_next(out, LONG_NAME, &[path, b"\0"].concat())?;
     }
     if let Some(link) = link.map(|link| link.as_os_str().as_bytes())
-        && fill(&mut header.as_old_mut().linkname, link)
+        && fill_field(&mut header.as_old_mut().linkname, link)
     {
         about_next(out, LONG_LINK, &[link, b"\0"].concat())?;
     }
@@ -54,8 +54,8 @@ pub(super) fn begin(
 }
 
 /// Pads the content of an entry of this length to whole blocks.
-pub(super) fn end(out: &mut impl Write, length: u64) -> io::Result<()> {
-    out.write_all(&[0; BLOCK_BYTES as usize][..padding(length)])
+pub(super) fn end_entry(out: &mut impl Write, length: u64) -> io::Result<()> {
+    out.write_all(&[0; BLOCK_BYTES as usize][..padding_len(length)])
 }
 
 /// Writes the end of an archive.
@@ -82,7 +82,7 @@ pub(super) fn announce_holes(out: &mut impl Write, path: &Path, size: u64) -> io
 }
 
 /// Creates the sparse map, which precedes the content of a sparse file and lists its pieces.
-pub(super) fn map(pieces: &[Range<u64>], size: u64) -> Vec<u8> {
+pub(super) fn sparse_map(pieces: &[Range<u64>], size: u64) -> Vec<u8> {
     let end = pieces.last().map_or(0, |last| last.end);
     // The last piece marks the end of the file.
     let hole = (end < size || pieces.is_empty()).then_some(size..size);
@@ -92,7 +92,7 @@ pub(super) fn map(pieces: &[Range<u64>], size: u64) -> Vec<u8> {
         let _ = write!(map, "{}\n{}\n", piece.start, piece.end - piece.start);
     }
     let mut map = map.into_bytes();
-    map.resize(map.len() + padding(map.len() as u64), 0);
+    map.resize(map.len() + padding_len(map.len() as u64), 0);
     map
 }
 
@@ -115,13 +115,13 @@ pub(super) fn has_holes<R: Read>(entry: &mut tar::Entry<'_, R>) -> io::Result<bo
 pub(super) fn read_map(entry: &mut impl Read) -> io::Result<Vec<Range<u64>>> {
     let wrong = || io::Error::other("a file's pieces are not told rightly");
     let mut reader = MapReader { entry, block: [0; BLOCK_BYTES as usize], at: BLOCK_BYTES as usize };
-    let count = reader.number()?;
+    let count = reader.read_number()?;
     if count > PIECES_MAX {
         return Err(wrong());
     }
     let (mut pieces, mut end) = (Vec::new(), 0);
     for _ in 0..count {
-        let (start, length) = (reader.number()?, reader.number()?);
+        let (start, length) = (reader.read_number()?, reader.read_number()?);
         let piece = start..start.checked_add(length).ok_or_else(wrong)?;
         if piece.start < end || i64::try_from(piece.end).is_err() {
             return Err(wrong());
@@ -139,7 +139,7 @@ struct MapReader<'a, R> {
 }
 
 impl<R: Read> MapReader<'_, R> {
-    fn number(&mut self) -> io::Result<u64> {
+    fn read_number(&mut self) -> io::Result<u64> {
         let mut digits = String::new();
         while digits.len() <= DIGITS_MAX {
             if self.at == self.block.len() {
@@ -158,7 +158,7 @@ impl<R: Read> MapReader<'_, R> {
 }
 
 /// Copies a name into a field, truncated if necessary. Returns true if it was truncated.
-fn fill(field: &mut [u8], name: &[u8]) -> bool {
+fn fill_field(field: &mut [u8], name: &[u8]) -> bool {
     let fits = name.len().min(field.len());
     field.fill(0);
     field[..fits].copy_from_slice(&name[..fits]);
@@ -167,7 +167,7 @@ fn fill(field: &mut [u8], name: &[u8]) -> bool {
 
 fn about_next(out: &mut impl Write, kind: u8, content: &[u8]) -> io::Result<()> {
     let mut header = Header::new_gnu();
-    fill(&mut header.as_old_mut().name, ABOUT_NEXT);
+    fill_field(&mut header.as_old_mut().name, ABOUT_NEXT);
     header.set_entry_type(EntryType::new(kind));
     header.set_mode(0o644);
     header.set_mtime(0);
@@ -175,10 +175,10 @@ fn about_next(out: &mut impl Write, kind: u8, content: &[u8]) -> io::Result<()> 
     header.set_cksum();
     out.write_all(header.as_bytes())?;
     out.write_all(content)?;
-    end(out, content.len() as u64)
+    end_entry(out, content.len() as u64)
 }
 
-fn padding(length: u64) -> usize {
+fn padding_len(length: u64) -> usize {
     // The result is less than a block.
     (length.next_multiple_of(BLOCK_BYTES) - length) as usize
 }
@@ -201,7 +201,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_map_is_read_as_it_was_written(lengths in prop::collection::vec((0..1_u64 << 40, 1..1_u64 << 40), 0..200)) {
+        fn sparse_map_round_trips(lengths in prop::collection::vec((0..1_u64 << 40, 1..1_u64 << 40), 0..200)) {
             let mut end = 0;
             let pieces: Vec<_> = lengths.iter().map(|(gap, length)| {
                 let start = end + gap;
@@ -209,7 +209,7 @@ mod tests {
                 start..end
             }).collect();
             for size in [end, end + 1] {
-                let written = map(&pieces, size);
+                let written = sparse_map(&pieces, size);
                 prop_assert_eq!(written.len() % BLOCK_BYTES as usize, 0);
                 let read = read_map(&mut &written[..]).expect("a map");
                 prop_assert_eq!(read.last().map(|last| last.end), Some(size));

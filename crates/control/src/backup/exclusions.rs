@@ -25,16 +25,16 @@ pub struct Exclusions {
 
 /// The omitted files so far.
 #[derive(Debug, Default)]
-pub(super) struct List {
+pub(super) struct ExclusionList {
     pub(super) count: u64,
     pub(super) named: Vec<Exclusions>,
     account: OsString,
     of_account: usize,
 }
 
-impl List {
+impl ExclusionList {
     /// Adds a path, whose first component is its account.
-    pub(super) fn add(&mut self, path: &Path, reason: impl Into<String>) {
+    pub(super) fn add_path(&mut self, path: &Path, reason: impl Into<String>) {
         self.count += 1;
         let account = path.components().next().map(Component::as_os_str).unwrap_or_default();
         if account != self.account {
@@ -42,14 +42,14 @@ impl List {
         }
         self.of_account += 1;
         if self.of_account <= NAMED_OF_ACCOUNT_MAX && self.named.len() < NAMED_MAX {
-            let path = printable(&path.to_string_lossy());
+            let path = escape_path(&path.to_string_lossy());
             self.named.push(Exclusions { path, reason: reason.into() });
         }
     }
 }
 
 /// Escapes a path for terminals and logs, because a machine chose it.
-fn printable(path: &str) -> String {
+fn escape_path(path: &str) -> String {
     let mut shown = String::new();
     for character in path.chars().take(PATH_MAX_CHARS) {
         if character.is_control() {
@@ -66,21 +66,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_does_nothing_to_a_terminal() {
-        let mut list = List::default();
-        list.add(Path::new("account/\u{1b}[2Jžluť\n"), "it is a pipe");
+    fn escape_path_neutralizes_control_characters() {
+        let mut list = ExclusionList::default();
+        list.add_path(Path::new("account/\u{1b}[2Jžluť\n"), "it is a pipe");
         assert_eq!(list.named[0].path, "account/\\u{1b}[2Jžluť\\n");
-        list.add(Path::new(&"x".repeat(10 * PATH_MAX_CHARS)), "it is a pipe");
+        list.add_path(Path::new(&"x".repeat(10 * PATH_MAX_CHARS)), "it is a pipe");
         assert_eq!(list.named[1].path.len(), PATH_MAX_CHARS);
     }
 
     #[test]
-    fn no_account_hides_what_another_leaves_out() {
-        let mut list = List::default();
+    fn exclusions_bounded_per_account() {
+        let mut list = ExclusionList::default();
         for n in 0..50 {
-            list.add(Path::new(&format!("loud/{n}")), "it is a pipe");
+            list.add_path(Path::new(&format!("loud/{n}")), "it is a pipe");
         }
-        list.add(Path::new("quiet/file"), "it is a socket");
+        list.add_path(Path::new("quiet/file"), "it is a socket");
         assert_eq!((list.count, list.named.len()), (51, NAMED_OF_ACCOUNT_MAX + 1));
         assert_eq!(list.named.last().map(|last| last.path.as_str()), Some("quiet/file"));
     }

@@ -48,7 +48,7 @@ pub(super) struct Extractor {
 }
 
 /// Returns the components of a path without the folder of all workspaces; `None` if the path could lead elsewhere.
-pub(super) fn parts(path: &Path) -> Option<Vec<&OsStr>> {
+pub(super) fn path_parts(path: &Path) -> Option<Vec<&OsStr>> {
     let parts = path.as_os_str().as_bytes().split(|byte| *byte == b'/').skip(1);
     parts.map(|part| (!matches!(part, b"" | b"." | b"..")).then(|| OsStr::from_bytes(part))).collect()
 }
@@ -63,18 +63,18 @@ impl Extractor {
     ///
     /// # Errors
     /// When the archive cannot be read, or when no other entry could be restored either, such as on a full disk.
-    pub(super) fn put<R: Read>(
+    pub(super) fn restore_entry<R: Read>(
         &mut self,
         path: &Path,
         entry: &mut Entry<'_, R>,
     ) -> io::Result<ExtractReport> {
-        let Some(parts) = parts(path) else {
+        let Some(parts) = path_parts(path) else {
             return Ok(ExtractReport::Skipped("its path leads out".to_owned()));
         };
         // The folder of all workspaces exists already.
         let Some((name, folder)) = parts.split_last() else { return Ok(ExtractReport::Done) };
         if let Err(errno) = self.go_to(folder) {
-            return skip(errno);
+            return skip_or_abort(errno);
         }
         let header = entry.header();
         let (mode, modified) = (header.mode()? & 0o777, header.mtime()?);
@@ -93,11 +93,11 @@ impl Extractor {
                 Err(errno) => Err(errno),
             },
         };
-        done.map_or_else(skip, |()| Ok(ExtractReport::Done))
+        done.map_or_else(skip_or_abort, |()| Ok(ExtractReport::Done))
     }
 
     /// Finishes the restore: sets the remaining modification times.
-    pub(super) fn finish(mut self) -> io::Result<()> {
+    pub(super) fn finish_restore(mut self) -> io::Result<()> {
         Ok(self.go_to(&[])?)
     }
 
@@ -113,7 +113,7 @@ impl Extractor {
 
     /// Creates a hard link to a file that was restored before.
     fn put_name(&mut self, folder: &[&OsStr], name: &OsStr, target: &Path) -> Result<(), Errno> {
-        let Some(target) = parts(target) else { return Err(Errno::XDEV) };
+        let Some(target) = path_parts(target) else { return Err(Errno::XDEV) };
         let Some((target_name, target_folder)) = target.split_last() else { return Err(Errno::XDEV) };
         self.go_to(target_folder)?;
         let from = fs::openat(&self.at, c".", FOLDER_FLAGS, Mode::empty())?;
@@ -142,7 +142,7 @@ impl Extractor {
             if written.is_err() {
                 break;
             }
-            written = self.fill(&file, piece, entry)?;
+            written = self.fill_piece(&file, piece, entry)?;
         }
         if let Err(errno) = written {
             let _ = fs::unlinkat(&self.at, name, AtFlags::empty());
@@ -151,7 +151,7 @@ impl Extractor {
         Ok(Ok(file))
     }
 
-    fn fill(
+    fn fill_piece(
         &mut self,
         file: &File,
         piece: Range<u64>,
@@ -178,7 +178,7 @@ impl Extractor {
             if let Some((_, Some(modified))) = self.path.pop() {
                 // A folder's modification time is set last, because it changes with every new entry. A failure is
                 // ignored.
-                let _ = fs::utimensat(&self.at, c".", &times(modified), AtFlags::empty());
+                let _ = fs::utimensat(&self.at, c".", &modified_times(modified), AtFlags::empty());
             }
             self.at = above;
         }
@@ -193,11 +193,11 @@ impl Extractor {
 fn finish_file(file: &File, mode: u32, modified: u64) -> Result<(), Errno> {
     fs::fchmod(file, Mode::from_raw_mode(mode))?;
     // A time that the file system does not support is no reason to lose the file.
-    let _ = fs::futimens(file, &times(modified));
+    let _ = fs::futimens(file, &modified_times(modified));
     Ok(())
 }
 
-fn times(modified: u64) -> Timestamps {
+fn modified_times(modified: u64) -> Timestamps {
     let modified = i64::try_from(modified).unwrap_or(i64::MAX);
     Timestamps {
         last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
@@ -206,7 +206,7 @@ fn times(modified: u64) -> Timestamps {
 }
 
 /// Classifies an error: one that affects this entry alone skips it, any other aborts the restore.
-fn skip(errno: Errno) -> io::Result<ExtractReport> {
+fn skip_or_abort(errno: Errno) -> io::Result<ExtractReport> {
     match errno {
         Errno::NOSPC
         | Errno::DQUOT
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
     use tar::{Archive, Builder, Header};
 
-    fn entry(tar: &mut Builder<Vec<u8>>, kind: EntryType, path: &str, link: &str) {
+    fn append_entry(tar: &mut Builder<Vec<u8>>, kind: EntryType, path: &str, link: &str) {
         let mut header = Header::new_gnu();
         header.set_entry_type(kind);
         header.set_mode(0);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_made_is_skipped_and_links_are_not_followed() {
+    fn restore_skips_entries_without_following_links() {
         let root = tempfile::tempdir().expect("a folder");
         let (top, outside) = (root.path().join("workspaces"), root.path().join("outside"));
         std::fs::create_dir(&top).expect("a folder");
@@ -257,22 +257,23 @@ mod tests {
             (EntryType::Link, "w/a/second", "w/../outside/file"),
             (EntryType::Link, "w/a/second", "w/a/out/file"),
         ] {
-            entry(&mut tar, kind, path, link);
+            append_entry(&mut tar, kind, path, link);
         }
-        entry(&mut tar, EntryType::Link, "w/a/name", "w/a/file");
-        entry(&mut tar, EntryType::Regular, "w/a/last", "");
+        append_entry(&mut tar, EntryType::Link, "w/a/name", "w/a/file");
+        append_entry(&mut tar, EntryType::Regular, "w/a/last", "");
         let tar = tar.into_inner().expect("an archive");
         let mut extractor = Extractor::new(&top).expect("a folder");
         let mut skipped = 0;
         for entry in Archive::new(&tar[..]).entries().expect("entries") {
             let mut entry = entry.expect("an entry");
             let path = entry.path().expect("a path").into_owned();
-            if let ExtractReport::Skipped(reason) = extractor.put(&path, &mut entry).expect("read") {
+            if let ExtractReport::Skipped(reason) = extractor.restore_entry(&path, &mut entry).expect("read")
+            {
                 assert!(!reason.is_empty());
                 skipped += 1;
             }
         }
-        extractor.finish().expect("ended");
+        extractor.finish_restore().expect("ended");
         assert_eq!(skipped, 8);
         let mut names: Vec<_> = std::fs::read_dir(top.join("a"))
             .expect("a folder")

@@ -27,8 +27,8 @@ use std::path::PathBuf;
 use store::StoreError;
 
 pub use exclusions::Exclusions;
-pub use restore::{OpenAnswers, RestoreReport, interrupted_restore, restore};
-pub use write::{BackupReport, write};
+pub use restore::{OpenAnswers, RestoreReport, interrupted_restore, restore_backup};
+pub use write::{BackupReport, write_backup};
 
 /// The version of the archive format. Version 1 had neither sparse files nor hard links.
 const FORM: u32 = 2;

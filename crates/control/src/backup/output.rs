@@ -18,7 +18,7 @@ const MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
 /// A backup in progress. Dropping it removes the file.
 #[derive(Debug)]
-pub(super) struct Output {
+pub(super) struct BackupOutput {
     file: File,
     folder: OwnedFd,
     to: PathBuf,
@@ -26,9 +26,9 @@ pub(super) struct Output {
     partial: Option<OsString>,
 }
 
-impl Output {
+impl BackupOutput {
     /// Creates a file to be placed at `to`, which must not exist.
-    pub(super) fn create(to: &Path) -> Result<Self, BackupError> {
+    pub(super) fn create_at(to: &Path) -> Result<Self, BackupError> {
         if as_caller(|| to.symlink_metadata())?.is_ok() {
             return Err(BackupError::Taken(to.to_owned()));
         }
@@ -36,7 +36,7 @@ impl Output {
         let made = as_caller(|| {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let folder = fs::openat(CWD, parent, flags, Mode::empty())?;
-            let (file, partial) = create(&folder, name(to)?)?;
+            let (file, partial) = create_temporary(&folder, target_name(to)?)?;
             Ok::<_, Errno>(Self { file: File::from(file), folder, to: to.to_owned(), partial })
         })?;
         made.map_err(|error| BackupError::Place { path: to.to_owned(), error: error.into() })
@@ -47,11 +47,11 @@ impl Output {
     }
 
     /// Gives the file its name, unless that is taken by now.
-    pub(super) fn place(mut self) -> Result<(), BackupError> {
+    pub(super) fn place_file(mut self) -> Result<(), BackupError> {
         let placed = as_caller(|| {
             match &self.partial {
-                None => link(&self.file, &self.folder, name(&self.to)?)?,
-                Some(partial) => rename(&self.folder, partial, name(&self.to)?)?,
+                None => link_file(&self.file, &self.folder, target_name(&self.to)?)?,
+                Some(partial) => rename_partial(&self.folder, partial, target_name(&self.to)?)?,
             }
             self.partial = None;
             fs::fsync(&self.folder)
@@ -63,7 +63,7 @@ impl Output {
     }
 }
 
-impl Drop for Output {
+impl Drop for BackupOutput {
     fn drop(&mut self) {
         if let Some(partial) = self.partial.take() {
             let _ = as_caller(|| fs::unlinkat(&self.folder, partial, AtFlags::empty()));
@@ -71,11 +71,11 @@ impl Drop for Output {
     }
 }
 
-fn name(to: &Path) -> Result<&OsStr, Errno> {
+fn target_name(to: &Path) -> Result<&OsStr, Errno> {
     to.file_name().ok_or(Errno::ISDIR)
 }
 
-fn create(folder: &OwnedFd, name: &OsStr) -> Result<(OwnedFd, Option<OsString>), Errno> {
+fn create_temporary(folder: &OwnedFd, name: &OsStr) -> Result<(OwnedFd, Option<OsString>), Errno> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     match fs::openat(folder, c".", flags | OFlags::TMPFILE, MODE) {
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => create_named(folder, name),
@@ -94,12 +94,12 @@ fn create_named(folder: &OwnedFd, name: &OsStr) -> Result<(OwnedFd, Option<OsStr
     Ok((fs::openat(folder, &partial, flags, MODE)?, Some(partial)))
 }
 
-fn link(file: &File, folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
+fn link_file(file: &File, folder: &OwnedFd, name: &OsStr) -> Result<(), Errno> {
     let opened = format!("/proc/self/fd/{}", file.as_raw_fd());
     fs::linkat(CWD, opened, folder, name, AtFlags::SYMLINK_FOLLOW)
 }
 
-fn rename(folder: &OwnedFd, partial: &OsStr, name: &OsStr) -> Result<(), Errno> {
+fn rename_partial(folder: &OwnedFd, partial: &OsStr, name: &OsStr) -> Result<(), Errno> {
     match fs::renameat_with(folder, partial, folder, name, RenameFlags::NOREPLACE) {
         // The file system does not support this rename; a hard link does not replace a file either.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
@@ -116,7 +116,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn a_file_system_without_nameless_files_will_do() {
+    fn backup_works_without_unnamed_files() {
         let root = tempfile::tempdir().expect("a folder");
         let begun = |name: &str| {
             let to = root.path().join(name);
@@ -124,7 +124,7 @@ mod tests {
             let (file, partial) = create_named(&folder, OsStr::new(name)).expect("a file");
             let mut file = File::from(file);
             file.write_all(b"content").expect("written");
-            Output { file, folder, to, partial }
+            BackupOutput { file, folder, to, partial }
         };
         let names = || {
             let entries = std::fs::read_dir(root.path()).expect("a folder");
@@ -132,8 +132,8 @@ mod tests {
         };
         let (first, second, dropped) = (begun("backup"), begun("backup"), begun("backup"));
         assert_eq!(names().len(), 3);
-        first.place().expect("placed");
-        assert!(matches!(second.place(), Err(BackupError::Taken(_))), "it replaces nothing");
+        first.place_file().expect("placed");
+        assert!(matches!(second.place_file(), Err(BackupError::Taken(_))), "it replaces nothing");
         drop(dropped);
         assert_eq!(names(), ["backup"]);
     }

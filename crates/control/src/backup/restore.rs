@@ -7,15 +7,15 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-use engine::Environment;
+use engine::ServiceEnvironment;
 use serde::Deserialize;
 use store::{DatabaseUrl, Importer, StoreError};
 use tar::{Archive, Entry, EntryType};
 use zstd::Decoder;
 
 use super::checksum::{Checksum, Sum};
-use super::exclusions::{Exclusions, List};
-use super::extract::{ExtractReport, Extractor, parts};
+use super::exclusions::{ExclusionList, Exclusions};
+use super::extract::{ExtractReport, Extractor, path_parts};
 use super::{BackupError, DATABASE, FORM, HEAD, SEAL, Summary, WORKSPACES};
 use crate::data_folder::{self, StartError};
 use crate::privileges::as_caller;
@@ -60,12 +60,12 @@ pub enum OpenAnswers {
 }
 
 /// The data of an archive in its staging folder.
-struct Staged {
+struct StagedRestore {
     folder: PathBuf,
     /// The data folder exists.
     exists: bool,
     summary: Summary,
-    skipped: List,
+    skipped: ExclusionList,
 }
 
 /// Restores `from` into the data folder `data`, which must be missing or empty, and into `database`, which must have
@@ -75,20 +75,20 @@ struct Staged {
 ///
 /// # Errors
 /// [`BackupError`].
-pub async fn restore(
+pub async fn restore_backup(
     from: &Path,
     data: &Path,
     database: Option<&DatabaseUrl>,
     answers: OpenAnswers,
-    environment: &Environment,
+    environment: &ServiceEnvironment,
 ) -> Result<RestoreReport, BackupError> {
     let (from, to, url) = (from.to_owned(), data.to_owned(), database.cloned());
-    let staged = off_thread(move || stage(&from, &to, url.as_ref())).await?;
+    let staged = off_thread(move || stage_archive(&from, &to, url.as_ref())).await?;
     let ended = match answers {
         OpenAnswers::End => end_open_answers(&staged.folder, database, environment).await,
         OpenAnswers::Continue => Ok(0),
     };
-    let Staged { folder, exists, summary, skipped } = staged;
+    let StagedRestore { folder, exists, summary, skipped } = staged;
     let to = data.to_owned();
     off_thread(move || {
         let interrupted_answers = match ended {
@@ -100,7 +100,7 @@ pub async fn restore(
             }
         };
         // The data is complete from here on: an error names the folder that contains it.
-        settle(&folder, &to, exists).map_err(|error| BackupError::Place { path: folder, error })?;
+        move_into_place(&folder, &to, exists).map_err(|error| BackupError::Place { path: folder, error })?;
         Ok(RestoreReport {
             summary,
             interrupted_answers,
@@ -121,7 +121,7 @@ async fn off_thread<T: Send + 'static>(
 async fn end_open_answers(
     folder: &Path,
     database: Option<&DatabaseUrl>,
-    environment: &Environment,
+    environment: &ServiceEnvironment,
 ) -> Result<u64, BackupError> {
     let store = match data_folder::open_store(folder, database, Duration::ZERO).await {
         Ok(store) => store,
@@ -134,7 +134,11 @@ async fn end_open_answers(
 }
 
 /// Verifies the archive and extracts it to the staging folder, and its database to `database`. Blocks.
-fn stage(from: &Path, data: &Path, database: Option<&DatabaseUrl>) -> Result<Staged, BackupError> {
+fn stage_archive(
+    from: &Path,
+    data: &Path,
+    database: Option<&DatabaseUrl>,
+) -> Result<StagedRestore, BackupError> {
     let place = |path: &Path, error| BackupError::Place { path: path.to_owned(), error };
     let file = as_caller(|| File::open(from))?.map_err(|error| place(from, error))?;
     let exists = match is_empty(data) {
@@ -146,8 +150,8 @@ fn stage(from: &Path, data: &Path, database: Option<&DatabaseUrl>) -> Result<Sta
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
         Err(error) => return Err(place(data, error)),
     };
-    let summary = verify(&file)?;
-    let folder = staging(data, exists)?;
+    let summary = verify_archive(&file)?;
+    let folder = staging_folder(data, exists)?;
     match DirBuilder::new().mode(0o700).create(&folder) {
         Ok(()) => {}
         // It belongs to another restore or an interrupted one, and is not touched.
@@ -156,12 +160,12 @@ fn stage(from: &Path, data: &Path, database: Option<&DatabaseUrl>) -> Result<Sta
         }
         Err(error) => return Err(place(&folder, error)),
     }
-    let filled = unpack(&file, &folder, database).and_then(|(importer, skipped)| {
-        importer.finish()?;
+    let filled = unpack_archive(&file, &folder, database).and_then(|(importer, skipped)| {
+        importer.finish_import()?;
         Ok(skipped)
     });
     match filled {
-        Ok(skipped) => Ok(Staged { folder, exists, summary, skipped }),
+        Ok(skipped) => Ok(StagedRestore { folder, exists, summary, skipped }),
         Err(error) => {
             // The incomplete data is useless; the error is returned.
             let _ = workspace::remove_folder(&folder);
@@ -177,12 +181,12 @@ pub fn interrupted_restore(data: &Path) -> Option<PathBuf> {
     if inside.exists() {
         return Some(inside);
     }
-    let beside = beside(&std::path::absolute(data).ok()?)?;
+    let beside = staging_beside(&std::path::absolute(data).ok()?)?;
     (!data.join(data_folder::DATABASE).exists() && beside.exists()).then_some(beside)
 }
 
 /// Returns the staging folder beside a data folder.
-fn beside(absolute: &Path) -> Option<PathBuf> {
+fn staging_beside(absolute: &Path) -> Option<PathBuf> {
     let (folder, name) = absolute.parent().zip(absolute.file_name())?;
     let mut staging = name.to_owned();
     staging.push(STAGING);
@@ -201,7 +205,7 @@ fn is_empty(data: &Path) -> io::Result<bool> {
 
 /// Returns the staging folder: in the data folder if that exists, because it may be a separate file system in a
 /// parent of another user; otherwise beside it, so that one rename creates it.
-fn staging(data: &Path, exists: bool) -> Result<PathBuf, BackupError> {
+fn staging_folder(data: &Path, exists: bool) -> Result<PathBuf, BackupError> {
     if exists {
         return Ok(data.join(STAGING));
     }
@@ -210,11 +214,11 @@ fn staging(data: &Path, exists: bool) -> Result<PathBuf, BackupError> {
     let missing = || place(data, io::ErrorKind::InvalidInput.into());
     let folder = absolute.parent().ok_or_else(missing)?;
     fs::create_dir_all(folder).map_err(|error| place(folder, error))?;
-    beside(&absolute).ok_or_else(missing)
+    staging_beside(&absolute).ok_or_else(missing)
 }
 
 /// Moves the restored data to its destination. In an existing data folder the database comes last.
-fn settle(staging: &Path, data: &Path, exists: bool) -> io::Result<()> {
+fn move_into_place(staging: &Path, data: &Path, exists: bool) -> io::Result<()> {
     rustix::fs::syncfs(File::open(staging)?)?;
     if !exists {
         fs::rename(staging, data)?;
@@ -233,31 +237,31 @@ fn settle(staging: &Path, data: &Path, exists: bool) -> io::Result<()> {
     File::open(data)?.sync_all()
 }
 
-fn open(mut file: &File) -> Result<Archive<Reader<'_>>, BackupError> {
+fn open_archive(mut file: &File) -> Result<Archive<Reader<'_>>, BackupError> {
     file.seek(SeekFrom::Start(0))?;
     Ok(Archive::new(Decoder::new(BufReader::new(file))?))
 }
 
 /// Reads the complete archive, checks that [`unpack`] accepts each entry, and compares the checksum.
-pub(super) fn verify(file: &File) -> Result<Summary, BackupError> {
+pub(super) fn verify_archive(file: &File) -> Result<Summary, BackupError> {
     let damaged = |error: io::Error| BackupError::Damaged(error.to_string());
-    let mut archive = open(file)?;
+    let mut archive = open_archive(file)?;
     let (mut sum, mut buffer, mut first) = (Sum::default(), vec![0; BUFFER_BYTES], true);
     let mut found = None;
     for entry in archive.entries().map_err(damaged)? {
         let mut entry = entry.map_err(damaged)?;
         let path = entry.path().map_err(damaged)?.into_owned();
         if path == Path::new(SEAL) {
-            let seal = serde_json::from_slice::<Checksum>(&whole(&mut entry, TEXT_MAX_BYTES)?);
+            let seal = serde_json::from_slice::<Checksum>(&read_whole_entry(&mut entry, TEXT_MAX_BYTES)?);
             found = Some(seal.map_err(|error| BackupError::Damaged(error.to_string()))?);
             break;
         }
-        belongs(&path, &entry)?;
+        check_entry_kind(&path, &entry)?;
         let link = entry.link_name().map_err(damaged)?.map(|link| link.into_owned());
-        sum.entry(&path, link.as_deref(), entry.size());
+        sum.add_entry(&path, link.as_deref(), entry.size());
         if std::mem::take(&mut first) {
-            let text = whole(&mut entry, TEXT_MAX_BYTES)?;
-            sum.content(&text);
+            let text = read_whole_entry(&mut entry, TEXT_MAX_BYTES)?;
+            sum.add_content(&text);
             check_head(&path, &text)?;
         }
         loop {
@@ -265,44 +269,45 @@ pub(super) fn verify(file: &File) -> Result<Summary, BackupError> {
             if read == 0 {
                 break;
             }
-            sum.content(&buffer[..read]);
+            sum.add_content(&buffer[..read]);
         }
     }
     // The end of the frame contains its own checksum.
     io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(damaged)?;
     let seal = found.ok_or_else(|| BackupError::Damaged("it ends too early".to_owned()))?;
-    if seal.sha256 != sum.hex() {
+    if seal.sha256 != sum.into_hex() {
         return Err(BackupError::Damaged("its sum is another one".to_owned()));
     }
     Ok(seal.summary)
 }
 
 /// Checks that an entry beneath the workspaces is a file, folder or link in one of them.
-fn belongs(path: &Path, entry: &Entry<'_, Reader<'_>>) -> Result<(), BackupError> {
+fn check_entry_kind(path: &Path, entry: &Entry<'_, Reader<'_>>) -> Result<(), BackupError> {
     if !path.starts_with(WORKSPACES) {
         return Ok(());
     }
     use EntryType::{Directory, Link, Regular, Symlink};
     match entry.header().entry_type() {
-        Regular | Directory | Symlink | Link if parts(path).is_some() => Ok(()),
+        Regular | Directory | Symlink | Link if path_parts(path).is_some() => Ok(()),
         _ => Err(BackupError::Damaged(format!("{} is no file of a workspace", path.display()))),
     }
 }
 
 fn check_head(path: &Path, text: &[u8]) -> Result<(), BackupError> {
     #[derive(Deserialize)]
-    struct Head {
+    struct ArchiveHead {
         form: u32,
     }
-    let head: Option<Head> = (path == Path::new(HEAD)).then(|| serde_json::from_slice(text).ok()).flatten();
+    let head: Option<ArchiveHead> =
+        (path == Path::new(HEAD)).then(|| serde_json::from_slice(text).ok()).flatten();
     match head {
-        Some(Head { form: 1..=FORM }) => Ok(()),
-        Some(Head { form }) if form > FORM => Err(BackupError::TooNew(form)),
+        Some(ArchiveHead { form: 1..=FORM }) => Ok(()),
+        Some(ArchiveHead { form }) if form > FORM => Err(BackupError::TooNew(form)),
         _ => Err(BackupError::Damaged("it is no backup of this program".to_owned())),
     }
 }
 
-fn whole(entry: &mut Entry<'_, Reader<'_>>, most: u64) -> Result<Vec<u8>, BackupError> {
+fn read_whole_entry(entry: &mut Entry<'_, Reader<'_>>, most: u64) -> Result<Vec<u8>, BackupError> {
     if entry.size() > most {
         return Err(BackupError::Damaged("an entry is too large".to_owned()));
     }
@@ -311,36 +316,36 @@ fn whole(entry: &mut Entry<'_, Reader<'_>>, most: u64) -> Result<Vec<u8>, Backup
     Ok(text)
 }
 
-fn unpack(
+fn unpack_archive(
     file: &File,
     staging: &Path,
     database: Option<&DatabaseUrl>,
-) -> Result<(Importer, List), BackupError> {
+) -> Result<(Importer, ExclusionList), BackupError> {
     let workspaces = staging.join(WORKSPACES);
     DirBuilder::new().mode(WORKSPACES_MODE).create(&workspaces)?;
     let mut importer = match database {
-        Some(url) => Importer::database(url)?,
-        None => Importer::file(&staging.join(data_folder::DATABASE))?,
+        Some(url) => Importer::for_database(url)?,
+        None => Importer::for_file(&staging.join(data_folder::DATABASE))?,
     };
-    let (mut extractor, mut skipped) = (Extractor::new(&workspaces)?, List::default());
-    let mut archive = open(file)?;
+    let (mut extractor, mut skipped) = (Extractor::new(&workspaces)?, ExclusionList::default());
+    let mut archive = open_archive(file)?;
     for entry in archive.entries()? {
         let mut entry = entry?;
         let path = entry.path()?.into_owned();
         match path.components().next() {
             Some(Component::Normal(first)) if first == DATABASE => {
-                importer.take(&whole(&mut entry, CHUNK_MAX_BYTES)?)?;
+                importer.import_chunk(&read_whole_entry(&mut entry, CHUNK_MAX_BYTES)?)?;
             }
             Some(Component::Normal(first)) if first == WORKSPACES => {
-                belongs(&path, &entry)?;
-                if let ExtractReport::Skipped(reason) = extractor.put(&path, &mut entry)? {
-                    skipped.add(path.strip_prefix(WORKSPACES).unwrap_or(&path), reason);
+                check_entry_kind(&path, &entry)?;
+                if let ExtractReport::Skipped(reason) = extractor.restore_entry(&path, &mut entry)? {
+                    skipped.add_path(path.strip_prefix(WORKSPACES).unwrap_or(&path), reason);
                 }
             }
             _ => {}
         }
     }
-    extractor.finish()?;
+    extractor.finish_restore()?;
     Ok((importer, skipped))
 }
 
@@ -357,7 +362,7 @@ mod tests {
     /// Rewrites an archive in version 1 of the format.
     fn as_first_form(archive: &Path, to: &Path) {
         let file = File::open(archive).expect("a backup");
-        let mut archive = open(&file).expect("an archive");
+        let mut archive = open_archive(&file).expect("an archive");
         let mut tar =
             tar::Builder::new(Encoder::new(File::create(to).expect("a file"), LEVEL).expect("zstd"));
         let mut sum = Sum::default();
@@ -376,17 +381,17 @@ mod tests {
             if path == Path::new(HEAD) {
                 text = br#"{"form":1}"#.to_vec();
             }
-            sum.entry(&path, None, text.len() as u64);
-            sum.content(&text);
+            sum.add_entry(&path, None, text.len() as u64);
+            sum.add_content(&text);
             add(&mut header, &path, &text);
         }
-        let seal = Checksum { sha256: sum.hex(), summary: Summary::default() };
+        let seal = Checksum { sha256: sum.into_hex(), summary: Summary::default() };
         add(&mut Header::new_gnu(), Path::new(SEAL), &serde_json::to_vec(&seal).expect("JSON"));
         tar.into_inner().expect("ended").finish().expect("ended");
     }
 
     #[tokio::test]
-    async fn a_backup_of_the_first_form_is_restored() {
+    async fn first_archive_form_is_restored() {
         let root = tempfile::tempdir().expect("a folder");
         let data = root.path().join("data");
         fs::create_dir(&data).expect("a folder");
@@ -396,11 +401,12 @@ mod tests {
             workspaces.provision(AccountId::from_random(1), None).await.expect("a workspace").host_dir();
         fs::write(home.join("file"), "content").expect("written");
         let (second, first) = (root.path().join("second"), root.path().join("first"));
-        super::super::write(&store.exporter(), &workspaces, &second, Timestamp::from_micros(0))
+        super::super::write_backup(&store.exporter(), &workspaces, &second, Timestamp::from_micros(0))
             .expect("written");
         as_first_form(&second, &first);
         let target = root.path().join("restored");
-        let restored = restore(&first, &target, None, OpenAnswers::End, &Environment::system()).await;
+        let restored =
+            restore_backup(&first, &target, None, OpenAnswers::End, &ServiceEnvironment::system()).await;
         let restored = restored.expect("restored");
         assert_eq!(restored.skipped, 0);
         let home = target.join(WORKSPACES).join(home.file_name().expect("a name"));

@@ -9,15 +9,15 @@ use std::path::{Component, Path, PathBuf};
 
 use domain::time::Timestamp;
 use serde_json::json;
-use store::Exporter;
+use store::DatabaseExporter;
 use tar::{EntryType, Header};
-use workspace::{Content, WorkspaceEntry, WorkspaceFile, Workspaces};
+use workspace::{BackupContent, WorkspaceEntry, WorkspaceFile, Workspaces};
 use zstd::Encoder;
 
 use super::checksum::{Checksum, Sum};
-use super::exclusions::{Exclusions, List};
-use super::output::Output;
-use super::restore::verify;
+use super::exclusions::{ExclusionList, Exclusions};
+use super::output::BackupOutput;
+use super::restore::verify_archive;
 use super::{BackupError, DATABASE, FORM, HEAD, SEAL, Summary, WORKSPACES, entry};
 
 /// The compression level: disks are no faster than this one.
@@ -46,49 +46,49 @@ pub struct BackupReport {
 ///
 /// # Errors
 /// [`BackupError`].
-pub fn write(
-    database: &Exporter,
+pub fn write_backup(
+    database: &DatabaseExporter,
     workspaces: &Workspaces,
     to: &Path,
     now: Timestamp,
 ) -> Result<BackupReport, BackupError> {
-    let output = Output::create(to)?;
-    let written = archive(output.file().try_clone()?, database, workspaces, now)?;
-    let read = verify(output.file())?;
+    let output = BackupOutput::create_at(to)?;
+    let written = write_archive(output.file().try_clone()?, database, workspaces, now)?;
+    let read = verify_archive(output.file())?;
     if read != written.summary {
         return Err(BackupError::Damaged("it was not read back as it was written".to_owned()));
     }
-    output.place()?;
+    output.place_file()?;
     Ok(written)
 }
 
-fn archive(
+fn write_archive(
     file: File,
-    database: &Exporter,
+    database: &DatabaseExporter,
     workspaces: &Workspaces,
     now: Timestamp,
 ) -> Result<BackupReport, BackupError> {
     let mut encoder = Encoder::new(BufWriter::new(file), LEVEL)?;
     encoder.include_checksum(true)?;
-    let mut archive = Archive {
+    let mut archive = ArchiveWriter {
         out: encoder,
         sum: Sum::default(),
         summary: Summary::default(),
-        left_out: List::default(),
-        shared: Shared::default(),
+        left_out: ExclusionList::default(),
+        shared: HardLinks::default(),
         buffer: vec![0; BUFFER_BYTES],
     };
     let head = json!({ "form": FORM, "program": env!("CARGO_PKG_VERSION"), "createdAt": now.to_string() });
-    archive.text(Path::new(HEAD), head.to_string().as_bytes(), now)?;
-    database.run::<BackupError>(&mut |name, chunk| {
+    archive.append_text(Path::new(HEAD), head.to_string().as_bytes(), now)?;
+    database.export_snapshot::<BackupError>(&mut |name, chunk| {
         let path = PathBuf::from(format!("{DATABASE}/{:06}-{name}", archive.summary.chunks));
         archive.summary.chunks += 1;
-        Ok(archive.text(&path, chunk, now)?)
+        Ok(archive.append_text(&path, chunk, now)?)
     })?;
-    workspaces.walk_all(&mut |entry| archive.keep(entry))?;
-    let Archive { mut out, sum, summary, left_out, .. } = archive;
-    let text = serde_json::to_vec(&Checksum { sha256: sum.hex(), summary }).map_err(io::Error::other)?;
-    append(&mut out, Path::new(SEAL), &text, now)?;
+    workspaces.walk_all(&mut |entry| archive.keep_entry(entry))?;
+    let ArchiveWriter { mut out, sum, summary, left_out, .. } = archive;
+    let text = serde_json::to_vec(&Checksum { sha256: sum.into_hex(), summary }).map_err(io::Error::other)?;
+    append_file(&mut out, Path::new(SEAL), &text, now)?;
     entry::end_archive(&mut out)?;
     let file = out.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
     file.sync_all()?;
@@ -97,41 +97,41 @@ fn archive(
 
 type Out = Encoder<'static, BufWriter<File>>;
 
-struct Archive {
+struct ArchiveWriter {
     out: Out,
     sum: Sum,
     summary: Summary,
-    left_out: List,
-    shared: Shared,
+    left_out: ExclusionList,
+    shared: HardLinks,
     buffer: Vec<u8>,
 }
 
-impl Archive {
-    fn text(&mut self, path: &Path, text: &[u8], now: Timestamp) -> io::Result<()> {
-        self.sum.entry(path, None, text.len() as u64);
-        self.sum.content(text);
-        append(&mut self.out, path, text, now)
+impl ArchiveWriter {
+    fn append_text(&mut self, path: &Path, text: &[u8], now: Timestamp) -> io::Result<()> {
+        self.sum.add_entry(path, None, text.len() as u64);
+        self.sum.add_content(text);
+        append_file(&mut self.out, path, text, now)
     }
 
-    fn keep(&mut self, entry: WorkspaceEntry) -> io::Result<()> {
+    fn keep_entry(&mut self, entry: WorkspaceEntry) -> io::Result<()> {
         let path = Path::new(WORKSPACES).join(&entry.path);
         let mut header = Header::new_gnu();
         header.set_mtime(entry.modified);
         header.set_mode(entry.mode);
         header.set_size(0);
         match entry.content {
-            Content::File(file) => return self.keep_file(&mut header, entry.path, file),
-            Content::Folder => {
+            BackupContent::File(file) => return self.keep_file(&mut header, entry.path, file),
+            BackupContent::Folder => {
                 header.set_entry_type(EntryType::Directory);
                 // The restore must be able to create files in the folder.
                 header.set_mode(entry.mode | 0o700);
-                self.begin(&mut header, &path, None)?;
+                self.begin_entry(&mut header, &path, None)?;
             }
-            Content::Link(target) => {
+            BackupContent::Link(target) => {
                 header.set_entry_type(EntryType::Symlink);
-                self.begin(&mut header, &path, Some(&target))?;
+                self.begin_entry(&mut header, &path, Some(&target))?;
             }
-            Content::LeftOut(reason) => {
+            BackupContent::LeftOut(reason) => {
                 self.leave_out(&entry.path, reason);
                 return Ok(());
             }
@@ -142,23 +142,23 @@ impl Archive {
 
     fn keep_file(&mut self, header: &mut Header, path: PathBuf, file: WorkspaceFile) -> io::Result<()> {
         let own = Path::new(WORKSPACES).join(&path);
-        let shared = file.shared.map_or(Sharing::First, |id| self.shared.first(&path, id));
+        let shared = file.shared.map_or(Sharing::First, |id| self.shared.first_path(&path, id));
         match shared {
             Sharing::With(first) => {
                 header.set_entry_type(EntryType::Link);
-                self.begin(header, &own, Some(&Path::new(WORKSPACES).join(first)))?;
+                self.begin_entry(header, &own, Some(&Path::new(WORKSPACES).join(first)))?;
             }
             Sharing::Unknown => {
                 self.leave_out(&path, "too many files of the account have several names");
                 return Ok(());
             }
-            Sharing::First => self.content(header, &path, &own, &file)?,
+            Sharing::First => self.append_content(header, &path, &own, &file)?,
         }
         self.summary.files += 1;
         Ok(())
     }
 
-    fn content(
+    fn append_content(
         &mut self,
         header: &mut Header,
         path: &Path,
@@ -166,7 +166,8 @@ impl Archive {
         source: &WorkspaceFile,
     ) -> io::Result<()> {
         let bytes: u64 = source.pieces.iter().map(|piece| piece.end - piece.start).sum();
-        let map = if bytes == source.size { Vec::new() } else { entry::map(&source.pieces, source.size) };
+        let map =
+            if bytes == source.size { Vec::new() } else { entry::sparse_map(&source.pieces, source.size) };
         if !map.is_empty() {
             entry::announce_holes(&mut self.out, own, source.size)?;
             // Other programs accept this form only with POSIX headers.
@@ -177,8 +178,8 @@ impl Archive {
         }
         header.set_entry_type(EntryType::Regular);
         header.set_size(map.len() as u64 + bytes);
-        self.begin(header, own, None)?;
-        self.sum.content(&map);
+        self.begin_entry(header, own, None)?;
+        self.sum.add_content(&map);
         self.out.write_all(&map)?;
         let mut unread = None;
         let mut shrank = false;
@@ -202,12 +203,12 @@ impl Archive {
                 };
                 let taken = if read == 0 { wanted } else { read };
                 buffer[read..taken].fill(0);
-                self.sum.content(&buffer[..taken]);
+                self.sum.add_content(&buffer[..taken]);
                 self.out.write_all(&buffer[..taken])?;
                 at += taken as u64;
             }
         }
-        entry::end(&mut self.out, map.len() as u64 + bytes)?;
+        entry::end_entry(&mut self.out, map.len() as u64 + bytes)?;
         self.summary.changed += u64::from(shrank);
         self.summary.bytes += bytes;
         if let Some(error) = unread {
@@ -216,20 +217,20 @@ impl Archive {
         Ok(())
     }
 
-    fn begin(&mut self, header: &mut Header, path: &Path, link: Option<&Path>) -> io::Result<()> {
-        self.sum.entry(path, link, header.size()?);
-        entry::begin(&mut self.out, header, path, link)
+    fn begin_entry(&mut self, header: &mut Header, path: &Path, link: Option<&Path>) -> io::Result<()> {
+        self.sum.add_entry(path, link, header.size()?);
+        entry::begin_entry(&mut self.out, header, path, link)
     }
 
     fn leave_out(&mut self, path: &Path, reason: impl Into<String>) {
-        self.left_out.add(path, reason);
+        self.left_out.add_path(path, reason);
         self.summary.left_out = self.left_out.count;
     }
 }
 
 /// The hard-linked files of the current account, by device and inode; the first path counts.
 #[derive(Default)]
-struct Shared {
+struct HardLinks {
     account: OsString,
     paths: HashMap<(u64, u64), PathBuf>,
     bytes: usize,
@@ -241,8 +242,8 @@ enum Sharing {
     Unknown,
 }
 
-impl Shared {
-    fn first(&mut self, path: &Path, id: (u64, u64)) -> Sharing {
+impl HardLinks {
+    fn first_path(&mut self, path: &Path, id: (u64, u64)) -> Sharing {
         let account = path.components().next().map(Component::as_os_str).unwrap_or_default();
         if account != self.account {
             *self = Self { account: account.to_owned(), ..Self::default() };
@@ -259,13 +260,13 @@ impl Shared {
     }
 }
 
-fn append(out: &mut Out, path: &Path, text: &[u8], now: Timestamp) -> io::Result<()> {
+fn append_file(out: &mut Out, path: &Path, text: &[u8], now: Timestamp) -> io::Result<()> {
     let mut header = Header::new_gnu();
     header.set_entry_type(EntryType::Regular);
     header.set_size(text.len() as u64);
     header.set_mode(0o600);
     header.set_mtime(u64::try_from(now.micros() / 1_000_000).unwrap_or(0));
-    entry::begin(out, &mut header, path, None)?;
+    entry::begin_entry(out, &mut header, path, None)?;
     out.write_all(text)?;
-    entry::end(out, text.len() as u64)
+    entry::end_entry(out, text.len() as u64)
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use domain::job::{Job, Next};
+use domain::job::{Job, NextRun};
 use telemetry::{Counter, Histogram, SLOW_BUCKETS};
 
 /// Counts runs of jobs by kind.
@@ -13,7 +13,7 @@ pub struct JobMetrics {
 
 /// The number of jobs of a kind, in all processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct JobCounts {
+pub struct JobKindTotals {
     /// The name of the kind.
     pub kind: &'static str,
     /// Jobs that wait for their time or for a process.
@@ -24,10 +24,10 @@ pub struct JobCounts {
     pub failed: u64,
 }
 
-impl JobCounts {
+impl JobKindTotals {
     /// Groups counts by the kinds that this version knows, and all others together: a later version may have written
     /// other names.
-    pub(crate) fn by_known_kind(counted: &[store::jobs::JobCounts]) -> Vec<Self> {
+    pub(crate) fn by_known_kind(counted: &[store::jobs::JobKindCounts]) -> Vec<Self> {
         let mut known: Vec<Self> = Vec::new();
         for found in counted {
             let kind = Job::known_kind(&found.kind);
@@ -78,13 +78,13 @@ impl JobMetrics {
         &self.kinds
     }
 
-    pub(super) fn ended(&self, kind: &str, is_failed: bool, next: Next, took: Duration) {
+    pub(super) fn record_run(&self, kind: &str, is_failed: bool, next: NextRun, took: Duration) {
         let kind = Job::known_kind(kind);
         let Some(metrics) = self.kinds.iter().find(|metrics| metrics.kind == kind) else { return };
         match (is_failed, next) {
             (false, _) => metrics.done.increment(),
-            (true, Next::Retry(_)) => metrics.retried.increment(),
-            (true, Next::Rerun(_) | Next::Remove | Next::Fail) => metrics.failed.increment(),
+            (true, NextRun::Retry(_)) => metrics.retried.increment(),
+            (true, NextRun::Rerun(_) | NextRun::Remove | NextRun::Fail) => metrics.failed.increment(),
         }
         metrics.took.observe_duration(took);
     }
@@ -95,30 +95,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_of_a_later_version_are_counted_together() {
-        let counts = |kind: &str, waiting, failed| store::jobs::JobCounts {
+    fn unknown_job_kinds_counted_together() {
+        let counts = |kind: &str, waiting, failed| store::jobs::JobKindCounts {
             kind: kind.to_owned(),
             waiting,
             running: 1,
             failed,
         };
-        let known = JobCounts::by_known_kind(&[
+        let known = JobKindTotals::by_known_kind(&[
             counts("dance", 1, 2),
             counts("sing", 3, 4),
             counts("trim_audit_log", 5, 6),
         ]);
-        let rest = JobCounts { kind: Job::UNKNOWN, waiting: 4, running: 2, failed: 6 };
-        assert_eq!(known, [rest, JobCounts { kind: "trim_audit_log", waiting: 5, running: 1, failed: 6 }]);
+        let rest = JobKindTotals { kind: Job::UNKNOWN, waiting: 4, running: 2, failed: 6 };
+        assert_eq!(
+            known,
+            [rest, JobKindTotals { kind: "trim_audit_log", waiting: 5, running: 1, failed: 6 }]
+        );
     }
 
     #[test]
     fn runs_are_counted_by_outcome() {
         let (metrics, at) = (JobMetrics::default(), domain::time::Timestamp::from_micros(1));
         let took = Duration::from_millis(1);
-        metrics.ended("trim_audit_log", false, Next::Rerun(at), took);
-        metrics.ended("trim_audit_log", true, Next::Retry(at), took);
-        metrics.ended("trim_audit_log", true, Next::Rerun(at), took);
-        metrics.ended("dance", true, Next::Fail, took);
+        metrics.record_run("trim_audit_log", false, NextRun::Rerun(at), took);
+        metrics.record_run("trim_audit_log", true, NextRun::Retry(at), took);
+        metrics.record_run("trim_audit_log", true, NextRun::Rerun(at), took);
+        metrics.record_run("dance", true, NextRun::Fail, took);
         let of = |kind| metrics.kinds().iter().find(|metrics| metrics.kind == kind).expect("it is known");
         let counted = |kind| (of(kind).done.get(), of(kind).retried.get(), of(kind).failed.get());
         assert_eq!(counted("trim_audit_log"), (1, 1, 1));

@@ -21,7 +21,7 @@ const AUDIT_KEPT: Duration = Duration::from_secs(400 * 24 * 60 * 60);
 const FAILED_KEPT: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
 /// The place where jobs work.
-pub(super) struct Place<'a> {
+pub(super) struct JobContext<'a> {
     pub(super) store: &'a Store,
     pub(super) workspaces: &'a Workspaces,
     pub(super) machines: &'a Machines,
@@ -33,11 +33,11 @@ pub(super) struct Place<'a> {
 ///
 /// # Errors
 /// The cause of the failure, for operators.
-pub(super) async fn run(job: Job, place: &Place<'_>) -> Result<(), String> {
-    let Place { store, workspaces, now, .. } = *place;
+pub(super) async fn run_job(job: Job, place: &JobContext<'_>) -> Result<(), String> {
+    let JobContext { store, workspaces, now, .. } = *place;
     let rows = match job {
         Job::RemoveConversation(conversation) => return remove_conversation(store, conversation).await,
-        Job::RemoveAccount(account) => return account::remove(place, account).await,
+        Job::RemoveAccount(account) => return account::remove_account(place, account).await,
         Job::RemoveStaleUploads => {
             let removed = workspaces.remove_stale_uploads().await.map_err(|error| error.to_string())?;
             if removed > 0 {
@@ -46,27 +46,29 @@ pub(super) async fn run(job: Job, place: &Place<'_>) -> Result<(), String> {
             return Ok(());
         }
         Job::RemoveIdempotencyKeys => {
-            chunks(store, move |tx| questions::sweep_idempotency(tx, now, ROWS)).await
+            remove_in_chunks(store, move |tx| questions::sweep_idempotency(tx, now, ROWS)).await
         }
         Job::TrimAuditLog => {
-            let before = now.micros() - micros(AUDIT_KEPT);
-            chunks(store, move |tx| audit::sweep(tx, before, ROWS)).await
+            let before = now.micros() - duration_micros(AUDIT_KEPT);
+            remove_in_chunks(store, move |tx| audit::trim_audit_log(tx, before, ROWS)).await
         }
         Job::RemoveFailedJobs => {
-            let before = Timestamp::from_micros(now.micros() - micros(FAILED_KEPT));
-            chunks(store, move |tx| jobs::remove_failed(tx, before, ROWS)).await
+            let before = Timestamp::from_micros(now.micros() - duration_micros(FAILED_KEPT));
+            remove_in_chunks(store, move |tx| jobs::remove_failed(tx, before, ROWS)).await
         }
     };
     rows.map_err(|error| error.to_string())
 }
 
 async fn remove_conversation(store: &Store, conversation: ConversationId) -> Result<(), String> {
-    let removed = chunks(store, move |tx| conversations::remove(tx, conversation, ROWS)).await;
+    let removed =
+        remove_in_chunks(store, move |tx| conversations::remove_conversation_rows(tx, conversation, ROWS))
+            .await;
     removed.map_err(|error| error.to_string())
 }
 
 /// Repeats a removal until it removes fewer than [`ROWS`] rows.
-async fn chunks<F>(store: &Store, remove: F) -> Result<(), StoreError>
+async fn remove_in_chunks<F>(store: &Store, remove: F) -> Result<(), StoreError>
 where
     F: Fn(&mut dyn Sql) -> Result<u64, StoreError> + Clone + Send + 'static,
 {
@@ -76,6 +78,6 @@ where
     Ok(())
 }
 
-fn micros(time: Duration) -> i64 {
+fn duration_micros(time: Duration) -> i64 {
     i64::try_from(time.as_micros()).unwrap_or(i64::MAX)
 }

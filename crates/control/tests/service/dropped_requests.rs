@@ -4,19 +4,19 @@ use super::*;
 
 /// The caller is dropped while its question is being stored.
 #[tokio::test]
-async fn a_question_whose_caller_has_gone_is_worked_on_all_the_same() {
-    let Stage { driver, service, principal, data: _data, .. } = stage().await;
+async fn dropped_question_is_still_answered() {
+    let ServiceStage { driver, service, principal, data: _data, .. } = start_stage().await;
     driver.hold_starts();
-    let mut asking = Box::pin(service.questions.ask(&principal, question()));
+    let mut asking = Box::pin(service.questions.ask_question(&principal, ask_request()));
     assert!(futures_util::poll!(&mut asking).is_pending());
     drop(asking);
-    until(async || {
-        let page = service.conversations.list(&principal, 0, 1).await.expect("a list");
+    poll_until(async || {
+        let page = service.conversations.list_conversations(&principal, 0, 1).await.expect("a list");
         (page.total == 1).then_some(())
     })
     .await;
-    until(async || {
-        let status = service.vm.status(&principal).await.expect("a machine");
+    poll_until(async || {
+        let status = service.vm.machine_status(&principal).await.expect("a machine");
         (status == MachineStatus::Starting).then_some(())
     })
     .await;
@@ -25,15 +25,16 @@ async fn a_question_whose_caller_has_gone_is_worked_on_all_the_same() {
 
 /// A browser that sends its form again drops the first request.
 #[tokio::test]
-async fn an_invitation_whose_request_is_dropped_can_be_used_again() {
+async fn dropped_invitation_request_stays_usable() {
     let data = tempfile::tempdir().expect("a temporary folder");
     let driver = Simulated::new(|_| std::future::pending());
-    let environment = Environment::new(Arc::new(Moved::default()), Arc::new(Counter::default()));
-    let config = config(&data, &driver, DispatchLimits::default());
-    let service = Service::start(config, environment).await.expect("a service");
+    let environment =
+        ServiceEnvironment::new(Arc::new(ServiceClock::default()), Arc::new(CountingEntropy::default()));
+    let config = service_config(&data, &driver, DispatchLimits::default());
+    let service = CauserieService::start(config, environment).await.expect("a service");
     let owner = &service.first_owner;
-    let invitation = owner.invite().await.expect("a read").expect("there is no account");
-    let create = || owner.create(invitation.reveal(), EMAIL, "correct horse battery");
+    let invitation = owner.issue_invitation().await.expect("a read").expect("there is no account");
+    let create = || owner.create_owner(invitation.reveal(), EMAIL, "correct horse battery");
     let mut creating = Box::pin(create());
     assert!(futures_util::poll!(&mut creating).is_pending());
     let invited = owner.is_invited(invitation.reveal()).await.expect("a read");
@@ -46,11 +47,11 @@ async fn an_invitation_whose_request_is_dropped_can_be_used_again() {
 
 /// The caller is dropped while the revocation waits for the database.
 #[tokio::test]
-async fn a_key_whose_revocation_nobody_waits_for_counts_no_longer() {
-    let Stage { data, service, .. } = stage().await;
+async fn dropped_revocation_still_revokes_key() {
+    let ServiceStage { data, service, .. } = start_stage().await;
     let key = service.admin.create_key(EMAIL, "tool", KeyRestrictions::default()).await.expect("a key");
     let secret = key.key.reveal().to_owned();
-    service.access.resolve(&secret).await.expect("it is valid");
+    service.access.resolve_key(&secret).await.expect("it is valid");
     let (held, release) = std::sync::mpsc::channel::<()>();
     let store = Store::open(&data.path().join("causerie.db")).expect("the database");
     let (begun, mut has_begun) = tokio::sync::mpsc::unbounded_channel();
@@ -70,7 +71,7 @@ async fn a_key_whose_revocation_nobody_waits_for_counts_no_longer() {
     drop(revoking);
     drop(held);
     holding.await.expect("no panic").expect("a write");
-    until(async || service.access.resolve_cached(&secret).is_none().then_some(())).await;
-    assert!(service.access.resolve(&secret).await.is_err());
+    poll_until(async || service.access.resolve_cached(&secret).is_none().then_some(())).await;
+    assert!(service.access.resolve_key(&secret).await.is_err());
     service.shutdown().await;
 }

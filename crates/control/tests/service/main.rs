@@ -17,10 +17,10 @@ use control::live::LiveAnswer;
 use control::passwords::{Password, Standing};
 use control::questions::{AskOutcome, AskRequest};
 use control::{
-    DiskReserveConfig, Environment, ErrorKind, PluginsConfig, Principal, PublicCode, Service, ServiceConfig,
-    UseCaseError,
+    CauserieService, DiskReserveConfig, ErrorKind, PluginsConfig, Principal, PublicCode, ServiceConfig,
+    ServiceEnvironment, UseCaseError,
 };
-use domain::answer::{Ending, ErrorCode};
+use domain::answer::{AnswerEnding, ErrorCode};
 use domain::catalog::builtin_jurisdictions;
 use domain::credits::{Balance, Credits};
 use domain::id::{ConversationId, MessageId, NodeId};
@@ -30,7 +30,7 @@ use domain::time::{Clock, Timestamp};
 use machine::simulated::Simulated;
 use machine::{Driver, DriverError};
 use models::{VendorConfig, VendorsConfig};
-use store::turns::{self, ClaimOptions};
+use store::turns::{self, TurnClaimOptions};
 use store::{RowExt, Sql, SqlExt, Store, StoreError, credits};
 use telemetry::trace::{SpanContext, SpanQueue, Tracer};
 use tempfile::TempDir;
@@ -44,19 +44,19 @@ const A_WHILE_MICROS: i64 = 20_000_000;
 
 /// A clock that a test advances.
 #[derive(Default)]
-struct Moved(AtomicI64);
+struct ServiceClock(AtomicI64);
 
-impl Clock for Moved {
+impl Clock for ServiceClock {
     fn now(&self) -> Timestamp {
         Timestamp::from_micros(self.0.load(Ordering::Relaxed))
     }
 }
 
 #[derive(Default)]
-struct Counter(AtomicU64, AtomicBool);
+struct CountingEntropy(AtomicU64, AtomicBool);
 
-impl Entropy for Counter {
-    fn fill(&self, bytes: &mut [u8]) {
+impl Entropy for CountingEntropy {
+    fn fill_random(&self, bytes: &mut [u8]) {
         assert!(!self.1.load(Ordering::Relaxed), "a fault, for the test");
         for byte in bytes.chunks_mut(8) {
             let count = self.0.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -65,38 +65,39 @@ impl Entropy for Counter {
     }
 }
 
-struct Stage {
+struct ServiceStage {
     data: TempDir,
     driver: Simulated,
-    clock: Arc<Moved>,
-    counter: Arc<Counter>,
-    service: Service,
+    clock: Arc<ServiceClock>,
+    counter: Arc<CountingEntropy>,
+    service: CauserieService,
     principal: Principal,
 }
 
 /// Creates a service with an account whose machine never gets an agent, so that questions stay in progress.
-async fn stage() -> Stage {
+async fn start_stage() -> ServiceStage {
     stage_of(DispatchLimits::default()).await
 }
 
-async fn stage_of(limits: DispatchLimits) -> Stage {
+async fn stage_of(limits: DispatchLimits) -> ServiceStage {
     stage_with(Simulated::new(|_| std::future::pending()), limits).await
 }
 
-async fn stage_with(driver: Simulated, limits: DispatchLimits) -> Stage {
+async fn stage_with(driver: Simulated, limits: DispatchLimits) -> ServiceStage {
     let data = tempfile::tempdir().expect("a temporary folder");
-    let clock = Arc::new(Moved::default());
-    let counter = Arc::new(Counter::default());
-    let environment = Environment::new(clock.clone(), counter.clone());
-    let service = Service::start(config(&data, &driver, limits), environment).await.expect("a service");
+    let clock = Arc::new(ServiceClock::default());
+    let counter = Arc::new(CountingEntropy::default());
+    let environment = ServiceEnvironment::new(clock.clone(), counter.clone());
+    let service =
+        CauserieService::start(service_config(&data, &driver, limits), environment).await.expect("a service");
     let until = Timestamp::from_micros(i64::MAX / 2);
     service.admin.create_account(EMAIL, Some(until), Credits(1000), None, true).await.expect("an account");
     let key = service.admin.create_key(EMAIL, "test", KeyRestrictions::default()).await.expect("a key").key;
-    let principal = service.access.resolve(key.reveal()).await.expect("a caller");
-    Stage { data, driver, clock, counter, service, principal }
+    let principal = service.access.resolve_key(key.reveal()).await.expect("a caller");
+    ServiceStage { data, driver, clock, counter, service, principal }
 }
 
-fn config(data: &TempDir, driver: &Simulated, limits: DispatchLimits) -> ServiceConfig {
+fn service_config(data: &TempDir, driver: &Simulated, limits: DispatchLimits) -> ServiceConfig {
     ServiceConfig {
         instructions: None,
         data: data.path().to_owned(),
@@ -116,12 +117,12 @@ fn config(data: &TempDir, driver: &Simulated, limits: DispatchLimits) -> Service
     }
 }
 
-fn question() -> AskRequest {
+fn ask_request() -> AskRequest {
     AskRequest { input: "Why?".to_owned(), ..AskRequest::default() }
 }
 
 /// Polls until the condition returns a value.
-async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
+async fn poll_until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let found = tokio::time::timeout(PATIENCE, async {
         loop {
             if let Some(found) = look().await {
@@ -133,53 +134,55 @@ async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
     found.await.expect("it comes about in time")
 }
 
-async fn ask(service: &Service, principal: &Principal) -> Arc<LiveAnswer> {
-    match service.questions.ask(principal, question()).await.expect("it is accepted") {
+async fn ask_question(service: &CauserieService, principal: &Principal) -> Arc<LiveAnswer> {
+    match service.questions.ask_question(principal, ask_request()).await.expect("it is accepted") {
         AskOutcome::Accepted { live, .. } => live,
         AskOutcome::Replayed { .. } => unreachable!("it is asked once"),
     }
 }
 
 /// Stops the machine once the turn works, so that nothing changes the answer until it is started again.
-async fn until_no_turn_works(service: &Service, principal: &Principal) {
-    until(async || (service.turns() == 1).then_some(())).await;
-    service.vm.stop(principal).await.expect("a machine");
-    until(async || (service.turns() == 0).then_some(())).await;
+async fn until_no_turn_works(service: &CauserieService, principal: &Principal) {
+    poll_until(async || (service.turn_count() == 1).then_some(())).await;
+    service.vm.stop_machine(principal).await.expect("a machine");
+    poll_until(async || (service.turn_count() == 0).then_some(())).await;
 }
 
 /// Waits for the end of the answer and returns it.
-async fn ended(live: &LiveAnswer) -> Ending {
+async fn await_ending(live: &LiveAnswer) -> AnswerEnding {
     let mut progress = live.progress();
     let over = tokio::time::timeout(PATIENCE, progress.wait_for(|progress| progress.ended)).await;
     over.expect("it ends in time").expect("it is told");
     live.snapshot().ending.clone().expect("it has ended")
 }
 
-async fn balance(store: &Store, principal: &Principal) -> Balance {
+async fn read_balance(store: &Store, principal: &Principal) -> Balance {
     let account = principal.account();
-    store.read(move |tx| credits::balance(tx, account)).await.expect("a read").expect("an account")
+    store.read(move |tx| credits::find_balance(tx, account)).await.expect("a read").expect("an account")
 }
 
-async fn stop(service: &Service, principal: &Principal, conversation: ConversationId) {
-    service.conversations.stop(principal, conversation).await.expect("it is there");
+async fn stop_answer(service: &CauserieService, principal: &Principal, conversation: ConversationId) {
+    service.conversations.stop_answer(principal, conversation).await.expect("it is there");
 }
 
 /// The machine is removed while the answer waits for it, as when the account is being deleted.
 #[tokio::test]
-async fn an_answer_of_an_account_without_a_machine_is_ended_at_once() {
-    let Stage { data, driver, clock, service, principal, .. } = stage().await;
+async fn answer_without_machine_ends_at_once() {
+    let ServiceStage { data, driver, clock, service, principal, .. } = start_stage().await;
     driver.hold_starts();
-    ask(&service, &principal).await;
+    ask_question(&service, &principal).await;
     service.shutdown().await;
     let store = Store::open(&data.path().join("causerie.db")).expect("the database");
     store.write(|tx| tx.execute("DELETE FROM machines", &[])).await.expect("it is removed");
     clock.0.fetch_add(A_WHILE_MICROS, Ordering::Relaxed);
-    let environment =
-        Environment::new(clock, Arc::new(Counter(AtomicU64::new(1 << 32), AtomicBool::new(false))));
-    let config = config(&data, &driver, DispatchLimits::default());
-    let service = Service::start(config, environment).await.expect("a service");
+    let environment = ServiceEnvironment::new(
+        clock,
+        Arc::new(CountingEntropy(AtomicU64::new(1 << 32), AtomicBool::new(false))),
+    );
+    let config = service_config(&data, &driver, DispatchLimits::default());
+    let service = CauserieService::start(config, environment).await.expect("a service");
     // The clock stands still: no lease of this one runs out.
-    until(async || {
+    poll_until(async || {
         let open = store.read(|tx| turns::open_answers(tx)).await.expect("a read");
         (open == 0).then_some(())
     })
@@ -189,28 +192,30 @@ async fn an_answer_of_an_account_without_a_machine_is_ended_at_once() {
 
 /// A service that starts later must also answer the question, so it must know that the machine is wanted.
 #[tokio::test]
-async fn a_question_is_not_accepted_without_its_machine_being_wanted() {
-    let Stage { data, service, principal, .. } = stage().await;
+async fn accepted_question_requests_machine() {
+    let ServiceStage { data, service, principal, .. } = start_stage().await;
     let store = Store::open(&data.path().join("causerie.db")).expect("the database");
     let refusing =
         "CREATE TRIGGER refusing BEFORE UPDATE OF desired ON machines BEGIN SELECT RAISE(FAIL, 'no'); END";
     store.write(move |tx| tx.execute(refusing, &[])).await.expect("a trigger");
-    assert!(service.questions.ask(&principal, question()).await.is_err());
-    let page = service.conversations.list(&principal, 0, 1).await.expect("a list");
+    assert!(service.questions.ask_question(&principal, ask_request()).await.is_err());
+    let page = service.conversations.list_conversations(&principal, 0, 1).await.expect("a list");
     assert_eq!(page.total, 0);
     service.shutdown().await;
 }
 
 #[tokio::test]
-async fn a_password_opens_its_own_account_alone() {
-    let Stage { service, data: _data, .. } = stage().await;
+async fn password_opens_own_account_only() {
+    let ServiceStage { service, data: _data, .. } = start_stage().await;
     let password = |text: &str| Password::parse(text).expect("a password");
     let (admin, passwords) = (&service.admin, &service.passwords);
     let other = Some(password("another horse"));
     admin.create_account("bob@example.test", None, Credits(0), other, false).await.expect("an account");
     let opens = async |email: &str, typed: &str| {
-        let found =
-            passwords.verify(email, password(typed), Standing::Stranger).await.expect("it is compared");
+        let found = passwords
+            .verify_password(email, password(typed), Standing::Stranger)
+            .await
+            .expect("it is compared");
         found.map(|verified| verified.account.email)
     };
     assert_eq!(opens(EMAIL, "correct horse").await, None, "who has no password cannot come in by one");
@@ -231,27 +236,27 @@ async fn a_password_opens_its_own_account_alone() {
 
 #[tokio::test]
 async fn jurisdictions_count_once() {
-    let Stage { service, principal, data: _data, .. } = stage().await;
-    let czech = service.catalogs.jurisdictions(&principal).expect("it may see them")[0].id.clone();
-    let asking = AskRequest { jurisdictions: vec![czech.clone(); 100_000], ..question() };
-    service.questions.ask(&principal, asking).await.expect("it is accepted");
-    let page = service.conversations.list(&principal, 0, 1).await.expect("a list");
+    let ServiceStage { service, principal, data: _data, .. } = start_stage().await;
+    let czech = service.catalogs.list_jurisdictions(&principal).expect("it may see them")[0].id.clone();
+    let asking = AskRequest { jurisdictions: vec![czech.clone(); 100_000], ..ask_request() };
+    service.questions.ask_question(&principal, asking).await.expect("it is accepted");
+    let page = service.conversations.list_conversations(&principal, 0, 1).await.expect("a list");
     assert_eq!(page.conversations[0].jurisdictions, [czech]);
     service.shutdown().await;
 }
 
 /// The failure of an earlier start must not end the new answer.
 #[tokio::test]
-async fn a_question_after_a_start_that_was_given_up_starts_the_machine_anew() {
-    let Stage { driver, service, principal, data: _data, .. } = stage().await;
-    let ask = async || ask(&service, &principal).await;
+async fn question_restarts_given_up_machine() {
+    let ServiceStage { driver, service, principal, data: _data, .. } = start_stage().await;
+    let ask = async || ask_question(&service, &principal).await;
     driver.fail_next_start(DriverError::Refused("for the test".to_owned()));
-    ended(&*ask().await).await;
+    await_ending(&*ask().await).await;
     driver.hold_starts();
     for _ in 0..20 {
         let live = ask().await;
-        until(async || (service.turns() > 0).then_some(())).await;
-        let status = service.vm.status(&principal).await.expect("a machine");
+        poll_until(async || (service.turn_count() > 0).then_some(())).await;
+        let status = service.vm.machine_status(&principal).await.expect("a machine");
         assert_eq!((status, live.snapshot().ending.clone()), (MachineStatus::Starting, None));
     }
     service.shutdown().await;
@@ -259,35 +264,42 @@ async fn a_question_after_a_start_that_was_given_up_starts_the_machine_anew() {
 
 /// A lease of this node without a turn is one that could not be released.
 #[tokio::test]
-async fn a_lease_that_nobody_works_under_is_given_back() {
+async fn unworked_lease_is_released() {
     let limits = DispatchLimits { turns: 0, ..DispatchLimits::default() };
-    let Stage { data, clock, service, principal, .. } = stage_of(limits).await;
-    service.questions.ask(&principal, question()).await.expect("it is accepted");
+    let ServiceStage { data, clock, service, principal, .. } = stage_of(limits).await;
+    service.questions.ask_question(&principal, ask_request()).await.expect("it is accepted");
     let store = Store::open(&data.path().join("causerie.db")).expect("the database");
-    let serving = |tx: &mut dyn Sql| tx.one("SELECT process_id FROM serving", &[], |row| row.id(0));
+    let serving = |tx: &mut dyn Sql| tx.query_one("SELECT process_id FROM serving", &[], |row| row.get_id(0));
     let node: NodeId = store.read(serving).await.expect("a read").expect("one serves");
     let claim = async || {
         let now = clock.now();
-        let lease_until = now.plus(Duration::from_secs(3600));
-        let terms = ClaimOptions { node, now, lease_until, per_account_max: 1, limit: 1 };
-        store.write(move |tx| turns::claim(tx, &terms)).await.expect("a look at the store").len()
+        let lease_until = now.saturating_add(Duration::from_secs(3600));
+        let terms = TurnClaimOptions { node, now, lease_until, per_account_max: 1, limit: 1 };
+        store.write(move |tx| turns::claim_turns(tx, &terms)).await.expect("a look at the store").len()
     };
     assert_eq!(claim().await, 1);
     assert_eq!(claim().await, 0, "it is leased");
     clock.0.fetch_add(A_WHILE_MICROS, Ordering::Relaxed);
-    service.questions.ask(&principal, question()).await.expect("it is accepted, and dispatch looks");
-    until(async || (claim().await == 1).then_some(())).await;
+    service
+        .questions
+        .ask_question(&principal, ask_request())
+        .await
+        .expect("it is accepted, and dispatch looks");
+    poll_until(async || (claim().await == 1).then_some(())).await;
     service.shutdown().await;
 }
 
 /// An answer with damaged data must end with an error, not be retried for ever.
 #[tokio::test]
-async fn an_answer_whose_log_is_damaged_ends_and_costs_nothing() {
+async fn damaged_log_ends_answer_free() {
     let none = DispatchLimits { turns: 0, ..DispatchLimits::default() };
-    let Stage { data, driver, clock, service, principal, .. } = stage_of(none).await;
+    let ServiceStage { data, driver, clock, service, principal, .. } = stage_of(none).await;
     let trace = Some(SpanContext { trace: 7, span: 8 });
-    let AskOutcome::Accepted { live, .. } =
-        service.questions.ask(&principal, AskRequest { trace, ..question() }).await.expect("it is accepted")
+    let AskOutcome::Accepted { live, .. } = service
+        .questions
+        .ask_question(&principal, AskRequest { trace, ..ask_request() })
+        .await
+        .expect("it is accepted")
     else {
         unreachable!("it is asked once")
     };
@@ -296,27 +308,30 @@ async fn an_answer_whose_log_is_damaged_ends_and_costs_nothing() {
     let store = Store::open(&data.path().join("causerie.db")).expect("the database");
     let damage = "INSERT INTO log (answer_id, entry, step, epoch, created_at, body) SELECT id, 0, 0, 0, 0, '{' FROM answers";
     store.write(move |tx| tx.execute(damage, &[])).await.expect("damage");
-    assert!(balance(&store, &principal).await.reserved > Credits(0));
+    assert!(read_balance(&store, &principal).await.reserved > Credits(0));
     let spans = SpanQueue::new(1);
     let again = async |limits, first_id: u64| {
-        let counter = Counter(AtomicU64::new(first_id << 32), AtomicBool::new(false));
+        let counter = CountingEntropy(AtomicU64::new(first_id << 32), AtomicBool::new(false));
         let environment =
-            Environment::new(clock.clone(), Arc::new(counter)).traced(Tracer::new(spans.clone()));
-        Service::start(config(&data, &driver, limits), environment).await.expect("a service")
+            ServiceEnvironment::new(clock.clone(), Arc::new(counter)).with_tracer(Tracer::new(spans.clone()));
+        CauserieService::start(service_config(&data, &driver, limits), environment).await.expect("a service")
     };
     let service = again(none, 1).await;
-    let find = async |service: &Service| {
-        let found = service.answers.find(&principal, answer.conversation, answer.answer).await;
+    let find = async |service: &CauserieService| {
+        let found = service.answers.find_answer(&principal, answer.conversation, answer.answer).await;
         found.expect("what stands can be read").snapshot().ending.clone()
     };
     assert_eq!(find(&service).await, None, "nobody has looked after it yet");
     service.shutdown().await;
     let service = again(DispatchLimits::default(), 2).await;
-    let ending = until(async || find(&service).await).await;
-    assert!(matches!(ending, Ending::Failed(error) if error.code == ErrorCode::Internal));
-    assert_eq!(balance(&store, &principal).await, Balance { available: Credits(1000), reserved: Credits(0) });
-    until(async || (service.turns() == 0).then_some(())).await;
-    let recorded = spans.take(100);
+    let ending = poll_until(async || find(&service).await).await;
+    assert!(matches!(ending, AnswerEnding::Failed(error) if error.code == ErrorCode::Internal));
+    assert_eq!(
+        read_balance(&store, &principal).await,
+        Balance { available: Credits(1000), reserved: Credits(0) }
+    );
+    poll_until(async || (service.turn_count() == 0).then_some(())).await;
+    let recorded = spans.take_finished(100);
     let whole = recorded.iter().find(|span| span.name == "answer").unwrap_or_else(|| panic!("{recorded:?}"));
     assert!(whole.failed && whole.context.trace == 7, "{whole:?}");
     assert!(
@@ -328,60 +343,60 @@ async fn an_answer_whose_log_is_damaged_ends_and_costs_nothing() {
 
 /// Simulates a defect of the service itself.
 #[tokio::test]
-async fn an_answer_whose_work_panics_is_worked_on_again() {
-    let Stage { counter, service, principal, data: _data, .. } = stage().await;
-    let live = ask(&service, &principal).await;
-    until(async || (service.turns() == 1).then_some(())).await;
+async fn panicked_turn_is_retried() {
+    let ServiceStage { counter, service, principal, data: _data, .. } = start_stage().await;
+    let live = ask_question(&service, &principal).await;
+    poll_until(async || (service.turn_count() == 1).then_some(())).await;
     counter.1.store(true, Ordering::Relaxed);
-    stop(&service, &principal, live.meta().conversation).await;
-    until(async || (service.turns() == 0).then_some(())).await;
+    stop_answer(&service, &principal, live.meta().conversation).await;
+    poll_until(async || (service.turn_count() == 0).then_some(())).await;
     counter.1.store(false, Ordering::Relaxed);
-    assert_eq!(ended(&live).await, Ending::Stopped);
+    assert_eq!(await_ending(&live).await, AnswerEnding::Stopped);
     service.shutdown().await;
 }
 
 /// Answers of stopped machines must not take the places of others.
 #[tokio::test]
-async fn answers_of_a_stopped_machine_take_no_place_and_go_on_when_it_is_started() {
-    let Stage { service, principal, driver, data: _data, .. } = stage().await;
+async fn stopped_machine_answers_wait_and_resume() {
+    let ServiceStage { service, principal, driver, data: _data, .. } = start_stage().await;
     driver.hold_starts();
-    let live = ask(&service, &principal).await;
-    until(async || (service.turns() == 1).then_some(())).await;
-    service.vm.stop(&principal).await.expect("a machine");
-    until(async || (service.turns() == 0).then_some(())).await;
+    let live = ask_question(&service, &principal).await;
+    poll_until(async || (service.turn_count() == 1).then_some(())).await;
+    service.vm.stop_machine(&principal).await.expect("a machine");
+    poll_until(async || (service.turn_count() == 0).then_some(())).await;
     assert_eq!(live.snapshot().ending, None);
-    service.vm.start(&principal).await.expect("a machine");
-    until(async || (service.turns() == 1).then_some(())).await;
-    stop(&service, &principal, live.meta().conversation).await;
-    assert_eq!(ended(&live).await, Ending::Stopped);
+    service.vm.start_machine(&principal).await.expect("a machine");
+    poll_until(async || (service.turn_count() == 1).then_some(())).await;
+    stop_answer(&service, &principal, live.meta().conversation).await;
+    assert_eq!(await_ending(&live).await, AnswerEnding::Stopped);
     service.shutdown().await;
 }
 
 /// The answer waits for a free place, or its machine is stopped.
 #[tokio::test]
-async fn an_answer_that_waits_is_stopped_at_once() {
+async fn waiting_answer_stops_at_once() {
     let limits = DispatchLimits { turns: 1, ..DispatchLimits::default() };
-    let Stage { data, service, principal, driver, .. } = stage_of(limits).await;
+    let ServiceStage { data, service, principal, driver, .. } = stage_of(limits).await;
     driver.hold_starts();
-    let first = ask(&service, &principal).await;
-    until(async || (service.turns() == 1).then_some(())).await;
-    let second = ask(&service, &principal).await;
-    stop(&service, &principal, second.meta().conversation).await;
-    assert_eq!(ended(&second).await, Ending::Stopped);
+    let first = ask_question(&service, &principal).await;
+    poll_until(async || (service.turn_count() == 1).then_some(())).await;
+    let second = ask_question(&service, &principal).await;
+    stop_answer(&service, &principal, second.meta().conversation).await;
+    assert_eq!(await_ending(&second).await, AnswerEnding::Stopped);
     assert_eq!(second.snapshot().text.to_string(), "");
-    service.vm.stop(&principal).await.expect("a machine");
-    until(async || (service.turns() == 0).then_some(())).await;
-    stop(&service, &principal, first.meta().conversation).await;
-    assert_eq!(ended(&first).await, Ending::Stopped);
+    service.vm.stop_machine(&principal).await.expect("a machine");
+    poll_until(async || (service.turn_count() == 0).then_some(())).await;
+    stop_answer(&service, &principal, first.meta().conversation).await;
+    assert_eq!(await_ending(&first).await, AnswerEnding::Stopped);
     let store = Store::open(&data.path().join("causerie.db")).expect("the database");
     let back = Balance { available: Credits(1000), reserved: Credits(0) };
-    assert_eq!(balance(&store, &principal).await, back, "nothing was said");
+    assert_eq!(read_balance(&store, &principal).await, back, "nothing was said");
     service.shutdown().await;
 }
 
 #[tokio::test]
-async fn an_account_whose_folder_a_crash_left_unmade_gets_it() {
-    let Stage { data, driver, clock, counter, service, principal } = stage().await;
+async fn missing_account_folder_is_created() {
+    let ServiceStage { data, driver, clock, counter, service, principal } = start_stage().await;
     let until = Some(Timestamp::from_micros(i64::MAX / 2));
     let other = service.admin.create_account("b@example.test", until, Credits(0), None, false).await;
     let other = other.expect("an account").id;
@@ -397,30 +412,31 @@ async fn an_account_whose_folder_a_crash_left_unmade_gets_it() {
     for account in [principal.account(), other] {
         std::fs::remove_dir_all(folder(account)).expect("it is there");
     }
-    let environment = Environment::new(clock, counter);
-    let service = Service::start(config(&data, &driver, DispatchLimits::default()), environment).await;
+    let environment = ServiceEnvironment::new(clock, counter);
+    let service =
+        CauserieService::start(service_config(&data, &driver, DispatchLimits::default()), environment).await;
     let service = service.expect("a service");
     assert!(folder(principal.account()).join("uploads").is_dir(), "at the start, as it has a machine");
-    let principal = service.access.resolve(key.reveal()).await.expect("a caller");
+    let principal = service.access.resolve_key(key.reveal()).await.expect("a caller");
     assert_eq!(principal.account(), other);
     assert!(folder(other).join("uploads").is_dir(), "when it is first used");
     service.shutdown().await;
 }
 
 #[tokio::test]
-async fn an_empty_database_beside_workspaces_is_refused() {
-    let Stage { data, driver, clock, counter, service, .. } = stage().await;
+async fn empty_database_beside_workspaces_refused() {
+    let ServiceStage { data, driver, clock, counter, service, .. } = start_stage().await;
     service.shutdown().await;
     drop(service);
     let database = data.path().join("causerie.db");
     std::fs::remove_file(&database).expect("it is there");
-    let environment = Environment::new(clock, counter);
+    let environment = ServiceEnvironment::new(clock, counter);
     let begin = async |accepts: bool| {
         let config = ServiceConfig {
             accept_empty_database: accepts,
-            ..config(&data, &driver, DispatchLimits::default())
+            ..service_config(&data, &driver, DispatchLimits::default())
         };
-        Service::start(config, environment.clone()).await
+        CauserieService::start(config, environment.clone()).await
     };
     let refused = begin(false).await.err().expect("it is refused");
     assert!(refused.to_string().contains("the data folder has 1 workspaces"), "{refused}");
@@ -430,57 +446,61 @@ async fn an_empty_database_beside_workspaces_is_refused() {
     begin(true).await.expect("as was asked for").shutdown().await;
 }
 
-fn code<T>(result: Result<T, UseCaseError>) -> Option<(ErrorKind, PublicCode)> {
+fn error_code<T>(result: Result<T, UseCaseError>) -> Option<(ErrorKind, PublicCode)> {
     result.err().map(|error| (error.kind(), error.code()))
 }
 
 /// The use cases check permissions themselves, so that no face can forget it.
 #[tokio::test]
 async fn every_use_case_wants_its_permission() {
-    let Stage { service, principal, data: _data, .. } = stage().await;
-    let live = ask(&service, &principal).await;
+    let ServiceStage { service, principal, data: _data, .. } = start_stage().await;
+    let live = ask_question(&service, &principal).await;
     let (chat, message) = (live.meta().conversation, live.meta().answer);
     let key = async |scope: &[Permission]| {
-        let restrictions =
-            KeyRestrictions { scope: Scope::of(scope).expect("some"), ..KeyRestrictions::default() };
+        let restrictions = KeyRestrictions {
+            scope: Scope::from_permissions(scope).expect("some"),
+            ..KeyRestrictions::default()
+        };
         let key = service.admin.create_key(EMAIL, "narrow", restrictions).await.expect("a key").key;
-        service.access.resolve(key.reveal()).await.expect("it is valid")
+        service.access.resolve_key(key.reveal()).await.expect("it is valid")
     };
     let refused = Some((ErrorKind::Forbidden, PublicCode::KeyScope));
     let (files, reader) = (key(&[Permission::Files]).await, key(&[Permission::Read]).await);
-    assert_eq!(code(service.conversations.list(&files, 0, 1).await), refused);
-    assert_eq!(code(service.conversations.summary(&files, chat).await), refused);
-    assert_eq!(code(service.conversations.shown_messages(&files, chat, 0).await), refused);
-    assert_eq!(code(service.conversations.shown_branch(&files, chat).await), refused);
+    assert_eq!(error_code(service.conversations.list_conversations(&files, 0, 1).await), refused);
+    assert_eq!(error_code(service.conversations.find_summary(&files, chat).await), refused);
+    assert_eq!(error_code(service.conversations.shown_messages(&files, chat, 0).await), refused);
+    assert_eq!(error_code(service.conversations.shown_branch(&files, chat).await), refused);
     let branch = ShownBranch { last: message, exchanges: 1 };
-    assert_eq!(code(service.conversations.messages_of(&files, chat, branch, 0).await), refused);
-    assert_eq!(code(service.answers.find(&files, chat, message).await), refused);
-    assert_eq!(code(service.answers.follow(&files, chat, message).await), refused);
-    assert_eq!(code(service.answers.watch(&files, chat).await), refused);
-    assert_eq!(code(service.catalogs.skills(&files).await), refused);
-    assert_eq!(code(service.catalogs.agents(&files)), refused);
-    assert_eq!(code(service.catalogs.models(&files)), refused);
-    assert_eq!(code(service.catalogs.jurisdictions(&files)), refused);
-    assert_eq!(code(service.questions.ask(&reader, question()).await), refused);
-    assert_eq!(code(service.answers.find_replayed(&reader, chat, message).await), refused);
+    assert_eq!(error_code(service.conversations.messages_of(&files, chat, branch, 0).await), refused);
+    assert_eq!(error_code(service.answers.find_answer(&files, chat, message).await), refused);
+    assert_eq!(error_code(service.answers.follow_answer(&files, chat, message).await), refused);
+    assert_eq!(error_code(service.answers.follow_conversation(&files, chat).await), refused);
+    assert_eq!(error_code(service.catalogs.list_skills(&files).await), refused);
+    assert_eq!(error_code(service.catalogs.list_agents(&files)), refused);
+    assert_eq!(error_code(service.catalogs.list_models(&files)), refused);
+    assert_eq!(error_code(service.catalogs.list_jurisdictions(&files)), refused);
+    assert_eq!(error_code(service.questions.ask_question(&reader, ask_request()).await), refused);
+    assert_eq!(error_code(service.answers.find_replayed(&reader, chat, message).await), refused);
     assert_eq!(
-        code(service.conversations.patch(&reader, chat, ConversationChange::default()).await),
+        error_code(
+            service.conversations.update_conversation(&reader, chat, ConversationChange::default()).await
+        ),
         refused
     );
-    assert_eq!(code(service.conversations.stop(&reader, chat).await), refused);
-    assert_eq!(code(service.conversations.delete(&reader, chat).await), refused);
-    assert_eq!(code(service.vm.start(&reader).await), refused);
-    assert_eq!(code(service.vm.stop(&reader).await), refused);
-    assert_eq!(code(service.files.of(&reader)), refused);
-    assert!(service.vm.status(&files).await.is_ok() && service.files.of(&files).is_ok());
-    assert!(service.answers.find(&reader, chat, message).await.is_ok());
+    assert_eq!(error_code(service.conversations.stop_answer(&reader, chat).await), refused);
+    assert_eq!(error_code(service.conversations.delete_conversation(&reader, chat).await), refused);
+    assert_eq!(error_code(service.vm.start_machine(&reader).await), refused);
+    assert_eq!(error_code(service.vm.stop_machine(&reader).await), refused);
+    assert_eq!(error_code(service.files.workspace_of(&reader)), refused);
+    assert!(service.vm.machine_status(&files).await.is_ok() && service.files.workspace_of(&files).is_ok());
+    assert!(service.answers.find_answer(&reader, chat, message).await.is_ok());
     service.shutdown().await;
 }
 
 #[tokio::test]
-async fn messages_of_a_branch_end_with_it_and_are_refused_when_another_is_shown() {
-    let Stage { service, principal, data: _data, .. } = stage().await;
-    let live = ask(&service, &principal).await;
+async fn messages_of_checks_shown_branch() {
+    let ServiceStage { service, principal, data: _data, .. } = start_stage().await;
+    let live = ask_question(&service, &principal).await;
     until_no_turn_works(&service, &principal).await;
     let (chat, message) = (live.meta().conversation, live.meta().answer);
     let conversations = &service.conversations;
@@ -493,20 +513,20 @@ async fn messages_of_a_branch_end_with_it_and_are_refused_when_another_is_shown(
     assert_eq!(none.messages, [], "what was added since is left out");
     let other = ShownBranch { last: MessageId::from_random(4711), exchanges: 1 };
     let refused = Some((ErrorKind::Conflict, PublicCode::ConversationBusy));
-    assert_eq!(code(conversations.messages_of(&principal, chat, other, 0).await), refused);
+    assert_eq!(error_code(conversations.messages_of(&principal, chat, other, 0).await), refused);
     let (shown, first) = conversations.shown_messages(&principal, chat, 0).await.expect("it exists");
     assert_eq!((shown, first), (branch, messages), "read together, they belong together");
     let (shown, rest) = conversations.shown_messages(&principal, chat, 1).await.expect("it exists");
     assert_eq!((shown, rest.messages), (branch, Vec::new()));
     let nowhere = conversations.shown_messages(&principal, ConversationId::from_random(4711), 0).await;
-    assert_eq!(code(nowhere), Some((ErrorKind::NotFound, PublicCode::NotFound)));
+    assert_eq!(error_code(nowhere), Some((ErrorKind::NotFound, PublicCode::NotFound)));
 }
 
 /// Revoking a key ends the wait for an answer, which is then not shown.
 #[tokio::test]
-async fn a_wait_ends_with_the_answer_the_time_or_the_key() {
-    let Stage { data, driver, service, principal, .. } = stage().await;
-    let live = ask(&service, &principal).await;
+async fn wait_ends_by_answer_time_key() {
+    let ServiceStage { data, driver, service, principal, .. } = start_stage().await;
+    let live = ask_question(&service, &principal).await;
     until_no_turn_works(&service, &principal).await;
     let wait = |max_wait| service.answers.wait_for_end(&principal, &live, max_wait, std::future::pending());
     tokio::time::pause();
@@ -531,42 +551,43 @@ async fn a_wait_ends_with_the_answer_the_time_or_the_key() {
 
 /// A model that no vendor has is an invalid request; one that an unreachable vendor may have is temporary.
 #[tokio::test]
-async fn an_unknown_model_is_invalid_unless_a_vendor_that_is_away_may_have_it() {
-    let Stage { service, principal, data: _data, .. } = stage().await;
-    let unknown = AskRequest { model: Some("no-such-model".to_owned()), ..question() };
-    let refused = service.questions.ask(&principal, unknown.clone()).await;
-    assert_eq!(code(refused), Some((ErrorKind::Invalid, PublicCode::UnknownModel)));
+async fn unknown_model_invalid_unless_vendor_away() {
+    let ServiceStage { service, principal, data: _data, .. } = start_stage().await;
+    let unknown = AskRequest { model: Some("no-such-model".to_owned()), ..ask_request() };
+    let refused = service.questions.ask_question(&principal, unknown.clone()).await;
+    assert_eq!(error_code(refused), Some((ErrorKind::Invalid, PublicCode::UnknownModel)));
     service.shutdown().await;
     // No server listens on this port.
     let away = VendorConfig { base_url: Some("http://127.0.0.1:1".to_owned()), ..VendorConfig::default() };
     let driver = Simulated::new(|_| std::future::pending());
     let data = tempfile::tempdir().expect("a temporary folder");
     let vendors = VendorsConfig { openai: Some(away), ..VendorsConfig::default() };
-    let config = ServiceConfig { vendors, ..config(&data, &driver, DispatchLimits::default()) };
-    let environment = Environment::new(Arc::new(Moved::default()), Arc::new(Counter::default()));
-    let service = Service::start(config, environment).await.expect("a service");
+    let config = ServiceConfig { vendors, ..service_config(&data, &driver, DispatchLimits::default()) };
+    let environment =
+        ServiceEnvironment::new(Arc::new(ServiceClock::default()), Arc::new(CountingEntropy::default()));
+    let service = CauserieService::start(config, environment).await.expect("a service");
     let until = Timestamp::from_micros(i64::MAX / 2);
     service.admin.create_account(EMAIL, Some(until), Credits(1000), None, true).await.expect("an account");
     let key = service.admin.create_key(EMAIL, "test", KeyRestrictions::default()).await.expect("a key").key;
-    let principal = service.access.resolve(key.reveal()).await.expect("it is valid");
-    let refused = service.questions.ask(&principal, unknown).await;
-    assert_eq!(code(refused), Some((ErrorKind::Conflict, PublicCode::ModelUnavailable)));
+    let principal = service.access.resolve_key(key.reveal()).await.expect("it is valid");
+    let refused = service.questions.ask_question(&principal, unknown).await;
+    assert_eq!(error_code(refused), Some((ErrorKind::Conflict, PublicCode::ModelUnavailable)));
     service.shutdown().await;
 }
 
 /// A search waits for the conversations that changed last; a task indexes the others.
 #[tokio::test]
-async fn a_search_does_not_wait_for_a_long_history_to_be_indexed() {
+async fn search_does_not_wait_for_indexing() {
     const CONVERSATIONS: usize = 50;
-    let Stage { service, principal, data: _data, .. } = stage().await;
+    let ServiceStage { service, principal, data: _data, .. } = start_stage().await;
     for number in 0..CONVERSATIONS {
-        let asking = AskRequest { input: format!("Flat {number}"), ..question() };
-        service.questions.ask(&principal, asking).await.expect("it is accepted");
+        let asking = AskRequest { input: format!("Flat {number}"), ..ask_request() };
+        service.questions.ask_question(&principal, asking).await.expect("it is accepted");
     }
-    let page = service.history.page(&principal, "flat", 0, CONVERSATIONS).await.expect("a page");
+    let page = service.history.history_page(&principal, "flat", 0, CONVERSATIONS).await.expect("a page");
     assert!(page.is_indexing && !page.entries.is_empty(), "{page:?}");
-    let page = until(async || {
-        let page = service.history.page(&principal, "flat", 0, CONVERSATIONS).await.expect("a page");
+    let page = poll_until(async || {
+        let page = service.history.history_page(&principal, "flat", 0, CONVERSATIONS).await.expect("a page");
         (!page.is_indexing).then_some(page)
     });
     assert_eq!(page.await.entries.len(), CONVERSATIONS);

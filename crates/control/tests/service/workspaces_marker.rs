@@ -10,31 +10,31 @@ use super::*;
 const MARKER: &str = ".causerie-database";
 
 /// Ends the service of a new stage and returns what starts another one on its data folder.
-async fn stopped() -> (TempDir, impl AsyncFn() -> Result<Service, String>) {
-    let Stage { data, driver, clock, counter, service, .. } = stage().await;
+async fn stop_service() -> (TempDir, impl AsyncFn() -> Result<CauserieService, String>) {
+    let ServiceStage { data, driver, clock, counter, service, .. } = start_stage().await;
     service.shutdown().await;
     drop(service);
-    let environment = Environment::new(clock, counter);
+    let environment = ServiceEnvironment::new(clock, counter);
     let path = data.path().to_owned();
     let start = async move || {
         let config = ServiceConfig { data: path.clone(), ..config_at(&path, &driver) };
-        Service::start(config, environment.clone()).await.map_err(|error| error.to_string())
+        CauserieService::start(config, environment.clone()).await.map_err(|error| error.to_string())
     };
     (data, start)
 }
 
 fn config_at(data: &std::path::Path, driver: &Simulated) -> ServiceConfig {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    ServiceConfig { data: data.to_owned(), ..config(&folder, driver, DispatchLimits::default()) }
+    ServiceConfig { data: data.to_owned(), ..service_config(&folder, driver, DispatchLimits::default()) }
 }
 
-async fn start_and_end(start: &impl AsyncFn() -> Result<Service, String>) {
+async fn start_and_end(start: &impl AsyncFn() -> Result<CauserieService, String>) {
     start().await.expect("a service").shutdown().await;
 }
 
 #[tokio::test]
-async fn a_folder_that_is_not_mounted_is_refused() {
-    let (data, start) = stopped().await;
+async fn unmounted_folder_is_refused() {
+    let (data, start) = stop_service().await;
     let (folder, away) = (data.path().join("workspaces"), data.path().join("away"));
     fs::rename(&folder, &away).expect("it is there");
     for _ in 0..2 {
@@ -49,8 +49,8 @@ async fn a_folder_that_is_not_mounted_is_refused() {
 }
 
 #[tokio::test]
-async fn the_folder_of_another_database_is_refused_until_an_operator_adopts_it() {
-    let (data, start) = stopped().await;
+async fn foreign_folder_refused_until_adopted() {
+    let (data, start) = stop_service().await;
     let marker = data.path().join("workspaces").join(MARKER);
     let own = fs::read_to_string(&marker).expect("a marker");
     for foreign in [format!("{}\n", NodeId::from_random(7)), "?".to_owned(), String::new()] {
@@ -65,8 +65,8 @@ async fn the_folder_of_another_database_is_refused_until_an_operator_adopts_it()
 }
 
 #[tokio::test]
-async fn a_data_folder_of_an_earlier_version_gets_a_marker() {
-    let (data, start) = stopped().await;
+async fn earlier_data_folder_gets_marker() {
+    let (data, start) = stop_service().await;
     let (folder, away) = (data.path().join("workspaces"), data.path().join("away"));
     let forget = async || {
         let store = Store::open(&data.path().join("causerie.db")).expect("the database");
@@ -87,8 +87,8 @@ async fn a_data_folder_of_an_earlier_version_gets_a_marker() {
 }
 
 #[tokio::test]
-async fn a_start_that_was_cut_while_it_wrote_the_marker_is_finished() {
-    let (data, start) = stopped().await;
+async fn interrupted_marker_write_is_finished() {
+    let (data, start) = stop_service().await;
     let marker = data.path().join("workspaces").join(MARKER);
     fs::rename(&marker, marker.with_extension("new")).expect("it is there");
     start_and_end(&start).await;
@@ -96,13 +96,13 @@ async fn a_start_that_was_cut_while_it_wrote_the_marker_is_finished() {
 }
 
 #[tokio::test]
-async fn files_and_questions_are_refused_while_the_marker_is_gone() {
-    let Stage { data, service, principal, .. } = stage().await;
+async fn missing_marker_refuses_files_and_questions() {
+    let ServiceStage { data, service, principal, .. } = start_stage().await;
     let marker = data.path().join("workspaces").join(MARKER);
     let away = data.path().join("away");
     let becomes = async |status| {
-        until(async || {
-            let checks = service.checks().await;
+        poll_until(async || {
+            let checks = service.run_checks().await;
             let check = checks.into_iter().find(|check| check.name == "workspaces").expect("a check");
             (check.status == status).then_some(())
         })
@@ -111,10 +111,10 @@ async fn files_and_questions_are_refused_while_the_marker_is_gone() {
     fs::rename(&marker, &away).expect("it is there");
     becomes(CheckStatus::Fail).await;
     let refused = Some((ErrorKind::Unavailable, PublicCode::Unavailable));
-    assert_eq!(code(service.files.of(&principal)), refused);
-    assert_eq!(code(service.questions.ask(&principal, question()).await), refused);
+    assert_eq!(error_code(service.files.workspace_of(&principal)), refused);
+    assert_eq!(error_code(service.questions.ask_question(&principal, ask_request()).await), refused);
     fs::rename(&away, &marker).expect("it is there");
     becomes(CheckStatus::Pass).await;
-    service.files.of(&principal).expect("it is there again");
+    service.files.workspace_of(&principal).expect("it is there again");
     service.shutdown().await;
 }

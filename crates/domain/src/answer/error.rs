@@ -2,7 +2,7 @@
 
 /// The error of a failed answer: its additional field `error`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AnswerError {
+pub struct AnswerFailure {
     /// The code, for programs: upper snake case.
     pub code: ErrorCode,
     /// The message, for people; also appended to the answer.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Answer, Body};
+use super::{Answer, PartContent};
 use crate::citation::{NumberedPassage, cited_numbers};
 use crate::limits::PASSAGES_MAX_BYTES;
 
@@ -29,7 +29,7 @@ impl Passages {
     }
 
     /// Adds those that are new, as far as there is room.
-    pub(super) fn add(&mut self, passages: &[NumberedPassage]) {
+    pub(super) fn add_new(&mut self, passages: &[NumberedPassage]) {
         let mut room = PASSAGES_MAX_BYTES.saturating_sub(self.0.values().map(|text| text.len()).sum());
         for passage in passages {
             if passage.text.len() <= room && !self.0.contains_key(&passage.number) {
@@ -44,7 +44,7 @@ impl Answer {
     /// Returns the text of the passage with this number, if there is one within
     /// [`PASSAGES_MAX_BYTES`].
     #[must_use]
-    pub fn passage(&self, number: u32) -> Option<&str> {
+    pub fn passage_text(&self, number: u32) -> Option<&str> {
         self.passages.get(number).map(AsRef::as_ref)
     }
 
@@ -59,13 +59,13 @@ impl Answer {
     pub fn cited_passages(&self) -> BTreeMap<u32, &str> {
         let cited = self.parts.iter().flat_map(|part| {
             let markdown = match &part.body {
-                Body::Text(markdown) => markdown,
-                Body::Run(run) => &run.report,
-                Body::Reasoning(_) | Body::File { .. } => "",
+                PartContent::Text(markdown) => markdown,
+                PartContent::Run(run) => &run.report,
+                PartContent::Reasoning(_) | PartContent::File { .. } => "",
             };
             cited_numbers(markdown, |number| self.source_of(part, number).is_some())
         });
-        cited.filter_map(|number| Some((number, self.passage(number)?))).collect()
+        cited.filter_map(|number| Some((number, self.passage_text(number)?))).collect()
     }
 
     /// Restores the passages of a completed answer: those of [`Self::cited_passages`].

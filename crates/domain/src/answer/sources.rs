@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use super::{Answer, Body, Part, Source};
-use crate::citation::{CitationMarkers, Place};
+use super::{Answer, AnswerSource, ContentPart, PartContent};
+use crate::citation::{CitationMarkers, PassagePlace};
 
 /// Citations by vendors: steps and numbers, and the marks in the current step. Derived data: any two are equal.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Cited {
+pub(super) struct AnswerCitations {
     numbers: Vec<(u32, u32)>,
     /// The first step whose text may cite a source, by the source's number.
     pub(super) since: BTreeMap<u32, u32>,
     marks: BTreeMap<u32, CitationMarkers>,
 }
 
-impl PartialEq for Cited {
+impl PartialEq for AnswerCitations {
     fn eq(&self, _: &Self) -> bool {
         true
     }
@@ -29,16 +29,16 @@ impl Answer {
 
     /// Returns the place that a number cites.
     #[must_use]
-    pub fn source(&self, number: u32) -> Option<&Place> {
+    pub fn source_place(&self, number: u32) -> Option<&PassagePlace> {
         self.sources.iter().find(|source| source.number == number).map(|source| &source.place)
     }
 
     /// Returns the place that a number cites in a part. A text cites what was found before it was written: a number in it that
     /// becomes a source later stays text. A report cites the passages that came with it.
     #[must_use]
-    pub fn source_of(&self, part: &Part, number: u32) -> Option<&Place> {
+    pub fn source_of(&self, part: &ContentPart, number: u32) -> Option<&PassagePlace> {
         let source = self.sources.iter().find(|source| source.number == number)?;
-        let is_report = matches!(part.body, Body::Run(_));
+        let is_report = matches!(part.body, PartContent::Run(_));
         let since = self.citable_since(number);
         let is_found = part.step.is_none_or(|step| since <= step + u32::from(is_report));
         is_found.then_some(&source.place)
@@ -52,7 +52,7 @@ impl Answer {
 
     /// Restores the sources of a completed answer, each with the first step whose text may cite it.
     #[must_use]
-    pub fn with_sources(mut self, sources: impl IntoIterator<Item = (Source, u32)>) -> Self {
+    pub fn with_sources(mut self, sources: impl IntoIterator<Item = (AnswerSource, u32)>) -> Self {
         for (source, since) in sources {
             self.cited.since.insert(source.number, since);
             self.sources.push(source);
@@ -60,16 +60,16 @@ impl Answer {
         self
     }
 
-    pub(super) fn cite(&mut self, block: u32, at: usize, number: u32, place: Place) {
+    pub(super) fn insert_citation(&mut self, block: u32, at: usize, number: u32, place: PassagePlace) {
         let mut marks = self.cited.marks.remove(&block).unwrap_or_default();
-        if let Body::Text(markdown) = self.block(block, Body::Text(String::new())) {
-            marks.put(markdown, at, number);
+        if let PartContent::Text(markdown) = self.block_content(block, PartContent::Text(String::new())) {
+            marks.insert_mark(markdown, at, number);
         }
         self.cited.marks.insert(block, marks);
-        if self.source(number).is_none() {
+        if self.source_place(number).is_none() {
             let since = self.step.unwrap_or(0);
             self.cited.numbers.push((since, number));
-            self.sources.push(Source { number, place });
+            self.sources.push(AnswerSource { number, place });
             self.cited.since.insert(number, since);
         }
     }

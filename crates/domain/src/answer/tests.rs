@@ -8,14 +8,14 @@ use crate::step::StopReason;
 use crate::unread::{UnreadFile, UnreadReason};
 
 /// Creates a step log in which these calls wrote these files.
-fn log(written: &[Vec<String>]) -> Vec<LogEntry> {
-    let call = |index: usize| Call {
+fn log_of_writes(written: &[Vec<String>]) -> Vec<LogEntry> {
+    let call = |index: usize| StepCall {
         id: format!("c{index}"),
         tool: "write".into(),
         arguments: "{}".into(),
         purpose: Purpose::Tool,
     };
-    let blocks = (0..written.len()).map(|index| Block::Call(call(index))).collect();
+    let blocks = (0..written.len()).map(|index| OutputBlock::Call(call(index))).collect();
     let step = Step { blocks, stop: StopReason::Calls, ..Step::default() };
     let instance = InstanceId::from_random(1);
     let mut log = vec![LogEntry::Step { number: 0, step: step.into(), instance }];
@@ -35,37 +35,38 @@ fn log(written: &[Vec<String>]) -> Vec<LogEntry> {
     log
 }
 
-fn files(answer: &Answer) -> Vec<&str> {
+fn file_paths(answer: &Answer) -> Vec<&str> {
     let files = answer.parts.iter().filter_map(|part| match &part.body {
-        Body::File { path } => Some(path.as_str()),
-        Body::Text(_) | Body::Reasoning(_) | Body::Run(_) => None,
+        PartContent::File { path } => Some(path.as_str()),
+        PartContent::Text(_) | PartContent::Reasoning(_) | PartContent::Run(_) => None,
     });
     files.collect()
 }
 
 #[test]
-fn a_file_enters_an_answer_once_however_often_it_is_written() {
+fn written_file_enters_answer_once() {
     let written =
         [vec!["/b".to_owned(), "/b".to_owned()], vec!["/b".to_owned(), "/a".to_owned(), "/c".to_owned()]];
-    let answer = Answer::rebuild(MessageId::from_random(1), &["/a".to_owned()], &log(&written), None);
-    assert_eq!(files(&answer), ["/a", "/b", "/c"]);
+    let answer =
+        Answer::from_log(MessageId::from_random(1), &["/a".to_owned()], &log_of_writes(&written), None);
+    assert_eq!(file_paths(&answer), ["/a", "/b", "/c"]);
 }
 
 #[test]
-fn no_number_of_written_files_makes_an_answer_endless() {
+fn written_files_never_bloat_answer() {
     let written: Vec<Vec<String>> =
         (0..32).map(|call| (0..100).map(|file| format!("/{call}/{file}")).collect()).collect();
-    let answer = Answer::rebuild(MessageId::from_random(1), &[], &log(&written), None);
-    assert_eq!(files(&answer).len(), FILE_PARTS_MAX);
+    let answer = Answer::from_log(MessageId::from_random(1), &[], &log_of_writes(&written), None);
+    assert_eq!(file_paths(&answer).len(), FILE_PARTS_MAX);
 }
 
 #[test]
-fn vendor_citations_are_marked_and_removed_when_the_step_is_repeated() {
+fn vendor_citations_marked_and_removed() {
     let mut answer = Answer::new(MessageId::from_random(1), &[]);
-    let place = |url: &str| Place::Web { url: url.into(), title: String::new() };
-    let cited = |at, number, url: &str| Change::Cited { block: 1, at, number, place: place(url) };
-    let text = |text: &str| Change::TextGrew { block: 1, text: text.into() };
-    let step = |number| Change::StepBegan { number };
+    let place = |url: &str| PassagePlace::Web { url: url.into(), title: String::new() };
+    let cited = |at, number, url: &str| AnswerChange::Cited { block: 1, at, number, place: place(url) };
+    let text = |text: &str| AnswerChange::TextGrew { block: 1, text: text.into() };
+    let step = |number| AnswerChange::StepBegan { number };
     let changes = [
         step(0),
         text("Due. Paid."),
@@ -80,17 +81,17 @@ fn vendor_citations_are_marked_and_removed_when_the_step_is_repeated() {
         text("Said anew."),
     ];
     for (change, revision) in changes.into_iter().zip(1..) {
-        assert!(answer.fold(Stamp { epoch: 1, revision }, change));
+        assert!(answer.fold_change(RevisionStamp { epoch: 1, revision }, change));
     }
-    let Body::Text(first) = &answer.parts[0].body else { panic!("{answer:?}") };
+    let PartContent::Text(first) = &answer.parts[0].body else { panic!("{answer:?}") };
     assert_eq!(first, "Due. [1] Paid. [2] So.");
-    assert_eq!(answer.text(), "Due. Paid. So.\n\nSaid anew.");
-    assert_eq!(answer.source(1), Some(&place("https://a.example/")), "the step before still cites it");
-    assert_eq!(answer.source(3), None);
+    assert_eq!(answer.unmarked_text(), "Due. Paid. So.\n\nSaid anew.");
+    assert_eq!(answer.source_place(1), Some(&place("https://a.example/")), "the step before still cites it");
+    assert_eq!(answer.source_place(3), None);
 }
 
 /// Returns the result of a tool that reports these unread files.
-fn report(tool: &str, unread: &[UnreadFile]) -> CallResult {
+fn unread_report(tool: &str, unread: &[UnreadFile]) -> CallResult {
     CallResult {
         images: Vec::new(),
         call: "c".into(),
@@ -104,65 +105,74 @@ fn report(tool: &str, unread: &[UnreadFile]) -> CallResult {
 }
 
 /// Returns the answer to a question with these attachments after these tools reported these unread files.
-fn after(attached: &[&str], calls: &[(&str, &[(&str, UnreadReason)])]) -> Answer {
+fn answer_after_reports(attached: &[&str], calls: &[(&str, &[(&str, UnreadReason)])]) -> Answer {
     let attached: Vec<String> = attached.iter().map(|&path| path.to_owned()).collect();
     let result = |tool: &str, unread: &[(&str, UnreadReason)]| {
         let unread = unread.iter().map(|&(path, reason)| UnreadFile { path: path.into(), reason });
-        report(tool, &unread.collect::<Vec<_>>())
+        unread_report(tool, &unread.collect::<Vec<_>>())
     };
     let log: Vec<LogEntry> = calls
         .iter()
         .map(|(tool, unread)| LogEntry::Result { number: 0, result: result(tool, unread).into() })
         .collect();
-    Answer::rebuild(MessageId::from_random(1), &attached, &log, Some(Ending::Done))
+    Answer::from_log(MessageId::from_random(1), &attached, &log, Some(AnswerEnding::Done))
 }
 
 #[test]
-fn an_attached_file_that_could_not_be_read_is_named_with_the_reason() {
+fn unread_attachment_named_with_reason() {
     let unread = [("/a.pdf", UnreadReason::Encrypted), ("/folder/b.pdf", UnreadReason::NoText)];
-    let answer = after(&["/a.pdf", "/folder"], &[("attached_files", &unread)]);
-    let text = answer.text();
+    let answer = answer_after_reports(&["/a.pdf", "/folder"], &[("attached_files", &unread)]);
+    let text = answer.unmarked_text();
     assert!(text.contains("`a.pdf` could not be read: it is encrypted"), "{text}");
     assert!(text.contains("`b.pdf` could not be read: it holds no text"), "{text}");
-    assert!(matches!(&answer.parts.last().expect("parts").body, Body::Text(_)));
-    let once = after(&["/a.pdf"], &[("attached_files", &unread), ("search", &unread)]);
-    assert_eq!(once.text().matches("a.pdf").count(), 1);
-    assert!(!once.text().contains("b.pdf"), "only attached files are reported");
+    assert!(matches!(&answer.parts.last().expect("parts").body, PartContent::Text(_)));
+    let once = answer_after_reports(&["/a.pdf"], &[("attached_files", &unread), ("search", &unread)]);
+    assert_eq!(once.unmarked_text().matches("a.pdf").count(), 1);
+    assert!(!once.unmarked_text().contains("b.pdf"), "only attached files are reported");
 }
 
 #[test]
-fn a_file_that_was_indexed_meanwhile_is_not_named() {
+fn file_indexed_meanwhile_not_named() {
     let waiting = [("/a.pdf", UnreadReason::Indexing)];
-    assert!(after(&["/a.pdf"], &[("search", &waiting)]).text().contains("still being indexed"));
     assert!(
-        after(&["/a.pdf"], &[("search", &waiting), ("read", &[])]).text().contains("still being indexed")
+        answer_after_reports(&["/a.pdf"], &[("search", &waiting)])
+            .unmarked_text()
+            .contains("still being indexed")
     );
-    assert_eq!(after(&["/a.pdf"], &[("search", &waiting), ("search", &[])]).text(), "");
+    assert!(
+        answer_after_reports(&["/a.pdf"], &[("search", &waiting), ("read", &[])])
+            .unmarked_text()
+            .contains("still being indexed")
+    );
     assert_eq!(
-        after(&["/a.pdf"], &[("attached_files", &waiting), ("search", &[])]).text(),
+        answer_after_reports(&["/a.pdf"], &[("search", &waiting), ("search", &[])]).unmarked_text(),
+        ""
+    );
+    assert_eq!(
+        answer_after_reports(&["/a.pdf"], &[("attached_files", &waiting), ("search", &[])]).unmarked_text(),
         "",
         "a search that does not name it has searched all of it"
     );
 }
 
 #[test]
-fn a_document_without_text_is_not_named_once_the_model_saw_its_pages() {
+fn textless_document_seen_as_pages_unnamed() {
     let none = [UnreadFile { path: "/a.pdf".to_owned(), reason: UnreadReason::NoText }];
     let result = |tool: &str, path: &str, page: Option<u32>| {
         let of = ImageRef { path: path.to_owned(), page, kind: ImageKind::Png, sha256: [0; 32] };
-        CallResult { images: vec![of], unread: Vec::new(), ..report(tool, &none) }
+        CallResult { images: vec![of], unread: Vec::new(), ..unread_report(tool, &none) }
     };
-    let noted = || report("attached_files", &none);
+    let noted = || unread_report("attached_files", &none);
     let after = |results: Vec<CallResult>| {
         let log: Vec<LogEntry> =
             results.into_iter().map(|result| LogEntry::Result { number: 0, result: result.into() }).collect();
         let attached = ["/a.pdf".to_owned()];
-        Answer::rebuild(MessageId::from_random(1), &attached, &log, Some(Ending::Done)).text()
+        Answer::from_log(MessageId::from_random(1), &attached, &log, Some(AnswerEnding::Done)).unmarked_text()
     };
     let named = |text: String| text.contains("`a.pdf` could not be read: it holds no text");
     assert!(named(after(vec![noted()])));
     assert_eq!(after(vec![noted(), result("view", "/a.pdf", Some(2))]), "");
-    let searched = report("search", &none);
+    let searched = unread_report("search", &none);
     assert_eq!(
         after(vec![noted(), result("view", "/a.pdf", Some(2)), searched]),
         "",
@@ -172,42 +182,44 @@ fn a_document_without_text_is_not_named_once_the_model_saw_its_pages() {
 }
 
 #[test]
-fn a_file_of_which_a_part_was_read_is_named() {
+fn partly_read_file_is_named() {
     let partly = [("/a.pdf", UnreadReason::ScannedPages)];
     assert!(
-        after(&["/a.pdf"], &[("attached_files", &partly), ("search", &[])]).text().contains("only in part")
+        answer_after_reports(&["/a.pdf"], &[("attached_files", &partly), ("search", &[])])
+            .unmarked_text()
+            .contains("only in part")
     );
 }
 
 #[test]
-fn a_text_cites_only_what_was_found_before_it() {
+fn text_cites_only_earlier_findings() {
     let mut answer = Answer::new(MessageId::from_random(1), &[]);
-    let text = |text: &str| Change::TextGrew { block: 0, text: text.into() };
-    let place = |page| Place::File { path: "/a.pdf".into(), page, lines: None, page_name: None };
+    let text = |text: &str| AnswerChange::TextGrew { block: 0, text: text.into() };
+    let place = |page| PassagePlace::File { path: "/a.pdf".into(), page, lines: None, page_name: None };
     let passage = |number| NumberedPassage { number, place: place(Some(number)), text: "rent".into() };
-    let found = CallResult { passages: vec![passage(1), passage(2)], ..report("search", &[]) };
+    let found = CallResult { passages: vec![passage(1), passage(2)], ..unread_report("search", &[]) };
     let changes = [
-        Change::StepBegan { number: 0 },
+        AnswerChange::StepBegan { number: 0 },
         text("Options: [1] yes [2] no."),
-        Change::Resulted { result: found.into() },
-        Change::StepBegan { number: 1 },
+        AnswerChange::Resulted { result: found.into() },
+        AnswerChange::StepBegan { number: 1 },
         text("It is due [1, 2], not [3] or A[1]."),
     ];
     for (change, revision) in changes.into_iter().zip(1..) {
-        assert!(answer.fold(Stamp { epoch: 1, revision }, change));
+        assert!(answer.fold_change(RevisionStamp { epoch: 1, revision }, change));
     }
     let said = "Options: [1] yes [2] no.\n\nIt is due, not [3] or A[1].";
-    assert_eq!(answer.text(), said);
+    assert_eq!(answer.unmarked_text(), said);
     assert_eq!(answer.cited_passages().into_keys().collect::<Vec<_>>(), [1, 2]);
-    let since = |source: &Source| (source.clone(), answer.citable_since(source.number));
+    let since = |source: &AnswerSource| (source.clone(), answer.citable_since(source.number));
     let sources: Vec<_> = answer.sources.iter().map(since).collect();
     let mut stored = Answer::new(answer.id, &[]).with_sources(sources);
     stored.parts = answer.parts.clone();
-    assert_eq!(stored.text(), said, "as stored");
+    assert_eq!(stored.unmarked_text(), said, "as stored");
 }
 
 #[test]
-fn the_instructions_of_the_workspace_are_a_file_of_the_answer() {
+fn workspace_instructions_are_answer_file() {
     let result = |call: &str| LogEntry::Result {
         number: 0,
         result: Arc::new(CallResult {
@@ -223,9 +235,9 @@ fn the_instructions_of_the_workspace_are_a_file_of_the_answer() {
     };
     let paths = |attached: &[&str], log: &[LogEntry]| {
         let attached: Vec<String> = attached.iter().map(|&path| path.to_owned()).collect();
-        let answer = Answer::rebuild(MessageId::from_random(1), &attached, log, None);
-        let file = |part: &Part| match &part.body {
-            Body::File { path } => path.clone(),
+        let answer = Answer::from_log(MessageId::from_random(1), &attached, log, None);
+        let file = |part: &ContentPart| match &part.body {
+            PartContent::File { path } => path.clone(),
             other => panic!("{other:?}"),
         };
         answer.parts.iter().map(file).collect::<Vec<_>>()

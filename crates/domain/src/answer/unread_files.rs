@@ -1,6 +1,6 @@
 //! The attached files that the calls of an answer could not read.
 
-use crate::citation::Place;
+use crate::citation::PassagePlace;
 use crate::limits::ATTACHMENTS_MAX;
 use crate::step::{CallResult, StepOutcome};
 use crate::tool::MachineTool;
@@ -9,31 +9,32 @@ use crate::unread::{UNREAD_MAX, UnreadFile, UnreadReason};
 /// The files that are unread so far.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct UnreadFiles {
-    unread: Vec<Unread>,
+    unread: Vec<UnreadReport>,
     /// The attached documents of which the model was shown pages as pictures.
     viewed: Vec<String>,
 }
 
 /// A file that a call could not read, and the tool that reported it.
 #[derive(Debug, Clone, PartialEq)]
-struct Unread {
+struct UnreadReport {
     tool: String,
     file: UnreadFile,
 }
 
 impl UnreadFiles {
     /// Returns the files with the reasons.
-    pub(super) fn files(&self) -> Vec<UnreadFile> {
+    pub(super) fn to_files(&self) -> Vec<UnreadFile> {
         self.unread.iter().map(|unread| unread.file.clone()).collect()
     }
 
     /// Records the attached files that a call could not read. A later report of the same tool replaces
     /// earlier ones; a file whose passages were read since counts as readable, and a document without text whose pages
     /// were shown as pictures.
-    pub(super) fn note(&mut self, result: &CallResult, is_attached: impl Fn(&str) -> bool) {
+    pub(super) fn record_unread(&mut self, result: &CallResult, is_attached: impl Fn(&str) -> bool) {
         self.note_viewed(result, &is_attached);
         let is_read = |path: &str| {
-            let of_file = |place: &Place| matches!(place, Place::File { path: of, .. } if of == path);
+            let of_file =
+                |place: &PassagePlace| matches!(place, PassagePlace::File { path: of, .. } if of == path);
             result.passages.iter().any(|passage| of_file(&passage.place))
         };
         // A search lists all attached files that the index does not contain yet, whichever tool reported them before.
@@ -56,7 +57,7 @@ impl UnreadFiles {
                 continue;
             }
             self.unread.retain(|unread| unread.file.path != file.path);
-            self.unread.push(Unread { tool: result.tool.clone(), file: file.clone() });
+            self.unread.push(UnreadReport { tool: result.tool.clone(), file: file.clone() });
         }
     }
 

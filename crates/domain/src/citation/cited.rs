@@ -4,8 +4,8 @@
 //! valid: not inside code, a word or a link's address. Without its marks the text equals the model's output, byte for
 //! byte.
 
-use super::mark::{Piece, decided_pieces, meaning_stays, pieces};
-use super::{Place, strip};
+use super::mark::{MarkdownPiece, decided_pieces, meaning_stays, split_pieces};
+use super::{PassagePlace, strip_marks};
 
 /// The most sources of one step that a vendor may report; further ones are dropped.
 pub const CITED_MAX: usize = 256;
@@ -18,22 +18,24 @@ const WORD_MAX_CHARS: usize = 64;
 
 /// A source that a vendor reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cited {
+pub struct VendorCitation {
     /// The offset of the mark in the step's text, in bytes.
     pub at: usize,
     /// The source: a web page, or a file by the path or name that the vendor was given.
-    pub place: Place,
+    pub place: PassagePlace,
     /// The quoted text of the source; may be empty.
     pub quote: String,
 }
 
-impl Cited {
+impl VendorCitation {
     /// Returns the size in bytes.
     #[must_use]
     pub fn size_bytes(&self) -> usize {
         let place = match &self.place {
-            Place::File { path, page_name, .. } => path.len() + page_name.as_ref().map_or(0, String::len),
-            Place::Web { url, title } => url.len() + title.len(),
+            PassagePlace::File { path, page_name, .. } => {
+                path.len() + page_name.as_ref().map_or(0, String::len)
+            }
+            PassagePlace::Web { url, title } => url.len() + title.len(),
         };
         place + self.quote.len()
     }
@@ -41,7 +43,7 @@ impl Cited {
 
 /// A vendor's source with its number in the answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Citation {
+pub struct NumberedCitation {
     /// The index of the cited text block in the step.
     pub block: u32,
     /// The offset of the mark in the unmarked text of the block, in bytes.
@@ -49,7 +51,7 @@ pub struct Citation {
     /// Its number.
     pub number: u32,
     /// The source.
-    pub place: Place,
+    pub place: PassagePlace,
     /// The quoted text of the source.
     pub quote: String,
 }
@@ -66,7 +68,7 @@ impl PartialEq for CitationMarkers {
 
 impl CitationMarkers {
     /// Inserts a mark at the offset `at` of the unmarked text, in bytes. Returns the offset of the mark.
-    pub fn put(&mut self, text: &mut String, at: usize, number: u32) -> usize {
+    pub fn insert_mark(&mut self, text: &mut String, at: usize, number: u32) -> usize {
         let before = self.0.iter().filter(|(other, _)| *other <= at);
         let place = text.floor_char_boundary(at + before.map(|(_, length)| length).sum::<usize>());
         let mark = format!(" [{number}]");
@@ -84,8 +86,8 @@ pub fn marker_position(markdown: &str, at: usize, ended: bool) -> Option<usize> 
         return None;
     }
     let end = word_end(markdown, markdown.floor_char_boundary(at));
-    let behind = trimmed(markdown, end);
-    if fits(markdown, behind, ended) {
+    let behind = trimmed_end(markdown, end);
+    if is_mark_position(markdown, behind, ended) {
         return Some(behind);
     }
     if !ended {
@@ -93,19 +95,22 @@ pub fn marker_position(markdown: &str, at: usize, ended: bool) -> Option<usize> 
     }
     let rest = markdown.get(end..).unwrap_or("");
     let ends = rest.match_indices('\n').map(|(line, _)| end + line).chain([markdown.len()]);
-    ends.take(LINES_MAX).map(|line| trimmed(markdown, line)).find(|place| fits(markdown, *place, true))
+    ends.take(LINES_MAX)
+        .map(|line| trimmed_end(markdown, line))
+        .find(|place| is_mark_position(markdown, *place, true))
 }
 
 /// Returns true if a mark at this position is recognized, and the rest of the text keeps its meaning.
-fn fits(markdown: &str, place: usize, ended: bool) -> bool {
+fn is_mark_position(markdown: &str, place: usize, ended: bool) -> bool {
     let (before, after) = markdown.split_at(place);
     if before.trim().is_empty() || before.ends_with(['[', '!', '\\']) {
         return false;
     }
     let marked = format!("{before} [1]{after}");
-    let is_it = |piece: Piece| matches!(piece, Piece::Mark(mark) if mark.whole == (place..place + 4));
+    let is_it =
+        |piece: MarkdownPiece| matches!(piece, MarkdownPiece::Mark(mark) if mark.whole == (place..place + 4));
     if ended {
-        pieces(&marked).any(is_it) && strip(&marked, |_| true) == strip(markdown, |_| true)
+        split_pieces(&marked).any(is_it) && strip_marks(&marked, |_| true) == strip_marks(markdown, |_| true)
     } else {
         !after.is_empty()
             && !after.starts_with('[')
@@ -130,7 +135,7 @@ fn word_end(markdown: &str, at: usize) -> usize {
 }
 
 /// Returns the end of the text before this position without trailing white space and end of a table row.
-fn trimmed(markdown: &str, end: usize) -> usize {
+fn trimmed_end(markdown: &str, end: usize) -> usize {
     let before = markdown[..end].trim_end();
     before.strip_suffix('|').map_or(before, str::trim_end).len()
 }
@@ -141,14 +146,14 @@ mod tests {
 
     use super::*;
 
-    fn marked(markdown: &str, at: usize) -> Option<String> {
+    fn insert_test_mark(markdown: &str, at: usize) -> Option<String> {
         let mut text = markdown.to_owned();
-        CitationMarkers::default().put(&mut text, marker_position(markdown, at, true)?, 7);
+        CitationMarkers::default().insert_mark(&mut text, marker_position(markdown, at, true)?, 7);
         Some(text)
     }
 
     #[test]
-    fn a_mark_goes_behind_the_claim_and_never_into_a_word_code_or_an_address() {
+    fn marker_position_follows_claim() {
         for (markdown, claim, expected) in [
             ("It is due. Soon.", "It is due.", "It is due. [7] Soon."),
             ("It is due.\n\nSoon.", "It is due.\n\n", "It is due. [7]\n\nSoon."),
@@ -173,15 +178,15 @@ mod tests {
             ("```\nx\n```\nDone.", "```\nx", "```\nx\n```\nDone. [7]"),
             ("这是事实。另一句", "这是事实", "这是事实 [7]。另一句"),
         ] {
-            assert_eq!(marked(markdown, claim.len()).as_deref(), Some(expected));
+            assert_eq!(insert_test_mark(markdown, claim.len()).as_deref(), Some(expected));
         }
         for (markdown, at) in [("", 0), ("```\nx\n", 5), ("  \n", 2)] {
-            assert_eq!(marked(markdown, at), None, "{markdown:?}");
+            assert_eq!(insert_test_mark(markdown, at), None, "{markdown:?}");
         }
     }
 
     #[test]
-    fn positions_in_unfinished_text_are_returned_once_decided() {
+    fn unfinished_marker_positions_wait_until_decided() {
         assert_eq!(marker_position("It is due.", 10, false), None);
         assert_eq!(marker_position("It is due. ", 10, false), Some(10));
         assert_eq!(marker_position("It is `due", 10, false), None);
@@ -192,11 +197,11 @@ mod tests {
     }
 
     #[test]
-    fn the_order_of_insertion_does_not_change_the_positions_of_marks() {
+    fn insertion_order_keeps_mark_positions() {
         let mut text = "one two three".to_owned();
         let mut marks = CitationMarkers::default();
         for (at, number) in [(13, 3), (3, 1), (7, 2), (7, 12)] {
-            marks.put(&mut text, at, number);
+            marks.insert_mark(&mut text, at, number);
         }
         assert_eq!(text, "one [1] two [2] [12] three [3]");
     }
@@ -208,15 +213,15 @@ mod tests {
             at in 0_usize..70,
             cut in 0_usize..70,
         ) {
-            if let Some(marked) = marked(&markdown, at) {
-                prop_assert_eq!(strip(&marked, |_| true), strip(&markdown, |_| true));
+            if let Some(marked) = insert_test_mark(&markdown, at) {
+                prop_assert_eq!(strip_marks(&marked, |_| true), strip_marks(&markdown, |_| true));
             }
             // A decision for an unfinished text also holds for the complete one.
             let begun = &markdown[..markdown.floor_char_boundary(cut)];
             if let Some(place) = marker_position(begun, at, false) {
                 let mut whole = markdown.clone();
-                CitationMarkers::default().put(&mut whole, place, 7);
-                prop_assert_eq!(strip(&whole, |_| true), strip(&markdown, |_| true));
+                CitationMarkers::default().insert_mark(&mut whole, place, 7);
+                prop_assert_eq!(strip_marks(&whole, |_| true), strip_marks(&markdown, |_| true));
             }
         }
     }

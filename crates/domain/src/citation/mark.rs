@@ -19,12 +19,12 @@ mod word;
 use std::ops::Range;
 
 use enclosure::{Enclosures, html_code_tag};
-use numbers::numbers;
+use numbers::scan_numbers;
 use syntax::{
-    CONTAINERS_MAX, Fence, Meets, SPACES_MAX, Search, address, code_span, columns, container, ends_paragraph,
-    opens_fence, run,
+    CONTAINERS_MAX, CodeFence, FenceRelation, SPACES_MAX, ScanResult, code_span, ends_paragraph,
+    find_address_end, leading_columns, opens_fence, run_length, scan_container_marker,
 };
-use word::{Admits, Word, ends_word};
+use word::{Admits, WordState, ends_word};
 
 /// The greatest number of a mark. Three digits, so that the year of a reported case, `[2019] UKSC 5`, is not
 /// a mark.
@@ -36,18 +36,18 @@ const EMPHASIS_MAX: usize = 3;
 
 /// A piece of Markdown: text, code, or a mark.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Piece {
+pub enum MarkdownPiece {
     /// Text without marks.
     Text(Range<usize>),
     /// A line of code with its line end, or a code span with its backticks.
     Code(Range<usize>),
     /// A mark.
-    Mark(Mark),
+    Mark(CitationMark),
 }
 
-impl Piece {
+impl MarkdownPiece {
     /// Returns the range that stays where marks of known numbers are removed.
-    fn kept(self, known: &impl Fn(u32) -> bool) -> Range<usize> {
+    fn kept_range(self, known: &impl Fn(u32) -> bool) -> Range<usize> {
         match self {
             Self::Text(range) | Self::Code(range) => range,
             Self::Mark(mark) if mark.is_known(known) => mark.whole.start..mark.whole.start,
@@ -58,7 +58,7 @@ impl Piece {
 
 /// A mark in Markdown.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mark {
+pub struct CitationMark {
     /// The range that is removed with the mark: with the white space before it, or after it at the beginning of a line, and with the
     /// delimiters that emphasize it alone.
     pub whole: Range<usize>,
@@ -68,7 +68,7 @@ pub struct Mark {
     pub numbers: Vec<u32>,
 }
 
-impl Mark {
+impl CitationMark {
     /// Returns true if all its numbers are known. Otherwise it is text.
     #[must_use]
     pub fn is_known(&self, known: impl Fn(u32) -> bool) -> bool {
@@ -77,17 +77,17 @@ impl Mark {
 }
 
 /// Splits finished Markdown into pieces, in order and without gaps. Linear in its length.
-pub fn pieces(markdown: &str) -> impl Iterator<Item = Piece> + '_ {
+pub fn split_pieces(markdown: &str) -> impl Iterator<Item = MarkdownPiece> + '_ {
     let mut scanner = Scanner::default();
     let mut at = 0;
-    std::iter::from_fn(move || scanner.piece(markdown, &mut at, true))
+    std::iter::from_fn(move || scanner.next_piece(markdown, &mut at, true))
 }
 
 /// Splits unfinished Markdown into pieces, as far as they are decided.
-pub fn decided_pieces(markdown: &str) -> impl Iterator<Item = Piece> + '_ {
+pub fn decided_pieces(markdown: &str) -> impl Iterator<Item = MarkdownPiece> + '_ {
     let mut scanner = Scanner::default();
     let mut at = 0;
-    std::iter::from_fn(move || scanner.piece(markdown, &mut at, false))
+    std::iter::from_fn(move || scanner.next_piece(markdown, &mut at, false))
 }
 
 /// Returns true if unfinished Markdown keeps its meaning after `place` when `mark_bytes` of a mark are inserted there:
@@ -106,18 +106,18 @@ fn scan_to(markdown: &str, place: usize) -> Option<(usize, bool, Scanner)> {
     let mut scanner = Scanner::default();
     let mut at = 0;
     loop {
-        let piece = scanner.piece(markdown, &mut at, false)?;
+        let piece = scanner.next_piece(markdown, &mut at, false)?;
         if at >= place {
-            return Some((at, at == place || matches!(piece, Piece::Text(_)), scanner));
+            return Some((at, at == place || matches!(piece, MarkdownPiece::Text(_)), scanner));
         }
     }
 }
 
 /// Returns what has the form of a mark in finished Markdown, in order.
-pub fn marks(markdown: &str) -> impl Iterator<Item = Mark> + '_ {
-    pieces(markdown).filter_map(|piece| match piece {
-        Piece::Mark(mark) => Some(mark),
-        Piece::Text(_) | Piece::Code(_) => None,
+pub fn find_marks(markdown: &str) -> impl Iterator<Item = CitationMark> + '_ {
+    split_pieces(markdown).filter_map(|piece| match piece {
+        MarkdownPiece::Mark(mark) => Some(mark),
+        MarkdownPiece::Text(_) | MarkdownPiece::Code(_) => None,
     })
 }
 
@@ -126,15 +126,15 @@ pub fn cited_numbers<'t>(
     markdown: &'t str,
     known: impl Fn(u32) -> bool + 't,
 ) -> impl Iterator<Item = u32> + 't {
-    marks(markdown).filter(move |mark| mark.is_known(&known)).flat_map(|mark| mark.numbers)
+    find_marks(markdown).filter(move |mark| mark.is_known(&known)).flat_map(|mark| mark.numbers)
 }
 
 /// Removes the marks of known numbers from finished Markdown. Other numbers in brackets are text.
 #[must_use]
-pub fn strip(markdown: &str, known: impl Fn(u32) -> bool) -> String {
+pub fn strip_marks(markdown: &str, known: impl Fn(u32) -> bool) -> String {
     let mut out = String::with_capacity(markdown.len());
-    for piece in pieces(markdown) {
-        out.push_str(&markdown[piece.kept(&known)]);
+    for piece in split_pieces(markdown) {
+        out.push_str(&markdown[piece.kept_range(&known)]);
     }
     out
 }
@@ -152,17 +152,17 @@ pub enum Renumbered {
 /// Changes the numbers of the marks in finished Markdown. What has the form of a mark and is none is escaped, so that it is none
 /// among the new numbers either.
 #[must_use]
-pub fn renumber(markdown: &str, number: impl Fn(u32) -> Renumbered) -> String {
+pub fn renumber_marks(markdown: &str, number: impl Fn(u32) -> Renumbered) -> String {
     let mut out = String::with_capacity(markdown.len());
-    for piece in pieces(markdown) {
+    for piece in split_pieces(markdown) {
         let mark = match piece {
-            Piece::Text(range) | Piece::Code(range) => {
+            MarkdownPiece::Text(range) | MarkdownPiece::Code(range) => {
                 out.push_str(&markdown[range]);
                 continue;
             }
-            Piece::Mark(mark) => mark,
+            MarkdownPiece::Mark(mark) => mark,
         };
-        let Mark { whole, brackets, .. } = mark.clone();
+        let CitationMark { whole, brackets, .. } = mark.clone();
         if !mark.is_known(|of| number(of) != Renumbered::Unknown) {
             out.push_str(&markdown[whole.start..brackets.start]);
             out.push('\\');
@@ -196,7 +196,7 @@ impl Stripper {
     /// Appends text. Marks of known numbers are removed.
     pub fn push(&mut self, markdown: &str, known: impl Fn(u32) -> bool) {
         self.pending.push_str(markdown);
-        self.advance(known, false);
+        self.strip_pending(known, false);
     }
 
     /// Returns the text without marks, as far as it is decided.
@@ -208,21 +208,21 @@ impl Stripper {
     /// Returns the complete text without marks.
     #[must_use]
     pub fn finish(mut self, known: impl Fn(u32) -> bool) -> String {
-        self.advance(known, true);
+        self.strip_pending(known, true);
         self.out
     }
 
-    fn advance(&mut self, known: impl Fn(u32) -> bool, ended: bool) {
+    fn strip_pending(&mut self, known: impl Fn(u32) -> bool, ended: bool) {
         let mut at = 0;
-        while let Some(piece) = self.scanner.piece(&self.pending, &mut at, ended) {
-            self.out.push_str(&self.pending[piece.kept(&known)]);
+        while let Some(piece) = self.scanner.next_piece(&self.pending, &mut at, ended) {
+            self.out.push_str(&self.pending[piece.kept_range(&known)]);
         }
         self.pending.drain(..at);
     }
 }
 
 /// The token at the beginning of the remaining text.
-enum Found {
+enum MarkToken {
     /// Bytes of text without a mark.
     Text(usize),
     /// Bytes of text that is closed: a link's address, the rest of what encloses no mark. A mark may follow.
@@ -234,7 +234,7 @@ enum Found {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-enum Position {
+enum LinePosition {
     /// Before a line's first byte.
     #[default]
     LineStart,
@@ -248,8 +248,8 @@ enum Position {
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 struct Scanner {
-    position: Position,
-    fence: Option<Fence>,
+    position: LinePosition,
+    fence: Option<CodeFence>,
     /// The columns at which the content of the open list items begins, outermost first.
     items: Vec<usize>,
     after_blank: bool,
@@ -259,69 +259,69 @@ struct Scanner {
     after_word: bool,
     after_mark: bool,
     /// The text before it in the line.
-    word: Word,
+    word: WordState,
     enclosures: Enclosures,
     started: bool,
 }
 
 impl Scanner {
-    fn piece(&mut self, text: &str, at: &mut usize, ended: bool) -> Option<Piece> {
+    fn next_piece(&mut self, text: &str, at: &mut usize, ended: bool) -> Option<MarkdownPiece> {
         let start = *at;
-        let found = self.next(text.get(start..)?, ended)?;
+        let found = self.next_token(text.get(start..)?, ended)?;
         Some(match found {
-            Found::Text(length) | Found::Closed(length) => {
+            MarkToken::Text(length) | MarkToken::Closed(length) => {
                 *at = start + length;
-                Piece::Text(start..*at)
+                MarkdownPiece::Text(start..*at)
             }
-            Found::Code(length) => {
+            MarkToken::Code(length) => {
                 *at = start + length;
-                Piece::Code(start..*at)
+                MarkdownPiece::Code(start..*at)
             }
-            Found::Mark { before, brackets, after, numbers } => {
+            MarkToken::Mark { before, brackets, after, numbers } => {
                 *at = start + before + brackets + after;
                 let brackets = start + before..start + before + brackets;
-                Piece::Mark(Mark { whole: start..*at, brackets, numbers })
+                MarkdownPiece::Mark(CitationMark { whole: start..*at, brackets, numbers })
             }
         })
     }
 
     /// Returns the next token; `None` at the end, or when more text is needed.
-    fn next(&mut self, text: &str, ended: bool) -> Option<Found> {
+    fn next_token(&mut self, text: &str, ended: bool) -> Option<MarkToken> {
         if text.is_empty() {
             return None;
         }
         match self.position {
-            Position::LineStart => {
+            LinePosition::LineStart => {
                 let prefix = self.open_line(text.as_bytes(), ended)?;
-                if prefix > 0 { Some(Found::Text(prefix)) } else { self.next(text, ended) }
+                if prefix > 0 { Some(MarkToken::Text(prefix)) } else { self.next_token(text, ended) }
             }
-            Position::Code => {
+            LinePosition::Code => {
                 let line = text.find('\n');
                 if line.is_some() {
-                    self.position = Position::LineStart;
+                    self.position = LinePosition::LineStart;
                 }
-                Some(Found::Code(line.map_or(text.len(), |end| end + 1)))
+                Some(MarkToken::Code(line.map_or(text.len(), |end| end + 1)))
             }
-            Position::ContentStart | Position::Content => {
-                let mut found = self.content(text, ended)?;
-                if let Found::Mark { brackets, before, .. } = found {
-                    match self.enclosures.around(text, before + brackets, ended) {
-                        Search::Found(end) => found = Found::Closed(end),
-                        Search::Absent => self.enclosures.clear(),
-                        Search::Undecided => return None,
+            LinePosition::ContentStart | LinePosition::Content => {
+                let mut found = self.scan_content(text, ended)?;
+                if let MarkToken::Mark { brackets, before, .. } = found {
+                    match self.enclosures.find_end_around(text, before + brackets, ended) {
+                        ScanResult::Found(end) => found = MarkToken::Closed(end),
+                        ScanResult::Absent => self.enclosures.close_all(),
+                        ScanResult::Undecided => return None,
                     }
                 }
-                self.advance(text, &found);
+                self.advance_over(text, &found);
                 Some(found)
             }
         }
     }
 
     /// Moves the state over a token of a line's content.
-    fn advance(&mut self, text: &str, found: &Found) {
-        self.after_mark = matches!(found, Found::Mark { .. });
+    fn advance_over(&mut self, text: &str, found: &MarkToken) {
+        self.after_mark = matches!(found, MarkToken::Mark { .. });
         match found {
-            Found::Text(length) => {
+            MarkToken::Text(length) => {
                 let token = &text[..*length];
                 let last = token.as_bytes()[length - 1];
                 self.after_bracket = last == b'[';
@@ -330,75 +330,77 @@ impl Scanner {
                     self.after_word = last.is_ascii_alphanumeric() || !last.is_ascii();
                 }
                 let next = text[*length..].chars().next();
-                if self.enclosures.pass(token, self.word.last(), next) {
-                    self.word = Word::closed();
+                if self.enclosures.pass_token(token, self.word.last_char(), next) {
+                    self.word = WordState::after_closed();
                 } else {
-                    token.chars().for_each(|character| self.word.pass(character));
+                    token.chars().for_each(|character| self.word.pass_char(character));
                 }
             }
-            Found::Closed(length) => {
+            MarkToken::Closed(length) => {
                 self.after_bracket = false;
                 self.after_word = false;
-                self.enclosures.close(&text[..*length]);
-                self.word = Word::closed();
+                self.enclosures.close_enclosure(&text[..*length]);
+                self.word = WordState::after_closed();
             }
-            Found::Code(_) => {
-                self.enclosures.clear();
-                self.word = Word::closed();
+            MarkToken::Code(_) => {
+                self.enclosures.close_all();
+                self.word = WordState::after_closed();
             }
-            Found::Mark { .. } => {}
+            MarkToken::Mark { .. } => {}
         }
         match text.as_bytes()[0] {
-            b'\n' if matches!(found, Found::Text(1)) => self.position = Position::LineStart,
-            _ => self.position = Position::Content,
+            b'\n' if matches!(found, MarkToken::Text(1)) => self.position = LinePosition::LineStart,
+            _ => self.position = LinePosition::Content,
         }
     }
 
-    fn content(&self, text: &str, ended: bool) -> Option<Found> {
+    fn scan_content(&self, text: &str, ended: bool) -> Option<MarkToken> {
         let bytes = text.as_bytes();
         match bytes[0] {
-            b'\n' => Some(Found::Text(1)),
+            b'\n' => Some(MarkToken::Text(1)),
             b' ' | b'\t' => {
-                let spaces = run(bytes, |byte| matches!(byte, b' ' | b'\t')).min(SPACES_MAX);
+                let spaces = run_length(bytes, |byte| matches!(byte, b' ' | b'\t')).min(SPACES_MAX);
                 match bytes.get(spaces) {
                     None if !ended && spaces < SPACES_MAX => None,
-                    Some(b'[') => self.bracket(text, spaces, ended),
-                    Some(b'*' | b'_' | b'~') => self.emphasis(text, spaces, ended),
-                    _ => Some(Found::Text(spaces)),
+                    Some(b'[') => self.scan_bracket(text, spaces, ended),
+                    Some(b'*' | b'_' | b'~') => self.scan_emphasis(text, spaces, ended),
+                    _ => Some(MarkToken::Text(spaces)),
                 }
             }
-            b'[' => self.bracket(text, 0, ended),
-            b'*' | b'_' | b'~' if !self.after_word => self.emphasis(text, 0, ended),
-            delimiter @ (b'*' | b'_' | b'~') => Some(Found::Text(run(bytes, |byte| byte == delimiter))),
+            b'[' => self.scan_bracket(text, 0, ended),
+            b'*' | b'_' | b'~' if !self.after_word => self.scan_emphasis(text, 0, ended),
+            delimiter @ (b'*' | b'_' | b'~') => {
+                Some(MarkToken::Text(run_length(bytes, |byte| byte == delimiter)))
+            }
             b'\\' => match bytes.get(1) {
                 None if !ended => None,
-                Some(next) if next.is_ascii_punctuation() => Some(Found::Text(2)),
-                _ => Some(Found::Text(1)),
+                Some(next) if next.is_ascii_punctuation() => Some(MarkToken::Text(2)),
+                _ => Some(MarkToken::Text(1)),
             },
             b'$' => {
                 let signs = if bytes.starts_with(b"$$") { 2 } else { 1 };
                 // What follows decides whether a formula begins or ends.
-                (ended || bytes.len() > signs).then_some(Found::Text(signs))
+                (ended || bytes.len() > signs).then_some(MarkToken::Text(signs))
             }
-            b'<' => html_code_tag(text, ended).map(Found::Text),
+            b'<' => html_code_tag(text, ended).map(MarkToken::Text),
             b'`' => {
-                let opening = run(bytes, |byte| byte == b'`');
+                let opening = run_length(bytes, |byte| byte == b'`');
                 match code_span(bytes, opening, ended) {
-                    Search::Found(end) => Some(Found::Code(end)),
-                    Search::Absent => Some(Found::Text(opening)),
-                    Search::Undecided => None,
+                    ScanResult::Found(end) => Some(MarkToken::Code(end)),
+                    ScanResult::Absent => Some(MarkToken::Text(opening)),
+                    ScanResult::Undecided => None,
                 }
             }
             b']' => match bytes.get(1) {
                 None if !ended => None,
-                Some(b'(') => match address(bytes, ended) {
-                    Search::Found(end) => Some(Found::Closed(end)),
-                    Search::Absent => Some(Found::Text(1)),
-                    Search::Undecided => None,
+                Some(b'(') => match find_address_end(bytes, ended) {
+                    ScanResult::Found(end) => Some(MarkToken::Closed(end)),
+                    ScanResult::Absent => Some(MarkToken::Text(1)),
+                    ScanResult::Undecided => None,
                 },
-                _ => Some(Found::Text(1)),
+                _ => Some(MarkToken::Text(1)),
             },
-            _ => Some(Found::Text(run(bytes, |byte| {
+            _ => Some(MarkToken::Text(run_length(bytes, |byte| {
                 !matches!(
                     byte,
                     b'\n' | b' ' | b'\t' | b'[' | b'\\' | b'`' | b']' | b'*' | b'_' | b'~' | b'$' | b'<'
@@ -408,13 +410,13 @@ impl Scanner {
     }
 
     /// Scans the delimiters of an emphasis after `before` bytes of white space. What emphasizes a mark alone is removed with it.
-    fn emphasis(&self, text: &str, before: usize, ended: bool) -> Option<Found> {
+    fn scan_emphasis(&self, text: &str, before: usize, ended: bool) -> Option<MarkToken> {
         let bytes = text.as_bytes();
         let delimiter = bytes[before];
         // Of a longer run it does not matter how long it is.
         let most = (before + EMPHASIS_MAX + 1).min(bytes.len());
-        let length = run(&bytes[before..most], |byte| byte == delimiter);
-        let no_mark = Some(Found::Text(before + length.min(EMPHASIS_MAX)));
+        let length = run_length(&bytes[before..most], |byte| byte == delimiter);
+        let no_mark = Some(MarkToken::Text(before + length.min(EMPHASIS_MAX)));
         if length > EMPHASIS_MAX {
             return no_mark;
         }
@@ -424,33 +426,33 @@ impl Scanner {
             Some(b'[') => {}
             _ => return no_mark,
         }
-        let Found::Mark { brackets, numbers, .. } = self.bracket(&text[inside..], 0, ended)? else {
+        let MarkToken::Mark { brackets, numbers, .. } = self.scan_bracket(&text[inside..], 0, ended)? else {
             return no_mark;
         };
         let rest = &bytes[inside + brackets..];
-        let closing = run(&rest[..rest.len().min(EMPHASIS_MAX + 1)], |byte| byte == delimiter);
+        let closing = run_length(&rest[..rest.len().min(EMPHASIS_MAX + 1)], |byte| byte == delimiter);
         match rest.get(closing) {
             None if !ended && closing <= length => None,
             _ if closing != length => no_mark,
             next => {
-                let at_start = before == 0 && self.position == Position::ContentStart;
+                let at_start = before == 0 && self.position == LinePosition::ContentStart;
                 let space = usize::from(at_start && matches!(next, Some(b' ' | b'\t')));
-                Some(Found::Mark { before: inside, brackets, after: closing + space, numbers })
+                Some(MarkToken::Mark { before: inside, brackets, after: closing + space, numbers })
             }
         }
     }
 
     /// Scans a bracket after `before` bytes of white space.
-    fn bracket(&self, text: &str, before: usize, ended: bool) -> Option<Found> {
-        let no_mark = Some(Found::Text(before + 1));
-        let admits = if before > 0 || self.after_mark { Admits::Mark } else { self.word.admits() };
+    fn scan_bracket(&self, text: &str, before: usize, ended: bool) -> Option<MarkToken> {
+        let no_mark = Some(MarkToken::Text(before + 1));
+        let admits = if before > 0 || self.after_mark { Admits::Mark } else { self.word.admitted_bracket() };
         if admits == Admits::Nothing {
             return no_mark;
         }
-        let Some((length, numbers)) = numbers(&text[before + 1..], ended)? else { return no_mark };
+        let Some((length, numbers)) = scan_numbers(&text[before + 1..], ended)? else { return no_mark };
         let brackets = length + 2;
         let rest = &text[before + brackets..];
-        let at_start = before == 0 && self.position == Position::ContentStart;
+        let at_start = before == 0 && self.position == LinePosition::ContentStart;
         match rest.as_bytes().first() {
             None if !ended => return None,
             Some(b'(') => return no_mark,
@@ -462,47 +464,47 @@ impl Scanner {
             return no_mark;
         }
         let after = usize::from(at_start && rest.starts_with([' ', '\t']));
-        Some(Found::Mark { before, brackets, after, numbers })
+        Some(MarkToken::Mark { before, brackets, after, numbers })
     }
 
     /// Scans the beginning of a line and returns the number of bytes before its content.
     fn open_line(&mut self, text: &[u8], ended: bool) -> Option<usize> {
         if let Some(fence) = self.fence {
-            let meets = fence.meets(text, ended)?;
-            if !matches!(meets, Meets::Inside) {
+            let meets = fence.classify_line(text, ended)?;
+            if !matches!(meets, FenceRelation::Inside) {
                 self.fence = None;
                 self.after_blank = false;
             }
-            if !matches!(meets, Meets::Outside) {
-                self.position = Position::Code;
+            if !matches!(meets, FenceRelation::Outside) {
+                self.position = LinePosition::Code;
                 return Some(0);
             }
         }
-        let indent = run(text, |byte| matches!(byte, b' ' | b'\t')).min(SPACES_MAX);
+        let indent = run_length(text, |byte| matches!(byte, b' ' | b'\t')).min(SPACES_MAX);
         match text.get(indent) {
             None if !ended && indent < SPACES_MAX => return None,
             Some(b'\n') => {
                 self.after_blank = true;
-                self.enclosures.clear();
+                self.enclosures.close_all();
                 return Some(indent + 1);
             }
             _ => {}
         }
         let is_new = ends_paragraph(text, ended)?;
-        let deep = columns(&text[..indent]);
+        let deep = leading_columns(&text[..indent]);
         let fresh = self.after_blank || self.in_indented_code || !self.started;
         let within = self.items.iter().rev().find(|item| **item <= deep).copied().unwrap_or(0);
         if fresh && deep >= within + 4 {
             self.started = true;
             self.in_indented_code = true;
-            self.position = Position::Code;
+            self.position = LinePosition::Code;
             return Some(0);
         }
-        let (prefix, mut items) = self.containers(text, indent, ended)?;
+        let (prefix, mut items) = self.scan_containers(text, indent, ended)?;
         if prefix == text.len() && !ended {
             return None;
         }
-        let column = columns(&text[..prefix]);
+        let column = leading_columns(&text[..prefix]);
         let item = items.iter().rev().find(|item| **item <= column).copied().unwrap_or(0);
         let quoted = text[..prefix].contains(&b'>');
         // A line that is indented further continues the paragraph before it.
@@ -514,39 +516,40 @@ impl Scanner {
         self.after_bracket = false;
         self.after_word = false;
         self.after_mark = false;
-        self.word = Word::default();
+        self.word = WordState::default();
         if is_new && !(quoted && self.enclosures.quoted) || fence.is_some() {
-            self.enclosures.clear();
+            self.enclosures.close_all();
         }
         self.enclosures.quoted = quoted;
         if fence.is_some() {
             items.retain(|item| *item <= column);
         }
         self.items = items;
-        self.fence = fence.map(|(mark, length)| Fence { mark, length, item, quoted });
-        self.position = if fence.is_some() { Position::Code } else { Position::ContentStart };
+        self.fence = fence.map(|(mark, length)| CodeFence { mark, length, item, quoted });
+        self.position = if fence.is_some() { LinePosition::Code } else { LinePosition::ContentStart };
         Some(prefix)
     }
 
     /// Returns the length of the quote and list markers at the beginning of a line, and the list items that
     /// are open after them.
-    fn containers(&self, text: &[u8], indent: usize, ended: bool) -> Option<(usize, Vec<usize>)> {
+    fn scan_containers(&self, text: &[u8], indent: usize, ended: bool) -> Option<(usize, Vec<usize>)> {
         let mut at = indent;
         let mut items = self.items.clone();
         let mut marked = false;
         for _ in 0..CONTAINERS_MAX {
-            let length = match container(&text[at..], ended) {
-                Search::Found(length) => length,
-                Search::Absent => break,
-                Search::Undecided => return None,
+            let length = match scan_container_marker(&text[at..], ended) {
+                ScanResult::Found(length) => length,
+                ScanResult::Absent => break,
+                ScanResult::Undecided => return None,
             };
-            let column = columns(&text[..at]);
-            let spaces = run(&text[at + length..], |byte| matches!(byte, b' ' | b'\t')).min(SPACES_MAX);
+            let column = leading_columns(&text[..at]);
+            let spaces =
+                run_length(&text[at + length..], |byte| matches!(byte, b' ' | b'\t')).min(SPACES_MAX);
             let content = at + length + spaces;
             if text[at] != b'>' {
                 marked = true;
                 items.retain(|item| *item <= column);
-                let width = columns(&text[..content]) - column - length;
+                let width = leading_columns(&text[..content]) - column - length;
                 let empty = text.get(content).is_none_or(|byte| *byte == b'\n');
                 items.push(column + length + if empty || width > 4 { 1 } else { width });
                 items.truncate(CONTAINERS_MAX);
@@ -554,7 +557,7 @@ impl Scanner {
             at = content;
         }
         if !marked && self.after_blank {
-            let column = columns(&text[..at]);
+            let column = leading_columns(&text[..at]);
             items.retain(|item| *item <= column);
         }
         Some((at, items))

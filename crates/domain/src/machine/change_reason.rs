@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Event;
+use super::MachineEvent;
 
 /// The reason of the last change of a machine's status. Its text is English, for logs and operators; [`ChangeReason::parse`]
 /// reads it back.
@@ -38,22 +38,22 @@ impl ChangeReason {
     /// Returns the reason of a change that an event makes; `None` if the event only completes what an earlier one began.
     /// `has_grown` is true for a machine that held much memory when it became idle.
     #[must_use]
-    pub fn of(event: &Event, has_grown: bool) -> Option<Self> {
+    pub fn from_event(event: &MachineEvent, has_grown: bool) -> Option<Self> {
         Some(match event {
-            Event::StartRequested => Self::StartRequested,
-            Event::StopRequested => Self::StopRequested,
-            Event::TurnBegan | Event::TurnEnded => Self::Answer,
-            Event::Attached => Self::FoundRunning,
-            Event::NothingToAttach => Self::FoundStopped,
-            Event::StartFailed { reason, .. } => Self::StartFailed(reason.clone()),
-            Event::AgentLost { reason } => Self::Lost(reason.clone()),
-            Event::StopFailed { reason } => Self::StopFailed(reason.clone()),
-            Event::Tick if has_grown => Self::IdleWithMuchMemory,
-            Event::Tick => Self::Idle,
-            Event::MemoryMeasured { .. }
-            | Event::DriverStarted
-            | Event::AgentAnswered { .. }
-            | Event::DriverStopped => return None,
+            MachineEvent::StartRequested => Self::StartRequested,
+            MachineEvent::StopRequested => Self::StopRequested,
+            MachineEvent::TurnBegan | MachineEvent::TurnEnded => Self::Answer,
+            MachineEvent::Attached => Self::FoundRunning,
+            MachineEvent::NothingToAttach => Self::FoundStopped,
+            MachineEvent::StartFailed { reason, .. } => Self::StartFailed(reason.clone()),
+            MachineEvent::AgentLost { reason } => Self::Lost(reason.clone()),
+            MachineEvent::StopFailed { reason } => Self::StopFailed(reason.clone()),
+            MachineEvent::Tick if has_grown => Self::IdleWithMuchMemory,
+            MachineEvent::Tick => Self::Idle,
+            MachineEvent::MemoryMeasured { .. }
+            | MachineEvent::DriverStarted
+            | MachineEvent::AgentAnswered { .. }
+            | MachineEvent::DriverStopped => return None,
         })
     }
 
@@ -74,9 +74,9 @@ impl ChangeReason {
             let (words, cause) = text.split_once(": ")?;
             let mut kinds =
                 [Self::QuotaExceeded, Self::StartFailed, Self::Lost, Self::StopFailed].into_iter();
-            kinds.find_map(|kind| Some(kind(cause.to_owned())).filter(|reason| reason.words() == words))
+            kinds.find_map(|kind| Some(kind(cause.to_owned())).filter(|reason| reason.base_text() == words))
         };
-        let found = plain.find(|reason| reason.words() == text).or_else(caused);
+        let found = plain.find(|reason| reason.base_text() == text).or_else(caused);
         found.unwrap_or_else(|| Self::Other(text.to_owned()))
     }
 
@@ -100,7 +100,7 @@ impl ChangeReason {
     }
 
     /// Returns the text without the cause.
-    fn words(&self) -> &str {
+    fn base_text(&self) -> &str {
         match self {
             Self::StartRequested => "a start was requested",
             Self::StopRequested => "a stop was requested",
@@ -121,8 +121,8 @@ impl ChangeReason {
 impl fmt::Display for ChangeReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.cause() {
-            Some(cause) => write!(f, "{}: {cause}", self.words()),
-            None => f.write_str(self.words()),
+            Some(cause) => write!(f, "{}: {cause}", self.base_text()),
+            None => f.write_str(self.base_text()),
         }
     }
 }
@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reason_is_read_back_from_its_text() {
+    fn change_reason_round_trips() {
         let cause = || "exit status: 1".to_owned();
         for reason in [
             ChangeReason::StartRequested,

@@ -12,28 +12,28 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{ExecutorFrame, HostFrame, Open, Output, SessionStamp};
-use crate::step::Call;
+use super::{CallOutput, ExecutorFrame, HostFrame, SessionOpening, SessionStamp};
+use crate::step::StepCall;
 
 /// The calls of one answer in one instance of the machine.
 #[derive(Debug, Clone, Default)]
 pub struct Executor {
     stamp: SessionStamp,
-    calls: BTreeMap<String, State>,
+    calls: BTreeMap<String, ExecutorCallState>,
     /// Settled calls of this session: a repeated `Run` must not start them again. A newer session knows their
     /// results as committed and never requests them.
     settled: BTreeSet<String>,
 }
 
 #[derive(Debug, Clone)]
-enum State {
+enum ExecutorCallState {
     Running,
-    Returned(Output),
+    Returned(CallOutput),
 }
 
 /// An event of an executor.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Event {
+pub enum ExecutorEvent {
     /// A frame of the host.
     Host {
         /// The session that it came over.
@@ -46,17 +46,17 @@ pub enum Event {
         /// The call.
         call: String,
         /// Its output.
-        output: Output,
+        output: CallOutput,
     },
 }
 
 /// An effect of an executor.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Effect {
+pub enum ExecutorEffect {
     /// Send the frame over the newest session, if it is connected.
     Send(ExecutorFrame),
     /// Start the call.
-    Start(Call),
+    Start(StepCall),
     /// Kill the call.
     Kill(String),
 }
@@ -76,19 +76,19 @@ impl Executor {
     }
 
     /// Handles one event. Ignores duplicate frames and frames of older sessions.
-    pub fn on(&mut self, event: Event) -> Vec<Effect> {
+    pub fn apply_event(&mut self, event: ExecutorEvent) -> Vec<ExecutorEffect> {
         match event {
-            Event::Host { frame: HostFrame::Open(open), .. } => self.open(&open),
-            Event::Host { stamp, .. } if stamp != self.stamp => Vec::new(),
-            Event::Host { frame: HostFrame::Run(call), .. } => self.run(call),
-            Event::Host { frame: HostFrame::Ack { call } | HostFrame::Cancel { call }, .. } => {
-                self.settle(call).into_iter().collect()
+            ExecutorEvent::Host { frame: HostFrame::Open(open), .. } => self.open_session(&open),
+            ExecutorEvent::Host { stamp, .. } if stamp != self.stamp => Vec::new(),
+            ExecutorEvent::Host { frame: HostFrame::Run(call), .. } => self.start_call(call),
+            ExecutorEvent::Host { frame: HostFrame::Ack { call } | HostFrame::Cancel { call }, .. } => {
+                self.settle_call(call).into_iter().collect()
             }
-            Event::Finished { call, output } => self.finished(call, output).into_iter().collect(),
+            ExecutorEvent::Finished { call, output } => self.finish_call(call, output).into_iter().collect(),
         }
     }
 
-    fn open(&mut self, open: &Open) -> Vec<Effect> {
+    fn open_session(&mut self, open: &SessionOpening) -> Vec<ExecutorEffect> {
         if open.stamp <= self.stamp {
             return Vec::new();
         }
@@ -96,40 +96,41 @@ impl Executor {
         self.settled.clear();
         let dropped = self.calls.keys().filter(|call| !open.outstanding.contains(call));
         let dropped: Vec<String> = dropped.cloned().collect();
-        dropped.into_iter().filter_map(|call| self.settle(call)).collect()
+        dropped.into_iter().filter_map(|call| self.settle_call(call)).collect()
     }
 
-    fn run(&mut self, call: Call) -> Vec<Effect> {
+    fn start_call(&mut self, call: StepCall) -> Vec<ExecutorEffect> {
         match self.calls.get(&call.id) {
-            Some(State::Running) => Vec::new(),
-            Some(State::Returned(output)) => vec![returned(call.id, output.clone())],
+            Some(ExecutorCallState::Running) => Vec::new(),
+            Some(ExecutorCallState::Returned(output)) => vec![returned_effect(call.id, output.clone())],
             None if self.settled.contains(&call.id) => Vec::new(),
             None => {
-                self.calls.insert(call.id.clone(), State::Running);
-                vec![Effect::Start(call)]
+                self.calls.insert(call.id.clone(), ExecutorCallState::Running);
+                vec![ExecutorEffect::Start(call)]
             }
         }
     }
 
-    fn settle(&mut self, call: String) -> Option<Effect> {
+    fn settle_call(&mut self, call: String) -> Option<ExecutorEffect> {
         let state = self.calls.remove(&call);
-        let kill = matches!(state, Some(State::Running)).then(|| Effect::Kill(call.clone()));
+        let kill =
+            matches!(state, Some(ExecutorCallState::Running)).then(|| ExecutorEffect::Kill(call.clone()));
         self.settled.insert(call);
         kill
     }
 
-    fn finished(&mut self, call: String, output: Output) -> Option<Effect> {
+    fn finish_call(&mut self, call: String, output: CallOutput) -> Option<ExecutorEffect> {
         let state = self.calls.get_mut(&call)?;
-        if !matches!(state, State::Running) {
+        if !matches!(state, ExecutorCallState::Running) {
             return None;
         }
-        *state = State::Returned(output.clone());
-        Some(returned(call, output))
+        *state = ExecutorCallState::Returned(output.clone());
+        Some(returned_effect(call, output))
     }
 }
 
-fn returned(call: String, output: Output) -> Effect {
-    Effect::Send(ExecutorFrame::Returned { call, output })
+fn returned_effect(call: String, output: CallOutput) -> ExecutorEffect {
+    ExecutorEffect::Send(ExecutorFrame::Returned { call, output })
 }
 
 #[cfg(test)]
@@ -138,12 +139,17 @@ mod tests {
     use crate::id::MessageId;
     use crate::step::{Purpose, StepOutcome};
 
-    fn call(id: &str) -> Call {
-        Call { id: id.to_owned(), tool: "t".to_owned(), arguments: "{}".to_owned(), purpose: Purpose::Tool }
+    fn example_call(id: &str) -> StepCall {
+        StepCall {
+            id: id.to_owned(),
+            tool: "t".to_owned(),
+            arguments: "{}".to_owned(),
+            purpose: Purpose::Tool,
+        }
     }
 
-    fn output() -> Output {
-        Output {
+    fn done_output() -> CallOutput {
+        CallOutput {
             images: Vec::new(),
             outcome: StepOutcome::Done,
             text: String::new(),
@@ -153,72 +159,72 @@ mod tests {
         }
     }
 
-    fn stamp(epoch: u64) -> SessionStamp {
+    fn epoch_stamp(epoch: u64) -> SessionStamp {
         SessionStamp { epoch, session: 1 }
     }
 
-    fn open(epoch: u64, outstanding: &[&str]) -> Event {
-        let frame = HostFrame::Open(Open {
+    fn open_event(epoch: u64, outstanding: &[&str]) -> ExecutorEvent {
+        let frame = HostFrame::Open(SessionOpening {
             answer: MessageId::from_random(1),
-            stamp: stamp(epoch),
+            stamp: epoch_stamp(epoch),
             outstanding: outstanding.iter().map(|call| (*call).to_owned()).collect(),
             attached: Vec::new(),
         });
-        Event::Host { stamp: stamp(epoch), frame }
+        ExecutorEvent::Host { stamp: epoch_stamp(epoch), frame }
     }
 
-    fn run(epoch: u64, id: &str) -> Event {
-        Event::Host { stamp: stamp(epoch), frame: HostFrame::Run(call(id)) }
+    fn run_event(epoch: u64, id: &str) -> ExecutorEvent {
+        ExecutorEvent::Host { stamp: epoch_stamp(epoch), frame: HostFrame::Run(example_call(id)) }
     }
 
-    fn finished(id: &str) -> Event {
-        Event::Finished { call: id.to_owned(), output: output() }
+    fn finished_event(id: &str) -> ExecutorEvent {
+        ExecutorEvent::Finished { call: id.to_owned(), output: done_output() }
     }
 
-    fn sent(id: &str) -> Effect {
-        returned(id.to_owned(), output())
+    fn sent_effect(id: &str) -> ExecutorEffect {
+        returned_effect(id.to_owned(), done_output())
     }
 
     #[test]
-    fn a_call_runs_once_and_its_result_is_sent_again_until_it_is_acknowledged() {
+    fn executor_repeats_result_until_acknowledged() {
         let mut executor = Executor::default();
-        executor.on(open(1, &["w"]));
-        assert_eq!(executor.on(run(1, "w")), [Effect::Start(call("w"))]);
-        assert_eq!(executor.on(run(1, "w")), [], "it runs");
-        executor.on(open(2, &["w"]));
-        assert_eq!(executor.on(run(2, "w")), [], "it still runs, for the newer session");
-        assert_eq!(executor.on(finished("w")), [sent("w")]);
-        executor.on(open(3, &["w"]));
-        assert_eq!(executor.on(run(3, "w")), [sent("w")]);
+        executor.apply_event(open_event(1, &["w"]));
+        assert_eq!(executor.apply_event(run_event(1, "w")), [ExecutorEffect::Start(example_call("w"))]);
+        assert_eq!(executor.apply_event(run_event(1, "w")), [], "it runs");
+        executor.apply_event(open_event(2, &["w"]));
+        assert_eq!(executor.apply_event(run_event(2, "w")), [], "it still runs, for the newer session");
+        assert_eq!(executor.apply_event(finished_event("w")), [sent_effect("w")]);
+        executor.apply_event(open_event(3, &["w"]));
+        assert_eq!(executor.apply_event(run_event(3, "w")), [sent_effect("w")]);
         let ack = HostFrame::Ack { call: "w".to_owned() };
-        assert_eq!(executor.on(Event::Host { stamp: stamp(3), frame: ack }), []);
+        assert_eq!(executor.apply_event(ExecutorEvent::Host { stamp: epoch_stamp(3), frame: ack }), []);
         assert!(executor.is_idle());
-        assert_eq!(executor.on(run(3, "w")), [], "a repeated frame is ignored");
+        assert_eq!(executor.apply_event(run_event(3, "w")), [], "a repeated frame is ignored");
     }
 
     #[test]
-    fn frames_of_an_older_session_are_void() {
+    fn executor_ignores_older_session_frames() {
         let mut executor = Executor::default();
-        executor.on(open(2, &[]));
-        assert_eq!(executor.on(run(1, "w")), []);
-        assert_eq!(executor.on(open(1, &["w"])), []);
-        assert_eq!(executor.on(run(1, "w")), []);
-        assert_eq!(executor.stamp(), stamp(2));
+        executor.apply_event(open_event(2, &[]));
+        assert_eq!(executor.apply_event(run_event(1, "w")), []);
+        assert_eq!(executor.apply_event(open_event(1, &["w"])), []);
+        assert_eq!(executor.apply_event(run_event(1, "w")), []);
+        assert_eq!(executor.stamp(), epoch_stamp(2));
     }
 
     #[test]
-    fn a_call_that_nobody_waits_for_is_killed() {
+    fn executor_kills_unwanted_call() {
         let mut executor = Executor::default();
-        executor.on(open(1, &["a", "b"]));
-        executor.on(run(1, "a"));
-        executor.on(run(1, "b"));
+        executor.apply_event(open_event(1, &["a", "b"]));
+        executor.apply_event(run_event(1, "a"));
+        executor.apply_event(run_event(1, "b"));
         let cancel = HostFrame::Cancel { call: "a".to_owned() };
         assert_eq!(
-            executor.on(Event::Host { stamp: stamp(1), frame: cancel }),
-            [Effect::Kill("a".to_owned())]
+            executor.apply_event(ExecutorEvent::Host { stamp: epoch_stamp(1), frame: cancel }),
+            [ExecutorEffect::Kill("a".to_owned())]
         );
-        assert_eq!(executor.on(finished("a")), [], "its result is dropped");
-        assert_eq!(executor.on(open(2, &[])), [Effect::Kill("b".to_owned())]);
+        assert_eq!(executor.apply_event(finished_event("a")), [], "its result is dropped");
+        assert_eq!(executor.apply_event(open_event(2, &[])), [ExecutorEffect::Kill("b".to_owned())]);
         assert!(executor.is_idle());
     }
 }

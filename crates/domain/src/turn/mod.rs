@@ -33,16 +33,16 @@ pub mod executor;
 pub mod host;
 
 use crate::id::MessageId;
-use crate::step::{Call, StepOutcome};
+use crate::step::{StepCall, StepOutcome};
 
 /// A frame from the host to the executor in the machine.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HostFrame {
     /// Opens the session of an answer. The first frame of a session; older sessions of the answer become
     /// invalid.
-    Open(Open),
+    Open(SessionOpening),
     /// Runs the call. If it is running or has run, its result is sent again once available.
-    Run(Call),
+    Run(StepCall),
     /// The result is committed, so the executor may discard it.
     Ack {
         /// The call.
@@ -63,7 +63,7 @@ pub enum ExecutorFrame {
         /// The call.
         call: String,
         /// Its output.
-        output: Output,
+        output: CallOutput,
     },
 }
 
@@ -78,7 +78,7 @@ pub struct SessionStamp {
 
 /// The first frame of a session.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Open {
+pub struct SessionOpening {
     /// The answer.
     pub answer: MessageId,
     /// The session's position in the order of the answer's sessions.
@@ -93,7 +93,7 @@ pub struct Open {
 
 /// The output of a tool, before the host numbers its passages.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Output {
+pub struct CallOutput {
     pub outcome: StepOutcome,
     /// Plain text for the model.
     pub text: String,

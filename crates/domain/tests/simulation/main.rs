@@ -7,11 +7,11 @@ mod rng;
 mod store;
 mod world;
 
-use domain::answer::{Answer, Body, LogEntry, Part, RunState};
+use domain::answer::{Answer, ContentPart, LogEntry, PartContent, RunState};
 use domain::credits::Credits;
-use domain::step::Usage;
+use domain::step::TokenUsage;
 
-use world::World;
+use world::SimulationWorld;
 
 const SEEDS: u64 = 10_000;
 
@@ -29,17 +29,17 @@ struct Totals {
 
 /// Runs one seed until it is at rest and checks the invariants of every answer.
 fn live_through(seed: u64) -> Totals {
-    let (world, trace) = World::new(seed).run();
+    let (world, trace) = SimulationWorld::new(seed).run_to_rest();
     assert_eq!(world.store.rows.len() as u64, world.accepted);
     let mut settled = 0;
     for (id, row) in &world.store.rows {
         let ending = row.ending.as_ref().expect("every accepted answer is completed");
         let answer = row.answer.as_ref().expect("a completed answer is stored");
-        let rebuilt = Answer::rebuild(*id, &[], &row.log, Some(ending.clone()));
-        assert_eq!(answer.text(), rebuilt.text(), "the text is the fold of the log");
+        let rebuilt = Answer::from_log(*id, &[], &row.log, Some(ending.clone()));
+        assert_eq!(answer.unmarked_text(), rebuilt.unmarked_text(), "the text is the fold of the log");
         assert_eq!(settled_parts(answer), settled_parts(&rebuilt), "the parts are the fold of the log");
-        let used = row.charged.iter().fold(Usage::default(), |sum, usage| sum.plus(*usage));
-        let owed = if row.charged.is_empty() { Credits(0) } else { store::PRICE.of(used) };
+        let used = row.charged.iter().fold(TokenUsage::default(), |sum, usage| sum.saturating_add(*usage));
+        let owed = if row.charged.is_empty() { Credits(0) } else { store::PRICE.cost_of(used) };
         assert_eq!(row.settled, owed, "each answer is paid exactly once");
         assert_eq!(row.held, Credits(0), "reservations are settled or released");
         settled += row.settled.0;
@@ -63,10 +63,10 @@ fn live_through(seed: u64) -> Totals {
 
 /// Returns the parts of a completed answer, without the text of subagents that were interrupted, which is
 /// shown but not used.
-fn settled_parts(answer: &Answer) -> Vec<Part> {
+fn settled_parts(answer: &Answer) -> Vec<ContentPart> {
     let mut parts = answer.parts.clone();
     for part in &mut parts {
-        if let Body::Run(run) = &mut part.body {
+        if let PartContent::Run(run) = &mut part.body {
             assert_ne!(run.state, RunState::Pending, "no part of a completed answer is pending");
             if run.state == RunState::Error {
                 run.report.clear();
@@ -76,15 +76,15 @@ fn settled_parts(answer: &Answer) -> Vec<Part> {
     parts
 }
 
-fn number(name: &str) -> Option<u64> {
+fn env_number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
 
 #[test]
-fn every_seed_comes_to_rest_with_all_promises_kept_and_runs_the_same_twice() {
-    let seeds = match number("CAUSERIE_SEED") {
+fn simulation_seeds_rest_and_repeat() {
+    let seeds = match env_number("CAUSERIE_SEED") {
         Some(seed) => seed..seed + 1,
-        None => 0..number("CAUSERIE_SEEDS").unwrap_or(SEEDS),
+        None => 0..env_number("CAUSERIE_SEEDS").unwrap_or(SEEDS),
     };
     let (mut events, mut accepted, mut kills, mut effects) = (0, 0, 0, 0);
     let (mut summaries, mut summed_up, mut handovers) = (0, 0, 0);

@@ -8,7 +8,7 @@ impl Rng {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0xD1B5_4A32_D192_ED03)
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    pub(crate) fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -17,16 +17,16 @@ impl Rng {
     }
 
     /// Returns a number below `bound`.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound.max(1)
+    pub(crate) fn next_below(&mut self, bound: u64) -> u64 {
+        self.next_u64() % bound.max(1)
     }
 
     /// Returns `true` with a probability of `percent` percent.
-    pub(crate) fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
+    pub(crate) fn roll_percent(&mut self, percent: u64) -> bool {
+        self.next_below(100) < percent
     }
 
-    pub(crate) fn bits(&mut self) -> u128 {
-        u128::from(self.next()) << 64 | u128::from(self.next())
+    pub(crate) fn next_bits(&mut self) -> u128 {
+        u128::from(self.next_u64()) << 64 | u128::from(self.next_u64())
     }
 }

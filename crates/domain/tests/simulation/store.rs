@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use domain::answer::{Answer, Ending, LogEntry};
+use domain::answer::{Answer, AnswerEnding, LogEntry};
 use domain::credits::{AnswerCost, Balance, Credits, PostingKind, Price, Shortage};
 use domain::id::MessageId;
 use domain::limits::STEPS_MAX;
-use domain::step::{ATTACHED_FILES, Call, Purpose, Usage, WORKSPACE_INSTRUCTIONS};
-use domain::turn::host::{Completion, Exchange, Setup, ToolRouter};
+use domain::step::{ATTACHED_FILES, Purpose, StepCall, TokenUsage, WORKSPACE_INSTRUCTIONS};
+use domain::turn::host::{LoggedExchange, Setup, ToolRouter, TurnCompletion};
 
 pub(crate) const PRICE: Price = Price { base_millis: 1000, input_millis: 100, output_millis: 2000 };
 /// The instruction of the summarizing step.
@@ -17,9 +17,9 @@ const OUTPUT_MAX_TOKENS: u32 = 1000;
 
 /// The tools of the host: its own, and those of a server, one of which is repeatable.
 #[derive(Debug)]
-pub(crate) struct OfHost;
+pub(crate) struct SimulatedToolRouter;
 
-impl ToolRouter for OfHost {
+impl ToolRouter for SimulatedToolRouter {
     fn runs_on_host(&self, tool: &str) -> bool {
         ["skill", "agent", "registry__look_up", "registry__file", WORKSPACE_INSTRUCTIONS].contains(&tool)
     }
@@ -29,11 +29,11 @@ impl ToolRouter for OfHost {
     }
 }
 
-pub(crate) struct Row {
+pub(crate) struct SimulatedAnswer {
     pub(crate) conversation: usize,
     pub(crate) question: String,
     pub(crate) log: Vec<LogEntry>,
-    pub(crate) charged: Vec<Usage>,
+    pub(crate) charged: Vec<TokenUsage>,
     pub(crate) bill: AnswerCost,
     pub(crate) held: Credits,
     pub(crate) settled: Credits,
@@ -41,7 +41,7 @@ pub(crate) struct Row {
     /// The node, its instance number, and the end of the lease.
     pub(crate) lease: Option<(usize, u64, u64)>,
     pub(crate) stop: bool,
-    pub(crate) ending: Option<Ending>,
+    pub(crate) ending: Option<AnswerEnding>,
     /// Set if its conversation was deleted.
     pub(crate) deleted: bool,
     pub(crate) answer: Option<Answer>,
@@ -49,15 +49,15 @@ pub(crate) struct Row {
 
 /// The transactions of a turn.
 #[derive(Debug, Clone)]
-pub(crate) enum Op {
+pub(crate) enum StoreOp {
     Reserve { number: u32, attempt: u32, max_cost: Credits },
     CommitStep { entry: LogEntry, cost: Credits, bill: AnswerCost },
     CommitResult { entry: LogEntry },
-    Complete(Box<Completion>),
+    Complete(Box<TurnCompletion>),
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Done {
+pub(crate) enum StoreOpResult {
     Reserved { number: u32, attempt: u32, outcome: Result<(), Shortage> },
     Step { number: u32, summary: bool },
     Result { call: String },
@@ -66,17 +66,17 @@ pub(crate) enum Done {
 }
 
 #[derive(Default)]
-pub(crate) struct Store {
-    pub(crate) rows: BTreeMap<MessageId, Row>,
+pub(crate) struct SimulatedStore {
+    pub(crate) rows: BTreeMap<MessageId, SimulatedAnswer>,
     /// One account owns all conversations, which compete for its credits.
     pub(crate) balance: Balance,
     pub(crate) granted: u64,
 }
 
-impl Store {
-    pub(crate) fn grant(&mut self, amount: u64) {
+impl SimulatedStore {
+    pub(crate) fn grant_credits(&mut self, amount: u64) {
         self.granted += amount;
-        self.post(PostingKind::Grant, Credits(amount));
+        self.post_credits(PostingKind::Grant, Credits(amount));
     }
 
     pub(crate) fn open_in(&self, conversation: usize) -> Option<MessageId> {
@@ -94,11 +94,11 @@ impl Store {
     }
 
     /// Accepts a question, or rejects it as busy or for lack of credits.
-    pub(crate) fn ask(&mut self, answer: MessageId, conversation: usize, question: &str) -> bool {
+    pub(crate) fn ask_question(&mut self, answer: MessageId, conversation: usize, question: &str) -> bool {
         if self.open_in(conversation).is_some() {
             return false;
         }
-        let row = Row {
+        let row = SimulatedAnswer {
             conversation,
             question: question.to_owned(),
             log: Vec::new(),
@@ -114,10 +114,10 @@ impl Store {
             answer: None,
         };
         self.rows.insert(answer, row);
-        let held = domain::turn::host::first_reservation(&self.setup(answer));
-        if let Ok(balance) = self.balance.post(PostingKind::Reserve, held) {
+        let held = domain::turn::host::first_reservation(&self.turn_setup(answer));
+        if let Ok(balance) = self.balance.after_posting(PostingKind::Reserve, held) {
             self.balance = balance;
-            self.row(answer).held = held;
+            self.row_of_answer(answer).held = held;
             true
         } else {
             self.rows.remove(&answer);
@@ -125,7 +125,7 @@ impl Store {
         }
     }
 
-    pub(crate) fn setup(&self, answer: MessageId) -> Setup {
+    pub(crate) fn turn_setup(&self, answer: MessageId) -> Setup {
         let row = &self.rows[&answer];
         let earlier = self.rows.iter().filter(|(id, other)| {
             **id != answer
@@ -136,8 +136,8 @@ impl Store {
         Setup {
             answer,
             epoch: row.epoch,
-            earlier: earlier.map(|(_, other)| exchange(other)).collect(),
-            present: exchange(row),
+            earlier: earlier.map(|(_, other)| exchange_of_row(other)).collect(),
+            present: exchange_of_row(row),
             bill: row.bill,
             price: PRICE,
             overhead_tokens: 500,
@@ -146,9 +146,9 @@ impl Store {
             summary_instruction: SUMMING_UP.into(),
             output_max_tokens: OUTPUT_MAX_TOKENS,
             steps_max: STEPS_MAX,
-            router: Arc::new(OfHost),
-            attached: row.question.len().is_multiple_of(3).then(attached),
-            instructions: row.question.len().is_multiple_of(5).then(instructions),
+            router: Arc::new(SimulatedToolRouter),
+            attached: row.question.len().is_multiple_of(3).then(attached_files_call),
+            instructions: row.question.len().is_multiple_of(5).then(instructions_call),
             files: Vec::new(),
             sees_images: false,
             stop: row.stop,
@@ -156,7 +156,7 @@ impl Store {
     }
 
     /// Leases every answer without a holder to the node.
-    pub(crate) fn claim(&mut self, node: usize, life: u64, now: u64, until: u64) -> Vec<MessageId> {
+    pub(crate) fn claim_answers(&mut self, node: usize, life: u64, now: u64, until: u64) -> Vec<MessageId> {
         let mut claimed = Vec::new();
         for (id, row) in &mut self.rows {
             let free = match row.lease {
@@ -175,19 +175,19 @@ impl Store {
     }
 
     /// Deletes the conversation of an open answer: hides it and requests a stop.
-    pub(crate) fn delete(&mut self, answer: MessageId) {
-        let row = self.row(answer);
+    pub(crate) fn delete_conversation(&mut self, answer: MessageId) {
+        let row = self.row_of_answer(answer);
         (row.deleted, row.stop) = (true, true);
     }
 
     /// Returns `true` if the node lost the answer to another one. Completed answers do not count.
-    pub(crate) fn took(&self, from: (usize, u64), answer: MessageId, epoch: u64) -> bool {
+    pub(crate) fn lost_to_other(&self, from: (usize, u64), answer: MessageId, epoch: u64) -> bool {
         let row = &self.rows[&answer];
         let holds = row.lease.is_some_and(|(node, life, _)| (node, life) == from);
         row.ending.is_none() && (row.epoch != epoch || !holds)
     }
 
-    pub(crate) fn renew(&mut self, node: usize, life: u64, until: u64) {
+    pub(crate) fn renew_leases(&mut self, node: usize, life: u64, until: u64) {
         for row in self.rows.values_mut() {
             if let Some((holder, holder_life, expires)) = &mut row.lease
                 && (*holder, *holder_life) == (node, life)
@@ -197,60 +197,64 @@ impl Store {
         }
     }
 
-    pub(crate) fn run(&mut self, answer: MessageId, epoch: u64, op: Op) -> Done {
+    pub(crate) fn run_op(&mut self, answer: MessageId, epoch: u64, op: StoreOp) -> StoreOpResult {
         let row = &self.rows[&answer];
         if row.epoch != epoch || row.ending.is_some() {
-            return Done::Fenced;
+            return StoreOpResult::Fenced;
         }
         match op {
-            Op::Reserve { number, attempt, max_cost } => {
-                let held = std::mem::take(&mut self.row(answer).held);
-                self.post(PostingKind::Release, held);
-                let granted = self.balance.post(PostingKind::Reserve, max_cost);
+            StoreOp::Reserve { number, attempt, max_cost } => {
+                let held = std::mem::take(&mut self.row_of_answer(answer).held);
+                self.post_credits(PostingKind::Release, held);
+                let granted = self.balance.after_posting(PostingKind::Reserve, max_cost);
                 if let Ok(balance) = granted {
                     self.balance = balance;
-                    self.row(answer).held = max_cost;
+                    self.row_of_answer(answer).held = max_cost;
                 }
-                Done::Reserved { number, attempt, outcome: granted.map(drop).map_err(|_| Shortage::Balance) }
+                StoreOpResult::Reserved {
+                    number,
+                    attempt,
+                    outcome: granted.map(drop).map_err(|_| Shortage::Balance),
+                }
             }
-            Op::CommitStep { entry, cost, bill } => {
+            StoreOp::CommitStep { entry, cost, bill } => {
                 let (number, summary) = match &entry {
                     LogEntry::Step { number, .. } => (*number, false),
                     LogEntry::Summary { number, .. } => (*number, true),
                     LogEntry::Result { .. } => unreachable!("a step is committed"),
                 };
-                self.settle(answer, &entry, cost, bill);
-                self.row(answer).log.push(entry);
-                Done::Step { number, summary }
+                self.settle_entry(answer, &entry, cost, bill);
+                self.row_of_answer(answer).log.push(entry);
+                StoreOpResult::Step { number, summary }
             }
-            Op::CommitResult { entry } => {
+            StoreOp::CommitResult { entry } => {
                 let LogEntry::Result { result, .. } = &entry else { unreachable!("a result is committed") };
                 let call = result.call.clone();
-                let log = &mut self.row(answer).log;
+                let log = &mut self.row_of_answer(answer).log;
                 let known = |known: &LogEntry| matches!(known, LogEntry::Result { result, .. } if result.call == call);
                 assert!(!log.iter().any(known), "a result committed twice");
                 log.push(entry);
-                Done::Result { call }
+                StoreOpResult::Result { call }
             }
-            Op::Complete(completion) => {
+            StoreOp::Complete(completion) => {
                 if let Some(entry) = completion.partial {
                     if completion.cost > Credits(0) {
-                        self.settle(answer, &entry, completion.cost, completion.bill);
+                        self.settle_entry(answer, &entry, completion.cost, completion.bill);
                     }
-                    self.row(answer).log.push(entry);
+                    self.row_of_answer(answer).log.push(entry);
                 }
-                let held = std::mem::take(&mut self.row(answer).held);
-                self.post(PostingKind::Release, held);
-                let row = self.row(answer);
+                let held = std::mem::take(&mut self.row_of_answer(answer).held);
+                self.post_credits(PostingKind::Release, held);
+                let row = self.row_of_answer(answer);
                 row.ending = Some(completion.ending);
                 row.answer = Some(completion.answer);
                 row.lease = None;
-                Done::Completed
+                StoreOpResult::Completed
             }
         }
     }
 
-    fn settle(&mut self, answer: MessageId, entry: &LogEntry, cost: Credits, bill: AnswerCost) {
+    fn settle_entry(&mut self, answer: MessageId, entry: &LogEntry, cost: Credits, bill: AnswerCost) {
         let (number, step) = match entry {
             LogEntry::Step { number, step, .. } => (number, step),
             LogEntry::Summary { number, step, .. } => {
@@ -261,7 +265,7 @@ impl Store {
             }
             LogEntry::Result { .. } => unreachable!("steps cost"),
         };
-        let row = self.row(answer);
+        let row = self.row_of_answer(answer);
         let steps = row.log.iter().filter(|entry| matches!(entry, LogEntry::Step { .. })).count();
         assert_eq!(*number as usize, steps, "steps are numbered without a gap and committed once");
         let rest = row.held.0.checked_sub(cost.0).expect("no step costs more than was held");
@@ -269,31 +273,31 @@ impl Store {
         row.bill = bill;
         row.settled.0 += cost.0;
         row.charged.push(step.usage);
-        self.post(PostingKind::Settle, cost);
-        self.post(PostingKind::Release, Credits(rest));
+        self.post_credits(PostingKind::Settle, cost);
+        self.post_credits(PostingKind::Release, Credits(rest));
     }
 
-    fn row(&mut self, answer: MessageId) -> &mut Row {
+    fn row_of_answer(&mut self, answer: MessageId) -> &mut SimulatedAnswer {
         self.rows.get_mut(&answer).expect("a row of this answer")
     }
 
-    fn post(&mut self, kind: PostingKind, amount: Credits) {
-        self.balance = self.balance.post(kind, amount).expect("the ledger adds up");
+    fn post_credits(&mut self, kind: PostingKind, amount: Credits) {
+        self.balance = self.balance.after_posting(kind, amount).expect("the ledger adds up");
     }
 }
 
 /// Creates the call that reads the attachments of some questions.
-fn attached() -> Call {
+fn attached_files_call() -> StepCall {
     let (id, arguments) = ("attached".to_owned(), "{}".to_owned());
-    Call { id, tool: ATTACHED_FILES.to_owned(), arguments, purpose: Purpose::Tool }
+    StepCall { id, tool: ATTACHED_FILES.to_owned(), arguments, purpose: Purpose::Tool }
 }
 
 /// Creates the call that reads the workspace's instructions of some questions.
-fn instructions() -> Call {
+fn instructions_call() -> StepCall {
     let name = || WORKSPACE_INSTRUCTIONS.to_owned();
-    Call { id: name(), tool: name(), arguments: "{}".to_owned(), purpose: Purpose::Tool }
+    StepCall { id: name(), tool: name(), arguments: "{}".to_owned(), purpose: Purpose::Tool }
 }
 
-fn exchange(row: &Row) -> Exchange {
-    Exchange { question: row.question.clone(), attachments: Vec::new(), log: row.log.clone() }
+fn exchange_of_row(row: &SimulatedAnswer) -> LoggedExchange {
+    LoggedExchange { question: row.question.clone(), attachments: Vec::new(), log: row.log.clone() }
 }

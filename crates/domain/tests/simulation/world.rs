@@ -10,13 +10,13 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use domain::answer::{Answer, LogEntry};
 use domain::id::{InstanceId, MessageId};
-use domain::step::{ATTACHED_FILES, Call, Item};
+use domain::step::{ATTACHED_FILES, StepCall, TranscriptItem};
 use domain::turn::executor::{self, Executor};
-use domain::turn::host::{Effect, Event, ToolRouter, Turn};
-use domain::turn::{ExecutorFrame, HostFrame, Output, SessionStamp};
+use domain::turn::host::{ToolRouter, Turn, TurnEffect, TurnEvent};
+use domain::turn::{CallOutput, ExecutorFrame, HostFrame, SessionStamp};
 
 use crate::rng::Rng;
-use crate::store::{Done, OfHost, Op, SUMMING_UP, Store};
+use crate::store::{SUMMING_UP, SimulatedStore, SimulatedToolRouter, StoreOp, StoreOpResult};
 
 pub(crate) const CONVERSATIONS: usize = 3;
 const NODES: usize = 2;
@@ -34,10 +34,10 @@ enum What {
     Grant { amount: u64 },
     Tick { node: usize, life: u64 },
     Connect { at: TurnKey },
-    ToTurn { at: TurnKey, connection: Option<u64>, event: Event },
+    ToTurn { at: TurnKey, connection: Option<u64>, event: TurnEvent },
     ToExecutor { connection: u64, answer: MessageId, stamp: SessionStamp, frame: HostFrame },
-    Finished { machine_life: u64, answer: MessageId, call: String, output: Output },
-    Transact { at: TurnKey, op: Op },
+    Finished { machine_life: u64, answer: MessageId, call: String, output: CallOutput },
+    Transact { at: TurnKey, op: StoreOp },
     KillNode { node: usize },
     StartNode { node: usize },
     Freeze { node: usize, until: u64 },
@@ -58,10 +58,10 @@ struct Node {
     life: u64,
     up: bool,
     frozen_until: u64,
-    turns: BTreeMap<MessageId, Running>,
+    turns: BTreeMap<MessageId, SimulatedTurn>,
 }
 
-struct Running {
+struct SimulatedTurn {
     epoch: u64,
     turn: Turn,
     connection: Option<u64>,
@@ -71,7 +71,7 @@ struct Running {
     reader: Answer,
 }
 
-struct Connection {
+struct SimulatedConnection {
     at: TurnKey,
     machine_life: u64,
     /// The last arrival time, because bytes of a stream arrive in order.
@@ -80,7 +80,7 @@ struct Connection {
 }
 
 #[derive(Default)]
-struct Machine {
+struct WorldMachine {
     up: bool,
     starting: bool,
     life: u64,
@@ -90,22 +90,22 @@ struct Machine {
     killed: BTreeSet<(MessageId, String)>,
 }
 
-impl Machine {
-    fn instance(&self) -> InstanceId {
+impl WorldMachine {
+    fn instance_id(&self) -> InstanceId {
         InstanceId::from_random(u128::from(self.life) + 1)
     }
 }
 
-pub(crate) struct World {
+pub(crate) struct SimulationWorld {
     rng: Rng,
     now: u64,
     order: u64,
     queue: BinaryHeap<Reverse<(u64, u64)>>,
     events: BTreeMap<u64, What>,
-    pub(crate) store: Store,
+    pub(crate) store: SimulatedStore,
     nodes: Vec<Node>,
-    machine: Machine,
-    connections: BTreeMap<u64, Connection>,
+    machine: WorldMachine,
+    connections: BTreeMap<u64, SimulatedConnection>,
     next_connection: u64,
     /// The number of runs of each effectful call.
     pub(crate) effects: BTreeMap<(MessageId, String), u32>,
@@ -123,7 +123,7 @@ pub(crate) struct World {
     pub(crate) handled: u64,
 }
 
-impl World {
+impl SimulationWorld {
     pub(crate) fn new(seed: u64) -> Self {
         let nodes = (0..NODES).map(|_| Node { life: 0, up: true, frozen_until: 0, turns: BTreeMap::new() });
         let mut world = Self {
@@ -132,9 +132,9 @@ impl World {
             order: 0,
             queue: BinaryHeap::new(),
             events: BTreeMap::new(),
-            store: Store::default(),
+            store: SimulatedStore::default(),
             nodes: nodes.collect(),
-            machine: Machine::default(),
+            machine: WorldMachine::default(),
             connections: BTreeMap::new(),
             next_connection: 0,
             effects: BTreeMap::new(),
@@ -148,84 +148,84 @@ impl World {
             trace: 0xcbf2_9ce4_8422_2325,
             handled: 0,
         };
-        world.plan();
+        world.plan_events();
         world
     }
 
     /// Runs until no event is left. Returns a hash that identifies the run.
-    pub(crate) fn run(mut self) -> (Self, u64) {
+    pub(crate) fn run_to_rest(mut self) -> (Self, u64) {
         while let Some(Reverse((at, order))) = self.queue.pop() {
             self.handled += 1;
             assert!(self.handled < EVENTS_MAX, "the world does not come to rest");
             self.now = at;
             let what = self.events.remove(&order).expect("a queued event");
-            self.remember(at, &what);
-            self.happen(what);
+            self.hash_event(at, &what);
+            self.apply_event(what);
         }
         let trace = self.trace;
         (self, trace)
     }
 
-    fn plan(&mut self) {
-        let credits = 30 + self.rng.below(200);
-        self.store.grant(credits);
-        let asks = 2 + self.rng.below(7);
+    fn plan_events(&mut self) {
+        let credits = 30 + self.rng.next_below(200);
+        self.store.grant_credits(credits);
+        let asks = 2 + self.rng.next_below(7);
         self.asks_left = asks;
         for _ in 0..asks {
-            let conversation = self.rng.below(CONVERSATIONS as u64) as usize;
-            let at = self.rng.below(40_000);
-            self.at(at, What::Ask { conversation });
+            let conversation = self.rng.next_below(CONVERSATIONS as u64) as usize;
+            let at = self.rng.next_below(40_000);
+            self.schedule_at(at, What::Ask { conversation });
         }
-        for _ in 0..self.rng.below(3) {
-            let conversation = self.rng.below(CONVERSATIONS as u64) as usize;
-            let at = self.rng.below(PEACE_AFTER);
-            self.at(at, What::Stop { conversation });
+        for _ in 0..self.rng.next_below(3) {
+            let conversation = self.rng.next_below(CONVERSATIONS as u64) as usize;
+            let at = self.rng.next_below(PEACE_AFTER);
+            self.schedule_at(at, What::Stop { conversation });
         }
-        if self.rng.chance(30) {
-            let conversation = self.rng.below(CONVERSATIONS as u64) as usize;
-            let at = self.rng.below(PEACE_AFTER);
-            self.at(at, What::Delete { conversation });
+        if self.rng.roll_percent(30) {
+            let conversation = self.rng.next_below(CONVERSATIONS as u64) as usize;
+            let at = self.rng.next_below(PEACE_AFTER);
+            self.schedule_at(at, What::Delete { conversation });
         }
-        if self.rng.chance(50) {
-            let (at, amount) = (self.rng.below(PEACE_AFTER), self.rng.below(100));
-            self.at(at, What::Grant { amount });
+        if self.rng.roll_percent(50) {
+            let (at, amount) = (self.rng.next_below(PEACE_AFTER), self.rng.next_below(100));
+            self.schedule_at(at, What::Grant { amount });
         }
-        for _ in 0..self.rng.below(9) {
-            let at = self.rng.below(PEACE_AFTER);
-            let node = self.rng.below(NODES as u64) as usize;
-            match self.rng.below(5) {
-                0 | 1 => self.at(at, What::KillNode { node }),
-                2 | 3 => self.at(at, What::KillMachine),
+        for _ in 0..self.rng.next_below(9) {
+            let at = self.rng.next_below(PEACE_AFTER);
+            let node = self.rng.next_below(NODES as u64) as usize;
+            match self.rng.next_below(5) {
+                0 | 1 => self.schedule_at(at, What::KillNode { node }),
+                2 | 3 => self.schedule_at(at, What::KillMachine),
                 _ => {
-                    let until = at + self.rng.below(3 * LEASE);
-                    self.at(at, What::Freeze { node, until });
+                    let until = at + self.rng.next_below(3 * LEASE);
+                    self.schedule_at(at, What::Freeze { node, until });
                 }
             }
         }
         for node in 0..NODES {
-            let at = self.rng.below(TICK);
-            self.at(at, What::Tick { node, life: 0 });
+            let at = self.rng.next_below(TICK);
+            self.schedule_at(at, What::Tick { node, life: 0 });
         }
     }
 
-    fn at(&mut self, at: u64, what: What) {
+    fn schedule_at(&mut self, at: u64, what: What) {
         self.order += 1;
         self.queue.push(Reverse((at.max(self.now), self.order)));
         self.events.insert(self.order, what);
     }
 
-    fn after(&mut self, least: u64, spread: u64, what: What) {
-        let at = self.now + least + self.rng.below(spread);
-        self.at(at, what);
+    fn schedule_after(&mut self, least: u64, spread: u64, what: What) {
+        let at = self.now + least + self.rng.next_below(spread);
+        self.schedule_at(at, what);
     }
 
-    fn remember(&mut self, at: u64, what: &What) {
+    fn hash_event(&mut self, at: u64, what: &What) {
         for byte in format!("{at}{what:?}").bytes() {
             self.trace = (self.trace ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }
     }
 
-    fn happen(&mut self, what: What) {
+    fn apply_event(&mut self, what: What) {
         let to_node = match &what {
             What::Tick { node, .. } => Some(*node),
             What::Connect { at } | What::ToTurn { at, .. } => Some(at.node),
@@ -246,15 +246,15 @@ impl World {
             && self.nodes[node].frozen_until > self.now
         {
             let thaw = self.nodes[node].frozen_until;
-            return self.at(thaw, what);
+            return self.schedule_at(thaw, what);
         }
         match what {
-            What::Ask { conversation } => self.ask(conversation),
-            What::Stop { conversation } => self.stop(conversation),
-            What::Delete { conversation } => self.delete(conversation),
-            What::Grant { amount } => self.store.grant(amount),
-            What::Tick { node, life } => self.tick(node, life),
-            What::Connect { at } => self.connect(at),
+            What::Ask { conversation } => self.ask_question(conversation),
+            What::Stop { conversation } => self.stop_answer(conversation),
+            What::Delete { conversation } => self.delete_conversation(conversation),
+            What::Grant { amount } => self.store.grant_credits(amount),
+            What::Tick { node, life } => self.tick_node(node, life),
+            What::Connect { at } => self.connect_turn(at),
             What::ToTurn { at, connection, event } => self.reach_turn(at, connection, event),
             What::ToExecutor { connection, answer, stamp, frame } => {
                 self.reach_executor(connection, answer, stamp, frame)
@@ -263,15 +263,15 @@ impl World {
                 let killed = self.machine.killed.contains(&(answer, call.clone()));
                 if machine_life == self.machine.life && self.machine.up && !killed {
                     self.finished.insert((answer, call.clone()));
-                    self.execute(answer, executor::Event::Finished { call, output });
+                    self.run_executor(answer, executor::ExecutorEvent::Finished { call, output });
                 }
             }
-            What::Transact { at, op } => self.transact(at, op),
+            What::Transact { at, op } => self.run_transaction(at, op),
             What::KillNode { node } => self.kill_node(node),
             What::StartNode { node } => {
                 self.nodes[node].up = true;
                 let life = self.nodes[node].life;
-                self.after(0, 50, What::Tick { node, life });
+                self.schedule_after(0, 50, What::Tick { node, life });
             }
             What::Freeze { node, until } => {
                 self.kills += 1;
@@ -279,68 +279,77 @@ impl World {
             }
             What::KillMachine => self.kill_machine(),
             What::StartMachine => {
-                self.machine = Machine { up: true, life: self.machine.life + 1, ..Machine::default() };
+                self.machine =
+                    WorldMachine { up: true, life: self.machine.life + 1, ..WorldMachine::default() };
             }
         }
     }
 
-    fn ask(&mut self, conversation: usize) {
+    fn ask_question(&mut self, conversation: usize) {
         self.asked += 1;
         self.asks_left -= 1;
-        let answer = MessageId::from_random(self.rng.bits());
-        let length = 5 + self.rng.below(300) as usize;
-        if self.store.ask(answer, conversation, &"q".repeat(length)) {
+        let answer = MessageId::from_random(self.rng.next_bits());
+        let length = 5 + self.rng.next_below(300) as usize;
+        if self.store.ask_question(answer, conversation, &"q".repeat(length)) {
             self.accepted += 1;
         }
     }
 
-    fn stop(&mut self, conversation: usize) {
+    fn stop_answer(&mut self, conversation: usize) {
         let Some(answer) = self.store.open_in(conversation) else { return };
         let row = self.store.rows.get_mut(&answer).expect("an open answer has a row");
         row.stop = true;
         if let Some((node, life, _)) = row.lease {
             let at = TurnKey { node, life, answer, epoch: row.epoch };
-            self.after(0, 20, What::ToTurn { at, connection: None, event: Event::StopRequested });
+            self.schedule_after(
+                0,
+                20,
+                What::ToTurn { at, connection: None, event: TurnEvent::StopRequested },
+            );
         }
     }
 
-    fn tick(&mut self, node: usize, life: u64) {
+    fn tick_node(&mut self, node: usize, life: u64) {
         if !self.nodes[node].up || self.nodes[node].life != life {
             return;
         }
         let until = self.now + LEASE;
-        self.store.renew(node, life, until);
+        self.store.renew_leases(node, life, until);
         let turns = self.nodes[node].turns.iter().map(|(answer, running)| (*answer, running.epoch));
         for (answer, epoch) in turns.collect::<Vec<_>>() {
-            if self.store.took((node, life), answer, epoch) {
+            if self.store.lost_to_other((node, life), answer, epoch) {
                 let at = TurnKey { node, life, answer, epoch };
-                self.after(0, 20, What::ToTurn { at, connection: None, event: Event::Fenced });
+                self.schedule_after(0, 20, What::ToTurn { at, connection: None, event: TurnEvent::Fenced });
             } else if self.store.rows[&answer].stop {
                 let at = TurnKey { node, life, answer, epoch };
-                self.after(0, 20, What::ToTurn { at, connection: None, event: Event::StopRequested });
+                self.schedule_after(
+                    0,
+                    20,
+                    What::ToTurn { at, connection: None, event: TurnEvent::StopRequested },
+                );
             }
         }
-        for answer in self.store.claim(node, life, self.now, until) {
-            let setup = self.store.setup(answer);
-            let late = self.now < PEACE_AFTER && self.rng.chance(30) && self.unsettle(answer);
+        for answer in self.store.claim_answers(node, life, self.now, until) {
+            let setup = self.store.turn_setup(answer);
+            let late = self.now < PEACE_AFTER && self.rng.roll_percent(30) && self.unsettle_holder(answer);
             let at = TurnKey { node, life, answer, epoch: setup.epoch };
             let mut turn = Turn::new(setup);
             let reader = turn.answer().clone();
-            let effects = turn.begin();
+            let effects = turn.begin_turn();
             let (epoch, stamp) = (at.epoch, SessionStamp::default());
-            let running = Running { epoch, turn, connection: None, stamp, connecting: late, reader };
+            let running = SimulatedTurn { epoch, turn, connection: None, stamp, connecting: late, reader };
             self.nodes[node].turns.insert(answer, running);
             if late {
-                self.after(500, 3000, What::Connect { at });
+                self.schedule_after(500, 3000, What::Connect { at });
             }
             self.carry_out(at, effects);
         }
         if self.store.any_open() || self.asks_left > 0 {
-            self.after(TICK, 100, What::Tick { node, life });
+            self.schedule_after(TICK, 100, What::Tick { node, life });
         }
     }
 
-    fn running(&mut self, at: TurnKey) -> Option<&mut Running> {
+    fn running_turn(&mut self, at: TurnKey) -> Option<&mut SimulatedTurn> {
         let node = &mut self.nodes[at.node];
         if !node.up || node.life != at.life {
             return None;
@@ -348,101 +357,105 @@ impl World {
         node.turns.get_mut(&at.answer).filter(|running| running.epoch == at.epoch)
     }
 
-    fn connect(&mut self, at: TurnKey) {
-        if self.running(at).is_none_or(|running| !running.turn.wants_connection()) {
-            if let Some(running) = self.running(at) {
+    fn connect_turn(&mut self, at: TurnKey) {
+        if self.running_turn(at).is_none_or(|running| !running.turn.wants_connection()) {
+            if let Some(running) = self.running_turn(at) {
                 running.connecting = false;
             }
             return;
         }
         if !self.machine.up {
-            if self.rng.chance(1) {
-                return self.reach_turn(at, None, Event::MachineFailed("no room".to_owned()));
+            if self.rng.roll_percent(1) {
+                return self.reach_turn(at, None, TurnEvent::MachineFailed("no room".to_owned()));
             }
             if !self.machine.starting {
                 self.machine.starting = true;
-                self.after(50, 500, What::StartMachine);
+                self.schedule_after(50, 500, What::StartMachine);
             }
-            return self.after(100, 100, What::Connect { at });
+            return self.schedule_after(100, 100, What::Connect { at });
         }
         self.next_connection += 1;
         let connection = self.next_connection;
         let machine_life = self.machine.life;
-        let made = Connection { at, machine_life, last_to_executor: self.now, last_to_host: self.now };
+        let made =
+            SimulatedConnection { at, machine_life, last_to_executor: self.now, last_to_host: self.now };
         self.connections.insert(connection, made);
-        let running = self.running(at).expect("looked up above");
+        let running = self.running_turn(at).expect("looked up above");
         running.connecting = false;
         running.connection = Some(connection);
-        let instance = self.machine.instance();
-        self.reach_turn(at, Some(connection), Event::Connected(instance));
+        let instance = self.machine.instance_id();
+        self.reach_turn(at, Some(connection), TurnEvent::Connected(instance));
     }
 
-    fn reach_turn(&mut self, at: TurnKey, connection: Option<u64>, event: Event) {
-        let Some(running) = self.running(at) else { return };
+    fn reach_turn(&mut self, at: TurnKey, connection: Option<u64>, event: TurnEvent) {
+        let Some(running) = self.running_turn(at) else { return };
         if connection.is_some() && running.connection != connection {
             return;
         }
-        if event == Event::Disconnected {
+        if event == TurnEvent::Disconnected {
             running.connection = None;
         }
-        let effects = running.turn.on(event);
+        let effects = running.turn.apply_event(event);
         self.carry_out(at, effects);
     }
 
-    fn carry_out(&mut self, at: TurnKey, effects: Vec<Effect>) {
+    fn carry_out(&mut self, at: TurnKey, effects: Vec<TurnEffect>) {
         for effect in effects {
             match effect {
-                Effect::Send(frame) => self.send(at, frame),
-                Effect::Reconnect => {
-                    if let Some(running) = self.running(at) {
+                TurnEffect::Send(frame) => self.send_frame(at, frame),
+                TurnEffect::Reconnect => {
+                    if let Some(running) = self.running_turn(at) {
                         running.connection = None;
                     }
                 }
-                Effect::Reserve { number, attempt, summary: _, max_cost } => {
-                    self.transact_soon(at, Op::Reserve { number, attempt, max_cost });
+                TurnEffect::Reserve { number, attempt, summary: _, max_cost } => {
+                    self.transact_soon(at, StoreOp::Reserve { number, attempt, max_cost });
                 }
-                Effect::CommitStep { entry, cost, bill } => {
-                    self.transact_soon(at, Op::CommitStep { entry, cost, bill });
+                TurnEffect::CommitStep { entry, cost, bill } => {
+                    self.transact_soon(at, StoreOp::CommitStep { entry, cost, bill });
                 }
-                Effect::CommitResult { number, result } => {
+                TurnEffect::CommitResult { number, result } => {
                     self.check_interrupted(at, &result);
-                    self.transact_soon(at, Op::CommitResult { entry: LogEntry::Result { number, result } });
+                    self.transact_soon(
+                        at,
+                        StoreOp::CommitResult { entry: LogEntry::Result { number, result } },
+                    );
                 }
-                Effect::Complete(completion) => self.transact_soon(at, Op::Complete(completion)),
-                Effect::CallModel { number, attempt, transcript, tools, .. } => {
+                TurnEffect::Complete(completion) => self.transact_soon(at, StoreOp::Complete(completion)),
+                TurnEffect::CallModel { number, attempt, transcript, tools, .. } => {
                     self.check_shown(&transcript);
-                    self.say(at, number, attempt, tools);
+                    self.produce_step(at, number, attempt, tools);
                 }
-                Effect::CancelModel => {}
-                Effect::RunTool(call) => self.run_here(at, &call),
-                Effect::BackOff { number, attempt, wait } => {
+                TurnEffect::CancelModel => {}
+                TurnEffect::RunTool(call) => self.run_here(at, &call),
+                TurnEffect::BackOff { number, attempt, wait } => {
                     let when = self.now + wait.as_millis() as u64;
-                    let event = Event::BackoffElapsed { number, attempt };
-                    self.at(when, What::ToTurn { at, connection: None, event });
+                    let event = TurnEvent::BackoffElapsed { number, attempt };
+                    self.schedule_at(when, What::ToTurn { at, connection: None, event });
                 }
-                Effect::Publish(stamp, change) => {
-                    let twice = self.rng.chance(10);
-                    let running = self.running(at).expect("the turn that published");
-                    assert!(running.reader.fold(stamp, change.clone()), "a change arrives in order");
+                TurnEffect::Publish(stamp, change) => {
+                    let twice = self.rng.roll_percent(10);
+                    let running = self.running_turn(at).expect("the turn that published");
+                    assert!(running.reader.fold_change(stamp, change.clone()), "a change arrives in order");
                     if twice {
-                        assert!(!running.reader.fold(stamp, change), "a duplicate is ignored");
+                        assert!(!running.reader.fold_change(stamp, change), "a duplicate is ignored");
                     }
                 }
-                Effect::Finish => {
+                TurnEffect::Finish => {
                     self.check_reader(at);
                     self.nodes[at.node].turns.remove(&at.answer);
                 }
             }
         }
-        let Some(running) = self.running(at) else { return };
+        let Some(running) = self.running_turn(at) else { return };
         if running.turn.wants_connection() && running.connection.is_none() && !running.connecting {
             running.connecting = true;
-            self.after(1, 30, What::Connect { at });
+            self.schedule_after(1, 30, What::Connect { at });
         } else if running.connection.is_none() && !running.connecting && !running.turn.is_over() {
             // The caller detects the end of its own stream at once.
-            let effects = running.turn.on(Event::Disconnected);
+            let effects = running.turn.apply_event(TurnEvent::Disconnected);
             assert!(
-                effects.iter().all(|effect| !matches!(effect, Effect::Send(_))),
+                effects.iter().all(|effect| !matches!(effect, TurnEffect::Send(_))),
                 "nothing is sent without a connection"
             );
         }
@@ -450,24 +463,24 @@ impl World {
 
     /// Checks that the shown items fit the model's window, end with a question or results, and have a result
     /// after each call.
-    fn check_shown(&mut self, transcript: &[Item]) {
+    fn check_shown(&mut self, transcript: &[TranscriptItem]) {
         let mut open: Vec<&str> = Vec::new();
         for item in transcript {
             match item {
-                Item::Step(step) => {
+                TranscriptItem::Step(step) => {
                     assert!(open.is_empty(), "each call has its result before the next step");
-                    open = step.calls().map(|call| call.id.as_str()).collect();
+                    open = step.tool_calls().map(|call| call.id.as_str()).collect();
                 }
-                Item::Result(result) if result.tool == ATTACHED_FILES => {}
-                Item::Result(result) => {
+                TranscriptItem::Result(result) if result.tool == ATTACHED_FILES => {}
+                TranscriptItem::Result(result) => {
                     let at = open.iter().position(|call| *call == result.call);
                     open.remove(at.expect("no result stands without its call"));
                 }
-                Item::Question { .. } => assert!(open.is_empty(), "each call has its result"),
+                TranscriptItem::Question { .. } => assert!(open.is_empty(), "each call has its result"),
             }
         }
-        assert!(open.is_empty() && !matches!(transcript.last(), None | Some(Item::Step(_))));
-        let asks = |item: &Item| matches!(item, Item::Question { text, .. } if text.starts_with(SUMMING_UP));
+        assert!(open.is_empty() && !matches!(transcript.last(), None | Some(TranscriptItem::Step(_))));
+        let asks = |item: &TranscriptItem| matches!(item, TranscriptItem::Question { text, .. } if text.starts_with(SUMMING_UP));
         self.summaries += u64::from(transcript.last().is_some_and(asks));
     }
 
@@ -484,48 +497,50 @@ impl World {
         }
     }
 
-    fn transact_soon(&mut self, at: TurnKey, op: Op) {
-        self.after(1, 40, What::Transact { at, op });
+    fn transact_soon(&mut self, at: TurnKey, op: StoreOp) {
+        self.schedule_after(1, 40, What::Transact { at, op });
     }
 
-    fn transact(&mut self, at: TurnKey, op: Op) {
+    fn run_transaction(&mut self, at: TurnKey, op: StoreOp) {
         let killed = !self.nodes[at.node].up || self.nodes[at.node].life != at.life;
-        if killed && self.rng.chance(50) {
+        if killed && self.rng.roll_percent(50) {
             return; // it had not reached the store when its node was killed
         }
-        let event = match self.store.run(at.answer, at.epoch, op) {
-            Done::Reserved { number, attempt, outcome } => Event::Reserved { number, attempt, outcome },
-            Done::Step { number, summary } => Event::StepCommitted { number, summary },
-            Done::Result { call } => Event::ResultCommitted { call },
-            Done::Completed => Event::Completed,
-            Done::Fenced => Event::Fenced,
+        let event = match self.store.run_op(at.answer, at.epoch, op) {
+            StoreOpResult::Reserved { number, attempt, outcome } => {
+                TurnEvent::Reserved { number, attempt, outcome }
+            }
+            StoreOpResult::Step { number, summary } => TurnEvent::StepCommitted { number, summary },
+            StoreOpResult::Result { call } => TurnEvent::ResultCommitted { call },
+            StoreOpResult::Completed => TurnEvent::Completed,
+            StoreOpResult::Fenced => TurnEvent::Fenced,
         };
         self.maybe_twice(What::ToTurn { at, connection: None, event });
     }
 
     fn maybe_twice(&mut self, what: What) {
-        if self.rng.chance(5) {
-            self.after(1, 3000, what.clone());
+        if self.rng.roll_percent(5) {
+            self.schedule_after(1, 3000, what.clone());
         }
-        self.after(1, 20, what);
+        self.schedule_after(1, 20, what);
     }
 
-    fn send(&mut self, at: TurnKey, frame: HostFrame) {
-        let running = self.running(at).expect("the turn that sends");
+    fn send_frame(&mut self, at: TurnKey, frame: HostFrame) {
+        let running = self.running_turn(at).expect("the turn that sends");
         if let HostFrame::Open(open) = &frame {
             running.stamp = open.stamp;
         }
         let (stamp, connection) = (running.stamp, running.connection);
         let Some(connection) = connection else { return };
-        let late = self.now + 1 + self.rng.below(30);
+        let late = self.now + 1 + self.rng.next_below(30);
         let made = self.connections.get_mut(&connection).expect("a connection in use");
         made.last_to_executor = made.last_to_executor.max(late);
         let when = made.last_to_executor;
         let what = What::ToExecutor { connection, answer: at.answer, stamp, frame };
-        if self.rng.chance(5) {
-            self.after(1, 5000, what.clone());
+        if self.rng.roll_percent(5) {
+            self.schedule_after(1, 5000, what.clone());
         }
-        self.at(when, what);
+        self.schedule_at(when, what);
     }
 
     fn reach_executor(&mut self, connection: u64, answer: MessageId, stamp: SessionStamp, frame: HostFrame) {
@@ -539,27 +554,31 @@ impl World {
                 self.machine.routes.insert(answer, (stamp, connection));
             }
         }
-        self.execute(answer, executor::Event::Host { stamp, frame });
+        self.run_executor(answer, executor::ExecutorEvent::Host { stamp, frame });
     }
 
-    fn execute(&mut self, answer: MessageId, event: executor::Event) {
-        let effects = self.machine.executors.entry(answer).or_default().on(event);
+    fn run_executor(&mut self, answer: MessageId, event: executor::ExecutorEvent) {
+        let effects = self.machine.executors.entry(answer).or_default().apply_event(event);
         for effect in effects {
             match effect {
-                executor::Effect::Send(frame) => self.send_to_host(answer, frame),
-                executor::Effect::Start(call) => {
+                executor::ExecutorEffect::Send(frame) => self.send_to_host(answer, frame),
+                executor::ExecutorEffect::Start(call) => {
                     let killed = self.machine.killed.contains(&(answer, call.id.clone()));
                     assert!(!killed, "an unneeded call is started");
                     let of_machine = ["read", "write", ATTACHED_FILES].contains(&call.tool.as_str());
                     assert!(of_machine, "the machine runs no calls of the host");
-                    if !OfHost.is_repeatable(&call.tool) {
+                    if !SimulatedToolRouter.is_repeatable(&call.tool) {
                         self.count_effect(answer, &call.id);
                     }
-                    let output = self.output();
+                    let output = self.next_output();
                     let machine_life = self.machine.life;
-                    self.after(1, 4000, What::Finished { machine_life, answer, call: call.id, output });
+                    self.schedule_after(
+                        1,
+                        4000,
+                        What::Finished { machine_life, answer, call: call.id, output },
+                    );
                 }
-                executor::Effect::Kill(call) => {
+                executor::ExecutorEffect::Kill(call) => {
                     self.machine.killed.insert((answer, call));
                 }
             }
@@ -567,34 +586,36 @@ impl World {
     }
 
     /// Runs a call on the host; a subagent publishes text before it returns.
-    fn run_here(&mut self, at: TurnKey, call: &Call) {
+    fn run_here(&mut self, at: TurnKey, call: &StepCall) {
         assert!(call.tool != "read" && call.tool != "write", "the host runs no calls of the machine");
         if call.tool == "registry__file" {
             self.count_effect(at.answer, &call.id);
         }
         if call.tool == "agent" {
             let mut when = self.now;
-            for keep in 0..self.rng.below(4) {
-                when += self.rng.below(1000);
+            for keep in 0..self.rng.next_below(4) {
+                when += self.rng.next_below(1000);
                 let event =
-                    Event::Reported { call: call.id.clone(), keep: keep as usize, text: "wé".to_owned() };
-                self.at(when, What::ToTurn { at, connection: None, event });
+                    TurnEvent::Reported {
+                        call: call.id.clone(), keep: keep as usize, text: "wé".to_owned()
+                    };
+                self.schedule_at(when, What::ToTurn { at, connection: None, event });
             }
         }
-        let event = Event::ToolReturned { call: call.id.clone(), output: self.output() };
-        self.after(1, 3000, What::ToTurn { at, connection: None, event });
+        let event = TurnEvent::ToolReturned { call: call.id.clone(), output: self.next_output() };
+        self.schedule_after(1, 3000, What::ToTurn { at, connection: None, event });
     }
 
     fn send_to_host(&mut self, answer: MessageId, frame: ExecutorFrame) {
         let Some((_, connection)) = self.machine.routes.get(&answer).copied() else { return };
-        let late = self.now + 1 + self.rng.below(30);
+        let late = self.now + 1 + self.rng.next_below(30);
         let made = self.connections.get_mut(&connection).expect("a routed connection");
         made.last_to_host = made.last_to_host.max(late);
         let (at, when) = (made.at, made.last_to_host);
-        let what = What::ToTurn { at, connection: Some(connection), event: Event::Executor(frame) };
-        if self.rng.chance(5) {
-            self.after(1, 5000, what.clone());
+        let what = What::ToTurn { at, connection: Some(connection), event: TurnEvent::Executor(frame) };
+        if self.rng.roll_percent(5) {
+            self.schedule_after(1, 5000, what.clone());
         }
-        self.at(when, what);
+        self.schedule_at(when, what);
     }
 }

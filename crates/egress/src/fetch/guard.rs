@@ -38,14 +38,14 @@ impl WebUrl {
     /// Returns true if the host is public, as far as this can be decided without a DNS lookup.
     #[must_use]
     pub fn is_public(&self) -> bool {
-        check(self, &[]).is_ok()
+        check_url(self, &[]).is_ok()
     }
 }
 
 /// Checks a URL, as far as this is possible before its host is resolved.
-pub(super) fn check(url: &WebUrl, hosts: &[PrivateHost]) -> Result<(), Guarded> {
+pub(super) fn check_url(url: &WebUrl, hosts: &[PrivateHost]) -> Result<(), Guarded> {
     let host = url.host();
-    let port = url.url().port_or_known_default().ok_or(Guarded)?;
+    let port = url.as_url().port_or_known_default().ok_or(Guarded)?;
     if !may_ask(hosts, host, port) {
         return Err(Guarded);
     }
@@ -103,7 +103,7 @@ pub(super) type DnsLookup =
     Arc<dyn Fn(String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> + Send + Sync>;
 
 /// Returns the lookup of the operating system.
-pub(super) fn system() -> DnsLookup {
+pub(super) fn system_lookup() -> DnsLookup {
     Arc::new(|name| {
         Box::pin(async move {
             let found = tokio::net::lookup_host((name, 0)).await?;
@@ -297,11 +297,11 @@ mod tests {
     ];
 
     #[test]
-    fn no_spelling_of_a_private_host_passes() {
+    fn check_url_rejects_private_host_spellings() {
         for host in PRIVATE {
             for scheme in ["http", "https"] {
                 let text = format!("{scheme}://{host}/");
-                let passes = WebUrl::parse(&text).is_some_and(|url| check(&url, &[]).is_ok());
+                let passes = WebUrl::parse(&text).is_some_and(|url| check_url(&url, &[]).is_ok());
                 assert!(!passes, "{text}");
             }
         }
@@ -321,15 +321,15 @@ mod tests {
             "http://example.org:0/",
             "http://example.org:65536/",
         ] {
-            let passes = WebUrl::parse(text).is_some_and(|url| check(&url, &[]).is_ok());
+            let passes = WebUrl::parse(text).is_some_and(|url| check_url(&url, &[]).is_ok());
             assert!(!passes, "{text}");
         }
     }
 
     #[test]
-    fn private_hosts_are_recognized_by_their_spelling() {
+    fn check_url_recognizes_private_hosts() {
         let hosts: Vec<PrivateHost> = vec!["wiki.internal:8080".parse().expect("a host")];
-        let of = |url: &str| check(&WebUrl::parse(url).expect("an address"), &hosts);
+        let of = |url: &str| check_url(&WebUrl::parse(url).expect("an address"), &hosts);
         for url in [
             "http://localhost/",
             "http://LOCALHOST./",

@@ -70,12 +70,12 @@ pub(super) fn may_ask(hosts: &[PrivateHost], host: &str, port: u16) -> bool {
 mod tests {
     use super::*;
 
-    fn hosts(texts: &[&str]) -> Vec<PrivateHost> {
+    fn private_hosts(texts: &[&str]) -> Vec<PrivateHost> {
         texts.iter().map(|text| text.parse().expect("a host")).collect()
     }
 
     #[test]
-    fn a_host_is_named_with_its_port_or_for_the_usual_ones() {
+    fn private_host_parses_with_optional_port() {
         for (text, shown) in [
             ("Intranet.Example", "intranet.example"),
             (" 10.0.0.5:8080", "10.0.0.5:8080"),
@@ -91,8 +91,8 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_the_usual_ones_or_those_that_were_named() {
-        let hosts = hosts(&["wiki:8080", "files"]);
+    fn may_ask_permits_named_ports() {
+        let hosts = private_hosts(&["wiki:8080", "files"]);
         assert!(may_ask(&hosts, "wiki", 8080) && !may_ask(&hosts, "wiki", 80));
         assert!(may_ask(&hosts, "files", 443) && !may_ask(&hosts, "files", 8080));
         assert!(may_ask(&hosts, "example.org", 80) && !may_ask(&hosts, "example.org", 8080));

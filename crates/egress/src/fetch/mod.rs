@@ -20,9 +20,9 @@ use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, L
 use reqwest::{Client, Response};
 use tokio::sync::Semaphore;
 
-use crate::connections::{self, BodyError};
+use crate::connections::{self, ResponseBodyError};
 use crate::{ConfigError, UrlAllowlist, WebUrl};
-use content::Unreadable;
+use content::PageContentError;
 use guard::{DnsLookup, Guarded, Resolver};
 
 pub use content::DocumentKind;
@@ -60,9 +60,9 @@ impl Default for FetchConfig {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fetched {
     /// A page or another text.
-    Page(Page),
+    Page(WebPage),
     /// A document, not parsed: it is untrusted and must be parsed in the machine.
-    Document(Document),
+    Document(FetchedDocument),
 }
 
 impl Fetched {
@@ -77,16 +77,16 @@ impl Fetched {
 
     /// Adds the final URL and the links to the URLs that the conversation may fetch.
     pub fn add_to(&self, allowed: &mut UrlAllowlist) {
-        allowed.add(self.url());
+        allowed.add_url(self.url());
         if let Self::Page(page) = self {
-            page.links.iter().for_each(|link| allowed.add(&link.url));
+            page.links.iter().for_each(|link| allowed.add_url(&link.url));
         }
     }
 }
 
 /// A page in readable form.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Page {
+pub struct WebPage {
     /// The URL after redirects.
     pub url: WebUrl,
     /// The title, on one line, at most [`crate::TITLE_MAX_BYTES`]; the URL if there is no title.
@@ -94,14 +94,14 @@ pub struct Page {
     /// The text, at most [`PASSAGES_MAX`] passages of at most [`PASSAGE_MAX_BYTES`] each.
     pub passages: Vec<Passage>,
     /// The links, at most [`LINKS_MAX`], without duplicates; links in the main content come first.
-    pub links: Vec<Link>,
+    pub links: Vec<PageLink>,
     /// The number of the next passage, if the page has more.
     pub next_passage: Option<usize>,
 }
 
 /// A link of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Link {
+pub struct PageLink {
     /// The target.
     pub url: WebUrl,
     /// The text of the link, on one line, at most [`LINK_TEXT_MAX_BYTES`]; may be empty.
@@ -110,7 +110,7 @@ pub struct Link {
 
 /// A document as received.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Document {
+pub struct FetchedDocument {
     /// The URL after redirects.
     pub url: WebUrl,
     /// The type of the document.
@@ -119,7 +119,7 @@ pub struct Document {
     pub bytes: Vec<u8>,
 }
 
-impl fmt::Debug for Document {
+impl fmt::Debug for FetchedDocument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (url, kind, length) = (&self.url, &self.kind, self.bytes.len());
         f.debug_struct("Document").field("url", url).field("kind", kind).field("length", &length).finish()
@@ -193,12 +193,12 @@ impl Fetcher {
     /// # Errors
     /// [`ConfigError::Tls`].
     pub fn new(config: FetchConfig) -> Result<Self, ConfigError> {
-        Self::with_look_up(config, guard::system())
+        Self::with_look_up(config, guard::system_lookup())
     }
 
     fn with_look_up(config: FetchConfig, look_up: DnsLookup) -> Result<Self, ConfigError> {
         let hosts: Arc<[PrivateHost]> = config.private_hosts.into();
-        let client = connections::builder()
+        let client = connections::client_builder()
             .no_proxy()
             .dns_resolver(Resolver { hosts: hosts.clone(), look_up })
             .build()
@@ -217,7 +217,7 @@ impl Fetcher {
     ///
     /// # Errors
     /// [`FetchError`].
-    pub async fn fetch(
+    pub async fn fetch_url(
         &self,
         address: &str,
         first_passage: usize,
@@ -231,30 +231,31 @@ impl Fetcher {
             return Err(FetchError::NotAllowed);
         }
         let fetched = tokio::time::timeout(FETCH_TIMEOUT, self.fetch_in_turn(url, first_passage)).await;
-        fetched.unwrap_or_else(|_| Err(unavailable("timeout")))
+        fetched.unwrap_or_else(|_| Err(page_unavailable_error("timeout")))
     }
 
     async fn fetch_in_turn(&self, url: WebUrl, first_passage: usize) -> Result<Fetched, FetchError> {
         let _turn = self.at_once.acquire().await.map_err(|_| FetchError::Disabled)?;
-        let (url, response) = self.follow(url).await?;
+        let (url, response) = self.follow_redirects(url).await?;
         let mut kind = text_of(&response, CONTENT_TYPE);
         let coding = text_of(&response, CONTENT_ENCODING);
-        let bytes = connections::body(response, BODY_MAX_BYTES).await.map_err(|error| match error {
-            BodyError::TooLarge => FetchError::TooLarge,
-            BodyError::Cut => unavailable("connection lost"),
-        })?;
+        let bytes =
+            connections::read_response_body(response, BODY_MAX_BYTES).await.map_err(|error| match error {
+                ResponseBodyError::TooLarge => FetchError::TooLarge,
+                ResponseBodyError::Cut => page_unavailable_error("connection lost"),
+            })?;
         kind.truncate(kind.floor_char_boundary(content::KIND_MAX_BYTES));
         let read = move || read_body(url, &kind, &coding, bytes, first_passage);
         // Decompressing and parsing take time, bounded by the size of the body.
         let read = tokio::task::spawn_blocking(read).await;
-        read.unwrap_or_else(|_| Err(Unreadable::Broken.into()))
+        read.unwrap_or_else(|_| Err(PageContentError::Broken.into()))
     }
 
     /// Follows redirects and returns the final URL and response.
-    async fn follow(&self, url: WebUrl) -> Result<(WebUrl, Response), FetchError> {
+    async fn follow_redirects(&self, url: WebUrl) -> Result<(WebUrl, Response), FetchError> {
         let mut url = url;
         for _ in 0..=REDIRECTS_MAX {
-            let response = self.ask(&url).await?;
+            let response = self.send_request(&url).await?;
             let status = response.status();
             if status.is_success() {
                 return Ok((url, response));
@@ -270,17 +271,22 @@ impl Fetcher {
             }
             let location =
                 response.headers().get(LOCATION).and_then(|value| std::str::from_utf8(value.as_bytes()).ok());
-            url = location.and_then(|location| url.join(location)).ok_or(FetchError::Redirects)?;
+            url =
+                location.and_then(|location| url.resolve_reference(location)).ok_or(FetchError::Redirects)?;
         }
         Err(FetchError::Redirects)
     }
 
-    async fn ask(&self, url: &WebUrl) -> Result<Response, FetchError> {
-        guard::check(url, &self.hosts).map_err(|Guarded| FetchError::Guarded)?;
+    async fn send_request(&self, url: &WebUrl) -> Result<Response, FetchError> {
+        guard::check_url(url, &self.hosts).map_err(|Guarded| FetchError::Guarded)?;
         let request =
-            self.client.get(url.url().clone()).header(ACCEPT, ACCEPTED).header(ACCEPT_ENCODING, "gzip");
+            self.client.get(url.as_url().clone()).header(ACCEPT, ACCEPTED).header(ACCEPT_ENCODING, "gzip");
         let response = request.send().await.map_err(|error| {
-            if is_guarded(&error) { FetchError::Guarded } else { unavailable(&connections::reason(error)) }
+            if is_guarded(&error) {
+                FetchError::Guarded
+            } else {
+                page_unavailable_error(&connections::transport_error_reason(error))
+            }
         })?;
         // The lookup has checked this already; checking the actual peer is a cheap second line of defense.
         let peer = response.remote_addr().map(|peer| peer.ip());
@@ -305,15 +311,15 @@ pub fn read_body(
     bytes: Vec<u8>,
     first_passage: usize,
 ) -> Result<Fetched, FetchError> {
-    content::read(url, kind, coding, bytes, first_passage).map_err(FetchError::from)
+    content::read_content(url, kind, coding, bytes, first_passage).map_err(FetchError::from)
 }
 
-impl From<Unreadable> for FetchError {
-    fn from(why: Unreadable) -> Self {
+impl From<PageContentError> for FetchError {
+    fn from(why: PageContentError) -> Self {
         match why {
-            Unreadable::TooLarge => Self::TooLarge,
-            Unreadable::Unsupported(mime) => Self::Unsupported { mime },
-            Unreadable::Broken => unavailable("the body cannot be decompressed"),
+            PageContentError::TooLarge => Self::TooLarge,
+            PageContentError::Unsupported(mime) => Self::Unsupported { mime },
+            PageContentError::Broken => page_unavailable_error("the body cannot be decompressed"),
         }
     }
 }
@@ -340,7 +346,7 @@ fn is_guarded(error: &reqwest::Error) -> bool {
     false
 }
 
-fn unavailable(reason: &str) -> FetchError {
+fn page_unavailable_error(reason: &str) -> FetchError {
     FetchError::Unavailable { reason: reason.to_owned(), retry_after: None }
 }
 

@@ -1,8 +1,8 @@
 //! Splits a page's text into passages that can be cited.
 
-use domain::citation::{Passage, Place};
+use domain::citation::{Passage, PassagePlace};
 
-use super::readable::Block;
+use super::readable::PageBlock;
 use crate::WebUrl;
 
 /// The longest passage, in bytes.
@@ -13,20 +13,25 @@ pub const PASSAGES_MAX: usize = 40;
 const ENOUGH_BYTES: usize = 1024;
 
 /// Returns the passages from `first` on, and the number of the next one if there are more.
-pub(super) fn of(blocks: &[Block], url: &WebUrl, title: &str, first: usize) -> (Vec<Passage>, Option<usize>) {
-    let texts = texts(blocks);
+pub(super) fn split_passages(
+    blocks: &[PageBlock],
+    url: &WebUrl,
+    title: &str,
+    first: usize,
+) -> (Vec<Passage>, Option<usize>) {
+    let texts = passage_texts(blocks);
     let rest = first.saturating_add(PASSAGES_MAX);
     let next = (texts.len() > rest).then_some(rest);
-    let place = || Place::Web { url: url.as_str().to_owned(), title: title.to_owned() };
+    let place = || PassagePlace::Web { url: url.as_str().to_owned(), title: title.to_owned() };
     let passages = texts.into_iter().skip(first).take(PASSAGES_MAX);
     (passages.map(|text| Passage { place: place(), text }).collect(), next)
 }
 
-fn texts(blocks: &[Block]) -> Vec<String> {
+fn passage_texts(blocks: &[PageBlock]) -> Vec<String> {
     let mut texts = Vec::new();
     let mut text = String::new();
     for block in blocks {
-        for piece in pieces(&block.text) {
+        for piece in split_block(&block.text) {
             let full = text.len() + 1 + piece.len() > PASSAGE_MAX_BYTES;
             if full || (block.is_heading && text.len() >= ENOUGH_BYTES) {
                 texts.push(std::mem::take(&mut text));
@@ -44,7 +49,7 @@ fn texts(blocks: &[Block]) -> Vec<String> {
 }
 
 /// Splits a block into pieces that fit, at the end of a sentence if possible, otherwise at a word.
-fn pieces(text: &str) -> Vec<&str> {
+fn split_block(text: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = text;
     while rest.len() > PASSAGE_MAX_BYTES {
@@ -66,18 +71,18 @@ fn pieces(text: &str) -> Vec<&str> {
 mod tests {
     use super::*;
 
-    fn block(text: &str, is_heading: bool) -> Block {
-        Block { text: text.to_owned(), is_heading }
+    fn text_block(text: &str, is_heading: bool) -> PageBlock {
+        PageBlock { text: text.to_owned(), is_heading }
     }
 
     #[test]
     fn passages_are_bounded_and_lose_nothing() {
         let blocks = [
-            block("# One", true),
-            block(&"A sentence here. ".repeat(500), false),
-            block(&"x".repeat(9000), false),
+            text_block("# One", true),
+            text_block(&"A sentence here. ".repeat(500), false),
+            text_block(&"x".repeat(9000), false),
         ];
-        let all = texts(&blocks);
+        let all = passage_texts(&blocks);
         assert!(all.iter().all(|text| text.len() <= PASSAGE_MAX_BYTES));
         let letters = |text: &str| text.chars().filter(|letter| !letter.is_whitespace()).collect::<String>();
         let before: String = blocks.iter().map(|block| block.text.as_str()).collect();
@@ -86,27 +91,27 @@ mod tests {
     }
 
     #[test]
-    fn a_passage_ends_before_a_heading_when_it_is_long_enough() {
+    fn split_passages_breaks_before_heading() {
         let blocks = [
-            block("short", false),
-            block("# One", true),
-            block(&"a ".repeat(600), false),
-            block("# Two", true),
+            text_block("short", false),
+            text_block("# One", true),
+            text_block(&"a ".repeat(600), false),
+            text_block("# Two", true),
         ];
-        let all = texts(&blocks);
+        let all = passage_texts(&blocks);
         assert!(all[0].starts_with("short\n# One\n") && all[1] == "# Two", "{all:?}");
     }
 
     #[test]
-    fn a_long_page_is_given_in_turns() {
+    fn split_passages_continues_long_page() {
         let url = WebUrl::parse("https://example.org/").expect("an address");
-        let blocks: Vec<Block> =
-            (0..100).map(|number| block(&format!("{number} {}", "b".repeat(4000)), false)).collect();
-        let (first, next) = of(&blocks, &url, "T", 0);
+        let blocks: Vec<PageBlock> =
+            (0..100).map(|number| text_block(&format!("{number} {}", "b".repeat(4000)), false)).collect();
+        let (first, next) = split_passages(&blocks, &url, "T", 0);
         assert_eq!((first.len(), next), (PASSAGES_MAX, Some(PASSAGES_MAX)));
-        let (last, next) = of(&blocks, &url, "T", 80);
+        let (last, next) = split_passages(&blocks, &url, "T", 80);
         assert_eq!((last.len(), next), (20, None));
         assert!(last[0].text.starts_with("80 "));
-        assert_eq!(of(&blocks, &url, "T", usize::MAX), (Vec::new(), None));
+        assert_eq!(split_passages(&blocks, &url, "T", usize::MAX), (Vec::new(), None));
     }
 }

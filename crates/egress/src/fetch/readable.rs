@@ -7,9 +7,9 @@
 
 use std::collections::HashSet;
 
-use html::{Tag, Token, Tokens};
+use html::{HtmlToken, HtmlTokens, Tag};
 
-use super::Link;
+use super::PageLink;
 use crate::{WebUrl, text};
 
 /// The maximum number of links per page.
@@ -61,7 +61,7 @@ const AROUND: &[&str] = &[
 
 /// A block of text: a paragraph, a heading, a list item, a table row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Block {
+pub(super) struct PageBlock {
     /// The text; headings and items begin with a Markdown mark.
     pub(super) text: String,
     /// True for a heading.
@@ -72,48 +72,48 @@ pub(super) struct Block {
 #[derive(Debug, Default)]
 pub(super) struct Readable {
     pub(super) title: String,
-    pub(super) blocks: Vec<Block>,
+    pub(super) blocks: Vec<PageBlock>,
     base: Option<String>,
     links: Vec<(String, String)>,
 }
 
 impl Readable {
     /// Returns the links of the page, without duplicates.
-    pub(super) fn links(&self, page: &WebUrl) -> Vec<Link> {
-        let base = self.base.as_ref().and_then(|base| page.join(base));
+    pub(super) fn resolve_links(&self, page: &WebUrl) -> Vec<PageLink> {
+        let base = self.base.as_ref().and_then(|base| page.resolve_reference(base));
         let base = base.as_ref().unwrap_or(page);
         let mut seen = HashSet::from([page.clone()]);
         let links = self.links.iter().filter_map(|(target, text)| {
-            let url = base.join(target)?;
-            seen.insert(url.clone()).then(|| Link { url, text: text.clone() })
+            let url = base.resolve_reference(target)?;
+            seen.insert(url.clone()).then(|| PageLink { url, text: text.clone() })
         });
         links.take(LINKS_MAX).collect()
     }
 }
 
 /// Splits plain text into paragraphs.
-pub(super) fn plain(text: &str) -> Readable {
+pub(super) fn read_plain_text(text: &str) -> Readable {
     let lines = text.lines().map(|line| clean_line(line, true)).filter(|line| !line.trim().is_empty());
-    let blocks = lines.map(|text| Block { text, is_heading: false }).collect();
+    let blocks = lines.map(|text| PageBlock { text, is_heading: false }).collect();
     Readable { blocks, ..Readable::default() }
 }
 
 /// Parses a page.
-pub(super) fn read(page: &str) -> Readable {
-    let mut reader = Reader::default();
-    for token in Tokens::new(page) {
+pub(super) fn read_page(page: &str) -> Readable {
+    let mut reader = PageReader::default();
+    for token in HtmlTokens::new(page) {
         if reader.kept >= TEXT_MAX_BYTES {
             break;
         }
         match token {
-            Token::Text(text) => reader.text(&text),
-            Token::Start(tag) => reader.start(&tag),
-            Token::End(name) => reader.end(&name),
+            HtmlToken::Text(text) => reader.add_text(&text),
+            HtmlToken::Start(tag) => reader.start_element(&tag),
+            HtmlToken::End(name) => reader.end_element(&name),
         }
     }
     reader.end_link();
     reader.end_block();
-    reader.finish()
+    reader.into_readable()
 }
 
 /// The part of the page that an element belongs to, least relevant first.
@@ -131,21 +131,21 @@ enum Zone {
     Matter,
 }
 
-struct Element {
+struct OpenPageElement {
     name: String,
     zone: Zone,
 }
 
 struct Noted {
-    block: Block,
+    block: PageBlock,
     zone: Zone,
     chars: usize,
     link_chars: usize,
 }
 
 #[derive(Default)]
-struct Reader {
-    stack: Vec<Element>,
+struct PageReader {
+    stack: Vec<OpenPageElement>,
     /// The number of open elements beyond the maximum depth.
     deeper: usize,
     blocks: Vec<Noted>,
@@ -163,13 +163,13 @@ struct Reader {
     base: Option<String>,
 }
 
-impl Reader {
-    fn zone(&self) -> Zone {
+impl PageReader {
+    fn current_zone(&self) -> Zone {
         self.stack.last().map_or(Zone::Page, |element| element.zone)
     }
 
-    fn text(&mut self, text: &str) {
-        if self.zone() == Zone::Hidden {
+    fn add_text(&mut self, text: &str) {
+        if self.current_zone() == Zone::Hidden {
             return;
         }
         if self.preformatted {
@@ -181,34 +181,36 @@ impl Reader {
         if let Some((_, link_text)) = &mut self.link {
             self.link_chars += text.chars().filter(|letter| !letter.is_whitespace()).count();
             if link_text.len() < LINK_TEXT_MAX_BYTES {
-                link_text.push_str(text::cut(text, LINK_TEXT_MAX_BYTES));
+                link_text.push_str(text::cut_bytes(text, LINK_TEXT_MAX_BYTES));
             }
         }
     }
 
-    fn start(&mut self, tag: &Tag<'_>) {
+    fn start_element(&mut self, tag: &Tag<'_>) {
         let name = tag.name.as_str();
         match name {
             "title" if self.title.is_empty() && !self.stack.iter().any(|element| element.name == "svg") => {
-                self.title = text::line(&tag.text().unwrap_or_default());
+                self.title = text::single_line(&tag.raw_text().unwrap_or_default());
             }
-            "meta" if tag.attribute("property").as_deref() == Some("og:title") => {
-                self.named_title = text::line(&tag.attribute("content").unwrap_or_default());
+            "meta" if tag.find_attribute("property").as_deref() == Some("og:title") => {
+                self.named_title = text::single_line(&tag.find_attribute("content").unwrap_or_default());
             }
-            "base" if self.base.is_none() => self.base = tag.attribute("href").map(|base| base.into_owned()),
+            "base" if self.base.is_none() => {
+                self.base = tag.find_attribute("href").map(|base| base.into_owned())
+            }
             "a" => self.start_link(tag),
             "br" if !self.in_row => self.line.push('\n'),
             "br" | "wbr" => self.line.push(' '),
             "img" => {
                 // The alternative text represents an image.
-                let alt = tag.attribute("alt").unwrap_or_default();
-                self.text(text::cut(&alt, LINK_TEXT_MAX_BYTES));
+                let alt = tag.find_attribute("alt").unwrap_or_default();
+                self.add_text(text::cut_bytes(&alt, LINK_TEXT_MAX_BYTES));
             }
             _ => {}
         }
         self.close_implied(name);
         self.begin_block(name);
-        self.push(tag);
+        self.push_element(tag);
     }
 
     /// Ends the previous block if the element begins a new one.
@@ -231,9 +233,9 @@ impl Reader {
                 self.end_block();
                 self.preformatted = true;
             }
-            _ if heading(name).is_some() && !self.in_row => {
+            _ if heading_level(name).is_some() && !self.in_row => {
                 self.end_block();
-                self.mark = format!("{} ", "#".repeat(heading(name).unwrap_or(1)));
+                self.mark = format!("{} ", "#".repeat(heading_level(name).unwrap_or(1)));
                 self.in_heading = true;
             }
             _ if is_block(name) => self.break_block(),
@@ -241,7 +243,7 @@ impl Reader {
         }
     }
 
-    fn end(&mut self, name: &str) {
+    fn end_element(&mut self, name: &str) {
         if name == "a" {
             self.end_link();
         }
@@ -254,7 +256,7 @@ impl Reader {
                 self.end_block();
                 self.preformatted = false;
             }
-            _ if heading(name).is_some() && !self.in_row => self.end_block(),
+            _ if heading_level(name).is_some() && !self.in_row => self.end_block(),
             _ if is_block(name) => self.break_block(),
             _ => {}
         }
@@ -274,20 +276,20 @@ impl Reader {
         }
     }
 
-    fn push(&mut self, tag: &Tag<'_>) {
+    fn push_element(&mut self, tag: &Tag<'_>) {
         let name = tag.name.as_str();
-        let outer = self.zone();
-        let zone = zone(tag, outer);
+        let outer = self.current_zone();
+        let zone = element_zone(tag, outer);
         // Inline elements count only if they are hidden or within hidden ones, to detect where those end.
         let counts = is_block(name) || zone != outer || outer == Zone::Hidden;
-        if !counts || is_void(name) || tag.text().is_some() {
+        if !counts || is_void(name) || tag.raw_text().is_some() {
             return;
         }
         if self.stack.len() == DEPTH_MAX {
             self.deeper += 1;
         } else {
             self.end_for(zone, outer);
-            self.stack.push(Element { name: tag.name.clone(), zone });
+            self.stack.push(OpenPageElement { name: tag.name.clone(), zone });
         }
     }
 
@@ -302,16 +304,17 @@ impl Reader {
 
     fn start_link(&mut self, tag: &Tag<'_>) {
         self.end_link();
-        let target = tag.attribute("href").filter(|target| !target.is_empty() && !target.starts_with('#'));
+        let target =
+            tag.find_attribute("href").filter(|target| !target.is_empty() && !target.starts_with('#'));
         self.link = target.map(|target| (target.into_owned(), String::new()));
     }
 
     fn end_link(&mut self) {
         let Some((target, link_text)) = self.link.take() else { return };
-        if self.links.len() < LINKS_NOTED_MAX && self.zone() != Zone::Hidden {
-            let link_text = text::line(&link_text);
-            let link_text = text::cut(&link_text, LINK_TEXT_MAX_BYTES).to_owned();
-            self.links.push((target, link_text, self.zone()));
+        if self.links.len() < LINKS_NOTED_MAX && self.current_zone() != Zone::Hidden {
+            let link_text = text::single_line(&link_text);
+            let link_text = text::cut_bytes(&link_text, LINK_TEXT_MAX_BYTES).to_owned();
+            self.links.push((target, link_text, self.current_zone()));
         }
     }
 
@@ -338,11 +341,16 @@ impl Reader {
         let chars = text.chars().filter(|letter| !letter.is_whitespace()).count();
         let text = format!("{mark}{text}");
         self.kept += text.len();
-        self.blocks.push(Noted { block: Block { text, is_heading }, zone: self.zone(), chars, link_chars });
+        self.blocks.push(Noted {
+            block: PageBlock { text, is_heading },
+            zone: self.current_zone(),
+            chars,
+            link_chars,
+        });
     }
 
     /// Selects the zones to return.
-    fn finish(self) -> Readable {
+    fn into_readable(self) -> Readable {
         let chars = |least: Zone| -> usize {
             self.blocks
                 .iter()
@@ -357,7 +365,7 @@ impl Reader {
             Zone::Page
         };
         let wanted = |noted: &Noted| noted.zone >= least && (least == Zone::Matter || !noted.is_menu());
-        let mut blocks: Vec<Block> =
+        let mut blocks: Vec<PageBlock> =
             self.blocks.iter().filter(|noted| wanted(noted)).map(|noted| noted.block.clone()).collect();
         if blocks.iter().all(|block| block.is_heading) {
             // A page that consists only of links is returned as it is.
@@ -380,16 +388,16 @@ impl Noted {
 }
 
 /// Returns the zone of an element within another zone.
-fn zone(tag: &Tag<'_>, outer: Zone) -> Zone {
-    let attribute = |name: &str| tag.attribute(name).unwrap_or_default();
+fn element_zone(tag: &Tag<'_>, outer: Zone) -> Zone {
+    let attribute = |name: &str| tag.find_attribute(name).unwrap_or_default();
     let hidden = outer == Zone::Hidden
-        || tag.attribute("hidden").is_some()
+        || tag.find_attribute("hidden").is_some()
         || attribute("aria-hidden").eq_ignore_ascii_case("true")
         || matches!(
             tag.name.as_str(),
             "template" | "svg" | "select" | "button" | "noscript" | "dialog" | "object" | "canvas"
         )
-        || tag.attribute("style").is_some_and(|style| hides(&style));
+        || tag.find_attribute("style").is_some_and(|style| is_hiding_style(&style));
     if hidden {
         return Zone::Hidden;
     }
@@ -416,7 +424,7 @@ fn zone(tag: &Tag<'_>, outer: Zone) -> Zone {
 }
 
 /// Returns true if an inline style hides the element.
-fn hides(style: &str) -> bool {
+fn is_hiding_style(style: &str) -> bool {
     let style = style.to_ascii_lowercase();
     style.split(';').filter_map(|rule| rule.split_once(':')).any(|(name, value)| {
         let value = value.split('!').next().unwrap_or("").trim();
@@ -430,7 +438,7 @@ fn hides(style: &str) -> bool {
 }
 
 fn is_named_around(tag: &Tag<'_>) -> bool {
-    ["class", "id"].iter().filter_map(|name| tag.attribute(name)).any(|names| {
+    ["class", "id"].iter().filter_map(|name| tag.find_attribute(name)).any(|names| {
         let words = names.split(|letter: char| !letter.is_ascii_alphanumeric());
         words.into_iter().any(|word| AROUND.contains(&word.to_ascii_lowercase().as_str()))
     })
@@ -441,13 +449,13 @@ fn is_whole(name: &str) -> bool {
     matches!(name, "html" | "body" | "main" | "article")
 }
 
-fn heading(name: &str) -> Option<usize> {
+fn heading_level(name: &str) -> Option<usize> {
     let level = name.strip_prefix('h').filter(|level| level.len() == 1)?.parse().ok()?;
     (1..=6).contains(&level).then_some(level)
 }
 
 fn is_block(name: &str) -> bool {
-    heading(name).is_some()
+    heading_level(name).is_some()
         || matches!(
             name,
             "html"
@@ -514,7 +522,7 @@ fn is_void(name: &str) -> bool {
 /// Removes invisible characters from a line; preformatted lines keep their spaces.
 fn clean_line(line: &str, keeps_blanks: bool) -> String {
     if !keeps_blanks {
-        return text::line(line);
+        return text::single_line(line);
     }
     let letters = line.chars().map(|letter| if letter == '\t' { ' ' } else { letter });
     letters.filter(|letter| !text::is_hidden(*letter)).collect::<String>().trim_end().to_owned()

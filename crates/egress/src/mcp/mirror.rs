@@ -33,11 +33,11 @@ pub(super) enum InvalidAnnotation {
 }
 
 /// Returns the headers that mirror a request.
-pub(super) fn request(method: &str, params: &Value) -> HeaderMap {
+pub(super) fn mirrored_request_headers(method: &str, params: &Value) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let name = params.get("name").and_then(Value::as_str).filter(|_| method == "tools/call");
-    headers.extend(encode(method).map(|value| (METHOD, value)));
-    headers.extend(name.and_then(encode).map(|value| (NAME, value)));
+    headers.extend(encode_header(method).map(|value| (METHOD, value)));
+    headers.extend(name.and_then(encode_header).map(|value| (NAME, value)));
     headers
 }
 
@@ -45,27 +45,30 @@ pub(super) fn request(method: &str, params: &Value) -> HeaderMap {
 ///
 /// # Errors
 /// Fails if the schema is annotated incorrectly: the tool must not be offered.
-pub(super) fn arguments(schema: &Value, arguments: Option<&Value>) -> Result<HeaderMap, InvalidAnnotation> {
-    let mut found = Found { names: HashSet::new(), headers: HeaderMap::new() };
+pub(super) fn mirrored_argument_headers(
+    schema: &Value,
+    arguments: Option<&Value>,
+) -> Result<HeaderMap, InvalidAnnotation> {
+    let mut found = MirroredHeaders { names: HashSet::new(), headers: HeaderMap::new() };
     // The root is not a property.
     if schema.get(ANNOTATION).is_some() {
         return Err(InvalidAnnotation::Place);
     }
-    found.object(schema, arguments)?;
+    found.add_object(schema, arguments)?;
     Ok(found.headers)
 }
 
-struct Found {
+struct MirroredHeaders {
     names: HashSet<HeaderName>,
     headers: HeaderMap,
 }
 
-impl Found {
-    fn object(&mut self, schema: &Value, value: Option<&Value>) -> Result<(), InvalidAnnotation> {
+impl MirroredHeaders {
+    fn add_object(&mut self, schema: &Value, value: Option<&Value>) -> Result<(), InvalidAnnotation> {
         let Some(schema) = schema.as_object() else { return Ok(()) };
         for (keyword, below) in schema {
             match (keyword.as_str(), below) {
-                ("properties", Value::Object(properties)) => self.properties(properties, value)?,
+                ("properties", Value::Object(properties)) => self.add_properties(properties, value)?,
                 // These keywords hold values, not schemas.
                 ("default" | "const" | "enum" | "examples", _) => {}
                 _ if is_marked(below) => return Err(InvalidAnnotation::Place),
@@ -75,7 +78,7 @@ impl Found {
         Ok(())
     }
 
-    fn properties(
+    fn add_properties(
         &mut self,
         properties: &Map<String, Value>,
         value: Option<&Value>,
@@ -94,10 +97,14 @@ impl Found {
                 if !self.names.insert(header.clone()) {
                     return Err(InvalidAnnotation::Twice);
                 }
-                self.headers
-                    .extend(value.and_then(text).and_then(|text| encode(&text)).map(|value| (header, value)));
+                self.headers.extend(
+                    value
+                        .and_then(header_text)
+                        .and_then(|text| encode_header(&text))
+                        .map(|value| (header, value)),
+                );
             }
-            self.object(schema, value)?;
+            self.add_object(schema, value)?;
         }
         Ok(())
     }
@@ -116,7 +123,7 @@ fn is_marked(schema: &Value) -> bool {
     }
 }
 
-fn text(value: &Value) -> Option<String> {
+fn header_text(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
         Value::Bool(_) => Some(value.to_string()),
@@ -130,7 +137,7 @@ fn text(value: &Value) -> Option<String> {
 }
 
 /// Encodes a header value: verbatim if that is safe, otherwise in base64.
-fn encode(text: &str) -> Option<HeaderValue> {
+fn encode_header(text: &str) -> Option<HeaderValue> {
     let is_plain = text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t'))
         && text.trim_matches([' ', '\t']).len() == text.len()
         && !text.is_empty()
@@ -158,12 +165,12 @@ mod tests {
             ("=?base64?literal?=", "=?base64?PT9iYXNlNjQ/bGl0ZXJhbD89?="),
             ("", "=?base64??="),
         ] {
-            assert_eq!(encode(value).expect("a header"), header);
+            assert_eq!(encode_header(value).expect("a header"), header);
         }
     }
 
     #[test]
-    fn marked_arguments_are_mirrored_where_they_are() {
+    fn mirrored_argument_headers_follow_schema() {
         let schema = json!({ "type": "object", "properties": {
             "region": { "type": "string", "x-mcp-header": "Region" },
             "count": { "type": "integer", "x-mcp-header": "Count" },
@@ -175,7 +182,7 @@ mod tests {
         }});
         let given =
             json!({ "region": "eu", "count": 42.0, "flag": false, "null": null, "nested": { "deep": "x" } });
-        let headers = arguments(&schema, Some(&given)).expect("marked rightly");
+        let headers = mirrored_argument_headers(&schema, Some(&given)).expect("marked rightly");
         let text = |value: &HeaderValue| value.to_str().expect("text").to_owned();
         let mut found: Vec<_> = headers.iter().map(|(name, value)| (name.to_string(), text(value))).collect();
         found.sort_unstable();
@@ -185,8 +192,9 @@ mod tests {
 
     #[test]
     fn what_is_marked_wrongly_is_refused() {
-        let of =
-            |properties: Value| arguments(&json!({ "type": "object", "properties": properties }), None).err();
+        let of = |properties: Value| {
+            mirrored_argument_headers(&json!({ "type": "object", "properties": properties }), None).err()
+        };
         let marked = |name: &str| json!({ "type": "string", "x-mcp-header": name });
         for name in ["", "a b", "a:b", "a\r\nb", "č"] {
             assert_eq!(of(json!({ "a": marked(name) })), Some(InvalidAnnotation::Name), "{name:?}");
@@ -210,7 +218,7 @@ mod tests {
         ] {
             assert_eq!(of(json!({ "a": below })), Some(InvalidAnnotation::Place), "{below}");
         }
-        assert_eq!(arguments(&marked("Root"), None), Err(InvalidAnnotation::Place));
+        assert_eq!(mirrored_argument_headers(&marked("Root"), None), Err(InvalidAnnotation::Place));
         assert_eq!(of(json!({ "a": { "type": "string", "default": { "x-mcp-header": "A" } } })), None);
         assert_eq!(of(json!({ "a": 7 })), None);
     }

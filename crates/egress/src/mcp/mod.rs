@@ -19,9 +19,9 @@ use domain::step::ToolSpec;
 use futures_util::future::join_all;
 use reqwest::header::HeaderName;
 
-use crate::connections::{Connections, plain_url};
+use crate::connections::{OutgoingConnections, plain_url};
 use crate::{ConfigError, Secret};
-use server::Server;
+use server::HttpMcpServer;
 use session_close::SessionCloser;
 
 pub use ::mcp::{
@@ -72,7 +72,7 @@ pub struct McpTools {
 }
 
 /// The output of a call.
-pub type McpOutput = ::mcp::Output;
+pub type McpOutput = ::mcp::McpCallOutput;
 
 /// The reason why there are no tools or no output. Contains no secrets and is suitable for a model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -114,7 +114,7 @@ pub enum McpError {
 /// All servers that the operator grants. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Mcp {
-    servers: Arc<[Server]>,
+    servers: Arc<[HttpMcpServer]>,
     closer: SessionCloser,
 }
 
@@ -124,19 +124,22 @@ impl Mcp {
     /// # Errors
     /// Fails if a name, a URL or a header is invalid, or if a name is not unique.
     pub fn new(configs: Vec<McpServerConfig>) -> Result<Self, ConfigError> {
-        Self::through(configs, &OutgoingConfig::default())
+        Self::with_outgoing(configs, &OutgoingConfig::default())
     }
 
     /// Creates clients like [`Mcp::new`], connected as configured.
     ///
     /// # Errors
     /// Like [`Mcp::new`].
-    pub fn through(configs: Vec<McpServerConfig>, outgoing: &OutgoingConfig) -> Result<Self, ConfigError> {
+    pub fn with_outgoing(
+        configs: Vec<McpServerConfig>,
+        outgoing: &OutgoingConfig,
+    ) -> Result<Self, ConfigError> {
         if configs.len() > SERVERS_MAX {
             return Err(ConfigError::TooMany { what: "mcp".to_owned(), most: SERVERS_MAX });
         }
-        let (connections, closer) = (Connections::through(outgoing), SessionCloser::default());
-        let mut servers: Vec<Server> = Vec::with_capacity(configs.len());
+        let (connections, closer) = (OutgoingConnections::from_config(outgoing), SessionCloser::default());
+        let mut servers: Vec<HttpMcpServer> = Vec::with_capacity(configs.len());
         for config in configs {
             let what = format!("mcp.{}", config.name);
             if !::mcp::is_server_name(&config.name) || servers.iter().any(|other| other.name() == config.name)
@@ -144,8 +147,8 @@ impl Mcp {
                 return Err(ConfigError::Name { what });
             }
             let url = plain_url(&config.url, &what)?;
-            let headers = headers(&config.headers, &what)?;
-            servers.push(Server::new(config, url, headers, connections.clone(), closer.clone()));
+            let headers = parse_headers(&config.headers, &what)?;
+            servers.push(HttpMcpServer::new(config, url, headers, connections.clone(), closer.clone()));
         }
         Ok(Self { servers: servers.into(), closer })
     }
@@ -158,8 +161,8 @@ impl Mcp {
 
     /// Returns the available tools: from the cache if it is fresh, otherwise by querying the servers concurrently.
     /// Skips servers that failed recently. Takes a few seconds at most. Cancel safe.
-    pub async fn tools(&self) -> McpTools {
-        let lists = join_all(self.servers.iter().map(Server::tools)).await;
+    pub async fn list_tools(&self) -> McpTools {
+        let lists = join_all(self.servers.iter().map(HttpMcpServer::list_tools)).await;
         let mut all = McpTools::default();
         for (server, list) in self.servers.iter().zip(lists) {
             match list {
@@ -173,13 +176,13 @@ impl Mcp {
     /// Returns true if the tool's name belongs to one of these servers, whether or not it is available.
     #[must_use]
     pub fn is_named(&self, tool: &str) -> bool {
-        self.server(tool).is_some()
+        self.find_server(tool).is_some()
     }
 
     /// Returns true if the operator declared that a call of the tool may run again after a crash.
     #[must_use]
     pub fn is_repeatable(&self, tool: &str) -> bool {
-        self.server(tool).is_some_and(|server| server.is_repeatable(tool))
+        self.find_server(tool).is_some_and(|server| server.is_repeatable(tool))
     }
 
     /// Calls a tool with a JSON object of arguments as the model wrote it; an empty text stands for an empty
@@ -187,24 +190,24 @@ impl Mcp {
     ///
     /// # Errors
     /// [`McpError`]; only after [`McpError::Cut`] is it unknown whether the call was executed.
-    pub async fn call(&self, tool: &str, arguments: &str) -> Result<McpOutput, McpError> {
-        let server = self.server(tool).ok_or(McpError::UnknownTool)?;
-        server.call(tool, ::mcp::arguments(arguments).ok_or(McpError::Arguments)?).await
+    pub async fn call_tool(&self, tool: &str, arguments: &str) -> Result<McpOutput, McpError> {
+        let server = self.find_server(tool).ok_or(McpError::UnknownTool)?;
+        server.call_tool(tool, ::mcp::parse_arguments(arguments).ok_or(McpError::Arguments)?).await
     }
 
     /// Ends the sessions with the servers, in a few seconds at most, even if they do not respond.
-    pub async fn close(&self) {
-        self.closer.wait().await;
-        join_all(self.servers.iter().map(Server::close)).await;
+    pub async fn close_sessions(&self) {
+        self.closer.wait_for_all().await;
+        join_all(self.servers.iter().map(HttpMcpServer::close_session)).await;
     }
 
-    fn server(&self, tool: &str) -> Option<&Server> {
+    fn find_server(&self, tool: &str) -> Option<&HttpMcpServer> {
         let name = ::mcp::server_of(tool)?;
         self.servers.iter().find(|server| server.name() == name)
     }
 }
 
-fn headers(headers: &[(String, Secret)], what: &str) -> Result<exchange::Headers, ConfigError> {
+fn parse_headers(headers: &[(String, Secret)], what: &str) -> Result<exchange::Headers, ConfigError> {
     if headers.len() > HEADERS_MAX {
         return Err(ConfigError::TooMany { what: format!("{what}.headers"), most: HEADERS_MAX });
     }

@@ -4,20 +4,22 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use domain::citation::Place;
+use domain::citation::PassagePlace;
 use reqwest::Url;
 use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
-use ::mcp::{HEADER_MISMATCH, PAGES_MAX, Tool, offered};
+use ::mcp::{HEADER_MISMATCH, McpTool, PAGES_MAX, offered_name};
 
-use super::exchange::{CALL_TIMEOUT, Endpoint, Failure, Headers, Request, no_protocol, unavailable};
-use super::session::Sessions;
+use super::exchange::{
+    CALL_TIMEOUT, Endpoint, ExchangeFailure, Headers, McpRequest, no_protocol, server_unavailable_error,
+};
+use super::session::McpSessions;
 use super::session_close::SessionCloser;
 use super::{McpError, McpOutput, McpServerConfig, mirror};
 use crate::circuit_breaker::CircuitBreaker;
-use crate::connections::Connections;
+use crate::connections::OutgoingConnections;
 
 /// The timeout of negotiating a session and listing the tools.
 const LIST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,11 +32,11 @@ const CALLS_MAX: usize = 16;
 
 /// A server that the operator grants.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(super) struct HttpMcpServer {
     config: McpServerConfig,
     endpoint: Endpoint,
-    sessions: Sessions,
-    list: Mutex<Option<List>>,
+    sessions: McpSessions,
+    list: Mutex<Option<ToolList>>,
     /// Serializes listing: one task lists the tools, others wait for its result.
     listing: Semaphore,
     calls: Semaphore,
@@ -43,23 +45,23 @@ pub(super) struct Server {
 
 /// The tools of a server and their expiry.
 #[derive(Debug, Clone)]
-struct List {
-    tools: Arc<[Tool]>,
+struct ToolList {
+    tools: Arc<[McpTool]>,
     fresh_until: Instant,
 }
 
-impl Server {
+impl HttpMcpServer {
     pub(super) fn new(
         config: McpServerConfig,
         url: Url,
         headers: Headers,
-        connections: Connections,
+        connections: OutgoingConnections,
         closer: SessionCloser,
     ) -> Self {
         Self {
             config,
             endpoint: Endpoint::new(url, headers, connections, closer),
-            sessions: Sessions::default(),
+            sessions: McpSessions::default(),
             list: Mutex::default(),
             listing: Semaphore::new(1),
             calls: Semaphore::new(CALLS_MAX),
@@ -72,30 +74,30 @@ impl Server {
     }
 
     pub(super) fn is_repeatable(&self, tool: &str) -> bool {
-        self.config.read_only.iter().any(|original| offered(self.name(), original) == tool)
+        self.config.read_only.iter().any(|original| offered_name(self.name(), original) == tool)
     }
 
     /// Returns the granted tools.
-    pub(super) async fn tools(&self) -> Result<Arc<[Tool]>, McpError> {
-        let _turn = self.listing.acquire().await.map_err(|_| unavailable("it is closed"))?;
-        if let Some(list) = self.fresh() {
+    pub(super) async fn list_tools(&self) -> Result<Arc<[McpTool]>, McpError> {
+        let _turn = self.listing.acquire().await.map_err(|_| server_unavailable_error("it is closed"))?;
+        if let Some(list) = self.fresh_tools() {
             return Ok(list);
         }
-        self.awake()?;
+        self.check_not_paused()?;
         // Discarded with the announcement of its change, because the caller may go before the new list is there.
-        *lock(&self.list) = None;
+        *lock_ignoring_poison(&self.list) = None;
         self.endpoint.list_changed.store(false, Ordering::SeqCst);
-        let listed = timeout(LIST_TIMEOUT, self.list()).await;
-        match listed.unwrap_or_else(|_| Err(unavailable("timeout"))) {
+        let listed = timeout(LIST_TIMEOUT, self.fetch_tool_list()).await;
+        match listed.unwrap_or_else(|_| Err(server_unavailable_error("timeout"))) {
             Ok(list) => {
                 self.rest.record_success();
                 let tools = list.tools.clone();
-                *lock(&self.list) = Some(list);
+                *lock_ignoring_poison(&self.list) = Some(list);
                 Ok(tools)
             }
             Err(error) => {
                 tracing::warn!(server = self.name(), %error, "MCP tool discovery failed");
-                self.rest.record_failure(wait(&error));
+                self.rest.record_failure(requested_pause(&error));
                 // Listing executes nothing.
                 Err(match error {
                     McpError::Cut { reason } => McpError::Unavailable { reason, retry_after: None },
@@ -105,84 +107,84 @@ impl Server {
         }
     }
 
-    fn fresh(&self) -> Option<Arc<[Tool]>> {
-        let list = lock(&self.list);
-        let List { tools, fresh_until } = list.as_ref()?;
+    fn fresh_tools(&self) -> Option<Arc<[McpTool]>> {
+        let list = lock_ignoring_poison(&self.list);
+        let ToolList { tools, fresh_until } = list.as_ref()?;
         let holds = Instant::now() < *fresh_until && !self.endpoint.list_changed.load(Ordering::SeqCst);
         holds.then(|| tools.clone())
     }
 
-    async fn list(&self) -> Result<List, McpError> {
-        let mut tools: Vec<Tool> = Vec::new();
+    async fn fetch_tool_list(&self) -> Result<ToolList, McpError> {
+        let mut tools: Vec<McpTool> = Vec::new();
         let mut cursor: Option<String> = None;
         let mut fresh = LIST_FRESH_MAX;
         let mut is_said = false;
         for _ in 0..PAGES_MAX {
-            if !self.sessions.get(&self.endpoint).await?.has_tools {
+            if !self.sessions.get_or_negotiate(&self.endpoint).await?.has_tools {
                 break;
             }
             let params = cursor.as_ref().map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
             let page = self
-                .request(Request::new("tools/list", params))
+                .send_request(McpRequest::new("tools/list", params))
                 .await
-                .map_err(|failure| self.error(failure))?;
+                .map_err(|failure| self.to_mcp_error(failure))?;
             if let Some(time) = ::mcp::time_to_live(&page) {
                 (fresh, is_said) = (fresh.min(time), true);
             }
-            cursor = ::mcp::tools_of_page(self.name(), &page, |tool| self.grants(tool), &mut tools)
+            cursor = ::mcp::tools_of_page(self.name(), &page, |tool| self.is_granted(tool), &mut tools)
                 .map_err(|::mcp::NoPage| no_protocol())?;
             if cursor.is_none() {
                 break;
             }
         }
-        if self.sessions.get(&self.endpoint).await?.is_stateless {
+        if self.sessions.get_or_negotiate(&self.endpoint).await?.is_stateless {
             tools.retain(|tool| self.can_mirror(tool));
         }
         let fresh = if is_said { fresh.max(LIST_FRESH_MIN) } else { LIST_FRESH };
-        Ok(List { tools: tools.into(), fresh_until: Instant::now() + fresh })
+        Ok(ToolList { tools: tools.into(), fresh_until: Instant::now() + fresh })
     }
 
     /// Returns true if the headers that a tool requires can be built; otherwise it must not be offered.
-    fn can_mirror(&self, tool: &Tool) -> bool {
-        let checked = mirror::arguments(&schema(tool), None);
+    fn can_mirror(&self, tool: &McpTool) -> bool {
+        let checked = mirror::mirrored_argument_headers(&tool_schema(tool), None);
         if let Err(error) = &checked {
             tracing::warn!(server = self.name(), tool = tool.original, %error, "MCP tool skipped");
         }
         checked.is_ok()
     }
 
-    fn grants(&self, tool: &str) -> bool {
+    fn is_granted(&self, tool: &str) -> bool {
         self.config.tools.as_ref().is_none_or(|granted| granted.iter().any(|one| one == tool))
     }
 
     /// Calls the tool that is offered under this name.
-    pub(super) async fn call(
+    pub(super) async fn call_tool(
         &self,
         tool: &str,
         arguments: Map<String, Value>,
     ) -> Result<McpOutput, McpError> {
         let mut called = self.call_once(tool, &arguments).await?;
         // The call was rejected and not executed: the schema's header annotations changed since it was listed.
-        if matches!(&called, Err(Failure::Refused(error)) if error.code == HEADER_MISMATCH) {
+        if matches!(&called, Err(ExchangeFailure::Refused(error)) if error.code == HEADER_MISMATCH) {
             self.endpoint.list_changed.store(true, Ordering::SeqCst);
             called = self.call_once(tool, &arguments).await?;
         }
-        let called = called.map_err(|failure| self.error(failure));
+        let called = called.map_err(|failure| self.to_mcp_error(failure));
         match &called {
             Ok(_) | Err(McpError::Failed { .. }) => self.rest.record_success(),
             Err(McpError::Unavailable { .. } | McpError::Cut { .. }) => {
-                self.rest.record_failure(called.as_ref().err().and_then(wait))
+                self.rest.record_failure(called.as_ref().err().and_then(requested_pause))
             }
             Err(McpError::Rejected { .. } | McpError::UnknownTool | McpError::Arguments) => {}
         }
         // The call was executed although its result is malformed.
         let strange = || McpError::Failed { message: "its response violates the protocol".to_owned() };
-        let mut output = ::mcp::output(&called?, None).ok_or_else(strange)?;
-        output.text = self.endpoint.redact(&output.text);
+        let mut output = ::mcp::parse_output(&called?, None).ok_or_else(strange)?;
+        output.text = self.endpoint.redact_secrets(&output.text);
         for passage in &mut output.passages {
-            passage.text = self.endpoint.redact(&passage.text);
-            if let Place::Web { url, title } = &mut passage.place {
-                (*url, *title) = (self.endpoint.redact(url), self.endpoint.redact(title));
+            passage.text = self.endpoint.redact_secrets(&passage.text);
+            if let PassagePlace::Web { url, title } = &mut passage.place {
+                (*url, *title) = (self.endpoint.redact_secrets(url), self.endpoint.redact_secrets(title));
             }
         }
         Ok(output)
@@ -193,69 +195,72 @@ impl Server {
         &self,
         tool: &str,
         arguments: &Map<String, Value>,
-    ) -> Result<Result<Value, Failure>, McpError> {
-        let tools = self.tools().await?;
+    ) -> Result<Result<Value, ExchangeFailure>, McpError> {
+        let tools = self.list_tools().await?;
         let tool = tools.iter().find(|one| one.spec.name == tool).ok_or(McpError::UnknownTool)?;
-        self.awake()?;
+        self.check_not_paused()?;
         let waited = timeout(CALL_TIMEOUT, self.calls.acquire()).await;
-        let Ok(Ok(_turn)) = waited else { return Err(unavailable("too many concurrent calls")) };
+        let Ok(Ok(_turn)) = waited else { return Err(server_unavailable_error("too many concurrent calls")) };
         let params = json!({ "name": tool.original, "arguments": arguments });
         // A wrongly annotated tool is not listed, unless the server's revision has no such headers.
-        let mirrored = mirror::arguments(&schema(tool), params.get("arguments")).unwrap_or_default();
-        Ok(self.request(Request { method: "tools/call", params, mirrored }).await)
+        let mirrored = mirror::mirrored_argument_headers(&tool_schema(tool), params.get("arguments"))
+            .unwrap_or_default();
+        Ok(self.send_request(McpRequest { method: "tools/call", params, mirrored }).await)
     }
 
-    fn awake(&self) -> Result<(), McpError> {
-        self.rest.remaining().map_or(Ok(()), |left| {
+    fn check_not_paused(&self) -> Result<(), McpError> {
+        self.rest.remaining_pause().map_or(Ok(()), |left| {
             let reason = "it failed recently and is paused".to_owned();
             Err(McpError::Unavailable { reason, retry_after: Some(left) })
         })
     }
 
     /// Sends a request within a session; repeats it once in a new session if that has expired.
-    async fn request(&self, request: Request<'_>) -> Result<Value, Failure> {
+    async fn send_request(&self, request: McpRequest<'_>) -> Result<Value, ExchangeFailure> {
         for _ in 0..2 {
-            let session = self.sessions.get(&self.endpoint).await?;
-            match self.endpoint.exchange(Some(&session), &request).await {
-                Ok((answer, _)) => return Ok(self.endpoint.result(answer)?),
-                Err(Failure::Expired) => self.sessions.expire(&session),
-                Err(Failure::Refused(error)) if error.code == ::mcp::UNSUPPORTED_REVISION => {
-                    self.sessions.expire(&session);
+            let session = self.sessions.get_or_negotiate(&self.endpoint).await?;
+            match self.endpoint.exchange_request(Some(&session), &request).await {
+                Ok((answer, _)) => return Ok(self.endpoint.answer_to_result(answer)?),
+                Err(ExchangeFailure::Expired) => self.sessions.expire_session(&session),
+                Err(ExchangeFailure::Refused(error)) if error.code == ::mcp::UNSUPPORTED_REVISION => {
+                    self.sessions.expire_session(&session);
                 }
                 Err(failure) => return Err(failure),
             }
         }
-        Err(unavailable("its sessions expire immediately").into())
+        Err(server_unavailable_error("its sessions expire immediately").into())
     }
 
     /// Converts a failure to an error for the caller.
-    fn error(&self, failure: Failure) -> McpError {
+    fn to_mcp_error(&self, failure: ExchangeFailure) -> McpError {
         match failure {
-            Failure::Error(error) => error,
-            Failure::Refused(error) => McpError::Failed { message: self.endpoint.redact(&error.message) },
-            Failure::Expired => unavailable("its sessions expire immediately"),
+            ExchangeFailure::Error(error) => error,
+            ExchangeFailure::Refused(error) => {
+                McpError::Failed { message: self.endpoint.redact_secrets(&error.message) }
+            }
+            ExchangeFailure::Expired => server_unavailable_error("its sessions expire immediately"),
         }
     }
 
     /// Ends the session.
-    pub(super) async fn close(&self) {
-        self.sessions.close(&self.endpoint).await;
+    pub(super) async fn close_session(&self) {
+        self.sessions.close_session(&self.endpoint).await;
     }
 }
 
 /// Parses the schema of a tool, which was validated when it was listed.
-fn schema(tool: &Tool) -> Value {
+fn tool_schema(tool: &McpTool) -> Value {
     serde_json::from_str(&tool.spec.schema).unwrap_or_default()
 }
 
 /// Returns the pause that a server requested.
-fn wait(error: &McpError) -> Option<Duration> {
+fn requested_pause(error: &McpError) -> Option<Duration> {
     match error {
         McpError::Unavailable { retry_after, .. } => *retry_after,
         _ => None,
     }
 }
 
-fn lock<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+fn lock_ignoring_poison<T>(of: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }

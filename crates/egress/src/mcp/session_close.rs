@@ -16,7 +16,7 @@ pub(super) struct SessionCloser(TaskTracker);
 
 impl SessionCloser {
     /// Sends a message in the background.
-    pub(super) fn close(&self, request: Option<RequestBuilder>) {
+    pub(super) fn send_in_background(&self, request: Option<RequestBuilder>) {
         let (Some(request), Ok(runtime)) = (request, Handle::try_current()) else { return };
         if self.0.len() < CLOSES_MAX {
             // The result does not matter.
@@ -25,7 +25,7 @@ impl SessionCloser {
     }
 
     /// Waits for all messages in transit.
-    pub(super) async fn wait(&self) {
+    pub(super) async fn wait_for_all(&self) {
         self.0.close();
         let _in_time = timeout(TELL_TIMEOUT, self.0.wait()).await;
     }
@@ -48,13 +48,13 @@ impl<'a> PendingRequest<'a> {
     }
 
     /// Marks the request as completed or not started, so that no cancellation is sent.
-    pub(super) fn done(&mut self) {
+    pub(super) fn mark_done(&mut self) {
         self.message = None;
     }
 }
 
 impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
-        self.closer.close(self.message.take());
+        self.closer.send_in_background(self.message.take());
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// An event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Event {
+pub(super) struct McpSseEvent {
     /// The data; empty if the event only carries an id.
     pub(super) data: String,
     /// The id from which a later request resumes the stream.
@@ -15,17 +15,17 @@ pub(super) struct Event {
 
 /// Assembles events from chunks. The caller must bound the total input.
 #[derive(Debug, Default)]
-pub(super) struct Events {
+pub(super) struct McpSseParser {
     line: Vec<u8>,
     after_return: bool,
-    event: Event,
+    event: McpSseEvent,
     begun: bool,
     has_data: bool,
 }
 
-impl Events {
+impl McpSseParser {
     /// Returns the events that are completed by this chunk.
-    pub(super) fn feed(&mut self, piece: &[u8]) -> Vec<Event> {
+    pub(super) fn parse_chunk(&mut self, piece: &[u8]) -> Vec<McpSseEvent> {
         let mut ended = Vec::new();
         for byte in piece {
             let second = std::mem::take(&mut self.after_return) && *byte == b'\n';
@@ -42,7 +42,7 @@ impl Events {
         ended
     }
 
-    fn end_line(&mut self, line: &str) -> Option<Event> {
+    fn end_line(&mut self, line: &str) -> Option<McpSseEvent> {
         if line.is_empty() {
             self.has_data = false;
             let event = std::mem::take(&mut self.event);
@@ -80,14 +80,18 @@ mod tests {
     fn events_come_whole_in_whatever_pieces() {
         let stream = ": hello\n\nid: 1\ndata:\n\nevent: message\r\ndata: {\"a\":\r\ndata: \"č\"}\r\n\r\nretry: 5\rdata: x\r\rdata: cut";
         let wanted = [
-            Event { id: Some("1".to_owned()), ..Event::default() },
-            Event { data: "{\"a\":\n\"č\"}".to_owned(), ..Event::default() },
-            Event { data: "x".to_owned(), retry: Some(Duration::from_millis(5)), ..Event::default() },
+            McpSseEvent { id: Some("1".to_owned()), ..McpSseEvent::default() },
+            McpSseEvent { data: "{\"a\":\n\"č\"}".to_owned(), ..McpSseEvent::default() },
+            McpSseEvent {
+                data: "x".to_owned(),
+                retry: Some(Duration::from_millis(5)),
+                ..McpSseEvent::default()
+            },
         ];
         for size in 1..stream.len() {
-            let mut events = Events::default();
-            let all: Vec<Event> =
-                stream.as_bytes().chunks(size).flat_map(|piece| events.feed(piece)).collect();
+            let mut events = McpSseParser::default();
+            let all: Vec<McpSseEvent> =
+                stream.as_bytes().chunks(size).flat_map(|piece| events.parse_chunk(piece)).collect();
             assert_eq!(all, wanted, "{size}");
         }
     }

@@ -17,7 +17,7 @@ const KEY_ID_MAX_BYTES: usize = 1024;
 
 /// A public key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Key {
+pub(super) struct ProviderKey {
     id: Option<String>,
     /// The only algorithm that the key is for, if the set names one.
     algorithm: Option<String>,
@@ -33,13 +33,13 @@ enum Material {
 }
 
 /// Reads the keys of a set. Keys of other kinds and for other purposes are skipped.
-pub(super) fn read(set: &Value) -> Vec<Key> {
+pub(super) fn read_key_set(set: &Value) -> Vec<ProviderKey> {
     let keys = set["keys"].as_array().map_or(&[][..], Vec::as_slice);
-    keys.iter().take(KEYS_MAX).filter_map(Key::read).collect()
+    keys.iter().take(KEYS_MAX).filter_map(ProviderKey::from_jwk).collect()
 }
 
-impl Key {
-    fn read(key: &Value) -> Option<Self> {
+impl ProviderKey {
+    fn from_jwk(key: &Value) -> Option<Self> {
         if key["use"].as_str().is_some_and(|purpose| purpose != "sig") {
             return None;
         }
@@ -50,7 +50,10 @@ impl Key {
             (x.len() == size && y.len() == size).then(|| [&[4][..], &x, &y].concat())
         };
         let material = match (key["kty"].as_str()?, key["crv"].as_str()) {
-            ("RSA", _) => Material::Rsa { modulus: unsigned(bytes("n")?), exponent: unsigned(bytes("e")?) },
+            ("RSA", _) => Material::Rsa {
+                modulus: strip_leading_zeros(bytes("n")?),
+                exponent: strip_leading_zeros(bytes("e")?),
+            },
             ("EC", Some("P-256")) => Material::P256(point(32)?),
             ("EC", Some("P-384")) => Material::P384(point(48)?),
             ("OKP", Some("Ed25519")) => Material::Ed25519(bytes("x")?),
@@ -62,7 +65,7 @@ impl Key {
     }
 
     /// Returns true if a token with this header may be signed with the key.
-    pub(super) fn fits(&self, algorithm: &str, id: Option<&str>) -> bool {
+    pub(super) fn is_usable_for(&self, algorithm: &str, id: Option<&str>) -> bool {
         let is_named = id.is_none_or(|id| self.id.as_deref() == Some(id));
         is_named
             && self.algorithm.as_deref().is_none_or(|only| only == algorithm)
@@ -70,9 +73,9 @@ impl Key {
     }
 
     /// Returns true if this is the key's signature of the message by the algorithm, which must fit.
-    pub(super) fn verifies(&self, algorithm: &str, message: &[u8], signature: &[u8]) -> bool {
+    pub(super) fn is_valid_signature(&self, algorithm: &str, message: &[u8], signature: &[u8]) -> bool {
         let verified = match &self.material {
-            Material::Rsa { modulus, exponent } => match rsa(algorithm) {
+            Material::Rsa { modulus, exponent } => match rsa_parameters(algorithm) {
                 Some(parameters) => {
                     RsaPublicKeyComponents { n: modulus, e: exponent }.verify(parameters, message, signature)
                 }
@@ -95,7 +98,7 @@ impl Material {
     /// taken for something else.
     fn is_for(&self, algorithm: &str) -> bool {
         match self {
-            Self::Rsa { .. } => rsa(algorithm).is_some(),
+            Self::Rsa { .. } => rsa_parameters(algorithm).is_some(),
             Self::P256(_) => algorithm == "ES256",
             Self::P384(_) => algorithm == "ES384",
             Self::Ed25519(_) => algorithm == "EdDSA",
@@ -104,7 +107,7 @@ impl Material {
 }
 
 /// Returns the parameters of an RSA algorithm. Keys have 2,048 to 8,192 bits.
-fn rsa(algorithm: &str) -> Option<&'static RsaParameters> {
+fn rsa_parameters(algorithm: &str) -> Option<&'static RsaParameters> {
     match algorithm {
         "RS256" => Some(&RSA_PKCS1_2048_8192_SHA256),
         "RS384" => Some(&RSA_PKCS1_2048_8192_SHA384),
@@ -115,7 +118,7 @@ fn rsa(algorithm: &str) -> Option<&'static RsaParameters> {
 }
 
 /// Removes leading zeros, which the library rejects and some providers send.
-fn unsigned(number: Vec<u8>) -> Vec<u8> {
+fn strip_leading_zeros(number: Vec<u8>) -> Vec<u8> {
     let zeros = number.iter().take_while(|byte| **byte == 0).count();
     number[zeros..].to_vec()
 }

@@ -37,10 +37,10 @@ use tokio::time::timeout;
 
 pub use self::token::TokenError;
 
-use self::keys::Key;
+use self::keys::ProviderKey;
 use self::token::Expected;
 use crate::ConfigError;
-use crate::connections::{self, BodyError, Connections};
+use crate::connections::{self, OutgoingConnections, ResponseBodyError};
 use crate::secret::header_value;
 
 /// The largest metadata, key set and token response, in bytes.
@@ -90,7 +90,7 @@ pub struct Callback<'a> {
 
 /// A user as the provider knows them.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
+pub struct OidcIdentity {
     pub issuer: String,
     /// The identifier of the user at the provider, which never changes.
     pub subject: String,
@@ -120,7 +120,7 @@ pub enum OidcError {
 
 /// The metadata that the provider publishes.
 #[derive(Debug, Clone)]
-struct Metadata {
+struct ProviderMetadata {
     authorization: Url,
     token: Url,
     keys: Url,
@@ -132,7 +132,7 @@ struct Metadata {
 }
 
 /// The tokens that the provider exchanges for a code.
-struct Tokens {
+struct OidcTokens {
     id: String,
     /// Opens the user info.
     access: Option<Secret>,
@@ -146,9 +146,9 @@ type Read<T> = Mutex<Option<(T, Timestamp)>>;
 pub struct Oidc {
     config: OidcConfig,
     issuer: Url,
-    connections: Connections,
-    metadata: Read<Metadata>,
-    keys: Read<Vec<Key>>,
+    connections: OutgoingConnections,
+    metadata: Read<ProviderMetadata>,
+    keys: Read<Vec<ProviderKey>>,
     /// The last read of the keys because of a token with an unknown one.
     keys_renewed: Read<()>,
     /// Serializes reads of metadata and keys.
@@ -169,16 +169,16 @@ impl SignInRequest {
     /// Derives the secrets of a sign-in from the one that the browser keeps.
     #[must_use]
     pub fn from_secret(secret: &[u8; 32]) -> Self {
-        let derived = |purpose: &str| digest(&[purpose.as_bytes(), secret].concat());
+        let derived = |purpose: &str| sha256_base64(&[purpose.as_bytes(), secret].concat());
         Self { state: derived("state"), nonce: derived("nonce"), verifier: derived("verifier") }
     }
 
-    fn challenge(&self) -> String {
-        digest(self.verifier.as_bytes())
+    fn code_challenge(&self) -> String {
+        sha256_base64(self.verifier.as_bytes())
     }
 }
 
-fn digest(bytes: &[u8]) -> String {
+fn sha256_base64(bytes: &[u8]) -> String {
     URL_SAFE_NO_PAD.encode(Sha256::digest(bytes))
 }
 
@@ -205,7 +205,7 @@ impl Oidc {
         Ok(Self {
             config,
             issuer,
-            connections: Connections::default(),
+            connections: OutgoingConnections::default(),
             metadata: Mutex::default(),
             keys: Mutex::default(),
             keys_renewed: Mutex::default(),
@@ -215,8 +215,8 @@ impl Oidc {
 
     /// Returns the client, connected as configured.
     #[must_use]
-    pub fn through(self, outgoing: &OutgoingConfig) -> Self {
-        Self { connections: Connections::through(outgoing), ..self }
+    pub fn with_outgoing(self, outgoing: &OutgoingConfig) -> Self {
+        Self { connections: OutgoingConnections::from_config(outgoing), ..self }
     }
 
     /// Returns the URL at the provider to which the browser is sent.
@@ -228,7 +228,7 @@ impl Oidc {
         request: &SignInRequest,
         now: Timestamp,
     ) -> Result<String, OidcError> {
-        let mut url = self.metadata(now).await?.authorization;
+        let mut url = self.read_metadata(now).await?.authorization;
         url.query_pairs_mut().extend_pairs([
             ("response_type", "code"),
             ("client_id", &self.config.client_id),
@@ -236,7 +236,7 @@ impl Oidc {
             ("scope", "openid email"),
             ("state", &request.state),
             ("nonce", &request.nonce),
-            ("code_challenge", &request.challenge()),
+            ("code_challenge", &request.code_challenge()),
             ("code_challenge_method", "S256"),
         ]);
         Ok(url.into())
@@ -246,40 +246,40 @@ impl Oidc {
     ///
     /// # Errors
     /// [`OidcError`].
-    pub async fn identity(
+    pub async fn complete_sign_in(
         &self,
         request: &SignInRequest,
         callback: Callback<'_>,
         now: Timestamp,
-    ) -> Result<Identity, OidcError> {
+    ) -> Result<OidcIdentity, OidcError> {
         if callback.state != request.state {
             return Err(OidcError::State);
         }
-        let metadata = self.metadata(now).await?;
+        let metadata = self.read_metadata(now).await?;
         match callback.issuer {
             Some(issuer) if issuer != self.config.issuer => return Err(OidcError::OtherIssuer),
             None if metadata.names_issuer => return Err(OidcError::OtherIssuer),
             _ => {}
         }
         if let Some(error) = callback.error {
-            return Err(OidcError::Refused(shown(error)));
+            return Err(OidcError::Refused(loggable_code(error)));
         }
         if callback.code.is_empty() || callback.code.len() > PARAMETER_MAX_BYTES {
             return Err(OidcError::Refused("no code".to_owned()));
         }
-        let tokens = self.redeem(&metadata, request, callback.code).await?;
+        let tokens = self.redeem_code(&metadata, request, callback.code).await?;
         let expected = Expected {
             issuer: &self.config.issuer,
             client_id: &self.config.client_id,
             nonce: &request.nonce,
             now,
         };
-        let keys = self.keys(&metadata, now, false).await?;
-        let claims = match token::verify(&tokens.id, &keys, &expected) {
+        let keys = self.read_keys(&metadata, now, false).await?;
+        let claims = match token::verify_token(&tokens.id, &keys, &expected) {
             // The provider may have changed its keys since.
             Err(TokenError::UnknownKey) => {
-                let newer = self.keys(&metadata, now, true).await?;
-                token::verify(&tokens.id, &newer, &expected)?
+                let newer = self.read_keys(&metadata, now, true).await?;
+                token::verify_token(&tokens.id, &newer, &expected)?
             }
             verified => verified?,
         };
@@ -290,26 +290,27 @@ impl Oidc {
             }
             (email, _, _) => email?,
         };
-        Ok(Identity { issuer: self.config.issuer.clone(), subject: claims.subject, email })
+        Ok(OidcIdentity { issuer: self.config.issuer.clone(), subject: claims.subject, email })
     }
 
     async fn user_info(&self, url: &Url, access: &Secret) -> Result<Value, OidcError> {
         let authorization = header_value("Bearer ", access);
-        let authorization = authorization.ok_or_else(|| unavailable("its access token is no header"))?;
-        let request = self.client()?.get(url.clone()).header(AUTHORIZATION, authorization);
-        match exchange(request).await? {
+        let authorization =
+            authorization.ok_or_else(|| provider_unavailable_error("its access token is no header"))?;
+        let request = self.http_client()?.get(url.clone()).header(AUTHORIZATION, authorization);
+        match fetch_json(request).await? {
             (200, user_info) => Ok(user_info),
-            (status, _) => Err(unavailable(&format!("its user info has the status {status}"))),
+            (status, _) => Err(provider_unavailable_error(&format!("its user info has the status {status}"))),
         }
     }
 
     /// Redeems the code for tokens.
-    async fn redeem(
+    async fn redeem_code(
         &self,
-        metadata: &Metadata,
+        metadata: &ProviderMetadata,
         request: &SignInRequest,
         code: &str,
-    ) -> Result<Tokens, OidcError> {
+    ) -> Result<OidcTokens, OidcError> {
         let OidcConfig { client_id, client_secret, redirect_url, .. } = &self.config;
         let mut form = vec![
             ("grant_type", "authorization_code"),
@@ -319,56 +320,59 @@ impl Oidc {
         ];
         let mut authorization = None;
         match client_secret {
-            Some(secret) if !metadata.secret_in_body => authorization = Some(basic(client_id, secret)),
+            Some(secret) if !metadata.secret_in_body => {
+                authorization = Some(basic_authorization(client_id, secret))
+            }
             Some(secret) => {
                 form.extend([("client_id", client_id.as_str()), ("client_secret", secret.expose())])
             }
             None => form.push(("client_id", client_id)),
         }
         let body = form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
-        let request = self.client()?.post(metadata.token.clone());
+        let request = self.http_client()?.post(metadata.token.clone());
         let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded");
         let request = match authorization {
             Some(value) => request.header(AUTHORIZATION, value),
             None => request,
         };
-        let (status, answer) = exchange(request.body(body)).await?;
+        let (status, answer) = fetch_json(request.body(body)).await?;
         if status != 200 {
-            let error = answer["error"].as_str().map_or_else(|| format!("status {status}"), shown);
+            let error = answer["error"].as_str().map_or_else(|| format!("status {status}"), loggable_code);
             // Errors of the client's credentials are the operator's to mend.
             return Err(if status < 500 { OidcError::Refused(error) } else { OidcError::Unavailable(error) });
         }
-        let id = answer["id_token"].as_str().ok_or_else(|| unavailable("it sent no ID token"))?;
-        Ok(Tokens { id: id.to_owned(), access: answer["access_token"].as_str().map(Secret::new) })
+        let id =
+            answer["id_token"].as_str().ok_or_else(|| provider_unavailable_error("it sent no ID token"))?;
+        Ok(OidcTokens { id: id.to_owned(), access: answer["access_token"].as_str().map(Secret::new) })
     }
 
     /// Returns the provider's metadata, read at most once in [`FRESH`].
-    async fn metadata(&self, now: Timestamp) -> Result<Metadata, OidcError> {
+    async fn read_metadata(&self, now: Timestamp) -> Result<ProviderMetadata, OidcError> {
         let _reading = self.one_reader().await?;
-        if let Some(metadata) = fresh(&self.metadata, now, FRESH) {
+        if let Some(metadata) = fresh_value(&self.metadata, now, FRESH) {
             return Ok(metadata);
         }
-        let url = connections::below(&self.issuer, "/.well-known/openid-configuration");
-        let (status, document) = exchange(self.client()?.get(url)).await?;
+        let url = connections::append_path(&self.issuer, "/.well-known/openid-configuration");
+        let (status, document) = fetch_json(self.http_client()?.get(url)).await?;
         if status != 200 {
-            return Err(unavailable(&format!("its metadata has the status {status}")));
+            return Err(provider_unavailable_error(&format!("its metadata has the status {status}")));
         }
         // A provider that is configured with another name would make tokens for that name.
         if document["issuer"].as_str() != Some(&self.config.issuer) {
-            return Err(unavailable("its metadata names another issuer"));
+            return Err(provider_unavailable_error("its metadata names another issuer"));
         }
         let endpoint = |name: &str| {
             let text = document[name].as_str().filter(|text| text.len() <= ENDPOINT_MAX_BYTES);
             let url = text.and_then(|text| Url::parse(text).ok());
             let url =
                 url.filter(|url| is_safe(url) && (url.scheme() == "https" || self.issuer.scheme() == "http"));
-            url.ok_or_else(|| unavailable(&format!("its metadata has no usable {name}")))
+            url.ok_or_else(|| provider_unavailable_error(&format!("its metadata has no usable {name}")))
         };
         let methods = document["token_endpoint_auth_methods_supported"].as_array();
         let offers = |method: &str| {
             methods.is_some_and(|methods| methods.iter().any(|offered| offered.as_str() == Some(method)))
         };
-        let metadata = Metadata {
+        let metadata = ProviderMetadata {
             authorization: endpoint("authorization_endpoint")?,
             token: endpoint("token_endpoint")?,
             keys: endpoint("jwks_uri")?,
@@ -376,57 +380,70 @@ impl Oidc {
             secret_in_body: !offers("client_secret_basic") && offers("client_secret_post"),
             names_issuer: document["authorization_response_iss_parameter_supported"] == Value::Bool(true),
         };
-        keep(&self.metadata, metadata.clone(), now);
+        store_value(&self.metadata, metadata.clone(), now);
         Ok(metadata)
     }
 
     /// Returns the provider's keys, read at most once in [`FRESH`]. With `newer`, they are read again, unless that was done
     /// within [`KEYS_INTERVAL`].
-    async fn keys(&self, metadata: &Metadata, now: Timestamp, newer: bool) -> Result<Vec<Key>, OidcError> {
+    async fn read_keys(
+        &self,
+        metadata: &ProviderMetadata,
+        now: Timestamp,
+        newer: bool,
+    ) -> Result<Vec<ProviderKey>, OidcError> {
         let _reading = self.one_reader().await?;
-        let is_newest = fresh(&self.keys_renewed, now, KEYS_INTERVAL).is_some();
-        if let Some(keys) = fresh(&self.keys, now, FRESH).filter(|_| !newer || is_newest) {
+        let is_newest = fresh_value(&self.keys_renewed, now, KEYS_INTERVAL).is_some();
+        if let Some(keys) = fresh_value(&self.keys, now, FRESH).filter(|_| !newer || is_newest) {
             return Ok(keys);
         }
         if newer {
-            keep(&self.keys_renewed, (), now);
+            store_value(&self.keys_renewed, (), now);
         }
-        let (status, document) = exchange(self.client()?.get(metadata.keys.clone())).await?;
+        let (status, document) = fetch_json(self.http_client()?.get(metadata.keys.clone())).await?;
         if status != 200 {
-            return Err(unavailable(&format!("its keys have the status {status}")));
+            return Err(provider_unavailable_error(&format!("its keys have the status {status}")));
         }
-        let keys = keys::read(&document);
-        keep(&self.keys, keys.clone(), now);
+        let keys = keys::read_key_set(&document);
+        store_value(&self.keys, keys.clone(), now);
         Ok(keys)
     }
 
     /// Waits until nobody else reads from the provider, at most as long as one exchange takes.
     async fn one_reader(&self) -> Result<SemaphorePermit<'_>, OidcError> {
         let waited = timeout(EXCHANGE_TIMEOUT, self.reading.acquire()).await;
-        waited.map_err(|_| unavailable("timeout"))?.map_err(|_| unavailable("closed"))
+        waited
+            .map_err(|_| provider_unavailable_error("timeout"))?
+            .map_err(|_| provider_unavailable_error("closed"))
     }
 
-    fn client(&self) -> Result<&reqwest::Client, OidcError> {
-        self.connections.client().map_err(|_| unavailable("TLS is not available"))
+    fn http_client(&self) -> Result<&reqwest::Client, OidcError> {
+        self.connections.http_client().map_err(|_| provider_unavailable_error("TLS is not available"))
     }
 }
 
 /// Sends a request and returns the status and the JSON of the response; null if it is none.
-async fn exchange(request: RequestBuilder) -> Result<(u16, Value), OidcError> {
+async fn fetch_json(request: RequestBuilder) -> Result<(u16, Value), OidcError> {
     let request = request.header(ACCEPT, HeaderValue::from_static("application/json"));
     let exchanged = timeout(EXCHANGE_TIMEOUT, async {
-        let response = request.send().await.map_err(|error| unavailable(&connections::reason(error)))?;
+        let response = request
+            .send()
+            .await
+            .map_err(|error| provider_unavailable_error(&connections::transport_error_reason(error)))?;
         let status = response.status().as_u16();
-        let body = connections::body(response, DOCUMENT_MAX_BYTES).await.map_err(|error| match error {
-            BodyError::TooLarge => unavailable("its response is too large"),
-            BodyError::Cut => unavailable("connection lost"),
-        })?;
+        let body =
+            connections::read_response_body(response, DOCUMENT_MAX_BYTES).await.map_err(
+                |error| match error {
+                    ResponseBodyError::TooLarge => provider_unavailable_error("its response is too large"),
+                    ResponseBodyError::Cut => provider_unavailable_error("connection lost"),
+                },
+            )?;
         Ok((status, serde_json::from_slice(&body).unwrap_or(Value::Null)))
     });
-    exchanged.await.unwrap_or_else(|_| Err(unavailable("timeout")))
+    exchanged.await.unwrap_or_else(|_| Err(provider_unavailable_error("timeout")))
 }
 
-fn unavailable(reason: &str) -> OidcError {
+fn provider_unavailable_error(reason: &str) -> OidcError {
     OidcError::Unavailable(reason.to_owned())
 }
 
@@ -441,7 +458,7 @@ fn is_safe(url: &Url) -> bool {
 }
 
 /// Returns the client's credentials as a header (RFC 6749, section 2.3.1).
-fn basic(client_id: &str, secret: &Secret) -> HeaderValue {
+fn basic_authorization(client_id: &str, secret: &Secret) -> HeaderValue {
     let encoded = |text: &str| form_urlencoded::byte_serialize(text.as_bytes()).collect::<String>();
     let pair = format!("{}:{}", encoded(client_id), encoded(secret.expose()));
     let pair = base64::engine::general_purpose::STANDARD.encode(pair);
@@ -452,17 +469,19 @@ fn basic(client_id: &str, secret: &Secret) -> HeaderValue {
 }
 
 /// Returns an error code of the provider for the log: a few plain characters.
-fn shown(error: &str) -> String {
+fn loggable_code(error: &str) -> String {
     error.chars().filter(|c| c.is_ascii_alphanumeric() || "_-. ".contains(*c)).take(64).collect()
 }
 
-fn fresh<T: Clone>(read: &Read<T>, now: Timestamp, max_age: Duration) -> Option<T> {
+fn fresh_value<T: Clone>(read: &Read<T>, now: Timestamp, max_age: Duration) -> Option<T> {
     let read = read.lock().unwrap_or_else(PoisonError::into_inner);
     // A clock that was set back makes nothing fresh.
-    read.as_ref().filter(|(_, at)| *at <= now && now.since(*at) < max_age).map(|(value, _)| value.clone())
+    read.as_ref()
+        .filter(|(_, at)| *at <= now && now.duration_since(*at) < max_age)
+        .map(|(value, _)| value.clone())
 }
 
-fn keep<T>(read: &Read<T>, value: T, now: Timestamp) {
+fn store_value<T>(read: &Read<T>, value: T, now: Timestamp) {
     *read.lock().unwrap_or_else(PoisonError::into_inner) = Some((value, now));
 }
 
@@ -470,7 +489,7 @@ fn keep<T>(read: &Read<T>, value: T, now: Timestamp) {
 mod tests {
     use super::*;
 
-    fn config(issuer: &str, redirect: &str) -> OidcConfig {
+    fn oidc_config(issuer: &str, redirect: &str) -> OidcConfig {
         OidcConfig {
             issuer: issuer.to_owned(),
             client_id: "causerie".to_owned(),
@@ -480,12 +499,12 @@ mod tests {
     }
 
     #[test]
-    fn providers_are_reached_over_https_or_on_this_host() {
+    fn oidc_check_requires_https_or_localhost() {
         let here = "https://causerie.example/sign-in/callback";
         for issuer in
             ["https://id.example", "https://id.example/realms/x", "http://127.0.0.1:8081", "http://localhost"]
         {
-            assert!(Oidc::new(config(issuer, here)).is_ok(), "{issuer}");
+            assert!(Oidc::new(oidc_config(issuer, here)).is_ok(), "{issuer}");
         }
         for issuer in [
             "http://id.example",
@@ -494,16 +513,18 @@ mod tests {
             "https://u:p@id.example",
             "https://id.example?x",
         ] {
-            assert!(Oidc::new(config(issuer, here)).is_err(), "{issuer}");
+            assert!(Oidc::new(oidc_config(issuer, here)).is_err(), "{issuer}");
         }
-        assert!(Oidc::new(config("https://id.example", "http://causerie.example/x")).is_err());
-        let odd =
-            OidcConfig { client_secret: Some(Secret::new("a\nb")), ..config("https://id.example", here) };
+        assert!(Oidc::new(oidc_config("https://id.example", "http://causerie.example/x")).is_err());
+        let odd = OidcConfig {
+            client_secret: Some(Secret::new("a\nb")),
+            ..oidc_config("https://id.example", here)
+        };
         assert!(Oidc::new(odd).is_err());
     }
 
     #[test]
-    fn the_secrets_of_a_sign_in_differ_and_fit_the_protocol() {
+    fn sign_in_secrets_distinct_and_valid() {
         let (one, two) = (SignInRequest::from_secret(&[1; 32]), SignInRequest::from_secret(&[2; 32]));
         let all = [&one.state, &one.nonce, &one.verifier, &two.state, &two.nonce, &two.verifier];
         for (at, text) in all.iter().enumerate() {
@@ -517,12 +538,12 @@ mod tests {
         // The example of RFC 7636, appendix B.
         let example =
             SignInRequest { verifier: "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk".to_owned(), ..one };
-        assert_eq!(example.challenge(), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
+        assert_eq!(example.code_challenge(), "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM");
     }
 
     #[test]
-    fn credentials_are_form_encoded_before_they_are_a_header() {
-        let value = basic("a:b", &Secret::new("c d+e"));
+    fn basic_authorization_form_encodes_credentials() {
+        let value = basic_authorization("a:b", &Secret::new("c d+e"));
         assert_eq!(value.to_str().ok(), Some("Basic YSUzQWI6YytkJTJCZQ=="));
         assert!(!format!("{value:?}").contains("YSUz"));
     }

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use domain::time::Timestamp;
 use serde_json::Value;
 
-use super::keys::Key;
+use super::keys::ProviderKey;
 
 /// The longest token, in bytes.
 const TOKEN_MAX_BYTES: usize = 32 << 10;
@@ -63,7 +63,7 @@ pub enum TokenError {
 
 /// The user that a token identifies.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Claims {
+pub(super) struct IdTokenClaims {
     pub(super) subject: String,
     /// The email, which the provider has verified; [`TokenError::NoEmail`] if the user info may have it.
     pub(super) email: Result<String, TokenError>,
@@ -82,13 +82,17 @@ pub(super) struct Expected<'a> {
 ///
 /// # Errors
 /// [`TokenError`]; [`TokenError::UnknownKey`] if newer keys may help.
-pub(super) fn verify(token: &str, keys: &[Key], expected: &Expected<'_>) -> Result<Claims, TokenError> {
+pub(super) fn verify_token(
+    token: &str,
+    keys: &[ProviderKey],
+    expected: &Expected<'_>,
+) -> Result<IdTokenClaims, TokenError> {
     if token.len() > TOKEN_MAX_BYTES {
         return Err(TokenError::Malformed);
     }
     let (message, signature) = token.rsplit_once('.').ok_or(TokenError::Malformed)?;
     let (header, payload) = message.split_once('.').ok_or(TokenError::Malformed)?;
-    let header = json(header)?;
+    let header = decode_json(header)?;
     // An extension that must be understood, and is not.
     if !header["crit"].is_null() {
         return Err(TokenError::Malformed);
@@ -102,25 +106,25 @@ pub(super) fn verify(token: &str, keys: &[Key], expected: &Expected<'_>) -> Resu
         Value::Null => None,
         id => Some(id.as_str().ok_or(TokenError::Malformed)?),
     };
-    let mut fitting = keys.iter().filter(|key| key.fits(algorithm, id)).peekable();
+    let mut fitting = keys.iter().filter(|key| key.is_usable_for(algorithm, id)).peekable();
     if fitting.peek().is_none() {
         return Err(TokenError::UnknownKey);
     }
     // Without an identifier, each of the provider's few keys may be the one.
-    if !fitting.any(|key| key.verifies(algorithm, message.as_bytes(), &signature)) {
+    if !fitting.any(|key| key.is_valid_signature(algorithm, message.as_bytes(), &signature)) {
         return Err(TokenError::Signature);
     }
-    check(&json(payload)?, expected)
+    check_claims(&decode_json(payload)?, expected)
 }
 
-fn json(part: &str) -> Result<Value, TokenError> {
+fn decode_json(part: &str) -> Result<Value, TokenError> {
     let bytes = URL_SAFE_NO_PAD.decode(part).map_err(|_| TokenError::Malformed)?;
     let value: Value = serde_json::from_slice(&bytes).map_err(|_| TokenError::Malformed)?;
     if value.is_object() { Ok(value) } else { Err(TokenError::Malformed) }
 }
 
 /// Checks the claims of a token whose signature is right.
-fn check(claims: &Value, expected: &Expected<'_>) -> Result<Claims, TokenError> {
+fn check_claims(claims: &Value, expected: &Expected<'_>) -> Result<IdTokenClaims, TokenError> {
     if claims["iss"].as_str() != Some(expected.issuer) {
         return Err(TokenError::Issuer);
     }
@@ -136,8 +140,8 @@ fn check(claims: &Value, expected: &Expected<'_>) -> Result<Claims, TokenError> 
     if claims["nonce"].as_str() != Some(expected.nonce) {
         return Err(TokenError::Nonce);
     }
-    let subject = text(claims, "sub", SUBJECT_MAX_BYTES).ok_or(TokenError::Subject)?;
-    Ok(Claims { subject, email: email(claims) })
+    let subject = text_claim(claims, "sub", SUBJECT_MAX_BYTES).ok_or(TokenError::Subject)?;
+    Ok(IdTokenClaims { subject, email: verified_email(claims) })
 }
 
 /// Returns the email of the user info, which must be that of the subject of a token (section 5.3.2).
@@ -148,17 +152,17 @@ pub(super) fn user_info_email(user_info: &Value, subject: &str) -> Result<String
     if user_info["sub"].as_str() != Some(subject) {
         return Err(TokenError::OtherSubject);
     }
-    email(user_info)
+    verified_email(user_info)
 }
 
-fn email(claims: &Value) -> Result<String, TokenError> {
-    let email = text(claims, "email", EMAIL_MAX_BYTES).ok_or(TokenError::NoEmail)?;
+fn verified_email(claims: &Value) -> Result<String, TokenError> {
+    let email = text_claim(claims, "email", EMAIL_MAX_BYTES).ok_or(TokenError::NoEmail)?;
     // Microsoft Entra has a claim of its own: the domain's owner has verified the email.
     let is_verified = ["email_verified", "xms_edov"].iter().any(|name| is_true(&claims[*name]));
     if is_verified { Ok(email) } else { Err(TokenError::EmailNotVerified) }
 }
 
-fn text(claims: &Value, name: &str, max_bytes: usize) -> Option<String> {
+fn text_claim(claims: &Value, name: &str, max_bytes: usize) -> Option<String> {
     let text = claims[name].as_str()?;
     let is_plain = !text.is_empty() && text.len() <= max_bytes && !text.contains(char::is_control);
     is_plain.then(|| text.to_owned())
@@ -176,8 +180,8 @@ fn check_times(claims: &Value, now: Timestamp) -> Result<(), TokenError> {
     };
     let (expiry, issued) = (time("exp")?.ok_or(TokenError::Time)?, time("iat")?.ok_or(TokenError::Time)?);
     let begin = time("nbf")?.unwrap_or(issued);
-    let is_over = now >= expiry.plus(CLOCK_SKEW) || now >= issued.plus(AGE_MAX);
-    let is_early = now.plus(CLOCK_SKEW) < issued || now.plus(CLOCK_SKEW) < begin;
+    let is_over = now >= expiry.saturating_add(CLOCK_SKEW) || now >= issued.saturating_add(AGE_MAX);
+    let is_early = now.saturating_add(CLOCK_SKEW) < issued || now.saturating_add(CLOCK_SKEW) < begin;
     if is_over || is_early { Err(TokenError::Time) } else { Ok(()) }
 }
 

@@ -7,8 +7,8 @@ use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderName};
 use reqwest::{Client, RequestBuilder, StatusCode, Url};
 use serde_json::{Value, json};
 
-use super::{Engine, Query, RESULTS_MAX};
-use crate::connections::below;
+use super::{RESULTS_MAX, SearchEngine, SearchQuery};
+use crate::connections::append_path;
 
 /// The maximum number of results that are read, if an engine returns more than requested.
 const PAGES_MAX: usize = 5 * RESULTS_MAX;
@@ -49,52 +49,57 @@ const COUNTRIES: &[(&str, &str, &[&str])] = &[
 ];
 
 /// Returns the default base URL of an engine.
-pub(super) fn home(engine: Engine) -> &'static str {
+pub(super) fn default_base_url(engine: SearchEngine) -> &'static str {
     match engine {
         // There is no public server.
-        Engine::Searxng => "http://localhost:8888",
-        Engine::Brave => "https://api.search.brave.com",
-        Engine::Tavily => "https://api.tavily.com",
+        SearchEngine::Searxng => "http://localhost:8888",
+        SearchEngine::Brave => "https://api.search.brave.com",
+        SearchEngine::Tavily => "https://api.tavily.com",
     }
 }
 
 /// Returns the header of an engine's key and the prefix of its value.
-pub(super) fn key_header(engine: Engine) -> (HeaderName, &'static str) {
+pub(super) fn key_header(engine: SearchEngine) -> (HeaderName, &'static str) {
     match engine {
-        Engine::Searxng | Engine::Tavily => (AUTHORIZATION, "Bearer "),
-        Engine::Brave => (HeaderName::from_static("x-subscription-token"), ""),
+        SearchEngine::Searxng | SearchEngine::Tavily => (AUTHORIZATION, "Bearer "),
+        SearchEngine::Brave => (HeaderName::from_static("x-subscription-token"), ""),
     }
 }
 
 /// Builds the request for a query, without the key.
-pub(super) fn request(client: &Client, engine: Engine, base: &Url, query: &Query) -> RequestBuilder {
+pub(super) fn build_request(
+    client: &Client,
+    engine: SearchEngine,
+    base: &Url,
+    query: &SearchQuery,
+) -> RequestBuilder {
     let request = match engine {
-        Engine::Searxng => {
-            let mut url = below(base, "/search");
+        SearchEngine::Searxng => {
+            let mut url = append_path(base, "/search");
             url.query_pairs_mut()
                 .append_pair("q", &query.text)
                 .append_pair("format", "json")
                 .append_pair("categories", "general")
-                .append_pair("language", &locale(query));
+                .append_pair("language", &query_locale(query));
             client.get(url)
         }
-        Engine::Brave => {
-            let mut url = below(base, "/res/v1/web/search");
+        SearchEngine::Brave => {
+            let mut url = append_path(base, "/res/v1/web/search");
             url.query_pairs_mut()
                 .append_pair("q", &query.text)
                 .append_pair("count", &query.count.to_string())
                 .append_pair("result_filter", "web")
                 .append_pair("text_decorations", "false");
-            let known = query.country.as_deref().filter(|country| on(BRAVE_COUNTRIES, country));
+            let known = query.country.as_deref().filter(|country| list_contains(BRAVE_COUNTRIES, country));
             url.query_pairs_mut().append_pair("country", known.unwrap_or("ALL"));
-            let spoken = country(query).map(|(_, _, spoken)| spoken[0]);
+            let spoken = find_country(query).map(|(_, _, spoken)| spoken[0]);
             let language = query.language.as_deref().or(spoken);
-            if let Some(language) = language.filter(|language| on(BRAVE_LANGUAGES, language)) {
+            if let Some(language) = language.filter(|language| list_contains(BRAVE_LANGUAGES, language)) {
                 url.query_pairs_mut().append_pair("search_lang", language);
             }
             client.get(url)
         }
-        Engine::Tavily => {
+        SearchEngine::Tavily => {
             let mut body = json!({
                 "query": query.text,
                 "max_results": query.count,
@@ -104,11 +109,11 @@ pub(super) fn request(client: &Client, engine: Engine, base: &Url, query: &Query
                 "include_raw_content": false,
                 "include_images": false,
             });
-            if let Some((_, name, _)) = country(query) {
+            if let Some((_, name, _)) = find_country(query) {
                 body["country"] = json!(name);
             }
             client
-                .post(below(base, "/search"))
+                .post(append_path(base, "/search"))
                 .header(CONTENT_TYPE, "application/json")
                 .body(body.to_string())
         }
@@ -125,12 +130,12 @@ pub(super) struct FoundPage {
 }
 
 /// Parses the pages of a response, best first; `None` if it is malformed. Skips results that are not pages.
-pub(super) fn pages(engine: Engine, body: &[u8]) -> Option<Vec<FoundPage>> {
+pub(super) fn parse_pages(engine: SearchEngine, body: &[u8]) -> Option<Vec<FoundPage>> {
     let body: Value = serde_json::from_slice(body).ok()?;
     let (list, snippet) = match engine {
-        Engine::Searxng | Engine::Tavily => (body.get("results")?, "content"),
+        SearchEngine::Searxng | SearchEngine::Tavily => (body.get("results")?, "content"),
         // A search without results has no `web` but still the type of a search.
-        Engine::Brave => match body.get("web") {
+        SearchEngine::Brave => match body.get("web") {
             Some(web) if !web.is_null() => (web.get("results")?, "description"),
             None | Some(_) if body.get("type").and_then(Value::as_str) == Some("search") => {
                 return Some(Vec::new());
@@ -146,32 +151,34 @@ pub(super) fn pages(engine: Engine, body: &[u8]) -> Option<Vec<FoundPage>> {
 }
 
 /// Returns the error message of an engine.
-pub(super) fn complaint(engine: Engine, status: StatusCode, body: &[u8]) -> String {
+pub(super) fn error_message(engine: SearchEngine, status: StatusCode, body: &[u8]) -> String {
     let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     let message = match engine {
-        Engine::Searxng if status == StatusCode::FORBIDDEN => {
+        SearchEngine::Searxng if status == StatusCode::FORBIDDEN => {
             return "it does not give JSON; its settings must list json under search.formats".to_owned();
         }
-        Engine::Searxng => body.get("error"),
-        Engine::Brave => body.pointer("/error/detail"),
-        Engine::Tavily => body.pointer("/detail/error").or_else(|| body.get("detail")),
+        SearchEngine::Searxng => body.get("error"),
+        SearchEngine::Brave => body.pointer("/error/detail"),
+        SearchEngine::Tavily => body.pointer("/detail/error").or_else(|| body.get("detail")),
     };
     message.and_then(Value::as_str).unwrap_or("").to_owned()
 }
 
-fn on(list: &str, wanted: &str) -> bool {
+fn list_contains(list: &str, wanted: &str) -> bool {
     list.split_whitespace().any(|one| one == wanted)
 }
 
-fn country(query: &Query) -> Option<&'static (&'static str, &'static str, &'static [&'static str])> {
+fn find_country(
+    query: &SearchQuery,
+) -> Option<&'static (&'static str, &'static str, &'static [&'static str])> {
     let wanted = query.country.as_deref()?;
     COUNTRIES.iter().find(|(code, _, _)| *code == wanted)
 }
 
 /// Returns the locale of a query: language and country if they match, otherwise the language, otherwise the
 /// country's own.
-fn locale(query: &Query) -> String {
-    match (query.language.as_deref(), country(query)) {
+fn query_locale(query: &SearchQuery) -> String {
+    match (query.language.as_deref(), find_country(query)) {
         (Some(language), Some((code, _, spoken))) if spoken.contains(&language) => {
             format!("{language}-{code}")
         }
@@ -185,8 +192,8 @@ fn locale(query: &Query) -> String {
 mod tests {
     use super::*;
 
-    fn query(language: Option<&str>, country: Option<&str>) -> Query {
-        Query {
+    fn query_with(language: Option<&str>, country: Option<&str>) -> SearchQuery {
+        SearchQuery {
             text: "nájem bytu".to_owned(),
             count: 5,
             language: language.map(ToOwned::to_owned),
@@ -195,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn hints_are_sent_only_where_the_engine_knows_them() {
+    fn query_hints_follow_engine_support() {
         for (language, country, wanted) in [
             (Some("cs"), Some("CZ"), "cs-CZ"),
             (Some("cs"), Some("AT"), "cs"),
@@ -203,30 +210,30 @@ mod tests {
             (Some("cs"), Some("EU"), "cs"),
             (None, None, "all"),
         ] {
-            assert_eq!(locale(&query(language, country)), wanted);
+            assert_eq!(query_locale(&query_with(language, country)), wanted);
         }
-        let client = crate::connections::builder().build().expect("a client");
+        let client = crate::connections::client_builder().build().expect("a client");
         let base = Url::parse("http://engine.test/").expect("an address");
         let url = |engine, language, country| {
-            let built = request(&client, engine, &base, &query(language, country)).build();
+            let built = build_request(&client, engine, &base, &query_with(language, country)).build();
             built.expect("a request").url().query().unwrap_or("").to_owned()
         };
-        assert!(url(Engine::Brave, Some("sk"), Some("DE")).ends_with("&country=DE&search_lang=sk"));
-        assert!(url(Engine::Brave, Some("xx"), Some("CZ")).ends_with("&country=ALL"));
-        assert!(url(Engine::Brave, None, Some("CZ")).ends_with("&country=ALL&search_lang=cs"));
-        assert!(url(Engine::Searxng, None, None).starts_with("q=n%C3%A1jem+bytu&format=json"));
+        assert!(url(SearchEngine::Brave, Some("sk"), Some("DE")).ends_with("&country=DE&search_lang=sk"));
+        assert!(url(SearchEngine::Brave, Some("xx"), Some("CZ")).ends_with("&country=ALL"));
+        assert!(url(SearchEngine::Brave, None, Some("CZ")).ends_with("&country=ALL&search_lang=cs"));
+        assert!(url(SearchEngine::Searxng, None, None).starts_with("q=n%C3%A1jem+bytu&format=json"));
     }
 
     #[test]
-    fn an_answer_of_another_form_is_none() {
-        for engine in [Engine::Searxng, Engine::Brave, Engine::Tavily] {
+    fn parse_pages_rejects_other_forms() {
+        for engine in [SearchEngine::Searxng, SearchEngine::Brave, SearchEngine::Tavily] {
             for body in ["", "[]", "{}", "<html>", r#"{"results":{}}"#, r#"{"web":{"results":"x"}}"#] {
-                assert_eq!(pages(engine, body.as_bytes()), None, "{engine:?} {body}");
+                assert_eq!(parse_pages(engine, body.as_bytes()), None, "{engine:?} {body}");
             }
         }
         let odd = br#"{"results":[1,null,{"url":7},{"url":"https://a.example/","title":null}]}"#;
-        assert_eq!(pages(Engine::Searxng, odd).map(|pages| pages.len()), Some(4));
-        assert_eq!(pages(Engine::Brave, br#"{"type":"search","query":{}}"#), Some(Vec::new()));
-        assert_eq!(pages(Engine::Brave, br#"{"type":"search","web":null}"#), Some(Vec::new()));
+        assert_eq!(parse_pages(SearchEngine::Searxng, odd).map(|pages| pages.len()), Some(4));
+        assert_eq!(parse_pages(SearchEngine::Brave, br#"{"type":"search","query":{}}"#), Some(Vec::new()));
+        assert_eq!(parse_pages(SearchEngine::Brave, br#"{"type":"search","web":null}"#), Some(Vec::new()));
     }
 }

@@ -11,7 +11,7 @@ use reqwest::header::{HeaderName, HeaderValue};
 use tokio::sync::Semaphore;
 
 use crate::circuit_breaker::CircuitBreaker;
-use crate::connections::{self, BodyError, Connections, base_url};
+use crate::connections::{self, OutgoingConnections, ResponseBodyError, base_url};
 use crate::text;
 use crate::{ConfigError, Secret, WebUrl};
 
@@ -38,7 +38,7 @@ const AT_ONCE_MAX: usize = 32;
 
 /// A kind of search engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Engine {
+pub enum SearchEngine {
     /// A SearXNG server, its JSON format.
     Searxng,
     /// The Brave Search API.
@@ -47,7 +47,7 @@ pub enum Engine {
     Tavily,
 }
 
-impl Engine {
+impl SearchEngine {
     /// Returns the name used in settings.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -78,12 +78,12 @@ pub struct SearchConfig {
     /// Tavily.
     pub tavily: Option<KeyedEngine>,
     /// The only engine to use. By default all are tried in the order above until one answers.
-    pub only: Option<Engine>,
+    pub only: Option<SearchEngine>,
 }
 
 /// A search query.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Query {
+pub struct SearchQuery {
     /// The words. At most [`QUERY_MAX_CHARS`] and [`QUERY_MAX_WORDS`] of them are used.
     pub text: String,
     /// The number of results; clamped to between 1 and [`RESULTS_MAX`].
@@ -96,7 +96,7 @@ pub struct Query {
 
 /// A search result.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct SearchResult {
     /// The title: one line of plain text, at most [`TITLE_MAX_BYTES`]. The URL if there is no title.
     pub title: String,
     /// The URL.
@@ -132,22 +132,22 @@ pub enum SearchError {
 
 /// Searches with the configured engines. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Search {
-    servers: Arc<[Server]>,
-    connections: Connections,
+pub struct SearchClient {
+    servers: Arc<[SearchServer]>,
+    connections: OutgoingConnections,
     at_once: Arc<Semaphore>,
 }
 
 /// The server of an engine.
 #[derive(Debug)]
-struct Server {
-    engine: Engine,
+struct SearchServer {
+    engine: SearchEngine,
     base: Url,
     key: Option<(Secret, HeaderName, HeaderValue)>,
     rest: CircuitBreaker,
 }
 
-impl Search {
+impl SearchClient {
     /// Creates a search with this configuration. Does not connect.
     ///
     /// # Errors
@@ -155,12 +155,12 @@ impl Search {
     pub fn new(config: SearchConfig) -> Result<Self, ConfigError> {
         let mut servers = Vec::new();
         if let Some(base) = &config.searxng {
-            servers.push(Server::new(Engine::Searxng, base, None)?);
+            servers.push(SearchServer::new(SearchEngine::Searxng, base, None)?);
         }
-        for (engine, keyed) in [(Engine::Brave, config.brave), (Engine::Tavily, config.tavily)] {
+        for (engine, keyed) in [(SearchEngine::Brave, config.brave), (SearchEngine::Tavily, config.tavily)] {
             if let Some(KeyedEngine { key, base_url }) = keyed {
-                let base = base_url.unwrap_or_else(|| formats::home(engine).to_owned());
-                servers.push(Server::new(engine, &base, Some(key))?);
+                let base = base_url.unwrap_or_else(|| formats::default_base_url(engine).to_owned());
+                servers.push(SearchServer::new(engine, &base, Some(key))?);
             }
         }
         if let Some(only) = config.only {
@@ -170,13 +170,13 @@ impl Search {
             }
         }
         let at_once = Arc::new(Semaphore::new(AT_ONCE_MAX));
-        Ok(Self { servers: servers.into(), connections: Connections::default(), at_once })
+        Ok(Self { servers: servers.into(), connections: OutgoingConnections::default(), at_once })
     }
 
     /// Returns the search, connected as configured.
     #[must_use]
-    pub fn through(self, outgoing: &OutgoingConfig) -> Self {
-        Self { connections: Connections::through(outgoing), ..self }
+    pub fn with_outgoing(self, outgoing: &OutgoingConfig) -> Self {
+        Self { connections: OutgoingConnections::from_config(outgoing), ..self }
     }
 
     /// Returns true if an engine is configured.
@@ -189,21 +189,21 @@ impl Search {
     ///
     /// # Errors
     /// Returns the error of the first engine if none answers.
-    pub async fn search(&self, query: &Query) -> Result<Vec<Found>, SearchError> {
+    pub async fn search_web(&self, query: &SearchQuery) -> Result<Vec<SearchResult>, SearchError> {
         if self.servers.is_empty() {
             return Err(SearchError::NotConfigured);
         }
-        let query = query.bounded();
+        let query = query.to_bounded();
         if query.text.is_empty() {
             return Err(SearchError::EmptyQuery);
         }
         let waited = tokio::time::timeout(WAIT_TIMEOUT, self.at_once.acquire()).await;
         let Ok(Ok(_turn)) = waited else {
-            return Err(unavailable("too many concurrent searches"));
+            return Err(engine_unavailable_error("too many concurrent searches"));
         };
         let mut first = None;
         for server in self.servers.iter() {
-            match self.ask(server, &query).await {
+            match self.query_server(server, &query).await {
                 Ok(found) => return Ok(found),
                 Err(error) => {
                     tracing::warn!(engine = server.engine.name(), %error, "web search failed");
@@ -214,13 +214,17 @@ impl Search {
         Err(first.unwrap_or(SearchError::NotConfigured))
     }
 
-    async fn ask(&self, server: &Server, query: &Query) -> Result<Vec<Found>, SearchError> {
-        if let Some(left) = server.rest.remaining() {
+    async fn query_server(
+        &self,
+        server: &SearchServer,
+        query: &SearchQuery,
+    ) -> Result<Vec<SearchResult>, SearchError> {
+        if let Some(left) = server.rest.remaining_pause() {
             let reason = "it failed recently and is paused".to_owned();
             return Err(SearchError::Unavailable { reason, retry_after: Some(left) });
         }
-        let response = tokio::time::timeout(SEARCH_TIMEOUT, self.exchange(server, query)).await;
-        let answer = response.unwrap_or_else(|_| Err(unavailable("timeout")));
+        let response = tokio::time::timeout(SEARCH_TIMEOUT, self.fetch_results(server, query)).await;
+        let answer = response.unwrap_or_else(|_| Err(engine_unavailable_error("timeout")));
         match &answer {
             Ok(_) => server.rest.record_success(),
             Err(SearchError::Unavailable { retry_after, .. }) => server.rest.record_failure(*retry_after),
@@ -230,21 +234,31 @@ impl Search {
         answer
     }
 
-    async fn exchange(&self, server: &Server, query: &Query) -> Result<Vec<Found>, SearchError> {
-        let client = self.connections.client().map_err(|error| unavailable(&connections::reason(error)))?;
-        let mut request = formats::request(client, server.engine, &server.base, query);
+    async fn fetch_results(
+        &self,
+        server: &SearchServer,
+        query: &SearchQuery,
+    ) -> Result<Vec<SearchResult>, SearchError> {
+        let client = self
+            .connections
+            .http_client()
+            .map_err(|error| engine_unavailable_error(&connections::transport_error_reason(error)))?;
+        let mut request = formats::build_request(client, server.engine, &server.base, query);
         if let Some((_, name, value)) = &server.key {
             request = request.header(name, value);
         }
-        let response = request.send().await.map_err(|error| unavailable(&connections::reason(error)))?;
+        let response = request
+            .send()
+            .await
+            .map_err(|error| engine_unavailable_error(&connections::transport_error_reason(error)))?;
         let (status, retry_after) = (response.status(), connections::retry_after(response.headers()));
-        let body = connections::body(response, BODY_MAX_BYTES).await;
+        let body = connections::read_response_body(response, BODY_MAX_BYTES).await;
         if !status.is_success() {
             let body = body.unwrap_or_default();
-            let message = formats::complaint(server.engine, status, &body);
+            let message = formats::error_message(server.engine, status, &body);
             let message = server.key.as_ref().map_or(message.clone(), |(key, _, _)| key.redact(&message));
-            let message = text::line(&message);
-            let reason = format!("{status}: {}", text::cut(&message, REASON_MAX_BYTES));
+            let message = text::single_line(&message);
+            let reason = format!("{status}: {}", text::cut_bytes(&message, REASON_MAX_BYTES));
             let reason = reason.trim_end_matches([':', ' ']).to_owned();
             let again = status.is_server_error() || matches!(status.as_u16(), 408 | 425 | 429);
             return Err(if again {
@@ -254,17 +268,17 @@ impl Search {
             });
         }
         let body = body.map_err(|error| match error {
-            BodyError::TooLarge => unavailable("its response is too large"),
-            BodyError::Cut => unavailable("connection lost"),
+            ResponseBodyError::TooLarge => engine_unavailable_error("its response is too large"),
+            ResponseBodyError::Cut => engine_unavailable_error("connection lost"),
         })?;
-        let pages =
-            formats::pages(server.engine, &body).ok_or_else(|| unavailable("its response is malformed"))?;
-        Ok(found(pages, query.count))
+        let pages = formats::parse_pages(server.engine, &body)
+            .ok_or_else(|| engine_unavailable_error("its response is malformed"))?;
+        Ok(usable_results(pages, query.count))
     }
 }
 
-impl Server {
-    fn new(engine: Engine, base: &str, key: Option<Secret>) -> Result<Self, ConfigError> {
+impl SearchServer {
+    fn new(engine: SearchEngine, base: &str, key: Option<Secret>) -> Result<Self, ConfigError> {
         let base = base_url(base, engine.name())?;
         let key = match key {
             Some(key) => {
@@ -279,10 +293,10 @@ impl Server {
     }
 }
 
-impl Query {
+impl SearchQuery {
     /// Truncates the query to its bounds.
-    fn bounded(&self) -> Self {
-        let text = text::line(&self.text);
+    fn to_bounded(&self) -> Self {
+        let text = text::single_line(&self.text);
         let words: Vec<&str> = text.split(' ').filter(|word| !word.is_empty()).collect();
         let text = words[..words.len().min(QUERY_MAX_WORDS)].join(" ");
         let text: String = text.chars().take(QUERY_MAX_CHARS).collect();
@@ -301,8 +315,8 @@ impl Query {
 }
 
 /// Returns the usable results: with a valid URL, without duplicates.
-fn found(pages: Vec<formats::FoundPage>, count: usize) -> Vec<Found> {
-    let mut all: Vec<Found> = Vec::new();
+fn usable_results(pages: Vec<formats::FoundPage>, count: usize) -> Vec<SearchResult> {
+    let mut all: Vec<SearchResult> = Vec::new();
     for page in pages {
         if all.len() == count {
             break;
@@ -312,12 +326,12 @@ fn found(pages: Vec<formats::FoundPage>, count: usize) -> Vec<Found> {
             continue;
         }
         // Markup is allowed additional space before it is removed.
-        let title = text::plain(text::cut(&page.title, 8 * TITLE_MAX_BYTES));
+        let title = text::html_to_line(text::cut_bytes(&page.title, 8 * TITLE_MAX_BYTES));
         let title = if title.is_empty() { url.as_str().to_owned() } else { title };
-        all.push(Found {
-            title: text::cut(&title, TITLE_MAX_BYTES).to_owned(),
-            snippet: text::cut(
-                &text::plain(text::cut(&page.snippet, 8 * SNIPPET_MAX_BYTES)),
+        all.push(SearchResult {
+            title: text::cut_bytes(&title, TITLE_MAX_BYTES).to_owned(),
+            snippet: text::cut_bytes(
+                &text::html_to_line(text::cut_bytes(&page.snippet, 8 * SNIPPET_MAX_BYTES)),
                 SNIPPET_MAX_BYTES,
             )
             .to_owned(),
@@ -327,6 +341,6 @@ fn found(pages: Vec<formats::FoundPage>, count: usize) -> Vec<Found> {
     all
 }
 
-fn unavailable(reason: &str) -> SearchError {
+fn engine_unavailable_error(reason: &str) -> SearchError {
     SearchError::Unavailable { reason: reason.to_owned(), retry_after: None }
 }

@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use domain::catalog::{Jurisdiction, Language};
+use domain::catalog::{CatalogJurisdiction, CatalogLanguage};
 
 /// The longest template, in bytes.
 pub const TEMPLATE_MAX_BYTES: u64 = 64 * 1024;
@@ -54,7 +54,7 @@ impl Section {
 
     /// Returns the name of the section's file.
     #[must_use]
-    pub const fn file(self) -> &'static str {
+    pub const fn file_name(self) -> &'static str {
         match self {
             Self::Base => "base.md",
             Self::Agent => "agent.md",
@@ -81,7 +81,7 @@ impl Section {
 
     /// Returns the built-in template.
     #[must_use]
-    pub const fn builtin(self) -> &'static str {
+    pub const fn builtin_text(self) -> &'static str {
         match self {
             Self::Base => include_str!("base.md"),
             Self::Agent => include_str!("agent.md"),
@@ -108,7 +108,7 @@ pub enum TemplateError {
         error: io::Error,
     },
     /// No section has the name of a file.
-    #[error("{path}: there is no such section; there are {}", names(&Section::ALL.map(Section::file)))]
+    #[error("{path}: there is no such section; there are {}", join_names(&Section::ALL.map(Section::file_name)))]
     NoSuchSection {
         /// The file.
         path: PathBuf,
@@ -145,14 +145,17 @@ pub enum TemplateError {
 #[derive(Debug, Clone)]
 pub struct PromptTemplates {
     texts: Vec<Arc<str>>,
-    jurisdictions: Arc<Vec<Jurisdiction>>,
+    jurisdictions: Arc<Vec<CatalogJurisdiction>>,
 }
 
 impl PromptTemplates {
     /// Creates the built-in templates with these jurisdictions.
     #[must_use]
-    pub fn builtin(jurisdictions: Arc<Vec<Jurisdiction>>) -> Self {
-        Self { texts: Section::ALL.iter().map(|section| section.builtin().into()).collect(), jurisdictions }
+    pub fn builtin(jurisdictions: Arc<Vec<CatalogJurisdiction>>) -> Self {
+        Self {
+            texts: Section::ALL.iter().map(|section| section.builtin_text().into()).collect(),
+            jurisdictions,
+        }
     }
 
     /// Replaces the sections for which the folder has a template. Ignores hidden files and files other than Markdown.
@@ -167,15 +170,15 @@ impl PromptTemplates {
             if name.starts_with('.') || !name.ends_with(".md") {
                 continue;
             }
-            let at = Section::ALL.iter().position(|section| section.file() == name);
+            let at = Section::ALL.iter().position(|section| section.file_name() == name);
             let Some(at) = at else { return Err(TemplateError::NoSuchSection { path }) };
-            self.texts[at] = read(&path, Section::ALL[at])?.into();
+            self.texts[at] = read_template(&path, Section::ALL[at])?.into();
         }
         Ok(self)
     }
 
     /// Renders a section with these values of its placeholders. Values are not searched for placeholders.
-    pub(crate) fn tell(&self, section: Section, values: &[(&str, &str)]) -> String {
+    pub(crate) fn render_section(&self, section: Section, values: &[(&str, &str)]) -> String {
         let at = Section::ALL.iter().position(|known| *known == section).unwrap_or_default();
         let mut rest: &str = &self.texts[at];
         let mut text = String::with_capacity(rest.len());
@@ -190,12 +193,12 @@ impl PromptTemplates {
     }
 
     /// Lists jurisdictions by name: `Czechia (CZ)`; by identifier alone if they are no longer configured.
-    pub(crate) fn jurisdictions(&self, ids: &[String]) -> String {
+    pub(crate) fn name_jurisdictions(&self, ids: &[String]) -> String {
         let named = ids.iter().map(|id| {
             let known = self.jurisdictions.iter().find(|known| known.id == *id);
             known.map_or_else(
                 || id.clone(),
-                |known| format!("{} ({id})", known.label.in_language(Language::En)),
+                |known| format!("{} ({id})", known.label.in_language(CatalogLanguage::En)),
             )
         });
         named.collect::<Vec<_>>().join(", ")
@@ -210,7 +213,7 @@ fn next_placeholder(text: &str) -> Option<(&str, &str, &str)> {
     Some((&text[..begin], inner[..end].trim(), &inner[end + 2..]))
 }
 
-fn read(path: &Path, section: Section) -> Result<String, TemplateError> {
+fn read_template(path: &Path, section: Section) -> Result<String, TemplateError> {
     let unreadable = |error| TemplateError::Unreadable { path: path.to_owned(), error };
     let mut text = String::new();
     let file = File::open(path).map_err(unreadable)?;
@@ -218,12 +221,12 @@ fn read(path: &Path, section: Section) -> Result<String, TemplateError> {
     if text.len() as u64 > TEMPLATE_MAX_BYTES {
         return Err(TemplateError::TooLong { path: path.to_owned() });
     }
-    check(path, section, &text)?;
+    check_template(path, section, &text)?;
     Ok(text)
 }
 
 /// Checks that a template has all placeholders of its section and no others.
-fn check(path: &Path, section: Section, text: &str) -> Result<(), TemplateError> {
+fn check_template(path: &Path, section: Section, text: &str) -> Result<(), TemplateError> {
     let known = section.placeholders();
     let mut met = Vec::new();
     for (line, number) in text.lines().zip(1..) {
@@ -237,7 +240,7 @@ fn check(path: &Path, section: Section, text: &str) -> Result<(), TemplateError>
                 return Err(unknown(&rest[begin + 2..], "it is not closed in its line".to_owned()));
             };
             if !known.contains(&name) {
-                let near = known.iter().min_by_key(|known| differing(name, known));
+                let near = known.iter().min_by_key(|known| differing_length(name, known));
                 let hint =
                     near.map_or("it has none".to_owned(), |near| format!("did you mean {{{{{near}}}}}?"));
                 return Err(unknown(name, hint));
@@ -253,12 +256,12 @@ fn check(path: &Path, section: Section, text: &str) -> Result<(), TemplateError>
 }
 
 /// Returns the length of the names after their common prefix, for suggestions.
-fn differing(one: &str, other: &str) -> usize {
+fn differing_length(one: &str, other: &str) -> usize {
     let same = one.chars().zip(other.chars()).take_while(|(one, other)| one == other).count();
     one.chars().count().max(other.chars().count()) - same
 }
 
-fn names(names: &[&str]) -> String {
+fn join_names(names: &[&str]) -> String {
     names.join(", ")
 }
 
@@ -270,8 +273,8 @@ fn names(names: &[&str]) -> String {
 pub fn write_builtin(folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
     for section in Section::ALL {
-        let mut file = File::options().write(true).create_new(true).open(folder.join(section.file()))?;
-        io::Write::write_all(&mut file, section.builtin().as_bytes())?;
+        let mut file = File::options().write(true).create_new(true).open(folder.join(section.file_name()))?;
+        io::Write::write_all(&mut file, section.builtin_text().as_bytes())?;
     }
     Ok(())
 }
@@ -280,11 +283,11 @@ pub fn write_builtin(folder: &Path) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn templates() -> PromptTemplates {
+    fn builtin_templates() -> PromptTemplates {
         PromptTemplates::builtin(Arc::new(domain::catalog::builtin_jurisdictions()))
     }
 
-    fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+    fn template_folder(files: &[(&str, &str)]) -> tempfile::TempDir {
         let folder = tempfile::tempdir().expect("a folder");
         for (name, content) in files {
             std::fs::write(folder.path().join(name), content).expect("a file");
@@ -293,13 +296,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_built_in_is_a_folder_that_is_taken() {
+    fn builtin_templates_load_from_folder() {
         let folder = tempfile::tempdir().expect("a folder");
         let to = folder.path().join("new");
         write_builtin(&to).expect("it is written");
-        let read = templates().with_folder(&to).expect("it is taken");
+        let read = builtin_templates().with_folder(&to).expect("it is taken");
         for section in Section::ALL {
-            assert_eq!(read.tell(section, &[]), templates().tell(section, &[]));
+            assert_eq!(read.render_section(section, &[]), builtin_templates().render_section(section, &[]));
         }
         let again = write_builtin(&to).expect_err("what is there stays");
         assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
@@ -307,18 +310,21 @@ mod tests {
 
     #[test]
     fn a_file_replaces_its_section_alone() {
-        let folder =
-            folder(&[("agent.md", "As {{ instructions }}."), ("README.txt", "x"), (".draft.md", "x")]);
-        let templates = templates().with_folder(folder.path()).expect("it is taken");
+        let folder = template_folder(&[
+            ("agent.md", "As {{ instructions }}."),
+            ("README.txt", "x"),
+            (".draft.md", "x"),
+        ]);
+        let templates = builtin_templates().with_folder(folder.path()).expect("it is taken");
         assert_eq!(
-            templates.tell(Section::Agent, &[("instructions", "{{skills}} & more")]),
+            templates.render_section(Section::Agent, &[("instructions", "{{skills}} & more")]),
             "As {{skills}} & more."
         );
-        assert!(templates.tell(Section::Base, &[]).contains("You are the agent of a workspace"));
+        assert!(templates.render_section(Section::Base, &[]).contains("You are the agent of a workspace"));
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_its_line() {
+    fn template_error_names_its_line() {
         for (name, content, expected) in [
             (
                 "skills.md",
@@ -330,18 +336,18 @@ mod tests {
             ("skills.md", "{{skills}}", "skills.md: {{chosen}} is missing"),
             ("basis.md", "x", "basis.md: there is no such section; there are base.md, agent.md"),
         ] {
-            let folder = folder(&[(name, content)]);
-            let error = templates().with_folder(folder.path()).expect_err("it is wrong").to_string();
+            let folder = template_folder(&[(name, content)]);
+            let error = builtin_templates().with_folder(folder.path()).expect_err("it is wrong").to_string();
             assert!(error.contains(expected), "{error}");
         }
         let long = "x".repeat(TEMPLATE_MAX_BYTES as usize + 1);
-        assert!(templates().with_folder(folder(&[("base.md", &long)]).path()).is_err());
-        assert!(templates().with_folder(Path::new("/nowhere")).is_err());
+        assert!(builtin_templates().with_folder(template_folder(&[("base.md", &long)]).path()).is_err());
+        assert!(builtin_templates().with_folder(Path::new("/nowhere")).is_err());
     }
 
     #[test]
     fn jurisdictions_are_told_by_name() {
         let ids = ["CZ".to_owned(), "gone".to_owned()];
-        assert_eq!(templates().jurisdictions(&ids), "Czechia (CZ), gone");
+        assert_eq!(builtin_templates().name_jurisdictions(&ids), "Czechia (CZ), gone");
     }
 }

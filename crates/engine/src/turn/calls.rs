@@ -1,10 +1,10 @@
 //! The calls of a turn that run on the host.
 
-use domain::citation::{Cited, Place};
-use domain::step::{Call, Purpose, StepEvent, StepOutcome, WORKSPACE_INSTRUCTIONS};
+use domain::citation::{PassagePlace, VendorCitation};
+use domain::step::{Purpose, StepCall, StepEvent, StepOutcome, WORKSPACE_INSTRUCTIONS};
 use domain::tool::HostTool;
-use domain::turn::Output;
-use domain::turn::host::Event;
+use domain::turn::CallOutput;
+use domain::turn::host::TurnEvent;
 use egress::WebUrl;
 use tokio::sync::watch;
 
@@ -18,34 +18,38 @@ use crate::web::WebCall;
 use crate::workspace_instructions;
 
 /// Returns the source that a vendor cites, if it is a page of the public web.
-fn citable(cited: Cited) -> Option<Cited> {
-    let Place::Web { url, title } = cited.place else { return Some(cited) };
+fn citable_source(cited: VendorCitation) -> Option<VendorCitation> {
+    let PassagePlace::Web { url, title } = cited.place else { return Some(cited) };
     let url = WebUrl::parse(&url).filter(WebUrl::is_public)?.as_str().to_owned();
-    Some(Cited { place: Place::Web { url, title }, ..cited })
+    Some(VendorCitation { place: PassagePlace::Web { url, title }, ..cited })
 }
 
 impl TurnRunner {
     /// Completes a model's event with the purpose of its call, and drops sources that may not be cited.
-    pub(super) fn complete_model_event(&self, event: Event) -> Option<Event> {
+    pub(super) fn complete_model_event(&self, event: TurnEvent) -> Option<TurnEvent> {
         Some(match event {
-            Event::ModelDelta { number, attempt, event: StepEvent::Call(call) } => {
+            TurnEvent::ModelDelta { number, attempt, event: StepEvent::Call(call) } => {
                 let purpose = self.prompt.purpose_of(&call);
-                Event::ModelDelta { number, attempt, event: StepEvent::Call(Call { purpose, ..call }) }
+                TurnEvent::ModelDelta {
+                    number,
+                    attempt,
+                    event: StepEvent::Call(StepCall { purpose, ..call }),
+                }
             }
-            Event::ModelDelta { number, attempt, event: StepEvent::Cited(cited) } => {
-                let event = StepEvent::Cited(citable(cited)?);
-                Event::ModelDelta { number, attempt, event }
+            TurnEvent::ModelDelta { number, attempt, event: StepEvent::Cited(cited) } => {
+                let event = StepEvent::Cited(citable_source(cited)?);
+                TurnEvent::ModelDelta { number, attempt, event }
             }
             other => other,
         })
     }
 
     /// Runs a call on the host and returns its result if that is known at once.
-    pub(super) fn run_on_host(&mut self, call: Call) -> Option<Event> {
+    pub(super) fn run_on_host(&mut self, call: StepCall) -> Option<TurnEvent> {
         let output = match (HostTool::named(&call.tool), &call.purpose) {
-            (Some(HostTool::Skill), _) => self.prompt.open(&call),
+            (Some(HostTool::Skill), _) => self.prompt.open_skill(&call),
             (Some(HostTool::Agent), Purpose::Agent(agent)) => {
-                let task = subagent::Task {
+                let task = subagent::SubagentTask {
                     store: TurnStore { delegation: Some(call.id.as_str().into()), ..self.store.clone() },
                     agent: agent.clone(),
                     arguments: call.arguments.clone(),
@@ -53,41 +57,45 @@ impl TurnRunner {
                     settings: self.settings.clone(),
                     created_at: self.created_at,
                     prompt: self.prompt.for_other(&agent.full_name),
-                    web_policy: self.web_policy.with(self.turn.log()),
+                    web_policy: self.web_policy.with_log(self.turn.log()),
                     caller: self.inbox.clone(),
                     permits: self.subagent_permits.clone(),
                 };
                 let (signals, received) = watch::channel(ControlSignals::default());
-                self.running.delegate(call.id.clone(), subagent::run(task, received), signals);
+                self.running.start_subagent(call.id.clone(), subagent::run_subagent(task, received), signals);
                 return None;
             }
             (None, _)
                 if call.id == WORKSPACE_INSTRUCTIONS
                     && !workspace_instructions::has_begun(self.turn.log()) =>
             {
-                workspace_instructions::output(self.prompt.workspace_instructions().unwrap_or_default())
+                workspace_instructions::instructions_output(
+                    self.prompt.workspace_instructions().unwrap_or_default(),
+                )
             }
-            (Some(HostTool::Agent), _) => local_calls::failed(self.prompt.no_such_agent()),
+            (Some(HostTool::Agent), _) => local_calls::failed_output(self.prompt.no_such_agent()),
             (Some(HostTool::WebSearch | HostTool::WebFetch), _)
-                if self.prompt.permitted().has(&call.tool) =>
+                if self.prompt.permitted_tools().has_tool(&call.tool) =>
             {
                 let web_call = self.web_call();
-                let work = |call: Call| async move { web_call.run(&call).await };
-                self.start(call, work);
+                let work = |call: StepCall| async move { web_call.run_call(&call).await };
+                self.start_call(call, work);
                 return None;
             }
             // A tool of an MCP server.
             (None, _)
-                if self.store.shared.parts.web.runs(&call.tool)
-                    && self.prompt.permitted().has(&call.tool) =>
+                if self.store.shared.parts.web.runs_tool(&call.tool)
+                    && self.prompt.permitted_tools().has_tool(&call.tool) =>
             {
                 let web = self.store.shared.parts.web.clone();
-                self.start(call, |call: Call| async move { web.call(&call.tool, &call.arguments).await });
+                self.start_call(call, |call: StepCall| async move {
+                    web.call_mcp_tool(&call.tool, &call.arguments).await
+                });
                 return None;
             }
             _ => {
                 let sees_images = self.model.as_ref().is_some_and(|model| model.entry.sees_images);
-                local_calls::failed(self.prompt.no_such_tool(&call.tool, sees_images))
+                local_calls::failed_output(self.prompt.no_such_tool(&call.tool, sees_images))
             }
         };
         if let Purpose::Skill(skill) = &call.purpose
@@ -96,20 +104,20 @@ impl TurnRunner {
         {
             self.opening_skills.insert(call.id.clone(), skill.full_name.clone());
         }
-        Some(Event::ToolReturned { call: call.id, output })
+        Some(TurnEvent::ToolReturned { call: call.id, output })
     }
 
     /// Runs a call in a task of its own.
-    fn start<F: Future<Output = Output> + Send>(
+    fn start_call<F: Future<Output = CallOutput> + Send>(
         &mut self,
-        call: Call,
-        work: impl FnOnce(Call) -> F + Send + 'static,
+        call: StepCall,
+        work: impl FnOnce(StepCall) -> F + Send + 'static,
     ) {
         let (inbox, id) = (self.inbox.clone(), call.id.clone());
-        self.running.start(id.clone(), async move {
+        self.running.start_call(id.clone(), async move {
             let output = work(call).await;
             // The turn may have ended.
-            let _ = inbox.send(TurnInput::Event(Event::ToolReturned { call: id, output })).await;
+            let _ = inbox.send(TurnInput::Event(TurnEvent::ToolReturned { call: id, output })).await;
         });
     }
 

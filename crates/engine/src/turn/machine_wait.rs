@@ -16,13 +16,13 @@ pub(super) struct MachineWait {
 
 impl MachineWait {
     /// Returns when the wait will have lasted too long; `None` while the machine is not waited for.
-    pub(super) fn until(&mut self, awaited: bool, now: Instant) -> Option<Instant> {
+    pub(super) fn deadline_at(&mut self, awaited: bool, now: Instant) -> Option<Instant> {
         self.since = awaited.then(|| self.since.unwrap_or(now));
         Some(self.since? + WAIT_MAX)
     }
 
     /// Ends the wait: the machine advanced the turn.
-    pub(super) fn end(&mut self) {
+    pub(super) fn end_wait(&mut self) {
         self.since = None;
     }
 }
@@ -44,11 +44,11 @@ mod tests {
         let begun = Instant::now();
         let after = |minutes: u64| begun + Duration::from_secs(60 * minutes);
         let mut wait = MachineWait::default();
-        assert_eq!(wait.until(true, after(0)), Some(after(20)));
-        assert_eq!(wait.until(true, after(5)), Some(after(20)), "it goes on");
-        assert_eq!(wait.until(false, after(6)), None, "a model speaks, for an hour");
-        assert_eq!(wait.until(true, after(66)), Some(after(86)), "the machine has its whole time");
-        wait.end();
-        assert_eq!(wait.until(true, after(70)), Some(after(90)));
+        assert_eq!(wait.deadline_at(true, after(0)), Some(after(20)));
+        assert_eq!(wait.deadline_at(true, after(5)), Some(after(20)), "it goes on");
+        assert_eq!(wait.deadline_at(false, after(6)), None, "a model speaks, for an hour");
+        assert_eq!(wait.deadline_at(true, after(66)), Some(after(86)), "the machine has its whole time");
+        wait.end_wait();
+        assert_eq!(wait.deadline_at(true, after(70)), Some(after(90)));
     }
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use domain::id::MessageId;
-use domain::step::{Item, StepError, StepRequest};
-use domain::turn::host::Event;
+use domain::step::{StepError, StepRequest, TranscriptItem};
+use domain::turn::host::TurnEvent;
 use futures_util::{FutureExt, StreamExt};
-use models::{Model, StepStream};
+use models::{CatalogModel, StepStream};
 
 use super::runner::TurnRunner;
 use crate::images::TurnImages;
@@ -23,13 +23,13 @@ pub(super) struct ModelStream {
 }
 
 /// Returns the next output of the model; waits for ever while none is called.
-pub(super) async fn next_event(model_stream: &mut Option<ModelStream>) -> Event {
+pub(super) async fn next_event(model_stream: &mut Option<ModelStream>) -> TurnEvent {
     let Some(ModelStream { number, attempt, stream, jitter, answer, model }) = model_stream else {
         return std::future::pending().await;
     };
     let (number, attempt, jitter, answer) = (*number, *attempt, *jitter, *answer);
     match stream.next().await {
-        Some(Ok(event)) => Event::ModelDelta { number, attempt, event },
+        Some(Ok(event)) => TurnEvent::ModelDelta { number, attempt, event },
         other => {
             let cut =
                 StepError::Unavailable { reason: "the stream ended early".to_owned(), retry_after: None };
@@ -44,14 +44,19 @@ pub(super) async fn next_event(model_stream: &mut Option<ModelStream>) -> Event 
                 }
             }
             *model_stream = None;
-            Event::ModelFailed { number, attempt, error, jitter }
+            TurnEvent::ModelFailed { number, attempt, error, jitter }
         }
     }
 }
 
 impl TurnRunner {
     /// Builds the request, except for the model's name and the images.
-    pub(super) fn request(&self, transcript: Vec<Item>, tools: bool, output_max_tokens: u32) -> StepRequest {
+    pub(super) fn build_request(
+        &self,
+        transcript: Vec<TranscriptItem>,
+        tools: bool,
+        output_max_tokens: u32,
+    ) -> StepRequest {
         let sees_images = self.model.as_ref().is_some_and(|model| model.entry.sees_images);
         StepRequest {
             images: Vec::new(),
@@ -66,15 +71,15 @@ impl TurnRunner {
 
     /// Calls the model; its output follows on the stream.
     pub(super) fn call_model(&mut self, number: u32, attempt: u32, request: StepRequest) {
-        let jitter = u64::from_be_bytes(self.store.shared.parts.environment.bytes());
+        let jitter = u64::from_be_bytes(self.store.shared.parts.environment.random_bytes());
         let stream: StepStream = match &self.model {
             Some(model) => {
                 self.turn.set_provider(model.entry.provider);
                 let request = StepRequest { model: model.entry.vendor_name.clone(), ..request };
-                step(model.clone(), self.images.clone(), request)
+                stream_model(model.clone(), self.images.clone(), request)
             }
             None => {
-                self.model = self.store.shared.parts.catalog.resolve(Some(&self.store.model));
+                self.model = self.store.shared.parts.catalog.find_model(Some(&self.store.model));
                 let reason = format!("the catalog has no model {}", self.store.model);
                 let gone = StepError::Unavailable { reason, retry_after: None };
                 Box::pin(futures_util::stream::iter([Err(gone)]))
@@ -92,13 +97,13 @@ impl TurnRunner {
 }
 
 /// Calls the model once the images that it is shown are loaded. Dropping the stream ends either.
-fn step(model: Model, images: Arc<TurnImages>, request: StepRequest) -> StepStream {
+fn stream_model(model: CatalogModel, images: Arc<TurnImages>, request: StepRequest) -> StepStream {
     if !model.entry.sees_images {
-        return model.step(request);
+        return model.stream_step(request);
     }
     let called = async move {
-        let images = images.load(&request.transcript).await;
-        model.step(StepRequest { images, ..request })
+        let images = images.load_images(&request.transcript).await;
+        model.stream_step(StepRequest { images, ..request })
     };
     Box::pin(called.flatten_stream())
 }

@@ -4,14 +4,14 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use domain::answer::{Change, Stamp};
+use domain::answer::{AnswerChange, RevisionStamp};
 use domain::catalog::ModelLimits;
 use domain::step::StepEvent;
 use domain::time::Timestamp;
-use domain::turn::host::{Completion, Effect, Event, Turn};
+use domain::turn::host::{Turn, TurnCompletion, TurnEffect, TurnEvent};
 use live::LiveAnswer;
 use machine::TurnGuard;
-use models::Model;
+use models::CatalogModel;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
@@ -22,7 +22,7 @@ use super::session::SessionState;
 use super::subagent;
 use crate::control_signal::{self, ControlSignal, ControlSignals};
 use crate::images::TurnImages;
-use crate::local_calls::Running;
+use crate::local_calls::RunningCalls;
 use crate::prompt_context::PromptContext;
 use crate::subagent_output::SubagentOutput;
 use crate::turn_input::{TurnInput, TurnOutcome};
@@ -32,7 +32,7 @@ use crate::web::WebPolicy;
 /// Runs one turn, of an answer or of a subagent.
 pub(super) struct TurnRunner {
     pub(super) store: TurnStore,
-    pub(super) model: Option<Model>,
+    pub(super) model: Option<CatalogModel>,
     pub(super) images: Arc<TurnImages>,
     pub(super) settings: Vec<(String, String)>,
     pub(super) model_limits: ModelLimits,
@@ -48,7 +48,7 @@ pub(super) struct TurnRunner {
     pub(super) turn: Turn,
     pub(super) model_stream: Option<ModelStream>,
     /// The calls that run on the host.
-    pub(super) running: Running,
+    pub(super) running: RunningCalls,
     /// Permits of subagents that may work at once.
     pub(super) subagent_permits: Arc<Semaphore>,
     /// True until the first output of an answer that no earlier lease has begun.
@@ -70,10 +70,10 @@ pub(super) enum ChangeSink {
 }
 
 impl ChangeSink {
-    fn publish(&mut self, stamp: Stamp, change: Change) {
+    fn publish_change(&mut self, stamp: RevisionStamp, change: AnswerChange) {
         match self {
-            Self::Readers(live) => live.fold(stamp, change),
-            Self::Caller(output) => output.take(&change),
+            Self::Readers(live) => live.fold_change(stamp, change),
+            Self::Caller(output) => output.apply_change(&change),
         }
     }
 }
@@ -81,7 +81,7 @@ impl ChangeSink {
 /// The initial state of a runner.
 pub(super) struct InitialState {
     pub(super) store: TurnStore,
-    pub(super) model: Option<Model>,
+    pub(super) model: Option<CatalogModel>,
     pub(super) settings: Vec<(String, String)>,
     pub(super) model_limits: ModelLimits,
     pub(super) created_at: Timestamp,
@@ -100,11 +100,11 @@ pub(super) async fn run_turn(
     inbox: &mut mpsc::Receiver<TurnInput>,
     signals: &mut watch::Receiver<ControlSignals>,
 ) -> TurnOutcome {
-    let mut effects: VecDeque<Effect> = runner.turn.begin().into();
+    let mut effects: VecDeque<TurnEffect> = runner.turn.begin_turn().into();
     loop {
         while let Some(effect) = effects.pop_front() {
-            match runner.execute(effect).await {
-                Ok(Some(event)) => effects.extend(runner.turn.on(event)),
+            match runner.execute_effect(effect).await {
+                Ok(Some(event)) => effects.extend(runner.turn.apply_event(event)),
                 Ok(None) => {}
                 Err(outcome) => return outcome,
             }
@@ -113,27 +113,27 @@ pub(super) async fn run_turn(
             return TurnOutcome::MachineStopped;
         }
         runner.connect_if_wanted();
-        let wait_until = runner.session.wait.until(runner.turn.awaits_machine(), Instant::now());
+        let wait_until = runner.session.wait.deadline_at(runner.turn.awaits_machine(), Instant::now());
         let event = tokio::select! {
             biased; // nothing keeps a stop waiting
-            signal = control_signal::next(signals) => Some(signal),
+            signal = control_signal::next_signal(signals) => Some(signal),
             () = over_at(wait_until) => {
-                Some(Event::MachineFailed("it has not answered for too long".to_owned()))
+                Some(TurnEvent::MachineFailed("it has not answered for too long".to_owned()))
             }
             input = next_input(inbox, &mut runner.model_stream) => match input {
                 LoopInput::Received(TurnInput::Lost(outcome)) => return outcome,
-                LoopInput::Received(input) => runner.receive(input),
+                LoopInput::Received(input) => runner.receive_input(input),
                 LoopInput::Model(event) => runner.complete_model_event(event),
             },
         };
         if let Some(event) = event {
-            runner.observe(&event);
-            let is_of_machine = matches!(event, Event::Executor(_));
-            let following = runner.turn.on(event);
+            runner.record_event(&event);
+            let is_of_machine = matches!(event, TurnEvent::Executor(_));
+            let following = runner.turn.apply_event(event);
             if is_of_machine && !following.is_empty() {
                 // Only a frame that advances the turn counts as a sign of life.
                 runner.session.failures = 0;
-                runner.session.wait.end();
+                runner.session.wait.end_wait();
             }
             effects.extend(following);
         }
@@ -144,7 +144,7 @@ pub(super) async fn run_turn(
 enum LoopInput {
     Received(TurnInput),
     /// An event of the model's stream.
-    Model(Event),
+    Model(TurnEvent),
 }
 
 /// Waits for the next input or model output.
@@ -179,7 +179,7 @@ impl TurnRunner {
             changes,
             turn,
             model_stream: None,
-            running: Running::default(),
+            running: RunningCalls::default(),
             subagent_permits: Arc::new(Semaphore::new(subagent::AT_ONCE)),
             awaits_first_output,
             inbox,
@@ -191,38 +191,38 @@ impl TurnRunner {
     }
 
     /// Executes an effect and returns the event that follows at once, if any.
-    async fn execute(&mut self, effect: Effect) -> Result<Option<Event>, TurnOutcome> {
+    async fn execute_effect(&mut self, effect: TurnEffect) -> Result<Option<TurnEvent>, TurnOutcome> {
         self.store.spans.observe_effect(&effect);
         match effect {
-            Effect::Send(frame) => return Ok(self.send(frame)),
-            Effect::Reconnect => self.drop_session(),
-            Effect::Reserve { number, attempt, summary, max_cost } => {
-                return self.store.reserve(number, attempt, summary, max_cost).await.map(Some);
+            TurnEffect::Send(frame) => return Ok(self.send_frame(frame)),
+            TurnEffect::Reconnect => self.drop_session(),
+            TurnEffect::Reserve { number, attempt, summary, max_cost } => {
+                return self.store.reserve_credits(number, attempt, summary, max_cost).await.map(Some);
             }
-            Effect::CallModel { number, attempt, transcript, tools, output_max_tokens } => {
-                let request = self.request(transcript, tools, output_max_tokens);
+            TurnEffect::CallModel { number, attempt, transcript, tools, output_max_tokens } => {
+                let request = self.build_request(transcript, tools, output_max_tokens);
                 self.call_model(number, attempt, request);
             }
-            Effect::CancelModel => self.model_stream = None,
-            Effect::BackOff { number, attempt, wait } => self.back_off(number, attempt, wait),
-            Effect::CommitStep { entry, cost, .. } => {
+            TurnEffect::CancelModel => self.model_stream = None,
+            TurnEffect::BackOff { number, attempt, wait } => self.back_off(number, attempt, wait),
+            TurnEffect::CommitStep { entry, cost, .. } => {
                 return self.store.commit_step(entry, cost).await.map(Some);
             }
-            Effect::RunTool(call) => return Ok(self.run_on_host(call)),
-            Effect::CommitResult { number, result } => {
+            TurnEffect::RunTool(call) => return Ok(self.run_on_host(call)),
+            TurnEffect::CommitResult { number, result } => {
                 let opened: Vec<String> = self.opening_skills.remove(&result.call).into_iter().collect();
                 return self.store.commit_result(number, result, opened).await.map(Some);
             }
-            Effect::Publish(stamp, change) => self.changes.publish(stamp, change),
-            Effect::Complete(completion) => return self.complete(*completion).await.map(Some),
-            Effect::Finish => {
+            TurnEffect::Publish(stamp, change) => self.changes.publish_change(stamp, change),
+            TurnEffect::Complete(completion) => return self.complete_turn(*completion).await.map(Some),
+            TurnEffect::Finish => {
                 // The node that claims the answer continues its subagents.
-                self.running.end(ControlSignal::Leave).await;
+                self.running.end_all(ControlSignal::Leave).await;
                 self.close_session();
                 // An answer that another node has taken over may still be in progress: its state is looked up for its
                 // readers.
                 if self.store.delegation.is_none() && self.completed {
-                    self.store.shared.parts.live.finish(self.store.fence.answer);
+                    self.store.shared.parts.live.finish_answer(self.store.fence.answer);
                 }
                 return Err(TurnOutcome::Over);
             }
@@ -230,26 +230,28 @@ impl TurnRunner {
         Ok(None)
     }
 
-    async fn complete(&mut self, completion: Completion) -> Result<Event, TurnOutcome> {
-        self.running.end(ControlSignal::Stop).await;
-        let event = self.store.complete(completion, self.created_at).await?;
-        self.completed = event == Event::Completed;
+    async fn complete_turn(&mut self, completion: TurnCompletion) -> Result<TurnEvent, TurnOutcome> {
+        self.running.end_all(ControlSignal::Stop).await;
+        let event = self.store.complete_answer(completion, self.created_at).await?;
+        self.completed = event == TurnEvent::Completed;
         Ok(event)
     }
 
     /// Records an event in the trace, and the time until the first output.
-    fn observe(&mut self, event: &Event) {
+    fn record_event(&mut self, event: &TurnEvent) {
         self.store.spans.observe_event(event);
-        let is_output =
-            matches!(event, Event::ModelDelta { event: StepEvent::Text(_) | StepEvent::Reasoning(_), .. });
+        let is_output = matches!(
+            event,
+            TurnEvent::ModelDelta { event: StepEvent::Text(_) | StepEvent::Reasoning(_), .. }
+        );
         if is_output && std::mem::take(&mut self.awaits_first_output) {
-            self.store.shared.metrics.first_word.observe_duration(self.age());
+            self.store.shared.metrics.first_word.observe_duration(self.answer_age());
         }
     }
 
     /// Returns the age of the answer.
-    fn age(&self) -> Duration {
-        self.store.shared.parts.environment.now().since(self.created_at)
+    fn answer_age(&self) -> Duration {
+        self.store.shared.parts.environment.now().duration_since(self.created_at)
     }
 
     /// Waits in the background before the next attempt at a step.
@@ -258,7 +260,7 @@ impl TurnRunner {
         self.backoff = Some(AbortOnDropHandle::new(tokio::spawn(async move {
             tokio::time::sleep(wait).await;
             // The turn may have ended.
-            let _ = inbox.send(TurnInput::Event(Event::BackoffElapsed { number, attempt })).await;
+            let _ = inbox.send(TurnInput::Event(TurnEvent::BackoffElapsed { number, attempt })).await;
         })));
     }
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use domain::turn::HostFrame;
-use domain::turn::host::Event;
+use domain::turn::host::TurnEvent;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
@@ -61,11 +61,11 @@ impl SessionState {
 
 impl TurnRunner {
     /// Takes an input, and returns the event of the turn that it is, if any. Inputs of earlier sessions are none.
-    pub(super) fn receive(&mut self, input: TurnInput) -> Option<Event> {
+    pub(super) fn receive_input(&mut self, input: TurnInput) -> Option<TurnEvent> {
         match input {
             TurnInput::Event(event) => {
-                if let Event::ToolReturned { call, .. } = &event {
-                    self.running.over(call);
+                if let TurnEvent::ToolReturned { call, .. } = &event {
+                    self.running.remove_call(call);
                 }
                 Some(event)
             }
@@ -73,24 +73,25 @@ impl TurnRunner {
             TurnInput::Session { number, .. } if number != self.session.number => None,
             TurnInput::Session { event, .. } => match event {
                 SessionEvent::Up { connection, frames, tools } => {
-                    self.prompt.bring(tools);
-                    let (overhead_tokens, context_tokens) = setup::room(&self.prompt, self.model_limits);
+                    self.prompt.replace_tools(tools);
+                    let (overhead_tokens, context_tokens) =
+                        setup::token_room(&self.prompt, self.model_limits);
                     self.turn.set_budget(overhead_tokens, context_tokens);
                     self.session.frames = Some(frames);
-                    self.session.wait.end();
-                    Some(Event::Connected(connection.instance()))
+                    self.session.wait.end_wait();
+                    Some(TurnEvent::Connected(connection.instance()))
                 }
-                SessionEvent::Frame(frame) => Some(Event::Executor(frame)),
-                SessionEvent::Violation => Some(Event::Violation),
+                SessionEvent::Frame(frame) => Some(TurnEvent::Executor(frame)),
+                SessionEvent::Violation => Some(TurnEvent::Violation),
                 SessionEvent::Down => {
                     self.drop_session();
                     if !self.session.is_given_up(self.turn.needs_machine()) {
-                        return Some(Event::Disconnected);
+                        return Some(TurnEvent::Disconnected);
                     }
-                    Some(Event::MachineFailed("it does not answer".to_owned()))
+                    Some(TurnEvent::MachineFailed("it does not answer".to_owned()))
                 }
                 SessionEvent::GivenUp(reason) if self.turn.needs_machine() => {
-                    Some(Event::MachineFailed(reason))
+                    Some(TurnEvent::MachineFailed(reason))
                 }
                 SessionEvent::GivenUp(_) => {
                     self.session.given_up = true;
@@ -126,7 +127,7 @@ impl TurnRunner {
         self.store.spans.begin_connecting();
         self.session.number += 1;
         let (number, failures) = (self.session.number, self.session.failures);
-        let run = agent_session::run(
+        let run = agent_session::run_session(
             self.store.shared.clone(),
             self.prompt.library().clone(),
             self.store.account,
@@ -147,10 +148,10 @@ impl TurnRunner {
 
     /// Sends a frame to the executor. A guest that accepts no frame loses the session; the next session begins with
     /// the outstanding calls.
-    pub(super) fn send(&mut self, frame: HostFrame) -> Option<Event> {
+    pub(super) fn send_frame(&mut self, frame: HostFrame) -> Option<TurnEvent> {
         self.session.frames.as_ref()?.try_send(frame).err()?;
         self.drop_session();
-        Some(Event::Disconnected)
+        Some(TurnEvent::Disconnected)
     }
 }
 
@@ -159,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sessions_that_are_not_needed_end_no_answer() {
+    fn unneeded_session_ends_no_answer() {
         let mut session = SessionState::new();
         assert!((0..100).all(|_| !session.is_given_up(false)), "a model puts something out meanwhile");
         let needed = (0..100).take_while(|_| !session.is_given_up(true)).count();

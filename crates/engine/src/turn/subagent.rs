@@ -8,16 +8,16 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use domain::agent::AgentName;
-use domain::answer::{Answer, Ending, LogEntry, delegate_id};
+use domain::answer::{Answer, AnswerEnding, LogEntry, delegate_id};
 use domain::citation::{self, Passage, Renumbered};
 use domain::credits::Price;
 use domain::step::StepOutcome;
 use domain::time::Timestamp;
 use domain::tool::HostTool;
-use domain::turn::Output;
-use domain::turn::host::{Event, Setup, Turn};
+use domain::turn::CallOutput;
+use domain::turn::host::{Setup, Turn, TurnEvent};
 use futures_util::FutureExt;
-use models::Model;
+use models::CatalogModel;
 use store::turns::delegations::{self, Delegation};
 use tokio::sync::{Semaphore, mpsc, watch};
 
@@ -38,7 +38,7 @@ pub(super) const DELEGATIONS_MAX: u32 = 16;
 pub(super) const TASK_MAX_BYTES: usize = 64 * 1024;
 
 /// A task for a subagent.
-pub(super) struct Task {
+pub(super) struct SubagentTask {
     /// The store of its turn.
     pub(super) store: TurnStore,
     /// The agent.
@@ -46,7 +46,7 @@ pub(super) struct Task {
     /// The arguments of the call.
     pub(super) arguments: String,
     /// The model of the caller, used unless the agent asks for another.
-    pub(super) model: Option<Model>,
+    pub(super) model: Option<CatalogModel>,
     /// The settings of that model.
     pub(super) settings: Vec<(String, String)>,
     /// The start of the answer.
@@ -62,16 +62,16 @@ pub(super) struct Task {
 }
 
 /// Runs a task to its end and sends the result to its caller.
-pub(super) async fn run(task: Task, signals: watch::Receiver<ControlSignals>) {
+pub(super) async fn run_subagent(task: SubagentTask, signals: watch::Receiver<ControlSignals>) {
     let (caller, mut signals_of_caller) = (task.caller.clone(), signals.clone());
     let call = task.store.delegation.clone().unwrap_or_default();
-    let result = AssertUnwindSafe(work(task, signals)).catch_unwind().await;
+    let result = AssertUnwindSafe(work_on_task(task, signals)).catch_unwind().await;
     let result = result.unwrap_or_else(|_| {
         tracing::error!(%call, "subagent task panicked");
-        Ok(local_calls::failed("The other agent could not do it: the service failed."))
+        Ok(local_calls::failed_output("The other agent could not do it: the service failed."))
     });
     let input = match result {
-        Ok(output) => TurnInput::Event(Event::ToolReturned { call: call.to_string(), output }),
+        Ok(output) => TurnInput::Event(TurnEvent::ToolReturned { call: call.to_string(), output }),
         Err(outcome) => TurnInput::Lost(outcome),
     };
     send_result(&caller, input, &mut signals_of_caller).await;
@@ -89,38 +89,41 @@ async fn send_result(
     }
 }
 
-async fn work(task: Task, mut signals: watch::Receiver<ControlSignals>) -> Result<Output, TurnOutcome> {
-    let Task { store, agent, arguments, model, mut settings, created_at, .. } = task;
-    let Task { mut prompt, web_policy, caller, permits, .. } = task;
+async fn work_on_task(
+    task: SubagentTask,
+    mut signals: watch::Receiver<ControlSignals>,
+) -> Result<CallOutput, TurnOutcome> {
+    let SubagentTask { store, agent, arguments, model, mut settings, created_at, .. } = task;
+    let SubagentTask { mut prompt, web_policy, caller, permits, .. } = task;
     let tools = tokio::select! {
         tools = store.shared.parts.web.mcp_tools() => tools,
-        () = control_signal::given(&signals) => return Ok(local_calls::failed("It was stopped before it began.")),
+        () = control_signal::wait_for_signal(&signals) => return Ok(local_calls::failed_output("It was stopped before it began.")),
     };
-    prompt.offer(tools);
+    prompt.offer_tools(tools);
     let Ok(AgentArguments { task, .. }) = serde_json::from_str(&arguments) else {
-        return Ok(local_calls::failed(
+        return Ok(local_calls::failed_output(
             "The arguments are to be {\"agent\": \"<full name>\", \"task\": \"…\"}.",
         ));
     };
     if task.trim().is_empty() || task.len() > TASK_MAX_BYTES {
-        return Ok(local_calls::failed(format!("A task has between 1 and {TASK_MAX_BYTES} bytes.")));
+        return Ok(local_calls::failed_output(format!("A task has between 1 and {TASK_MAX_BYTES} bytes.")));
     }
     let _permit = tokio::select! {
         permit = permits.acquire_owned() => permit.map_err(|_| TurnOutcome::GiveBack)?,
-        _ = signals.changed() => return Ok(local_calls::failed("It was stopped before it began.")),
+        _ = signals.changed() => return Ok(local_calls::failed_output("It was stopped before it began.")),
     };
     let call = store.delegation.clone().unwrap_or_default();
-    let Some(delegation) = begin(&store, &call).await? else {
-        return Ok(local_calls::failed(format!(
+    let Some(delegation) = begin_delegation(&store, &call).await? else {
+        return Ok(local_calls::failed_output(format!(
             "This answer has given away {DELEGATIONS_MAX} tasks: no more."
         )));
     };
-    let own = prompt.model_wished().and_then(|id| store.shared.parts.catalog.resolve(Some(id)));
+    let own = prompt.model_wished().and_then(|id| store.shared.parts.catalog.find_model(Some(id)));
     if own.is_some() {
         settings.clear(); // they are another model's
     }
-    let Some(model) = own.or(model).or_else(|| store.shared.parts.catalog.resolve(None)) else {
-        return Ok(local_calls::failed("There is no model that could do it."));
+    let Some(model) = own.or(model).or_else(|| store.shared.parts.catalog.find_model(None)) else {
+        return Ok(local_calls::failed_output("There is no model that could do it."));
     };
     let mut model_limits = model.entry.model_limits();
     // The base price of an answer is paid once.
@@ -128,7 +131,7 @@ async fn work(task: Task, mut signals: watch::Receiver<ControlSignals>) -> Resul
     let report = SubagentOutput::new(call.to_string(), &delegation.log, caller);
     let id = delegate_id(store.fence.answer, &call);
     let (epoch, web) = (store.fence.epoch, store.shared.parts.web.clone());
-    let setup = setup::delegated(id, epoch, task, delegation, model_limits, &prompt, web);
+    let setup = setup::build_subagent_setup(id, epoch, task, delegation, model_limits, &prompt, web);
     let steps_max = store.shared.parts.limits.delegated_steps;
     let turn = Turn::new(Setup { steps_max, sees_images: model.entry.sees_images, ..setup });
     let initial = InitialState {
@@ -152,19 +155,23 @@ async fn work(task: Task, mut signals: watch::Receiver<ControlSignals>) -> Resul
     let (sender, mut inbox) = mpsc::channel(INBOX_MAX);
     let mut runner = TurnRunner::new(initial, sender);
     if let ChangeSink::Caller(report) = &mut runner.changes {
-        report.tell();
+        report.report_text();
     }
     match run_turn(&mut runner, &mut inbox, &mut signals).await {
-        TurnOutcome::Over if runner.turn.answer().ending.is_some() => Ok(output(&agent, &runner)),
+        TurnOutcome::Over if runner.turn.answer().ending.is_some() => Ok(subagent_report(&agent, &runner)),
         outcome => Err(outcome),
     }
 }
 
 /// Starts the delegation in the store, or resumes it where it was cut.
-async fn begin(store: &TurnStore, call: &Arc<str>) -> Result<Option<Delegation>, TurnOutcome> {
+async fn begin_delegation(store: &TurnStore, call: &Arc<str>) -> Result<Option<Delegation>, TurnOutcome> {
     let (fence, call) = (store.fence, call.clone());
-    let begun =
-        store.shared.parts.store.write(move |tx| delegations::begin(tx, fence, &call, DELEGATIONS_MAX)).await;
+    let begun = store
+        .shared
+        .parts
+        .store
+        .write(move |tx| delegations::begin_delegation(tx, fence, &call, DELEGATIONS_MAX))
+        .await;
     begun.map_err(|error| {
         tracing::warn!(answer = %fence.answer, %error, "subagent start failed");
         TurnOutcome::GiveBack
@@ -172,26 +179,27 @@ async fn begin(store: &TurnStore, call: &Arc<str>) -> Result<Option<Delegation>,
 }
 
 /// Returns the report of the subagent: its text and the passages that it cites, numbered by their order here.
-fn output(agent: &AgentName, runner: &TurnRunner) -> Output {
-    let ChangeSink::Caller(report) = &runner.changes else { return local_calls::failed("") };
+fn subagent_report(agent: &AgentName, runner: &TurnRunner) -> CallOutput {
+    let ChangeSink::Caller(report) = &runner.changes else { return local_calls::failed_output("") };
     let answer = runner.turn.answer();
     let passages_max = HostTool::Agent.facts().passages_max as usize;
     let mut cited: Vec<u32> = Vec::new();
-    for number in citation::cited_numbers(report.text(), |number| answer.source(number).is_some()) {
+    for number in citation::cited_numbers(report.text(), |number| answer.source_place(number).is_some()) {
         if !cited.contains(&number) && cited.len() < passages_max {
             cited.push(number);
         }
     }
-    let mut text =
-        citation::renumber(report.text(), |number| match cited.iter().position(|known| *known == number) {
+    let mut text = citation::renumber_marks(report.text(), |number| {
+        match cited.iter().position(|known| *known == number) {
             Some(at) => Renumbered::To(at as u32 + 1),
-            None if answer.source(number).is_some() => Renumbered::Dropped,
+            None if answer.source_place(number).is_some() => Renumbered::Dropped,
             None => Renumbered::Unknown,
-        });
+        }
+    });
     let failure = match &answer.ending {
-        Some(Ending::Failed(error)) => Some(error.message.clone()),
-        Some(Ending::Stopped) | None => Some("It was stopped.".to_owned()),
-        Some(Ending::Done) => None,
+        Some(AnswerEnding::Failed(error)) => Some(error.message.clone()),
+        Some(AnswerEnding::Stopped) | None => Some("It was stopped.".to_owned()),
+        Some(AnswerEnding::Done) => None,
     };
     if text.is_empty() && failure.is_none() {
         text = format!("(the agent {} said nothing)", agent.full_name);
@@ -199,18 +207,21 @@ fn output(agent: &AgentName, runner: &TurnRunner) -> Output {
     if let Some(failure) = &failure {
         text = format!("{text}\n\n{failure}").trim_start().to_owned();
     }
-    Output {
+    CallOutput {
         images: Vec::new(),
         outcome: if failure.is_none() { StepOutcome::Done } else { StepOutcome::Failed },
         text,
-        passages: cited.iter().filter_map(|number| passage(answer, runner.turn.log(), *number)).collect(),
-        written: written(runner.turn.log()),
+        passages: cited
+            .iter()
+            .filter_map(|number| find_passage(answer, runner.turn.log(), *number))
+            .collect(),
+        written: written_files(runner.turn.log()),
         unread: Vec::new(),
     }
 }
 
-fn passage(answer: &Answer, log: &[LogEntry], number: u32) -> Option<Passage> {
-    let place = answer.source(number)?.clone();
+fn find_passage(answer: &Answer, log: &[LogEntry], number: u32) -> Option<Passage> {
+    let place = answer.source_place(number)?.clone();
     let text = log.iter().find_map(|entry| match entry {
         LogEntry::Result { result, .. } => result
             .passages
@@ -226,7 +237,7 @@ fn passage(answer: &Answer, log: &[LogEntry], number: u32) -> Option<Passage> {
 }
 
 /// Returns the files that it wrote, each once.
-fn written(log: &[LogEntry]) -> Vec<String> {
+fn written_files(log: &[LogEntry]) -> Vec<String> {
     let mut written: Vec<String> = Vec::new();
     for entry in log {
         if let LogEntry::Result { result, .. } = entry {
@@ -246,7 +257,7 @@ mod tests {
     use crate::control_signal::ControlSignal;
 
     #[tokio::test(start_paused = true)]
-    async fn a_full_inbox_keeps_no_signal_waiting() {
+    async fn full_inbox_delays_no_signal() {
         for signal in [ControlSignal::Stop, ControlSignal::Leave] {
             let (caller, mut inbox) = mpsc::channel(1);
             let (signals, given) = watch::channel(ControlSignals::default());
@@ -255,7 +266,7 @@ mod tests {
             let sending = send_result(&caller, TurnInput::Lost(TurnOutcome::GiveBack), &mut received);
             tokio::pin!(sending);
             assert!(sending.as_mut().now_or_never().is_none(), "nothing takes it");
-            control_signal::give(&signals, signal);
+            control_signal::send_signal(&signals, signal);
             // The receiver does not read any more: without the signal this would wait for ever.
             let over = tokio::time::timeout(std::time::Duration::from_secs(3600), sending).await;
             over.expect("it does not wait");
@@ -265,7 +276,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_result_of_a_task_is_sent() {
+    async fn subagent_result_is_sent() {
         let (caller, mut inbox) = mpsc::channel(1);
         let (_signals, mut received) = watch::channel(ControlSignals::default());
         send_result(&caller, TurnInput::Lost(TurnOutcome::GiveBack), &mut received).await;

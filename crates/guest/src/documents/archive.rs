@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use zip::{SUPPORTED_COMPRESSION_METHODS, ZipArchive};
 
-use super::container::{ArchivedFile, Container};
+use super::container::{ArchivedFile, FileContainer};
 use super::xml_encoding::Utf8Part;
 use super::{ExtractError, zip_names};
 
@@ -19,7 +19,7 @@ pub(super) const PART_MAX_BYTES: u64 = 64 * 1024 * 1024;
 pub(super) const TOTAL_MAX_BYTES: u64 = 192 * 1024 * 1024;
 
 /// An archive in memory.
-pub(super) struct Archive<'a> {
+pub(super) struct ZipReader<'a> {
     zip: ZipArchive<Cursor<Cow<'a, [u8]>>>,
     /// The bytes that may still be unpacked, of all parts together.
     left: Rc<Cell<u64>>,
@@ -27,18 +27,19 @@ pub(super) struct Archive<'a> {
     declared: Option<u64>,
 }
 
-impl<'a> Archive<'a> {
-    pub(super) fn open(bytes: &'a [u8]) -> Result<Self, ExtractError> {
+impl<'a> ZipReader<'a> {
+    pub(super) fn from_bytes(bytes: &'a [u8]) -> Result<Self, ExtractError> {
         // Each entry takes memory before the library returns the first one.
         let declared = declared_entries(bytes);
         if declared.is_some_and(|entries| entries > ENTRIES_MAX as u64) {
             return Err(ExtractError::TooManyParts { bound: ENTRIES_MAX });
         }
-        let open =
-            |bytes| ZipArchive::new(Cursor::new(bytes)).map_err(|error| ExtractError::broken("ZIP", error));
+        let open = |bytes| {
+            ZipArchive::new(Cursor::new(bytes)).map_err(|error| ExtractError::broken_file("ZIP", error))
+        };
         let mut zip = open(Cow::Borrowed(bytes))?;
         if declared.is_some_and(|declared| declared > zip.len() as u64)
-            && let Some(renamed) = zip_names::apart(bytes)
+            && let Some(renamed) = zip_names::rename_duplicates(bytes)
         {
             zip = open(Cow::Owned(renamed)).unwrap_or(zip);
         }
@@ -48,33 +49,33 @@ impl<'a> Archive<'a> {
         Ok(Self { zip, left: Rc::new(Cell::new(TOTAL_MAX_BYTES)), declared })
     }
 
-    pub(super) fn contains(&self, name: &str) -> bool {
+    pub(super) fn has_part(&self, name: &str) -> bool {
         self.zip.index_for_name(name).is_some()
     }
 
     /// Returns the names of all parts.
-    pub(super) fn names(&self) -> Vec<String> {
+    pub(super) fn part_names(&self) -> Vec<String> {
         self.zip.file_names().flatten().map(Cow::into_owned).collect()
     }
 
     /// Returns a part as a stream that fails at [`PART_MAX_BYTES`], and when all parts together exceed
     /// [`TOTAL_MAX_BYTES`]; `None` if there is no such part.
-    pub(super) fn part(&mut self, name: &str) -> Result<Option<impl Read + use<'_, 'a>>, ExtractError> {
+    pub(super) fn open_part(&mut self, name: &str) -> Result<Option<impl Read + use<'_, 'a>>, ExtractError> {
         let Some(index) = self.zip.index_for_name(name) else { return Ok(None) };
-        let entry = self.zip.by_index(index).map_err(|error| ExtractError::broken("ZIP", error))?;
+        let entry = self.zip.by_index(index).map_err(|error| ExtractError::broken_file("ZIP", error))?;
         if entry.size() > PART_MAX_BYTES {
             return Err(ExtractError::Bomb { bound: PART_MAX_BYTES });
         }
         let part = Bounded { inner: entry, left: PART_MAX_BYTES, total_left: self.left.clone() };
-        Utf8Part::new(part).map(Some).map_err(|error| unpacking("ZIP", &error))
+        Utf8Part::new(part).map(Some).map_err(|error| unpack_error("ZIP", &error))
     }
 
     /// Returns a part as text; nothing if there is no such part.
     ///
     /// # Errors
     /// [`ExtractError::Bomb`] if it is longer than `max_bytes`.
-    pub(super) fn text(&mut self, name: &str, max_bytes: u64) -> Result<String, ExtractError> {
-        let bytes = self.beginning(name, max_bytes + 1)?.unwrap_or_default();
+    pub(super) fn read_part_text(&mut self, name: &str, max_bytes: u64) -> Result<String, ExtractError> {
+        let bytes = self.read_part_start(name, max_bytes + 1)?.unwrap_or_default();
         if bytes.len() as u64 > max_bytes {
             return Err(ExtractError::Bomb { bound: max_bytes });
         }
@@ -82,10 +83,14 @@ impl<'a> Archive<'a> {
     }
 
     /// Returns at most `max_bytes` of a part; `None` if there is no such part.
-    pub(super) fn beginning(&mut self, name: &str, max_bytes: u64) -> Result<Option<Vec<u8>>, ExtractError> {
-        let Some(part) = self.part(name)? else { return Ok(None) };
+    pub(super) fn read_part_start(
+        &mut self,
+        name: &str,
+        max_bytes: u64,
+    ) -> Result<Option<Vec<u8>>, ExtractError> {
+        let Some(part) = self.open_part(name)? else { return Ok(None) };
         let mut bytes = Vec::new();
-        part.take(max_bytes).read_to_end(&mut bytes).map_err(|error| unpacking("ZIP", &error))?;
+        part.take(max_bytes).read_to_end(&mut bytes).map_err(|error| unpack_error("ZIP", &error))?;
         Ok(Some(bytes))
     }
 
@@ -107,22 +112,22 @@ impl<'a> Archive<'a> {
     pub(super) fn check_total(&mut self) -> Result<(), ExtractError> {
         let mut left = TOTAL_MAX_BYTES;
         for index in 0..self.zip.len() {
-            let entry = self.zip.by_index(index).map_err(|error| ExtractError::broken("ZIP", error))?;
+            let entry = self.zip.by_index(index).map_err(|error| ExtractError::broken_file("ZIP", error))?;
             let copied = std::io::copy(&mut entry.take(left + 1), &mut std::io::sink())
-                .map_err(|error| ExtractError::broken("ZIP", error))?;
+                .map_err(|error| ExtractError::broken_file("ZIP", error))?;
             left = left.checked_sub(copied).ok_or(ExtractError::Bomb { bound: TOTAL_MAX_BYTES })?;
         }
         Ok(())
     }
 }
 
-impl Container for Archive<'_> {
-    fn format(&self) -> &'static str {
+impl FileContainer for ZipReader<'_> {
+    fn format_name(&self) -> &'static str {
         "ZIP"
     }
 
     /// Leaves out the signatures of a signed archive (ASiC), too.
-    fn files(&mut self) -> Vec<ArchivedFile> {
+    fn list_files(&mut self) -> Vec<ArchivedFile> {
         let names: Vec<String> = self.zip.file_names_raw().map(decoded_name).collect();
         let is_signed = names.iter().any(|name| is_signature(name));
         let is_hidden = |name: &str| is_of_system(name) || is_signed && is_of_signature(name);
@@ -143,17 +148,17 @@ impl Container for Archive<'_> {
         self.declared.is_some_and(|declared| declared > self.zip.len() as u64)
     }
 
-    fn content(&mut self, index: usize) -> Result<Vec<u8>, ExtractError> {
-        let entry = self.zip.by_index(index).map_err(|error| ExtractError::broken("ZIP", error))?;
+    fn unpack_file(&mut self, index: usize) -> Result<Vec<u8>, ExtractError> {
+        let entry = self.zip.by_index(index).map_err(|error| ExtractError::broken_file("ZIP", error))?;
         let declared = entry.size();
         if declared > PART_MAX_BYTES {
             return Err(ExtractError::Bomb { bound: PART_MAX_BYTES });
         }
         let mut bytes = Vec::new();
         let read = entry.take(declared + 1).read_to_end(&mut bytes);
-        read.map_err(|error| ExtractError::broken("ZIP", error))?;
+        read.map_err(|error| ExtractError::broken_file("ZIP", error))?;
         if bytes.len() as u64 > declared {
-            return Err(ExtractError::broken("ZIP", "a file is longer than it declares"));
+            return Err(ExtractError::broken_file("ZIP", "a file is longer than it declares"));
         }
         Ok(bytes)
     }
@@ -222,12 +227,12 @@ fn large_entries(bytes: &[u8], end: usize) -> Option<u64> {
 }
 
 /// Converts an error of a stream from [`Archive::part`].
-pub(super) fn unpacking(format: &'static str, error: &std::io::Error) -> ExtractError {
+pub(super) fn unpack_error(format: &'static str, error: &std::io::Error) -> ExtractError {
     if error.kind() == std::io::ErrorKind::FileTooLarge {
         let bound = if error.to_string() == TOTAL_EXCEEDED { TOTAL_MAX_BYTES } else { PART_MAX_BYTES };
         return ExtractError::Bomb { bound };
     }
-    ExtractError::broken(format, error)
+    ExtractError::broken_file(format, error)
 }
 
 /// A reader that fails once the bound is exceeded.
@@ -254,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_old_programs_are_central_european() {
+    fn zip_names_default_central_european() {
         assert_eq!(CODE_PAGE_852.chars().count(), 128);
         assert_eq!(
             decoded_name(b"P\xfd\xa1loha \x9f. 1, \xa7lu\x9cou\x9fk\xec k\x85\xe5.txt"),

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use domain::unread::UnreadImages;
 
 use super::archive::{PART_MAX_BYTES, TOTAL_MAX_BYTES};
-use super::container::{ArchivedFile, Container};
+use super::container::{ArchivedFile, FileContainer};
 use super::embedded_images::{LISTED_MAX, images_of_inner};
 use super::output::{SEGMENTS_MAX, clean_line};
 use super::passages::heading_in;
 use super::{
-    ATTACHMENTS_MAX, Bounds, EmbeddedImage, ExtractError, Extracted, Format, InnerFile, Nesting, PAGES_MAX,
-    Segment, Span,
+    ATTACHMENTS_MAX, DocumentFormat, DocumentSegment, EmbeddedImage, ExtractBounds, ExtractError, Extracted,
+    InnerFile, Nesting, PAGES_MAX, PageRange,
 };
 
 /// The longest name of a file that is shown, in bytes.
@@ -33,14 +33,14 @@ const TOTAL_EXCEEDED: &str = "(not read: the files before it are too large toget
 ///
 /// # Errors
 /// Fails if all files are encrypted.
-pub(super) fn extract(
-    archive: &mut dyn Container,
-    bounds: &Bounds,
+pub(super) fn extract_archived_files(
+    archive: &mut dyn FileContainer,
+    bounds: &ExtractBounds,
     nesting: Nesting<'_>,
 ) -> Result<Extracted, ExtractError> {
-    let mut files = archive.files();
+    let mut files = archive.list_files();
     if !files.is_empty() && files.iter().all(|file| file.is_encrypted) {
-        return Err(ExtractError::Encrypted(archive.format()));
+        return Err(ExtractError::Encrypted(archive.format_name()));
     }
     let is_cut = files.len() > PAGES_MAX as usize;
     files.truncate(PAGES_MAX as usize);
@@ -48,7 +48,7 @@ pub(super) fn extract(
     let (first, last) = (bounds.first_page.max(1), bounds.last_page.min(of));
     let time_left = bounds.until.map(|until| until.saturating_duration_since(Instant::now()));
     let may_cut = bounds.may_cut || time_left.is_none_or(|left| left >= PARTIAL_READ_TIME_MIN);
-    let mut pages = Pages::default();
+    let mut pages = ArchivePages::default();
     let mut unpacked_bytes = 0_u64;
     let mut read = first - 1;
     for (page, file) in (1..=last).zip(&files) {
@@ -67,18 +67,18 @@ pub(super) fn extract(
         let content = if unpacked_bytes > TOTAL_MAX_BYTES {
             Err(TOTAL_EXCEEDED.to_owned())
         } else {
-            content(archive, file, bounds, nesting)
+            extract_archived_file(archive, file, bounds, nesting)
         };
         if (page > first || !may_cut) && content.as_ref().is_ok_and(is_broken_off) {
             break;
         }
-        pages.add(page, file, content);
+        pages.add_file(page, file, content);
         read = page;
     }
     if read >= of && of > 0 && archive.lacks_files() {
         pages.unread.push(of);
     }
-    let span = Span { first, last: read, of };
+    let span = PageRange { first, last: read, of };
     Ok(Extracted { truncated: is_cut && read >= of, ..pages.into_document(span) })
 }
 
@@ -86,10 +86,10 @@ pub(super) fn extract(
 ///
 /// # Errors
 /// Returns the line that says why it is not read.
-fn content(
-    archive: &mut dyn Container,
+fn extract_archived_file(
+    archive: &mut dyn FileContainer,
     file: &ArchivedFile,
-    bounds: &Bounds,
+    bounds: &ExtractBounds,
     nesting: Nesting<'_>,
 ) -> Result<Extracted, String> {
     let refused = |error: ExtractError| format!("(not read: {error})");
@@ -103,9 +103,9 @@ fn content(
         _ if nesting.take_attachment() => nesting,
         _ => return Err(TOO_MANY_ATTACHED.to_owned()),
     };
-    let bytes = archive.content(file.index).map_err(refused)?;
-    let bounds = Bounds { until: bounds.until, ..Bounds::default() };
-    nesting.extract(Path::new(&file.name), &bytes, &bounds)
+    let bytes = archive.unpack_file(file.index).map_err(refused)?;
+    let bounds = ExtractBounds { until: bounds.until, ..ExtractBounds::default() };
+    nesting.extract_inner(Path::new(&file.name), &bytes, &bounds)
 }
 
 /// Returns true if the time did not suffice for a document.
@@ -115,8 +115,8 @@ fn is_broken_off(document: &Extracted) -> bool {
 
 /// The parts of an archive that were read.
 #[derive(Default)]
-struct Pages {
-    segments: Vec<Segment>,
+struct ArchivePages {
+    segments: Vec<DocumentSegment>,
     /// The length of the text, in bytes.
     bytes: usize,
     /// The pages of files that were not read, or not whole.
@@ -126,20 +126,24 @@ struct Pages {
     unread_images: UnreadImages,
 }
 
-impl Pages {
-    fn add(&mut self, page: u32, file: &ArchivedFile, content: Result<Extracted, String>) {
+impl ArchivePages {
+    fn add_file(&mut self, page: u32, file: &ArchivedFile, content: Result<Extracted, String>) {
         let name = title_of(&file.name);
         let mut title = name.clone();
         if let Err(why) = &content {
             self.unread.push(page);
             title = format!("{title}\n{why}");
         }
-        self.push(Segment {
+        self.push_segment(DocumentSegment {
             page: Some(page),
             lines: None,
             heading: Some(name.clone()),
             text: title,
-            inner: Some(Rc::new(InnerFile { name: name.clone(), page: None, format: Format::Archive })),
+            inner: Some(Rc::new(InnerFile {
+                name: name.clone(),
+                page: None,
+                format: DocumentFormat::Archive,
+            })),
             columns: None,
         });
         if let Ok(document) = content {
@@ -158,7 +162,9 @@ impl Pages {
         self.images.extend(images_of_inner(&index.to_string(), &document).into_iter().take(room).map(
             |image| {
                 let heading = Some(match &image.heading {
-                    Some(heading) if document.format == Format::Archive => format!("{name}/{heading}"),
+                    Some(heading) if document.format == DocumentFormat::Archive => {
+                        format!("{name}/{heading}")
+                    }
                     heading => {
                         let (name, format) = (name.to_owned(), document.format);
                         heading_in(
@@ -179,7 +185,7 @@ impl Pages {
                 }
                 None => (name.to_owned(), page_title(segment.page), document.format),
             };
-            self.push(Segment {
+            self.push_segment(DocumentSegment {
                 page: Some(page),
                 // Lines begin anew on each page of the file.
                 lines: segment.lines.filter(|_| document.pages.is_none()),
@@ -190,8 +196,8 @@ impl Pages {
             });
         }
         if is_cut {
-            let inner = InnerFile { name: name.to_owned(), page: None, format: Format::Archive };
-            self.push(Segment {
+            let inner = InnerFile { name: name.to_owned(), page: None, format: DocumentFormat::Archive };
+            self.push_segment(DocumentSegment {
                 page: Some(page),
                 lines: None,
                 heading: None,
@@ -202,7 +208,7 @@ impl Pages {
         }
     }
 
-    fn into_document(self, span: Span) -> Extracted {
+    fn into_document(self, span: PageRange) -> Extracted {
         Extracted {
             segments: self.segments,
             pages: Some(span.of),
@@ -210,11 +216,11 @@ impl Pages {
             unread_files: self.unread,
             images: self.images,
             unread_images: self.unread_images,
-            ..Extracted::empty(Format::Archive)
+            ..Extracted::empty(DocumentFormat::Archive)
         }
     }
 
-    fn push(&mut self, segment: Segment) {
+    fn push_segment(&mut self, segment: DocumentSegment) {
         self.bytes += segment.text.len();
         self.segments.push(segment);
     }

@@ -5,9 +5,11 @@ use std::collections::HashSet;
 
 use encoding_rs::WINDOWS_1252;
 
-use super::archive::Archive;
+use super::archive::ZipReader;
 use super::embedded_images::{LISTED_MAX, retain_recognizable};
-use super::{EmbeddedImage, Extracted, Format, OUTPUT_MAX_BYTES, PAGES_MAX, Segment, columns};
+use super::{
+    DocumentFormat, DocumentSegment, EmbeddedImage, Extracted, OUTPUT_MAX_BYTES, PAGES_MAX, columns,
+};
 
 /// The maximum number of columns of a row.
 pub(super) const COLUMNS_MAX: u32 = 2048;
@@ -18,8 +20,8 @@ pub(super) const HEADING_MAX_BYTES: usize = 200;
 
 /// Collects the sheets of a workbook within the bounds.
 #[derive(Default)]
-pub(super) struct Book {
-    segments: Vec<Segment>,
+pub(super) struct WorkbookWriter {
+    segments: Vec<DocumentSegment>,
     sheets: u32,
     name: String,
     columns: Option<String>,
@@ -41,9 +43,9 @@ pub(super) struct Book {
     image_parts: HashSet<String>,
 }
 
-impl Book {
+impl WorkbookWriter {
     /// Begins a sheet. Returns `false` when no more is read.
-    pub(super) fn begin(&mut self, name: &str) -> bool {
+    pub(super) fn begin_sheet(&mut self, name: &str) -> bool {
         self.end_segment();
         if self.truncated || self.sheets >= PAGES_MAX {
             self.truncated = true;
@@ -58,7 +60,7 @@ impl Book {
     }
 
     /// Adds a cell by its row and column from 0, in reading order. Returns `false` when no more is read.
-    pub(super) fn cell(&mut self, row: u32, column: u32, value: &str) -> bool {
+    pub(super) fn add_cell(&mut self, row: u32, column: u32, value: &str) -> bool {
         let value = &*self.in_letters(value);
         let value = value.trim();
         // A damaged workbook may have cells outside of its sheets.
@@ -137,7 +139,7 @@ impl Book {
             heading = format!("{heading}: {columns}");
         }
         heading.truncate(heading.floor_char_boundary(HEADING_MAX_BYTES));
-        self.segments.push(Segment {
+        self.segments.push(DocumentSegment {
             page: Some(self.sheets),
             lines: Some((self.first_row, self.last_row)),
             heading: Some(heading),
@@ -148,7 +150,7 @@ impl Book {
     }
 
     /// Adds the lines that stand beside the cells of the sheet.
-    pub(super) fn notes(&mut self, lines: &[String]) {
+    pub(super) fn add_notes(&mut self, lines: &[String]) {
         self.end_segment();
         let line = |line: &String| line.replace(|c: char| c.is_control() || c.is_whitespace(), " ");
         let mut text = lines.iter().map(line).collect::<Vec<_>>().join("\n");
@@ -161,10 +163,10 @@ impl Book {
             return;
         }
         self.bytes += text.len();
-        self.segments.push(Segment {
+        self.segments.push(DocumentSegment {
             page: Some(self.sheets),
             lines: None,
-            heading: self.heading(),
+            heading: self.sheet_heading(),
             text,
             inner: None,
             columns: None,
@@ -172,15 +174,15 @@ impl Book {
     }
 
     /// Adds an image of the sheet. One that stands in several places counts where it stands first.
-    pub(super) fn image(&mut self, part: String) {
+    pub(super) fn add_image(&mut self, part: String) {
         if self.sheets > 0 && self.images.len() < LISTED_MAX && self.image_parts.insert(part.clone()) {
-            let heading = self.heading();
+            let heading = self.sheet_heading();
             self.images.push(EmbeddedImage { part, page: Some(self.sheets), line: None, heading });
         }
     }
 
     /// Returns the name of the sheet.
-    fn heading(&self) -> Option<String> {
+    fn sheet_heading(&self) -> Option<String> {
         Some(self.name.clone())
     }
 
@@ -191,28 +193,28 @@ impl Book {
     }
 
     /// Ends the workbook, with those of its images that can be recognized.
-    pub(super) fn finish_with_images(self, archive: &mut Archive<'_>) -> Extracted {
-        let mut extracted = self.finish();
+    pub(super) fn finish_with_images(self, archive: &mut ZipReader<'_>) -> Extracted {
+        let mut extracted = self.finish_workbook();
         retain_recognizable(archive, &mut extracted);
         extracted
     }
 
     /// Ends the workbook.
-    pub(super) fn finish(mut self) -> Extracted {
+    pub(super) fn finish_workbook(mut self) -> Extracted {
         self.end_segment();
-        columns::mark(&mut self.segments, false);
+        columns::mark_headings(&mut self.segments, false);
         Extracted {
             segments: self.segments,
             pages: Some(self.sheets),
             truncated: self.truncated || self.left_out,
             images: self.images,
-            ..Extracted::empty(Format::Workbook)
+            ..Extracted::empty(DocumentFormat::Workbook)
         }
     }
 }
 
 /// Formats a number without binary rounding noise: 0.1 + 0.2 is 0.3.
-pub(super) fn float(number: f64) -> String {
+pub(super) fn format_float(number: f64) -> String {
     let rounded = format!("{number:.10}");
     let trimmed = rounded.trim_end_matches('0').trim_end_matches('.');
     if number.abs() > 1e15 || (number != 0.0 && number.abs() < 1e-6) {
@@ -228,21 +230,21 @@ mod tests {
     #[test]
     fn numbers_read_as_written() {
         assert_eq!(
-            [float(45000.0), float(0.1 + 0.2), float(-0.0), float(1234.5)],
+            [format_float(45000.0), format_float(0.1 + 0.2), format_float(-0.0), format_float(1234.5)],
             ["45000", "0.3", "0", "1234.5"]
         );
     }
 
     #[test]
-    fn gaps_part_segments_and_rows_keep_their_numbers() {
-        let mut book = Book::default();
-        assert!(book.begin("Ceník"));
+    fn add_cell_gap_splits_segments() {
+        let mut book = WorkbookWriter::default();
+        assert!(book.begin_sheet("Ceník"));
         for (row, column, value) in
             [(0, 0, "Byt"), (0, 1, "Cena"), (1, 0, "A"), (1, 2, "x"), (9, 1, "later\ncell")]
         {
-            assert!(book.cell(row, column, value));
+            assert!(book.add_cell(row, column, value));
         }
-        let extracted = book.finish();
+        let extracted = book.finish_workbook();
         assert_eq!(extracted.segments[0].text, "Byt\tCena\nA\t\tx");
         assert_eq!(extracted.segments[0].lines, Some((1, 2)));
         assert_eq!(extracted.segments[1].text, "\tlater cell");
@@ -252,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workbook_of_which_parts_are_left_out_is_not_whole() {
+    fn finish_workbook_left_out_truncated() {
         let long = "x".repeat(CELL_MAX_BYTES);
         for (column, value, whole) in [
             (0, long.as_str(), true),
@@ -260,9 +262,11 @@ mod tests {
             (COLUMNS_MAX, "farther", false),
             (0, &format!("{long}x"), false),
         ] {
-            let mut book = Book::default();
-            assert!(book.begin("Log") && book.cell(0, column, value) && book.cell(1, 0, "below"));
-            let extracted = book.finish();
+            let mut book = WorkbookWriter::default();
+            assert!(
+                book.begin_sheet("Log") && book.add_cell(0, column, value) && book.add_cell(1, 0, "below")
+            );
+            let extracted = book.finish_workbook();
             assert_eq!(!extracted.truncated, whole, "column {column}, {} bytes", value.len());
             assert!(extracted.segments.iter().any(|segment| segment.text.ends_with("below")));
         }

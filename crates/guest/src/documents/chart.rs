@@ -6,7 +6,7 @@ use std::io::Read;
 use quick_xml::events::{BytesStart, Event};
 
 use super::ExtractError;
-use super::xml::{attribute, event_text, events};
+use super::xml::{attribute_value, event_text, read_events};
 
 /// The most points of a chart that are read.
 const POINTS_MAX: usize = 10_000;
@@ -14,12 +14,12 @@ const POINTS_MAX: usize = 10_000;
 const SERIES_MAX: usize = 100;
 
 /// Returns the title, the titles of the axes, and the values that the document keeps beside the chart.
-pub(super) fn lines(part: impl Read) -> Result<Vec<String>, ExtractError> {
+pub(super) fn read_chart_lines(part: impl Read) -> Result<Vec<String>, ExtractError> {
     let mut chart = Chart::default();
-    events(part, |event| {
+    read_events(part, |event| {
         match event {
-            Event::Start(element) => chart.start(element),
-            Event::End(element) => chart.end(element.local_name().as_ref()),
+            Event::Start(element) => chart.start_element(element),
+            Event::End(element) => chart.end_element(element.local_name().as_ref()),
             _ => {
                 if chart.in_text {
                     chart.text.extend(event_text(event));
@@ -28,7 +28,7 @@ pub(super) fn lines(part: impl Read) -> Result<Vec<String>, ExtractError> {
         }
         chart.points <= POINTS_MAX && chart.series.len() <= SERIES_MAX
     })?;
-    Ok(chart.lines())
+    Ok(chart.into_lines())
 }
 
 #[derive(Default)]
@@ -38,7 +38,7 @@ struct Chart {
     series: Vec<Series>,
     points: usize,
     /// The role of the values that are being read.
-    role: Role,
+    role: ChartTextRole,
     index: u32,
     in_text: bool,
     text: String,
@@ -52,7 +52,7 @@ struct Series {
 }
 
 #[derive(Clone, Copy, Default)]
-enum Role {
+enum ChartTextRole {
     #[default]
     None,
     Name,
@@ -61,13 +61,15 @@ enum Role {
 }
 
 impl Chart {
-    fn start(&mut self, element: &BytesStart<'_>) {
+    fn start_element(&mut self, element: &BytesStart<'_>) {
         match element.local_name().as_ref() {
             "ser" => self.series.push(Series::default()),
-            "tx" if !self.series.is_empty() => self.role = Role::Name,
-            "cat" | "xVal" => self.role = Role::Category,
-            "val" | "yVal" => self.role = Role::Value,
-            "pt" => self.index = attribute(element, "idx").and_then(|index| index.parse().ok()).unwrap_or(0),
+            "tx" if !self.series.is_empty() => self.role = ChartTextRole::Name,
+            "cat" | "xVal" => self.role = ChartTextRole::Category,
+            "val" | "yVal" => self.role = ChartTextRole::Value,
+            "pt" => {
+                self.index = attribute_value(element, "idx").and_then(|index| index.parse().ok()).unwrap_or(0)
+            }
             "v" | "t" => {
                 self.in_text = true;
                 self.text.clear();
@@ -76,11 +78,11 @@ impl Chart {
         }
     }
 
-    fn end(&mut self, name: &str) {
+    fn end_element(&mut self, name: &str) {
         match name {
-            "v" => self.value(),
+            "v" => self.add_value(),
             // Text that is not of a series: the title of the chart or of an axis, in pieces.
-            "t" if matches!(self.role, Role::None) => {
+            "t" if matches!(self.role, ChartTextRole::None) => {
                 let text = self.text.clone();
                 match self.titles.last_mut() {
                     Some(title) => title.push_str(&text),
@@ -90,33 +92,33 @@ impl Chart {
             "p" if self.titles.last().is_some_and(|title| !title.is_empty()) => {
                 self.titles.push(String::new());
             }
-            "tx" | "cat" | "xVal" | "val" | "yVal" => self.role = Role::None,
+            "tx" | "cat" | "xVal" | "val" | "yVal" => self.role = ChartTextRole::None,
             _ => {}
         }
         self.in_text = false;
     }
 
-    fn value(&mut self) {
+    fn add_value(&mut self) {
         self.points += 1;
         let text = self.text.trim().to_owned();
         let Some(series) = self.series.last_mut() else { return };
         match self.role {
-            Role::None => {}
-            Role::Name if series.name.is_empty() => series.name = text,
-            Role::Name => series.name.extend([" ", text.as_str()]),
+            ChartTextRole::None => {}
+            ChartTextRole::Name if series.name.is_empty() => series.name = text,
+            ChartTextRole::Name => series.name.extend([" ", text.as_str()]),
             // A category of several levels has one text at each.
-            Role::Category => {
+            ChartTextRole::Category => {
                 let category = series.categories.entry(self.index).or_default();
                 if !category.is_empty() {
                     category.push(' ');
                 }
                 category.push_str(&text);
             }
-            Role::Value => drop(series.values.insert(self.index, text)),
+            ChartTextRole::Value => drop(series.values.insert(self.index, text)),
         }
     }
 
-    fn lines(self) -> Vec<String> {
+    fn into_lines(self) -> Vec<String> {
         let mut lines: Vec<String> =
             self.titles.into_iter().filter(|title| !title.trim().is_empty()).collect();
         let rows = self.series.iter().flat_map(|series| series.values.keys().chain(series.categories.keys()));

@@ -48,7 +48,7 @@ const ORDINALS: &[&str] = &[
 ];
 
 /// Detects the element that begins on this line.
-pub(super) fn start(line: &str) -> Option<Start<'_>> {
+pub(super) fn detect_clause_start(line: &str) -> Option<Start<'_>> {
     let line = line.trim();
     let first = line.chars().next()?;
     if first == '§' {
@@ -64,7 +64,7 @@ pub(super) fn start(line: &str) -> Option<Start<'_>> {
     if let Some(end) = part_end(line) {
         return Some(Start::Section(heading_of(line, end)));
     }
-    if let Some(start) = numbered(line) {
+    if let Some(start) = detect_numbered_start(line) {
         return Some(start);
     }
     is_capitals(line).then_some(Start::Section(line))
@@ -97,7 +97,7 @@ fn part_end(line: &str) -> Option<usize> {
     if !line.starts_with(char::is_uppercase) || word_end > 16 {
         return None;
     }
-    let word = text_analysis::fold(&line[..word_end]);
+    let word = text_analysis::fold_text(&line[..word_end]);
     if !PARTS.contains(&word.as_str()) {
         return None;
     }
@@ -119,14 +119,14 @@ fn part_end(line: &str) -> Option<usize> {
     let counts = number.starts_with(|c: char| c.is_ascii_digit())
         || is_roman(number)
         || (number.len() == 1 && number.chars().all(|c| c.is_ascii_uppercase()))
-        || (line.len() <= 60 && ORDINALS.contains(&text_analysis::fold(number).as_str()));
+        || (line.len() <= 60 && ORDINALS.contains(&text_analysis::fold_text(number).as_str()));
     // `Čl. 3 odst. 2 se mění` begins a sentence, not a section.
     let after = line[number_end..].trim_start_matches([' ', '\u{a0}']);
     (counts && !after.starts_with(char::is_lowercase)).then_some(number_end)
 }
 
 /// Detects `1.`, `1.2`, `1)`, `(1)`, `a)`, `(a)`, `IV.` followed by text.
-fn numbered(line: &str) -> Option<Start<'_>> {
+fn detect_numbered_start(line: &str) -> Option<Start<'_>> {
     let mark_end = line.find(char::is_whitespace).unwrap_or(line.len());
     let mark = &line[..mark_end];
     if mark.len() > 12 {
@@ -191,14 +191,14 @@ mod tests {
             ("Príloha č. 1", "Príloha č. 1"),
             ("§ 12 odst. 1 se nepoužije na nájem", ""),
         ] {
-            let found = match start(line) {
+            let found = match detect_clause_start(line) {
                 Some(Start::Section(heading)) => heading,
                 _ => "",
             };
             assert_eq!(found, heading, "{line}");
         }
         let long = "§ 14 Nájemce je povinen platit nájemné předem na každý měsíc nebo na jiné ujednané platební období a to vždy včas.";
-        assert_eq!(start(long), Some(Start::Section("§ 14")));
+        assert_eq!(detect_clause_start(long), Some(Start::Section("§ 14")));
     }
 
     #[test]
@@ -210,7 +210,7 @@ mod tests {
             "- teplo",
             "2. Nájemce platí předem.",
         ] {
-            assert_eq!(start(line), Some(Start::Item), "{line}");
+            assert_eq!(detect_clause_start(line), Some(Start::Item), "{line}");
         }
     }
 
@@ -227,7 +227,7 @@ mod tests {
             "-5 stupňů",
             "",
         ] {
-            assert_eq!(start(line), None, "{line}");
+            assert_eq!(detect_clause_start(line), None, "{line}");
         }
     }
 }

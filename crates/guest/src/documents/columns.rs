@@ -6,7 +6,7 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use super::Segment;
+use super::DocumentSegment;
 
 /// The rows of a table by which its headings are found.
 const SAMPLE_ROWS: usize = 60;
@@ -41,7 +41,7 @@ pub struct Columns {
 
 /// Finds the headings of the tables of a workbook, whose sheets are pages, or of a file of values. In a file of values
 /// (`is_delimited`) the first row is expected to have headings.
-pub(super) fn mark(segments: &mut [Segment], is_delimited: bool) {
+pub(super) fn mark_headings(segments: &mut [DocumentSegment], is_delimited: bool) {
     let mut rest = segments;
     while let Some(page) = rest.first().map(|segment| segment.page) {
         let of_page = rest.iter().take_while(|segment| segment.page == page).count();
@@ -53,10 +53,12 @@ pub(super) fn mark(segments: &mut [Segment], is_delimited: bool) {
 
 /// Splits a text of paragraphs at its tables, which have tabs between their cells. A table has headings here only if most rows have
 /// all cells: of others it is not known which cell is below which heading.
-pub(super) fn tables(segment: &Segment) -> Vec<Segment> {
+pub(super) fn split_tables(segment: &DocumentSegment) -> Vec<DocumentSegment> {
     let lines: Vec<&str> = segment.text.split('\n').collect();
-    let part = |of: Range<usize>, columns: Option<Columns>| Segment {
-        lines: segment.lines.map(|(first, _)| (first + number(of.start), first + number(of.end - 1))),
+    let part = |of: Range<usize>, columns: Option<Columns>| DocumentSegment {
+        lines: segment
+            .lines
+            .map(|(first, _)| (first + to_line_count(of.start), first + to_line_count(of.end - 1))),
         text: lines[of].join("\n"),
         columns,
         ..segment.clone()
@@ -86,15 +88,15 @@ pub(super) fn tables(segment: &Segment) -> Vec<Segment> {
 
 /// Returns the headings of consecutive rows.
 fn of_run(lines: &[&str]) -> Option<Columns> {
-    let rows: Vec<Vec<&str>> = lines.iter().map(|line| cells(line)).collect();
-    let count = heads(&rows, false)?;
+    let rows: Vec<Vec<&str>> = lines.iter().map(|line| split_cells(line)).collect();
+    let count = count_heading_rows(&rows, false)?;
     let (heads, data) = rows.split_at(count);
     let width = data.iter().map(Vec::len).max().filter(|_| data.len() >= TEXT_ROWS_MIN)?;
     let whole = data.iter().filter(|row| row.len() == width).count();
     // An empty cell at the beginning of a row leaves no trace.
     let is_shifted = heads.iter().all(|head| head.len() + 1 == width);
     if !(is_shifted || heads.iter().all(|head| head.len() == width))
-        || share(whole, data.len()) < WHOLE_ROWS_MIN
+        || share_of(whole, data.len()) < WHOLE_ROWS_MIN
     {
         return None;
     }
@@ -103,14 +105,14 @@ fn of_run(lines: &[&str]) -> Option<Columns> {
     Some(Columns { rows: rows.join("\n").into(), own: 0..count })
 }
 
-fn number(lines: usize) -> u32 {
+fn to_line_count(lines: usize) -> u32 {
     u32::try_from(lines).unwrap_or(u32::MAX)
 }
 
 /// The headings that apply below them, with the number of columns.
 type Current = (Rc<str>, usize);
 
-fn mark_sheet(segments: &mut [Segment], is_delimited: bool) {
+fn mark_sheet(segments: &mut [DocumentSegment], is_delimited: bool) {
     let mut current: Option<Current> = None;
     // Titles, and headings above an empty row.
     let mut waiting: Vec<(usize, bool)> = Vec::new();
@@ -118,84 +120,98 @@ fn mark_sheet(segments: &mut [Segment], is_delimited: bool) {
         if segments[at].lines.is_none() {
             continue;
         }
-        match Block::of(&segments[at].text, is_delimited) {
+        match RowBlock::from_text(&segments[at].text, is_delimited) {
             // A file of values has one table.
-            Block::Heads { .. } | Block::Table { .. } | Block::Rows { .. }
+            RowBlock::Heads { .. } | RowBlock::Table { .. } | RowBlock::Rows { .. }
                 if is_delimited && current.is_some() =>
             {
-                let width = width(&segments[at]);
-                inherit(&mut segments[at], width, current.as_ref());
+                let width = segment_width(&segments[at]);
+                inherit_headings(&mut segments[at], width, current.as_ref());
             }
-            Block::Heads { is_full } => {
+            RowBlock::Heads { is_full } => {
                 // Below a table, a title before the last one is a note to that table.
                 let lines: usize = waiting.iter().map(|(at, _)| segments[*at].text.lines().count()).sum();
                 if current.is_some() || lines > TITLES_MAX {
-                    release(segments, &mut waiting, current.as_ref());
+                    release_waiting_rows(segments, &mut waiting, current.as_ref());
                 }
                 waiting.push((at, is_full));
             }
-            Block::Table { own, width } => {
-                let rows = joined(segments, &waiting, at, own.clone());
-                carry(segments, &mut waiting, &rows);
+            RowBlock::Table { own, width } => {
+                let rows = join_heading_rows(segments, &waiting, at, own.clone());
+                carry_headings(segments, &mut waiting, &rows);
                 segments[at].columns = Some(Columns { rows: Rc::clone(&rows), own });
                 current = Some((rows, width));
             }
-            Block::Rows { width } => {
+            RowBlock::Rows { width } => {
                 let has_heads = waiting.iter().any(|(_, is_full)| *is_full);
                 // Between the rows of a table, a single row of text is one of them.
                 let is_table = current.is_none() || segments[at].text.contains('\n');
-                if has_heads && is_table && fits(segments, &waiting, at, is_delimited) {
-                    let rows = joined(segments, &waiting, at, 0..0);
-                    carry(segments, &mut waiting, &rows);
+                if has_heads && is_table && has_waiting_headings(segments, &waiting, at, is_delimited) {
+                    let rows = join_heading_rows(segments, &waiting, at, 0..0);
+                    carry_headings(segments, &mut waiting, &rows);
                     current = Some((rows, width));
                 }
-                release(segments, &mut waiting, current.as_ref());
-                inherit(&mut segments[at], width, current.as_ref());
+                release_waiting_rows(segments, &mut waiting, current.as_ref());
+                inherit_headings(&mut segments[at], width, current.as_ref());
             }
-            Block::Text => release(segments, &mut waiting, current.as_ref()),
+            RowBlock::Text => release_waiting_rows(segments, &mut waiting, current.as_ref()),
         }
     }
-    release(segments, &mut waiting, current.as_ref());
+    release_waiting_rows(segments, &mut waiting, current.as_ref());
 }
 
 /// Gives rows the headings of those before them, unless they have more columns.
-fn inherit(segment: &mut Segment, width: usize, current: Option<&Current>) {
+fn inherit_headings(segment: &mut DocumentSegment, width: usize, current: Option<&Current>) {
     if let Some((rows, _)) = current.filter(|(_, of)| width <= *of) {
         segment.columns = Some(Columns { rows: Rc::clone(rows), own: 0..0 });
     }
 }
 
 /// Takes rows that waited as headings for what they are: rows of the table before them, or titles of nothing.
-fn release(segments: &mut [Segment], waiting: &mut Vec<(usize, bool)>, current: Option<&Current>) {
+fn release_waiting_rows(
+    segments: &mut [DocumentSegment],
+    waiting: &mut Vec<(usize, bool)>,
+    current: Option<&Current>,
+) {
     for (at, _) in waiting.drain(..).filter(|(_, is_full)| *is_full) {
-        let width = width(&segments[at]);
-        inherit(&mut segments[at], width, current);
+        let width = segment_width(&segments[at]);
+        inherit_headings(&mut segments[at], width, current);
     }
 }
 
-fn width(segment: &Segment) -> usize {
-    segment.text.lines().take(SAMPLE_ROWS).map(|row| cells(row).len()).max().unwrap_or(0)
+fn segment_width(segment: &DocumentSegment) -> usize {
+    segment.text.lines().take(SAMPLE_ROWS).map(|row| split_cells(row).len()).max().unwrap_or(0)
 }
 
 /// Returns true if rows that wait are the headings of a segment.
-fn fits(segments: &[Segment], waiting: &[(usize, bool)], at: usize, is_delimited: bool) -> bool {
+fn has_waiting_headings(
+    segments: &[DocumentSegment],
+    waiting: &[(usize, bool)],
+    at: usize,
+    is_delimited: bool,
+) -> bool {
     let above: Vec<&str> = waiting.iter().flat_map(|(at, _)| segments[*at].text.lines()).collect();
     let together = format!("{}\n{}", above.join("\n"), segments[at].text);
-    matches!(Block::of(&together, is_delimited), Block::Table { own, .. } if own.end == above.len())
+    matches!(RowBlock::from_text(&together, is_delimited), RowBlock::Table { own, .. } if own.end == above.len())
 }
 
 /// Returns the rows of waiting segments and those of a segment's lines.
-fn joined(segments: &[Segment], waiting: &[(usize, bool)], at: usize, own: Range<usize>) -> Rc<str> {
+fn join_heading_rows(
+    segments: &[DocumentSegment],
+    waiting: &[(usize, bool)],
+    at: usize,
+    own: Range<usize>,
+) -> Rc<str> {
     let above = waiting.iter().flat_map(|(waiting, _)| segments[*waiting].text.lines());
     let own = segments[at].text.lines().skip(own.start).take(own.len());
     let (titles, heads): (Vec<&str>, Vec<&str>) = above.chain(own).partition(|row| is_title(row));
     let titles = titles.iter().map(|title| title.trim().to_owned());
-    let heads = spread(heads.into_iter().map(cells).collect());
+    let heads = spread_headings(heads.into_iter().map(split_cells).collect());
     titles.chain(heads.iter().map(|head| head.join("\t"))).collect::<Vec<_>>().join("\n").into()
 }
 
 /// Writes a heading that spans several columns above each of them, as far as rows below it have headings there.
-fn spread(mut heads: Vec<Vec<&str>>) -> Vec<Vec<&str>> {
+fn spread_headings(mut heads: Vec<Vec<&str>>) -> Vec<Vec<&str>> {
     let last = heads.len().saturating_sub(1);
     let below = heads.last().cloned().unwrap_or_default();
     for head in &mut heads[..last] {
@@ -210,7 +226,7 @@ fn spread(mut heads: Vec<Vec<&str>>) -> Vec<Vec<&str>> {
 }
 
 /// Says of waiting segments that all their rows are headings of what follows.
-fn carry(segments: &mut [Segment], waiting: &mut Vec<(usize, bool)>, rows: &Rc<str>) {
+fn carry_headings(segments: &mut [DocumentSegment], waiting: &mut Vec<(usize, bool)>, rows: &Rc<str>) {
     for (at, _) in waiting.drain(..) {
         let own = 0..segments[at].text.lines().count();
         segments[at].columns = Some(Columns { rows: Rc::clone(rows), own });
@@ -223,7 +239,7 @@ fn is_title(row: &str) -> bool {
 
 /// Consecutive rows of a sheet.
 #[derive(Debug, PartialEq, Eq)]
-enum Block {
+enum RowBlock {
     /// Headings in these lines, with what they are above.
     Table { own: Range<usize>, width: usize },
     /// Titles, or headings too if it is full, of what follows.
@@ -234,17 +250,17 @@ enum Block {
     Text,
 }
 
-impl Block {
-    fn of(text: &str, is_delimited: bool) -> Self {
-        let rows: Vec<Vec<&str>> = text.lines().take(SAMPLE_ROWS).map(cells).collect();
+impl RowBlock {
+    fn from_text(text: &str, is_delimited: bool) -> Self {
+        let rows: Vec<Vec<&str>> = text.lines().take(SAMPLE_ROWS).map(split_cells).collect();
         let width = rows.iter().map(Vec::len).max().unwrap_or(0);
         let is_title = |row: &Vec<&str>| row.concat().len() <= TITLE_MAX_BYTES;
-        let Some(first) = rows.iter().position(|row| filled(row) > 1) else {
+        let Some(first) = rows.iter().position(|row| count_filled_cells(row) > 1) else {
             let is_short = rows.len() <= TITLES_MAX && rows.iter().all(is_title);
             return if is_short { Self::Heads { is_full: false } } else { Self::Text };
         };
         let titles = rows[..first].iter().rev().take(TITLES_MAX).take_while(|row| is_title(row)).count();
-        match heads(&rows[first..], is_delimited) {
+        match count_heading_rows(&rows[first..], is_delimited) {
             None => Self::Rows { width },
             Some(heads) if first + heads == rows.len() => Self::Heads { is_full: true },
             Some(heads) => Self::Table { own: first - titles..first + heads, width },
@@ -253,8 +269,8 @@ impl Block {
 }
 
 /// Returns the number of rows of headings at the beginning of a table's rows.
-pub(super) fn heads(rows: &[Vec<&str>], is_delimited: bool) -> Option<usize> {
-    let first = rows.first().filter(|row| filled(row) > 1 && is_label_row(row))?;
+pub(super) fn count_heading_rows(rows: &[Vec<&str>], is_delimited: bool) -> Option<usize> {
+    let first = rows.first().filter(|row| count_filled_cells(row) > 1 && is_label_row(row))?;
     let mut count = 1;
     while count < HEADS_MAX && rows.get(count).is_some_and(|next| is_further(&rows[..count], next)) {
         count += 1;
@@ -265,17 +281,18 @@ pub(super) fn heads(rows: &[Vec<&str>], is_delimited: bool) -> Option<usize> {
     }
     let data = &data[..data.len().min(SAMPLE_ROWS)];
     let width = data.iter().chain(heads).map(Vec::len).max().unwrap_or(0);
-    let columns = (0..width).map(|column| Column::of(heads, data, column)).collect::<Vec<_>>();
+    let columns = (0..width).map(|column| ColumnProfile::from_rows(heads, data, column)).collect::<Vec<_>>();
     let used = columns.iter().filter(|column| column.values > 0).count();
     let headed = columns.iter().filter(|column| column.values > 0 && column.is_headed).count();
     // Years above years are no headings.
-    if columns.iter().any(|column| column.date_above && column.share(column.dates) > HEADED_MIN) {
+    if columns.iter().any(|column| column.date_above && column.share_of_values(column.dates) > HEADED_MIN) {
         return None;
     }
     let figures_min = if used <= 2 && !is_delimited { FIGURES_OF_PAIRS_MIN } else { FIGURES_MIN };
-    let of_figures =
-        columns.iter().any(|column| column.is_headed && column.share(column.figures) >= figures_min);
-    let share = share(headed, used);
+    let of_figures = columns
+        .iter()
+        .any(|column| column.is_headed && column.share_of_values(column.figures) >= figures_min);
+    let share = share_of(headed, used);
     if of_figures && (used > 2 || is_delimited || data.len() >= TEXT_ROWS_MIN) {
         return (share >= HEADED_MIN).then_some(count);
     }
@@ -290,7 +307,7 @@ pub(super) fn heads(rows: &[Vec<&str>], is_delimited: bool) -> Option<usize> {
 
 /// A column below the rows of headings.
 #[derive(Default)]
-struct Column {
+struct ColumnProfile {
     is_headed: bool,
     /// A year or date is its heading.
     date_above: bool,
@@ -301,33 +318,35 @@ struct Column {
     dates: usize,
 }
 
-impl Column {
-    fn of(heads: &[Vec<&str>], data: &[Vec<&str>], column: usize) -> Self {
+impl ColumnProfile {
+    fn from_rows(heads: &[Vec<&str>], data: &[Vec<&str>], column: usize) -> Self {
         let above = |row: &Vec<&str>| row.get(column).copied().unwrap_or_default().to_owned();
         let names: Vec<String> = heads.iter().map(above).filter(|name| !name.is_empty()).collect();
         // A heading may span several columns.
         let spans = heads.len() > 1 && heads[0].iter().take(column).any(|cell| !cell.is_empty());
         let mut found = Self {
             is_headed: !names.is_empty() || spans,
-            date_above: names.last().is_some_and(|name| Value::of(name) == Value::Date),
+            date_above: names
+                .last()
+                .is_some_and(|name| CellValueKind::from_cell(name) == CellValueKind::Date),
             ..Self::default()
         };
         for cell in data.iter().filter_map(|row| row.get(column)) {
-            let value = Value::of(cell);
-            found.values += usize::from(value != Value::Missing);
-            found.figures += usize::from(matches!(value, Value::Figure | Value::Date));
-            found.dates += usize::from(value == Value::Date);
-            found.repeats |= value == Value::Text && names.iter().any(|name| name == cell);
+            let value = CellValueKind::from_cell(cell);
+            found.values += usize::from(value != CellValueKind::Missing);
+            found.figures += usize::from(matches!(value, CellValueKind::Figure | CellValueKind::Date));
+            found.dates += usize::from(value == CellValueKind::Date);
+            found.repeats |= value == CellValueKind::Text && names.iter().any(|name| name == cell);
         }
         found
     }
 
-    fn share(&self, count: usize) -> f64 {
-        share(count, self.values)
+    fn share_of_values(&self, count: usize) -> f64 {
+        share_of(count, self.values)
     }
 }
 
-fn share(part: usize, of: usize) -> f64 {
+fn share_of(part: usize, of: usize) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a few dozen rows and columns")]
     let share = part as f64 / of.max(1) as f64;
     share
@@ -335,7 +354,7 @@ fn share(part: usize, of: usize) -> f64 {
 
 /// Returns true if a row below headings continues them: it fills columns that they leave empty, or has the units.
 fn is_further(heads: &[Vec<&str>], next: &[&str]) -> bool {
-    if filled(next) < 2 || !is_label_row(next) || next.iter().any(|cell| is_missing_mark(cell)) {
+    if count_filled_cells(next) < 2 || !is_label_row(next) || next.iter().any(|cell| is_missing_mark(cell)) {
         return false;
     }
     let is_unit = |cell: &&&str| {
@@ -359,17 +378,17 @@ fn is_label_row(row: &[&str]) -> bool {
     {
         return false;
     }
-    let values: Vec<Value> = cells.iter().map(|cell| Value::of(cell)).collect();
+    let values: Vec<CellValueKind> = cells.iter().map(|cell| CellValueKind::from_cell(cell)).collect();
     let numbers: Vec<&str> = cells
         .iter()
         .zip(&values)
-        .filter(|(_, value)| **value != Value::Text)
+        .filter(|(_, value)| **value != CellValueKind::Text)
         .map(|(cell, _)| *cell)
         .collect();
     if numbers.is_empty() {
         return true;
     }
-    if values.iter().all(|value| matches!(value, Value::Text | Value::Date)) {
+    if values.iter().all(|value| matches!(value, CellValueKind::Text | CellValueKind::Date)) {
         return numbers.windows(2).all(|pair| pair[0] < pair[1])
             || numbers.windows(2).all(|pair| pair[0] > pair[1]);
     }
@@ -383,11 +402,11 @@ fn is_label_row(row: &[&str]) -> bool {
 }
 
 /// Returns the cells of a row, each without surrounding spaces.
-pub(super) fn cells(row: &str) -> Vec<&str> {
+pub(super) fn split_cells(row: &str) -> Vec<&str> {
     row.split('\t').map(str::trim).collect()
 }
 
-fn filled(row: &[&str]) -> usize {
+fn count_filled_cells(row: &[&str]) -> usize {
     row.iter().filter(|cell| !cell.is_empty()).count()
 }
 
@@ -400,7 +419,7 @@ fn is_missing_mark(cell: &str) -> bool {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Value {
+enum CellValueKind {
     Missing,
     Text,
     Figure,
@@ -408,8 +427,8 @@ enum Value {
     Date,
 }
 
-impl Value {
-    fn of(cell: &str) -> Self {
+impl CellValueKind {
+    fn from_cell(cell: &str) -> Self {
         if cell.is_empty() || is_missing_mark(cell) {
             return Self::Missing;
         }
@@ -453,19 +472,19 @@ fn is_date(cell: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn of_sheet(text: &str) -> Block {
-        Block::of(text, false)
+    fn of_sheet(text: &str) -> RowBlock {
+        RowBlock::from_text(text, false)
     }
 
-    fn own(text: &str) -> Option<Range<usize>> {
+    fn own_heading_lines(text: &str) -> Option<Range<usize>> {
         match of_sheet(text) {
-            Block::Table { own, .. } => Some(own),
+            RowBlock::Table { own, .. } => Some(own),
             _ => None,
         }
     }
 
     #[test]
-    fn headings_are_told_from_figures_below_them() {
+    fn sheet_headings_detected_above_figures() {
         for (heads, text) in [
             (0..1, "Country\tPopulation\tArea\nNorway\t5 400 000\t385,207\nSweden\t10 500 000\t450,295"),
             (0..1, "Country\t2019\t2020\t2021\nNorway\t5.3\t5.4\t5.4\nSweden\t10.2\t10.3\t10.4"),
@@ -479,7 +498,7 @@ mod tests {
             (0..1, "Age\t0\t1\t2\t3\nNorth\t11\t12\t13\t15\nSouth\t21\t22\t23\t29"),
             (0..1, "Class\tTeacher\tRoom\nA\tSmith\tHall B\nB\tJones\tHall C"),
         ] {
-            assert_eq!(own(text), Some(heads), "{text}");
+            assert_eq!(own_heading_lines(text), Some(heads), "{text}");
         }
     }
 
@@ -493,16 +512,16 @@ mod tests {
             "Norway\tOslo\t5.4\nSweden\tStockholm\t10.4",
             "a.b\tA first sentence.\tAnother one.\nc.d\tA sentence.\tAnd one more.\ne\tText.\tText.",
         ] {
-            assert!(matches!(of_sheet(text), Block::Rows { .. }), "{text}: {:?}", of_sheet(text));
+            assert!(matches!(of_sheet(text), RowBlock::Rows { .. }), "{text}: {:?}", of_sheet(text));
         }
     }
 
     #[test]
-    fn titles_and_headings_wait_for_their_rows() {
-        assert_eq!(of_sheet("Table 1: Births"), Block::Heads { is_full: false });
-        assert_eq!(of_sheet("Region\tBoys\tGirls"), Block::Heads { is_full: true });
-        assert_eq!(of_sheet(&"A long note. ".repeat(20)), Block::Text);
-        let segment = |text: &str, first: u32| Segment {
+    fn mark_headings_waits_for_rows() {
+        assert_eq!(of_sheet("Table 1: Births"), RowBlock::Heads { is_full: false });
+        assert_eq!(of_sheet("Region\tBoys\tGirls"), RowBlock::Heads { is_full: true });
+        assert_eq!(of_sheet(&"A long note. ".repeat(20)), RowBlock::Text);
+        let segment = |text: &str, first: u32| DocumentSegment {
             page: Some(1),
             lines: Some((first, first + text.lines().count() as u32 - 1)),
             heading: None,
@@ -517,7 +536,7 @@ mod tests {
             segment("Isles\t3", 9),
             segment("Source: the office", 11),
         ];
-        mark(&mut segments, false);
+        mark_headings(&mut segments, false);
         let marked: Vec<_> = segments
             .iter()
             .map(|segment| segment.columns.as_ref().map(|columns| (&*columns.rows, columns.own.clone())))
@@ -530,9 +549,9 @@ mod tests {
     }
 
     #[test]
-    fn a_table_between_paragraphs_is_a_part_of_its_own() {
+    fn split_tables_separates_paragraphs() {
         let text = "Births in the north.\nRegion\tBoys\tGirls\nNorth\t1\t2\nSouth\t3\t4\nAfter it.";
-        let segment = Segment {
+        let segment = DocumentSegment {
             page: None,
             lines: Some((11, 15)),
             heading: None,
@@ -540,7 +559,7 @@ mod tests {
             inner: None,
             columns: None,
         };
-        let parts = tables(&segment);
+        let parts = split_tables(&segment);
         let shown: Vec<_> = parts
             .iter()
             .map(|part| {
@@ -556,19 +575,22 @@ mod tests {
             ]
         );
         let stub = text.replace("Region\t", "");
-        let parts = tables(&Segment { text: stub, ..segment.clone() });
+        let parts = split_tables(&DocumentSegment { text: stub, ..segment.clone() });
         assert_eq!(&*parts[1].columns.as_ref().unwrap().rows, "\tBoys\tGirls");
         for none in [text.replace("North\t1\t2", "North\t1"), text.replace('\t', " ")] {
-            assert!(tables(&Segment { text: none, ..segment.clone() }).is_empty());
+            assert!(split_tables(&DocumentSegment { text: none, ..segment.clone() }).is_empty());
         }
     }
 
     #[test]
-    fn the_first_row_of_a_file_of_values_has_its_headings() {
+    fn mark_headings_delimited_first_row() {
         for text in ["name,mail\nAnna,a@b.cz\n", "year,population\n2019,5\n2020,6\n"] {
             let text = text.replace(',', "\t");
             assert!(
-                matches!(Block::of(&text, true), Block::Table { own: Range { start: 0, end: 1 }, .. }),
+                matches!(
+                    RowBlock::from_text(&text, true),
+                    RowBlock::Table { own: Range { start: 0, end: 1 }, .. }
+                ),
                 "{text}"
             );
         }

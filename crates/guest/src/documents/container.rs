@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::Path;
 
 use super::ExtractError;
-use super::archive::{Archive, PART_MAX_BYTES};
+use super::archive::{PART_MAX_BYTES, ZipReader};
 use super::detect::is_zip;
 use super::kept_files::KEPT_MAX_BYTES;
 use super::packed;
@@ -31,49 +31,49 @@ pub(super) struct ArchivedFile {
 }
 
 /// An archive of files.
-pub(super) trait Container {
+pub(super) trait FileContainer {
     /// Returns the name of its format.
-    fn format(&self) -> &'static str;
+    fn format_name(&self) -> &'static str;
 
     /// Returns the files, without those that operating systems add.
-    fn files(&mut self) -> Vec<ArchivedFile>;
+    fn list_files(&mut self) -> Vec<ArchivedFile>;
 
     /// Returns true if it lists files that it has not, or is damaged after those that it lists.
     fn lacks_files(&self) -> bool;
 
     /// Unpacks the file of a number, at most [`PART_MAX_BYTES`]. Those after it are asked for in their order.
-    fn content(&mut self, index: usize) -> Result<Vec<u8>, ExtractError>;
+    fn unpack_file(&mut self, index: usize) -> Result<Vec<u8>, ExtractError>;
 }
 
 /// Opens an archive; `None` if a file is none. The name of a file that is compressed alone stands in `path`.
-pub(super) fn open<'a>(
+pub(super) fn open_container<'a>(
     path: &Path,
     bytes: &'a [u8],
-) -> Result<Option<Box<dyn Container + 'a>>, ExtractError> {
+) -> Result<Option<Box<dyn FileContainer + 'a>>, ExtractError> {
     if is_zip(bytes) {
-        return Ok(Some(Box::new(Archive::open(bytes)?)));
+        return Ok(Some(Box::new(ZipReader::from_bytes(bytes)?)));
     }
     if is_seven_zip(bytes) {
-        return Ok(Some(Box::new(SevenZip::open(bytes, Ahead::default())?)));
+        return Ok(Some(Box::new(SevenZip::from_bytes(bytes, Ahead::default())?)));
     }
     if is_pst(bytes) {
-        return Ok(Some(Box::new(DataFile::open(bytes)?)));
+        return Ok(Some(Box::new(DataFile::from_bytes(bytes)?)));
     }
-    packed::open(path, bytes)
+    packed::open_packed(path, bytes)
 }
 
 /// Unpacks one file of an archive, which is not read further; `None` if `bytes` are none.
-pub(super) fn file(bytes: &[u8], index: usize) -> Result<Option<Vec<u8>>, ExtractError> {
+pub(super) fn unpack_single_file(bytes: &[u8], index: usize) -> Result<Option<Vec<u8>>, ExtractError> {
     if is_zip(bytes) {
-        return Archive::open(bytes)?.content(index).map(Some);
+        return ZipReader::from_bytes(bytes)?.unpack_file(index).map(Some);
     }
     if is_seven_zip(bytes) {
-        return SevenZip::open(bytes, Ahead::none())?.content(index).map(Some);
+        return SevenZip::from_bytes(bytes, Ahead::without_wanted_files())?.unpack_file(index).map(Some);
     }
     if is_pst(bytes) {
-        return DataFile::open(bytes)?.content(index).map(Some);
+        return DataFile::from_bytes(bytes)?.unpack_file(index).map(Some);
     }
-    packed::file(bytes, index)
+    packed::unpack_packed_file(bytes, index)
 }
 
 /// Unpacks the file of a number, and with it other wanted files that would else be unpacked from the beginning, too, as far as there is
@@ -81,17 +81,17 @@ pub(super) fn file(bytes: &[u8], index: usize) -> Result<Option<Vec<u8>>, Extrac
 ///
 /// # Errors
 /// Fails if the asked file cannot be unpacked.
-pub(super) fn files(
+pub(super) fn unpack_wanted_files(
     bytes: &[u8],
     asked: usize,
     wanted: &BTreeSet<usize>,
 ) -> Result<Option<BTreeMap<usize, Vec<u8>>>, ExtractError> {
     if is_seven_zip(bytes) {
-        return SevenZip::open(bytes, Ahead::of(wanted))?.files_with(asked).map(Some);
+        return SevenZip::from_bytes(bytes, Ahead::with_wanted_files(wanted))?.files_with(asked).map(Some);
     }
-    match packed::files(bytes, asked, wanted)? {
+    match packed::unpack_tar_files(bytes, asked, wanted)? {
         Some(files) => Ok(Some(files)),
-        None => Ok(file(bytes, asked)?.map(|content| BTreeMap::from([(asked, content)]))),
+        None => Ok(unpack_single_file(bytes, asked)?.map(|content| BTreeMap::from([(asked, content)]))),
     }
 }
 
@@ -108,19 +108,19 @@ pub(super) struct Ahead {
 
 impl Default for Ahead {
     fn default() -> Self {
-        Self { bytes_max: AHEAD_MAX_BYTES, ..Self::none() }
+        Self { bytes_max: AHEAD_MAX_BYTES, ..Self::without_wanted_files() }
     }
 }
 
 impl Ahead {
     /// Unpacks only files that are asked for.
-    pub(super) const fn none() -> Self {
+    pub(super) const fn without_wanted_files() -> Self {
         Self { files: BTreeMap::new(), bytes: 0, bytes_max: 0, wanted: None, unreachable: Vec::new() }
     }
 
     /// Unpacks wanted files alone.
-    pub(super) fn of(wanted: &BTreeSet<usize>) -> Self {
-        Self { bytes_max: KEPT_MAX_BYTES, wanted: Some(wanted.clone()), ..Self::none() }
+    pub(super) fn with_wanted_files(wanted: &BTreeSet<usize>) -> Self {
+        Self { bytes_max: KEPT_MAX_BYTES, wanted: Some(wanted.clone()), ..Self::without_wanted_files() }
     }
 
     /// Takes all files that were unpacked.
@@ -132,9 +132,9 @@ impl Ahead {
     ///
     /// # Errors
     /// Fails if it is known that it cannot be unpacked.
-    pub(super) fn take(&mut self, index: usize) -> Result<Option<Vec<u8>>, ExtractError> {
+    pub(super) fn take_unpacked(&mut self, index: usize) -> Result<Option<Vec<u8>>, ExtractError> {
         if self.unreachable.iter().any(|files| files.contains(&index)) {
-            return Err(ExtractError::broken("archive", "a file before this one is damaged"));
+            return Err(ExtractError::broken_file("archive", "a file before this one is damaged"));
         }
         let content = self.files.remove(&index);
         if content.is_none() {
@@ -148,7 +148,7 @@ impl Ahead {
     ///
     /// # Errors
     /// Fails if it is the first one and is damaged. A later one is left out, to be asked for again.
-    pub(super) fn unpack(
+    pub(super) fn unpack_entry(
         &mut self,
         index: usize,
         declared: u64,
@@ -167,8 +167,8 @@ impl Ahead {
         match content.take(declared).read_to_end(&mut unpacked) {
             Ok(_) if unpacked.len() as u64 == declared => {}
             _ if !is_first => return Ok(false),
-            Ok(_) => return Err(ExtractError::broken("archive", "a file is shorter than it declares")),
-            Err(error) => return Err(ExtractError::broken("archive", error)),
+            Ok(_) => return Err(ExtractError::broken_file("archive", "a file is shorter than it declares")),
+            Err(error) => return Err(ExtractError::broken_file("archive", error)),
         }
         self.bytes += declared;
         self.files.insert(index, unpacked);
@@ -179,7 +179,7 @@ impl Ahead {
     ///
     /// # Errors
     /// Returns the error of the unpacking.
-    pub(super) fn reached(
+    pub(super) fn finish_unpacking(
         &mut self,
         index: usize,
         end: usize,
@@ -189,7 +189,7 @@ impl Ahead {
             return Ok(content);
         }
         self.unreachable.push(index..end);
-        Err(unpacked.err().unwrap_or_else(|| ExtractError::broken("archive", "a file is missing")))
+        Err(unpacked.err().unwrap_or_else(|| ExtractError::broken_file("archive", "a file is missing")))
     }
 }
 

@@ -4,9 +4,9 @@
 use mail_parser::decoders::base64::base64_decode;
 use quick_xml::events::Event;
 
-use super::mail::Messages;
-use super::xml::{attribute, event_text, events};
-use super::{ExtractError, Extracted, Format, Nesting};
+use super::mail::MailWriter;
+use super::xml::{attribute_value, event_text, read_events};
+use super::{DocumentFormat, ExtractError, Extracted, Nesting};
 
 /// The most bytes of a field of the envelope, and the most events.
 const FIELD_MAX_BYTES: usize = 4096;
@@ -27,40 +27,40 @@ const FIELDS: [(&str, &str); 8] = [
 ];
 
 /// Reads a message.
-pub(super) fn extract(xml: &[u8], nesting: Nesting<'_>) -> Result<Extracted, ExtractError> {
-    let read = DataMessage::read(xml)?;
-    let mut messages = Messages::of_data_box(nesting);
-    messages.writer.heading(&format!("Věc: {}", read.field("dmAnnotation")));
+pub(super) fn extract_data_message(xml: &[u8], nesting: Nesting<'_>) -> Result<Extracted, ExtractError> {
+    let read = DataMessage::from_xml(xml)?;
+    let mut messages = MailWriter::of_data_box(nesting);
+    messages.writer.add_heading(&format!("Věc: {}", read.field_value("dmAnnotation")));
     for (label, name, address, identifier) in [
         ("Odesílatel", "dmSender", "dmSenderAddress", "dbIDSender"),
         ("Adresát", "dmRecipient", "dmRecipientAddress", "dbIDRecipient"),
     ] {
-        let of = [name, address].map(|field| read.field(field));
+        let of = [name, address].map(|field| read.field_value(field));
         let of: Vec<&str> = of.into_iter().filter(|part| !part.is_empty()).collect();
-        let identifier = read.field(identifier);
-        messages.writer.line(&format!("{label}: {} (datová schránka {identifier})", of.join(", ")));
+        let identifier = read.field_value(identifier);
+        messages.writer.add_line(&format!("{label}: {} (datová schránka {identifier})", of.join(", ")));
     }
     for (field, label) in FIELDS {
-        let value = read.field(field);
+        let value = read.field_value(field);
         if !value.is_empty() {
-            messages.writer.line(&format!("{label}: {value}"));
+            messages.writer.add_line(&format!("{label}: {value}"));
         }
     }
     for (time, what) in &read.events {
-        messages.writer.line(&format!("{time}: {what}"));
+        messages.writer.add_line(&format!("{time}: {what}"));
     }
     for (number, file) in (1..).zip(&read.files) {
         if messages.begin_attachment(number) {
-            messages.attach(&file.name, &file.content, nesting.depth);
+            messages.write_attachment(&file.name, &file.content, nesting.depth);
             messages.end_attachment();
         }
     }
-    Ok(messages.writer.finish(Format::Message))
+    Ok(messages.writer.finish_document(DocumentFormat::Message))
 }
 
 /// Returns the content of an attachment, counted from 0.
-pub(super) fn attachment(xml: &[u8], number: usize) -> Option<Vec<u8>> {
-    DataMessage::read(xml).ok()?.files.into_iter().nth(number).map(|file| file.content)
+pub(super) fn find_data_box_attachment(xml: &[u8], number: usize) -> Option<Vec<u8>> {
+    DataMessage::from_xml(xml).ok()?.files.into_iter().nth(number).map(|file| file.content)
 }
 
 #[derive(Default)]
@@ -68,23 +68,23 @@ struct DataMessage {
     fields: Vec<(String, String)>,
     /// The times and descriptions of the events.
     events: Vec<(String, String)>,
-    files: Vec<AttachedFile>,
+    files: Vec<DataBoxAttachment>,
 }
 
 #[derive(Default)]
-struct AttachedFile {
+struct DataBoxAttachment {
     name: String,
     content: Vec<u8>,
 }
 
 impl DataMessage {
-    fn read(xml: &[u8]) -> Result<Self, ExtractError> {
+    fn from_xml(xml: &[u8]) -> Result<Self, ExtractError> {
         let mut message = Self::default();
         let mut text = String::new();
         let mut event = (String::new(), String::new());
         // The elements inside an attachment that is XML itself.
         let mut inner: Option<String> = None;
-        events(xml, |part| {
+        read_events(xml, |part| {
             if let Some(inner_xml) = &mut inner {
                 match part {
                     Event::End(end) if end.local_name().as_ref() == "dmXMLContent" => {
@@ -99,8 +99,8 @@ impl DataMessage {
                     text.clear();
                     match start.local_name().as_ref() {
                         "dmFile" => {
-                            let name = attribute(start, "dmFileDescr").unwrap_or_default();
-                            message.files.push(AttachedFile { name, content: Vec::new() });
+                            let name = attribute_value(start, "dmFileDescr").unwrap_or_default();
+                            message.files.push(DataBoxAttachment { name, content: Vec::new() });
                         }
                         "dmXMLContent" if matches!(part, Event::Start(_)) => inner = Some(String::new()),
                         _ => {}
@@ -111,12 +111,12 @@ impl DataMessage {
                     let value = std::mem::take(&mut text);
                     match name.as_ref() {
                         "dmEncodedContent" => message.give_content(base64_decode(value.as_bytes())),
-                        "dmEventTime" => event.0 = bounded(value),
-                        "dmEventDescr" => event.1 = bounded(value),
+                        "dmEventTime" => event.0 = truncate_field(value),
+                        "dmEventDescr" => event.1 = truncate_field(value),
                         "dmEvent" if message.events.len() < EVENTS_MAX => {
                             message.events.push(std::mem::take(&mut event));
                         }
-                        name => message.set(name, value),
+                        name => message.set_field(name, value),
                     }
                 }
                 part => text.push_str(&event_text(part).unwrap_or_default()),
@@ -126,16 +126,16 @@ impl DataMessage {
         Ok(message)
     }
 
-    fn set(&mut self, name: &str, value: String) {
+    fn set_field(&mut self, name: &str, value: String) {
         let is_wanted = FIELDS.iter().any(|(field, _)| *field == name)
             || ["dmAnnotation", "dmSender", "dmSenderAddress", "dbIDSender"].contains(&name)
             || ["dmRecipient", "dmRecipientAddress", "dbIDRecipient"].contains(&name);
         if is_wanted && !self.fields.iter().any(|(field, _)| field == name) {
-            self.fields.push((name.to_owned(), bounded(value)));
+            self.fields.push((name.to_owned(), truncate_field(value)));
         }
     }
 
-    fn field(&self, name: &str) -> &str {
+    fn field_value(&self, name: &str) -> &str {
         self.fields.iter().find(|(field, _)| field == name).map_or("", |(_, value)| value.trim())
     }
 
@@ -147,7 +147,7 @@ impl DataMessage {
     }
 }
 
-fn bounded(mut value: String) -> String {
+fn truncate_field(mut value: String) -> String {
     value.truncate(value.floor_char_boundary(FIELD_MAX_BYTES));
     value
 }
@@ -179,9 +179,9 @@ mod tests {
     const IMAGE: &[u8] = include_bytes!("../../tests/fixtures/code_word.png");
 
     #[test]
-    fn the_envelope_and_the_attachments_are_read() {
+    fn extract_data_message_envelope_and_attachments() {
         let read = extract_bytes(Path::new("a.zfo"), ZFO).expect("a message");
-        assert_eq!((read.format, read.is_whole()), (Format::Message, true), "{read:?}");
+        assert_eq!((read.format, read.is_whole()), (DocumentFormat::Message, true), "{read:?}");
         let text: Vec<&str> = read.segments.iter().flat_map(|segment| segment.text.lines()).collect();
         let expected = [
             "Věc: Výzva & poučení",
@@ -206,8 +206,9 @@ mod tests {
     fn damaged_messages_do_no_harm() {
         let content = without_signatures(ZFO.to_vec());
         let other = content.windows(7).position(|part| part == b"dmFiles").expect("a list of files");
-        let is_message =
-            |content: &[u8]| TextFormat::of("a", &String::from_utf8_lossy(content)) == TextFormat::DataBox;
+        let is_message = |content: &[u8]| {
+            TextFormat::from_name_and_start("a", &String::from_utf8_lossy(content)) == TextFormat::DataBox
+        };
         let schema = b"<xs:schema targetNamespace=\"http://isds.czechpoint.cz/v20\"/>";
         assert!(
             is_message(&content[..1024]) && !is_message(schema) && !is_message(b"MessageDownloadResponse")
@@ -217,7 +218,7 @@ mod tests {
         for end in (other..content.len()).step_by(31) {
             let _ = extract_bytes(Path::new("a.xml"), &content[..end]);
         }
-        assert_eq!(attachment(&content, 3), None);
-        assert_eq!(attachment(b"no message", 0), None);
+        assert_eq!(find_data_box_attachment(&content, 3), None);
+        assert_eq!(find_data_box_attachment(b"no message", 0), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Tables of values that a comma, a semicolon, a bar or a tab separates (CSV, TSV): rows as lines with tabs between the cells.
 
 use super::book::HEADING_MAX_BYTES;
-use super::{Segment, columns};
+use super::{DocumentSegment, columns};
 
 /// The characters that may separate values.
 const SEPARATORS: &[u8] = b",;\t|";
@@ -10,28 +10,28 @@ const SAMPLE_ROWS: usize = 50;
 const ALIKE_MIN: f64 = 0.7;
 
 /// Returns the rows of a table as lines, in segments of rows on consecutive lines; `None` if no character separates its values.
-pub(super) fn segments(text: &str) -> Option<Vec<Segment>> {
+pub(super) fn parse_delimited(text: &str) -> Option<Vec<DocumentSegment>> {
     let (named, text, skipped) = named_separator(text);
-    let separator = named.or_else(|| separator(text))?;
-    let mut found: Vec<Segment> = Vec::new();
+    let separator = named.or_else(|| detect_separator(text))?;
+    let mut found: Vec<DocumentSegment> = Vec::new();
     let mut heading: Option<String> = None;
     // A row of several lines has a segment of its own, as lines of text are counted as lines of the file.
     let mut next_line = None;
-    for Row { text: row, lines: (line, last_line), .. } in rows(text, separator) {
+    for DelimitedRow { text: row, lines: (line, last_line), .. } in parse_rows(text, separator) {
         let (line, last_line) = (line.saturating_add(skipped), last_line.saturating_add(skipped));
         let heading = heading.get_or_insert_with(|| {
             let columns = row.trim().replace('\t', " | ");
             columns[..columns.floor_char_boundary(columns.len().min(HEADING_MAX_BYTES))].to_owned()
         });
         match found.last_mut() {
-            Some(Segment { lines: Some((_, last)), text, .. })
+            Some(DocumentSegment { lines: Some((_, last)), text, .. })
                 if next_line == Some(line) && last_line == line =>
             {
                 *last = line;
                 text.push('\n');
                 text.push_str(&row);
             }
-            _ => found.push(Segment {
+            _ => found.push(DocumentSegment {
                 page: None,
                 lines: Some((line, last_line)),
                 heading: Some(heading.clone()),
@@ -42,7 +42,7 @@ pub(super) fn segments(text: &str) -> Option<Vec<Segment>> {
         }
         next_line = (last_line == line).then_some(line.saturating_add(1));
     }
-    columns::mark(&mut found, true);
+    columns::mark_headings(&mut found, true);
     Some(found)
 }
 
@@ -58,7 +58,7 @@ fn named_separator(text: &str) -> (Option<u8>, &str, u32) {
     }
 }
 
-struct Row {
+struct DelimitedRow {
     text: String,
     values: usize,
     /// The first and the last line.
@@ -66,7 +66,7 @@ struct Row {
 }
 
 /// Returns the rows that are not empty.
-fn rows(text: &str, separator: u8) -> impl Iterator<Item = Row> {
+fn parse_rows(text: &str, separator: u8) -> impl Iterator<Item = DelimitedRow> {
     let mut reader = csv::ReaderBuilder::new()
         .delimiter(separator)
         .has_headers(false)
@@ -91,15 +91,16 @@ fn rows(text: &str, separator: u8) -> impl Iterator<Item = Row> {
             let breaks = record.iter().map(|value| value.matches('\n').count()).sum::<usize>();
             let line = u32::try_from(position.line()).ok()?.saturating_add(u32::try_from(empty).ok()?);
             let lines = (line, line.saturating_add(u32::try_from(breaks).ok()?));
-            return Some(Row { text: row.to_owned(), values: record.len(), lines });
+            return Some(DelimitedRow { text: row.to_owned(), values: record.len(), lines });
         }
     })
 }
 
 /// Returns the character that separates the values: the one with which most rows have equally many.
-fn separator(text: &str) -> Option<u8> {
+fn detect_separator(text: &str) -> Option<u8> {
     let of = |separator: &u8| {
-        let counts: Vec<usize> = rows(text, *separator).take(SAMPLE_ROWS).map(|row| row.values).collect();
+        let counts: Vec<usize> =
+            parse_rows(text, *separator).take(SAMPLE_ROWS).map(|row| row.values).collect();
         let alike = |count: usize| counts.iter().filter(|other| **other == count).count();
         let usual = counts.iter().copied().max_by_key(|count| (alike(*count), *count))?;
         #[expect(clippy::cast_precision_loss, reason = "a few dozen rows")]
@@ -118,10 +119,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_lines_whatever_separates_their_values() {
+    fn parse_delimited_any_separator() {
         for separator in [",", ";", "\t", "|"] {
             let text = "Name,Age,City\nAnna,21,Leeds\nPeter,24,York\n".replace(',', separator);
-            let found = segments(&text).expect("a table");
+            let found = parse_delimited(&text).expect("a table");
             assert_eq!(found.len(), 1, "{separator:?}");
             assert_eq!(found[0].text, "Name\tAge\tCity\nAnna\t21\tLeeds\nPeter\t24\tYork");
             assert_eq!(found[0].lines, Some((1, 3)));
@@ -130,9 +131,9 @@ mod tests {
     }
 
     #[test]
-    fn quoted_values_keep_what_separates_others_and_rows_their_lines() {
+    fn parse_delimited_quoted_values_kept() {
         let text = "Item;Price\n\"Bread; \"\"dark\"\"\";1,20\n\n\"two\nlines\";3,50\nLast;4,00\n";
-        let found = segments(text).expect("a table");
+        let found = parse_delimited(text).expect("a table");
         let rows: Vec<_> = found.iter().map(|segment| (segment.text.as_str(), segment.lines)).collect();
         assert_eq!(
             rows,
@@ -145,10 +146,10 @@ mod tests {
     }
 
     #[test]
-    fn a_separator_that_the_first_line_names_counts() {
+    fn parse_delimited_named_separator_used() {
         for (named, text) in [(';', "Bird;Price\nKingfisher;4711\n"), ('^', "Bird^Price\nKingfisher^4711\n")]
         {
-            let found = segments(&format!("sep={named}\n{text}")).expect("a table");
+            let found = parse_delimited(&format!("sep={named}\n{text}")).expect("a table");
             assert_eq!(found[0].text, "Bird\tPrice\nKingfisher\t4711");
             assert_eq!((found[0].lines, found[0].heading.as_deref()), (Some((2, 3)), Some("Bird | Price")));
         }
@@ -162,7 +163,7 @@ mod tests {
             "one column\nof words\n",
             "First, a line.\nThen another one\nand, well, more, of it.\n",
         ] {
-            assert_eq!(segments(text).map(|found| found.len()), None, "{text:?}");
+            assert_eq!(parse_delimited(text).map(|found| found.len()), None, "{text:?}");
         }
     }
 }

@@ -4,34 +4,34 @@ use std::path::Path;
 
 use domain::text_format::{OfficeXml, OpenDocument, PlainText, START_BYTES, TextFormat};
 
-use super::archive::Archive;
-use super::container::{self, Container};
+use super::archive::ZipReader;
+use super::container::{self, FileContainer};
 use super::image_file::ImageFormat;
-use super::{ExtractError, ForeignFormat, Format, djvu, iwork, mobi, parts, signed, visio, xps};
+use super::{DocumentFormat, ExtractError, ForeignFormat, djvu, iwork, mobi, parts, signed, visio, xps};
 
 /// A detected format.
-pub(super) enum Content<'a> {
+pub(super) enum DetectedContent<'a> {
     Pdf,
     Djvu,
     /// With the name of its main part.
-    Docx(Archive<'a>, String),
-    Odt(Archive<'a>),
+    Docx(ZipReader<'a>, String),
+    Odt(ZipReader<'a>),
     /// A document of Pages, Numbers or Keynote, with its folder.
-    IWork(Archive<'a>, String),
+    IWork(ZipReader<'a>, String),
     Workbook(Workbook),
     Rtf,
     Doc,
     Ppt,
     /// With the name of its main part.
-    Pptx(Archive<'a>, String),
-    Odp(Archive<'a>),
+    Pptx(ZipReader<'a>, String),
+    Odp(ZipReader<'a>),
     /// The body of an OpenDocument that is a single file.
     FlatOpenDocument(OpenDocument, &'a [u8]),
     OfficeXml(OfficeXml),
-    Visio(Archive<'a>),
+    Visio(ZipReader<'a>),
     /// With the list of its documents.
-    Xps(Archive<'a>, String),
-    Epub(Archive<'a>),
+    Xps(ZipReader<'a>, String),
+    Epub(ZipReader<'a>),
     FictionBook,
     /// A book of Mobipocket or Kindle.
     Mobi,
@@ -44,9 +44,9 @@ pub(super) enum Content<'a> {
     DataBox,
     /// A file inside a signature.
     Signed,
-    Archive(Box<dyn Container + 'a>),
+    Archive(Box<dyn FileContainer + 'a>),
     Html,
-    Plain(Format),
+    Plain(DocumentFormat),
 }
 
 /// The kinds of workbook.
@@ -88,76 +88,76 @@ const IMAGES: &[(usize, &[u8], &str)] = &[(4, b"ftypavif", "an AVIF image")];
 const WORKBOOK_EXTENSIONS: [&str; 3] = ["xls", "xlt", "xla"];
 
 /// Returns the extensions of names that have a say in the format of a file.
-pub fn extensions() -> impl Iterator<Item = &'static str> {
-    TextFormat::extensions().chain(WORKBOOK_EXTENSIONS)
+pub fn known_extensions() -> impl Iterator<Item = &'static str> {
+    TextFormat::known_extensions().chain(WORKBOOK_EXTENSIONS)
 }
 
-pub(super) fn content<'a>(path: &Path, bytes: &'a [u8]) -> Result<Content<'a>, ExtractError> {
+pub(super) fn detect_content<'a>(path: &Path, bytes: &'a [u8]) -> Result<DetectedContent<'a>, ExtractError> {
     let name = path.to_string_lossy();
     if is_zip(bytes) {
-        return zipped(bytes);
+        return detect_zip_content(bytes);
     }
     if is_compound(bytes) {
-        return compound(bytes, path);
+        return detect_compound_content(bytes, path);
     }
     // A text may mention the signature. Messages are written into PDFs and PDFs into messages; what begins as a PDF is one.
     let is_message_name = TextFormat::is_message_name(&name) && !bytes.starts_with(b"%PDF-");
     if is_pdf(bytes) && !TextFormat::is_text_name(&name) && !is_message_name {
-        return Ok(Content::Pdf);
+        return Ok(DetectedContent::Pdf);
     }
     if djvu::is_djvu(bytes) {
-        return Ok(Content::Djvu);
+        return Ok(DetectedContent::Djvu);
     }
     if bytes.starts_with(b"{\\rtf") {
-        return Ok(Content::Rtf);
+        return Ok(DetectedContent::Rtf);
     }
-    if let Some(archive) = container::open(path, bytes)? {
-        return Ok(Content::Archive(archive));
+    if let Some(archive) = container::open_container(path, bytes)? {
+        return Ok(DetectedContent::Archive(archive));
     }
     if mobi::is_book(bytes) {
-        return Ok(Content::Mobi);
+        return Ok(DetectedContent::Mobi);
     }
     if signed::is_cms(bytes) {
-        return Ok(Content::Signed);
+        return Ok(DetectedContent::Signed);
     }
     // A text may begin with a short signature, too.
     let start = &bytes[..bytes.len().min(START_BYTES)];
-    let format = TextFormat::of(&name, &super::text::decode(start));
-    let is_text = super::text::encoding(bytes).is_some();
+    let format = TextFormat::from_name_and_start(&name, &super::text::decode_text(start));
+    let is_text = super::text::detect_encoding(bytes).is_some();
     if format != TextFormat::DataBox
         && !(is_text && start[..start.len().min(PDF_MARK_WITHIN_BYTES)].is_ascii())
     {
         no_document(bytes)?;
     }
     Ok(match format {
-        TextFormat::Pdf => Content::Pdf,
-        TextFormat::Rtf => Content::Rtf,
-        TextFormat::DataBox => Content::DataBox,
-        TextFormat::Message => Content::Eml,
-        TextFormat::Mailbox => Content::Mailbox,
-        TextFormat::Notebook => Content::Notebook,
-        TextFormat::FictionBook => Content::FictionBook,
-        TextFormat::Html => Content::Html,
-        TextFormat::OfficeXml(kind) => Content::OfficeXml(kind),
+        TextFormat::Pdf => DetectedContent::Pdf,
+        TextFormat::Rtf => DetectedContent::Rtf,
+        TextFormat::DataBox => DetectedContent::DataBox,
+        TextFormat::Message => DetectedContent::Eml,
+        TextFormat::Mailbox => DetectedContent::Mailbox,
+        TextFormat::Notebook => DetectedContent::Notebook,
+        TextFormat::FictionBook => DetectedContent::FictionBook,
+        TextFormat::Html => DetectedContent::Html,
+        TextFormat::OfficeXml(kind) => DetectedContent::OfficeXml(kind),
         TextFormat::FlatOpenDocument(kind) => match open_document_body(bytes) {
-            Some(body) => Content::FlatOpenDocument(kind, body),
-            None => Content::Plain(Format::Text),
+            Some(body) => DetectedContent::FlatOpenDocument(kind, body),
+            None => DetectedContent::Plain(DocumentFormat::Text),
         },
-        TextFormat::Plain(PlainText::Text) => Content::Plain(Format::Text),
-        TextFormat::Plain(PlainText::Markdown) => Content::Plain(Format::Markdown),
-        TextFormat::Plain(PlainText::Table) => Content::Plain(Format::Table),
+        TextFormat::Plain(PlainText::Text) => DetectedContent::Plain(DocumentFormat::Text),
+        TextFormat::Plain(PlainText::Markdown) => DetectedContent::Plain(DocumentFormat::Markdown),
+        TextFormat::Plain(PlainText::Table) => DetectedContent::Plain(DocumentFormat::Table),
     })
 }
 
 /// Fails for a file that is no document by its signature.
 fn no_document(bytes: &[u8]) -> Result<(), ExtractError> {
     let magic = || MAGIC.iter().find(|(magic, _)| bytes.starts_with(magic)).map(|(_, kind)| *kind);
-    if let Some(kind) = ImageFormat::of(bytes).map(ImageFormat::name).or_else(magic) {
+    if let Some(kind) = ImageFormat::from_signature(bytes).map(ImageFormat::name).or_else(magic) {
         return Err(ExtractError::Binary { kind, size: bytes.len() as u64 });
     }
     // Those that are no files inside others were unpacked by a program.
-    if let Some(format) = ForeignFormat::of(bytes) {
-        return Err(format.unsupported());
+    if let Some(format) = ForeignFormat::from_signature(bytes) {
+        return Err(format.unsupported_error());
     }
     for (kinds, remedy) in [(ARCHIVES, "pack its files as ZIP"), (IMAGES, "save it as JPEG first")] {
         let found =
@@ -171,7 +171,7 @@ fn no_document(bytes: &[u8]) -> Result<(), ExtractError> {
 
 /// Returns true for an image of a kind that is known.
 pub(super) fn is_image(bytes: &[u8]) -> bool {
-    ImageFormat::of(bytes).is_some() && super::text::encoding(bytes).is_none()
+    ImageFormat::from_signature(bytes).is_some() && super::text::detect_encoding(bytes).is_none()
 }
 
 /// Returns true for a PDF, which may begin with something else. An archive or message may as well begin with a PDF that lies
@@ -190,59 +190,60 @@ fn is_compound(bytes: &[u8]) -> bool {
     bytes.starts_with(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1")
 }
 
-fn zipped(bytes: &[u8]) -> Result<Content<'_>, ExtractError> {
-    let mut archive = Archive::open(bytes)?;
+fn detect_zip_content(bytes: &[u8]) -> Result<DetectedContent<'_>, ExtractError> {
+    let mut archive = ZipReader::from_bytes(bytes)?;
     if let Some(main) = parts::main_part(&mut archive)? {
         match main.split('/').next() {
-            Some("word") => return Ok(Content::Docx(archive, main)),
-            Some("ppt") => return Ok(Content::Pptx(archive, main)),
+            Some("word") => return Ok(DetectedContent::Docx(archive, main)),
+            Some("ppt") => return Ok(DetectedContent::Pptx(archive, main)),
             _ => {}
         }
     }
-    if archive.contains("xl/workbook.xml") {
+    if archive.has_part("xl/workbook.xml") {
         archive.check_total()?;
-        return Ok(Content::Workbook(Workbook::Xlsx));
+        return Ok(DetectedContent::Workbook(Workbook::Xlsx));
     }
-    if archive.contains("xl/workbook.bin") {
+    if archive.has_part("xl/workbook.bin") {
         archive.check_total()?;
-        return Ok(Content::Workbook(Workbook::Xlsb));
+        return Ok(DetectedContent::Workbook(Workbook::Xlsb));
     }
-    if (archive.contains("mimetype") || archive.contains("content.xml"))
+    if (archive.has_part("mimetype") || archive.has_part("content.xml"))
         && let Some(open) = open_document(&mut archive)?
     {
         return Ok(match open {
-            OpenDocument::Text => Content::Odt(archive),
-            OpenDocument::Slides => Content::Odp(archive),
-            OpenDocument::Workbook => Content::Workbook(Workbook::Ods),
+            OpenDocument::Text => DetectedContent::Odt(archive),
+            OpenDocument::Slides => DetectedContent::Odp(archive),
+            OpenDocument::Workbook => DetectedContent::Workbook(Workbook::Ods),
         });
     }
-    if archive.contains("META-INF/container.xml") {
-        return Ok(Content::Epub(archive));
+    if archive.has_part("META-INF/container.xml") {
+        return Ok(DetectedContent::Epub(archive));
     }
-    if let Some(root) = iwork::root(&mut archive) {
-        return Ok(Content::IWork(archive, root));
+    if let Some(root) = iwork::find_root_folder(&mut archive) {
+        return Ok(DetectedContent::IWork(archive, root));
     }
-    if archive.contains(visio::PAGES) {
-        return Ok(Content::Visio(archive));
+    if archive.has_part(visio::PAGES) {
+        return Ok(DetectedContent::Visio(archive));
     }
-    if let Some(list) = xps::list(&mut archive)? {
-        return Ok(Content::Xps(archive, list));
+    if let Some(list) = xps::find_document_list(&mut archive)? {
+        return Ok(DetectedContent::Xps(archive, list));
     }
-    Ok(Content::Archive(Box::new(archive)))
+    Ok(DetectedContent::Archive(Box::new(archive)))
 }
 
-fn open_document(archive: &mut Archive<'_>) -> Result<Option<OpenDocument>, ExtractError> {
-    let manifest = |archive: &mut Archive<'_>| archive.text("META-INF/manifest.xml", parts::LIST_MAX_BYTES);
-    let kind = match archive.beginning("mimetype", KIND_MAX_BYTES)? {
-        Some(kind) => OpenDocument::of(&String::from_utf8_lossy(&kind)),
+fn open_document(archive: &mut ZipReader<'_>) -> Result<Option<OpenDocument>, ExtractError> {
+    let manifest =
+        |archive: &mut ZipReader<'_>| archive.read_part_text("META-INF/manifest.xml", parts::LIST_MAX_BYTES);
+    let kind = match archive.read_part_start("mimetype", KIND_MAX_BYTES)? {
+        Some(kind) => OpenDocument::from_media_type(&String::from_utf8_lossy(&kind)),
         // StarOffice says it in the list of the parts.
-        None => OpenDocument::of(&manifest(archive)?),
+        None => OpenDocument::from_media_type(&manifest(archive)?),
     };
     let Some(open) = kind else { return Ok(None) };
     if manifest(archive)?.contains("encryption-data") {
         return Err(ExtractError::Encrypted("OpenDocument"));
     }
-    if !archive.contains("content.xml") {
+    if !archive.has_part("content.xml") {
         return Ok(None);
     }
     if matches!(open, OpenDocument::Workbook) {
@@ -259,26 +260,26 @@ fn open_document_body(bytes: &[u8]) -> Option<&[u8]> {
 }
 
 /// Detects the compound files of Microsoft Office before 2007, of Outlook, and of encrypted later ones.
-fn compound(bytes: &[u8], path: &Path) -> Result<Content<'static>, ExtractError> {
-    let file = super::mail::open(bytes)?;
+fn detect_compound_content(bytes: &[u8], path: &Path) -> Result<DetectedContent<'static>, ExtractError> {
+    let file = super::mail::open_compound_file(bytes)?;
     if file.exists("/EncryptedPackage") {
         return Err(ExtractError::Encrypted("Office"));
     }
     if file.exists("/WordDocument") {
-        return Ok(Content::Doc);
+        return Ok(DetectedContent::Doc);
     }
     if file.exists("/PowerPoint Document") {
-        return Ok(Content::Ppt);
+        return Ok(DetectedContent::Ppt);
     }
     if file.exists("/__properties_version1.0") {
-        return Ok(Content::Msg);
+        return Ok(DetectedContent::Msg);
     }
     let is_workbook_name =
         path.extension().and_then(|extension| extension.to_str()).is_some_and(|extension| {
             WORKBOOK_EXTENSIONS.iter().any(|known| known.eq_ignore_ascii_case(extension))
         });
     if file.exists("/Workbook") || file.exists("/Book") || is_workbook_name {
-        return Ok(Content::Workbook(Workbook::Xls));
+        return Ok(DetectedContent::Workbook(Workbook::Xls));
     }
     Err(ExtractError::Binary { kind: "a compound file of no known program", size: bytes.len() as u64 })
 }

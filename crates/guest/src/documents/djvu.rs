@@ -3,12 +3,15 @@
 
 use std::time::Instant;
 
-pub(super) use drawing::render;
+pub(super) use drawing::render_djvu_page;
 pub(super) use structure::is_djvu;
-use structure::{Page, Structure};
+use structure::{DjvuPage, Structure};
 
 use super::output::clean_line;
-use super::{Bounds, ExtractError, Extracted, Format, OUTPUT_MAX_BYTES, PAGES_MAX, Segment, Span};
+use super::{
+    DocumentFormat, DocumentSegment, ExtractBounds, ExtractError, Extracted, OUTPUT_MAX_BYTES, PAGES_MAX,
+    PageRange,
+};
 
 mod drawing;
 mod structure;
@@ -16,11 +19,11 @@ mod structure;
 /// The maximum number of notes about unreadable pages.
 const NOTES_MAX: usize = 20;
 
-pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, ExtractError> {
-    let document = Structure::open(bytes)?;
+pub(super) fn extract_djvu(bytes: &[u8], bounds: &ExtractBounds) -> Result<Extracted, ExtractError> {
+    let document = Structure::from_bytes(bytes)?;
     let pages = u32::try_from(document.pages.len()).unwrap_or(u32::MAX);
     if pages == 0 {
-        return Err(ExtractError::broken("DjVu", "it has no pages"));
+        return Err(ExtractError::broken_file("DjVu", "it has no pages"));
     }
     let of = pages.min(PAGES_MAX);
     let (first, last) = (bounds.first_page.max(1), bounds.last_page.min(of));
@@ -43,7 +46,7 @@ pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, Extrac
                 }
                 text.truncate(text.floor_char_boundary(room));
                 read_bytes += text.len();
-                segments.push(Segment {
+                segments.push(DocumentSegment {
                     page: Some(next),
                     lines: None,
                     heading: None,
@@ -74,11 +77,11 @@ pub(super) fn extract(bytes: &[u8], bounds: &Bounds) -> Result<Extracted, Extrac
         pages: Some(pages),
         truncated: pages > of && read >= of,
         notes,
-        span: Some(Span { first, last: read, of }),
+        span: Some(PageRange { first, last: read, of }),
         scans,
         cut_pages,
         damaged_pages,
-        ..Extracted::empty(Format::Djvu)
+        ..Extracted::empty(DocumentFormat::Djvu)
     })
 }
 
@@ -92,11 +95,11 @@ enum PageText {
     Damaged,
 }
 
-fn text_of(page: Option<Page<'_>>) -> PageText {
+fn text_of(page: Option<DjvuPage<'_>>) -> PageText {
     let Some(page) = page else { return PageText::Damaged };
-    let text = match page.text() {
+    let text = match page.decode_text() {
         None => String::new(),
-        Some(Ok(text)) => lines(&String::from_utf8_lossy(&text)),
+        Some(Ok(text)) => join_page_lines(&String::from_utf8_lossy(&text)),
         Some(Err(_)) => return PageText::Damaged,
     };
     match text.is_empty() {
@@ -107,7 +110,7 @@ fn text_of(page: Option<Page<'_>>) -> PageText {
 }
 
 /// Returns the lines of a page, with a blank one between paragraphs. A word that is split at the end of a line is joined there.
-fn lines(text: &str) -> String {
+fn join_page_lines(text: &str) -> String {
     /// The ends of columns, regions and paragraphs.
     const ENDS: [char; 3] = ['\u{b}', '\u{1d}', '\u{1f}'];
     let mut out = String::new();
@@ -149,9 +152,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_stay_and_split_words_are_joined() {
+    fn join_page_lines_joins_split_words() {
         let text = "A siskin sings in the ever-\ngreen tree.\n\u{1f}\u{1d}\u{b}Its nest \n is small.\u{1f}\n\u{1f} 1 - \n5";
-        assert_eq!(lines(text), "A siskin sings in the evergreen\ntree.\n\nIts nest\nis small.\n\n1 -\n5");
-        assert_eq!(lines(" \u{1f}\n"), "");
+        assert_eq!(
+            join_page_lines(text),
+            "A siskin sings in the evergreen\ntree.\n\nIts nest\nis small.\n\n1 -\n5"
+        );
+        assert_eq!(join_page_lines(" \u{1f}\n"), "");
     }
 }

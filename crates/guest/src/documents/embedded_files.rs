@@ -3,9 +3,9 @@
 use std::io::Read;
 use std::path::Path;
 
-use super::archive::{Archive, unpacking};
-use super::mail::{open, stream};
-use super::{Bounds, ExtractError, Nesting};
+use super::archive::{ZipReader, unpack_error};
+use super::mail::{open_compound_file, read_compound_stream};
+use super::{ExtractBounds, ExtractError, Nesting};
 
 /// The line in place of a file that is one too many.
 pub(super) const TOO_MANY: &str = "(not read: there are too many)";
@@ -21,28 +21,28 @@ pub(super) struct EmbeddedFile {
 }
 
 /// Returns the line above the text of a file.
-pub(super) fn title(name: &str) -> String {
+pub(super) fn embedded_file_title(name: &str) -> String {
     format!("Embedded file: {name}")
 }
 
 /// Reads a file inside a document; it has no lines if there is no such part.
-pub(super) fn read(
-    archive: &mut Archive<'_>,
+pub(super) fn read_embedded_file(
+    archive: &mut ZipReader<'_>,
     target: &str,
     nesting: Nesting<'_>,
 ) -> Result<EmbeddedFile, ExtractError> {
-    let Some(mut part) = archive.part(target)? else { return Ok(EmbeddedFile::default()) };
+    let Some(mut part) = archive.open_part(target)? else { return Ok(EmbeddedFile::default()) };
     let mut bytes = Vec::new();
-    part.read_to_end(&mut bytes).map_err(|error| unpacking("Office", &error))?;
+    part.read_to_end(&mut bytes).map_err(|error| unpack_error("Office", &error))?;
     let name = target.rsplit('/').next().unwrap_or(target);
-    let mut lines = vec![title(name)];
+    let mut lines = vec![embedded_file_title(name)];
     if !nesting.take_attachment() {
         lines.push(TOO_MANY.to_owned());
         return Ok(EmbeddedFile { lines, is_cut: false });
     }
-    let bytes = inner(&bytes).unwrap_or(bytes);
+    let bytes = find_enclosed_file(&bytes).unwrap_or(bytes);
     let mut is_cut = false;
-    match nesting.extract(Path::new(name), &bytes, &Bounds::default()) {
+    match nesting.extract_inner(Path::new(name), &bytes, &ExtractBounds::default()) {
         Ok(document) => {
             let mut texts = document.segments.iter().flat_map(|segment| segment.text.lines());
             lines.extend(texts.by_ref().take(LINES_MAX).map(str::to_owned));
@@ -54,7 +54,7 @@ pub(super) fn read(
 }
 
 /// Returns the file that an object of another program encloses.
-fn inner(bytes: &[u8]) -> Option<Vec<u8>> {
-    let mut file = open(bytes).ok()?;
-    ["/Package", "/CONTENTS"].iter().find_map(|name| stream(&mut file, name))
+fn find_enclosed_file(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut file = open_compound_file(bytes).ok()?;
+    ["/Package", "/CONTENTS"].iter().find_map(|name| read_compound_stream(&mut file, name))
 }

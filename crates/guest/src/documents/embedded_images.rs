@@ -6,9 +6,9 @@ use domain::image::ImageKind;
 use domain::unread::{UnreadImage, UnreadImages};
 use serde::{Deserialize, Serialize};
 
-use super::archive::Archive;
+use super::archive::ZipReader;
 use super::image_file::{ImageFile, ImageFormat};
-use super::{ExtractError, Extracted, Format, container, detect, loose_images, mail, pdf_files};
+use super::{DocumentFormat, ExtractError, Extracted, container, detect, loose_images, mail, pdf_files};
 
 /// The maximum number of images of a document whose text is recognized.
 pub(crate) const IMAGES_MAX: usize = 100;
@@ -57,17 +57,22 @@ impl EmbeddedImage {
 
 /// Retains the images of a document that can be recognized, and counts those that would have to be, but are not. Symbols, drawings and
 /// addresses of other files are neither.
-pub(super) fn retain_recognizable(archive: &mut Archive<'_>, document: &mut Extracted) {
-    retain(document, |part| pixels(archive, part));
+pub(super) fn retain_recognizable(archive: &mut ZipReader<'_>, document: &mut Extracted) {
+    retain_by_pixels(document, |part| count_part_pixels(archive, part));
 }
 
 /// As [`retain_recognizable`], of a document that is no archive. `find` returns an image by the name of its part.
 pub(super) fn retain_recognizable_of(document: &mut Extracted, find: impl Fn(&str) -> Option<Vec<u8>>) {
-    retain(document, |part| find(part).map_or(Ok(None), |image| pixels_in(part, &image, image.len() as u64)));
+    retain_by_pixels(document, |part| {
+        find(part).map_or(Ok(None), |image| pixels_in(part, &image, image.len() as u64))
+    });
 }
 
 /// Retains images by the number of their pixels, which is `None` of what is no such image.
-fn retain(document: &mut Extracted, mut pixels: impl FnMut(&str) -> Result<Option<u64>, UnreadImage>) {
+fn retain_by_pixels(
+    document: &mut Extracted,
+    mut pixels: impl FnMut(&str) -> Result<Option<u64>, UnreadImage>,
+) {
     let (mut images_left, mut pixels_left) = (IMAGES_MAX, TOTAL_PIXELS_MAX);
     let mut unread = UnreadImages::NONE;
     document.images.retain(|image| {
@@ -78,7 +83,7 @@ fn retain(document: &mut Extracted, mut pixels: impl FnMut(&str) -> Result<Optio
         let pixels = match pixels(&image.part) {
             Ok(pixels) => pixels,
             Err(reason) => {
-                unread.add(reason, 1);
+                unread.add_images(reason, 1);
                 return false;
             }
         };
@@ -86,7 +91,7 @@ fn retain(document: &mut Extracted, mut pixels: impl FnMut(&str) -> Result<Optio
         let left = pixels_left.checked_sub(pixels).filter(|_| images_left > 0);
         match left {
             Some(left) => (pixels_left, images_left) = (left, images_left - 1),
-            None => unread.add(UnreadImage::TooMany, 1),
+            None => unread.add_images(UnreadImage::TooMany, 1),
         }
         left.is_some()
     });
@@ -94,17 +99,17 @@ fn retain(document: &mut Extracted, mut pixels: impl FnMut(&str) -> Result<Optio
 }
 
 /// Returns the number of pixels of an image that may show text; `None` if the part is none.
-fn pixels(archive: &mut Archive<'_>, part: &str) -> Result<Option<u64>, UnreadImage> {
-    let Some(head) = beginning(archive, part, HEAD_BYTES)? else { return Ok(None) };
+fn count_part_pixels(archive: &mut ZipReader<'_>, part: &str) -> Result<Option<u64>, UnreadImage> {
+    let Some(head) = read_image_start(archive, part, HEAD_BYTES)? else { return Ok(None) };
     pixels_in(part, &head, archive.declared_bytes(part))
 }
 
 /// As [`pixels`], of a part with this beginning and length.
 fn pixels_in(part: &str, head: &[u8], bytes: u64) -> Result<Option<u64>, UnreadImage> {
-    let Some(kind) = ImageKind::of(head) else {
+    let Some(kind) = ImageKind::from_bytes(head) else {
         return if has_name_of_kind(part) { Err(UnreadImage::Failed) } else { Ok(None) };
     };
-    match pixels_of(kind.sides(head).ok_or(UnreadImage::Failed)?, PIXELS_MAX) {
+    match pixels_of(kind.dimensions(head).ok_or(UnreadImage::Failed)?, PIXELS_MAX) {
         Ok(Some(_)) if bytes > IMAGE_MAX_BYTES => Err(UnreadImage::TooLarge),
         pixels => pixels,
     }
@@ -112,9 +117,9 @@ fn pixels_in(part: &str, head: &[u8], bytes: u64) -> Result<Option<u64>, UnreadI
 
 /// Returns an image file as a document whose only part is the image, if it may show text; `None` of other files.
 pub(super) fn of_image(bytes: &[u8]) -> Option<Extracted> {
-    let mut image = Extracted::empty(Format::Text);
-    let file = ImageFile::open(bytes).filter(|_| detect::is_image(bytes))?;
-    let pixels = match file.sides(1) {
+    let mut image = Extracted::empty(DocumentFormat::Text);
+    let file = ImageFile::from_bytes(bytes).filter(|_| detect::is_image(bytes))?;
+    let pixels = match file.page_sides(1) {
         Some(sides) => pixels_of(sides, file.format.pixels_max()),
         // The program that recognizes text reads more kinds of them.
         None if matches!(file.format, ImageFormat::Tiff | ImageFormat::Bmp) => Ok(Some(0)),
@@ -125,7 +130,7 @@ pub(super) fn of_image(bytes: &[u8]) -> Option<Extracted> {
             image.images.push(EmbeddedImage { part: String::new(), page: None, line: None, heading: None });
         }
         Ok(None) => {}
-        Err(reason) => image.unread_images.add(reason, 1),
+        Err(reason) => image.unread_images.add_images(reason, 1),
     }
     Some(image)
 }
@@ -170,7 +175,7 @@ pub(super) fn images_of_inner(file: &str, inner: &Extracted) -> Vec<EmbeddedImag
 
 /// Returns the name of the file inside a document that an image stands in, and the image in that file; `None` of an image of the
 /// document itself.
-fn split(part: &str) -> Option<(&str, EmbeddedImage)> {
+fn split_inner_image(part: &str) -> Option<(&str, EmbeddedImage)> {
     let (file, rest) = part.split_once('\n')?;
     let (page, part) = rest.split_once('\n')?;
     let page = page.parse().ok().filter(|page| *page > 0);
@@ -180,46 +185,50 @@ fn split(part: &str) -> Option<(&str, EmbeddedImage)> {
 /// Returns the number of the file that an image stands in, and the image in that file; `None` if its file has no number, as those of
 /// archives have.
 pub(super) fn in_archived(part: &str) -> Option<(usize, EmbeddedImage)> {
-    let (file, image) = split(part)?;
+    let (file, image) = split_inner_image(part)?;
     Some((file.parse().ok()?, image))
 }
 
 /// Returns the file inside the document that an image stands in, and the image in that file; `None` of an image of the document
 /// itself.
 pub(super) fn in_inner(document: &[u8], part: &str) -> Option<(Vec<u8>, EmbeddedImage)> {
-    let (file, image) = split(part)?;
+    let (file, image) = split_inner_image(part)?;
     let number = file.parse();
     let content = if let Ok(number) = number
-        && let Some(content) = container::file(document, number).ok()?
+        && let Some(content) = container::unpack_single_file(document, number).ok()?
     {
         content
     } else if file.starts_with(pdf_files::PREFIX) {
-        pdf_files::content(document, file)?
+        pdf_files::attached_file_content(document, file)?
     } else {
-        mail::attachment(document, file)?
+        mail::find_mail_attachment(document, file)?
     };
     Some((content, image))
 }
 
 /// Returns the content of an image of a document, if it can be recognized.
-pub(super) fn content(document: &[u8], part: &str) -> Option<Vec<u8>> {
-    if let Some(image) = loose_images::find(document, part) {
+pub(super) fn find_image_content(document: &[u8], part: &str) -> Option<Vec<u8>> {
+    if let Some(image) = loose_images::find_loose_image(document, part) {
         pixels_in(part, &image, image.len() as u64).ok()??;
         return Some(image);
     }
-    let mut archive = Archive::open(document).ok()?;
-    pixels(&mut archive, part).ok()??;
-    let image = beginning(&mut archive, part, IMAGE_MAX_BYTES + 1).ok()??;
+    let mut archive = ZipReader::from_bytes(document).ok()?;
+    count_part_pixels(&mut archive, part).ok()??;
+    let image = read_image_start(&mut archive, part, IMAGE_MAX_BYTES + 1).ok()??;
     (image.len() as u64 <= IMAGE_MAX_BYTES).then_some(image)
 }
 
 /// Returns the beginning of a part; `None` if there is no such part.
-fn beginning(archive: &mut Archive<'_>, part: &str, max_bytes: u64) -> Result<Option<Vec<u8>>, UnreadImage> {
+fn read_image_start(
+    archive: &mut ZipReader<'_>,
+    part: &str,
+    max_bytes: u64,
+) -> Result<Option<Vec<u8>>, UnreadImage> {
     let too_large = |error| match error {
         ExtractError::Bomb { .. } => UnreadImage::TooLarge,
         _ => UnreadImage::Failed,
     };
-    archive.beginning(part, max_bytes).map_err(too_large)
+    archive.read_part_start(part, max_bytes).map_err(too_large)
 }
 
 #[cfg(test)]
@@ -234,7 +243,7 @@ mod tests {
     const SCAN: &[u8] = include_bytes!("../../tests/fixtures/scanned.pdf");
     const DOCUMENT: &[u8] = include_bytes!("../../tests/fixtures/pictured.docx");
 
-    fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
+    fn zip_archive(files: &[(&str, &[u8])]) -> Vec<u8> {
         let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
         for (name, content) in files {
             writer.start_file(*name, SimpleFileOptions::default()).unwrap();
@@ -243,7 +252,7 @@ mod tests {
         writer.finish().unwrap().into_inner()
     }
 
-    fn message(attachments: &[(&str, &[u8])]) -> Vec<u8> {
+    fn message_with_attachments(attachments: &[(&str, &[u8])]) -> Vec<u8> {
         let boundary: usize = attachments.iter().map(|(_, content)| content.len()).sum();
         let head = format!("Content-Type: multipart/mixed; boundary=\"{boundary}\"\r\n\r\n");
         let mut message = format!("Subject: Papers\r\nMIME-Version: 1.0\r\n{head}").into_bytes();
@@ -259,7 +268,7 @@ mod tests {
     }
 
     /// Returns the places of the images of a document, and their contents.
-    fn images(name: &str, document: &[u8]) -> Vec<(Option<u32>, String, Vec<u8>)> {
+    fn find_document_images(name: &str, document: &[u8]) -> Vec<(Option<u32>, String, Vec<u8>)> {
         let read = extract_bytes(Path::new(name), document).unwrap();
         assert!(read.unread_images.is_empty() && read.unread_files.is_empty(), "{read:?}");
         let image = |image: &EmbeddedImage| {
@@ -270,8 +279,8 @@ mod tests {
     }
 
     #[test]
-    fn images_and_scans_of_files_inside_a_document_are_found_again() {
-        let inner = images("pictured.docx", DOCUMENT).remove(0).2;
+    fn embedded_image_in_inner_files_found() {
+        let inner = find_document_images("pictured.docx", DOCUMENT).remove(0).2;
         let scan = embedded_image(
             SCAN,
             &EmbeddedImage { part: String::new(), page: Some(1), line: None, heading: None },
@@ -283,36 +292,47 @@ mod tests {
         let name_of =
             |content: &[u8]| known.iter().find(|(_, known)| *known == content).expect("it is one of them").0;
         let found = |name: &str, document: &[u8]| -> Vec<&str> {
-            images(name, document).iter().map(|(_, _, content)| name_of(content)).collect()
+            find_document_images(name, document).iter().map(|(_, _, content)| name_of(content)).collect()
         };
-        let zip = archive(&files);
+        let zip = zip_archive(&files);
         assert_eq!(found("files.zip", &zip), ["image", "scan", "inner"]);
-        let places: Vec<_> =
-            images("files.zip", &zip).into_iter().map(|(page, heading, _)| (page, heading)).collect();
+        let places: Vec<_> = find_document_images("files.zip", &zip)
+            .into_iter()
+            .map(|(page, heading, _)| (page, heading))
+            .collect();
         let place = |page, heading: &str| (Some(page), heading.to_owned());
         assert_eq!(places[..2], [place(2, "photo.png"), place(3, "a/scan.pdf, page 1")]);
         assert!(places[2].0 == Some(4) && places[2].1.starts_with("b.docx"), "{places:?}");
 
-        let mail = message(&files);
+        let mail = message_with_attachments(&files);
         assert_eq!(found("mail.eml", &mail), ["image", "scan", "inner"]);
-        let places: Vec<_> = images("mail.eml", &mail).into_iter().map(|(_, heading, _)| heading).collect();
+        let places: Vec<_> =
+            find_document_images("mail.eml", &mail).into_iter().map(|(_, heading, _)| heading).collect();
         assert_eq!(places[..2], ["Attachment: photo.png", "Attachment: a/scan.pdf"]);
         assert!(
             !["Attachment: photo.png", "Attachment: a/scan.pdf"].contains(&places[2].as_str()),
             "{places:?}"
         );
 
-        let (inner_mail, inner_zip) = (message(&files), archive(&files));
-        let nested = message(&[("first.eml", &inner_mail), ("text.txt", b"Text."), ("then.zip", &inner_zip)]);
+        let (inner_mail, inner_zip) = (message_with_attachments(&files), zip_archive(&files));
+        let nested = message_with_attachments(&[
+            ("first.eml", &inner_mail),
+            ("text.txt", b"Text."),
+            ("then.zip", &inner_zip),
+        ]);
         assert_eq!(found("mail.eml", &nested), ["image", "scan", "inner"].repeat(2));
-        let nested = archive(&[("mail.eml", &mail), ("3", IMAGE)]);
+        let nested = zip_archive(&[("mail.eml", &mail), ("3", IMAGE)]);
         assert_eq!(found("files.zip", &nested), ["image", "scan", "inner", "image"]);
     }
 
     #[test]
-    fn images_of_attachments_stand_where_the_attachment_does() {
-        let zip = archive(&[("kitchen.png", IMAGE), ("notes.txt", b"These are notes.")]);
-        let mail = message(&[("first.txt", b"One.\nTwo."), ("photos.zip", &zip), ("last.png", IMAGE)]);
+    fn embedded_image_placed_at_attachment() {
+        let zip = zip_archive(&[("kitchen.png", IMAGE), ("notes.txt", b"These are notes.")]);
+        let mail = message_with_attachments(&[
+            ("first.txt", b"One.\nTwo."),
+            ("photos.zip", &zip),
+            ("last.png", IMAGE),
+        ]);
         let read = extract_bytes(Path::new("mail.eml"), &mail).unwrap();
         let lines: Vec<&str> = read.segments.iter().flat_map(|segment| segment.text.lines()).collect();
         let places: Vec<(Option<&str>, &str)> = read
@@ -326,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn images_are_found_behind_messages_that_are_not_read() {
+    fn embedded_image_behind_unread_messages_found() {
         const LAST: &[u8] = include_bytes!("../../tests/fixtures/code_word.jpg");
         let parts = |boundary: &str, parts: &[(&str, &[u8])]| {
             let head = format!(
@@ -348,8 +368,8 @@ mod tests {
             parts("top", &[("text/plain", b"See below."), ("message/rfc822", &deep), ("image/jpeg", LAST)]);
         let from = b"From ada@example.org Mon Jun  2 10:00:00 2025\n";
         let mailbox = [&from[..], &mail, b"\n", from, &mail].concat();
-        let one = archive(&[("mail.eml", &mail)]);
-        let two = archive(&[("inner.zip", &one)]);
+        let one = zip_archive(&[("mail.eml", &mail)]);
+        let two = zip_archive(&[("inner.zip", &one)]);
         for (name, document, images) in
             [("mail.eml", &mail, 1), ("box.mbox", &mailbox, 2), ("one.zip", &one, 1), ("two.zip", &two, 1)]
         {
@@ -363,8 +383,9 @@ mod tests {
     }
 
     #[test]
-    fn images_that_are_not_there_are_none() {
-        let (zip, mail) = (archive(&[("photo.png", IMAGE)]), message(&[("photo.png", IMAGE)]));
+    fn embedded_image_missing_part_is_none() {
+        let (zip, mail) =
+            (zip_archive(&[("photo.png", IMAGE)]), message_with_attachments(&[("photo.png", IMAGE)]));
         for part in
             ["", "\n", "2\n0\n", "0\n0\n", "99999999999\n0\n", "photo.png\n1\nx", "photo.png", "1\n0\n1\n0\n"]
         {

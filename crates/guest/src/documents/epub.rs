@@ -4,12 +4,12 @@ use std::collections::{HashMap, HashSet};
 
 use quick_xml::events::Event;
 
-use super::archive::Archive;
+use super::archive::ZipReader;
 use super::embedded_images::retain_recognizable;
-use super::output::Writer;
-use super::parts::resolve;
-use super::xml::{attribute, events};
-use super::{ExtractError, Extracted, Format, PAGES_MAX, html};
+use super::output::DocumentWriter;
+use super::parts::resolve_target;
+use super::xml::{attribute_value, read_events};
+use super::{DocumentFormat, ExtractError, Extracted, PAGES_MAX, html};
 
 /// The maximum size of a part that lists others, and of a section, in bytes.
 const LIST_MAX_BYTES: u64 = 4 * 1024 * 1024;
@@ -17,68 +17,73 @@ const SECTION_MAX_BYTES: u64 = 16 * 1024 * 1024;
 /// The media type of drawings, which may hold text.
 const SVG: &str = "image/svg+xml";
 
-pub(super) fn extract(mut archive: Archive<'_>) -> Result<Extracted, ExtractError> {
-    let container = archive.text("META-INF/container.xml", LIST_MAX_BYTES)?;
+pub(super) fn extract_epub(mut archive: ZipReader<'_>) -> Result<Extracted, ExtractError> {
+    let container = archive.read_part_text("META-INF/container.xml", LIST_MAX_BYTES)?;
     let mut package = None;
-    events(container.as_bytes(), |event| {
+    read_events(container.as_bytes(), |event| {
         if let Event::Start(element) | Event::Empty(element) = event
             && element.local_name().as_ref() == "rootfile"
         {
-            package = attribute(element, "full-path");
+            package = attribute_value(element, "full-path");
         }
         package.is_none()
     })?;
-    let package = package.ok_or_else(|| ExtractError::broken("EPUB", "it names no package"))?;
-    let sections = sections(&mut archive, &package)?;
+    let package = package.ok_or_else(|| ExtractError::broken_file("EPUB", "it names no package"))?;
+    let sections = list_sections(&mut archive, &package)?;
     if is_encrypted(&mut archive, &sections)? {
         return Err(ExtractError::Encrypted("EPUB"));
     }
-    let mut writer = Writer::new();
+    let mut writer = DocumentWriter::new();
     let (mut page, mut is_cut) = (0, false);
     for name in sections {
-        let section = archive.beginning(&name, SECTION_MAX_BYTES + 1)?.unwrap_or_default();
+        let section = archive.read_part_start(&name, SECTION_MAX_BYTES + 1)?.unwrap_or_default();
         is_cut |= section.len() as u64 > SECTION_MAX_BYTES;
-        let section = html::extract(&section);
+        let section = html::extract_html(&section);
         if !section.segments.is_empty() {
             page += 1;
-            writer.slide(page);
-            writer.append(&section);
+            writer.begin_slide(page);
+            writer.append_document(&section);
         }
         // An image without text beside it belongs to the section before.
         if page > 0 {
             let folder = name.rsplit_once('/').map_or("", |(folder, _)| folder);
-            let images = section.images.iter().map(|image| resolve(folder, &decoded(&image.part)));
-            images.for_each(|part| writer.image(part));
+            let images = section
+                .images
+                .iter()
+                .map(|image| resolve_target(folder, &decode_percent_encoding(&image.part)));
+            images.for_each(|part| writer.add_image(part));
         }
         if writer.is_full() || page == PAGES_MAX {
             break;
         }
     }
-    let mut extracted = writer.finish(Format::Book);
+    let mut extracted = writer.finish_document(DocumentFormat::Book);
     extracted.truncated |= is_cut;
     retain_recognizable(&mut archive, &mut extracted);
     Ok(extracted)
 }
 
 /// Returns the names of the files in the reading order.
-fn sections(archive: &mut Archive<'_>, package: &str) -> Result<Vec<String>, ExtractError> {
+fn list_sections(archive: &mut ZipReader<'_>, package: &str) -> Result<Vec<String>, ExtractError> {
     let folder = package.rsplit_once('/').map_or("", |(folder, _)| folder);
-    let list = archive.text(package, LIST_MAX_BYTES)?;
+    let list = archive.read_part_text(package, LIST_MAX_BYTES)?;
     let (mut files, mut order) = (HashMap::new(), Vec::new());
-    events(list.as_bytes(), |event| {
+    read_events(list.as_bytes(), |event| {
         if let Event::Start(element) | Event::Empty(element) = event {
             match element.local_name().as_ref() {
                 "item" => {
                     // Images and sounds may stand in the reading order, too.
-                    let kind = attribute(element, "media-type").unwrap_or_default();
+                    let kind = attribute_value(element, "media-type").unwrap_or_default();
                     let is_text = !["image/", "audio/", "video/"].iter().any(|other| kind.starts_with(other));
-                    if let (true, Some(id), Some(path)) =
-                        (is_text || kind == SVG, attribute(element, "id"), attribute(element, "href"))
-                    {
-                        files.insert(id, resolve(folder, &decoded(&path)));
+                    if let (true, Some(id), Some(path)) = (
+                        is_text || kind == SVG,
+                        attribute_value(element, "id"),
+                        attribute_value(element, "href"),
+                    ) {
+                        files.insert(id, resolve_target(folder, &decode_percent_encoding(&path)));
                     }
                 }
-                "itemref" => order.extend(attribute(element, "idref")),
+                "itemref" => order.extend(attribute_value(element, "idref")),
                 _ => {}
             }
         }
@@ -91,15 +96,15 @@ fn sections(archive: &mut Archive<'_>, package: &str) -> Result<Vec<String>, Ext
 }
 
 /// Returns true if a section is encrypted; many books encrypt only their fonts.
-fn is_encrypted(archive: &mut Archive<'_>, sections: &[String]) -> Result<bool, ExtractError> {
-    let list = archive.text("META-INF/encryption.xml", LIST_MAX_BYTES)?;
+fn is_encrypted(archive: &mut ZipReader<'_>, sections: &[String]) -> Result<bool, ExtractError> {
+    let list = archive.read_part_text("META-INF/encryption.xml", LIST_MAX_BYTES)?;
     let mut encrypted = false;
-    events(list.as_bytes(), |event| {
+    read_events(list.as_bytes(), |event| {
         if let Event::Start(element) | Event::Empty(element) = event
             && element.local_name().as_ref() == "CipherReference"
-            && let Some(path) = attribute(element, "URI")
+            && let Some(path) = attribute_value(element, "URI")
         {
-            let path = decoded(&path);
+            let path = decode_percent_encoding(&path);
             encrypted |= sections.contains(&path);
         }
         !encrypted
@@ -108,7 +113,7 @@ fn is_encrypted(archive: &mut Archive<'_>, sections: &[String]) -> Result<bool, 
 }
 
 /// Decodes `%20` and the like in a path.
-fn decoded(path: &str) -> String {
+fn decode_percent_encoding(path: &str) -> String {
     let mut bytes = Vec::with_capacity(path.len());
     let mut rest = path.as_bytes();
     while let Some((first, after)) = rest.split_first() {
@@ -133,6 +138,6 @@ mod tests {
 
     #[test]
     fn paths_are_decoded_once() {
-        assert_eq!(decoded("a%20b%C4%8D%2520%zz%"), "a bč%20%zz%");
+        assert_eq!(decode_percent_encoding("a%20b%C4%8D%2520%zz%"), "a bč%20%zz%");
     }
 }

@@ -2,7 +2,7 @@
 
 use quick_xml::events::BytesStart;
 
-use super::xml::{attribute, push_within};
+use super::xml::{attribute_value, push_within};
 
 /// The maximum depth of parts of an equation; deeper ones are text of the one around them.
 const DEPTH_MAX: usize = 64;
@@ -13,7 +13,7 @@ const TEXT_MAX_BYTES: usize = 64 * 1024;
 #[derive(Default)]
 pub(super) struct Equation {
     /// The parts that are open: the whole is the first.
-    open: Vec<Part>,
+    open: Vec<EquationPart>,
     /// The depth of elements that are not followed.
     too_deep: usize,
     bytes: usize,
@@ -21,7 +21,7 @@ pub(super) struct Equation {
 
 /// A part of an equation: an element with what stands in it.
 #[derive(Default)]
-pub(super) struct Part {
+pub(super) struct EquationPart {
     name: String,
     text: String,
     /// Its arguments by their names.
@@ -35,73 +35,84 @@ pub(super) struct Part {
     hides_degree: bool,
 }
 
-impl Part {
-    fn named(name: &str) -> Self {
+impl EquationPart {
+    fn with_name(name: &str) -> Self {
         Self { name: name.to_owned(), ..Self::default() }
     }
 
     /// Creates a part of another format, with its arguments by their names.
     pub(super) fn of_arguments(name: &str, arguments: Vec<(String, String)>) -> Self {
-        Self { arguments, ..Self::named(name) }
+        Self { arguments, ..Self::with_name(name) }
     }
 
     /// Returns an argument.
-    fn of(&self, name: &str) -> &str {
+    fn argument_text(&self, name: &str) -> &str {
         self.arguments.iter().find(|(known, _)| known == name).map_or("", |(_, text)| text.trim())
     }
 
-    fn all(&self, name: &str) -> Vec<&str> {
+    fn all_arguments(&self, name: &str) -> Vec<&str> {
         self.arguments.iter().filter(|(known, _)| known == name).map(|(_, text)| text.trim()).collect()
     }
 
     /// Writes the part on one line.
-    pub(super) fn written(&self) -> String {
-        let raised = |text: &str| if text.is_empty() { String::new() } else { format!("^{}", grouped(text)) };
+    pub(super) fn to_line(&self) -> String {
+        let raised =
+            |text: &str| if text.is_empty() { String::new() } else { format!("^{}", bracket_operand(text)) };
         let lowered =
-            |text: &str| if text.is_empty() { String::new() } else { format!("_{}", grouped(text)) };
-        let (sub, sup) = (self.of("sub"), self.of("sup"));
+            |text: &str| if text.is_empty() { String::new() } else { format!("_{}", bracket_operand(text)) };
+        let (sub, sup) = (self.argument_text("sub"), self.argument_text("sup"));
         match self.name.as_str() {
-            "f" if self.is_without_bar => format!("({}¦{})", self.of("num"), self.of("den")),
-            "f" => format!("{}/{}", bracketed(self.of("num")), bracketed(self.of("den"))),
-            "sSup" | "sSub" | "sSubSup" => {
-                format!("{}{}{}", grouped(self.of("e")), lowered(sub), raised(sup))
+            "f" if self.is_without_bar => {
+                format!("({}¦{})", self.argument_text("num"), self.argument_text("den"))
             }
-            "sPre" => format!("{}{} {}", lowered(sub), raised(sup), self.of("e")),
-            "rad" => match self.of("deg") {
+            "f" => format!(
+                "{}/{}",
+                bracket_text(self.argument_text("num")),
+                bracket_text(self.argument_text("den"))
+            ),
+            "sSup" | "sSub" | "sSubSup" => {
+                format!("{}{}{}", bracket_operand(self.argument_text("e")), lowered(sub), raised(sup))
+            }
+            "sPre" => format!("{}{} {}", lowered(sub), raised(sup), self.argument_text("e")),
+            "rad" => match self.argument_text("deg") {
                 degree if !degree.is_empty() && !self.hides_degree => {
-                    format!("√({}&{})", degree, self.of("e"))
+                    format!("√({}&{})", degree, self.argument_text("e"))
                 }
-                _ => format!("√{}", bracketed(self.of("e"))),
+                _ => format!("√{}", bracket_text(self.argument_text("e"))),
             },
             "d" => {
                 let separator = self.separator.as_deref().unwrap_or("|");
-                let inside = self.all("e").join(separator);
+                let inside = self.all_arguments("e").join(separator);
                 let begin = self.begin.as_deref().unwrap_or("(");
                 format!("{begin}{inside}{}", self.end.as_deref().unwrap_or(")"))
             }
             "nary" => {
                 let sign = self.sign.as_deref().unwrap_or("∫");
-                format!("{sign}{}{} {}", lowered(sub), raised(sup), self.of("e"))
+                format!("{sign}{}{} {}", lowered(sub), raised(sup), self.argument_text("e"))
             }
             "func" => {
-                let (name, of) = (self.of("fName"), self.of("e"));
+                let (name, of) = (self.argument_text("fName"), self.argument_text("e"));
                 let between = if of.starts_with('(') { "" } else { " " };
                 format!("{name}{between}{of}")
             }
-            "limLow" => format!("{}{}", self.of("e"), lowered(self.of("lim"))),
-            "limUpp" => format!("{}{}", self.of("e"), raised(self.of("lim"))),
-            "acc" => format!("{}{}", grouped(self.of("e")), self.sign.as_deref().unwrap_or("\u{302}")),
-            "mr" => self.all("e").join(", "),
-            "m" => self.all("mr").join("; "),
-            "eqArr" => self.all("e").join("; "),
-            "bar" | "box" | "borderBox" | "groupChr" | "phant" => self.all("e").concat(),
+            "limLow" => format!("{}{}", self.argument_text("e"), lowered(self.argument_text("lim"))),
+            "limUpp" => format!("{}{}", self.argument_text("e"), raised(self.argument_text("lim"))),
+            "acc" => format!(
+                "{}{}",
+                bracket_operand(self.argument_text("e")),
+                self.sign.as_deref().unwrap_or("\u{302}")
+            ),
+            "mr" => self.all_arguments("e").join(", "),
+            "m" => self.all_arguments("mr").join("; "),
+            "eqArr" => self.all_arguments("e").join("; "),
+            "bar" | "box" | "borderBox" | "groupChr" | "phant" => self.all_arguments("e").concat(),
             _ => self.text.clone(),
         }
     }
 }
 
 /// Returns a text in brackets, unless it is a single sign or stands in some.
-fn grouped(text: &str) -> String {
+fn bracket_operand(text: &str) -> String {
     let is_word = text.chars().all(char::is_alphanumeric);
     if is_word || text.chars().count() <= 1 || is_bracketed(text) || is_name(text) {
         text.to_owned()
@@ -111,7 +122,7 @@ fn grouped(text: &str) -> String {
 }
 
 /// Returns a text in brackets, unless it stands in some.
-fn bracketed(text: &str) -> String {
+fn bracket_text(text: &str) -> String {
     if is_bracketed(text) { text.to_owned() } else { format!("({text})") }
 }
 
@@ -143,13 +154,13 @@ impl Equation {
         element.local_name().as_ref() == "oMath"
     }
 
-    pub(super) fn begin() -> Self {
-        Self { open: vec![Part::named("oMath")], ..Self::default() }
+    pub(super) fn new() -> Self {
+        Self { open: vec![EquationPart::with_name("oMath")], ..Self::default() }
     }
 
-    pub(super) fn start(&mut self, element: &BytesStart<'_>, opens: bool) {
+    pub(super) fn start_element(&mut self, element: &BytesStart<'_>, opens: bool) {
         let name = element.local_name();
-        let value = || attribute(element, "val");
+        let value = || attribute_value(element, "val");
         if let Some(part) = self.open.last_mut() {
             match name.as_ref() {
                 "chr" => part.sign = value(),
@@ -168,11 +179,11 @@ impl Equation {
         if self.open.len() >= DEPTH_MAX {
             self.too_deep += 1;
         } else {
-            self.open.push(Part::named(name.as_ref()));
+            self.open.push(EquationPart::with_name(name.as_ref()));
         }
     }
 
-    pub(super) fn text(&mut self, text: &str) {
+    pub(super) fn push_text(&mut self, text: &str) {
         let in_text = self.open.last().is_some_and(|part| part.name == "t") || self.too_deep > 0;
         if let Some(part) = self.open.last_mut().filter(|_| in_text) {
             let room = TEXT_MAX_BYTES.saturating_sub(self.bytes);
@@ -183,7 +194,7 @@ impl Equation {
     }
 
     /// Ends an element. Returns the line of the equation if that was all of it.
-    pub(super) fn end(&mut self, name: &str) -> Option<String> {
+    pub(super) fn end_element(&mut self, name: &str) -> Option<String> {
         if name.ends_with("Pr") {
             return None;
         }
@@ -192,7 +203,7 @@ impl Equation {
             return None;
         }
         let part = self.open.pop()?;
-        let written = part.written();
+        let written = part.to_line();
         let Some(outer) = self.open.last_mut() else { return Some(written) };
         let is_argument = matches!(
             part.name.as_str(),

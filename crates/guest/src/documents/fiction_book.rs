@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet};
 use quick_xml::events::{BytesStart, Event};
 
 use super::embedded_images::{LISTED_MAX, retain_recognizable_of};
-use super::output::Writer;
-use super::xml::{attribute, event_text, events};
-use super::{ExtractError, Extracted, Format, PAGES_MAX, loose_images};
+use super::output::DocumentWriter;
+use super::xml::{attribute_value, event_text, read_events};
+use super::{DocumentFormat, ExtractError, Extracted, PAGES_MAX, loose_images};
 
 /// How deep sections begin pages.
 const PAGE_DEPTH: u32 = 2;
@@ -15,45 +15,45 @@ const PAGE_DEPTH: u32 = 2;
 pub(super) const IMAGES: &str = "fb2";
 
 /// Extracts the text of a book: its title and authors, then its bodies, of which further ones hold the notes.
-pub(super) fn extract(bytes: &[u8]) -> Result<Extracted, ExtractError> {
+pub(super) fn extract_fiction_book(bytes: &[u8]) -> Result<Extracted, ExtractError> {
     let text = super::text::decode_declared(bytes, "encoding=");
-    let mut reading = Reading::new();
+    let mut reading = FictionBookReader::new();
     // A book that is damaged or cut off is read up to there.
-    let ended = events(text.as_bytes(), |event| reading.event(event));
+    let ended = read_events(text.as_bytes(), |event| reading.read_event(event));
     if !reading.in_body {
-        return Err(ExtractError::broken("FictionBook", "it has no body"));
+        return Err(ExtractError::broken_file("FictionBook", "it has no body"));
     }
     reading.end_line();
     reading.place_images();
     let is_cut = ended.is_err() || reading.page > PAGES_MAX;
-    let mut extracted = reading.writer.finish(Format::Book);
+    let mut extracted = reading.writer.finish_document(DocumentFormat::Book);
     extracted.truncated |= is_cut;
     let parts = extracted.images.iter().map(|image| image.part.clone()).collect();
-    let images = images(&text, &parts);
-    retain_recognizable_of(&mut extracted, |part| loose_images::decoded(images.get(part)?));
+    let images = collect_wanted_images(&text, &parts);
+    retain_recognizable_of(&mut extracted, |part| loose_images::decode_base64_image(images.get(part)?));
     Ok(extracted)
 }
 
 /// Returns the image of a book with this identifier.
-pub(super) fn image(bytes: &[u8], id: &str) -> Option<Vec<u8>> {
+pub(super) fn find_fiction_book_image(bytes: &[u8], id: &str) -> Option<Vec<u8>> {
     let text = super::text::decode_declared(bytes, "encoding=");
-    let part = loose_images::part(IMAGES, id);
-    let images = images(&text, &HashSet::from([part.clone()]));
-    loose_images::decoded(images.get(&part)?)
+    let part = loose_images::image_part_name(IMAGES, id);
+    let images = collect_wanted_images(&text, &HashSet::from([part.clone()]));
+    loose_images::decode_base64_image(images.get(&part)?)
 }
 
 /// Returns those of a book's images whose parts are wanted, in letters.
-fn images(text: &str, wanted: &HashSet<String>) -> HashMap<String, String> {
+fn collect_wanted_images(text: &str, wanted: &HashSet<String>) -> HashMap<String, String> {
     let mut images = HashMap::<String, String>::new();
     if wanted.is_empty() {
         return images;
     }
     let mut present = None;
     // Those of a book that is damaged or cut off are found up to there.
-    let _ = events(text.as_bytes(), |event| {
+    let _ = read_events(text.as_bytes(), |event| {
         match event {
             Event::Start(element) if element.local_name().as_ref() == "binary" => {
-                let part = attribute(element, "id").map(|id| loose_images::part(IMAGES, id));
+                let part = attribute_value(element, "id").map(|id| loose_images::image_part_name(IMAGES, id));
                 present = part.filter(|part| wanted.contains(part) && !images.contains_key(part));
             }
             Event::End(element) if element.local_name().as_ref() == "binary" => present = None,
@@ -69,8 +69,8 @@ fn images(text: &str, wanted: &HashSet<String>) -> HashMap<String, String> {
     images
 }
 
-struct Reading {
-    writer: Writer,
+struct FictionBookReader {
+    writer: DocumentWriter,
     line: String,
     /// The parts of images that stand on the page that begins with the next line.
     images: Vec<String>,
@@ -84,10 +84,10 @@ struct Reading {
     in_title: bool,
 }
 
-impl Reading {
+impl FictionBookReader {
     fn new() -> Self {
         Self {
-            writer: Writer::new(),
+            writer: DocumentWriter::new(),
             line: String::new(),
             images: Vec::new(),
             page: 0,
@@ -100,15 +100,15 @@ impl Reading {
     }
 
     /// Takes an event. Returns false when no more is read.
-    fn event(&mut self, event: &Event<'_>) -> bool {
+    fn read_event(&mut self, event: &Event<'_>) -> bool {
         match event {
-            Event::Start(element) => self.start(element),
+            Event::Start(element) => self.start_element(element),
             Event::Empty(element) => match element.local_name().as_ref() {
                 "empty-line" => self.end_line(),
-                "image" => self.image(element),
+                "image" => self.add_image(element),
                 _ => {}
             },
-            Event::End(element) => self.end(element.local_name().as_ref()),
+            Event::End(element) => self.end_element(element.local_name().as_ref()),
             event => {
                 if self.hidden == 0
                     && let Some(text) = event_text(event)
@@ -121,7 +121,7 @@ impl Reading {
         !self.writer.is_full() && self.page <= PAGES_MAX
     }
 
-    fn start(&mut self, element: &BytesStart<'_>) {
+    fn start_element(&mut self, element: &BytesStart<'_>) {
         let name = element.local_name();
         match name.as_ref() {
             _ if self.hidden > 0 => self.hidden += 1,
@@ -141,7 +141,7 @@ impl Reading {
                     self.new_page();
                 }
             }
-            "image" => self.image(element),
+            "image" => self.add_image(element),
             "title" | "subtitle" | "book-title" => {
                 self.end_line();
                 self.in_title = true;
@@ -155,7 +155,7 @@ impl Reading {
         }
     }
 
-    fn end(&mut self, name: &str) {
+    fn end_element(&mut self, name: &str) {
         match name {
             _ if self.hidden > 0 => self.hidden -= 1,
             "section" => {
@@ -172,19 +172,19 @@ impl Reading {
     }
 
     /// Takes an image, which stands after the line that is being read.
-    fn image(&mut self, element: &BytesStart<'_>) {
-        let address = attribute(element, "href").filter(|_| self.hidden == 0 && self.in_body);
+    fn add_image(&mut self, element: &BytesStart<'_>) {
+        let address = attribute_value(element, "href").filter(|_| self.hidden == 0 && self.in_body);
         if let Some(id) = address.as_deref().and_then(|address| address.strip_prefix('#'))
             && self.images.len() < LISTED_MAX
         {
-            self.images.push(loose_images::part(IMAGES, id));
+            self.images.push(loose_images::image_part_name(IMAGES, id));
         }
     }
 
     /// Places the images after the last line, if there is any.
     fn place_images(&mut self) {
         if self.page > 0 {
-            self.images.drain(..).for_each(|part| self.writer.image(part));
+            self.images.drain(..).for_each(|part| self.writer.add_image(part));
         }
     }
 
@@ -207,12 +207,12 @@ impl Reading {
             if self.page > PAGES_MAX {
                 return;
             }
-            self.writer.slide(self.page);
+            self.writer.begin_slide(self.page);
         }
         if self.in_title {
-            self.writer.heading(&line);
+            self.writer.add_heading(&line);
         } else {
-            self.writer.line(&line);
+            self.writer.add_line(&line);
         }
         self.place_images();
     }

@@ -2,7 +2,7 @@
 
 use quick_xml::events::BytesStart;
 
-use super::xml::attribute;
+use super::xml::attribute_value;
 
 /// A form field of Word before 2007 whose value is no text: a list or a check box.
 pub(super) struct FormField {
@@ -17,12 +17,12 @@ impl FormField {
     const ENTRIES_MAX: usize = 1000;
 
     /// Begins a field by the name of its element.
-    pub(super) fn begin(name: &str) -> Self {
+    pub(super) fn from_element_name(name: &str) -> Self {
         Self { is_list: name == "ddList", choice: 0, entries: Vec::new(), is_checked: false }
     }
 
     /// Takes a property of the field.
-    pub(super) fn property(&mut self, name: &str, value: Option<String>) {
+    pub(super) fn set_property(&mut self, name: &str, value: Option<String>) {
         match name {
             "listEntry" if self.entries.len() < Self::ENTRIES_MAX => self.entries.extend(value),
             // The default comes before the value that was chosen.
@@ -36,7 +36,7 @@ impl FormField {
     }
 
     /// Returns the chosen entry of a list, or the mark of a check box.
-    pub(super) fn text(&self) -> &str {
+    pub(super) fn display_text(&self) -> &str {
         match (self.is_list, self.is_checked) {
             (true, _) => self.entries.get(self.choice).map_or("", String::as_str),
             (false, true) => "☒",
@@ -46,15 +46,15 @@ impl FormField {
 }
 
 /// Returns the letter that an element stands for: a break, a tab stop, a hyphen, or a sign of a font of symbols.
-pub(super) fn sign(element: &BytesStart<'_>) -> Option<char> {
+pub(super) fn element_sign(element: &BytesStart<'_>) -> Option<char> {
     match element.local_name().as_ref() {
         // Tab stops of a paragraph have the same element name, and a position.
-        "tab" if attribute(element, "val").is_none() => Some('\t'),
+        "tab" if attribute_value(element, "val").is_none() => Some('\t'),
         "br" | "cr" => Some(' '),
         "noBreakHyphen" => Some('-'),
         "sym" => {
-            let of = |name| attribute(element, name).unwrap_or_default();
-            symbol(&of("font"), &of("char"))
+            let of = |name| attribute_value(element, name).unwrap_or_default();
+            lookup_symbol(&of("font"), &of("char"))
         }
         _ => None,
     }
@@ -103,7 +103,7 @@ const WINGDINGS: [(u32, char); 8] =
 const WINGDINGS_2: [(u32, char); 5] = [(0x4f, '✗'), (0x50, '✓'), (0x52, '☑'), (0x53, '☒'), (0xa3, '☐')];
 
 /// Returns the sign with a hexadecimal code in a font; `None` if it is unknown.
-fn symbol(font: &str, code: &str) -> Option<char> {
+fn lookup_symbol(font: &str, code: &str) -> Option<char> {
     let code = u32::from_str_radix(code, 16).ok()?;
     // Fonts of symbols have their signs from U+F000 on, too.
     let low = if (0xf000..0xf100).contains(&code) { code - 0xf000 } else { code };
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signs_of_symbol_fonts_are_those_that_are_shown() {
+    fn element_sign_symbol_fonts_as_shown() {
         for (font, code, sign) in [
             ("Symbol", "F0B3", Some('≥')),
             ("Symbol", "F061", Some('α')),
@@ -142,7 +142,7 @@ mod tests {
             ("Arial", "F0B3", None),
             ("Symbol", "x", None),
         ] {
-            assert_eq!(symbol(font, code), sign, "{font} {code}");
+            assert_eq!(lookup_symbol(font, code), sign, "{font} {code}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 /// The format of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum DocumentFormat {
     /// Plain text, also source code and data.
     Text,
     /// Markdown.
@@ -41,7 +41,7 @@ pub enum Format {
     Archive,
 }
 
-impl Format {
+impl DocumentFormat {
     /// Returns the display name of the format.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -2,13 +2,13 @@
 //!
 //! Uses only the tokenizer of html5ever: without a tree, nesting depth costs nothing.
 
-use html::{Tag, Token, Tokens};
+use html::{HtmlToken, HtmlTokens, Tag};
 
 use super::mathml::MathEquation;
-use super::output::Writer;
+use super::output::DocumentWriter;
 use super::text::decode_declared;
 use super::xml::alternative_text;
-use super::{Extracted, Format};
+use super::{DocumentFormat, Extracted};
 
 /// The longest address of an image: others hold the image itself.
 const ADDRESS_MAX_BYTES: usize = 1024;
@@ -20,23 +20,23 @@ const EQUATION_COPY: &str = "katex-html";
 pub(super) const NUMBERED: &str = "recindex:";
 
 /// Extracts the text of a page. Its images are named by their addresses.
-pub(super) fn extract(bytes: &[u8]) -> Extracted {
+pub(super) fn extract_html(bytes: &[u8]) -> Extracted {
     let text = decode_declared(bytes, "charset=");
-    let mut page = Page::new();
-    for token in Tokens::new(&text) {
+    let mut page = HtmlReader::new();
+    for token in HtmlTokens::new(&text) {
         match token {
-            Token::Text(text) => page.text(&text),
-            Token::Start(tag) => page.start(&tag),
-            Token::End(name) => page.end(&name),
+            HtmlToken::Text(text) => page.push_text(&text),
+            HtmlToken::Start(tag) => page.start_element(&tag),
+            HtmlToken::End(name) => page.end_element(&name),
         }
     }
     page.end_equation();
     page.end_line();
-    page.writer.finish(Format::Html)
+    page.writer.finish_document(DocumentFormat::Html)
 }
 
-struct Page {
-    writer: Writer,
+struct HtmlReader {
+    writer: DocumentWriter,
     line: String,
     /// The depth of elements whose text is not visible.
     hidden: u32,
@@ -51,10 +51,10 @@ struct Page {
     copies: u32,
 }
 
-impl Page {
+impl HtmlReader {
     fn new() -> Self {
         Self {
-            writer: Writer::new(),
+            writer: DocumentWriter::new(),
             line: String::new(),
             hidden: 0,
             drawings: 0,
@@ -66,9 +66,9 @@ impl Page {
         }
     }
 
-    fn text(&mut self, text: &str) {
+    fn push_text(&mut self, text: &str) {
         if let Some(equation) = &mut self.equation {
-            return equation.text(text);
+            return equation.push_text(text);
         }
         if self.hidden > 0 || self.copies > 0 || self.writer.is_full() {
             return;
@@ -98,19 +98,19 @@ impl Page {
             self.copies += u32::from(name == "span" && !tag.self_closing);
             return true;
         }
-        let is_copy = || tag.attribute("class").is_some_and(|class| class == EQUATION_COPY);
+        let is_copy = || tag.find_attribute("class").is_some_and(|class| class == EQUATION_COPY);
         match &mut self.equation {
             Some(equation) => {
-                let attribute = |name: &str| tag.attribute(name).map(std::borrow::Cow::into_owned);
-                equation.start(name, attribute, !tag.self_closing);
+                let attribute = |name: &str| tag.find_attribute(name).map(std::borrow::Cow::into_owned);
+                equation.start_element(name, attribute, !tag.self_closing);
                 true
             }
             None if name == "math" && self.hidden == 0 && !tag.self_closing => {
-                if tag.attribute("display").is_some_and(|display| display == "block") {
+                if tag.find_attribute("display").is_some_and(|display| display == "block") {
                     self.break_line();
                 }
-                let text = tag.attribute("alttext").map(std::borrow::Cow::into_owned);
-                self.equation = Some(MathEquation::begin(text));
+                let text = tag.find_attribute("alttext").map(std::borrow::Cow::into_owned);
+                self.equation = Some(MathEquation::with_source(text));
                 true
             }
             None if name == "span" && is_copy() => {
@@ -124,31 +124,31 @@ impl Page {
     /// Ends the equation where it should be ended, or before.
     fn end_equation(&mut self) {
         if let Some(equation) = self.equation.take() {
-            self.line.push_str(&equation.finish());
+            self.line.push_str(&equation.finish_equation());
         }
     }
 
     /// Writes the text that stands for a picture: as a line, or inside the one that it stands in.
     fn alternative_text(&mut self, tag: &Tag<'_>) {
-        let alternative = tag.attribute("alt").unwrap_or_default();
+        let alternative = tag.find_attribute("alt").unwrap_or_default();
         let Some(text) = alternative_text(&alternative) else { return };
         let is_own_line = self.line.trim().is_empty() && self.tables == 0 && !self.in_heading;
         let line = if is_own_line { format!("Picture: {text}") } else { format!(" (Picture: {text}) ") };
-        self.text(&line);
+        self.push_text(&line);
         if is_own_line {
             self.end_line();
         }
     }
 
-    fn start(&mut self, tag: &Tag<'_>) {
+    fn start_element(&mut self, tag: &Tag<'_>) {
         if self.start_in_equation(tag) {
             return;
         }
-        if let Some(text) = tag.text() {
+        if let Some(text) = tag.raw_text() {
             // Only the page's title is shown of the elements without markup, such as scripts.
             if tag.name == "title" && self.drawings == 0 {
                 self.end_line();
-                self.text(&text);
+                self.push_text(&text);
                 self.end_line();
             }
             return;
@@ -164,12 +164,13 @@ impl Page {
             "br" | "hr" => self.break_line(),
             "img" if self.hidden == 0 => {
                 self.alternative_text(tag);
-                let address = tag.attribute("src").filter(|address| address.len() <= ADDRESS_MAX_BYTES);
-                let number = tag.attribute("recindex").filter(|number| number.len() <= ADDRESS_MAX_BYTES);
+                let address = tag.find_attribute("src").filter(|address| address.len() <= ADDRESS_MAX_BYTES);
+                let number =
+                    tag.find_attribute("recindex").filter(|number| number.len() <= ADDRESS_MAX_BYTES);
                 if let Some(number) = number {
-                    self.writer.image(format!("{NUMBERED}{number}"));
+                    self.writer.add_image(format!("{NUMBERED}{number}"));
                 } else if let Some(address) = address {
-                    self.writer.image(address.into_owned());
+                    self.writer.add_image(address.into_owned());
                 }
             }
             "li" => {
@@ -195,9 +196,9 @@ impl Page {
         }
     }
 
-    fn end(&mut self, name: &str) {
+    fn end_element(&mut self, name: &str) {
         if let Some(equation) = &mut self.equation {
-            if let Some(written) = equation.end(name) {
+            if let Some(written) = equation.end_element(name) {
                 self.line.push_str(&written);
                 self.equation = None;
             }
@@ -219,7 +220,7 @@ impl Page {
             }
             name if is_heading(name) => {
                 let line = std::mem::take(&mut self.line);
-                self.writer.heading(&line);
+                self.writer.add_heading(&line);
                 self.in_heading = false;
             }
             "pre" => {
@@ -246,7 +247,7 @@ impl Page {
         let line = std::mem::take(&mut self.line);
         // A bullet alone is not text.
         if line.trim() != "-" {
-            self.writer.line(&line);
+            self.writer.add_line(&line);
         }
     }
 }
@@ -291,8 +292,8 @@ fn is_block(name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn text(html: &str) -> String {
-        let extracted = extract(html.as_bytes());
+    fn html_text(html: &str) -> String {
+        let extracted = extract_html(html.as_bytes());
         extracted.segments.iter().map(|segment| segment.text.as_str()).collect::<Vec<_>>().join("\n")
     }
 
@@ -303,30 +304,30 @@ mod tests {
             <ul><li>voda</li><li><p>teplo</p></li></ul><table><tr><th>Byt</th><th>Cena</th></tr>\
             <tr><td><p>A</p></td><td>1</td></tr></table></body>";
         assert_eq!(
-            text(page),
+            html_text(page),
             "Ceník & sazby\nNájem\nVýše nájmu\nčiní 5 000 Kč.\n- voda\n- teplo\nByt\tCena\nA\t1"
         );
     }
 
     #[test]
     fn headings_are_context() {
-        let extracted = extract(b"<h2>One</h2><p>first<h2>Two</h2><p>second");
+        let extracted = extract_html(b"<h2>One</h2><p>first<h2>Two</h2><p>second");
         let headings: Vec<_> = extracted.segments.iter().map(|segment| segment.heading.as_deref()).collect();
         assert_eq!(headings, [Some("One"), Some("Two")]);
         assert_eq!(extracted.segments[1].lines, Some((3, 4)));
     }
 
     #[test]
-    fn depth_and_unclosed_elements_do_no_harm() {
-        assert_eq!(text(&format!("{}x", "<div>".repeat(200_000))), "x");
-        assert_eq!(text("<p>a<script>b"), "a");
+    fn extract_html_deep_unclosed_elements() {
+        assert_eq!(html_text(&format!("{}x", "<div>".repeat(200_000))), "x");
+        assert_eq!(html_text("<p>a<script>b"), "a");
     }
 
     #[test]
-    fn a_tag_of_many_attributes_takes_time_by_its_length() {
+    fn extract_html_attributes_linear_time() {
         let attributes: String = (0..100_000).map(|number| format!(" a{number}=b")).collect();
         let begun = std::time::Instant::now();
-        assert_eq!(text(&format!("<p>a<i{attributes}>b</i{attributes}>c")), "abc");
+        assert_eq!(html_text(&format!("<p>a<i{attributes}>b</i{attributes}>c")), "abc");
         // Milliseconds; a tokenizer that compares each attribute with all others takes minutes.
         assert!(begun.elapsed().as_secs() < 10);
     }
@@ -335,6 +336,6 @@ mod tests {
     fn the_pages_own_encoding_counts() {
         let mut page = b"<meta charset=\"iso-8859-2\"><p>".to_vec();
         page.extend_from_slice(b"\xb9kola");
-        assert_eq!(extract(&page).segments[0].text, "škola");
+        assert_eq!(extract_html(&page).segments[0].text, "škola");
     }
 }

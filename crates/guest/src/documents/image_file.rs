@@ -36,8 +36,8 @@ pub(crate) enum ImageFormat {
 
 impl ImageFormat {
     /// Detects the format by the first bytes.
-    pub(crate) fn of(bytes: &[u8]) -> Option<Self> {
-        if let Some(kind) = ImageKind::of(bytes) {
+    pub(crate) fn from_signature(bytes: &[u8]) -> Option<Self> {
+        if let Some(kind) = ImageKind::from_bytes(bytes) {
             return Some(Self::Common(kind));
         }
         match bytes {
@@ -103,31 +103,31 @@ pub(crate) struct ImageFile<'a> {
 
 impl<'a> ImageFile<'a> {
     /// Opens an image; `None` of other files.
-    pub(crate) fn open(bytes: &'a [u8]) -> Option<Self> {
-        let format = ImageFormat::of(bytes)?;
-        let directories = if format == ImageFormat::Tiff { directories(bytes) } else { Vec::new() };
+    pub(crate) fn from_bytes(bytes: &'a [u8]) -> Option<Self> {
+        let format = ImageFormat::from_signature(bytes)?;
+        let directories = if format == ImageFormat::Tiff { list_tiff_directories(bytes) } else { Vec::new() };
         Some(Self { format, bytes, directories })
     }
 
     /// Returns the number of pages.
-    pub(crate) fn pages(&self) -> u32 {
+    pub(crate) fn page_count(&self) -> u32 {
         u32::try_from(self.directories.len()).unwrap_or(u32::MAX).max(1)
     }
 
     /// Returns the width and height of a page, counted from 1, in pixels, as it is seen: turned. `None` if they are unknown.
-    pub(crate) fn sides(&self, page: u32) -> Option<(u32, u32)> {
+    pub(crate) fn page_sides(&self, page: u32) -> Option<(u32, u32)> {
         let sides = || match self.format {
             ImageFormat::Heic => heic_rs::probe(self.bytes).ok().map(|image| (image.width, image.height)),
             ImageFormat::Common(kind) => {
-                let (width, height) = kind.sides(self.bytes)?;
-                Some(if swaps_sides(self.orientation()) { (height, width) } else { (width, height) })
+                let (width, height) = kind.dimensions(self.bytes)?;
+                Some(if swaps_sides(self.read_orientation()) { (height, width) } else { (width, height) })
             }
             ImageFormat::Bmp | ImageFormat::Tiff => {
-                let bytes = self.page(page)?;
-                Some(decoder(&bytes, self.format.decoded_by_library()?)?.dimensions())
+                let bytes = self.file_starting_at(page)?;
+                Some(open_decoder(&bytes, self.format.decoded_by_library()?)?.dimensions())
             }
         };
-        guarded(sides).filter(|(width, height)| *width > 0 && *height > 0)
+        catch_decoder_panic(sides).filter(|(width, height)| *width > 0 && *height > 0)
     }
 
     /// Returns true if its format is decoded.
@@ -138,49 +138,50 @@ impl<'a> ImageFile<'a> {
     /// Returns true if it has more pixels than are decoded.
     pub(crate) fn is_too_large(&self) -> bool {
         let pixels = |(width, height)| u64::from(width) * u64::from(height);
-        self.sides(1).is_some_and(|sides| pixels(sides) > self.format.pixels_max())
+        self.page_sides(1).is_some_and(|sides| pixels(sides) > self.format.pixels_max())
     }
 
     /// Returns the reference with which a model sees the file as it is; `None` if it is too large, turned, or of another format.
     pub(crate) fn as_it_is(&self, path: &str) -> Option<ImageRef> {
-        (!self.is_turned()).then(|| ImageRef::of(path, self.bytes).ok()).flatten()
+        (!self.is_turned()).then(|| ImageRef::from_file(path, self.bytes).ok()).flatten()
     }
 
     /// Returns true if it is to be shown in another position than it is stored, which models do not regard.
     fn is_turned(&self) -> bool {
-        self.orientation() != Orientation::NoTransforms
+        self.read_orientation() != Orientation::NoTransforms
     }
 
     /// Returns how it is to be turned, by its metadata.
-    fn orientation(&self) -> Orientation {
+    fn read_orientation(&self) -> Orientation {
         let Some(format) = self.format.decoded_by_library() else { return Orientation::NoTransforms };
-        guarded(|| decoder(self.bytes, format)?.orientation().ok()).unwrap_or(Orientation::NoTransforms)
+        catch_decoder_panic(|| open_decoder(self.bytes, format)?.orientation().ok())
+            .unwrap_or(Orientation::NoTransforms)
     }
 
     /// Draws a page, counted from 1, as a JPEG that is no larger than the image. Returns `None` if there is no such page or it cannot
     /// be decoded.
-    pub(crate) fn draw(&self, page: u32, viewer: Viewer) -> Option<Vec<u8>> {
-        let (width, height) = self.sides(page)?;
+    pub(crate) fn draw_page(&self, page: u32, viewer: Viewer) -> Option<Vec<u8>> {
+        let (width, height) = self.page_sides(page)?;
         let size = PageSize { width, height };
         let (columns, rows) = match viewer {
-            Viewer::Person => size.picture(),
+            Viewer::Person => size.picture_size(),
             Viewer::Model => size.picture_for_model(),
         };
-        let draw = || jpeg(&self.decoded(page, (columns.min(width), rows.min(height)))?);
-        guarded(draw).filter(|picture| picture.len() <= IMAGE_MAX_BYTES)
+        let draw = || encode_jpeg(&self.decode_page(page, (columns.min(width), rows.min(height)))?);
+        catch_decoder_panic(draw).filter(|picture| picture.len() <= IMAGE_MAX_BYTES)
     }
 
     /// Decodes a page, shrinks it to this width and height as it is seen, and turns it.
-    fn decoded(&self, page: u32, (columns, rows): (u32, u32)) -> Option<DynamicImage> {
+    fn decode_page(&self, page: u32, (columns, rows): (u32, u32)) -> Option<DynamicImage> {
         let shrunk = |image: DynamicImage, columns, rows| match (image.width(), image.height()) {
             sides if sides == (columns, rows) => image,
             _ => image.thumbnail_exact(columns, rows),
         };
         let Some(format) = self.format.decoded_by_library() else {
-            return Some(shrunk(heic(self.bytes)?, columns, rows));
+            return Some(shrunk(decode_heic(self.bytes)?, columns, rows));
         };
-        let bytes = self.page(page)?;
-        let mut decoder = decoder(&bytes, format)?;
+        let bytes = self.file_starting_at(page)?;
+        let mut decoder = open_decoder(&bytes, format)?;
         let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
         let (width, height) = decoder.dimensions();
         let is_too_large = u64::from(width) * u64::from(height) > self.format.pixels_max();
@@ -195,7 +196,7 @@ impl<'a> ImageFile<'a> {
     }
 
     /// Returns a file whose first page is this one.
-    fn page(&self, page: u32) -> Option<Cow<'a, [u8]>> {
+    fn file_starting_at(&self, page: u32) -> Option<Cow<'a, [u8]>> {
         let index = (page as usize).checked_sub(1)?;
         if index == 0 {
             return Some(Cow::Borrowed(self.bytes));
@@ -212,22 +213,22 @@ impl<'a> ImageFile<'a> {
 /// Returns an image as text recognition takes it: what is turned, too large for its time, or of a format that it does not know as a
 /// portable graymap, and others as they are.
 pub(super) fn for_recognition(bytes: Vec<u8>) -> Option<Vec<u8>> {
-    let Some(image) = ImageFile::open(&bytes) else { return Some(bytes) };
+    let Some(image) = ImageFile::from_bytes(&bytes) else { return Some(bytes) };
     // Recognition reads the others itself, with their resolution, and all pages of a TIFF.
     let is_read = match image.format {
         ImageFormat::Heic => false,
         ImageFormat::Common(ImageKind::Jpeg | ImageKind::Png) | ImageFormat::Bmp => {
             let fits = |(width, height)| f64::from(width) * f64::from(height) <= RECOGNIZED_PIXELS_MAX;
-            image.sides(1).is_none_or(fits) && !image.is_turned()
+            image.page_sides(1).is_none_or(fits) && !image.is_turned()
         }
         ImageFormat::Common(ImageKind::Gif | ImageKind::Webp) | ImageFormat::Tiff => true,
     };
     if is_read {
         return Some(bytes);
     }
-    let gray = guarded(|| {
-        let sides = recognized_sides(image.sides(1)?);
-        Some(image.decoded(1, sides)?.into_luma8())
+    let gray = catch_decoder_panic(|| {
+        let sides = recognized_sides(image.page_sides(1)?);
+        Some(image.decode_page(1, sides)?.into_luma8())
     });
     match gray {
         Some(gray) => {
@@ -247,7 +248,7 @@ fn recognized_sides((width, height): (u32, u32)) -> (u32, u32) {
     (side(width), side(height))
 }
 
-fn decoder(bytes: &[u8], format: image::ImageFormat) -> Option<impl ImageDecoder + '_> {
+fn open_decoder(bytes: &[u8], format: image::ImageFormat) -> Option<impl ImageDecoder + '_> {
     let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
     let mut limits = Limits::no_limits();
     limits.max_alloc = Some(DECODED_MAX_BYTES);
@@ -265,14 +266,14 @@ const fn swaps_sides(orientation: Orientation) -> bool {
     )
 }
 
-fn heic(bytes: &[u8]) -> Option<DynamicImage> {
+fn decode_heic(bytes: &[u8]) -> Option<DynamicImage> {
     let options = heic_rs::DecodeOptions::default().with_max_pixels(Some(HEIC_PIXELS_MAX)).with_alpha(false);
     let heic_rs::Image { data, width, height, .. } = heic_rs::decode(bytes, &options).ok()?;
     RgbImage::from_raw(width, height, data).map(DynamicImage::ImageRgb8)
 }
 
 /// Returns an image as a JPEG; what is transparent is white.
-fn jpeg(image: &DynamicImage) -> Option<Vec<u8>> {
+fn encode_jpeg(image: &DynamicImage) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let mut encoder = JpegEncoder::new_with_quality(&mut out, QUALITY);
     let encoded = match image {
@@ -298,7 +299,7 @@ fn jpeg(image: &DynamicImage) -> Option<Vec<u8>> {
 const FIRST_DIRECTORY: usize = 4;
 
 /// Returns the places of the pages of a TIFF.
-fn directories(tiff: &[u8]) -> Vec<u32> {
+fn list_tiff_directories(tiff: &[u8]) -> Vec<u32> {
     let is_little_endian = tiff.starts_with(b"II");
     let number = |at: usize, count: usize| {
         let bytes = tiff.get(at..at.checked_add(count)?)?;
@@ -324,7 +325,7 @@ fn directories(tiff: &[u8]) -> Vec<u32> {
 }
 
 /// Returns nothing where a decoder panics.
-fn guarded<T>(decode: impl FnOnce() -> Option<T>) -> Option<T> {
+fn catch_decoder_panic<T>(decode: impl FnOnce() -> Option<T>) -> Option<T> {
     catch_unwind(AssertUnwindSafe(decode)).ok().flatten()
 }
 
@@ -357,7 +358,7 @@ mod tests {
         assert!(difference / (500 * 80) < 10, "{difference}");
     }
 
-    fn pgm(image: &[u8]) -> Vec<u8> {
+    fn pgm_to_png(image: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         let (rows, head) =
             (image.strip_prefix(b"P5\n500 80\n255\n").expect("a graymap"), Cursor::new(&mut out));
@@ -366,51 +367,52 @@ mod tests {
         out
     }
 
-    fn png(width: u32, height: u32) -> Vec<u8> {
+    fn blank_png(width: u32, height: u32) -> Vec<u8> {
         let mut out = Cursor::new(Vec::new());
         GrayImage::new(width, height).write_to(&mut out, image::ImageFormat::Png).expect("a PNG");
         out.into_inner()
     }
 
     #[test]
-    fn images_are_drawn_upright_whatever_their_format() {
+    fn draw_page_any_format_upright() {
         for (file, page) in
             [(HEIC, 1), (TURNED, 1), (PAGES, 2), (OTHERS[0], 1), (OTHERS[2], 1), (OTHERS[3], 1)]
         {
-            let image = ImageFile::open(file).expect("an image");
-            assert_eq!(image.sides(page), Some((500, 80)), "{}", image.format.name());
+            let image = ImageFile::from_bytes(file).expect("an image");
+            assert_eq!(image.page_sides(page), Some((500, 80)), "{}", image.format.name());
             for viewer in [Viewer::Model, Viewer::Person] {
-                let picture = image.draw(page, viewer).expect("it is drawn");
-                assert_eq!(ImageKind::of(&picture), Some(ImageKind::Jpeg));
+                let picture = image.draw_page(page, viewer).expect("it is drawn");
+                assert_eq!(ImageKind::from_bytes(&picture), Some(ImageKind::Jpeg));
                 assert_shows_the_word(&picture);
             }
         }
-        let pages = ImageFile::open(PAGES).expect("an image");
-        assert_eq!((pages.pages(), pages.sides(1)), (2, Some((300, 120))));
-        assert_eq!((pages.draw(3, Viewer::Model), pages.draw(0, Viewer::Model)), (None, None));
+        let pages = ImageFile::from_bytes(PAGES).expect("an image");
+        assert_eq!((pages.page_count(), pages.page_sides(1)), (2, Some((300, 120))));
+        assert_eq!((pages.draw_page(3, Viewer::Model), pages.draw_page(0, Viewer::Model)), (None, None));
     }
 
     #[test]
-    fn models_see_what_they_accept_as_it_is() {
-        let is_seen = |file: &[u8]| ImageFile::open(file).expect("an image").as_it_is("/a").is_some();
+    fn draw_page_model_accepted_format_unchanged() {
+        let is_seen = |file: &[u8]| ImageFile::from_bytes(file).expect("an image").as_it_is("/a").is_some();
         assert_eq!(OTHERS.map(is_seen), [false, true, true, false, true]);
         assert!(is_seen(PNG) && !is_seen(HEIC) && !is_seen(TURNED));
-        let wide = png(8001, 40);
-        assert!(!is_seen(&wide) && is_seen(&png(8000, 40)));
-        let drawn =
-            ImageFile::open(&wide).and_then(|image| image.draw(1, Viewer::Model)).expect("it is drawn");
-        assert_eq!(ImageKind::Jpeg.sides(&drawn), Some((MODEL_PICTURE_SIDE, 7)));
+        let wide = blank_png(8001, 40);
+        assert!(!is_seen(&wide) && is_seen(&blank_png(8000, 40)));
+        let drawn = ImageFile::from_bytes(&wide)
+            .and_then(|image| image.draw_page(1, Viewer::Model))
+            .expect("it is drawn");
+        assert_eq!(ImageKind::Jpeg.dimensions(&drawn), Some((MODEL_PICTURE_SIDE, 7)));
     }
 
     #[test]
-    fn recognition_gets_what_it_cannot_read_itself_as_a_graymap() {
+    fn image_for_recognition_becomes_graymap() {
         for file in [HEIC, TURNED] {
-            assert_shows_the_word(&pgm(&for_recognition(file.to_vec()).expect("it is decoded")));
+            assert_shows_the_word(&pgm_to_png(&for_recognition(file.to_vec()).expect("it is decoded")));
         }
         for file in OTHERS.into_iter().chain([PNG, PAGES, b"no image"]) {
             assert_eq!(for_recognition(file.to_vec()).as_deref(), Some(file));
         }
-        let shrunk = for_recognition(png(8000, 4000)).expect("it is shrunk");
+        let shrunk = for_recognition(blank_png(8000, 4000)).expect("it is shrunk");
         assert!(shrunk.starts_with(b"P5\n5656 2828\n255\n"));
         assert_eq!(for_recognition(HEIC[..HEIC.len() / 2].to_vec()), None);
     }
@@ -423,15 +425,16 @@ mod tests {
         });
         half.write_to(&mut out, image::ImageFormat::Png).expect("a PNG");
         let file = out.into_inner();
-        let drawn =
-            ImageFile::open(&file).and_then(|image| image.draw(1, Viewer::Person)).expect("it is drawn");
+        let drawn = ImageFile::from_bytes(&file)
+            .and_then(|image| image.draw_page(1, Viewer::Person))
+            .expect("it is drawn");
         let drawn = image::load_from_memory(&drawn).expect("a picture").into_rgb8();
         assert!(drawn.get_pixel(0, 0).0.iter().all(|color| *color > 230), "{:?}", drawn.get_pixel(0, 0));
         assert!(drawn.get_pixel(7, 7).0[0] > 150 && drawn.get_pixel(7, 7).0[1] < 60);
     }
 
     #[test]
-    fn other_files_and_damaged_ones_are_no_images() {
+    fn image_file_rejects_damaged_files() {
         for text in [
             &b"BMW builds cars in Munich."[..],
             b"II* is a star",
@@ -439,31 +442,38 @@ mod tests {
             b"",
             b"\0\0\0\x18ftypisom\0\0\0\0mp42",
         ] {
-            assert_eq!(ImageFormat::of(text), None, "{text:?}");
+            assert_eq!(ImageFormat::from_signature(text), None, "{text:?}");
         }
         let avif = b"\0\0\0\x1cftypmif1\0\0\0\0mif1avifmiaf";
         let heic = b"\0\0\0\x18ftypmif1\0\0\0\0mif1heic";
-        assert_eq!((ImageFormat::of(avif), ImageFormat::of(heic)), (None, Some(ImageFormat::Heic)));
+        assert_eq!(
+            (ImageFormat::from_signature(avif), ImageFormat::from_signature(heic)),
+            (None, Some(ImageFormat::Heic))
+        );
         for file in OTHERS.into_iter().chain([PNG, HEIC, TURNED, PAGES]) {
             for end in (0..file.len()).step_by(7) {
-                let Some(image) = ImageFile::open(&file[..end]) else { continue };
-                let _ = (image.as_it_is("/a"), image.draw(image.pages(), Viewer::Model));
+                let Some(image) = ImageFile::from_bytes(&file[..end]) else { continue };
+                let _ = (image.as_it_is("/a"), image.draw_page(image.page_count(), Viewer::Model));
             }
         }
         let endless = b"II*\0\x08\0\0\0\0\0\x08\0\0\0";
-        assert_eq!(ImageFile::open(endless).expect("a TIFF").pages(), 1, "its page follows itself");
+        assert_eq!(
+            ImageFile::from_bytes(endless).expect("a TIFF").page_count(),
+            1,
+            "its page follows itself"
+        );
     }
 
     #[test]
-    fn images_of_too_many_pixels_are_not_decoded() {
+    fn decode_page_too_many_pixels_refused() {
         let huge = [
             &b"BM\0\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0"[..],
             &20_000_u32.to_le_bytes(),
             &20_000_u32.to_le_bytes(),
         ];
         let huge = [&huge.concat()[..], b"\x01\0\x18\0", &[0; 24]].concat();
-        let image = ImageFile::open(&huge).expect("a BMP");
+        let image = ImageFile::from_bytes(&huge).expect("a BMP");
         assert!(image.is_too_large());
-        assert_eq!(image.draw(1, Viewer::Person), None);
+        assert_eq!(image.draw_page(1, Viewer::Person), None);
     }
 }

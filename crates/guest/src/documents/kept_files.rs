@@ -19,7 +19,7 @@ impl KeptFiles {
     ///
     /// # Errors
     /// Returns the error of reading the document.
-    pub(crate) fn image(
+    pub(crate) fn find_image(
         &mut self,
         image: &EmbeddedImage,
         following: &[String],
@@ -33,7 +33,7 @@ impl KeptFiles {
             let document = document()?;
             let numbers = following.iter().filter_map(|part| Some(embedded_images::in_archived(part)?.0));
             let wanted: BTreeSet<usize> = once(number).chain(numbers).collect();
-            match container::files(&document, number, &wanted) {
+            match container::unpack_wanted_files(&document, number, &wanted) {
                 Ok(Some(files)) => self.0 = files,
                 Ok(None) => return Ok(embedded_image(&document, image)),
                 Err(_) => return Ok(None),
@@ -55,7 +55,7 @@ mod tests {
     const IMAGE: &[u8] = include_bytes!("../../tests/fixtures/code_word.png");
     const SEVEN_ZIP: &[u8] = include_bytes!("../../tests/fixtures/birds.7z");
 
-    fn tgz(files: &[&[u8]]) -> Vec<u8> {
+    fn tar_gz_archive(files: &[&[u8]]) -> Vec<u8> {
         let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         let mut builder = tar::Builder::new(&mut encoder);
         for (number, content) in files.iter().enumerate() {
@@ -71,7 +71,7 @@ mod tests {
 
     /// Asks for the images that are the files of these numbers, one after another. Returns the contents that were found and how often the
     /// archive was read.
-    fn asked(archive: &[u8], numbers: &[usize]) -> (Vec<Option<Vec<u8>>>, usize) {
+    fn find_images_in_order(archive: &[u8], numbers: &[usize]) -> (Vec<Option<Vec<u8>>>, usize) {
         let parts: Vec<String> = numbers.iter().map(|number| format!("{number}\n0\n")).collect();
         let (mut kept, mut times) = (KeptFiles::default(), 0);
         let mut found = Vec::new();
@@ -81,33 +81,33 @@ mod tests {
                 times += 1;
                 Ok(archive.to_vec())
             };
-            let image = kept.image(&image, &parts[at + 1..], document).expect("it can be read");
+            let image = kept.find_image(&image, &parts[at + 1..], document).expect("it can be read");
             found.push(image.map(|(content, _)| content));
         }
         (found, times)
     }
 
     #[test]
-    fn images_of_a_compressed_archive_are_unpacked_together() {
-        let archive = tgz(&[b"First.", IMAGE, b"Between.", IMAGE, IMAGE, b"Last.", IMAGE]);
-        let (found, times) = asked(&archive, &[1, 3, 4, 6]);
+    fn find_image_unpacks_compressed_archive_once() {
+        let archive = tar_gz_archive(&[b"First.", IMAGE, b"Between.", IMAGE, IMAGE, b"Last.", IMAGE]);
+        let (found, times) = find_images_in_order(&archive, &[1, 3, 4, 6]);
         assert!(found.iter().all(|content| content.as_deref() == Some(IMAGE)), "{found:?}");
         assert_eq!(times, 1);
-        let (found, _) = asked(&archive, &[1, 9]);
+        let (found, _) = find_images_in_order(&archive, &[1, 9]);
         assert!(found[0].is_some() && found[1].is_none(), "there is no such file");
         // The first entry is a folder.
-        let (found, times) = asked(SEVEN_ZIP, &[1, 2, 3]);
+        let (found, times) = find_images_in_order(SEVEN_ZIP, &[1, 2, 3]);
         let is_image = |content: &&Vec<u8>| *content == IMAGE;
         assert_eq!((found.iter().flatten().filter(is_image).count(), times), (1, 1));
     }
 
     #[test]
-    fn no_more_is_kept_than_the_bound() {
+    fn find_image_keeps_bounded_files() {
         let large = vec![0; KEPT_MAX_BYTES as usize * 2 / 3];
-        let (_, times) = asked(&tgz(&[&large, &large, &large]), &[0, 1, 2]);
+        let (_, times) = find_images_in_order(&tar_gz_archive(&[&large, &large, &large]), &[0, 1, 2]);
         assert_eq!(times, 3);
         let half = vec![0; KEPT_MAX_BYTES as usize / 2];
-        let (_, times) = asked(&tgz(&[&half, &half, &half, &half]), &[0, 1, 2, 3]);
+        let (_, times) = find_images_in_order(&tar_gz_archive(&[&half, &half, &half, &half]), &[0, 1, 2, 3]);
         assert_eq!(times, 2);
     }
 }

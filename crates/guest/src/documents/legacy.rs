@@ -2,9 +2,9 @@
 
 use encoding_rs::{UTF_16LE, WINDOWS_1252};
 
-use super::mail::{open, stream};
-use super::output::Writer;
-use super::{ExtractError, Extracted, Format, PAGES_MAX};
+use super::mail::{open_compound_file, read_compound_stream};
+use super::output::DocumentWriter;
+use super::{DocumentFormat, ExtractError, Extracted, PAGES_MAX};
 
 /// The most pieces of a document's text.
 const PIECES_MAX: usize = 1_000_000;
@@ -12,12 +12,12 @@ const PIECES_MAX: usize = 1_000_000;
 const DEPTH_MAX: u32 = 24;
 
 /// Reads a document of Word 97 to 2003: its text is in pieces, which a table names in their order.
-pub(super) fn doc(bytes: &[u8]) -> Result<Extracted, ExtractError> {
+pub(super) fn extract_doc(bytes: &[u8]) -> Result<Extracted, ExtractError> {
     const ENCRYPTED: u16 = 0x0100;
     const SECOND_TABLE: u16 = 0x0200;
-    let mut file = open(bytes)?;
-    let broken = || ExtractError::broken("DOC", "its head is damaged");
-    let main = stream(&mut file, "/WordDocument").ok_or_else(broken)?;
+    let mut file = open_compound_file(bytes)?;
+    let broken = || ExtractError::broken_file("DOC", "its head is damaged");
+    let main = read_compound_stream(&mut file, "/WordDocument").ok_or_else(broken)?;
     let flags = u16_at(&main, 0x0a).ok_or_else(broken)?;
     if flags & ENCRYPTED != 0 {
         return Err(ExtractError::Encrypted("DOC"));
@@ -30,21 +30,26 @@ pub(super) fn doc(bytes: &[u8]) -> Result<Extracted, ExtractError> {
         });
     }
     let name = if flags & SECOND_TABLE == 0 { "/0Table" } else { "/1Table" };
-    let table = stream(&mut file, name).ok_or_else(broken)?;
+    let table = read_compound_stream(&mut file, name).ok_or_else(broken)?;
     let (at, length) = (u32_at(&main, 0x01a2), u32_at(&main, 0x01a6));
     let (at, length) = (at.ok_or_else(broken)?, length.ok_or_else(broken)?);
-    let pieces = table.get(at..at.saturating_add(length)).and_then(pieces).ok_or_else(broken)?;
-    let mut reader =
-        DocText { writer: Writer::new(), line: String::new(), row: String::new(), fields: Vec::new() };
+    let pieces = table.get(at..at.saturating_add(length)).and_then(parse_piece_table).ok_or_else(broken)?;
+    let mut reader = DocText {
+        writer: DocumentWriter::new(),
+        line: String::new(),
+        row: String::new(),
+        fields: Vec::new(),
+    };
     // Pieces of a sound document do not overlap.
     let mut left = main.len().saturating_mul(2);
-    for Piece { at, characters, is_wide } in pieces {
+    for DocPiece { at, characters, is_wide } in pieces {
         let length = if is_wide { characters.saturating_mul(2) } else { characters };
         let Some(bytes) = main.get(at..at.saturating_add(length).min(main.len())) else { continue };
-        left =
-            left.checked_sub(bytes.len()).ok_or_else(|| ExtractError::broken("DOC", "its pieces overlap"))?;
+        left = left
+            .checked_sub(bytes.len())
+            .ok_or_else(|| ExtractError::broken_file("DOC", "its pieces overlap"))?;
         let encoding = if is_wide { UTF_16LE } else { WINDOWS_1252 };
-        encoding.decode_without_bom_handling(bytes).0.chars().for_each(|letter| reader.letter(letter));
+        encoding.decode_without_bom_handling(bytes).0.chars().for_each(|letter| reader.push_letter(letter));
         if reader.writer.is_full() {
             break;
         }
@@ -52,10 +57,10 @@ pub(super) fn doc(bytes: &[u8]) -> Result<Extracted, ExtractError> {
     reader.end_line();
     reader.end_cell();
     reader.end_cell();
-    Ok(reader.writer.finish(Format::Doc))
+    Ok(reader.writer.finish_document(DocumentFormat::Doc))
 }
 
-struct Piece {
+struct DocPiece {
     /// The offset in the main stream.
     at: usize,
     characters: usize,
@@ -64,7 +69,7 @@ struct Piece {
 }
 
 /// Reads the table of pieces, which follows any number of lists of properties.
-fn pieces(mut table: &[u8]) -> Option<Vec<Piece>> {
+fn parse_piece_table(mut table: &[u8]) -> Option<Vec<DocPiece>> {
     const PROPERTIES: u8 = 1;
     const PIECES: u8 = 2;
     const NARROW: usize = 0x4000_0000;
@@ -82,13 +87,13 @@ fn pieces(mut table: &[u8]) -> Option<Vec<Piece>> {
         let place = u32_at(table, 4 * (length.checked_sub(4)? / 12 + 1) + 8 * number + 2)?;
         let is_wide = place & NARROW == 0;
         let at = if is_wide { place } else { (place & (NARROW - 1)) / 2 };
-        Some(Piece { at, characters: to.checked_sub(from)?, is_wide })
+        Some(DocPiece { at, characters: to.checked_sub(from)?, is_wide })
     };
     (0..count).map(piece).collect()
 }
 
 struct DocText {
-    writer: Writer,
+    writer: DocumentWriter,
     line: String,
     row: String,
     /// The fields that are open: true while their instruction is read, which is not text.
@@ -96,7 +101,7 @@ struct DocText {
 }
 
 impl DocText {
-    fn letter(&mut self, letter: char) {
+    fn push_letter(&mut self, letter: char) {
         match letter {
             '\u{13}' => self.fields.push(true),
             '\u{14}' => {
@@ -121,7 +126,7 @@ impl DocText {
         if self.line.trim().is_empty() {
             self.line.clear();
             let row = std::mem::take(&mut self.row);
-            self.writer.line(row.trim_end_matches('\t'));
+            self.writer.add_line(row.trim_end_matches('\t'));
         } else {
             self.row.push_str(self.line.trim());
             self.row.push('\t');
@@ -133,7 +138,7 @@ impl DocText {
         let line = std::mem::take(&mut self.line);
         // A paragraph inside a cell.
         if self.row.is_empty() {
-            self.writer.line(&line);
+            self.writer.add_line(&line);
         } else {
             self.line = line;
             self.line.push(' ');
@@ -142,16 +147,16 @@ impl DocText {
 }
 
 /// Reads a presentation of PowerPoint 97 to 2003: a tree of records.
-pub(super) fn ppt(bytes: &[u8]) -> Result<Extracted, ExtractError> {
-    let mut file = open(bytes)?;
+pub(super) fn extract_ppt(bytes: &[u8]) -> Result<Extracted, ExtractError> {
+    let mut file = open_compound_file(bytes)?;
     if file.exists("/EncryptedSummary") {
         return Err(ExtractError::Encrypted("PPT"));
     }
-    let content = stream(&mut file, "/PowerPoint Document");
-    let content = content.ok_or_else(|| ExtractError::broken("PPT", "it has no slides"))?;
+    let content = read_compound_stream(&mut file, "/PowerPoint Document");
+    let content = content.ok_or_else(|| ExtractError::broken_file("PPT", "it has no slides"))?;
     let mut found = PptText::default();
-    walk(&content, 0, Place::Elsewhere, &mut found);
-    let mut writer = Writer::new();
+    collect_ppt_text(&content, 0, PptTextPlace::Elsewhere, &mut found);
+    let mut writer = DocumentWriter::new();
     let slides = found.outlines.len().max(found.slides.len());
     // A file that was saved in parts holds old versions of slides, too; then only the outline says what is where.
     let own = if found.slides.len() == found.outlines.len() || found.outlines.is_empty() {
@@ -160,17 +165,17 @@ pub(super) fn ppt(bytes: &[u8]) -> Result<Extracted, ExtractError> {
         Vec::new()
     };
     for (index, page) in (0..slides).zip(1..=PAGES_MAX) {
-        writer.slide(page);
+        writer.begin_slide(page);
         let texts = [found.outlines.get(index), own.get(index)].into_iter().flatten().flatten();
         for (number, text) in texts.enumerate() {
             if number == 0 {
-                writer.heading(&text.replace(['\r', '\u{b}'], " "));
+                writer.add_heading(&text.replace(['\r', '\u{b}'], " "));
             } else {
-                writer.lines(&text.replace(['\r', '\u{b}'], "\n"));
+                writer.add_lines(&text.replace(['\r', '\u{b}'], "\n"));
             }
         }
     }
-    Ok(writer.finish(Format::Presentation))
+    Ok(writer.finish_document(DocumentFormat::Presentation))
 }
 
 /// The texts of slides: from the outline, and from boxes on the slides themselves.
@@ -181,13 +186,13 @@ struct PptText {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum PptTextPlace {
     Elsewhere,
     Outline,
     Slide,
 }
 
-fn walk(mut records: &[u8], depth: u32, place: Place, found: &mut PptText) {
+fn collect_ppt_text(mut records: &[u8], depth: u32, place: PptTextPlace, found: &mut PptText) {
     const SLIDE: u16 = 1006;
     const LISTED_SLIDE: u16 = 1011;
     const WIDE_TEXT: u16 = 4000;
@@ -201,12 +206,12 @@ fn walk(mut records: &[u8], depth: u32, place: Place, found: &mut PptText) {
         let body = &body[..length.min(body.len())];
         let has_room = found.outlines.len() <= PAGES_MAX as usize;
         let mut texts = match place {
-            Place::Outline => found.outlines.last_mut(),
-            Place::Slide => found.slides.last_mut(),
-            Place::Elsewhere => None,
+            PptTextPlace::Outline => found.outlines.last_mut(),
+            PptTextPlace::Slide => found.slides.last_mut(),
+            PptTextPlace::Elsewhere => None,
         };
         match kind {
-            LISTED_SLIDE if place == Place::Outline && has_room => {
+            LISTED_SLIDE if place == PptTextPlace::Outline && has_room => {
                 found.outlines.push(Vec::new());
             }
             WIDE_TEXT => {
@@ -221,14 +226,14 @@ fn walk(mut records: &[u8], depth: u32, place: Place, found: &mut PptText) {
                 let inner = match kind {
                     SLIDE if found.slides.len() <= PAGES_MAX as usize => {
                         found.slides.push(Vec::new());
-                        Place::Slide
+                        PptTextPlace::Slide
                     }
                     // Others list masters and notes.
-                    LIST if version >> 4 == 0 => Place::Outline,
-                    LIST => Place::Elsewhere,
+                    LIST if version >> 4 == 0 => PptTextPlace::Outline,
+                    LIST => PptTextPlace::Elsewhere,
                     _ => place,
                 };
-                walk(body, depth + 1, inner, found);
+                collect_ppt_text(body, depth + 1, inner, found);
             }
             _ => {}
         }

@@ -15,23 +15,23 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// Returns an image of a document; `None` if there is none of this name.
-pub(super) fn find(document: &[u8], part: &str) -> Option<Vec<u8>> {
+pub(super) fn find_loose_image(document: &[u8], part: &str) -> Option<Vec<u8>> {
     let (format, name) = part.split_once(':')?;
     match format {
-        mobi::IMAGES => mobi::image(document, name),
-        fiction_book::IMAGES => fiction_book::image(document, name),
-        notebook::IMAGES => notebook::image(document, name),
+        mobi::IMAGES => mobi::find_mobi_image(document, name),
+        fiction_book::IMAGES => fiction_book::find_fiction_book_image(document, name),
+        notebook::IMAGES => notebook::find_notebook_image(document, name),
         _ => None,
     }
 }
 
 /// Names an image of a document of a format.
-pub(super) fn part(format: &str, name: impl std::fmt::Display) -> String {
+pub(super) fn image_part_name(format: &str, name: impl std::fmt::Display) -> String {
     format!("{format}:{name}")
 }
 
 /// Decodes an image in letters, in lines or not; `None` if it is damaged.
-pub(super) fn decoded(letters: &str) -> Option<Vec<u8>> {
+pub(super) fn decode_base64_image(letters: &str) -> Option<Vec<u8>> {
     let letters: Vec<u8> = letters.bytes().filter(|letter| !letter.is_ascii_whitespace()).collect();
     BASE64.decode(letters).ok()
 }
@@ -49,7 +49,7 @@ mod tests {
     use domain::unread::{UnreadImage, UnreadImages};
 
     use super::super::{EmbeddedImage, embedded_image, extract_bytes};
-    use super::book::Book;
+    use super::book::MobiFile;
     use super::*;
 
     const PNG: &[u8] = include_bytes!("../../tests/fixtures/code_word.png");
@@ -65,7 +65,7 @@ mod tests {
     }
 
     /// Returns the images of a document with their pages or lines, and checks that they are found again, also in an archive.
-    fn images(name: &str, document: &[u8]) -> Vec<(u32, &'static str)> {
+    fn find_document_images(name: &str, document: &[u8]) -> Vec<(u32, &'static str)> {
         let read = extract_bytes(Path::new(name), document).unwrap();
         assert!(read.unread_images.is_empty(), "{read:?}");
         let found = |document: &[u8], image: &EmbeddedImage| {
@@ -87,14 +87,14 @@ mod tests {
     }
 
     /// Writes letters in lines, as programs do.
-    fn letters(content: &[u8]) -> String {
+    fn base64_lines(content: &[u8]) -> String {
         let letters = WRITER.encode(content);
         letters.as_bytes().chunks(76).map(|line| format!("{}\n", str::from_utf8(line).unwrap())).collect()
     }
 
     fn fiction_book(body: &str, images: &[(&str, &[u8])]) -> Vec<u8> {
         let binary = |(id, content): &(&str, &[u8])| {
-            format!("<binary id=\"{id}\" content-type=\"image/png\">{}</binary>", letters(content))
+            format!("<binary id=\"{id}\" content-type=\"image/png\">{}</binary>", base64_lines(content))
         };
         let binaries: String = images.iter().map(binary).collect();
         format!(
@@ -106,40 +106,52 @@ mod tests {
     }
 
     #[test]
-    fn images_of_fiction_books_stand_on_their_pages() {
+    fn fiction_book_images_on_their_pages() {
         let body = "<section><p>One.<image l:href=\"#a.png\"/></p></section>\
             <section><image l:href=\"#b\"></image><p>Two.</p><image l:href=\"#a.png\"/>\
             <image l:href=\"#none\"/><image l:href=\"https://example.org/a.png\"/></section>";
         let book = fiction_book(body, &[("cover", PNG), ("a.png", PNG), ("b", JPEG)]);
-        assert_eq!(images("a.fb2", &book), [(2, "PNG"), (3, "JPEG")], "after the page of the title");
+        assert_eq!(
+            find_document_images("a.fb2", &book),
+            [(2, "PNG"), (3, "JPEG")],
+            "after the page of the title"
+        );
     }
 
     #[test]
-    fn images_of_books_of_kindle_stand_on_their_pages() {
+    fn kindle_images_on_their_pages() {
         let book = |version: u32, html: &str| {
             let images: &[&[u8]] = &[b"a font", PNG, JPEG];
             let html_end = u32::try_from(html.len()).ok();
             let records: &[&[u8]] = &[html.as_bytes()];
-            Book { code_page: 65_001, version, packing: 1, records, html_end, images, ..Book::default() }
-                .bytes()
+            MobiFile {
+                code_page: 65_001,
+                version,
+                packing: 1,
+                records,
+                html_end,
+                images,
+                ..MobiFile::default()
+            }
+            .into_bytes()
         };
         let old = "<html><body><p>One.</p><img recindex=\"00002\"/><mbp:pagebreak/><img recindex=\"3\"/><p>Two.</p>\
             <img recindex=\"1\"/><img recindex=\"99\"/><img recindex=\"x\"/><img src=\"a.png\"/></body></html>";
-        assert_eq!(images("a.mobi", &book(6, old)), [(1, "PNG"), (2, "JPEG")]);
+        assert_eq!(find_document_images("a.mobi", &book(6, old)), [(1, "PNG"), (2, "JPEG")]);
         let new = "<html><body><p>One.</p></body></html>\
             <html><body><img src=\"kindle:embed:0003?mime=image/jpg\"/></body></html>\
             <html><body><img src=\"kindle:embed:0002?mime=image/png\"/><p>Two.</p><img src=\"kindle:embed:000W\"/>\
             <img src=\"kindle:embed:0000\"/></body></html>";
         assert_eq!(
-            images("a.azw3", &book(8, new)),
+            find_document_images("a.azw3", &book(8, new)),
             [(1, "JPEG"), (2, "PNG")],
             "one alone belongs to the page before"
         );
     }
 
     #[test]
-    fn images_of_notebooks_stand_after_their_lines() {
-        let (png, jpeg) = (WRITER.encode(PNG), letters(JPEG));
+    fn notebook_images_after_their_lines() {
+        let (png, jpeg) = (WRITER.encode(PNG), base64_lines(JPEG));
         let notebook = serde_json::json!({ "cells": [
             { "cell_type": "markdown", "source": "# Birds\r\n\r\n![](attachment:a.png)",
               "attachments": { "a.png": { "image/png": png } } },
@@ -148,10 +160,13 @@ mod tests {
             { "cell_type": "markdown", "source": "The end.", "attachments": 7 },
         ] });
         // The text before the second: a heading, the image's address, three lines of code, three of what is printed.
-        assert_eq!(images("a.ipynb", notebook.to_string().as_bytes()), [(3, "PNG"), (11, "JPEG")]);
+        assert_eq!(
+            find_document_images("a.ipynb", notebook.to_string().as_bytes()),
+            [(3, "PNG"), (11, "JPEG")]
+        );
         let earlier = serde_json::json!({ "worksheets": [{ "cells": [
             { "cell_type": "code", "input": "plot()", "outputs": [{ "output_type": "pyout", "png": png }] } ] }] });
-        assert_eq!(images("a.ipynb", earlier.to_string().as_bytes()), [(3, "PNG")]);
+        assert_eq!(find_document_images("a.ipynb", earlier.to_string().as_bytes()), [(3, "PNG")]);
     }
 
     #[test]
@@ -168,7 +183,7 @@ mod tests {
         }
         for part in ["", "mobi:1", "fb2:a.png", "ipynb:0.png", "ipynb:x", "mobi:99999", "other:1"] {
             for document in [&b"{}"[..], b"<FictionBook>", b"", b"PK", PNG] {
-                assert_eq!(find(document, part), None, "{part}");
+                assert_eq!(find_loose_image(document, part), None, "{part}");
             }
         }
     }

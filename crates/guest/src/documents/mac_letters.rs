@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_pages_have_a_letter_for_each_byte() {
+    fn mac_code_pages_map_every_byte() {
         for (number, letters) in CODE_PAGES {
             assert_eq!(letters.chars().count(), 128, "{number}");
         }

@@ -9,11 +9,11 @@ use mail_parser::mailbox::mbox::MessageIterator;
 use mail_parser::{Address, Message, MessageParser, MessagePart, MimeHeaders, PartType};
 
 use super::embedded_images::images_of_inner;
-use super::mail_text::Body;
-use super::output::Writer;
+use super::mail_text::MailBody;
+use super::output::DocumentWriter;
 use super::{
-    Bounds, EmbeddedImage, ExtractError, Extracted, Format, INPUT_MAX_BYTES, NESTING_MAX, Nesting, TOO_DEEP,
-    data_box, html, mail_head, mail_text, outlook,
+    DocumentFormat, EmbeddedImage, ExtractBounds, ExtractError, Extracted, INPUT_MAX_BYTES, NESTING_MAX,
+    Nesting, TOO_DEEP, data_box, html, mail_head, mail_text, outlook,
 };
 
 /// The line in place of attachments that are not read.
@@ -31,18 +31,18 @@ const STREAM_MAX_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The kinds of files that hold messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MailFileKind {
     Eml,
     Mailbox,
     Outlook,
     DataBox,
 }
 
-impl Kind {
+impl MailFileKind {
     const ALL: [Self; 4] = [Self::Eml, Self::Mailbox, Self::Outlook, Self::DataBox];
 
     /// Returns the letter by which names of attachments begin.
-    const fn letter(self) -> char {
+    const fn attachment_prefix(self) -> char {
         match self {
             Self::Eml => 'e',
             Self::Mailbox => 'b',
@@ -53,9 +53,9 @@ impl Kind {
 }
 
 /// The messages of a file as they are written, with their attachments.
-pub(super) struct Messages<'a> {
-    pub(super) writer: Writer,
-    kind: Kind,
+pub(super) struct MailWriter<'a> {
+    pub(super) writer: DocumentWriter,
+    kind: MailFileKind,
     /// The numbers of the attachment that is written, in its message, and of the messages that it lies in.
     at: Vec<u32>,
     /// The number of attachments so far, and of messages that are not read.
@@ -64,24 +64,24 @@ pub(super) struct Messages<'a> {
 }
 
 /// Reads a message in the Internet's format.
-pub(super) fn eml(bytes: &[u8], nesting: Nesting<'_>) -> Result<Extracted, ExtractError> {
-    let message = parse(bytes)?;
-    let mut messages = Messages::new(Kind::Eml, nesting);
-    messages.write(&message, nesting.depth);
-    Ok(messages.writer.finish(Format::Message))
+pub(super) fn extract_eml(bytes: &[u8], nesting: Nesting<'_>) -> Result<Extracted, ExtractError> {
+    let message = parse_message(bytes)?;
+    let mut messages = MailWriter::new(MailFileKind::Eml, nesting);
+    messages.write_message(&message, nesting.depth);
+    Ok(messages.writer.finish_document(DocumentFormat::Message))
 }
 
 /// Reads a mailbox: messages one after the other.
-pub(super) fn mailbox(bytes: &[u8], nesting: Nesting<'_>) -> Extracted {
-    let mut messages = Messages::new(Kind::Mailbox, nesting);
+pub(super) fn extract_mailbox(bytes: &[u8], nesting: Nesting<'_>) -> Extracted {
+    let mut messages = MailWriter::new(MailFileKind::Mailbox, nesting);
     for (number, message) in (1..).zip(MessageIterator::new(bytes).flatten()) {
         messages.writer.end_heading();
         messages.at.push(number);
-        match parse(message.contents()) {
-            Ok(message) => messages.write(&message, nesting.depth),
+        match parse_message(message.contents()) {
+            Ok(message) => messages.write_message(&message, nesting.depth),
             Err(error) => {
                 messages.count += 1;
-                messages.refuse(&format!("(not read: {error})"));
+                messages.write_refusal(&format!("(not read: {error})"));
             }
         }
         messages.at.pop();
@@ -89,7 +89,7 @@ pub(super) fn mailbox(bytes: &[u8], nesting: Nesting<'_>) -> Extracted {
             break;
         }
     }
-    messages.writer.finish(Format::Message)
+    messages.writer.finish_document(DocumentFormat::Message)
 }
 
 /// Returns the message in a file of Apple Mail (`.emlx`): it stands between its length, on a line of its own, and a property list.
@@ -102,9 +102,9 @@ fn of_apple_mail(bytes: &[u8]) -> Option<&[u8]> {
 
 /// Parses a message, unless it says to have so many parts that they would fill the memory, or the stack. Encoded messages inside it
 /// are not looked at.
-fn parse(bytes: &[u8]) -> Result<Message<'_>, ExtractError> {
+fn parse_message(bytes: &[u8]) -> Result<Message<'_>, ExtractError> {
     const KIND: &[u8] = b"content-type:";
-    let bytes = mail_head::readable(of_apple_mail(bytes).unwrap_or(bytes));
+    let bytes = mail_head::normalize_message_heads(of_apple_mail(bytes).unwrap_or(bytes));
     let (mut parts, mut messages, mut is_head, mut is_kind) = (0, 0, true, false);
     for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
         is_head &= !line.trim_ascii().is_empty();
@@ -126,48 +126,48 @@ fn parse(bytes: &[u8]) -> Result<Message<'_>, ExtractError> {
         Cow::Borrowed(bytes) => MessageParser::default().parse(bytes),
         Cow::Owned(bytes) => MessageParser::default().parse(&bytes).map(Message::into_owned),
     };
-    message.ok_or_else(|| ExtractError::broken("message", "it has no head"))
+    message.ok_or_else(|| ExtractError::broken_file("message", "it has no head"))
 }
 
 /// Returns the attachments of a message. A web page that was saved as one names what it shows by its address.
-fn attachments<'a>(message: &'a Message<'a>) -> impl Iterator<Item = &'a MessagePart<'a>> {
+fn list_attachments<'a>(message: &'a Message<'a>) -> impl Iterator<Item = &'a MessagePart<'a>> {
     message.attachments().filter(|part| part.content_location().is_none())
 }
 
-impl<'a> Messages<'a> {
-    pub(super) fn new(kind: Kind, nesting: Nesting<'a>) -> Self {
-        Self { writer: Writer::new(), kind, at: Vec::new(), count: 0, nesting }
+impl<'a> MailWriter<'a> {
+    pub(super) fn new(kind: MailFileKind, nesting: Nesting<'a>) -> Self {
+        Self { writer: DocumentWriter::new(), kind, at: Vec::new(), count: 0, nesting }
     }
 
     /// Creates a message of a data box.
     pub(super) fn of_data_box(nesting: Nesting<'a>) -> Self {
-        Self::new(Kind::DataBox, nesting)
+        Self::new(MailFileKind::DataBox, nesting)
     }
 
-    fn write(&mut self, message: &Message<'_>, depth: u32) {
+    fn write_message(&mut self, message: &Message<'_>, depth: u32) {
         if let Some(subject) = message.subject() {
-            self.writer.heading(&format!("Subject: {subject}"));
+            self.writer.add_heading(&format!("Subject: {subject}"));
         }
         for (name, addresses) in [("From", message.from()), ("To", message.to()), ("Cc", message.cc())] {
             if let Some(line) = addresses.and_then(address_line) {
-                self.writer.line(&format!("{name}: {line}"));
+                self.writer.add_line(&format!("{name}: {line}"));
             }
         }
         if let Some(date) = message.date() {
-            self.writer.line(&format!("Date: {}", date.to_rfc3339()));
+            self.writer.add_line(&format!("Date: {}", date.to_rfc3339()));
         }
-        self.write_bodies(&mail_text::bodies(message));
-        for (number, part) in (1..).zip(attachments(message)) {
+        self.write_bodies(&mail_text::message_bodies(message));
+        for (number, part) in (1..).zip(list_attachments(message)) {
             if !self.begin_attachment(number) {
                 continue;
             }
             let name = part.attachment_name().unwrap_or("unnamed");
             match &part.body {
-                PartType::Message(inner) if self.begin_message(depth) => self.write(inner, depth + 1),
+                PartType::Message(inner) if self.begin_message(depth) => self.write_message(inner, depth + 1),
                 PartType::Message(_) | PartType::Multipart(_) => {}
                 _ => {
-                    if let Some(content) = mail_text::content(message, part) {
-                        self.attach(name, &content, depth);
+                    if let Some(content) = mail_text::attachment_content(message, part) {
+                        self.write_attachment(name, &content, depth);
                     }
                 }
             }
@@ -175,11 +175,11 @@ impl<'a> Messages<'a> {
         }
     }
 
-    pub(super) fn write_bodies(&mut self, bodies: &[Body]) {
+    pub(super) fn write_bodies(&mut self, bodies: &[MailBody]) {
         for body in bodies {
             match body {
-                Body::Plain(text) => self.writer.lines(text),
-                Body::Page(page) => self.writer.append(&html::extract(page.as_bytes())),
+                MailBody::Plain(text) => self.writer.add_lines(text),
+                MailBody::Page(page) => self.writer.append_document(&html::extract_html(page.as_bytes())),
             }
         }
     }
@@ -191,7 +191,7 @@ impl<'a> Messages<'a> {
         if is_read {
             self.at.push(number);
         } else {
-            self.refuse(TOO_MANY);
+            self.write_refusal(TOO_MANY);
         }
         is_read
     }
@@ -204,27 +204,30 @@ impl<'a> Messages<'a> {
     pub(super) fn begin_message(&mut self, depth: u32) -> bool {
         let is_read = depth < NESTING_MAX;
         if is_read {
-            self.writer.heading("Attached message");
+            self.writer.add_heading("Attached message");
         } else {
-            self.refuse(TOO_DEEP);
+            self.write_refusal(TOO_DEEP);
         }
         is_read
     }
 
     /// Says once in a row why attachments are not read.
-    fn refuse(&mut self, why: &str) {
+    fn write_refusal(&mut self, why: &str) {
         self.writer.unread_file(self.count);
         self.writer.line_once(why);
     }
 
     /// Writes the text of an attachment, or why it has none.
-    pub(super) fn attach(&mut self, name: &str, content: &[u8], depth: u32) {
+    pub(super) fn write_attachment(&mut self, name: &str, content: &[u8], depth: u32) {
         let heading = format!("Attachment: {name}");
-        self.writer.heading(&heading);
+        self.writer.add_heading(&heading);
         let (heading, title_line) = (self.writer.present_heading(), self.writer.last_line());
-        let document =
-            Nesting { depth, ..self.nesting }.extract(Path::new(name), content, &Bounds::default());
-        self.writer.embedded(&document);
+        let document = Nesting { depth, ..self.nesting }.extract_inner(
+            Path::new(name),
+            content,
+            &ExtractBounds::default(),
+        );
+        self.writer.add_embedded_document(&document);
         let document = match document {
             Ok(document) => document,
             Err(_) if is_signature(name) => return,
@@ -235,7 +238,7 @@ impl<'a> Messages<'a> {
             let line = title_line.saturating_add(image.line.filter(|_| has_lines).unwrap_or(0));
             let line = line.min(self.writer.last_line());
             let heading = image.heading.or_else(|| heading.clone());
-            self.writer.place(EmbeddedImage { page: None, line: Some(line), heading, ..image });
+            self.writer.add_placed_image(EmbeddedImage { page: None, line: Some(line), heading, ..image });
         }
         self.writer.unread_images(document.unread_images);
         if !document.is_whole() {
@@ -246,35 +249,37 @@ impl<'a> Messages<'a> {
     /// Names the attachment that is written as [`attachment`] finds it: `e2.1`.
     fn name_of_attachment(&self) -> String {
         let numbers: Vec<String> = self.at.iter().map(u32::to_string).collect();
-        format!("{}{}", self.kind.letter(), numbers.join("."))
+        format!("{}{}", self.kind.attachment_prefix(), numbers.join("."))
     }
 }
 
 /// Returns the content of an attachment by the name that the reader gave it.
-pub(super) fn attachment(file: &[u8], name: &str) -> Option<Vec<u8>> {
+pub(super) fn find_mail_attachment(file: &[u8], name: &str) -> Option<Vec<u8>> {
     let mut letters = name.chars();
     let letter = letters.next()?;
     let number = |number: &str| number.parse::<usize>().ok()?.checked_sub(1);
     let at: Vec<usize> = letters.as_str().split('.').map(number).collect::<Option<_>>()?;
-    match Kind::ALL.into_iter().find(|kind| kind.letter() == letter)? {
-        Kind::Eml => attached(&parse(file).ok()?, &at),
-        Kind::Mailbox => {
+    match MailFileKind::ALL.into_iter().find(|kind| kind.attachment_prefix() == letter)? {
+        MailFileKind::Eml => find_part_content(&parse_message(file).ok()?, &at),
+        MailFileKind::Mailbox => {
             let (message, at) = at.split_first()?;
             let message = MessageIterator::new(file).flatten().nth(*message)?;
-            attached(&parse(message.contents()).ok()?, at)
+            find_part_content(&parse_message(message.contents()).ok()?, at)
         }
-        Kind::Outlook => outlook::attachment(file, &at),
-        Kind::DataBox => data_box::attachment(file, *at.first().filter(|_| at.len() == 1)?),
+        MailFileKind::Outlook => outlook::find_outlook_attachment(file, &at),
+        MailFileKind::DataBox => {
+            data_box::find_data_box_attachment(file, *at.first().filter(|_| at.len() == 1)?)
+        }
     }
 }
 
-fn attached(message: &Message<'_>, at: &[usize]) -> Option<Vec<u8>> {
+fn find_part_content(message: &Message<'_>, at: &[usize]) -> Option<Vec<u8>> {
     let (number, deeper) = at.split_first()?;
-    let part = attachments(message).nth(*number)?;
+    let part = list_attachments(message).nth(*number)?;
     match &part.body {
-        PartType::Message(inner) => attached(inner, deeper),
+        PartType::Message(inner) => find_part_content(inner, deeper),
         _ if !deeper.is_empty() => None,
-        _ => mail_text::content(message, part).map(Cow::into_owned),
+        _ => mail_text::attachment_content(message, part).map(Cow::into_owned),
     }
 }
 
@@ -295,18 +300,18 @@ fn address_line(addresses: &Address<'_>) -> Option<String> {
 /// A compound file in memory.
 pub(super) type Compound<'a> = CompoundFile<Cursor<Cow<'a, [u8]>>>;
 
-pub(super) fn open(bytes: &[u8]) -> Result<Compound<'_>, ExtractError> {
+pub(super) fn open_compound_file(bytes: &[u8]) -> Result<Compound<'_>, ExtractError> {
     let opened = CompoundFile::open(Cursor::new(Cow::Borrowed(bytes)));
     opened
-        .or_else(|error| match padded(bytes) {
+        .or_else(|error| match pad_sectors(bytes) {
             Some(bytes) => CompoundFile::open(Cursor::new(Cow::Owned(bytes))),
             None => Err(error),
         })
-        .map_err(|error| ExtractError::broken("Office", error))
+        .map_err(|error| ExtractError::broken_file("Office", error))
 }
 
 /// Returns the content with all sectors that its table of sectors has entries for; some programs write fewer.
-fn padded(bytes: &[u8]) -> Option<Vec<u8>> {
+fn pad_sectors(bytes: &[u8]) -> Option<Vec<u8>> {
     const ENTRY_BYTES: usize = 4;
     let sector = 1_usize.checked_shl(u32::from(u16::from_le_bytes(*bytes.get(30..)?.first_chunk()?)))?;
     let tables = usize::try_from(u32::from_le_bytes(*bytes.get(44..)?.first_chunk()?)).ok()?;
@@ -316,7 +321,7 @@ fn padded(bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Reads a stream; `None` if there is none.
-pub(super) fn stream(file: &mut Compound<'_>, name: &str) -> Option<Vec<u8>> {
+pub(super) fn read_compound_stream(file: &mut Compound<'_>, name: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     file.open_stream(name).ok()?.take(STREAM_MAX_BYTES).read_to_end(&mut bytes).ok()?;
     Some(bytes)

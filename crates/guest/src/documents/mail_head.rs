@@ -15,15 +15,15 @@ const SAMPLE_MAX_BYTES: usize = 64 * 1024;
 const NAMED_WITHIN_BYTES: usize = 64 * 1024;
 
 /// Returns a message whose heads are in UTF-8, with encoded words that have whole letters.
-pub(super) fn readable(message: &[u8]) -> Cow<'_, [u8]> {
+pub(super) fn normalize_message_heads(message: &[u8]) -> Cow<'_, [u8]> {
     if let Some((encoding, _)) = Encoding::for_bom(message)
         && [UTF_16LE, UTF_16BE].contains(&encoding)
     {
         let decoded = encoding.decode(message).0.into_owned().into_bytes();
-        return Cow::Owned(readable(&decoded).into_owned());
+        return Cow::Owned(normalize_message_heads(&decoded).into_owned());
     }
     let mut heads = Heads { message, encoding: None, field: 0..0, copied: 0, out: Vec::new() };
-    heads.read();
+    heads.read_heads();
     if heads.copied == 0 {
         return Cow::Borrowed(message);
     }
@@ -43,7 +43,7 @@ struct Heads<'a> {
 }
 
 impl Heads<'_> {
-    fn read(&mut self) {
+    fn read_heads(&mut self) {
         let (mut at, mut in_head, mut holds_message) = (0, true, false);
         for line in self.message.split_inclusive(|byte| *byte == b'\n') {
             let end = at + line.len();
@@ -78,7 +78,9 @@ impl Heads<'_> {
         };
         let decoded = match std::str::from_utf8(content) {
             Ok(_) => None,
-            Err(_) => Some(self.encoding().decode_without_bom_handling(content).0.into_owned().into_bytes()),
+            Err(_) => {
+                Some(self.detect_encoding().decode_without_bom_handling(content).0.into_owned().into_bytes())
+            }
         };
         let joined = joined_words(decoded.as_deref().unwrap_or(content));
         if let Some(changed) = joined.or(decoded) {
@@ -89,7 +91,7 @@ impl Heads<'_> {
     }
 
     /// Returns the encoding that a part names, else the one that the letters of the message seem to be in.
-    fn encoding(&mut self) -> &'static Encoding {
+    fn detect_encoding(&mut self) -> &'static Encoding {
         let message = self.message;
         self.encoding.get_or_insert_with(|| {
             let named = named_encoding(&message[..message.len().min(NAMED_WITHIN_BYTES)]);
@@ -103,7 +105,7 @@ impl Heads<'_> {
                         sample.extend_from_slice(&line[..line.len().min(SAMPLE_MAX_BYTES)]);
                     }
                 }
-                text::encoding(&sample).unwrap_or(encoding_rs::WINDOWS_1250)
+                text::detect_encoding(&sample).unwrap_or(encoding_rs::WINDOWS_1250)
             })
         })
     }

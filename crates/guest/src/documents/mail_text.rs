@@ -26,63 +26,68 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// A text of a message.
-pub(super) enum Body {
+pub(super) enum MailBody {
     Plain(String),
     Page(String),
 }
 
-impl Body {
+impl MailBody {
     pub(super) fn has_words(&self) -> bool {
-        !self.words().is_empty()
+        !self.visible_words().is_empty()
     }
 
     /// Returns the words that a reader sees.
-    fn words(&self) -> HashSet<String> {
+    fn visible_words(&self) -> HashSet<String> {
         match self {
-            Self::Plain(text) => words([text.as_str()]),
+            Self::Plain(text) => collect_words([text.as_str()]),
             Self::Page(page) => {
-                let page = html::extract(page.as_bytes());
-                words(page.segments.iter().map(|segment| segment.text.as_str()))
+                let page = html::extract_html(page.as_bytes());
+                collect_words(page.segments.iter().map(|segment| segment.text.as_str()))
             }
         }
     }
 }
 
-fn words<'a>(texts: impl IntoIterator<Item = &'a str>) -> HashSet<String> {
+fn collect_words<'a>(texts: impl IntoIterator<Item = &'a str>) -> HashSet<String> {
     let words = texts.into_iter().flat_map(|text| text.split(|letter: char| !letter.is_alphanumeric()));
     let words = words.filter(|word| !word.is_empty()).take(COMPARED_MAX_WORDS);
     words.map(str::to_lowercase).collect()
 }
 
 /// Returns the texts of a message in their order: of alternatives the plain one, unless the page says more.
-pub(super) fn bodies(message: &Message<'_>) -> Vec<Body> {
+pub(super) fn message_bodies(message: &Message<'_>) -> Vec<MailBody> {
     let body = |id: &u32| {
         let part = message.parts.get(*id as usize)?;
         match &part.body {
-            PartType::Text(_) => Some((*id, Body::Plain(text(message, part).into_owned()))),
-            PartType::Html(_) => Some((*id, Body::Page(text(message, part).into_owned()))),
+            PartType::Text(_) => Some((*id, MailBody::Plain(decode_part_text(message, part).into_owned()))),
+            PartType::Html(_) => Some((*id, MailBody::Page(decode_part_text(message, part).into_owned()))),
             _ => None,
         }
     };
     let (texts, pages) = (&message.text_body, &message.html_body);
     let sets: [HashSet<u32>; 2] = [texts, pages].map(|ids| ids.iter().copied().collect());
-    let of = |ids: &[u32], others: &HashSet<u32>| -> Vec<(u32, Body)> {
+    let of = |ids: &[u32], others: &HashSet<u32>| -> Vec<(u32, MailBody)> {
         ids.iter().filter(|id| !others.contains(id)).filter_map(body).collect()
     };
-    let chosen = chosen(of(texts, &sets[1]), of(pages, &sets[0]), |(_, body)| body.words());
+    let chosen =
+        choose_alternatives(of(texts, &sets[1]), of(pages, &sets[0]), |(_, body)| body.visible_words());
     let shared = texts.iter().filter(|id| sets[1].contains(id)).filter_map(body);
-    let mut bodies: Vec<(u32, Body)> = chosen.into_iter().chain(shared).collect();
+    let mut bodies: Vec<(u32, MailBody)> = chosen.into_iter().chain(shared).collect();
     bodies.sort_by_key(|(id, _)| *id);
     bodies.into_iter().map(|(_, body)| body).collect()
 }
 
 /// Returns the texts of a message that has its text in two forms.
-pub(super) fn of_forms(plain: Body, page: Body) -> Vec<Body> {
-    chosen(vec![plain], vec![page], Body::words)
+pub(super) fn of_forms(plain: MailBody, page: MailBody) -> Vec<MailBody> {
+    choose_alternatives(vec![plain], vec![page], MailBody::visible_words)
 }
 
 /// Returns the plain texts if they have the words of the pages, the pages if they have those of the plain texts, else both.
-fn chosen<T>(mut plain: Vec<T>, mut pages: Vec<T>, words: impl Fn(&T) -> HashSet<String>) -> Vec<T> {
+fn choose_alternatives<T>(
+    mut plain: Vec<T>,
+    mut pages: Vec<T>,
+    words: impl Fn(&T) -> HashSet<String>,
+) -> Vec<T> {
     if plain.is_empty() || pages.is_empty() {
         plain.append(&mut pages);
         return plain;
@@ -104,43 +109,46 @@ fn chosen<T>(mut plain: Vec<T>, mut pages: Vec<T>, words: impl Fn(&T) -> HashSet
 }
 
 /// Returns the text of a part, in the encoding that it names unless its bytes are another.
-pub(super) fn text<'a>(message: &'a Message<'_>, part: &'a MessagePart<'_>) -> Cow<'a, str> {
+pub(super) fn decode_part_text<'a>(message: &'a Message<'_>, part: &'a MessagePart<'_>) -> Cow<'a, str> {
     let (PartType::Text(parsed) | PartType::Html(parsed)) = &part.body else { return Cow::Borrowed("") };
     let Some((content, footer)) = without_transfer(message, part) else { return Cow::Borrowed(parsed) };
     let is_plain = matches!(part.body, PartType::Text(_));
-    let mut text = match (charset(part), is_plain) {
+    let mut text = match (part_charset(part), is_plain) {
         (Some(label), _) => match Encoding::for_label(label.as_bytes()) {
-            Some(_) => decode(&content, named_encoding(label)),
+            Some(_) => decode_with_charset(&content, named_encoding(label)),
             // Encodings that are known to the parser alone.
             None if !parsed.contains('\u{fffd}') => parsed.clone().into_owned(),
-            None => decode(&content, None),
+            None => decode_with_charset(&content, None),
         },
-        (None, true) => decode(&content, None),
+        (None, true) => decode_with_charset(&content, None),
         (None, false) => text::decode_declared(&content, "charset="),
     };
     if !footer.trim_ascii().is_empty() {
         text.push('\n');
-        text.push_str(&text::decode(footer));
+        text.push_str(&text::decode_text(footer));
     }
     let attribute = |name: &str| part.content_type().and_then(|kind| kind.attribute(name));
     if is_plain && attribute("format").is_some_and(|format| format.eq_ignore_ascii_case("flowed")) {
         let deletes = attribute("delsp").is_some_and(|value| value.eq_ignore_ascii_case("yes"));
-        return Cow::Owned(unflowed(&text, deletes));
+        return Cow::Owned(unflow_lines(&text, deletes));
     }
     Cow::Owned(text)
 }
 
 /// Returns the content of an attachment.
-pub(super) fn content<'a>(message: &'a Message<'_>, part: &'a MessagePart<'_>) -> Option<Cow<'a, [u8]>> {
+pub(super) fn attachment_content<'a>(
+    message: &'a Message<'_>,
+    part: &'a MessagePart<'_>,
+) -> Option<Cow<'a, [u8]>> {
     match &part.body {
         PartType::Binary(content) | PartType::InlineBinary(content) => Some(Cow::Borrowed(content)),
         PartType::Text(_) | PartType::Html(_) => {
-            if charset(part).is_none()
+            if part_charset(part).is_none()
                 && let Some((content, _)) = without_transfer(message, part)
             {
                 return Some(content);
             }
-            Some(match text(message, part) {
+            Some(match decode_part_text(message, part) {
                 Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
                 Cow::Owned(text) => Cow::Owned(text.into_bytes()),
             })
@@ -149,7 +157,7 @@ pub(super) fn content<'a>(message: &'a Message<'_>, part: &'a MessagePart<'_>) -
     }
 }
 
-fn charset<'a>(part: &'a MessagePart<'_>) -> Option<&'a str> {
+fn part_charset<'a>(part: &'a MessagePart<'_>) -> Option<&'a str> {
     part.content_type().and_then(|kind| kind.attribute("charset")).map(str::trim)
 }
 
@@ -161,18 +169,18 @@ pub(super) fn named_encoding(label: &str) -> Option<&'static Encoding> {
 }
 
 /// Decodes a text by the encoding that it names, if it can be that.
-fn decode(content: &[u8], named: Option<&'static Encoding>) -> String {
+fn decode_with_charset(content: &[u8], named: Option<&'static Encoding>) -> String {
     let is_wide = |encoding: &&Encoding| [UTF_16LE, UTF_16BE].contains(encoding);
     let is_utf_8 = !content.is_ascii() && std::str::from_utf8(content).is_ok();
     match named {
         Some(encoding) if is_wide(&encoding) => {
-            let seen = text::encoding(content).filter(is_wide);
+            let seen = text::detect_encoding(content).filter(is_wide);
             seen.unwrap_or(encoding).decode(content).0.into_owned()
         }
         Some(encoding) if encoding != UTF_8 && !(is_utf_8 && encoding.is_single_byte()) => {
             encoding.decode(content).0.into_owned()
         }
-        _ => text::decode(content),
+        _ => text::decode_text(content),
     }
 }
 
@@ -262,7 +270,7 @@ pub(super) fn from_quoted(raw: &[u8]) -> Vec<u8> {
 }
 
 /// Joins lines that were broken to fit (RFC 3676): those that end with a space go on in the next one.
-fn unflowed(text: &str, deletes_space: bool) -> String {
+fn unflow_lines(text: &str, deletes_space: bool) -> String {
     let mut out = String::with_capacity(text.len());
     let mut open: Option<usize> = None;
     for line in text.lines() {

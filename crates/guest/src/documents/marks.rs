@@ -10,7 +10,7 @@ use hayro_interpret::{
     BlendMode, ClipPath, Context, Device, DrawMode, DrawProps, Image, ImageDrawProps, InterpreterCache,
     InterpreterSettings, SoftMask, interpret_page,
 };
-use protocol::preview::{MARKS_MAX, Mark};
+use protocol::preview::{MARKS_MAX, PreviewMark};
 use unicode_normalization::UnicodeNormalization;
 
 /// The maximum number of letters per page; further ones are not searched.
@@ -24,10 +24,10 @@ const BELOW: f64 = 0.25;
 
 /// Returns the areas of a passage on a page, counted from 1, in points from the page's top left corner; none if it is not
 /// found.
-pub(super) fn find(document: &Pdf, page: u32, passage: &str) -> Vec<Mark> {
+pub(super) fn find_marks(document: &Pdf, page: u32, passage: &str) -> Vec<PreviewMark> {
     catch_unwind(AssertUnwindSafe(|| {
-        let letters = Letters::of(document, page)?;
-        Some(areas(&letters.0, passage))
+        let letters = PageLetters::from_page(document, page)?;
+        Some(find_passage_areas(&letters.0, passage))
     }))
     .ok()
     .flatten()
@@ -36,7 +36,7 @@ pub(super) fn find(document: &Pdf, page: u32, passage: &str) -> Vec<Mark> {
 
 /// The letters and digits of a page in the order in which they are drawn.
 #[derive(Default)]
-struct Letters(Vec<Letter>, Option<Point>);
+struct PageLetters(Vec<Letter>, Option<Point>);
 
 #[derive(Debug, Clone, Copy)]
 struct Letter {
@@ -44,8 +44,8 @@ struct Letter {
     area: Rect,
 }
 
-impl Letters {
-    fn of(document: &Pdf, page: u32) -> Option<Self> {
+impl PageLetters {
+    fn from_page(document: &Pdf, page: u32) -> Option<Self> {
         let page = document.pages().get((page as usize).checked_sub(1)?)?;
         let start = Affine::new(page.initial_transform(true).as_coeffs());
         let (width, height) = page.render_dimensions();
@@ -58,7 +58,7 @@ impl Letters {
         Some(letters)
     }
 
-    fn add(&mut self, glyph: &Glyph<'_>, transform: Affine) {
+    fn add_glyph(&mut self, glyph: &Glyph<'_>, transform: Affine) {
         let text = match glyph.as_unicode() {
             Some(BfString::Char(letter)) => letter.to_string(),
             Some(BfString::String(text)) => text,
@@ -74,24 +74,24 @@ impl Letters {
         let space = Rect::new(0.0, -BELOW * UNITS_PER_SIZE, advance, ABOVE * UNITS_PER_SIZE);
         let area = transform.transform_rect_bbox(space);
         if area.is_finite() {
-            self.0.extend(letters(&text).map(|letter| Letter { letter, area }));
+            self.0.extend(comparable_letters(&text).map(|letter| Letter { letter, area }));
         }
     }
 }
 
 /// Returns the letters and digits by which texts are compared.
-fn letters(text: &str) -> impl Iterator<Item = char> + '_ {
+fn comparable_letters(text: &str) -> impl Iterator<Item = char> + '_ {
     text.nfkc().filter(|letter| letter.is_alphanumeric())
 }
 
 /// Returns the areas of a passage, one for each line; of its paragraphs alone if it does not stand there as a whole.
-fn areas(page: &[Letter], passage: &str) -> Vec<Mark> {
+fn find_passage_areas(page: &[Letter], passage: &str) -> Vec<PreviewMark> {
     let drawn: Vec<char> = page.iter().map(|letter| letter.letter).collect();
     let text: String = drawn.iter().collect();
     let mut starts: Vec<usize> = text.char_indices().map(|(at, _)| at).collect();
     starts.push(text.len());
     let find = |sought: &str| {
-        let sought: String = letters(sought).collect();
+        let sought: String = comparable_letters(sought).collect();
         let count = sought.chars().count();
         let at = (count >= SOUGHT_MIN).then(|| text.find(&sought)).flatten()?;
         let first = starts.binary_search(&at).ok()?;
@@ -117,7 +117,7 @@ fn areas(page: &[Letter], passage: &str) -> Vec<Mark> {
             is_begun = true;
         }
     }
-    lines.iter().filter_map(mark).collect()
+    lines.iter().filter_map(area_to_mark).collect()
 }
 
 fn is_same_line(line: &Rect, letter: &Rect) -> bool {
@@ -129,10 +129,10 @@ fn is_same_line(line: &Rect, letter: &Rect) -> bool {
     clippy::cast_sign_loss,
     reason = "a float that is too large saturates"
 )]
-fn mark(area: &Rect) -> Option<Mark> {
+fn area_to_mark(area: &Rect) -> Option<PreviewMark> {
     let (left, top) = (area.x0.max(0.0).floor(), area.y0.max(0.0).floor());
     let (width, height) = (area.x1.ceil() - left, area.y1.ceil() - top);
-    (width >= 1.0 && height >= 1.0).then_some(Mark {
+    (width >= 1.0 && height >= 1.0).then_some(PreviewMark {
         left: left as u32,
         top: top as u32,
         width: width as u32,
@@ -140,7 +140,7 @@ fn mark(area: &Rect) -> Option<Mark> {
     })
 }
 
-impl<'a> Device<'a> for Letters {
+impl<'a> Device<'a> for PageLetters {
     fn draw_glyph_run(&mut self, run: &GlyphRun<'_, 'a>, props: DrawProps<'a>, mode: &DrawMode) {
         let at = run.glyphs().first().map(|glyph| props.transform * glyph.transform() * Point::ORIGIN);
         // A text that was filled may be drawn once more for its outline.
@@ -150,7 +150,7 @@ impl<'a> Device<'a> for Letters {
         self.1 = at;
         for glyph in run.glyphs() {
             if self.0.len() < LETTERS_MAX {
-                self.add(glyph, props.transform * glyph.transform());
+                self.add_glyph(glyph, props.transform * glyph.transform());
             }
         }
     }
@@ -170,32 +170,32 @@ mod tests {
     use super::*;
 
     /// Letters of lines of a page, each ten points wide and high.
-    fn page(lines: &[&str]) -> Vec<Letter> {
+    fn page_with_lines(lines: &[&str]) -> Vec<Letter> {
         let mut drawn = Vec::new();
         for (row, line) in lines.iter().enumerate() {
             for (column, letter) in line.chars().enumerate() {
                 let (x, y) = (10.0 * column as f64, 20.0 * row as f64);
                 let area = Rect::new(x, y, x + 10.0, y + 10.0);
-                drawn.extend(letters(&letter.to_string()).map(|letter| Letter { letter, area }));
+                drawn.extend(comparable_letters(&letter.to_string()).map(|letter| Letter { letter, area }));
             }
         }
         drawn
     }
 
     #[test]
-    fn a_passage_has_an_area_for_each_of_its_lines() {
-        let page = page(&["Before. The rent is", "18,500 crowns a mon-", "th. After."]);
-        let found = areas(&page, "The rent is 18,500 crowns a month.");
-        let area = |left, top, width| Mark { left, top, width, height: 10 };
+    fn find_passage_areas_one_per_line() {
+        let page = page_with_lines(&["Before. The rent is", "18,500 crowns a mon-", "th. After."]);
+        let found = find_passage_areas(&page, "The rent is 18,500 crowns a month.");
+        let area = |left, top, width| PreviewMark { left, top, width, height: 10 };
         assert_eq!(found, vec![area(80, 0, 110), area(0, 20, 190), area(0, 40, 20)]);
-        assert_eq!(areas(&page, "The deposit is 10 crowns."), vec![]);
-        assert_eq!(areas(&page, "The rent"), vec![], "too short to be found at its place");
+        assert_eq!(find_passage_areas(&page, "The deposit is 10 crowns."), vec![]);
+        assert_eq!(find_passage_areas(&page, "The rent"), vec![], "too short to be found at its place");
     }
 
     #[test]
-    fn paragraphs_of_a_passage_that_is_not_there_as_a_whole_are_found_alone() {
-        let page = page(&["The rent is due.", "The notice period ends."]);
-        let found = areas(&page, "Lease › Notice\nThe notice period ends.");
+    fn find_passage_areas_paragraphs_alone() {
+        let page = page_with_lines(&["The rent is due.", "The notice period ends."]);
+        let found = find_passage_areas(&page, "Lease › Notice\nThe notice period ends.");
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].top, 20);
     }

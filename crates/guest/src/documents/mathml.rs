@@ -2,8 +2,8 @@
 
 use quick_xml::events::Event;
 
-use super::equation::Part;
-use super::xml::{attribute, event_text, push_within};
+use super::equation::EquationPart;
+use super::xml::{attribute_value, event_text, push_within};
 
 /// The maximum depth of elements of an equation; deeper ones are text of the one around them.
 const DEPTH_MAX: usize = 64;
@@ -18,7 +18,7 @@ const LARGE_SIGNS: &str = "∑∏∐∫∬∭∮∯∰⋀⋁⋂⋃⨀⨁⨂⨄";
 #[derive(Debug, Default)]
 pub(super) struct MathEquation {
     /// The elements that are open: the whole is the first.
-    open: Vec<Element>,
+    open: Vec<MathElement>,
     /// The depth of elements that are not followed.
     too_deep: usize,
     bytes: usize,
@@ -29,7 +29,7 @@ pub(super) struct MathEquation {
 
 /// An element with what stands in it.
 #[derive(Debug, Default)]
-struct Element {
+struct MathElement {
     name: String,
     text: String,
     /// The children, written.
@@ -42,18 +42,23 @@ struct Element {
 
 impl MathEquation {
     /// Begins an equation. Its text stands for one that has no other.
-    pub(super) fn begin(text: Option<String>) -> Self {
+    pub(super) fn with_source(text: Option<String>) -> Self {
         let mut source = String::new();
         push_within(&mut source, &text.unwrap_or_default(), TEXT_MAX_BYTES);
         Self {
-            open: vec![Element { name: "math".to_owned(), ..Element::default() }],
+            open: vec![MathElement { name: "math".to_owned(), ..MathElement::default() }],
             source,
             ..Self::default()
         }
     }
 
     /// Begins an element. `attribute` returns the value of an attribute of it.
-    pub(super) fn start(&mut self, name: &str, attribute: impl Fn(&str) -> Option<String>, opens: bool) {
+    pub(super) fn start_element(
+        &mut self,
+        name: &str,
+        attribute: impl Fn(&str) -> Option<String>,
+        opens: bool,
+    ) {
         self.elements += 1;
         if !opens {
             if self.elements <= ELEMENTS_MAX
@@ -82,29 +87,33 @@ impl MathEquation {
                 bar.trim_end_matches(char::is_alphabetic).trim_matches(['0', '.']).is_empty()
             });
         let is_accent = matches!(attribute("accent").as_deref(), Some("true"));
-        self.open.push(Element {
+        self.open.push(MathElement {
             name: name.to_owned(),
             brackets,
             is_without_bar,
             is_accent,
-            ..Element::default()
+            ..MathElement::default()
         });
     }
 
     /// Takes an event of XML. Returns the line of the equation if that was all of it.
-    pub(super) fn event(&mut self, event: &Event<'_>) -> Option<String> {
+    pub(super) fn read_event(&mut self, event: &Event<'_>) -> Option<String> {
         match event {
             Event::Start(element) | Event::Empty(element) => {
                 let opens = matches!(event, Event::Start(_));
-                self.start(element.local_name().as_ref(), |name| attribute(element, name), opens);
+                self.start_element(
+                    element.local_name().as_ref(),
+                    |name| attribute_value(element, name),
+                    opens,
+                );
             }
-            Event::End(element) => return self.end(element.local_name().as_ref()),
-            _ => event_text(event).iter().for_each(|text| self.text(text)),
+            Event::End(element) => return self.end_element(element.local_name().as_ref()),
+            _ => event_text(event).iter().for_each(|text| self.push_text(text)),
         }
         None
     }
 
-    pub(super) fn text(&mut self, text: &str) {
+    pub(super) fn push_text(&mut self, text: &str) {
         let Some(element) = self.open.last_mut() else { return };
         let room = TEXT_MAX_BYTES.saturating_sub(self.bytes);
         self.bytes += text.len();
@@ -121,7 +130,7 @@ impl MathEquation {
     }
 
     /// Ends an element, with those in it that were not ended. Returns the line of the equation if that was all of it.
-    pub(super) fn end(&mut self, name: &str) -> Option<String> {
+    pub(super) fn end_element(&mut self, name: &str) -> Option<String> {
         if self.too_deep > 0 && name != "math" {
             self.too_deep -= 1;
             return None;
@@ -130,23 +139,23 @@ impl MathEquation {
         while self.open.len() > from {
             let Some(element) = self.open.pop() else { break };
             let is_hidden = matches!(element.name.as_str(), "annotation" | "annotation-xml" | "mphantom");
-            let written = if is_hidden { String::new() } else { element.written() };
+            let written = if is_hidden { String::new() } else { element.to_line() };
             match self.open.last_mut() {
                 // Only the first child of several forms of the same is shown.
                 Some(outer) if !is_hidden => outer.children.push(written),
                 Some(_) => {}
-                None => return Some(self.line(&written)),
+                None => return Some(self.line_or_source(&written)),
             }
         }
         None
     }
 
     /// Ends an equation that is not ended where it should be.
-    pub(super) fn finish(mut self) -> String {
-        self.end("math").unwrap_or_default()
+    pub(super) fn finish_equation(mut self) -> String {
+        self.end_element("math").unwrap_or_default()
     }
 
-    fn line(&self, written: &str) -> String {
+    fn line_or_source(&self, written: &str) -> String {
         if written.trim().is_empty() { self.source.trim().to_owned() } else { written.trim().to_owned() }
     }
 }
@@ -154,33 +163,33 @@ impl MathEquation {
 /// Stands between the indexes behind and before a sign.
 const PRESCRIPTS: &str = "\u{0}";
 
-impl Element {
+impl MathElement {
     /// Writes the element on one line.
-    fn written(&self) -> String {
+    fn to_line(&self) -> String {
         let child = |at: usize| self.children.get(at).map_or("", |child| child.trim());
         let part = |name: &str, arguments: &[(&str, usize)]| {
             let arguments = arguments.iter().map(|(name, at)| ((*name).to_owned(), child(*at).to_owned()));
-            Part::of_arguments(name, arguments.collect())
+            EquationPart::of_arguments(name, arguments.collect())
         };
         match self.name.as_str() {
-            "mi" | "mn" | "mo" | "mtext" | "ms" => self.token(),
+            "mi" | "mn" | "mo" | "mtext" | "ms" => self.token_text(),
             "mfrac" if self.is_without_bar => format!("({}¦{})", child(0), child(1)),
-            "mfrac" => part("f", &[("num", 0), ("den", 1)]).written(),
-            "msup" => part("sSup", &[("e", 0), ("sup", 1)]).written(),
-            "msub" => part("sSub", &[("e", 0), ("sub", 1)]).written(),
-            "msubsup" => part("sSubSup", &[("e", 0), ("sub", 1), ("sup", 2)]).written(),
-            "munder" => self.limits(part("limLow", &[("e", 0), ("lim", 1)]), child(0), (child(1), "")),
+            "mfrac" => part("f", &[("num", 0), ("den", 1)]).to_line(),
+            "msup" => part("sSup", &[("e", 0), ("sup", 1)]).to_line(),
+            "msub" => part("sSub", &[("e", 0), ("sub", 1)]).to_line(),
+            "msubsup" => part("sSubSup", &[("e", 0), ("sub", 1), ("sup", 2)]).to_line(),
+            "munder" => self.write_limits(part("limLow", &[("e", 0), ("lim", 1)]), child(0), (child(1), "")),
             "mover" if self.is_mark() => {
-                format!("{}{}", part("sSup", &[("e", 0)]).written(), combining(child(1)))
+                format!("{}{}", part("sSup", &[("e", 0)]).to_line(), combining_mark(child(1)))
             }
-            "mover" => self.limits(part("limUpp", &[("e", 0), ("lim", 1)]), child(0), ("", child(1))),
-            "munderover" => part("sSubSup", &[("e", 0), ("sub", 1), ("sup", 2)]).written(),
+            "mover" => self.write_limits(part("limUpp", &[("e", 0), ("lim", 1)]), child(0), ("", child(1))),
+            "munderover" => part("sSubSup", &[("e", 0), ("sub", 1), ("sup", 2)]).to_line(),
             "msqrt" => {
-                let inside = joined(&self.children);
-                Part::of_arguments("rad", vec![("e".to_owned(), inside)]).written()
+                let inside = join_parts(&self.children);
+                EquationPart::of_arguments("rad", vec![("e".to_owned(), inside)]).to_line()
             }
-            "mroot" => part("rad", &[("e", 0), ("deg", 1)]).written(),
-            "mmultiscripts" => self.scripts(),
+            "mroot" => part("rad", &[("e", 0), ("deg", 1)]).to_line(),
+            "mmultiscripts" => self.write_scripts(),
             "mtable" => format!("({})", self.children.join("; ")),
             "mtr" | "mlabeledtr" => {
                 self.children.iter().map(|cell| cell.trim()).collect::<Vec<_>>().join(", ")
@@ -191,13 +200,13 @@ impl Element {
                     let inside: Vec<&str> = self.children.iter().map(|child| child.trim()).collect();
                     format!("{open}{}{close}", inside.join(separator))
                 }
-                None => joined(&self.children),
+                None => join_parts(&self.children),
             },
         }
     }
 
     /// Returns a number, a name or a sign, without those that are not seen.
-    fn token(&self) -> String {
+    fn token_text(&self) -> String {
         let is_seen = |letter: &char| !matches!(letter, '\u{2061}'..='\u{2064}' | '\u{200b}');
         let text: String = self.text.chars().filter(is_seen).collect();
         let words: Vec<&str> = text.split_whitespace().collect();
@@ -210,19 +219,19 @@ impl Element {
     /// Returns true if what stands above is a mark on a letter.
     fn is_mark(&self) -> bool {
         let above = self.children.get(1).map_or("", |child| child.trim());
-        let mark = combining(above);
+        let mark = combining_mark(above);
         self.is_accent && above.chars().count() == 1 || mark != above
     }
 
     /// Writes what stands below and above a sign or the name of a function.
-    fn limits(&self, part: Part, sign: &str, (below, above): (&str, &str)) -> String {
+    fn write_limits(&self, part: EquationPart, sign: &str, (below, above): (&str, &str)) -> String {
         // A brace says nothing.
         let is_brace = |text: &str| matches!(text, "⏞" | "⏟" | "︷" | "︸" | "_" | "\u{332}");
-        if is_brace(below) || is_brace(above) { sign.to_owned() } else { part.written() }
+        if is_brace(below) || is_brace(above) { sign.to_owned() } else { part.to_line() }
     }
 
     /// Writes a sign with indexes behind and before it.
-    fn scripts(&self) -> String {
+    fn write_scripts(&self) -> String {
         let Some((sign, indexes)) = self.children.split_first() else { return String::new() };
         let mut halves = indexes.split(|index| index == PRESCRIPTS);
         let written = |half: Option<&[String]>, e: &str| {
@@ -233,7 +242,7 @@ impl Element {
             };
             let arguments =
                 vec![("e".to_owned(), e.to_owned()), ("sub".to_owned(), of(0)), ("sup".to_owned(), of(1))];
-            Part::of_arguments("sSubSup", arguments).written()
+            EquationPart::of_arguments("sSubSup", arguments).to_line()
         };
         let behind = written(halves.next(), sign.trim());
         let before = written(halves.next(), "");
@@ -242,7 +251,7 @@ impl Element {
 }
 
 /// Returns the mark that is written behind a letter for the one above it; others as they are.
-fn combining(above: &str) -> &str {
+fn combining_mark(above: &str) -> &str {
     match above {
         "^" | "ˆ" | "\u{302}" => "\u{302}",
         "~" | "˜" | "\u{303}" => "\u{303}",
@@ -257,7 +266,7 @@ fn combining(above: &str) -> &str {
 
 /// Joins parts that stand beside each other. Names of several letters are kept apart from what would continue them, and so is what
 /// follows a sum.
-fn joined(parts: &[String]) -> String {
+fn join_parts(parts: &[String]) -> String {
     let mut line = String::new();
     let mut before = "";
     for part in parts.iter().map(String::as_str).filter(|part| !part.is_empty() && *part != PRESCRIPTS) {

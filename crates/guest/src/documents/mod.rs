@@ -19,14 +19,14 @@ use domain::unread::{UnreadImages, UnreadReason};
 use serde::{Deserialize, Serialize};
 
 pub use columns::Columns;
-pub use detect::extensions;
-pub(crate) use drawn::{DrawnDocument, marks, page_sizes};
+pub use detect::known_extensions;
+pub(crate) use drawn::{DrawnDocument, find_passage_marks, page_sizes};
 pub use embedded_images::EmbeddedImage;
 pub(crate) use embedded_images::IMAGES_MAX;
-pub use format::Format;
+pub use format::DocumentFormat;
 pub(crate) use image_file::{ImageFile, ImageFormat};
 pub(crate) use kept_files::KeptFiles;
-pub(crate) use unpacked::{ForeignFormat, HEAD_BYTES, UNPACKED_MAX_BYTES, Unpacked};
+pub(crate) use unpacked::{ForeignFormat, HEAD_BYTES, UNPACKED_MAX_BYTES, UnpackedArchive};
 
 mod archive;
 mod archived_files;
@@ -154,9 +154,9 @@ pub(crate) fn reader_of(path: &str) -> i64 {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Extracted {
     /// The format that was detected.
-    pub format: Format,
+    pub format: DocumentFormat,
     /// The text in reading order. No segment is empty.
-    pub segments: Vec<Segment>,
+    pub segments: Vec<DocumentSegment>,
     /// The number of pages (or sheets), if the format has pages.
     pub pages: Option<u32>,
     /// The number of lines, if they are counted through the document.
@@ -167,7 +167,7 @@ pub struct Extracted {
     pub notes: Vec<String>,
     /// The pages that were read, if the format allows reading single pages; `None` if the document was read as a
     /// whole.
-    pub span: Option<Span>,
+    pub span: Option<PageRange>,
     /// The pages that show images and hardly any text, of those that were read.
     pub scans: Vec<u32>,
     /// The pages of which text was left out, because they hold more than is read of a page.
@@ -190,7 +190,7 @@ impl Extracted {
     }
 
     /// Creates a document without text, pages or lines.
-    const fn empty(format: Format) -> Self {
+    const fn empty(format: DocumentFormat) -> Self {
         Self {
             format,
             segments: Vec::new(),
@@ -211,7 +211,7 @@ impl Extracted {
 
 /// A range of pages that were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Span {
+pub struct PageRange {
     /// The first page, from 1.
     pub first: u32,
     /// The last page; below `first` if none was read.
@@ -222,7 +222,7 @@ pub struct Span {
 
 /// The part of a document to read. Formats without random access to pages are read as a whole.
 #[derive(Debug, Clone, Copy)]
-pub struct Bounds {
+pub struct ExtractBounds {
     /// The first page, from 1.
     pub first_page: u32,
     /// The last page.
@@ -235,7 +235,7 @@ pub struct Bounds {
     pub may_cut: bool,
 }
 
-impl Default for Bounds {
+impl Default for ExtractBounds {
     fn default() -> Self {
         Self {
             first_page: 1,
@@ -249,7 +249,7 @@ impl Default for Bounds {
 
 /// A contiguous text with its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Segment {
+pub struct DocumentSegment {
     /// The page, from 1, where the format has pages.
     pub page: Option<u32>,
     /// The first and last line of the text, from 1 and inclusive, where the format has lines.
@@ -272,7 +272,7 @@ pub struct InnerFile {
     /// The page of it that the text is on, in the words of its format, if it has pages: `slide 3`.
     pub page: Option<String>,
     /// Its format.
-    pub format: Format,
+    pub format: DocumentFormat,
 }
 
 /// The reason why a file has no text.
@@ -345,7 +345,7 @@ pub enum ExtractError {
 impl ExtractError {
     /// Returns the reason code.
     #[must_use]
-    pub fn reason(&self) -> UnreadReason {
+    pub fn unread_reason(&self) -> UnreadReason {
         match self {
             Self::TooLarge { .. } | Self::Bomb { .. } | Self::TooManyParts { .. } => UnreadReason::TooLarge,
             Self::Binary { kind, .. } if kind.contains("image") => UnreadReason::Image,
@@ -363,7 +363,7 @@ impl ExtractError {
         matches!(self, Self::NoProgram { .. })
     }
 
-    fn broken(format: &'static str, reason: impl std::fmt::Display) -> Self {
+    fn broken_file(format: &'static str, reason: impl std::fmt::Display) -> Self {
         let mut reason = reason.to_string().replace(char::is_control, " ");
         reason.truncate(reason.floor_char_boundary(REASON_MAX_BYTES));
         Self::Broken { format, reason }
@@ -377,15 +377,15 @@ const REASON_MAX_BYTES: usize = 300;
 ///
 /// # Errors
 /// Fails if the file is too large, binary, encrypted, broken, or in an unsupported format.
-pub fn extract(path: &Path, file: File) -> Result<Extracted, ExtractError> {
-    extract_part(path, file, &Bounds::default())
+pub fn extract_file(path: &Path, file: File) -> Result<Extracted, ExtractError> {
+    extract_part(path, file, &ExtractBounds::default())
 }
 
 /// Extracts the text of a part of a file, if its format can be read in parts.
 ///
 /// # Errors
 /// As [`extract`].
-pub fn extract_part(path: &Path, file: File, bounds: &Bounds) -> Result<Extracted, ExtractError> {
+pub fn extract_part(path: &Path, file: File, bounds: &ExtractBounds) -> Result<Extracted, ExtractError> {
     let size = file.metadata()?.len();
     if size > INPUT_MAX_BYTES {
         return Err(ExtractError::TooLarge { size });
@@ -402,10 +402,13 @@ pub fn extract_part(path: &Path, file: File, bounds: &Bounds) -> Result<Extracte
 ///
 /// # Errors
 /// Fails if it has unpacked none.
-pub(crate) fn extract_unpacked(unpacked: &Unpacked, bounds: &Bounds) -> Result<Extracted, ExtractError> {
+pub(crate) fn extract_unpacked(
+    unpacked: &UnpackedArchive,
+    bounds: &ExtractBounds,
+) -> Result<Extracted, ExtractError> {
     let nesting = Nesting { depth: 0, attachments_left: &Cell::new(ATTACHMENTS_MAX) };
-    guarded("archive", || {
-        archived_files::extract(&mut packed::Tar::open_unpacked(unpacked)?, bounds, nesting)
+    catch_parser_panic("archive", || {
+        archived_files::extract_archived_files(&mut packed::Tar::open_unpacked(unpacked)?, bounds, nesting)
     })
 }
 
@@ -414,10 +417,10 @@ pub(crate) fn extract_unpacked(unpacked: &Unpacked, bounds: &Bounds) -> Result<E
 /// # Errors
 /// As [`extract`].
 pub fn extract_bytes(path: &Path, bytes: &[u8]) -> Result<Extracted, ExtractError> {
-    extract_bytes_part(path, bytes, &Bounds::default())
+    extract_bytes_part(path, bytes, &ExtractBounds::default())
 }
 
-fn extract_bytes_part(path: &Path, bytes: &[u8], bounds: &Bounds) -> Result<Extracted, ExtractError> {
+fn extract_bytes_part(path: &Path, bytes: &[u8], bounds: &ExtractBounds) -> Result<Extracted, ExtractError> {
     extract_content(path, bytes, bounds, Nesting { depth: 0, attachments_left: &Cell::new(ATTACHMENTS_MAX) })
 }
 
@@ -430,7 +433,7 @@ struct Nesting<'a> {
 }
 
 impl Nesting<'_> {
-    fn deeper(self) -> Self {
+    fn next_level(self) -> Self {
         Self { depth: self.depth + 1, ..self }
     }
 
@@ -438,7 +441,7 @@ impl Nesting<'_> {
     ///
     /// # Errors
     /// Returns the line that says why it is not read.
-    fn extract(self, path: &Path, bytes: &[u8], bounds: &Bounds) -> Result<Extracted, String> {
+    fn extract_inner(self, path: &Path, bytes: &[u8], bounds: &ExtractBounds) -> Result<Extracted, String> {
         if self.depth >= NESTING_MAX {
             return Err(TOO_DEEP.to_owned());
         }
@@ -446,7 +449,8 @@ impl Nesting<'_> {
             return Ok(image);
         }
         // One document inside another does not end the reading of all.
-        let extracted = guarded("inner", || extract_content(path, bytes, bounds, self.deeper()));
+        let extracted =
+            catch_parser_panic("inner", || extract_content(path, bytes, bounds, self.next_level()));
         extracted.map_err(|error| format!("(not read: {error})"))
     }
 
@@ -463,15 +467,15 @@ pub(crate) fn without_signatures(bytes: Vec<u8>) -> Vec<u8> {
     if !signed::is_cms(&bytes) {
         return bytes;
     }
-    signed::enclosed(&bytes).map(std::borrow::Cow::into_owned).unwrap_or(bytes)
+    signed::extract_signed_content(&bytes).map(std::borrow::Cow::into_owned).unwrap_or(bytes)
 }
 
 /// Renders the images of a page of a PDF or DjVu document, counted from 1, as a portable graymap, and returns it with its pixels per inch.
 pub(crate) fn render_scan(bytes: &[u8], page: u32) -> Option<(Vec<u8>, u32)> {
     if djvu::is_djvu(bytes) {
-        return djvu::render(bytes, page);
+        return djvu::render_djvu_page(bytes, page);
     }
-    let rendered = scan::render(&pdf::load(bytes).ok()?, page, None)?;
+    let rendered = scan::render_page_images(&pdf::load_pdf(bytes).ok()?, page, None)?;
     let dpi = rendered.dpi;
     Some((rendered.into_pgm(), dpi))
 }
@@ -485,7 +489,7 @@ pub(crate) fn embedded_image(document: &[u8], image: &EmbeddedImage) -> Option<F
         return embedded_image(&without_signatures(file), &image);
     }
     if djvu::is_djvu(document) {
-        let (rendered, dpi) = djvu::render(document, image.page?)?;
+        let (rendered, dpi) = djvu::render_djvu_page(document, image.page?)?;
         return Some((rendered, Some(dpi).filter(|dpi| *dpi > 0)));
     }
     if detect::is_pdf(document) {
@@ -493,14 +497,14 @@ pub(crate) fn embedded_image(document: &[u8], image: &EmbeddedImage) -> Option<F
         // A scanned page of a file inside another has no part.
         let (rendered, dpi) = match image.part.is_empty() {
             true => render_scan(document, page)?,
-            false => pdf_images::render(document, page, &image.part)?,
+            false => pdf_images::render_image_area(document, page, &image.part)?,
         };
         return Some((rendered, Some(dpi)));
     }
     if image.part.is_empty() {
         return Some((recognizable_image(document.to_vec())?, None));
     }
-    Some((embedded_images::content(document, &image.part)?, None))
+    Some((embedded_images::find_image_content(document, &image.part)?, None))
 }
 
 /// Returns an image file as text recognition takes it; `None` if it cannot be decoded.
@@ -509,74 +513,100 @@ pub(crate) fn recognizable_image(bytes: Vec<u8>) -> Option<Vec<u8>> {
 }
 
 /// Returns the document of recognized text on one page; `None` if there is none.
-pub(crate) fn recognized(page: u32, text: &str) -> Option<Extracted> {
-    let text = scan::paragraphs(text);
-    let segments =
-        vec![Segment { page: Some(page), lines: None, heading: None, text, inner: None, columns: None }];
+pub(crate) fn recognized_document(page: u32, text: &str) -> Option<Extracted> {
+    let text = scan::join_recognized_lines(text);
+    let segments = vec![DocumentSegment {
+        page: Some(page),
+        lines: None,
+        heading: None,
+        text,
+        inner: None,
+        columns: None,
+    }];
     let is_text = !segments[0].text.is_empty();
-    is_text.then_some(Extracted { segments, pages: Some(page), ..Extracted::empty(Format::Pdf) })
+    is_text.then_some(Extracted { segments, pages: Some(page), ..Extracted::empty(DocumentFormat::Pdf) })
 }
 
 fn extract_content(
     path: &Path,
     bytes: &[u8],
-    bounds: &Bounds,
+    bounds: &ExtractBounds,
     nesting: Nesting<'_>,
 ) -> Result<Extracted, ExtractError> {
-    use detect::Content;
+    use detect::DetectedContent;
     use domain::text_format::{OfficeXml, OpenDocument};
-    match detect::content(path, bytes)? {
-        Content::Pdf => pdf::extract(bytes, bounds, nesting),
-        Content::Djvu => guarded("DjVu", || djvu::extract(bytes, bounds)),
-        Content::Docx(archive, main) => guarded("DOCX", || word::extract(archive, &main, nesting)),
-        Content::Odt(archive) => guarded("ODT", || odt::extract(archive, nesting)),
-        Content::IWork(archive, root) => guarded("iWork", || iwork::extract(archive, &root)),
-        Content::Workbook(kind) => guarded("workbook", || sheet::extract(bytes, kind, nesting)),
-        Content::Rtf => guarded("RTF", || Ok(rtf::extract(bytes))),
-        Content::Doc => guarded("DOC", || legacy::doc(bytes)),
-        Content::Ppt => guarded("PPT", || legacy::ppt(bytes)),
-        Content::Pptx(archive, main) => guarded("PPTX", || slides::pptx(archive, &main, nesting)),
-        Content::Odp(archive) => guarded("ODP", || odt::extract_slides(archive, nesting)),
-        Content::Xps(archive, list) => guarded("XPS", || xps::extract(archive, &list)),
-        Content::Visio(archive) => guarded("Visio", || visio::extract(archive)),
-        Content::OfficeXml(OfficeXml::Workbook) => guarded("workbook", || office_xml::workbook(bytes)),
-        Content::OfficeXml(OfficeXml::Document) => guarded("Word", || word::extract_flat(bytes)),
-        Content::OfficeXml(OfficeXml::Package) => {
-            guarded("Flat OPC", || extract_content(path, &office_xml::package(bytes)?, bounds, nesting))
+    match detect::detect_content(path, bytes)? {
+        DetectedContent::Pdf => pdf::extract_pdf(bytes, bounds, nesting),
+        DetectedContent::Djvu => catch_parser_panic("DjVu", || djvu::extract_djvu(bytes, bounds)),
+        DetectedContent::Docx(archive, main) => {
+            catch_parser_panic("DOCX", || word::extract_word(archive, &main, nesting))
         }
-        Content::FlatOpenDocument(kind, body) => guarded("OpenDocument", || match kind {
-            OpenDocument::Text => odt::extract_flat(body, Format::Odt),
-            OpenDocument::Slides => odt::extract_flat(body, Format::Presentation),
+        DetectedContent::Odt(archive) => catch_parser_panic("ODT", || odt::extract_odt(archive, nesting)),
+        DetectedContent::IWork(archive, root) => {
+            catch_parser_panic("iWork", || iwork::extract_iwork(archive, &root))
+        }
+        DetectedContent::Workbook(kind) => {
+            catch_parser_panic("workbook", || sheet::extract_workbook(bytes, kind, nesting))
+        }
+        DetectedContent::Rtf => catch_parser_panic("RTF", || Ok(rtf::extract_rtf(bytes))),
+        DetectedContent::Doc => catch_parser_panic("DOC", || legacy::extract_doc(bytes)),
+        DetectedContent::Ppt => catch_parser_panic("PPT", || legacy::extract_ppt(bytes)),
+        DetectedContent::Pptx(archive, main) => {
+            catch_parser_panic("PPTX", || slides::extract_pptx(archive, &main, nesting))
+        }
+        DetectedContent::Odp(archive) => catch_parser_panic("ODP", || odt::extract_slides(archive, nesting)),
+        DetectedContent::Xps(archive, list) => catch_parser_panic("XPS", || xps::extract_xps(archive, &list)),
+        DetectedContent::Visio(archive) => catch_parser_panic("Visio", || visio::extract_visio(archive)),
+        DetectedContent::OfficeXml(OfficeXml::Workbook) => {
+            catch_parser_panic("workbook", || office_xml::extract_workbook_xml(bytes))
+        }
+        DetectedContent::OfficeXml(OfficeXml::Document) => {
+            catch_parser_panic("Word", || word::extract_flat(bytes))
+        }
+        DetectedContent::OfficeXml(OfficeXml::Package) => catch_parser_panic("Flat OPC", || {
+            extract_content(path, &office_xml::flat_opc_to_zip(bytes)?, bounds, nesting)
+        }),
+        DetectedContent::FlatOpenDocument(kind, body) => catch_parser_panic("OpenDocument", || match kind {
+            OpenDocument::Text => odt::extract_flat(body, DocumentFormat::Odt),
+            OpenDocument::Slides => odt::extract_flat(body, DocumentFormat::Presentation),
             OpenDocument::Workbook => sheet::extract_flat(body),
         }),
-        Content::Epub(archive) => guarded("EPUB", || epub::extract(archive)),
-        Content::FictionBook => guarded("FictionBook", || fiction_book::extract(bytes)),
-        Content::Mobi => guarded("book", || mobi::extract(bytes)),
-        Content::Notebook => guarded("notebook", || notebook::extract(bytes)),
-        Content::Eml => guarded("message", || mail::eml(bytes, nesting)),
-        Content::Mailbox => guarded("message", || Ok(mail::mailbox(bytes, nesting))),
-        Content::Msg => guarded("message", || outlook::extract(bytes, nesting)),
-        Content::DataBox => guarded("message", || data_box::extract(bytes, nesting)),
-        Content::Signed => {
-            let content = signed::enclosed(bytes)?;
+        DetectedContent::Epub(archive) => catch_parser_panic("EPUB", || epub::extract_epub(archive)),
+        DetectedContent::FictionBook => {
+            catch_parser_panic("FictionBook", || fiction_book::extract_fiction_book(bytes))
+        }
+        DetectedContent::Mobi => catch_parser_panic("book", || mobi::extract_mobi(bytes)),
+        DetectedContent::Notebook => catch_parser_panic("notebook", || notebook::extract_notebook(bytes)),
+        DetectedContent::Eml => catch_parser_panic("message", || mail::extract_eml(bytes, nesting)),
+        DetectedContent::Mailbox => {
+            catch_parser_panic("message", || Ok(mail::extract_mailbox(bytes, nesting)))
+        }
+        DetectedContent::Msg => catch_parser_panic("message", || outlook::extract_outlook(bytes, nesting)),
+        DetectedContent::DataBox => {
+            catch_parser_panic("message", || data_box::extract_data_message(bytes, nesting))
+        }
+        DetectedContent::Signed => {
+            let content = signed::extract_signed_content(bytes)?;
             // The name of what is signed stands before the extension, unless it is the text of a mail.
             let path = path.with_extension(if signed::is_mail(&content) { "eml" } else { "" });
-            guarded("CMS", || extract_content(&path, &content, bounds, nesting))
+            catch_parser_panic("CMS", || extract_content(&path, &content, bounds, nesting))
         }
-        Content::Archive(mut archive) => {
-            guarded("archive", || archived_files::extract(archive.as_mut(), bounds, nesting))
-        }
+        DetectedContent::Archive(mut archive) => catch_parser_panic("archive", || {
+            archived_files::extract_archived_files(archive.as_mut(), bounds, nesting)
+        }),
         // Images of a page are no parts of its file.
-        Content::Html => guarded("HTML", || Ok(Extracted { images: Vec::new(), ..html::extract(bytes) })),
-        Content::Plain(format) => text::extract(bytes, format),
+        DetectedContent::Html => {
+            catch_parser_panic("HTML", || Ok(Extracted { images: Vec::new(), ..html::extract_html(bytes) }))
+        }
+        DetectedContent::Plain(format) => text::extract_text(bytes, format),
     }
 }
 
 /// Converts a panic of the parser to an error; some libraries panic on malformed files.
-fn guarded(
+fn catch_parser_panic(
     format: &'static str,
     parse: impl FnOnce() -> Result<Extracted, ExtractError>,
 ) -> Result<Extracted, ExtractError> {
     catch_unwind(AssertUnwindSafe(parse))
-        .unwrap_or_else(|_| Err(ExtractError::broken(format, "its parser gave up")))
+        .unwrap_or_else(|_| Err(ExtractError::broken_file(format, "its parser gave up")))
 }

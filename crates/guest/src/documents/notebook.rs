@@ -7,7 +7,7 @@ use std::fmt::Write;
 use serde::Deserialize;
 
 use super::embedded_images::{LISTED_MAX, retain_recognizable_of};
-use super::{EmbeddedImage, ExtractError, Extracted, Format, OUTPUT_MAX_BYTES, loose_images, text};
+use super::{DocumentFormat, EmbeddedImage, ExtractError, Extracted, OUTPUT_MAX_BYTES, loose_images, text};
 
 /// The name of the format in those of its images, which are numbered.
 pub(super) const IMAGES: &str = "ipynb";
@@ -19,15 +19,15 @@ const OUTPUT_PART_MAX_BYTES: usize = 64 * 1024;
 #[derive(Deserialize)]
 struct Notebook {
     #[serde(default)]
-    metadata: Metadata,
+    metadata: NotebookMetadata,
     #[serde(default)]
-    cells: Vec<Cell>,
+    cells: Vec<NotebookCell>,
     #[serde(default)]
-    worksheets: Vec<Sheet>,
+    worksheets: Vec<NotebookSheet>,
 }
 
 #[derive(Deserialize, Default)]
-struct Metadata {
+struct NotebookMetadata {
     #[serde(default)]
     language_info: Option<LanguageInfo>,
 }
@@ -39,18 +39,18 @@ struct LanguageInfo {
 }
 
 #[derive(Deserialize)]
-struct Sheet {
+struct NotebookSheet {
     #[serde(default)]
-    cells: Vec<Cell>,
+    cells: Vec<NotebookCell>,
 }
 
 #[derive(Deserialize)]
-struct Cell {
+struct NotebookCell {
     cell_type: String,
     #[serde(default, alias = "input")]
-    source: Text,
+    source: NotebookText,
     #[serde(default)]
-    outputs: Vec<Output>,
+    outputs: Vec<NotebookOutput>,
     /// Of headings in version 3.
     #[serde(default)]
     level: Option<u8>,
@@ -62,7 +62,7 @@ struct Cell {
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Attachments {
-    Named(BTreeMap<String, Data>),
+    Named(BTreeMap<String, NotebookOutputData>),
     Other(serde::de::IgnoredAny),
 }
 
@@ -73,67 +73,67 @@ impl Default for Attachments {
 }
 
 #[derive(Deserialize)]
-struct Output {
+struct NotebookOutput {
     /// The printed text, and in version 3 a result.
     #[serde(default)]
-    text: Text,
+    text: NotebookText,
     #[serde(default)]
-    data: Data,
+    data: NotebookOutputData,
     #[serde(default, rename = "ename")]
     error: String,
     #[serde(default, rename = "evalue")]
     error_message: String,
     /// The forms of a result in version 3.
     #[serde(default)]
-    png: Text,
+    png: NotebookText,
     #[serde(default)]
-    jpeg: Text,
+    jpeg: NotebookText,
 }
 
 /// A result in several forms.
 #[derive(Deserialize, Default)]
-struct Data {
+struct NotebookOutputData {
     #[serde(default, rename = "text/markdown")]
-    markdown: Text,
+    markdown: NotebookText,
     #[serde(default, rename = "text/plain")]
-    plain: Text,
+    plain: NotebookText,
     #[serde(default, rename = "image/png")]
-    png: Text,
+    png: NotebookText,
     #[serde(default, rename = "image/jpeg")]
-    jpeg: Text,
+    jpeg: NotebookText,
     #[serde(default, rename = "image/gif")]
-    gif: Text,
+    gif: NotebookText,
 }
 
-impl Data {
+impl NotebookOutputData {
     /// Returns the picture in letters, in one of its forms; empty if there is none.
-    fn picture(&self) -> String {
+    fn first_picture(&self) -> String {
         first_of([&self.png, &self.jpeg, &self.gif])
     }
 }
 
 /// Returns the first text that is not empty.
-fn first_of<const FORMS: usize>(forms: [&Text; FORMS]) -> String {
-    forms.into_iter().map(Text::of).find(|text| !text.is_empty()).unwrap_or_default()
+fn first_of<const FORMS: usize>(forms: [&NotebookText; FORMS]) -> String {
+    forms.into_iter().map(NotebookText::to_text).find(|text| !text.is_empty()).unwrap_or_default()
 }
 
 /// A text as a whole or by its lines.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Text {
+enum NotebookText {
     Whole(String),
     Lines(Vec<String>),
     Other(serde::de::IgnoredAny),
 }
 
-impl Default for Text {
+impl Default for NotebookText {
     fn default() -> Self {
         Self::Lines(Vec::new())
     }
 }
 
-impl Text {
-    fn of(&self) -> String {
+impl NotebookText {
+    fn to_text(&self) -> String {
         match self {
             Self::Whole(text) => text.clone(),
             Self::Lines(lines) => lines.concat(),
@@ -143,13 +143,15 @@ impl Text {
 }
 
 /// Extracts the text of a notebook; that of another file with its name as it is.
-pub(super) fn extract(bytes: &[u8]) -> Result<Extracted, ExtractError> {
-    let Some(notebook) = opened(bytes) else { return text::extract(bytes, Format::Text) };
-    let Markdown { text, pictures, .. } = markdown(&notebook);
-    let mut extracted = text::extract(text.as_bytes(), Format::Markdown)?;
+pub(super) fn extract_notebook(bytes: &[u8]) -> Result<Extracted, ExtractError> {
+    let Some(notebook) = parse_notebook(bytes) else {
+        return text::extract_text(bytes, DocumentFormat::Text);
+    };
+    let NotebookMarkdown { text, pictures, .. } = render_markdown(&notebook);
+    let mut extracted = text::extract_text(text.as_bytes(), DocumentFormat::Markdown)?;
     let lines = extracted.lines.unwrap_or_default();
-    let place = |(number, picture): (usize, &Picture)| EmbeddedImage {
-        part: part(number),
+    let place = |(number, picture): (usize, &NotebookPicture)| EmbeddedImage {
+        part: picture_part_name(number),
         page: None,
         line: Some(picture.line.clamp(1, lines.max(1))),
         heading: None,
@@ -160,53 +162,55 @@ pub(super) fn extract(bytes: &[u8]) -> Result<Extracted, ExtractError> {
     }
     let find = |part: &str| {
         let (_, name) = part.split_once(':')?;
-        loose_images::decoded(&pictures.get(number(name)?)?.letters)
+        loose_images::decode_base64_image(&pictures.get(picture_number(name)?)?.letters)
     };
     retain_recognizable_of(&mut extracted, find);
     Ok(extracted)
 }
 
 /// Returns the picture of a notebook with this number.
-pub(super) fn image(bytes: &[u8], name: &str) -> Option<Vec<u8>> {
-    loose_images::decoded(&markdown(&opened(bytes)?).pictures.get(number(name)?)?.letters)
+pub(super) fn find_notebook_image(bytes: &[u8], name: &str) -> Option<Vec<u8>> {
+    loose_images::decode_base64_image(
+        &render_markdown(&parse_notebook(bytes)?).pictures.get(picture_number(name)?)?.letters,
+    )
 }
 
 /// The end of an image's name: that of a damaged one says that it was to be one.
 const EXTENSION: &str = ".png";
 
-fn part(number: usize) -> String {
-    loose_images::part(IMAGES, format_args!("{number}{EXTENSION}"))
+fn picture_part_name(number: usize) -> String {
+    loose_images::image_part_name(IMAGES, format_args!("{number}{EXTENSION}"))
 }
 
-fn number(name: &str) -> Option<usize> {
+fn picture_number(name: &str) -> Option<usize> {
     name.strip_suffix(EXTENSION)?.parse().ok()
 }
 
 /// Returns the notebook in a file that is one.
-fn opened(bytes: &[u8]) -> Option<Notebook> {
-    let notebook = serde_json::from_str::<Notebook>(&text::decode(bytes)).ok()?;
+fn parse_notebook(bytes: &[u8]) -> Option<Notebook> {
+    let notebook = serde_json::from_str::<Notebook>(&text::decode_text(bytes)).ok()?;
     (!notebook.cells.is_empty() || !notebook.worksheets.is_empty()).then_some(notebook)
 }
 
 /// The text of a notebook, and its pictures.
 #[derive(Default)]
-struct Markdown {
+struct NotebookMarkdown {
     text: String,
-    pictures: Vec<Picture>,
+    pictures: Vec<NotebookPicture>,
     /// The part of the text whose lines were counted, and their number.
     counted_bytes: usize,
     counted_lines: u32,
 }
 
 /// A picture in letters, and the last line before it.
-struct Picture {
+struct NotebookPicture {
     letters: String,
     line: u32,
 }
 
-impl Markdown {
+impl NotebookMarkdown {
     /// Adds a picture after the last line.
-    fn picture(&mut self, letters: String) {
+    fn add_picture(&mut self, letters: String) {
         if letters.is_empty() || self.pictures.len() >= LISTED_MAX {
             return;
         }
@@ -217,39 +221,39 @@ impl Markdown {
         }
         self.counted_bytes = self.text.len();
         // What stands before it ends with an empty line.
-        self.pictures.push(Picture { letters, line: self.counted_lines.saturating_sub(1) });
+        self.pictures.push(NotebookPicture { letters, line: self.counted_lines.saturating_sub(1) });
     }
 
-    fn output(&mut self, output: &Output) {
-        let markdown = output.data.markdown.of();
+    fn add_output(&mut self, output: &NotebookOutput) {
+        let markdown = output.data.markdown.to_text();
         if markdown.trim().is_empty() {
-            let printed = [output.text.of(), output.data.plain.of(), error(output)].concat();
-            self.fenced("", beginning(&without_escapes(&printed)));
+            let printed = [output.text.to_text(), output.data.plain.to_text(), error_text(output)].concat();
+            self.add_fenced("", output_start(&without_escapes(&printed)));
         } else {
-            let _ = write!(self.text, "{}\n\n", beginning(markdown.trim_end()));
+            let _ = write!(self.text, "{}\n\n", output_start(markdown.trim_end()));
         }
-        let picture = output.data.picture();
-        self.picture(if picture.is_empty() { first_of([&output.png, &output.jpeg]) } else { picture });
+        let picture = output.data.first_picture();
+        self.add_picture(if picture.is_empty() { first_of([&output.png, &output.jpeg]) } else { picture });
     }
 
-    fn fenced(&mut self, language: &str, text: &str) {
+    fn add_fenced(&mut self, language: &str, text: &str) {
         if !text.trim().is_empty() {
             let _ = write!(self.text, "```{language}\n{}\n```\n\n", text.trim_end());
         }
     }
 }
 
-fn markdown(notebook: &Notebook) -> Markdown {
+fn render_markdown(notebook: &Notebook) -> NotebookMarkdown {
     let language = notebook.metadata.language_info.as_ref().map_or("", |language| language.name.as_str());
-    let mut out = Markdown::default();
+    let mut out = NotebookMarkdown::default();
     for cell in notebook.cells.iter().chain(notebook.worksheets.iter().flat_map(|sheet| &sheet.cells)) {
         // The reader of text cuts the rest off and says so.
         if out.text.len() > OUTPUT_MAX_BYTES {
             break;
         }
-        let source = cell.source.of();
+        let source = cell.source.to_text();
         match cell.cell_type.as_str() {
-            "code" => out.fenced(language, &source),
+            "code" => out.add_fenced(language, &source),
             "heading" => {
                 let marks = "#".repeat(usize::from(cell.level.unwrap_or(1).clamp(1, 6)));
                 let _ = write!(out.text, "{marks} {source}\n\n");
@@ -259,14 +263,14 @@ fn markdown(notebook: &Notebook) -> Markdown {
             }
         }
         if let Attachments::Named(files) = &cell.attachments {
-            files.values().for_each(|file| out.picture(file.picture()));
+            files.values().for_each(|file| out.add_picture(file.first_picture()));
         }
-        cell.outputs.iter().for_each(|output| out.output(output));
+        cell.outputs.iter().for_each(|output| out.add_output(output));
     }
     out
 }
 
-fn error(output: &Output) -> String {
+fn error_text(output: &NotebookOutput) -> String {
     if output.error.is_empty() {
         String::new()
     } else {
@@ -274,7 +278,7 @@ fn error(output: &Output) -> String {
     }
 }
 
-fn beginning(text: &str) -> &str {
+fn output_start(text: &str) -> &str {
     &text[..text.floor_char_boundary(text.len().min(OUTPUT_PART_MAX_BYTES))]
 }
 
@@ -293,14 +297,14 @@ fn without_escapes(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn text(notebook: &str) -> String {
-        let extracted = extract(notebook.as_bytes()).expect("it is read");
+    fn notebook_text(notebook: &str) -> String {
+        let extracted = extract_notebook(notebook.as_bytes()).expect("it is read");
         extracted.segments.iter().map(|segment| segment.text.as_str()).collect::<Vec<_>>().join("\n")
     }
 
     #[test]
-    fn texts_code_and_prints_are_read_and_pictures_are_not() {
-        let read = text(
+    fn extract_notebook_text_without_pictures() {
+        let read = notebook_text(
             r##"{"nbformat": 4, "metadata": {"language_info": {"name": "python"}}, "cells": [
             {"cell_type": "markdown", "source": ["# Birds\n", "\n", "A wren."]},
             {"cell_type": "code", "source": "for a in b:\n    print(a)", "outputs": [
@@ -315,7 +319,7 @@ mod tests {
 
     #[test]
     fn notebooks_of_version_3_are_read() {
-        let read = text(
+        let read = notebook_text(
             r#"{"nbformat": 3, "worksheets": [{"cells": [{"cell_type": "heading", "level": 2, "source": "Birds"},
             {"cell_type": "code", "input": ["1 + 1"], "outputs": [{"output_type": "pyout", "text": ["2"]}]}]}]}"#,
         );
@@ -323,9 +327,9 @@ mod tests {
     }
 
     #[test]
-    fn another_file_of_the_name_is_text() {
+    fn extract_notebook_other_file_as_text() {
         for other in ["{\"cells\": 7, \"bird\": \"a knot\"}", "{\"bird\": \"a knot\"}", "A knot."] {
-            assert_eq!(text(other), other);
+            assert_eq!(notebook_text(other), other);
         }
     }
 }

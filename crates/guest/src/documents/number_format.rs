@@ -22,13 +22,13 @@ const DECIMAL_MAX: f64 = 1e11;
 /// The number formats of a workbook.
 #[derive(Default)]
 pub(super) struct NumberFormats {
-    by_code: HashMap<String, Option<Rc<Format>>>,
+    by_code: HashMap<String, Option<Rc<CellNumberFormat>>>,
     /// The format of each style of cells, where it has one that shows a number in another way.
-    of_styles: Vec<Option<Rc<Format>>>,
+    of_styles: Vec<Option<Rc<CellNumberFormat>>>,
 }
 
 /// A number format.
-struct Format {
+struct CellNumberFormat {
     format: NumberFormat,
     /// True if negative numbers differ from others by their color alone.
     hides_sign: bool,
@@ -36,45 +36,45 @@ struct Format {
 
 impl NumberFormats {
     /// Parses the format codes of the styles of cells.
-    pub(super) fn of<'a>(codes: impl IntoIterator<Item = &'a str>) -> Self {
+    pub(super) fn from_codes<'a>(codes: impl IntoIterator<Item = &'a str>) -> Self {
         let mut formats = Self::default();
         for code in codes {
-            let format = formats.parsed(code);
+            let format = formats.parse_cached(code);
             formats.of_styles.push(format);
         }
         formats
     }
 
     /// Returns true if the cells of a style show numbers in another way.
-    pub(super) fn has(&self, style: usize) -> bool {
+    pub(super) fn has_format(&self, style: usize) -> bool {
         self.of_styles.get(style).is_some_and(Option::is_some)
     }
 
-    fn parsed(&mut self, code: &str) -> Option<Rc<Format>> {
+    fn parse_cached(&mut self, code: &str) -> Option<Rc<CellNumberFormat>> {
         if let Some(known) = self.by_code.get(code) {
             return known.clone();
         }
         if code.len() > CODE_MAX_BYTES || self.by_code.len() >= CODES_MAX {
             return None;
         }
-        let format = Format::parse(code).map(Rc::new);
+        let format = CellNumberFormat::parse(code).map(Rc::new);
         self.by_code.insert(code.to_owned(), format.clone());
         format
     }
 
     /// Returns a number as the cells of a style show it; `None` if they show it plainly.
-    pub(super) fn shown(&self, style: usize, number: f64) -> Option<String> {
-        self.of_styles.get(style)?.as_ref()?.shown(number)
+    pub(super) fn format_number(&self, style: usize, number: f64) -> Option<String> {
+        self.of_styles.get(style)?.as_ref()?.format_value(number)
     }
 }
 
-impl Format {
+impl CellNumberFormat {
     /// Parses a format code; `None` if it shows numbers plainly, or dates, or is malformed.
     fn parse(code: &str) -> Option<Self> {
         if code.is_empty() || code.eq_ignore_ascii_case("General") {
             return None;
         }
-        let sections = Sections::of(code);
+        let sections = Sections::from_code(code);
         // The parser panics on some malformed codes.
         let format = catch_unwind(|| NumberFormat::parse(&sections.code)).ok()?.ok()?;
         let shows_numbers =
@@ -85,7 +85,7 @@ impl Format {
     }
 
     /// Returns a number as it is shown; `None` if it is shown plainly.
-    fn shown(&self, number: f64) -> Option<String> {
+    fn format_value(&self, number: f64) -> Option<String> {
         if number.is_nan() || number.abs() >= NUMBER_MAX {
             return None;
         }
@@ -111,7 +111,7 @@ struct Sections {
 }
 
 impl Sections {
-    fn of(code: &str) -> Self {
+    fn from_code(code: &str) -> Self {
         let (mut out, mut shapes) = (String::with_capacity(code.len()), vec![String::new()]);
         let (mut is_quoted, mut in_brackets) = (false, false);
         let mut letters = code.chars();
@@ -154,12 +154,12 @@ impl Sections {
 mod tests {
     use super::*;
 
-    fn by(code: &str, number: f64) -> Option<String> {
-        Format::parse(code).and_then(|format| format.shown(number))
+    fn format_by_code(code: &str, number: f64) -> Option<String> {
+        CellNumberFormat::parse(code).and_then(|format| format.format_value(number))
     }
 
     #[test]
-    fn numbers_show_as_in_the_sheet_without_separators_of_thousands() {
+    fn format_value_without_thousands_separators() {
         for (code, number, text) in [
             ("0%", 0.19, "19%"),
             ("0.0%", 0.0525, "5.3%"),
@@ -184,18 +184,18 @@ mod tests {
             ("▲0.0;▼0.0", -12.5, "▼12.5"),
             ("0_);[Red]0_)", -3.0, "-3"),
         ] {
-            assert_eq!(by(code, number).as_deref(), Some(text), "{code} of {number}");
+            assert_eq!(format_by_code(code, number).as_deref(), Some(text), "{code} of {number}");
         }
     }
 
     #[test]
-    fn plain_hidden_and_malformed_formats_show_no_other_number() {
+    fn format_value_plain_hidden_malformed_none() {
         for code in ["General", "", "@", "yyyy-mm-dd", "[h]:mm", "]General", "é[$€-407]General"] {
-            assert_eq!(by(code, 5.0), None, "{code}");
+            assert_eq!(format_by_code(code, 5.0), None, "{code}");
         }
-        assert_eq!(by("[Green]General;[Red]-General", -50.0), None);
+        assert_eq!(format_by_code("[Green]General;[Red]-General", -50.0), None);
         for number in [1e20, -1e15, f64::INFINITY, f64::NAN] {
-            assert_eq!(by("#,##0", number), None);
+            assert_eq!(format_by_code("#,##0", number), None);
         }
     }
 }

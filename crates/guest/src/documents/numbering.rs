@@ -7,7 +7,7 @@ use std::io::Read;
 use quick_xml::events::Event;
 
 use super::ExtractError;
-use super::xml::{attribute, events};
+use super::xml::{attribute_value, read_events};
 
 /// The number of levels of a list.
 const LEVELS: usize = 9;
@@ -15,14 +15,14 @@ const LEVELS: usize = 9;
 const LISTS_MAX: usize = 10_000;
 
 #[derive(Debug, Clone, Default)]
-struct Level {
+struct NumberingLevel {
     format: String,
     text: String,
     start: u32,
 }
 
-impl Level {
-    fn begun() -> Self {
+impl NumberingLevel {
+    fn with_default_start() -> Self {
         Self { start: 1, ..Self::default() }
     }
 }
@@ -30,7 +30,7 @@ impl Level {
 /// A list: an abstract list with levels of its own. Several lists of one abstract list continue each other, unless they say where
 /// they begin.
 #[derive(Debug, Default)]
-struct List {
+struct NumberedList {
     of: String,
     own: BTreeMap<usize, OwnLevel>,
 }
@@ -39,14 +39,14 @@ struct List {
 struct OwnLevel {
     /// The number of the first paragraph, until that has it. Without one it continues.
     begins_at: Option<u32>,
-    level: Option<Level>,
+    level: Option<NumberingLevel>,
 }
 
 /// The lists of a document and their counters.
 #[derive(Debug, Default)]
 pub(super) struct Numbering {
-    abstracts: HashMap<String, Vec<Level>>,
-    lists: HashMap<String, List>,
+    abstracts: HashMap<String, Vec<NumberingLevel>>,
+    lists: HashMap<String, NumberedList>,
     /// Paragraph style to abstract list and level.
     styles: HashMap<String, (String, usize)>,
     counters: HashMap<String, [u32; LEVELS]>,
@@ -59,18 +59,22 @@ impl Numbering {
         // The list and its own level that is being read; an abstract list otherwise.
         let (mut list, mut in_list) = (String::new(), false);
         let mut level = 0;
-        events(part, |event| {
+        read_events(part, |event| {
             let (Event::Start(element) | Event::Empty(element)) = event else { return true };
-            let value = |name| attribute(element, name).unwrap_or_default();
+            let value = |name| attribute_value(element, name).unwrap_or_default();
             match element.local_name().as_ref() {
                 "abstractNum" => {
                     (current, in_list) = (value("abstractNumId"), false);
-                    found.abstracts.insert(current.clone(), vec![Level::begun(); LEVELS]);
+                    found
+                        .abstracts
+                        .insert(current.clone(), vec![NumberingLevel::with_default_start(); LEVELS]);
                 }
                 "lvl" | "lvlOverride" => level = value("ilvl").parse().unwrap_or(0).min(LEVELS - 1),
                 "num" => (list, in_list) = (value("numId"), true),
                 "abstractNumId" => {
-                    found.lists.insert(list.clone(), List { of: value("val"), ..List::default() });
+                    found
+                        .lists
+                        .insert(list.clone(), NumberedList { of: value("val"), ..NumberedList::default() });
                 }
                 "startOverride" => {
                     if let Some(list) = found.lists.get_mut(&list) {
@@ -83,7 +87,7 @@ impl Numbering {
                 name @ ("numFmt" | "lvlText" | "start") => {
                     let list = found.lists.get_mut(&list).filter(|_| in_list);
                     let entry = match list.map(|list| list.own.entry(level).or_default()) {
-                        Some(own) => Some(own.level.get_or_insert_with(Level::begun)),
+                        Some(own) => Some(own.level.get_or_insert_with(NumberingLevel::with_default_start)),
                         None => found.abstracts.get_mut(&current).and_then(|all| all.get_mut(level)),
                     };
                     match (entry, name) {
@@ -108,7 +112,7 @@ impl Numbering {
     }
 
     /// Returns the number or bullet of the next paragraph of this list and level, followed by a space.
-    pub(super) fn next(&mut self, list: &str, level: usize) -> String {
+    pub(super) fn next_number(&mut self, list: &str, level: usize) -> String {
         let level = level.min(LEVELS - 1);
         let bullet = || "- ".to_owned();
         let Some(list) = self.lists.get_mut(list) else { return bullet() };
@@ -117,7 +121,7 @@ impl Numbering {
         let of = |level: usize| {
             list.own.get(&level).and_then(|own| own.level.as_ref()).unwrap_or(&abstracts[level])
         };
-        let levels: [&Level; LEVELS] = std::array::from_fn(of);
+        let levels: [&NumberingLevel; LEVELS] = std::array::from_fn(of);
         let counters = self.counters.entry(list.of.clone()).or_insert([0; LEVELS]);
         counters[level] = match (begins_at, counters[level]) {
             (Some(number), _) => number,
@@ -136,7 +140,8 @@ impl Numbering {
             _ => {
                 let mut text = levels[level].text.clone();
                 for (index, counter) in counters.iter().enumerate() {
-                    text = text.replace(&format!("%{}", index + 1), &number(&levels[index].format, *counter));
+                    text = text
+                        .replace(&format!("%{}", index + 1), &format_number(&levels[index].format, *counter));
                 }
                 if text.is_empty() { text } else { text + " " }
             }
@@ -144,25 +149,25 @@ impl Numbering {
     }
 }
 
-fn number(format: &str, value: u32) -> String {
+fn format_number(format: &str, value: u32) -> String {
     match format {
-        "lowerLetter" => letter(value),
-        "upperLetter" => letter(value).to_uppercase(),
-        "lowerRoman" => roman(value).to_lowercase(),
-        "upperRoman" => roman(value),
+        "lowerLetter" => format_letter(value),
+        "upperLetter" => format_letter(value).to_uppercase(),
+        "lowerRoman" => format_roman(value).to_lowercase(),
+        "upperRoman" => format_roman(value),
         "decimalZero" => format!("{value:02}"),
         _ => value.to_string(),
     }
 }
 
 /// Formats a to z, then aa, bb, as Word does.
-fn letter(value: u32) -> String {
+fn format_letter(value: u32) -> String {
     let Some(index) = value.checked_sub(1) else { return String::new() };
     let c = char::from(b'a' + u8::try_from(index % 26).unwrap_or(0));
     c.to_string().repeat((index / 26 + 1).min(8) as usize)
 }
 
-fn roman(value: u32) -> String {
+fn format_roman(value: u32) -> String {
     const DIGITS: [(u32, &str); 13] = [
         (1000, "M"),
         (900, "CM"),
@@ -200,40 +205,40 @@ mod tests {
         </w:abstractNum><w:num w:numId="7"><w:abstractNumId w:val="0"/></w:num></w:numbering>"#;
 
     #[test]
-    fn numbers_are_counted_as_word_shows_them() {
+    fn next_number_counts_like_word() {
         let mut numbering = Numbering::parse(LISTS.as_bytes()).unwrap();
         let shown: Vec<String> =
-            [0, 1, 1, 2, 2, 0, 1].into_iter().map(|level| numbering.next("7", level)).collect();
+            [0, 1, 1, 2, 2, 0, 1].into_iter().map(|level| numbering.next_number("7", level)).collect();
         assert_eq!(shown, ["Čl. I ", "I.1. ", "I.2. ", "a) ", "b) ", "Čl. II ", "II.1. "]);
-        assert_eq!(numbering.next("unknown", 40), "- ");
+        assert_eq!(numbering.next_number("unknown", 40), "- ");
     }
 
     #[test]
-    fn a_list_that_is_begun_anew_counts_from_there() {
+    fn next_number_restarted_list() {
         let restarted = r#"<w:num w:numId="8"><w:abstractNumId w:val="0"/>
             <w:lvlOverride w:ilvl="1"><w:startOverride w:val="4"/></w:lvlOverride></w:num>
             <w:num w:numId="9"><w:abstractNumId w:val="0"/></w:num></w:numbering>"#;
         let mut numbering = Numbering::parse(LISTS.replace("</w:numbering>", restarted).as_bytes()).unwrap();
         let shown: Vec<String> = [("7", 0), ("7", 1), ("7", 1), ("8", 1), ("8", 1), ("7", 1), ("9", 1)]
             .into_iter()
-            .map(|(list, level)| numbering.next(list, level))
+            .map(|(list, level)| numbering.next_number(list, level))
             .collect();
         assert_eq!(shown, ["Čl. I ", "I.1. ", "I.2. ", "I.4. ", "I.5. ", "I.6. ", "I.7. "]);
     }
 
     #[test]
-    fn a_level_of_a_list_is_its_own() {
+    fn next_number_levels_independent() {
         let own = r#"<w:num w:numId="8"><w:abstractNumId w:val="0"/><w:lvlOverride w:ilvl="1">
             <w:lvl w:ilvl="1"><w:start w:val="1"/><w:numFmt w:val="lowerRoman"/><w:lvlText w:val="(%2)"/></w:lvl>
             </w:lvlOverride></w:num></w:numbering>"#;
         let mut numbering = Numbering::parse(LISTS.replace("</w:numbering>", own).as_bytes()).unwrap();
-        let shown: Vec<String> = ["7", "8", "7"].map(|list| numbering.next(list, 1)).into();
+        let shown: Vec<String> = ["7", "8", "7"].map(|list| numbering.next_number(list, 1)).into();
         assert_eq!(shown, ["I.1. ", "(ii) ", "I.3. "]);
     }
 
     #[test]
     fn letters_and_romans() {
-        assert_eq!([letter(1), letter(26), letter(27)], ["a", "z", "aa"]);
-        assert_eq!([roman(4), roman(1999), roman(0)], ["IV", "MCMXCIX", ""]);
+        assert_eq!([format_letter(1), format_letter(26), format_letter(27)], ["a", "z", "aa"]);
+        assert_eq!([format_roman(4), format_roman(1999), format_roman(0)], ["IV", "MCMXCIX", ""]);
     }
 }

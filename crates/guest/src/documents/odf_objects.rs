@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use quick_xml::events::Event;
 
-use super::archive::Archive;
-use super::book::Book;
+use super::archive::ZipReader;
+use super::book::WorkbookWriter;
 use super::mathml::MathEquation;
-use super::parts::resolve;
-use super::xml::{events, unless_broken};
-use super::{ExtractError, Extracted, Format, Nesting, embedded_files, ods, odt};
+use super::parts::resolve_target;
+use super::xml::{read_events, unless_broken};
+use super::{DocumentFormat, ExtractError, Extracted, Nesting, embedded_files, ods, odt};
 
 /// The most objects of a document, and the most text of one, in lines.
 const OBJECTS_MAX: usize = 500;
@@ -41,9 +41,12 @@ pub(super) struct OdfObjects {
 }
 
 impl OdfObjects {
-    pub(super) fn read(archive: &mut Archive<'_>, nesting: Nesting<'_>) -> Result<Self, ExtractError> {
+    pub(super) fn from_archive(
+        archive: &mut ZipReader<'_>,
+        nesting: Nesting<'_>,
+    ) -> Result<Self, ExtractError> {
         let mut objects = Self::default();
-        for name in archive.names() {
+        for name in archive.part_names() {
             let of_office = name.strip_suffix(CONTENT);
             let is_foreign = name.starts_with(FOREIGN) && !name.contains('/');
             if of_office.is_none() && !is_foreign {
@@ -54,12 +57,12 @@ impl OdfObjects {
                 break;
             }
             let Some(object) = of_office else {
-                let file = unless_broken(embedded_files::read(archive, &name, nesting))?;
+                let file = unless_broken(embedded_files::read_embedded_file(archive, &name, nesting))?;
                 objects.is_cut |= file.is_cut;
                 objects.objects.insert(name, OdfObject::File(file.lines));
                 continue;
             };
-            let content = archive.beginning(&name, OBJECT_MAX_BYTES)?.unwrap_or_default();
+            let content = archive.read_part_start(&name, OBJECT_MAX_BYTES)?.unwrap_or_default();
             objects.is_cut |= content.len() as u64 >= OBJECT_MAX_BYTES;
             let read = unless_broken(read_object(object, &content, nesting).map(Some))?;
             if let Some((read, is_cut)) = read {
@@ -71,14 +74,14 @@ impl OdfObjects {
     }
 
     /// Takes the object that an element refers to; the same one stands in one place.
-    pub(super) fn take(&mut self, href: &str) -> Option<OdfObject> {
-        self.objects.remove(&resolve("", href).replace("%20", " "))
+    pub(super) fn take_object(&mut self, href: &str) -> Option<OdfObject> {
+        self.objects.remove(&resolve_target("", href).replace("%20", " "))
     }
 }
 
 /// The kinds of content of an object.
 #[derive(Clone, Copy, Default, PartialEq)]
-enum Kind {
+enum OdfObjectKind {
     Equation,
     Chart,
     Workbook,
@@ -88,21 +91,21 @@ enum Kind {
 
 /// Reads an object, and returns it with true if it was read in part.
 fn read_object(name: &str, content: &[u8], nesting: Nesting<'_>) -> Result<(OdfObject, bool), ExtractError> {
-    let document = match kind(content)? {
-        Kind::Equation => return Ok((OdfObject::Equation(equation(content)?), false)),
-        Kind::Chart => {
-            let (lines, is_cut) = lines_of(&odt::extract_flat(content, Format::Odt)?);
+    let document = match detect_object_kind(content)? {
+        OdfObjectKind::Equation => return Ok((OdfObject::Equation(read_equation(content)?), false)),
+        OdfObjectKind::Chart => {
+            let (lines, is_cut) = lines_of(&odt::extract_flat(content, DocumentFormat::Odt)?);
             return Ok((OdfObject::Chart(lines), is_cut));
         }
         _ if !nesting.take_attachment() => Err(embedded_files::TOO_MANY),
-        Kind::Workbook => {
-            let mut book = Book::default();
+        OdfObjectKind::Workbook => {
+            let mut book = WorkbookWriter::default();
             ods::read_part(content, &mut book, OdfObjects::default())?;
-            Ok(book.finish())
+            Ok(book.finish_workbook())
         }
-        Kind::Other => Ok(odt::extract_flat(content, Format::Odt)?),
+        OdfObjectKind::Other => Ok(odt::extract_flat(content, DocumentFormat::Odt)?),
     };
-    let mut lines = vec![embedded_files::title(name)];
+    let mut lines = vec![embedded_files::embedded_file_title(name)];
     let is_cut = match document {
         Ok(document) => {
             let (text, is_cut) = lines_of(&document);
@@ -117,15 +120,15 @@ fn read_object(name: &str, content: &[u8], nesting: Nesting<'_>) -> Result<(OdfO
     Ok((OdfObject::File(lines), is_cut))
 }
 
-fn kind(content: &[u8]) -> Result<Kind, ExtractError> {
+fn detect_object_kind(content: &[u8]) -> Result<OdfObjectKind, ExtractError> {
     let mut kind = None;
-    events(content, |event| {
+    read_events(content, |event| {
         if let Event::Start(element) | Event::Empty(element) = event {
             kind = match element.name().as_ref() {
-                "office:chart" => Some(Kind::Chart),
-                "office:spreadsheet" => Some(Kind::Workbook),
-                "office:text" | "office:presentation" | "office:drawing" => Some(Kind::Other),
-                _ => (element.local_name().as_ref() == "math").then_some(Kind::Equation),
+                "office:chart" => Some(OdfObjectKind::Chart),
+                "office:spreadsheet" => Some(OdfObjectKind::Workbook),
+                "office:text" | "office:presentation" | "office:drawing" => Some(OdfObjectKind::Other),
+                _ => (element.local_name().as_ref() == "math").then_some(OdfObjectKind::Equation),
             };
         }
         kind.is_none()
@@ -133,19 +136,19 @@ fn kind(content: &[u8]) -> Result<Kind, ExtractError> {
     Ok(kind.unwrap_or_default())
 }
 
-fn equation(content: &[u8]) -> Result<String, ExtractError> {
+fn read_equation(content: &[u8]) -> Result<String, ExtractError> {
     let (mut equation, mut line) = (None::<MathEquation>, None);
-    events(content, |event| {
+    read_events(content, |event| {
         match (&mut equation, event) {
-            (Some(equation), event) => line = equation.event(event),
+            (Some(equation), event) => line = equation.read_event(event),
             (None, Event::Start(element)) if element.local_name().as_ref() == "math" => {
-                equation = Some(MathEquation::begin(None));
+                equation = Some(MathEquation::with_source(None));
             }
             _ => {}
         }
         line.is_none()
     })?;
-    Ok(line.or_else(|| equation.map(MathEquation::finish)).unwrap_or_default())
+    Ok(line.or_else(|| equation.map(MathEquation::finish_equation)).unwrap_or_default())
 }
 
 /// Returns the lines of a document, and true if they are not all.

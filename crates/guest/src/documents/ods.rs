@@ -4,11 +4,11 @@ use std::io::Read;
 
 use quick_xml::events::{BytesStart, Event};
 
-use super::archive::Archive;
-use super::book::{Book, CELL_MAX_BYTES, COLUMNS_MAX, float};
+use super::archive::ZipReader;
+use super::book::{CELL_MAX_BYTES, COLUMNS_MAX, WorkbookWriter, format_float};
 use super::odf_objects::{OdfObject, OdfObjects};
-use super::parts::resolve;
-use super::xml::{alternative_text, attribute, event_text, events, push_within};
+use super::parts::resolve_target;
+use super::xml::{alternative_text, attribute_value, event_text, push_within, read_events};
 use super::{ExtractError, Nesting, OUTPUT_MAX_BYTES};
 
 /// The maximum number of spaces that one element may represent.
@@ -19,34 +19,38 @@ const COVERED: &str = "table:covered-table-cell";
 const HIDDEN: [&str; 5] = [COVERED, "table:tracked-changes", "dc:creator", "dc:date", "office:binary-data"];
 
 /// Reads the sheets into `book`.
-pub(super) fn read(
-    archive: &mut Archive<'_>,
-    book: &mut Book,
+pub(super) fn read_ods_sheets(
+    archive: &mut ZipReader<'_>,
+    book: &mut WorkbookWriter,
     nesting: Nesting<'_>,
 ) -> Result<(), ExtractError> {
-    let objects = OdfObjects::read(archive, nesting)?;
-    let part = archive.part("content.xml")?;
+    let objects = OdfObjects::from_archive(archive, nesting)?;
+    let part = archive.open_part("content.xml")?;
     part.map_or_else(
-        || Err(ExtractError::broken("ODS", "it has no content")),
+        || Err(ExtractError::broken_file("ODS", "it has no content")),
         |part| read_part(part, book, objects),
     )
 }
 
 /// Reads the body of a workbook.
-pub(super) fn read_part(part: impl Read, book: &mut Book, objects: OdfObjects) -> Result<(), ExtractError> {
+pub(super) fn read_part(
+    part: impl Read,
+    book: &mut WorkbookWriter,
+    objects: OdfObjects,
+) -> Result<(), ExtractError> {
     book.left_out |= objects.is_cut;
-    let mut sheets = Sheets::new(book, objects);
-    events(part, |event| {
+    let mut sheets = OdsReader::new(book, objects);
+    read_events(part, |event| {
         match event {
-            Event::Start(element) => sheets.start(element),
+            Event::Start(element) => sheets.start_element(element),
             Event::Empty(element) => {
-                sheets.start(element);
-                sheets.end(element.name().as_ref());
+                sheets.start_element(element);
+                sheets.end_element(element.name().as_ref());
             }
-            Event::End(element) => sheets.end(element.name().as_ref()),
+            Event::End(element) => sheets.end_element(element.name().as_ref()),
             _ => {
                 if let Some(text) = event_text(event) {
-                    sheets.text(&text);
+                    sheets.push_text(&text);
                 }
             }
         }
@@ -56,7 +60,7 @@ pub(super) fn read_part(part: impl Read, book: &mut Book, objects: OdfObjects) -
 
 /// A cell that is being read.
 #[derive(Default)]
-struct Cell {
+struct OdsCell {
     text: String,
     /// The value that stands in place of the text if the cell has none.
     value: String,
@@ -66,8 +70,8 @@ struct Cell {
     count: u32,
 }
 
-struct Sheets<'a> {
-    book: &'a mut Book,
+struct OdsReader<'a> {
+    book: &'a mut WorkbookWriter,
     /// The row and the column from 0.
     row: u32,
     column: u32,
@@ -75,7 +79,7 @@ struct Sheets<'a> {
     rows: u32,
     /// The cells of the current row that have content, with their columns.
     cells: Vec<(u32, String)>,
-    cell: Cell,
+    cell: OdsCell,
     /// The text of the current paragraph or note.
     line: String,
     in_paragraph: bool,
@@ -93,15 +97,15 @@ struct Sheets<'a> {
     is_full: bool,
 }
 
-impl<'a> Sheets<'a> {
-    fn new(book: &'a mut Book, objects: OdfObjects) -> Self {
+impl<'a> OdsReader<'a> {
+    fn new(book: &'a mut WorkbookWriter, objects: OdfObjects) -> Self {
         Self {
             book,
             row: 0,
             column: 0,
             rows: 1,
             cells: Vec::new(),
-            cell: Cell::default(),
+            cell: OdsCell::default(),
             line: String::new(),
             in_paragraph: false,
             in_note: false,
@@ -115,7 +119,7 @@ impl<'a> Sheets<'a> {
         }
     }
 
-    fn text(&mut self, text: &str) {
+    fn push_text(&mut self, text: &str) {
         if let Some(alternative) = &mut self.alternative {
             push_within(alternative, text, CELL_MAX_BYTES);
             return;
@@ -125,47 +129,51 @@ impl<'a> Sheets<'a> {
         }
     }
 
-    fn start(&mut self, element: &BytesStart<'_>) {
+    fn start_element(&mut self, element: &BytesStart<'_>) {
         let name = element.name();
         match name.as_ref() {
             name if HIDDEN.contains(&name) => {
                 self.hidden += 1;
                 if name == COVERED {
-                    self.column = self.column.saturating_add(count(element, "number-columns-repeated"));
+                    self.column =
+                        self.column.saturating_add(repetition_count(element, "number-columns-repeated"));
                 }
             }
             _ if self.hidden > 0 => {}
             "table:table" => {
                 self.row = 0;
-                self.is_full |= !self.book.begin(&attribute(element, "name").unwrap_or_default());
+                self.is_full |= !self.book.begin_sheet(&attribute_value(element, "name").unwrap_or_default());
             }
             "table:table-row" => {
                 self.column = 0;
-                self.rows = count(element, "number-rows-repeated");
+                self.rows = repetition_count(element, "number-rows-repeated");
             }
             "table:table-cell" => {
-                let kind = attribute(element, "value-type").unwrap_or_default();
-                let date = attribute(element, "date-value").filter(|date| kind == "date" && !date.is_empty());
-                self.cell = Cell {
+                let kind = attribute_value(element, "value-type").unwrap_or_default();
+                let date =
+                    attribute_value(element, "date-value").filter(|date| kind == "date" && !date.is_empty());
+                self.cell = OdsCell {
                     text: String::new(),
-                    value: value(element, &kind),
+                    value: cell_value(element, &kind),
                     date: date.map(|date| date_text(&date)),
-                    count: count(element, "number-columns-repeated"),
+                    count: repetition_count(element, "number-columns-repeated"),
                 };
             }
             "office:annotation" => self.in_note = true,
             "text:p" | "text:h" => self.in_paragraph = true,
-            "text:tab" | "text:line-break" => self.text(" "),
-            "text:s" => self.text(&" ".repeat((count(element, "c") as usize).min(BLANKS_MAX))),
+            "text:tab" | "text:line-break" => self.push_text(" "),
+            "text:s" => {
+                self.push_text(&" ".repeat((repetition_count(element, "c") as usize).min(BLANKS_MAX)))
+            }
             "svg:title" | "svg:desc" if self.drawings > 0 => self.alternative = Some(String::new()),
             name if name.starts_with("draw:") => {
                 self.drawings += 1;
                 if matches!(name, "draw:object" | "draw:object-ole") {
-                    self.object(element);
+                    self.add_object(element);
                 }
                 if name == "draw:image" {
-                    let part = attribute(element, "href").map(|href| resolve("", &href));
-                    part.into_iter().for_each(|part| self.book.image(part));
+                    let part = attribute_value(element, "href").map(|href| resolve_target("", &href));
+                    part.into_iter().for_each(|part| self.book.add_image(part));
                 }
             }
             _ => {}
@@ -173,41 +181,41 @@ impl<'a> Sheets<'a> {
     }
 
     /// Adds the text of an object. A chart has the values of cells.
-    fn object(&mut self, element: &BytesStart<'_>) {
-        let object = attribute(element, "href").and_then(|href| self.objects.take(&href));
+    fn add_object(&mut self, element: &BytesStart<'_>) {
+        let object = attribute_value(element, "href").and_then(|href| self.objects.take_object(&href));
         match object {
-            Some(OdfObject::Equation(line)) => self.beside(line),
-            Some(OdfObject::File(lines)) => lines.into_iter().for_each(|line| self.beside(line)),
+            Some(OdfObject::Equation(line)) => self.add_extra_line(line),
+            Some(OdfObject::File(lines)) => lines.into_iter().for_each(|line| self.add_extra_line(line)),
             Some(OdfObject::Chart(_)) | None => {}
         }
     }
 
-    fn end(&mut self, name: &str) {
+    fn end_element(&mut self, name: &str) {
         match name {
             "svg:title" | "svg:desc" => {
                 let text = self.alternative.take();
                 if let Some(text) = text.as_deref().and_then(alternative_text) {
-                    self.beside(format!("Picture: {text}"));
+                    self.add_extra_line(format!("Picture: {text}"));
                 }
             }
             name if HIDDEN.contains(&name) => self.hidden = self.hidden.saturating_sub(1),
             _ if self.hidden > 0 => {}
-            "text:p" | "text:h" => self.paragraph(),
+            "text:p" | "text:h" => self.end_paragraph(),
             "office:annotation" => {
                 self.in_note = false;
                 let note = format!("{}: {}", cell_name(self.row, self.column), self.line.trim());
                 self.line.clear();
-                self.beside(note);
+                self.add_extra_line(note);
             }
             "table:table-cell" => self.end_cell(),
             "table:table-row" => self.end_row(),
-            "table:table" => self.book.notes(&std::mem::take(&mut self.beside)),
+            "table:table" => self.book.add_notes(&std::mem::take(&mut self.beside)),
             name if name.starts_with("draw:") => self.drawings = self.drawings.saturating_sub(1),
             _ => {}
         }
     }
 
-    fn paragraph(&mut self) {
+    fn end_paragraph(&mut self) {
         self.in_paragraph = false;
         if self.in_note {
             self.line.push(' ');
@@ -215,7 +223,7 @@ impl<'a> Sheets<'a> {
         }
         let line = std::mem::take(&mut self.line);
         if self.drawings > 0 {
-            self.beside(line);
+            self.add_extra_line(line);
         } else if self.cell.text.len() < CELL_MAX_BYTES {
             if !self.cell.text.is_empty() {
                 self.cell.text.push(' ');
@@ -224,7 +232,7 @@ impl<'a> Sheets<'a> {
         }
     }
 
-    fn beside(&mut self, line: String) {
+    fn add_extra_line(&mut self, line: String) {
         if line.trim().is_empty() {
             return;
         }
@@ -237,7 +245,7 @@ impl<'a> Sheets<'a> {
     }
 
     fn end_cell(&mut self) {
-        let Cell { text, value, date, count } = std::mem::take(&mut self.cell);
+        let OdsCell { text, value, date, count } = std::mem::take(&mut self.cell);
         let shown = date.unwrap_or(if text.trim().is_empty() { value } else { text });
         let end = self.column.saturating_add(count);
         if !shown.trim().is_empty() {
@@ -251,7 +259,7 @@ impl<'a> Sheets<'a> {
         let end = self.row.saturating_add(self.rows);
         let rows = if cells.is_empty() { end..end } else { self.row..end };
         for row in rows {
-            if !cells.iter().all(|(column, text)| self.book.cell(row, *column, text)) {
+            if !cells.iter().all(|(column, text)| self.book.add_cell(row, *column, text)) {
                 self.is_full = true;
                 break;
             }
@@ -261,20 +269,20 @@ impl<'a> Sheets<'a> {
 }
 
 /// Returns a number of repetitions, at least 1.
-fn count(element: &BytesStart<'_>, name: &str) -> u32 {
-    attribute(element, name).and_then(|count| count.parse().ok()).unwrap_or(1).max(1)
+fn repetition_count(element: &BytesStart<'_>, name: &str) -> u32 {
+    attribute_value(element, name).and_then(|count| count.parse().ok()).unwrap_or(1).max(1)
 }
 
 /// Returns the value of a cell as it might be shown; most programs write the text, too.
-fn value(element: &BytesStart<'_>, kind: &str) -> String {
-    let of = |name: &str| attribute(element, name).unwrap_or_default();
+fn cell_value(element: &BytesStart<'_>, kind: &str) -> String {
+    let of = |name: &str| attribute_value(element, name).unwrap_or_default();
     match kind {
         "string" => of("string-value"),
         "boolean" => of("boolean-value"),
         // A duration of XML Schema: `PT02H30M00S`.
         "time" => of("time-value").trim_start_matches("PT").to_lowercase(),
         "percentage" => match of("value").parse::<f64>() {
-            Ok(share) => format!("{}%", float(share * 100.0)),
+            Ok(share) => format!("{}%", format_float(share * 100.0)),
             Err(_) => of("value"),
         },
         "currency" => format!("{} {}", of("value"), of("currency")),

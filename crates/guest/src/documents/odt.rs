@@ -4,14 +4,14 @@ use std::io::Read;
 
 use quick_xml::events::{BytesStart, Event};
 
-use super::archive::Archive;
+use super::archive::ZipReader;
 use super::embedded_images::retain_recognizable;
 use super::mathml::MathEquation;
 use super::odf_objects::{OdfObject, OdfObjects};
-use super::output::Writer;
-use super::parts::resolve;
-use super::xml::{alternative_text, attribute, comment_line, event_text, events, push_within};
-use super::{ExtractError, Extracted, Format, Nesting, PAGES_MAX};
+use super::output::DocumentWriter;
+use super::parts::resolve_target;
+use super::xml::{alternative_text, attribute_value, comment_line, event_text, push_within, read_events};
+use super::{DocumentFormat, ExtractError, Extracted, Nesting, PAGES_MAX};
 
 /// The maximum number of spaces that one element may represent.
 const BLANKS_MAX: usize = 64;
@@ -21,17 +21,24 @@ const COMMENT_MAX_BYTES: usize = 64 * 1024;
 const AUTHOR_MAX_BYTES: usize = 200;
 
 /// Reads a presentation: each slide is a page.
-pub(super) fn extract_slides(archive: Archive<'_>, nesting: Nesting<'_>) -> Result<Extracted, ExtractError> {
-    read(archive, Format::Presentation, nesting)
+pub(super) fn extract_slides(
+    archive: ZipReader<'_>,
+    nesting: Nesting<'_>,
+) -> Result<Extracted, ExtractError> {
+    read_open_document(archive, DocumentFormat::Presentation, nesting)
 }
 
-pub(super) fn extract(archive: Archive<'_>, nesting: Nesting<'_>) -> Result<Extracted, ExtractError> {
-    read(archive, Format::Odt, nesting)
+pub(super) fn extract_odt(archive: ZipReader<'_>, nesting: Nesting<'_>) -> Result<Extracted, ExtractError> {
+    read_open_document(archive, DocumentFormat::Odt, nesting)
 }
 
-fn read(mut archive: Archive<'_>, format: Format, nesting: Nesting<'_>) -> Result<Extracted, ExtractError> {
-    let objects = OdfObjects::read(&mut archive, nesting)?;
-    let part = archive.part("content.xml")?;
+fn read_open_document(
+    mut archive: ZipReader<'_>,
+    format: DocumentFormat,
+    nesting: Nesting<'_>,
+) -> Result<Extracted, ExtractError> {
+    let objects = OdfObjects::from_archive(&mut archive, nesting)?;
+    let part = archive.open_part("content.xml")?;
     let mut extracted =
         part.map_or_else(|| Ok(Extracted::empty(format)), |part| read_body(part, format, objects))?;
     retain_recognizable(&mut archive, &mut extracted);
@@ -39,23 +46,27 @@ fn read(mut archive: Archive<'_>, format: Format, nesting: Nesting<'_>) -> Resul
 }
 
 /// Reads the body of a document that is no archive, but a single file. Its images are not read.
-pub(super) fn extract_flat(body: &[u8], format: Format) -> Result<Extracted, ExtractError> {
+pub(super) fn extract_flat(body: &[u8], format: DocumentFormat) -> Result<Extracted, ExtractError> {
     Ok(Extracted { images: Vec::new(), ..read_body(body, format, OdfObjects::default())? })
 }
 
-fn read_body(part: impl Read, format: Format, objects: OdfObjects) -> Result<Extracted, ExtractError> {
-    let mut body = Body::new(objects);
-    events(part, |event| {
-        if body.equation(event) {
+fn read_body(
+    part: impl Read,
+    format: DocumentFormat,
+    objects: OdfObjects,
+) -> Result<Extracted, ExtractError> {
+    let mut body = OdtReader::new(objects);
+    read_events(part, |event| {
+        if body.read_equation_event(event) {
             return !body.writer.is_full();
         }
         match event {
-            Event::Start(element) => body.start(element, true),
-            Event::Empty(element) => body.start(element, false),
-            Event::End(element) => body.end(element.local_name().as_ref()),
+            Event::Start(element) => body.start_element(element, true),
+            Event::Empty(element) => body.start_element(element, false),
+            Event::End(element) => body.end_element(element.local_name().as_ref()),
             _ => {
                 if let Some(text) = event_text(event) {
-                    body.text(&text);
+                    body.push_text(&text);
                 }
             }
         }
@@ -63,13 +74,13 @@ fn read_body(part: impl Read, format: Format, objects: OdfObjects) -> Result<Ext
     })?;
     body.write_pending();
     let is_cut = body.is_cut;
-    let mut extracted = body.writer.finish(format);
+    let mut extracted = body.writer.finish_document(format);
     extracted.truncated |= is_cut;
     Ok(extracted)
 }
 
-struct Body {
-    writer: Writer,
+struct OdtReader {
+    writer: DocumentWriter,
     line: String,
     row: String,
     /// The depth of paragraphs and headings; there is no text outside of them.
@@ -106,7 +117,7 @@ struct Comment {
 
 impl Comment {
     /// Appends a text. Returns false if it does not fit.
-    fn push(&mut self, text: &str) -> bool {
+    fn push_text(&mut self, text: &str) -> bool {
         if self.in_author {
             push_within(&mut self.author, text, AUTHOR_MAX_BYTES);
             return true;
@@ -115,10 +126,10 @@ impl Comment {
     }
 }
 
-impl Body {
+impl OdtReader {
     fn new(objects: OdfObjects) -> Self {
         Self {
-            writer: Writer::new(),
+            writer: DocumentWriter::new(),
             line: String::new(),
             row: String::new(),
             paragraphs: 0,
@@ -141,10 +152,10 @@ impl Body {
     /// Writes what belongs below the last line.
     fn write_pending(&mut self) {
         for line in std::mem::take(&mut self.below) {
-            self.writer.line(&line);
+            self.writer.add_line(&line);
         }
         for image in std::mem::take(&mut self.images) {
-            self.writer.image(image);
+            self.writer.add_image(image);
         }
     }
 
@@ -158,13 +169,13 @@ impl Body {
     }
 
     /// Reads an equation that stands in the text. Returns false if the event is of none.
-    fn equation(&mut self, event: &Event<'_>) -> bool {
+    fn read_equation_event(&mut self, event: &Event<'_>) -> bool {
         if let Some(equation) = &mut self.equation {
             // It is not ended where it should be.
             let is_beyond = matches!(event, Event::End(element) if element.name().as_ref() == "text:p");
             let written = match is_beyond {
-                true => self.equation.take().map(MathEquation::finish),
-                false => equation.event(event),
+                true => self.equation.take().map(MathEquation::finish_equation),
+                false => equation.read_event(event),
             };
             if let Some(written) = written {
                 self.equation = None;
@@ -174,15 +185,15 @@ impl Body {
         }
         let begins = matches!(event, Event::Start(element) if element.local_name().as_ref() == "math");
         if begins && self.hidden == 0 && self.comment.is_none() {
-            self.equation = Some(MathEquation::begin(None));
+            self.equation = Some(MathEquation::with_source(None));
             return true;
         }
         false
     }
 
     /// Adds the text of an object: an equation where it stands, others below the line.
-    fn object(&mut self, element: &BytesStart<'_>) {
-        match attribute(element, "href").and_then(|href| self.objects.take(&href)) {
+    fn add_object(&mut self, element: &BytesStart<'_>) {
+        match attribute_value(element, "href").and_then(|href| self.objects.take_object(&href)) {
             Some(OdfObject::Equation(line)) if self.paragraphs > 0 => self.line.push_str(&line),
             Some(OdfObject::Equation(line)) => self.put_below(line),
             Some(OdfObject::Chart(lines) | OdfObject::File(lines)) => {
@@ -192,26 +203,26 @@ impl Body {
         }
     }
 
-    fn text(&mut self, text: &str) {
+    fn push_text(&mut self, text: &str) {
         if let Some(alternative) = &mut self.alternative {
             push_within(alternative, text, COMMENT_MAX_BYTES);
             return;
         }
         if let Some(comment) = self.comment.as_mut().filter(|_| self.hidden == 0) {
-            self.is_cut |= !comment.push(text);
+            self.is_cut |= !comment.push_text(text);
         } else if self.paragraphs > 0 && self.hidden == 0 {
             // Line breaks in the file are spaces; tabs are elements.
             self.line.extend(text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }));
         }
     }
 
-    fn start(&mut self, element: &BytesStart<'_>, opens: bool) {
+    fn start_element(&mut self, element: &BytesStart<'_>, opens: bool) {
         if let Some(comment) = &mut self.comment {
             match element.local_name().as_ref() {
                 "creator" if opens => comment.in_author = true,
                 "date" | "creator-initials" | "date-string" if opens => self.hidden += 1,
                 "s" | "tab" | "line-break" => {
-                    comment.push(" ");
+                    comment.push_text(" ");
                 }
                 _ => {}
             }
@@ -228,7 +239,8 @@ impl Body {
             "tab" => self.line.push('\t'),
             "line-break" => self.line.push(' '),
             "s" => {
-                let count = attribute(element, "c").and_then(|count| count.parse().ok()).unwrap_or(1_usize);
+                let count =
+                    attribute_value(element, "c").and_then(|count| count.parse().ok()).unwrap_or(1_usize);
                 self.line.extend(std::iter::repeat_n(' ', count.min(BLANKS_MAX)));
             }
             "note-body" if opens => self.line.push_str(" ("),
@@ -238,30 +250,30 @@ impl Body {
                 self.write_pending();
                 self.slides += 1;
                 self.begins_notes = false;
-                self.writer.slide(self.slides);
+                self.writer.begin_slide(self.slides);
             }
-            "frame" if opens => self.in_title = attribute(element, "class").as_deref() == Some("title"),
+            "frame" if opens => self.in_title = attribute_value(element, "class").as_deref() == Some("title"),
             "notes" if opens => self.begins_notes = true,
             "page-number" if opens => self.hidden += 1,
             "table" if opens => self.tables += 1,
             "title" | "desc" if opens && element.name().as_ref().starts_with("svg:") => {
                 self.alternative = Some(String::new());
             }
-            "object" | "object-ole" if self.hidden == 0 => self.object(element),
+            "object" | "object-ole" if self.hidden == 0 => self.add_object(element),
             "image" if self.hidden == 0 => {
-                self.images.extend(attribute(element, "href").map(|path| resolve("", &path)));
+                self.images.extend(attribute_value(element, "href").map(|path| resolve_target("", &path)));
             }
             _ => {}
         }
     }
 
-    fn end(&mut self, name: &str) {
+    fn end_element(&mut self, name: &str) {
         if let Some(comment) = &mut self.comment {
             match name {
                 "creator" => comment.in_author = false,
                 "date" | "creator-initials" | "date-string" => self.hidden = self.hidden.saturating_sub(1),
                 "p" => {
-                    comment.push(" ");
+                    comment.push_text(" ");
                 }
                 "annotation" => {
                     let Comment { author, text, .. } = self.comment.take().unwrap_or_default();
@@ -290,15 +302,15 @@ impl Body {
                 let line = std::mem::take(&mut self.line);
                 if self.begins_notes && !line.trim().is_empty() {
                     self.begins_notes = false;
-                    self.writer.line("Notes:");
+                    self.writer.add_line("Notes:");
                 }
                 if self.tables > 0 {
                     self.row.push_str(line.trim_start_matches("- ").replace('\t', " ").trim());
                     self.row.push(' ');
                 } else if name == "h" || self.in_title {
-                    self.writer.heading(line.trim_start_matches("- "));
+                    self.writer.add_heading(line.trim_start_matches("- "));
                 } else if line != "- " {
-                    self.writer.line(&line);
+                    self.writer.add_line(&line);
                 }
                 if self.tables == 0 {
                     self.write_pending();
@@ -317,7 +329,7 @@ impl Body {
             "table-cell" if self.tables == 1 => self.row.push('\t'),
             "table-row" if self.tables == 1 => {
                 let row = std::mem::take(&mut self.row);
-                self.writer.line(&row);
+                self.writer.add_line(&row);
                 self.write_pending();
             }
             "table" => self.tables = self.tables.saturating_sub(1),

@@ -8,9 +8,9 @@ use quick_xml::events::{BytesStart, Event};
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 
-use super::book::{Book, COLUMNS_MAX, float};
+use super::book::{COLUMNS_MAX, WorkbookWriter, format_float};
 use super::number_format::NumberFormats;
-use super::xml::{attribute, event_text, events, push_within};
+use super::xml::{attribute_value, event_text, push_within, read_events};
 use super::{ExtractError, Extracted, text};
 
 /// The most parts of a package.
@@ -21,14 +21,14 @@ const STYLES_MAX: usize = 10_000;
 const CELL_MAX_BYTES: usize = 128 * 1024;
 
 /// Reads a workbook of Excel 2003.
-pub(super) fn workbook(bytes: &[u8]) -> Result<Extracted, ExtractError> {
-    let content = text::decode(bytes);
-    let mut sheets = Sheets::default();
-    events(content.as_bytes(), |event| {
+pub(super) fn extract_workbook_xml(bytes: &[u8]) -> Result<Extracted, ExtractError> {
+    let content = text::decode_text(bytes);
+    let mut sheets = ExcelXmlReader::default();
+    read_events(content.as_bytes(), |event| {
         match event {
-            Event::Start(element) => sheets.start(element, true),
-            Event::Empty(element) => sheets.start(element, false),
-            Event::End(element) => sheets.end(element.local_name().as_ref()),
+            Event::Start(element) => sheets.start_element(element, true),
+            Event::Empty(element) => sheets.start_element(element, false),
+            Event::End(element) => sheets.end_element(element.local_name().as_ref()),
             _ => {
                 if sheets.takes_text
                     && let Some(text) = event_text(event)
@@ -39,12 +39,12 @@ pub(super) fn workbook(bytes: &[u8]) -> Result<Extracted, ExtractError> {
         }
         !sheets.book.truncated
     })?;
-    Ok(sheets.book.finish())
+    Ok(sheets.book.finish_workbook())
 }
 
 #[derive(Default)]
-struct Sheets {
-    book: Book,
+struct ExcelXmlReader {
+    book: WorkbookWriter,
     /// The names of styles, and the codes of their formats.
     styles: Vec<(String, String)>,
     formats: Option<NumberFormats>,
@@ -61,48 +61,49 @@ struct Sheets {
     notes: Vec<String>,
 }
 
-impl Sheets {
-    fn start(&mut self, element: &BytesStart<'_>, opens: bool) {
-        let number = |name: &str| attribute(element, name).and_then(|number| number.parse::<u32>().ok());
+impl ExcelXmlReader {
+    fn start_element(&mut self, element: &BytesStart<'_>, opens: bool) {
+        let number =
+            |name: &str| attribute_value(element, name).and_then(|number| number.parse::<u32>().ok());
         match element.local_name().as_ref() {
             "Style" if self.styles.len() < STYLES_MAX => {
-                self.styles.push((attribute(element, "ID").unwrap_or_default(), String::new()));
+                self.styles.push((attribute_value(element, "ID").unwrap_or_default(), String::new()));
             }
             "NumberFormat" => {
                 if let Some((_, code)) = self.styles.last_mut() {
-                    *code = format_code(attribute(element, "Format").unwrap_or_default());
+                    *code = format_code(attribute_value(element, "Format").unwrap_or_default());
                 }
             }
             "Worksheet" => {
-                self.book.begin(&attribute(element, "Name").unwrap_or_default());
+                self.book.begin_sheet(&attribute_value(element, "Name").unwrap_or_default());
                 (self.row, self.column) = (0, 0);
             }
             "Row" => {
                 self.row = number("Index").map_or(self.row, |index| index.saturating_sub(1));
                 self.column = 0;
                 if !opens {
-                    self.end("Row");
+                    self.end_element("Row");
                 }
             }
             "Cell" => {
                 self.column = number("Index").map_or(self.column, |index| index.saturating_sub(1));
                 self.columns = number("MergeAcross").unwrap_or(0).min(COLUMNS_MAX).saturating_add(1);
-                let style = attribute(element, "StyleID");
+                let style = attribute_value(element, "StyleID");
                 self.style = style.and_then(|id| self.styles.iter().position(|(known, _)| *known == id));
                 if !opens {
-                    self.end("Cell");
+                    self.end_element("Cell");
                 }
             }
             "Comment" => self.in_comment = opens,
             "Data" => {
-                self.kind = attribute(element, "Type").unwrap_or_default();
+                self.kind = attribute_value(element, "Type").unwrap_or_default();
                 self.takes_text = opens;
             }
             _ => {}
         }
     }
 
-    fn end(&mut self, name: &str) {
+    fn end_element(&mut self, name: &str) {
         match name {
             "Data" => {
                 self.takes_text = false;
@@ -110,8 +111,8 @@ impl Sheets {
                 if self.in_comment {
                     self.notes.push(value);
                 } else {
-                    let shown = self.shown(value);
-                    self.book.cell(self.row, self.column, &shown);
+                    let shown = self.format_cell_value(value);
+                    self.book.add_cell(self.row, self.column, &shown);
                 }
             }
             "Comment" => self.in_comment = false,
@@ -120,7 +121,7 @@ impl Sheets {
             "Worksheet" => {
                 let notes = std::mem::take(&mut self.notes);
                 if !notes.is_empty() {
-                    self.book.notes(&notes);
+                    self.book.add_notes(&notes);
                 }
             }
             _ => {}
@@ -128,15 +129,17 @@ impl Sheets {
     }
 
     /// Returns a value as its cell shows it.
-    fn shown(&mut self, value: String) -> String {
+    fn format_cell_value(&mut self, value: String) -> String {
         match self.kind.as_str() {
             "Number" => {
                 let Ok(number) = value.trim().parse::<f64>() else { return value };
                 let styles = &self.styles;
-                let formats = self
-                    .formats
-                    .get_or_insert_with(|| NumberFormats::of(styles.iter().map(|(_, code)| code.as_str())));
-                self.style.and_then(|style| formats.shown(style, number)).unwrap_or_else(|| float(number))
+                let formats = self.formats.get_or_insert_with(|| {
+                    NumberFormats::from_codes(styles.iter().map(|(_, code)| code.as_str()))
+                });
+                self.style
+                    .and_then(|style| formats.format_number(style, number))
+                    .unwrap_or_else(|| format_float(number))
             }
             "DateTime" => {
                 let (date, time) = value.split_once('T').unwrap_or((&value, ""));
@@ -166,9 +169,9 @@ fn format_code(format: String) -> String {
 }
 
 /// Returns a package whose parts are elements of a file as the archive that it stands for.
-pub(super) fn package(bytes: &[u8]) -> Result<Vec<u8>, ExtractError> {
-    let broken = |error| ExtractError::broken("Flat OPC", error);
-    let content = text::decode(bytes);
+pub(super) fn flat_opc_to_zip(bytes: &[u8]) -> Result<Vec<u8>, ExtractError> {
+    let broken = |error| ExtractError::broken_file("Flat OPC", error);
+    let content = text::decode_text(bytes);
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
     let mut rest = content.as_str();
@@ -193,7 +196,7 @@ pub(super) fn package(bytes: &[u8]) -> Result<Vec<u8>, ExtractError> {
         };
         // Of two parts of one name the first counts.
         if zip.start_file(name.trim_start_matches('/'), options).is_ok() {
-            zip.write_all(&content).map_err(|error| ExtractError::broken("Flat OPC", error))?;
+            zip.write_all(&content).map_err(|error| ExtractError::broken_file("Flat OPC", error))?;
         }
     }
     zip.finish().map(Cursor::into_inner).map_err(broken)

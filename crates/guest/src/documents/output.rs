@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use domain::unread::UnreadImages;
 
 use super::embedded_images::LISTED_MAX;
-use super::{EmbeddedImage, Extracted, Format, OUTPUT_MAX_BYTES, Segment};
+use super::{DocumentFormat, DocumentSegment, EmbeddedImage, Extracted, OUTPUT_MAX_BYTES};
 
 /// The maximum length of a heading, in bytes.
 const HEADING_MAX_BYTES: usize = 200;
@@ -15,8 +15,8 @@ pub(super) const SEGMENTS_MAX: usize = 50_000;
 /// Writes a document of paragraphs: each is one line, and lines are counted through the document. After the first
 /// page begins, pages are counted instead.
 #[derive(Debug)]
-pub(super) struct Writer {
-    segments: Vec<Segment>,
+pub(super) struct DocumentWriter {
+    segments: Vec<DocumentSegment>,
     text: String,
     heading: Option<String>,
     page: Option<u32>,
@@ -33,7 +33,7 @@ pub(super) struct Writer {
     unread_images: UnreadImages,
 }
 
-impl Writer {
+impl DocumentWriter {
     pub(super) fn new() -> Self {
         Self {
             segments: Vec::new(),
@@ -63,7 +63,7 @@ impl Writer {
     }
 
     /// Adds a paragraph or row, trimmed. Ignores empty ones.
-    pub(super) fn line(&mut self, line: &str) {
+    pub(super) fn add_line(&mut self, line: &str) {
         let line = clean_line(line);
         if line.is_empty() || self.truncated {
             return;
@@ -81,7 +81,7 @@ impl Writer {
     }
 
     /// Adds a heading: a line that begins a new segment.
-    pub(super) fn heading(&mut self, line: &str) {
+    pub(super) fn add_heading(&mut self, line: &str) {
         let clean = clean_line(line);
         if clean.is_empty() {
             return;
@@ -89,18 +89,18 @@ impl Writer {
         self.close_segment();
         let end = clean.floor_char_boundary(clean.len().min(HEADING_MAX_BYTES));
         self.heading = Some(clean[..end].to_owned());
-        self.line(line);
+        self.add_line(line);
     }
 
     /// Begins a page.
-    pub(super) fn page(&mut self, page: u32) {
+    pub(super) fn begin_page(&mut self, page: u32) {
         self.close_segment();
         self.page = Some(page);
     }
 
     /// Begins a page whose text is not below the heading of the one before.
-    pub(super) fn slide(&mut self, page: u32) {
-        self.page(page);
+    pub(super) fn begin_slide(&mut self, page: u32) {
+        self.begin_page(page);
         self.heading = None;
     }
 
@@ -111,13 +111,13 @@ impl Writer {
     }
 
     /// Adds an image after the last line. One that stands in several places counts where it stands first.
-    pub(super) fn image(&mut self, part: String) {
+    pub(super) fn add_image(&mut self, part: String) {
         let line = self.page.is_none().then(|| self.last_line());
-        self.place(EmbeddedImage { part, page: self.page, line, heading: self.heading.clone() });
+        self.add_placed_image(EmbeddedImage { part, page: self.page, line, heading: self.heading.clone() });
     }
 
     /// Adds an image with its place.
-    pub(super) fn place(&mut self, image: EmbeddedImage) {
+    pub(super) fn add_placed_image(&mut self, image: EmbeddedImage) {
         if self.images.len() < LISTED_MAX && self.image_parts.insert(image.part.clone()) {
             self.images.push(image);
         }
@@ -126,7 +126,7 @@ impl Writer {
     /// Adds a line unless it is the same as the one before.
     pub(super) fn line_once(&mut self, line: &str) {
         if self.text.lines().next_back().is_none_or(|last| last != line) {
-            self.line(line);
+            self.add_line(line);
         }
     }
 
@@ -151,30 +151,30 @@ impl Writer {
     }
 
     /// Adds each line of a text.
-    pub(super) fn lines(&mut self, text: &str) {
-        text.lines().for_each(|line| self.line(line));
+    pub(super) fn add_lines(&mut self, text: &str) {
+        text.lines().for_each(|line| self.add_line(line));
     }
 
     /// Adds the text of another document, with its headings.
-    pub(super) fn append(&mut self, document: &Extracted) {
+    pub(super) fn append_document(&mut self, document: &Extracted) {
         self.left_out |= document.truncated;
         for segment in &document.segments {
             for (number, line) in segment.text.lines().enumerate() {
                 if number == 0 && segment.heading.as_deref().is_some_and(|heading| line.starts_with(heading))
                 {
-                    self.heading(line);
+                    self.add_heading(line);
                 } else {
-                    self.line(line);
+                    self.add_line(line);
                 }
             }
         }
     }
 
     /// Adds the text of a document inside this one, or the line that says why it is not read.
-    pub(super) fn embedded(&mut self, document: &Result<Extracted, String>) {
+    pub(super) fn add_embedded_document(&mut self, document: &Result<Extracted, String>) {
         match document {
-            Ok(document) => self.append(document),
-            Err(why) => self.line(why),
+            Ok(document) => self.append_document(document),
+            Err(why) => self.add_line(why),
         }
     }
 
@@ -182,7 +182,7 @@ impl Writer {
         self.truncated |= self.segments.len() >= SEGMENTS_MAX;
         if self.next_line > self.first_line {
             let lines = self.page.is_none().then_some((self.first_line, self.next_line - 1));
-            self.segments.push(Segment {
+            self.segments.push(DocumentSegment {
                 page: self.page,
                 lines,
                 heading: self.heading.clone(),
@@ -194,7 +194,7 @@ impl Writer {
         self.first_line = self.next_line;
     }
 
-    pub(super) fn finish(mut self, format: Format) -> Extracted {
+    pub(super) fn finish_document(mut self, format: DocumentFormat) -> Extracted {
         self.close_segment();
         let lines = self.page.is_none().then_some(self.next_line - 1);
         Extracted {
@@ -236,13 +236,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headings_begin_segments_and_lines_go_on() {
-        let mut writer = Writer::new();
-        writer.line("  first \u{1b}[31m line ");
-        writer.heading("Title");
-        writer.line("");
-        writer.line("body");
-        let extracted = writer.finish(Format::Html);
+    fn add_heading_begins_segment() {
+        let mut writer = DocumentWriter::new();
+        writer.add_line("  first \u{1b}[31m line ");
+        writer.add_heading("Title");
+        writer.add_line("");
+        writer.add_line("body");
+        let extracted = writer.finish_document(DocumentFormat::Html);
         assert_eq!(extracted.lines, Some(3));
         assert_eq!(extracted.segments[0].text, "first [31m line");
         assert_eq!(extracted.segments[1].lines, Some((2, 3)));
@@ -251,14 +251,14 @@ mod tests {
     }
 
     #[test]
-    fn text_beyond_the_bound_is_left_out() {
-        let mut writer = Writer::new();
+    fn document_writer_text_bounded() {
+        let mut writer = DocumentWriter::new();
         let line = "č".repeat(1024 * 1024);
         for _ in 0..8 {
-            writer.line(&line);
+            writer.add_line(&line);
         }
         assert!(writer.is_full());
-        let extracted = writer.finish(Format::Html);
+        let extracted = writer.finish_document(DocumentFormat::Html);
         assert!(extracted.truncated);
         assert!(
             extracted.segments.iter().map(|segment| segment.text.len()).sum::<usize>() <= OUTPUT_MAX_BYTES

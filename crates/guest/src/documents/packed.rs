@@ -7,8 +7,8 @@ use std::path::Path;
 
 use super::ExtractError;
 use super::archive::{ENTRIES_MAX, PART_MAX_BYTES, TOTAL_MAX_BYTES, decoded_name, is_of_system};
-use super::container::{Ahead, ArchivedFile, Container, DICTIONARY_MAX_KIB, check_length};
-use super::unpacked::Unpacked;
+use super::container::{Ahead, ArchivedFile, DICTIONARY_MAX_KIB, FileContainer, check_length};
+use super::unpacked::UnpackedArchive;
 
 /// The block in which the head of a file stands.
 const BLOCK_BYTES: usize = 512;
@@ -17,21 +17,21 @@ const CHECKSUM: std::ops::Range<usize> = 148..156;
 
 /// The compression of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Compression {
+pub(super) enum FileCompression {
     Gzip,
     Bzip2,
     Xz,
     Zstandard,
 }
 
-impl Compression {
+impl FileCompression {
     /// Returns the compression by a file's signature.
-    pub(super) fn of(bytes: &[u8]) -> Option<Self> {
-        const SIGNATURES: [(&[u8], Compression); 4] = [
-            (b"\x1f\x8b\x08", Compression::Gzip),
-            (b"BZh", Compression::Bzip2),
-            (b"\xfd7zXZ\0", Compression::Xz),
-            (b"\x28\xb5\x2f\xfd", Compression::Zstandard),
+    pub(super) fn from_signature(bytes: &[u8]) -> Option<Self> {
+        const SIGNATURES: [(&[u8], FileCompression); 4] = [
+            (b"\x1f\x8b\x08", FileCompression::Gzip),
+            (b"BZh", FileCompression::Bzip2),
+            (b"\xfd7zXZ\0", FileCompression::Xz),
+            (b"\x28\xb5\x2f\xfd", FileCompression::Zstandard),
         ];
         if is_skippable(bytes) {
             return Some(Self::Zstandard);
@@ -52,7 +52,7 @@ impl Compression {
     }
 
     /// Returns the extensions that are added to the name of a compressed file.
-    const fn extensions(self) -> &'static [&'static str] {
+    const fn name_extensions(self) -> &'static [&'static str] {
         match self {
             Self::Gzip => &["gz", "gzip"],
             Self::Bzip2 => &["bz2", "bz"],
@@ -61,12 +61,12 @@ impl Compression {
         }
     }
 
-    fn unpacked<'a>(self, bytes: &'a [u8]) -> Box<dyn Read + 'a> {
+    fn open_decoder<'a>(self, bytes: &'a [u8]) -> Box<dyn Read + 'a> {
         match self {
             Self::Gzip => Box::new(flate2::read::MultiGzDecoder::new(bytes)),
             Self::Bzip2 => Box::new(bzip2::read::MultiBzDecoder::new(bytes)),
             Self::Xz => Box::new(lzma_rust2::XzReader::new_mem_limit(bytes, true, DICTIONARY_MAX_KIB)),
-            Self::Zstandard => Box::new(Frames { left: bytes, frame: None }),
+            Self::Zstandard => Box::new(ZstdFrames { left: bytes, frame: None }),
         }
     }
 }
@@ -77,12 +77,12 @@ fn is_skippable(bytes: &[u8]) -> bool {
 }
 
 /// The frames of a Zstandard file, one after the other.
-struct Frames<'a> {
+struct ZstdFrames<'a> {
     left: &'a [u8],
     frame: Option<ruzstd::decoding::StreamingDecoder<&'a [u8], ruzstd::decoding::FrameDecoder>>,
 }
 
-impl Read for Frames<'_> {
+impl Read for ZstdFrames<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
         loop {
@@ -126,18 +126,18 @@ pub(super) fn is_tar(bytes: &[u8]) -> bool {
 }
 
 /// A compressed file that is no tar archive.
-pub(super) struct Compressed<'a> {
+pub(super) struct CompressedFile<'a> {
     bytes: &'a [u8],
-    compression: Compression,
+    compression: FileCompression,
     name: String,
 }
 
-impl Container for Compressed<'_> {
-    fn format(&self) -> &'static str {
+impl FileContainer for CompressedFile<'_> {
+    fn format_name(&self) -> &'static str {
         self.compression.name()
     }
 
-    fn files(&mut self) -> Vec<ArchivedFile> {
+    fn list_files(&mut self) -> Vec<ArchivedFile> {
         vec![ArchivedFile { index: 0, name: self.name.clone(), bytes: 0, is_encrypted: false }]
     }
 
@@ -145,10 +145,12 @@ impl Container for Compressed<'_> {
         false
     }
 
-    fn content(&mut self, _index: usize) -> Result<Vec<u8>, ExtractError> {
+    fn unpack_file(&mut self, _index: usize) -> Result<Vec<u8>, ExtractError> {
         let mut content = Vec::new();
-        let mut unpacked = self.compression.unpacked(self.bytes).take(PART_MAX_BYTES + 1);
-        unpacked.read_to_end(&mut content).map_err(|error| ExtractError::broken(self.format(), error))?;
+        let mut unpacked = self.compression.open_decoder(self.bytes).take(PART_MAX_BYTES + 1);
+        unpacked
+            .read_to_end(&mut content)
+            .map_err(|error| ExtractError::broken_file(self.format_name(), error))?;
         if content.len() as u64 > PART_MAX_BYTES {
             return Err(ExtractError::Bomb { bound: PART_MAX_BYTES });
         }
@@ -159,7 +161,7 @@ impl Container for Compressed<'_> {
 /// A tar archive, compressed or not.
 pub(super) struct Tar<'a> {
     bytes: &'a [u8],
-    compression: Option<Compression>,
+    compression: Option<FileCompression>,
     files: Vec<ArchivedFile>,
     /// True if the archive is damaged after these files, or too large.
     is_cut: bool,
@@ -170,15 +172,15 @@ pub(super) struct Tar<'a> {
 }
 
 impl<'a> Tar<'a> {
-    const fn unlisted(bytes: &'a [u8], compression: Option<Compression>, ahead: Ahead) -> Self {
+    const fn without_list(bytes: &'a [u8], compression: Option<FileCompression>, ahead: Ahead) -> Self {
         Self { bytes, compression, files: Vec::new(), is_cut: false, doubtful: None, ahead, format: "tar" }
     }
 
     /// Lists the files of an archive, until a damaged one or the bound of what is unpacked.
-    fn open(bytes: &'a [u8], compression: Option<Compression>) -> Result<Self, ExtractError> {
-        let mut tar = Self::unlisted(bytes, compression, Ahead::default());
+    fn from_bytes(bytes: &'a [u8], compression: Option<FileCompression>) -> Result<Self, ExtractError> {
+        let mut tar = Self::without_list(bytes, compression, Ahead::default());
         let mut files = Vec::new();
-        let listed = tar.each(|index, entry| {
+        let listed = tar.visit_files(|index, entry| {
             if index >= ENTRIES_MAX {
                 return Err(ExtractError::TooManyParts { bound: ENTRIES_MAX });
             }
@@ -201,14 +203,14 @@ impl<'a> Tar<'a> {
     ///
     /// # Errors
     /// Fails if it has unpacked no file.
-    pub(super) fn open_unpacked(unpacked: &'a Unpacked) -> Result<Self, ExtractError> {
+    pub(super) fn open_unpacked(unpacked: &'a UnpackedArchive) -> Result<Self, ExtractError> {
         let format = unpacked.format.name();
-        let tar = Self { format, ..Self::open(&unpacked.tar, None)? };
+        let tar = Self { format, ..Self::from_bytes(&unpacked.tar, None)? };
         if unpacked.is_whole {
             return Ok(tar);
         }
         let Some(last) = tar.files.last().map(|file| file.index) else {
-            return Err(ExtractError::broken(format, "no file of it can be unpacked"));
+            return Err(ExtractError::broken_file(format, "no file of it can be unpacked"));
         };
         // Without an end the program gave up in the last file, maybe after all of its bytes.
         let has_end = unpacked.tar.ends_with(&[0; 2 * BLOCK_BYTES]);
@@ -217,20 +219,20 @@ impl<'a> Tar<'a> {
 
     /// Unpacks a file, with those that are to be unpacked ahead.
     fn files_with(mut self, asked: usize) -> Result<BTreeMap<usize, Vec<u8>>, ExtractError> {
-        let content = self.content(asked)?;
+        let content = self.unpack_file(asked)?;
         let mut files = self.ahead.into_files();
         files.insert(asked, content);
         Ok(files)
     }
 
     /// Calls `visit` with each file and its number, until it returns false.
-    fn each(
+    fn visit_files(
         &self,
         mut visit: impl FnMut(usize, &mut tar::Entry<'_, Take<Box<dyn Read + 'a>>>) -> Result<bool, ExtractError>,
     ) -> Result<(), ExtractError> {
-        let broken = |error| ExtractError::broken("tar", error);
+        let broken = |error| ExtractError::broken_file("tar", error);
         let unpacked: Box<dyn Read + 'a> = match self.compression {
-            Some(compression) => compression.unpacked(self.bytes),
+            Some(compression) => compression.open_decoder(self.bytes),
             None => Box::new(self.bytes),
         };
         let mut archive = tar::Archive::new(unpacked.take(TOTAL_MAX_BYTES));
@@ -250,12 +252,12 @@ impl<'a> Tar<'a> {
     }
 }
 
-impl Container for Tar<'_> {
-    fn format(&self) -> &'static str {
+impl FileContainer for Tar<'_> {
+    fn format_name(&self) -> &'static str {
         self.format
     }
 
-    fn files(&mut self) -> Vec<ArchivedFile> {
+    fn list_files(&mut self) -> Vec<ArchivedFile> {
         self.files.clone()
     }
 
@@ -263,17 +265,20 @@ impl Container for Tar<'_> {
         self.is_cut
     }
 
-    fn content(&mut self, index: usize) -> Result<Vec<u8>, ExtractError> {
+    fn unpack_file(&mut self, index: usize) -> Result<Vec<u8>, ExtractError> {
         let declared = self.files.iter().find(|file| file.index == index).map_or(0, |file| file.bytes);
         check_length(declared)?;
         if self.doubtful == Some(index) {
-            return Err(ExtractError::broken(self.format, "it cannot be unpacked to the end of this file"));
+            return Err(ExtractError::broken_file(
+                self.format,
+                "it cannot be unpacked to the end of this file",
+            ));
         }
-        if let Some(content) = self.ahead.take(index)? {
+        if let Some(content) = self.ahead.take_unpacked(index)? {
             return Ok(content);
         }
         let mut ahead = std::mem::take(&mut self.ahead);
-        let unpacked = self.each(|at, entry| {
+        let unpacked = self.visit_files(|at, entry| {
             if at < index {
                 return Ok(true);
             }
@@ -281,68 +286,72 @@ impl Container for Tar<'_> {
                 // The archive may not have been listed.
                 check_length(entry.size())?;
             }
-            ahead.unpack(at, entry.size(), entry)
+            ahead.unpack_entry(at, entry.size(), entry)
         });
         self.ahead = ahead;
-        self.ahead.reached(index, usize::MAX, unpacked)
+        self.ahead.finish_unpacking(index, usize::MAX, unpacked)
     }
 }
 
 /// Opens a tar archive or compressed file; `None` if it is neither. The name of a file that is compressed alone stands in `path`.
-pub(super) fn open<'a>(
+pub(super) fn open_packed<'a>(
     path: &Path,
     bytes: &'a [u8],
-) -> Result<Option<Box<dyn Container + 'a>>, ExtractError> {
-    Ok(match packing(bytes)? {
-        (compression, true) => Some(Box::new(Tar::open(bytes, compression)?)),
+) -> Result<Option<Box<dyn FileContainer + 'a>>, ExtractError> {
+    Ok(match detect_packing(bytes)? {
+        (compression, true) => Some(Box::new(Tar::from_bytes(bytes, compression)?)),
         (Some(compression), false) => {
-            Some(Box::new(Compressed { bytes, compression, name: inner_name(path, compression) }))
+            Some(Box::new(CompressedFile { bytes, compression, name: inner_name(path, compression) }))
         }
         (None, false) => None,
     })
 }
 
 /// Unpacks one file of a tar archive or compressed file; `None` if it is neither.
-pub(super) fn file(bytes: &[u8], index: usize) -> Result<Option<Vec<u8>>, ExtractError> {
-    match packing(bytes)? {
-        (compression, true) => Tar::unlisted(bytes, compression, Ahead::none()).content(index),
-        (Some(compression), false) => Compressed { bytes, compression, name: String::new() }.content(index),
+pub(super) fn unpack_packed_file(bytes: &[u8], index: usize) -> Result<Option<Vec<u8>>, ExtractError> {
+    match detect_packing(bytes)? {
+        (compression, true) => {
+            Tar::without_list(bytes, compression, Ahead::without_wanted_files()).unpack_file(index)
+        }
+        (Some(compression), false) => {
+            CompressedFile { bytes, compression, name: String::new() }.unpack_file(index)
+        }
         (None, false) => return Ok(None),
     }
     .map(Some)
 }
 
 /// Unpacks a file of a tar archive, and other wanted ones with it; `None` if `bytes` are none.
-pub(super) fn files(
+pub(super) fn unpack_tar_files(
     bytes: &[u8],
     asked: usize,
     wanted: &BTreeSet<usize>,
 ) -> Result<Option<BTreeMap<usize, Vec<u8>>>, ExtractError> {
-    match packing(bytes)? {
-        (compression, true) => {
-            Tar::unlisted(bytes, compression, Ahead::of(wanted)).files_with(asked).map(Some)
-        }
+    match detect_packing(bytes)? {
+        (compression, true) => Tar::without_list(bytes, compression, Ahead::with_wanted_files(wanted))
+            .files_with(asked)
+            .map(Some),
         (_, false) => Ok(None),
     }
 }
 
 /// Returns the compression of a file, and whether it is a tar archive.
-fn packing(bytes: &[u8]) -> Result<(Option<Compression>, bool), ExtractError> {
-    let Some(compression) = Compression::of(bytes) else { return Ok((None, is_tar(bytes))) };
+fn detect_packing(bytes: &[u8]) -> Result<(Option<FileCompression>, bool), ExtractError> {
+    let Some(compression) = FileCompression::from_signature(bytes) else { return Ok((None, is_tar(bytes))) };
     let mut head = Vec::new();
-    let read = compression.unpacked(bytes).take(BLOCK_BYTES as u64).read_to_end(&mut head);
+    let read = compression.open_decoder(bytes).take(BLOCK_BYTES as u64).read_to_end(&mut head);
     if head.is_empty() {
-        read.map_err(|error| ExtractError::broken(compression.name(), error))?;
+        read.map_err(|error| ExtractError::broken_file(compression.name(), error))?;
     }
     Ok((Some(compression), is_tar(&head)))
 }
 
 /// Returns the name of a file that is compressed alone: without the extension of its compression.
-fn inner_name(path: &Path, compression: Compression) -> String {
+fn inner_name(path: &Path, compression: FileCompression) -> String {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     match name.rsplit_once('.') {
         Some((stem, extension))
-            if compression.extensions().contains(&extension.to_ascii_lowercase().as_str()) =>
+            if compression.name_extensions().contains(&extension.to_ascii_lowercase().as_str()) =>
         {
             stem.to_owned()
         }

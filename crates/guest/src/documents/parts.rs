@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use quick_xml::events::Event;
 
 use super::ExtractError;
-use super::archive::Archive;
-use super::xml::{attribute, events, unless_broken};
+use super::archive::ZipReader;
+use super::xml::{attribute_value, read_events, unless_broken};
 
 /// The maximum size of a part that lists others, in bytes.
 pub(super) const LIST_MAX_BYTES: u64 = 4 * 1024 * 1024;
@@ -21,25 +21,29 @@ pub(super) struct Relation {
 }
 
 /// Returns the name of the part with the document itself: the one that the list names, else the usual one.
-pub(super) fn main_part(archive: &mut Archive<'_>) -> Result<Option<String>, ExtractError> {
+pub(super) fn main_part(archive: &mut ZipReader<'_>) -> Result<Option<String>, ExtractError> {
     const USUAL: [&str; 2] = ["word/document.xml", "ppt/presentation.xml"];
-    let main = relations(archive, "")?.into_iter().find(|relation| relation.kind == "officeDocument");
+    let main = read_relations(archive, "")?.into_iter().find(|relation| relation.kind == "officeDocument");
     let mut names = main.map(|relation| relation.target).into_iter().chain(USUAL.map(str::to_owned));
-    Ok(names.find(|name| archive.contains(name)))
+    Ok(names.find(|name| archive.has_part(name)))
 }
 
 /// Reads the references of a part, of the whole document if it has no name; none if there is no list of them.
-pub(super) fn relations(archive: &mut Archive<'_>, part: &str) -> Result<Vec<Relation>, ExtractError> {
+pub(super) fn read_relations(archive: &mut ZipReader<'_>, part: &str) -> Result<Vec<Relation>, ExtractError> {
     let (folder, file) = part.rsplit_once('/').unwrap_or(("", part));
-    let list = archive.text(&resolve(folder, &format!("_rels/{file}.rels")), LIST_MAX_BYTES)?;
+    let list =
+        archive.read_part_text(&resolve_target(folder, &format!("_rels/{file}.rels")), LIST_MAX_BYTES)?;
     let mut relations = Vec::new();
-    let read = events(list.as_bytes(), |event| {
+    let read = read_events(list.as_bytes(), |event| {
         if let Event::Start(element) | Event::Empty(element) = event
-            && let (Some(id), Some(kind), Some(target)) =
-                (attribute(element, "Id"), attribute(element, "Type"), attribute(element, "Target"))
+            && let (Some(id), Some(kind), Some(target)) = (
+                attribute_value(element, "Id"),
+                attribute_value(element, "Type"),
+                attribute_value(element, "Target"),
+            )
         {
             let kind = kind.rsplit('/').next().unwrap_or_default().to_owned();
-            relations.push(Relation { id, kind, target: resolve(folder, &target) });
+            relations.push(Relation { id, kind, target: resolve_target(folder, &target) });
         }
         true
     });
@@ -54,7 +58,7 @@ pub(super) fn image_targets(relations: &[Relation]) -> HashMap<String, String> {
 }
 
 /// Resolves a path against the folder of the part that names it.
-pub(super) fn resolve(folder: &str, target: &str) -> String {
+pub(super) fn resolve_target(folder: &str, target: &str) -> String {
     let mut parts: Vec<&str> = match target.starts_with('/') {
         true => Vec::new(),
         false => folder.split('/').filter(|part| !part.is_empty()).collect(),

@@ -10,9 +10,9 @@ use domain::citation::PageKind;
 use serde::{Deserialize, Serialize};
 
 use super::clause::{self, Start};
-use super::columns::{self, Columns, cells};
+use super::columns::{self, Columns, split_cells};
 use super::rows::{self, Rows};
-use super::{Extracted, Format, InnerFile, Segment};
+use super::{DocumentFormat, DocumentSegment, Extracted, InnerFile};
 
 /// From this length on, in bytes, a piece ends at the next paragraph.
 const PARAGRAPHS_MIN_BYTES: usize = 300;
@@ -27,7 +27,7 @@ const BELOW: &str = " › ";
 
 /// A piece of a document.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Piece {
+pub struct DocumentPassage {
     /// The page (or sheet), from 1, where the format has pages.
     pub page: Option<u32>,
     /// The first and last line, from 1 and inclusive, where the format has lines.
@@ -40,7 +40,7 @@ pub struct Piece {
     pub text: String,
 }
 
-impl Piece {
+impl DocumentPassage {
     /// Returns the length of the text with the headings of its columns, in bytes.
     #[must_use]
     pub fn shown_bytes(&self) -> usize {
@@ -50,8 +50,8 @@ impl Piece {
 
 /// Splits a document into pieces in reading order, each of at most `max_bytes` bytes (at least 100).
 #[must_use]
-pub fn split(document: &Extracted, max_bytes: usize) -> Vec<Piece> {
-    let mut cutter = Cutter {
+pub fn split_passages(document: &Extracted, max_bytes: usize) -> Vec<DocumentPassage> {
+    let mut cutter = PassageCutter {
         format: document.format,
         inner: None,
         max_bytes: max_bytes.max(BOUND_MIN_BYTES),
@@ -59,17 +59,17 @@ pub fn split(document: &Extracted, max_bytes: usize) -> Vec<Piece> {
         pieces: Vec::new(),
     };
     for segment in &document.segments {
-        cutter.enter(document.format, segment);
+        cutter.enter_file(document.format, segment);
         match &segment.columns {
-            Some(columns) => cutter.table(segment, columns),
-            None => cutter.paragraphs(segment),
+            Some(columns) => cutter.cut_table(segment, columns),
+            None => cutter.cut_paragraphs(segment),
         }
     }
     cutter.pieces
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum UnitKind {
     Section,
     Item,
     Paragraph,
@@ -80,9 +80,9 @@ enum Kind {
 
 /// A range that is not split: a paragraph, an item, a row, a heading.
 #[derive(Debug)]
-struct Unit {
+struct TextUnit {
     range: Range<usize>,
-    kind: Kind,
+    kind: UnitKind,
     heading: Option<String>,
     /// True if it is a heading and nothing more.
     bare: bool,
@@ -104,18 +104,18 @@ impl Counted {
     }
 }
 
-struct Cutter {
-    format: Format,
+struct PassageCutter {
+    format: DocumentFormat,
     /// The file in an archive that the pieces are of.
     inner: Option<Rc<InnerFile>>,
     max_bytes: usize,
     heading: Option<String>,
-    pieces: Vec<Piece>,
+    pieces: Vec<DocumentPassage>,
 }
 
-impl Cutter {
+impl PassageCutter {
     /// Begins a file inside the document, if the segment is of another one than those before.
-    fn enter(&mut self, format: Format, segment: &Segment) {
+    fn enter_file(&mut self, format: DocumentFormat, segment: &DocumentSegment) {
         let name = |inner: &Option<Rc<InnerFile>>| inner.as_ref().map(|inner| inner.name.clone());
         if name(&segment.inner) != name(&self.inner) {
             self.heading = None;
@@ -125,35 +125,40 @@ impl Cutter {
     }
 
     /// Cuts paragraphs, and the tables between them below the headings of their columns.
-    fn paragraphs(&mut self, segment: &Segment) {
-        let mut parts = if self.format.has_tables() { columns::tables(segment) } else { Vec::new() };
+    fn cut_paragraphs(&mut self, segment: &DocumentSegment) {
+        let mut parts = if self.format.has_tables() { columns::split_tables(segment) } else { Vec::new() };
         if parts.is_empty() {
-            return self.segment(segment);
+            return self.cut_segment(segment);
         }
         // Further parts are below the headings that stand before them.
         parts.iter_mut().skip(1).for_each(|part| part.heading = None);
         for part in &parts {
             match &part.columns {
-                Some(columns) => self.table(part, columns),
-                None => self.segment(part),
+                Some(columns) => self.cut_table(part, columns),
+                None => self.cut_segment(part),
             }
         }
     }
 
     /// Cuts rows below the headings of their columns. The headings are no passages themselves.
-    fn table(&mut self, segment: &Segment, columns: &Columns) {
+    fn cut_table(&mut self, segment: &DocumentSegment, columns: &Columns) {
         if columns.own.start > 0 {
             let above: Vec<&str> = segment.text.split('\n').take(columns.own.start).collect();
             let lines =
                 segment.lines.map(|(first, _)| (first, first.saturating_add(line_number(above.len() - 1))));
-            self.segment(&Segment { lines, text: above.join("\n"), columns: None, ..segment.clone() });
+            self.cut_segment(&DocumentSegment {
+                lines,
+                text: above.join("\n"),
+                columns: None,
+                ..segment.clone()
+            });
         }
         if segment.heading.is_some() {
             self.heading.clone_from(&segment.heading);
         }
         let count = segment.text.split('\n').count();
         for Rows { rows: (first, last), columns, text } in
-            rows::cut(&segment.text, columns, columns.own.end, self.max_bytes)
+            rows::cut_table_rows(&segment.text, columns, columns.own.end, self.max_bytes)
         {
             let lines = segment.lines.map(|(from, to)| match to.saturating_sub(from) {
                 // The values of one row have several lines.
@@ -161,7 +166,13 @@ impl Cutter {
                 _ => (from.saturating_add(line_number(first)), from.saturating_add(line_number(last))),
             });
             let heading = self.heading_of(self.heading.clone());
-            self.pieces.push(Piece { page: segment.page, lines, heading, columns: Some(columns), text });
+            self.pieces.push(DocumentPassage {
+                page: segment.page,
+                lines,
+                heading,
+                columns: Some(columns),
+                text,
+            });
         }
     }
 
@@ -173,11 +184,11 @@ impl Cutter {
         }
     }
 
-    fn segment(&mut self, segment: &Segment) {
+    fn cut_segment(&mut self, segment: &DocumentSegment) {
         if segment.heading.is_some() {
             self.heading.clone_from(&segment.heading);
         }
-        let units = self.units(segment);
+        let units = self.split_units(segment);
         let mut counted = Counted::default();
         let mut open: Option<Range<usize>> = None;
         let mut open_heading = self.heading.clone();
@@ -187,25 +198,25 @@ impl Cutter {
             if let Some(range) = &mut open {
                 let together = unit.range.end - range.start;
                 let enough = match unit.kind {
-                    Kind::Section => !bare,
-                    Kind::Paragraph | Kind::Rest => !bare && range.len() >= PARAGRAPHS_MIN_BYTES,
-                    Kind::Item | Kind::Row => !bare && range.len() >= ITEMS_MIN_BYTES,
+                    UnitKind::Section => !bare,
+                    UnitKind::Paragraph | UnitKind::Rest => !bare && range.len() >= PARAGRAPHS_MIN_BYTES,
+                    UnitKind::Item | UnitKind::Row => !bare && range.len() >= ITEMS_MIN_BYTES,
                 };
                 let announces = announces_more(&segment.text[range.clone()], unit.kind);
                 if together > self.max_bytes || enough && !announces {
-                    self.push(segment, &mut counted, range.clone(), open_heading.take());
+                    self.push_passage(segment, &mut counted, range.clone(), open_heading.take());
                     open = None;
                 }
             }
             // A title on the line after a bare `§ 12` belongs to the heading; after others it is a paragraph.
-            let is_title = unit.kind == Kind::Paragraph && unit.bare;
+            let is_title = unit.kind == UnitKind::Paragraph && unit.bare;
             let continues = is_title && titled && self.heading.as_deref().is_some_and(is_bare_mark);
             let unit_bare = unit.bare && (!is_title || continues);
-            titled = unit.kind == Kind::Section && unit.bare;
+            titled = unit.kind == UnitKind::Section && unit.bare;
             if let Some(heading) = unit.heading.filter(|_| !is_title || continues) {
                 self.heading = Some(match (&self.heading, continues) {
-                    (Some(above), true) => bounded(&format!("{above} {heading}")),
-                    _ => bounded(&heading),
+                    (Some(above), true) => truncate_heading(&format!("{above} {heading}")),
+                    _ => truncate_heading(&heading),
                 });
             }
             match &mut open {
@@ -224,13 +235,13 @@ impl Cutter {
             }
         }
         if let Some(range) = open {
-            self.push(segment, &mut counted, range, open_heading);
+            self.push_passage(segment, &mut counted, range, open_heading);
         }
     }
 
-    fn push(
+    fn push_passage(
         &mut self,
-        segment: &Segment,
+        segment: &DocumentSegment,
         counted: &mut Counted,
         range: Range<usize>,
         heading: Option<String>,
@@ -241,12 +252,12 @@ impl Cutter {
         });
         let text = segment.text[range].to_owned();
         let heading = self.heading_of(heading);
-        self.pieces.push(Piece { page: segment.page, lines, heading, columns: None, text });
+        self.pieces.push(DocumentPassage { page: segment.page, lines, heading, columns: None, text });
     }
 
     /// Splits a segment into units. Blank lines belong to none.
-    fn units(&self, segment: &Segment) -> Vec<Unit> {
-        let mut units: Vec<Unit> = Vec::new();
+    fn split_units(&self, segment: &DocumentSegment) -> Vec<TextUnit> {
+        let mut units: Vec<TextUnit> = Vec::new();
         let mut previous = "";
         let mut after_blank = true;
         let mut at = 0;
@@ -258,9 +269,9 @@ impl Cutter {
                 after_blank = true;
             } else {
                 let after_heading = units.last().and_then(|unit| unit.bare.then_some(unit.kind));
-                match self.line(text, previous, after_blank, after_heading, segment) {
+                match self.classify_line(text, previous, after_blank, after_heading, segment) {
                     Some((kind, heading, bare)) => {
-                        units.push(Unit { range: trimmed(&range, line), kind, heading, bare })
+                        units.push(TextUnit { range: trim_line_range(&range, line), kind, heading, bare })
                     }
                     None => {
                         if let Some(unit) = units.last_mut() {
@@ -274,7 +285,7 @@ impl Cutter {
         }
         let mut bounded = Vec::with_capacity(units.len());
         for unit in units {
-            self.bound(&segment.text, unit, &mut bounded);
+            self.split_long_unit(&segment.text, unit, &mut bounded);
         }
         bounded
     }
@@ -282,20 +293,20 @@ impl Cutter {
     /// Classifies a line: its kind, the heading that it sets, and whether it is only a heading. Returns `None` if
     /// it continues the previous unit. `previous` is the last non-blank line, `after_heading` the kind of the
     /// previous unit if that is a heading.
-    fn line(
+    fn classify_line(
         &self,
         text: &str,
         previous: &str,
         after_blank: bool,
-        after_heading: Option<Kind>,
-        segment: &Segment,
-    ) -> Option<(Kind, Option<String>, bool)> {
-        if matches!(self.format, Format::Workbook | Format::Table) {
-            return Some((Kind::Row, None, false));
+        after_heading: Option<UnitKind>,
+        segment: &DocumentSegment,
+    ) -> Option<(UnitKind, Option<String>, bool)> {
+        if matches!(self.format, DocumentFormat::Workbook | DocumentFormat::Table) {
+            return Some((UnitKind::Row, None, false));
         }
-        if self.format == Format::Markdown && text.starts_with('#') {
+        if self.format == DocumentFormat::Markdown && text.starts_with('#') {
             let title = text.trim_start_matches('#').trim();
-            return Some((Kind::Section, Some(title.to_owned()), true));
+            return Some((UnitKind::Section, Some(title.to_owned()), true));
         }
         let row = text.contains('\t') || text.starts_with('|');
         let wrapped = self.format.is_wrapped();
@@ -303,29 +314,29 @@ impl Cutter {
             || previous.ends_with(['.', ':', ';', '!', '?', ',', ')', '"', '“'])
             || clause::is_title(previous) && previous.len() < TITLE_BEFORE_MAX_BYTES;
         if !wrapped || after_end {
-            match clause::start(text) {
+            match clause::detect_clause_start(text) {
                 Some(Start::Section(heading)) if !row => {
-                    return Some((Kind::Section, Some(heading.to_owned()), heading == text));
+                    return Some((UnitKind::Section, Some(heading.to_owned()), heading == text));
                 }
-                Some(_) if !row => return Some((Kind::Item, None, false)),
+                Some(_) if !row => return Some((UnitKind::Item, None, false)),
                 _ => {}
             }
         }
         if row {
-            return Some((Kind::Row, None, false));
+            return Some((UnitKind::Row, None, false));
         }
         if segment.heading.as_deref() == Some(text) {
-            return Some((Kind::Section, Some(text.to_owned()), true));
+            return Some((UnitKind::Section, Some(text.to_owned()), true));
         }
         let begins = !wrapped || after_blank || after_heading.is_some();
-        let title = after_heading == Some(Kind::Section)
+        let title = after_heading == Some(UnitKind::Section)
             && clause::is_title(text)
             && text.len() < TITLE_BEFORE_MAX_BYTES;
-        begins.then(|| (Kind::Paragraph, title.then(|| text.to_owned()), title))
+        begins.then(|| (UnitKind::Paragraph, title.then(|| text.to_owned()), title))
     }
 
     /// Splits a unit that exceeds the bound at ends of sentences or lines, otherwise at spaces.
-    fn bound(&self, text: &str, unit: Unit, into: &mut Vec<Unit>) {
+    fn split_long_unit(&self, text: &str, unit: TextUnit, into: &mut Vec<TextUnit>) {
         if unit.range.len() <= self.max_bytes {
             into.push(unit);
             return;
@@ -333,11 +344,11 @@ impl Cutter {
         let mut kind = unit.kind;
         let mut heading = unit.heading;
         let mut push = |range: Range<usize>| {
-            into.push(Unit { range, kind, heading: heading.take(), bare: false });
-            kind = Kind::Rest;
+            into.push(TextUnit { range, kind, heading: heading.take(), bare: false });
+            kind = UnitKind::Rest;
         };
         let mut open: Option<Range<usize>> = None;
-        for sentence in text_analysis::sentence::sentences(&text[unit.range.clone()]) {
+        for sentence in text_analysis::sentence::split_sentences(&text[unit.range.clone()]) {
             let sentence = unit.range.start + sentence.start..unit.range.start + sentence.end;
             for part in hard_cuts(text, sentence, self.max_bytes) {
                 match &mut open {
@@ -357,9 +368,9 @@ impl Cutter {
 }
 
 /// Returns true if a text ends by announcing what follows: `as follows:`, `What is it for?`
-fn announces_more(text: &str, next: Kind) -> bool {
+fn announces_more(text: &str, next: UnitKind) -> bool {
     let text = text.trim_end();
-    text.ends_with([':', '?']) || next == Kind::Paragraph && text.ends_with(',')
+    text.ends_with([':', '?']) || next == UnitKind::Paragraph && text.ends_with(',')
 }
 
 /// Stands before the name of a file that is attached to a document.
@@ -372,7 +383,7 @@ const TITLE_BEFORE_MAX_BYTES: usize = 80;
 /// PDF, with the page in it.
 pub(crate) fn page_name(path: &str, page: Option<u32>, heading: &str) -> Option<String> {
     page?;
-    let (name, _) = match PageKind::of(path) {
+    let (name, _) = match PageKind::from_path(path) {
         // Names of sheets contain no colon.
         PageKind::Sheet => heading.split_once(": ").unwrap_or((heading, "")),
         PageKind::File => heading.split_once(BELOW).unwrap_or((heading, "")),
@@ -382,7 +393,7 @@ pub(crate) fn page_name(path: &str, page: Option<u32>, heading: &str) -> Option<
         }
         PageKind::Slide | PageKind::Section => return None,
     };
-    let name = bounded(name.trim());
+    let name = truncate_heading(name.trim());
     (!name.is_empty() && !name.contains(char::is_control)).then_some(name)
 }
 
@@ -392,7 +403,7 @@ pub(crate) fn shown_rows(columns: &str, text: &str) -> String {
         return text.to_owned();
     }
     let is_row = |line: &&str| line.contains('\t');
-    let rows: Vec<Vec<&str>> = columns.lines().filter(is_row).chain(text.lines()).map(cells).collect();
+    let rows: Vec<Vec<&str>> = columns.lines().filter(is_row).chain(text.lines()).map(split_cells).collect();
     let width = rows.iter().map(Vec::len).max().unwrap_or(0);
     let is_used =
         |column: &usize| rows.iter().any(|row| row.get(*column).is_some_and(|cell| !cell.is_empty()));
@@ -413,7 +424,7 @@ pub(super) fn heading_in(file: &InnerFile, heading: Option<&str>) -> String {
     };
     let heading = heading.filter(|heading| !is_name(heading));
     let heading = heading.map(|heading| format!("{BELOW}{heading}")).unwrap_or_default();
-    bounded(&format!("{}{page}{heading}", file.name))
+    truncate_heading(&format!("{}{page}{heading}", file.name))
 }
 
 /// Returns true if a heading is a mark without words of its own: `§ 12`, `ČÁST PRVNÍ`.
@@ -425,12 +436,12 @@ fn line_number(line: usize) -> u32 {
     u32::try_from(line).unwrap_or(u32::MAX)
 }
 
-fn bounded(heading: &str) -> String {
+fn truncate_heading(heading: &str) -> String {
     heading[..heading.floor_char_boundary(heading.len().min(HEADING_MAX_BYTES))].to_owned()
 }
 
 /// Returns the range of a line without trailing spaces; leading ones are retained because they matter in code.
-fn trimmed(range: &Range<usize>, line: &str) -> Range<usize> {
+fn trim_line_range(range: &Range<usize>, line: &str) -> Range<usize> {
     range.start..range.start + line.trim_end().len()
 }
 
@@ -460,8 +471,8 @@ mod tests {
     use super::*;
     use std::path::Path;
 
-    fn pieces(name: &str, text: &str, max_bytes: usize) -> Vec<Piece> {
-        split(&extract_bytes(Path::new(name), text.as_bytes()).unwrap(), max_bytes)
+    fn split_text(name: &str, text: &str, max_bytes: usize) -> Vec<DocumentPassage> {
+        split_passages(&extract_bytes(Path::new(name), text.as_bytes()).unwrap(), max_bytes)
     }
 
     const LEASE: &str = "NÁJEMNÍ SMLOUVA\n\nuzavřená dne 1. 3. 2024 mezi stranami.\n\nČl. 1\nPředmět nájmu\n\
@@ -469,7 +480,7 @@ mod tests {
         Čl. 2\nNájemné\n2.1 Nájemné činí 15 000 Kč.\n2.2 Nájemné je splatné předem.\n";
 
     #[test]
-    fn sheets_and_files_in_archives_have_names() {
+    fn split_passages_names_sheets_and_files() {
         let name = |path: &str, heading: &str| page_name(path, Some(1), heading);
         assert_eq!(name("/a.xlsx", "Leden: Datum | Částka").as_deref(), Some("Leden"));
         assert_eq!(name("/a.ods", "Leden").as_deref(), Some("Leden"));
@@ -485,7 +496,7 @@ mod tests {
 
     #[test]
     fn sections_part_and_give_their_headings() {
-        let found = pieces("a.txt", LEASE, 1200);
+        let found = split_text("a.txt", LEASE, 1200);
         let shown: Vec<_> =
             found.iter().map(|piece| (piece.heading.as_deref(), piece.lines.unwrap())).collect();
         assert_eq!(
@@ -503,7 +514,7 @@ mod tests {
     fn long_paragraphs_are_cut_between_sentences() {
         let sentence = "Nájemce podle čl. 5 odst. 2 písm. a) platí předem.";
         let text = vec![sentence; 40].join(" ");
-        let found = pieces("a.txt", &text, 300);
+        let found = split_text("a.txt", &text, 300);
         assert!(found.len() > 6);
         for piece in &found {
             assert!(
@@ -517,18 +528,18 @@ mod tests {
     #[test]
     fn short_paragraphs_come_together() {
         let text = vec!["Krátký odstavec o ničem."; 40].join("\n\n");
-        let found = pieces("a.md", &text, 1200);
+        let found = split_text("a.md", &text, 1200);
         assert!(found.iter().rev().skip(1).all(|piece| (300..400).contains(&piece.text.len())), "{found:?}");
         assert_eq!(found[0].lines.unwrap().0, 1);
         assert_eq!(found.last().unwrap().lines.unwrap().1, 79);
     }
 
     #[test]
-    fn what_is_announced_stays_with_its_announcement() {
+    fn split_passages_keeps_announcements_together() {
         let long = "A paragraph that is long enough to end a piece. ".repeat(8);
         for announced in ["It is done by this command:", "Where does it come from?"] {
             let text = format!("{long}\n\n{announced}\n\nThe answer.\n\n{long}");
-            let found = pieces("a.md", &text, 1200);
+            let found = split_text("a.md", &text, 1200);
             let piece = found.iter().find(|piece| piece.text.contains(announced)).unwrap();
             assert!(piece.text.contains("The answer."), "{found:?}");
         }
@@ -536,17 +547,17 @@ mod tests {
 
     #[test]
     fn markdown_headings_count() {
-        let found = pieces("a.md", "# One\ntext\n## Two\nmore\n", 1200);
+        let found = split_text("a.md", "# One\ntext\n## Two\nmore\n", 1200);
         assert_eq!(found[0].heading.as_deref(), Some("One"));
         assert_eq!((found[1].heading.as_deref(), found[1].text.as_str()), (Some("Two"), "## Two\nmore"));
     }
 
     proptest::proptest! {
         #[test]
-        fn nothing_is_lost_and_places_are_exact(lines in proptest::collection::vec("[ a-zá.§1-9()\t]{0,60}", 1..60), max in 100_usize..700) {
+        fn split_passages_lossless_with_exact_places(lines in proptest::collection::vec("[ a-zá.§1-9()\t]{0,60}", 1..60), max in 100_usize..700) {
             let text = lines.join("\n");
             let document = extract_bytes(Path::new("a.txt"), text.as_bytes()).unwrap();
-            let found = split(&document, max);
+            let found = split_passages(&document, max);
             let joined: String = found.iter().flat_map(|piece| piece.text.chars()).filter(|c| !c.is_whitespace()).collect();
             let whole: String = text.chars().filter(|c| !c.is_whitespace()).collect();
             proptest::prop_assert_eq!(joined, whole);

@@ -19,12 +19,12 @@ use hayro_interpret::{
 
 use super::pdf_direction::{Gaps, GlyphPlace, is_page_right_to_left, is_right_to_left, logical_line};
 use super::pdf_images::PageImages;
-use super::pdf_letters::Letters;
-use super::pdf_paragraphs::{Line, paragraphs};
+use super::pdf_letters::GlyphLetters;
+use super::pdf_paragraphs::{PdfLine, assemble_paragraphs};
 use super::pdf_xfa::FormText;
 use super::{
-    Bounds, ExtractError, Extracted, Format, Nesting, OUTPUT_MAX_BYTES, PAGES_MAX, Segment, Span, pdf_files,
-    pdf_xfa,
+    DocumentFormat, DocumentSegment, ExtractBounds, ExtractError, Extracted, Nesting, OUTPUT_MAX_BYTES,
+    PAGES_MAX, PageRange, pdf_files, pdf_xfa,
 };
 
 /// The maximum number of lines per page; further ones are left out.
@@ -49,23 +49,23 @@ const SAME_UNIT_FACTOR: f64 = 1.01;
 /// The units of a glyph's own space in a font size.
 const UNITS_PER_SIZE: f64 = 1000.0;
 
-pub(super) fn extract(
+pub(super) fn extract_pdf(
     bytes: &[u8],
-    bounds: &Bounds,
+    bounds: &ExtractBounds,
     nesting: Nesting<'_>,
 ) -> Result<Extracted, ExtractError> {
-    let document = load(bytes)?;
+    let document = load_pdf(bytes)?;
     let pages = catch_unwind(AssertUnwindSafe(|| document.pages().len()))
-        .map_err(|_| ExtractError::broken("PDF", "its structure cannot be read"))?;
+        .map_err(|_| ExtractError::broken_file("PDF", "its structure cannot be read"))?;
     let pages = u32::try_from(pages).unwrap_or(u32::MAX);
     if pages == 0 {
-        return Err(ExtractError::broken("PDF", "it has no pages"));
+        return Err(ExtractError::broken_file("PDF", "it has no pages"));
     }
     let of = pages.min(PAGES_MAX);
     let first = bounds.first_page.max(1);
     let last = bounds.last_page.min(of);
     let mut cache = InterpreterCache::new();
-    let mut letters = Letters::of(&document);
+    let mut letters = GlyphLetters::new(&document);
     let (mut segments, mut notes, mut scans) = (Vec::new(), Vec::new(), Vec::new());
     let (mut cut_pages, mut damaged_pages) = (Vec::new(), Vec::new());
     let (mut images, mut seen_images, mut has_scans) = (Vec::new(), HashSet::new(), false);
@@ -75,10 +75,10 @@ pub(super) fn extract(
         if next > first && (late || read_bytes >= bounds.text_max_bytes) {
             break;
         }
-        let mut drawing = Drawing::of(&mut letters);
+        let mut drawing = Drawing::with_letters(&mut letters);
         let page = document.pages().get(next as usize - 1);
         let whole = page.is_some_and(|page| {
-            catch_unwind(AssertUnwindSafe(|| drawing.draw(&document, page, &cache))).is_ok()
+            catch_unwind(AssertUnwindSafe(|| drawing.draw_page(&document, page, &cache))).is_ok()
         });
         if (!whole || drawing.is_cut) && notes.len() < NOTES_MAX {
             notes.push(format!("page {next} could not be read whole"));
@@ -108,7 +108,7 @@ pub(super) fn extract(
         }
         read_bytes += text.len();
         if !text.is_empty() {
-            segments.push(Segment {
+            segments.push(DocumentSegment {
                 page: Some(next),
                 lines: None,
                 heading: None,
@@ -125,23 +125,23 @@ pub(super) fn extract(
         pages: Some(pages),
         truncated: pages > of && read >= of,
         notes,
-        span: Some(Span { first, last: read, of }),
+        span: Some(PageRange { first, last: read, of }),
         scans,
         cut_pages,
         damaged_pages,
         images,
-        ..Extracted::empty(Format::Pdf)
+        ..Extracted::empty(DocumentFormat::Pdf)
     };
     if first == 1 {
         replace_placeholder(&document, &mut extracted)?;
     }
     if read == of && first <= of {
-        pdf_files::add(&document, of, &mut extracted, nesting);
+        pdf_files::add_attached_files(&document, of, &mut extracted, nesting);
     }
     if extracted.segments.is_empty() && !has_scans && first == 1 && read >= of {
         return Err(match extracted.notes.is_empty() {
             true => ExtractError::NoText { pages },
-            false => ExtractError::broken("PDF", "none of its pages can be read"),
+            false => ExtractError::broken_file("PDF", "none of its pages can be read"),
         });
     }
     Ok(extracted)
@@ -160,7 +160,8 @@ fn replace_placeholder(document: &Pdf, extracted: &mut Extracted) -> Result<(), 
         });
     }
     extracted.segments.retain(|segment| segment.page != Some(1));
-    let segment = Segment { page: Some(1), lines: None, heading: None, text, inner: None, columns: None };
+    let segment =
+        DocumentSegment { page: Some(1), lines: None, heading: None, text, inner: None, columns: None };
     extracted.segments.insert(0, segment);
     extracted.scans.retain(|page| *page != 1);
     extracted.damaged_pages.retain(|page| *page != 1);
@@ -171,24 +172,26 @@ fn replace_placeholder(document: &Pdf, extracted: &mut Extracted) -> Result<(), 
     Ok(())
 }
 
-pub(super) fn load(bytes: &[u8]) -> Result<Pdf, ExtractError> {
+pub(super) fn load_pdf(bytes: &[u8]) -> Result<Pdf, ExtractError> {
     let loaded = catch_unwind(|| Pdf::new(bytes.to_vec()));
     match loaded {
-        Err(_) => Err(ExtractError::broken("PDF", "its structure cannot be read")),
+        Err(_) => Err(ExtractError::broken_file("PDF", "its structure cannot be read")),
         Ok(Ok(document)) => Ok(document),
         Ok(Err(LoadPdfError::Decryption(DecryptionError::PasswordProtected))) => {
             Err(ExtractError::Encrypted("PDF"))
         }
         Ok(Err(LoadPdfError::Decryption(_))) => {
-            Err(ExtractError::broken("PDF", "its encryption is of no known kind"))
+            Err(ExtractError::broken_file("PDF", "its encryption is of no known kind"))
         }
-        Ok(Err(LoadPdfError::Invalid)) => Err(ExtractError::broken("PDF", "its structure cannot be read")),
+        Ok(Err(LoadPdfError::Invalid)) => {
+            Err(ExtractError::broken_file("PDF", "its structure cannot be read"))
+        }
     }
 }
 
 /// The text of a page while it is drawn.
 struct Drawing<'l, 'd> {
-    letters: &'l mut Letters<'d>,
+    letters: &'l mut GlyphLetters<'d>,
     lines: Vec<DrawnLine>,
     glyphs: usize,
     operations: usize,
@@ -204,7 +207,7 @@ struct Drawing<'l, 'd> {
 }
 
 impl<'l, 'd> Drawing<'l, 'd> {
-    fn of(letters: &'l mut Letters<'d>) -> Self {
+    fn with_letters(letters: &'l mut GlyphLetters<'d>) -> Self {
         Self {
             letters,
             lines: Vec::new(),
@@ -219,7 +222,7 @@ impl<'l, 'd> Drawing<'l, 'd> {
         }
     }
 
-    fn draw<'a>(&mut self, document: &'a Pdf, page: &Page<'a>, cache: &InterpreterCache<'a>) {
+    fn draw_page<'a>(&mut self, document: &'a Pdf, page: &Page<'a>, cache: &InterpreterCache<'a>) {
         let start = Affine::new(page.initial_transform(true).as_coeffs());
         let (width, height) = page.render_dimensions();
         let bounds = Rect::new(0.0, 0.0, f64::from(width), f64::from(height));
@@ -232,8 +235,8 @@ impl<'l, 'd> Drawing<'l, 'd> {
     fn into_text(self) -> (String, bool) {
         let lines = self.lines.iter();
         let is_backward = is_page_right_to_left(lines.map(|line| line.line.text.as_str()));
-        let lines: Vec<Line> = self.lines.into_iter().map(|line| line.into_line(is_backward)).collect();
-        let mut text = paragraphs(&lines);
+        let lines: Vec<PdfLine> = self.lines.into_iter().map(|line| line.into_line(is_backward)).collect();
+        let mut text = assemble_paragraphs(&lines);
         let is_cut = text.len() > OUTPUT_MAX_BYTES;
         text.truncate(text.floor_char_boundary(OUTPUT_MAX_BYTES));
         (text, is_cut)
@@ -241,7 +244,7 @@ impl<'l, 'd> Drawing<'l, 'd> {
 
     /// Counts an operation. Ends the page by unwinding when there are too many, as the library has no way to stop; what was
     /// drawn by then stays.
-    fn count(&mut self) {
+    fn count_operation(&mut self) {
         self.operations += 1;
         if self.operations > OPERATIONS_MAX || self.clips > CLIPS_MAX || self.glyphs > GLYPHS_MAX {
             self.is_cut = true;
@@ -250,7 +253,13 @@ impl<'l, 'd> Drawing<'l, 'd> {
     }
 
     /// Adds a glyph. `unit` is the length of a unit of its font along the line, if its own says otherwise.
-    fn add(&mut self, glyph: &PositionedGlyph<'_>, transform: Affine, mode: WritingMode, unit: Option<f64>) {
+    fn add_glyph(
+        &mut self,
+        glyph: &PositionedGlyph<'_>,
+        transform: Affine,
+        mode: WritingMode,
+        unit: Option<f64>,
+    ) {
         self.glyphs += 1;
         let Some(text) = self.letters.of_glyph(glyph) else { return };
         let origin = transform * Point::ORIGIN;
@@ -269,11 +278,11 @@ impl<'l, 'd> Drawing<'l, 'd> {
             return;
         }
         if text.contains(char::is_alphanumeric) {
-            self.images.letter(origin);
+            self.images.add_letter(origin);
         }
         let direction = ahead / drawn_length;
         let width = match mode {
-            WritingMode::Horizontal => f64::from(advance(glyph).unwrap_or(500.0)) * length,
+            WritingMode::Horizontal => f64::from(glyph_advance(glyph).unwrap_or(500.0)) * length,
             WritingMode::Vertical => size,
         };
         let across = Vec2::new(-direction.y, direction.x);
@@ -281,16 +290,16 @@ impl<'l, 'd> Drawing<'l, 'd> {
         let angle = direction.y.atan2(direction.x).to_degrees().round();
         #[expect(clippy::cast_possible_truncation, reason = "at most 180")]
         let angle = angle as i32;
-        self.place(&Line { left: x, right: x + width, y, size, angle, text });
+        self.place_glyph(&PdfLine { left: x, right: x + width, y, size, angle, text });
     }
 
     /// Adds a glyph to the last line or begins another one.
-    fn place(&mut self, glyph: &Line) {
+    fn place_glyph(&mut self, glyph: &PdfLine) {
         let size = glyph.size;
         let Some(drawn) = self.lines.last_mut().filter(|DrawnLine { line, .. }| {
             line.angle == glyph.angle && (glyph.y - line.y).abs() < 0.5 * size.max(line.size)
         }) else {
-            return self.lines.push(DrawnLine::begun(glyph));
+            return self.lines.push(DrawnLine::from_glyph(glyph));
         };
         let room = 2.0 * size.max(1.0);
         let line = &mut drawn.line;
@@ -305,31 +314,31 @@ impl<'l, 'd> Drawing<'l, 'd> {
             let is_backward = drawn.is_backward || glyph.text.contains(is_right_to_left);
             let goes_on = drawn.glyphs.last().is_some_and(|last| (glyph.left - last.right).abs() < room);
             if !(is_backward && (goes_on || glyph.right < line.left + room)) {
-                return self.lines.push(DrawnLine::begun(glyph));
+                return self.lines.push(DrawnLine::from_glyph(glyph));
             }
         }
-        drawn.push(glyph);
+        drawn.append_glyph(glyph);
     }
 }
 
 /// A line with the places of its glyphs, as it is drawn.
 struct DrawnLine {
-    line: Line,
+    line: PdfLine,
     glyphs: Vec<GlyphPlace>,
     /// True if it has letters from right to left.
     is_backward: bool,
 }
 
 impl DrawnLine {
-    fn begun(glyph: &Line) -> Self {
-        let line = Line { text: String::new(), ..glyph.clone() };
+    fn from_glyph(glyph: &PdfLine) -> Self {
+        let line = PdfLine { text: String::new(), ..glyph.clone() };
         let mut drawn = Self { line, glyphs: Vec::new(), is_backward: false };
-        drawn.push(glyph);
+        drawn.append_glyph(glyph);
         drawn
     }
 
     /// Adds a glyph behind those that were drawn.
-    fn push(&mut self, glyph: &Line) {
+    fn append_glyph(&mut self, glyph: &PdfLine) {
         let line = &mut self.line;
         let begin = line.text.len();
         push_glyph(&mut line.text, &glyph.text);
@@ -342,17 +351,17 @@ impl DrawnLine {
     }
 
     /// Returns the line as it is read.
-    fn into_line(self, is_page_backward: bool) -> Line {
+    fn into_line(self, is_page_backward: bool) -> PdfLine {
         let Self { line, glyphs, is_backward } = self;
         if !is_backward {
             return line;
         }
         let gaps = Gaps { word: WORD_GAP * line.size, cell: CELL_GAP * line.size };
-        Line { text: logical_line(&line.text, &glyphs, gaps, is_page_backward), ..line }
+        PdfLine { text: logical_line(&line.text, &glyphs, gaps, is_page_backward), ..line }
     }
 }
 
-fn advance(glyph: &Glyph<'_>) -> Option<f32> {
+fn glyph_advance(glyph: &Glyph<'_>) -> Option<f32> {
     match glyph {
         Glyph::Outline(outline) => outline.advance_width(),
         Glyph::Type3(drawn) => drawn.advance_width(),
@@ -368,7 +377,7 @@ fn unit_of_substitute(run: &GlyphRun<'_, '_>, transform: Affine) -> Option<f64> 
         .map(|glyph| {
             let transform = transform * glyph.transform();
             let origin = transform * Point::ORIGIN;
-            (origin, (transform * Point::new(1.0, 0.0) - origin).hypot(), advance(glyph))
+            (origin, (transform * Point::new(1.0, 0.0) - origin).hypot(), glyph_advance(glyph))
         })
         .collect();
     let (shortest, longest) =
@@ -388,7 +397,7 @@ fn unit_of_substitute(run: &GlyphRun<'_, '_>, transform: Affine) -> Option<f64> 
 
 impl<'a> Device<'a> for Drawing<'_, '_> {
     fn draw_glyph_run(&mut self, run: &GlyphRun<'_, 'a>, props: DrawProps<'a>, mode: &DrawMode) {
-        self.count();
+        self.count_operation();
         let transform = props.transform;
         let at = run.glyphs().first().map(|glyph| transform * glyph.transform() * Point::ORIGIN);
         if matches!(mode, DrawMode::Stroke(_)) && at.is_some() && self.filled_at == at {
@@ -405,39 +414,39 @@ impl<'a> Device<'a> for Drawing<'_, '_> {
                 self.is_cut = true;
                 break;
             }
-            self.add(glyph, transform * glyph.transform(), mode, unit);
+            self.add_glyph(glyph, transform * glyph.transform(), mode, unit);
         }
     }
 
     fn draw_path(&mut self, _: &BezPath, _: DrawProps<'a>, _: &DrawMode) {
-        self.count();
+        self.count_operation();
     }
 
     fn push_clip_path(&mut self, _: &ClipPath) {
         self.clips += 1;
-        self.count();
+        self.count_operation();
     }
 
     fn push_clip_rect(&mut self, _: &Rect) {
         self.clips += 1;
-        self.count();
+        self.count_operation();
     }
 
     fn push_transparency_group(&mut self, _: f32, _: Option<SoftMask<'a>>, _: BlendMode) {
-        self.count();
+        self.count_operation();
     }
 
     fn draw_image(&mut self, image: Image<'a, '_>, props: ImageDrawProps<'a>) {
-        self.count();
+        self.count_operation();
         let pixels = f64::from(image.width()) * f64::from(image.height());
         let covered = pixels * props.transform.determinant().abs() / self.area.max(1.0);
         if covered.is_finite() {
             self.covered += covered;
         }
-        self.images.draw(&image, props.transform);
+        self.images.add_image(&image, props.transform);
     }
     fn draw_rect(&mut self, _: &Rect, _: DrawProps<'a>, _: &DrawMode) {
-        self.count();
+        self.count_operation();
     }
 
     fn pop_clip(&mut self) {}

@@ -77,7 +77,7 @@ pub(super) fn logical_line(text: &str, glyphs: &[GlyphPlace], gaps: Gaps, is_pag
         clusters.push(letters);
         right = glyph.right;
     }
-    logical(&clusters, is_page_backward)
+    to_logical_order(&clusters, is_page_backward)
 }
 
 /// Returns the glyphs with their letters in the order in which they were drawn, each with the marks on it: those that were drawn before
@@ -112,7 +112,7 @@ fn with_marks(text: &str, glyphs: &[GlyphPlace]) -> Vec<(GlyphPlace, String)> {
 }
 
 /// Returns the letters of a line as they are read; those of one glyph stay together.
-fn logical(seen: &[String], is_page_backward: bool) -> String {
+fn to_logical_order(seen: &[String], is_page_backward: bool) -> String {
     let has = |text: &String, is: fn(char) -> bool| text.contains(is);
     let mut read = String::new();
     if is_page_backward || !seen.iter().any(|text| has(text, is_left_to_right)) {
@@ -151,7 +151,7 @@ fn push_backward(seen: &[String], read: &mut String) {
         }
     }
     push_forward(&seen[..forward_end], follows_arabic, read, &mut brackets);
-    mirror(read, &brackets);
+    mirror_brackets(read, &brackets);
 }
 
 /// Appends a piece between letters from right to left: its words are read from left to right, and numbers alone one after another
@@ -214,7 +214,7 @@ fn with_signs(seen: &[String], first: usize, last: usize, is_arabic_number: bool
 /// Appends signs that are read from right to left.
 fn push_reversed(seen: &[String], read: &mut String, brackets: &mut Vec<usize>) {
     for text in seen.iter().rev() {
-        if mirrored(text).is_some() {
+        if mirror_bracket(text).is_some() {
             brackets.push(read.len());
         }
         read.push_str(text);
@@ -222,7 +222,7 @@ fn push_reversed(seen: &[String], read: &mut String, brackets: &mut Vec<usize>) 
 }
 
 /// Returns the other bracket of a pair.
-fn mirrored(text: &str) -> Option<char> {
+fn mirror_bracket(text: &str) -> Option<char> {
     let mut letters = text.chars();
     let letter = letters.next().filter(|_| letters.next().is_none())?;
     BRACKETS.iter().find_map(|(open, close)| match letter {
@@ -233,7 +233,7 @@ fn mirrored(text: &str) -> Option<char> {
 }
 
 /// Mirrors brackets if more of them are pairs then: some documents say the letter, and others the shape that is drawn of it.
-fn mirror(read: &mut String, brackets: &[usize]) {
+fn mirror_brackets(read: &mut String, brackets: &[usize]) {
     let pairs = |are_mirrored: bool| {
         let (mut depth, mut pairs) = (0_usize, 0_usize);
         for at in brackets {
@@ -251,7 +251,7 @@ fn mirror(read: &mut String, brackets: &[usize]) {
     }
     // Each is one byte.
     for at in brackets {
-        if let Some(other) = mirrored(&read[*at..=*at]) {
+        if let Some(other) = mirror_bracket(&read[*at..=*at]) {
             read.replace_range(*at..=*at, other.encode_utf8(&mut [0; 4]));
         }
     }
@@ -261,40 +261,40 @@ fn mirror(read: &mut String, brackets: &[usize]) {
 mod tests {
     use super::*;
 
-    fn read(seen: &str) -> String {
+    fn read_backward(seen: &str) -> String {
         let seen: Vec<String> = seen.chars().map(String::from).collect();
-        logical(&seen, true)
+        to_logical_order(&seen, true)
     }
 
     #[test]
-    fn lines_from_right_to_left_are_read_so() {
-        assert_eq!(read("םולש"), "שלום");
-        assert_eq!(read(".2024 תנשב םולש"), "שלום בשנת 2024.");
-        assert_eq!(read("PDF 2.0 ץבוק"), "קובץ PDF 2.0");
-        assert_eq!(read(".הז PDF (2.0) ץבוק"), "קובץ PDF (2.0) זה.");
-        assert_eq!(read("50% לש החנה"), "הנחה של 50%");
-        assert_eq!(read("2024 2023 םינשב"), "בשנים 2023 2024");
-        assert_eq!(read("2024-05-17 ךיראתב"), "בתאריך 2024-05-17");
-        assert_eq!(read("٢٠٢٤ ماع"), "عام ٢٠٢٤");
-        assert_eq!(read("2021-2020 ماع"), "عام 2020-2021");
-        assert_eq!(read("b\tא"), "א\tb");
+    fn logical_order_right_to_left_lines() {
+        assert_eq!(read_backward("םולש"), "שלום");
+        assert_eq!(read_backward(".2024 תנשב םולש"), "שלום בשנת 2024.");
+        assert_eq!(read_backward("PDF 2.0 ץבוק"), "קובץ PDF 2.0");
+        assert_eq!(read_backward(".הז PDF (2.0) ץבוק"), "קובץ PDF (2.0) זה.");
+        assert_eq!(read_backward("50% לש החנה"), "הנחה של 50%");
+        assert_eq!(read_backward("2024 2023 םינשב"), "בשנים 2023 2024");
+        assert_eq!(read_backward("2024-05-17 ךיראתב"), "בתאריך 2024-05-17");
+        assert_eq!(read_backward("٢٠٢٤ ماع"), "عام ٢٠٢٤");
+        assert_eq!(read_backward("2021-2020 ماع"), "عام 2020-2021");
+        assert_eq!(read_backward("b\tא"), "א\tb");
     }
 
     #[test]
     fn brackets_enclose_what_they_enclosed() {
-        assert_eq!(read("(הלודג) ריד"), "דיר (גדולה)", "their shapes");
-        assert_eq!(read(")הלודג( ריד"), "דיר (גדולה)", "their letters");
-        assert_eq!(read("א (א"), "א( א", "one alone stays");
+        assert_eq!(read_backward("(הלודג) ריד"), "דיר (גדולה)", "their shapes");
+        assert_eq!(read_backward(")הלודג( ריד"), "דיר (גדולה)", "their letters");
+        assert_eq!(read_backward("א (א"), "א( א", "one alone stays");
     }
 
     #[test]
-    fn words_from_right_to_left_keep_their_place_on_other_pages() {
+    fn logical_order_keeps_embedded_rtl_words() {
         let seen: Vec<String> = "The word םולש לש means 5".chars().map(String::from).collect();
-        assert_eq!(logical(&seen, false), "The word של שלום means 5");
+        assert_eq!(to_logical_order(&seen, false), "The word של שלום means 5");
     }
 
     #[test]
-    fn glyphs_are_read_by_their_places_with_their_marks() {
+    fn logical_order_glyphs_by_place() {
         let text = "ש\u{5b8}לוPDFםx";
         let places = [
             (90.0, 2),

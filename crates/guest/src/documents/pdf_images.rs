@@ -37,7 +37,7 @@ pub(super) struct PageImages {
 
 impl PageImages {
     /// Adds an image that is drawn on the page.
-    pub(super) fn draw(&mut self, image: &Image<'_, '_>, transform: Affine) {
+    pub(super) fn add_image(&mut self, image: &Image<'_, '_>, transform: Affine) {
         let (width, height) = (f64::from(image.width()), f64::from(image.height()));
         let rect = transform.transform_rect_bbox(Rect::new(0.0, 0.0, width, height));
         let key = match image {
@@ -50,7 +50,7 @@ impl PageImages {
     }
 
     /// Adds a letter of the page's text.
-    pub(super) fn letter(&mut self, at: Point) {
+    pub(super) fn add_letter(&mut self, at: Point) {
         self.letters.push(at);
     }
 
@@ -67,20 +67,25 @@ impl PageImages {
                 && dpi >= DPI_MIN
                 && letters.take(LETTERS_MAX + 1).count() <= LETTERS_MAX
         };
-        let areas = joined(self.drawn).into_iter().filter(may_show_text);
+        let areas = join_touching_areas(self.drawn).into_iter().filter(may_show_text);
         areas
             .filter(|area| seen.insert(area.key))
-            .map(|area| EmbeddedImage { part: part(area.rect), page: Some(page), line: None, heading: None })
+            .map(|area| EmbeddedImage {
+                part: area_part_name(area.rect),
+                page: Some(page),
+                line: None,
+                heading: None,
+            })
             .collect()
     }
 }
 
 /// Joins images that touch or cover each other.
-fn joined(mut drawn: Vec<Area>) -> Vec<Area> {
+fn join_touching_areas(mut drawn: Vec<Area>) -> Vec<Area> {
     let mut areas: Vec<Area> = Vec::new();
     while let Some(mut area) = drawn.pop() {
         // What was apart may touch the grown area.
-        while let Some(at) = areas.iter().position(|other| touches(area.rect, other.rect)) {
+        while let Some(at) = areas.iter().position(|other| are_touching(area.rect, other.rect)) {
             let other = areas.swap_remove(at);
             let key = area.key.wrapping_add(other.key);
             area = Area { rect: area.rect.union(other.rect), pixels: area.pixels + other.pixels, key };
@@ -91,17 +96,17 @@ fn joined(mut drawn: Vec<Area>) -> Vec<Area> {
     areas
 }
 
-fn touches(one: Rect, other: Rect) -> bool {
+fn are_touching(one: Rect, other: Rect) -> bool {
     one.inflate(STRIP_GAP, STRIP_GAP).overlaps(other)
 }
 
 /// Names an area of a page, in whole points.
-fn part(area: Rect) -> String {
+fn area_part_name(area: Rect) -> String {
     let Rect { x0, y0, x1, y1 } = area.expand();
     format!("area {x0} {y0} {x1} {y1}")
 }
 
-fn parsed(part: &str) -> Option<Rect> {
+fn parse_area_part(part: &str) -> Option<Rect> {
     let sides: Vec<f64> =
         part.strip_prefix("area ")?.split(' ').map(str::parse).collect::<Result<_, _>>().ok()?;
     let [x0, y0, x1, y1] = sides[..] else { return None };
@@ -109,8 +114,9 @@ fn parsed(part: &str) -> Option<Rect> {
 }
 
 /// Renders an area of a page, counted from 1, as a portable graymap, and returns it with its pixels per inch.
-pub(super) fn render(document: &[u8], page: u32, part: &str) -> Option<(Vec<u8>, u32)> {
-    let rendered = scan::render(&pdf::load(document).ok()?, page, Some(parsed(part)?))?;
+pub(super) fn render_image_area(document: &[u8], page: u32, part: &str) -> Option<(Vec<u8>, u32)> {
+    let rendered =
+        scan::render_page_images(&pdf::load_pdf(document).ok()?, page, Some(parse_area_part(part)?))?;
     let dpi = rendered.dpi;
     Some((rendered.into_pgm(), dpi))
 }
@@ -119,12 +125,12 @@ pub(super) fn render(document: &[u8], page: u32, part: &str) -> Option<(Vec<u8>,
 mod tests {
     use super::*;
 
-    fn area(x0: f64, y0: f64, x1: f64, y1: f64) -> Area {
+    fn drawn_area(x0: f64, y0: f64, x1: f64, y1: f64) -> Area {
         let rect = Rect::new(x0, y0, x1, y1);
         Area { rect, pixels: rect.area() * 4.0, key: rect.x0.to_bits().into() }
     }
 
-    fn found(drawn: &[Area], letters: &[Point]) -> Vec<String> {
+    fn find_image_parts(drawn: &[Area], letters: &[Point]) -> Vec<String> {
         let images = PageImages { drawn: drawn.to_vec(), letters: letters.to_vec() };
         let found = images.into_embedded(3, &mut HashSet::new());
         assert!(found.iter().all(|image| image.page == Some(3)));
@@ -132,29 +138,35 @@ mod tests {
     }
 
     #[test]
-    fn strips_are_one_image_and_small_ones_are_none() {
-        let strips: Vec<Area> =
-            (0..20).map(|n| f64::from(n) * 10.5).map(|y| area(50.0, 100.0 + y, 350.0, 110.0 + y)).collect();
-        let symbol = area(400.0, 100.0, 430.0, 130.0);
-        assert_eq!(found(&[&strips[..], &[symbol]].concat(), &[]), ["area 50 100 350 310"]);
-        let coarse = Area { pixels: 50.0 * 30.0, ..area(50.0, 400.0, 550.0, 700.0) };
-        assert!(found(&[coarse], &[]).is_empty());
-        assert!(found(&[area(50.0, 100.0, 350.0, 300.0); DRAWN_MAX + 1], &[]).is_empty());
+    fn pdf_image_strips_joined_small_ignored() {
+        let strips: Vec<Area> = (0..20)
+            .map(|n| f64::from(n) * 10.5)
+            .map(|y| drawn_area(50.0, 100.0 + y, 350.0, 110.0 + y))
+            .collect();
+        let symbol = drawn_area(400.0, 100.0, 430.0, 130.0);
+        assert_eq!(find_image_parts(&[&strips[..], &[symbol]].concat(), &[]), ["area 50 100 350 310"]);
+        let coarse = Area { pixels: 50.0 * 30.0, ..drawn_area(50.0, 400.0, 550.0, 700.0) };
+        assert!(find_image_parts(&[coarse], &[]).is_empty());
+        assert!(find_image_parts(&[drawn_area(50.0, 100.0, 350.0, 300.0); DRAWN_MAX + 1], &[]).is_empty());
     }
 
     #[test]
     fn images_under_text_are_left_out() {
-        let image = area(50.0, 100.0, 350.0, 300.0);
+        let image = drawn_area(50.0, 100.0, 350.0, 300.0);
         let letters = |number: usize| vec![Point::new(60.0, 110.0); number];
-        assert_eq!(found(&[image], &letters(LETTERS_MAX)).len(), 1);
-        assert!(found(&[image], &letters(LETTERS_MAX + 1)).is_empty());
-        assert_eq!(found(&[image], &[Point::new(10.0, 10.0); 500]).len(), 1, "text beside it is another's");
+        assert_eq!(find_image_parts(&[image], &letters(LETTERS_MAX)).len(), 1);
+        assert!(find_image_parts(&[image], &letters(LETTERS_MAX + 1)).is_empty());
+        assert_eq!(
+            find_image_parts(&[image], &[Point::new(10.0, 10.0); 500]).len(),
+            1,
+            "text beside it is another's"
+        );
     }
 
     #[test]
-    fn an_image_that_is_on_several_pages_is_read_once() {
+    fn pdf_repeated_image_read_once() {
         let mut seen = HashSet::new();
-        let images = |x| PageImages { drawn: vec![area(x, 100.0, 350.0, 300.0)], letters: Vec::new() };
+        let images = |x| PageImages { drawn: vec![drawn_area(x, 100.0, 350.0, 300.0)], letters: Vec::new() };
         assert_eq!(images(50.0).into_embedded(1, &mut seen).len(), 1);
         assert!(images(50.0).into_embedded(2, &mut seen).is_empty());
         assert_eq!(images(51.0).into_embedded(2, &mut seen).len(), 1);
@@ -163,9 +175,9 @@ mod tests {
     #[test]
     fn areas_are_read_back() {
         let area = Rect::new(10.5, -3.2, 300.0, 200.9);
-        assert_eq!(parsed(&part(area)), Some(Rect::new(10.0, -4.0, 300.0, 201.0)));
+        assert_eq!(parse_area_part(&area_part_name(area)), Some(Rect::new(10.0, -4.0, 300.0, 201.0)));
         for odd in ["area 1 2 3", "word/media/image1.png", "area 1 2 3 x"] {
-            assert_eq!(parsed(odd), None, "{odd}");
+            assert_eq!(parse_area_part(odd), None, "{odd}");
         }
     }
 }

@@ -22,16 +22,16 @@ const LETTERS_MAX: usize = 100_000;
 const CODE_BYTES: std::ops::RangeInclusive<u8> = 1..=4;
 
 /// Finds the letters of glyphs, and keeps what it has read of each font.
-pub(super) struct Letters<'a> {
+pub(super) struct GlyphLetters<'a> {
     document: &'a Pdf,
     /// The composite fonts without `ToUnicode` by their names without the tags of subsets; read when the first is needed.
-    collections: Option<HashMap<String, Collection>>,
+    collections: Option<HashMap<String, FontCollection>>,
     /// The letters of the glyphs of embedded fonts.
     embedded: HashMap<u128, HashMap<u32, char>>,
 }
 
 /// How the codes of a composite font become letters.
-enum Collection {
+enum FontCollection {
     /// By the characters of a known collection.
     Characters(Box<Characters>),
     /// By the usual order of glyphs: codes are the numbers that glyphs had in a TrueType font.
@@ -46,8 +46,8 @@ struct Characters {
     letters: CMap,
 }
 
-impl<'a> Letters<'a> {
-    pub(super) fn of(document: &'a Pdf) -> Self {
+impl<'a> GlyphLetters<'a> {
+    pub(super) fn new(document: &'a Pdf) -> Self {
         Self { document, collections: None, embedded: HashMap::new() }
     }
 
@@ -56,7 +56,7 @@ impl<'a> Letters<'a> {
         match glyph.as_unicode() {
             // Some documents say a control character of a letter.
             Some(BfString::Char(letter)) if letter.is_control() => {
-                graphic(glyph.char_code()).or(Some(letter)).map(String::from)
+                ascii_graphic(glyph.char_code()).or(Some(letter)).map(String::from)
             }
             Some(BfString::Char(letter)) => Some(letter.to_string()),
             Some(BfString::String(text)) => Some(text),
@@ -65,7 +65,7 @@ impl<'a> Letters<'a> {
                     Glyph::Outline(outline) => self.of_outline(outline),
                     Glyph::Type3(_) => None,
                 };
-                by_font.or_else(|| graphic(glyph.char_code()).map(String::from))
+                by_font.or_else(|| ascii_graphic(glyph.char_code()).map(String::from))
             }
         }
     }
@@ -73,15 +73,15 @@ impl<'a> Letters<'a> {
     fn of_outline(&mut self, glyph: &OutlineGlyph) -> Option<String> {
         let font = glyph.font_data()?;
         let document = self.document;
-        let collections = self.collections.get_or_insert_with(|| collections(document));
+        let collections = self.collections.get_or_insert_with(|| find_font_collections(document));
         let collection = font.postscript_name.as_ref().and_then(|name| collections.get(name));
-        let by_collection = collection.and_then(|collection| collection.letters(glyph.char_code()));
+        let by_collection = collection.and_then(|collection| collection.letters_for_code(glyph.char_code()));
         if by_collection.is_some() {
             return by_collection;
         }
         let by_order = match collection {
-            Some(Collection::Glyphs) => letter_in_order(glyph.char_code()).map(String::from),
-            Some(Collection::Characters(_)) | None => None,
+            Some(FontCollection::Glyphs) => letter_in_order(glyph.char_code()).map(String::from),
+            Some(FontCollection::Characters(_)) | None => None,
         };
         if self.embedded.len() >= FONTS_MAX && !self.embedded.contains_key(&font.cache_key) {
             return by_order;
@@ -92,7 +92,7 @@ impl<'a> Letters<'a> {
 }
 
 /// Returns the character of ASCII with this code, if it is seen or a space.
-fn graphic(code: u32) -> Option<char> {
+fn ascii_graphic(code: u32) -> Option<char> {
     char::from_u32(code).filter(|letter| letter.is_ascii_graphic() || *letter == ' ')
 }
 
@@ -100,11 +100,11 @@ fn graphic(code: u32) -> Option<char> {
 /// of ASCII follow.
 fn letter_in_order(glyph: u32) -> Option<char> {
     const BEFORE_SPACE: u32 = 3;
-    graphic(glyph.checked_sub(BEFORE_SPACE)?.checked_add(u32::from(' '))?)
+    ascii_graphic(glyph.checked_sub(BEFORE_SPACE)?.checked_add(u32::from(' '))?)
 }
 
-impl Collection {
-    fn letters(&self, code: u32) -> Option<String> {
+impl FontCollection {
+    fn letters_for_code(&self, code: u32) -> Option<String> {
         let Self::Characters(known) = self else { return None };
         let cid = match &known.encoding {
             Some(encoding) => {
@@ -120,16 +120,16 @@ impl Collection {
 }
 
 /// Returns the composite fonts of a document that have no `ToUnicode`, and a known character collection or numbers of glyphs.
-fn collections(document: &Pdf) -> HashMap<String, Collection> {
+fn find_font_collections(document: &Pdf) -> HashMap<String, FontCollection> {
     let objects = document.objects().into_iter().take(OBJECTS_MAX);
     let fonts = objects.filter_map(|object| match object {
-        Object::Dict(dict) => collection(&dict),
+        Object::Dict(dict) => font_collection(&dict),
         _ => None,
     });
     fonts.take(FONTS_MAX).collect()
 }
 
-fn collection(font: &Dict<'_>) -> Option<(String, Collection)> {
+fn font_collection(font: &Dict<'_>) -> Option<(String, FontCollection)> {
     if font.get::<Name<'_>>("Subtype")?.as_str() != "Type0" || font.contains_key("ToUnicode") {
         return None;
     }
@@ -149,16 +149,16 @@ fn collection(font: &Dict<'_>) -> Option<(String, Collection)> {
         b"Korea1" => b"Adobe-Korea1-UCS2",
         _ => {
             let is_true_type = descendant.get::<Name<'_>>("Subtype")?.as_str() == "CIDFontType2";
-            return (is_identity && is_true_type).then_some((name, Collection::Glyphs));
+            return (is_identity && is_true_type).then_some((name, FontCollection::Glyphs));
         }
     };
-    let encoding = if is_identity { None } else { Some(predefined(encoding.as_str().as_bytes())?) };
-    let known = Characters { encoding, letters: predefined(letters)? };
-    Some((name, Collection::Characters(Box::new(known))))
+    let encoding = if is_identity { None } else { Some(load_predefined_cmap(encoding.as_str().as_bytes())?) };
+    let known = Characters { encoding, letters: load_predefined_cmap(letters)? };
+    Some((name, FontCollection::Characters(Box::new(known))))
 }
 
 /// Reads a predefined CMap.
-fn predefined(name: &[u8]) -> Option<CMap> {
+fn load_predefined_cmap(name: &[u8]) -> Option<CMap> {
     CMap::parse(load_embedded(CMapName::from_bytes(name))?, load_embedded)
 }
 

@@ -9,7 +9,7 @@ const PARAGRAPH_STEP: f64 = 1.3;
 
 /// A line of text as drawn. Its coordinates are along and across its own direction.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Line {
+pub(super) struct PdfLine {
     pub(super) left: f64,
     pub(super) right: f64,
     /// The distance from the upper edge of the page.
@@ -32,21 +32,21 @@ enum Joint {
 }
 
 /// Returns the page's text: one line per paragraph or row, paragraphs separated by blank lines.
-pub(super) fn paragraphs(lines: &[Line]) -> String {
-    let mut lines: Vec<Line> = lines
+pub(super) fn assemble_paragraphs(lines: &[PdfLine]) -> String {
+    let mut lines: Vec<PdfLine> = lines
         .iter()
-        .map(|line| Line { text: tidy(&line.text), ..line.clone() })
+        .map(|line| PdfLine { text: tidy_text(&line.text), ..line.clone() })
         .filter(|line| !line.text.is_empty())
         .collect();
     // The page number is not part of the text.
     if ends_with_page_number(&lines) {
         lines.pop();
     }
-    let layout = Layout::of(&lines);
+    let layout = Layout::from_lines(&lines);
     let mut out = String::new();
-    let mut before: Option<&Line> = None;
+    let mut before: Option<&PdfLine> = None;
     for line in &lines {
-        match before.map(|before| layout.joint(before, line)) {
+        match before.map(|before| layout.joint_between(before, line)) {
             None => {}
             Some(Joint::Paragraph) => out.push_str("\n\n"),
             Some(Joint::Row) => out.push('\n'),
@@ -68,7 +68,7 @@ pub(super) fn paragraphs(lines: &[Line]) -> String {
 }
 
 /// Returns true if the line that was drawn last looks like a page number and stands above or below all others.
-fn ends_with_page_number(lines: &[Line]) -> bool {
+fn ends_with_page_number(lines: &[PdfLine]) -> bool {
     let Some((last, others)) = lines.split_last() else { return false };
     let distances = || others.iter().filter(|line| line.angle == last.angle).map(|line| line.y - last.y);
     let gap = 0.5 * last.size;
@@ -84,7 +84,7 @@ fn looks_like_page_number(text: &str) -> bool {
 }
 
 /// Composes letters, collapses spaces, and trims spaces around tabs and at the ends.
-fn tidy(text: &str) -> String {
+fn tidy_text(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.trim().nfc() {
         match c {
@@ -108,7 +108,7 @@ struct Layout {
 }
 
 impl Layout {
-    fn of(lines: &[Line]) -> Self {
+    fn from_lines(lines: &[PdfLine]) -> Self {
         let left = lines.iter().map(|line| line.left).fold(f64::INFINITY, f64::min);
         let right = lines.iter().map(|line| line.right).fold(f64::NEG_INFINITY, f64::max);
         let mut steps: Vec<f64> = lines
@@ -122,7 +122,7 @@ impl Layout {
         Self { left, width: (right - left).max(1.0), step }
     }
 
-    fn joint(&self, before: &Line, line: &Line) -> Joint {
+    fn joint_between(&self, before: &PdfLine, line: &PdfLine) -> Joint {
         let step = (line.y - before.y) / line.size.max(1.0);
         if before.text.contains('\t') || line.text.contains('\t') {
             let same_table =
@@ -144,11 +144,11 @@ impl Layout {
         let short = before.right < self.left + 0.85 * self.width;
         let very_short = before.right < self.left + 0.6 * self.width;
         let indented = line.left > before.left + 0.8 * line.size;
-        let starts = clause::start(&line.text).is_some() && (ends || short);
+        let starts = clause::detect_clause_start(&line.text).is_some() && (ends || short);
         if starts || (ends && (short || indented)) || very_short {
             return Joint::Paragraph;
         }
-        if matches!(clause::start(&before.text), Some(clause::Start::Section(heading)) if heading == before.text)
+        if matches!(clause::detect_clause_start(&before.text), Some(clause::Start::Section(heading)) if heading == before.text)
         {
             return Joint::Paragraph;
         }
@@ -160,25 +160,25 @@ impl Layout {
 mod tests {
     use super::*;
 
-    fn line(left: f64, right: f64, y: f64, text: &str) -> Line {
-        Line { left, right, y, size: 10.0, angle: 0, text: text.to_owned() }
+    fn pdf_line(left: f64, right: f64, y: f64, text: &str) -> PdfLine {
+        PdfLine { left, right, y, size: 10.0, angle: 0, text: text.to_owned() }
     }
 
     #[test]
     fn lines_become_paragraphs() {
         let page = [
-            line(50.0, 200.0, 20.0, "Čl. 3 Nájemné"),
-            line(50.0, 500.0, 32.0, "Nájemné činí 15 000 Kč a je splatné do pátého dne kalen-"),
-            line(50.0, 480.0, 44.0, "dářního měsíce. Podle dohody smluvních stran podle"),
-            line(50.0, 300.0, 56.0, "§ 12 se platí předem."),
-            line(50.0, 490.0, 68.0, "Kauce činí trojnásobek nájemného a skládá se při podpisu této"),
-            line(50.0, 120.0, 80.0, "smlouvy."),
-            line(50.0, 300.0, 110.0, "Byt\tCena"),
-            line(50.0, 300.0, 122.0, "A\t1 000"),
-            line(280.0, 300.0, 800.0, "– 12 –"),
+            pdf_line(50.0, 200.0, 20.0, "Čl. 3 Nájemné"),
+            pdf_line(50.0, 500.0, 32.0, "Nájemné činí 15 000 Kč a je splatné do pátého dne kalen-"),
+            pdf_line(50.0, 480.0, 44.0, "dářního měsíce. Podle dohody smluvních stran podle"),
+            pdf_line(50.0, 300.0, 56.0, "§ 12 se platí předem."),
+            pdf_line(50.0, 490.0, 68.0, "Kauce činí trojnásobek nájemného a skládá se při podpisu této"),
+            pdf_line(50.0, 120.0, 80.0, "smlouvy."),
+            pdf_line(50.0, 300.0, 110.0, "Byt\tCena"),
+            pdf_line(50.0, 300.0, 122.0, "A\t1 000"),
+            pdf_line(280.0, 300.0, 800.0, "– 12 –"),
         ];
         assert_eq!(
-            paragraphs(&page),
+            assemble_paragraphs(&page),
             "Čl. 3 Nájemné\n\nNájemné činí 15 000 Kč a je splatné do pátého dne kalendářního měsíce. Podle dohody \
              smluvních stran podle § 12 se platí předem.\n\nKauce činí trojnásobek nájemného a skládá se při podpisu \
              této smlouvy.\n\nByt\tCena\nA\t1 000"
@@ -187,21 +187,22 @@ mod tests {
 
     #[test]
     fn marks_that_come_apart_are_composed() {
-        assert_eq!(tidy("  vy\u{301}pove\u{30c}d\u{30c}   z \t  x "), "výpověď z\tx");
+        assert_eq!(tidy_text("  vy\u{301}pove\u{30c}d\u{30c}   z \t  x "), "výpověď z\tx");
     }
 
     #[test]
-    fn only_a_number_above_or_below_all_lines_is_the_pages() {
-        let form = |last: Line| {
-            let lines = [line(50.0, 150.0, 20.0, "Rent"), line(50.0, 150.0, 60.0, "Months of notice"), last];
-            paragraphs(&lines)
+    fn page_number_only_outside_lines() {
+        let form = |last: PdfLine| {
+            let lines =
+                [pdf_line(50.0, 150.0, 20.0, "Rent"), pdf_line(50.0, 150.0, 60.0, "Months of notice"), last];
+            assemble_paragraphs(&lines)
         };
         for (y, text) in [(20.0, "950"), (40.0, "2024"), (61.0, "12")] {
-            assert!(form(line(200.0, 230.0, y, text)).ends_with(text), "{text} is a value of the form");
+            assert!(form(pdf_line(200.0, 230.0, y, text)).ends_with(text), "{text} is a value of the form");
         }
         for y in [5.0, 90.0] {
-            assert!(!form(line(200.0, 230.0, y, "12")).contains("12"), "{y}");
+            assert!(!form(pdf_line(200.0, 230.0, y, "12")).contains("12"), "{y}");
         }
-        assert!(form(line(200.0, 230.0, 90.0, "12345")).ends_with("12345"));
+        assert!(form(pdf_line(200.0, 230.0, 90.0, "12345")).ends_with("12345"));
     }
 }

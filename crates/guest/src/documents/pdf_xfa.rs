@@ -7,7 +7,7 @@ use hayro_interpret::hayro_syntax::Pdf;
 use hayro_interpret::hayro_syntax::object::{Array, Dict, Name, Stream};
 use quick_xml::events::{BytesStart, Event};
 
-use super::xml::{attribute, event_text, events, push_within};
+use super::xml::{attribute_value, event_text, push_within, read_events};
 use super::{OUTPUT_MAX_BYTES, text};
 
 /// The most bytes of a form's description and of its data, unpacked, and the most streams that they lie in.
@@ -47,11 +47,11 @@ pub(super) fn form_text(document: &Pdf, page: &str) -> Option<FormText> {
     if root.get::<bool>("NeedsRendering") != Some(true) && !is_placeholder() {
         return None;
     }
-    let (source, mut is_cut) = source(&form);
+    let (source, mut is_cut) = read_form_xml(&form);
     let mut reader = FormReader::default();
-    let read = events(text::decode(&source).as_bytes(), |event| reader.event(event));
+    let read = read_events(text::decode_text(&source).as_bytes(), |event| reader.read_event(event));
     is_cut |= read.is_err() || reader.is_cut;
-    let (text, is_long) = reader.written();
+    let (text, is_long) = reader.into_lines();
     Some(FormText { text, is_cut: is_cut || is_long })
 }
 
@@ -65,7 +65,7 @@ fn has_fields(document: &Pdf) -> bool {
 }
 
 /// Returns the XML of a form, which may lie in several streams one after another, and true if that is not all.
-fn source(form: &Dict<'_>) -> (Vec<u8>, bool) {
+fn read_form_xml(form: &Dict<'_>) -> (Vec<u8>, bool) {
     let streams: Vec<Stream<'_>> = match (form.get::<Stream<'_>>("XFA"), form.get::<Array<'_>>("XFA")) {
         (Some(stream), _) => vec![stream],
         (None, Some(packets)) => {
@@ -92,7 +92,7 @@ fn source(form: &Dict<'_>) -> (Vec<u8>, bool) {
 
 /// A text or a field of a form.
 #[derive(Debug, Default)]
-struct Item {
+struct XfaItem {
     is_field: bool,
     /// True for a box that is checked or not.
     is_box: bool,
@@ -111,7 +111,7 @@ struct Item {
 
 /// The part of a text or field that is being read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum XfaPart {
     Caption,
     Value,
     Hint,
@@ -140,10 +140,10 @@ struct FormReader {
     left_out: Option<usize>,
     /// The names around the present place, with their depths; true for a group of boxes.
     names: Vec<(usize, String, bool)>,
-    item: Option<(usize, Item)>,
-    part: Option<(usize, Part)>,
+    item: Option<(usize, XfaItem)>,
+    part: Option<(usize, XfaPart)>,
     in_text: bool,
-    items: Vec<Item>,
+    items: Vec<XfaItem>,
     values: Vec<FilledValue>,
     /// The value that is being read: its depth and its text.
     value: Option<(usize, String)>,
@@ -153,27 +153,27 @@ struct FormReader {
 }
 
 impl FormReader {
-    fn event(&mut self, event: &Event<'_>) -> bool {
+    fn read_event(&mut self, event: &Event<'_>) -> bool {
         match event {
             Event::Start(element) => {
                 self.depth += 1;
-                self.start(element);
+                self.start_element(element);
             }
             Event::Empty(element) => {
                 self.depth += 1;
-                self.start(element);
-                self.end(element.local_name().as_ref());
+                self.start_element(element);
+                self.end_element(element.local_name().as_ref());
                 self.depth -= 1;
             }
             Event::End(element) => {
-                self.end(element.local_name().as_ref());
+                self.end_element(element.local_name().as_ref());
                 self.depth = self.depth.saturating_sub(1);
             }
             _ => {
                 if self.left_out.is_none()
                     && let Some(text) = event_text(event)
                 {
-                    self.text(&text);
+                    self.push_text(&text);
                 }
             }
         }
@@ -182,7 +182,7 @@ impl FormReader {
         !is_full
     }
 
-    fn start(&mut self, element: &BytesStart<'_>) {
+    fn start_element(&mut self, element: &BytesStart<'_>) {
         let name = element.local_name();
         let name = name.as_ref();
         if self.left_out.is_some() {
@@ -201,7 +201,7 @@ impl FormReader {
             return;
         }
         let is_hidden = || {
-            let presence = attribute(element, "presence").unwrap_or_default();
+            let presence = attribute_value(element, "presence").unwrap_or_default();
             matches!(presence.as_str(), "hidden" | "invisible" | "inactive")
         };
         match name {
@@ -212,55 +212,55 @@ impl FormReader {
                 self.left_out = Some(self.depth);
             }
             "subform" | "exclGroup" if self.names.len() < DEPTH_MAX => {
-                let own = attribute(element, "name").unwrap_or_default();
+                let own = attribute_value(element, "name").unwrap_or_default();
                 self.names.push((self.depth, own, name == "exclGroup"));
             }
             "draw" | "field" if self.item.is_none() => self.start_item(element, name == "field"),
-            "caption" => self.begin(Part::Caption),
-            "value" if self.part.is_none() => self.begin(Part::Value),
-            "toolTip" => self.begin(Part::Hint),
+            "caption" => self.begin_part(XfaPart::Caption),
+            "value" if self.part.is_none() => self.begin_part(XfaPart::Value),
+            "toolTip" => self.begin_part(XfaPart::Hint),
             "items" => {
-                let is_kept = attribute(element, "save").as_deref() == Some("1");
-                self.begin(if is_kept { Part::Kept } else { Part::Shown });
+                let is_kept = attribute_value(element, "save").as_deref() == Some("1");
+                self.begin_part(if is_kept { XfaPart::Kept } else { XfaPart::Shown });
             }
             "checkButton" => self.item.iter_mut().for_each(|(_, item)| item.is_box = true),
             "text" | "integer" | "decimal" | "float" | "date" | "time" | "dateTime" | "exData"
             | "boolean" => {
                 self.begin_text();
             }
-            "br" | "p" | "li" => self.text(" "),
+            "br" | "p" | "li" => self.push_text(" "),
             _ => {}
         }
     }
 
     fn start_item(&mut self, element: &BytesStart<'_>, is_field: bool) {
-        let name = attribute(element, "name").unwrap_or_default();
-        let (around, is_in_group) = self.path();
+        let name = attribute_value(element, "name").unwrap_or_default();
+        let (around, is_in_group) = self.current_path();
         let path = format!("{around}/{name}");
         let group = is_in_group.then_some(around);
-        self.item = Some((self.depth, Item { is_field, name, path, group, ..Item::default() }));
+        self.item = Some((self.depth, XfaItem { is_field, name, path, group, ..XfaItem::default() }));
     }
 
     /// Returns the names around the present place, and true inside a group of boxes.
-    fn path(&self) -> (String, bool) {
+    fn current_path(&self) -> (String, bool) {
         let names: Vec<&str> =
             self.names.iter().map(|(_, name, _)| name.as_str()).filter(|name| !name.is_empty()).collect();
         (names.join("/"), self.names.last().is_some_and(|(_, _, is_group)| *is_group))
     }
 
-    fn begin(&mut self, part: Part) {
+    fn begin_part(&mut self, part: XfaPart) {
         if self.item.is_some() {
             self.part = Some((self.depth, part));
-            self.in_text = part == Part::Hint;
+            self.in_text = part == XfaPart::Hint;
         }
     }
 
     fn begin_text(&mut self) {
         let (Some((_, part)), Some((_, item))) = (self.part, &mut self.item) else { return };
         let choices = match part {
-            Part::Shown => &mut item.shown,
-            Part::Kept => &mut item.kept,
-            Part::Caption | Part::Value | Part::Hint => {
+            XfaPart::Shown => &mut item.shown,
+            XfaPart::Kept => &mut item.kept,
+            XfaPart::Caption | XfaPart::Value | XfaPart::Hint => {
                 self.in_text = true;
                 return;
             }
@@ -286,7 +286,7 @@ impl FormReader {
         self.value = Some((self.depth, String::new()));
     }
 
-    fn text(&mut self, text: &str) {
+    fn push_text(&mut self, text: &str) {
         if let Some((_, value)) = &mut self.value {
             self.is_cut |= !push_within(value, text, TEXT_MAX_BYTES);
             return;
@@ -295,18 +295,18 @@ impl FormReader {
             return;
         };
         let target = match part {
-            Part::Caption => Some(&mut item.caption),
-            Part::Value => Some(&mut item.value),
-            Part::Hint => Some(&mut item.hint),
-            Part::Shown => item.shown.last_mut(),
-            Part::Kept => item.kept.last_mut(),
+            XfaPart::Caption => Some(&mut item.caption),
+            XfaPart::Value => Some(&mut item.value),
+            XfaPart::Hint => Some(&mut item.hint),
+            XfaPart::Shown => item.shown.last_mut(),
+            XfaPart::Kept => item.kept.last_mut(),
         };
         if let Some(target) = target {
             push_within(target, text, TEXT_MAX_BYTES);
         }
     }
 
-    fn end(&mut self, name: &str) {
+    fn end_element(&mut self, name: &str) {
         let depth = self.depth;
         if let Some(left_out) = self.left_out {
             if left_out >= depth {
@@ -345,7 +345,7 @@ impl FormReader {
             && !text.trim().is_empty()
         {
             self.values.push(FilledValue {
-                path: self.path().0,
+                path: self.current_path().0,
                 name: name.to_owned(),
                 text,
                 is_used: false,
@@ -359,8 +359,8 @@ impl FormReader {
     }
 
     /// Returns the lines of the form, and true if they are not all.
-    fn written(mut self) -> (String, bool) {
-        let mut values = Values::of(&mut self.values);
+    fn into_lines(mut self) -> (String, bool) {
+        let mut values = XfaValues::from_filled(&mut self.values);
         let (mut lines, mut is_cut) = (String::new(), false);
         let mut add = |line: &str| {
             let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -375,7 +375,7 @@ impl FormReader {
         };
         let mut chosen = HashMap::new();
         for item in &self.items {
-            add(&item.line(&mut values, &mut chosen));
+            add(&item.to_line(&mut values, &mut chosen));
         }
         for value in self.values.iter().filter(|value| !value.is_used) {
             add(&format!("{}: {}", value.name, value.text));
@@ -386,14 +386,14 @@ impl FormReader {
 }
 
 /// The values that were filled in, by their paths and by their names, in their order.
-struct Values<'a> {
+struct XfaValues<'a> {
     all: &'a mut Vec<FilledValue>,
     by_path: HashMap<String, VecDeque<usize>>,
     by_name: HashMap<String, VecDeque<usize>>,
 }
 
-impl<'a> Values<'a> {
-    fn of(all: &'a mut Vec<FilledValue>) -> Self {
+impl<'a> XfaValues<'a> {
+    fn from_filled(all: &'a mut Vec<FilledValue>) -> Self {
         let (mut by_path, mut by_name) = (HashMap::<_, VecDeque<_>>::new(), HashMap::<_, VecDeque<_>>::new());
         for (at, value) in all.iter().enumerate() {
             by_path.entry(value.path.clone()).or_default().push_back(at);
@@ -403,7 +403,7 @@ impl<'a> Values<'a> {
     }
 
     /// Takes the next value of a field.
-    fn take(&mut self, path: &str, name: &str) -> Option<String> {
+    fn take_value(&mut self, path: &str, name: &str) -> Option<String> {
         let next = |places: Option<&mut VecDeque<usize>>, all: &[FilledValue]| {
             let places = places?;
             while let Some(at) = places.pop_front() {
@@ -421,9 +421,9 @@ impl<'a> Values<'a> {
     }
 }
 
-impl Item {
+impl XfaItem {
     /// Writes the item on one line; nothing of a field about which nothing is said.
-    fn line(&self, values: &mut Values<'_>, chosen: &mut HashMap<String, String>) -> String {
+    fn to_line(&self, values: &mut XfaValues<'_>, chosen: &mut HashMap<String, String>) -> String {
         if !self.is_field {
             return self.value.clone();
         }
@@ -431,20 +431,21 @@ impl Item {
             [&self.caption, &self.hint].into_iter().map(|text| text.trim()).find(|text| !text.is_empty());
         if let Some(group) = &self.group {
             let name = group.rsplit('/').next().unwrap_or(group);
-            let of_group =
-                chosen.entry(group.clone()).or_insert_with(|| values.take(group, name).unwrap_or_default());
+            let of_group = chosen
+                .entry(group.clone())
+                .or_insert_with(|| values.take_value(group, name).unwrap_or_default());
             let is_checked =
-                self.choices().any(|(_, kept)| !of_group.trim().is_empty() && kept == of_group.trim());
-            return checked(is_checked, caption.unwrap_or(&self.name));
+                self.shown_choices().any(|(_, kept)| !of_group.trim().is_empty() && kept == of_group.trim());
+            return checkbox_line(is_checked, caption.unwrap_or(&self.name));
         }
-        let value = values.take(&self.path, &self.name).unwrap_or_else(|| self.value.clone());
+        let value = values.take_value(&self.path, &self.name).unwrap_or_else(|| self.value.clone());
         let value = value.trim();
         if self.is_box {
             // The first of its values is that of a checked one.
-            let first = self.choices().next().map_or("1", |(_, kept)| kept);
-            return checked(value == first, caption.unwrap_or(&self.name));
+            let first = self.shown_choices().next().map_or("1", |(_, kept)| kept);
+            return checkbox_line(value == first, caption.unwrap_or(&self.name));
         }
-        let shown = self.choices().find(|(_, kept)| *kept == value).map_or(value, |(shown, _)| shown);
+        let shown = self.shown_choices().find(|(_, kept)| *kept == value).map_or(value, |(shown, _)| shown);
         match caption {
             None if shown.is_empty() => String::new(),
             None => format!("{}: {shown}", self.name),
@@ -454,7 +455,7 @@ impl Item {
     }
 
     /// Returns the choices as they are shown and as they are kept.
-    fn choices(&self) -> impl Iterator<Item = (&str, &str)> {
+    fn shown_choices(&self) -> impl Iterator<Item = (&str, &str)> {
         let kept = if self.kept.is_empty() { &self.shown } else { &self.kept };
         let shown = if self.shown.is_empty() { kept } else { &self.shown };
         shown.iter().map(|text| text.trim()).zip(kept.iter().map(|text| text.trim()))
@@ -462,7 +463,7 @@ impl Item {
 }
 
 /// Writes a box with its caption.
-fn checked(is_checked: bool, caption: &str) -> String {
+fn checkbox_line(is_checked: bool, caption: &str) -> String {
     format!("{} {caption}", if is_checked { "☒" } else { "☐" })
 }
 
@@ -470,10 +471,10 @@ fn checked(is_checked: bool, caption: &str) -> String {
 mod tests {
     use super::*;
 
-    fn read(xml: &str) -> String {
+    fn read_form(xml: &str) -> String {
         let mut reader = FormReader::default();
-        events(xml.as_bytes(), |event| reader.event(event)).expect("it is XML");
-        reader.written().0
+        read_events(xml.as_bytes(), |event| reader.read_event(event)).expect("it is XML");
+        reader.into_lines().0
     }
 
     const TEMPLATE: &str = "<template><subform name='form'><pageSet/><draw><value><text>Application for a lease</text></value></draw>\
@@ -491,23 +492,23 @@ mod tests {
         <subform name='row'><field name='item'/></subform></subform></template>";
 
     #[test]
-    fn a_form_is_read_with_its_values_in_its_order() {
+    fn xfa_form_values_in_order() {
         let data = "<datasets><data><form><tenant><name><body><p>Jana &amp;</p><p>Petr</p></body></name><born/><country>CZ</country></tenant><pets>1</pets>\
                     <term>o</term><row><item>Table</item></row><row><item>Chair</item></row><a>1</a></form></data></datasets>";
         assert_eq!(
-            read(&format!("<xdp>{TEMPLATE}{data}</xdp>")),
+            read_form(&format!("<xdp>{TEMPLATE}{data}</xdp>")),
             "Application for a lease\nFirsts second\nName: Jana & Petr\nDate of birth:\nCountry: Czechia\n☒ Pets\n\
              ☐ A year\n☒ Open\nitem: Table\nitem: Chair\na: 1"
         );
         assert!(
-            read(&format!("<xdp>{data}{TEMPLATE}</xdp>")).contains("Name: Jana & Petr\n"),
+            read_form(&format!("<xdp>{data}{TEMPLATE}</xdp>")).contains("Name: Jana & Petr\n"),
             "in any order"
         );
     }
 
     #[test]
     fn an_empty_form_has_its_texts() {
-        let text = read(TEMPLATE);
+        let text = read_form(TEMPLATE);
         assert!(text.contains("Name:\nDate of birth:\nCountry:\n☐ Pets\n☐ A year"), "{text}");
     }
 
@@ -518,9 +519,9 @@ mod tests {
             "<subform name='s'>".repeat(20_000),
             "<value>".repeat(20_000)
         );
-        assert_eq!(read(&deep), "");
-        assert_eq!(read("</a></b><data></data></data><field/>"), "");
+        assert_eq!(read_form(&deep), "");
+        assert_eq!(read_form("</a></b><data></data></data><field/>"), "");
         let many = format!("<template>{}</template>", "<field name='a'/>".repeat(ITEMS_MAX + 10));
-        assert_eq!(read(&many), "");
+        assert_eq!(read_form(&many), "");
     }
 }

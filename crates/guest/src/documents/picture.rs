@@ -13,10 +13,10 @@ use hayro_interpret::kurbo::Affine;
 use protocol::preview::PageSize;
 
 /// Returns the sizes of pages, from `first` on, counted from 1; at most `max`, and none after one that cannot be read.
-pub(super) fn sizes(document: &Pdf, first: u32, max: u32) -> Vec<PageSize> {
+pub(super) fn pdf_page_sizes(document: &Pdf, first: u32, max: u32) -> Vec<PageSize> {
     let sizes = || {
         let pages = document.pages().iter().skip(first.saturating_sub(1) as usize).take(max as usize);
-        pages.map_while(size).collect()
+        pages.map_while(pdf_page_size).collect()
     };
     catch_unwind(AssertUnwindSafe(sizes)).unwrap_or_default()
 }
@@ -25,17 +25,21 @@ pub(super) fn sizes(document: &Pdf, first: u32, max: u32) -> Vec<PageSize> {
 const DIVISORS: [u32; 3] = [1, 2, 4];
 
 /// Returns the number of pages.
-pub(super) fn count(document: &Pdf) -> u32 {
+pub(super) fn pdf_page_count(document: &Pdf) -> u32 {
     let count = catch_unwind(AssertUnwindSafe(|| document.pages().len()));
     u32::try_from(count.unwrap_or(0)).unwrap_or(u32::MAX)
 }
 
 /// Draws a page, counted from 1, as a PNG of this many columns and rows. Returns `None` if there is no such page or it
 /// cannot be drawn.
-pub(super) fn draw(document: &Pdf, page: u32, picture: impl Fn(PageSize) -> (u32, u32)) -> Option<Vec<u8>> {
+pub(super) fn draw_pdf_page(
+    document: &Pdf,
+    page: u32,
+    picture: impl Fn(PageSize) -> (u32, u32),
+) -> Option<Vec<u8>> {
     let draw = || {
         let page = document.pages().get((page as usize).checked_sub(1)?)?;
-        draw_page(page, picture(size(page)?))
+        draw_page(page, picture(pdf_page_size(page)?))
     };
     catch_unwind(AssertUnwindSafe(draw)).ok().flatten()
 }
@@ -43,7 +47,7 @@ pub(super) fn draw(document: &Pdf, page: u32, picture: impl Fn(PageSize) -> (u32
 /// Draws a page as [`draw`], within the limits of images for models.
 pub(super) fn draw_for_model(document: &Pdf, page: u32) -> Option<Vec<u8>> {
     let mut pictures = DIVISORS.into_iter().map_while(|divisor| {
-        draw(document, page, |size| {
+        draw_pdf_page(document, page, |size| {
             let (columns, rows) = size.picture_for_model();
             (columns.div_ceil(divisor), rows.div_ceil(divisor))
         })
@@ -56,7 +60,7 @@ pub(super) fn draw_for_model(document: &Pdf, page: u32) -> Option<Vec<u8>> {
     clippy::cast_sign_loss,
     reason = "a float that is too large saturates"
 )]
-fn size(page: &Page<'_>) -> Option<PageSize> {
+fn pdf_page_size(page: &Page<'_>) -> Option<PageSize> {
     let (width, height) = page.render_dimensions();
     let is_size = |side: f32| side.is_finite() && side >= 1.0;
     (is_size(width) && is_size(height))

@@ -14,14 +14,14 @@ use outlook_pst::messaging::store::{AnsiStore, EntryId, Store, UnicodeStore};
 use outlook_pst::ndb::node_id::NodeId;
 use outlook_pst::{AnsiPstFile, UnicodePstFile};
 
-use super::container::{ArchivedFile, Container};
+use super::container::{ArchivedFile, FileContainer};
 use super::output::clean_line;
 use super::{ExtractError, PAGES_MAX};
 
 mod compressed_rtf;
 mod eml;
 
-pub(super) use compressed_rtf::decompress;
+pub(super) use compressed_rtf::decompress_rtf;
 
 const FORMAT: &str = "Outlook";
 /// The beginning of a file, and the kind of the program's own file after a checksum.
@@ -73,7 +73,7 @@ impl DataFile {
     ///
     /// # Errors
     /// Fails for kinds that are not read, and for a damaged one.
-    pub(super) fn open(bytes: &[u8]) -> Result<Self, ExtractError> {
+    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, ExtractError> {
         let is_offline = bytes.get(KIND_AT..VERSION_AT) == Some(OFFLINE);
         if is_offline || bytes.get(VERSION_AT).is_some_and(|version| *version >= VERSION_WITH_LARGE_PAGES) {
             return Err(ExtractError::Unsupported {
@@ -81,11 +81,11 @@ impl DataFile {
                 remedy: "export its messages as PST",
             });
         }
-        guarded(|| {
-            let broken = |error| ExtractError::broken(FORMAT, error);
-            let store = OpenStore::open(bytes).map_err(broken)?;
-            let top = store.store().properties().ipm_sub_tree_entry_id().map_err(broken)?;
-            let top = store.store().open_folder(&top).map_err(broken)?;
+        catch_library_panic(|| {
+            let broken = |error| ExtractError::broken_file(FORMAT, error);
+            let store = OpenStore::from_bytes(bytes).map_err(broken)?;
+            let top = store.as_store().properties().ipm_sub_tree_entry_id().map_err(broken)?;
+            let top = store.as_store().open_folder(&top).map_err(broken)?;
             let mut file = Self {
                 store,
                 files: Vec::new(),
@@ -93,13 +93,13 @@ impl DataFile {
                 folders: HashSet::new(),
                 lacks_files: false,
             };
-            file.list(&*top, "", 0);
+            file.list_folder(&*top, "", 0);
             Ok(file)
         })
     }
 
     /// Lists the messages of a folder, and those of the folders in it.
-    fn list(&mut self, folder: &dyn Folder, path: &str, depth: usize) {
+    fn list_folder(&mut self, folder: &dyn Folder, path: &str, depth: usize) {
         let is_new = self.folders.insert(u32::from(folder.properties().node_id()));
         if !is_new || self.folders.len() > FOLDERS_MAX || depth > FOLDER_DEPTH_MAX {
             self.lacks_files = true;
@@ -111,8 +111,8 @@ impl DataFile {
                 return;
             }
             let table = folder.contents_table().map(Rc::as_ref);
-            let cell = |property| table.and_then(|table| cell(table, row, property));
-            let subject = cell(SUBJECT).map(|subject| eml::subject(&subject)).unwrap_or_default();
+            let cell = |property| table.and_then(|table| read_table_property(table, row, property));
+            let subject = cell(SUBJECT).map(|subject| eml::value_to_subject(&subject)).unwrap_or_default();
             let subject = if subject.is_empty() { "unnamed".to_owned() } else { subject.replace('/', "-") };
             let bytes = match cell(SIZE) {
                 Some(PropertyValue::Integer32(bytes)) => u64::try_from(bytes).unwrap_or(0),
@@ -123,24 +123,24 @@ impl DataFile {
             self.nodes.push(NodeId::from(u32::from(row.id())));
         }
         for row in folder.hierarchy_table().into_iter().flat_map(|table| table.rows_matrix()) {
-            let inner = self.store.entry(NodeId::from(u32::from(row.id())));
-            let Ok(inner) = inner.and_then(|entry| self.store.store().open_folder(&entry)) else {
+            let inner = self.store.entry_id(NodeId::from(u32::from(row.id())));
+            let Ok(inner) = inner.and_then(|entry| self.store.as_store().open_folder(&entry)) else {
                 self.lacks_files = true;
                 continue;
             };
-            let name = inner.properties().get(NAME).map(eml::text).unwrap_or_default();
+            let name = inner.properties().get(NAME).map(eml::value_to_text).unwrap_or_default();
             let path = format!("{path}{}/", clean_line(&name).replace('/', "-"));
-            self.list(&*inner, &path, depth + 1);
+            self.list_folder(&*inner, &path, depth + 1);
         }
     }
 }
 
-impl Container for DataFile {
-    fn format(&self) -> &'static str {
+impl FileContainer for DataFile {
+    fn format_name(&self) -> &'static str {
         FORMAT
     }
 
-    fn files(&mut self) -> Vec<ArchivedFile> {
+    fn list_files(&mut self) -> Vec<ArchivedFile> {
         self.files.clone()
     }
 
@@ -148,18 +148,21 @@ impl Container for DataFile {
         self.lacks_files
     }
 
-    fn content(&mut self, index: usize) -> Result<Vec<u8>, ExtractError> {
-        let node =
-            *self.nodes.get(index).ok_or_else(|| ExtractError::broken(FORMAT, "it has no such message"))?;
-        guarded(|| {
-            let message = self.store.message(node).map_err(|error| ExtractError::broken("message", error))?;
-            eml::write(&message)
+    fn unpack_file(&mut self, index: usize) -> Result<Vec<u8>, ExtractError> {
+        let node = *self
+            .nodes
+            .get(index)
+            .ok_or_else(|| ExtractError::broken_file(FORMAT, "it has no such message"))?;
+        catch_library_panic(|| {
+            let message =
+                self.store.open_message(node).map_err(|error| ExtractError::broken_file("message", error))?;
+            eml::write_eml(&message)
         })
     }
 }
 
 impl OpenStore {
-    fn open(bytes: &[u8]) -> std::io::Result<Self> {
+    fn from_bytes(bytes: &[u8]) -> std::io::Result<Self> {
         /// The first version whose texts are in Unicode.
         const UNICODE: u8 = 20;
         let reader = Box::new(Cursor::new(bytes.to_vec()));
@@ -169,19 +172,19 @@ impl OpenStore {
         Ok(Self::Ansi(AnsiStore::read(Rc::new(AnsiPstFile::read_from(reader)?))?))
     }
 
-    fn store(&self) -> &dyn Store {
+    fn as_store(&self) -> &dyn Store {
         match self {
             Self::Unicode(store) => &**store,
             Self::Ansi(store) => &**store,
         }
     }
 
-    fn entry(&self, node: NodeId) -> std::io::Result<EntryId> {
-        self.store().properties().make_entry_id(node)
+    fn entry_id(&self, node: NodeId) -> std::io::Result<EntryId> {
+        self.as_store().properties().make_entry_id(node)
     }
 
-    fn message(&self, node: NodeId) -> std::io::Result<OpenMessage> {
-        let entry = self.entry(node)?;
+    fn open_message(&self, node: NodeId) -> std::io::Result<OpenMessage> {
+        let entry = self.entry_id(node)?;
         Ok(match self {
             Self::Unicode(store) => {
                 let message = UnicodeMessage::read(Rc::clone(store), &entry, Some(eml::PROPERTIES))?;
@@ -195,14 +198,14 @@ impl OpenStore {
 }
 
 impl OpenMessage {
-    fn message(&self) -> &dyn Message {
+    fn as_message(&self) -> &dyn Message {
         match self {
             Self::Unicode(message) => &**message,
             Self::Ansi(message) => &**message,
         }
     }
 
-    fn attachment(&self, node: NodeId) -> std::io::Result<Rc<dyn Attachment>> {
+    fn open_attachment(&self, node: NodeId) -> std::io::Result<Rc<dyn Attachment>> {
         Ok(match self {
             Self::Unicode(message) => {
                 UnicodeAttachment::read(Rc::clone(message), node, Some(eml::PROPERTIES))?
@@ -213,7 +216,7 @@ impl OpenMessage {
 }
 
 /// Returns the value of a property in a row; `None` if the row has none or it cannot be read.
-fn cell(table: &dyn TableContext, row: &TableRowData, property: u16) -> Option<PropertyValue> {
+fn read_table_property(table: &dyn TableContext, row: &TableRowData, property: u16) -> Option<PropertyValue> {
     let columns = table.context().columns();
     let place = columns.iter().position(|column| column.prop_id() == property)?;
     let mut values = row.columns(table.context()).ok()?;
@@ -221,7 +224,7 @@ fn cell(table: &dyn TableContext, row: &TableRowData, property: u16) -> Option<P
 }
 
 /// Converts a panic of the library to an error, so that a damaged message does not end the reading of the others.
-fn guarded<T>(read: impl FnOnce() -> Result<T, ExtractError>) -> Result<T, ExtractError> {
+fn catch_library_panic<T>(read: impl FnOnce() -> Result<T, ExtractError>) -> Result<T, ExtractError> {
     catch_unwind(AssertUnwindSafe(read))
-        .unwrap_or_else(|_| Err(ExtractError::broken(FORMAT, "its parser gave up")))
+        .unwrap_or_else(|_| Err(ExtractError::broken_file(FORMAT, "its parser gave up")))
 }

@@ -1,6 +1,6 @@
 //! Cuts the rows of a table into passages below the headings of its columns.
 
-use super::columns::{Columns, cells};
+use super::columns::{Columns, split_cells};
 
 /// From this length on, in bytes, a passage ends at the next row.
 const ROWS_MIN_BYTES: usize = 600;
@@ -22,7 +22,7 @@ pub(super) struct Rows {
 
 /// Cuts the lines of a table from `first` on. A table that fits with its headings stays whole. Of a row that is too long each part
 /// has the names at its beginning and the headings of its own columns.
-pub(super) fn cut(text: &str, columns: &Columns, first: usize, max_bytes: usize) -> Vec<Rows> {
+pub(super) fn cut_table_rows(text: &str, columns: &Columns, first: usize, max_bytes: usize) -> Vec<Rows> {
     let heads = &*columns.rows;
     let lines: Vec<&str> = text.split('\n').collect();
     let lines = || lines.iter().enumerate().skip(first).map(|(at, line)| (at, line.trim_end()));
@@ -36,7 +36,7 @@ pub(super) fn cut(text: &str, columns: &Columns, first: usize, max_bytes: usize)
         if line.len() > rows_max || heads.len() > max_bytes {
             found.extend(open.take());
             let part = |(columns, text)| Rows { rows: (at, at), columns, text };
-            found.extend(parts(heads, line, max_bytes).into_iter().map(part));
+            found.extend(split_row(heads, line, max_bytes).into_iter().map(part));
             continue;
         }
         match &mut open {
@@ -56,13 +56,13 @@ pub(super) fn cut(text: &str, columns: &Columns, first: usize, max_bytes: usize)
 }
 
 /// Returns the parts of a row with the headings of each.
-fn parts(heads: &str, row: &str, max_bytes: usize) -> Vec<(String, String)> {
-    let row = cells(row);
-    let heads: Vec<Vec<&str>> = heads.lines().map(cells).collect();
+fn split_row(heads: &str, row: &str, max_bytes: usize) -> Vec<(String, String)> {
+    let row = split_cells(row);
+    let heads: Vec<Vec<&str>> = heads.lines().map(split_cells).collect();
     let (titles, heads): (Vec<_>, Vec<_>) = heads.into_iter().partition(|head| head.len() == 1);
     let mut titles: String = titles.concat().join("\n");
     titles.truncate(titles.floor_char_boundary(titles.len().min(max_bytes / 4)));
-    let names = names(&row);
+    let names = name_columns(&row);
     let length = |column: usize| {
         let heading =
             |head: &Vec<&str>| head.get(column).map_or(0, |cell| cell.len().min(HEADING_MAX_BYTES)) + 1;
@@ -71,7 +71,7 @@ fn parts(heads: &str, row: &str, max_bytes: usize) -> Vec<(String, String)> {
     let begin = titles.len() + names.iter().map(|column| length(*column)).sum::<usize>();
     let part = |columns: &[usize]| {
         let line = |cells: &[&str]| {
-            let cell = |column: &usize| cells.get(*column).map_or("", |cell| bounded(cell));
+            let cell = |column: &usize| cells.get(*column).map_or("", |cell| truncate_cell(cell));
             columns.iter().map(cell).collect::<Vec<_>>().join("\t")
         };
         let above = std::iter::once(titles.clone()).filter(|titles| !titles.is_empty());
@@ -92,11 +92,11 @@ fn parts(heads: &str, row: &str, max_bytes: usize) -> Vec<(String, String)> {
     if open.len() > names.len() || found.is_empty() {
         found.push(part(&open));
     }
-    found.into_iter().flat_map(|(above, text)| within(above, text, max_bytes)).collect()
+    found.into_iter().flat_map(|(above, text)| split_long_cell(above, text, max_bytes)).collect()
 }
 
 /// Cuts a part with a cell that is too long by itself.
-fn within(above: String, text: String, max_bytes: usize) -> Vec<(String, String)> {
+fn split_long_cell(above: String, text: String, max_bytes: usize) -> Vec<(String, String)> {
     if text.len() <= max_bytes {
         return vec![(above, text)];
     }
@@ -108,7 +108,7 @@ fn within(above: String, text: String, max_bytes: usize) -> Vec<(String, String)
 }
 
 /// Returns the columns with the names at the beginning of a row.
-fn names(row: &[&str]) -> Vec<usize> {
+fn name_columns(row: &[&str]) -> Vec<usize> {
     let mut bytes = 0;
     let filled = row.iter().enumerate().filter(|(_, cell)| !cell.is_empty());
     let names = filled.take(NAMES_MAX).take_while(|(_, cell)| {
@@ -118,7 +118,7 @@ fn names(row: &[&str]) -> Vec<usize> {
     names.map(|(column, _)| column).collect()
 }
 
-fn bounded(cell: &str) -> &str {
+fn truncate_cell(cell: &str) -> &str {
     &cell[..cell.floor_char_boundary(cell.len().min(HEADING_MAX_BYTES))]
 }
 
@@ -126,22 +126,22 @@ fn bounded(cell: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn columns(rows: &str) -> Columns {
+    fn columns_with_rows(rows: &str) -> Columns {
         Columns { rows: rows.into(), own: 0..0 }
     }
 
     #[test]
-    fn a_small_table_stays_whole_below_its_headings() {
-        let rows = cut("Name\tAge\nAnna\t21\nPeter\t24", &columns("Name\tAge"), 1, 1200);
+    fn cut_table_rows_small_table_whole() {
+        let rows = cut_table_rows("Name\tAge\nAnna\t21\nPeter\t24", &columns_with_rows("Name\tAge"), 1, 1200);
         let expected =
             Rows { rows: (1, 2), columns: "Name\tAge".to_owned(), text: "Anna\t21\nPeter\t24".to_owned() };
         assert_eq!(rows, [expected]);
     }
 
     #[test]
-    fn every_passage_of_a_long_table_has_the_headings() {
+    fn cut_table_rows_repeats_headings() {
         let text: Vec<String> = (0..300).map(|number| format!("Town {number}\t{}", number * 7)).collect();
-        let found = cut(&text.join("\n"), &columns("Town\tPeople"), 0, 1200);
+        let found = cut_table_rows(&text.join("\n"), &columns_with_rows("Town\tPeople"), 0, 1200);
         assert!(found.len() > 5);
         assert!(found.iter().all(|rows| rows.columns == "Town\tPeople" && rows.text.len() <= 1200));
         let all: Vec<&str> = found.iter().flat_map(|rows| rows.text.lines()).collect();
@@ -150,22 +150,22 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_a_long_row_have_its_names_and_their_own_headings() {
+    fn cut_table_rows_long_row_headings() {
         let years: Vec<String> = (1900..2000).map(|year| year.to_string()).collect();
         let values: Vec<String> = (1900..2000).map(|year| format!("{year}.000000000001")).collect();
         let (head, row) =
             (format!("Country\tCode\t{}", years.join("\t")), format!("Norway\tNOR\t{}", values.join("\t")));
-        let found = cut(&row, &columns(&head), 0, 1200);
+        let found = cut_table_rows(&row, &columns_with_rows(&head), 0, 1200);
         assert!(found.len() > 1);
         for part in &found {
             assert!(part.columns.len() + part.text.len() <= 1300);
-            let (heads, values) = (cells(&part.columns), cells(&part.text));
+            let (heads, values) = (split_cells(&part.columns), split_cells(&part.text));
             assert_eq!((heads[0], values[0], heads.len()), ("Country", "Norway", values.len()));
             for (year, value) in heads.iter().zip(&values).skip(2) {
                 assert!(value.starts_with(year), "{part:?}");
             }
         }
-        let all: usize = found.iter().map(|part| cells(&part.text).len() - 2).sum();
+        let all: usize = found.iter().map(|part| split_cells(&part.text).len() - 2).sum();
         assert_eq!(all, 100);
     }
 }

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use encoding_rs::{Encoding, MACINTOSH, WINDOWS_1250, WINDOWS_1252};
 
-use super::output::Writer;
+use super::output::DocumentWriter;
 use super::text::code_page;
-use super::{Extracted, Format};
+use super::{DocumentFormat, Extracted};
 
 /// The maximum depth of groups; deeper ones are treated as being at this depth.
 const DEPTH_MAX: usize = 256;
@@ -34,7 +34,7 @@ const HIDDEN: &[&[u8]] = &[
 ];
 
 #[derive(Debug, Clone, Copy)]
-struct Group {
+struct RtfGroup {
     hidden: bool,
     /// True in the list of fonts.
     lists_fonts: bool,
@@ -43,19 +43,19 @@ struct Group {
     fallback: usize,
 }
 
-impl Group {
+impl RtfGroup {
     const OUTERMOST: Self = Self { hidden: false, lists_fonts: false, font: 0, fallback: 1 };
 }
 
-struct Reader<'a> {
+struct RtfReader<'a> {
     bytes: &'a [u8],
     at: usize,
-    groups: Vec<Group>,
+    groups: Vec<RtfGroup>,
     encoding: &'static Encoding,
     /// The encodings of fonts with a character set of their own.
     fonts: HashMap<i32, &'static Encoding>,
     default_font: i32,
-    writer: Writer,
+    writer: DocumentWriter,
     line: String,
     /// Bytes of `\'xx` that are not decoded yet.
     pending: Vec<u8>,
@@ -63,96 +63,96 @@ struct Reader<'a> {
     high: Option<u16>,
 }
 
-pub(super) fn extract(bytes: &[u8]) -> Extracted {
-    let mut reader = Reader {
+pub(super) fn extract_rtf(bytes: &[u8]) -> Extracted {
+    let mut reader = RtfReader {
         bytes,
         at: 0,
-        groups: vec![Group::OUTERMOST],
+        groups: vec![RtfGroup::OUTERMOST],
         encoding: WINDOWS_1250,
         fonts: HashMap::new(),
         default_font: 0,
-        writer: Writer::new(),
+        writer: DocumentWriter::new(),
         line: String::new(),
         pending: Vec::new(),
         skip: 0,
         high: None,
     };
-    while let Some(byte) = reader.next() {
-        reader.step(byte);
+    while let Some(byte) = reader.next_byte() {
+        reader.interpret_byte(byte);
         if reader.writer.is_full() {
             break;
         }
     }
     reader.end_line();
-    reader.writer.finish(Format::Rtf)
+    reader.writer.finish_document(DocumentFormat::Rtf)
 }
 
-impl Reader<'_> {
-    fn next(&mut self) -> Option<u8> {
+impl RtfReader<'_> {
+    fn next_byte(&mut self) -> Option<u8> {
         let byte = self.bytes.get(self.at).copied();
         self.at += 1;
         byte
     }
 
-    fn group(&self) -> Group {
-        self.groups.last().copied().unwrap_or(Group::OUTERMOST)
+    fn current_group(&self) -> RtfGroup {
+        self.groups.last().copied().unwrap_or(RtfGroup::OUTERMOST)
     }
 
-    fn step(&mut self, byte: u8) {
+    fn interpret_byte(&mut self, byte: u8) {
         match byte {
             b'{' => {
                 // What old readers show ends with its group.
                 self.skip = 0;
                 if self.groups.len() < DEPTH_MAX {
-                    self.groups.push(self.group());
+                    self.groups.push(self.current_group());
                 }
             }
             b'}' => {
                 self.skip = 0;
-                self.flush();
+                self.flush_pending();
                 if self.groups.len() > 1 {
                     self.groups.pop();
                 }
             }
-            b'\\' => self.control(),
+            b'\\' => self.read_control(),
             b'\r' | b'\n' => {}
-            _ => self.byte(byte),
+            _ => self.push_byte(byte),
         }
     }
 
     /// Adds a byte of text, in the code page of its font or of the document.
-    fn byte(&mut self, byte: u8) {
+    fn push_byte(&mut self, byte: u8) {
         if self.skip > 0 {
             self.skip -= 1;
-        } else if !self.group().hidden {
+        } else if !self.current_group().hidden {
             self.pending.push(byte);
         }
     }
 
-    fn flush(&mut self) {
+    fn flush_pending(&mut self) {
         if !self.pending.is_empty() {
-            let encoding = self.fonts.get(&self.group().font).copied().unwrap_or(self.encoding);
+            let encoding = self.fonts.get(&self.current_group().font).copied().unwrap_or(self.encoding);
             let decoded = encoding.decode_without_bom_handling(&self.pending).0.into_owned();
             self.line.push_str(&decoded);
             self.pending.clear();
         }
     }
 
-    fn push(&mut self, text: &str) {
-        self.flush();
-        if !self.group().hidden {
+    fn push_text(&mut self, text: &str) {
+        self.flush_pending();
+        if !self.current_group().hidden {
             self.line.push_str(text);
         }
     }
 
     fn end_line(&mut self) {
-        self.flush();
+        self.flush_pending();
         let line = std::mem::take(&mut self.line);
-        self.writer.line(&line);
+        self.writer.add_line(&line);
     }
 
-    fn control(&mut self) {
-        let Some(first) = self.next() else { return };
+    fn read_control(&mut self) {
+        let Some(first) = self.next_byte() else { return };
         if !first.is_ascii_alphabetic() {
             match first {
                 b'\'' => {
@@ -160,13 +160,13 @@ impl Reader<'_> {
                         self.bytes.get(self.at..self.at + 2).and_then(|hex| std::str::from_utf8(hex).ok());
                     if let Some(byte) = digits.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
                         self.at += 2;
-                        self.byte(byte);
+                        self.push_byte(byte);
                     }
                 }
-                b'~' => self.push(" "),
-                b'_' => self.push("-"),
-                b'*' => self.hide(),
-                b'\\' | b'{' | b'}' => self.byte(first),
+                b'~' => self.push_text(" "),
+                b'_' => self.push_text("-"),
+                b'*' => self.hide_group(),
+                b'\\' | b'{' | b'}' => self.push_byte(first),
                 _ => {}
             }
             return;
@@ -188,74 +188,74 @@ impl Reader<'_> {
         if self.bytes.get(self.at) == Some(&b' ') {
             self.at += 1;
         }
-        self.word(word, number);
+        self.apply_control_word(word, number);
     }
 
-    fn change_group(&mut self, change: impl FnOnce(&mut Group)) {
-        self.flush();
+    fn change_group(&mut self, change: impl FnOnce(&mut RtfGroup)) {
+        self.flush_pending();
         if let Some(group) = self.groups.last_mut() {
             change(group);
         }
     }
 
-    fn hide(&mut self) {
+    fn hide_group(&mut self) {
         self.change_group(|group| group.hidden = true);
     }
 
-    fn font(&mut self, number: i32) {
+    fn set_font(&mut self, number: i32) {
         self.change_group(|group| group.font = number);
     }
 
-    fn word(&mut self, word: &[u8], number: Option<i32>) {
+    fn apply_control_word(&mut self, word: &[u8], number: Option<i32>) {
         self.skip = 0;
         match word {
-            b"par" | b"row" | b"page" | b"sect" if !self.group().hidden => self.end_line(),
-            b"line" => self.push(" "),
-            b"tab" | b"cell" => self.push("\t"),
-            b"endash" => self.push("–"),
-            b"emdash" => self.push("—"),
-            b"bullet" => self.push("•"),
-            b"lquote" | b"rquote" => self.push("'"),
-            b"ldblquote" | b"rdblquote" => self.push("\""),
+            b"par" | b"row" | b"page" | b"sect" if !self.current_group().hidden => self.end_line(),
+            b"line" => self.push_text(" "),
+            b"tab" | b"cell" => self.push_text("\t"),
+            b"endash" => self.push_text("–"),
+            b"emdash" => self.push_text("—"),
+            b"bullet" => self.push_text("•"),
+            b"lquote" | b"rquote" => self.push_text("'"),
+            b"ldblquote" | b"rdblquote" => self.push_text("\""),
             b"mac" => {
-                self.flush();
+                self.flush_pending();
                 self.encoding = MACINTOSH;
             }
             b"ansicpg" => {
-                self.flush();
+                self.flush_pending();
                 let page = number.and_then(|number| code_page(number.try_into().ok()?));
                 self.encoding = page.unwrap_or(WINDOWS_1252);
             }
             b"fonttbl" => {
-                self.hide();
+                self.hide_group();
                 self.change_group(|group| group.lists_fonts = true);
             }
-            b"f" => self.font(number.unwrap_or(0)),
+            b"f" => self.set_font(number.unwrap_or(0)),
             b"deff" => {
                 self.default_font = number.unwrap_or(0);
-                self.font(self.default_font);
+                self.set_font(self.default_font);
             }
-            b"plain" => self.font(self.default_font),
-            b"fcharset" if self.group().lists_fonts && self.fonts.len() < FONTS_MAX => {
+            b"plain" => self.set_font(self.default_font),
+            b"fcharset" if self.current_group().lists_fonts && self.fonts.len() < FONTS_MAX => {
                 if let Some(encoding) = number.and_then(character_set) {
-                    self.fonts.insert(self.group().font, encoding);
+                    self.fonts.insert(self.current_group().font, encoding);
                 }
             }
             b"uc" => {
                 let count = number.and_then(|count| usize::try_from(count).ok()).unwrap_or(1).min(8);
                 self.change_group(|group| group.fallback = count);
             }
-            b"u" => self.unicode(number.unwrap_or(0)),
+            b"u" => self.push_unicode(number.unwrap_or(0)),
             b"bin" => self.at = self.at.saturating_add(usize::try_from(number.unwrap_or(0)).unwrap_or(0)),
-            _ if HIDDEN.contains(&word) => self.hide(),
+            _ if HIDDEN.contains(&word) => self.hide_group(),
             _ => {}
         }
     }
 
     /// Adds a UTF-16 unit, negative above 32767; skips the fallback characters for old readers.
-    fn unicode(&mut self, number: i32) {
+    fn push_unicode(&mut self, number: i32) {
         let unit = u16::try_from(number.rem_euclid(0x1_0000)).unwrap_or(0xfffd);
-        self.skip = self.group().fallback;
+        self.skip = self.current_group().fallback;
         let units = match self.high.take() {
             Some(high) => vec![high, unit],
             None if (0xd800..0xdc00).contains(&unit) => {
@@ -265,7 +265,7 @@ impl Reader<'_> {
             None => vec![unit],
         };
         let text = String::from_utf16_lossy(&units);
-        self.push(&text);
+        self.push_text(&text);
     }
 }
 
@@ -297,22 +297,22 @@ mod tests {
     #[test]
     fn letters_come_through_and_dress_goes() {
         let rtf = br"{\rtf1\ansi\ansicpg1250{\fonttbl{\f0 Arial;}}{\*\generator X;}\f0 \b N\'e1jemn\'e9\b0  \u269?in\'ed 5\~000 K\'e8\par \{second\}\par}";
-        let extracted = extract(rtf);
+        let extracted = extract_rtf(rtf);
         assert_eq!(extracted.segments[0].text, "Nájemné činí 5 000 Kč\n{second}");
     }
 
     #[test]
-    fn items_of_lists_keep_their_first_letter() {
+    fn extract_rtf_list_items_keep_letter() {
         let rtf = br"{\rtf1\ansi {\listtext\tab\u8226 \tab}First\par {\listtext\tab 2.\tab}Second\par \u352 ?ipka \u353\'9aest\par}";
-        assert_eq!(extract(rtf).segments[0].text, "•\tFirst\n2.\tSecond\nŠipka šest");
-        let mac = extract(b"{\\rtf1\\mac caf\\'8e\\par}");
+        assert_eq!(extract_rtf(rtf).segments[0].text, "•\tFirst\n2.\tSecond\nŠipka šest");
+        let mac = extract_rtf(b"{\\rtf1\\mac caf\\'8e\\par}");
         assert_eq!(mac.segments[0].text, "café");
     }
 
     #[test]
     fn broken_files_end() {
         for rtf in [&b"{\\rtf1 a\\'"[..], b"{\\rtf1 \\u", b"{\\rtf1 \\bin999999999 x", b"{\\rtf1 }}}}} a\\"] {
-            let _ = extract(rtf);
+            let _ = extract_rtf(rtf);
         }
     }
 }

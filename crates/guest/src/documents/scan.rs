@@ -40,8 +40,8 @@ impl GrayPage {
 
 /// Renders the images of a page, counted from 1, or of an area of it, in points from its upper left corner. Returns `None` if there is no
 /// such page or it cannot be interpreted.
-pub(crate) fn render(document: &Pdf, page: u32, area: Option<Rect>) -> Option<GrayPage> {
-    catch_unwind(AssertUnwindSafe(|| draw(document, page, area))).ok().flatten()
+pub(crate) fn render_page_images(document: &Pdf, page: u32, area: Option<Rect>) -> Option<GrayPage> {
+    catch_unwind(AssertUnwindSafe(|| draw_page_images(document, page, area))).ok().flatten()
 }
 
 #[expect(
@@ -49,7 +49,7 @@ pub(crate) fn render(document: &Pdf, page: u32, area: Option<Rect>) -> Option<Gr
     clippy::cast_sign_loss,
     reason = "bounded by the most pixels of a page"
 )]
-fn draw(document: &Pdf, page: u32, area: Option<Rect>) -> Option<GrayPage> {
+fn draw_page_images(document: &Pdf, page: u32, area: Option<Rect>) -> Option<GrayPage> {
     let page = document.pages().get((page as usize).checked_sub(1)?)?;
     let (width, height) = page.render_dimensions();
     let whole = Rect::new(0.0, 0.0, f64::from(width), f64::from(height));
@@ -77,7 +77,12 @@ impl GrayPage {
     /// Draws samples of an image, whose pixels `transform` maps to those of the page. `sample` returns the gray value at
     /// a column and row of the image; `None` leaves what is there.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the page")]
-    fn paste(&mut self, size: (u32, u32), transform: Affine, sample: impl Fn(usize, usize) -> Option<u8>) {
+    fn paste_samples(
+        &mut self,
+        size: (u32, u32),
+        transform: Affine,
+        sample: impl Fn(usize, usize) -> Option<u8>,
+    ) {
         let (width, height) = (f64::from(size.0), f64::from(size.1));
         let determinant = transform.determinant();
         if !determinant.is_finite() || determinant.abs() < 1e-9 {
@@ -118,7 +123,7 @@ impl GrayPage {
 }
 
 /// Joins the lines of recognized text to paragraphs, each one line; blank lines separate them.
-pub(super) fn paragraphs(text: &str) -> String {
+pub(super) fn join_recognized_lines(text: &str) -> String {
     let mut out = String::new();
     let mut is_begun = false;
     for line in text.lines().map(str::trim) {
@@ -145,7 +150,7 @@ pub(super) fn paragraphs(text: &str) -> String {
     out
 }
 
-fn scaled(transform: Affine, factors: (f32, f32)) -> Affine {
+fn scale_transform(transform: Affine, factors: (f32, f32)) -> Affine {
     transform * Affine::scale_non_uniform(f64::from(factors.0), f64::from(factors.1))
 }
 
@@ -158,13 +163,15 @@ impl<'a> Device<'a> for GrayPage {
             Image::Raster(raster) => raster.with_rgba(
                 |data, _| {
                     let size = (data.width(), data.height());
-                    let transform = scaled(props.transform, data.scale_factors());
+                    let transform = scale_transform(props.transform, data.scale_factors());
                     let columns = size.0 as usize;
                     match &data {
                         ImageData::Luma(luma) => {
-                            self.paste(size, transform, |x, y| luma.data.get(y * columns + x).copied());
+                            self.paste_samples(size, transform, |x, y| {
+                                luma.data.get(y * columns + x).copied()
+                            });
                         }
-                        ImageData::Rgb(rgb) => self.paste(size, transform, |x, y| {
+                        ImageData::Rgb(rgb) => self.paste_samples(size, transform, |x, y| {
                             let [red, green, blue] = *rgb.data.get(3 * (y * columns + x)..)?.first_chunk()?;
                             // The luminance of ITU-R BT.601.
                             let gray = 299 * u32::from(red) + 587 * u32::from(green) + 114 * u32::from(blue);
@@ -177,9 +184,9 @@ impl<'a> Device<'a> for GrayPage {
             // Whatever the color, ink is ink.
             Image::Stencil(stencil) => stencil.with_stencil(
                 |mask, _| {
-                    let transform = scaled(props.transform, mask.scale_factors);
+                    let transform = scale_transform(props.transform, mask.scale_factors);
                     let columns = mask.width as usize;
-                    self.paste((mask.width, mask.height), transform, |x, y| {
+                    self.paste_samples((mask.width, mask.height), transform, |x, y| {
                         Some(255 - mask.data.get(y * columns + x)?)
                     });
                 },
@@ -206,7 +213,7 @@ mod tests {
     fn recognized_lines_become_paragraphs() {
         let text = "Nájemné činí 15 000 Kč a je splatné do pá-\ntého dne.\n \nKauce\nje 3 měsíce.\n\u{c}";
         assert_eq!(
-            paragraphs(text),
+            join_recognized_lines(text),
             "Nájemné činí 15 000 Kč a je splatné do pátého dne.\n\nKauce je 3 měsíce."
         );
     }
@@ -217,11 +224,13 @@ mod tests {
         let mut page = GrayPage { width: 4, height: 4, dpi: 72, pixels: white };
         // Two by two pixels, shown twice as large and half beyond the right edge.
         let image = [0_u8, 10, 20, 30];
-        page.paste((2, 2), Affine::translate((2.0, 0.0)) * Affine::scale(2.0), |x, y| Some(image[2 * y + x]));
+        page.paste_samples((2, 2), Affine::translate((2.0, 0.0)) * Affine::scale(2.0), |x, y| {
+            Some(image[2 * y + x])
+        });
         assert_eq!(page.pixels[..8], [255, 255, 0, 0, 255, 255, 0, 0]);
         assert_eq!(page.pixels[8..], [255, 255, 20, 20, 255, 255, 20, 20]);
-        page.paste((8, 8), Affine::scale(0.5), |x, _| Some(if x % 2 == 0 { 0 } else { 200 }));
+        page.paste_samples((8, 8), Affine::scale(0.5), |x, _| Some(if x % 2 == 0 { 0 } else { 200 }));
         assert!(page.pixels.iter().all(|pixel| *pixel == 100), "shrunk pixels are averaged");
-        page.paste((2, 2), Affine::scale(0.0), |_, _| Some(1));
+        page.paste_samples((2, 2), Affine::scale(0.0), |_, _| Some(1));
     }
 }

@@ -7,7 +7,7 @@ use sevenz_rust2::{Archive, ArchiveEntry, BlockDecoder, Error, Password};
 
 use super::ExtractError;
 use super::archive::{ENTRIES_MAX, is_of_system};
-use super::container::{Ahead, ArchivedFile, Container, DICTIONARY_MAX_KIB, check_length};
+use super::container::{Ahead, ArchivedFile, DICTIONARY_MAX_KIB, FileContainer, check_length};
 
 /// The signature of an archive.
 const SIGNATURE: &[u8] = b"7z\xbc\xaf\x27\x1c";
@@ -24,10 +24,10 @@ pub(super) fn is_seven_zip(bytes: &[u8]) -> bool {
 }
 
 impl<'a> SevenZip<'a> {
-    pub(super) fn open(bytes: &'a [u8], ahead: Ahead) -> Result<Self, ExtractError> {
+    pub(super) fn from_bytes(bytes: &'a [u8], ahead: Ahead) -> Result<Self, ExtractError> {
         let memory = DICTIONARY_MAX_KIB as usize;
         let archive = Archive::read_with_memory_limit(&mut Cursor::new(bytes), &Password::empty(), memory)
-            .map_err(failed)?;
+            .map_err(seven_zip_error)?;
         if archive.files.len() > ENTRIES_MAX {
             return Err(ExtractError::TooManyParts { bound: ENTRIES_MAX });
         }
@@ -36,19 +36,19 @@ impl<'a> SevenZip<'a> {
 
     /// Unpacks a file, with those of its block that are to be unpacked ahead.
     pub(super) fn files_with(mut self, asked: usize) -> Result<BTreeMap<usize, Vec<u8>>, ExtractError> {
-        let content = self.content(asked)?;
+        let content = self.unpack_file(asked)?;
         let mut files = self.ahead.into_files();
         files.insert(asked, content);
         Ok(files)
     }
 }
 
-impl Container for SevenZip<'_> {
-    fn format(&self) -> &'static str {
+impl FileContainer for SevenZip<'_> {
+    fn format_name(&self) -> &'static str {
         "7z"
     }
 
-    fn files(&mut self) -> Vec<ArchivedFile> {
+    fn list_files(&mut self) -> Vec<ArchivedFile> {
         let files = self.archive.files.iter().enumerate();
         files
             .filter(|(_, file)| is_regular(file) && !is_of_system(file.name()))
@@ -65,9 +65,9 @@ impl Container for SevenZip<'_> {
         false
     }
 
-    fn content(&mut self, index: usize) -> Result<Vec<u8>, ExtractError> {
+    fn unpack_file(&mut self, index: usize) -> Result<Vec<u8>, ExtractError> {
         check_length(self.archive.files.get(index).map_or(0, |file| file.size()))?;
-        if let Some(content) = self.ahead.take(index)? {
+        if let Some(content) = self.ahead.take_unpacked(index)? {
             return Ok(content);
         }
         let map = &self.archive.stream_map;
@@ -84,14 +84,14 @@ impl Container for SevenZip<'_> {
             let goes_on = match at < index {
                 true => true,
                 false => ahead
-                    .unpack(at, entry.size(), content)
+                    .unpack_entry(at, entry.size(), content)
                     .map_err(|error| Error::Other(error.to_string().into()))?,
             };
             at += 1;
             Ok(goes_on)
         });
         self.ahead = ahead;
-        self.ahead.reached(index, end, unpacked.map(|_| ()).map_err(failed))
+        self.ahead.finish_unpacking(index, end, unpacked.map(|_| ()).map_err(seven_zip_error))
     }
 }
 
@@ -104,13 +104,13 @@ fn is_regular(file: &ArchiveEntry) -> bool {
     !(file.is_directory() || file.is_anti_item() || is_special)
 }
 
-fn failed(error: Error) -> ExtractError {
+fn seven_zip_error(error: Error) -> ExtractError {
     match error {
         Error::PasswordRequired | Error::MaybeBadPassword(_) => ExtractError::Encrypted("7z"),
         Error::MaxMemLimited { max_kb, .. } => ExtractError::Bomb { bound: max_kb as u64 * 1024 },
         Error::UnsupportedCompressionMethod(method) if method.contains("AES") => {
             ExtractError::Encrypted("7z")
         }
-        error => ExtractError::broken("7z", error),
+        error => ExtractError::broken_file("7z", error),
     }
 }

@@ -6,14 +6,14 @@ use calamine::{Data, DataType, ExcelDateTime, Reader, Style, Xls, XlsOptions, Xl
 
 use quick_xml::events::Event;
 
-use super::archive::Archive;
-use super::book::{Book, float};
+use super::archive::ZipReader;
+use super::book::{WorkbookWriter, format_float};
 use super::detect::Workbook;
 use super::number_format::NumberFormats;
 use super::odf_objects::OdfObjects;
-use super::sheet_notes::{self, Beside};
+use super::sheet_notes::{self, SheetExtras};
 use super::xls_formats::{CellFormats, TextEncoding};
-use super::xml::{events, unless_broken};
+use super::xml::{read_events, unless_broken};
 use super::{ExtractError, Extracted, Nesting, ods, xml_encoding};
 
 /// The day after the last one that Excel knows, from the beginning of its time.
@@ -21,72 +21,78 @@ const DAYS_MAX: f64 = 2_958_466.0;
 /// The most bytes that the styles of a workbook may take when each has the longest text of them.
 const STYLES_MAX_BYTES: u64 = 256 * 1024 * 1024;
 
-pub(super) fn extract(bytes: &[u8], kind: Workbook, nesting: Nesting<'_>) -> Result<Extracted, ExtractError> {
-    let mut book = Book::default();
+pub(super) fn extract_workbook(
+    bytes: &[u8],
+    kind: Workbook,
+    nesting: Nesting<'_>,
+) -> Result<Extracted, ExtractError> {
+    let mut book = WorkbookWriter::default();
     match kind {
-        Workbook::Xlsx => return xlsx(bytes, nesting),
+        Workbook::Xlsx => return extract_xlsx(bytes, nesting),
         Workbook::Ods => {
-            let mut archive = Archive::open(bytes)?;
-            ods::read(&mut archive, &mut book, nesting)?;
+            let mut archive = ZipReader::from_bytes(bytes)?;
+            ods::read_ods_sheets(&mut archive, &mut book, nesting)?;
             return Ok(book.finish_with_images(&mut archive));
         }
         Workbook::Xlsb => {
             let in_utf8 = xml_encoding::in_utf8(bytes)?;
             let bytes = in_utf8.as_deref().unwrap_or(bytes);
-            let workbook = Xlsb::new(Cursor::new(bytes)).map_err(failed)?;
-            ranges(&mut book, workbook, &CellFormats::default());
+            let workbook = Xlsb::new(Cursor::new(bytes)).map_err(workbook_error)?;
+            read_sheet_ranges(&mut book, workbook, &CellFormats::default());
         }
         Workbook::Xls => {
-            let encoding = TextEncoding::read(bytes);
+            let encoding = TextEncoding::from_workbook(bytes);
             let mut options = XlsOptions::default();
             options.force_codepage = encoding.code_page();
-            let workbook = Xls::new_with_options(Cursor::new(bytes), options).map_err(failed)?;
-            book.letters = encoding.letters();
-            ranges(&mut book, workbook, &CellFormats::read(bytes));
+            let workbook = Xls::new_with_options(Cursor::new(bytes), options).map_err(workbook_error)?;
+            book.letters = encoding.upper_letters();
+            read_sheet_ranges(&mut book, workbook, &CellFormats::from_workbook(bytes));
         }
     }
-    Ok(book.finish())
+    Ok(book.finish_workbook())
 }
 
 /// Reads the body of a workbook of LibreOffice that is no archive, but a single file. Its images are not read.
 pub(super) fn extract_flat(body: &[u8]) -> Result<Extracted, ExtractError> {
-    let mut book = Book::default();
+    let mut book = WorkbookWriter::default();
     ods::read_part(body, &mut book, OdfObjects::default())?;
-    Ok(Extracted { images: Vec::new(), ..book.finish() })
+    Ok(Extracted { images: Vec::new(), ..book.finish_workbook() })
 }
 
-fn xlsx(bytes: &[u8], nesting: Nesting<'_>) -> Result<Extracted, ExtractError> {
+fn extract_xlsx(bytes: &[u8], nesting: Nesting<'_>) -> Result<Extracted, ExtractError> {
     let in_utf8 = xml_encoding::in_utf8(bytes)?;
     let bytes = in_utf8.as_deref().unwrap_or(bytes);
-    let mut archive = Archive::open(bytes)?;
+    let mut archive = ZipReader::from_bytes(bytes)?;
     check_styles(&mut archive)?;
-    let mut workbook = Xlsx::new(Cursor::new(bytes)).map_err(failed)?;
-    let mut book = Book::default();
+    let mut workbook = Xlsx::new(Cursor::new(bytes)).map_err(workbook_error)?;
+    let mut book = WorkbookWriter::default();
     // A workbook with damaged notes still has its cells.
-    let beside = sheet_notes::read(&mut archive, nesting);
+    let beside = sheet_notes::read_sheet_extras(&mut archive, nesting);
     let is_cut = matches!(beside, Err(ExtractError::Bomb { .. }));
     let beside = beside.unwrap_or_default();
     let mut formats = None;
     for name in workbook.sheet_names() {
-        if !book.begin(&name) {
+        if !book.begin_sheet(&name) {
             break;
         }
         // Charts and macro sheets have no cells.
         if let Ok(mut cells) = workbook.worksheet_cells_reader(&name) {
-            let formats = formats.get_or_insert_with(|| NumberFormats::of(cells.styles().iter().map(code)));
-            while let Some((cell, style)) = cells.next_cell_with_style_id().map_err(failed)? {
+            let formats = formats.get_or_insert_with(|| {
+                NumberFormats::from_codes(cells.styles().iter().map(style_format_code))
+            });
+            while let Some((cell, style)) = cells.next_cell_with_style_id().map_err(workbook_error)? {
                 let (row, column) = cell.get_position();
                 let value = Data::from(cell.get_value().clone());
-                let formatted = number(&value).and_then(|number| formats.shown(style, number));
-                if !book.cell(row, column, &formatted.unwrap_or_else(|| shown(&value))) {
+                let formatted = cell_number(&value).and_then(|number| formats.format_number(style, number));
+                if !book.add_cell(row, column, &formatted.unwrap_or_else(|| format_cell(&value))) {
                     break;
                 }
             }
         }
-        if let Some(Beside { lines, images, is_cut }) = beside.get(&name) {
+        if let Some(SheetExtras { lines, images, is_cut }) = beside.get(&name) {
             book.left_out |= is_cut;
-            book.notes(lines);
-            images.iter().for_each(|image| book.image(image.clone()));
+            book.add_notes(lines);
+            images.iter().for_each(|image| book.add_image(image.clone()));
         }
     }
     book.truncated |= is_cut;
@@ -94,10 +100,10 @@ fn xlsx(bytes: &[u8], nesting: Nesting<'_>) -> Result<Extracted, ExtractError> {
 }
 
 /// Fails if the styles unfold: the library gives each style of cells its own copy of its font and format.
-fn check_styles(archive: &mut Archive<'_>) -> Result<(), ExtractError> {
+fn check_styles(archive: &mut ZipReader<'_>) -> Result<(), ExtractError> {
     let (mut longest, mut count) = (0, 0_u64);
-    if let Some(part) = archive.part("xl/styles.xml")? {
-        let read = events(part, |event| {
+    if let Some(part) = archive.open_part("xl/styles.xml")? {
+        let read = read_events(part, |event| {
             if let Event::Start(element) | Event::Empty(element) = event {
                 longest = longest.max(element.len() as u64);
                 count += u64::from(element.local_name().as_ref() == "xf");
@@ -114,13 +120,17 @@ fn check_styles(archive: &mut Archive<'_>) -> Result<(), ExtractError> {
 }
 
 /// Returns the format code of a style of cells.
-fn code(style: &Style) -> &str {
+fn style_format_code(style: &Style) -> &str {
     style.number_format.as_ref().map_or("", |format| format.format_code.as_str())
 }
 
-fn ranges<'a, R: Reader<Cursor<&'a [u8]>>>(book: &mut Book, mut workbook: R, formats: &CellFormats) {
+fn read_sheet_ranges<'a, R: Reader<Cursor<&'a [u8]>>>(
+    book: &mut WorkbookWriter,
+    mut workbook: R,
+    formats: &CellFormats,
+) {
     for (sheet, name) in workbook.sheet_names().into_iter().enumerate() {
-        if !book.begin(&name) {
+        if !book.begin_sheet(&name) {
             break;
         }
         let Ok(range) = workbook.worksheet_range(&name) else { continue };
@@ -128,24 +138,24 @@ fn ranges<'a, R: Reader<Cursor<&'a [u8]>>>(book: &mut Book, mut workbook: R, for
         for (row, column, value) in range.used_cells() {
             let (Ok(row), Ok(column)) = (u32::try_from(row), u32::try_from(column)) else { continue };
             let place = (first_row.saturating_add(row), first_column.saturating_add(column));
-            let formatted = number(value).and_then(|number| formats.shown(sheet, place, number));
-            if !book.cell(place.0, place.1, &formatted.unwrap_or_else(|| shown(value))) {
+            let formatted = cell_number(value).and_then(|number| formats.format_number(sheet, place, number));
+            if !book.add_cell(place.0, place.1, &formatted.unwrap_or_else(|| format_cell(value))) {
                 break;
             }
         }
     }
 }
 
-fn failed(error: impl std::fmt::Display) -> ExtractError {
+fn workbook_error(error: impl std::fmt::Display) -> ExtractError {
     let error = error.to_string();
     if error.contains("password protected") {
         return ExtractError::Encrypted("workbook");
     }
-    ExtractError::broken("workbook", error)
+    ExtractError::broken_file("workbook", error)
 }
 
 /// Returns the value of a cell if it is a number.
-fn number(value: &Data) -> Option<f64> {
+fn cell_number(value: &Data) -> Option<f64> {
     match value {
         #[expect(clippy::cast_precision_loss, reason = "numbers of workbooks have that precision")]
         Data::Int(number) => Some(*number as f64),
@@ -155,10 +165,10 @@ fn number(value: &Data) -> Option<f64> {
 }
 
 /// Formats a value as a person would write it; dates as ISO 8601.
-fn shown(value: &Data) -> String {
+fn format_cell(value: &Data) -> String {
     match value {
         Data::Empty => String::new(),
-        Data::Float(number) => float(*number),
+        Data::Float(number) => format_float(*number),
         Data::DateTime(time) => shown_time(*time),
         other => other.as_string().unwrap_or_else(|| other.to_string()),
     }
@@ -169,7 +179,7 @@ pub(super) fn shown_time(time: ExcelDateTime) -> String {
     let days = time.as_f64();
     // Numbers that are no dates, whatever their format.
     if !(0.0..DAYS_MAX).contains(&days.abs()) || (time.is_datetime() && days < 0.0) {
-        return float(days);
+        return format_float(days);
     }
     if !time.is_datetime() {
         let sign = if days < 0.0 { "-" } else { "" };

@@ -6,9 +6,9 @@ use std::io::Read;
 
 use quick_xml::events::Event;
 
-use super::archive::Archive;
-use super::parts::{LIST_MAX_BYTES, Relation, relations};
-use super::xml::{alternative_line, attribute, event_text, events};
+use super::archive::ZipReader;
+use super::parts::{LIST_MAX_BYTES, Relation, read_relations};
+use super::xml::{alternative_line, attribute_value, event_text, read_events};
 use super::{ExtractError, Nesting, OUTPUT_MAX_BYTES, PAGES_MAX, embedded_files};
 
 /// The part that lists the sheets.
@@ -16,7 +16,7 @@ const WORKBOOK: &str = "xl/workbook.xml";
 
 /// The content of a sheet beside the cells.
 #[derive(Default)]
-pub(super) struct Beside {
+pub(super) struct SheetExtras {
     /// The text boxes, notes, texts of images, and files.
     pub(super) lines: Vec<String>,
     /// The parts of images.
@@ -26,13 +26,13 @@ pub(super) struct Beside {
 }
 
 /// Returns what stands beside the cells of each sheet that has anything, by its name.
-pub(super) fn read(
-    archive: &mut Archive<'_>,
+pub(super) fn read_sheet_extras(
+    archive: &mut ZipReader<'_>,
     nesting: Nesting<'_>,
-) -> Result<HashMap<String, Beside>, ExtractError> {
-    let (mut found, mut parts, mut bytes) = (HashMap::<String, Beside>::new(), HashSet::new(), 0);
-    for (name, sheet) in sheets(archive)? {
-        for Relation { kind, target, .. } in relations(archive, &sheet)? {
+) -> Result<HashMap<String, SheetExtras>, ExtractError> {
+    let (mut found, mut parts, mut bytes) = (HashMap::<String, SheetExtras>::new(), HashSet::new(), 0);
+    for (name, sheet) in list_sheets(archive)? {
+        for Relation { kind, target, .. } in read_relations(archive, &sheet)? {
             let is_file = matches!(kind.as_str(), "package" | "oleObject");
             if !(is_file || matches!(kind.as_str(), "drawing" | "comments")) || !parts.insert(target.clone())
             {
@@ -44,17 +44,17 @@ pub(super) fn read(
                 continue;
             }
             let lines = if is_file {
-                let file = embedded_files::read(archive, &target, nesting)?;
+                let file = embedded_files::read_embedded_file(archive, &target, nesting)?;
                 beside.is_cut |= file.is_cut;
                 file.lines
             } else {
-                let Some(part) = archive.part(&target)? else { continue };
-                if kind == "drawing" { drawing(part)? } else { notes(part)? }
+                let Some(part) = archive.open_part(&target)? else { continue };
+                if kind == "drawing" { read_drawing_texts(part)? } else { read_cell_notes(part)? }
             };
             bytes += lines.iter().map(String::len).sum::<usize>();
             beside.lines.extend(lines);
             if kind == "drawing" {
-                let related = relations(archive, &target)?.into_iter();
+                let related = read_relations(archive, &target)?.into_iter();
                 let images = related.filter(|relation| relation.kind == "image");
                 beside.images.extend(images.map(|image| image.target));
             }
@@ -64,9 +64,9 @@ pub(super) fn read(
 }
 
 /// Returns the texts of a drawing: those that stand for its pictures, and the paragraphs of its shapes.
-fn drawing(part: impl Read) -> Result<Vec<String>, ExtractError> {
+fn read_drawing_texts(part: impl Read) -> Result<Vec<String>, ExtractError> {
     let (mut lines, mut line, mut in_text, mut bytes) = (Vec::<String>::new(), String::new(), false, 0);
-    events(part, |event| {
+    read_events(part, |event| {
         match event {
             Event::Start(element) | Event::Empty(element) => match element.local_name().as_ref() {
                 "t" => in_text = matches!(event, Event::Start(_)),
@@ -98,15 +98,17 @@ fn drawing(part: impl Read) -> Result<Vec<String>, ExtractError> {
 }
 
 /// Returns the names of the sheets with their parts.
-fn sheets(archive: &mut Archive<'_>) -> Result<Vec<(String, String)>, ExtractError> {
-    let targets: HashMap<String, String> =
-        relations(archive, WORKBOOK)?.into_iter().map(|relation| (relation.id, relation.target)).collect();
-    let list = archive.text(WORKBOOK, LIST_MAX_BYTES)?;
+fn list_sheets(archive: &mut ZipReader<'_>) -> Result<Vec<(String, String)>, ExtractError> {
+    let targets: HashMap<String, String> = read_relations(archive, WORKBOOK)?
+        .into_iter()
+        .map(|relation| (relation.id, relation.target))
+        .collect();
+    let list = archive.read_part_text(WORKBOOK, LIST_MAX_BYTES)?;
     let mut sheets = Vec::new();
-    events(list.as_bytes(), |event| {
+    read_events(list.as_bytes(), |event| {
         if let Event::Start(element) | Event::Empty(element) = event
             && element.local_name().as_ref() == "sheet"
-            && let (Some(name), Some(id)) = (attribute(element, "name"), attribute(element, "id"))
+            && let (Some(name), Some(id)) = (attribute_value(element, "name"), attribute_value(element, "id"))
             && let Some(target) = targets.get(&id)
         {
             sheets.push((name, target.clone()));
@@ -117,12 +119,12 @@ fn sheets(archive: &mut Archive<'_>) -> Result<Vec<(String, String)>, ExtractErr
 }
 
 /// Returns the notes of a sheet, each with its cell.
-fn notes(part: impl Read) -> Result<Vec<String>, ExtractError> {
+fn read_cell_notes(part: impl Read) -> Result<Vec<String>, ExtractError> {
     let (mut notes, mut note, mut in_text, mut bytes) = (Vec::new(), String::new(), false, 0);
-    events(part, |event| {
+    read_events(part, |event| {
         match event {
             Event::Start(element) => match element.local_name().as_ref() {
-                "comment" => note = format!("{}: ", attribute(element, "ref").unwrap_or_default()),
+                "comment" => note = format!("{}: ", attribute_value(element, "ref").unwrap_or_default()),
                 name => in_text = name == "t",
             },
             Event::End(element) => {

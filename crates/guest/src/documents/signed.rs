@@ -32,7 +32,7 @@ fn is_of(bytes: &[u8], kinds: &[&[u8]]) -> bool {
 ///
 /// # Errors
 /// Fails if it is encrypted or broken, or has the signature alone.
-pub(super) fn enclosed(bytes: &[u8]) -> Result<Cow<'_, [u8]>, ExtractError> {
+pub(super) fn extract_signed_content(bytes: &[u8]) -> Result<Cow<'_, [u8]>, ExtractError> {
     let mut content = Cow::Borrowed(bytes);
     for _ in 0..SIGNATURES_MAX {
         if !is_cms(&content) {
@@ -56,8 +56,9 @@ pub(super) fn is_mail(content: &[u8]) -> bool {
 
 fn enclosed_by_one(bytes: Bytes) -> Result<Vec<u8>, ExtractError> {
     let mut found = None;
-    let read =
-        Mode::Ber.decode(BytesSource::new(bytes), |file| file.take_sequence(|file| signed(file, &mut found)));
+    let read = Mode::Ber.decode(BytesSource::new(bytes), |file| {
+        file.take_sequence(|file| read_signed_data(file, &mut found))
+    });
     match (found, read) {
         // What stands behind it may be damaged.
         (Some(Some(content)), _) => Ok(content.to_bytes().to_vec()),
@@ -65,13 +66,13 @@ fn enclosed_by_one(bytes: Bytes) -> Result<Vec<u8>, ExtractError> {
             kind: "a signature that does not enclose what it signs",
             remedy: "upload the signed file",
         }),
-        (None, Err(error)) => Err(ExtractError::broken("CMS", error)),
-        (None, Ok(())) => Err(ExtractError::broken("CMS", "it has no content")),
+        (None, Err(error)) => Err(ExtractError::broken_file("CMS", error)),
+        (None, Ok(())) => Err(ExtractError::broken_file("CMS", "it has no content")),
     }
 }
 
 /// Reads `ContentInfo` of signed data, and puts the content, or that there is none, into `found`.
-fn signed<S: Source>(
+fn read_signed_data<S: Source>(
     file: &mut Constructed<'_, S>,
     found: &mut Option<Option<OctetString>>,
 ) -> Result<(), DecodeError<S::Error>> {
@@ -102,37 +103,39 @@ mod tests {
     const SIGNED_PDF: &[u8] = include_bytes!("../../tests/fixtures/signed.pdf.p7m");
 
     #[test]
-    fn what_signatures_enclose_is_found_in_both_encodings() {
+    fn extract_signed_content_both_encodings() {
         assert!(
             ZFO.starts_with(b"\x30\x80") && SIGNED_PDF.starts_with(b"\x30\x82"),
             "of unknown and known length"
         );
-        let message = enclosed(ZFO).expect("a message");
+        let message = extract_signed_content(ZFO).expect("a message");
         assert!(message.starts_with(b"<?xml") && message.trim_ascii().ends_with(b"MessageDownloadResponse>"));
-        assert!(enclosed(SIGNED_PDF).expect("a PDF").starts_with(b"%PDF-"));
-        assert_eq!(*enclosed(b"0 no signature").expect("the same"), b"0 no signature"[..]);
-        let cut = enclosed(&SIGNED_PDF[..SIGNED_PDF.len() - 100]).expect("its certificates are cut");
+        assert!(extract_signed_content(SIGNED_PDF).expect("a PDF").starts_with(b"%PDF-"));
+        assert_eq!(*extract_signed_content(b"0 no signature").expect("the same"), b"0 no signature"[..]);
+        let cut =
+            extract_signed_content(&SIGNED_PDF[..SIGNED_PDF.len() - 100]).expect("its certificates are cut");
         assert!(cut.starts_with(b"%PDF-"));
     }
 
     #[test]
-    fn other_contents_are_called_by_their_reasons() {
+    fn extract_signed_content_other_refused() {
         for (file, expected) in [
             (ENVELOPED, "the CMS file is encrypted and needs a password"),
             (AUTH_ENVELOPED, "the CMS file is encrypted and needs a password"),
         ] {
-            let error = enclosed(&[&b"\x30\x80"[..], file].concat()).expect_err("it is encrypted");
+            let error =
+                extract_signed_content(&[&b"\x30\x80"[..], file].concat()).expect_err("it is encrypted");
             assert_eq!(error.to_string(), expected);
         }
         // SignedData with version 1, no algorithms, and data that is not there.
         let content = b"\x30\x0b\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x01";
         let data = [&b"\x30\x12\x02\x01\x01\x31\x00"[..], content].concat();
         let detached = [&b"\x30\x21"[..], SIGNED, b"\xa0\x14", &data].concat();
-        let error = enclosed(&detached).expect_err("it encloses nothing").to_string();
+        let error = extract_signed_content(&detached).expect_err("it encloses nothing").to_string();
         assert!(error.contains("does not enclose what it signs"), "{error}");
         for end in 0..300 {
-            let _ = enclosed(&SIGNED_PDF[..end]);
-            let _ = enclosed(&ZFO[..end]);
+            let _ = extract_signed_content(&SIGNED_PDF[..end]);
+            let _ = extract_signed_content(&ZFO[..end]);
         }
     }
 
@@ -149,8 +152,8 @@ mod tests {
             field(0x30, &[SIGNED, &field(0xa0, &field(0x30, &data))].concat())
         };
         let twice = wrapped(&wrapped(b"inside"));
-        assert_eq!(*enclosed(&twice).expect("it is unwrapped"), b"inside"[..]);
+        assert_eq!(*extract_signed_content(&twice).expect("it is unwrapped"), b"inside"[..]);
         let deep = (0..9).fold(b"inside".to_vec(), |inner, _| wrapped(&inner));
-        assert!(enclosed(&deep).is_err());
+        assert!(extract_signed_content(&deep).is_err());
     }
 }

@@ -4,29 +4,29 @@ use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, ISO_2022_JP, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1250};
 
 use super::delimited;
-use super::{ExtractError, Extracted, Format, OUTPUT_MAX_BYTES, Segment};
+use super::{DocumentFormat, DocumentSegment, ExtractError, Extracted, OUTPUT_MAX_BYTES};
 
 /// The length of the sample that tells text from binary data and detects the encoding, in bytes.
 const SAMPLE_MAX_BYTES: usize = 256 * 1024;
 /// The range in which a file declares its encoding, in bytes from its start.
 const DECLARED_WITHIN_BYTES: usize = 1024;
 
-pub(super) fn extract(bytes: &[u8], format: Format) -> Result<Extracted, ExtractError> {
+pub(super) fn extract_text(bytes: &[u8], format: DocumentFormat) -> Result<Extracted, ExtractError> {
     let decoded = match utf_32(bytes) {
         Some(decoded) => decoded.into(),
-        None => match encoding(bytes) {
+        None => match detect_encoding(bytes) {
             Some(encoding) => encoding.decode(bytes).0,
             None => return Err(ExtractError::Binary { kind: "of no known type", size: bytes.len() as u64 }),
         },
     };
-    let (text, truncated) = clean(&decoded);
+    let (text, truncated) = clean_text(&decoded);
     let lines = u32::try_from(text.split('\n').count()).unwrap_or(u32::MAX);
     let empty = text.trim().is_empty();
-    let rows = (format == Format::Table).then(|| delimited::segments(&text)).flatten();
+    let rows = (format == DocumentFormat::Table).then(|| delimited::parse_delimited(&text)).flatten();
     let segments = match rows {
         _ if empty => Vec::new(),
         Some(rows) => rows,
-        None => vec![Segment {
+        None => vec![DocumentSegment {
             page: None,
             lines: Some((1, lines)),
             heading: None,
@@ -56,23 +56,23 @@ pub(super) fn decode_declared(bytes: &[u8], mark: &str) -> String {
         Some(encoding) if Encoding::for_bom(bytes).is_none() && std::str::from_utf8(bytes).is_err() => {
             encoding.decode(bytes).0.into_owned()
         }
-        _ => decode(bytes),
+        _ => decode_text(bytes),
     }
 }
 
 /// Decodes content with the detected encoding.
-pub(super) fn decode(bytes: &[u8]) -> String {
-    encoding(bytes).unwrap_or(WINDOWS_1250).decode(bytes).0.into_owned()
+pub(super) fn decode_text(bytes: &[u8]) -> String {
+    detect_encoding(bytes).unwrap_or(WINDOWS_1250).decode(bytes).0.into_owned()
 }
 
 /// Detects the encoding of a text; `None` if the content is not text.
-pub(super) fn encoding(bytes: &[u8]) -> Option<&'static Encoding> {
+pub(super) fn detect_encoding(bytes: &[u8]) -> Option<&'static Encoding> {
     if let Some((encoding, _)) = Encoding::for_bom(bytes) {
         return Some(encoding);
     }
     let sample = &bytes[..bytes.len().min(SAMPLE_MAX_BYTES)];
     if sample.contains(&0) {
-        return wide(sample);
+        return detect_utf16(sample);
     }
     let controls = sample.iter().filter(|byte| is_odd_control(**byte)).count();
     if controls * 50 > sample.len() {
@@ -85,7 +85,7 @@ pub(super) fn encoding(bytes: &[u8]) -> Option<&'static Encoding> {
     if std::str::from_utf8(bytes).is_ok() {
         return Some(UTF_8);
     }
-    Some(declared(bytes).unwrap_or_else(|| legacy(sample)))
+    Some(declared_encoding(bytes).unwrap_or_else(|| detect_legacy(sample)))
 }
 
 /// Returns true for the beginning of Japanese letters in a text of 7-bit codes.
@@ -94,7 +94,7 @@ fn has_japanese_escape(sample: &[u8]) -> bool {
 }
 
 /// Returns the encoding that an XML document declares.
-fn declared(bytes: &[u8]) -> Option<&'static Encoding> {
+fn declared_encoding(bytes: &[u8]) -> Option<&'static Encoding> {
     const DECLARATION_MAX_BYTES: usize = 200;
     let declaration = &bytes[..bytes.len().min(DECLARATION_MAX_BYTES)].strip_prefix(b"<?xml")?;
     let declaration = String::from_utf8_lossy(declaration);
@@ -137,7 +137,7 @@ fn utf_32(bytes: &[u8]) -> Option<String> {
 }
 
 /// Detects UTF-16 without a byte order mark by the zero bytes of ASCII letters.
-fn wide(sample: &[u8]) -> Option<&'static Encoding> {
+fn detect_utf16(sample: &[u8]) -> Option<&'static Encoding> {
     let pairs = sample.len() / 2;
     if pairs == 0 {
         return None;
@@ -163,7 +163,7 @@ const fn is_odd_control(byte: u8) -> bool {
 /// Detects the encoding of a text that is neither UTF-8 nor UTF-16, by letter frequencies. No country is assumed:
 /// this way 2,067 of 2,071 Czech, Slovak, Polish, German, French, Italian and Russian texts are detected correctly,
 /// and 1,863 with `cz`.
-fn legacy(sample: &[u8]) -> &'static Encoding {
+fn detect_legacy(sample: &[u8]) -> &'static Encoding {
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
     detector.feed(sample, true);
     detector.guess(None, Utf8Detection::Deny)
@@ -171,7 +171,7 @@ fn legacy(sample: &[u8]) -> &'static Encoding {
 
 /// Normalizes line endings to `
 /// `, removes control characters, and truncates at the bound.
-fn clean(text: &str) -> (String, bool) {
+fn clean_text(text: &str) -> (String, bool) {
     let end = text.floor_char_boundary(text.len().min(OUTPUT_MAX_BYTES));
     let mut out = String::with_capacity(end);
     let mut chars = text[..end].chars().peekable();
@@ -196,69 +196,77 @@ fn clean(text: &str) -> (String, bool) {
 mod tests {
     use super::*;
 
-    fn read(bytes: &[u8]) -> String {
-        extract(bytes, Format::Text).unwrap().segments.remove(0).text
+    fn read_text(bytes: &[u8]) -> String {
+        extract_text(bytes, DocumentFormat::Text).unwrap().segments.remove(0).text
     }
 
     #[test]
     fn encodings_are_told() {
-        assert_eq!(read("Žluťoučký kůň".as_bytes()), "Žluťoučký kůň");
-        assert_eq!(read(b"\xef\xbb\xbfabc"), "abc");
-        assert_eq!(read(b"\xff\xfe\x7d\x01l\0u\0"), "Žlu");
-        assert_eq!(read(b"n\0a\0j\0e\0m\0"), "najem");
-        assert_eq!(read(b"\x8elu\x9dou\xe8k\xfd k\xf9\xf2 p\xf8\xedli\x9a"), "Žluťoučký kůň příliš");
+        assert_eq!(read_text("Žluťoučký kůň".as_bytes()), "Žluťoučký kůň");
+        assert_eq!(read_text(b"\xef\xbb\xbfabc"), "abc");
+        assert_eq!(read_text(b"\xff\xfe\x7d\x01l\0u\0"), "Žlu");
+        assert_eq!(read_text(b"n\0a\0j\0e\0m\0"), "najem");
+        assert_eq!(read_text(b"\x8elu\x9dou\xe8k\xfd k\xf9\xf2 p\xf8\xedli\x9a"), "Žluťoučký kůň příliš");
         assert_eq!(
-            read(b"\xaelu\xbbou\xe8k\xfd k\xf9\xf2 p\xf8\xedli\xb9 \xbelut\xfd u\xbe u\xb9"),
+            read_text(b"\xaelu\xbbou\xe8k\xfd k\xf9\xf2 p\xf8\xedli\xb9 \xbelut\xfd u\xbe u\xb9"),
             "Žluťoučký kůň příliš žlutý už uš"
         );
         assert_eq!(
-            read(b"le d\xe9lai co\xfbte \xe0 l'\xe9t\xe9, fen\xeatre, gar\xe7on"),
+            read_text(b"le d\xe9lai co\xfbte \xe0 l'\xe9t\xe9, fen\xeatre, gar\xe7on"),
             "le délai coûte à l'été, fenêtre, garçon"
         );
         assert_eq!(
-            read(b"Za\xbf\xf3\xb3\xe6 g\xea\x9cl\xb9 ja\x9f\xf1, umowa najmu wygas\xb3a"),
+            read_text(b"Za\xbf\xf3\xb3\xe6 g\xea\x9cl\xb9 ja\x9f\xf1, umowa najmu wygas\xb3a"),
             "Zażółć gęślą jaźń, umowa najmu wygasła"
         );
         assert_eq!(
-            read(b"\xc4\xee\xe3\xee\xe2\xee\xf0 \xe0\xf0\xe5\xed\xe4\xfb \xea\xe2\xe0\xf0\xf2\xe8\xf0\xfb"),
+            read_text(
+                b"\xc4\xee\xe3\xee\xe2\xee\xf0 \xe0\xf0\xe5\xed\xe4\xfb \xea\xe2\xe0\xf0\xf2\xe8\xf0\xfb"
+            ),
             "Договор аренды квартиры"
         );
         assert_eq!(
-            read(b"Die K\xfcndigung muss schriftlich \xfcber die Gesch\xe4ftsstelle gem\xe4\xdf \xa7 5 erfolgen"),
+            read_text(b"Die K\xfcndigung muss schriftlich \xfcber die Gesch\xe4ftsstelle gem\xe4\xdf \xa7 5 erfolgen"),
             "Die Kündigung muss schriftlich über die Geschäftsstelle gemäß § 5 erfolgen"
         );
     }
 
     #[test]
-    fn utf_32_is_told_from_other_data() {
+    fn extract_text_utf_32_detected() {
         let text = "Žluťoučký kůň 𝄞\nje 7 let starý";
         for marked in [text.to_owned(), format!("\u{feff}{text}")] {
             let little: Vec<u8> = marked.chars().flat_map(|letter| u32::from(letter).to_le_bytes()).collect();
             let big: Vec<u8> = marked.chars().flat_map(|letter| u32::from(letter).to_be_bytes()).collect();
-            assert_eq!(read(&little), text);
-            assert_eq!(read(&big), text);
-            assert!(extract(&big[1..], Format::Text).is_err(), "no whole characters");
+            assert_eq!(read_text(&little), text);
+            assert_eq!(read_text(&big), text);
+            assert!(extract_text(&big[1..], DocumentFormat::Text).is_err(), "no whole characters");
         }
-        assert_eq!(read(b"\xff\xfe\0\0a\0\0\0"), "a", "a mark says it");
+        assert_eq!(read_text(b"\xff\xfe\0\0a\0\0\0"), "a", "a mark says it");
         for numbers in [&[1_u32, 2, 3, 40, 50][..], &[65, 66], &[0x2100, 0x2190, 0x2200, 0x2500, 65]] {
             let data: Vec<u8> = numbers.iter().flat_map(|number| number.to_be_bytes()).collect();
-            assert!(extract(&data, Format::Text).is_err(), "{numbers:?}");
+            assert!(extract_text(&data, DocumentFormat::Text).is_err(), "{numbers:?}");
         }
-        assert_eq!(read(b"n\0a\0j\0e\0m\0n\0e\0!\0"), "najemne!", "UTF-16 of as many bytes");
+        assert_eq!(read_text(b"n\0a\0j\0e\0m\0n\0e\0!\0"), "najemne!", "UTF-16 of as many bytes");
     }
 
     #[test]
     fn lines_are_kept_and_counted() {
-        let extracted = extract(b"a\r\n\r\n  b\rc\x1b[0m\n\n", Format::Text).unwrap();
+        let extracted = extract_text(b"a\r\n\r\n  b\rc\x1b[0m\n\n", DocumentFormat::Text).unwrap();
         assert_eq!(extracted.segments[0].text, "a\n\n  b\nc[0m");
         assert_eq!(extracted.segments[0].lines, Some((1, 4)));
         assert_eq!(extracted.lines, Some(4));
     }
 
     #[test]
-    fn binary_is_refused_and_empty_is_empty() {
-        assert!(matches!(extract(b"\x01\x02\x03\x04abc", Format::Text), Err(ExtractError::Binary { .. })));
-        assert!(matches!(extract(b"ab\0\0\0cd", Format::Text), Err(ExtractError::Binary { .. })));
-        assert!(extract(b" \n", Format::Text).unwrap().segments.is_empty());
+    fn extract_text_binary_refused_empty_kept() {
+        assert!(matches!(
+            extract_text(b"\x01\x02\x03\x04abc", DocumentFormat::Text),
+            Err(ExtractError::Binary { .. })
+        ));
+        assert!(matches!(
+            extract_text(b"ab\0\0\0cd", DocumentFormat::Text),
+            Err(ExtractError::Binary { .. })
+        ));
+        assert!(extract_text(b" \n", DocumentFormat::Text).unwrap().segments.is_empty());
     }
 }

@@ -20,7 +20,7 @@ pub(crate) enum ForeignFormat {
 
 impl ForeignFormat {
     /// Returns the format by the beginning of a file, [`HEAD_BYTES`] of it if it has so many.
-    pub(crate) fn of(head: &[u8]) -> Option<Self> {
+    pub(crate) fn from_signature(head: &[u8]) -> Option<Self> {
         // The bytes after a cabinet's signature are reserved and zero.
         if head.starts_with(b"MSCF\0\0\0\0") {
             return Some(Self::Cabinet);
@@ -44,7 +44,7 @@ impl ForeignFormat {
     }
 
     /// Returns the words for an archive of the format.
-    pub(crate) const fn kind(self) -> &'static str {
+    pub(crate) const fn archive_description(self) -> &'static str {
         match self {
             Self::Rar => "a RAR archive",
             Self::Cabinet => "a cabinet",
@@ -53,17 +53,17 @@ impl ForeignFormat {
     }
 
     /// Returns the error of an archive that is not unpacked.
-    pub(crate) const fn unsupported(self) -> ExtractError {
-        ExtractError::Unsupported { kind: self.kind(), remedy: "pack its files as ZIP" }
+    pub(crate) const fn unsupported_error(self) -> ExtractError {
+        ExtractError::Unsupported { kind: self.archive_description(), remedy: "pack its files as ZIP" }
     }
 
     /// Checks what the program would not tell of an archive.
     ///
     /// # Errors
     /// Fails for one of several parts, for an archive with an encrypted file, and for one that is cut off.
-    pub(crate) fn check(self, bytes: &[u8]) -> Result<(), ExtractError> {
+    pub(crate) fn check_archive(self, bytes: &[u8]) -> Result<(), ExtractError> {
         match self {
-            Self::Rar => rar::check(bytes),
+            Self::Rar => rar::check_rar(bytes),
             Self::Cabinet => check_cabinet(bytes),
             Self::Lha => Ok(()),
         }
@@ -72,7 +72,7 @@ impl ForeignFormat {
 
 /// The files of an archive as a program has unpacked them.
 #[derive(Debug)]
-pub(crate) struct Unpacked {
+pub(crate) struct UnpackedArchive {
     pub(crate) format: ForeignFormat,
     /// A tar archive, at most [`UNPACKED_MAX_BYTES`]. The last file in it may be cut off.
     pub(crate) tar: Vec<u8>,
@@ -82,7 +82,7 @@ pub(crate) struct Unpacked {
 
 /// The error of an archive that ends too early.
 fn cut_off(format: ForeignFormat) -> ExtractError {
-    ExtractError::broken(format.name(), "its end is missing")
+    ExtractError::broken_file(format.name(), "its end is missing")
 }
 
 fn check_cabinet(bytes: &[u8]) -> Result<(), ExtractError> {

@@ -9,90 +9,96 @@ use std::path::Path;
 use domain::unread::{UnreadImage, UnreadImages};
 use quick_xml::events::{BytesStart, Event};
 
-use super::archive::{Archive, unpacking};
+use super::archive::{ZipReader, unpack_error};
 use super::embedded_images::retain_recognizable;
 use super::equation::Equation;
-use super::form_field::{FormField, sign};
+use super::form_field::{FormField, element_sign};
 use super::numbering::Numbering;
-use super::output::Writer;
-use super::parts::{Relation, image_targets, relations};
-use super::word_notes::Notes;
-use super::xml::{alternative_line, attribute, event_text, events, paragraphs, unless_broken};
-use super::{Bounds, ExtractError, Extracted, Format, Nesting, PAGES_MAX, chart, embedded_files};
+use super::output::DocumentWriter;
+use super::parts::{Relation, image_targets, read_relations};
+use super::word_notes::WordNotes;
+use super::xml::{
+    alternative_line, attribute_value, event_text, read_events, read_paragraphs, unless_broken,
+};
+use super::{
+    DocumentFormat, ExtractBounds, ExtractError, Extracted, Nesting, PAGES_MAX, chart, embedded_files,
+};
 
 /// The maximum depth of tables; deeper ones become text of the cell.
 const NESTING_MAX: usize = 32;
 
 /// Reads the document with this main part.
-pub(super) fn extract(
-    mut archive: Archive<'_>,
+pub(super) fn extract_word(
+    mut archive: ZipReader<'_>,
     main: &str,
     nesting: Nesting<'_>,
 ) -> Result<Extracted, ExtractError> {
-    let relations = relations(&mut archive, main)?;
+    let relations = read_relations(&mut archive, main)?;
     let target = |kind: &str| {
         let related = relations.iter().find(|relation| relation.kind == kind);
         related.map_or_else(|| format!("word/{kind}.xml"), |relation| relation.target.clone())
     };
-    let headings = archive.part(&target("styles"))?.map_or_else(|| Ok(HashSet::new()), heading_styles)?;
-    let notes = Notes::read(&mut archive, target)?;
-    let numbering =
-        archive.part(&target("numbering"))?.map_or_else(|| Ok(Numbering::default()), Numbering::parse)?;
-    let has_pages = match archive.part(main)? {
+    let headings =
+        archive.open_part(&target("styles"))?.map_or_else(|| Ok(HashSet::new()), heading_styles)?;
+    let notes = WordNotes::from_archive(&mut archive, target)?;
+    let numbering = archive
+        .open_part(&target("numbering"))?
+        .map_or_else(|| Ok(Numbering::default()), Numbering::parse)?;
+    let has_pages = match archive.open_part(main)? {
         Some(part) => notes_pages(part)?,
-        None => return Err(ExtractError::broken("DOCX", "it has no text part")),
+        None => return Err(ExtractError::broken_file("DOCX", "it has no text part")),
     };
-    let embedded = Embedded::read(&mut archive, &relations, nesting)?;
-    let mut body = Body::new(headings, notes, numbering, embedded, has_pages);
-    margins(&mut archive, &relations, "header", &mut body.writer)?;
-    if let Some(part) = archive.part(main)? {
+    let embedded = WordEmbedded::from_archive(&mut archive, &relations, nesting)?;
+    let mut body = WordBody::new(headings, notes, numbering, embedded, has_pages);
+    write_margins(&mut archive, &relations, "header", &mut body.writer)?;
+    if let Some(part) = archive.open_part(main)? {
         let mut full = false;
-        events(part, |event| {
-            body.event(event);
+        read_events(part, |event| {
+            body.read_event(event);
             full = body.writer.is_full() || body.page > PAGES_MAX;
             !full
         })?;
     }
     body.writer.end_heading();
-    margins(&mut archive, &relations, "footer", &mut body.writer)?;
-    let mut extracted = body.finish();
+    write_margins(&mut archive, &relations, "footer", &mut body.writer)?;
+    let mut extracted = body.finish_document();
     retain_recognizable(&mut archive, &mut extracted);
     Ok(extracted)
 }
 
 /// Reads a document of Word 2003 that is a single XML file. Its images are not read.
 pub(super) fn extract_flat(bytes: &[u8]) -> Result<Extracted, ExtractError> {
-    let content = super::text::decode(bytes);
+    let content = super::text::decode_text(bytes);
     let headings = heading_styles(content.as_bytes())?;
     let has_pages = notes_pages(content.as_bytes())?;
-    let (notes, numbering) = (Notes::default(), Numbering::default());
-    let mut body = Body::new(headings, notes, numbering, Embedded::default(), has_pages);
+    let (notes, numbering) = (WordNotes::default(), Numbering::default());
+    let mut body = WordBody::new(headings, notes, numbering, WordEmbedded::default(), has_pages);
     let mut in_body = false;
-    events(content.as_bytes(), |event| {
+    read_events(content.as_bytes(), |event| {
         if let Event::Start(element) = event {
             in_body |= element.local_name().as_ref() == "body";
         }
         if in_body {
-            body.event(event);
+            body.read_event(event);
         }
         !body.writer.is_full() && body.page <= PAGES_MAX
     })?;
-    Ok(Extracted { images: Vec::new(), ..body.finish() })
+    Ok(Extracted { images: Vec::new(), ..body.finish_document() })
 }
 
 /// Writes the lines of headers or footers, each once; numbers of pages are none.
-fn margins(
-    archive: &mut Archive<'_>,
+fn write_margins(
+    archive: &mut ZipReader<'_>,
     relations: &[Relation],
     kind: &str,
-    writer: &mut Writer,
+    writer: &mut DocumentWriter,
 ) -> Result<(), ExtractError> {
     let (mut parts, mut written) = (HashSet::new(), HashSet::new());
     for Relation { target, .. } in relations.iter().filter(|relation| relation.kind == kind) {
-        let Some(part) = archive.part(target)?.filter(|_| parts.insert(target)) else { continue };
-        for line in unless_broken(paragraphs(part))? {
+        let Some(part) = archive.open_part(target)?.filter(|_| parts.insert(target)) else { continue };
+        for line in unless_broken(read_paragraphs(part))? {
             if line.contains(char::is_alphabetic) && written.insert(line.clone()) {
-                writer.line(&line);
+                writer.add_line(&line);
             }
         }
     }
@@ -101,7 +107,7 @@ fn margins(
 
 /// The parts that stand at a place of the text, by the ids of their references.
 #[derive(Default)]
-struct Embedded {
+struct WordEmbedded {
     /// The lines of charts and diagrams.
     drawings: HashMap<String, Vec<String>>,
     /// The parts of images.
@@ -112,9 +118,9 @@ struct Embedded {
     is_cut: bool,
 }
 
-impl Embedded {
-    fn read(
-        archive: &mut Archive<'_>,
+impl WordEmbedded {
+    fn from_archive(
+        archive: &mut ZipReader<'_>,
         relations: &[Relation],
         nesting: Nesting<'_>,
     ) -> Result<Self, ExtractError> {
@@ -127,22 +133,26 @@ impl Embedded {
                 continue;
             }
             if matches!(kind.as_str(), "package" | "oleObject") {
-                let file = embedded_files::read(archive, target, nesting)?;
+                let file = embedded_files::read_embedded_file(archive, target, nesting)?;
                 embedded.is_cut |= file.is_cut;
                 embedded.drawings.insert(id.clone(), file.lines);
                 continue;
             }
-            let Some(mut part) = archive.part(target)? else { continue };
+            let Some(mut part) = archive.open_part(target)? else { continue };
             match kind.as_str() {
-                "chart" => drop(embedded.drawings.insert(id.clone(), unless_broken(chart::lines(part))?)),
-                "diagramData" => drop(embedded.drawings.insert(id.clone(), unless_broken(paragraphs(part))?)),
+                "chart" => {
+                    drop(embedded.drawings.insert(id.clone(), unless_broken(chart::read_chart_lines(part))?))
+                }
+                "diagramData" => {
+                    drop(embedded.drawings.insert(id.clone(), unless_broken(read_paragraphs(part))?))
+                }
                 _ => {
                     let mut bytes = Vec::new();
-                    part.read_to_end(&mut bytes).map_err(|error| unpacking("DOCX", &error))?;
+                    part.read_to_end(&mut bytes).map_err(|error| unpack_error("DOCX", &error))?;
                     if nesting.take_attachment() {
                         embedded.chunks.insert(
                             id.clone(),
-                            nesting.extract(Path::new(target), &bytes, &Bounds::default()),
+                            nesting.extract_inner(Path::new(target), &bytes, &ExtractBounds::default()),
                         );
                     }
                 }
@@ -156,14 +166,14 @@ impl Embedded {
 fn images_of(chunk: &Extracted) -> UnreadImages {
     let images = u32::try_from(chunk.images.len() + chunk.scans.len()).unwrap_or(u32::MAX);
     let mut unread = chunk.unread_images;
-    unread.add(UnreadImage::Failed, images);
+    unread.add_images(UnreadImage::Failed, images);
     unread
 }
 
 /// Returns true if the document records where Word broke its pages when it was last saved.
 fn notes_pages(part: impl Read) -> Result<bool, ExtractError> {
     let mut found = false;
-    events(part, |event| {
+    read_events(part, |event| {
         if let Event::Start(element) | Event::Empty(element) = event {
             found = element.local_name().as_ref() == "lastRenderedPageBreak";
         }
@@ -176,17 +186,17 @@ fn notes_pages(part: impl Read) -> Result<bool, ExtractError> {
 fn heading_styles(part: impl Read) -> Result<HashSet<String>, ExtractError> {
     let mut found = HashSet::new();
     let mut current = String::new();
-    events(part, |event| {
+    read_events(part, |event| {
         if let Event::Start(element) | Event::Empty(element) = event {
             match element.local_name().as_ref() {
-                "style" => current = attribute(element, "styleId").unwrap_or_default(),
+                "style" => current = attribute_value(element, "styleId").unwrap_or_default(),
                 "name" => {
-                    let name = attribute(element, "val").unwrap_or_default().to_lowercase();
+                    let name = attribute_value(element, "val").unwrap_or_default().to_lowercase();
                     if name.starts_with("heading") || name == "title" {
                         found.insert(current.clone());
                     }
                 }
-                "outlineLvl" if attribute(element, "val").is_some_and(|level| level != "9") => {
+                "outlineLvl" if attribute_value(element, "val").is_some_and(|level| level != "9") => {
                     found.insert(current.clone());
                 }
                 _ => {}
@@ -199,7 +209,7 @@ fn heading_styles(part: impl Read) -> Result<HashSet<String>, ExtractError> {
 
 /// A paragraph that is being read.
 #[derive(Default)]
-struct Paragraph {
+struct WordParagraph {
     text: String,
     is_heading: bool,
     list: Option<String>,
@@ -207,13 +217,13 @@ struct Paragraph {
 }
 
 /// Collects the body of the document.
-struct Body {
-    writer: Writer,
+struct WordBody {
+    writer: DocumentWriter,
     headings: HashSet<String>,
-    notes: Notes,
+    notes: WordNotes,
     numbering: Numbering,
-    embedded: Embedded,
-    paragraphs: Vec<Paragraph>,
+    embedded: WordEmbedded,
+    paragraphs: Vec<WordParagraph>,
     /// The current row of each open table, with cells separated by tabs.
     rows: Vec<String>,
     pending_notes: Vec<String>,
@@ -235,17 +245,17 @@ struct Body {
     breaks_in_row: u32,
 }
 
-impl Body {
+impl WordBody {
     fn new(
         headings: HashSet<String>,
-        notes: Notes,
+        notes: WordNotes,
         numbering: Numbering,
-        embedded: Embedded,
+        embedded: WordEmbedded,
         has_pages: bool,
     ) -> Self {
-        let mut writer = Writer::new();
+        let mut writer = DocumentWriter::new();
         if has_pages {
-            writer.page(1);
+            writer.begin_page(1);
         }
         Self {
             writer,
@@ -270,19 +280,19 @@ impl Body {
         }
     }
 
-    fn event(&mut self, event: &Event<'_>) {
+    fn read_event(&mut self, event: &Event<'_>) {
         if self.equation.is_some() {
             return self.equation_event(event);
         }
         match event {
-            Event::Start(element) => self.start(element, true),
-            Event::Empty(element) => self.start(element, false),
-            Event::End(element) => self.end(element.local_name().as_ref()),
+            Event::Start(element) => self.start_element(element, true),
+            Event::Empty(element) => self.start_element(element, false),
+            Event::End(element) => self.end_element(element.local_name().as_ref()),
             _ => {
                 if self.in_text
                     && let Some(text) = event_text(event)
                 {
-                    self.push(&text);
+                    self.push_text(&text);
                 }
             }
         }
@@ -292,26 +302,26 @@ impl Body {
         let Some(equation) = &mut self.equation else { return };
         let written = match event {
             Event::Start(element) => {
-                equation.start(element, true);
+                equation.start_element(element, true);
                 None
             }
             Event::Empty(element) => {
-                equation.start(element, false);
+                equation.start_element(element, false);
                 None
             }
-            Event::End(element) => equation.end(element.local_name().as_ref()),
+            Event::End(element) => equation.end_element(element.local_name().as_ref()),
             _ => {
-                event_text(event).iter().for_each(|text| equation.text(text));
+                event_text(event).iter().for_each(|text| equation.push_text(text));
                 None
             }
         };
         if let Some(written) = written {
             self.equation = None;
-            self.push(&written);
+            self.push_text(&written);
         }
     }
 
-    fn push(&mut self, text: &str) {
+    fn push_text(&mut self, text: &str) {
         if self.hidden == 0
             && let Some(paragraph) = self.paragraphs.last_mut()
         {
@@ -319,44 +329,48 @@ impl Body {
         }
     }
 
-    fn start(&mut self, element: &BytesStart<'_>, opens: bool) {
+    fn start_element(&mut self, element: &BytesStart<'_>, opens: bool) {
         match element.local_name().as_ref() {
-            "p" if opens && self.paragraphs.len() < NESTING_MAX => self.paragraphs.push(Paragraph::default()),
+            "p" if opens && self.paragraphs.len() < NESTING_MAX => {
+                self.paragraphs.push(WordParagraph::default())
+            }
             "t" => self.in_text = opens,
-            "oMath" if opens => self.equation = Some(Equation::begin()),
+            "oMath" if opens => self.equation = Some(Equation::new()),
             "Fallback" | "moveFrom" if opens => self.hidden += 1,
             "lastRenderedPageBreak" => self.page_break(),
             "footnoteReference" | "endnoteReference" | "commentReference" => {
-                self.pending_notes.extend(self.notes.take(element));
+                self.pending_notes.extend(self.notes.take_note(element));
             }
-            name @ ("ddList" | "checkBox") if opens => self.form_field = Some(FormField::begin(name)),
-            "fldChar" => self.field_mark(&attribute(element, "fldCharType").unwrap_or_default()),
+            name @ ("ddList" | "checkBox") if opens => {
+                self.form_field = Some(FormField::from_element_name(name))
+            }
+            "fldChar" => self.field_mark(&attribute_value(element, "fldCharType").unwrap_or_default()),
             "tab" | "br" | "cr" | "noBreakHyphen" | "sym" => {
-                let sign = sign(element);
-                sign.into_iter().for_each(|sign| self.push(sign.encode_utf8(&mut [0; 4])));
+                let sign = element_sign(element);
+                sign.into_iter().for_each(|sign| self.push_text(sign.encode_utf8(&mut [0; 4])));
             }
             name @ ("default" | "result" | "checked" | "listEntry") => {
                 if let Some(field) = &mut self.form_field {
-                    field.property(name, attribute(element, "val"));
+                    field.set_property(name, attribute_value(element, "val"));
                 }
             }
             "docPr" | "cNvPr" => self.alternative_text(element),
             "OLEObject" => self.embedded_file(element),
-            "chart" => self.drawing(element, "id"),
-            "relIds" => self.drawing(element, "dm"),
+            "chart" => self.add_drawing(element, "id"),
+            "relIds" => self.add_drawing(element, "dm"),
             "altChunk" => {
-                let chunk = attribute(element, "id").and_then(|id| self.embedded.chunks.remove(&id));
+                let chunk = attribute_value(element, "id").and_then(|id| self.embedded.chunks.remove(&id));
                 if let Some(chunk) = chunk {
-                    self.writer.embedded(&chunk);
+                    self.writer.add_embedded_document(&chunk);
                     self.writer.unread_images(chunk.map_or(UnreadImages::NONE, |chunk| images_of(&chunk)));
                 }
             }
             // In drawings, and in those of earlier versions.
-            "blip" => self.image(attribute(element, "embed")),
-            "imagedata" => self.image(attribute(element, "id")),
+            "blip" => self.add_image(attribute_value(element, "embed")),
+            "imagedata" => self.add_image(attribute_value(element, "id")),
             "tbl" if opens && self.rows.len() < NESTING_MAX => self.rows.push(String::new()),
             "pStyle" => {
-                let style = attribute(element, "val").unwrap_or_default();
+                let style = attribute_value(element, "val").unwrap_or_default();
                 let heading = self.headings.contains(&style);
                 let list = self.numbering.of_style(&style);
                 if let Some(paragraph) = self.paragraphs.last_mut() {
@@ -369,18 +383,18 @@ impl Body {
             }
             "outlineLvl" => {
                 if let Some(paragraph) = self.paragraphs.last_mut() {
-                    paragraph.is_heading |= attribute(element, "val").is_some_and(|level| level != "9");
+                    paragraph.is_heading |= attribute_value(element, "val").is_some_and(|level| level != "9");
                 }
             }
             "ilvl" => {
-                let level = attribute(element, "val").and_then(|level| level.parse().ok());
+                let level = attribute_value(element, "val").and_then(|level| level.parse().ok());
                 if let (Some(paragraph), Some(level)) = (self.paragraphs.last_mut(), level) {
                     paragraph.level = level;
                 }
             }
             "numId" => {
                 if let Some(paragraph) = self.paragraphs.last_mut() {
-                    paragraph.list = attribute(element, "val").filter(|id| id != "0");
+                    paragraph.list = attribute_value(element, "val").filter(|id| id != "0");
                 }
             }
             _ => {}
@@ -404,8 +418,8 @@ impl Body {
     }
 
     /// Puts the lines of a chart or diagram below the paragraph.
-    fn drawing(&mut self, element: &BytesStart<'_>, reference: &str) {
-        let lines = attribute(element, reference).and_then(|id| self.embedded.drawings.remove(&id));
+    fn add_drawing(&mut self, element: &BytesStart<'_>, reference: &str) {
+        let lines = attribute_value(element, reference).and_then(|id| self.embedded.drawings.remove(&id));
         self.pending_notes.extend(lines.unwrap_or_default());
     }
 
@@ -421,30 +435,30 @@ impl Body {
 
     /// Puts the text of a file inside the document below the paragraph.
     fn embedded_file(&mut self, element: &BytesStart<'_>) {
-        if attribute(element, "ProgID").is_none_or(|program| !program.starts_with("Equation")) {
-            self.drawing(element, "id");
+        if attribute_value(element, "ProgID").is_none_or(|program| !program.starts_with("Equation")) {
+            self.add_drawing(element, "id");
         }
     }
 
-    fn image(&mut self, reference: Option<String>) {
+    fn add_image(&mut self, reference: Option<String>) {
         if self.hidden == 0 {
             self.pending_images.extend(reference.and_then(|id| self.embedded.images.get(&id)).cloned());
         }
     }
 
-    fn end(&mut self, name: &str) {
+    fn end_element(&mut self, name: &str) {
         match name {
             "t" => self.in_text = false,
             "Fallback" | "moveFrom" => self.hidden = self.hidden.saturating_sub(1),
             "ddList" | "checkBox" => {
                 if let Some(field) = self.form_field.take() {
-                    self.push(field.text());
+                    self.push_text(field.display_text());
                     self.repeats = true;
                 }
             }
             "p" => {
                 if let Some(paragraph) = self.paragraphs.pop() {
-                    self.paragraph(paragraph);
+                    self.write_paragraph(paragraph);
                 }
             }
             "tc" => {
@@ -456,21 +470,21 @@ impl Body {
                     self.breaks_in_row = self.breaks_in_row.max(std::mem::take(&mut self.breaks_in_cell));
                 }
             }
-            "tr" => self.row(),
+            "tr" => self.end_row(),
             "tbl" => {
-                self.row();
+                self.end_row();
                 self.rows.pop();
             }
             _ => {}
         }
     }
 
-    fn paragraph(&mut self, paragraph: Paragraph) {
+    fn write_paragraph(&mut self, paragraph: WordParagraph) {
         let mut text = paragraph.text;
         if let Some(list) = &paragraph.list
             && !text.trim().is_empty()
         {
-            text = format!("{}{text}", self.numbering.next(list, paragraph.level));
+            text = format!("{}{text}", self.numbering.next_number(list, paragraph.level));
         }
         if let Some(row) = self.rows.last_mut() {
             if !row.is_empty() && !row.ends_with(['\t', ' ']) {
@@ -478,9 +492,9 @@ impl Body {
             }
             row.push_str(&text.replace('\t', " "));
         } else if paragraph.is_heading {
-            self.writer.heading(&text);
+            self.writer.add_heading(&text);
         } else {
-            self.writer.line(&text);
+            self.writer.add_line(&text);
         }
         if self.rows.is_empty() {
             self.write_pending();
@@ -488,7 +502,7 @@ impl Body {
     }
 
     /// Ends a row: of an outer table it is a line, of a nested table it is text of the cell.
-    fn row(&mut self) {
+    fn end_row(&mut self) {
         let Some(row) = self.rows.last_mut().map(std::mem::take) else { return };
         let outer = self.rows.len().checked_sub(2).and_then(|index| self.rows.get_mut(index));
         match outer {
@@ -499,7 +513,7 @@ impl Body {
                 cell.push_str(row.trim().replace('\t', " ").as_str());
             }
             None => {
-                self.writer.line(&row);
+                self.writer.add_line(&row);
                 self.write_pending();
             }
         }
@@ -507,15 +521,15 @@ impl Body {
 
     fn write_pending(&mut self) {
         for image in std::mem::take(&mut self.pending_images) {
-            self.writer.image(image);
+            self.writer.add_image(image);
         }
         for note in std::mem::take(&mut self.pending_notes) {
-            self.writer.line(&note);
+            self.writer.add_line(&note);
         }
         let breaks = std::mem::take(&mut self.breaks_in_row).max(std::mem::take(&mut self.breaks_in_cell));
         if breaks > 0 {
             self.page = self.page.saturating_add(breaks);
-            self.writer.page(self.page);
+            self.writer.begin_page(self.page);
         }
     }
 
@@ -533,17 +547,17 @@ impl Body {
             let before = std::mem::take(&mut paragraph.text);
             if !before.trim().is_empty() {
                 let list = paragraph.list.take();
-                let part = Paragraph { text: before, is_heading: false, list, level: paragraph.level };
-                self.paragraph(part);
+                let part = WordParagraph { text: before, is_heading: false, list, level: paragraph.level };
+                self.write_paragraph(part);
             }
         }
         self.page += 1;
-        self.writer.page(self.page);
+        self.writer.begin_page(self.page);
     }
 
-    fn finish(self) -> Extracted {
+    fn finish_document(self) -> Extracted {
         let is_cut = self.notes.is_cut || self.embedded.is_cut;
-        let mut extracted = self.writer.finish(Format::Docx);
+        let mut extracted = self.writer.finish_document(DocumentFormat::Docx);
         extracted.truncated |= self.page > PAGES_MAX || is_cut;
         extracted
     }

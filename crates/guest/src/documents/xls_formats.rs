@@ -6,7 +6,7 @@ use encoding_rs::{Encoding, UTF_16LE, WINDOWS_1252};
 
 use super::legacy::{u16_at, u32_at};
 use super::mac_letters;
-use super::mail::{open, stream};
+use super::mail::{open_compound_file, read_compound_stream};
 use super::number_format::NumberFormats;
 use super::text::code_page;
 
@@ -34,14 +34,19 @@ pub(super) struct CellFormats {
 
 impl CellFormats {
     /// Reads the formats of a workbook; none if it is damaged.
-    pub(super) fn read(bytes: &[u8]) -> Self {
-        book(bytes).and_then(|book| read(&book)).unwrap_or_default()
+    pub(super) fn from_workbook(bytes: &[u8]) -> Self {
+        workbook_stream(bytes).and_then(|book| parse_cell_formats(&book)).unwrap_or_default()
     }
 
     /// Returns a number as its cell shows it; `None` if it shows it plainly.
-    pub(super) fn shown(&self, sheet: usize, (row, column): (u32, u32), number: f64) -> Option<String> {
+    pub(super) fn format_number(
+        &self,
+        sheet: usize,
+        (row, column): (u32, u32),
+        number: f64,
+    ) -> Option<String> {
         let cell = (row.try_into().ok()?, column.try_into().ok()?);
-        self.formats.shown(usize::from(*self.sheets.get(sheet)?.get(&cell)?), number)
+        self.formats.format_number(usize::from(*self.sheets.get(sheet)?.get(&cell)?), number)
     }
 }
 
@@ -54,10 +59,10 @@ pub(super) enum TextEncoding {
 }
 
 impl TextEncoding {
-    pub(super) fn read(bytes: &[u8]) -> Self {
-        let Some(book) = book(bytes) else { return Self::Unicode };
+    pub(super) fn from_workbook(bytes: &[u8]) -> Self {
+        let Some(book) = workbook_stream(bytes) else { return Self::Unicode };
         let mut version = UNICODE_VERSION;
-        for (kind, data) in Records::from(&book, 0) {
+        for (kind, data) in BiffRecords::from_offset(&book, 0) {
             match kind {
                 BEGIN => version = u16_at(data, 0).filter(|version| *version > 0).unwrap_or(version),
                 CODE_PAGE if version < UNICODE_VERSION => {
@@ -87,7 +92,7 @@ impl TextEncoding {
     }
 
     /// Returns the letters of a code page that the library does not know.
-    pub(super) fn letters(self) -> Option<&'static str> {
+    pub(super) fn upper_letters(self) -> Option<&'static str> {
         match self {
             Self::Unicode => None,
             Self::CodePage(page) => mac_letters::upper_half(page),
@@ -96,19 +101,19 @@ impl TextEncoding {
 }
 
 /// Returns the stream of the workbook.
-fn book(bytes: &[u8]) -> Option<Vec<u8>> {
-    let mut file = open(bytes).ok()?;
-    stream(&mut file, "/Workbook").or_else(|| stream(&mut file, "/Book"))
+fn workbook_stream(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut file = open_compound_file(bytes).ok()?;
+    read_compound_stream(&mut file, "/Workbook").or_else(|| read_compound_stream(&mut file, "/Book"))
 }
 
-fn read(book: &[u8]) -> Option<CellFormats> {
+fn parse_cell_formats(book: &[u8]) -> Option<CellFormats> {
     let (mut codes, mut styles, mut starts) = (HashMap::new(), Vec::new(), Vec::new());
     let (mut is_unicode, mut encoding) = (false, WINDOWS_1252);
-    for (kind, data) in Records::from(book, 0) {
+    for (kind, data) in BiffRecords::from_offset(book, 0) {
         match kind {
             BEGIN => is_unicode = u16_at(data, 0)? >= UNICODE_VERSION,
             CODE_PAGE => encoding = code_page(u32::from(u16_at(data, 0)?)).unwrap_or(encoding),
-            FORMAT => drop(codes.insert(u16_at(data, 0)?, code(data, is_unicode, encoding)?)),
+            FORMAT => drop(codes.insert(u16_at(data, 0)?, parse_format_code(data, is_unicode, encoding)?)),
             STYLE => styles.push(u16_at(data, 2)?),
             SHEET => starts.push(u32_at(data, 0)?),
             END => break,
@@ -119,13 +124,13 @@ fn read(book: &[u8]) -> Option<CellFormats> {
         Some(code) => code.as_str(),
         None => ssfmt::format_code_from_id(u32::from(*id)).unwrap_or_default(),
     };
-    let formats = NumberFormats::of(styles.iter().map(code));
-    let sheets = starts.into_iter().map(|start| cells(book, start, &formats)).collect();
+    let formats = NumberFormats::from_codes(styles.iter().map(code));
+    let sheets = starts.into_iter().map(|start| styled_cells(book, start, &formats)).collect();
     Some(CellFormats { formats, sheets })
 }
 
 /// Returns the code of a format.
-fn code(data: &[u8], is_unicode: bool, encoding: &'static Encoding) -> Option<String> {
+fn parse_format_code(data: &[u8], is_unicode: bool, encoding: &'static Encoding) -> Option<String> {
     const WIDE: u8 = 1;
     if !is_unicode {
         let length = usize::from(*data.get(2)?);
@@ -137,14 +142,14 @@ fn code(data: &[u8], is_unicode: bool, encoding: &'static Encoding) -> Option<St
 }
 
 /// Returns the styles of the cells of a sheet that show numbers in another way.
-fn cells(book: &[u8], start: usize, formats: &NumberFormats) -> HashMap<(u16, u16), u16> {
+fn styled_cells(book: &[u8], start: usize, formats: &NumberFormats) -> HashMap<(u16, u16), u16> {
     let (mut cells, mut depth) = (HashMap::new(), 0_u32);
     let mut cell = |row, column, style| {
-        if formats.has(usize::from(style)) {
+        if formats.has_format(usize::from(style)) {
             cells.insert((row, column), style);
         }
     };
-    for (kind, data) in Records::from(book, start) {
+    for (kind, data) in BiffRecords::from_offset(book, start) {
         let head = (u16_at(data, 0), u16_at(data, 2), u16_at(data, 4));
         match (kind, head) {
             (BEGIN, _) => depth += 1,
@@ -168,17 +173,17 @@ fn cells(book: &[u8], start: usize, formats: &NumberFormats) -> HashMap<(u16, u1
 }
 
 /// The records of a stream with their kinds.
-struct Records<'a> {
+struct BiffRecords<'a> {
     left: &'a [u8],
 }
 
-impl<'a> Records<'a> {
-    fn from(stream: &'a [u8], start: usize) -> Self {
+impl<'a> BiffRecords<'a> {
+    fn from_offset(stream: &'a [u8], start: usize) -> Self {
         Self { left: stream.get(start..).unwrap_or_default() }
     }
 }
 
-impl<'a> Iterator for Records<'a> {
+impl<'a> Iterator for BiffRecords<'a> {
     type Item = (u16, &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -6,13 +6,16 @@ use quick_xml::events::{BytesStart, Event};
 use quick_xml::{Reader, XmlVersion};
 
 use super::ExtractError;
-use super::archive::unpacking;
+use super::archive::unpack_error;
 
 /// The most text of a header, footer or diagram, in bytes.
 const PARAGRAPHS_MAX_BYTES: usize = 1024 * 1024;
 
 /// Reads the events of a part until `each` returns `false`.
-pub(super) fn events(part: impl Read, mut each: impl FnMut(&Event<'_>) -> bool) -> Result<(), ExtractError> {
+pub(super) fn read_events(
+    part: impl Read,
+    mut each: impl FnMut(&Event<'_>) -> bool,
+) -> Result<(), ExtractError> {
     let mut reader = Reader::from_reader(BufReader::new(part));
     reader.config_mut().check_end_names = false;
     reader.config_mut().allow_unmatched_ends = true;
@@ -25,8 +28,8 @@ pub(super) fn events(part: impl Read, mut each: impl FnMut(&Event<'_>) -> bool) 
                     return Ok(());
                 }
             }
-            Err(quick_xml::Error::Io(error)) => return Err(unpacking("XML", &error)),
-            Err(error) => return Err(ExtractError::broken("XML", error)),
+            Err(quick_xml::Error::Io(error)) => return Err(unpack_error("XML", &error)),
+            Err(error) => return Err(ExtractError::broken_file("XML", error)),
         }
         buffer.clear();
     }
@@ -41,7 +44,7 @@ pub(super) fn unless_broken<T: Default>(read: Result<T, ExtractError>) -> Result
 }
 
 /// Returns the value of an attribute by its local name.
-pub(super) fn attribute(element: &BytesStart<'_>, name: &str) -> Option<String> {
+pub(super) fn attribute_value(element: &BytesStart<'_>, name: &str) -> Option<String> {
     element
         .attributes()
         .with_checks(false)
@@ -84,7 +87,7 @@ pub(super) fn push_within(target: &mut String, text: &str, max_bytes: usize) -> 
 
 /// Returns the line with the text that stands for a picture; `None` if it is the name of a file.
 pub(super) fn alternative_line(element: &BytesStart<'_>) -> Option<String> {
-    let text = attribute(element, "descr")?;
+    let text = attribute_value(element, "descr")?;
     alternative_text(&text).map(|text| format!("Picture: {text}"))
 }
 
@@ -105,9 +108,9 @@ pub(super) fn comment_line(author: &str, text: &str) -> String {
 }
 
 /// Returns the paragraphs of a part with text that are not empty, without their layout.
-pub(super) fn paragraphs(part: impl Read) -> Result<Vec<String>, ExtractError> {
+pub(super) fn read_paragraphs(part: impl Read) -> Result<Vec<String>, ExtractError> {
     let (mut lines, mut line, mut in_text, mut bytes) = (Vec::new(), String::new(), false, 0);
-    events(part, |event| {
+    read_events(part, |event| {
         match event {
             Event::Start(element) | Event::Empty(element) => match element.local_name().as_ref() {
                 "t" => in_text = matches!(event, Event::Start(_)),

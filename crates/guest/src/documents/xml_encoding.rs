@@ -15,7 +15,7 @@ const START_BYTES: usize = 4;
 const CHUNK_BYTES: usize = 8 * 1024;
 
 /// Returns the encoding of a part that begins like this, if it is UTF-16.
-fn wide(start: &[u8]) -> Option<&'static Encoding> {
+fn detect_utf16(start: &[u8]) -> Option<&'static Encoding> {
     match start {
         [0xff, 0xfe, b'<', 0] | [b'<', 0, b'?', 0] => Some(UTF_16LE),
         [0xfe, 0xff, 0, b'<'] | [0, b'<', 0, b'?'] => Some(UTF_16BE),
@@ -24,7 +24,7 @@ fn wide(start: &[u8]) -> Option<&'static Encoding> {
 }
 
 /// Reads at most as many bytes as fit.
-fn fill(source: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
+fn fill_buffer(source: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
         match source.read(&mut buffer[filled..])? {
@@ -48,9 +48,9 @@ pub(super) struct Utf8Part<R> {
 impl<R: Read> Utf8Part<R> {
     pub(super) fn new(mut inner: R) -> std::io::Result<Self> {
         let mut start = vec![0; START_BYTES];
-        let filled = fill(&mut inner, &mut start)?;
+        let filled = fill_buffer(&mut inner, &mut start)?;
         start.truncate(filled);
-        let decoder = wide(&start).map(Encoding::new_decoder_with_bom_removal);
+        let decoder = detect_utf16(&start).map(Encoding::new_decoder_with_bom_removal);
         Ok(Self {
             inner,
             start: Cursor::new(start),
@@ -91,7 +91,7 @@ impl<R: Read> Read for Utf8Part<R> {
 
 /// Returns an archive with its parts in UTF-8, for a library that reads no other; `None` if they are.
 pub(super) fn in_utf8(bytes: &[u8]) -> Result<Option<Vec<u8>>, ExtractError> {
-    let broken = |error| ExtractError::broken("ZIP", error);
+    let broken = |error| ExtractError::broken_file("ZIP", error);
     let mut zip = ZipArchive::new(Cursor::new(bytes)).map_err(broken)?;
     let is_text = |name: &str| [".xml", ".rels", ".vml"].iter().any(|end| name.ends_with(end));
     let mut texts = Vec::new();
@@ -105,7 +105,7 @@ pub(super) fn in_utf8(bytes: &[u8]) -> Result<Option<Vec<u8>>, ExtractError> {
     for index in texts {
         let Ok(mut part) = zip.by_index(index) else { continue };
         let mut start = [0; START_BYTES];
-        is_wide |= fill(&mut part, &mut start).is_ok() && wide(&start).is_some();
+        is_wide |= fill_buffer(&mut part, &mut start).is_ok() && detect_utf16(&start).is_some();
     }
     if !is_wide {
         return Ok(None);
@@ -117,7 +117,7 @@ pub(super) fn in_utf8(bytes: &[u8]) -> Result<Option<Vec<u8>>, ExtractError> {
         let Ok(part) = zip.by_index(index) else { continue };
         let Ok(name) = part.name().map(std::borrow::Cow::into_owned) else { continue };
         let mut content = Vec::new();
-        let failed = |error| ExtractError::broken("ZIP", error);
+        let failed = |error| ExtractError::broken_file("ZIP", error);
         Utf8Part::new(part).map_err(failed)?.take(left + 1).read_to_end(&mut content).map_err(failed)?;
         left = left.checked_sub(content.len() as u64).ok_or(ExtractError::Bomb { bound: TOTAL_MAX_BYTES })?;
         out.start_file(name, options).map_err(broken)?;

@@ -4,11 +4,11 @@ use std::collections::HashSet;
 
 use quick_xml::events::{BytesStart, Event};
 
-use super::archive::{Archive, PART_MAX_BYTES};
-use super::output::Writer;
-use super::parts::{LIST_MAX_BYTES, relations, resolve};
-use super::xml::{attribute, events};
-use super::{ExtractError, Extracted, Format, PAGES_MAX, text};
+use super::archive::{PART_MAX_BYTES, ZipReader};
+use super::output::DocumentWriter;
+use super::parts::{LIST_MAX_BYTES, read_relations, resolve_target};
+use super::xml::{attribute_value, read_events};
+use super::{DocumentFormat, ExtractError, Extracted, PAGES_MAX, text};
 
 /// The kind of the reference to the list of the documents.
 const DOCUMENTS: &str = "fixedrepresentation";
@@ -20,82 +20,83 @@ const GAP: f64 = 0.4;
 const BACK: f64 = 3.2;
 
 /// Returns the part with the list of the documents; `None` if the archive is no XPS document.
-pub(super) fn list(archive: &mut Archive<'_>) -> Result<Option<String>, ExtractError> {
+pub(super) fn find_document_list(archive: &mut ZipReader<'_>) -> Result<Option<String>, ExtractError> {
     const USUAL: [&str; 2] = ["FixedDocSeq.fdseq", "FixedDocumentSequence.fdseq"];
-    let named = relations(archive, "")?.into_iter().find(|relation| relation.kind == DOCUMENTS);
+    let named = read_relations(archive, "")?.into_iter().find(|relation| relation.kind == DOCUMENTS);
     let mut names = named.map(|relation| relation.target).into_iter().chain(USUAL.map(str::to_owned));
-    Ok(names.find(|name| archive.contains(name)))
+    Ok(names.find(|name| archive.has_part(name)))
 }
 
 /// Reads a document with the list of its documents.
-pub(super) fn extract(mut archive: Archive<'_>, list: &str) -> Result<Extracted, ExtractError> {
+pub(super) fn extract_xps(mut archive: ZipReader<'_>, list: &str) -> Result<Extracted, ExtractError> {
     let mut pages = Vec::new();
-    for document in sources(&mut archive, list, "DocumentReference")? {
-        pages.extend(sources(&mut archive, &document, "PageContent")?);
+    for document in list_sources(&mut archive, list, "DocumentReference")? {
+        pages.extend(list_sources(&mut archive, &document, "PageContent")?);
     }
-    let mut writer = Writer::new();
+    let mut writer = DocumentWriter::new();
     let mut seen = HashSet::new();
     for (name, page) in pages.iter().filter(|name| seen.insert(name.as_str())).zip(1..=PAGES_MAX) {
-        writer.page(page);
-        let bytes = archive.beginning(name, PART_MAX_BYTES)?.unwrap_or_default();
-        write_page(&text::decode(&bytes), &mut writer)?;
+        writer.begin_page(page);
+        let bytes = archive.read_part_start(name, PART_MAX_BYTES)?.unwrap_or_default();
+        write_page(&text::decode_text(&bytes), &mut writer)?;
         if writer.is_full() {
             break;
         }
     }
-    Ok(writer.finish(Format::Xps))
+    Ok(writer.finish_document(DocumentFormat::Xps))
 }
 
 /// Returns the parts that elements of this name refer to.
-fn sources(archive: &mut Archive<'_>, part: &str, name: &str) -> Result<Vec<String>, ExtractError> {
+fn list_sources(archive: &mut ZipReader<'_>, part: &str, name: &str) -> Result<Vec<String>, ExtractError> {
     let folder = part.rsplit_once('/').map_or("", |(folder, _)| folder);
-    let list = archive.beginning(part, LIST_MAX_BYTES)?.unwrap_or_default();
+    let list = archive.read_part_start(part, LIST_MAX_BYTES)?.unwrap_or_default();
     let mut sources = Vec::new();
-    events(text::decode(&list).as_bytes(), |event| {
+    read_events(text::decode_text(&list).as_bytes(), |event| {
         if let Event::Start(element) | Event::Empty(element) = event
             && element.local_name().as_ref() == name
         {
-            sources.extend(attribute(element, "Source").map(|source| resolve(folder, &source)));
+            sources.extend(attribute_value(element, "Source").map(|source| resolve_target(folder, &source)));
         }
         sources.len() < PAGES_MAX as usize
     })?;
     Ok(sources)
 }
 
-fn write_page(page: &str, writer: &mut Writer) -> Result<(), ExtractError> {
-    let mut lines = Lines { writer, line: String::new(), end: None };
-    events(page.as_bytes(), |event| {
+fn write_page(page: &str, writer: &mut DocumentWriter) -> Result<(), ExtractError> {
+    let mut lines = XpsLines { writer, line: String::new(), end: None };
+    read_events(page.as_bytes(), |event| {
         if let Event::Start(element) | Event::Empty(element) = event
             && element.local_name().as_ref() == "Glyphs"
         {
-            lines.glyphs(element);
+            lines.add_glyphs(element);
         }
         !lines.writer.is_full()
     })?;
-    lines.writer.line(&lines.line);
+    lines.writer.add_line(&lines.line);
     Ok(())
 }
 
 /// Joins the pieces of text of a page to lines.
-struct Lines<'a> {
-    writer: &'a mut Writer,
+struct XpsLines<'a> {
+    writer: &'a mut DocumentWriter,
     line: String,
     /// The height at which the line stands, and the place where its text ends by estimate.
     end: Option<(f64, f64)>,
 }
 
-impl Lines<'_> {
-    fn glyphs(&mut self, element: &BytesStart<'_>) {
-        let text = attribute(element, "UnicodeString").unwrap_or_default();
+impl XpsLines<'_> {
+    fn add_glyphs(&mut self, element: &BytesStart<'_>) {
+        let text = attribute_value(element, "UnicodeString").unwrap_or_default();
         // Braces escape a text that begins with one.
         let text = text.strip_prefix("{}").unwrap_or(&text);
-        let number = |name: &str| attribute(element, name).and_then(|number| number.parse::<f64>().ok());
+        let number =
+            |name: &str| attribute_value(element, name).and_then(|number| number.parse::<f64>().ok());
         let (Some(x), Some(y)) = (number("OriginX"), number("OriginY")) else { return };
         let size = number("FontRenderingEmSize").unwrap_or(0.0).abs();
         if let Some((line, end)) = self.end {
             let is_apart = x - end > GAP * size || x < end - BACK * size;
             if (line - y).abs() > SAME_LINE * size {
-                self.writer.line(&std::mem::take(&mut self.line));
+                self.writer.add_line(&std::mem::take(&mut self.line));
             } else if is_apart {
                 self.line.push(' ');
             }

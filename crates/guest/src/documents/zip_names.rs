@@ -8,7 +8,7 @@ const END_BYTES: usize = 22;
 const ENTRY_BYTES: usize = 46;
 
 /// Returns an archive in which the second file of a name is called `name (2)`; `None` if its list cannot be read.
-pub(super) fn apart(bytes: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn rename_duplicates(bytes: &[u8]) -> Option<Vec<u8>> {
     let u16_at = |at: usize| Some(usize::from(u16::from_le_bytes(*bytes.get(at..)?.first_chunk()?)));
     let u32_at = |at: usize| usize::try_from(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?)).ok();
     let end = bytes.windows(END_MARK.len()).rposition(|window| window == END_MARK)?;
@@ -20,7 +20,7 @@ pub(super) fn apart(bytes: &[u8]) -> Option<Vec<u8>> {
         let count = seen.entry(written.to_vec()).or_default();
         *count += 1;
         let number = *count;
-        let name_written = if number > 1 { numbered(written, number) } else { written.to_vec() };
+        let name_written = if number > 1 { numbered_name(written, number) } else { written.to_vec() };
         let mut head = bytes.get(at..at + ENTRY_BYTES)?.to_vec();
         head.splice(28..30, u16::try_from(name_written.len()).ok()?.to_le_bytes());
         list.extend(head);
@@ -41,7 +41,7 @@ pub(super) fn apart(bytes: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Returns a name with a number before its extension.
-fn numbered(name: &[u8], number: u32) -> Vec<u8> {
+fn numbered_name(name: &[u8], number: u32) -> Vec<u8> {
     let file = name.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
     let dot = name[file..].iter().rposition(|byte| *byte == b'.').filter(|dot| *dot > 0);
     let dot = dot.map_or(name.len(), |dot| file + dot);

@@ -8,28 +8,28 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 
-use super::walk::{Found, is_hidden};
+use super::walk::{FoundFile, is_hidden};
 
 /// The maximum number of hidden files that are read although no question names them; the first are forgotten.
 const NAMED_MAX: usize = 1_000;
 
 /// The state that the tasks of a library share.
 #[derive(Debug)]
-pub(super) struct Activity {
+pub(super) struct IndexActivity {
     changed: Notify,
     /// True if the workspace is to be looked at again.
     touched: AtomicBool,
     searches: watch::Sender<u32>,
-    seen: watch::Sender<Revision>,
+    seen: watch::Sender<IndexRevision>,
     named: Mutex<BTreeSet<String>>,
-    files: Mutex<Arc<[Found]>>,
+    files: Mutex<Arc<[FoundFile]>>,
     /// The files that could not be read again.
     put_off: Mutex<BTreeSet<String>>,
 }
 
 /// The revision of the states of files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Revision {
+pub(super) struct IndexRevision {
     pub(super) number: u64,
     /// The number of updates in progress.
     pub(super) working: u32,
@@ -37,14 +37,14 @@ pub(super) struct Revision {
     pub(super) walked: bool,
 }
 
-impl Default for Activity {
+impl Default for IndexActivity {
     fn default() -> Self {
         Self {
             changed: Notify::new(),
             touched: AtomicBool::new(false),
             searches: watch::Sender::new(0),
             // Another instance of the agent must not continue the numbers of this one.
-            seen: watch::Sender::new(Revision { number: first_revision(), working: 0, walked: false }),
+            seen: watch::Sender::new(IndexRevision { number: first_revision(), working: 0, walked: false }),
             named: Mutex::default(),
             files: Mutex::new(Arc::new([])),
             put_off: Mutex::default(),
@@ -60,7 +60,7 @@ fn first_revision() -> u64 {
 }
 
 /// A search or another call that waits or runs. Reading in the background continues when it is dropped.
-pub(crate) struct Searching<'a>(&'a Activity);
+pub(crate) struct Searching<'a>(&'a IndexActivity);
 
 impl Drop for Searching<'_> {
     fn drop(&mut self) {
@@ -70,9 +70,9 @@ impl Drop for Searching<'_> {
 }
 
 /// An update in progress.
-pub(super) struct Working<'a>(&'a Activity);
+pub(super) struct UpdateGuard<'a>(&'a IndexActivity);
 
-impl Drop for Working<'_> {
+impl Drop for UpdateGuard<'_> {
     fn drop(&mut self) {
         self.0.seen.send_modify(|seen| {
             seen.working = seen.working.saturating_sub(1);
@@ -81,22 +81,22 @@ impl Drop for Working<'_> {
     }
 }
 
-impl Activity {
-    pub(super) fn search(&self) -> Searching<'_> {
+impl IndexActivity {
+    pub(super) fn begin_search(&self) -> Searching<'_> {
         self.searches.send_modify(|searches| *searches += 1);
         Searching(self)
     }
 
-    pub(super) fn work(&self) -> Working<'_> {
+    pub(super) fn begin_update(&self) -> UpdateGuard<'_> {
         self.seen.send_modify(|seen| {
             seen.working += 1;
             seen.number += 1;
         });
-        Working(self)
+        UpdateGuard(self)
     }
 
     /// Has the workspace looked at soon, and the hidden files among these paths read, too.
-    pub(super) fn touch(&self, paths: impl IntoIterator<Item = String>) {
+    pub(super) fn touch_files(&self, paths: impl IntoIterator<Item = String>) {
         let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
         named.extend(paths.into_iter().filter(|path| is_hidden(path)));
         while named.len() > NAMED_MAX {
@@ -107,7 +107,7 @@ impl Activity {
     }
 
     /// Returns the hidden files that are read.
-    pub(super) fn named(&self) -> Vec<String> {
+    pub(super) fn hidden_files(&self) -> Vec<String> {
         self.named.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
@@ -122,7 +122,7 @@ impl Activity {
     }
 
     /// Waits until something may have changed. Cancel safe.
-    pub(super) async fn changed(&self) {
+    pub(super) async fn wait_for_change(&self) {
         self.changed.notified().await;
         self.touched.store(false, Ordering::Relaxed);
     }
@@ -143,12 +143,12 @@ impl Activity {
     }
 
     /// Records that the state of a file has changed.
-    pub(super) fn progress(&self) {
+    pub(super) fn record_progress(&self) {
         self.seen.send_modify(|seen| seen.number += 1);
     }
 
     /// Replaces the files of the workspace by those of a walk.
-    pub(super) fn walked(&self, files: &[Found]) {
+    pub(super) fn replace_walked_files(&self, files: &[FoundFile]) {
         let mut known = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let is_first = !self.seen.borrow().walked;
         if is_first || **known != *files {
@@ -161,14 +161,14 @@ impl Activity {
     }
 
     /// Returns the files of the last walk.
-    pub(super) fn files(&self) -> Arc<[Found]> {
+    pub(super) fn walked_files(&self) -> Arc<[FoundFile]> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Waits for another revision than the seen one, at most this long, and returns the present one. Cancel safe.
-    pub(super) async fn revision(&self, seen: Option<u64>, time: Duration) -> Revision {
+    pub(super) async fn wait_for_revision(&self, seen: Option<u64>, time: Duration) -> IndexRevision {
         let mut revisions = self.seen.subscribe();
-        let is_new = |revision: &Revision| revision.walked && seen != Some(revision.number);
+        let is_new = |revision: &IndexRevision| revision.walked && seen != Some(revision.number);
         let _ = tokio::time::timeout(time, revisions.wait_for(is_new)).await;
         *revisions.borrow()
     }

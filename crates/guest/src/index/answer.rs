@@ -4,9 +4,9 @@ use domain::unread::{UNREAD_MAX, UnreadFile, UnreadReason};
 use protocol::embedding::QueryVector;
 use protocol::tool::{FoundPassage, FoundUnread, PASSAGE_MAX_BYTES, ToolOutput};
 
-use super::rank::{Ranked, query_terms, rank};
+use super::rank::{Ranked, query_terms, rank_passages};
 use super::store::{Index, IndexError};
-use super::{FILES_MAX, Scope, Update};
+use super::{FILES_MAX, SearchScope, Update};
 use crate::documents::passages::{page_name, shown_rows};
 
 /// The maximum number of unread files that are listed.
@@ -19,25 +19,25 @@ const HEADING_SHOWN_MAX_BYTES: usize = 120;
 const WORDS_SHOWN_MAX: usize = 24;
 
 /// Searches the index.
-pub(super) fn find(
+pub(super) fn search_index(
     index: &Index,
     (query, vector): (&str, Option<&QueryVector>),
-    scope: &Scope,
+    scope: &SearchScope,
     update: &Update,
     limit: usize,
 ) -> Result<ToolOutput, IndexError> {
     let words = query_terms(index, query)?;
-    let literals = text_analysis::literals(query);
-    let ranked = rank(index, (&words, &literals), vector, scope, limit)?;
+    let literals = text_analysis::extract_literals(query);
+    let ranked = rank_passages(index, (&words, &literals), vector, scope, limit)?;
     let counts: Vec<String> =
         words.iter().take(WORDS_SHOWN_MAX).map(|word| format!("{} {}", word.word, word.passages)).collect();
-    let mut text = format!("Passages with each word (of {}): {}.", index.passages()?, counts.join(", "));
+    let mut text = format!("Passages with each word (of {}): {}.", index.passage_count()?, counts.join(", "));
     if ranked.is_empty() {
         text.push_str("\nNo passage matches.");
     }
-    let mut problems = index.problems(PROBLEMS_MAX)?;
-    problems.retain(|problem| !problem.hidden || scope.wants(&problem.path));
-    problems.sort_by_key(|problem| !scope.wants(&problem.path));
+    let mut problems = index.list_unreadable(PROBLEMS_MAX)?;
+    problems.retain(|problem| !problem.hidden || scope.is_wanted(&problem.path));
+    problems.sort_by_key(|problem| !scope.is_wanted(&problem.path));
     if !problems.is_empty() {
         let named: Vec<String> = problems
             .iter()
@@ -55,7 +55,7 @@ pub(super) fn find(
     let waiting = update.waiting.iter().map(|(path, _)| (path, UnreadReason::Indexing));
     let unread = problems.iter().map(|problem| (&problem.path, problem.reason)).chain(waiting);
     let unread = unread
-        .filter(|(path, _)| scope.wants(path))
+        .filter(|(path, _)| scope.is_wanted(path))
         .take(UNREAD_MAX)
         .map(|(path, reason)| FoundUnread::from(&UnreadFile { path: path.clone(), reason }));
     let passages = ranked
@@ -65,7 +65,7 @@ pub(super) fn find(
             path: ranked.candidate.path,
             page: ranked.candidate.page,
             lines: ranked.candidate.lines,
-            text: bounded(shown_rows(&ranked.candidate.columns, &ranked.candidate.text)),
+            text: truncate_passage(shown_rows(&ranked.candidate.columns, &ranked.candidate.text)),
             ..FoundPassage::default()
         })
         .collect();
@@ -137,7 +137,7 @@ fn describe_similarities(
     ranked: &[Ranked],
 ) -> Result<(), IndexError> {
     let passages: Vec<i64> = ranked.iter().map(|ranked| ranked.candidate.id).collect();
-    let similarities = index.similarities(model, components, &passages)?;
+    let similarities = index.passage_similarities(model, components, &passages)?;
     if similarities.iter().any(Option::is_some) {
         let shown =
             |similarity: &Option<f32>| similarity.map_or("-".to_owned(), |cosine| format!("{cosine:.3}"));
@@ -148,11 +148,11 @@ fn describe_similarities(
 }
 
 /// Returns the answer of a search that failed.
-pub(super) fn failed(why: &str) -> ToolOutput {
+pub(super) fn failed_search(why: &str) -> ToolOutput {
     ToolOutput { failed: true, text: why.to_owned(), ..ToolOutput::default() }
 }
 
-fn bounded(mut text: String) -> String {
+fn truncate_passage(mut text: String) -> String {
     text.truncate(text.floor_char_boundary(PASSAGE_MAX_BYTES));
     text
 }

@@ -1,19 +1,19 @@
 //! The passages that a search ranks, as the index finds them by their stems.
 
 use rusqlite::{OptionalExtension, Row};
-use text_analysis::Language;
+use text_analysis::TextLanguage;
 
 use super::store::{Index, IndexError};
 use super::text::any_of;
 
 /// A passage with the data that ranking needs.
 #[derive(Debug, Clone)]
-pub(super) struct Candidate {
+pub(super) struct PassageCandidate {
     pub(super) id: i64,
     pub(super) file: i64,
     pub(super) path: String,
     pub(super) title: String,
-    pub(super) language: Language,
+    pub(super) language: TextLanguage,
     pub(super) page: Option<u32>,
     pub(super) lines: Option<(u32, u32)>,
     pub(super) heading: String,
@@ -42,13 +42,13 @@ impl Index {
 
     /// Returns the passages with the best BM25 scores among those with any of the stems, within the given files or
     /// folders. Includes hidden files only at or below `named`.
-    pub(super) fn candidates(
+    pub(super) fn find_candidates(
         &self,
         stems: &[String],
         paths: &[String],
         named: &[String],
         at_most: usize,
-    ) -> Result<Vec<Candidate>, IndexError> {
+    ) -> Result<Vec<PassageCandidate>, IndexError> {
         if stems.is_empty() {
             return Ok(Vec::new());
         }
@@ -65,11 +65,11 @@ impl Index {
     }
 
     /// Returns these passages, in this order, as far as they exist.
-    pub(super) fn candidates_of(&self, ids: &[i64]) -> Result<Vec<Candidate>, IndexError> {
+    pub(super) fn candidates_of(&self, ids: &[i64]) -> Result<Vec<PassageCandidate>, IndexError> {
         let mut statement = self.connection().prepare(&format!(
             "SELECT {CANDIDATE} FROM passage JOIN file ON file.id = passage.file WHERE passage.id = ?1"
         ))?;
-        let found = ids.iter().map(|id| statement.query_row([id], candidate).optional());
+        let found = ids.iter().map(|id| statement.query_row([id], candidate_from_row).optional());
         Ok(found.filter_map(Result::transpose).collect::<Result<_, _>>()?)
     }
 }
@@ -104,15 +104,15 @@ const CANDIDATE: &str =
     "passage.id, file.id, file.path, file.title, file.language, passage.page, passage.first_line,
      passage.last_line, passage.heading, passage.text, passage.columns";
 
-fn candidate(row: &Row<'_>) -> rusqlite::Result<Candidate> {
+fn candidate_from_row(row: &Row<'_>) -> rusqlite::Result<PassageCandidate> {
     let language: String = row.get(4)?;
     let lines: (Option<u32>, Option<u32>) = (row.get(6)?, row.get(7)?);
-    Ok(Candidate {
+    Ok(PassageCandidate {
         id: row.get(0)?,
         file: row.get(1)?,
         path: row.get(2)?,
         title: row.get(3)?,
-        language: Language::of_code(&language).unwrap_or(Language::English),
+        language: TextLanguage::of_code(&language).unwrap_or(TextLanguage::English),
         page: row.get(5)?,
         lines: lines.0.zip(lines.1),
         heading: row.get(8)?,

@@ -8,7 +8,7 @@ use protocol::embedding::{
     BATCH_MAX, EmbeddedPassages, EmbeddedReply, QUERY_MAX_BYTES, QueryVector, Unembedded, UnembeddedRequest,
 };
 
-use super::{IndexError, Library};
+use super::{DocumentLibrary, IndexError};
 
 /// The maximum number of queries whose vectors are kept.
 const QUERIES_MAX: usize = 64;
@@ -18,7 +18,7 @@ const QUERIES_MAX: usize = 64;
 pub(super) struct QueryVectors(Mutex<VecDeque<QueryVector>>);
 
 impl QueryVectors {
-    fn add(&self, vector: QueryVector) {
+    fn add_vector(&self, vector: QueryVector) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|other| other.query != vector.query);
         if known.len() >= QUERIES_MAX {
@@ -28,30 +28,30 @@ impl QueryVectors {
     }
 
     /// Returns the vector of a query.
-    pub(super) fn of(&self, query: &str) -> Option<QueryVector> {
+    pub(super) fn find_vector(&self, query: &str) -> Option<QueryVector> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.iter().find(|vector| vector.query == query).cloned()
     }
 }
 
-impl Library {
+impl DocumentLibrary {
     /// Returns passages without a vector of a model, in order of their ids.
     ///
     /// # Errors
     /// Fails if the index cannot be read or written.
-    pub async fn unembedded(&self, asked: UnembeddedRequest) -> Result<Unembedded, IndexError> {
+    pub async fn list_unembedded(&self, asked: UnembeddedRequest) -> Result<Unembedded, IndexError> {
         let limit = (asked.limit as usize).min(BATCH_MAX);
         if asked.model.len() > MODEL_MAX_BYTES {
             return Ok(Unembedded::default());
         }
-        self.with_index(move |index| index.unembedded(&asked.model, asked.after, limit)).await
+        self.with_index(move |index| index.list_unembedded(&asked.model, asked.after, limit)).await
     }
 
     /// Stores vectors of passages, except those of passages that have changed.
     ///
     /// # Errors
     /// Fails if the index cannot be written.
-    pub async fn embedded(&self, embedded: EmbeddedPassages) -> Result<EmbeddedReply, IndexError> {
+    pub async fn store_embeddings(&self, embedded: EmbeddedPassages) -> Result<EmbeddedReply, IndexError> {
         if embedded.model.len() > MODEL_MAX_BYTES || embedded.vectors.len() > BATCH_MAX {
             return Ok(EmbeddedReply::default());
         }
@@ -66,7 +66,7 @@ impl Library {
             && vector.query.len() <= QUERY_MAX_BYTES
             && (1..=DIMENSION_MAX).contains(&vector.components.len());
         if fits {
-            self.queries.add(vector);
+            self.queries.add_vector(vector);
         }
     }
 }

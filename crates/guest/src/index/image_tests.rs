@@ -3,63 +3,63 @@ use std::cell::RefCell;
 use domain::indexing::IndexState;
 use domain::unread::{UnreadImage, UnreadImages, UnreadReason};
 
-use super::tests::{Fixture, paths};
+use super::tests::{IndexFixture, passage_paths};
 use super::*;
 use crate::documents::EmbeddedImage;
 
 /// A document with two images, and one without.
-fn album() -> Fixture {
-    Fixture::with(&[
+fn album_fixture() -> IndexFixture {
+    IndexFixture::with_files(&[
         ("album.txt", "two pictures of fruit\nimage one.png\nimage two.png"),
         ("b.txt", "apples"),
     ])
 }
 
-async fn state(fixture: &Fixture, path: &str) -> IndexState {
-    outcome(fixture, path).await.0
+async fn index_state(fixture: &IndexFixture, path: &str) -> IndexState {
+    index_outcome(fixture, path).await.0
 }
 
-async fn outcome(fixture: &Fixture, path: &str) -> (IndexState, Option<UnreadReason>) {
-    let states = fixture.library.states().await;
+async fn index_outcome(fixture: &IndexFixture, path: &str) -> (IndexState, Option<UnreadReason>) {
+    let states = fixture.library.file_states().await;
     let indexing = states.iter().find(|(file, _)| file.path == path).expect("it is known").1;
     (indexing.state, indexing.reason)
 }
 
 /// Lets the background read what it would, until nothing is left.
-async fn keep_up(fixture: &Fixture) {
-    fixture.library.touch([]);
+async fn keep_up(fixture: &IndexFixture) {
+    fixture.library.touch_files([]);
     fixture.library.keep_up(|wanted| fixture.lines_of(wanted)).await;
 }
 
 #[tokio::test]
-async fn images_are_read_in_the_background_after_all_text() {
-    let fixture = album();
-    fixture.library.recognizes(1).await;
-    let found = fixture.search("apples").await;
-    assert_eq!(paths(&found), ["/b.txt"]);
+async fn images_are_read_after_all_text() {
+    let fixture = album_fixture();
+    fixture.library.record_languages(1).await;
+    let found = fixture.search_all("apples").await;
+    assert_eq!(passage_paths(&found), ["/b.txt"]);
     assert!(!found.text.contains("Not searched yet"), "{}", found.text);
     assert_eq!(fixture.read_since(), ["album.txt", "b.txt"], "a search over all waits for no image");
-    assert_eq!(state(&fixture, "/album.txt").await, IndexState::Indexing);
-    assert!(fixture.search("quince").await.passages.is_empty());
+    assert_eq!(index_state(&fixture, "/album.txt").await, IndexState::Indexing);
+    assert!(fixture.search_all("quince").await.passages.is_empty());
 
-    fixture.write("c.txt", "pears");
+    fixture.write_file("c.txt", "pears");
     keep_up(&fixture).await;
     assert_eq!(fixture.read_in_order(), ["c.txt", "one.png", "two.png"]);
-    assert_eq!(state(&fixture, "/album.txt").await, IndexState::Indexed);
-    let found = fixture.search("quince").await;
-    assert_eq!(paths(&found), ["/album.txt", "/album.txt"]);
+    assert_eq!(index_state(&fixture, "/album.txt").await, IndexState::Indexed);
+    let found = fixture.search_all("quince").await;
+    assert_eq!(passage_paths(&found), ["/album.txt", "/album.txt"]);
     assert_eq!(found.passages[0].lines, Some((2, 2)));
     assert!(fixture.read_since().is_empty(), "each is read once");
 
-    fixture.write("album.txt", "no picture any more");
-    assert!(fixture.search("quince").await.passages.is_empty(), "their text goes with the document");
+    fixture.write_file("album.txt", "no picture any more");
+    assert!(fixture.search_all("quince").await.passages.is_empty(), "their text goes with the document");
 }
 
 #[tokio::test]
-async fn with_each_image_stand_those_that_come_next() {
-    let fixture = album();
-    fixture.library.recognizes(1).await;
-    fixture.library.touch([]);
+async fn wanted_image_lists_next_images() {
+    let fixture = album_fixture();
+    fixture.library.record_languages(1).await;
+    fixture.library.touch_files([]);
     let asked = RefCell::new(Vec::new());
     let read = async |wanted: Wanted| {
         asked.borrow_mut().extend(wanted.image.iter().map(|image| image.following.clone()));
@@ -70,35 +70,39 @@ async fn with_each_image_stand_those_that_come_next() {
 }
 
 #[tokio::test]
-async fn a_question_about_a_document_reads_its_images() {
-    let fixture = album();
-    fixture.library.recognizes(1).await;
+async fn search_named_document_reads_images() {
+    let fixture = album_fixture();
+    fixture.library.record_languages(1).await;
     fixture.attached.replace(vec!["/album.txt".to_owned()]);
-    assert_eq!(paths(&fixture.search("quince").await), ["/album.txt", "/album.txt"]);
-    assert_eq!(state(&fixture, "/album.txt").await, IndexState::Indexed);
+    assert_eq!(passage_paths(&fixture.search_all("quince").await), ["/album.txt", "/album.txt"]);
+    assert_eq!(index_state(&fixture, "/album.txt").await, IndexState::Indexed);
 }
 
 #[tokio::test]
-async fn images_wait_for_a_machine_that_recognizes_text() {
-    let fixture = album();
+async fn images_wait_for_recognizer() {
+    let fixture = album_fixture();
     keep_up(&fixture).await;
     assert_eq!(fixture.read_since(), ["album.txt", "b.txt"]);
-    assert_eq!(state(&fixture, "/album.txt").await, IndexState::Indexed, "nothing more is to be had of it");
-    let fixture = fixture.restarted();
+    assert_eq!(
+        index_state(&fixture, "/album.txt").await,
+        IndexState::Indexed,
+        "nothing more is to be had of it"
+    );
+    let fixture = fixture.restart_library();
     assert!(fixture.library.lacks_recognition().await);
-    fixture.library.recognizes(1).await;
+    fixture.library.record_languages(1).await;
     keep_up(&fixture).await;
     assert_eq!(fixture.read_since(), ["one.png", "two.png"], "the document is not read again");
     assert!(!fixture.library.lacks_recognition().await);
 }
 
 #[tokio::test]
-async fn reading_images_goes_on_after_a_kill_and_ends_with_those_that_fail() {
-    let fixture = album();
-    fixture.library.recognizes(1).await;
-    fixture.search("fruit").await;
+async fn image_reading_after_kill_resumes() {
+    let fixture = album_fixture();
+    fixture.library.record_languages(1).await;
+    fixture.search_all("fruit").await;
     // The agent is killed while the second image is read.
-    fixture.library.touch([]);
+    fixture.library.touch_files([]);
     let begun = tokio::sync::Notify::new();
     let keep_up = fixture.library.keep_up(async |wanted| {
         if wanted.image.as_ref().is_some_and(|image| image.image.part == "two.png") {
@@ -112,8 +116,8 @@ async fn reading_images_goes_on_after_a_kill_and_ends_with_those_that_fail() {
         () = begun.notified() => {}
     }
     assert_eq!(fixture.read_since(), ["album.txt", "b.txt", "one.png"]);
-    let fixture = fixture.restarted();
-    fixture.library.touch([]);
+    let fixture = fixture.restart_library();
+    fixture.library.touch_files([]);
     let parts = RefCell::new(Vec::new());
     let failing = async |wanted: Wanted| {
         parts.borrow_mut().extend(wanted.image.map(|image| image.image.part));
@@ -121,56 +125,59 @@ async fn reading_images_goes_on_after_a_kill_and_ends_with_those_that_fail() {
     };
     fixture.library.keep_up(failing).await;
     assert_eq!(parts.take(), ["two.png"]);
-    let unread = Some(UnreadReason::Images(UnreadImages::of([0, 0, 0, 1])));
-    assert_eq!(outcome(&fixture, "/album.txt").await, (IndexState::Partial, unread));
-    assert_eq!(paths(&fixture.search("quince").await), ["/album.txt"]);
+    let unread = Some(UnreadReason::Images(UnreadImages::from_counts([0, 0, 0, 1])));
+    assert_eq!(index_outcome(&fixture, "/album.txt").await, (IndexState::Partial, unread));
+    assert_eq!(passage_paths(&fixture.search_all("quince").await), ["/album.txt"]);
 }
 
 #[tokio::test]
-async fn images_that_are_not_read_are_counted_and_named_by_a_question_about_their_document() {
-    let fixture = album();
-    fixture.library.recognizes(1).await;
+async fn search_counts_unread_images_of_document() {
+    let fixture = album_fixture();
+    fixture.library.record_languages(1).await;
     fixture.attached.replace(vec!["/album.txt".to_owned()]);
-    let found = fixture.search("fruit").await;
+    let found = fixture.search_all("fruit").await;
     assert!(found.unread.is_empty(), "{found:?}");
 
-    fixture.write("album.txt", "four pictures of fruit\nimage 1.png\nimage 2.png\nimage 3.png\nimage 4.png");
+    fixture.write_file(
+        "album.txt",
+        "four pictures of fruit\nimage 1.png\nimage 2.png\nimage 3.png\nimage 4.png",
+    );
     let outcomes = |wanted: Wanted| async {
         let part = wanted.image.as_ref().map(|image| image.image.part.clone());
         match part.as_deref() {
-            Some("1.png") => Ok(Batch::of_unread_image(UnreadImage::TooSlow)),
-            Some("2.png") => Ok(Batch::of_unread_image(UnreadImage::TooLarge)),
+            Some("1.png") => Ok(PassageBatch::of_unread_image(UnreadImage::TooSlow)),
+            Some("2.png") => Ok(PassageBatch::of_unread_image(UnreadImage::TooLarge)),
             Some("3.png") => Err(ExtractionProblem::too_slow(Duration::from_secs(1))),
             Some(_) => fixture.lines_of(wanted).await,
             None => {
                 let batch = fixture.lines_of(wanted).await;
-                batch.map(|batch| Batch { unread_images: [1, 0, 7, 0], ..batch })
+                batch.map(|batch| PassageBatch { unread_images: [1, 0, 7, 0], ..batch })
             }
         }
     };
-    fixture.library.touch([]);
+    fixture.library.touch_files([]);
     fixture.library.keep_up(outcomes).await;
-    let counts = UnreadImages::of([2, 1, 7, 1]);
+    let counts = UnreadImages::from_counts([2, 1, 7, 1]);
     let expected = (IndexState::Partial, Some(UnreadReason::Images(counts)));
-    assert_eq!(outcome(&fixture, "/album.txt").await, expected);
-    let found = fixture.search("quince").await;
-    assert_eq!(paths(&found), ["/album.txt"]);
+    assert_eq!(index_outcome(&fixture, "/album.txt").await, expected);
+    let found = fixture.search_all("quince").await;
+    assert_eq!(passage_paths(&found), ["/album.txt"]);
     assert_eq!(found.unread.len(), 1, "{found:?}");
     assert_eq!(found.unread[0].reason, UnreadReason::Images(counts).to_string());
     assert!(found.text.contains("too large: 2, took too long: 1, too many: 7"), "{}", found.text);
-    let fixture = fixture.restarted();
-    fixture.library.touch([]);
+    let fixture = fixture.restart_library();
+    fixture.library.touch_files([]);
     keep_up(&fixture).await;
-    assert_eq!(outcome(&fixture, "/album.txt").await, expected, "they are not read again");
-    fixture.write("album.txt", "no picture any more");
+    assert_eq!(index_outcome(&fixture, "/album.txt").await, expected, "they are not read again");
+    fixture.write_file("album.txt", "no picture any more");
     keep_up(&fixture).await;
-    assert_eq!(outcome(&fixture, "/album.txt").await, (IndexState::Indexed, None));
+    assert_eq!(index_outcome(&fixture, "/album.txt").await, (IndexState::Indexed, None));
 }
 
 #[tokio::test]
-async fn a_long_document_has_no_more_images_than_another() {
-    let fixture = Fixture::with(&[("pages.txt", "pages 1\n2\n3\n4\n5\n6\n7\n8\n9\n10")]);
-    fixture.library.recognizes(1).await;
+async fn long_document_has_bounded_images() {
+    let fixture = IndexFixture::with_files(&[("pages.txt", "pages 1\n2\n3\n4\n5\n6\n7\n8\n9\n10")]);
+    fixture.library.record_languages(1).await;
     let read = RefCell::new(0);
     let pictured = |wanted: Wanted| async {
         if wanted.image.is_some() {
@@ -182,18 +189,18 @@ async fn a_long_document_has_no_more_images_than_another() {
         batch.images = pages.flat_map(|page| std::iter::repeat_n(image(page), 30)).collect();
         Ok(batch)
     };
-    fixture.library.touch([]);
+    fixture.library.touch_files([]);
     fixture.library.keep_up(pictured).await;
     assert_eq!(read.take(), 100);
-    let unread = Some(UnreadReason::Images(UnreadImages::of([0, 0, 200, 0])));
-    assert_eq!(outcome(&fixture, "/pages.txt").await, (IndexState::Partial, unread));
+    let unread = Some(UnreadReason::Images(UnreadImages::from_counts([0, 0, 200, 0])));
+    assert_eq!(index_outcome(&fixture, "/pages.txt").await, (IndexState::Partial, unread));
 }
 
 #[tokio::test]
-async fn text_of_an_image_that_its_page_has_too_is_not_kept() {
+async fn image_repeating_page_text_is_dropped() {
     let page = "pages 1 0 the picture same.png shows a quince";
-    let fixture = Fixture::with(&[("pages.txt", page)]);
-    fixture.library.recognizes(1).await;
+    let fixture = IndexFixture::with_files(&[("pages.txt", page)]);
+    fixture.library.record_languages(1).await;
     let pictured = |wanted: Wanted| async {
         let is_page = wanted.image.is_none();
         let mut batch = fixture.lines_of(wanted).await?;
@@ -204,9 +211,9 @@ async fn text_of_an_image_that_its_page_has_too_is_not_kept() {
         }
         Ok(batch)
     };
-    fixture.library.touch([]);
+    fixture.library.touch_files([]);
     fixture.library.keep_up(pictured).await;
-    let texts = fixture.search("quince").await.passages.into_iter().map(|passage| passage.text);
+    let texts = fixture.search_all("quince").await.passages.into_iter().map(|passage| passage.text);
     let mut texts: Vec<String> = texts.collect();
     texts.sort();
     let of_archive = "the picture 1\n0\n shows a quince";
@@ -218,19 +225,19 @@ async fn text_of_an_image_that_its_page_has_too_is_not_kept() {
 }
 
 #[tokio::test]
-async fn new_files_are_read_before_further_images() {
-    let fixture = album();
-    fixture.library.recognizes(1).await;
-    fixture.search("apples").await;
+async fn new_files_precede_further_images() {
+    let fixture = album_fixture();
+    fixture.library.record_languages(1).await;
+    fixture.search_all("apples").await;
     fixture.read_since();
     let interrupted = |wanted: Wanted| async {
         if wanted.image.is_some() && fixture.workspace.path().join("new.txt").symlink_metadata().is_err() {
-            fixture.write("new.txt", "pears");
-            fixture.library.touch([]);
+            fixture.write_file("new.txt", "pears");
+            fixture.library.touch_files([]);
         }
         fixture.lines_of(wanted).await
     };
-    fixture.library.touch([]);
+    fixture.library.touch_files([]);
     for _ in 0..2 {
         fixture.library.keep_up(interrupted).await;
     }
@@ -241,11 +248,11 @@ async fn new_files_are_read_before_further_images() {
 }
 
 #[tokio::test]
-async fn the_images_of_a_document_have_a_time_altogether() {
+async fn document_images_share_time_limit() {
     let images: String = (0..100).map(|number| format!("image {number}.png\n")).collect();
-    let fixture = Fixture::with(&[("album.txt", &*images)]);
-    fixture.library.recognizes(1).await;
-    fixture.search("picture").await;
+    let fixture = IndexFixture::with_files(&[("album.txt", &*images)]);
+    fixture.library.record_languages(1).await;
+    fixture.search_all("picture").await;
     tokio::time::pause();
     let read = RefCell::new(0);
     let slow = |wanted: Wanted| async {
@@ -253,26 +260,27 @@ async fn the_images_of_a_document_have_a_time_altogether() {
         *read.borrow_mut() += 1;
         fixture.lines_of(wanted).await
     };
-    while state(&fixture, "/album.txt").await == IndexState::Indexing {
-        fixture.library.touch([]);
+    while index_state(&fixture, "/album.txt").await == IndexState::Indexing {
+        fixture.library.touch_files([]);
         fixture.library.keep_up(slow).await;
     }
     assert_eq!(read.take(), 32, "the last ends after ten minutes");
-    let expected = (IndexState::Partial, Some(UnreadReason::Images(UnreadImages::of([0, 68, 0, 0]))));
-    assert_eq!(outcome(&fixture, "/album.txt").await, expected);
+    let expected =
+        (IndexState::Partial, Some(UnreadReason::Images(UnreadImages::from_counts([0, 68, 0, 0]))));
+    assert_eq!(index_outcome(&fixture, "/album.txt").await, expected);
 }
 
 #[tokio::test]
-async fn documents_of_an_index_of_an_earlier_release_are_read_again_for_their_images() {
-    let fixture = Fixture::with(&[("album.docx", "fruit\nimage one.png"), ("b.txt", "apples")]);
-    fixture.library.recognizes(1).await;
-    fixture.search("fruit").await;
-    let index = Index::open(fixture.index.path()).unwrap();
+async fn old_index_rereads_documents_for_images() {
+    let fixture = IndexFixture::with_files(&[("album.docx", "fruit\nimage one.png"), ("b.txt", "apples")]);
+    fixture.library.record_languages(1).await;
+    fixture.search_all("fruit").await;
+    let index = Index::open_or_create(fixture.index.path()).unwrap();
     index.connection().execute_batch("DROP TABLE image_count").unwrap();
     drop(index);
     fixture.read_since();
-    let fixture = fixture.restarted();
+    let fixture = fixture.restart_library();
     keep_up(&fixture).await;
     assert_eq!(fixture.read_in_order(), ["album.docx", "one.png"]);
-    assert!(!fixture.search("quince").await.passages.is_empty());
+    assert!(!fixture.search_all("quince").await.passages.is_empty());
 }

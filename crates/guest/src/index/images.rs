@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use domain::unread::{UnreadImage, UnreadImages};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
-use text_analysis::Language;
+use text_analysis::TextLanguage;
 use tokio::time::Instant;
 
-use super::progress::{Batch, ExtractionProblem, IndexQueue, IndexedFile, Wanted};
+use super::progress::{ExtractionProblem, IndexQueue, IndexedFile, PassageBatch, Wanted};
 use super::store::{Index, IndexError, add_pieces, row_of, update_file};
-use super::walk::Found;
-use super::{BEGIN_TIME_MIN, FAIR_TIME, Library, Turn, seconds};
-use crate::documents::passages::Piece;
+use super::walk::FoundFile;
+use super::{BEGIN_TIME_MIN, DocumentLibrary, FAIR_TIME, SliceOutcome, unix_seconds};
+use crate::documents::passages::DocumentPassage;
 use crate::documents::{EmbeddedImage, IMAGES_MAX};
 
 /// The time in which a search waits for the images inside documents that the question names; the rest are read in the background.
@@ -47,11 +47,11 @@ pub struct PendingImage {
     /// The parts of the images after it, in their order.
     pub following: Vec<String>,
     /// The language of the document, if it has text.
-    pub language: Option<Language>,
+    pub language: Option<TextLanguage>,
 }
 
 /// Creates the tables if the index has none.
-pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<()> {
+pub(super) fn create_image_tables(connection: &Connection) -> rusqlite::Result<()> {
     if connection.table_exists(None, "image_count")? {
         return Ok(());
     }
@@ -59,7 +59,7 @@ pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Adds images of a file that are to be read, as far as it may have more. Returns the number of the others.
-pub(super) fn add(
+pub(super) fn add_images(
     transaction: &Transaction<'_>,
     file: i64,
     images: &[&EmbeddedImage],
@@ -83,44 +83,44 @@ pub(super) fn add(
 }
 
 /// Returns true if the text of an image stands on its page beside it, too.
-fn repeats(
+fn repeats_page_text(
     transaction: &Transaction<'_>,
     file: i64,
     page: Option<u32>,
-    pieces: &[Piece],
+    pieces: &[DocumentPassage],
 ) -> Result<bool, IndexError> {
     let Some(page) = page else { return Ok(false) };
     let mut beside = HashSet::new();
     let mut passages = transaction.prepare("SELECT text FROM passage WHERE file = ?1 AND page = ?2")?;
     let mut rows = passages.query(params![file, page])?;
     while let Some(row) = rows.next()? {
-        beside.extend(words(&row.get::<_, String>(0)?));
+        beside.extend(lowercase_words(&row.get::<_, String>(0)?));
     }
-    let words: HashSet<String> = pieces.iter().flat_map(|piece| words(&piece.text)).collect();
+    let words: HashSet<String> = pieces.iter().flat_map(|piece| lowercase_words(&piece.text)).collect();
     let repeated = words.iter().filter(|word| beside.contains(*word)).count();
     Ok(repeated * 100 >= words.len() * REPEATED_MIN_PERCENT)
 }
 
-fn words(text: &str) -> Vec<String> {
+fn lowercase_words(text: &str) -> Vec<String> {
     let words = text.split(|letter: char| !letter.is_alphanumeric()).filter(|word| !word.is_empty());
     words.map(str::to_lowercase).collect()
 }
 
 /// Forgets the images of a file.
-pub(super) fn remove(transaction: &Transaction<'_>, file: i64) -> Result<(), IndexError> {
+pub(super) fn remove_images(transaction: &Transaction<'_>, file: i64) -> Result<(), IndexError> {
     transaction.prepare("DELETE FROM image WHERE file = ?1")?.execute([file])?;
     transaction.prepare("DELETE FROM image_count WHERE file = ?1")?.execute([file])?;
     Ok(())
 }
 
 /// Adds to the time spent on the images of a file, and to the numbers of those that are not read. Returns the sums.
-pub(super) fn count(
+pub(super) fn add_unread_counts(
     transaction: &Transaction<'_>,
     file: i64,
     time: Duration,
     unread: UnreadImages,
 ) -> Result<(Duration, UnreadImages), IndexError> {
-    let [too_large, too_slow, too_many, failed] = unread.counts();
+    let [too_large, too_slow, too_many, failed] = unread.to_counts();
     let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
     let mut add = transaction.prepare(
         "INSERT INTO image_count (file, millis, too_large, too_slow, too_many, failed)
@@ -134,7 +134,7 @@ pub(super) fn count(
     Ok(add.query_row(values, |row| {
         let unread = [row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?];
         let spent: i64 = row.get(0)?;
-        Ok((Duration::from_millis(spent.unsigned_abs()), UnreadImages::of(unread)))
+        Ok((Duration::from_millis(spent.unsigned_abs()), UnreadImages::from_counts(unread)))
     })?)
 }
 
@@ -143,41 +143,41 @@ pub(super) fn are_any(connection: &Connection) -> Result<bool, IndexError> {
     Ok(connection.query_row("SELECT EXISTS (SELECT 1 FROM image)", [], |row| row.get(0))?)
 }
 
-impl Library {
+impl DocumentLibrary {
     /// Reads the next image inside a document. One that cannot be recognized in a fair time is counted.
     pub(super) async fn read_image<R, F>(
         &self,
-        file: &Found,
+        file: &FoundFile,
         todo: IndexQueue,
         until: Instant,
         read: &R,
-    ) -> Result<Turn, IndexError>
+    ) -> Result<SliceOutcome, IndexError>
     where
         R: Fn(Wanted) -> F,
-        F: Future<Output = Result<Batch, ExtractionProblem>>,
+        F: Future<Output = Result<PassageBatch, ExtractionProblem>>,
     {
         let time = until.saturating_duration_since(Instant::now());
         if time < BEGIN_TIME_MIN {
-            return Ok(Turn::Over(todo));
+            return Ok(SliceOutcome::Over(todo));
         }
         let path = file.path.clone();
         let Some(image) = self.with_index(move |index| index.next_image(&path)).await? else {
-            return Ok(Turn::Done);
+            return Ok(SliceOutcome::Done);
         };
         let path = self.workspace.join(file.path.trim_start_matches('/'));
         let wanted =
             Wanted { file: path, pages: None, image: Some(image.clone()), time: time / 2, attempts: 0 };
         let began = Instant::now();
         let batch = match tokio::time::timeout(time, read(wanted)).await {
-            Ok(outcome) => outcome.unwrap_or_else(|_| Batch::of_unread_image(UnreadImage::Failed)),
-            Err(_) if time < FAIR_TIME => return Ok(Turn::Over(todo)),
-            Err(_) => Batch::of_unread_image(UnreadImage::TooSlow),
+            Ok(outcome) => outcome.unwrap_or_else(|_| PassageBatch::of_unread_image(UnreadImage::Failed)),
+            Err(_) if time < FAIR_TIME => return Ok(SliceOutcome::Over(todo)),
+            Err(_) => PassageBatch::of_unread_image(UnreadImage::TooSlow),
         };
         let (found, time) = (file.clone(), began.elapsed());
         let known = self.with_index(move |index| index.add_image(&found, &image, &batch, time)).await?;
-        self.activity.progress();
-        let next = known.and_then(|known| known.todo(&file.stamp, seconds()));
-        Ok(next.filter(|next| next.images > 0).map_or(Turn::Done, Turn::More))
+        self.activity.record_progress();
+        let next = known.and_then(|known| known.remaining_work(&file.stamp, unix_seconds()));
+        Ok(next.filter(|next| next.images > 0).map_or(SliceOutcome::Done, SliceOutcome::More))
     }
 }
 
@@ -202,7 +202,7 @@ impl Index {
                 id: row.get(0)?,
                 image,
                 following: Vec::new(),
-                language: language.as_deref().and_then(Language::of_code),
+                language: language.as_deref().and_then(TextLanguage::of_code),
             })
         });
         let Some(next) = next.optional()? else { return Ok(None) };
@@ -217,12 +217,12 @@ impl Index {
     /// took too long altogether, the rest of them are not read.
     pub(super) fn add_image(
         &mut self,
-        file: &Found,
+        file: &FoundFile,
         image: &PendingImage,
-        outcome: &Batch,
+        outcome: &PassageBatch,
         time: Duration,
     ) -> Result<Option<IndexedFile>, IndexError> {
-        let transaction = self.transaction()?;
+        let transaction = self.begin_transaction()?;
         let Some((id, mut known)) = row_of(&transaction, &file.path)? else { return Ok(None) };
         if known.stamp != file.stamp {
             return Ok(None);
@@ -236,16 +236,17 @@ impl Index {
         let pieces = &outcome.pieces;
         if !pieces.is_empty()
             // The page of an archive is a whole file, in which another image may say nearly the same.
-            && (image.image.is_of_inner() || !repeats(&transaction, id, image.image.page, pieces)?)
+            && (image.image.is_of_inner() || !repeats_page_text(&transaction, id, image.image.page, pieces)?)
             && add_pieces(&transaction, file, id, pieces)?
         {
             known.add_text(pieces);
         }
-        let (spent, mut unread) = count(&transaction, id, time, UnreadImages::of(outcome.unread_images))?;
+        let (spent, mut unread) =
+            add_unread_counts(&transaction, id, time, UnreadImages::from_counts(outcome.unread_images))?;
         if spent >= DOCUMENT_TIME_MAX && known.images > 0 {
             let left = UnreadImages::of_reason(UnreadImage::TooSlow, known.images);
             transaction.execute("DELETE FROM image WHERE file = ?1", [id])?;
-            (_, unread) = count(&transaction, id, Duration::ZERO, left)?;
+            (_, unread) = add_unread_counts(&transaction, id, Duration::ZERO, left)?;
             known.images = 0;
         }
         known.note_unread_images(unread);

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::Library;
+use super::DocumentLibrary;
 use super::store::{IndexError, open_to_read};
 
 /// The time of one check of the whole index.
 const CHECK_TIME_MAX: Duration = Duration::from_secs(60);
 
-impl Library {
+impl DocumentLibrary {
     /// Checks the whole index, and deletes it if it is damaged, so that documents are read again. Searches run meanwhile.
     ///
     /// Cancel safe: the check goes on to its end, without effect.
-    pub async fn check(&self) {
+    pub async fn check_integrity(&self) {
         let folder = self.folder.clone();
         // A connection of its own, so that it holds nobody up.
         let opened = tokio::task::spawn_blocking(move || open_to_read(&folder)).await;
@@ -26,7 +26,7 @@ impl Library {
             Ok(Ok(false)) => {
                 // The call that reports damage has the index deleted.
                 let _ = self.with_index(|_| Err::<(), _>(IndexError::Damaged)).await;
-                self.touch([]);
+                self.touch_files([]);
             }
             Ok(_) => {}
             Err(_) => interrupt.interrupt(),

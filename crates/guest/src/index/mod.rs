@@ -38,18 +38,18 @@ use futures_util::stream::FuturesUnordered;
 use protocol::tool::{SearchArguments, ToolOutput};
 use tokio::time::Instant;
 
-use activity::{Activity, Searching};
-use answer::{failed, find};
+use activity::{IndexActivity, Searching};
+use answer::{failed_search, search_index};
 use embedding::QueryVectors;
 
 pub use images::PendingImage;
 pub use progress::{
-    Batch, ExtractionProblem, IndexQueue, IndexedFile, RETRY_AFTER, RETRY_AFTER_MAX, Runs, Wanted,
+    ExtractionProblem, IndexQueue, IndexedFile, PassageBatch, RETRY_AFTER, RETRY_AFTER_MAX, Runs, Wanted,
 };
-pub use store::{Index, IndexError, Unreadable};
-pub use stored::Stored;
-pub(crate) use walk::stamp;
-pub use walk::{FILES_MAX, Found, Stamp, walk};
+pub use store::{Index, IndexError, UnreadableDocument};
+pub use stored::StoredPages;
+pub(crate) use walk::file_stamp;
+pub use walk::{FILES_MAX, FileStamp, FoundFile, walk_workspace};
 
 /// The maximum number of files or folders in the scope of a search.
 const PATHS_MAX: usize = 100;
@@ -70,13 +70,13 @@ const BEGIN_TIME_MIN: Duration = Duration::from_millis(500);
 
 /// The documents of the workspace and their index.
 #[derive(Debug, Clone)]
-pub struct Library {
+pub struct DocumentLibrary {
     workspace: PathBuf,
     folder: PathBuf,
     index: Arc<Mutex<Option<Index>>>,
     /// Serializes updates: a second search waits for the first instead of reading the same files.
     updating: Arc<tokio::sync::Mutex<()>>,
-    activity: Arc<Activity>,
+    activity: Arc<IndexActivity>,
     queries: Arc<QueryVectors>,
 }
 
@@ -92,7 +92,7 @@ struct Update {
 }
 
 /// The outcome of a document's time slice.
-enum Turn {
+enum SliceOutcome {
     /// Nothing is left to read, or nothing before the next retry.
     Done,
     /// More pages are left.
@@ -103,7 +103,7 @@ enum Turn {
 
 /// The files that a search covers.
 #[derive(Debug, Clone, Default)]
-struct Scope {
+struct SearchScope {
     /// The files and folders to search; all if empty.
     paths: Vec<String>,
     /// The paths at or below which hidden files are searched, too.
@@ -116,9 +116,9 @@ struct Scope {
     background: bool,
 }
 
-impl Scope {
-    fn of(paths: Vec<String>, attached: &[String]) -> Self {
-        let attached = attached.iter().filter_map(|path| rooted(path));
+impl SearchScope {
+    fn from_paths(paths: Vec<String>, attached: &[String]) -> Self {
+        let attached = attached.iter().filter_map(|path| normalize_path(path));
         let mut wanted: Vec<String> =
             paths.iter().cloned().chain(attached).filter(|path| !path.is_empty()).collect();
         wanted.sort_unstable();
@@ -130,16 +130,16 @@ impl Scope {
     }
 
     /// Returns true if this work is not left to the background.
-    fn reads(&self, file: &Found, todo: &IndexQueue) -> bool {
-        self.background || !todo.reread && (todo.images == 0 || self.wants(&file.path))
+    fn should_read(&self, file: &FoundFile, todo: &IndexQueue) -> bool {
+        self.background || !todo.reread && (todo.images == 0 || self.is_wanted(&file.path))
     }
 
-    fn wants(&self, path: &str) -> bool {
+    fn is_wanted(&self, path: &str) -> bool {
         self.wanted.iter().any(|wanted| is_within(path, wanted))
     }
 }
 
-impl Library {
+impl DocumentLibrary {
     /// Creates the library of the workspace, with its index in `index_folder`, which must be outside the workspace.
     /// Opens nothing yet.
     #[must_use]
@@ -159,7 +159,7 @@ impl Library {
     /// must bound its own memory, and is dropped when its time is up.
     ///
     /// Cancel safe: what was read by then stays in the index.
-    pub async fn search<R, F>(
+    pub async fn search_documents<R, F>(
         &self,
         arguments: &SearchArguments,
         attached: &[String],
@@ -168,40 +168,48 @@ impl Library {
     ) -> ToolOutput
     where
         R: Fn(Wanted) -> F,
-        F: Future<Output = Result<Batch, ExtractionProblem>>,
+        F: Future<Output = Result<PassageBatch, ExtractionProblem>>,
     {
         let paths: Vec<String> =
-            arguments.paths.iter().take(PATHS_MAX).filter_map(|path| rooted(path)).collect();
+            arguments.paths.iter().take(PATHS_MAX).filter_map(|path| normalize_path(path)).collect();
         if arguments.query.trim().is_empty() {
-            return failed("the query is empty");
+            return failed_search("the query is empty");
         }
         if paths.is_empty() && !arguments.paths.is_empty() {
-            return failed("none of the paths is in the workspace");
+            return failed_search("none of the paths is in the workspace");
         }
-        let scope = Scope::of(paths, attached);
+        let scope = SearchScope::from_paths(paths, attached);
         let until = Instant::now() + time;
-        let _searching = self.activity.search();
+        let _searching = self.activity.begin_search();
         let ToolFacts { passages_default, passages_max, .. } = MachineTool::Search.facts();
         let limit = arguments.limit.unwrap_or(*passages_default).clamp(1, *passages_max) as usize;
         let find = async || {
-            let update = self.update(&scope, until, &read).await?;
-            let (query, vector) = (arguments.query.clone(), self.queries.of(&arguments.query));
+            let update = self.update_index(&scope, until, &read).await?;
+            let (query, vector) = (arguments.query.clone(), self.queries.find_vector(&arguments.query));
             let scope = scope.clone();
-            self.with_index(move |index| find(index, (&query, vector.as_ref()), &scope, &update, limit)).await
+            self.with_index(move |index| {
+                search_index(index, (&query, vector.as_ref()), &scope, &update, limit)
+            })
+            .await
         };
         let found = match find().await {
             // The index was deleted.
             Err(error) if error.is_damage() => find().await,
             found => found,
         };
-        found.unwrap_or_else(|error| failed(&error.to_string()))
+        found.unwrap_or_else(|error| failed_search(&error.to_string()))
     }
 
     /// Reads changed files for the index. If that is damaged it is rebuilt, once.
-    async fn update<R, F>(&self, scope: &Scope, until: Instant, read: &R) -> Result<Update, IndexError>
+    async fn update_index<R, F>(
+        &self,
+        scope: &SearchScope,
+        until: Instant,
+        read: &R,
+    ) -> Result<Update, IndexError>
     where
         R: Fn(Wanted) -> F,
-        F: Future<Output = Result<Batch, ExtractionProblem>>,
+        F: Future<Output = Result<PassageBatch, ExtractionProblem>>,
     {
         match self.update_once(scope, until, read).await {
             Err(error) if error.is_damage() => self.update_once(scope, until, read).await,
@@ -210,27 +218,33 @@ impl Library {
     }
 
     /// Returns the update of a search of named files that are all read, whatever other files are being read; `None` for one that reads.
-    async fn without_reading(&self, scope: &Scope) -> Result<Option<Update>, IndexError> {
+    async fn without_reading(&self, scope: &SearchScope) -> Result<Option<Update>, IndexError> {
         if scope.background || scope.wanted.is_empty() || !scope.wanted_only && scope.paths.is_empty() {
             return Ok(None);
         }
         let (workspace, mut named) = (self.workspace.clone(), scope.named.clone());
-        named.extend(self.activity.named());
+        named.extend(self.activity.hidden_files());
         let put_off = self.activity.put_off();
         let (changed, cut) = self
             .with_index(move |index| {
-                let walk = walk(&workspace, &named);
-                Ok((changes(index, &workspace, &walk.files, &put_off)?, walk.cut))
+                let walk = walk_workspace(&workspace, &named);
+                Ok((find_changes(index, &workspace, &walk.files, &put_off)?, walk.cut))
             })
             .await?;
-        let reads = changed.iter().any(|(file, todo)| scope.wants(&file.path) && scope.reads(file, todo));
+        let reads =
+            changed.iter().any(|(file, todo)| scope.is_wanted(&file.path) && scope.should_read(file, todo));
         Ok((!reads).then(|| Update { cut, ..Update::default() }))
     }
 
-    async fn update_once<R, F>(&self, scope: &Scope, until: Instant, read: &R) -> Result<Update, IndexError>
+    async fn update_once<R, F>(
+        &self,
+        scope: &SearchScope,
+        until: Instant,
+        read: &R,
+    ) -> Result<Update, IndexError>
     where
         R: Fn(Wanted) -> F,
-        F: Future<Output = Result<Batch, ExtractionProblem>>,
+        F: Future<Output = Result<PassageBatch, ExtractionProblem>>,
     {
         if let Some(update) = self.without_reading(scope).await? {
             return Ok(update);
@@ -238,26 +252,26 @@ impl Library {
         let _one_at_a_time = self.updating.lock().await;
         let (workspace, mut named) = (self.workspace.clone(), scope.named.clone());
         let put_off = self.activity.put_off();
-        named.extend(self.activity.named());
+        named.extend(self.activity.hidden_files());
         let (files, mut changed, cut) = self
             .with_index(move |index| {
-                let walk = walk(&workspace, &named);
-                let changed = changes(index, &workspace, &walk.files, &put_off)?;
+                let walk = walk_workspace(&workspace, &named);
+                let changed = find_changes(index, &workspace, &walk.files, &put_off)?;
                 Ok((walk.files, changed, walk.cut))
             })
             .await?;
-        self.activity.walked(&files);
+        self.activity.replace_walked_files(&files);
         drop(files);
         let mut update = Update { cut, ..Update::default() };
-        changed.retain(|(file, todo)| scope.reads(file, todo));
+        changed.retain(|(file, todo)| scope.should_read(file, todo));
         if changed.is_empty() {
             return Ok(update);
         }
-        let _working = self.activity.work();
+        let _working = self.activity.begin_update();
         // Reads the files that the question names first, then small files, images inside them, and last what was read before.
         changed.sort_by_key(|(file, todo)| (todo.reread, todo.images, file.stamp.size, file.path.clone()));
         let (wanted, mut rest): (VecDeque<_>, VecDeque<_>) =
-            changed.into_iter().partition(|(file, _)| scope.wants(&file.path));
+            changed.into_iter().partition(|(file, _)| scope.is_wanted(&file.path));
         if scope.wanted_only {
             rest.clear();
         }
@@ -268,14 +282,14 @@ impl Library {
             let until = if is_wanted { until } else { until.min(Instant::now() + OTHERS_TIME_MAX) };
             let mut reading = FuturesUnordered::new();
             loop {
-                while reading.len() < readers()
+                while reading.len() < reader_count()
                     && let Some((file, todo)) = queue.pop_front()
                 {
                     reading.push(async move {
                         let turn = match todo {
                             // New files come before images and what was read before.
                             _ if scope.background && todo.comes_last() && self.activity.is_touched() => {
-                                Ok(Turn::Over(todo))
+                                Ok(SliceOutcome::Over(todo))
                             }
                             IndexQueue { images: 0, .. } => self.read_on(&file, todo, until, read).await,
                             _ => self.read_image(&file, todo, images_until, read).await,
@@ -285,15 +299,15 @@ impl Library {
                 }
                 let Some((file, turn)) = reading.next().await else { break };
                 match turn? {
-                    Turn::Done => update.progressed = true,
+                    SliceOutcome::Done => update.progressed = true,
                     // A long document continues after the others have had their time slice.
-                    Turn::More(todo) => {
+                    SliceOutcome::More(todo) => {
                         update.progressed = true;
-                        if scope.reads(&file, &todo) {
+                        if scope.should_read(&file, &todo) {
                             queue.push_back((file, todo));
                         }
                     }
-                    Turn::Over(todo) => update.waiting.push((file.path, todo)),
+                    SliceOutcome::Over(todo) => update.waiting.push((file.path, todo)),
                 }
             }
         }
@@ -307,42 +321,42 @@ impl Library {
     pub async fn keep_up<R, F>(&self, read: R)
     where
         R: Fn(Wanted) -> F,
-        F: Future<Output = Result<Batch, ExtractionProblem>>,
+        F: Future<Output = Result<PassageBatch, ExtractionProblem>>,
     {
-        self.activity.changed().await;
+        self.activity.wait_for_change().await;
         self.activity.no_search().await;
-        let scope = Scope { background: true, ..Scope::default() };
+        let scope = SearchScope { background: true, ..SearchScope::default() };
         let until = Instant::now() + BACKGROUND_TIME_MAX;
         tokio::select! {
             biased;
             // The search reads what is left, and has this go on when it ends.
             () = self.activity.any_search() => {}
-            updated = self.update(&scope, until, &read) => {
+            updated = self.update_index(&scope, until, &read) => {
                 if updated.is_ok_and(|update| update.progressed && !update.waiting.is_empty()) {
-                    self.touch([]);
+                    self.touch_files([]);
                 }
             }
         }
     }
 
     /// Has changed files read soon, also the hidden ones that an earlier agent has read.
-    pub async fn begin(&self) {
+    pub async fn touch_known_files(&self) {
         let hidden = self.with_index(|index| {
-            let files = index.files()?.into_iter();
+            let files = index.indexed_files()?.into_iter();
             Ok(files.filter(|(_, (_, hidden))| *hidden).map(|(path, _)| path).collect::<Vec<_>>())
         });
         let hidden = hidden.await;
-        self.activity.touch(hidden.unwrap_or_default());
+        self.activity.touch_files(hidden.unwrap_or_default());
     }
 
     /// Keeps the background from reading documents until the result is dropped.
-    pub(crate) fn foreground(&self) -> Searching<'_> {
-        self.activity.search()
+    pub(crate) fn pause_background(&self) -> Searching<'_> {
+        self.activity.begin_search()
     }
 
     /// Has changed files read soon, the hidden ones among these paths, too.
-    pub fn touch(&self, paths: impl IntoIterator<Item = String>) {
-        self.activity.touch(paths.into_iter().filter_map(|path| rooted(&path)));
+    pub fn touch_files(&self, paths: impl IntoIterator<Item = String>) {
+        self.activity.touch_files(paths.into_iter().filter_map(|path| normalize_path(&path)));
     }
 
     /// Reads the files at or below these paths for at most `time`, and returns those of them that the index does not
@@ -352,97 +366,108 @@ impl Library {
     pub async fn read_now<R, F>(&self, paths: &[String], time: Duration, read: R) -> Vec<UnreadFile>
     where
         R: Fn(Wanted) -> F,
-        F: Future<Output = Result<Batch, ExtractionProblem>>,
+        F: Future<Output = Result<PassageBatch, ExtractionProblem>>,
     {
-        let scope = Scope { wanted_only: true, ..Scope::of(Vec::new(), paths) };
-        let _searching = self.activity.search();
+        let scope = SearchScope { wanted_only: true, ..SearchScope::from_paths(Vec::new(), paths) };
+        let _searching = self.activity.begin_search();
         // Files that were not read in time are named as such.
-        let _ = self.update(&scope, Instant::now() + time, &read).await;
-        let states = self.states().await;
+        let _ = self.update_index(&scope, Instant::now() + time, &read).await;
+        let states = self.file_states().await;
         let unread = states.into_iter().filter_map(|(file, indexing)| {
             Some(UnreadFile { reason: indexing.unread_reason()?, path: file.path })
         });
-        unread.filter(|file| scope.wants(&file.path)).take(UNREAD_MAX).collect()
+        unread.filter(|file| scope.is_wanted(&file.path)).take(UNREAD_MAX).collect()
     }
 
     /// Reads the next part of a document.
     async fn read_on<R, F>(
         &self,
-        file: &Found,
+        file: &FoundFile,
         todo: IndexQueue,
         until: Instant,
         read: &R,
-    ) -> Result<Turn, IndexError>
+    ) -> Result<SliceOutcome, IndexError>
     where
         R: Fn(Wanted) -> F,
-        F: Future<Output = Result<Batch, ExtractionProblem>>,
+        F: Future<Output = Result<PassageBatch, ExtractionProblem>>,
     {
         let left = until.saturating_duration_since(Instant::now());
         let time = if todo.attempts == 0 { left.min(DOCUMENT_TIME_MAX) } else { left };
         if time < BEGIN_TIME_MIN {
-            return Ok(Turn::Over(todo));
+            return Ok(SliceOutcome::Over(todo));
         }
         let path = self.workspace.join(file.path.trim_start_matches('/'));
         let wanted =
             Wanted { file: path, pages: todo.pages, image: None, time: time / 2, attempts: todo.attempts };
         let outcome = match tokio::time::timeout(time, read(wanted)).await {
             Ok(outcome) => outcome,
-            Err(_) if time < FAIR_TIME => return Ok(Turn::Over(todo)),
+            Err(_) if time < FAIR_TIME => return Ok(SliceOutcome::Over(todo)),
             Err(_) => Err(ExtractionProblem::too_slow(time)),
         };
         if todo.reread && outcome.is_err() {
             self.activity.put_off_until_restart(&file.path);
         }
         let found = file.clone();
-        let known = self.with_index(move |index| index.add(&found, outcome.as_ref(), seconds())).await?;
-        self.activity.progress();
-        Ok(match known.todo(&file.stamp, seconds()) {
-            None => Turn::Done,
+        let known =
+            self.with_index(move |index| index.add_outcome(&found, outcome.as_ref(), unix_seconds())).await?;
+        self.activity.record_progress();
+        Ok(match known.remaining_work(&file.stamp, unix_seconds()) {
+            None => SliceOutcome::Done,
             // Without progress it would loop forever.
-            Some(next) if next.images == 0 && next.reached == todo.reached => Turn::Over(next),
-            Some(next) => Turn::More(next),
+            Some(next) if next.images == 0 && next.reached == todo.reached => SliceOutcome::Over(next),
+            Some(next) => SliceOutcome::More(next),
         })
     }
 
     /// Returns the passages of whole pages of a document from a page on, if the index has that page of the file's current state and it
     /// has no more than `at_most` passages.
-    pub async fn stored(&self, path: &str, stamp: Stamp, page: u32, at_most: usize) -> Option<Stored> {
+    pub async fn read_stored_pages(
+        &self,
+        path: &str,
+        stamp: FileStamp,
+        page: u32,
+        at_most: usize,
+    ) -> Option<StoredPages> {
         let path = path.to_owned();
-        self.with_index(move |index| index.stored(&path, &stamp, page, at_most)).await.ok().flatten()
+        self.with_index(move |index| index.read_stored_pages(&path, &stamp, page, at_most))
+            .await
+            .ok()
+            .flatten()
     }
 
     /// Returns the passages of a workbook from a row of a sheet on, if the index has all of the file's current state.
     pub async fn stored_rows(
         &self,
         path: &str,
-        stamp: Stamp,
+        stamp: FileStamp,
         from: (u32, u32),
         at_most: usize,
-    ) -> Option<Stored> {
+    ) -> Option<StoredPages> {
         let path = path.to_owned();
         self.with_index(move |index| index.stored_rows(&path, &stamp, from, at_most)).await.ok().flatten()
     }
 
     /// Returns true if the index has all that can be read of a file in its current state.
-    pub async fn is_complete(&self, path: &str, stamp: Stamp) -> bool {
+    pub async fn is_complete(&self, path: &str, stamp: FileStamp) -> bool {
         let path = path.to_owned();
-        let known = self.with_index(move |index| index.file(&path)).await.ok().flatten();
+        let known = self.with_index(move |index| index.indexed_file(&path)).await.ok().flatten();
         known.is_some_and(|known| known.stamp == stamp && known.complete)
     }
 
     /// Returns the problem of a file, if it was tried in its current state and is not due for a retry.
-    pub async fn problem(&self, path: &str, stamp: Stamp) -> Option<ExtractionProblem> {
+    pub async fn find_problem(&self, path: &str, stamp: FileStamp) -> Option<ExtractionProblem> {
         let path = path.to_owned();
-        let known = self.with_index(move |index| index.file(&path)).await.ok()??;
-        let rests = known.stamp == stamp && known.todo(&stamp, seconds()).is_none();
+        let known = self.with_index(move |index| index.indexed_file(&path)).await.ok()??;
+        let rests = known.stamp == stamp && known.remaining_work(&stamp, unix_seconds()).is_none();
         known.problem.filter(|_| rests)
     }
 
     /// Stores the outcome of reading a file outside of a search. Write errors are ignored, because the index is
     /// only a copy.
-    pub async fn store(&self, file: Found, outcome: Result<Batch, ExtractionProblem>) {
-        let _ = self.with_index(move |index| index.add(&file, outcome.as_ref(), seconds())).await;
-        self.activity.progress();
+    pub async fn store_outcome(&self, file: FoundFile, outcome: Result<PassageBatch, ExtractionProblem>) {
+        let _ =
+            self.with_index(move |index| index.add_outcome(&file, outcome.as_ref(), unix_seconds())).await;
+        self.activity.record_progress();
     }
 
     /// Runs blocking work with the index, which is opened on first use. After an error the index is closed, and a damaged one is
@@ -457,14 +482,14 @@ impl Library {
             let mut held = index.lock().unwrap_or_else(PoisonError::into_inner);
             let mut open = match held.take() {
                 Some(open) => open,
-                None => Index::open(&folder)?,
+                None => Index::open_or_create(&folder)?,
             };
             let outcome = work(&mut open);
             match &outcome {
                 Ok(_) => *held = Some(open),
                 Err(error) if error.is_damage() => {
                     drop(open);
-                    store::delete(&folder)?;
+                    store::delete_index(&folder)?;
                 }
                 Err(_) => {}
             }
@@ -475,24 +500,24 @@ impl Library {
 }
 
 /// Returns the number of documents that are read at the same time.
-fn readers() -> usize {
+fn reader_count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from).min(READERS_MAX)
 }
 
 /// Returns the Unix time in seconds.
-fn seconds() -> i64 {
+fn unix_seconds() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// Removes deleted files from the index and returns the files to read.
-fn changes(
+fn find_changes(
     index: &mut Index,
     workspace: &Path,
-    present: &[Found],
+    present: &[FoundFile],
     put_off: &BTreeSet<String>,
-) -> Result<Vec<(Found, IndexQueue)>, IndexError> {
-    let known = index.files()?;
+) -> Result<Vec<(FoundFile, IndexQueue)>, IndexError> {
+    let known = index.indexed_files()?;
     let paths: std::collections::HashSet<&str> = present.iter().map(|file| file.path.as_str()).collect();
     // Hidden files may belong to questions of other conversations: they stay as long as they exist.
     let is_there = |path: &str| workspace.join(path.trim_start_matches('/')).symlink_metadata().is_ok();
@@ -505,24 +530,24 @@ fn changes(
     if !gone.is_empty() {
         index.drop_files(gone.into_iter())?;
     }
-    let now = seconds();
-    let todo = |file: &Found| match known.get(&file.path) {
+    let now = unix_seconds();
+    let todo = |file: &FoundFile| match known.get(&file.path) {
         Some((known, _)) => {
             let is_reread = known.stamp == file.stamp && known.is_reread(&file.path);
             // Images of what is read again would be read twice.
             if is_reread && !put_off.contains(&file.path) {
-                return Some(IndexQueue::reread());
+                return Some(IndexQueue::for_reread());
             }
-            known.todo(&file.stamp, now)
+            known.remaining_work(&file.stamp, now)
         }
-        None => Some(IndexQueue::whole()),
+        None => Some(IndexQueue::for_new_document()),
     };
     Ok(present.iter().filter_map(|file| todo(file).map(|todo| (file.clone(), todo))).collect())
 }
 
 /// Normalizes a path to the form of the index: one slash before each name and none at the end. Accepts the path in
 /// the machine, too. Returns `None` for a path that leaves the workspace.
-fn rooted(path: &str) -> Option<String> {
+fn normalize_path(path: &str) -> Option<String> {
     let inner =
         path.strip_prefix(protocol::tool::WORKSPACE).filter(|rest| rest.is_empty() || rest.starts_with('/'));
     let mut out = String::new();

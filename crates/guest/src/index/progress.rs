@@ -8,9 +8,9 @@ use domain::unread::{UnreadImage, UnreadImages, UnreadReason};
 use serde::{Deserialize, Serialize};
 
 use super::images::PendingImage;
-use super::walk::Stamp;
-use crate::documents::passages::Piece;
-use crate::documents::{EmbeddedImage, READER_VERSION, Span, reader_of};
+use super::walk::FileStamp;
+use crate::documents::passages::DocumentPassage;
+use crate::documents::{EmbeddedImage, PageRange, READER_VERSION, reader_of};
 
 /// The delay before a temporary failure is retried for the first time; doubles with each further failure.
 pub const RETRY_AFTER: Duration = Duration::from_secs(2 * 60);
@@ -36,11 +36,11 @@ pub struct Wanted {
 
 /// Passages of a document.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Batch {
+pub struct PassageBatch {
     /// The passages in reading order.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<DocumentPassage>,
     /// The pages that were read; `None` for a document that was read as a whole.
-    pub span: Option<Span>,
+    pub span: Option<PageRange>,
     /// True if the document is longer than what is read of it.
     #[serde(default)]
     pub cut: bool,
@@ -67,11 +67,11 @@ pub struct Batch {
     pub unread_images: [u32; UnreadImage::ALL.len()],
 }
 
-impl Batch {
+impl PassageBatch {
     /// Creates the outcome of an image that could not be read.
     #[must_use]
     pub fn of_unread_image(reason: UnreadImage) -> Self {
-        Self { unread_images: UnreadImages::of_reason(reason, 1).counts(), ..Self::default() }
+        Self { unread_images: UnreadImages::of_reason(reason, 1).to_counts(), ..Self::default() }
     }
 }
 
@@ -88,7 +88,7 @@ pub struct ExtractionProblem {
 
 impl ExtractionProblem {
     /// Creates the problem of a document that was read and has no text.
-    pub(super) fn no_text(span: Option<Span>) -> Self {
+    pub(super) fn no_text(span: Option<PageRange>) -> Self {
         let text = match span {
             Some(span) => format!("its {} pages hold no text, probably scanned images", span.of),
             None => "it holds no text".to_owned(),
@@ -108,7 +108,7 @@ impl ExtractionProblem {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexedFile {
     /// The stamp of the file when it was read.
-    pub stamp: Stamp,
+    pub stamp: FileStamp,
     /// True if nothing is left to read.
     pub complete: bool,
     /// The indexed pages and the total number of pages.
@@ -148,7 +148,7 @@ pub struct IndexQueue {
 
 impl IndexQueue {
     /// Returns the work for a document of which nothing has been read.
-    pub(super) const fn whole() -> Self {
+    pub(super) const fn for_new_document() -> Self {
         Self { pages: None, attempts: 0, reached: None, images: 0, reread: false }
     }
 
@@ -158,14 +158,14 @@ impl IndexQueue {
     }
 
     /// Returns the work for a document that is read again.
-    pub(super) const fn reread() -> Self {
-        Self { reread: true, ..Self::whole() }
+    pub(super) const fn for_reread() -> Self {
+        Self { reread: true, ..Self::for_new_document() }
     }
 }
 
 impl IndexedFile {
     /// Creates the state of a file of which nothing has been read.
-    pub(super) fn new(stamp: Stamp) -> Self {
+    pub(super) fn new(stamp: FileStamp) -> Self {
         Self {
             stamp,
             complete: false,
@@ -182,7 +182,7 @@ impl IndexedFile {
     }
 
     /// Counts text of images. A document that has no other is not without text.
-    pub(super) fn add_text(&mut self, pieces: &[Piece]) {
+    pub(super) fn add_text(&mut self, pieces: &[DocumentPassage]) {
         let bytes = pieces.iter().map(|piece| piece.text.len()).sum::<usize>();
         self.text_bytes = self.text_bytes.saturating_add_unsigned(bytes as u64);
         if self.problem.as_ref().is_some_and(|problem| problem.reason == UnreadReason::NoText) {
@@ -195,7 +195,8 @@ impl IndexedFile {
         let reason = self.problem.as_ref().map(|problem| problem.reason);
         let is_lesser = matches!(reason, None | Some(UnreadReason::NoText | UnreadReason::Images(_)));
         if self.complete && is_lesser && !images.is_empty() {
-            let text = format!("all but the text of {} of its images is searched ({images})", images.total());
+            let text =
+                format!("all but the text of {} of its images is searched ({images})", images.total_images());
             self.problem =
                 Some(ExtractionProblem { reason: UnreadReason::Images(images), text, passing: false });
         }
@@ -203,7 +204,7 @@ impl IndexedFile {
 
     /// Returns the state of a file with this stamp, for people.
     #[must_use]
-    pub fn indexing(&self, present: &Stamp) -> FileIndexing {
+    pub fn to_file_indexing(&self, present: &FileStamp) -> FileIndexing {
         if self.stamp != *present || self.is_outdated() {
             return FileIndexing::PENDING;
         }
@@ -216,7 +217,7 @@ impl IndexedFile {
             None => IndexState::Indexing,
         };
         let pages =
-            self.pages.as_ref().map(|(runs, of)| PageProgress { read: runs.pages().min(*of), of: *of });
+            self.pages.as_ref().map(|(runs, of)| PageProgress { read: runs.page_count().min(*of), of: *of });
         let reason = reason.filter(|_| state != IndexState::Indexing);
         FileIndexing { state, reason, pages }
     }
@@ -239,9 +240,9 @@ impl IndexedFile {
     /// Returns the remaining work for the file's current state; `None` if there is none, or none before the next
     /// retry.
     #[must_use]
-    pub fn todo(&self, present: &Stamp, now: i64) -> Option<IndexQueue> {
+    pub fn remaining_work(&self, present: &FileStamp, now: i64) -> Option<IndexQueue> {
         if self.stamp != *present || self.is_outdated() {
-            return Some(IndexQueue::whole());
+            return Some(IndexQueue::for_new_document());
         }
         let furthest = now.saturating_add_unsigned(RETRY_AFTER_MAX.as_secs());
         let rests = match (&self.problem, self.retry_at) {
@@ -250,16 +251,16 @@ impl IndexedFile {
             (None, _) => self.complete,
         };
         let pages = self.pages.as_ref();
-        let reached = pages.map(|(runs, of)| (runs.pages(), *of));
+        let reached = pages.map(|(runs, of)| (runs.page_count(), *of));
         if rests {
-            let images = IndexQueue { reached, images: self.images, ..IndexQueue::whole() };
+            let images = IndexQueue { reached, images: self.images, ..IndexQueue::for_new_document() };
             return (self.images > 0).then_some(images);
         }
         Some(IndexQueue {
             pages: pages.and_then(|(runs, of)| runs.missing_pages(*of)),
             attempts: self.attempts,
             reached,
-            ..IndexQueue::whole()
+            ..IndexQueue::for_new_document()
         })
     }
 }
@@ -286,13 +287,13 @@ impl Runs {
     }
 
     /// Formats the ranges: `1-40,90-99`.
-    pub(super) fn text(&self) -> String {
+    pub(super) fn to_text(&self) -> String {
         self.0.iter().map(|(first, last)| format!("{first}-{last}")).collect::<Vec<_>>().join(",")
     }
 
     /// Returns true if a range contains the page.
     #[must_use]
-    pub fn has(&self, page: u32) -> bool {
+    pub fn has_page(&self, page: u32) -> bool {
         self.end_of(page).is_some()
     }
 
@@ -304,12 +305,12 @@ impl Runs {
 
     /// Returns the number of pages.
     #[must_use]
-    pub fn pages(&self) -> u32 {
+    pub fn page_count(&self) -> u32 {
         self.0.iter().map(|(first, last)| last - first + 1).sum()
     }
 
     /// Adds a range. Returns `false` if there are too many.
-    pub(super) fn add(&mut self, first: u32, last: u32) -> bool {
+    pub(super) fn add_range(&mut self, first: u32, last: u32) -> bool {
         if last < first {
             return true;
         }
@@ -348,25 +349,25 @@ mod tests {
     fn runs_grow_together() {
         let mut runs = Runs::default();
         assert_eq!(runs.missing_pages(10), Some((1, 10)));
-        assert!(runs.add(4, 5) && runs.add(9, 9) && runs.add(1, 2));
+        assert!(runs.add_range(4, 5) && runs.add_range(9, 9) && runs.add_range(1, 2));
         assert_eq!(
-            (runs.text().as_str(), runs.missing_pages(10), runs.pages()),
+            (runs.to_text().as_str(), runs.missing_pages(10), runs.page_count()),
             ("1-2,4-5,9-9", Some((3, 3)), 5)
         );
-        assert!(runs.add(3, 3) && runs.add(6, 8));
+        assert!(runs.add_range(3, 3) && runs.add_range(6, 8));
         assert_eq!(
-            (runs.text().as_str(), runs.missing_pages(10), runs.missing_pages(9)),
+            (runs.to_text().as_str(), runs.missing_pages(10), runs.missing_pages(9)),
             ("1-9", Some((10, 10)), None)
         );
-        assert_eq!(Runs::parse(&runs.text()), runs);
+        assert_eq!(Runs::parse(&runs.to_text()), runs);
         assert_eq!((runs.end_of(4), runs.end_of(10)), (Some(9), None));
         let mut many = Runs::default();
-        assert_eq!((1..100).filter(|n| many.add(n * 3, n * 3)).count(), RUNS_MAX);
-        assert!(many.add(1, 1), "the first pages are always wanted");
+        assert_eq!((1..100).filter(|n| many.add_range(n * 3, n * 3)).count(), RUNS_MAX);
+        assert!(many.add_range(1, 1), "the first pages are always wanted");
     }
 
     #[test]
-    fn failures_are_tried_again_later_and_later() {
+    fn failure_retry_delay_doubles() {
         let waits: Vec<i64> = (1..=12).map(|attempts| retry_at(0, attempts)).collect();
         assert_eq!(waits[..3], [120, 240, 480]);
         assert!(waits.is_sorted());

@@ -7,13 +7,13 @@ use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 
 use text_analysis::literal::literal_at;
-use text_analysis::stem::stems;
-use text_analysis::{Language, Term, fold, is_listing, synonyms::related, terms};
+use text_analysis::stem::stem_in_all_languages;
+use text_analysis::{Term, TextLanguage, extract_terms, fold_text, is_listing, synonyms::related_stems};
 
 use protocol::embedding::QueryVector;
 
-use super::Scope;
-use super::candidates::Candidate;
+use super::SearchScope;
+use super::candidates::PassageCandidate;
 use super::store::{Index, IndexError};
 
 /// The maximum number of query words. Preferring rare words would require counting all of them.
@@ -71,36 +71,37 @@ pub(super) struct QueryTerm {
 /// A passage with its score.
 #[derive(Debug, Clone)]
 pub(super) struct Ranked {
-    pub(super) candidate: Candidate,
+    pub(super) candidate: PassageCandidate,
     pub(super) score: f64,
 }
 
 /// Returns the distinct words of a query with their weights in this index.
 pub(super) fn query_terms(index: &Index, query: &str) -> Result<Vec<QueryTerm>, IndexError> {
     let query = &query[..query.floor_char_boundary(QUERY_MAX_BYTES)];
-    let total = index.passages()?;
+    let total = index.passage_count()?;
     let mut found: Vec<QueryTerm> = Vec::new();
     let mut compounds = 0;
-    let all = terms(query, Language::Czech);
+    let all = extract_terms(query, TextLanguage::Czech);
     let only_stop_words = all.iter().all(|term| term.stop);
     for term in all.into_iter().filter(|term| only_stop_words || !term.stop) {
-        let stems = if term.number { vec![term.stem] } else { stems(&fold(&term.exact)) };
+        let stems =
+            if term.number { vec![term.stem] } else { stem_in_all_languages(&fold_text(&term.exact)) };
         if found.iter().any(|one| one.stems == stems) || found.len() >= QUERY_WORDS_MAX {
             continue;
         }
         let mut related: Vec<String> =
-            stems.iter().flat_map(|stem| related(stem)).map(str::to_owned).collect();
+            stems.iter().flat_map(|stem| related_stems(stem)).map(str::to_owned).collect();
         related.sort_unstable();
         related.dedup();
         related.retain(|stem| !stems.contains(stem));
-        let passages = count(index, &stems)?;
+        let passages = count_passages(index, &stems)?;
         if passages == 0 && !term.number && compounds < COMPOUNDS_MAX {
             compounds += 1;
-            related.extend(parts(index, &stems)?);
+            related.extend(split_compound(index, &stems)?);
         }
         let weight = match passages {
-            0 => rarity(count(index, &related)?, total),
-            passages => rarity(passages, total),
+            0 => inverse_document_frequency(count_passages(index, &related)?, total),
+            passages => inverse_document_frequency(passages, total),
         };
         found.push(QueryTerm { word: term.exact, stems, related, passages, weight });
     }
@@ -109,7 +110,7 @@ pub(super) fn query_terms(index: &Index, query: &str) -> Result<Vec<QueryTerm>, 
 
 /// Splits a word that no passage contains into two words that some contain: `urlaubstag` into `urlaub` and `tag`. Returns
 /// the stems of the split whose rarer word is most frequent; none if there is no split.
-fn parts(index: &Index, stems: &[String]) -> Result<Vec<String>, IndexError> {
+fn split_compound(index: &Index, stems: &[String]) -> Result<Vec<String>, IndexError> {
     let mut found: (u64, Vec<String>) = (0, Vec::new());
     for stem in stems {
         for at in PART_MIN_BYTES..=stem.len().saturating_sub(PART_MIN_BYTES) {
@@ -133,12 +134,12 @@ fn parts(index: &Index, stems: &[String]) -> Result<Vec<String>, IndexError> {
     Ok(found.1)
 }
 
-fn count(index: &Index, stems: &[String]) -> Result<u64, IndexError> {
+fn count_passages(index: &Index, stems: &[String]) -> Result<u64, IndexError> {
     stems.iter().map(|stem| index.passages_with(stem)).sum()
 }
 
 /// Computes the inverse document frequency of BM25.
-fn rarity(passages: u64, total: u64) -> f64 {
+fn inverse_document_frequency(passages: u64, total: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "counts of passages are far below 2^52")]
     let (passages, total) = (passages as f64, total.max(passages) as f64);
     (1.0 + (total - passages + 0.5) / (passages + 0.5)).ln()
@@ -146,28 +147,28 @@ fn rarity(passages: u64, total: u64) -> f64 {
 
 /// Returns the best passages, best first; breaks ties by path, page and line. With the query's vector, the ranks by words
 /// and by meaning are fused.
-pub(super) fn rank(
+pub(super) fn rank_passages(
     index: &Index,
     (query_terms, literals): (&[QueryTerm], &[String]),
     vector: Option<&QueryVector>,
-    scope: &Scope,
+    scope: &SearchScope,
     limit: usize,
 ) -> Result<Vec<Ranked>, IndexError> {
     let by_words = rank_by_words(index, (query_terms, literals), scope)?;
     let near = match vector {
         Some(QueryVector { model, components, .. }) => {
-            index.nearest(model, components, &scope.paths, &scope.named, NEAREST_MAX)?
+            index.nearest_passages(model, components, &scope.paths, &scope.named, NEAREST_MAX)?
         }
         None => Vec::new(),
     };
-    let mut ranked = if near.is_empty() { by_words } else { fuse(index, by_words, &near)? };
+    let mut ranked = if near.is_empty() { by_words } else { fuse_ranks(index, by_words, &near)? };
     ranked.truncate(limit);
     Ok(ranked)
 }
 
 /// Fuses the ranks by words and by meaning: each passage scores the sum of `1 / (20 + rank)` over both
 /// (reciprocal rank fusion).
-fn fuse(index: &Index, by_words: Vec<Ranked>, near: &[i64]) -> Result<Vec<Ranked>, IndexError> {
+fn fuse_ranks(index: &Index, by_words: Vec<Ranked>, near: &[i64]) -> Result<Vec<Ranked>, IndexError> {
     #[expect(clippy::cast_precision_loss, reason = "there are a few hundred ranks")]
     let share = |position: usize| 1.0 / (FUSION_RANKS + position as f64 + 1.0);
     let known: HashSet<i64> = by_words.iter().map(|ranked| ranked.candidate.id).collect();
@@ -181,12 +182,12 @@ fn fuse(index: &Index, by_words: Vec<Ranked>, near: &[i64]) -> Result<Vec<Ranked
     for ranked in &mut ranked {
         ranked.score += positions.get(&ranked.candidate.id).map_or(0.0, |at| share(*at));
     }
-    sort(&mut ranked);
+    sort_ranked(&mut ranked);
     Ok(ranked)
 }
 
 /// Sorts passages, best first, and drops repetitions of the same text.
-fn sort(ranked: &mut Vec<Ranked>) {
+fn sort_ranked(ranked: &mut Vec<Ranked>) {
     ranked.sort_by(|one, other| {
         other.score.total_cmp(&one.score).then_with(|| by_place(&one.candidate, &other.candidate))
     });
@@ -198,13 +199,13 @@ fn sort(ranked: &mut Vec<Ranked>) {
 fn rank_by_words(
     index: &Index,
     (query_terms, literals): (&[QueryTerm], &[String]),
-    scope: &Scope,
+    scope: &SearchScope,
 ) -> Result<Vec<Ranked>, IndexError> {
     let own: Vec<String> = query_terms.iter().flat_map(|word| word.stems.iter().cloned()).collect();
     let related: Vec<String> = query_terms.iter().flat_map(|word| word.related.iter().cloned()).collect();
-    let mut candidates = index.candidates(&own, &scope.paths, &scope.named, CANDIDATES_MAX)?;
+    let mut candidates = index.find_candidates(&own, &scope.paths, &scope.named, CANDIDATES_MAX)?;
     let known: HashSet<i64> = candidates.iter().map(|candidate| candidate.id).collect();
-    let more = index.candidates(&related, &scope.paths, &scope.named, RELATED_CANDIDATES_MAX)?;
+    let more = index.find_candidates(&related, &scope.paths, &scope.named, RELATED_CANDIDATES_MAX)?;
     candidates.extend(more.into_iter().filter(|candidate| !known.contains(&candidate.id)));
     let in_files: Vec<HashSet<i64>> = query_terms
         .iter()
@@ -215,36 +216,41 @@ fn rank_by_words(
         .collect::<Result<_, IndexError>>()?;
     let mut ranked: Vec<Ranked> = candidates
         .into_iter()
-        .map(|candidate| Ranked { score: score((query_terms, literals), &in_files, &candidate), candidate })
+        .map(|candidate| Ranked {
+            score: score_candidate((query_terms, literals), &in_files, &candidate),
+            candidate,
+        })
         .filter(|ranked| ranked.score > 0.0)
         .collect();
-    sort(&mut ranked);
+    sort_ranked(&mut ranked);
     Ok(ranked)
 }
 
-fn by_place(one: &Candidate, other: &Candidate) -> Ordering {
+fn by_place(one: &PassageCandidate, other: &PassageCandidate) -> Ordering {
     (&one.path, one.page, one.lines, one.id).cmp(&(&other.path, other.page, other.lines, other.id))
 }
 
-fn score(
+fn score_candidate(
     (query_terms, literals): (&[QueryTerm], &[String]),
     in_files: &[HashSet<i64>],
-    candidate: &Candidate,
+    candidate: &PassageCandidate,
 ) -> f64 {
-    let body = terms(&candidate.text, candidate.language);
-    let context: HashSet<String> =
-        terms(&context(candidate), candidate.language).into_iter().map(|term| term.stem).collect();
-    let places = Places::of(&body);
+    let body = extract_terms(&candidate.text, candidate.language);
+    let context: HashSet<String> = extract_terms(&candidate_context(candidate), candidate.language)
+        .into_iter()
+        .map(|term| term.stem)
+        .collect();
+    let places = StemPositions::from_terms(&body);
     let mut score = 0.0;
     let mut possible = 0.0;
     let mut covered = 0.0;
     for (word, files) in query_terms.iter().zip(in_files) {
         possible += word.weight;
-        let own = places.times(&word.stems);
+        let own = places.count_stems(&word.stems);
         let share = if own > 0 {
             let exact = body.iter().any(|term| term.exact == word.word);
-            saturated(own, body.len()) * if exact { 1.08 } else { 1.0 }
-        } else if places.times(&word.related) > 0 {
+            saturate_frequency(own, body.len()) * if exact { 1.08 } else { 1.0 }
+        } else if places.count_stems(&word.related) > 0 {
             RELATED_WEIGHT
         } else if word.stems.iter().any(|stem| context.contains(stem)) {
             CONTEXT_WEIGHT
@@ -266,13 +272,13 @@ fn score(
         return 0.0;
     }
     let score = score * (0.4 + 0.6 * covered / possible)
-        + closeness(query_terms, &places)
-        + LITERAL_WEIGHT * share_of(literals, &candidate.text) * rarest(query_terms);
+        + closeness_bonus(query_terms, &places)
+        + LITERAL_WEIGHT * share_of(literals, &candidate.text) * max_weight(query_terms);
     if is_listing(&candidate.text) { score * LISTING } else { score }
 }
 
 /// Returns what stands above a passage: the name and title of its file, its heading, and the headings of its columns.
-fn context(Candidate { path, title, heading, columns, .. }: &Candidate) -> String {
+fn candidate_context(PassageCandidate { path, title, heading, columns, .. }: &PassageCandidate) -> String {
     format!("{path} {title} {heading} {columns}")
 }
 
@@ -284,11 +290,11 @@ fn share_of(literals: &[String], text: &str) -> f64 {
     share
 }
 
-fn rarest(query_terms: &[QueryTerm]) -> f64 {
+fn max_weight(query_terms: &[QueryTerm]) -> f64 {
     query_terms.iter().map(|word| word.weight).fold(0.0, f64::max)
 }
 
-fn saturated(times: usize, words: usize) -> f64 {
+fn saturate_frequency(times: usize, words: usize) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "a passage has few words")]
     let (times, words) = (times as f64, words as f64);
     let length = 1.0 - LENGTH + LENGTH * words / USUAL_WORDS;
@@ -296,10 +302,10 @@ fn saturated(times: usize, words: usize) -> f64 {
 }
 
 /// The positions of each stem in a passage.
-struct Places<'a>(HashMap<&'a str, Vec<usize>>);
+struct StemPositions<'a>(HashMap<&'a str, Vec<usize>>);
 
-impl<'a> Places<'a> {
-    fn of(body: &'a [Term]) -> Self {
+impl<'a> StemPositions<'a> {
+    fn from_terms(body: &'a [Term]) -> Self {
         let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
         for term in body {
             places.entry(&term.stem).or_default().push(term.position);
@@ -307,7 +313,7 @@ impl<'a> Places<'a> {
         Self(places)
     }
 
-    fn times(&self, stems: &[String]) -> usize {
+    fn count_stems(&self, stems: &[String]) -> usize {
         stems.iter().filter_map(|stem| self.0.get(stem.as_str())).map(Vec::len).sum()
     }
 
@@ -317,7 +323,7 @@ impl<'a> Places<'a> {
 }
 
 /// Computes a bonus for adjacent query words that are close to each other in the passage.
-fn closeness(query_terms: &[QueryTerm], places: &Places<'_>) -> f64 {
+fn closeness_bonus(query_terms: &[QueryTerm], places: &StemPositions<'_>) -> f64 {
     let mut bonus = 0.0;
     for pair in query_terms.windows(2) {
         let (one, other) = (places.of_word(&pair[0]), places.of_word(&pair[1]));

@@ -4,7 +4,7 @@ use domain::unread::UnreadReason;
 use rusqlite::params;
 
 use super::store::{Index, IndexError};
-use super::{Library, images};
+use super::{DocumentLibrary, images};
 
 /// The number of languages of text recognition when scans were last read; without a row, none.
 pub(super) const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS recognizer (languages INTEGER NOT NULL) STRICT;";
@@ -14,7 +14,7 @@ const OUTDATED: i64 = -1;
 /// The reasons of files that text recognition may read.
 const REASONS: [UnreadReason; 3] = [UnreadReason::NoText, UnreadReason::ScannedPages, UnreadReason::Image];
 
-impl Library {
+impl DocumentLibrary {
     /// Returns true if the index has files with pages that could not be recognized.
     pub async fn lacks_recognition(&self) -> bool {
         self.with_index(|index| index.lacks_recognition()).await.unwrap_or_default()
@@ -22,11 +22,14 @@ impl Library {
 
     /// Records how many languages the machine recognizes. If they are more than before, files with pages that could not be
     /// recognized are read again, and images inside documents that were not read.
-    pub async fn recognizes(&self, languages: u32) {
+    pub async fn record_languages(&self, languages: u32) {
         // Without an index everything is read anyway.
-        let outdated = self.with_index(move |index| index.recognizes(languages)).await.unwrap_or_default();
+        let outdated = self
+            .with_index(move |index| index.mark_unrecognized_outdated(languages))
+            .await
+            .unwrap_or_default();
         if let Some(outdated) = outdated {
-            self.touch(outdated);
+            self.touch_files(outdated);
         }
     }
 }
@@ -34,7 +37,7 @@ impl Library {
 impl Index {
     fn lacks_recognition(&mut self) -> Result<bool, IndexError> {
         let found = "SELECT EXISTS (SELECT 1 FROM file WHERE reason IN (?1, ?2, ?3))";
-        let transaction = self.transaction()?;
+        let transaction = self.begin_transaction()?;
         let are_scans: bool =
             transaction.query_row(found, REASONS.map(UnreadReason::code), |row| row.get(0))?;
         Ok(are_scans || images::are_any(&transaction)?)
@@ -42,8 +45,8 @@ impl Index {
 
     /// Marks files as outdated whose pages could not be recognized with fewer languages, and returns their paths; `None` if
     /// the languages are no more.
-    fn recognizes(&mut self, languages: u32) -> Result<Option<Vec<String>>, IndexError> {
-        let transaction = self.transaction()?;
+    fn mark_unrecognized_outdated(&mut self, languages: u32) -> Result<Option<Vec<String>>, IndexError> {
+        let transaction = self.begin_transaction()?;
         let before: u32 =
             transaction
                 .query_row("SELECT coalesce(max(languages), 0) FROM recognizer", [], |row| row.get(0))?;

@@ -6,18 +6,18 @@ use std::time::Duration;
 
 use domain::unread::{UnreadImage, UnreadImages, UnreadReason};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, Transaction, params};
-use text_analysis::Language;
+use text_analysis::TextLanguage;
 
 use super::columns;
 use super::images;
-use super::progress::{Batch, ExtractionProblem, IndexedFile, Runs, retry_at};
+use super::progress::{ExtractionProblem, IndexedFile, PassageBatch, Runs, retry_at};
 use super::recognizer;
-use super::text::{language_of, stemmed, title};
+use super::text::{document_title, language_of, stem_text};
 use super::text_total;
 use super::vectors;
-use super::walk::{Found, Stamp};
-use crate::documents::passages::Piece;
-use crate::documents::{OUTPUT_MAX_BYTES, READER_VERSION, Span};
+use super::walk::{FileStamp, FoundFile};
+use crate::documents::passages::DocumentPassage;
+use crate::documents::{OUTPUT_MAX_BYTES, PageRange, READER_VERSION};
 
 /// The version of the schema; a file with another version is rebuilt.
 const SCHEMA_VERSION: i64 = 4;
@@ -108,7 +108,7 @@ pub struct Index {
 
 /// A document that could not be read.
 #[derive(Debug, Clone)]
-pub struct Unreadable {
+pub struct UnreadableDocument {
     /// The workspace path.
     pub path: String,
     /// True if the file is hidden.
@@ -125,12 +125,12 @@ impl Index {
     ///
     /// # Errors
     /// Fails if the folder cannot be written or the disk is full.
-    pub fn open(folder: &Path) -> Result<Self, IndexError> {
+    pub fn open_or_create(folder: &Path) -> Result<Self, IndexError> {
         std::fs::create_dir_all(folder)?;
         let path = folder.join(FILE_NAME);
         match Self::open_file(&path) {
             Err(error) if error.may_be_damage() => {
-                remove(&path)?;
+                delete_index_files(&path)?;
                 Self::open_file(&path)
             }
             opened => opened,
@@ -157,9 +157,9 @@ impl Index {
         }
         connection.execute_batch(vectors::SCHEMA)?;
         connection.execute_batch(recognizer::SCHEMA)?;
-        columns::prepare(&connection)?;
-        images::prepare(&connection)?;
-        text_total::prepare(&connection)?;
+        columns::add_headings_column(&connection)?;
+        images::create_image_tables(&connection)?;
+        text_total::create_text_total(&connection)?;
         // The tables that every search needs are there.
         connection.query_row(
             "SELECT EXISTS (SELECT 1 FROM file), EXISTS (SELECT 1 FROM stems)",
@@ -173,7 +173,7 @@ impl Index {
         &self.connection
     }
 
-    pub(super) fn transaction(&mut self) -> Result<Transaction<'_>, IndexError> {
+    pub(super) fn begin_transaction(&mut self) -> Result<Transaction<'_>, IndexError> {
         Ok(self.connection.transaction()?)
     }
 
@@ -181,10 +181,11 @@ impl Index {
     ///
     /// # Errors
     /// Fails if the index is damaged.
-    pub fn files(&self) -> Result<HashMap<String, (IndexedFile, bool)>, IndexError> {
+    pub fn indexed_files(&self) -> Result<HashMap<String, (IndexedFile, bool)>, IndexError> {
         let mut statement =
             self.connection.prepare(&format!("SELECT path, hidden, {} FROM file", known_columns()))?;
-        let rows = statement.query_map([], |row| Ok((row.get(0)?, (known(row, 2)?, row.get(1)?))))?;
+        let rows = statement
+            .query_map([], |row| Ok((row.get(0)?, (indexed_file_from_row(row, 2)?, row.get(1)?))))?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
 
@@ -192,10 +193,10 @@ impl Index {
     ///
     /// # Errors
     /// Fails if the index is damaged.
-    pub fn file(&self, path: &str) -> Result<Option<IndexedFile>, IndexError> {
+    pub fn indexed_file(&self, path: &str) -> Result<Option<IndexedFile>, IndexError> {
         let mut statement =
             self.connection.prepare(&format!("SELECT {} FROM file WHERE path = ?1", known_columns()))?;
-        Ok(statement.query_row([path], |row| known(row, 0)).optional()?)
+        Ok(statement.query_row([path], |row| indexed_file_from_row(row, 0)).optional()?)
     }
 
     /// Adds the outcome of reading a file with its stamp. Pages are added to those of the same stamp; anything else
@@ -203,10 +204,10 @@ impl Index {
     ///
     /// # Errors
     /// Fails if the index cannot be written.
-    pub fn add(
+    pub fn add_outcome(
         &mut self,
-        file: &Found,
-        outcome: Result<&Batch, &ExtractionProblem>,
+        file: &FoundFile,
+        outcome: Result<&PassageBatch, &ExtractionProblem>,
         now: i64,
     ) -> Result<IndexedFile, IndexError> {
         let transaction = self.connection.transaction()?;
@@ -253,7 +254,7 @@ impl Index {
     ///
     /// # Errors
     /// Fails if the index is damaged.
-    pub fn problems(&self, at_most: usize) -> Result<Vec<Unreadable>, IndexError> {
+    pub fn list_unreadable(&self, at_most: usize) -> Result<Vec<UnreadableDocument>, IndexError> {
         let mut statement = self.connection.prepare(
             "SELECT path, hidden, reason, problem FROM file WHERE problem IS NOT NULL ORDER BY path LIMIT ?1",
         )?;
@@ -261,7 +262,7 @@ impl Index {
         let rows = statement.query_map([at_most], |row| {
             let reason: String = row.get(2)?;
             let reason = UnreadReason::of_code(&reason).unwrap_or(UnreadReason::Broken);
-            Ok(Unreadable { path: row.get(0)?, hidden: row.get(1)?, reason, text: row.get(3)? })
+            Ok(UnreadableDocument { path: row.get(0)?, hidden: row.get(1)?, reason, text: row.get(3)? })
         })?;
         Ok(rows.collect::<Result<_, _>>()?)
     }
@@ -270,7 +271,7 @@ impl Index {
     ///
     /// # Errors
     /// Fails if the index is damaged.
-    pub fn passages(&self) -> Result<u64, IndexError> {
+    pub fn passage_count(&self) -> Result<u64, IndexError> {
         let count: i64 = self.connection.query_row("SELECT count(*) FROM passage", [], |row| row.get(0))?;
         Ok(u64::try_from(count).unwrap_or(0))
     }
@@ -288,12 +289,12 @@ pub(super) fn open_to_read(folder: &Path) -> Result<Connection, IndexError> {
 ///
 /// # Errors
 /// Errors of the file system.
-pub(super) fn delete(folder: &Path) -> Result<(), IndexError> {
-    remove(&folder.join(FILE_NAME))
+pub(super) fn delete_index(folder: &Path) -> Result<(), IndexError> {
+    delete_index_files(&folder.join(FILE_NAME))
 }
 
 /// Deletes the index file and SQLite's auxiliary files.
-fn remove(path: &Path) -> Result<(), IndexError> {
+fn delete_index_files(path: &Path) -> Result<(), IndexError> {
     for suffix in ["", "-wal", "-shm", "-journal"] {
         let mut name = path.as_os_str().to_owned();
         name.push(suffix);
@@ -318,7 +319,7 @@ fn drop_file(transaction: &Transaction<'_>, path: &str) -> Result<(), IndexError
         transaction
             .prepare("DELETE FROM vector WHERE passage IN (SELECT id FROM passage WHERE file = ?1)")?
             .execute([id])?;
-        images::remove(transaction, id)?;
+        images::remove_images(transaction, id)?;
         transaction.prepare("DELETE FROM passage WHERE file = ?1")?.execute([id])?;
         transaction.prepare("DELETE FROM file WHERE id = ?1")?.execute([id])?;
     }
@@ -334,8 +335,8 @@ fn known_columns() -> String {
     )
 }
 
-fn known(row: &Row<'_>, from: usize) -> rusqlite::Result<IndexedFile> {
-    let stamp = Stamp {
+fn indexed_file_from_row(row: &Row<'_>, from: usize) -> rusqlite::Result<IndexedFile> {
+    let stamp = FileStamp {
         size: row.get(from)?,
         modified_nanos: row.get(from + 1)?,
         changed_nanos: row.get(from + 2)?,
@@ -368,11 +369,15 @@ fn known(row: &Row<'_>, from: usize) -> rusqlite::Result<IndexedFile> {
 pub(super) fn row_of(connection: &Connection, path: &str) -> Result<Option<(i64, IndexedFile)>, IndexError> {
     let mut statement =
         connection.prepare(&format!("SELECT id, {} FROM file WHERE path = ?1", known_columns()))?;
-    Ok(statement.query_row([path], |row| Ok((row.get(0)?, known(row, 1)?))).optional()?)
+    Ok(statement.query_row([path], |row| Ok((row.get(0)?, indexed_file_from_row(row, 1)?))).optional()?)
 }
 
 /// Recreates the row of a file, without passages.
-fn begin_file(transaction: &Transaction<'_>, file: &Found, pieces: &[Piece]) -> Result<i64, IndexError> {
+fn begin_file(
+    transaction: &Transaction<'_>,
+    file: &FoundFile,
+    pieces: &[DocumentPassage],
+) -> Result<i64, IndexError> {
     drop_file(transaction, &file.path)?;
     let stamp = file.stamp;
     transaction.execute(
@@ -385,7 +390,7 @@ fn begin_file(transaction: &Transaction<'_>, file: &Found, pieces: &[Piece]) -> 
             stamp.modified_nanos,
             stamp.changed_nanos,
             stamp.inode,
-            title(pieces),
+            document_title(pieces),
             language_of(pieces).code(),
             file.hidden,
             READER_VERSION
@@ -397,9 +402,9 @@ fn begin_file(transaction: &Transaction<'_>, file: &Found, pieces: &[Piece]) -> 
 /// Adds passages to the row of the same stamp, or to a new row.
 fn add_batch(
     transaction: &Transaction<'_>,
-    file: &Found,
+    file: &FoundFile,
     same: Option<(i64, IndexedFile)>,
-    batch: &Batch,
+    batch: &PassageBatch,
 ) -> Result<IndexedFile, IndexError> {
     let goes_on = same.filter(|(_, known)| known.pages.is_some() && batch.span.is_some());
     let (id, mut known) = match goes_on {
@@ -407,31 +412,32 @@ fn add_batch(
         None => (begin_file(transaction, file, &batch.pieces)?, IndexedFile::new(file.stamp)),
     };
     let mut runs = known.pages.take().map(|(runs, _)| runs).unwrap_or_default();
-    let is_new = |piece: &&Piece| piece.page.is_none_or(|page| !runs.has(page));
-    let pieces: Vec<&Piece> = batch.pieces.iter().filter(is_new).collect();
+    let is_new = |piece: &&DocumentPassage| piece.page.is_none_or(|page| !runs.has_page(page));
+    let pieces: Vec<&DocumentPassage> = batch.pieces.iter().filter(is_new).collect();
     let images: Vec<_> =
-        batch.images.iter().filter(|image| image.page.is_none_or(|page| !runs.has(page))).collect();
-    let new_scans = batch.scans.iter().chain(&batch.unread_files).filter(|page| !runs.has(**page)).count();
+        batch.images.iter().filter(|image| image.page.is_none_or(|page| !runs.has_page(page))).collect();
+    let new_scans =
+        batch.scans.iter().chain(&batch.unread_files).filter(|page| !runs.has_page(**page)).count();
     let new_scans = u32::try_from(new_scans).unwrap_or(u32::MAX);
-    let new_cut_pages = batch.cut_pages.iter().filter(|page| !runs.has(**page)).count();
+    let new_cut_pages = batch.cut_pages.iter().filter(|page| !runs.has_page(**page)).count();
     let new_cut_pages = u32::try_from(new_cut_pages).unwrap_or(u32::MAX);
-    let (total, own) = (text_total::bytes(transaction)?, known.text_bytes);
+    let (total, own) = (text_total::total_text_bytes(transaction)?, known.text_bytes);
     let passages: i64 =
         transaction.query_row("SELECT count(*) FROM passage WHERE file = ?1", [id], |row| row.get(0))?;
     let room = PASSAGES_PER_FILE_MAX.saturating_sub(usize::try_from(passages).unwrap_or(usize::MAX));
     // Pages that do not fit whole were not read.
     let span = batch.span.map(|span| match pieces.get(room).and_then(|piece| piece.page) {
-        Some(page) => Span { last: span.last.min(page.saturating_sub(1)), ..span },
+        Some(page) => PageRange { last: span.last.min(page.saturating_sub(1)), ..span },
         None => span,
     });
     let pieces = &pieces[..pieces.len().min(room)];
     let bytes = i64::try_from(pieces.iter().map(|piece| piece.text.len()).sum::<usize>()).unwrap_or(i64::MAX);
     let fits = total.saturating_add(bytes) <= TEXT_MAX_BYTES;
-    let mut unread = UnreadImages::of(batch.unread_images);
-    let added = span.is_none_or(|span| fits && runs.add(span.first, span.last));
+    let mut unread = UnreadImages::from_counts(batch.unread_images);
+    let added = span.is_none_or(|span| fits && runs.add_range(span.first, span.last));
     if fits && added {
         insert_pieces(transaction, file, id, pieces)?;
-        unread.add(UnreadImage::TooMany, images::add(transaction, id, &images)?);
+        unread.add_images(UnreadImage::TooMany, images::add_images(transaction, id, &images)?);
     }
     let own = own.saturating_add(if fits && added { bytes } else { 0 });
     let is_long = own >= i64::try_from(OUTPUT_MAX_BYTES).unwrap_or(i64::MAX) || pieces.len() >= room;
@@ -470,7 +476,7 @@ fn add_batch(
     (known.attempts, known.retry_at) = (0, None);
     known.reader = READER_VERSION;
     known.text_bytes = own;
-    let (_, unread) = images::count(transaction, id, Duration::ZERO, unread)?;
+    let (_, unread) = images::add_unread_counts(transaction, id, Duration::ZERO, unread)?;
     known.note_unread_images(unread);
     update_file(transaction, id, &known)?;
     if batch.images.is_empty() {
@@ -482,7 +488,7 @@ fn add_batch(
 /// Records a problem. Passages of the same stamp are retained.
 fn add_problem(
     transaction: &Transaction<'_>,
-    file: &Found,
+    file: &FoundFile,
     same: Option<(i64, IndexedFile)>,
     problem: &ExtractionProblem,
     now: i64,
@@ -504,7 +510,7 @@ pub(super) fn update_file(
     id: i64,
     known: &IndexedFile,
 ) -> Result<(), IndexError> {
-    let runs = known.pages.as_ref().map(|(runs, _)| runs.text()).unwrap_or_default();
+    let runs = known.pages.as_ref().map(|(runs, _)| runs.to_text()).unwrap_or_default();
     transaction.execute(
         "UPDATE file SET complete = ?2, pages = ?3, runs = ?4, reason = ?5, problem = ?6, attempts = ?7,
                          retry_at = ?8, text_bytes = ?9, reader = ?10, scans = ?11, cut_pages = ?12
@@ -530,11 +536,11 @@ pub(super) fn update_file(
 /// Adds pieces to those of a file, if the index has room for them.
 pub(super) fn add_pieces(
     transaction: &Transaction<'_>,
-    found: &Found,
+    found: &FoundFile,
     file: i64,
-    pieces: &[Piece],
+    pieces: &[DocumentPassage],
 ) -> Result<bool, IndexError> {
-    let total = text_total::bytes(transaction)?;
+    let total = text_total::total_text_bytes(transaction)?;
     let passages: i64 =
         transaction.query_row("SELECT count(*) FROM passage WHERE file = ?1", [file], |row| row.get(0))?;
     let bytes = pieces.iter().map(|piece| piece.text.len()).sum::<usize>() as u64;
@@ -548,29 +554,29 @@ pub(super) fn add_pieces(
 
 fn insert_pieces(
     transaction: &Transaction<'_>,
-    found: &Found,
+    found: &FoundFile,
     file: i64,
-    pieces: &[&Piece],
+    pieces: &[&DocumentPassage],
 ) -> Result<(), IndexError> {
     let (language, title): (String, String) =
         transaction.query_row("SELECT language, title FROM file WHERE id = ?1", [file], |row| {
             Ok((row.get(0)?, row.get(1)?))
         })?;
-    let language = Language::of_code(&language).unwrap_or(Language::English);
+    let language = TextLanguage::of_code(&language).unwrap_or(TextLanguage::English);
     let mut passage = transaction.prepare(
         "INSERT INTO passage (file, page, first_line, last_line, heading, columns, text)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
     )?;
     let mut stems = transaction.prepare("INSERT INTO stems (rowid, body, context) VALUES (?1, ?2, ?3)")?;
-    let about = stemmed(&format!("{} {title}", found.path), language);
+    let about = stem_text(&format!("{} {title}", found.path), language);
     for piece in pieces {
         let heading = piece.heading.as_deref().unwrap_or_default();
         let lines = (piece.lines.map(|lines| lines.0), piece.lines.map(|lines| lines.1));
         let columns = piece.columns.as_deref().unwrap_or_default();
         passage.execute(params![file, piece.page, lines.0, lines.1, heading, columns, piece.text])?;
         let id = transaction.last_insert_rowid();
-        let context = format!("{about} {} {}", stemmed(heading, language), stemmed(columns, language));
-        stems.execute(params![id, stemmed(&piece.text, language), context])?;
+        let context = format!("{about} {} {}", stem_text(heading, language), stem_text(columns, language));
+        stems.execute(params![id, stem_text(&piece.text, language), context])?;
     }
     Ok(())
 }

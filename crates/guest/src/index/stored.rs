@@ -4,14 +4,14 @@ use rusqlite::{Row, params};
 
 use super::progress::ExtractionProblem;
 use super::store::{Index, IndexError, row_of};
-use super::walk::Stamp;
-use crate::documents::passages::Piece;
+use super::walk::FileStamp;
+use crate::documents::passages::DocumentPassage;
 
 /// Indexed pages of a document.
 #[derive(Debug)]
-pub struct Stored {
+pub struct StoredPages {
     /// The passages, from the requested page on.
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<DocumentPassage>,
     /// The last of the contiguous pages whose passages these are.
     pub through: u32,
     /// The number of pages of the document.
@@ -26,13 +26,13 @@ impl Index {
     ///
     /// # Errors
     /// Fails if the index is damaged.
-    pub fn stored(
+    pub fn read_stored_pages(
         &self,
         path: &str,
-        stamp: &Stamp,
+        stamp: &FileStamp,
         page: u32,
         at_most: usize,
-    ) -> Result<Option<Stored>, IndexError> {
+    ) -> Result<Option<StoredPages>, IndexError> {
         let Some((id, known)) = row_of(self.connection(), path)? else { return Ok(None) };
         let Some((runs, of)) = known.pages.filter(|_| known.stamp == *stamp) else { return Ok(None) };
         let Some(mut through) = runs.end_of(page) else { return Ok(None) };
@@ -42,8 +42,8 @@ impl Index {
         )?;
         // One more says whether there are more.
         let rows_max = i64::try_from(at_most).unwrap_or(i64::MAX).saturating_add(1);
-        let rows = statement.query_map(params![id, page, through, rows_max], piece)?;
-        let mut pieces: Vec<Piece> = rows.collect::<Result<_, _>>()?;
+        let rows = statement.query_map(params![id, page, through, rows_max], piece_from_row)?;
+        let mut pieces: Vec<DocumentPassage> = rows.collect::<Result<_, _>>()?;
         if let Some(cut) = pieces.get(at_most).and_then(|piece| piece.page) {
             if cut == page {
                 return Ok(None);
@@ -51,7 +51,7 @@ impl Index {
             pieces.retain(|piece| piece.page != Some(cut));
             through = cut - 1;
         }
-        Ok(Some(Stored { pieces, through, of, problem: known.problem }))
+        Ok(Some(StoredPages { pieces, through, of, problem: known.problem }))
     }
 
     /// Returns the passages of a workbook from a row of a sheet on, if the index has all of the file's current state: at most `at_most`, and
@@ -62,10 +62,10 @@ impl Index {
     pub fn stored_rows(
         &self,
         path: &str,
-        stamp: &Stamp,
+        stamp: &FileStamp,
         (sheet, row): (u32, u32),
         at_most: usize,
-    ) -> Result<Option<Stored>, IndexError> {
+    ) -> Result<Option<StoredPages>, IndexError> {
         let Some((id, known)) = row_of(self.connection(), path)? else { return Ok(None) };
         if known.stamp != *stamp || !known.complete || known.pages.is_some() {
             return Ok(None);
@@ -76,23 +76,23 @@ impl Index {
              ORDER BY page, id LIMIT ?4",
         )?;
         let rows_max = i64::try_from(at_most).unwrap_or(i64::MAX).saturating_add(1);
-        let rows = statement.query_map(params![id, sheet, row, rows_max], piece)?;
-        let pieces: Vec<Piece> = rows.collect::<Result<_, _>>()?;
+        let rows = statement.query_map(params![id, sheet, row, rows_max], piece_from_row)?;
+        let pieces: Vec<DocumentPassage> = rows.collect::<Result<_, _>>()?;
         let of = self.connection().query_row(
             "SELECT max(page) FROM passage WHERE file = ?1",
             params![id],
             |row| row.get::<_, Option<u32>>(0),
         )?;
         let of = of.unwrap_or(sheet);
-        Ok(Some(Stored { pieces, through: of, of, problem: known.problem }))
+        Ok(Some(StoredPages { pieces, through: of, of, problem: known.problem }))
     }
 }
 
 /// Reads a passage of `page, heading, text, first_line, last_line, columns`.
-fn piece(row: &Row<'_>) -> rusqlite::Result<Piece> {
+fn piece_from_row(row: &Row<'_>) -> rusqlite::Result<DocumentPassage> {
     let (heading, columns): (String, String) = (row.get(1)?, row.get(5)?);
     let lines: (Option<u32>, Option<u32>) = (row.get(3)?, row.get(4)?);
-    Ok(Piece {
+    Ok(DocumentPassage {
         page: row.get(0)?,
         lines: lines.0.zip(lines.1),
         heading: (!heading.is_empty()).then_some(heading),

@@ -5,53 +5,53 @@ use std::time::Duration;
 use protocol::tool::{SearchArguments, ToolOutput};
 use tempfile::TempDir;
 
-use super::{Batch, ExtractionProblem, Index, Library, PIECE_MAX_BYTES, Wanted};
-use crate::documents::passages::split;
-use crate::documents::{extract, reader_of};
+use super::{DocumentLibrary, ExtractionProblem, Index, PIECE_MAX_BYTES, PassageBatch, Wanted};
+use crate::documents::passages::split_passages;
+use crate::documents::{extract_file, reader_of};
 
 const TIME: Duration = Duration::from_secs(60);
 
-struct Workspace {
-    library: Library,
+struct TableWorkspace {
+    library: DocumentLibrary,
     index: TempDir,
     folder: TempDir,
 }
 
-impl Workspace {
-    fn with(files: &[(&str, &str)]) -> Self {
+impl TableWorkspace {
+    fn with_files(files: &[(&str, &str)]) -> Self {
         let (folder, index) = (TempDir::new().unwrap(), TempDir::new().unwrap());
         for (name, text) in files {
             std::fs::write(folder.path().join(name), text).unwrap();
         }
-        let library = Library::new(folder.path(), index.path());
+        let library = DocumentLibrary::new(folder.path(), index.path());
         Self { library, index, folder }
     }
 
-    async fn search(&self, query: &str) -> ToolOutput {
-        search(&self.library, query).await
+    async fn search_tables(&self, query: &str) -> ToolOutput {
+        search_library(&self.library, query).await
     }
 }
 
-async fn search(library: &Library, query: &str) -> ToolOutput {
+async fn search_library(library: &DocumentLibrary, query: &str) -> ToolOutput {
     let arguments = SearchArguments { query: query.to_owned(), paths: Vec::new(), limit: None };
-    library.search(&arguments, &[], TIME, read).await
+    library.search_documents(&arguments, &[], TIME, extract_batch).await
 }
 
-async fn read(wanted: Wanted) -> Result<Batch, ExtractionProblem> {
-    let extracted = extract(&wanted.file, std::fs::File::open(&wanted.file).unwrap()).unwrap();
-    Ok(Batch { pieces: split(&extracted, PIECE_MAX_BYTES), ..Batch::default() })
+async fn extract_batch(wanted: Wanted) -> Result<PassageBatch, ExtractionProblem> {
+    let extracted = extract_file(&wanted.file, std::fs::File::open(&wanted.file).unwrap()).unwrap();
+    Ok(PassageBatch { pieces: split_passages(&extracted, PIECE_MAX_BYTES), ..PassageBatch::default() })
 }
 
 /// A table of 300 towns; the births of town 217 in 2019 are 217019.
-fn towns() -> String {
+fn towns_csv() -> String {
     let row = |town: u32| format!("Town {town},,{town}017,{town}018,{town}019\n");
     std::iter::once("Town,,2017,2018,2019\n".to_owned()).chain((1..=300).map(row)).collect()
 }
 
 #[tokio::test]
-async fn a_passage_of_rows_begins_with_the_headings_of_its_columns() {
-    let workspace = Workspace::with(&[("births.csv", &towns())]);
-    let found = workspace.search("births in town 217 in 2019").await;
+async fn row_passage_begins_with_headings() {
+    let workspace = TableWorkspace::with_files(&[("births.csv", &towns_csv())]);
+    let found = workspace.search_tables("births in town 217 in 2019").await;
     let first = &found.passages[0];
     let lines: Vec<&str> = first.text.lines().collect();
     assert_eq!(lines[0], "Town\t2017\t2018\t2019", "empty columns are left out");
@@ -65,12 +65,12 @@ async fn a_passage_of_rows_begins_with_the_headings_of_its_columns() {
 }
 
 #[tokio::test]
-async fn headings_alone_are_no_passage_of_their_own() {
-    let sheet = format!("Births by town\n\n{}", towns());
-    for text in [towns(), sheet.replace(',', "\t")] {
-        let workspace = Workspace::with(&[("births.tsv", &text)]);
+async fn table_headings_alone_make_no_passage() {
+    let sheet = format!("Births by town\n\n{}", towns_csv());
+    for text in [towns_csv(), sheet.replace(',', "\t")] {
+        let workspace = TableWorkspace::with_files(&[("births.tsv", &text)]);
         for query in ["town 2018", "births by town"] {
-            for passage in workspace.search(query).await.passages {
+            for passage in workspace.search_tables(query).await.passages {
                 assert!(passage.text.lines().any(|line| line.starts_with("Town ")), "{query}: {passage:?}");
             }
         }
@@ -78,19 +78,19 @@ async fn headings_alone_are_no_passage_of_their_own() {
 }
 
 #[tokio::test]
-async fn an_index_without_headings_gets_them_when_its_tables_are_read_again() {
-    let workspace = Workspace::with(&[("births.csv", &towns())]);
-    workspace.search("town").await;
-    let index = Index::open(workspace.index.path()).unwrap();
+async fn old_index_rereads_tables_for_headings() {
+    let workspace = TableWorkspace::with_files(&[("births.csv", &towns_csv())]);
+    workspace.search_tables("town").await;
+    let index = Index::open_or_create(workspace.index.path()).unwrap();
     index
         .connection()
         .execute_batch("ALTER TABLE passage DROP COLUMN columns; UPDATE file SET reader = 13")
         .unwrap();
     drop(index);
-    let library = Library::new(workspace.folder.path(), workspace.index.path());
+    let library = DocumentLibrary::new(workspace.folder.path(), workspace.index.path());
     assert!(reader_of("births.csv") > 13);
-    library.touch([]);
-    library.keep_up(read).await;
-    let found = search(&library, "town 217").await;
+    library.touch_files([]);
+    library.keep_up(extract_batch).await;
+    let found = search_library(&library, "town 217").await;
     assert!(found.passages[0].text.starts_with("Town\t2017"), "{:?}", found.passages[0]);
 }

@@ -1,8 +1,8 @@
 //! Stems, titles and languages of documents, as the index stores them.
 
-use text_analysis::{Language, detect_language, terms};
+use text_analysis::{TextLanguage, detect_language, extract_terms};
 
-use crate::documents::passages::Piece;
+use crate::documents::passages::DocumentPassage;
 
 /// The length of the document's beginning that counts as its title, in bytes.
 const TITLE_MAX_BYTES: usize = 240;
@@ -12,9 +12,9 @@ const SETTINGS_MAX_LINES: usize = 60;
 const LANGUAGE_SAMPLE_MAX_BYTES: usize = 16 * 1024;
 
 /// Returns the stems of a text separated by spaces, without stop words.
-pub(super) fn stemmed(text: &str, language: Language) -> String {
+pub(super) fn stem_text(text: &str, language: TextLanguage) -> String {
     let mut out = String::with_capacity(text.len());
-    for term in terms(text, language).into_iter().filter(|term| !term.stop) {
+    for term in extract_terms(text, language).into_iter().filter(|term| !term.stop) {
         if !out.is_empty() {
             out.push(' ');
         }
@@ -24,7 +24,7 @@ pub(super) fn stemmed(text: &str, language: Language) -> String {
 }
 
 /// Returns the first lines of a document; of the settings before the text of a Markdown file only the title.
-pub(super) fn title(pieces: &[Piece]) -> String {
+pub(super) fn document_title(pieces: &[DocumentPassage]) -> String {
     let mut out = String::new();
     let mut lines = pieces.iter().flat_map(|piece| piece.text.lines()).map(str::trim).peekable();
     if lines.next_if_eq(&"---").is_some() {
@@ -44,7 +44,7 @@ pub(super) fn title(pieces: &[Piece]) -> String {
 }
 
 /// Detects the language of a document. Defaults to English, which has the fewest endings.
-pub(super) fn language_of(pieces: &[Piece]) -> Language {
+pub(super) fn language_of(pieces: &[DocumentPassage]) -> TextLanguage {
     let mut sample = String::new();
     for piece in pieces {
         sample.push_str(&piece.text);
@@ -53,7 +53,7 @@ pub(super) fn language_of(pieces: &[Piece]) -> Language {
             break;
         }
     }
-    detect_language(&sample).unwrap_or(Language::English)
+    detect_language(&sample).unwrap_or(TextLanguage::English)
 }
 
 /// Builds an FTS query for passages with any of the stems.

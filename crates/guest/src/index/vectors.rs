@@ -6,7 +6,7 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::hash::{DefaultHasher, Hasher};
 
-use domain::embedding::{DIMENSION_MAX, cosine};
+use domain::embedding::{DIMENSION_MAX, cosine_similarity};
 use protocol::embedding::{EMBEDDED_TEXT_MAX_BYTES, PassageVector, Unembedded, UnembeddedPassage};
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
@@ -56,10 +56,15 @@ impl Index {
     ///
     /// # Errors
     /// Fails if the index cannot be read or written.
-    pub fn unembedded(&mut self, model: &str, after: i64, at_most: usize) -> Result<Unembedded, IndexError> {
+    pub fn list_unembedded(
+        &mut self,
+        model: &str,
+        after: i64,
+        at_most: usize,
+    ) -> Result<Unembedded, IndexError> {
         let connection = self.connection();
-        if embedding(connection)?.is_none_or(|(known, _)| known != model) {
-            begin(connection, model, 0)?;
+        if embedding_model(connection)?.is_none_or(|(known, _)| known != model) {
+            reset_vectors(connection, model, 0)?;
         }
         // Counting vectors reads them all, so that is done only where they may be too many.
         let count = |of: &str| connection.query_row(of, [], |row| row.get::<_, i64>(0));
@@ -74,8 +79,8 @@ impl Index {
         )?;
         let at_most = i64::try_from(at_most).unwrap_or(i64::MAX);
         let rows = statement.query_map([after, at_most], |row| {
-            let text = text(row, 1)?;
-            Ok(UnembeddedPassage { id: row.get(0)?, digest: digest(&text), text })
+            let text = embedded_text(row, 1)?;
+            Ok(UnembeddedPassage { id: row.get(0)?, digest: text_digest(&text), text })
         })?;
         Ok(Unembedded { passages: rows.collect::<Result<_, _>>()?, full: false })
     }
@@ -91,21 +96,22 @@ impl Index {
         if dimension > DIMENSION_MAX {
             return Ok(0);
         }
-        let transaction = self.transaction()?;
+        let transaction = self.begin_transaction()?;
         let known = i64::try_from(dimension).unwrap_or(i64::MAX);
-        match embedding(&transaction)? {
+        match embedding_model(&transaction)? {
             Some((name, of)) if name == model && (of == known || dimension == 0) => {}
             Some((name, 0)) if name == model => {
                 transaction.execute("UPDATE embedding SET dimension = ?1", [known])?;
             }
-            _ => begin(&transaction, model, known)?,
+            _ => reset_vectors(&transaction, model, known)?,
         }
         let mut stored = 0;
         for vector in vectors {
             let length = vector.components.len();
             let passage = "SELECT heading, columns, text FROM passage WHERE id = ?1";
-            let content =
-                transaction.prepare_cached(passage)?.query_row([vector.id], |row| Ok(digest(&text(row, 0)?)));
+            let content = transaction
+                .prepare_cached(passage)?
+                .query_row([vector.id], |row| Ok(text_digest(&embedded_text(row, 0)?)));
             if content.optional()? != Some(vector.digest) || length != 0 && length != dimension {
                 continue;
             }
@@ -121,14 +127,14 @@ impl Index {
 
     /// Returns the cosine of the angle between each passage's vector of this model and a query's; `None` for a passage without
     /// one.
-    pub(super) fn similarities(
+    pub(super) fn passage_similarities(
         &self,
         model: &str,
         query: &[i8],
         passages: &[i64],
     ) -> Result<Vec<Option<f32>>, IndexError> {
         let connection = self.connection();
-        if embedding(connection)?.is_none_or(|(known, _)| known != model) {
+        if embedding_model(connection)?.is_none_or(|(known, _)| known != model) {
             return Ok(vec![None; passages.len()]);
         }
         let mut statement = connection.prepare_cached("SELECT components FROM vector WHERE passage = ?1")?;
@@ -136,14 +142,14 @@ impl Index {
             let components = statement.query_row([id], |row| row.get::<_, Vec<u8>>(0)).optional()?;
             let components = components.unwrap_or_default();
             let components: Vec<i8> = components.into_iter().map(u8::cast_signed).collect();
-            Ok(cosine(query, &components))
+            Ok(cosine_similarity(query, &components))
         };
         passages.iter().map(similarity).collect()
     }
 
     /// Returns the passages nearest to a query's vector of this model, nearest first, within the given files or folders.
     /// Includes hidden files only at or below `named`.
-    pub(super) fn nearest(
+    pub(super) fn nearest_passages(
         &self,
         model: &str,
         query: &[i8],
@@ -153,7 +159,7 @@ impl Index {
     ) -> Result<Vec<i64>, IndexError> {
         let connection = self.connection();
         let of = i64::try_from(query.len()).unwrap_or(i64::MAX);
-        if embedding(connection)?.is_none_or(|known| known != (model.to_owned(), of)) {
+        if embedding_model(connection)?.is_none_or(|known| known != (model.to_owned(), of)) {
             return Ok(Vec::new());
         }
         let mut values = Vec::new();
@@ -170,7 +176,7 @@ impl Index {
             let bytes = row.get_ref(1)?.as_blob().unwrap_or_default();
             components.clear();
             components.extend(bytes.iter().map(|byte| byte.cast_signed()));
-            if let Some(cosine) = cosine(query, &components).filter(|cosine| *cosine > 0.0) {
+            if let Some(cosine) = cosine_similarity(query, &components).filter(|cosine| *cosine > 0.0) {
                 nearest.push(Near { cosine, id: row.get(0)? });
                 if nearest.len() > at_most {
                     nearest.pop();
@@ -182,7 +188,7 @@ impl Index {
 }
 
 /// Drops all vectors, and records the model and dimension of those to come; dimension 0 is not known yet.
-fn begin(connection: &Connection, model: &str, dimension: i64) -> Result<(), IndexError> {
+fn reset_vectors(connection: &Connection, model: &str, dimension: i64) -> Result<(), IndexError> {
     connection.execute("DELETE FROM vector", [])?;
     let insert = "INSERT OR REPLACE INTO embedding (only_row, model, dimension) VALUES (1, ?1, ?2)";
     connection.execute(insert, params![model, dimension])?;
@@ -190,14 +196,14 @@ fn begin(connection: &Connection, model: &str, dimension: i64) -> Result<(), Ind
 }
 
 /// Returns the model and dimension of the vectors.
-fn embedding(connection: &Connection) -> Result<Option<(String, i64)>, IndexError> {
+fn embedding_model(connection: &Connection) -> Result<Option<(String, i64)>, IndexError> {
     let mut statement = connection.prepare_cached("SELECT model, dimension FROM embedding")?;
     Ok(statement.query_row([], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
 }
 
 /// Returns what of a passage is embedded, from the columns of a row with its heading, the headings of its columns, and its text:
 /// what follows a heading belongs to it.
-fn text(row: &Row<'_>, from: usize) -> rusqlite::Result<String> {
+fn embedded_text(row: &Row<'_>, from: usize) -> rusqlite::Result<String> {
     let parts: [String; 3] = [row.get(from)?, row.get(from + 1)?, row.get(from + 2)?];
     let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     let mut all = parts.join("\n");
@@ -205,7 +211,7 @@ fn text(row: &Row<'_>, from: usize) -> rusqlite::Result<String> {
     Ok(all)
 }
 
-fn digest(text: &str) -> u64 {
+fn text_digest(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(text.as_bytes());
     hasher.finish()

@@ -1,14 +1,14 @@
 //! Searches while other files are being read, and rows of workbooks from the index.
 
-use super::tests::{Fixture, paths};
+use super::tests::{IndexFixture, passage_paths};
 use super::*;
-use crate::documents::passages::Piece;
+use crate::documents::passages::DocumentPassage;
 
 #[tokio::test]
-async fn a_file_that_was_read_is_searched_while_others_are_read() {
-    let fixture = Fixture::with(&[("a.txt", "The rent is due.")]);
+async fn search_finds_read_file_meanwhile() {
+    let fixture = IndexFixture::with_files(&[("a.txt", "The rent is due.")]);
     fixture.search_in("rent", &["/a.txt"]).await;
-    fixture.write("slow.txt", "endless");
+    fixture.write_file("slow.txt", "endless");
     let slow = fixture.search_in("rent", &["/slow.txt"]);
     tokio::pin!(slow);
     while !fixture.read.borrow().contains(&"slow.txt".to_owned()) {
@@ -22,16 +22,16 @@ async fn a_file_that_was_read_is_searched_while_others_are_read() {
         biased;
         _ = &mut slow => panic!("it is never read"),
         output = fixture.search_in("rent", &["/a.txt"]) => {
-            assert_eq!(paths(&output), ["/a.txt"]);
+            assert_eq!(passage_paths(&output), ["/a.txt"]);
             assert!(output.unread.is_empty() && !output.text.contains("slow.txt"), "{}", output.text);
         }
     }
 }
 
 #[tokio::test]
-async fn rows_of_a_workbook_are_taken_from_the_index() {
-    let fixture = Fixture::with(&[("a.xlsx", "")]);
-    let piece = |page: u32, first: u32, last: u32| Piece {
+async fn read_takes_workbook_rows_from_index() {
+    let fixture = IndexFixture::with_files(&[("a.xlsx", "")]);
+    let piece = |page: u32, first: u32, last: u32| DocumentPassage {
         page: Some(page),
         lines: Some((first, last)),
         heading: Some("Birds".to_owned()),
@@ -40,11 +40,11 @@ async fn rows_of_a_workbook_are_taken_from_the_index() {
     };
     let pieces = vec![piece(1, 1, 4), piece(1, 5, 8), piece(2, 1, 3)];
     let metadata = std::fs::metadata(fixture.workspace.path().join("a.xlsx")).unwrap();
-    let found = Found { path: "/a.xlsx".to_owned(), stamp: stamp(&metadata), hidden: false };
+    let found = FoundFile { path: "/a.xlsx".to_owned(), stamp: file_stamp(&metadata), hidden: false };
     let stamp = found.stamp;
-    fixture.library.store(found, Ok(Batch { pieces, ..Batch::default() })).await;
+    fixture.library.store_outcome(found, Ok(PassageBatch { pieces, ..PassageBatch::default() })).await;
     let rows = |from, at_most| fixture.library.stored_rows("/a.xlsx", stamp, from, at_most);
-    let lines = |stored: Option<Stored>| -> Vec<_> {
+    let lines = |stored: Option<StoredPages>| -> Vec<_> {
         stored.unwrap().pieces.into_iter().map(|piece| (piece.page, piece.lines)).collect()
     };
     let (third, second) = ((Some(2), Some((1, 3))), (Some(1), Some((5, 8))));
@@ -52,8 +52,8 @@ async fn rows_of_a_workbook_are_taken_from_the_index() {
     assert_eq!(lines(rows((2, 1), 10).await), [third]);
     assert_eq!(lines(rows((1, 5), 1).await), [second, third], "one more says that there are more");
     assert_eq!(rows((1, 1), 10).await.unwrap().of, 2);
-    fixture.write("a.xlsx", "changed");
+    fixture.write_file("a.xlsx", "changed");
     let metadata = std::fs::metadata(fixture.workspace.path().join("a.xlsx")).unwrap();
-    let changed = super::stamp(&metadata);
+    let changed = file_stamp(&metadata);
     assert!(fixture.library.stored_rows("/a.xlsx", changed, (1, 1), 10).await.is_none());
 }

@@ -14,18 +14,18 @@ const PATH_MAX_BYTES: usize = 1_024;
 
 /// A file in its current state.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundFile {
     /// The workspace path, starting with a slash.
     pub path: String,
     /// The change stamp.
-    pub stamp: Stamp,
+    pub stamp: FileStamp,
     /// True if the file or one of its folders is hidden; such files are found only if they are named.
     pub hidden: bool,
 }
 
 /// Detects changes of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stamp {
+pub struct FileStamp {
     /// The size in bytes.
     pub size: i64,
     /// The modification time, in nanoseconds since 1970.
@@ -38,9 +38,9 @@ pub struct Stamp {
 
 /// The outcome of a walk.
 #[derive(Debug, Default)]
-pub struct Walk {
+pub struct WorkspaceWalk {
     /// The files, sorted by path.
-    pub files: Vec<Found>,
+    pub files: Vec<FoundFile>,
     /// True if a bound was exceeded.
     pub cut: bool,
 }
@@ -48,10 +48,10 @@ pub struct Walk {
 /// Lists the files under `root` that are neither hidden nor links nor too deep, and those at or below `named` even
 /// if these paths are hidden. Sorted by path.
 #[must_use]
-pub fn walk(root: &Path, named: &[String]) -> Walk {
-    let mut walk = Walk::default();
+pub fn walk_workspace(root: &Path, named: &[String]) -> WorkspaceWalk {
+    let mut walk = WorkspaceWalk::default();
     let mut entries_left = ENTRIES_MAX;
-    below(root.to_owned(), String::new(), false, &mut entries_left, &mut walk);
+    walk_folder(root.to_owned(), String::new(), false, &mut entries_left, &mut walk);
     let hidden = named.iter().filter(|path| is_hidden(path)).filter_map(|path| {
         let place = root.join(path.trim_start_matches('/'));
         (!passes_link(root, path)).then(|| (place, path.clone()))
@@ -59,9 +59,9 @@ pub fn walk(root: &Path, named: &[String]) -> Walk {
     for (place, path) in hidden {
         match place.symlink_metadata() {
             Ok(metadata) if metadata.is_file() => {
-                walk.files.push(Found { path, stamp: stamp(&metadata), hidden: true });
+                walk.files.push(FoundFile { path, stamp: file_stamp(&metadata), hidden: true });
             }
-            Ok(metadata) if metadata.is_dir() => below(place, path, true, &mut entries_left, &mut walk),
+            Ok(metadata) if metadata.is_dir() => walk_folder(place, path, true, &mut entries_left, &mut walk),
             Ok(_) | Err(_) => {}
         }
     }
@@ -97,7 +97,13 @@ fn passes_link(root: &Path, path: &str) -> bool {
 }
 
 /// Adds the files below a folder.
-fn below(root: PathBuf, path: String, hidden: bool, entries_left: &mut usize, walk: &mut Walk) {
+fn walk_folder(
+    root: PathBuf,
+    path: String,
+    hidden: bool,
+    entries_left: &mut usize,
+    walk: &mut WorkspaceWalk,
+) {
     let mut folders: Vec<(PathBuf, String, usize)> = vec![(root, path, 0)];
     while let Some((folder, path, depth)) = folders.pop() {
         let Ok(entries) = std::fs::read_dir(&folder) else { continue };
@@ -122,16 +128,16 @@ fn below(root: PathBuf, path: String, hidden: bool, entries_left: &mut usize, wa
                     walk.cut = true;
                 }
             } else if metadata.is_file() {
-                walk.files.push(Found { path: child, stamp: stamp(&metadata), hidden });
+                walk.files.push(FoundFile { path: child, stamp: file_stamp(&metadata), hidden });
             }
         }
     }
 }
 
 /// Returns the change stamp of a file.
-pub(crate) fn stamp(metadata: &std::fs::Metadata) -> Stamp {
+pub(crate) fn file_stamp(metadata: &std::fs::Metadata) -> FileStamp {
     let nanos = |seconds: i64, nanos: i64| seconds.saturating_mul(1_000_000_000).saturating_add(nanos);
-    Stamp {
+    FileStamp {
         size: i64::try_from(metadata.size()).unwrap_or(i64::MAX),
         modified_nanos: nanos(metadata.mtime(), metadata.mtime_nsec()),
         changed_nanos: nanos(metadata.ctime(), metadata.ctime_nsec()),
@@ -145,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hidden_files_and_links_are_left_out() {
+    fn walk_workspace_skips_hidden_and_links() {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(root.path().join("b/.git")).unwrap();
         for name in ["b/one.txt", "a.txt", ".secret", "b/.git/config"] {
@@ -155,7 +161,7 @@ mod tests {
         std::os::unix::fs::symlink("a.txt", root.path().join("again.txt")).unwrap();
         let paths = |named: &[&str]| {
             let named: Vec<String> = named.iter().map(|&path| path.to_owned()).collect();
-            walk(root.path(), &named).files.into_iter().map(|file| file.path).collect::<Vec<_>>()
+            walk_workspace(root.path(), &named).files.into_iter().map(|file| file.path).collect::<Vec<_>>()
         };
         assert_eq!(paths(&[]), ["/a.txt", "/b/one.txt"]);
         assert_eq!(paths(&["/b"]), ["/a.txt", "/b/one.txt"]);

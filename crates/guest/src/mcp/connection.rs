@@ -12,16 +12,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
-use ::mcp::text::paragraphs;
+use ::mcp::text::clean_paragraphs;
 use ::mcp::{
-    Answer, CANCELLED, DISCOVER, LIST_CHANGED, LISTEN, Message, Notification, PROGRESS, REPLIES_MAX,
+    CANCELLED, DISCOVER, LIST_CHANGED, LISTEN, McpMessage, Notification, PROGRESS, REPLIES_MAX, RpcResponse,
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::lines::{Cutter, LINE_MAX_BYTES};
+use super::lines::{LINE_MAX_BYTES, LineCutter};
 
 /// The maximum output of a server between two answers, in bytes.
 pub(super) const FLOOD_MAX_BYTES: usize = 16 * 1024 * 1024;
@@ -49,7 +49,7 @@ pub(super) enum Unanswered {
 
 /// The end of a connection.
 #[derive(Debug, Clone)]
-pub(super) struct Ended {
+pub(super) struct ConnectionEnd {
     /// The reason.
     pub(super) why: String,
     /// The time.
@@ -58,8 +58,8 @@ pub(super) struct Ended {
 
 /// A connection to one server process. Dropping it ends the server.
 #[derive(Debug)]
-pub(super) struct Connection {
-    shared: Arc<Shared>,
+pub(super) struct McpConnection {
+    shared: Arc<McpConnectionState>,
     lines: mpsc::Sender<String>,
     numbers: AtomicU64,
     /// The stateless revision in use; unset before negotiation and in revisions with a handshake.
@@ -70,8 +70,8 @@ pub(super) struct Connection {
 const NO_REQUEST: u64 = 0;
 
 #[derive(Debug)]
-struct Shared {
-    pending: Mutex<Pending>,
+struct McpConnectionState {
+    pending: Mutex<PendingRequests>,
     list_changed: AtomicBool,
     /// True if the server may send requests: from `initialize` on, and never in a stateless revision.
     may_ask: AtomicBool,
@@ -79,42 +79,42 @@ struct Shared {
     subscription: AtomicU64,
     words: Mutex<Vec<u8>>,
     /// The reason why the connection ended.
-    ended: watch::Sender<Option<Ended>>,
+    ended: watch::Sender<Option<ConnectionEnd>>,
 }
 
 #[derive(Debug, Default)]
-struct Pending {
+struct PendingRequests {
     closed: bool,
-    waiting: HashMap<u64, Waiting>,
+    waiting: HashMap<u64, WaitingRequest>,
 }
 
 #[derive(Debug)]
-struct Waiting {
-    answer: oneshot::Sender<Answer>,
+struct WaitingRequest {
+    answer: oneshot::Sender<RpcResponse>,
     progress: watch::Sender<u64>,
 }
 
 /// The timeouts of an answer: `quiet` restarts with each progress notification, `at_most` does not.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Timeouts {
+pub(super) struct AnswerTimeouts {
     pub(super) quiet: Duration,
     pub(super) at_most: Duration,
 }
 
-impl Timeouts {
-    pub(super) const fn of(time: Duration) -> Self {
+impl AnswerTimeouts {
+    pub(super) const fn from_duration(time: Duration) -> Self {
         Self { quiet: time, at_most: time }
     }
 }
 
-impl Connection {
+impl McpConnection {
     /// Communicates over these pipes.
     pub(super) fn new(
         stdin: impl AsyncWrite + Unpin + Send + 'static,
         stdout: impl AsyncRead + Unpin + Send + 'static,
         stderr: impl AsyncRead + Unpin + Send + 'static,
     ) -> Self {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(McpConnectionState {
             pending: Mutex::default(),
             list_changed: AtomicBool::new(false),
             may_ask: AtomicBool::new(false),
@@ -123,9 +123,9 @@ impl Connection {
             ended: watch::Sender::new(None),
         });
         let (lines, waiting) = mpsc::channel(LINES_WAITING_MAX);
-        let listener = tokio::spawn(listen(stderr, shared.clone()));
-        tokio::spawn(write(stdin, waiting, shared.ended.subscribe()));
-        let reader = Reader {
+        let listener = tokio::spawn(read_stderr(stderr, shared.clone()));
+        tokio::spawn(write_lines(stdin, waiting, shared.ended.subscribe()));
+        let reader = ServerReader {
             shared: shared.clone(),
             replies: lines.downgrade(),
             left: REPLIES_MAX,
@@ -133,10 +133,10 @@ impl Connection {
         };
         tokio::spawn(async move {
             let shared = reader.shared.clone();
-            let why = reader.read(stdout).await;
+            let why = reader.read_messages(stdout).await;
             // The last log lines are often more informative.
             let _ = timeout(STDERR_DRAIN_TIMEOUT, listener).await;
-            shared.close(why);
+            shared.close_with_reason(why);
         });
         Self { shared, lines, numbers: AtomicU64::new(NO_REQUEST + 1), revision: OnceLock::new() }
     }
@@ -154,11 +154,11 @@ impl Connection {
 
     /// Subscribes to changes of the tool list in a stateless revision. Does not wait for the answer, which would
     /// end the subscription.
-    pub(super) async fn subscribe(&self, time: Duration) -> bool {
+    pub(super) async fn subscribe_list_changes(&self, time: Duration) -> bool {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let params = self.with_meta(json!({ "notifications": { "toolsListChanged": true } }));
         self.shared.subscription.store(number, Ordering::SeqCst);
-        self.notify(::mcp::request(number, LISTEN, &params), time).await
+        self.send_notification(::mcp::encode_request(number, LISTEN, &params), time).await
     }
 
     fn with_meta(&self, params: Value) -> Value {
@@ -169,18 +169,18 @@ impl Connection {
     }
 
     /// Returns the end of the connection, if it has ended.
-    pub(super) fn ended(&self) -> Option<Ended> {
+    pub(super) fn connection_end(&self) -> Option<ConnectionEnd> {
         self.shared.ended.borrow().clone()
     }
 
     /// Returns a handle that can end the connection.
-    pub(super) fn ending(&self) -> Ending {
-        Ending(Arc::downgrade(&self.shared))
+    pub(super) fn to_closer(&self) -> ConnectionCloser {
+        ConnectionCloser(Arc::downgrade(&self.shared))
     }
 
     /// Closes the connection as unusable.
     pub(super) fn give_up(&self, why: &str) {
-        self.shared.close(why.to_owned());
+        self.shared.close_with_reason(why.to_owned());
     }
 
     /// Returns true if the server has announced a change of its tool list since the last call.
@@ -189,20 +189,20 @@ impl Connection {
     }
 
     /// Returns the end of the server's log as plain text, to explain a failure.
-    pub(super) fn words(&self) -> String {
-        let words = lock(&self.shared.words);
-        let words = paragraphs(&String::from_utf8_lossy(&words));
+    pub(super) fn log_tail(&self) -> String {
+        let words = lock_mutex(&self.shared.words);
+        let words = clean_paragraphs(&String::from_utf8_lossy(&words));
         words[words.ceil_char_boundary(words.len().saturating_sub(STDERR_SHOWN_BYTES))..].to_owned()
     }
 
     /// Sends a request and waits for the answer. On timeout, and when the future is dropped, the server receives a
     /// cancellation.
-    pub(super) async fn request(
+    pub(super) async fn send_request(
         &self,
         method: &str,
         mut params: Value,
-        max_wait: Timeouts,
-    ) -> Result<Answer, Unanswered> {
+        max_wait: AnswerTimeouts,
+    ) -> Result<RpcResponse, Unanswered> {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         if method == "tools/call" {
             params["_meta"] = json!({ "progressToken": number });
@@ -210,53 +210,53 @@ impl Connection {
         if method == "initialize" {
             self.shared.may_ask.store(true, Ordering::SeqCst);
         }
-        let line = ::mcp::request(number, method, &self.with_meta(params));
+        let line = ::mcp::encode_request(number, method, &self.with_meta(params));
         let (answer, answered) = oneshot::channel();
         let (progress, progressed) = watch::channel(0);
         {
-            let mut pending = lock(&self.shared.pending);
+            let mut pending = lock_mutex(&self.shared.pending);
             if pending.closed {
                 return Err(Unanswered::NotSent);
             }
-            pending.waiting.insert(number, Waiting { answer, progress });
+            pending.waiting.insert(number, WaitingRequest { answer, progress });
         }
         // A handshake must not be cancelled, and a server may not know how to cancel the discovery.
-        let mut call = PendingCall { connection: self, number, tells: false };
+        let mut call = McpRequestGuard { connection: self, number, tells: false };
         let until = Instant::now() + max_wait.at_most;
         match tokio::time::timeout_at(until, self.lines.send(line)).await {
             Ok(Ok(())) => call.tells = !["initialize", DISCOVER].contains(&method),
             Ok(Err(_)) => return Err(Unanswered::Ended),
             Err(_) => return Err(Unanswered::Late),
         }
-        let answer = awaited(answered, progressed, max_wait.quiet, until).await?;
+        let answer = wait_for_answer(answered, progressed, max_wait.quiet, until).await?;
         call.tells = false;
         Ok(answer)
     }
 
     /// Sends a notification. Returns `false` if it was not queued in time.
-    pub(super) async fn notify(&self, line: String, time: Duration) -> bool {
+    pub(super) async fn send_notification(&self, line: String, time: Duration) -> bool {
         matches!(timeout(time, self.lines.send(line)).await, Ok(Ok(())))
     }
 }
 
 /// Ends a connection, if it still exists.
 #[derive(Debug)]
-pub(super) struct Ending(Weak<Shared>);
+pub(super) struct ConnectionCloser(Weak<McpConnectionState>);
 
-impl Ending {
-    pub(super) fn close(&self, why: &str) {
+impl ConnectionCloser {
+    pub(super) fn close_connection(&self, why: &str) {
         if let Some(shared) = self.0.upgrade() {
-            shared.close(why.to_owned());
+            shared.close_with_reason(why.to_owned());
         }
     }
 }
 
-async fn awaited(
-    mut answered: oneshot::Receiver<Answer>,
+async fn wait_for_answer(
+    mut answered: oneshot::Receiver<RpcResponse>,
     mut progressed: watch::Receiver<u64>,
     quiet: Duration,
     until: Instant,
-) -> Result<Answer, Unanswered> {
+) -> Result<RpcResponse, Unanswered> {
     let mut max_wait = (Instant::now() + quiet).min(until);
     loop {
         tokio::select! {
@@ -268,33 +268,35 @@ async fn awaited(
     }
 }
 
-impl Drop for Connection {
+impl Drop for McpConnection {
     fn drop(&mut self) {
-        self.shared.close("it is no longer needed".to_owned());
+        self.shared.close_with_reason("it is no longer needed".to_owned());
     }
 }
 
 /// A request that waits for its answer.
-struct PendingCall<'a> {
-    connection: &'a Connection,
+struct McpRequestGuard<'a> {
+    connection: &'a McpConnection,
     number: u64,
     /// True if the server must be notified when nobody waits any longer.
     tells: bool,
 }
 
-impl Drop for PendingCall<'_> {
+impl Drop for McpRequestGuard<'_> {
     fn drop(&mut self) {
-        let waited = lock(&self.connection.shared.pending).waiting.remove(&self.number).is_some();
+        let waited = lock_mutex(&self.connection.shared.pending).waiting.remove(&self.number).is_some();
         if waited && self.tells {
             // A server that does not read gets no notification.
-            let _ =
-                self.connection.lines.try_send(::mcp::cancelled(self.number, "the caller no longer waits"));
+            let _ = self
+                .connection
+                .lines
+                .try_send(::mcp::encode_cancellation(self.number, "the caller no longer waits"));
         }
     }
 }
 
-impl Shared {
-    fn notify(&self, notification: &Notification) {
+impl McpConnectionState {
+    fn accept_notification(&self, notification: &Notification) {
         let Notification { method, progress, subscription } = notification;
         match method.as_str() {
             LIST_CHANGED => {
@@ -305,7 +307,7 @@ impl Shared {
             }
             PROGRESS => {
                 let waiting = progress.and_then(|of| {
-                    lock(&self.pending).waiting.get(&of).map(|waiting| waiting.progress.clone())
+                    lock_mutex(&self.pending).waiting.get(&of).map(|waiting| waiting.progress.clone())
                 });
                 if let Some(waiting) = waiting {
                     waiting.send_modify(|signs| *signs += 1);
@@ -323,32 +325,32 @@ impl Shared {
     }
 
     /// Fails all pending requests. Only the first reason is recorded.
-    fn close(&self, why: String) {
+    fn close_with_reason(&self, why: String) {
         {
-            let mut pending = lock(&self.pending);
+            let mut pending = lock_mutex(&self.pending);
             pending.closed = true;
             pending.waiting.clear();
         }
         self.ended.send_if_modified(|ended| {
             let first = ended.is_none();
-            ended.get_or_insert_with(|| Ended { why, at: Instant::now() });
+            ended.get_or_insert_with(|| ConnectionEnd { why, at: Instant::now() });
             first
         });
     }
 }
 
-struct Reader {
-    shared: Arc<Shared>,
+struct ServerReader {
+    shared: Arc<McpConnectionState>,
     replies: mpsc::WeakSender<String>,
     /// The number of requests that the server may still send in this period.
     left: usize,
     since: Instant,
 }
 
-impl Reader {
+impl ServerReader {
     /// Reads until the server is unusable and returns the reason.
-    async fn read(mut self, mut stdout: impl AsyncRead + Unpin) -> String {
-        let mut cutter = Cutter::default();
+    async fn read_messages(mut self, mut stdout: impl AsyncRead + Unpin) -> String {
+        let mut cutter = LineCutter::default();
         let mut buffer = vec![0; 64 * 1024];
         let mut unasked = 0;
         loop {
@@ -361,8 +363,8 @@ impl Reader {
                 let Some(line) = line else {
                     return format!("it wrote a line of more than {LINE_MAX_BYTES} bytes");
                 };
-                for message in ::mcp::messages(&line) {
-                    if self.take(message) {
+                for message in ::mcp::parse_messages(&line) {
+                    if self.accept_message(message) {
                         unasked = 0;
                     }
                 }
@@ -377,24 +379,24 @@ impl Reader {
     }
 
     /// Handles a message. Returns true if it answered a pending request.
-    fn take(&mut self, message: Message) -> bool {
+    fn accept_message(&mut self, message: McpMessage) -> bool {
         match message {
-            Message::Answer(number, answer) => {
+            McpMessage::Answer(number, answer) => {
                 self.shared.end_subscription(number);
-                let waiting = lock(&self.shared.pending).waiting.remove(&number);
+                let waiting = lock_mutex(&self.shared.pending).waiting.remove(&number);
                 // The caller may have gone meanwhile.
                 return waiting.is_some_and(|waiting| waiting.answer.send(answer).is_ok());
             }
-            Message::Notification(notification) => self.shared.notify(&notification),
-            Message::Request(..) if !self.shared.may_ask.load(Ordering::SeqCst) => {}
-            Message::Request(id, method) => {
+            McpMessage::Notification(notification) => self.shared.accept_notification(&notification),
+            McpMessage::Request(..) if !self.shared.may_ask.load(Ordering::SeqCst) => {}
+            McpMessage::Request(id, method) => {
                 if self.since.elapsed() > REPLIES_EVERY {
                     (self.left, self.since) = (REPLIES_MAX, Instant::now());
                 }
                 if let (Some(left), Some(replies)) = (self.left.checked_sub(1), self.replies.upgrade()) {
                     self.left = left;
                     // A server that does not read gets no replies.
-                    let _ = replies.try_send(::mcp::reply(&id, &method));
+                    let _ = replies.try_send(::mcp::encode_reply(&id, &method));
                 }
             }
         }
@@ -403,10 +405,10 @@ impl Reader {
 }
 
 /// Writes until the connection ends. Closing standard input then ends the server.
-async fn write(
+async fn write_lines(
     mut stdin: impl AsyncWrite + Unpin,
     mut waiting: mpsc::Receiver<String>,
-    mut ended: watch::Receiver<Option<Ended>>,
+    mut ended: watch::Receiver<Option<ConnectionEnd>>,
 ) {
     let writing = async {
         while let Some(mut line) = waiting.recv().await {
@@ -423,19 +425,19 @@ async fn write(
     }
 }
 
-async fn listen(mut stderr: impl AsyncRead + Unpin, shared: Arc<Shared>) {
+async fn read_stderr(mut stderr: impl AsyncRead + Unpin, shared: Arc<McpConnectionState>) {
     let mut buffer = vec![0; 16 * 1024];
     while let Ok(read) = stderr.read(&mut buffer).await
         && read > 0
     {
-        let mut words = lock(&shared.words);
+        let mut words = lock_mutex(&shared.words);
         words.extend_from_slice(&buffer[..read]);
         let over = words.len().saturating_sub(STDERR_KEPT_BYTES);
         words.drain(..over);
     }
 }
 
-fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_mutex<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
     of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -452,128 +454,134 @@ pub(super) mod tests {
     }
 
     impl FakeServer {
-        pub(in crate::mcp) async fn hear(&mut self) -> Value {
+        pub(in crate::mcp) async fn receive_message(&mut self) -> Value {
             let line = self.heard.next_line().await.unwrap().unwrap();
             serde_json::from_str(&line).unwrap()
         }
 
-        pub(in crate::mcp) async fn say(&mut self, message: Value) {
+        pub(in crate::mcp) async fn send_message(&mut self, message: Value) {
             self.says.write_all(format!("{message}\n").as_bytes()).await.unwrap();
         }
     }
 
-    pub(in crate::mcp) fn pair() -> (Connection, FakeServer) {
+    pub(in crate::mcp) fn connected_pair() -> (McpConnection, FakeServer) {
         let (near, far) = tokio::io::duplex(64 * 1024);
         let (out, into) = split(near);
         let (heard, says) = split(far);
         (
-            Connection::new(into, out, tokio::io::empty()),
+            McpConnection::new(into, out, tokio::io::empty()),
             FakeServer { heard: BufReader::new(heard).lines(), says },
         )
     }
 
-    const PATIENCE: Timeouts = Timeouts { quiet: Duration::from_secs(10), at_most: Duration::from_secs(25) };
+    const PATIENCE: AnswerTimeouts =
+        AnswerTimeouts { quiet: Duration::from_secs(10), at_most: Duration::from_secs(25) };
 
     #[tokio::test(start_paused = true)]
-    async fn an_answer_that_does_not_come_is_cancelled_and_progress_is_waited_for() {
-        let (connection, mut far) = pair();
+    async fn send_request_timeout_cancels_unless_progress() {
+        let (connection, mut far) = connected_pair();
         let began = Instant::now();
-        let late = connection.request("tools/call", json!({}), PATIENCE).await;
+        let late = connection.send_request("tools/call", json!({}), PATIENCE).await;
         assert_eq!((late, began.elapsed()), (Err(Unanswered::Late), PATIENCE.quiet));
-        let (request, notification) = (far.hear().await, far.hear().await);
+        let (request, notification) = (far.receive_message().await, far.receive_message().await);
         assert_eq!(notification["method"], "notifications/cancelled");
         assert_eq!(notification["params"]["requestId"], request["id"]);
 
         let began = Instant::now();
         let progress = async {
-            let request = far.hear().await;
+            let request = far.receive_message().await;
             assert_eq!(request["params"]["_meta"]["progressToken"], request["id"]);
             for step in 0..10 {
                 tokio::time::sleep(Duration::from_secs(6)).await;
-                far.say(json!({"jsonrpc": "2.0", "method": PROGRESS,
+                far.send_message(json!({"jsonrpc": "2.0", "method": PROGRESS,
                                "params": {"progressToken": request["id"], "progress": step}}))
                     .await;
             }
         };
-        let (late, ()) = tokio::join!(connection.request("tools/call", json!({}), PATIENCE), async {
+        let (late, ()) = tokio::join!(connection.send_request("tools/call", json!({}), PATIENCE), async {
             tokio::select! { () = progress => {}, () = tokio::time::sleep(PATIENCE.at_most) => {} }
         });
         assert_eq!((late, began.elapsed()), (Err(Unanswered::Late), PATIENCE.at_most), "but not for ever");
     }
 
     #[tokio::test]
-    async fn what_begins_it_all_is_never_cancelled() {
-        let (connection, mut far) = pair();
-        let max_wait = Timeouts::of(Duration::from_millis(10));
-        assert_eq!(connection.request("initialize", json!({}), max_wait).await, Err(Unanswered::Late));
-        assert_eq!(far.hear().await["method"], "initialize");
-        assert!(connection.notify("{\"method\":\"x\"}".to_owned(), Duration::from_secs(1)).await);
-        assert_eq!(far.hear().await["method"], "x", "nothing was said between");
+    async fn initialize_is_never_cancelled() {
+        let (connection, mut far) = connected_pair();
+        let max_wait = AnswerTimeouts::from_duration(Duration::from_millis(10));
+        assert_eq!(connection.send_request("initialize", json!({}), max_wait).await, Err(Unanswered::Late));
+        assert_eq!(far.receive_message().await["method"], "initialize");
+        assert!(connection.send_notification("{\"method\":\"x\"}".to_owned(), Duration::from_secs(1)).await);
+        assert_eq!(far.receive_message().await["method"], "x", "nothing was said between");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_asks_and_asks_is_answered_so_often() {
-        let (connection, mut far) = pair();
+    async fn server_requests_are_answered_within_limit() {
+        let (connection, mut far) = connected_pair();
         connection.shared.may_ask.store(true, Ordering::SeqCst);
         let ask = async {
             for number in 0..100 {
-                far.say(json!({"jsonrpc": "2.0", "id": number, "method": "ping"})).await;
+                far.send_message(json!({"jsonrpc": "2.0", "id": number, "method": "ping"})).await;
             }
             for _ in 0..REPLIES_MAX {
-                assert_eq!(far.hear().await["result"], json!({}));
+                assert_eq!(far.receive_message().await["result"], json!({}));
             }
-            far.say(json!({"jsonrpc": "2.0", "id": 1, "result": 7})).await;
-            assert_eq!(far.hear().await["method"], "tools/list", "the rest has no reply");
+            far.send_message(json!({"jsonrpc": "2.0", "id": 1, "result": 7})).await;
+            assert_eq!(far.receive_message().await["method"], "tools/list", "the rest has no reply");
         };
         let (answer, ()) = tokio::join!(
             async {
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                connection.request("tools/list", json!({}), PATIENCE).await
+                connection.send_request("tools/list", json!({}), PATIENCE).await
             },
             ask
         );
-        assert!(answer.is_err() || answer == Ok(Answer::Result(json!(7))));
+        assert!(answer.is_err() || answer == Ok(RpcResponse::Result(json!(7))));
     }
 
     #[tokio::test]
-    async fn a_server_that_ends_answers_nobody_any_more() {
-        let (connection, far) = pair();
-        let request = connection.request("tools/call", json!({}), PATIENCE);
+    async fn ended_server_answers_nobody() {
+        let (connection, far) = connected_pair();
+        let request = connection.send_request("tools/call", json!({}), PATIENCE);
         let (answer, ()) = tokio::join!(request, async { drop(far) });
         assert_eq!(answer, Err(Unanswered::Ended));
-        assert_eq!(connection.request("tools/call", json!({}), PATIENCE).await, Err(Unanswered::NotSent));
-        assert_eq!(connection.ended().map(|ended| ended.why).as_deref(), Some("it ended"));
+        assert_eq!(
+            connection.send_request("tools/call", json!({}), PATIENCE).await,
+            Err(Unanswered::NotSent)
+        );
+        assert_eq!(connection.connection_end().map(|ended| ended.why).as_deref(), Some("it ended"));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stateless_server_may_not_ask_and_is_heard_for_a_subscription_alone() {
-        let (connection, mut far) = pair();
+    async fn stateless_server_is_heard_for_subscription() {
+        let (connection, mut far) = connected_pair();
         connection.set_revision("2026-07-28");
         assert!(!connection.is_notified());
-        assert!(connection.subscribe(Duration::from_secs(1)).await && connection.is_notified());
-        let listen = far.hear().await;
+        assert!(connection.subscribe_list_changes(Duration::from_secs(1)).await && connection.is_notified());
+        let listen = far.receive_message().await;
         assert_eq!(
             (&listen["method"], &listen["params"]["notifications"]),
             (&json!(LISTEN), &json!({"toolsListChanged": true}))
         );
         let meta = |of: &Value| json!({"_meta": {"io.modelcontextprotocol/subscriptionId": of}});
         let changed = |params: Value| json!({"jsonrpc": "2.0", "method": LIST_CHANGED, "params": params});
-        far.say(json!({"jsonrpc": "2.0", "id": "p", "method": "ping"})).await;
-        far.say(changed(json!({}))).await;
-        far.say(changed(meta(&json!(99)))).await;
+        far.send_message(json!({"jsonrpc": "2.0", "id": "p", "method": "ping"})).await;
+        far.send_message(changed(json!({}))).await;
+        far.send_message(changed(meta(&json!(99)))).await;
         let request = async {
-            let request = far.hear().await;
+            let request = far.receive_message().await;
             assert_eq!(request["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
             assert_eq!(request["method"], "tools/call", "the request of the server has no reply");
             assert_eq!(request["params"]["_meta"]["progressToken"], request["id"]);
             assert!(!connection.took_list_change(), "it came for nobody");
-            far.say(changed(meta(&listen["id"]))).await;
-            far.say(json!({"jsonrpc": "2.0", "id": listen["id"], "result": {"resultType": "complete"}}))
-                .await;
-            far.say(json!({"jsonrpc": "2.0", "id": request["id"], "result": 7})).await;
+            far.send_message(changed(meta(&listen["id"]))).await;
+            far.send_message(
+                json!({"jsonrpc": "2.0", "id": listen["id"], "result": {"resultType": "complete"}}),
+            )
+            .await;
+            far.send_message(json!({"jsonrpc": "2.0", "id": request["id"], "result": 7})).await;
         };
-        let (answer, ()) = tokio::join!(connection.request("tools/call", json!({}), PATIENCE), request);
-        assert_eq!(answer, Ok(Answer::Result(json!(7))));
+        let (answer, ()) = tokio::join!(connection.send_request("tools/call", json!({}), PATIENCE), request);
+        assert_eq!(answer, Ok(RpcResponse::Result(json!(7))));
         assert!(
             connection.took_list_change() && !connection.is_notified(),
             "it changed, and the subscription ended"

@@ -5,9 +5,9 @@ pub(super) const LINE_MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// Splits a server's output into lines of bounded length.
 #[derive(Debug, Default)]
-pub struct Cutter(Vec<u8>);
+pub struct LineCutter(Vec<u8>);
 
-impl Cutter {
+impl LineCutter {
     /// Returns the complete lines. `None` stands for a line that is too long; no more follow it.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<Option<Vec<u8>>> {
         let mut lines = Vec::new();
@@ -33,14 +33,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_cut_wherever_they_arrive_and_bounded() {
+    fn line_cutter_bounds_split_lines() {
         let whole = b"one\n\ntwo\nrest";
         for size in 1..=whole.len() {
-            let mut cutter = Cutter::default();
+            let mut cutter = LineCutter::default();
             let lines: Vec<_> = whole.chunks(size).flat_map(|piece| cutter.push(piece)).collect();
             assert_eq!(lines, [Some(b"one".to_vec()), Some(Vec::new()), Some(b"two".to_vec())], "{size}");
         }
-        let mut cutter = Cutter::default();
+        let mut cutter = LineCutter::default();
         assert!(cutter.push(&vec![b'x'; LINE_MAX_BYTES]).is_empty());
         assert_eq!(cutter.push(b"x"), [None]);
     }

@@ -15,28 +15,28 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ::mcp::{Tool, server_of};
+use ::mcp::{McpTool, server_of};
 use protocol::mcp::{
-    Known, LIST_WAIT_SECONDS, REASON_MAX_BYTES, SERVERS_FILE, SERVERS_FILE_MAX_BYTES, ServerTools,
+    KnownToolList, LIST_WAIT_SECONDS, REASON_MAX_BYTES, SERVERS_FILE, SERVERS_FILE_MAX_BYTES, ServerTools,
     TOOLS_MAX_BYTES, ToolsReply, ToolsRequest, ToolsUpdate,
 };
 use protocol::tool::ToolOutput;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::tools::{Limits, failed};
-pub use lines::Cutter;
-use server::Server;
+use crate::tools::{ToolLimits, failed_output};
+pub use lines::LineCutter;
+use server::MachineMcpServer;
 
 /// The time that a report waits for a server to start; the server continues to start afterwards.
 const LIST_WAIT: Duration = Duration::from_secs(LIST_WAIT_SECONDS);
 
 /// The MCP servers of plugins. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Servers(Arc<Inner>);
+pub struct McpServers(Arc<McpServersInner>);
 
 #[derive(Debug)]
-struct Inner {
+struct McpServersInner {
     file: PathBuf,
     known: Mutex<CachedConfig>,
 }
@@ -46,44 +46,44 @@ struct Inner {
 struct CachedConfig {
     mark: Option<[u64; 4]>,
     order: Vec<String>,
-    servers: HashMap<String, Arc<Server>>,
+    servers: HashMap<String, Arc<MachineMcpServer>>,
 }
 
-impl Servers {
+impl McpServers {
     /// Reads the servers from the file in the plugins' folder.
     #[must_use]
-    pub fn below(folder: &Path) -> Self {
-        Self(Arc::new(Inner { file: folder.join(SERVERS_FILE), known: Mutex::default() }))
+    pub fn from_folder(folder: &Path) -> Self {
+        Self(Arc::new(McpServersInner { file: folder.join(SERVERS_FILE), known: Mutex::default() }))
     }
 
     /// Returns true if the tool's name belongs to a server.
-    pub(crate) fn has(&self, tool: &str) -> bool {
-        server_of(tool).is_some_and(|server| self.seen().servers.contains_key(server))
+    pub(crate) fn has_tool(&self, tool: &str) -> bool {
+        server_of(tool).is_some_and(|server| self.current_config().servers.contains_key(server))
     }
 
     /// Calls a tool, until `stopped`. Failures are reported in the result.
-    pub(crate) async fn call(
+    pub(crate) async fn call_tool(
         &self,
         tool: &str,
         arguments: &str,
-        limits: &Limits,
+        limits: &ToolLimits,
         stopped: impl Future<Output = ()>,
     ) -> ToolOutput {
-        let server = server_of(tool).and_then(|name| self.seen().servers.get(name).cloned());
-        let Some(server) = server else { return failed("there is no such MCP server") };
-        let Some(arguments) = ::mcp::arguments(arguments) else {
-            return failed("the arguments are not a JSON object, or too long");
+        let server = server_of(tool).and_then(|name| self.current_config().servers.get(name).cloned());
+        let Some(server) = server else { return failed_output("there is no such MCP server") };
+        let Some(arguments) = ::mcp::parse_arguments(arguments) else {
+            return failed_output("the arguments are not a JSON object, or too long");
         };
         tokio::select! {
-            output = server.call(tool, arguments, limits) => output,
-            () = stopped => failed("stopped before it was done; the request to the MCP server was cancelled"),
+            output = server.call_tool(tool, arguments, limits) => output,
+            () = stopped => failed_output("stopped before it was done; the request to the MCP server was cancelled"),
         }
     }
 
     /// Lists the tools of all servers for the host. Does not start servers whose tools the host already knows.
-    pub(crate) async fn list_tools(&self, request: &ToolsRequest, limits: &Arc<Limits>) -> ToolsReply {
-        let servers: Vec<Arc<Server>> = {
-            let seen = self.seen();
+    pub(crate) async fn list_tools(&self, request: &ToolsRequest, limits: &Arc<ToolLimits>) -> ToolsReply {
+        let servers: Vec<Arc<MachineMcpServer>> = {
+            let seen = self.current_config();
             seen.order.iter().filter_map(|name| seen.servers.get(name).cloned()).collect()
         };
         let lists = servers.into_iter().map(|server| {
@@ -94,16 +94,19 @@ impl Servers {
     }
 
     /// Returns the servers that the file lists now. Removed or changed servers end with their last call.
-    fn seen(&self) -> MutexGuard<'_, CachedConfig> {
+    fn current_config(&self) -> MutexGuard<'_, CachedConfig> {
         let mut seen = self.0.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let mark = mark(&self.0.file);
+        let mark = file_mark(&self.0.file);
         if seen.mark != mark {
-            let listed =
-                if mark.is_some() { read(&self.0.file) } else { Some(protocol::mcp::Servers::default()) };
+            let listed = if mark.is_some() {
+                read_servers_file(&self.0.file)
+            } else {
+                Some(protocol::mcp::McpServersFile::default())
+            };
             // On a read error the servers stay as they are; the next call reads the file again.
             if let Some(listed) = listed {
                 seen.mark = mark;
-                seen.take(listed);
+                seen.replace_servers(listed);
             }
         }
         seen
@@ -111,25 +114,26 @@ impl Servers {
 }
 
 impl CachedConfig {
-    fn take(&mut self, listed: protocol::mcp::Servers) {
+    fn replace_servers(&mut self, listed: protocol::mcp::McpServersFile) {
         let mut before = std::mem::take(&mut self.servers);
         self.order.clear();
         for spec in listed.servers.into_iter().take(::mcp::SERVERS_MAX) {
             let same = before.remove(&spec.name).filter(|server| *server.spec() == spec);
             self.order.push(spec.name.clone());
-            self.servers.insert(spec.name.clone(), same.unwrap_or_else(|| Arc::new(Server::new(spec))));
+            self.servers
+                .insert(spec.name.clone(), same.unwrap_or_else(|| Arc::new(MachineMcpServer::new(spec))));
         }
     }
 }
 
 /// Returns a stamp that changes with the file; `None` if it does not exist.
-fn mark(file: &Path) -> Option<[u64; 4]> {
+fn file_mark(file: &Path) -> Option<[u64; 4]> {
     let metadata = std::fs::metadata(file).ok()?;
     let time = [metadata.mtime().cast_unsigned(), metadata.mtime_nsec().cast_unsigned()];
     Some([time[0], time[1], metadata.len(), metadata.ino()])
 }
 
-fn read(file: &Path) -> Option<protocol::mcp::Servers> {
+fn read_servers_file(file: &Path) -> Option<protocol::mcp::McpServersFile> {
     let length = std::fs::metadata(file).ok()?.len();
     if length > SERVERS_FILE_MAX_BYTES {
         return None;
@@ -137,7 +141,11 @@ fn read(file: &Path) -> Option<protocol::mcp::Servers> {
     serde_json::from_slice(&std::fs::read(file).ok()?).ok()
 }
 
-async fn list_server_tools(server: Arc<Server>, known: Option<Known>, limits: Arc<Limits>) -> ServerTools {
+async fn list_server_tools(
+    server: Arc<MachineMcpServer>,
+    known: Option<KnownToolList>,
+    limits: Arc<ToolLimits>,
+) -> ServerTools {
     let spec = server.spec();
     let (name, version) = (spec.name.clone(), spec.version.clone());
     let known = known.filter(|known| known.version == version);
@@ -145,22 +153,22 @@ async fn list_server_tools(server: Arc<Server>, known: Option<Known>, limits: Ar
         return ServerTools { name, version, tools: ToolsUpdate::Unchanged };
     }
     // The server continues to start even if the host does not wait for it.
-    let listing = tokio::spawn(async move { server.tools(&limits).await });
+    let listing = tokio::spawn(async move { server.list_tools(&limits).await });
     let tools = match timeout(LIST_WAIT, listing).await {
         Ok(Ok(Ok(tools))) => to_reply(&tools, known),
-        Ok(Ok(Err(reason))) => missing(&reason),
-        Ok(Err(_)) => missing("it broke"),
-        Err(_) => missing("it takes long to start"),
+        Ok(Ok(Err(reason))) => missing_tools(&reason),
+        Ok(Err(_)) => missing_tools("it broke"),
+        Err(_) => missing_tools("it takes long to start"),
     };
     ServerTools { name, version, tools }
 }
 
-fn missing(reason: &str) -> ToolsUpdate {
-    ToolsUpdate::Missing { reason: ::mcp::text::cut(reason, REASON_MAX_BYTES).to_owned() }
+fn missing_tools(reason: &str) -> ToolsUpdate {
+    ToolsUpdate::Missing { reason: ::mcp::text::cut_bytes(reason, REASON_MAX_BYTES).to_owned() }
 }
 
-fn to_reply(tools: &[Tool], known: Option<Known>) -> ToolsUpdate {
-    let digest = ::mcp::digest(tools);
+fn to_reply(tools: &[McpTool], known: Option<KnownToolList>) -> ToolsUpdate {
+    let digest = ::mcp::tools_digest(tools);
     if known.is_some_and(|known| known.digest == digest) {
         return ToolsUpdate::Unchanged;
     }

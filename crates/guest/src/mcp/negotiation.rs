@@ -8,11 +8,11 @@
 
 use std::time::Duration;
 
-use ::mcp::{Answer, DISCOVER, HANDSHAKE_REVISIONS, Lifecycle, PIPES_REVISION};
+use ::mcp::{DISCOVER, HANDSHAKE_REVISIONS, Lifecycle, PIPES_REVISION, RpcResponse};
 use serde_json::Value;
 use tokio::time::timeout;
 
-use super::connection::{Connection, Timeouts, Unanswered};
+use super::connection::{AnswerTimeouts, McpConnection, Unanswered};
 use super::server::{START_TIMEOUT, TELL_TIMEOUT};
 
 /// The timeout of the discovery before a handshake is tried: some servers of older revisions ignore unknown
@@ -31,7 +31,7 @@ pub(super) struct Agreement {
 
 /// The reason why the negotiation failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum NegotiationError {
     /// The server exited on the discovery request.
     EndedByProbe,
     /// The server exited.
@@ -40,11 +40,11 @@ pub(super) enum Refusal {
     Other(String),
 }
 
-impl Refusal {
-    pub(super) fn reason(self, connection: &Connection) -> String {
+impl NegotiationError {
+    pub(super) fn into_reason(self, connection: &McpConnection) -> String {
         match self {
             Self::EndedByProbe | Self::Ended => {
-                connection.ended().map_or_else(|| "it ended".to_owned(), |ended| ended.why)
+                connection.connection_end().map_or_else(|| "it ended".to_owned(), |ended| ended.why)
             }
             Self::Other(why) => why,
         }
@@ -52,23 +52,30 @@ impl Refusal {
 }
 
 /// Negotiates with a server: with a handshake right away if `shakes_hands`, otherwise with a discovery first.
-pub(super) async fn negotiate(connection: &Connection, shakes_hands: bool) -> Result<Agreement, Refusal> {
+pub(super) async fn negotiate_protocol(
+    connection: &McpConnection,
+    shakes_hands: bool,
+) -> Result<Agreement, NegotiationError> {
     if shakes_hands {
-        return handshake(connection).await;
+        return run_handshake(connection).await;
     }
-    let discovered = connection.request(DISCOVER, ::mcp::discover(), Timeouts::of(START_TIMEOUT));
+    let discovered = connection.send_request(
+        DISCOVER,
+        ::mcp::discover_params(),
+        AnswerTimeouts::from_duration(START_TIMEOUT),
+    );
     tokio::pin!(discovered);
     match timeout(PROBE_TIMEOUT, &mut discovered).await {
-        Ok(Ok(answer)) => match agreed(connection, &answer)? {
+        Ok(Ok(answer)) => match evaluate_discovery(connection, &answer)? {
             Some(agreement) => Ok(agreement),
-            None => handshake(connection).await,
+            None => run_handshake(connection).await,
         },
-        Ok(Err(Unanswered::Ended | Unanswered::NotSent)) => Err(Refusal::EndedByProbe),
-        Ok(Err(Unanswered::Late)) => handshake(connection).await,
-        Err(_) => match handshake(connection).await {
+        Ok(Err(Unanswered::Ended | Unanswered::NotSent)) => Err(NegotiationError::EndedByProbe),
+        Ok(Err(Unanswered::Late)) => run_handshake(connection).await,
+        Err(_) => match run_handshake(connection).await {
             Ok(agreement) => Ok(agreement),
             Err(refusal) => match timeout(Duration::ZERO, discovered).await {
-                Ok(Ok(answer)) => agreed(connection, &answer)?.ok_or(refusal),
+                Ok(Ok(answer)) => evaluate_discovery(connection, &answer)?.ok_or(refusal),
                 Ok(Err(_)) | Err(_) => Err(refusal),
             },
         },
@@ -76,32 +83,37 @@ pub(super) async fn negotiate(connection: &Connection, shakes_hands: bool) -> Re
 }
 
 /// Evaluates the answer to [`DISCOVER`]; `None` if a handshake is required.
-fn agreed(connection: &Connection, answer: &Answer) -> Result<Option<Agreement>, Refusal> {
-    match ::mcp::lifecycle(answer) {
+fn evaluate_discovery(
+    connection: &McpConnection,
+    answer: &RpcResponse,
+) -> Result<Option<Agreement>, NegotiationError> {
+    match ::mcp::parse_lifecycle(answer) {
         Some(Lifecycle::Stateless { revision, has_tools, notifies }) => {
             connection.set_revision(revision);
             Ok(Some(Agreement { is_stateless: true, has_tools, subscribes: notifies }))
         }
         Some(Lifecycle::Handshake) => Ok(None),
-        None => Err(Refusal::Other(OTHER_VERSION.to_owned())),
+        None => Err(NegotiationError::Other(OTHER_VERSION.to_owned())),
     }
 }
 
-async fn handshake(connection: &Connection) -> Result<Agreement, Refusal> {
-    let other = |why: &str| Refusal::Other(why.to_owned());
-    let reply = connection.request("initialize", ::mcp::initialize(), Timeouts::of(START_TIMEOUT)).await;
+async fn run_handshake(connection: &McpConnection) -> Result<Agreement, NegotiationError> {
+    let other = |why: &str| NegotiationError::Other(why.to_owned());
+    let reply = connection
+        .send_request("initialize", ::mcp::initialize_params(), AnswerTimeouts::from_duration(START_TIMEOUT))
+        .await;
     let about = match reply {
-        Ok(Answer::Result(about)) => about,
-        Ok(Answer::Error(error)) => return Err(Refusal::Other(error.message)),
+        Ok(RpcResponse::Result(about)) => about,
+        Ok(RpcResponse::Error(error)) => return Err(NegotiationError::Other(error.message)),
         Err(Unanswered::Late) => return Err(other("it does not start")),
-        Err(Unanswered::NotSent | Unanswered::Ended) => return Err(Refusal::Ended),
+        Err(Unanswered::NotSent | Unanswered::Ended) => return Err(NegotiationError::Ended),
     };
     let version = about.get("protocolVersion").and_then(Value::as_str).unwrap_or("");
     if !HANDSHAKE_REVISIONS.contains(&version) && version != PIPES_REVISION {
         return Err(other(OTHER_VERSION));
     }
-    let initialized = ::mcp::notification("notifications/initialized", &Value::Null);
-    if !connection.notify(initialized, TELL_TIMEOUT).await {
+    let initialized = ::mcp::encode_notification("notifications/initialized", &Value::Null);
+    if !connection.send_notification(initialized, TELL_TIMEOUT).await {
         return Err(other("it does not read its input"));
     }
     let has_tools = about.pointer("/capabilities/tools").is_some_and(|tools| !tools.is_null());

@@ -12,24 +12,28 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::mcp::{Answer, DISCOVER, PAGES_MAX, Tool};
-use protocol::mcp::Server as Spec;
+use ::mcp::{DISCOVER, McpTool, PAGES_MAX, RpcResponse};
+use protocol::mcp::McpServerSpec as Spec;
 use protocol::tool::{FoundPassage, ToolOutput, WORKSPACE};
 use serde_json::{Map, Value, json};
 use tokio::process::Child;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::connection::{Connection, Timeouts, Unanswered};
-use super::negotiation::{Agreement, Refusal, negotiate};
-use crate::tools::{self, Confinement, Ended, Limits, ProtectedProcess, Request, Role, Task, failed};
+use super::connection::{AnswerTimeouts, McpConnection, Unanswered};
+use super::negotiation::{Agreement, NegotiationError, negotiate_protocol};
+use crate::tools::{
+    self, ChildRequest, ChildTask, CommandExit, Confinement, ProcessRole, ProtectedProcess, ToolLimits,
+    failed_output,
+};
 
 /// The timeout of starting a server: some load a language runtime first.
 pub(super) const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// The timeout of one page of the tool list.
 const LIST_TIMEOUT: Duration = Duration::from_secs(15);
 /// The timeout of a call without progress, and its overall timeout.
-const CALL: Timeouts = Timeouts { quiet: Duration::from_secs(120), at_most: Duration::from_secs(600) };
+const CALL: AnswerTimeouts =
+    AnswerTimeouts { quiet: Duration::from_secs(120), at_most: Duration::from_secs(600) };
 /// The timeout of the liveness check after a call timed out.
 const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// The timeout of writing a notification.
@@ -48,7 +52,7 @@ const CALLS_MAX: usize = 16;
 
 /// A server of this machine.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(super) struct MachineMcpServer {
     spec: Spec,
     state: Mutex<ServerState>,
     calls: Semaphore,
@@ -69,12 +73,12 @@ struct ServerState {
 /// A running server process with its tool list.
 #[derive(Debug)]
 struct RunningServer {
-    connection: Connection,
+    connection: McpConnection,
     agreement: Agreement,
-    tools: Mutex<Option<(Instant, Arc<[Tool]>)>>,
+    tools: Mutex<Option<(Instant, Arc<[McpTool]>)>>,
 }
 
-impl Server {
+impl MachineMcpServer {
     pub(super) fn new(spec: Spec) -> Self {
         Self { spec, state: Mutex::default(), calls: Semaphore::new(CALLS_MAX) }
     }
@@ -87,67 +91,71 @@ impl Server {
     pub(super) fn is_up(&self) -> bool {
         self.state
             .try_lock()
-            .is_ok_and(|state| state.up.as_ref().is_some_and(|up| up.connection.ended().is_none()))
+            .is_ok_and(|state| state.up.as_ref().is_some_and(|up| up.connection.connection_end().is_none()))
     }
 
     /// Returns its tools. Starts the server if it does not run.
-    pub(super) async fn tools(&self, limits: &Limits) -> Result<Arc<[Tool]>, String> {
-        let up = self.up(limits).await?;
-        self.list(&up).await
+    pub(super) async fn list_tools(&self, limits: &ToolLimits) -> Result<Arc<[McpTool]>, String> {
+        let up = self.ensure_running(limits).await?;
+        self.cached_tools(&up).await
     }
 
     /// Calls one of its tools. Failures are reported in the result.
-    pub(super) async fn call(
+    pub(super) async fn call_tool(
         &self,
         tool: &str,
         arguments: Map<String, Value>,
-        limits: &Limits,
+        limits: &ToolLimits,
     ) -> ToolOutput {
-        match self.called(tool, arguments, limits).await {
+        match self.try_call(tool, arguments, limits).await {
             Ok(output) => output,
-            Err(why) => failed(&why),
+            Err(why) => failed_output(&why),
         }
     }
 
-    async fn called(
+    async fn try_call(
         &self,
         tool: &str,
         arguments: Map<String, Value>,
-        limits: &Limits,
+        limits: &ToolLimits,
     ) -> Result<ToolOutput, String> {
         let _turn = self.calls.acquire().await.map_err(|_| "the server is closed".to_owned())?;
-        let up = self.up(limits).await.map_err(|why| format!("It was not called: {why}."))?;
-        let tools = self.list(&up).await.map_err(|why| format!("It was not called: {why}."))?;
+        let up = self.ensure_running(limits).await.map_err(|why| format!("It was not called: {why}."))?;
+        let tools = self.cached_tools(&up).await.map_err(|why| format!("It was not called: {why}."))?;
         let Some(tool) = tools.iter().find(|one| one.spec.name == tool) else {
             return Err("It was not called: the MCP server has no such tool.".to_owned());
         };
         let params = json!({ "name": tool.original, "arguments": arguments });
-        let request = up.connection.request("tools/call", params, CALL);
+        let request = up.connection.send_request("tools/call", params, CALL);
         let answer = tokio::select! {
             answer = request => answer,
-            why = tools::watch::resources(limits) => {
+            why = tools::watch::watch_resources(limits) => {
                 up.connection.give_up(&why);
                 return Err(format!("The MCP server was ended: {why}. The call may have run."));
             }
         };
         match answer {
-            Ok(Answer::Result(result)) => {
+            Ok(RpcResponse::Result(result)) => {
                 self.record_success().await;
-                let output = ::mcp::output(&result, Some(WORKSPACE));
+                let output = ::mcp::parse_output(&result, Some(WORKSPACE));
                 output
                     .map(to_reply)
                     .ok_or_else(|| "The answer of the MCP server is not of the protocol.".to_owned())
             }
-            Ok(Answer::Error(error)) => {
+            Ok(RpcResponse::Error(error)) => {
                 self.record_success().await;
                 Err(format!("The MCP server answered with an error: {}", error.message))
             }
-            Err(Unanswered::NotSent) => Err(self.over(&up, "It was not called").await),
-            Err(Unanswered::Ended) => Err(self.over(&up, "The call may have run").await),
+            Err(Unanswered::NotSent) => Err(self.explain_end(&up, "It was not called").await),
+            Err(Unanswered::Ended) => Err(self.explain_end(&up, "The call may have run").await),
             Err(Unanswered::Late) => {
                 // A server that hangs is useless to the next call, too.
                 let ping = if up.agreement.is_stateless { DISCOVER } else { "ping" };
-                let lives = up.connection.request(ping, json!({}), Timeouts::of(PING_TIMEOUT)).await.is_ok();
+                let lives = up
+                    .connection
+                    .send_request(ping, json!({}), AnswerTimeouts::from_duration(PING_TIMEOUT))
+                    .await
+                    .is_ok();
                 if !lives {
                     up.connection.give_up("it does not answer any more");
                 }
@@ -159,8 +167,8 @@ impl Server {
     }
 
     /// Explains the failure of a call whose server is gone.
-    async fn over(&self, up: &RunningServer, what: &str) -> String {
-        let why = up.connection.ended().map_or_else(|| "it ended".to_owned(), |ended| ended.why);
+    async fn explain_end(&self, up: &RunningServer, what: &str) -> String {
+        let why = up.connection.connection_end().map_or_else(|| "it ended".to_owned(), |ended| ended.why);
         format!("{what}: the MCP server is gone ({}).", with_log(&why, &up.connection))
     }
 
@@ -169,15 +177,15 @@ impl Server {
     }
 
     /// Returns the running server and starts it if necessary. Concurrent callers wait.
-    async fn up(&self, limits: &Limits) -> Result<Arc<RunningServer>, String> {
+    async fn ensure_running(&self, limits: &ToolLimits) -> Result<Arc<RunningServer>, String> {
         let mut state = self.state.lock().await;
         if let Some(up) = &state.up {
-            match up.connection.ended() {
+            match up.connection.connection_end() {
                 None => return Ok(up.clone()),
                 Some(ended) => {
                     let why = with_log(&ended.why, &up.connection);
                     state.up = None;
-                    state.failed(why, ended.at);
+                    state.record_failure(why, ended.at);
                 }
             }
         }
@@ -190,7 +198,7 @@ impl Server {
             }
             sleep_until(until).await;
         }
-        let started = timeout(START_TIMEOUT, self.start(limits, state.shakes_hands)).await;
+        let started = timeout(START_TIMEOUT, self.start_process(limits, state.shakes_hands)).await;
         match started
             .unwrap_or_else(|_| Err(format!("it did not start within {} s", START_TIMEOUT.as_secs())))
         {
@@ -202,7 +210,7 @@ impl Server {
             }
             Err(why) => {
                 state.shakes_hands = false;
-                state.failed(why.clone(), Instant::now());
+                state.record_failure(why.clone(), Instant::now());
                 Err(format!("the MCP server cannot be started ({why})"))
             }
         }
@@ -210,19 +218,20 @@ impl Server {
 
     /// Starts the process and negotiates the protocol. A server that exits on discovery, as some of older revisions
     /// do, is started once more without it.
-    async fn start(&self, limits: &Limits, shakes_hands: bool) -> Result<RunningServer, String> {
-        let mut connection = spawn(&self.spec, limits).await?;
-        let mut started = negotiate(&connection, shakes_hands).await;
-        if started == Err(Refusal::EndedByProbe) {
-            connection = spawn(&self.spec, limits).await?;
-            started = negotiate(&connection, true).await;
+    async fn start_process(&self, limits: &ToolLimits, shakes_hands: bool) -> Result<RunningServer, String> {
+        let mut connection = spawn_server(&self.spec, limits).await?;
+        let mut started = negotiate_protocol(&connection, shakes_hands).await;
+        if started == Err(NegotiationError::EndedByProbe) {
+            connection = spawn_server(&self.spec, limits).await?;
+            started = negotiate_protocol(&connection, true).await;
         }
-        let agreement = started.map_err(|refusal| with_log(&refusal.reason(&connection), &connection))?;
+        let agreement =
+            started.map_err(|refusal| with_log(&refusal.into_reason(&connection), &connection))?;
         Ok(RunningServer { connection, agreement, tools: Mutex::default() })
     }
 
     /// Returns the cached list of tools, or lists them again after the server has announced a change.
-    async fn list(&self, up: &RunningServer) -> Result<Arc<[Tool]>, String> {
+    async fn cached_tools(&self, up: &RunningServer) -> Result<Arc<[McpTool]>, String> {
         let mut known = up.tools.lock().await;
         // Discarded with its announcement, because the caller may go before the new list is there.
         if up.connection.took_list_change() {
@@ -235,11 +244,11 @@ impl Server {
         }
         if up.agreement.subscribes && !is_notified {
             // Subscribes before listing, so that no change is missed.
-            let _sent = up.connection.subscribe(TELL_TIMEOUT).await;
+            let _sent = up.connection.subscribe_list_changes(TELL_TIMEOUT).await;
         }
-        match self.listed(up).await {
+        match self.fetch_tools(up).await {
             Ok(tools) => {
-                let tools: Arc<[Tool]> = tools.into();
+                let tools: Arc<[McpTool]> = tools.into();
                 *known = Some((Instant::now(), tools.clone()));
                 Ok(tools)
             }
@@ -251,16 +260,20 @@ impl Server {
         }
     }
 
-    async fn listed(&self, up: &RunningServer) -> Result<Vec<Tool>, String> {
+    async fn fetch_tools(&self, up: &RunningServer) -> Result<Vec<McpTool>, String> {
         let mut tools = Vec::new();
         let mut cursor: Option<String> = None;
         let grants =
             |tool: &str| self.spec.tools.as_ref().is_none_or(|granted| granted.iter().any(|one| one == tool));
         for _ in 0..if up.agreement.has_tools { PAGES_MAX } else { 0 } {
             let params = cursor.as_ref().map_or_else(|| json!({}), |cursor| json!({ "cursor": cursor }));
-            let page = match up.connection.request("tools/list", params, Timeouts::of(LIST_TIMEOUT)).await {
-                Ok(Answer::Result(page)) => page,
-                Ok(Answer::Error(error)) => return Err(error.message),
+            let page = match up
+                .connection
+                .send_request("tools/list", params, AnswerTimeouts::from_duration(LIST_TIMEOUT))
+                .await
+            {
+                Ok(RpcResponse::Result(page)) => page,
+                Ok(RpcResponse::Error(error)) => return Err(error.message),
                 Err(Unanswered::Late) => return Err("it does not answer".to_owned()),
                 Err(Unanswered::NotSent | Unanswered::Ended) => return Err("it ended".to_owned()),
             };
@@ -275,7 +288,7 @@ impl Server {
 }
 
 impl ServerState {
-    fn failed(&mut self, why: String, at: Instant) {
+    fn record_failure(&mut self, why: String, at: Instant) {
         self.failures += 1;
         self.rest_until = Some(at + RETRY_DELAY * 2_u32.pow((self.failures - 1).min(RETRY_DOUBLINGS_MAX)));
         self.failure = why;
@@ -283,27 +296,27 @@ impl ServerState {
 }
 
 /// Starts the server's process and the tasks that supervise it.
-async fn spawn(spec: &Spec, limits: &Limits) -> Result<Connection, String> {
+async fn spawn_server(spec: &Spec, limits: &ToolLimits) -> Result<McpConnection, String> {
     use tokio::io::AsyncWriteExt;
-    let request = Request {
+    let request = ChildRequest {
         confinement: Confinement::of_server(limits),
         workspace: limits.workspace.clone(),
-        task: Task::Server { server: spec.clone(), temp: limits.temp.clone() },
+        task: ChildTask::Server { server: spec.clone(), temp: limits.temp.clone() },
         more: false,
         after_unpacking: None,
     };
-    let line = tools::line(&request)?;
+    let line = tools::encode_request(&request)?;
     // Holds off the sweep of leftover processes while the server starts.
-    let _running = tools::running().await;
-    let mut child = tools::spawn(Role::Server, limits)?;
-    let protection = ProtectedProcess::of(&child);
+    let _running = tools::register_call().await;
+    let mut child = tools::acquire_process(ProcessRole::Server, limits)?;
+    let protection = ProtectedProcess::from_child(&child);
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (Some(mut stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
         return Err("the server's process has no pipes".to_owned());
     };
     stdin.write_all(&line).await.map_err(|error| format!("the server cannot be started: {error}"))?;
-    let connection = Connection::new(stdin, stdout, stderr);
-    tokio::spawn(supervise_child(child, protection, limits.clone(), connection.ending()));
+    let connection = McpConnection::new(stdin, stdout, stderr);
+    tokio::spawn(supervise_child(child, protection, limits.clone(), connection.to_closer()));
     Ok(connection)
 }
 
@@ -312,13 +325,13 @@ async fn spawn(spec: &Spec, limits: &Limits) -> Result<Connection, String> {
 async fn supervise_child(
     mut child: Child,
     protection: Option<ProtectedProcess>,
-    limits: Limits,
-    ending: super::connection::Ending,
+    limits: ToolLimits,
+    ending: super::connection::ConnectionCloser,
 ) {
     tokio::select! {
         _ = child.wait() => {}
         why = tools::watch::between_calls(&limits) => {
-            ending.close(&why);
+            ending.close_connection(&why);
             let _ = child.wait().await;
         }
     }
@@ -326,14 +339,14 @@ async fn supervise_child(
 }
 
 /// Adds the end of the server's log to a failure.
-fn with_log(why: &str, connection: &Connection) -> String {
-    let words = connection.words();
+fn with_log(why: &str, connection: &McpConnection) -> String {
+    let words = connection.log_tail();
     // The last line is the supervisor's report of the exit.
     let (before, last) = words.rsplit_once('\n').unwrap_or(("", &words));
-    let (before, ended) = match serde_json::from_str::<Ended>(last) {
-        Ok(Ended::Exit { status, .. }) => (before, format!(" with status {status}")),
-        Ok(Ended::Signal { signal, .. }) => (before, format!(" by signal {signal}")),
-        Ok(Ended::Failed(why)) => (before, format!(": {why}")),
+    let (before, ended) = match serde_json::from_str::<CommandExit>(last) {
+        Ok(CommandExit::Exit { status, .. }) => (before, format!(" with status {status}")),
+        Ok(CommandExit::Signal { signal, .. }) => (before, format!(" by signal {signal}")),
+        Ok(CommandExit::Failed(why)) => (before, format!(": {why}")),
         Err(_) => (words.as_str(), String::new()),
     };
     match before.trim() {
@@ -342,13 +355,13 @@ fn with_log(why: &str, connection: &Connection) -> String {
     }
 }
 
-fn to_reply(output: ::mcp::Output) -> ToolOutput {
-    use domain::citation::Place;
+fn to_reply(output: ::mcp::McpCallOutput) -> ToolOutput {
+    use domain::citation::PassagePlace;
     let passages = output.passages.into_iter().map(|passage| match passage.place {
-        Place::File { path, page, lines, page_name } => {
+        PassagePlace::File { path, page, lines, page_name } => {
             FoundPassage { path, page, lines, page_name, text: passage.text, ..FoundPassage::default() }
         }
-        Place::Web { url, title } => {
+        PassagePlace::Web { url, title } => {
             FoundPassage { url: Some(url), title, text: passage.text, ..FoundPassage::default() }
         }
     });
@@ -364,11 +377,11 @@ fn to_reply(output: ::mcp::Output) -> ToolOutput {
 mod tests {
     use futures_util::FutureExt;
 
-    use super::super::connection::tests::pair;
+    use super::super::connection::tests::connected_pair;
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_change_of_the_list_is_not_lost_with_the_caller_that_noticed_it() {
+    async fn tool_list_change_survives_dropped_caller() {
         let spec = Spec {
             name: "registry".to_owned(),
             version: "1".to_owned(),
@@ -379,31 +392,32 @@ mod tests {
             data_folder: None,
             tools: None,
         };
-        let (connection, mut far) = pair();
+        let (connection, mut far) = connected_pair();
         // A server that may announce changes has answered this.
         let agreement = Agreement { is_stateless: false, has_tools: true, subscribes: false };
-        let greeting = connection.request("initialize", json!({}), Timeouts::of(LIST_TIMEOUT));
+        let greeting =
+            connection.send_request("initialize", json!({}), AnswerTimeouts::from_duration(LIST_TIMEOUT));
         let (greeted, ()) = tokio::join!(greeting, async {
-            let asked = far.hear().await;
-            far.say(json!({"jsonrpc": "2.0", "id": asked["id"], "result": {}})).await;
+            let asked = far.receive_message().await;
+            far.send_message(json!({"jsonrpc": "2.0", "id": asked["id"], "result": {}})).await;
         });
         greeted.unwrap();
         let (server, up) =
-            (Server::new(spec), RunningServer { connection, agreement, tools: Mutex::default() });
+            (MachineMcpServer::new(spec), RunningServer { connection, agreement, tools: Mutex::default() });
         let page = |tool: &str| json!({"tools": [{"name": tool, "inputSchema": {"type": "object"}}]});
-        let (listed, ()) = tokio::join!(server.list(&up), async {
-            let asked = far.hear().await;
-            far.say(json!({"jsonrpc": "2.0", "method": ::mcp::LIST_CHANGED})).await;
-            far.say(json!({"jsonrpc": "2.0", "id": asked["id"], "result": page("old")})).await;
+        let (listed, ()) = tokio::join!(server.cached_tools(&up), async {
+            let asked = far.receive_message().await;
+            far.send_message(json!({"jsonrpc": "2.0", "method": ::mcp::LIST_CHANGED})).await;
+            far.send_message(json!({"jsonrpc": "2.0", "id": asked["id"], "result": page("old")})).await;
         });
         assert_eq!(listed.unwrap()[0].original, "old");
-        assert!(server.list(&up).now_or_never().is_none(), "it asks for the new list");
+        assert!(server.cached_tools(&up).now_or_never().is_none(), "it asks for the new list");
         let (listed, answered) = tokio::join!(
-            server.list(&up),
+            server.cached_tools(&up),
             timeout(LIST_TIMEOUT, async {
-                let _of_the_first_caller = (far.hear().await, far.hear().await);
-                let asked = far.hear().await;
-                far.say(json!({"jsonrpc": "2.0", "id": asked["id"], "result": page("new")})).await;
+                let _of_the_first_caller = (far.receive_message().await, far.receive_message().await);
+                let asked = far.receive_message().await;
+                far.send_message(json!({"jsonrpc": "2.0", "id": asked["id"], "result": page("new")})).await;
             })
         );
         assert!(answered.is_ok(), "it asks again");

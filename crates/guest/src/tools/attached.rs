@@ -14,21 +14,21 @@ use protocol::tool::{
 
 use super::PIECE_MAX_BYTES;
 use super::jail::Jail;
-use super::path::{display_path, parse, plain};
-use super::read::{extent, passage};
-use super::shown_image::{ImageError, ShownImage, shown_image};
-use crate::documents::Bounds;
-use crate::documents::passages::{Piece, split};
+use super::path::{display_path, parse_path, plain_line};
+use super::read::{describe_extent, found_passage};
+use super::shown_image::{ShownImage, ShownImageError, shown_image};
+use crate::documents::ExtractBounds;
+use crate::documents::passages::{DocumentPassage, split_passages};
 
 /// The timeout of reading the pages of one document.
 const READ_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Describes each file in one line. The agent requests one file at a time.
-pub(crate) fn attached(jail: &Jail, arguments: &AttachedArguments) -> Result<ToolOutput, String> {
+pub(crate) fn describe_attached(jail: &Jail, arguments: &AttachedArguments) -> Result<ToolOutput, String> {
     let mut room = arguments.text_max_bytes.min(ATTACHED_MAX_BYTES);
     let mut output = ToolOutput::default();
     for path in arguments.paths.iter().take(domain::limits::ATTACHMENTS_MAX) {
-        let line = describe(jail, path, &mut room, &mut output);
+        let line = describe_file(jail, path, &mut room, &mut output);
         output.text.push_str("\n- ");
         output.text.push_str(&line);
     }
@@ -36,27 +36,27 @@ pub(crate) fn attached(jail: &Jail, arguments: &AttachedArguments) -> Result<Too
 }
 
 /// Returns the attached files that are not there any more.
-pub(super) fn missing(jail: &Jail, attached: &[String]) -> Vec<UnreadFile> {
+pub(super) fn missing_attached(jail: &Jail, attached: &[String]) -> Vec<UnreadFile> {
     let paths = attached.iter().take(domain::limits::ATTACHMENTS_MAX);
-    let gone = paths.filter(|path| jail.file(path).is_err() && jail.folder(path).is_err());
+    let gone = paths.filter(|path| jail.open_file(path).is_err() && jail.open_folder(path).is_err());
     gone.filter_map(|path| gone_file(path)).collect()
 }
 
 /// Returns the file that is not at a path any more, if the path is in the workspace.
 fn gone_file(path: &str) -> Option<UnreadFile> {
-    let parsed = parse(path).ok()?;
+    let parsed = parse_path(path).ok()?;
     let is_outside = parsed.components().any(|name| name == Component::ParentDir);
     (!is_outside).then(|| UnreadFile { path: display_path(&parsed), reason: UnreadReason::Missing })
 }
 
 /// Adds the content of a file if it fits, and returns its description.
-fn describe(jail: &Jail, path: &str, room: &mut usize, output: &mut ToolOutput) -> String {
-    if jail.folder(path).is_ok() {
-        return format!("{}: a folder; look into it with list, find and search", plain(path));
+fn describe_file(jail: &Jail, path: &str, room: &mut usize, output: &mut ToolOutput) -> String {
+    if jail.open_folder(path).is_ok() {
+        return format!("{}: a folder; look into it with list, find and search", plain_line(path));
     }
-    let Ok((path, file)) = jail.file(path) else {
+    let Ok((path, file)) = jail.open_file(path) else {
         output.unread.extend(gone_file(path).as_ref().map(FoundUnread::from));
-        return format!("{}: not there any more", plain(path));
+        return format!("{}: not there any more", plain_line(path));
     };
     let mut unread = |path: &str, reason| {
         output.unread.push(FoundUnread::from(&UnreadFile { path: path.to_owned(), reason }));
@@ -71,30 +71,30 @@ fn describe(jail: &Jail, path: &str, room: &mut usize, output: &mut ToolOutput) 
             output.images.push(image);
             return format!("{name}: {description}");
         }
-        Some(Err(ImageError { reason, why })) => {
+        Some(Err(ShownImageError { reason, why })) => {
             unread(&name, reason);
             return format!("{name}: {why}");
         }
         None => {}
     }
     // Reads no more than fits, within the timeout of one file.
-    let bounds = Bounds {
+    let bounds = ExtractBounds {
         text_max_bytes: *room + 1,
         until: Some(Instant::now() + READ_TIME_MAX),
         may_cut: true,
-        ..Bounds::default()
+        ..ExtractBounds::default()
     };
-    let document = match jail.extract(&path, file, &bounds) {
+    let document = match jail.extract_text(&path, file, &bounds) {
         Ok(document) => document,
         Err(error) => {
-            unread(&name, error.reason());
-            return format!("{name}: {bytes} bytes; {}", plain(&error.to_string()));
+            unread(&name, error.unread_reason());
+            return format!("{name}: {bytes} bytes; {}", plain_line(&error.to_string()));
         }
     };
-    let extent = extent(document.format, document.pages, document.lines);
+    let extent = describe_extent(document.format, document.pages, document.lines);
     let about = format!("{name}: {}, {bytes} bytes{extent}", document.format.name());
-    let pieces = split(&document, PIECE_MAX_BYTES);
-    let text: usize = pieces.iter().map(Piece::shown_bytes).sum();
+    let pieces = split_passages(&document, PIECE_MAX_BYTES);
+    let text: usize = pieces.iter().map(DocumentPassage::shown_bytes).sum();
     let is_whole = !document.truncated && document.span.is_none_or(|span| span.last >= span.of);
     if pieces.is_empty() && is_whole {
         if bytes > 0 {
@@ -121,7 +121,7 @@ fn describe(jail: &Jail, path: &str, room: &mut usize, output: &mut ToolOutput) 
         unread(&name, UnreadReason::Images(document.unread_images));
     }
     *room -= text;
-    output.passages.extend(pieces.into_iter().map(|piece| passage(&path, piece)));
+    output.passages.extend(pieces.into_iter().map(|piece| found_passage(&path, piece)));
     if !document.cut_pages.is_empty() {
         let pages = document.cut_pages.len();
         return format!(
@@ -146,25 +146,25 @@ mod tests {
         for (name, content) in files {
             std::fs::write(folder.path().join(name), content).unwrap();
         }
-        let jail = Jail::open(folder.path()).unwrap();
+        let jail = Jail::open_workspace(folder.path()).unwrap();
         let mut paths: Vec<String> = files.iter().map(|(name, _)| format!("/{name}")).collect();
         paths.extend(["/folder".to_owned(), "/gone".to_owned(), "/../etc/passwd".to_owned()]);
-        attached(&jail, &AttachedArguments { paths, text_max_bytes }).unwrap()
+        describe_attached(&jail, &AttachedArguments { paths, text_max_bytes }).unwrap()
     }
 
-    fn png(side: u32) -> Vec<u8> {
+    fn png_square(side: u32) -> Vec<u8> {
         let mut bytes = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();
         bytes.extend([side.to_be_bytes(), 7_u32.to_be_bytes()].concat());
         bytes
     }
 
     #[test]
-    fn small_files_are_given_whole_and_the_rest_is_named() {
+    fn describe_attached_gives_small_files_whole() {
         let files = [
             ("small.txt", b"Rent is due on the fifth.".to_vec()),
             ("large.txt", "Nothing of note. ".repeat(400).into_bytes()),
-            ("a.png", png(9)),
-            ("wide.png", png(9000)),
+            ("a.png", png_square(9)),
+            ("wide.png", png_square(9000)),
             ("wide.gif", [&b"GIF89a"[..], &9000_u16.to_le_bytes(), &[7, 0]].concat()),
             ("odd.bin", vec![0xff, 0, 1, 2]),
             ("later.txt", b"Keys are returned on the last day.".to_vec()),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn images_inside_a_document_are_said_to_be_read_by_the_index() {
+    fn describe_attached_leaves_images_to_index() {
         let content = include_bytes!("../../tests/fixtures/pictured.docx").to_vec();
         let output = attached_files(&[("pictured.docx", content)], 1000);
         assert!(output.text.contains("whole below, but for the text in its images (1)"), "{}", output.text);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn no_number_of_files_breaks_the_bounds() {
+    fn describe_attached_stays_within_bounds() {
         let files: Vec<_> =
             (0..60).map(|n| (format!("{n}.txt"), "Line.\n\n".repeat(1500).into_bytes())).collect();
         let files: Vec<_> = files.iter().map(|(name, content)| (name.as_str(), content.clone())).collect();

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use domain::unread::UnreadReason;
-use protocol::preview::Preview;
+use protocol::preview::DocumentPreview;
 use protocol::tool::ToolOutput;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,10 +18,10 @@ use tokio::task::JoinHandle;
 
 use super::confine::Confinement;
 use super::recognize::Recognized;
-use super::request::{Request, Task};
-use super::role::Role;
-use super::{Limits, kill, path};
-use crate::index::Batch;
+use super::request::{ChildRequest, ChildTask};
+use super::role::ProcessRole;
+use super::{ToolLimits, kill, path};
+use crate::index::PassageBatch;
 
 /// The number of concurrent workers; each may use as much memory as the limits allow.
 const WORKERS_MAX: usize = 4;
@@ -47,7 +47,7 @@ static PROTECTED: Mutex<Vec<i32>> = Mutex::new(Vec::new());
 pub(crate) struct ProtectedProcess(i32);
 
 impl ProtectedProcess {
-    pub(crate) fn of(watcher: &Child) -> Option<Self> {
+    pub(crate) fn from_child(watcher: &Child) -> Option<Self> {
         let pid = i32::try_from(watcher.id()?).ok()?;
         PROTECTED.lock().unwrap_or_else(PoisonError::into_inner).push(pid);
         Some(Self(pid))
@@ -65,16 +65,16 @@ impl Drop for ProtectedProcess {
 
 /// The response of a worker.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Answer {
+pub(crate) enum WorkerAnswer {
     Output(ToolOutput),
     /// The result of `read`, and the passages of whole pages that it was made from, for the index.
-    Read(ToolOutput, Option<Batch>),
+    Read(ToolOutput, Option<PassageBatch>),
     /// Passages of a document, or the reason why there are none.
-    Batch(Result<Batch, Unreadable>),
+    Batch(Result<PassageBatch, SerializedProblem>),
     /// The recognized text of a page or image.
     Recognized(Result<Recognized, String>),
     /// The preview of a document.
-    Preview(Preview),
+    Preview(DocumentPreview),
     /// A page as a PNG, in hexadecimal digits, if it can be drawn.
     Picture(Option<String>),
     /// The languages in which text is recognized.
@@ -87,7 +87,7 @@ pub(crate) enum Answer {
 
 /// The serialized reason why a document has no passages.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Unreadable {
+pub(crate) struct SerializedProblem {
     /// The reason code.
     pub(crate) reason: String,
     /// An explanation for the model.
@@ -134,9 +134,9 @@ impl From<WorkerError> for String {
 
 /// A call that has processes, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct RunningCall(Option<RwLockReadGuard<'static, ()>>);
+pub(crate) struct ProcessCallGuard(Option<RwLockReadGuard<'static, ()>>);
 
-impl Drop for RunningCall {
+impl Drop for ProcessCallGuard {
     fn drop(&mut self) {
         self.0 = None;
         // The last one serves the sweep that the others held off.
@@ -145,21 +145,21 @@ impl Drop for RunningCall {
 }
 
 /// Registers a call that has processes until the guard is dropped.
-pub(crate) async fn running() -> RunningCall {
-    RunningCall(Some(RUNNING.read().await))
+pub(crate) async fn register_call() -> ProcessCallGuard {
+    ProcessCallGuard(Some(RUNNING.read().await))
 }
 
 /// Waits for a place among the concurrent workers.
 ///
 /// # Errors
 /// Never fails: the semaphore is never closed.
-pub(super) async fn place() -> Result<SemaphorePermit<'static>, &'static str> {
+pub(super) async fn acquire_worker_place() -> Result<SemaphorePermit<'static>, &'static str> {
     WORKERS.acquire().await.map_err(|_| "no more tools can be run")
 }
 
 /// Kills leftover processes of the tools' user, or has the last running call do so when it ends. Normally there are
 /// none; this handles processes whose supervisor was killed.
-pub(super) async fn sweep(limits: &Limits) {
+pub(super) async fn sweep_leftovers(limits: &ToolLimits) {
     let Some((user, _)) = limits.tools_user else { return };
     *SWEEP_DUE.lock().unwrap_or_else(PoisonError::into_inner) = Some(user);
     if let Some(sweeping) = sweep_if_due() {
@@ -186,55 +186,59 @@ fn sweep_if_due() -> Option<JoinHandle<()>> {
 ///
 /// # Errors
 /// Returns an explanation for the model if the worker exceeded its time or memory, or crashed.
-pub(super) async fn ask(task: Task, limits: &Limits, time_max: Duration) -> Result<Answer, WorkerError> {
+pub(super) async fn ask_worker(
+    task: ChildTask,
+    limits: &ToolLimits,
+    time_max: Duration,
+) -> Result<WorkerAnswer, WorkerError> {
     let work = async {
-        let writes = matches!(task, Task::Write(_) | Task::Edit(_));
+        let writes = matches!(task, ChildTask::Write(_) | ChildTask::Edit(_));
         let _alone = if writes { Some(WRITING.lock().await) } else { None };
-        let _place = place().await?;
-        let _running = running().await;
+        let _place = acquire_worker_place().await?;
+        let _running = register_call().await;
         if writes
-            && super::jail::Jail::free(&limits.workspace)
+            && super::jail::Jail::free_space(&limits.workspace)
                 .is_some_and(|free| free.bytes < limits.disk_free_floor_bytes)
         {
             return Err("the disk is full".into());
         }
         let confinement = match task {
-            Task::Recognize { .. } | Task::RecognizeImage { .. } | Task::Languages => {
+            ChildTask::Recognize { .. } | ChildTask::RecognizeImage { .. } | ChildTask::Languages => {
                 Confinement::of_program(limits, time_max)
             }
             _ => Confinement::of_worker(limits, time_max, writes),
         };
         let workspace = limits.workspace.clone();
-        let mut request = Request { confinement, workspace, task, more: false, after_unpacking: None };
-        let answer = answer(&request, limits).await?;
-        if !matches!(answer, Answer::Unpack) {
+        let mut request = ChildRequest { confinement, workspace, task, more: false, after_unpacking: None };
+        let answer = request_answer(&request, limits).await?;
+        if !matches!(answer, WorkerAnswer::Unpack) {
             return Ok(answer);
         }
         let program = Confinement::of_program(limits, time_max);
         request.after_unpacking = Some(std::mem::replace(&mut request.confinement, program));
-        self::answer(&request, limits).await
+        request_answer(&request, limits).await
     };
-    let answer = tokio::time::timeout(time_max, work).await.unwrap_or_else(|_| Err(late(time_max)));
-    limits.spares.refill(limits);
+    let answer = tokio::time::timeout(time_max, work).await.unwrap_or_else(|_| Err(timeout_error(time_max)));
+    limits.spares.refill_soon(limits);
     answer
 }
 
 /// Returns the error of a worker that was ended after this time.
-pub(super) fn late(time_max: Duration) -> WorkerError {
+pub(super) fn timeout_error(time_max: Duration) -> WorkerError {
     let text = format!("it took longer than {} s and was ended", time_max.as_secs());
     WorkerError { text, reason: Some(UnreadReason::TooSlow) }
 }
 
 /// Returns a process of the agent's program in another role, which waits for its request: the spare one, or a new one.
-pub(crate) fn spawn(role: Role, limits: &Limits) -> Result<Child, String> {
-    limits.spares.take(role).map_or_else(|| start(role, limits), Ok)
+pub(crate) fn acquire_process(role: ProcessRole, limits: &ToolLimits) -> Result<Child, String> {
+    limits.spares.take_spare(role).map_or_else(|| start_process(role, limits), Ok)
 }
 
 /// Starts the agent's program in another role.
-pub(super) fn start(role: Role, limits: &Limits) -> Result<Child, String> {
-    let mut command = Command::new(program(limits));
+pub(super) fn start_process(role: ProcessRole, limits: &ToolLimits) -> Result<Child, String> {
+    let mut command = Command::new(agent_program(limits));
     command
-        .arg(role.argument())
+        .arg(role.program_argument())
         .env_clear()
         .current_dir("/")
         .stdin(Stdio::piped())
@@ -243,7 +247,7 @@ pub(super) fn start(role: Role, limits: &Limits) -> Result<Child, String> {
     command.spawn().map_err(|error| format!("the tool's process cannot be started: {error}"))
 }
 
-fn program(limits: &Limits) -> PathBuf {
+fn agent_program(limits: &ToolLimits) -> PathBuf {
     let own = Path::new("/proc/self/exe");
     match &limits.program {
         Some(program) => program.clone(),
@@ -253,7 +257,7 @@ fn program(limits: &Limits) -> PathBuf {
 }
 
 /// Serializes the request as the line that a child reads.
-pub(crate) fn line(request: &Request) -> Result<Vec<u8>, String> {
+pub(crate) fn encode_request(request: &ChildRequest) -> Result<Vec<u8>, String> {
     let mut line =
         serde_json::to_vec(request).map_err(|error| format!("the request cannot be written: {error}"))?;
     line.push(b'\n');
@@ -261,17 +265,20 @@ pub(crate) fn line(request: &Request) -> Result<Vec<u8>, String> {
 }
 
 /// Sends a request to a worker, and returns its answer.
-async fn answer(request: &Request, limits: &Limits) -> Result<Answer, WorkerError> {
-    let (status, answer, report) = exchange(request, limits).await?;
+async fn request_answer(request: &ChildRequest, limits: &ToolLimits) -> Result<WorkerAnswer, WorkerError> {
+    let (status, answer, report) = exchange_with_worker(request, limits).await?;
     if !status.success() {
-        return Err(failure(status, &report, limits));
+        return Err(explain_exit(status, &report, limits));
     }
     serde_json::from_slice(&answer).map_err(|_| "the worker's answer cannot be read".into())
 }
 
-async fn exchange(request: &Request, limits: &Limits) -> Result<(ExitStatus, Vec<u8>, Vec<u8>), String> {
-    let line = line(request)?;
-    let mut child = KillGuard(spawn(Role::Worker, limits)?);
+async fn exchange_with_worker(
+    request: &ChildRequest,
+    limits: &ToolLimits,
+) -> Result<(ExitStatus, Vec<u8>, Vec<u8>), String> {
+    let line = encode_request(request)?;
+    let mut child = KillGuard(acquire_process(ProcessRole::Worker, limits)?);
     let (stdin, stdout, stderr) = (child.0.stdin.take(), child.0.stdout.take(), child.0.stderr.take());
     let (Some(mut stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
         return Err("the tool's process has no pipes".to_owned());
@@ -306,7 +313,7 @@ impl Drop for KillGuard {
 }
 
 /// Explains why a worker exited without a response.
-pub(super) fn failure(status: ExitStatus, report: &[u8], limits: &Limits) -> WorkerError {
+pub(super) fn explain_exit(status: ExitStatus, report: &[u8], limits: &ToolLimits) -> WorkerError {
     let memory = limits.memory_bytes / (1 << 20);
     let (text, reason) = match status.signal() {
         Some(libc::SIGABRT | libc::SIGKILL) => (
@@ -322,7 +329,7 @@ pub(super) fn failure(status: ExitStatus, report: &[u8], limits: &Limits) -> Wor
         Some(libc::SIGXFSZ) => ("the file would be larger than a tool may write".to_owned(), None),
         Some(signal) => (format!("the tool was ended by signal {signal}"), None),
         None => {
-            let report = path::plain(&String::from_utf8_lossy(report));
+            let report = path::plain_line(&String::from_utf8_lossy(report));
             (format!("the tool failed: {report}"), None)
         }
     };

@@ -15,10 +15,10 @@ use rustix::thread::{
     CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs, set_thread_groups, set_thread_res_gid,
     set_thread_res_uid,
 };
-use seccomp::Profile;
+use seccomp::SeccompProfile;
 use serde::{Deserialize, Serialize};
 
-use super::{Limits, kill, watch};
+use super::{ToolLimits, kill, watch};
 
 /// The address space per byte of memory that commands may reserve; programs reserve far more addresses than they
 /// use.
@@ -52,7 +52,7 @@ pub(crate) struct Confinement {
 
 impl Confinement {
     /// Creates the confinement of a worker: it sees only the workspace and random bytes.
-    pub(super) fn of_worker(limits: &Limits, time_max: Duration, writes: bool) -> Self {
+    pub(super) fn of_worker(limits: &ToolLimits, time_max: Duration, writes: bool) -> Self {
         Self {
             user: limits.tools_user,
             memory_bytes: limits.memory_bytes,
@@ -67,12 +67,12 @@ impl Confinement {
     }
 
     /// Creates the confinement of a program that reads a document: that of a command that may write nothing.
-    pub(super) fn of_program(limits: &Limits, time_max: Duration) -> Self {
+    pub(super) fn of_program(limits: &ToolLimits, time_max: Duration) -> Self {
         Self { writable: vec![PathBuf::from("/dev/null")], ..Self::of_shell(limits, time_max) }
     }
 
     /// Creates the confinement of an MCP server: that of a command, but for a long-lived process.
-    pub(crate) fn of_server(limits: &Limits) -> Self {
+    pub(crate) fn of_server(limits: &ToolLimits) -> Self {
         Self {
             cpu_seconds: SERVER_CPU_SECONDS,
             file_bytes: limits.file_bytes,
@@ -81,7 +81,7 @@ impl Confinement {
     }
 
     /// Creates the confinement of a command, which may execute the machine's programs.
-    pub(super) fn of_shell(limits: &Limits, time_max: Duration) -> Self {
+    pub(super) fn of_shell(limits: &ToolLimits, time_max: Duration) -> Self {
         // Other processes of the agent's user count towards the same limit.
         let others = if limits.tools_user.is_none() { kill::count_user(getuid().as_raw()) } else { 0 };
         let mut writable = vec![limits.workspace.clone(), limits.temp.clone()];
@@ -108,12 +108,12 @@ pub(crate) struct ConfineError {
     source: io::Error,
 }
 
-trait ErrorContext<T> {
-    fn doing(self, doing: &'static str) -> Result<T, ConfineError>;
+trait ConfineErrorContext<T> {
+    fn with_context(self, doing: &'static str) -> Result<T, ConfineError>;
 }
 
-impl<T, E: Into<io::Error>> ErrorContext<T> for Result<T, E> {
-    fn doing(self, doing: &'static str) -> Result<T, ConfineError> {
+impl<T, E: Into<io::Error>> ConfineErrorContext<T> for Result<T, E> {
+    fn with_context(self, doing: &'static str) -> Result<T, ConfineError> {
         self.map_err(|error| ConfineError { doing, source: error.into() })
     }
 }
@@ -123,14 +123,14 @@ impl<T, E: Into<io::Error>> ErrorContext<T> for Result<T, E> {
 ///
 /// # Errors
 /// Fails if any layer but Landlock, which not every kernel supports, is unavailable.
-pub(crate) fn confine(confinement: &Confinement) -> Result<(), ConfineError> {
-    close_on_exec().doing("closing descriptors")?;
+pub(crate) fn confine_process(confinement: &Confinement) -> Result<(), ConfineError> {
+    close_on_exec().with_context("closing descriptors")?;
     // A forked process may already lead a session.
     let _ = setsid();
     rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o022));
     // When memory runs out, the kernel kills tools before the agent.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
-    limit(confinement)?;
+    limit_resources(confinement)?;
     if let Some((user, group)) = confinement.user {
         become_user(user, group)?;
     }
@@ -139,24 +139,24 @@ pub(crate) fn confine(confinement: &Confinement) -> Result<(), ConfineError> {
         permitted: CapabilitySet::empty(),
         inheritable: CapabilitySet::empty(),
     };
-    set_capabilities(None, none).doing("giving up capabilities")?;
-    set_no_new_privs(true).doing("giving up new privileges")?;
+    set_capabilities(None, none).with_context("giving up capabilities")?;
+    set_no_new_privs(true).with_context("giving up new privileges")?;
     let _ = restrict_files(confinement);
-    let profile = if confinement.may_start { Profile::Program } else { Profile::Worker };
-    seccomp::apply(profile).doing("filtering system calls")
+    let profile = if confinement.may_start { SeccompProfile::Program } else { SeccompProfile::Worker };
+    seccomp::apply_profile(profile).with_context("filtering system calls")
 }
 
 /// Confines the calling process further, as a worker, once it has run the program that it was confined for.
 ///
 /// # Errors
 /// Fails if a layer but Landlock is unavailable.
-pub(super) fn narrow(confinement: &Confinement) -> Result<(), ConfineError> {
-    limit(confinement)?;
+pub(super) fn narrow_to_worker(confinement: &Confinement) -> Result<(), ConfineError> {
+    limit_resources(confinement)?;
     let _ = restrict_files(confinement);
-    seccomp::apply(Profile::Worker).doing("filtering system calls")
+    seccomp::apply_profile(SeccompProfile::Worker).with_context("filtering system calls")
 }
 
-fn limit(confinement: &Confinement) -> Result<(), ConfineError> {
+fn limit_resources(confinement: &Confinement) -> Result<(), ConfineError> {
     let bounds = [
         (Resource::Core, 0),
         (Resource::Data, confinement.memory_bytes),
@@ -169,7 +169,7 @@ fn limit(confinement: &Confinement) -> Result<(), ConfineError> {
     for (resource, bound) in bounds {
         let bound = getrlimit(resource).maximum.map_or(bound, |maximum| maximum.min(bound));
         setrlimit(resource, Rlimit { current: Some(bound), maximum: Some(bound) })
-            .doing("limiting resources")?;
+            .with_context("limiting resources")?;
     }
     Ok(())
 }
@@ -178,14 +178,14 @@ fn become_user(user: u32, group: u32) -> Result<(), ConfineError> {
     let (user, group) = (rustix::process::Uid::from_raw(user), rustix::process::Gid::from_raw(group));
     if let Err(error) = set_thread_groups(&[]) {
         // Without permission to set groups, the process must have none.
-        if !getgroups().doing("reading groups")?.is_empty() {
-            return Err(error).doing("leaving groups");
+        if !getgroups().with_context("reading groups")?.is_empty() {
+            return Err(error).with_context("leaving groups");
         }
     }
-    set_thread_res_gid(group, group, group).doing("changing the group")?;
-    set_thread_res_uid(user, user, user).doing("changing the user")?;
+    set_thread_res_gid(group, group, group).with_context("changing the group")?;
+    set_thread_res_uid(user, user, user).with_context("changing the user")?;
     if getuid() != user || rustix::process::getgid() != group {
-        return Err(io::Error::other("the user ID did not change")).doing("changing the user");
+        return Err(io::Error::other("the user ID did not change")).with_context("changing the user");
     }
     Ok(())
 }
@@ -214,7 +214,7 @@ fn close_on_exec() -> io::Result<()> {
 }
 
 /// The return of [`fork`] in each of the two processes.
-pub(super) enum Fork {
+pub(super) enum ForkedProcess {
     Parent(Pid),
     Child,
 }
@@ -223,11 +223,14 @@ pub(super) enum Fork {
 ///
 /// # Errors
 /// Fails if the process limit is reached.
-pub(super) fn fork() -> io::Result<Fork> {
+pub(super) fn fork_process() -> io::Result<ForkedProcess> {
     // SAFETY: the process has a single thread, so the child may do anything that its parent may; each continues
     // with its own memory.
     match unsafe { libc::fork() } {
-        0 => Ok(Fork::Child),
-        pid => Pid::from_raw(pid).filter(|_| pid > 0).map(Fork::Parent).ok_or_else(io::Error::last_os_error),
+        0 => Ok(ForkedProcess::Child),
+        pid => Pid::from_raw(pid)
+            .filter(|_| pid > 0)
+            .map(ForkedProcess::Parent)
+            .ok_or_else(io::Error::last_os_error),
     }
 }

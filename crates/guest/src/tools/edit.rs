@@ -6,13 +6,13 @@ use protocol::tool::{EditArguments, ToolOutput};
 
 use super::jail::Jail;
 use super::path::display_path;
-use super::write::{Target, WRITE_MAX_BYTES};
-use crate::index::stamp;
+use super::write::{WRITE_MAX_BYTES, WriteTarget};
+use crate::index::file_stamp;
 
 /// The maximum number of occurrences that are listed.
 const PLACES_MAX: usize = 10;
 
-pub(crate) fn edit(jail: &Jail, arguments: &EditArguments) -> Result<ToolOutput, String> {
+pub(crate) fn edit_file(jail: &Jail, arguments: &EditArguments) -> Result<ToolOutput, String> {
     let EditArguments { path, old, new, all } = arguments;
     if old.is_empty() {
         return Err("old is empty; use write to make a file".to_owned());
@@ -20,7 +20,7 @@ pub(crate) fn edit(jail: &Jail, arguments: &EditArguments) -> Result<ToolOutput,
     if old == new {
         return Err("old and new are the same".to_owned());
     }
-    let (path, file) = jail.file(path).map_err(|error| error.to_string())?;
+    let (path, file) = jail.open_file(path).map_err(|error| error.to_string())?;
     let name = display_path(&path);
     let state = file.metadata().map_err(|error| format!("{name} cannot be read: {error}"))?;
     let mut bytes = Vec::new();
@@ -34,12 +34,12 @@ pub(crate) fn edit(jail: &Jail, arguments: &EditArguments) -> Result<ToolOutput,
         .map_err(|_| format!("{name} is not UTF-8 text; edit changes only text files"))?;
     let places: Vec<usize> = text.match_indices(old.as_str()).map(|(at, _)| line_of(&text, at)).collect();
     match places.len() {
-        0 => return Err(format!("{name} does not contain old{}", hint(&text, old))),
+        0 => return Err(format!("{name} does not contain old{}", mismatch_hint(&text, old))),
         1 => {}
         count if !all => {
             return Err(format!(
                 "old occurs {count} times in {name} ({}); give more of the text around it, or set all",
-                lines(&places)
+                line_list(&places)
             ));
         }
         _ => {}
@@ -48,10 +48,13 @@ pub(crate) fn edit(jail: &Jail, arguments: &EditArguments) -> Result<ToolOutput,
     if changed.len() > WRITE_MAX_BYTES {
         return Err(format!("the file would have more than {WRITE_MAX_BYTES} bytes"));
     }
-    let target = Target::find(jail, &path).map_err(|error| error.to_string())?;
-    target.read_as(stamp(&state)).put(changed.as_bytes()).map_err(|error| error.to_string())?;
+    let target = WriteTarget::for_path(jail, &path).map_err(|error| error.to_string())?;
+    target
+        .read_as(file_stamp(&state))
+        .replace_content(changed.as_bytes())
+        .map_err(|error| error.to_string())?;
     let times = if places.len() == 1 { "once".to_owned() } else { format!("{} times", places.len()) };
-    let text = format!("Replaced {times} in {name} ({}).", lines(&places));
+    let text = format!("Replaced {times} in {name} ({}).", line_list(&places));
     Ok(ToolOutput {
         images: Vec::new(),
         failed: false,
@@ -66,14 +69,14 @@ fn line_of(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
 }
 
-fn lines(places: &[usize]) -> String {
+fn line_list(places: &[usize]) -> String {
     let shown: Vec<_> = places.iter().take(PLACES_MAX).map(ToString::to_string).collect();
     let more = if places.len() > PLACES_MAX { ", ..." } else { "" };
     format!("line{} {}{more}", if places.len() == 1 { "" } else { "s" }, shown.join(", "))
 }
 
 /// Explains the usual mistake: the text occurs with other white space or other line endings.
-fn hint(text: &str, old: &str) -> String {
+fn mismatch_hint(text: &str, old: &str) -> String {
     let first = old.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
     if text.contains("\r\n") && !old.contains('\r') && text.replace("\r\n", "\n").contains(old) {
         return "; its lines end with \\r\\n".to_owned();

@@ -67,14 +67,14 @@ pub(super) fn hand_over(to: &OwnedFd) -> io::Result<()> {
 }
 
 /// Counts the watches of one program.
-pub(super) struct Counter {
+pub(super) struct WatchCounter {
     listener: OwnedFd,
     left: u32,
 }
 
-impl Counter {
+impl WatchCounter {
     /// Waits for the listener. Returns `None` if the program closes its end first, which `exec` does.
-    pub(super) fn receive(from: &OwnedFd, watches_max: u32) -> Option<Self> {
+    pub(super) fn receive_listener(from: &OwnedFd, watches_max: u32) -> Option<Self> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut message = RecvAncillaryBuffer::new(&mut space);
         let mut byte = [0];
@@ -94,13 +94,13 @@ impl Counter {
     }
 
     /// Returns the descriptor to poll: readable when a call waits, hung up when no process is left to make one.
-    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+    pub(super) fn poll_fd(&self) -> BorrowedFd<'_> {
         self.listener.as_fd()
     }
 
     /// Lets the waiting call continue, or rejects it with `ENOSPC` above the limit. Returns `false` if the listener
     /// is broken.
-    pub(super) fn answer(&mut self) -> bool {
+    pub(super) fn answer_call(&mut self) -> bool {
         // SAFETY: the structures are plain integers, outlive the calls and have the size that the requests encode.
         unsafe {
             let mut request: libc::seccomp_notif = mem::zeroed();
@@ -128,9 +128,9 @@ impl Counter {
 }
 
 /// Handles a waiting call, and drops the counter once no process can make further calls.
-pub(super) fn serve(counter: &mut Option<Counter>, polled: PollFlags) {
+pub(super) fn serve_counter(counter: &mut Option<WatchCounter>, polled: PollFlags) {
     let goes_on = match counter {
-        Some(counting) if polled.contains(PollFlags::IN) => counting.answer(),
+        Some(counting) if polled.contains(PollFlags::IN) => counting.answer_call(),
         Some(_) => polled.is_empty(),
         None => return,
     };

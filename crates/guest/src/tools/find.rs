@@ -8,14 +8,14 @@ use protocol::tool::{FindArguments, PASSAGES_MAX, ToolOutput};
 use rustix::fs::FileType;
 
 use super::PIECE_MAX_BYTES;
-use super::folder::{Entry, Walked, walk};
+use super::folder::{FolderEntry, Walked, walk_folders};
 use super::glob::Glob;
 use super::jail::Jail;
-use super::output::done;
-use super::path::{display_path, plain};
-use super::read::passage;
-use crate::documents::passages::{Piece, split};
-use crate::documents::{Bounds, Extracted, extract_part};
+use super::output::text_output;
+use super::path::{display_path, plain_line};
+use super::read::found_passage;
+use crate::documents::passages::{DocumentPassage, split_passages};
+use crate::documents::{ExtractBounds, Extracted, extract_part};
 
 /// The timeout of one call.
 const TIME_MAX: Duration = Duration::from_secs(20);
@@ -30,7 +30,7 @@ const NEEDLE_MAX_BYTES: usize = 500;
 /// The maximum number of unreadable files that are listed.
 const UNREADABLE_MAX: usize = 5;
 
-pub(crate) fn find(jail: &Jail, arguments: &FindArguments) -> Result<ToolOutput, String> {
+pub(crate) fn find_files(jail: &Jail, arguments: &FindArguments) -> Result<ToolOutput, String> {
     let until = Instant::now() + TIME_MAX;
     let glob = Glob::new(arguments.glob.as_deref().unwrap_or("**"))?;
     let needle = match arguments.content.as_deref() {
@@ -38,15 +38,15 @@ pub(crate) fn find(jail: &Jail, arguments: &FindArguments) -> Result<ToolOutput,
         Some(content) if content.len() > NEEDLE_MAX_BYTES => {
             return Err(format!("content is longer than {NEEDLE_MAX_BYTES} bytes"));
         }
-        Some(content) => match normalized(content) {
+        Some(content) => match normalize_text(content) {
             needle if needle.is_empty() => return Err("content is blank".to_owned()),
             needle => Some(needle),
         },
     };
-    let mut files: Vec<Entry> = Vec::new();
-    let walked = walk(jail, Path::new("."), until, |entry| {
+    let mut files: Vec<FolderEntry> = Vec::new();
+    let walked = walk_folders(jail, Path::new("."), until, |entry| {
         let wanted = entry.kind == FileType::RegularFile
-            && glob.matches(&text_analysis::fold(&entry.path.to_string_lossy()));
+            && glob.matches_path(&text_analysis::fold_text(&entry.path.to_string_lossy()));
         if wanted {
             files.push(entry);
         }
@@ -54,8 +54,8 @@ pub(crate) fn find(jail: &Jail, arguments: &FindArguments) -> Result<ToolOutput,
     });
     files.sort_by(|one, other| one.path.cmp(&other.path));
     let mut output = match needle {
-        None => named(&files),
-        Some(needle) => containing(jail, &files, &needle, until),
+        None => list_matches(&files),
+        Some(needle) => search_contents(jail, &files, &needle, until),
     };
     if walked == Walked::Part {
         output.text.push_str("\nThe workspace is too large: not all of it was searched.");
@@ -63,7 +63,7 @@ pub(crate) fn find(jail: &Jail, arguments: &FindArguments) -> Result<ToolOutput,
     Ok(output)
 }
 
-fn named(files: &[Entry]) -> ToolOutput {
+fn list_matches(files: &[FolderEntry]) -> ToolOutput {
     let mut text = match files.len() {
         0 => "No file matches.".to_owned(),
         1 => "1 file:".to_owned(),
@@ -75,15 +75,15 @@ fn named(files: &[Entry]) -> ToolOutput {
     if files.len() > FILES_MAX {
         text.push_str(&format!("\n... and {} more", files.len() - FILES_MAX));
     }
-    done(text)
+    text_output(text)
 }
 
 /// Normalizes case, diacritics and white space for comparison.
-fn normalized(text: &str) -> String {
-    text_analysis::fold(text).split_whitespace().collect::<Vec<_>>().join(" ")
+fn normalize_text(text: &str) -> String {
+    text_analysis::fold_text(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn containing(jail: &Jail, files: &[Entry], needle: &str, until: Instant) -> ToolOutput {
+fn search_contents(jail: &Jail, files: &[FolderEntry], needle: &str, until: Instant) -> ToolOutput {
     let mut output = ToolOutput::default();
     let mut hits = Vec::new();
     let (mut unreadable, mut partly) = (BTreeSet::new(), BTreeSet::new());
@@ -107,7 +107,7 @@ fn containing(jail: &Jail, files: &[Entry], needle: &str, until: Instant) -> Too
                 pieces
             }
             Err(why) => {
-                unreadable.insert(format!("{} ({})", display_path(&entry.path), plain(&why)));
+                unreadable.insert(format!("{} ({})", display_path(&entry.path), plain_line(&why)));
                 continue;
             }
         };
@@ -115,7 +115,9 @@ fn containing(jail: &Jail, files: &[Entry], needle: &str, until: Instant) -> Too
             let count = pieces.len();
             hits.push(format!("{} ({count})", display_path(&entry.path)));
             let room = PASSAGES_PER_FILE_MAX.min(PASSAGES_MAX - output.passages.len());
-            output.passages.extend(pieces.into_iter().take(room).map(|piece| passage(&entry.path, piece)));
+            output
+                .passages
+                .extend(pieces.into_iter().take(room).map(|piece| found_passage(&entry.path, piece)));
         }
     }
     output.text = match hits.len() {
@@ -149,27 +151,28 @@ fn matching_passages(
     path: &Path,
     needle: &str,
     until: Instant,
-) -> Result<(Vec<Piece>, Option<String>), String> {
+) -> Result<(Vec<DocumentPassage>, Option<String>), String> {
     let file = jail
-        .at(path, rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NOFOLLOW, rustix::fs::Mode::empty())
+        .open_at(path, rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NOFOLLOW, rustix::fs::Mode::empty())
         .map_err(|error| error.to_string())?;
-    let bounds = Bounds { until: Some(until), ..Bounds::default() };
+    let bounds = ExtractBounds { until: Some(until), ..ExtractBounds::default() };
     let document = extract_part(path, file.into(), &bounds).map_err(|error| error.to_string())?;
-    let mut pieces = split(&document, PIECE_MAX_BYTES);
+    let mut pieces = split_passages(&document, PIECE_MAX_BYTES);
     // Headings that stand above several passages are found with the first of them.
     let mut above: Option<String> = None;
     pieces.retain(|piece| {
         let is_new = piece.columns.is_some() && piece.columns != above;
         above.clone_from(&piece.columns);
-        let has = |text: &str| normalized(text).contains(needle);
+        let has = |text: &str| normalize_text(text).contains(needle);
         has(&piece.text) || is_new && has(piece.columns.as_deref().unwrap_or_default())
     });
-    Ok((pieces, missing(&document)))
+    Ok((pieces, describe_unread(&document)))
 }
 
 /// Describes the text of a document that was not read.
-fn missing(document: &Extracted) -> Option<String> {
-    let pictures = document.scans.len() + document.images.len() + document.unread_images.total() as usize;
+fn describe_unread(document: &Extracted) -> Option<String> {
+    let pictures =
+        document.scans.len() + document.images.len() + document.unread_images.total_images() as usize;
     match document.span {
         Some(span) if span.last < span.of => Some(format!("up to page {} of {}", span.last, span.of)),
         _ if !document.cut_pages.is_empty() => Some("without the end of some of its pages".to_owned()),

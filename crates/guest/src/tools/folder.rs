@@ -14,7 +14,7 @@ pub(crate) const ENTRIES_MAX: usize = 100_000;
 
 /// An entry of the workspace.
 #[derive(Debug, Clone)]
-pub(crate) struct Entry {
+pub(crate) struct FolderEntry {
     /// The path relative to the workspace.
     pub(crate) path: PathBuf,
     pub(crate) kind: FileType,
@@ -31,12 +31,17 @@ pub(crate) enum Walked {
 }
 
 /// Visits everything beneath a folder until `visit` returns `false`. Skips folders that cannot be read.
-pub(crate) fn walk(jail: &Jail, from: &Path, until: Instant, mut visit: impl FnMut(Entry) -> bool) -> Walked {
+pub(crate) fn walk_folders(
+    jail: &Jail,
+    from: &Path,
+    until: Instant,
+    mut visit: impl FnMut(FolderEntry) -> bool,
+) -> Walked {
     let mut waiting = vec![from.to_owned()];
     let mut seen = 0;
     while let Some(folder) = waiting.pop() {
         let mut folders = Vec::new();
-        let read = entries(jail, &folder, |entry| {
+        let read = visit_entries(jail, &folder, |entry| {
             seen += 1;
             if seen > ENTRIES_MAX || Instant::now() > until {
                 return false;
@@ -56,9 +61,9 @@ pub(crate) fn walk(jail: &Jail, from: &Path, until: Instant, mut visit: impl FnM
 }
 
 /// Visits the entries of one folder. Returns `false` if `visit` ended the walk.
-fn entries(jail: &Jail, folder: &Path, mut visit: impl FnMut(Entry) -> bool) -> bool {
+fn visit_entries(jail: &Jail, folder: &Path, mut visit: impl FnMut(FolderEntry) -> bool) -> bool {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-    let Ok(opened) = jail.at(folder, flags, Mode::empty()) else { return true };
+    let Ok(opened) = jail.open_at(folder, flags, Mode::empty()) else { return true };
     let Ok(reader) = Dir::read_from(&opened) else { return true };
     for found in reader {
         let Ok(found) = found else { return true };
@@ -67,7 +72,7 @@ fn entries(jail: &Jail, folder: &Path, mut visit: impl FnMut(Entry) -> bool) -> 
             continue;
         }
         let Ok(stat) = statat(&opened, name, AtFlags::SYMLINK_NOFOLLOW) else { continue };
-        let entry = Entry {
+        let entry = FolderEntry {
             path: if folder == Path::new(".") { PathBuf::from(name) } else { folder.join(name) },
             kind: FileType::from_raw_mode(stat.st_mode),
             size: u64::try_from(stat.st_size).unwrap_or(0),
@@ -80,9 +85,9 @@ fn entries(jail: &Jail, folder: &Path, mut visit: impl FnMut(Entry) -> bool) -> 
 }
 
 /// Returns the entries of one folder, at most [`ENTRIES_MAX`].
-pub(crate) fn list(jail: &Jail, folder: &Path) -> (Vec<Entry>, Walked) {
+pub(crate) fn folder_entries(jail: &Jail, folder: &Path) -> (Vec<FolderEntry>, Walked) {
     let mut found = Vec::new();
-    let all = entries(jail, folder, |entry| {
+    let all = visit_entries(jail, folder, |entry| {
         found.push(entry);
         found.len() < ENTRIES_MAX
     });

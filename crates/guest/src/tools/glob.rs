@@ -24,7 +24,7 @@ impl Glob {
         let text =
             text.strip_prefix(protocol::tool::WORKSPACE).filter(|rest| rest.starts_with('/')).unwrap_or(text);
         let mut alternatives = Vec::new();
-        expand(&text_analysis::fold(text), &mut alternatives)?;
+        expand_braces(&text_analysis::fold_text(text), &mut alternatives)?;
         let patterns = alternatives
             .into_iter()
             .map(|pattern| {
@@ -45,14 +45,14 @@ impl Glob {
     }
 
     /// Returns true if it matches a folded path relative to the workspace.
-    pub(crate) fn matches(&self, folded_path: &str) -> bool {
+    pub(crate) fn matches_path(&self, folded_path: &str) -> bool {
         let names: Vec<&str> = folded_path.split('/').filter(|name| !name.is_empty()).collect();
         self.patterns.iter().any(|pattern| path_matches(pattern, &names))
     }
 }
 
 /// Expands braces to alternatives, the innermost of each level from left to right.
-fn expand(text: &str, into: &mut Vec<String>) -> Result<(), String> {
+fn expand_braces(text: &str, into: &mut Vec<String>) -> Result<(), String> {
     let Some(open) = text.find('{') else {
         into.push(text.to_owned());
         return if into.len() > ALTERNATIVES_MAX {
@@ -82,7 +82,7 @@ fn expand(text: &str, into: &mut Vec<String>) -> Result<(), String> {
     cuts.push(close);
     for pair in cuts.windows(2) {
         let middle = &text[pair[0] + 1..pair[1]];
-        expand(&format!("{}{middle}{}", &text[..open], &text[close + 1..]), into)?;
+        expand_braces(&format!("{}{middle}{}", &text[..open], &text[close + 1..]), into)?;
     }
     Ok(())
 }
@@ -90,7 +90,7 @@ fn expand(text: &str, into: &mut Vec<String>) -> Result<(), String> {
 /// Matches path components; `**` matches any number of them. Backtracks to one position only, so the time is
 /// bounded by the product of the lengths.
 fn path_matches(pattern: &[String], names: &[&str]) -> bool {
-    greedy(
+    match_greedy(
         pattern.len(),
         names.len(),
         |at| pattern[at] == "**",
@@ -99,18 +99,18 @@ fn path_matches(pattern: &[String], names: &[&str]) -> bool {
 }
 
 fn name_matches(pattern: &str, name: &str) -> bool {
-    let tokens = tokens(pattern);
+    let tokens = parse_tokens(pattern);
     let name: Vec<char> = name.chars().collect();
-    greedy(
+    match_greedy(
         tokens.len(),
         name.len(),
-        |at| matches!(tokens[at], Token::Any),
-        |at, index| tokens[at].matches(name[index]),
+        |at| matches!(tokens[at], GlobToken::Any),
+        |at, index| tokens[at].matches_char(name[index]),
     )
 }
 
 /// Matches a pattern whose only repetition is "any number of anything".
-fn greedy(
+fn match_greedy(
     pattern_len: usize,
     text_len: usize,
     is_star: impl Fn(usize) -> bool,
@@ -137,15 +137,15 @@ fn greedy(
 }
 
 #[derive(Debug)]
-enum Token {
+enum GlobToken {
     Any,
     One,
     Char(char),
     Class { ranges: Vec<(char, char)>, negated: bool },
 }
 
-impl Token {
-    fn matches(&self, c: char) -> bool {
+impl GlobToken {
+    fn matches_char(&self, c: char) -> bool {
         match self {
             Self::Any => false,
             Self::One => true,
@@ -157,33 +157,33 @@ impl Token {
     }
 }
 
-fn tokens(pattern: &str) -> Vec<Token> {
+fn parse_tokens(pattern: &str) -> Vec<GlobToken> {
     let chars: Vec<char> = pattern.chars().collect();
     let mut found = Vec::new();
     let mut at = 0;
     while let Some(c) = chars.get(at) {
         at += 1;
         found.push(match c {
-            '*' => Token::Any,
-            '?' => Token::One,
+            '*' => GlobToken::Any,
+            '?' => GlobToken::One,
             '\\' if at < chars.len() => {
                 at += 1;
-                Token::Char(chars[at - 1])
+                GlobToken::Char(chars[at - 1])
             }
-            '[' => match class(&chars[at..]) {
+            '[' => match parse_class(&chars[at..]) {
                 Some((token, used)) => {
                     at += used;
                     token
                 }
-                None => Token::Char('['),
+                None => GlobToken::Char('['),
             },
-            c => Token::Char(*c),
+            c => GlobToken::Char(*c),
         });
     }
     found
 }
 
-fn class(chars: &[char]) -> Option<(Token, usize)> {
+fn parse_class(chars: &[char]) -> Option<(GlobToken, usize)> {
     let negated = matches!(chars.first(), Some('!' | '^'));
     let start = usize::from(negated);
     let close = chars.iter().skip(start + 1).position(|c| *c == ']')? + start + 1;
@@ -198,15 +198,15 @@ fn class(chars: &[char]) -> Option<(Token, usize)> {
             at += 1;
         }
     }
-    Some((Token::Class { ranges, negated }, close + 1))
+    Some((GlobToken::Class { ranges, negated }, close + 1))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn matches(glob: &str, path: &str) -> bool {
-        Glob::new(glob).unwrap().matches(&text_analysis::fold(path))
+    fn glob_matches(glob: &str, path: &str) -> bool {
+        Glob::new(glob).unwrap().matches_path(&text_analysis::fold_text(path))
     }
 
     #[test]
@@ -227,7 +227,7 @@ mod tests {
             ("a/**/z", "a/b/c/z"),
             ("x[", "x["),
         ] {
-            assert!(matches(glob, path), "{glob} {path}");
+            assert!(glob_matches(glob, path), "{glob} {path}");
         }
     }
 
@@ -241,7 +241,7 @@ mod tests {
             ("[!a]x", "ax"),
             ("a/**/z", "b/z"),
         ] {
-            assert!(!matches(glob, path), "{glob} {path}");
+            assert!(!glob_matches(glob, path), "{glob} {path}");
         }
         assert!(Glob::new("{a,b").is_err());
         assert!(Glob::new(&"{a,b}".repeat(20)).is_err());
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn hard_patterns_take_no_time() {
         let glob = format!("{}b", "*a".repeat(100));
-        assert!(!matches(&glob, &"a".repeat(200)));
-        assert!(!matches(&"**/a/".repeat(50), &"a/b/".repeat(40)));
+        assert!(!glob_matches(&glob, &"a".repeat(200)));
+        assert!(!glob_matches(&"**/a/".repeat(50), &"a/b/".repeat(40)));
     }
 }

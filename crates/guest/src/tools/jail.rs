@@ -18,9 +18,11 @@ use rustix::io::Errno;
 use unicode_normalization::UnicodeNormalization;
 
 use super::folder::ENTRIES_MAX;
-use super::path::{self, PathError, display_path};
-use crate::documents::{Bounds, ExtractError, Extracted, Unpacked, extract_part, extract_unpacked};
-use crate::index::{Found, stamp};
+use super::path::{self, WorkspacePathError, display_path};
+use crate::documents::{
+    ExtractBounds, ExtractError, Extracted, UnpackedArchive, extract_part, extract_unpacked,
+};
+use crate::index::{FoundFile, file_stamp};
 
 /// The maximum number of links that one path may traverse, as in the kernel.
 const LINKS_MAX: u32 = 40;
@@ -33,7 +35,7 @@ const DEPTH_MAX: usize = 512;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum JailError {
     #[error(transparent)]
-    Path(#[from] PathError),
+    Path(#[from] WorkspacePathError),
     #[error("{0} does not exist")]
     Missing(String),
     #[error("{0} leads out of the workspace or through a link that does; it is not followed")]
@@ -54,24 +56,25 @@ pub(crate) enum JailError {
 pub(crate) struct Jail {
     root: OwnedFd,
     /// The outcome of unpacking the archive that the task reads by a program, until it is taken.
-    unpacked: Cell<Option<Result<Unpacked, ExtractError>>>,
+    unpacked: Cell<Option<Result<UnpackedArchive, ExtractError>>>,
 }
 
 impl Jail {
-    pub(crate) fn open(workspace: &Path) -> Result<Self, JailError> {
+    pub(crate) fn open_workspace(workspace: &Path) -> Result<Self, JailError> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = open(workspace, flags, Mode::empty()).map_err(|error| path_error("/", error))?;
         Ok(Self { root, unpacked: Cell::new(None) })
     }
 
     /// Opens a path relative to the workspace. Never blocks on a pipe.
-    pub(crate) fn at(&self, path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, JailError> {
+    pub(crate) fn open_at(&self, path: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, JailError> {
         let flags = flags | OFlags::CLOEXEC | OFlags::NOCTTY;
         let flags = if flags.contains(OFlags::PATH) { flags } else { flags | OFlags::NONBLOCK };
-        self.walk(path, flags, mode, LINKS_MAX).map_err(|error| path_error(&display_path(path), error))
+        self.resolve_path(path, flags, mode, LINKS_MAX)
+            .map_err(|error| path_error(&display_path(path), error))
     }
 
-    fn walk(&self, path: &Path, flags: OFlags, mode: Mode, links_max: u32) -> Result<OwnedFd, Errno> {
+    fn resolve_path(&self, path: &Path, flags: OFlags, mode: Mode, links_max: u32) -> Result<OwnedFd, Errno> {
         // The opened folders below the root, and the remaining names, the next one last.
         let mut folders: Vec<OwnedFd> = Vec::new();
         let mut left = Vec::new();
@@ -124,8 +127,8 @@ impl Jail {
     }
 
     /// Opens a file for reading, by a path that a model wrote. Also returns its path relative to the workspace.
-    pub(crate) fn file(&self, text: &str) -> Result<(PathBuf, File), JailError> {
-        let (path, file) = self.named(text, OFlags::RDONLY)?;
+    pub(crate) fn open_file(&self, text: &str) -> Result<(PathBuf, File), JailError> {
+        let (path, file) = self.open_named(text, OFlags::RDONLY)?;
         let kind = fstat(&file).map_err(|error| path_error(&display_path(&path), error))?.st_mode;
         match FileType::from_raw_mode(kind) {
             FileType::RegularFile => Ok((path, File::from(file))),
@@ -135,16 +138,16 @@ impl Jail {
     }
 
     /// Sets what a program has unpacked of the archive that the task reads.
-    pub(crate) fn set_unpacked(&self, unpacked: Result<Unpacked, ExtractError>) {
+    pub(crate) fn set_unpacked(&self, unpacked: Result<UnpackedArchive, ExtractError>) {
         self.unpacked.set(Some(unpacked));
     }
 
     /// Extracts the text of the file that the task reads, as far as the bounds say.
-    pub(crate) fn extract(
+    pub(crate) fn extract_text(
         &self,
         path: &Path,
         file: File,
-        bounds: &Bounds,
+        bounds: &ExtractBounds,
     ) -> Result<Extracted, ExtractError> {
         match self.unpacked.take() {
             Some(unpacked) => extract_unpacked(&unpacked?, bounds),
@@ -154,39 +157,39 @@ impl Jail {
 
     /// Returns the index path and stamp of a file, or `None` if the path passes a link, contains `..`, or is not a
     /// regular file.
-    pub(crate) fn found(&self, text: &str) -> Option<Found> {
-        let path = path::parse(text).ok()?;
+    pub(crate) fn find_file(&self, text: &str) -> Option<FoundFile> {
+        let path = path::parse_path(text).ok()?;
         if path.components().any(|name| name == Component::ParentDir) {
             return None;
         }
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let (path, file) = match self.walk(&path, flags, Mode::empty(), 0) {
+        let (path, file) = match self.resolve_path(&path, flags, Mode::empty(), 0) {
             Ok(file) => (path, file),
             Err(_) => {
-                let path = self.spelled(&path)?;
-                let file = self.walk(&path, flags, Mode::empty(), 0).ok()?;
+                let path = self.resolve_spelling(&path)?;
+                let file = self.resolve_path(&path, flags, Mode::empty(), 0).ok()?;
                 (path, file)
             }
         };
         let metadata = File::from(file).metadata().ok().filter(std::fs::Metadata::is_file)?;
         let path = format!("/{}", path.to_str()?);
         let hidden = path.split('/').any(|name| name.starts_with('.'));
-        Some(Found { path, stamp: stamp(&metadata), hidden })
+        Some(FoundFile { path, stamp: file_stamp(&metadata), hidden })
     }
 
     /// Opens a folder for listing, by a path that a model wrote.
-    pub(crate) fn folder(&self, text: &str) -> Result<(PathBuf, OwnedFd), JailError> {
-        self.named(text, OFlags::RDONLY | OFlags::DIRECTORY)
+    pub(crate) fn open_folder(&self, text: &str) -> Result<(PathBuf, OwnedFd), JailError> {
+        self.open_named(text, OFlags::RDONLY | OFlags::DIRECTORY)
     }
 
     /// Opens the name as written, or else as results display it, or in another Unicode normal form.
-    fn named(&self, text: &str, flags: OFlags) -> Result<(PathBuf, OwnedFd), JailError> {
-        let path = path::parse(text)?;
-        match self.at(&path, flags, Mode::empty()) {
+    fn open_named(&self, text: &str, flags: OFlags) -> Result<(PathBuf, OwnedFd), JailError> {
+        let path = path::parse_path(text)?;
+        match self.open_at(&path, flags, Mode::empty()) {
             Err(JailError::Missing(name)) => {
-                let meant = [path::decoded(&path), self.spelled(&path)];
+                let meant = [path::decode_path(&path), self.resolve_spelling(&path)];
                 let mut opened = meant.into_iter().flatten().filter_map(|path| {
-                    let opened = self.at(&path, flags, Mode::empty()).ok()?;
+                    let opened = self.open_at(&path, flags, Mode::empty()).ok()?;
                     Some((path, opened))
                 });
                 opened.next().ok_or(JailError::Missing(name))
@@ -198,7 +201,7 @@ impl Jail {
     /// Returns the path that is meant by one that names no file: in each folder the exact name, else the only one that is equal in
     /// composed form, else the name as it is. Returns `None` if that is the path itself. macOS uploads names decomposed, and models
     /// write them composed.
-    pub(crate) fn spelled(&self, path: &Path) -> Option<PathBuf> {
+    pub(crate) fn resolve_spelling(&self, path: &Path) -> Option<PathBuf> {
         if path.as_os_str().is_ascii() {
             return None;
         }
@@ -215,7 +218,7 @@ impl Jail {
     /// Returns the only name in a folder that equals one that is not there in composed form.
     fn equal_name(&self, folder: &Path, name: &OsStr) -> Option<OsString> {
         let composed = name.to_str().filter(|name| !name.is_ascii())?.nfc().collect::<String>();
-        let opened = self.at(folder, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).ok()?;
+        let opened = self.open_at(folder, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).ok()?;
         if metadata_at(&opened, name).is_some() {
             return None;
         }
@@ -234,33 +237,33 @@ impl Jail {
     }
 
     /// Opens the parent folder of a file to be written; creates missing folders.
-    pub(crate) fn parent(&self, path: &Path) -> Result<OwnedFd, JailError> {
+    pub(crate) fn open_parent(&self, path: &Path) -> Result<OwnedFd, JailError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        match self.at(parent, flags, Mode::empty()) {
+        match self.open_at(parent, flags, Mode::empty()) {
             Err(JailError::Missing(_)) => {}
             opened => return opened,
         }
         let mut made = PathBuf::new();
-        let mut folder = self.at(Path::new("."), flags, Mode::empty())?;
+        let mut folder = self.open_at(Path::new("."), flags, Mode::empty())?;
         for name in parent.components() {
             match rustix::fs::mkdirat(&folder, name.as_os_str(), Mode::from_raw_mode(0o755)) {
                 Ok(()) | Err(Errno::EXIST) => {}
                 Err(error) => return Err(path_error(&display_path(&made.join(name)), error)),
             }
             made.push(name);
-            folder = self.at(&made, flags, Mode::empty())?;
+            folder = self.open_at(&made, flags, Mode::empty())?;
         }
         Ok(folder)
     }
 
     /// Returns the free space on the workspace's disk.
-    pub(crate) fn free(workspace: &Path) -> Option<Free> {
+    pub(crate) fn free_space(workspace: &Path) -> Option<Free> {
         let folder =
             open(workspace, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
         let disk = rustix::fs::fstatvfs(folder).ok()?;
         // Some file systems have no limit on files and report 0.
-        let files = (disk.f_files > 0).then_some(Files { total: disk.f_files, free: disk.f_favail });
+        let files = (disk.f_files > 0).then_some(FileCapacity { total: disk.f_files, free: disk.f_favail });
         Some(Free { bytes: disk.f_bavail.saturating_mul(disk.f_frsize), files })
     }
 }
@@ -269,12 +272,12 @@ impl Jail {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Free {
     pub(crate) bytes: u64,
-    pub(crate) files: Option<Files>,
+    pub(crate) files: Option<FileCapacity>,
 }
 
 /// The number of files that a disk can hold.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Files {
+pub(crate) struct FileCapacity {
     pub(crate) total: u64,
     pub(crate) free: u64,
 }
@@ -330,21 +333,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_in_another_normal_form_are_found() {
+    fn open_file_in_other_normal_form() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("sloz\u{30c}ka")).unwrap();
         std::fs::write(folder.path().join("sloz\u{30c}ka/c\u{30c}a\u{301}p.txt"), "kingfisher").unwrap();
         std::fs::write(folder.path().join("\u{e9}.txt"), "exact").unwrap();
         std::fs::write(folder.path().join("e\u{301}.txt"), "other").unwrap();
-        let jail = Jail::open(folder.path()).unwrap();
-        let (path, _) = jail.file("/slo\u{17e}ka/\u{10d}\u{e1}p.txt").unwrap();
+        let jail = Jail::open_workspace(folder.path()).unwrap();
+        let (path, _) = jail.open_file("/slo\u{17e}ka/\u{10d}\u{e1}p.txt").unwrap();
         assert_eq!(path, Path::new("sloz\u{30c}ka/c\u{30c}a\u{301}p.txt"));
-        let found = jail.found("/slo\u{17e}ka/\u{10d}\u{e1}p.txt").unwrap();
+        let found = jail.find_file("/slo\u{17e}ka/\u{10d}\u{e1}p.txt").unwrap();
         assert_eq!(found.path, "/sloz\u{30c}ka/c\u{30c}a\u{301}p.txt");
-        assert!(jail.folder("/slo\u{17e}ka").is_ok());
-        assert_eq!(jail.file("/\u{e9}.txt").unwrap().0, Path::new("\u{e9}.txt"), "the exact one counts");
-        assert!(matches!(jail.file("/slo\u{17e}ka/x\u{e9}.txt"), Err(JailError::Missing(_))));
-        let new = jail.spelled(Path::new("slo\u{17e}ka/nov\u{fd}.txt"));
+        assert!(jail.open_folder("/slo\u{17e}ka").is_ok());
+        assert_eq!(jail.open_file("/\u{e9}.txt").unwrap().0, Path::new("\u{e9}.txt"), "the exact one counts");
+        assert!(matches!(jail.open_file("/slo\u{17e}ka/x\u{e9}.txt"), Err(JailError::Missing(_))));
+        let new = jail.resolve_spelling(Path::new("slo\u{17e}ka/nov\u{fd}.txt"));
         assert_eq!(new.as_deref(), Some(Path::new("sloz\u{30c}ka/nov\u{fd}.txt")));
     }
 
@@ -362,17 +365,17 @@ mod tests {
         symlink("../..", root.join("inside/out")).unwrap();
         symlink("/proc/self/root", root.join("magic")).unwrap();
         symlink("loop", root.join("loop")).unwrap();
-        let jail = Jail::open(&root).unwrap();
+        let jail = Jail::open_workspace(&root).unwrap();
         for path in
             ["absolute", "relative", "inside/out/secret", "inside/up/../secret", "magic/etc/passwd", "loop"]
         {
-            let refused = jail.file(path);
+            let refused = jail.open_file(path);
             assert!(matches!(refused, Err(JailError::LeadsOut(_))), "{path}: {refused:?}");
-            assert!(jail.parent(&Path::new(path).join("new")).is_err(), "{path}");
+            assert!(jail.open_parent(&Path::new(path).join("new")).is_err(), "{path}");
         }
-        assert!(matches!(jail.file("../secret"), Err(JailError::Path(PathError::Outside(_)))));
+        assert!(matches!(jail.open_file("../secret"), Err(JailError::Path(WorkspacePathError::Outside(_)))));
         let mut text = String::new();
-        jail.file("inside/up/inside/own").unwrap().1.read_to_string(&mut text).unwrap();
+        jail.open_file("inside/up/inside/own").unwrap().1.read_to_string(&mut text).unwrap();
         assert_eq!(text, "own");
     }
 }

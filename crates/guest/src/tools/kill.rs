@@ -32,9 +32,9 @@ pub(super) fn kill_descendants() -> usize {
         return 0;
     }
     let ended = kill_selected(reap, |all| {
-        let parents = parents(all);
+        let parents = parent_map(all);
         all.iter()
-            .filter(|process| !process.is_zombie && descends(&parents, process.pid, &[own]))
+            .filter(|process| !process.is_zombie && is_descendant(&parents, process.pid, &[own]))
             .map(|process| process.pid)
             .collect()
     });
@@ -42,12 +42,12 @@ pub(super) fn kill_descendants() -> usize {
     ended
 }
 
-fn parents(all: &[Process]) -> HashMap<i32, i32> {
+fn parent_map(all: &[Process]) -> HashMap<i32, i32> {
     all.iter().map(|process| (process.pid, process.parent)).collect()
 }
 
 /// Returns true if a process descends from one of `from`.
-fn descends(parents: &HashMap<i32, i32>, pid: i32, from: &[i32]) -> bool {
+fn is_descendant(parents: &HashMap<i32, i32>, pid: i32, from: &[i32]) -> bool {
     let mut at = pid;
     // A chain longer than the number of processes is a cycle.
     for _ in 0..parents.len() {
@@ -67,12 +67,12 @@ pub(super) fn end_user(user: u32, spared: &[i32]) {
     kill_selected(
         || (),
         |all| {
-            let parents = parents(all);
+            let parents = parent_map(all);
             let wanted = |process: &&Process| {
                 process.user == user
                     && !process.is_zombie
                     && process.pid != own
-                    && !descends(&parents, process.pid, spared)
+                    && !is_descendant(&parents, process.pid, spared)
             };
             all.iter().filter(wanted).map(|process| process.pid).collect()
         },
@@ -81,7 +81,7 @@ pub(super) fn end_user(user: u32, spared: &[i32]) {
 
 /// Counts the processes of a user, without zombies.
 pub(super) fn count_user(user: u32) -> u64 {
-    processes().iter().filter(|process| process.user == user && !process.is_zombie).count() as u64
+    list_processes().iter().filter(|process| process.user == user && !process.is_zombie).count() as u64
 }
 
 /// Returns the anonymous and shared memory of a user's processes, in bytes. Shared memory counts once per process.
@@ -107,23 +107,24 @@ fn memory_of(pid: i32, user: u32) -> Option<u64> {
 fn kill_selected(reap: impl Fn(), select: impl Fn(&[Process]) -> Vec<i32>) -> usize {
     let mut known = HashSet::new();
     for _ in 0..ROUNDS_MAX {
-        let new: Vec<i32> = select(&processes()).into_iter().filter(|pid| !known.contains(pid)).collect();
+        let new: Vec<i32> =
+            select(&list_processes()).into_iter().filter(|pid| !known.contains(pid)).collect();
         if new.is_empty() {
             break;
         }
         for pid in new {
-            signal(pid, Signal::STOP);
+            signal_process(pid, Signal::STOP);
             known.insert(pid);
         }
     }
     let until = Instant::now() + DYING_TIME_MAX;
     loop {
-        let left = select(&processes());
+        let left = select(&list_processes());
         if left.is_empty() || Instant::now() > until {
             return known.len();
         }
         for pid in left {
-            signal(pid, Signal::KILL);
+            signal_process(pid, Signal::KILL);
             known.insert(pid);
         }
         std::thread::sleep(DYING_POLL);
@@ -131,23 +132,23 @@ fn kill_selected(reap: impl Fn(), select: impl Fn(&[Process]) -> Vec<i32>) -> us
     }
 }
 
-fn signal(pid: i32, signal: Signal) {
+fn signal_process(pid: i32, signal: Signal) {
     if let Some(pid) = Pid::from_raw(pid) {
         // The process may have exited already.
         let _ = kill_process(pid, signal);
     }
 }
 
-fn processes() -> Vec<Process> {
+fn list_processes() -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok())
-        .filter_map(process)
+        .filter_map(read_process)
         .collect()
 }
 
-fn process(pid: i32) -> Option<Process> {
+fn read_process(pid: i32) -> Option<Process> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;

@@ -12,17 +12,17 @@ use protocol::tool::{
 };
 use tokio::time::Instant;
 
-use super::attached::missing;
-use super::child::{Answer, WorkerError, ask};
+use super::attached::missing_attached;
+use super::child::{WorkerAnswer, WorkerError, ask_worker};
 use super::jail::Jail;
-use super::output::failed;
-use super::path::{self, plain};
-use super::read::{self, Shown};
-use super::request::Task;
-use super::{FILE_TIME_MAX, Limits, ocr, readers};
-use crate::documents::passages::Piece;
-use crate::documents::{Format, PAGES_MAX, Span};
-use crate::index::{Batch, ExtractionProblem, Found, Stored, Wanted};
+use super::output::failed_output;
+use super::path::{self, plain_line};
+use super::read::{self, ShownDocument};
+use super::request::ChildTask;
+use super::{FILE_TIME_MAX, ToolLimits, ocr, readers};
+use crate::documents::passages::DocumentPassage;
+use crate::documents::{DocumentFormat, PAGES_MAX, PageRange};
+use crate::index::{ExtractionProblem, FoundFile, PassageBatch, StoredPages, Wanted};
 
 /// The timeout of reading all attached files, of one of them, and of reading those for the index that are not shown.
 const ATTACHED_TIME_MAX: Duration = Duration::from_secs(50);
@@ -36,41 +36,44 @@ const STORED_MAX: usize = 200;
 const FAIR_TIME: Duration = Duration::from_secs(5);
 
 /// Keeps the index up to date with the workspace, as long as the agent runs.
-pub(crate) async fn keep_index(limits: std::sync::Arc<Limits>) {
+pub(crate) async fn keep_index(limits: std::sync::Arc<ToolLimits>) {
     let Some(library) = &limits.library else { return };
     if library.lacks_recognition().await {
         // Tells the index of languages that were installed since. Their program takes a machine time and memory, so it is not asked
         // without need.
-        limits.recognition.languages(&limits).await;
+        limits.recognition.chosen_languages(&limits).await;
     }
-    library.begin().await;
+    library.touch_known_files().await;
     let keep_up = async {
         loop {
-            library.keep_up(|wanted| extract(wanted, &limits)).await;
+            library.keep_up(|wanted| extract_document(wanted, &limits)).await;
             limits.readers.clear();
             tokio::time::sleep(CHANGES_PAUSE).await;
         }
     };
-    tokio::join!(library.check(), keep_up);
+    tokio::join!(library.check_integrity(), keep_up);
 }
 
 /// Runs `read`: from the index if it has the pages, otherwise in a worker.
-pub(super) async fn read(arguments: ReadArguments, limits: &Limits) -> Result<ToolOutput, String> {
-    let found = found(&arguments.path, limits).await;
-    if let Some(output) = stored(&arguments, found.as_ref(), limits).await {
+pub(super) async fn read_document(
+    arguments: ReadArguments,
+    limits: &ToolLimits,
+) -> Result<ToolOutput, String> {
+    let found = find_file(&arguments.path, limits).await;
+    if let Some(output) = stored_output(&arguments, found.as_ref(), limits).await {
         return Ok(output);
     }
-    match ask(Task::Read(arguments), limits, FILE_TIME_MAX).await {
-        Ok(Answer::Read(output, batch)) => {
+    match ask_worker(ChildTask::Read(arguments), limits, FILE_TIME_MAX).await {
+        Ok(WorkerAnswer::Read(output, batch)) => {
             if let (Some(library), Some(found), Some(batch)) = (&limits.library, found, batch) {
-                library.store(found, Ok(batch)).await;
+                library.store_outcome(found, Ok(batch)).await;
             }
             Ok(output)
         }
-        Ok(Answer::Output(output)) => Ok(output),
+        Ok(WorkerAnswer::Output(output)) => Ok(output),
         Ok(_) => Err("the tool gave an answer of another kind".to_owned()),
         Err(WorkerError { text, reason }) => {
-            let mut output = failed(&text);
+            let mut output = failed_output(&text);
             if let (Some(reason), Some(found)) = (reason, found) {
                 output.unread = vec![FoundUnread::from(&UnreadFile { path: found.path, reason })];
             }
@@ -80,22 +83,22 @@ pub(super) async fn read(arguments: ReadArguments, limits: &Limits) -> Result<To
 }
 
 /// Returns the file's current state, off the agent's own threads.
-pub(super) async fn found(path: &str, limits: &Limits) -> Option<Found> {
+pub(super) async fn find_file(path: &str, limits: &ToolLimits) -> Option<FoundFile> {
     let (path, workspace) = (path.to_owned(), limits.workspace.clone());
-    let found = tokio::task::spawn_blocking(move || Jail::open(&workspace).ok()?.found(&path));
+    let found = tokio::task::spawn_blocking(move || Jail::open_workspace(&workspace).ok()?.find_file(&path));
     found.await.ok().flatten()
 }
 
 /// Returns a search whose paths are those of the workspace, where their names are written in another Unicode normal form.
-pub(super) async fn spelled(arguments: SearchArguments, limits: &Limits) -> SearchArguments {
+pub(super) async fn resolve_spellings(arguments: SearchArguments, limits: &ToolLimits) -> SearchArguments {
     if arguments.paths.iter().all(|path| path.is_ascii()) {
         return arguments;
     }
     let (workspace, paths) = (limits.workspace.clone(), arguments.paths.clone());
     let spelled = tokio::task::spawn_blocking(move || {
-        let jail = Jail::open(&workspace).ok()?;
+        let jail = Jail::open_workspace(&workspace).ok()?;
         let spelled = |path: String| {
-            let meant = path::parse(&path).ok().and_then(|path| jail.spelled(&path));
+            let meant = path::parse_path(&path).ok().and_then(|path| jail.resolve_spelling(&path));
             meant.and_then(|meant| Some(format!("/{}", meant.to_str()?))).unwrap_or(path)
         };
         Some(paths.into_iter().map(spelled).collect())
@@ -107,36 +110,40 @@ pub(super) async fn spelled(arguments: SearchArguments, limits: &Limits) -> Sear
 }
 
 /// Adds the attached files that are not there any more to the output of a search.
-pub(super) async fn with_missing(output: ToolOutput, attached: &[String], limits: &Limits) -> ToolOutput {
+pub(super) async fn with_missing(output: ToolOutput, attached: &[String], limits: &ToolLimits) -> ToolOutput {
     let (workspace, paths) = (limits.workspace.clone(), attached.to_vec());
     let gone = tokio::task::spawn_blocking(move || {
-        Jail::open(&workspace).map(|jail| missing(&jail, &paths)).unwrap_or_default()
+        Jail::open_workspace(&workspace).map(|jail| missing_attached(&jail, &paths)).unwrap_or_default()
     });
     let mut output = output;
     for file in gone.await.unwrap_or_default() {
-        output.text.push_str(&format!("\nNot there any more: {}.", plain(&file.path)));
+        output.text.push_str(&format!("\nNot there any more: {}.", plain_line(&file.path)));
         output.unread.push(FoundUnread::from(&file));
     }
     output
 }
 
 /// Returns the output of `read` from the index, if it has the pages.
-async fn stored(arguments: &ReadArguments, found: Option<&Found>, limits: &Limits) -> Option<ToolOutput> {
+async fn stored_output(
+    arguments: &ReadArguments,
+    found: Option<&FoundFile>,
+    limits: &ToolLimits,
+) -> Option<ToolOutput> {
     let (library, found) = (limits.library.as_ref()?, found?);
     let page = arguments.first_page.unwrap_or(1).max(1);
-    if PageKind::of(&found.path) == PageKind::Sheet {
+    if PageKind::from_path(&found.path) == PageKind::Sheet {
         return stored_rows(arguments, found, limits).await;
     }
     if arguments.first_line.is_some() {
         return None;
     }
-    let stored = library.stored(&found.path, found.stamp, page, STORED_MAX).await?;
-    let shown = Shown {
+    let stored = library.read_stored_pages(&found.path, found.stamp, page, STORED_MAX).await?;
+    let shown = ShownDocument {
         name: found.path.clone(),
         path: PathBuf::from(found.path.trim_start_matches('/')),
-        format: match PageKind::of(&found.path) {
-            PageKind::File => Format::Archive,
-            _ => Format::Pdf,
+        format: match PageKind::from_path(&found.path) {
+            PageKind::File => DocumentFormat::Archive,
+            _ => DocumentFormat::Pdf,
         },
         pages: Some(stored.of),
         lines: None,
@@ -146,27 +153,31 @@ async fn stored(arguments: &ReadArguments, found: Option<&Found>, limits: &Limit
         notes: stored.problem.into_iter().map(|problem| problem.text).collect(),
     };
     // An indexed range without text does not tell what follows it: the worker reads on.
-    let output = read::output(shown, arguments).ok()?;
+    let output = read::format_output(shown, arguments).ok()?;
     (!output.passages.is_empty()).then_some(output)
 }
 
 /// Returns the output of a further `read` of a workbook from the index, which need not read it from its beginning.
-async fn stored_rows(arguments: &ReadArguments, found: &Found, limits: &Limits) -> Option<ToolOutput> {
+async fn stored_rows(
+    arguments: &ReadArguments,
+    found: &FoundFile,
+    limits: &ToolLimits,
+) -> Option<ToolOutput> {
     let library = limits.library.as_ref()?;
     if arguments.first_page.is_none() && arguments.first_line.is_none() {
         return None;
     }
     let from = (arguments.first_page.unwrap_or(1).max(1), arguments.first_line.unwrap_or(1).max(1));
     let stored = library.stored_rows(&found.path, found.stamp, from, STORED_MAX).await?;
-    let bytes: usize = stored.pieces.iter().map(Piece::shown_bytes).sum();
+    let bytes: usize = stored.pieces.iter().map(DocumentPassage::shown_bytes).sum();
     // Of more passages than fit into one call the first that does not fit is known.
     if stored.pieces.len() > STORED_MAX && bytes <= read::READ_MAX_BYTES {
         return None;
     }
-    let shown = Shown {
+    let shown = ShownDocument {
         name: found.path.clone(),
         path: PathBuf::from(found.path.trim_start_matches('/')),
-        format: Format::Workbook,
+        format: DocumentFormat::Workbook,
         pages: Some(stored.of),
         lines: None,
         next_page: None,
@@ -174,7 +185,7 @@ async fn stored_rows(arguments: &ReadArguments, found: &Found, limits: &Limits) 
         truncated: stored.problem.as_ref().is_some_and(|problem| problem.reason == UnreadReason::Long),
         notes: stored.problem.into_iter().map(|problem| problem.text).collect(),
     };
-    read::output(shown, arguments).ok().filter(|output| !output.passages.is_empty())
+    read::format_output(shown, arguments).ok().filter(|output| !output.passages.is_empty())
 }
 
 /// Extracts passages of a document in a worker.
@@ -182,10 +193,14 @@ async fn stored_rows(arguments: &ReadArguments, found: &Found, limits: &Limits) 
 /// # Errors
 /// Returns the reason why the file has no passages; also if extraction takes more than twice the time or more
 /// memory than the limits allow.
-pub(super) async fn extract(wanted: Wanted, limits: &Limits) -> Result<Batch, ExtractionProblem> {
+pub(super) async fn extract_document(
+    wanted: Wanted,
+    limits: &ToolLimits,
+) -> Result<PassageBatch, ExtractionProblem> {
     let passing =
         |text: &str| ExtractionProblem { reason: UnreadReason::Broken, text: text.to_owned(), passing: true };
-    let inside = inside(&wanted.file, limits).ok_or_else(|| passing("the file is not in the workspace"))?;
+    let inside =
+        workspace_path(&wanted.file, limits).ok_or_else(|| passing("the file is not in the workspace"))?;
     if let Some(image) = wanted.image {
         return ocr::read_image(inside, image, limits).await;
     }
@@ -194,7 +209,7 @@ pub(super) async fn extract(wanted: Wanted, limits: &Limits) -> Result<Batch, Ex
     let mut outcome = extract_pages(&inside, pages, time, limits).await;
     if let Err(error) = &outcome
         && error.is_crash()
-        && PageKind::of(&inside) == PageKind::File
+        && PageKind::from_path(&inside) == PageKind::File
     {
         outcome = without_crash(&inside, pages, time, limits).await.unwrap_or(outcome);
     }
@@ -213,14 +228,14 @@ async fn extract_pages(
     path: &str,
     pages: Option<(u32, u32)>,
     time: Duration,
-    limits: &Limits,
-) -> Result<Result<Batch, ExtractionProblem>, WorkerError> {
+    limits: &ToolLimits,
+) -> Result<Result<PassageBatch, ExtractionProblem>, WorkerError> {
     let piece_max_bytes = crate::index::PIECE_MAX_BYTES;
-    let task = Task::Extract { path: path.to_owned(), piece_max_bytes, pages, time };
-    match readers::extract(task, limits, FILE_TIME_MAX).await? {
-        Answer::Batch(batch) => Ok(batch.map_err(|error| {
+    let task = ChildTask::Extract { path: path.to_owned(), piece_max_bytes, pages, time };
+    match readers::extract_in_reader(task, limits, FILE_TIME_MAX).await? {
+        WorkerAnswer::Batch(batch) => Ok(batch.map_err(|error| {
             let reason = UnreadReason::of_code(&error.reason).unwrap_or(UnreadReason::Broken);
-            ExtractionProblem { reason, text: plain(&error.text), passing: error.passing }
+            ExtractionProblem { reason, text: plain_line(&error.text), passing: error.passing }
         })),
         _ => Err(WorkerError { text: "the worker gave an answer of another kind".to_owned(), reason: None }),
     }
@@ -232,8 +247,8 @@ async fn without_crash(
     path: &str,
     pages: Option<(u32, u32)>,
     time: Duration,
-    limits: &Limits,
-) -> Option<Result<Result<Batch, ExtractionProblem>, WorkerError>> {
+    limits: &ToolLimits,
+) -> Option<Result<Result<PassageBatch, ExtractionProblem>, WorkerError>> {
     // No file is unpacked for the number of files.
     let beyond = extract_pages(path, Some((PAGES_MAX + 1, PAGES_MAX + 1)), time, limits).await;
     let of = beyond.ok()?.ok()?.span?.of;
@@ -250,24 +265,24 @@ async fn without_crash(
 }
 
 /// Returns what is known of a file of an archive that no worker survives.
-fn left_out(page: u32, of: u32, why: &str) -> Batch {
+fn left_out(page: u32, of: u32, why: &str) -> PassageBatch {
     let text = format!("(file {page} is not read: {why})");
-    Batch {
-        pieces: vec![Piece {
+    PassageBatch {
+        pieces: vec![DocumentPassage {
             page: Some(page),
             lines: None,
             heading: Some(format!("file {page}")),
             columns: None,
             text,
         }],
-        span: Some(Span { first: page, last: page, of }),
+        span: Some(PageRange { first: page, last: page, of }),
         holds_files: true,
         unread_files: vec![page],
-        ..Batch::default()
+        ..PassageBatch::default()
     }
 }
 
-fn inside(file: &Path, limits: &Limits) -> Option<String> {
+fn workspace_path(file: &Path, limits: &ToolLimits) -> Option<String> {
     file.strip_prefix(&limits.workspace).ok().map(path::display_path)
 }
 
@@ -285,7 +300,7 @@ enum AttachedRead {
 
 /// Reads the attached files, each in a worker of its own, so that a file that crashes its parser does not affect
 /// the others.
-pub(super) async fn attached(arguments: &AttachedArguments, limits: &Limits) -> ToolOutput {
+pub(super) async fn read_attachments(arguments: &AttachedArguments, limits: &ToolLimits) -> ToolOutput {
     let until = Instant::now() + ATTACHED_TIME_MAX;
     let mut room = arguments.text_max_bytes;
     let mut output = ToolOutput { text: "Attached files:".to_owned(), ..ToolOutput::default() };
@@ -293,7 +308,7 @@ pub(super) async fn attached(arguments: &AttachedArguments, limits: &Limits) -> 
     for path in arguments.paths.iter().take(domain::limits::ATTACHMENTS_MAX) {
         match read_attached(path, room, until, limits).await {
             AttachedRead::Output(result) => {
-                if !add(&mut output, result, &mut room) {
+                if !add_result(&mut output, result, &mut room) {
                     not_shown.push(path.clone());
                 }
             }
@@ -305,14 +320,14 @@ pub(super) async fn attached(arguments: &AttachedArguments, limits: &Limits) -> 
             AttachedRead::OutOfTime => {
                 output.text.push_str(&format!(
                     "\n- {}: not shown, as time ran out: use search and read",
-                    plain(path)
+                    plain_line(path)
                 ));
                 not_shown.push(path.clone());
             }
         }
     }
     if let Some(library) = limits.library.as_ref().filter(|_| !not_shown.is_empty()) {
-        let read = |wanted| extract(wanted, limits);
+        let read = |wanted| extract_document(wanted, limits);
         let unread = library.read_now(&not_shown, ATTACHED_INDEX_TIME_MAX, read).await;
         limits.readers.clear();
         let is_new = |file: &&UnreadFile| !output.unread.iter().any(|known| known.path == file.path);
@@ -324,16 +339,16 @@ pub(super) async fn attached(arguments: &AttachedArguments, limits: &Limits) -> 
 }
 
 fn add_problem(output: &mut ToolOutput, path: &str, problem: &ExtractionProblem) {
-    output.text.push_str(&format!("\n- {}: {}", plain(path), plain(&problem.text)));
+    output.text.push_str(&format!("\n- {}: {}", plain_line(path), plain_line(&problem.text)));
     let file = UnreadFile { path: path.to_owned(), reason: problem.reason };
     output.unread.push(FoundUnread::from(&file));
 }
 
 /// Reads one attached file, unless the index knows that it cannot be read.
-async fn read_attached(path: &str, room: usize, until: Instant, limits: &Limits) -> AttachedRead {
-    let found = found(path, limits).await;
+async fn read_attached(path: &str, room: usize, until: Instant, limits: &ToolLimits) -> AttachedRead {
+    let found = find_file(path, limits).await;
     let known = match (&limits.library, &found) {
-        (Some(library), Some(found)) => library.problem(&found.path, found.stamp).await,
+        (Some(library), Some(found)) => library.find_problem(&found.path, found.stamp).await,
         _ => None,
     };
     let inner_files = match known {
@@ -347,8 +362,8 @@ async fn read_attached(path: &str, room: usize, until: Instant, limits: &Limits)
         return AttachedRead::OutOfTime;
     }
     let asked = AttachedArguments { paths: vec![path.to_owned()], text_max_bytes: room };
-    let error = match ask(Task::Attached(asked), limits, time).await {
-        Ok(Answer::Output(result)) => {
+    let error = match ask_worker(ChildTask::Attached(asked), limits, time).await {
+        Ok(WorkerAnswer::Output(result)) => {
             return AttachedRead::Output(match &found {
                 Some(found) => with_recognized(result, found, room, limits).await,
                 None => result,
@@ -373,7 +388,7 @@ async fn read_attached(path: &str, room: usize, until: Instant, limits: &Limits)
             return AttachedRead::OutOfTime;
         }
         if time >= FAIR_TIME {
-            library.store(found, Err(problem.clone())).await;
+            library.store_outcome(found, Err(problem.clone())).await;
         }
     }
     AttachedRead::Unread(problem)
@@ -387,7 +402,12 @@ const fn may_be_shown(reason: UnreadReason) -> bool {
 
 /// Adds the recognized text of a scan or an image to the result of attaching it, if it fits. Images inside a document are read for
 /// the index.
-async fn with_recognized(mut result: ToolOutput, found: &Found, room: usize, limits: &Limits) -> ToolOutput {
+async fn with_recognized(
+    mut result: ToolOutput,
+    found: &FoundFile,
+    room: usize,
+    limits: &ToolLimits,
+) -> ToolOutput {
     let is_scan = |file: &FoundUnread| {
         let reason = UnreadReason::of_code(&file.reason);
         matches!(reason, Some(UnreadReason::NoText | UnreadReason::ScannedPages | UnreadReason::Indexing))
@@ -395,24 +415,27 @@ async fn with_recognized(mut result: ToolOutput, found: &Found, room: usize, lim
     if !result.unread.iter().any(is_scan) && result.images.is_empty() {
         return result;
     }
-    let (Some(library), Some(_)) = (&limits.library, limits.recognition.languages(limits).await) else {
+    let (Some(library), Some(_)) = (&limits.library, limits.recognition.chosen_languages(limits).await)
+    else {
         // Nobody will read images inside a document.
         result.unread.retain(|file| file.reason != UnreadReason::Indexing.code());
         return result;
     };
     let paths = [found.path.clone()];
-    let unread = library.read_now(&paths, ATTACHED_INDEX_TIME_MAX, |wanted| extract(wanted, limits)).await;
+    let unread =
+        library.read_now(&paths, ATTACHED_INDEX_TIME_MAX, |wanted| extract_document(wanted, limits)).await;
     limits.readers.clear();
     if result.images.is_empty() {
         result.unread = unread.iter().map(FoundUnread::from).collect();
     }
-    let stored = library.stored(&found.path, found.stamp, 1, OUTPUT_PASSAGES_MAX).await;
-    let bytes = |stored: &Stored| stored.pieces.iter().map(Piece::shown_bytes).sum::<usize>();
+    let stored = library.read_stored_pages(&found.path, found.stamp, 1, OUTPUT_PASSAGES_MAX).await;
+    let bytes = |stored: &StoredPages| stored.pieces.iter().map(DocumentPassage::shown_bytes).sum::<usize>();
     match stored.filter(|stored| stored.through >= stored.of && bytes(stored) <= room) {
         Some(stored) if !stored.pieces.is_empty() => {
             let inside = PathBuf::from(found.path.trim_start_matches('/'));
             result.text.push_str("; its recognized text is below");
-            result.passages = stored.pieces.into_iter().map(|piece| read::passage(&inside, piece)).collect();
+            result.passages =
+                stored.pieces.into_iter().map(|piece| read::found_passage(&inside, piece)).collect();
         }
         None if result.passages.is_empty() && result.images.is_empty() && result.unread.is_empty() => {
             result.text.push_str("; its recognized text is too long to stand here: use search and read");
@@ -423,7 +446,7 @@ async fn with_recognized(mut result: ToolOutput, found: &Found, room: usize, lim
 }
 
 /// Adds the result of one file if it fits. Returns true if the file's content is shown, or why it cannot be.
-fn add(output: &mut ToolOutput, result: ToolOutput, room: &mut usize) -> bool {
+fn add_result(output: &mut ToolOutput, result: ToolOutput, room: &mut usize) -> bool {
     let bytes: usize = result.passages.iter().map(|passage| passage.text.len()).sum();
     let name = result.text.split(": ").next().unwrap_or_default().to_owned();
     let fits = output.passages.len() + result.passages.len() <= OUTPUT_PASSAGES_MAX

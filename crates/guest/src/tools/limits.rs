@@ -6,11 +6,11 @@ use std::str::FromStr;
 use protocol::tool::WORKSPACE;
 
 use super::{Readers, Recognition, Spares};
-use crate::index::Library;
+use crate::index::DocumentLibrary;
 
 /// The limits of tools and the folders that they work in.
 #[derive(Debug, Clone)]
-pub struct Limits {
+pub struct ToolLimits {
     /// The memory of each process, in bytes.
     pub memory_bytes: u64,
     /// True if a control group limits the memory of all processes together.
@@ -35,7 +35,7 @@ pub struct Limits {
     /// The folder of temporary files.
     pub temp: PathBuf,
     /// The index for `search`.
-    pub library: Option<Library>,
+    pub library: Option<DocumentLibrary>,
     /// The agent's program, which workers execute; `/proc/self/exe` by default.
     pub program: Option<PathBuf>,
     /// The processes that wait for a call.
@@ -46,7 +46,7 @@ pub struct Limits {
     pub recognition: Recognition,
 }
 
-impl Default for Limits {
+impl Default for ToolLimits {
     fn default() -> Self {
         Self {
             memory_bytes: 1 << 30,
@@ -69,7 +69,7 @@ impl Default for Limits {
     }
 }
 
-impl Limits {
+impl ToolLimits {
     /// Reads the limits from the environment that the machine's driver set, each with a default:
     /// `CAUSERIE_TOOLS_UID` and `CAUSERIE_TOOLS_GID`, `CAUSERIE_WORKSPACE`, `CAUSERIE_INDEX`,
     /// `CAUSERIE_MEMORY_BYTES`, `CAUSERIE_MEMORY_COUNTED` (1 or 0), `CAUSERIE_PROCESSES`,
@@ -77,19 +77,21 @@ impl Limits {
     #[must_use]
     pub fn from_environment() -> Self {
         let default = Self::default();
-        let workspace = text("CAUSERIE_WORKSPACE").map_or(default.workspace, PathBuf::from);
-        let user = value("CAUSERIE_TOOLS_UID").zip(value("CAUSERIE_TOOLS_GID"));
-        let library = text("CAUSERIE_INDEX").map(|index| Library::new(&workspace, index.as_ref()));
+        let workspace = env_text("CAUSERIE_WORKSPACE").map_or(default.workspace, PathBuf::from);
+        let user = env_value("CAUSERIE_TOOLS_UID").zip(env_value("CAUSERIE_TOOLS_GID"));
+        let library =
+            env_text("CAUSERIE_INDEX").map(|index| DocumentLibrary::new(&workspace, index.as_ref()));
         Self {
-            memory_bytes: value("CAUSERIE_MEMORY_BYTES").unwrap_or(default.memory_bytes),
-            memory_counted: value("CAUSERIE_MEMORY_COUNTED")
+            memory_bytes: env_value("CAUSERIE_MEMORY_BYTES").unwrap_or(default.memory_bytes),
+            memory_counted: env_value("CAUSERIE_MEMORY_COUNTED")
                 .map_or(default.memory_counted, |counted: u8| counted == 1),
-            processes: value("CAUSERIE_PROCESSES").unwrap_or(default.processes),
+            processes: env_value("CAUSERIE_PROCESSES").unwrap_or(default.processes),
             sockets: default.sockets,
-            shell_seconds: value("CAUSERIE_SHELL_SECONDS").unwrap_or(default.shell_seconds),
-            workspace_bytes: value("CAUSERIE_WORKSPACE_BYTES").unwrap_or(default.workspace_bytes),
-            file_bytes: value("CAUSERIE_FILE_BYTES").unwrap_or(default.file_bytes),
-            disk_free_floor_bytes: value("CAUSERIE_DISK_FREE_BYTES").unwrap_or(default.disk_free_floor_bytes),
+            shell_seconds: env_value("CAUSERIE_SHELL_SECONDS").unwrap_or(default.shell_seconds),
+            workspace_bytes: env_value("CAUSERIE_WORKSPACE_BYTES").unwrap_or(default.workspace_bytes),
+            file_bytes: env_value("CAUSERIE_FILE_BYTES").unwrap_or(default.file_bytes),
+            disk_free_floor_bytes: env_value("CAUSERIE_DISK_FREE_BYTES")
+                .unwrap_or(default.disk_free_floor_bytes),
             tools_user: user,
             workspace,
             temp: default.temp,
@@ -102,10 +104,10 @@ impl Limits {
     }
 }
 
-fn text(name: &str) -> Option<String> {
+fn env_text(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|text| !text.is_empty())
 }
 
-fn value<T: FromStr>(name: &str) -> Option<T> {
-    text(name)?.parse().ok()
+fn env_value<T: FromStr>(name: &str) -> Option<T> {
+    env_text(name)?.parse().ok()
 }

@@ -5,9 +5,9 @@ use std::os::unix::ffi::OsStrExt;
 use protocol::tool::{ListArguments, ToolOutput};
 use rustix::fs::FileType;
 
-use super::folder::{self, Entry, Walked};
+use super::folder::{self, FolderEntry, Walked};
 use super::jail::{Jail, JailError};
-use super::output::done;
+use super::output::text_output;
 use super::path::{display_path, shown_name};
 
 /// The maximum number of listed entries.
@@ -15,11 +15,11 @@ const SHOWN_MAX: usize = 1_000;
 /// The longest listing, in bytes.
 const TEXT_MAX_BYTES: usize = 48 * 1024;
 
-pub(crate) fn list(jail: &Jail, arguments: &ListArguments) -> Result<ToolOutput, JailError> {
-    let (path, _) = jail.folder(arguments.path.as_deref().unwrap_or("/"))?;
-    let (mut entries, walked) = folder::list(jail, &path);
+pub(crate) fn list_folder(jail: &Jail, arguments: &ListArguments) -> Result<ToolOutput, JailError> {
+    let (path, _) = jail.open_folder(arguments.path.as_deref().unwrap_or("/"))?;
+    let (mut entries, walked) = folder::folder_entries(jail, &path);
     entries.sort_by(|one, other| {
-        let rank = |entry: &Entry| (entry.kind != FileType::Directory, entry.path.clone());
+        let rank = |entry: &FolderEntry| (entry.kind != FileType::Directory, entry.path.clone());
         rank(one).cmp(&rank(other))
     });
     let count = entries.len();
@@ -35,12 +35,12 @@ pub(crate) fn list(jail: &Jail, arguments: &ListArguments) -> Result<ToolOutput,
             break;
         }
         text.push('\n');
-        text.push_str(&line(entry));
+        text.push_str(&entry_line(entry));
     }
-    Ok(done(text))
+    Ok(text_output(text))
 }
 
-fn line(entry: &Entry) -> String {
+fn entry_line(entry: &FolderEntry) -> String {
     let name = entry.path.file_name().map(|name| shown_name(name.as_bytes())).unwrap_or_default();
     match entry.kind {
         FileType::Directory => format!("folder  {name}/"),

@@ -16,10 +16,10 @@ use std::process::{Command, ExitCode};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, kill_process, pidfd_open, waitpid};
 
-use super::confine::confine;
-use super::epoll::{self, Counter};
-use super::request::{Request, Task};
-use super::supervise::{Ended, PATH, read_line, report, run_child};
+use super::confine::confine_process;
+use super::epoll::{self, WatchCounter};
+use super::request::{ChildRequest, ChildTask};
+use super::supervise::{CommandExit, PATH, read_line, report_exit, run_child};
 
 /// The time that a server has to exit after its standard input was closed, and again after SIGTERM.
 const ENDING: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
@@ -27,18 +27,18 @@ const ENDING: Timespec = Timespec { tv_sec: 0, tv_nsec: 500_000_000 };
 /// Runs the server of the request on standard input until it exits.
 pub(crate) fn run_supervisor() -> ExitCode {
     // The messages after the request line belong to the server.
-    let ended = read_line(1).and_then(|request| watch(&request)).unwrap_or_else(Ended::Failed);
-    report(&ended, rustix::stdio::stderr());
+    let ended = read_line(1).and_then(|request| watch_server(&request)).unwrap_or_else(CommandExit::Failed);
+    report_exit(&ended, rustix::stdio::stderr());
     ExitCode::SUCCESS
 }
 
-fn watch(request: &Request) -> Result<Ended, String> {
-    let Task::Server { server, temp } = &request.task else {
+fn watch_server(request: &ChildRequest) -> Result<CommandExit, String> {
+    let ChildTask::Server { server, temp } = &request.task else {
         return Err("the request is not for a server".to_owned());
     };
     let start = |counting: &OwnedFd| {
         let why = become_server(request, server, temp, counting);
-        report(&Ended::Failed(why), rustix::stdio::stderr());
+        report_exit(&CommandExit::Failed(why), rustix::stdio::stderr());
     };
     run_child(start, epoll::SERVER_WATCHES_MAX, wait_or_end)
         .map_err(|error| format!("the server cannot be started: {error}"))
@@ -46,7 +46,7 @@ fn watch(request: &Request) -> Result<Ended, String> {
 
 /// Waits until the server exits. When the agent closes standard input, the server has received end-of-file, too;
 /// after a grace period it receives SIGTERM, and the caller kills what is left after another.
-fn wait_or_end(server: Pid, mut counter: Option<Counter>) -> io::Result<Option<WaitStatus>> {
+fn wait_or_end(server: Pid, mut counter: Option<WatchCounter>) -> io::Result<Option<WaitStatus>> {
     let handle = pidfd_open(server, PidfdFlags::empty())?;
     let stdin = rustix::stdio::stdin();
     let ended = || Ok(waitpid(Some(server), WaitOptions::empty())?.map(|(_, status)| status));
@@ -58,7 +58,7 @@ fn wait_or_end(server: Pid, mut counter: Option<Counter>) -> io::Result<Option<W
                 PollFd::from_borrowed_fd(stdin, PollFlags::empty()),
             ];
             watched.extend(
-                counter.as_ref().map(|counter| PollFd::from_borrowed_fd(counter.fd(), PollFlags::IN)),
+                counter.as_ref().map(|counter| PollFd::from_borrowed_fd(counter.poll_fd(), PollFlags::IN)),
             );
             match poll(&mut watched, None) {
                 Err(rustix::io::Errno::INTR) => continue,
@@ -73,7 +73,7 @@ fn wait_or_end(server: Pid, mut counter: Option<Counter>) -> io::Result<Option<W
         if closed {
             break;
         }
-        epoll::serve(&mut counter, calls);
+        epoll::serve_counter(&mut counter, calls);
     }
     // Further watches are rejected from now on.
     drop(counter);
@@ -106,12 +106,12 @@ fn create_data_folder(data: &str, working: &str) -> io::Result<()> {
 
 /// Executes the server. Returns only on failure, with the reason.
 fn become_server(
-    request: &Request,
-    server: &protocol::mcp::Server,
+    request: &ChildRequest,
+    server: &protocol::mcp::McpServerSpec,
     temp: &Path,
     counting: &OwnedFd,
 ) -> String {
-    if let Err(error) = confine(&request.confinement) {
+    if let Err(error) = confine_process(&request.confinement) {
         return error.to_string();
     }
     if let Some(folder) = &server.data_folder

@@ -43,28 +43,28 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use domain::step::Call;
+use domain::step::StepCall;
 use domain::tool::MachineTool;
 use protocol::tool::ToolOutput;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch::Receiver;
 
-pub(crate) use child::{ProtectedProcess, line, running, spawn};
-pub(crate) use confine::{Confinement, confine};
+pub(crate) use child::{ProtectedProcess, acquire_process, encode_request, register_call};
+pub(crate) use confine::{Confinement, confine_process};
 pub(crate) use library::keep_index;
-pub use limits::Limits;
+pub use limits::ToolLimits;
 pub(crate) use mcp_supervisor::run_supervisor;
 pub use ocr::Recognition;
-pub(crate) use output::{failed, within_bounds};
-pub(crate) use preview::{picture, preview};
+pub(crate) use output::{failed_output, within_bounds};
+pub(crate) use preview::{draw_in_worker, preview_document};
 pub use readers::Readers;
 pub(crate) use recognize::Kept;
-pub(crate) use request::{Request, Task, answer};
-pub(crate) use role::Role;
+pub(crate) use request::{ChildRequest, ChildTask, answer_request};
+pub(crate) use role::ProcessRole;
 pub use spare::Spares;
-pub(crate) use supervise::{Ended, read_request, supervise};
+pub(crate) use supervise::{CommandExit, read_request, supervise_command};
 
-use child::{Answer, ask};
+use child::{WorkerAnswer, ask_worker};
 
 /// The timeout of a tool that accesses one file or folder.
 const FILE_TIME_MAX: Duration = Duration::from_secs(60);
@@ -78,15 +78,21 @@ const PIECE_MAX_BYTES: usize = 1_200;
 /// `attached` are the paths of the conversation's questions, which are searched even where they are hidden.
 /// When `killed` becomes true the call ends, and with it every process that it started; the result says so.
 /// Dropping the future ends its processes as well.
-pub async fn run(call: &Call, limits: &Limits, attached: &[String], killed: Receiver<bool>) -> ToolOutput {
+pub async fn run_tool(
+    call: &StepCall,
+    limits: &ToolLimits,
+    attached: &[String],
+    killed: Receiver<bool>,
+) -> ToolOutput {
     open_workspace(&limits.workspace);
     let Some(tool) = MachineTool::named(&call.tool) else {
         // Which ones a model is offered, only the host knows.
-        return failed(&format!("there is no tool `{}`", path::plain(&call.tool)));
+        return failed_output(&format!("there is no tool `{}`", path::plain_line(&call.tool)));
     };
-    let output = match dispatch(tool, &call.arguments, limits, attached, stopped(killed)).await {
+    let output = match dispatch_tool(tool, &call.arguments, limits, attached, wait_until_killed(killed)).await
+    {
         Ok(output) => output,
-        Err(text) => failed(&text),
+        Err(text) => failed_output(&text),
     };
     within_bounds(output)
 }
@@ -103,27 +109,29 @@ fn open_workspace(workspace: &Path) {
 }
 
 /// Waits until the call is killed.
-pub(crate) async fn stopped(mut killed: Receiver<bool>) {
+pub(crate) async fn wait_until_killed(mut killed: Receiver<bool>) {
     if killed.wait_for(|killed| *killed).await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-async fn dispatch(
+async fn dispatch_tool(
     tool: MachineTool,
     arguments: &str,
-    limits: &Limits,
+    limits: &ToolLimits,
     attached: &[String],
     stopped: impl Future<Output = ()>,
 ) -> Result<ToolOutput, String> {
     let task = match tool {
-        MachineTool::Shell => return shell::run(parsed(tool, arguments)?, limits, stopped).await,
+        MachineTool::Shell => {
+            return shell::run_command(parse_arguments(tool, arguments)?, limits, stopped).await;
+        }
         MachineTool::Search => {
-            let arguments = library::spelled(parsed(tool, arguments)?, limits).await;
+            let arguments = library::resolve_spellings(parse_arguments(tool, arguments)?, limits).await;
             let library = limits.library.as_ref().ok_or("this machine has no index to search")?;
-            let read = |wanted| library::extract(wanted, limits);
+            let read = |wanted| library::extract_document(wanted, limits);
             let output = tokio::select! {
-                output = library.search(&arguments, attached, SEARCH_TIME_MAX, read) => output,
+                output = library.search_documents(&arguments, attached, SEARCH_TIME_MAX, read) => output,
                 () = stopped => return Err(STOPPED.to_owned()),
             };
             limits.readers.clear();
@@ -131,34 +139,34 @@ async fn dispatch(
         }
         MachineTool::Read => {
             return tokio::select! {
-                output = library::read(parsed(tool, arguments)?, limits) => output,
+                output = library::read_document(parse_arguments(tool, arguments)?, limits) => output,
                 () = stopped => Err(STOPPED.to_owned()),
             };
         }
         // Nobody kills it: it ends by itself in a minute.
         MachineTool::AttachedFiles => {
             return match serde_json::from_str(arguments) {
-                Ok(arguments) => Ok(library::attached(&arguments, limits).await),
+                Ok(arguments) => Ok(library::read_attachments(&arguments, limits).await),
                 Err(_) => Err("the arguments are not valid".to_owned()),
             };
         }
-        MachineTool::View => Task::View(parsed(tool, arguments)?),
-        MachineTool::Write => Task::Write(parsed(tool, arguments)?),
-        MachineTool::Edit => Task::Edit(parsed(tool, arguments)?),
-        MachineTool::List => Task::List(parsed(tool, arguments)?),
-        MachineTool::Find => Task::Find(parsed(tool, arguments)?),
+        MachineTool::View => ChildTask::View(parse_arguments(tool, arguments)?),
+        MachineTool::Write => ChildTask::Write(parse_arguments(tool, arguments)?),
+        MachineTool::Edit => ChildTask::Edit(parse_arguments(tool, arguments)?),
+        MachineTool::List => ChildTask::List(parse_arguments(tool, arguments)?),
+        MachineTool::Find => ChildTask::Find(parse_arguments(tool, arguments)?),
     };
     tokio::select! {
-        answer = ask(task, limits, FILE_TIME_MAX) => match answer? {
-            Answer::Output(output) => Ok(output),
-            Answer::Read(..)
-            | Answer::Batch(_)
-            | Answer::Usage(_)
-            | Answer::Languages(_)
-            | Answer::Recognized(_)
-            | Answer::Preview(_)
-            | Answer::Picture(_)
-            | Answer::Unpack => {
+        answer = ask_worker(task, limits, FILE_TIME_MAX) => match answer? {
+            WorkerAnswer::Output(output) => Ok(output),
+            WorkerAnswer::Read(..)
+            | WorkerAnswer::Batch(_)
+            | WorkerAnswer::Usage(_)
+            | WorkerAnswer::Languages(_)
+            | WorkerAnswer::Recognized(_)
+            | WorkerAnswer::Preview(_)
+            | WorkerAnswer::Picture(_)
+            | WorkerAnswer::Unpack => {
                 Err("the tool gave an answer of another kind".to_owned())
             }
         },
@@ -170,14 +178,14 @@ async fn dispatch(
 const STOPPED: &str = "stopped before it was done";
 
 /// The arguments as the tool takes them, or what the model should do differently.
-fn parsed<T: DeserializeOwned>(tool: MachineTool, arguments: &str) -> Result<T, String> {
+fn parse_arguments<T: DeserializeOwned>(tool: MachineTool, arguments: &str) -> Result<T, String> {
     // Models omit the arguments where none are required.
     let arguments = if arguments.trim().is_empty() { "{}" } else { arguments };
     serde_json::from_str(arguments).map_err(|error| {
         format!(
             "the arguments of {} are not valid: {}. Their schema is {}",
             tool.name(),
-            path::plain(&error.to_string()),
+            path::plain_line(&error.to_string()),
             tool.facts().schema
         )
     })

@@ -4,18 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::unread::{UnreadImage, UnreadReason};
-use text_analysis::{Language, detect_language};
+use text_analysis::{TextLanguage, detect_language};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-use super::Limits;
-use super::child::{Answer, ask};
+use super::ToolLimits;
+use super::child::{WorkerAnswer, ask_worker};
 use super::readers;
 use super::recognize::{self, Recognized};
-use super::request::Task;
-use crate::documents::Span;
-use crate::documents::passages::Piece;
-use crate::index::{Batch, ExtractionProblem, PendingImage};
+use super::request::ChildTask;
+use crate::documents::PageRange;
+use crate::documents::passages::DocumentPassage;
+use crate::index::{ExtractionProblem, PassageBatch, PendingImage};
 
 /// The languages that a text is first recognized in, as far as they are installed.
 const PREFERRED: [&str; 4] = ["ces", "slk", "deu", "eng"];
@@ -41,20 +41,20 @@ pub struct Recognition(Arc<OnceCell<String>>);
 impl Recognition {
     /// Returns the languages as the program takes them; `None` if it or its languages are missing, which is looked at again each
     /// time. The index learns when they are found, so that it has scans read that were met without them.
-    pub(super) async fn languages(&self, limits: &Limits) -> Option<&str> {
+    pub(super) async fn chosen_languages(&self, limits: &ToolLimits) -> Option<&str> {
         let asked = async {
-            let installed =
-                recognize::is_installed().then(|| ask(Task::Languages, limits, LANGUAGES_TIME_MAX));
+            let installed = recognize::is_installed()
+                .then(|| ask_worker(ChildTask::Languages, limits, LANGUAGES_TIME_MAX));
             let chosen = match installed {
                 Some(asked) => match asked.await {
-                    Ok(Answer::Languages(Ok(installed))) => choose(&installed),
+                    Ok(WorkerAnswer::Languages(Ok(installed))) => choose_languages(&installed),
                     _ => None,
                 },
                 None => None,
             };
             let count = chosen.as_ref().map_or(0, |chosen| chosen.split('+').count());
             if let Some(library) = &limits.library {
-                library.recognizes(u32::try_from(count).unwrap_or(u32::MAX)).await;
+                library.record_languages(u32::try_from(count).unwrap_or(u32::MAX)).await;
             }
             chosen.ok_or(())
         };
@@ -63,7 +63,7 @@ impl Recognition {
 }
 
 /// Returns the languages for a text of which nothing is known.
-fn choose(installed: &[String]) -> Option<String> {
+fn choose_languages(installed: &[String]) -> Option<String> {
     let preferred = PREFERRED.into_iter().filter(|code| installed.iter().any(|one| one == code));
     let others = installed.iter().map(String::as_str).filter(|code| !PREFERRED.contains(code));
     let chosen: Vec<&str> = preferred.chain(others).take(LANGUAGES_MAX).collect();
@@ -71,12 +71,12 @@ fn choose(installed: &[String]) -> Option<String> {
 }
 
 /// Returns the languages for further pages of a text: its own, or all if it is not known.
-fn narrowed(all: &str, language: Option<Language>) -> &str {
+fn narrow_languages(all: &str, language: Option<TextLanguage>) -> &str {
     let code = match language {
-        Some(Language::Czech) => "ces",
-        Some(Language::Slovak) => "slk",
-        Some(Language::German) => "deu",
-        Some(Language::English) => "eng",
+        Some(TextLanguage::Czech) => "ces",
+        Some(TextLanguage::Slovak) => "slk",
+        Some(TextLanguage::German) => "deu",
+        Some(TextLanguage::English) => "eng",
         None => return all,
     };
     all.split('+').find(|one| *one == code).unwrap_or(all)
@@ -86,32 +86,42 @@ fn narrowed(all: &str, language: Option<Language>) -> &str {
 pub(super) async fn read_image(
     path: String,
     wanted: PendingImage,
-    limits: &Limits,
-) -> Result<Batch, ExtractionProblem> {
-    let Some(all) = limits.recognition.languages(limits).await else { return Ok(Batch::default()) };
-    let languages = narrowed(all, wanted.language).to_owned();
+    limits: &ToolLimits,
+) -> Result<PassageBatch, ExtractionProblem> {
+    let Some(all) = limits.recognition.chosen_languages(limits).await else {
+        return Ok(PassageBatch::default());
+    };
+    let languages = narrow_languages(all, wanted.language).to_owned();
     let image = wanted.image;
     let is_of_inner = image.is_of_inner();
     let (following, image_of_task) = (wanted.following, image.clone());
-    let task = Task::RecognizeImage { path: path.clone(), image: image_of_task, following, languages };
+    let task = ChildTask::RecognizeImage { path: path.clone(), image: image_of_task, following, languages };
     let answer = match is_of_inner {
-        true => readers::recognize(path, task, limits, IMAGE_TIME_MAX).await,
-        false => ask(task, limits, IMAGE_TIME_MAX).await,
+        true => readers::recognize_in_reader(path, task, limits, IMAGE_TIME_MAX).await,
+        false => ask_worker(task, limits, IMAGE_TIME_MAX).await,
     };
     let recognized = match answer {
-        Ok(Answer::Recognized(Ok(recognized))) => recognized,
+        Ok(WorkerAnswer::Recognized(Ok(recognized))) => recognized,
         answer => {
             let reason = match answer.err().and_then(|error| error.reason) {
                 Some(UnreadReason::TooSlow) => UnreadImage::TooSlow,
                 Some(UnreadReason::TooMuchMemory) => UnreadImage::TooLarge,
                 _ => UnreadImage::Failed,
             };
-            return Ok(Batch::of_unread_image(reason));
+            return Ok(PassageBatch::of_unread_image(reason));
         }
     };
     let lines = image.line.map(|line| (line, line));
-    let placed = |piece: Piece| Piece { page: image.page, lines, heading: image.heading.clone(), ..piece };
-    Ok(Batch { pieces: recognized.pieces.into_iter().map(placed).collect(), ..Batch::default() })
+    let placed = |piece: DocumentPassage| DocumentPassage {
+        page: image.page,
+        lines,
+        heading: image.heading.clone(),
+        ..piece
+    };
+    Ok(PassageBatch {
+        pieces: recognized.pieces.into_iter().map(placed).collect(),
+        ..PassageBatch::default()
+    })
 }
 
 /// Adds the recognized text of scanned pages, or of an image, to what was extracted within `time`. Pages for which the time
@@ -119,26 +129,26 @@ pub(super) async fn read_image(
 /// because the host is busy: a page counts as one that cannot be recognized after several attempts.
 pub(super) async fn add_text(
     path: &str,
-    extracted: Result<Batch, ExtractionProblem>,
+    extracted: Result<PassageBatch, ExtractionProblem>,
     (began, time, attempts): (Instant, Duration, u32),
-    limits: &Limits,
-) -> Result<Batch, ExtractionProblem> {
+    limits: &ToolLimits,
+) -> Result<PassageBatch, ExtractionProblem> {
     let is_image = matches!(&extracted, Err(problem) if problem.reason == UnreadReason::Image);
     let has_scans = matches!(&extracted, Ok(batch) if !batch.scans.is_empty());
     if matches!(&extracted, Ok(batch) if !batch.images.is_empty()) {
         // Those are read later, if the index knows that they can be.
-        limits.recognition.languages(limits).await;
+        limits.recognition.chosen_languages(limits).await;
     }
     if !(is_image || has_scans) {
         return extracted;
     }
-    let Some(all) = limits.recognition.languages(limits).await else { return extracted };
+    let Some(all) = limits.recognition.chosen_languages(limits).await else { return extracted };
     let end = began + 2 * time - MARGIN;
     let one = async |page: Option<u32>, languages: &str| {
         let left = end.saturating_duration_since(Instant::now()).max(PAGE_TIME_MIN);
-        let task = Task::Recognize { path: path.to_owned(), page, languages: languages.to_owned() };
-        match ask(task, limits, left).await {
-            Ok(Answer::Recognized(Ok(recognized))) => Ok(recognized),
+        let task = ChildTask::Recognize { path: path.to_owned(), page, languages: languages.to_owned() };
+        match ask_worker(task, limits, left).await {
+            Ok(WorkerAnswer::Recognized(Ok(recognized))) => Ok(recognized),
             Err(error) => Err(error.reason == Some(UnreadReason::TooSlow)),
             Ok(_) => Err(false),
         }
@@ -155,8 +165,8 @@ pub(super) async fn add_text(
             if pieces.is_empty() {
                 return Err(problem);
             }
-            let span = Some(Span { first: 1, last: pages, of: pages });
-            return Ok(Batch { pieces, span, ..Batch::default() });
+            let span = Some(PageRange { first: 1, last: pages, of: pages });
+            return Ok(PassageBatch { pieces, span, ..PassageBatch::default() });
         }
     };
     let (mut languages, mut unread) = (all, Vec::new());
@@ -168,7 +178,7 @@ pub(super) async fn add_text(
             Err(true) if index > 0 || batch.span.is_some_and(|span| page > span.first) => {
                 let last = page - 1;
                 batch.pieces.retain(|piece| piece.page.is_none_or(|page| page <= last));
-                batch.span = batch.span.map(|span| Span { last, ..span });
+                batch.span = batch.span.map(|span| PageRange { last, ..span });
                 break;
             }
             // The caller ends it, and takes it for a document that is still to be read.
@@ -179,7 +189,7 @@ pub(super) async fn add_text(
                 unread.push(page);
             }
             Ok(recognized) => {
-                languages = narrowed(all, detect_language(&recognized.text));
+                languages = narrow_languages(all, detect_language(&recognized.text));
                 // The few letters beside the images stay.
                 batch.pieces.extend(recognized.pieces);
             }
@@ -196,16 +206,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn languages_are_chosen_by_what_is_installed() {
+    fn choose_languages_uses_installed() {
         let installed = |codes: &[&str]| codes.iter().map(ToString::to_string).collect::<Vec<_>>();
-        assert_eq!(choose(&installed(&[])), None);
-        assert_eq!(choose(&installed(&["eng", "pol", "slk"])).as_deref(), Some("slk+eng+pol"));
-        let all = choose(&installed(&["afr", "ces", "deu", "eng", "fra", "slk"])).expect("languages");
+        assert_eq!(choose_languages(&installed(&[])), None);
+        assert_eq!(choose_languages(&installed(&["eng", "pol", "slk"])).as_deref(), Some("slk+eng+pol"));
+        let all =
+            choose_languages(&installed(&["afr", "ces", "deu", "eng", "fra", "slk"])).expect("languages");
         assert_eq!(all, "ces+slk+deu+eng+afr");
         let german =
             "Der Mieter hat die Miete bis zum fünften Tag eines jeden Monats zu zahlen, und zwar im Voraus.";
-        assert_eq!(narrowed(&all, detect_language(german)), "deu");
-        assert_eq!(narrowed("ces+eng", detect_language(german)), "ces+eng");
-        assert_eq!(narrowed(&all, detect_language("12 34")), all);
+        assert_eq!(narrow_languages(&all, detect_language(german)), "deu");
+        assert_eq!(narrow_languages("ces+eng", detect_language(german)), "ces+eng");
+        assert_eq!(narrow_languages(&all, detect_language("12 34")), all);
     }
 }

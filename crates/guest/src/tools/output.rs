@@ -6,12 +6,12 @@ use protocol::tool::{
 };
 
 /// Creates a failed result with the reason.
-pub(crate) fn failed(why: &str) -> ToolOutput {
+pub(crate) fn failed_output(why: &str) -> ToolOutput {
     ToolOutput { failed: true, text: why.to_owned(), ..ToolOutput::default() }
 }
 
 /// Creates a result that consists of text only.
-pub(crate) fn done(text: String) -> ToolOutput {
+pub(crate) fn text_output(text: String) -> ToolOutput {
     ToolOutput { text, ..ToolOutput::default() }
 }
 
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_a_tool_gives_fits_into_a_frame_and_says_that_it_was_cut() {
+    fn within_bounds_cuts_to_frame() {
         let passage = |index: u32| FoundPassage {
             path: format!("/{}/{index}", "\"".repeat(4000)),
             text: "\u{1}\"\\".repeat(2000),
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn escaping_is_counted_as_it_is_done() {
+    fn escaped_bytes_match_serialization() {
         let text: String = (0..0x250_u32).filter_map(char::from_u32).collect();
         // Two of the control characters have a shorter escape than the estimate.
         let real = serde_json::to_string(&text).unwrap().len() - 2;

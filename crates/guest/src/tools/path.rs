@@ -11,7 +11,7 @@ const PATH_MAX_BYTES: usize = 4096;
 
 /// The reason why a path is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum PathError {
+pub(crate) enum WorkspacePathError {
     #[error("{0} is outside the workspace")]
     Outside(String),
     #[error("the path is longer than {PATH_MAX_BYTES} bytes or contains a zero byte")]
@@ -20,9 +20,9 @@ pub(crate) enum PathError {
 
 /// Returns the path relative to the workspace; `.` is the workspace itself. `/a`, `a` and `/workspace/a` are the
 /// same. `..` is allowed, but a path that climbs above the workspace is rejected before anything is opened.
-pub(crate) fn parse(text: &str) -> Result<PathBuf, PathError> {
+pub(crate) fn parse_path(text: &str) -> Result<PathBuf, WorkspacePathError> {
     if text.len() > PATH_MAX_BYTES || text.contains('\0') {
-        return Err(PathError::Malformed);
+        return Err(WorkspacePathError::Malformed);
     }
     let inner = text.strip_prefix(WORKSPACE).filter(|rest| rest.is_empty() || rest.starts_with('/'));
     let mut depth = 0_usize;
@@ -31,7 +31,7 @@ pub(crate) fn parse(text: &str) -> Result<PathBuf, PathError> {
         match name {
             "" | "." => {}
             ".." => {
-                depth = depth.checked_sub(1).ok_or_else(|| PathError::Outside(plain(text)))?;
+                depth = depth.checked_sub(1).ok_or_else(|| WorkspacePathError::Outside(plain_line(text)))?;
                 out.push(name);
             }
             _ => {
@@ -47,7 +47,7 @@ pub(crate) fn parse(text: &str) -> Result<PathBuf, PathError> {
 }
 
 /// Decodes the percent-encoding of [`display_path`]. Returns `None` if nothing is encoded.
-pub(crate) fn decoded(path: &Path) -> Option<PathBuf> {
+pub(crate) fn decode_path(path: &Path) -> Option<PathBuf> {
     let bytes = path.as_os_str().as_bytes();
     if !bytes.contains(&b'%') {
         return None;
@@ -108,7 +108,7 @@ fn is_odd(c: char) -> bool {
 }
 
 /// Formats untrusted text for a message: on one line and bounded.
-pub(crate) fn plain(text: &str) -> String {
+pub(crate) fn plain_line(text: &str) -> String {
     const PLAIN_MAX_CHARS: usize = 300;
     text.chars().take(PLAIN_MAX_CHARS).map(|c| if is_odd(c) { ' ' } else { c }).collect()
 }
@@ -120,27 +120,27 @@ mod tests {
     #[test]
     fn every_spelling_means_the_same() {
         for text in ["/uploads/x", "uploads/x", "/workspace/uploads/x", "//uploads//./x/"] {
-            assert_eq!(parse(text).unwrap(), Path::new("uploads/x"), "{text}");
+            assert_eq!(parse_path(text).unwrap(), Path::new("uploads/x"), "{text}");
         }
-        assert_eq!(parse("/workspace").unwrap(), Path::new("."));
-        assert_eq!(parse("/workspaces/a").unwrap(), Path::new("workspaces/a"));
-        assert_eq!(parse("a/../b").unwrap(), Path::new("a/../b"));
+        assert_eq!(parse_path("/workspace").unwrap(), Path::new("."));
+        assert_eq!(parse_path("/workspaces/a").unwrap(), Path::new("workspaces/a"));
+        assert_eq!(parse_path("a/../b").unwrap(), Path::new("a/../b"));
     }
 
     #[test]
     fn climbing_is_refused() {
         for text in ["..", "/../etc/passwd", "a/../../b", "/workspace/../etc"] {
-            assert!(matches!(parse(text), Err(PathError::Outside(_))), "{text}");
+            assert!(matches!(parse_path(text), Err(WorkspacePathError::Outside(_))), "{text}");
         }
-        assert_eq!(parse("a\0b"), Err(PathError::Malformed));
+        assert_eq!(parse_path("a\0b"), Err(WorkspacePathError::Malformed));
     }
 
     #[test]
-    fn odd_names_are_one_line_and_come_back() {
+    fn display_path_odd_names_round_trip() {
         let name = PathBuf::from(OsString::from_vec(b"a\nb\xff\x1b[2J\xe2\x80\xae".to_vec()));
         let text = display_path(&name);
         assert_eq!(text, "/a%0Ab%FF%1B[2J%E2%80%AE");
-        assert_eq!(decoded(&parse(&text).unwrap()).unwrap(), name);
-        assert_eq!(decoded(Path::new("100%/x")), Some(PathBuf::from("100%/x")));
+        assert_eq!(decode_path(&parse_path(&text).unwrap()).unwrap(), name);
+        assert_eq!(decode_path(Path::new("100%/x")), Some(PathBuf::from("100%/x")));
     }
 }

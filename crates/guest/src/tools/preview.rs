@@ -7,17 +7,18 @@ use std::time::{Duration, Instant};
 
 use domain::unread::UnreadReason;
 use protocol::preview::{
-    PAGES_MAX, PICTURE_MAX_BYTES, PageRequest, Preview, PreviewRequest, PreviewText, TEXT_MAX_BYTES,
+    DocumentPreview, PAGES_MAX, PICTURE_MAX_BYTES, PageRequest, PreviewRequest, PreviewText, TEXT_MAX_BYTES,
     TEXTS_MAX,
 };
 
-use super::Limits;
-use super::child::{Answer, WorkerError, ask};
+use super::ToolLimits;
+use super::child::{WorkerAnswer, WorkerError, ask_worker};
 use super::jail::Jail;
 use super::library;
-use super::request::Task;
+use super::request::ChildTask;
 use crate::documents::{
-    Bounds, DrawnDocument, Format, INPUT_MAX_BYTES, Segment, marks, page_sizes, without_signatures,
+    DocumentFormat, DocumentSegment, DrawnDocument, ExtractBounds, INPUT_MAX_BYTES, find_passage_marks,
+    page_sizes, without_signatures,
 };
 
 /// No page is begun after this time, and the timeouts of a worker.
@@ -26,22 +27,22 @@ const PREVIEW_TIME_MAX: Duration = Duration::from_secs(12);
 const PICTURE_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Returns the text of a document in a worker.
-pub(crate) async fn preview(request: PreviewRequest, limits: &Limits) -> Preview {
+pub(crate) async fn preview_document(request: PreviewRequest, limits: &ToolLimits) -> DocumentPreview {
     let path = request.path.clone();
-    match ask(Task::Preview(request), limits, PREVIEW_TIME_MAX).await {
-        Ok(Answer::Preview(mut preview)) => {
-            if preview.unit == Format::Archive.page_word() {
+    match ask_worker(ChildTask::Preview(request), limits, PREVIEW_TIME_MAX).await {
+        Ok(WorkerAnswer::Preview(mut preview)) => {
+            if preview.unit == DocumentFormat::Archive.page_word() {
                 add_recognized(&mut preview, &path, limits).await;
             }
             preview
         }
-        Ok(_) => unreadable(UnreadReason::Broken),
-        Err(WorkerError { reason, .. }) => unreadable(reason.unwrap_or(UnreadReason::Broken)),
+        Ok(_) => unreadable_preview(UnreadReason::Broken),
+        Err(WorkerError { reason, .. }) => unreadable_preview(reason.unwrap_or(UnreadReason::Broken)),
     }
 }
 
 /// Adds the text of images in the shown files of an archive, as far as the index has it: the worker recognizes none.
-async fn add_recognized(preview: &mut Preview, path: &str, limits: &Limits) {
+async fn add_recognized(preview: &mut DocumentPreview, path: &str, limits: &ToolLimits) {
     let mut shown: BTreeMap<u32, String> = BTreeMap::new();
     for text in &preview.texts {
         if let Some(page) = text.page {
@@ -49,8 +50,10 @@ async fn add_recognized(preview: &mut Preview, path: &str, limits: &Limits) {
         }
     }
     let (Some(library), Some((first, _))) = (&limits.library, shown.first_key_value()) else { return };
-    let Some(found) = library::found(path, limits).await else { return };
-    let Some(stored) = library.stored(&found.path, found.stamp, *first, TEXTS_MAX).await else { return };
+    let Some(found) = library::find_file(path, limits).await else { return };
+    let Some(stored) = library.read_stored_pages(&found.path, found.stamp, *first, TEXTS_MAX).await else {
+        return;
+    };
     let used: usize = preview.texts.iter().map(|text| text.text.len()).sum();
     let mut room = TEXT_MAX_BYTES.saturating_sub(used);
     for piece in stored.pieces {
@@ -74,49 +77,51 @@ fn without_space(text: &str) -> String {
 }
 
 /// Draws a page in a worker; `None` if it cannot be drawn within the limits.
-pub(crate) async fn picture(request: PageRequest, limits: &Limits) -> Option<Vec<u8>> {
-    match ask(Task::Picture(request), limits, PICTURE_TIME_MAX).await {
-        Ok(Answer::Picture(Some(digits))) => domain::hex::decode(&digits),
+pub(crate) async fn draw_in_worker(request: PageRequest, limits: &ToolLimits) -> Option<Vec<u8>> {
+    match ask_worker(ChildTask::Picture(request), limits, PICTURE_TIME_MAX).await {
+        Ok(WorkerAnswer::Picture(Some(digits))) => domain::hex::decode_hex(&digits),
         Ok(_) | Err(_) => None,
     }
 }
 
-fn unreadable(reason: UnreadReason) -> Preview {
-    Preview { reason: Some(reason.code().to_owned()), ..Preview::default() }
+fn unreadable_preview(reason: UnreadReason) -> DocumentPreview {
+    DocumentPreview { reason: Some(reason.code().to_owned()), ..DocumentPreview::default() }
 }
 
 /// Reads the text of a document and the sizes of its pages, in a worker.
-pub(super) fn read(jail: &Jail, request: &PreviewRequest) -> Preview {
-    let Ok((path, mut file)) = jail.file(&request.path) else { return unreadable(UnreadReason::Missing) };
+pub(super) fn read_preview(jail: &Jail, request: &PreviewRequest) -> DocumentPreview {
+    let Ok((path, mut file)) = jail.open_file(&request.path) else {
+        return unreadable_preview(UnreadReason::Missing);
+    };
     let first_page = request.first_page.max(1);
-    let bounds = Bounds {
+    let bounds = ExtractBounds {
         first_page,
         last_page: first_page.saturating_add(PAGES_MAX - 1),
         text_max_bytes: TEXT_MAX_BYTES,
         until: Some(Instant::now() + PAGES_TIME_MAX),
         may_cut: true,
     };
-    let Ok(again) = file.try_clone() else { return unreadable(UnreadReason::Broken) };
-    let extracted = jail.extract(&path, again, &bounds);
-    let bytes = file.rewind().ok().and_then(|()| bytes(file)).unwrap_or_default();
+    let Ok(again) = file.try_clone() else { return unreadable_preview(UnreadReason::Broken) };
+    let extracted = jail.extract_text(&path, again, &bounds);
+    let bytes = file.rewind().ok().and_then(|()| read_document_bytes(file)).unwrap_or_default();
     let sizes = page_sizes(&bytes, first_page, PAGES_MAX).unwrap_or_default();
     let cited = request.cited.as_ref().filter(|_| !sizes.is_empty());
-    let marks = cited.map(|cited| marks(&bytes, cited.page, &cited.passage)).unwrap_or_default();
+    let marks = cited.map(|cited| find_passage_marks(&bytes, cited.page, &cited.passage)).unwrap_or_default();
     drop(bytes);
     let mut document = match extracted {
         Ok(document) => document,
-        Err(error) => return Preview { sizes, marks, ..unreadable(error.reason()) },
+        Err(error) => return DocumentPreview { sizes, marks, ..unreadable_preview(error.unread_reason()) },
     };
-    let mut preview = Preview {
+    let mut preview = DocumentPreview {
         pages: document.pages,
         sizes,
         marks,
         truncated: document.truncated || !document.cut_pages.is_empty(),
-        ..Preview::default()
+        ..DocumentPreview::default()
     };
     document.format.page_word().clone_into(&mut preview.unit);
-    preview.is_markdown = document.format == Format::Markdown;
-    if document.format == Format::Archive {
+    preview.is_markdown = document.format == DocumentFormat::Markdown;
+    if document.format == DocumentFormat::Archive {
         retain_whole_files(&mut document.segments);
     }
     let mut room = TEXT_MAX_BYTES;
@@ -153,17 +158,17 @@ struct SheetName {
 }
 
 /// Returns the sheet that a text is of.
-fn sheet_of(segment: &Segment, format: Format) -> Option<SheetName> {
+fn sheet_of(segment: &DocumentSegment, format: DocumentFormat) -> Option<SheetName> {
     let format = segment.inner.as_ref().map_or(format, |inner| inner.format);
     // The heading of rows has the names of the columns, too.
-    let heading = segment.heading.as_deref().filter(|_| format == Format::Workbook)?;
+    let heading = segment.heading.as_deref().filter(|_| format == DocumentFormat::Workbook)?;
     let inner_page = segment.inner.as_ref().and_then(|inner| inner.page.clone());
     let name = heading.split(": ").next().unwrap_or_default().to_owned();
     Some(SheetName { page: segment.page, inner_page, name })
 }
 
 /// Drops the files of an archive that do not fit behind the first one: they are asked for later.
-fn retain_whole_files(segments: &mut Vec<Segment>) {
+fn retain_whole_files(segments: &mut Vec<DocumentSegment>) {
     let first = segments.first().and_then(|segment| segment.page);
     let mut bytes = 0;
     let too_many = segments.iter().find(|segment| {
@@ -176,14 +181,16 @@ fn retain_whole_files(segments: &mut Vec<Segment>) {
 }
 
 /// Draws a page, in a worker, as hexadecimal digits of a PNG.
-pub(super) fn draw(jail: &Jail, request: &PageRequest) -> Option<String> {
-    let (_, file) = jail.file(&request.path).ok()?;
-    let png = DrawnDocument::open(&bytes(file)?)?.ok()?.draw(request.page, request.viewer)?;
-    (png.len() <= PICTURE_MAX_BYTES).then(|| domain::hex::encode(&png))
+pub(super) fn draw_page(jail: &Jail, request: &PageRequest) -> Option<String> {
+    let (_, file) = jail.open_file(&request.path).ok()?;
+    let png = DrawnDocument::from_bytes(&read_document_bytes(file)?)?
+        .ok()?
+        .draw_page(request.page, request.viewer)?;
+    (png.len() <= PICTURE_MAX_BYTES).then(|| domain::hex::encode_hex(&png))
 }
 
 /// Returns the bytes of a file, as far as documents are read; of a signed one, those of what it encloses.
-pub(super) fn bytes(file: std::fs::File) -> Option<Vec<u8>> {
+pub(super) fn read_document_bytes(file: std::fs::File) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(INPUT_MAX_BYTES).read_to_end(&mut bytes).ok()?;
     Some(without_signatures(bytes))
@@ -199,10 +206,10 @@ mod tests {
     const LEASE: &[u8] = include_bytes!("../../tests/fixtures/lease.pdf");
 
     /// A folder with a document in it.
-    fn workspace(bytes: &[u8]) -> (tempfile::TempDir, Jail) {
+    fn document_workspace(bytes: &[u8]) -> (tempfile::TempDir, Jail) {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a.pdf"), bytes).unwrap();
-        let jail = Jail::open(folder.path()).unwrap();
+        let jail = Jail::open_workspace(folder.path()).unwrap();
         (folder, jail)
     }
 
@@ -210,13 +217,13 @@ mod tests {
         PageRequest { path: path.to_owned(), page, viewer: Viewer::Person }
     }
 
-    fn drawn(jail: &Jail, page: u32) -> Option<(u32, u32)> {
-        let digits = draw(jail, &page_request("/a.pdf", page))?;
-        ImageKind::Png.sides(&domain::hex::decode(&digits)?)
+    fn drawn_size(jail: &Jail, page: u32) -> Option<(u32, u32)> {
+        let digits = draw_page(jail, &page_request("/a.pdf", page))?;
+        ImageKind::Png.dimensions(&domain::hex::decode_hex(&digits)?)
     }
 
     /// A PDF of one page with these boxes.
-    fn pdf(boxes: &str) -> Vec<u8> {
+    fn one_page_pdf(boxes: &str) -> Vec<u8> {
         format!(
             "%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n\
              2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n\
@@ -226,20 +233,21 @@ mod tests {
     }
 
     #[test]
-    fn a_pdf_has_pictures_text_and_the_place_of_a_passage() {
-        let (_folder, jail) = workspace(LEASE);
+    fn preview_of_pdf_marks_passage() {
+        let (_folder, jail) = document_workspace(LEASE);
         let request = PreviewRequest { path: "/a.pdf".to_owned(), first_page: 1, cited: None };
-        let preview = read(&jail, &request);
+        let preview = read_preview(&jail, &request);
         let pages = preview.pages.unwrap();
         assert!(pages > 1 && preview.is_within_limits(1), "{preview:?}");
         assert_eq!(preview.sizes.len(), pages as usize);
-        assert_eq!(drawn(&jail, 1), Some(preview.sizes[0].picture()));
-        assert_eq!(drawn(&jail, pages + 1), None);
-        assert_eq!(drawn(&jail, 0), None);
+        assert_eq!(drawn_size(&jail, 1), Some(preview.sizes[0].picture_size()));
+        assert_eq!(drawn_size(&jail, pages + 1), None);
+        assert_eq!(drawn_size(&jail, 0), None);
         assert!(preview.marks.is_empty());
         let passage = preview.texts[0].text.lines().find(|line| line.len() > 40).unwrap().to_owned();
         let cited = |page| Some(CitedOnPage { page, passage: passage.clone() });
-        let of_page = |page| read(&jail, &PreviewRequest { cited: cited(page), ..request.clone() }).marks;
+        let of_page =
+            |page| read_preview(&jail, &PreviewRequest { cited: cited(page), ..request.clone() }).marks;
         let marks = of_page(1);
         assert!(!marks.is_empty(), "{passage}");
         let size = preview.sizes[0];
@@ -249,12 +257,12 @@ mod tests {
                 .all(|mark| mark.left + mark.width <= size.width && mark.top + mark.height <= size.height)
         );
         assert!(of_page(2).is_empty() && of_page(99).is_empty());
-        let later = read(&jail, &PreviewRequest { first_page: 2, ..request });
+        let later = read_preview(&jail, &PreviewRequest { first_page: 2, ..request });
         assert!(later.texts.iter().all(|text| text.page >= Some(2)), "{later:?}");
     }
 
     #[test]
-    fn pages_of_any_size_are_drawn_within_the_limits_or_not_at_all() {
+    fn draw_page_within_limits_or_none() {
         for boxes in [
             "/MediaBox[0 0 1000000000 1000000000]",
             "/MediaBox[0 0 1 20000]",
@@ -265,11 +273,13 @@ mod tests {
             "/MediaBox[0 0 600 800]/CropBox[700 900 800 1000]",
             "",
         ] {
-            let (_folder, jail) = workspace(&pdf(boxes));
-            let preview =
-                read(&jail, &PreviewRequest { path: "/a.pdf".to_owned(), first_page: 1, cited: None });
+            let (_folder, jail) = document_workspace(&one_page_pdf(boxes));
+            let preview = read_preview(
+                &jail,
+                &PreviewRequest { path: "/a.pdf".to_owned(), first_page: 1, cited: None },
+            );
             assert!(preview.is_within_limits(1), "{boxes}: {preview:?}");
-            if let Some((width, height)) = drawn(&jail, 1) {
+            if let Some((width, height)) = drawn_size(&jail, 1) {
                 assert!(
                     u64::from(width) * u64::from(height) <= PICTURE_PIXELS_MAX,
                     "{boxes}: {width} {height}"
@@ -279,8 +289,8 @@ mod tests {
     }
 
     #[test]
-    fn files_of_an_archive_are_given_whole_from_the_first_one_on() {
-        let segment = |page: u32, bytes: usize| Segment {
+    fn preview_archive_gives_whole_files() {
+        let segment = |page: u32, bytes: usize| DocumentSegment {
             page: Some(page),
             lines: None,
             heading: None,
@@ -302,14 +312,17 @@ mod tests {
     }
 
     #[test]
-    fn sheets_of_a_workbook_in_an_archive_are_named_where_they_begin() {
+    fn preview_archive_names_sheets() {
         let archive = zip_of(&[
             ("a.txt", &b"A lease."[..]),
-            ("flats.fods", workbook(&[("Flats", &["Unit", "7"]), ("Rent", &["Unit", "18500"])]).as_bytes()),
+            (
+                "flats.fods",
+                workbook_xml(&[("Flats", &["Unit", "7"]), ("Rent", &["Unit", "18500"])]).as_bytes(),
+            ),
         ]);
-        let (_folder, jail) = workspace(&archive);
+        let (_folder, jail) = document_workspace(&archive);
         let request = PreviewRequest { path: "/a.pdf".to_owned(), first_page: 1, cited: None };
-        let preview = read(&jail, &request);
+        let preview = read_preview(&jail, &request);
         let texts: Vec<_> = preview
             .texts
             .iter()
@@ -337,7 +350,7 @@ mod tests {
     }
 
     /// A workbook with sheets of one column.
-    fn workbook(sheets: &[(&str, &[&str])]) -> String {
+    fn workbook_xml(sheets: &[(&str, &[&str])]) -> String {
         let row = |value: &&str| {
             format!(
                 "<table:table-row><table:table-cell office:value-type=\"string\"><text:p>{value}</text:p></table:table-cell></table:table-row>"
@@ -363,23 +376,24 @@ mod tests {
         let notebook = r##"{"cells": [{"cell_type": "markdown", "source": "# Rent"}]}"##;
         std::fs::write(folder.path().join("a.ipynb"), notebook).unwrap();
         std::fs::write(folder.path().join("b.ipynb"), "{\"cells\": 7}").unwrap();
-        let jail = Jail::open(folder.path()).unwrap();
-        let preview =
-            |path: &str| read(&jail, &PreviewRequest { path: path.to_owned(), first_page: 1, cited: None });
+        let jail = Jail::open_workspace(folder.path()).unwrap();
+        let preview = |path: &str| {
+            read_preview(&jail, &PreviewRequest { path: path.to_owned(), first_page: 1, cited: None })
+        };
         assert!(preview("/a.ipynb").is_markdown);
         assert!(!preview("/b.ipynb").is_markdown, "it is text");
     }
 
     #[test]
-    fn what_is_no_pdf_is_not_drawn() {
+    fn draw_page_of_non_pdf_fails() {
         for bytes in [&b"%PDF-"[..], b"", b"<svg onload=alert(1)>", &LEASE[..LEASE.len() / 3]] {
-            let (_folder, jail) = workspace(bytes);
-            let _ = drawn(&jail, 1);
+            let (_folder, jail) = document_workspace(bytes);
+            let _ = drawn_size(&jail, 1);
         }
-        let (_folder, jail) = workspace(b"text");
-        assert_eq!(drawn(&jail, 1), None);
-        assert_eq!(draw(&jail, &page_request("/../../etc/passwd", 1)), None);
+        let (_folder, jail) = document_workspace(b"text");
+        assert_eq!(drawn_size(&jail, 1), None);
+        assert_eq!(draw_page(&jail, &page_request("/../../etc/passwd", 1)), None);
         let missing = PreviewRequest { path: "/none.pdf".to_owned(), first_page: 1, cited: None };
-        assert_eq!(read(&jail, &missing).reason.as_deref(), Some("missing"));
+        assert_eq!(read_preview(&jail, &missing).reason.as_deref(), Some("missing"));
     }
 }

@@ -7,14 +7,14 @@ use domain::unread::{UnreadFile, UnreadReason};
 use protocol::tool::{FoundPassage, FoundUnread, PASSAGES_MAX, ReadArguments, ToolOutput};
 
 use super::PIECE_MAX_BYTES;
-use super::child::Unreadable;
+use super::child::SerializedProblem;
 use super::jail::Jail;
-use super::output::done;
-use super::path::{display_path, plain};
+use super::output::text_output;
+use super::path::{display_path, plain_line};
 use super::shown_image::{self, shown_image};
-use crate::documents::passages::{Piece, page_name, shown_rows, split};
-use crate::documents::{Bounds, Extracted, Format, Segment};
-use crate::index::Batch;
+use crate::documents::passages::{DocumentPassage, page_name, shown_rows, split_passages};
+use crate::documents::{DocumentFormat, DocumentSegment, ExtractBounds, Extracted};
+use crate::index::PassageBatch;
 
 /// The maximum text of one call, in bytes.
 pub(crate) const READ_MAX_BYTES: usize = 32 * 1024;
@@ -26,14 +26,14 @@ const PAGES_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// A document, or the part of it at which reading begins.
 #[derive(Debug)]
-pub(crate) struct Shown {
+pub(crate) struct ShownDocument {
     pub(crate) name: String,
     pub(crate) path: PathBuf,
-    pub(crate) format: Format,
+    pub(crate) format: DocumentFormat,
     pub(crate) pages: Option<u32>,
     pub(crate) lines: Option<u32>,
     /// The passages from the starting place on.
-    pub(crate) pieces: Vec<Piece>,
+    pub(crate) pieces: Vec<DocumentPassage>,
     /// The page after the last one that was read, if there are more.
     pub(crate) next_page: Option<u32>,
     pub(crate) notes: Vec<String>,
@@ -41,25 +41,28 @@ pub(crate) struct Shown {
 }
 
 /// Reads a file for a model. For a document that was read by pages, also returns the passages for the index.
-pub(crate) fn read(jail: &Jail, arguments: &ReadArguments) -> Result<(ToolOutput, Option<Batch>), String> {
-    let (path, file) = jail.file(&arguments.path).map_err(|error| error.to_string())?;
+pub(crate) fn read_file(
+    jail: &Jail,
+    arguments: &ReadArguments,
+) -> Result<(ToolOutput, Option<PassageBatch>), String> {
+    let (path, file) = jail.open_file(&arguments.path).map_err(|error| error.to_string())?;
     let name = display_path(&path);
     if let Some(found) = shown_image(&name, &file) {
-        return Ok((shown_image::output(&name, found)?, None));
+        return Ok((shown_image::image_output(&name, found)?, None));
     }
     let is_empty = file.metadata().is_ok_and(|metadata| metadata.len() == 0);
-    let bounds = Bounds {
+    let bounds = ExtractBounds {
         first_page: arguments.first_page.unwrap_or(1).max(1),
         text_max_bytes: PAGES_MAX_BYTES,
         until: Some(Instant::now() + PAGES_TIME_MAX),
         may_cut: true,
-        ..Bounds::default()
+        ..ExtractBounds::default()
     };
-    let mut document = match jail.extract(&path, file, &bounds) {
+    let mut document = match jail.extract_text(&path, file, &bounds) {
         Ok(document) => document,
         Err(error) => {
-            let text = format!("{name}: {}", plain(&error.to_string()));
-            let unread = vec![FoundUnread::from(&UnreadFile { path: name, reason: error.reason() })];
+            let text = format!("{name}: {}", plain_line(&error.to_string()));
+            let unread = vec![FoundUnread::from(&UnreadFile { path: name, reason: error.unread_reason() })];
             return Ok((ToolOutput { failed: true, text, unread, ..ToolOutput::default() }, None));
         }
     };
@@ -72,10 +75,10 @@ pub(crate) fn read(jail: &Jail, arguments: &ReadArguments) -> Result<(ToolOutput
         let text = format!("{name} ({}) holds no text.", document.format.name());
         let unread = UnreadFile { path: name, reason: UnreadReason::NoText };
         let unread = if is_empty { Vec::new() } else { vec![FoundUnread::from(&unread)] };
-        return Ok((ToolOutput { unread, ..done(text) }, None));
+        return Ok((ToolOutput { unread, ..text_output(text) }, None));
     }
     // Scans are left to the index, which has their text recognized, and files of an archive, which it reads whole.
-    let is_kept = document.scans.is_empty() && document.format != Format::Archive;
+    let is_kept = document.scans.is_empty() && document.format != DocumentFormat::Archive;
     let batch = document.span.filter(|_| is_kept);
     let batch = batch.map(|_| batch_of(&document, PIECE_MAX_BYTES));
     if !document.scans.is_empty() {
@@ -86,13 +89,18 @@ pub(crate) fn read(jail: &Jail, arguments: &ReadArguments) -> Result<(ToolOutput
     if !document.images.is_empty() {
         document.notes.push(format!("the text in its images ({}) is found by search", document.images.len()));
     }
-    let output = output(Shown::of(name, path, document, arguments), arguments);
+    let output = format_output(ShownDocument::from_extracted(name, path, document, arguments), arguments);
     Ok((output?, batch))
 }
 
-impl Shown {
-    fn of(name: String, path: PathBuf, mut document: Extracted, arguments: &ReadArguments) -> Self {
-        begin(&mut document, (arguments.first_page, arguments.first_line));
+impl ShownDocument {
+    fn from_extracted(
+        name: String,
+        path: PathBuf,
+        mut document: Extracted,
+        arguments: &ReadArguments,
+    ) -> Self {
+        skip_to_start(&mut document, (arguments.first_page, arguments.first_line));
         let next_page = document.span.filter(|span| span.last < span.of).map(|span| span.last + 1);
         Self {
             name,
@@ -100,7 +108,7 @@ impl Shown {
             format: document.format,
             pages: document.pages,
             lines: document.lines,
-            pieces: split(&document, PIECE_MAX_BYTES),
+            pieces: split_passages(&document, PIECE_MAX_BYTES),
             next_page,
             notes: document.notes,
             truncated: document.truncated || !document.cut_pages.is_empty(),
@@ -109,21 +117,21 @@ impl Shown {
 }
 
 /// Formats one call's part of a document.
-pub(crate) fn output(shown: Shown, arguments: &ReadArguments) -> Result<ToolOutput, String> {
-    let Shown { name, path, format, pages, lines, pieces, next_page, notes, truncated } = shown;
-    let about = format!("{name}: {}{}", format.name(), extent(format, pages, lines));
+pub(crate) fn format_output(shown: ShownDocument, arguments: &ReadArguments) -> Result<ToolOutput, String> {
+    let ShownDocument { name, path, format, pages, lines, pieces, next_page, notes, truncated } = shown;
+    let about = format!("{name}: {}{}", format.name(), describe_extent(format, pages, lines));
     let begins_at_start = arguments.first_page.is_none() && arguments.first_line.is_none();
-    let part = Part::of(pieces, arguments.skip_passages.unwrap_or(0) as usize, next_page);
+    let part = ReadPart::from_pieces(pieces, arguments.skip_passages.unwrap_or(0) as usize, next_page);
     let Some(part) = part else { return Err(format!("{about}; there is nothing from there on")) };
     let whole = begins_at_start && arguments.skip_passages.is_none();
-    let mut text = format!("{about}. {}", part.continuation(format, (pages, lines), whole));
+    let mut text = format!("{about}. {}", part.describe_continuation(format, (pages, lines), whole));
     for note in &notes {
-        text.push_str(&format!(" Note: {}.", plain(note)));
+        text.push_str(&format!(" Note: {}.", plain_line(note)));
     }
     if truncated {
         text.push_str(" The document is longer than what can be read of it.");
     }
-    let passages = part.pieces.into_iter().map(|piece| passage(&path, piece)).collect();
+    let passages = part.pieces.into_iter().map(|piece| found_passage(&path, piece)).collect();
     Ok(ToolOutput { text, passages, ..ToolOutput::default() })
 }
 
@@ -131,32 +139,36 @@ pub(crate) fn output(shown: Shown, arguments: &ReadArguments) -> Result<ToolOutp
 const SCANS_NAMED_MAX: usize = 20;
 
 /// Returns the passages of a document or of some of its pages, for the index.
-pub(crate) fn batch(
+pub(crate) fn read_batch(
     jail: &Jail,
     path: &str,
     max_bytes: usize,
     pages: Option<(u32, u32)>,
     time: Duration,
-) -> Result<Batch, Unreadable> {
-    let (path, file) = jail.file(path).map_err(|error| Unreadable {
+) -> Result<PassageBatch, SerializedProblem> {
+    let (path, file) = jail.open_file(path).map_err(|error| SerializedProblem {
         reason: UnreadReason::Missing.code().to_owned(),
         text: error.to_string(),
         passing: false,
     })?;
     let (first_page, last_page) = pages.unwrap_or((1, u32::MAX));
-    let bounds =
-        Bounds { first_page, last_page, until: Instant::now().checked_add(time), ..Bounds::default() };
-    let document = jail.extract(&path, file, &bounds).map_err(|error| Unreadable {
-        reason: error.reason().code().to_owned(),
-        text: plain(&error.to_string()),
+    let bounds = ExtractBounds {
+        first_page,
+        last_page,
+        until: Instant::now().checked_add(time),
+        ..ExtractBounds::default()
+    };
+    let document = jail.extract_text(&path, file, &bounds).map_err(|error| SerializedProblem {
+        reason: error.unread_reason().code().to_owned(),
+        text: plain_line(&error.to_string()),
         passing: error.is_passing(),
     })?;
     Ok(batch_of(&document, max_bytes))
 }
 
-fn batch_of(document: &Extracted, max_bytes: usize) -> Batch {
-    Batch {
-        pieces: split(document, max_bytes),
+fn batch_of(document: &Extracted, max_bytes: usize) -> PassageBatch {
+    PassageBatch {
+        pieces: split_passages(document, max_bytes),
         span: document.span,
         cut: document.truncated,
         holds_files: document.format.holds_files() || !document.unread_files.is_empty(),
@@ -165,11 +177,11 @@ fn batch_of(document: &Extracted, max_bytes: usize) -> Batch {
         cut_pages: document.cut_pages.clone(),
         damaged_pages: document.damaged_pages.clone(),
         images: document.images.clone(),
-        unread_images: document.unread_images.counts(),
+        unread_images: document.unread_images.to_counts(),
     }
 }
 
-pub(crate) fn passage(path: &Path, piece: Piece) -> FoundPassage {
+pub(crate) fn found_passage(path: &Path, piece: DocumentPassage) -> FoundPassage {
     let path = display_path(path);
     FoundPassage {
         page_name: page_name(&path, piece.page, piece.heading.as_deref().unwrap_or_default()),
@@ -182,7 +194,7 @@ pub(crate) fn passage(path: &Path, piece: Piece) -> FoundPassage {
 }
 
 /// Describes the length of a document: `, 12 pages`.
-pub(crate) fn extent(format: Format, pages: Option<u32>, lines: Option<u32>) -> String {
+pub(crate) fn describe_extent(format: DocumentFormat, pages: Option<u32>, lines: Option<u32>) -> String {
     let counted = |count: u32, word: &str| format!(", {count} {word}{}", if count == 1 { "" } else { "s" });
     match (pages, lines) {
         (Some(pages), _) => counted(pages, format.page_word()),
@@ -192,11 +204,11 @@ pub(crate) fn extent(format: Format, pages: Option<u32>, lines: Option<u32>) -> 
 }
 
 /// Drops the text before the starting page and line.
-fn begin(document: &mut Extracted, (first_page, first_line): (Option<u32>, Option<u32>)) {
+fn skip_to_start(document: &mut Extracted, (first_page, first_line): (Option<u32>, Option<u32>)) {
     let page = first_page.unwrap_or(1);
     document.segments.retain(|segment| segment.page.is_none_or(|own| own >= page));
     let Some(line) = first_line else { return };
-    let on_first_page = |segment: &Segment| segment.page.is_none_or(|own| own == page);
+    let on_first_page = |segment: &DocumentSegment| segment.page.is_none_or(|own| own == page);
     document
         .segments
         .retain(|segment| !on_first_page(segment) || segment.lines.is_none_or(|(_, last)| last >= line));
@@ -217,7 +229,7 @@ fn begin(document: &mut Extracted, (first_page, first_line): (Option<u32>, Optio
 }
 
 /// Drops the rows before a row of a sheet from the passage that has it.
-pub(crate) fn from_line(mut pieces: Vec<Piece>, (page, line): (u32, u32)) -> Vec<Piece> {
+pub(crate) fn from_line(mut pieces: Vec<DocumentPassage>, (page, line): (u32, u32)) -> Vec<DocumentPassage> {
     for piece in pieces.iter_mut().filter(|piece| piece.page == Some(page)) {
         let Some((first, last)) = piece.lines.filter(|(first, _)| *first < line) else { continue };
         let rows: Vec<&str> = piece.text.split('\n').collect();
@@ -231,7 +243,7 @@ pub(crate) fn from_line(mut pieces: Vec<Piece>, (page, line): (u32, u32)) -> Vec
 
 /// The place where the next call continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Next {
+enum NextPlace {
     /// The end of the document was reached.
     End,
     /// The start of a page.
@@ -247,60 +259,60 @@ enum Next {
 /// A page and line at which reading can begin.
 type Place = (Option<u32>, Option<u32>);
 
-struct Part {
-    pieces: Vec<Piece>,
-    next: Next,
+struct ReadPart {
+    pieces: Vec<DocumentPassage>,
+    next: NextPlace,
 }
 
-impl Part {
+impl ReadPart {
     /// Returns as many passages as fit into one call, after `skip` of the first page or line. Returns `None` if
     /// there are none.
-    fn of(mut pieces: Vec<Piece>, skip: usize, next_page: Option<u32>) -> Option<Self> {
-        let Some(begins) = pieces.first().map(place) else {
+    fn from_pieces(mut pieces: Vec<DocumentPassage>, skip: usize, next_page: Option<u32>) -> Option<Self> {
+        let Some(begins) = pieces.first().map(piece_place) else {
             // These pages have no text, but later ones may.
-            return next_page.map(|page| Self { pieces, next: Next::Page(page) });
+            return next_page.map(|page| Self { pieces, next: NextPlace::Page(page) });
         };
-        let here = pieces.iter().take_while(|piece| place(piece) == begins).count();
+        let here = pieces.iter().take_while(|piece| piece_place(piece) == begins).count();
         pieces.drain(..skip.min(here));
-        let Some(rest) = fitting(&mut pieces, READ_MAX_BYTES) else {
-            let next = next_page.map_or(Next::End, Next::Page);
+        let Some(rest) = take_fitting(&mut pieces, READ_MAX_BYTES) else {
+            let next = next_page.map_or(NextPlace::End, NextPlace::Page);
             return (!pieces.is_empty()).then_some(Self { pieces, next });
         };
-        let first = place(&pieces[0]);
-        let ends = place(&rest);
+        let first = piece_place(&pieces[0]);
+        let ends = piece_place(&rest);
         if ends == first {
             // A single page or line does not fit: the next call continues in its middle.
             let before = if first == begins { skip.min(here) } else { 0 };
-            let next = Next::Within(first, before + pieces.len());
+            let next = NextPlace::Within(first, before + pieces.len());
             return Some(Self { pieces, next });
         }
         // The next call begins at the page or line of the first piece that does not fit.
-        pieces.retain(|piece| place(piece) != ends);
-        Some(Self { pieces, next: next(&rest) })
+        pieces.retain(|piece| piece_place(piece) != ends);
+        Some(Self { pieces, next: next_place(&rest) })
     }
 
-    fn continuation(
+    fn describe_continuation(
         &self,
-        format: Format,
+        format: DocumentFormat,
         (pages, lines): (Option<u32>, Option<u32>),
         whole: bool,
     ) -> String {
         let word = format.page_word();
         match self.next {
-            Next::End if whole => "Shown whole.".to_owned(),
-            Next::End => "Shown to its end.".to_owned(),
-            Next::Page(page) => {
+            NextPlace::End if whole => "Shown whole.".to_owned(),
+            NextPlace::End => "Shown to its end.".to_owned(),
+            NextPlace::Page(page) => {
                 let last = pages.unwrap_or(page);
                 format!("Not whole: {word}s {page}-{last} follow; read with first_page {page}.")
             }
-            Next::Line(line) => {
+            NextPlace::Line(line) => {
                 let last = lines.unwrap_or(line);
                 format!("Not whole: lines {line}-{last} follow; read with first_line {line}.")
             }
-            Next::Both(page, line) => {
+            NextPlace::Both(page, line) => {
                 format!("Not whole: read on with first_page {page} and first_line {line}.")
             }
-            Next::Within(place, skip) => {
+            NextPlace::Within(place, skip) => {
                 let place = match place {
                     (Some(page), Some(line)) => format!("first_page {page}, first_line {line} and "),
                     (Some(page), None) => format!("first_page {page} and "),
@@ -316,21 +328,21 @@ impl Part {
 }
 
 /// Returns the place at which reading must begin to reach the piece.
-fn place(piece: &Piece) -> Place {
+fn piece_place(piece: &DocumentPassage) -> Place {
     (piece.page, piece.lines.map(|(first, _)| first))
 }
 
-fn next(piece: &Piece) -> Next {
-    match place(piece) {
-        (Some(page), Some(line)) => Next::Both(page, line),
-        (Some(page), None) => Next::Page(page),
-        (None, Some(line)) => Next::Line(line),
-        (None, None) => Next::Within((None, None), 0),
+fn next_place(piece: &DocumentPassage) -> NextPlace {
+    match piece_place(piece) {
+        (Some(page), Some(line)) => NextPlace::Both(page, line),
+        (Some(page), None) => NextPlace::Page(page),
+        (None, Some(line)) => NextPlace::Line(line),
+        (None, None) => NextPlace::Within((None, None), 0),
     }
 }
 
 /// Retains the pieces that fit and returns the first that does not.
-fn fitting(pieces: &mut Vec<Piece>, max_bytes: usize) -> Option<Piece> {
+fn take_fitting(pieces: &mut Vec<DocumentPassage>, max_bytes: usize) -> Option<DocumentPassage> {
     let mut bytes = 0;
     let fit = pieces
         .iter()
@@ -353,40 +365,45 @@ mod tests {
         ReadArguments { path: "a.txt".into(), first_page: place.0, first_line: place.1, skip_passages }
     }
 
-    fn part(document: Extracted, place: Place, skip: usize) -> Part {
-        let shown = Shown::of("/a.txt".into(), "a.txt".into(), document, &arguments_at(place, Some(skip)));
-        Part::of(shown.pieces, skip, shown.next_page).unwrap()
+    fn read_part(document: Extracted, place: Place, skip: usize) -> ReadPart {
+        let shown = ShownDocument::from_extracted(
+            "/a.txt".into(),
+            "a.txt".into(),
+            document,
+            &arguments_at(place, Some(skip)),
+        );
+        ReadPart::from_pieces(shown.pieces, skip, shown.next_page).unwrap()
     }
 
-    fn document(text: &str) -> Extracted {
+    fn text_document(text: &str) -> Extracted {
         extract_bytes(Path::new("a.txt"), text.as_bytes()).unwrap()
     }
 
     /// Reads on from where each part says, and gives all that was read.
-    fn read_on(document: &Extracted) -> Vec<Piece> {
+    fn read_on(document: &Extracted) -> Vec<DocumentPassage> {
         let (mut at, mut skip) = ((None, None), 0);
         let mut seen = Vec::new();
         for _ in 0..200 {
-            let part = part(document.clone(), at, skip);
+            let part = read_part(document.clone(), at, skip);
             let bytes: usize = part.pieces.iter().map(|piece| piece.text.len()).sum();
             assert!(bytes <= READ_MAX_BYTES && part.pieces.len() <= PASSAGES_MAX, "{bytes}");
             seen.extend(part.pieces);
             (at, skip) = match part.next {
-                Next::End => return seen,
-                Next::Page(page) => ((Some(page), None), 0),
-                Next::Line(line) => ((None, Some(line)), 0),
-                Next::Both(page, line) => ((Some(page), Some(line)), 0),
-                Next::Within(place, skip) => (place, skip),
+                NextPlace::End => return seen,
+                NextPlace::Page(page) => ((Some(page), None), 0),
+                NextPlace::Line(line) => ((None, Some(line)), 0),
+                NextPlace::Both(page, line) => ((Some(page), Some(line)), 0),
+                NextPlace::Within(place, skip) => (place, skip),
             };
         }
         unreachable!("it does not come to an end");
     }
 
-    fn squeezed(text: &str) -> String {
+    fn squeeze_spaces(text: &str) -> String {
         text.split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
-    fn text(pieces: &[Piece]) -> String {
+    fn pieces_text(pieces: &[DocumentPassage]) -> String {
         pieces.iter().map(|piece| piece.text.as_str()).collect::<Vec<_>>().join(" ")
     }
 
@@ -397,23 +414,27 @@ mod tests {
         };
         for separator in ["\n\n", "\n", " "] {
             let whole = text_of(separator);
-            assert_eq!(squeezed(&text(&read_on(&document(&whole)))), squeezed(&whole), "{separator:?}");
+            assert_eq!(
+                squeeze_spaces(&pieces_text(&read_on(&text_document(&whole)))),
+                squeeze_spaces(&whole),
+                "{separator:?}"
+            );
         }
     }
 
     #[test]
-    fn one_endless_line_comes_in_parts_and_what_follows_it_is_reached() {
+    fn read_endless_line_comes_in_parts() {
         let line = "slovo ".repeat(60_000);
         for whole in [line.clone(), format!("začátek\n\n{line}\n\nkonec"), "x".repeat(100_000)] {
-            let seen = text(&read_on(&document(&whole)));
+            let seen = pieces_text(&read_on(&text_document(&whole)));
             let letters = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
             assert!(letters(&seen) == letters(&whole), "{:.40}", whole);
         }
     }
 
     #[test]
-    fn pages_are_begun_as_a_whole_and_a_long_one_comes_in_parts() {
-        let page = |number, text: String| Segment {
+    fn read_long_page_comes_in_parts() {
+        let page = |number, text: String| DocumentSegment {
             page: Some(number),
             lines: None,
             heading: None,
@@ -425,18 +446,18 @@ mod tests {
             let words = if number == 5 { 4000 } else { 400 };
             page(number, "Věta o ničem. ".repeat(words).trim_end().to_owned())
         });
-        let mut pdf = document("x");
+        let mut pdf = text_document("x");
         pdf.segments = segments.collect();
-        (pdf.format, pdf.pages, pdf.lines) = (Format::Pdf, Some(10), None);
-        let first = part(pdf.clone(), (None, None), 0);
-        let Next::Page(next) = first.next else { panic!("{:?}", first.next) };
+        (pdf.format, pdf.pages, pdf.lines) = (DocumentFormat::Pdf, Some(10), None);
+        let first = read_part(pdf.clone(), (None, None), 0);
+        let NextPlace::Page(next) = first.next else { panic!("{:?}", first.next) };
         assert!(next > 2 && first.pieces.iter().all(|piece| piece.page.unwrap() < next));
         assert!(
             first
-                .continuation(Format::Pdf, (Some(10), None), true)
+                .describe_continuation(DocumentFormat::Pdf, (Some(10), None), true)
                 .contains(&format!("read with first_page {next}"))
         );
         let whole: String = pdf.segments.iter().map(|segment| format!("{} ", segment.text)).collect();
-        assert_eq!(squeezed(&text(&read_on(&pdf))), squeezed(&whole));
+        assert_eq!(squeeze_spaces(&pieces_text(&read_on(&pdf))), squeeze_spaces(&whole));
     }
 }

@@ -12,14 +12,15 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 
-use super::Limits;
+use super::ToolLimits;
 use super::child::{
-    ANSWER_MAX_BYTES, Answer, KillGuard, REPORT_MAX_BYTES, RunningCall, WorkerError, ask, failure, late,
-    line, place, running, spawn,
+    ANSWER_MAX_BYTES, KillGuard, ProcessCallGuard, REPORT_MAX_BYTES, WorkerAnswer, WorkerError,
+    acquire_process, acquire_worker_place, ask_worker, encode_request, explain_exit, register_call,
+    timeout_error,
 };
 use super::confine::Confinement;
-use super::request::{Request, Task};
-use super::role::Role;
+use super::request::{ChildRequest, ChildTask};
+use super::role::ProcessRole;
 
 /// The number of documents that a worker reads.
 const DOCUMENTS_MAX: u32 = 200;
@@ -30,19 +31,19 @@ const IDLE_MAX: usize = 2;
 
 /// The idle workers. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub struct Readers(Arc<Mutex<Vec<Reader>>>);
+pub struct Readers(Arc<Mutex<Vec<DocumentReader>>>);
 
 /// The work that a reader is confined for.
 #[derive(Debug, PartialEq, Eq)]
-enum Work {
+enum ReaderWork {
     Documents,
     /// The images of the document with this path.
     Images(String),
 }
 
 #[derive(Debug)]
-struct Reader {
-    work: Work,
+struct DocumentReader {
+    work: ReaderWork,
     child: KillGuard,
     stdin: ChildStdin,
     stdout: BufReader<Take<ChildStdout>>,
@@ -51,18 +52,18 @@ struct Reader {
     started: Instant,
     /// It counts as a worker, and its processes are no leftovers.
     _place: SemaphorePermit<'static>,
-    _running: RunningCall,
+    _running: ProcessCallGuard,
 }
 
 impl Readers {
     /// Ends the idle workers.
     pub(super) fn clear(&self) {
-        self.lock().clear();
+        self.lock_idle().clear();
     }
 
     /// Takes a reader for this work. If there is none, one for other work is ended, so that its place is free.
-    fn take(&self, work: &Work) -> Option<Reader> {
-        let mut idle = self.lock();
+    fn take_idle(&self, work: &ReaderWork) -> Option<DocumentReader> {
+        let mut idle = self.lock_idle();
         idle.retain(|reader| reader.started.elapsed() < AGE_MAX);
         let found = idle.iter().rposition(|reader| reader.work == *work);
         match found {
@@ -74,14 +75,14 @@ impl Readers {
         }
     }
 
-    fn put(&self, reader: Reader) {
-        let mut idle = self.lock();
+    fn put_idle(&self, reader: DocumentReader) {
+        let mut idle = self.lock_idle();
         if reader.documents < DOCUMENTS_MAX && idle.len() < IDLE_MAX {
             idle.push(reader);
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Reader>> {
+    fn lock_idle(&self) -> std::sync::MutexGuard<'_, Vec<DocumentReader>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -92,13 +93,17 @@ impl Readers {
 /// Returns an explanation for the model if the worker exceeded its time or memory, or crashed.
 ///
 /// Cancel safe: the worker is killed.
-pub(super) async fn extract(task: Task, limits: &Limits, time_max: Duration) -> Result<Answer, WorkerError> {
+pub(super) async fn extract_in_reader(
+    task: ChildTask,
+    limits: &ToolLimits,
+    time_max: Duration,
+) -> Result<WorkerAnswer, WorkerError> {
     let confinement = Confinement::of_worker(limits, AGE_MAX + time_max, false);
     let workspace = limits.workspace.clone();
-    let request = Request { confinement, workspace, task, more: true, after_unpacking: None };
-    match exchange(Work::Documents, &request, limits, time_max).await {
+    let request = ChildRequest { confinement, workspace, task, more: true, after_unpacking: None };
+    match exchange_with_reader(ReaderWork::Documents, &request, limits, time_max).await {
         // These read many documents, so they may not start a program for one.
-        Ok(Answer::Unpack) => ask(request.task, limits, time_max).await,
+        Ok(WorkerAnswer::Unpack) => ask_worker(request.task, limits, time_max).await,
         answer => answer,
     }
 }
@@ -109,45 +114,45 @@ pub(super) async fn extract(task: Task, limits: &Limits, time_max: Duration) -> 
 /// As [`extract`].
 ///
 /// Cancel safe: the worker is killed.
-pub(super) async fn recognize(
+pub(super) async fn recognize_in_reader(
     path: String,
-    task: Task,
-    limits: &Limits,
+    task: ChildTask,
+    limits: &ToolLimits,
     time_max: Duration,
-) -> Result<Answer, WorkerError> {
+) -> Result<WorkerAnswer, WorkerError> {
     let confinement = Confinement::of_program(limits, AGE_MAX + time_max);
     let workspace = limits.workspace.clone();
-    let request = Request { confinement, workspace, task, more: true, after_unpacking: None };
-    exchange(Work::Images(path), &request, limits, time_max).await
+    let request = ChildRequest { confinement, workspace, task, more: true, after_unpacking: None };
+    exchange_with_reader(ReaderWork::Images(path), &request, limits, time_max).await
 }
 
 /// Sends a request to a reader that is idle, or to a new one.
-async fn exchange(
-    work: Work,
-    request: &Request,
-    limits: &Limits,
+async fn exchange_with_reader(
+    work: ReaderWork,
+    request: &ChildRequest,
+    limits: &ToolLimits,
     time_max: Duration,
-) -> Result<Answer, WorkerError> {
-    let line = line(request)?;
+) -> Result<WorkerAnswer, WorkerError> {
+    let line = encode_request(request)?;
     let exchanged = async {
-        if let Some(mut used) = limits.readers.take(&work)
-            && let Ok(answer) = used.exchange(&line, limits).await
+        if let Some(mut used) = limits.readers.take_idle(&work)
+            && let Ok(answer) = used.exchange_line(&line, limits).await
         {
-            limits.readers.put(used);
+            limits.readers.put_idle(used);
             return Ok(answer);
         }
-        let mut fresh = Reader::start(work, limits).await?;
-        let answer = fresh.exchange(&line, limits).await?;
-        limits.readers.put(fresh);
+        let mut fresh = DocumentReader::start_reader(work, limits).await?;
+        let answer = fresh.exchange_line(&line, limits).await?;
+        limits.readers.put_idle(fresh);
         Ok(answer)
     };
-    tokio::time::timeout(time_max, exchanged).await.unwrap_or_else(|_| Err(late(time_max)))
+    tokio::time::timeout(time_max, exchanged).await.unwrap_or_else(|_| Err(timeout_error(time_max)))
 }
 
-impl Reader {
-    async fn start(work: Work, limits: &Limits) -> Result<Self, WorkerError> {
-        let (place, running) = (place().await?, running().await);
-        let mut child = KillGuard(spawn(Role::Worker, limits)?);
+impl DocumentReader {
+    async fn start_reader(work: ReaderWork, limits: &ToolLimits) -> Result<Self, WorkerError> {
+        let (place, running) = (acquire_worker_place().await?, register_call().await);
+        let mut child = KillGuard(acquire_process(ProcessRole::Worker, limits)?);
         let pipes = (child.0.stdin.take(), child.0.stdout.take(), child.0.stderr.take());
         let (Some(stdin), Some(stdout), Some(stderr)) = pipes else {
             return Err("the tool's process has no pipes".into());
@@ -166,7 +171,7 @@ impl Reader {
     }
 
     /// Sends a request and reads the line of the answer.
-    async fn exchange(&mut self, line: &[u8], limits: &Limits) -> Result<Answer, WorkerError> {
+    async fn exchange_line(&mut self, line: &[u8], limits: &ToolLimits) -> Result<WorkerAnswer, WorkerError> {
         self.documents += 1;
         self.stdout.get_mut().set_limit(ANSWER_MAX_BYTES);
         let mut answer = Vec::new();
@@ -180,7 +185,7 @@ impl Reader {
         let _ = (&mut self.stderr).take(REPORT_MAX_BYTES).read_to_end(&mut report).await;
         let _ = self.child.0.start_kill();
         match self.child.0.wait().await {
-            Ok(status) => Err(failure(status, &report, limits)),
+            Ok(status) => Err(explain_exit(status, &report, limits)),
             Err(error) => Err(format!("the worker was lost: {error}").into()),
         }
     }

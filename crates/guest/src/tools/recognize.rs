@@ -11,12 +11,12 @@ use super::jail::Jail;
 use super::recognized_words;
 use super::supervise::PATH;
 use super::unpack;
-use crate::documents::passages::{Piece, split};
+use crate::documents::passages::{DocumentPassage, split_passages};
 use crate::documents::{
-    EmbeddedImage, INPUT_MAX_BYTES, ImageFile, KeptFiles, recognizable_image, recognized, render_scan,
-    without_signatures,
+    EmbeddedImage, INPUT_MAX_BYTES, ImageFile, KeptFiles, recognizable_image, recognized_document,
+    render_scan, without_signatures,
 };
-use crate::index::{Found, Stamp};
+use crate::index::{FileStamp, FoundFile};
 
 /// The most text of a page or image that is kept, in bytes.
 const TEXT_MAX_BYTES: u64 = 512 * 1024;
@@ -30,7 +30,7 @@ const TESSERACT: &str = "tesseract";
 /// The recognized text of a page, or of an image.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Recognized {
-    pub(crate) pieces: Vec<Piece>,
+    pub(crate) pieces: Vec<DocumentPassage>,
     /// The text as a whole, to detect its language.
     pub(crate) text: String,
     /// The number of pages of an image file.
@@ -43,8 +43,8 @@ pub(super) fn is_installed() -> bool {
 }
 
 /// Returns the languages that are installed, by their codes.
-pub(super) fn languages() -> Result<Vec<String>, String> {
-    let out = run(&["--list-langs"], &[], LANGUAGES_MAX_BYTES)?;
+pub(super) fn list_languages() -> Result<Vec<String>, String> {
+    let out = run_tesseract(&["--list-langs"], &[], LANGUAGES_MAX_BYTES)?;
     let is_language = |line: &&str| {
         line.len() >= 3
             && line.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
@@ -54,17 +54,17 @@ pub(super) fn languages() -> Result<Vec<String>, String> {
 }
 
 /// Recognizes the text of a page of a PDF, or of an image if there is no page.
-pub(super) fn recognize(
+pub(super) fn recognize_text(
     jail: &Jail,
     path: &str,
     page: Option<u32>,
     languages: &str,
 ) -> Result<Recognized, String> {
-    let bytes = content(jail, path)?;
+    let bytes = read_content(jail, path)?;
     let (image, dpi) = match page {
         Some(page) => render_scan(&bytes, page).ok_or("the page cannot be rendered")?,
         None => {
-            if ImageFile::open(&bytes).is_some_and(|image| image.is_too_large()) {
+            if ImageFile::from_bytes(&bytes).is_some_and(|image| image.is_too_large()) {
                 return Err("the image has too many pixels".to_owned());
             }
             (recognizable_image(bytes).ok_or("the image cannot be decoded")?, 0)
@@ -76,7 +76,7 @@ pub(super) fn recognize(
     if dpi > 0 {
         arguments.extend(["--dpi", &resolution]);
     }
-    let text = run(&arguments, &image, TEXT_MAX_BYTES)?;
+    let text = run_tesseract(&arguments, &image, TEXT_MAX_BYTES)?;
     drop(image);
     // A form feed follows each page of an image file.
     let text = text.trim_end_matches('\u{c}');
@@ -87,8 +87,8 @@ pub(super) fn recognize(
     let first = page.unwrap_or(1);
     let mut pieces = Vec::new();
     for (number, text) in (first..).zip(&texts) {
-        if let Some(document) = recognized(number, text) {
-            pieces.extend(split(&document, crate::index::PIECE_MAX_BYTES));
+        if let Some(document) = recognized_document(number, text) {
+            pieces.extend(split_passages(&document, crate::index::PIECE_MAX_BYTES));
         }
     }
     let pages = u32::try_from(texts.len()).unwrap_or(u32::MAX);
@@ -99,13 +99,13 @@ pub(super) fn recognize(
 #[derive(Default)]
 pub(crate) struct Kept {
     /// The path and the state of the document.
-    document: Option<(String, Stamp)>,
+    document: Option<(String, FileStamp)>,
     files: KeptFiles,
 }
 
 impl Kept {
     /// Returns the files that are kept of a document, none if it is another one or has changed.
-    fn of(&mut self, found: Found) -> &mut KeptFiles {
+    fn files_for(&mut self, found: FoundFile) -> &mut KeptFiles {
         let document = Some((found.path, found.stamp));
         if self.document != document {
             *self = Self { document, files: KeptFiles::default() };
@@ -125,14 +125,14 @@ pub(super) fn recognize_image(
     languages: &str,
 ) -> Result<Recognized, String> {
     let (is_page, is_whole) = (image.is_scanned_page(), image.is_whole_of_inner());
-    let found = jail.found(path).ok_or("the document is not there any more")?;
-    let document = || match unpack::foreign(jail, path) {
-        Some((format, file)) => {
-            unpack::unpack(format, file).map(|unpacked| unpacked.tar).map_err(|error| error.to_string())
-        }
-        None => content(jail, path),
+    let found = jail.find_file(path).ok_or("the document is not there any more")?;
+    let document = || match unpack::open_foreign(jail, path) {
+        Some((format, file)) => unpack::unpack_archive(format, file)
+            .map(|unpacked| unpacked.tar)
+            .map_err(|error| error.to_string()),
+        None => read_content(jail, path),
     };
-    let image = kept.of(found).image(image, following, document)?;
+    let image = kept.files_for(found).find_image(image, following, document)?;
     let (image, dpi) = image.ok_or("the image cannot be read")?;
     let resolution = dpi.map(|dpi| dpi.to_string());
     // Its mode 3 finds the blocks of text, for images that are upright; mode 1 turns others.
@@ -140,25 +140,25 @@ pub(super) fn recognize_image(
     arguments.extend(resolution.iter().flat_map(|resolution| ["--dpi", resolution]));
     // A scanned page has text, other images may have none.
     let text = if is_page {
-        run(&arguments, &image, TEXT_MAX_BYTES)?.trim_end_matches('\u{c}').to_owned()
+        run_tesseract(&arguments, &image, TEXT_MAX_BYTES)?.trim_end_matches('\u{c}').to_owned()
     } else {
         arguments.extend(["-c", "tessedit_create_tsv=1"]);
-        recognized_words::text(&run(&arguments, &image, TEXT_MAX_BYTES)?)
+        recognized_words::text_from_table(&run_tesseract(&arguments, &image, TEXT_MAX_BYTES)?)
     };
-    let document = recognized(1, &text);
-    let pieces = document.map(|document| split(&document, crate::index::PIECE_MAX_BYTES));
+    let document = recognized_document(1, &text);
+    let pieces = document.map(|document| split_passages(&document, crate::index::PIECE_MAX_BYTES));
     Ok(Recognized { pieces: pieces.unwrap_or_default(), text, pages: 1 })
 }
 
-fn content(jail: &Jail, path: &str) -> Result<Vec<u8>, String> {
-    let (_, file) = jail.file(path).map_err(|error| error.to_string())?;
+fn read_content(jail: &Jail, path: &str) -> Result<Vec<u8>, String> {
+    let (_, file) = jail.open_file(path).map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();
     file.take(INPUT_MAX_BYTES).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
     Ok(without_signatures(bytes))
 }
 
 /// Runs the program with this input and returns the beginning of its output.
-fn run(arguments: &[&str], input: &[u8], output_max_bytes: u64) -> Result<String, String> {
+fn run_tesseract(arguments: &[&str], input: &[u8], output_max_bytes: u64) -> Result<String, String> {
     let mut command = Command::new(TESSERACT);
     command.args(arguments).env_clear().env("PATH", PATH).env("OMP_THREAD_LIMIT", "1").current_dir("/");
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());

@@ -9,14 +9,14 @@ const SURE_LETTERS_MIN: usize = 3;
 const SURE_CONFIDENCE_MIN: f32 = 70.0;
 
 /// A row of the table of words that tesseract writes.
-struct Word<'a> {
+struct RecognizedWord<'a> {
     /// The numbers of its block, paragraph and line.
     place: [u32; 3],
     confidence: f32,
     text: &'a str,
 }
 
-impl<'a> Word<'a> {
+impl<'a> RecognizedWord<'a> {
     /// Parses a row: level, page, block, paragraph, line, word, four sides, confidence, text.
     fn parse(row: &'a str) -> Option<Self> {
         let columns: Vec<&str> = row.split('\t').collect();
@@ -36,8 +36,8 @@ impl<'a> Word<'a> {
 }
 
 /// Returns the text of an image, with a blank line between paragraphs; empty if it shows none.
-pub(super) fn text(table: &str) -> String {
-    let words: Vec<Word<'_>> = table.lines().filter_map(Word::parse).collect();
+pub(super) fn text_from_table(table: &str) -> String {
+    let words: Vec<RecognizedWord<'_>> = table.lines().filter_map(RecognizedWord::parse).collect();
     let mut out = String::new();
     if words.iter().filter(|word| word.is_sure()).count() < SURE_WORDS_MIN {
         return out;
@@ -60,36 +60,36 @@ pub(super) fn text(table: &str) -> String {
 mod tests {
     use super::*;
 
-    fn row(place: [u32; 3], confidence: &str, word: &str) -> String {
+    fn table_row(place: [u32; 3], confidence: &str, word: &str) -> String {
         let [block, paragraph, line] = place;
         format!("5\t1\t{block}\t{paragraph}\t{line}\t1\t0\t0\t9\t9\t{confidence}\t{word}\n")
     }
 
     #[test]
-    fn sure_words_are_kept_in_lines_and_paragraphs() {
+    fn text_from_table_keeps_sure_words() {
         let head =
             "level\tpage_num\tblock_num\tpar_num\tline_num\tword_num\tleft\ttop\twidth\theight\tconf\ttext\n";
         let rows = [
-            row([1, 1, 1], "96.1", "Deposit"),
-            row([1, 1, 1], "61", "is"),
-            row([1, 1, 1], "12.5", "~;"),
-            row([1, 1, 2], "95", "900"),
-            row([1, 1, 2], "90", "crowns"),
-            row([2, 1, 1], "88", "Signed"),
+            table_row([1, 1, 1], "96.1", "Deposit"),
+            table_row([1, 1, 1], "61", "is"),
+            table_row([1, 1, 1], "12.5", "~;"),
+            table_row([1, 1, 2], "95", "900"),
+            table_row([1, 1, 2], "90", "crowns"),
+            table_row([2, 1, 1], "88", "Signed"),
         ];
-        assert_eq!(text(&format!("{head}{}", rows.concat())), "Deposit is\n900 crowns\n\nSigned");
+        assert_eq!(text_from_table(&format!("{head}{}", rows.concat())), "Deposit is\n900 crowns\n\nSigned");
     }
 
     #[test]
     fn a_photograph_has_no_text() {
         let rows = [
-            row([1, 1, 1], "65", "apt)"),
-            row([1, 1, 1], "91", "(a"),
-            row([2, 1, 1], "95", "1"),
-            row([2, 1, 1], "92", "tree"),
-            row([3, 1, 1], "30", "Wetter"),
+            table_row([1, 1, 1], "65", "apt)"),
+            table_row([1, 1, 1], "91", "(a"),
+            table_row([2, 1, 1], "95", "1"),
+            table_row([2, 1, 1], "92", "tree"),
+            table_row([3, 1, 1], "30", "Wetter"),
         ];
-        assert_eq!(text(&rows.concat()), "");
-        assert_eq!(text("no table\t"), "");
+        assert_eq!(text_from_table(&rows.concat()), "");
+        assert_eq!(text_from_table("no table\t"), "");
     }
 }

@@ -10,10 +10,10 @@ use protocol::tool::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::child::Answer;
-use super::confine::{Confinement, narrow};
+use super::child::WorkerAnswer;
+use super::confine::{Confinement, narrow_to_worker};
 use super::jail::Jail;
-use super::output::{failed, within_bounds};
+use super::output::{failed_output, within_bounds};
 use super::recognize::Kept;
 use super::{attached, edit, find, list, preview, read, recognize, unpack, usage, view, write};
 use crate::documents::EmbeddedImage;
@@ -23,10 +23,10 @@ const MEASURE_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// A request to a child process.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Request {
+pub(crate) struct ChildRequest {
     pub(crate) confinement: Confinement,
     pub(crate) workspace: PathBuf,
-    pub(crate) task: Task,
+    pub(crate) task: ChildTask,
     /// True if the worker takes another request after this one, with the confinement that it has.
     #[serde(default)]
     pub(crate) more: bool,
@@ -37,7 +37,7 @@ pub(crate) struct Request {
 
 /// The task of a request.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Task {
+pub(crate) enum ChildTask {
     Read(ReadArguments),
     View(ViewArguments),
     Write(WriteArguments),
@@ -82,15 +82,15 @@ pub(crate) enum Task {
     },
     /// Runs an MCP server; only for `causerie-guest server`.
     Server {
-        server: protocol::mcp::Server,
+        server: protocol::mcp::McpServerSpec,
         temp: PathBuf,
     },
 }
 
-impl Task {
+impl ChildTask {
     /// Returns the path of the one document that the task extracts the text of. Images are recognized by a worker that may start
     /// programs anyway.
-    fn document(&self) -> Option<&str> {
+    fn document_path(&self) -> Option<&str> {
         match self {
             Self::Read(arguments) => Some(&arguments.path),
             Self::Attached(arguments) => arguments.paths.first().map(String::as_str),
@@ -113,44 +113,50 @@ impl Task {
 }
 
 /// Handles a request in a confined worker.
-pub(crate) fn answer(request: &Request, kept: &mut Kept) -> Answer {
-    let jail = match Jail::open(&request.workspace) {
+pub(crate) fn answer_request(request: &ChildRequest, kept: &mut Kept) -> WorkerAnswer {
+    let jail = match Jail::open_workspace(&request.workspace) {
         Ok(jail) => jail,
-        Err(error) => return Answer::Output(failed(&error.to_string())),
+        Err(error) => return WorkerAnswer::Output(failed_output(&error.to_string())),
     };
-    if let Some((format, file)) = request.task.document().and_then(|path| unpack::foreign(&jail, path)) {
-        let Some(after) = &request.after_unpacking else { return Answer::Unpack };
-        jail.set_unpacked(unpack::unpack(format, file));
-        if let Err(error) = narrow(after) {
-            return Answer::Output(failed(&error.to_string()));
+    if let Some((format, file)) =
+        request.task.document_path().and_then(|path| unpack::open_foreign(&jail, path))
+    {
+        let Some(after) = &request.after_unpacking else { return WorkerAnswer::Unpack };
+        jail.set_unpacked(unpack::unpack_archive(format, file));
+        if let Err(error) = narrow_to_worker(after) {
+            return WorkerAnswer::Output(failed_output(&error.to_string()));
         }
     }
     let output: Result<ToolOutput, String> = match &request.task {
-        Task::Read(arguments) => match read::read(&jail, arguments) {
-            Ok((output, batch)) => return Answer::Read(within_bounds(output), batch),
+        ChildTask::Read(arguments) => match read::read_file(&jail, arguments) {
+            Ok((output, batch)) => return WorkerAnswer::Read(within_bounds(output), batch),
             Err(error) => Err(error),
         },
-        Task::View(arguments) => view::view(&jail, arguments),
-        Task::Write(arguments) => write::write(&jail, arguments),
-        Task::Edit(arguments) => edit::edit(&jail, arguments),
-        Task::List(arguments) => list::list(&jail, arguments).map_err(|error| error.to_string()),
-        Task::Find(arguments) => find::find(&jail, arguments),
-        Task::Attached(arguments) => attached::attached(&jail, arguments),
-        Task::Extract { path, piece_max_bytes, pages, time } => {
-            return Answer::Batch(read::batch(&jail, path, *piece_max_bytes, *pages, *time));
+        ChildTask::View(arguments) => view::view_document(&jail, arguments),
+        ChildTask::Write(arguments) => write::write_file(&jail, arguments),
+        ChildTask::Edit(arguments) => edit::edit_file(&jail, arguments),
+        ChildTask::List(arguments) => list::list_folder(&jail, arguments).map_err(|error| error.to_string()),
+        ChildTask::Find(arguments) => find::find_files(&jail, arguments),
+        ChildTask::Attached(arguments) => attached::describe_attached(&jail, arguments),
+        ChildTask::Extract { path, piece_max_bytes, pages, time } => {
+            return WorkerAnswer::Batch(read::read_batch(&jail, path, *piece_max_bytes, *pages, *time));
         }
-        Task::Recognize { path, page, languages } => {
-            return Answer::Recognized(recognize::recognize(&jail, path, *page, languages));
+        ChildTask::Recognize { path, page, languages } => {
+            return WorkerAnswer::Recognized(recognize::recognize_text(&jail, path, *page, languages));
         }
-        Task::RecognizeImage { path, image, following, languages } => {
+        ChildTask::RecognizeImage { path, image, following, languages } => {
             let recognized = recognize::recognize_image(&jail, kept, path, image, following, languages);
-            return Answer::Recognized(recognized);
+            return WorkerAnswer::Recognized(recognized);
         }
-        Task::Preview(request) => return Answer::Preview(preview::read(&jail, request)),
-        Task::Picture(request) => return Answer::Picture(preview::draw(&jail, request)),
-        Task::Languages => return Answer::Languages(recognize::languages()),
-        Task::Measure => return Answer::Usage(usage::measure(&jail, Instant::now() + MEASURE_TIME_MAX)),
-        Task::Shell { .. } | Task::Server { .. } => Err("a worker runs no command lines".to_owned()),
+        ChildTask::Preview(request) => return WorkerAnswer::Preview(preview::read_preview(&jail, request)),
+        ChildTask::Picture(request) => return WorkerAnswer::Picture(preview::draw_page(&jail, request)),
+        ChildTask::Languages => return WorkerAnswer::Languages(recognize::list_languages()),
+        ChildTask::Measure => {
+            return WorkerAnswer::Usage(usage::measure_usage(&jail, Instant::now() + MEASURE_TIME_MAX));
+        }
+        ChildTask::Shell { .. } | ChildTask::Server { .. } => {
+            Err("a worker runs no command lines".to_owned())
+        }
     };
-    Answer::Output(within_bounds(output.unwrap_or_else(|error| failed(&error))))
+    WorkerAnswer::Output(within_bounds(output.unwrap_or_else(|error| failed_output(&error))))
 }

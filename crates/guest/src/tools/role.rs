@@ -2,7 +2,7 @@
 
 /// The role of a process that the agent starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Role {
+pub(crate) enum ProcessRole {
     /// Handles one request of a tool.
     Worker,
     /// Supervises a command.
@@ -11,11 +11,11 @@ pub(crate) enum Role {
     Server,
 }
 
-impl Role {
+impl ProcessRole {
     pub(crate) const ALL: [Self; 3] = [Self::Worker, Self::Command, Self::Server];
 
     /// Returns the program's first argument.
-    pub(crate) const fn argument(self) -> &'static str {
+    pub(crate) const fn program_argument(self) -> &'static str {
         match self {
             Self::Worker => "worker",
             Self::Command => "command",

@@ -9,14 +9,14 @@ use tokio::io::AsyncReadExt;
 use tokio::process::Child;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::child::{line, running, spawn, sweep};
+use super::child::{acquire_process, encode_request, register_call, sweep_leftovers};
 use super::confine::Confinement;
-use super::output::failed;
-use super::path::plain;
-use super::request::{Request, Task};
-use super::role::Role;
-use super::supervise::Ended;
-use super::{Limits, watch};
+use super::output::failed_output;
+use super::path::plain_line;
+use super::request::{ChildRequest, ChildTask};
+use super::role::ProcessRole;
+use super::supervise::CommandExit;
+use super::{ToolLimits, watch};
 
 /// The default timeout of a command, in seconds.
 const SECONDS_DEFAULT: u32 = 60;
@@ -33,9 +33,9 @@ const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
 /// The maximum length of the supervisor's report, in bytes.
 const REPORT_MAX_BYTES: u64 = 4 * 1024;
 
-pub(super) async fn run(
+pub(super) async fn run_command(
     arguments: ShellArguments,
-    limits: &Limits,
+    limits: &ToolLimits,
     stopped: impl Future<Output = ()>,
 ) -> Result<ToolOutput, String> {
     if arguments.command.len() > COMMAND_MAX_BYTES {
@@ -50,49 +50,49 @@ pub(super) async fn run(
         arguments.timeout_seconds.unwrap_or(SECONDS_DEFAULT).clamp(1, 600).min(limits.shell_seconds);
     let time_max = Duration::from_secs(u64::from(seconds));
     let outcome = {
-        let _running = running().await;
-        let request = Request {
+        let _running = register_call().await;
+        let request = ChildRequest {
             confinement: Confinement::of_shell(limits, time_max),
             workspace: limits.workspace.clone(),
-            task: Task::Shell { command: arguments.command, temp: limits.temp.clone() },
+            task: ChildTask::Shell { command: arguments.command, temp: limits.temp.clone() },
             more: false,
             after_unpacking: None,
         };
-        let line = line(&request)?;
-        Run::start(&line, limits).await?.until_its_end(time_max, limits, stopped).await
+        let line = encode_request(&request)?;
+        RunningCommand::start_command(&line, limits).await?.until_its_end(time_max, limits, stopped).await
     };
-    limits.spares.refill(limits);
-    if !outcome.as_ref().is_ok_and(Run::is_clean) {
-        sweep(limits).await;
+    limits.spares.refill_soon(limits);
+    if !outcome.as_ref().is_ok_and(RunningCommand::is_clean) {
+        sweep_leftovers(limits).await;
     }
     outcome.map(|run| run.into_output(seconds))
 }
 
 /// The reason why a command was killed.
 #[derive(Debug)]
-enum Cut {
+enum CommandCut {
     Time,
     Stopped,
     Flood,
     Resources(String),
 }
 
-struct Run {
+struct RunningCommand {
     child: Child,
     stdin: Option<tokio::process::ChildStdin>,
     stdout: tokio::process::ChildStdout,
     stderr: tokio::process::ChildStderr,
     capture: Capture,
-    cut: Option<Cut>,
-    ended: Ended,
+    cut: Option<CommandCut>,
+    ended: CommandExit,
     /// True if the supervisor reported the end and ended by itself.
     reported: bool,
 }
 
-impl Run {
-    async fn start(line: &[u8], limits: &Limits) -> Result<Self, String> {
+impl RunningCommand {
+    async fn start_command(line: &[u8], limits: &ToolLimits) -> Result<Self, String> {
         use tokio::io::AsyncWriteExt;
-        let mut child = spawn(Role::Command, limits)?;
+        let mut child = acquire_process(ProcessRole::Command, limits)?;
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(mut stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
             return Err("the tool's process has no pipes".to_owned());
@@ -108,7 +108,7 @@ impl Run {
             stderr,
             capture: Capture::default(),
             cut: None,
-            ended: Ended::Failed("its supervisor was lost; the command may have completed".to_owned()),
+            ended: CommandExit::Failed("its supervisor was lost; the command may have completed".to_owned()),
             reported: false,
         })
     }
@@ -118,11 +118,11 @@ impl Run {
     async fn until_its_end(
         mut self,
         time_max: Duration,
-        limits: &Limits,
+        limits: &ToolLimits,
         stopped: impl Future<Output = ()>,
     ) -> Result<Self, String> {
         let mut until = Instant::now() + time_max;
-        let (mut stopped, mut taken) = (pin!(stopped), pin!(watch::resources(limits)));
+        let (mut stopped, mut taken) = (pin!(stopped), pin!(watch::watch_resources(limits)));
         let mut buffer = vec![0; 64 * 1024];
         let mut watched = true;
         loop {
@@ -135,7 +135,7 @@ impl Run {
                         if self.capture.total <= FLOOD_MAX_BYTES || !running {
                             continue;
                         }
-                        Cut::Flood
+                        CommandCut::Flood
                     }
                 },
                 _ = self.child.wait(), if watched => {
@@ -149,22 +149,22 @@ impl Run {
                         let _ = self.child.start_kill();
                         break;
                     }
-                    Cut::Time
+                    CommandCut::Time
                 }
-                () = &mut stopped, if running => Cut::Stopped,
-                why = &mut taken, if running => Cut::Resources(why),
+                () = &mut stopped, if running => CommandCut::Stopped,
+                why = &mut taken, if running => CommandCut::Resources(why),
             };
             self.cut = Some(cut);
             self.stdin = None;
             until = Instant::now() + ENDING_TIME_MAX;
         }
-        self.report(Instant::now() + ENDING_TIME_MAX).await;
+        self.read_report(Instant::now() + ENDING_TIME_MAX).await;
         Ok(self)
     }
 
     /// Reads the report. Only the first line counts: a child that could not start the command reports that before the
     /// supervisor does.
-    async fn report(&mut self, until: Instant) {
+    async fn read_report(&mut self, until: Instant) {
         let mut report = Vec::new();
         let mut stderr = (&mut self.stderr).take(REPORT_MAX_BYTES);
         let _ = timeout_at(until, stderr.read_to_end(&mut report)).await;
@@ -183,25 +183,29 @@ impl Run {
     /// kill none.
     fn is_clean(&self) -> bool {
         let left = match self.ended {
-            Ended::Exit { left, .. } | Ended::Signal { left, .. } => left,
-            Ended::Failed(_) => 0,
+            CommandExit::Exit { left, .. } | CommandExit::Signal { left, .. } => left,
+            CommandExit::Failed(_) => 0,
         };
         self.reported && self.cut.is_none() && left == 0
     }
 
     fn into_output(self, seconds: u32) -> ToolOutput {
         let (mut status_line, left, fine) = match (&self.cut, &self.ended) {
-            (None, Ended::Failed(why)) => {
-                return failed(&format!("the command could not be run: {}", plain(why)));
+            (None, CommandExit::Failed(why)) => {
+                return failed_output(&format!("the command could not be run: {}", plain_line(why)));
             }
-            (None, Ended::Exit { status, left }) => (format!("exit status {status}"), *left, *status == 0),
-            (None, Ended::Signal { signal, left }) => (format!("ended by signal {signal}"), *left, false),
+            (None, CommandExit::Exit { status, left }) => {
+                (format!("exit status {status}"), *left, *status == 0)
+            }
+            (None, CommandExit::Signal { signal, left }) => {
+                (format!("ended by signal {signal}"), *left, false)
+            }
             (Some(cut), _) => {
                 let why = match cut {
-                    Cut::Time => format!("it ran longer than {seconds} s"),
-                    Cut::Stopped => "it was stopped".to_owned(),
-                    Cut::Flood => format!("it put out more than {FLOOD_MAX_BYTES} bytes"),
-                    Cut::Resources(why) => why.clone(),
+                    CommandCut::Time => format!("it ran longer than {seconds} s"),
+                    CommandCut::Stopped => "it was stopped".to_owned(),
+                    CommandCut::Flood => format!("it put out more than {FLOOD_MAX_BYTES} bytes"),
+                    CommandCut::Resources(why) => why.clone(),
                 };
                 (format!("killed: {why}"), 0, false)
             }
@@ -209,7 +213,7 @@ impl Run {
         if left > 0 {
             status_line.push_str(&format!("; {left} background processes were ended"));
         }
-        let mut text = self.capture.text();
+        let mut text = self.capture.into_text();
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
@@ -238,14 +242,14 @@ impl Capture {
     }
 
     /// Returns the output as text: without control sequences, with a note in place of bytes left out of the middle.
-    fn text(mut self) -> String {
+    fn into_text(mut self) -> String {
         let left_out = self.total - (self.head.len() + self.tail.len()) as u64;
         if left_out == 0 {
             self.head.extend(self.tail);
-            let whole = readable(&self.head);
+            let whole = strip_controls(&self.head);
             return whole[..whole.floor_char_boundary(2 * HALF_MAX_BYTES)].to_owned();
         }
-        let (head, tail) = (readable(&self.head), readable(self.tail.make_contiguous()));
+        let (head, tail) = (strip_controls(&self.head), strip_controls(self.tail.make_contiguous()));
         let head = &head[..head.floor_char_boundary(HALF_MAX_BYTES)];
         let tail = &tail[tail.ceil_char_boundary(tail.len().saturating_sub(HALF_MAX_BYTES))..];
         format!("{head}\n[... {left_out} bytes left out ...]\n{tail}")
@@ -253,7 +257,7 @@ impl Capture {
 }
 
 /// Converts output to lines of plain text; removes colors, cursor movements and other control characters.
-fn readable(bytes: &[u8]) -> String {
+fn strip_controls(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
@@ -301,27 +305,27 @@ mod tests {
             capture.push(format!("{number}\n").as_bytes());
         }
         let total = capture.total;
-        let text = capture.text();
+        let text = capture.into_text();
         assert!(text.starts_with("0\n1\n2\n") && text.ends_with("99998\n99999\n"));
         assert!(text.contains(&format!("[... {} bytes left out ...]", total - 2 * HALF_MAX_BYTES as u64)));
         assert!(text.len() < 2 * HALF_MAX_BYTES + 100);
     }
 
     #[test]
-    fn short_output_is_whole_and_binary_is_bounded() {
+    fn capture_short_whole_binary_bounded() {
         let mut capture = Capture::default();
         capture.push(&vec![b'x'; HALF_MAX_BYTES + 10]);
         capture.push(b"end");
-        assert_eq!(capture.text().len(), HALF_MAX_BYTES + 13);
+        assert_eq!(capture.into_text().len(), HALF_MAX_BYTES + 13);
         let mut capture = Capture::default();
         capture.push(&vec![0xff; 10 * HALF_MAX_BYTES]);
-        assert!(capture.text().len() <= 2 * HALF_MAX_BYTES + 100);
+        assert!(capture.into_text().len() <= 2 * HALF_MAX_BYTES + 100);
     }
 
     #[test]
     fn control_sequences_go() {
-        assert_eq!(readable(b"\x1b[1;31mred\x1b[0m \x1b]0;title\x07x\r\ny\rz\x08\x00"), "red x\ny\nz");
-        assert_eq!(readable(b"a\x1b[12"), "a");
-        assert_eq!(readable(b"a\x1b"), "a");
+        assert_eq!(strip_controls(b"\x1b[1;31mred\x1b[0m \x1b]0;title\x07x\r\ny\rz\x08\x00"), "red x\ny\nz");
+        assert_eq!(strip_controls(b"a\x1b[12"), "a");
+        assert_eq!(strip_controls(b"a\x1b"), "a");
     }
 }

@@ -27,17 +27,17 @@ pub(super) struct ShownImage {
 }
 
 /// The reason why an image cannot be shown.
-pub(super) struct ImageError {
+pub(super) struct ShownImageError {
     pub(super) reason: UnreadReason,
     pub(super) why: String,
 }
 
 /// Returns the image in a file, or `None` if it is not an image.
-pub(super) fn shown_image(name: &str, mut file: &File) -> Option<Result<ShownImage, ImageError>> {
+pub(super) fn shown_image(name: &str, mut file: &File) -> Option<Result<ShownImage, ShownImageError>> {
     let mut bytes = Vec::new();
     file.take(IMAGE_MARK_BYTES).read_to_end(&mut bytes).ok()?;
     file.rewind().ok()?;
-    ImageFormat::of(&bytes)?;
+    ImageFormat::from_signature(&bytes)?;
     bytes.clear();
     file.take(INPUT_MAX_BYTES + 1).read_to_end(&mut bytes).ok()?;
     file.rewind().ok()?;
@@ -45,37 +45,43 @@ pub(super) fn shown_image(name: &str, mut file: &File) -> Option<Result<ShownIma
 }
 
 /// Returns the result of a tool that shows an image.
-pub(super) fn output(name: &str, shown: Result<ShownImage, ImageError>) -> Result<ToolOutput, String> {
-    let shown = shown.map_err(|ImageError { why, .. }| format!("{name}: {why}"))?;
+pub(super) fn image_output(
+    name: &str,
+    shown: Result<ShownImage, ShownImageError>,
+) -> Result<ToolOutput, String> {
+    let shown = shown.map_err(|ShownImageError { why, .. }| format!("{name}: {why}"))?;
     let text = format!("{name}: {}.", shown.description);
     Ok(ToolOutput { text, images: vec![shown.image], ..ToolOutput::default() })
 }
 
 /// Returns the image with these bytes.
-pub(super) fn of_bytes(name: &str, bytes: &[u8]) -> Result<ShownImage, ImageError> {
-    let not_shown =
-        |reason, why: &str| Err(ImageError { reason, why: format!("an image that can't be shown: {why}") });
+pub(super) fn of_bytes(name: &str, bytes: &[u8]) -> Result<ShownImage, ShownImageError> {
+    let not_shown = |reason, why: &str| {
+        Err(ShownImageError { reason, why: format!("an image that can't be shown: {why}") })
+    };
     if bytes.len() as u64 > INPUT_MAX_BYTES {
         return not_shown(UnreadReason::TooLarge, &format!("it has more than {INPUT_MAX_BYTES} bytes"));
     }
-    let Some(file) = ImageFile::open(bytes) else { return not_shown(UnreadReason::Broken, "it has changed") };
+    let Some(file) = ImageFile::from_bytes(bytes) else {
+        return not_shown(UnreadReason::Broken, "it has changed");
+    };
     let damaged = "it is damaged, or of an unusual kind";
-    let Some((width, height)) = file.sides(1) else { return not_shown(UnreadReason::Broken, damaged) };
+    let Some((width, height)) = file.page_sides(1) else { return not_shown(UnreadReason::Broken, damaged) };
     if file.is_too_large() {
         return not_shown(UnreadReason::TooLarge, "it has too many pixels");
     }
-    let pages = file.pages();
+    let pages = file.page_count();
     if let Some(image) = file.as_it_is(name).filter(|_| pages == 1) {
-        let description = format!("{}, {width} x {height} pixels", image.kind.mime());
+        let description = format!("{}, {width} x {height} pixels", image.kind.mime_type());
         return Ok(ShownImage { image: image_out(&image), description });
     }
     if !file.is_decodable() {
         return not_shown(UnreadReason::TooLarge, "it is larger than models accept");
     }
     let began = Instant::now();
-    let drawn = file.draw(1, Viewer::Model).and_then(|picture| {
+    let drawn = file.draw_page(1, Viewer::Model).and_then(|picture| {
         let image = ImageRef::of_page(name, 1, &picture).ok()?;
-        Some((image, ImageKind::of(&picture)?.sides(&picture)?))
+        Some((image, ImageKind::from_bytes(&picture)?.dimensions(&picture)?))
     });
     let Some((image, (columns, rows))) = drawn else { return not_shown(UnreadReason::Broken, damaged) };
     if began.elapsed() > PICTURE_TIME_MAX {

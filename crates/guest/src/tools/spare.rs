@@ -11,12 +11,12 @@ use std::time::Duration;
 use tokio::process::Child;
 use tokio::task::AbortHandle;
 
-use super::Limits;
-use super::child::start;
-use super::role::Role;
+use super::ToolLimits;
+use super::child::start_process;
+use super::role::ProcessRole;
 
 /// The roles of which a spare process is kept, the one that takes longest without it first.
-const ROLES: [Role; 2] = [Role::Command, Role::Worker];
+const ROLES: [ProcessRole; 2] = [ProcessRole::Command, ProcessRole::Worker];
 /// The time after the last call in which spare processes are kept.
 const KEPT_FOR: Duration = Duration::from_secs(60);
 /// The time that the result of a call has to leave the machine before the next spare process takes the processor.
@@ -24,11 +24,11 @@ const REFILL_AFTER: Duration = Duration::from_millis(100);
 
 /// The spare processes of a machine. Clones share them.
 #[derive(Debug, Clone, Default)]
-pub struct Spares(Arc<Mutex<State>>);
+pub struct Spares(Arc<Mutex<SpareState>>);
 
 #[derive(Debug, Default)]
-struct State {
-    waiting: HashMap<Role, Child>,
+struct SpareState {
+    waiting: HashMap<ProcessRole, Child>,
     /// The number of calls that run.
     calls: usize,
     keeper: Option<AbortHandle>,
@@ -36,77 +36,77 @@ struct State {
 
 impl Spares {
     /// Takes the spare process of a role, if one waits.
-    pub(super) fn take(&self, role: Role) -> Option<Child> {
-        let mut spare = self.lock().waiting.remove(&role)?;
+    pub(super) fn take_spare(&self, role: ProcessRole) -> Option<Child> {
+        let mut spare = self.lock_state().waiting.remove(&role)?;
         // One that has ended is of no use.
         matches!(spare.try_wait(), Ok(None)).then_some(spare)
     }
 
     /// Registers a call that runs until the guard is dropped.
-    pub(crate) fn call(&self) -> RunningCall {
-        self.lock().calls += 1;
-        RunningCall(self.clone())
+    pub(crate) fn register_call(&self) -> SpareCallGuard {
+        self.lock_state().calls += 1;
+        SpareCallGuard(self.clone())
     }
 
     /// Starts the first missing spare process now, because calls may come, and the others soon, unless a call has come, which
     /// needs the processor itself. Does nothing outside a runtime.
-    pub(crate) fn prepare(&self, limits: &Limits) {
+    pub(crate) fn prepare_first(&self, limits: &ToolLimits) {
         self.refill_after(Duration::ZERO, limits, |calls| calls == 0);
     }
 
     /// Starts the missing spare processes soon, after a call. Does nothing outside a runtime.
-    pub(crate) fn refill(&self, limits: &Limits) {
+    pub(crate) fn refill_soon(&self, limits: &ToolLimits) {
         self.refill_after(REFILL_AFTER, limits, |_| true);
     }
 
     /// Starts the missing spare processes, the first after `first`, as long as `goes_on` permits it with so many calls, and
     /// removes all once there has been no call for a while.
-    fn refill_after(&self, first: Duration, limits: &Limits, goes_on: fn(usize) -> bool) {
+    fn refill_after(&self, first: Duration, limits: &ToolLimits, goes_on: fn(usize) -> bool) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let (spares, limits) = (self.clone(), limits.clone());
         let keeper = runtime.spawn(async move {
             let mut delay = first;
             for role in ROLES {
-                if spares.lock().waiting.contains_key(&role) {
+                if spares.lock_state().waiting.contains_key(&role) {
                     continue;
                 }
                 tokio::time::sleep(delay).await;
                 delay = REFILL_AFTER;
                 // The end of a call refills.
-                if !goes_on(spares.lock().calls) {
+                if !goes_on(spares.lock_state().calls) {
                     break;
                 }
                 // Without a spare process, the call starts one and reports the failure.
-                if let Ok(child) = start(role, &limits) {
-                    spares.lock().waiting.insert(role, child);
+                if let Ok(child) = start_process(role, &limits) {
+                    spares.lock_state().waiting.insert(role, child);
                 }
             }
             tokio::time::sleep(KEPT_FOR).await;
             // A process that loses its standard input exits.
-            spares.lock().waiting.clear();
+            spares.lock_state().waiting.clear();
         });
-        if let Some(earlier) = self.lock().keeper.replace(keeper.abort_handle()) {
+        if let Some(earlier) = self.lock_state().keeper.replace(keeper.abort_handle()) {
             earlier.abort();
         }
     }
 
     /// Returns the number of processes that wait.
     #[must_use]
-    pub fn waiting(&self) -> usize {
-        self.lock().waiting.len()
+    pub fn waiting_count(&self) -> usize {
+        self.lock_state().waiting.len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock_state(&self) -> MutexGuard<'_, SpareState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A call that runs.
 #[derive(Debug)]
-pub(crate) struct RunningCall(Spares);
+pub(crate) struct SpareCallGuard(Spares);
 
-impl Drop for RunningCall {
+impl Drop for SpareCallGuard {
     fn drop(&mut self) {
-        self.0.lock().calls -= 1;
+        self.0.lock_state().calls -= 1;
     }
 }

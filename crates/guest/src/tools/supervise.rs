@@ -19,17 +19,17 @@ use rustix::fd::AsFd;
 use rustix::process::{Pid, PidfdFlags, WaitOptions, WaitStatus, pidfd_open, set_child_subreaper, waitpid};
 use serde::{Deserialize, Serialize};
 
-use super::confine::{Fork, confine, fork};
-use super::epoll::{self, Counter};
+use super::confine::{ForkedProcess, confine_process, fork_process};
+use super::epoll::{self, WatchCounter};
 use super::kill::kill_descendants;
-use super::request::{Request, Task};
+use super::request::{ChildRequest, ChildTask};
 
 /// The `PATH` of programs in the machine.
 pub(super) const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";
 
 /// The exit of a command, as reported to the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Ended {
+pub(crate) enum CommandExit {
     Exit {
         status: i32,
         /// The number of background processes that were still running and were killed.
@@ -44,13 +44,14 @@ pub(crate) enum Ended {
 }
 
 /// Runs the command of the request on standard input until it exits.
-pub(crate) fn supervise() -> ExitCode {
-    let ended = read_request().and_then(|request| watch(&request)).unwrap_or_else(Ended::Failed);
-    report(&ended, rustix::stdio::stderr());
+pub(crate) fn supervise_command() -> ExitCode {
+    let ended =
+        read_request().and_then(|request| watch_command(&request)).unwrap_or_else(CommandExit::Failed);
+    report_exit(&ended, rustix::stdio::stderr());
     ExitCode::SUCCESS
 }
 
-pub(super) fn report(ended: &Ended, to: impl AsFd) {
+pub(super) fn report_exit(ended: &CommandExit, to: impl AsFd) {
     if let Ok(mut line) = serde_json::to_vec(ended) {
         line.push(b'\n');
         // Lines up to the size of a pipe are written atomically.
@@ -59,13 +60,13 @@ pub(super) fn report(ended: &Ended, to: impl AsFd) {
 }
 
 /// Reads standard input up to the end of the first line, unbuffered, and parses it.
-pub(crate) fn read_request() -> Result<Request, String> {
+pub(crate) fn read_request() -> Result<ChildRequest, String> {
     read_line(64 * 1024)
 }
 
 /// Reads the request in chunks of `chunk_bytes`. Bytes after its line within the last chunk are lost; with 1, none
 /// are.
-pub(super) fn read_line(chunk_bytes: usize) -> Result<Request, String> {
+pub(super) fn read_line(chunk_bytes: usize) -> Result<ChildRequest, String> {
     const REQUEST_MAX_BYTES: usize = 64 * 1024 * 1024;
     let mut line = Vec::new();
     let mut chunk = vec![0; chunk_bytes];
@@ -83,15 +84,15 @@ pub(super) fn read_line(chunk_bytes: usize) -> Result<Request, String> {
     serde_json::from_slice(&line).map_err(|error| format!("the request cannot be understood: {error}"))
 }
 
-fn watch(request: &Request) -> Result<Ended, String> {
-    let Task::Shell { command, temp } = &request.task else {
+fn watch_command(request: &ChildRequest) -> Result<CommandExit, String> {
+    let ChildTask::Shell { command, temp } = &request.task else {
         return Err("the request is not for a command".to_owned());
     };
     let start = |counting: &OwnedFd| {
         // What it says at the end of all is told on the descriptor that the command does not get.
         if let Ok(told) = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3) {
             let why = become_shell(request, command, temp, counting);
-            report(&Ended::Failed(why), &told);
+            report_exit(&CommandExit::Failed(why), &told);
         }
     };
     run_child(start, epoll::COMMAND_WATCHES_MAX, wait_or_end)
@@ -102,14 +103,14 @@ fn watch(request: &Request) -> Result<Ended, String> {
 pub(super) fn run_child(
     start: impl FnOnce(&OwnedFd),
     watches_max: u32,
-    wait: impl FnOnce(Pid, Option<Counter>) -> io::Result<Option<WaitStatus>>,
-) -> io::Result<Ended> {
+    wait: impl FnOnce(Pid, Option<WatchCounter>) -> io::Result<Option<WaitStatus>>,
+) -> io::Result<CommandExit> {
     let null = File::options().write(true).open("/dev/null")?;
     set_child_subreaper(Some(rustix::process::getpid()))?;
     let (counted, counting) = epoll::socket_pair()?;
-    let child = match fork()? {
-        Fork::Parent(pid) => pid,
-        Fork::Child => {
+    let child = match fork_process()? {
+        ForkedProcess::Parent(pid) => pid,
+        ForkedProcess::Child => {
             drop(counted);
             start(&counting);
             std::process::exit(1);
@@ -118,18 +119,20 @@ pub(super) fn run_child(
     // The pipe must end with the child, not with its watcher.
     rustix::stdio::dup2_stdout(&null)?;
     drop(counting);
-    let status = wait(child, Counter::receive(&counted, watches_max))?;
+    let status = wait(child, WatchCounter::receive_listener(&counted, watches_max))?;
     let left = kill_descendants();
     Ok(match status.map(|status| (status.exit_status(), status.terminating_signal())) {
-        Some((Some(status), _)) => Ended::Exit { status, left },
-        Some((_, Some(signal))) => Ended::Signal { signal, left },
+        Some((Some(status), _)) => CommandExit::Exit { status, left },
+        Some((_, Some(signal))) => CommandExit::Signal { signal, left },
         // It was among those that were ended; its status is gone with it, which is no loss.
-        Some((None, None)) | None => Ended::Signal { signal: libc::SIGKILL, left: left.saturating_sub(1) },
+        Some((None, None)) | None => {
+            CommandExit::Signal { signal: libc::SIGKILL, left: left.saturating_sub(1) }
+        }
     })
 }
 
 /// Waits until the command exits or the agent closes standard input.
-fn wait_or_end(shell: Pid, mut counter: Option<Counter>) -> io::Result<Option<WaitStatus>> {
+fn wait_or_end(shell: Pid, mut counter: Option<WatchCounter>) -> io::Result<Option<WaitStatus>> {
     let handle = pidfd_open(shell, PidfdFlags::empty())?;
     let stdin = rustix::stdio::stdin();
     loop {
@@ -137,7 +140,7 @@ fn wait_or_end(shell: Pid, mut counter: Option<Counter>) -> io::Result<Option<Wa
             let mut watched =
                 vec![PollFd::new(&handle, PollFlags::IN), PollFd::from_borrowed_fd(stdin, PollFlags::IN)];
             watched.extend(
-                counter.as_ref().map(|counter| PollFd::from_borrowed_fd(counter.fd(), PollFlags::IN)),
+                counter.as_ref().map(|counter| PollFd::from_borrowed_fd(counter.poll_fd(), PollFlags::IN)),
             );
             match poll(&mut watched, None) {
                 Err(rustix::io::Errno::INTR) => continue,
@@ -152,13 +155,13 @@ fn wait_or_end(shell: Pid, mut counter: Option<Counter>) -> io::Result<Option<Wa
         if closed {
             return Ok(None);
         }
-        epoll::serve(&mut counter, calls);
+        epoll::serve_counter(&mut counter, calls);
     }
 }
 
 /// Executes the shell. Returns only on failure, with the reason.
-fn become_shell(request: &Request, command: &str, temp: &Path, counting: &OwnedFd) -> String {
-    if let Err(error) = confine(&request.confinement) {
+fn become_shell(request: &ChildRequest, command: &str, temp: &Path, counting: &OwnedFd) -> String {
+    if let Err(error) = confine_process(&request.confinement) {
         return error.to_string();
     }
     // Some environments do not allow a filter with a listener.

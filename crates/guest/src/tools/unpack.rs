@@ -8,7 +8,7 @@ use std::thread;
 use super::jail::Jail;
 use super::supervise::PATH;
 use crate::documents::{
-    ExtractError, ForeignFormat, HEAD_BYTES, INPUT_MAX_BYTES, UNPACKED_MAX_BYTES, Unpacked,
+    ExtractError, ForeignFormat, HEAD_BYTES, INPUT_MAX_BYTES, UNPACKED_MAX_BYTES, UnpackedArchive,
 };
 
 /// The program, of libarchive.
@@ -18,11 +18,11 @@ const BSDTAR: &str = "bsdtar";
 const ARGUMENTS: [&str; 7] = ["-P", "-b", "1", "--format=gnutar", "-cf", "-", "@-"];
 
 /// Opens a document of the workspace if it is an archive that the program unpacks.
-pub(super) fn foreign(jail: &Jail, path: &str) -> Option<(ForeignFormat, File)> {
-    let (_, mut file) = jail.file(path).ok()?;
+pub(super) fn open_foreign(jail: &Jail, path: &str) -> Option<(ForeignFormat, File)> {
+    let (_, mut file) = jail.open_file(path).ok()?;
     let mut head = Vec::new();
     (&mut file).take(HEAD_BYTES as u64).read_to_end(&mut head).ok()?;
-    let format = ForeignFormat::of(&head)?;
+    let format = ForeignFormat::from_signature(&head)?;
     file.rewind().ok()?;
     Some((format, file))
 }
@@ -31,31 +31,31 @@ pub(super) fn foreign(jail: &Jail, path: &str) -> Option<(ForeignFormat, File)> 
 ///
 /// # Errors
 /// Fails for an archive of which no file would be read as it is, and if the machine does not have the program.
-pub(super) fn unpack(format: ForeignFormat, mut file: File) -> Result<Unpacked, ExtractError> {
+pub(super) fn unpack_archive(format: ForeignFormat, mut file: File) -> Result<UnpackedArchive, ExtractError> {
     let mut bytes = Vec::new();
     (&mut file).take(INPUT_MAX_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > INPUT_MAX_BYTES {
         return Err(ExtractError::TooLarge { size: file.metadata()?.len() });
     }
-    format.check(&bytes)?;
+    format.check_archive(&bytes)?;
     drop(bytes);
     file.rewind()?;
-    let (tar, is_whole) = output(start(BSDTAR, format, file)?)?;
-    Ok(Unpacked { format, tar, is_whole })
+    let (tar, is_whole) = read_output(start_unpacker(BSDTAR, format, file)?)?;
+    Ok(UnpackedArchive { format, tar, is_whole })
 }
 
-fn start(program: &'static str, format: ForeignFormat, file: File) -> Result<Child, ExtractError> {
+fn start_unpacker(program: &'static str, format: ForeignFormat, file: File) -> Result<Child, ExtractError> {
     let mut command = Command::new(program);
     command.args(ARGUMENTS).env_clear().env("PATH", PATH).env("LC_ALL", "C.UTF-8").current_dir("/");
     command.stdin(file).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().map_err(|error| match error.kind() {
-        ErrorKind::NotFound => ExtractError::NoProgram { kind: format.kind(), program },
+        ErrorKind::NotFound => ExtractError::NoProgram { kind: format.archive_description(), program },
         _ => ExtractError::Read(error),
     })
 }
 
 /// Returns the output of the program within its bound, and whether it is all and the program had nothing to complain of.
-fn output(mut child: Child) -> std::io::Result<(Vec<u8>, bool)> {
+fn read_output(mut child: Child) -> std::io::Result<(Vec<u8>, bool)> {
     let (Some(stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(std::io::Error::other("the program has no pipes"));
     };
@@ -81,9 +81,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_program_is_named_and_may_be_there_later() {
+    fn unpack_archive_missing_program_is_named() {
         let file = tempfile::tempfile().expect("a file");
-        let error = start("no-such-program", ForeignFormat::Rar, file).expect_err("there is none");
+        let error = start_unpacker("no-such-program", ForeignFormat::Rar, file).expect_err("there is none");
         assert!(error.is_passing());
         let expected =
             "a RAR archive cannot be read without the program no-such-program; pack its files as ZIP";

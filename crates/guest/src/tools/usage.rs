@@ -23,7 +23,7 @@ const READABLE: Mode = Mode::RUSR.union(Mode::XUSR);
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW);
 
 /// Returns the disk usage of the workspace in bytes; `None` if it could not be measured whole.
-pub(crate) fn measure(jail: &Jail, until: Instant) -> Option<u64> {
+pub(crate) fn measure_usage(jail: &Jail, until: Instant) -> Option<u64> {
     let mut unlocked = Unlocked { jail, folders: Vec::new() };
     let named = named_bytes(&mut unlocked, until)?;
     Some(named.saturating_add(unnamed_bytes(jail, until)))
@@ -37,7 +37,7 @@ struct Unlocked<'j> {
 
 impl Unlocked<'_> {
     /// Makes a folder readable for its owner if it is not.
-    fn unlock(&mut self, folder: &Path, mode: Mode) -> bool {
+    fn unlock_folder(&mut self, folder: &Path, mode: Mode) -> bool {
         if mode.contains(READABLE) {
             return true;
         }
@@ -62,7 +62,7 @@ fn set_mode(jail: &Jail, folder: &Path, mode: Mode) -> bool {
     let (Some(parent), Some(name)) = (folder.parent(), folder.file_name()) else { return false };
     let parent = if parent == Path::new("") { Path::new(".") } else { parent };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
-    let Ok(parent) = jail.at(parent, flags, Mode::empty()) else { return false };
+    let Ok(parent) = jail.open_at(parent, flags, Mode::empty()) else { return false };
     chmodat(&parent, name, mode, AtFlags::empty()).is_ok()
 }
 
@@ -71,9 +71,9 @@ fn named_bytes(unlocked: &mut Unlocked<'_>, until: Instant) -> Option<u64> {
     let (mut bytes, mut seen) = (0_u64, 0);
     let mut waiting = vec![PathBuf::from(".")];
     while let Some(folder) = waiting.pop() {
-        let Ok(opened) = unlocked.jail.at(&folder, FOLDER, Mode::empty()) else {
+        let Ok(opened) = unlocked.jail.open_at(&folder, FOLDER, Mode::empty()) else {
             // It is gone, or cannot be unlocked.
-            if unlocked.jail.at(&folder, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()).is_ok() {
+            if unlocked.jail.open_at(&folder, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()).is_ok() {
                 return None;
             }
             continue;
@@ -96,7 +96,7 @@ fn named_bytes(unlocked: &mut Unlocked<'_>, until: Instant) -> Option<u64> {
             bytes = bytes.saturating_add(disk_bytes(&stat));
             if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
                 let path = if folder == Path::new(".") { PathBuf::from(name) } else { folder.join(name) };
-                if !unlocked.unlock(&path, Mode::from_raw_mode(stat.st_mode)) {
+                if !unlocked.unlock_folder(&path, Mode::from_raw_mode(stat.st_mode)) {
                     return None;
                 }
                 waiting.push(path);
@@ -112,7 +112,7 @@ fn disk_bytes(stat: &Stat) -> u64 {
 
 /// Returns the usage of deleted files of the workspace's disk that processes of this user hold open.
 fn unnamed_bytes(jail: &Jail, until: Instant) -> u64 {
-    let root = jail.at(Path::new("."), OFlags::PATH | OFlags::DIRECTORY, Mode::empty());
+    let root = jail.open_at(Path::new("."), OFlags::PATH | OFlags::DIRECTORY, Mode::empty());
     let Some(disk) = root.ok().and_then(|root| fstat(&root).ok()).map(|stat| stat.st_dev) else { return 0 };
     let (mut bytes, mut seen, mut known) = (0_u64, 0, HashSet::new());
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -139,39 +139,39 @@ mod tests {
 
     use super::*;
 
-    fn measured(folder: &Path) -> u64 {
-        let jail = Jail::open(folder).unwrap();
-        measure(&jail, Instant::now() + Duration::from_secs(60)).unwrap()
+    fn folder_usage(folder: &Path) -> u64 {
+        let jail = Jail::open_workspace(folder).unwrap();
+        measure_usage(&jail, Instant::now() + Duration::from_secs(60)).unwrap()
     }
 
     #[test]
-    fn locked_folders_are_measured_and_stay_locked() {
+    fn measure_usage_keeps_folders_locked() {
         let folder = tempfile::tempdir().unwrap();
         let inner = folder.path().join("locked/inner");
         fs::create_dir_all(&inner).unwrap();
         fs::write(inner.join("a"), vec![1; 1 << 20]).unwrap();
-        let before = measured(folder.path());
+        let before = folder_usage(folder.path());
         assert!(before >= 1 << 20);
         let places = [inner.clone(), folder.path().join("locked")];
         for (mode, place) in
             [0o000, 0o400].into_iter().flat_map(|mode| places.iter().map(move |place| (mode, place)))
         {
             fs::set_permissions(place, fs::Permissions::from_mode(mode)).unwrap();
-            assert_eq!(measured(folder.path()), before, "{mode:o}");
+            assert_eq!(folder_usage(folder.path()), before, "{mode:o}");
             assert_eq!(fs::metadata(place).unwrap().permissions().mode() & 0o777, mode);
             fs::set_permissions(place, fs::Permissions::from_mode(0o700)).unwrap();
         }
     }
 
     #[test]
-    fn deleted_files_that_are_open_are_measured() {
+    fn measure_usage_counts_deleted_files() {
         let folder = tempfile::tempdir().unwrap();
-        let before = measured(folder.path());
+        let before = folder_usage(folder.path());
         let place = folder.path().join("gone");
         fs::write(&place, vec![1; 1 << 20]).unwrap();
         let open = fs::File::open(&place).unwrap();
         fs::remove_file(&place).unwrap();
-        assert!(measured(folder.path()) >= before + (1 << 20));
+        assert!(folder_usage(folder.path()) >= before + (1 << 20));
         drop(open);
     }
 }

@@ -12,41 +12,41 @@ use protocol::session::image_out;
 use protocol::tool::{FoundImage, FoundUnread, ToolOutput, VIEW_PAGES_MAX, ViewArguments};
 
 use super::jail::Jail;
-use super::path::{display_path, plain};
-use super::preview::bytes;
-use super::read::extent;
+use super::path::{display_path, plain_line};
+use super::preview::read_document_bytes;
+use super::read::describe_extent;
 use super::shown_image::{self, PICTURE_TIME_MAX};
-use crate::documents::{DrawnDocument, ExtractError, Format, INPUT_MAX_BYTES};
+use crate::documents::{DocumentFormat, DrawnDocument, ExtractError, INPUT_MAX_BYTES};
 
 /// No page is begun after this time.
 const PAGES_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// Shows pages of a PDF, or an image file.
-pub(super) fn view(jail: &Jail, arguments: &ViewArguments) -> Result<ToolOutput, String> {
-    let (path, file) = jail.file(&arguments.path).map_err(|error| error.to_string())?;
+pub(super) fn view_document(jail: &Jail, arguments: &ViewArguments) -> Result<ToolOutput, String> {
+    let (path, file) = jail.open_file(&arguments.path).map_err(|error| error.to_string())?;
     let name = display_path(&path);
     let size = file.metadata().map_or(0, |metadata| metadata.len());
     if size > INPUT_MAX_BYTES {
-        return Ok(unreadable(name, &ExtractError::TooLarge { size }));
+        return Ok(unreadable_output(name, &ExtractError::TooLarge { size }));
     }
-    let content = bytes(file).ok_or_else(|| format!("{name} cannot be read"))?;
+    let content = read_document_bytes(file).ok_or_else(|| format!("{name} cannot be read"))?;
     // The host shows a file as it is, so an image inside a signature is drawn.
     let is_signed = content.len() as u64 != size;
-    let Some(opened) = DrawnDocument::open(&content) else {
+    let Some(opened) = DrawnDocument::from_bytes(&content) else {
         return Err(format!("{name} is neither a PDF nor an image that can be shown; use read"));
     };
     match opened {
-        Ok(DrawnDocument::Image(image)) if image.pages() == 1 && !is_signed => {
-            shown_image::output(&name, shown_image::of_bytes(&name, &content))
+        Ok(DrawnDocument::Image(image)) if image.page_count() == 1 && !is_signed => {
+            shown_image::image_output(&name, shown_image::of_bytes(&name, &content))
         }
         Ok(document) => shown_pages(&name, &document, arguments),
-        Err(error) => Ok(unreadable(name, &error)),
+        Err(error) => Ok(unreadable_output(name, &error)),
     }
 }
 
-fn unreadable(name: String, error: &ExtractError) -> ToolOutput {
-    let text = format!("{name}: {}", plain(&error.to_string()));
-    let unread = vec![FoundUnread::from(&UnreadFile { path: name, reason: error.reason() })];
+fn unreadable_output(name: String, error: &ExtractError) -> ToolOutput {
+    let text = format!("{name}: {}", plain_line(&error.to_string()));
+    let unread = vec![FoundUnread::from(&UnreadFile { path: name, reason: error.unread_reason() })];
     ToolOutput { failed: true, text, unread, ..ToolOutput::default() }
 }
 
@@ -55,9 +55,13 @@ fn shown_pages(
     document: &DrawnDocument<'_>,
     arguments: &ViewArguments,
 ) -> Result<ToolOutput, String> {
-    let count = document.pages();
+    let count = document.page_count();
     let first = arguments.first_page.unwrap_or(1).max(1);
-    let about = format!("{name}: {}{}", document.name(), extent(Format::Pdf, Some(count), None));
+    let about = format!(
+        "{name}: {}{}",
+        document.format_name(),
+        describe_extent(DocumentFormat::Pdf, Some(count), None)
+    );
     if first > count {
         return Err(format!("{about}; there is no page {first}"));
     }
@@ -66,7 +70,7 @@ fn shown_pages(
     let mut images = Vec::new();
     let mut lines = Vec::new();
     for page in first..=last {
-        let drawn = if began.elapsed() < PAGES_TIME_MAX { picture(name, document, page) } else { None };
+        let drawn = if began.elapsed() < PAGES_TIME_MAX { draw_page(name, document, page) } else { None };
         lines.push(match drawn {
             Some((image, (width, height))) => {
                 images.push(image);
@@ -80,11 +84,11 @@ fn shown_pages(
 }
 
 /// Draws a page and returns a reference to its picture, with its width and height.
-fn picture(name: &str, document: &DrawnDocument<'_>, page: u32) -> Option<(FoundImage, (u32, u32))> {
+fn draw_page(name: &str, document: &DrawnDocument<'_>, page: u32) -> Option<(FoundImage, (u32, u32))> {
     let began = Instant::now();
-    let picture = document.draw(page, Viewer::Model)?;
+    let picture = document.draw_page(page, Viewer::Model)?;
     let in_time = began.elapsed() < PICTURE_TIME_MAX;
-    let sides = ImageKind::of(&picture)?.sides(&picture)?;
+    let sides = ImageKind::from_bytes(&picture)?.dimensions(&picture)?;
     let image = ImageRef::of_page(name, page, &picture).ok()?;
     in_time.then(|| (image_out(&image), sides))
 }
@@ -99,16 +103,16 @@ mod tests {
     const LEASE: &[u8] = include_bytes!("../../tests/fixtures/lease.pdf");
     const SCANNED: &[u8] = include_bytes!("../../tests/fixtures/scanned.pdf");
 
-    fn viewed(content: &[u8], first_page: u32, pages: u32) -> Result<ToolOutput, String> {
+    fn view_pdf(content: &[u8], first_page: u32, pages: u32) -> Result<ToolOutput, String> {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a.pdf"), content).unwrap();
-        let jail = Jail::open(folder.path()).unwrap();
+        let jail = Jail::open_workspace(folder.path()).unwrap();
         let (first_page, pages) = (Some(first_page), Some(pages));
-        let output = view(&jail, &ViewArguments { path: "/a.pdf".to_owned(), first_page, pages })?;
+        let output = view_document(&jail, &ViewArguments { path: "/a.pdf".to_owned(), first_page, pages })?;
         for image in &output.images {
             let request =
                 PageRequest { path: "/a.pdf".to_owned(), page: image.page.unwrap(), viewer: Viewer::Model };
-            let again = domain::hex::decode(&preview::draw(&jail, &request).unwrap()).unwrap();
+            let again = domain::hex::decode_hex(&preview::draw_page(&jail, &request).unwrap()).unwrap();
             let again = image_out(&ImageRef::of_page("/a.pdf", request.page, &again).unwrap());
             assert_eq!(*image, again, "the host gets the same picture");
         }
@@ -117,23 +121,23 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_shown_as_pictures_whether_or_not_they_have_text() {
-        let output = viewed(LEASE, 2, 1).unwrap();
+    fn view_document_shows_pages_as_pictures() {
+        let output = view_pdf(LEASE, 2, 1).unwrap();
         assert_eq!(output.images.iter().map(|image| image.page).collect::<Vec<_>>(), [Some(2)]);
         let size = format!("page 2: 1108 x {MODEL_PICTURE_SIDE} pixels");
         assert!(output.text.starts_with("/a.pdf: PDF, ") && output.text.contains(&size), "{}", output.text);
-        let all = viewed(LEASE, 1, 99).unwrap();
+        let all = view_pdf(LEASE, 1, 99).unwrap();
         assert!(all.images.len() > 1 && all.images.len() <= VIEW_PAGES_MAX as usize, "{}", all.text);
-        assert_eq!(viewed(SCANNED, 1, 1).unwrap().images.len(), 1);
-        let beyond = viewed(LEASE, 1000, 1).unwrap_err();
+        assert_eq!(view_pdf(SCANNED, 1, 1).unwrap().images.len(), 1);
+        let beyond = view_pdf(LEASE, 1000, 1).unwrap_err();
         assert!(beyond.contains("there is no page 1000"), "{beyond}");
     }
 
     #[test]
     fn what_cannot_be_drawn_is_said() {
-        let text = viewed(b"only text", 1, 1).unwrap_err();
+        let text = view_pdf(b"only text", 1, 1).unwrap_err();
         assert!(text.contains("neither a PDF nor an image"), "{text}");
-        let broken = viewed(b"%PDF-1.4 nothing of it", 1, 1);
+        let broken = view_pdf(b"%PDF-1.4 nothing of it", 1, 1);
         assert!(
             broken.as_ref().ok().is_none_or(|output| output.failed && output.images.is_empty()),
             "{broken:?}"
@@ -141,7 +145,7 @@ mod tests {
         let huge = b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj\n\
             2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj\n\
             3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 1000000000 1]>>endobj\ntrailer<</Root 1 0 R>>\n";
-        let output = viewed(huge, 1, 1).unwrap();
+        let output = view_pdf(huge, 1, 1).unwrap();
         assert!(output.images.len() <= 1, "its picture has the sides of any other: {}", output.text);
     }
 }

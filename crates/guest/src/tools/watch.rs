@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::child::{Answer, ask};
+use super::child::{WorkerAnswer, ask_worker};
 use super::jail::{Free, Jail};
-use super::{Limits, kill, request::Task};
+use super::{ToolLimits, kill, request::ChildTask};
 
 /// The longest and the shortest interval between two checks of free space.
 const FREE_EVERY: Duration = Duration::from_millis(500);
@@ -47,43 +47,48 @@ const MEMORY_SEEN_TWICE: u64 = 2;
 /// Returns the reason why a command must be killed, as soon as there is one: it filled the disk, exceeded the
 /// workspace limit, or all commands exceeded their memory. Usage at the start counts as allowed; otherwise cleaning
 /// up would be impossible.
-pub(crate) async fn resources(limits: &Limits) -> String {
+pub(crate) async fn watch_resources(limits: &ToolLimits) -> String {
     tokio::select! {
-        why = disk(limits) => why,
-        why = growth(limits) => why,
-        why = memory(limits, MEMORY_EVERY) => why,
+        why = watch_disk(limits) => why,
+        why = watch_growth(limits) => why,
+        why = watch_memory(limits, MEMORY_EVERY) => why,
     }
 }
 
 /// Does the same for processes between calls, with cheap checks only.
-pub(crate) async fn between_calls(limits: &Limits) -> String {
+pub(crate) async fn between_calls(limits: &ToolLimits) -> String {
     tokio::select! {
-        why = disk(limits) => why,
-        why = memory(limits, MEMORY_BETWEEN_CALLS_EVERY) => why,
+        why = watch_disk(limits) => why,
+        why = watch_memory(limits, MEMORY_BETWEEN_CALLS_EVERY) => why,
     }
 }
 
 /// Returns the largest file that a command may write without using the disk's reserve, in bytes.
-pub(super) fn file_bytes(limits: &Limits) -> u64 {
-    Jail::free(&limits.workspace).map_or(limits.file_bytes, |free| {
+pub(super) fn file_bytes(limits: &ToolLimits) -> u64 {
+    Jail::free_space(&limits.workspace).map_or(limits.file_bytes, |free| {
         let room = free.bytes.saturating_sub(limits.disk_free_floor_bytes);
         limits.file_bytes.min(room.saturating_add(LEEWAY_BYTES))
     })
 }
 
-async fn disk(limits: &Limits) -> String {
-    let at_start = Jail::free(&limits.workspace);
+async fn watch_disk(limits: &ToolLimits) -> String {
+    let at_start = Jail::free_space(&limits.workspace);
     let bytes_floor = at_start.map_or(limits.disk_free_floor_bytes, |free| {
-        floor(limits.disk_free_floor_bytes, free.bytes, LEEWAY_BYTES, limits.disk_free_floor_bytes / 4 * 3)
+        free_floor(
+            limits.disk_free_floor_bytes,
+            free.bytes,
+            LEEWAY_BYTES,
+            limits.disk_free_floor_bytes / 4 * 3,
+        )
     });
     let files_floor = at_start.and_then(|free| free.files).map_or(0, |files| {
         // A disk of few files could hold nothing else.
         let reserve = (files.total / FILES_FLOOR_SHARE).max(FILES_FLOOR_MIN.min(files.total / 4));
-        floor(reserve, files.free, LEEWAY_FILES, reserve / 4 * 3)
+        free_floor(reserve, files.free, LEEWAY_FILES, reserve / 4 * 3)
     });
     loop {
         let mut pause = FREE_EVERY;
-        if let Some(Free { bytes, files }) = Jail::free(&limits.workspace) {
+        if let Some(Free { bytes, files }) = Jail::free_space(&limits.workspace) {
             if bytes < bytes_floor {
                 return "the disk is full".to_owned();
             }
@@ -101,7 +106,7 @@ async fn disk(limits: &Limits) -> String {
 
 /// Returns the amount that must stay free: the reserve; or if less was free at the start, what the leeway leaves of that, but
 /// no less than the lowest floor. Below that a command may take nothing, because repeated leeways would take all.
-fn floor(reserve: u64, free_at_start: u64, leeway: u64, lowest: u64) -> u64 {
+fn free_floor(reserve: u64, free_at_start: u64, leeway: u64, lowest: u64) -> u64 {
     reserve.min(free_at_start.saturating_sub(leeway).max(lowest.min(free_at_start)))
 }
 
@@ -143,7 +148,7 @@ impl Growth {
 
     /// Takes a measurement, `None` if it is incomplete, that began with so much free space and ended with so much. Returns
     /// the usage and what is allowed. An incomplete one counts as the last one and the decrease of free space since.
-    fn take(&mut self, measured: Option<u64>, free_before: u64, free_after: u64) -> (u64, u64) {
+    fn record_measurement(&mut self, measured: Option<u64>, free_before: u64, free_after: u64) -> (u64, u64) {
         let used = match (measured, self.last) {
             (Some(used), _) => {
                 self.last = Some((used, free_before));
@@ -161,8 +166,8 @@ impl Growth {
     }
 }
 
-async fn growth(limits: &Limits) -> String {
-    let free = || Jail::free(&limits.workspace).map_or(u64::MAX, |free| free.bytes);
+async fn watch_growth(limits: &ToolLimits) -> String {
+    let free = || Jail::free_space(&limits.workspace).map_or(u64::MAX, |free| free.bytes);
     let at_first = free();
     let mut growth = Growth::new(limits.workspace_bytes, at_first, *known_usage());
     let (begun, unmeasured_max) = (Instant::now(), growth.unmeasured_max());
@@ -171,11 +176,11 @@ async fn growth(limits: &Limits) -> String {
     }
     loop {
         let (began, before) = (Instant::now(), free());
-        let measured = match ask(Task::Measure, limits, MEASURE_TIME_MAX).await {
-            Ok(Answer::Usage(used)) => used,
+        let measured = match ask_worker(ChildTask::Measure, limits, MEASURE_TIME_MAX).await {
+            Ok(WorkerAnswer::Usage(used)) => used,
             _ => None,
         };
-        let (used, allowed) = growth.take(measured, before, free());
+        let (used, allowed) = growth.record_measurement(measured, before, free());
         *known_usage() = Some(used);
         if used > allowed {
             return format!("the workspace grew beyond {allowed} bytes");
@@ -195,17 +200,17 @@ async fn growth(limits: &Limits) -> String {
 }
 
 /// Watches what per-process limits do not cover; with a control group the kernel limits the memory.
-async fn memory(limits: &Limits, every: Duration) -> String {
+async fn watch_memory(limits: &ToolLimits, every: Duration) -> String {
     let Some((user, _)) = limits.tools_user.filter(|_| !limits.memory_counted) else {
         return std::future::pending().await;
     };
     let most = limits.memory_bytes.saturating_mul(MEMORY_SEEN_TWICE);
-    let sockets_before = sockets();
+    let sockets_before = count_sockets();
     loop {
         if kill::memory_of_user(user) > most {
             return format!("commands took more than {} MiB of memory together", limits.memory_bytes >> 20);
         }
-        if sockets().saturating_sub(sockets_before) > limits.sockets {
+        if count_sockets().saturating_sub(sockets_before) > limits.sockets {
             return format!("commands opened more than {} sockets", limits.sockets);
         }
         sleep(every).await;
@@ -213,7 +218,7 @@ async fn memory(limits: &Limits, every: Duration) -> String {
 }
 
 /// Counts the sockets of the machine, including those in transit between processes.
-fn sockets() -> u64 {
+fn count_sockets() -> u64 {
     let text = fs::read_to_string("/proc/net/sockstat").unwrap_or_default();
     let used = text.lines().find_map(|line| line.strip_prefix("sockets: used "));
     used.and_then(|used| used.trim().parse().ok()).unwrap_or(0)
@@ -224,31 +229,43 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_incomplete_measurement_allows_only_what_is_left() {
+    fn incomplete_measurement_allows_what_is_left() {
         let mut unknown = Growth::new(100, 1000, None);
-        assert_eq!(unknown.take(None, 1000, 960), (40, 100));
-        assert_eq!(unknown.take(None, 960, 890), (110, 100), "the decrease since the start counts");
+        assert_eq!(unknown.record_measurement(None, 1000, 960), (40, 100));
+        assert_eq!(
+            unknown.record_measurement(None, 960, 890),
+            (110, 100),
+            "the decrease since the start counts"
+        );
         let mut known = Growth::new(100, 1000, Some(70));
-        assert_eq!(known.take(None, 1000, 960), (110, 100), "a further call has no further quota");
+        assert_eq!(
+            known.record_measurement(None, 1000, 960),
+            (110, 100),
+            "a further call has no further quota"
+        );
         let mut measured = Growth::new(100, 1000, Some(70));
-        assert_eq!(measured.take(Some(20), 1000, 1000), (20, 100));
-        assert_eq!(measured.take(None, 990, 950), (70, 100));
+        assert_eq!(measured.record_measurement(Some(20), 1000, 1000), (20, 100));
+        assert_eq!(measured.record_measurement(None, 990, 950), (70, 100));
         let mut above = Growth::new(100, 1000, None);
-        assert_eq!(above.take(Some(150), 990, 990), (150, 140), "growth above the quota is none to keep");
+        assert_eq!(
+            above.record_measurement(Some(150), 990, 990),
+            (150, 140),
+            "growth above the quota is none to keep"
+        );
     }
 
     #[test]
-    fn what_is_used_up_is_measured_at_once() {
+    fn growth_used_up_measures_at_once() {
         assert_eq!(Growth::new(800, 1000, None).unmeasured_max(), 100);
         assert_eq!(Growth::new(800, 1000, Some(790)).unmeasured_max(), 10);
         assert_eq!(Growth::new(800, 1000, Some(900)).unmeasured_max(), 0);
     }
 
     #[test]
-    fn repeated_leeways_do_not_pass_the_lowest_floor() {
-        assert_eq!(floor(4000, 100_000, 1024, 2000), 4000);
-        assert_eq!(floor(4000, 4500, 1024, 2000), 3476);
-        assert_eq!(floor(4000, 2500, 1024, 2000), 2000);
-        assert_eq!(floor(4000, 1500, 1024, 2000), 1500, "nothing more is taken");
+    fn free_floor_holds_after_repeated_leeways() {
+        assert_eq!(free_floor(4000, 100_000, 1024, 2000), 4000);
+        assert_eq!(free_floor(4000, 4500, 1024, 2000), 3476);
+        assert_eq!(free_floor(4000, 2500, 1024, 2000), 2000);
+        assert_eq!(free_floor(4000, 1500, 1024, 2000), 1500, "nothing more is taken");
     }
 }

@@ -13,22 +13,22 @@ use rustix::io::Errno;
 
 use super::jail::{Jail, JailError, metadata_at, path_error};
 use super::path::{self, display_path};
-use crate::index::{Stamp, stamp};
+use crate::index::{FileStamp, file_stamp};
 
 /// The largest file that `write` and `edit` create, in bytes.
 pub(crate) const WRITE_MAX_BYTES: usize = 8 * 1024 * 1024;
 /// The number of temporary names that are tried.
 const NAMES_MAX: u32 = 16;
 
-pub(crate) fn write(jail: &Jail, arguments: &WriteArguments) -> Result<ToolOutput, String> {
+pub(crate) fn write_file(jail: &Jail, arguments: &WriteArguments) -> Result<ToolOutput, String> {
     if arguments.content.len() > WRITE_MAX_BYTES {
         return Err(format!("the content has more than {WRITE_MAX_BYTES} bytes"));
     }
-    let path = path::parse(&arguments.path).map_err(|error| error.to_string())?;
-    let path = jail.spelled(&path).unwrap_or(path);
-    let target = Target::find(jail, &path).map_err(|error| error.to_string())?;
+    let path = path::parse_path(&arguments.path).map_err(|error| error.to_string())?;
+    let path = jail.resolve_spelling(&path).unwrap_or(path);
+    let target = WriteTarget::for_path(jail, &path).map_err(|error| error.to_string())?;
     let existed = target.known.is_some();
-    target.put(arguments.content.as_bytes()).map_err(|error| error.to_string())?;
+    target.replace_content(arguments.content.as_bytes()).map_err(|error| error.to_string())?;
     let name = display_path(&path);
     let verb = if existed { "Replaced" } else { "Wrote" };
     let text = format!("{verb} {name}, {} bytes.", arguments.content.len());
@@ -44,23 +44,23 @@ pub(crate) fn write(jail: &Jail, arguments: &WriteArguments) -> Result<ToolOutpu
 
 /// A file that is to be written, as it was found.
 #[derive(Debug)]
-pub(crate) struct Target<'a> {
+pub(crate) struct WriteTarget<'a> {
     path: &'a Path,
     name: &'a OsStr,
     folder: OwnedFd,
     mode: u32,
     /// The state of the file that will be replaced; `None` if there is none.
-    known: Option<Stamp>,
+    known: Option<FileStamp>,
 }
 
-impl<'a> Target<'a> {
+impl<'a> WriteTarget<'a> {
     /// Finds the file of a path; creates missing folders.
-    pub(crate) fn find(jail: &Jail, path: &'a Path) -> Result<Self, JailError> {
+    pub(crate) fn for_path(jail: &Jail, path: &'a Path) -> Result<Self, JailError> {
         let name = path.file_name().ok_or_else(|| JailError::IsFolder(display_path(path)))?;
-        let folder = jail.parent(path)?;
+        let folder = jail.open_parent(path)?;
         let (mode, known) = match metadata_at(&folder, name) {
             None => (0o644, None),
-            Some(found) if found.is_file() => (found.mode() & 0o777, Some(stamp(&found))),
+            Some(found) if found.is_file() => (found.mode() & 0o777, Some(file_stamp(&found))),
             Some(found) if found.is_dir() => return Err(JailError::IsFolder(display_path(path))),
             // Following the link would require the same checks for its target; the model can write there directly.
             Some(found) if found.is_symlink() => return Err(JailError::LeadsOut(display_path(path))),
@@ -70,7 +70,7 @@ impl<'a> Target<'a> {
     }
 
     /// Returns the target for content that was made of what was read of the file in this state.
-    pub(crate) fn read_as(self, state: Stamp) -> Self {
+    pub(crate) fn read_as(self, state: FileStamp) -> Self {
         Self { known: Some(state), ..self }
     }
 
@@ -78,11 +78,11 @@ impl<'a> Target<'a> {
     ///
     /// # Errors
     /// Fails if the file is no longer as it was found or read: an upload or a command has changed it meanwhile.
-    pub(crate) fn put(&self, content: &[u8]) -> Result<(), JailError> {
+    pub(crate) fn replace_content(&self, content: &[u8]) -> Result<(), JailError> {
         let failed = |error: Errno| path_error(&display_path(self.path), error);
-        let (file, temporary) = temporary(&self.folder, self.mode).map_err(failed)?;
-        let placed = fill(file, content).map_err(failed).and_then(|()| {
-            if metadata_at(&self.folder, self.name).map(|found| stamp(&found)) != self.known {
+        let (file, temporary) = create_temporary(&self.folder, self.mode).map_err(failed)?;
+        let placed = fill_file(file, content).map_err(failed).and_then(|()| {
+            if metadata_at(&self.folder, self.name).map(|found| file_stamp(&found)) != self.known {
                 return Err(JailError::Changed(display_path(self.path)));
             }
             let (from, to) = (&*temporary, self.name);
@@ -96,7 +96,7 @@ impl<'a> Target<'a> {
 }
 
 /// Creates a temporary file next to the one that it will replace.
-fn temporary(folder: &OwnedFd, mode: u32) -> Result<(OwnedFd, String), Errno> {
+fn create_temporary(folder: &OwnedFd, mode: u32) -> Result<(OwnedFd, String), Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let own = std::process::id();
     for number in 0..NAMES_MAX {
@@ -109,7 +109,7 @@ fn temporary(folder: &OwnedFd, mode: u32) -> Result<(OwnedFd, String), Errno> {
     Err(Errno::EXIST)
 }
 
-fn fill(file: OwnedFd, content: &[u8]) -> Result<(), Errno> {
+fn fill_file(file: OwnedFd, content: &[u8]) -> Result<(), Errno> {
     let mut file = File::from(file);
     let written = file.write_all(content).and_then(|()| file.sync_data());
     written.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
@@ -122,9 +122,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_changed_meanwhile_is_not_replaced() {
+    fn write_file_changed_meanwhile_is_kept() {
         let folder = tempfile::tempdir().unwrap();
-        let jail = Jail::open(folder.path()).unwrap();
+        let jail = Jail::open_workspace(folder.path()).unwrap();
         let (path, file) = (Path::new("a.txt"), folder.path().join("a.txt"));
         let upload = |content: &str| {
             let other = folder.path().join("other");
@@ -135,25 +135,25 @@ mod tests {
             let text = fs::read_to_string(&file).unwrap();
             fs::write(&file, text + content).unwrap();
         };
-        let refused = |target: &Target<'_>, left: &str| {
-            let error = target.put(b"own").expect_err("it was changed");
+        let refused = |target: &WriteTarget<'_>, left: &str| {
+            let error = target.replace_content(b"own").expect_err("it was changed");
             assert!(matches!(error, JailError::Changed(_)), "{error}");
             assert_eq!(fs::read_to_string(&file).unwrap(), left);
             assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
         };
-        let missing = Target::find(&jail, path).unwrap();
+        let missing = WriteTarget::for_path(&jail, path).unwrap();
         upload("uploaded");
         refused(&missing, "uploaded");
-        let found = Target::find(&jail, path).unwrap();
+        let found = WriteTarget::for_path(&jail, path).unwrap();
         upload("replaced");
         refused(&found, "replaced");
-        let found = Target::find(&jail, path).unwrap();
+        let found = WriteTarget::for_path(&jail, path).unwrap();
         append(" and longer");
         refused(&found, "replaced and longer");
-        let read = stamp(&fs::metadata(&file).unwrap());
+        let read = file_stamp(&fs::metadata(&file).unwrap());
         upload("again");
-        refused(&Target::find(&jail, path).unwrap().read_as(read), "again");
-        Target::find(&jail, path).unwrap().put(b"own").unwrap();
+        refused(&WriteTarget::for_path(&jail, path).unwrap().read_as(read), "again");
+        WriteTarget::for_path(&jail, path).unwrap().replace_content(b"own").unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "own");
     }
 }

@@ -3,7 +3,7 @@
 use std::io::{Cursor, Write};
 
 /// Builds a compound file of these streams.
-pub(crate) fn compound(streams: &[(&str, Vec<u8>)]) -> Vec<u8> {
+pub(crate) fn compound_file(streams: &[(&str, Vec<u8>)]) -> Vec<u8> {
     let mut file = cfb::CompoundFile::create(Cursor::new(Vec::new())).expect("in memory");
     for (name, content) in streams {
         if let Some((folder, _)) = name[1..].rsplit_once('/') {
@@ -16,6 +16,6 @@ pub(crate) fn compound(streams: &[(&str, Vec<u8>)]) -> Vec<u8> {
 }
 
 /// Encodes a text as such files do.
-pub(crate) fn wide(text: &str) -> Vec<u8> {
+pub(crate) fn utf16_bytes(text: &str) -> Vec<u8> {
     text.encode_utf16().flat_map(u16::to_le_bytes).collect()
 }

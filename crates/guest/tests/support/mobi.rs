@@ -2,7 +2,7 @@
 
 /// How a book is made.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Book<'a> {
+pub(crate) struct MobiFile<'a> {
     /// The code page of the text; 0 for a book without Mobipocket's head.
     pub(crate) code_page: u32,
     pub(crate) version: u32,
@@ -18,8 +18,8 @@ pub(crate) struct Book<'a> {
     pub(crate) images: &'a [&'a [u8]],
 }
 
-impl Book<'_> {
-    pub(crate) fn bytes(self) -> Vec<u8> {
+impl MobiFile<'_> {
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
         let count = u16::try_from(self.records.len()).expect("it has few records");
         let mut head = vec![0; 16 + 232];
         let mut put = |at: usize, value: &[u8]| head[at..at + value.len()].copy_from_slice(value);

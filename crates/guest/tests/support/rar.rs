@@ -20,9 +20,9 @@ impl<'a> RarFile<'a> {
 }
 
 /// Makes an archive with these flags.
-pub(crate) fn rar(archive_flags: u64, files: &[RarFile<'_>]) -> Vec<u8> {
+pub(crate) fn rar_archive(archive_flags: u64, files: &[RarFile<'_>]) -> Vec<u8> {
     let mut archive = b"Rar!\x1a\x07\x01\0".to_vec();
-    archive.extend(head(&[1, 0, archive_flags], &[]));
+    archive.extend(block_head(&[1, 0, archive_flags], &[]));
     for RarFile { name, content, flags, extra } in files {
         let length = content.len() as u64;
         let extra_length = extra.len() as u64;
@@ -35,33 +35,33 @@ pub(crate) fn rar(archive_flags: u64, files: &[RarFile<'_>]) -> Vec<u8> {
         fields.extend([length, 4, length, 0o100_644]);
         let method_and_system = [0, 1, name.len() as u64];
         let rest = [
-            &checksum(content)[..],
-            &method_and_system.into_iter().flat_map(number).collect::<Vec<_>>(),
+            &rar_checksum(content)[..],
+            &method_and_system.into_iter().flat_map(vint_bytes).collect::<Vec<_>>(),
             name.as_bytes(),
             extra,
         ];
-        archive.extend(head(&fields, &rest.concat()));
+        archive.extend(block_head(&fields, &rest.concat()));
         archive.extend(*content);
     }
-    archive.extend(head(&[5, 0, 0], &[]));
+    archive.extend(block_head(&[5, 0, 0], &[]));
     archive
 }
 
-fn head(fields: &[u64], rest: &[u8]) -> Vec<u8> {
-    let fields: Vec<u8> = fields.iter().copied().flat_map(number).collect();
-    let length = number((fields.len() + rest.len()) as u64);
+fn block_head(fields: &[u64], rest: &[u8]) -> Vec<u8> {
+    let fields: Vec<u8> = fields.iter().copied().flat_map(vint_bytes).collect();
+    let length = vint_bytes((fields.len() + rest.len()) as u64);
     let head = [&length, &fields[..], rest].concat();
-    [&checksum(&head)[..], &head].concat()
+    [&rar_checksum(&head)[..], &head].concat()
 }
 
-fn checksum(bytes: &[u8]) -> [u8; 4] {
+fn rar_checksum(bytes: &[u8]) -> [u8; 4] {
     let mut sum = flate2::Crc::new();
     sum.update(bytes);
     sum.sum().to_le_bytes()
 }
 
 /// Seven bits a byte, the lowest first.
-fn number(mut value: u64) -> Vec<u8> {
+fn vint_bytes(mut value: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     loop {
         let byte = (value & 0x7f) as u8;

@@ -10,44 +10,44 @@ use axum::http::{Method, Request};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use futures_util::{StreamExt, stream};
-use http_common::{Bounds, Budget, Compression, Holder, download_response, event_stream};
+use http_common::{Budget, BudgetBounds, BudgetHolder, ResponseCompression, download_response, event_stream};
 use std::sync::{Arc, Mutex};
 use tower::ServiceExt;
 
-use crate::events::frame;
-use crate::{Host, asked, bytes, header};
+use crate::events::message_event;
+use crate::{WorkspaceFixture, asked_path, body_bytes, header_text};
 
 type Once = Arc<Mutex<Option<Response>>>;
 
-fn text() -> String {
+fn long_text() -> String {
     "Nájemce je povinen platit nájemné vždy do pátého dne měsíce. ".repeat(2_000)
 }
 
-fn typed(content_type: &'static str, body: impl Into<Body>) -> Response {
+fn typed_response(content_type: &'static str, body: impl Into<Body>) -> Response {
     ([(CONTENT_TYPE, content_type)], body.into()).into_response()
 }
 
 /// Returns the response for a client with this `Accept-Encoding`.
-async fn through(response: Response, method: Method, accepted: &str) -> Response {
+async fn compress_through_router(response: Response, method: Method, accepted: &str) -> Response {
     let router = Router::new()
         .route("/", any(|State(once): State<Once>| async move { once.lock().unwrap().take().unwrap() }))
         .with_state(Arc::new(Mutex::new(Some(response))));
     let request = Request::builder().method(method).uri("/").header("accept-encoding", accepted);
     let request = request.body(Body::empty()).unwrap();
-    let places = Budget::new(Bounds { each: 1, all: 1 });
-    let holder = Holder::Address([192, 0, 2, 1].into());
-    let compression = Compression::requested(request.method(), request.headers());
-    compression.of(router.oneshot(request).await.unwrap(), &places, holder)
+    let places = Budget::new(BudgetBounds { each: 1, all: 1 });
+    let holder = BudgetHolder::Address([192, 0, 2, 1].into());
+    let compression = ResponseCompression::negotiate(request.method(), request.headers());
+    compression.apply_to(router.oneshot(request).await.unwrap(), &places, holder)
 }
 
-enum Decoder {
+enum ResponseDecoder {
     Zstd(zstd::stream::write::Decoder<'static, Vec<u8>>),
     Brotli(Box<brotli::DecompressorWriter<Vec<u8>>>),
     Gzip(Box<flate2::write::GzDecoder<Vec<u8>>>),
 }
 
-impl Decoder {
-    fn of(encoding: &str) -> Self {
+impl ResponseDecoder {
+    fn from_encoding(encoding: &str) -> Self {
         match encoding {
             "zstd" => Self::Zstd(zstd::stream::write::Decoder::new(Vec::new()).unwrap()),
             "br" => Self::Brotli(Box::new(brotli::DecompressorWriter::new(Vec::new(), 4096))),
@@ -56,7 +56,7 @@ impl Decoder {
     }
 
     /// Decodes the bytes received so far.
-    fn read(&mut self, bytes: &[u8]) -> String {
+    fn decode_bytes(&mut self, bytes: &[u8]) -> String {
         let output = match self {
             Self::Zstd(decoder) => {
                 decoder.write_all(bytes).and_then(|()| decoder.flush()).unwrap();
@@ -76,44 +76,44 @@ impl Decoder {
 }
 
 #[tokio::test]
-async fn text_is_compressed_as_the_client_accepts_it() {
+async fn response_compression_follows_accept_encoding() {
     for encoding in ["zstd", "br", "gzip"] {
-        let whole = typed("application/json", text());
-        let streamed = typed(
+        let whole = typed_response("application/json", long_text());
+        let streamed = typed_response(
             "text/html; charset=utf-8",
             Body::from_stream(
-                stream::iter(text().into_bytes().chunks(999).map(<[u8]>::to_vec).collect::<Vec<_>>())
+                stream::iter(long_text().into_bytes().chunks(999).map(<[u8]>::to_vec).collect::<Vec<_>>())
                     .map(Ok::<_, std::io::Error>),
             ),
         );
         for mut response in [whole, streamed] {
             response.headers_mut().insert(ETAG, "\"1\"".parse().unwrap());
-            let response = through(response, Method::GET, encoding).await;
-            assert_eq!(header(&response, "content-encoding"), encoding);
-            assert_eq!(header(&response, "vary"), "accept-encoding");
-            assert_eq!(header(&response, "etag"), "W/\"1\"");
-            assert_eq!(header(&response, "content-length"), "");
-            let compressed = bytes(response.into_body()).await;
-            assert!(compressed.len() < text().len() / 20, "{encoding}: {}", compressed.len());
-            assert_eq!(Decoder::of(encoding).read(&compressed), text());
+            let response = compress_through_router(response, Method::GET, encoding).await;
+            assert_eq!(header_text(&response, "content-encoding"), encoding);
+            assert_eq!(header_text(&response, "vary"), "accept-encoding");
+            assert_eq!(header_text(&response, "etag"), "W/\"1\"");
+            assert_eq!(header_text(&response, "content-length"), "");
+            let compressed = body_bytes(response.into_body()).await;
+            assert!(compressed.len() < long_text().len() / 20, "{encoding}: {}", compressed.len());
+            assert_eq!(ResponseDecoder::from_encoding(encoding).decode_bytes(&compressed), long_text());
         }
     }
 }
 
 #[tokio::test]
 async fn incompressible_responses_are_unchanged() {
-    let encoded = ([(CONTENT_TYPE, "text/css"), (axum::http::header::CONTENT_ENCODING, "br")], text());
+    let encoded = ([(CONTENT_TYPE, "text/css"), (axum::http::header::CONTENT_ENCODING, "br")], long_text());
     for (response, method, accepted) in [
-        (typed("text/plain", text()), Method::GET, "identity"),
-        (typed("text/plain", text()), Method::GET, "*;q=0, identity;q=0"),
-        (typed("text/plain", text()), Method::HEAD, "gzip"),
-        (typed("text/plain", "short"), Method::GET, "gzip"),
-        (typed("image/png", text()), Method::GET, "gzip"),
-        (typed("application/octet-stream", text()), Method::GET, "gzip"),
+        (typed_response("text/plain", long_text()), Method::GET, "identity"),
+        (typed_response("text/plain", long_text()), Method::GET, "*;q=0, identity;q=0"),
+        (typed_response("text/plain", long_text()), Method::HEAD, "gzip"),
+        (typed_response("text/plain", "short"), Method::GET, "gzip"),
+        (typed_response("image/png", long_text()), Method::GET, "gzip"),
+        (typed_response("application/octet-stream", long_text()), Method::GET, "gzip"),
         (encoded.into_response(), Method::GET, "gzip"),
     ] {
         let before = response.headers().clone();
-        let response = through(response, method, accepted).await;
+        let response = compress_through_router(response, method, accepted).await;
         assert_eq!(response.status(), 200);
         assert_eq!(response.headers().get("content-encoding"), before.get("content-encoding"));
     }
@@ -121,56 +121,59 @@ async fn incompressible_responses_are_unchanged() {
 
 #[tokio::test]
 async fn downloads_are_never_compressed() {
-    let host = Host::new().await;
-    host.write("a.txt", text().as_bytes());
-    let file = host.workspace.open_file(&asked("/a.txt")).await.unwrap();
+    let host = WorkspaceFixture::new().await;
+    host.write_file("a.txt", long_text().as_bytes());
+    let file = host.workspace.open_file(&asked_path("/a.txt")).await.unwrap();
     let response = download_response(&file, &Method::GET, &axum::http::HeaderMap::new()).unwrap();
-    let response = through(response, Method::GET, "gzip, zstd").await;
-    assert_eq!(header(&response, "content-encoding"), "");
-    assert_eq!(header(&response, "content-length"), text().len().to_string());
-    assert_eq!(bytes(response.into_body()).await, text().into_bytes());
+    let response = compress_through_router(response, Method::GET, "gzip, zstd").await;
+    assert_eq!(header_text(&response, "content-encoding"), "");
+    assert_eq!(header_text(&response, "content-length"), long_text().len().to_string());
+    assert_eq!(body_bytes(response.into_body()).await, long_text().into_bytes());
 }
 
 #[tokio::test]
-async fn every_event_can_be_read_when_it_is_sent_and_the_last_one_is() {
+async fn compressed_events_decodable_when_sent() {
     for encoding in ["zstd", "br", "gzip"] {
         let (sender, receiver) = tokio::sync::mpsc::unbounded_channel();
         let frames = stream::unfold(receiver, |mut receiver| async {
             receiver.recv().await.map(|frame| (frame, receiver))
         });
-        let response = through(event_stream(frames, std::future::pending()), Method::GET, encoding).await;
-        assert_eq!(header(&response, "content-encoding"), encoding);
+        let response =
+            compress_through_router(event_stream(frames, std::future::pending()), Method::GET, encoding)
+                .await;
+        assert_eq!(header_text(&response, "content-encoding"), encoding);
         let mut body = response.into_body().into_data_stream();
-        let mut decoder = Decoder::of(encoding);
+        let mut decoder = ResponseDecoder::from_encoding(encoding);
         for number in 1..=50 {
-            sender.send(frame(number, &["{\"text\":\"", "příliš žluťoučký kůň", "\"}"])).unwrap();
+            sender.send(message_event(number, &["{\"text\":\"", "příliš žluťoučký kůň", "\"}"])).unwrap();
             let mut event = String::new();
             while !event.ends_with("\n\n") {
-                event += &decoder.read(&body.next().await.unwrap().unwrap());
+                event += &decoder.decode_bytes(&body.next().await.unwrap().unwrap());
             }
             assert_eq!(event.matches("event: message\n").count(), 1, "{event}");
             assert!(event.contains(&format!("\nid: a:1.{number}\n")), "{event}");
         }
-        sender.send(frame(51, &["last"])).unwrap();
+        sender.send(message_event(51, &["last"])).unwrap();
         drop(sender);
         let mut rest = String::new();
         while let Some(piece) = body.next().await {
-            rest += &decoder.read(&piece.unwrap());
+            rest += &decoder.decode_bytes(&piece.unwrap());
         }
         assert_eq!(rest, "event: message\ndata: last\nid: a:1.51\n\n");
     }
 }
 
 #[tokio::test]
-async fn a_compressed_stream_keeps_the_pace_and_repeats_cost_little() {
-    let data: bytes::Bytes = text().into();
+async fn compressed_stream_keeps_flow_control() {
+    let data: bytes::Bytes = long_text().into();
     let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let counted = asked.clone();
     let frames = stream::iter(0..10).map(move |number| {
         counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        http_common::Event::new("message", &number.to_string(), std::slice::from_ref(&data))
+        http_common::SseEvent::new("message", &number.to_string(), std::slice::from_ref(&data))
     });
-    let response = through(event_stream(frames, std::future::pending()), Method::GET, "zstd").await;
+    let response =
+        compress_through_router(event_stream(frames, std::future::pending()), Method::GET, "zstd").await;
     let mut body = response.into_body().into_data_stream();
     let held = body.next().await.unwrap().unwrap();
     assert!(futures_util::FutureExt::now_or_never(body.next()).is_none());
@@ -184,7 +187,7 @@ async fn a_compressed_stream_keeps_the_pace_and_repeats_cost_little() {
 }
 
 /// Creates a state of an answer with its text in segments, like a long one.
-fn state(number: usize, text: &str, completed: bool) -> http_common::Event {
+fn answer_state(number: usize, text: &str, completed: bool) -> http_common::SseEvent {
     let status = if completed { "completed" } else { "in_progress" };
     let mut data: Vec<bytes::Bytes> = Vec::new();
     for before in
@@ -194,17 +197,18 @@ fn state(number: usize, text: &str, completed: bool) -> http_common::Event {
         data.extend(text.as_bytes().chunks(4096).map(bytes::Bytes::copy_from_slice));
     }
     data.push("\"}".into());
-    http_common::Event::new(if completed { "completed" } else { "message" }, &number.to_string(), &data)
+    http_common::SseEvent::new(if completed { "completed" } else { "message" }, &number.to_string(), &data)
 }
 
 #[tokio::test]
-async fn states_of_a_long_answer_cost_less_than_its_text_and_so_does_the_last_one() {
+async fn compressed_states_cost_less_than_text() {
     let words: Vec<String> = (0..14_000_u64).map(|at| format!(" {:x}", at.pow(4) % 0xfff_fffb)).collect();
     let text = words.concat();
     let states = words.len() / 70;
     let frames = stream::iter(1..=states)
-        .map(move |number| state(number, &words[..number * 70].concat(), number == states));
-    let response = through(event_stream(frames, std::future::pending()), Method::GET, "zstd").await;
+        .map(move |number| answer_state(number, &words[..number * 70].concat(), number == states));
+    let response =
+        compress_through_router(event_stream(frames, std::future::pending()), Method::GET, "zstd").await;
     let mut body = response.into_body().into_data_stream();
     let mut sent = 0;
     while let Some(piece) = body.next().await {

@@ -11,20 +11,26 @@ use axum::response::Response;
 use bytes::Bytes;
 use futures_util::stream;
 use http_common::limits::{EARLY_MAX_BYTES, READER_STALL_TIMEOUT};
-use http_common::{Bounds, Budget, Compression, Event, EventWriter, Holder, event_stream, is_event_stream};
+use http_common::{
+    Budget, BudgetBounds, BudgetHolder, EventWriter, ResponseCompression, SseEvent, event_stream,
+    is_event_stream,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::time::Instant;
 
-use crate::events::frame;
+use crate::events::message_event;
 
 /// The buffer of a connection in these tests.
 const HOLDS_BYTES: usize = 256 << 10;
 
 fn two_states() -> Response {
-    event_stream(stream::iter([frame(1, &["{\"a\":1}"]), frame(2, &["{}"])]), std::future::pending())
+    event_stream(
+        stream::iter([message_event(1, &["{\"a\":1}"]), message_event(2, &["{}"])]),
+        std::future::pending(),
+    )
 }
 
-async fn written(response: Response, early: &'static [u8], last: bool) -> (String, Bytes) {
+async fn write_stream(response: Response, early: &'static [u8], last: bool) -> (String, Bytes) {
     let (mut client, connection) = duplex(HOLDS_BYTES);
     let (connection, early) =
         EventWriter::new(connection, Bytes::from_static(early), response, last).await.unwrap();
@@ -35,10 +41,10 @@ async fn written(response: Response, early: &'static [u8], last: bool) -> (Strin
 }
 
 #[tokio::test]
-async fn events_go_out_as_chunks_behind_a_head() {
+async fn event_writer_sends_chunks_behind_head() {
     assert!(is_event_stream(&two_states()));
     assert!(!is_event_stream(&Response::new(Body::empty())));
-    let (output, _) = written(two_states(), b"", false).await;
+    let (output, _) = write_stream(two_states(), b"", false).await;
     let (head, body) = output.split_once("\r\n\r\n").unwrap();
     let lines: Vec<_> = head.split("\r\n").collect();
     assert_eq!(lines[0], "HTTP/1.1 200 OK");
@@ -54,22 +60,23 @@ async fn events_go_out_as_chunks_behind_a_head() {
     let chunks = pieces.map(|piece| format!("{:x}\r\n{piece}\r\n", piece.len()));
     assert_eq!(body, chunks.concat());
 
-    let (output, _) = written(two_states(), b"", true).await;
+    let (output, _) = write_stream(two_states(), b"", true).await;
     assert!(output.contains("\r\nconnection: close\r\n"));
 }
 
 #[tokio::test]
-async fn a_state_in_many_segments_is_one_chunk() {
+async fn event_writer_sends_segments_as_chunk() {
     let segments: Vec<_> = (0..5).map(|at| Bytes::from(vec![b'a' + at; 5000])).collect();
-    let frame = Event::new("message", "1", &segments);
-    let (output, _) = written(event_stream(stream::iter([frame]), std::future::pending()), b"", false).await;
+    let frame = SseEvent::new("message", "1", &segments);
+    let (output, _) =
+        write_stream(event_stream(stream::iter([frame]), std::future::pending()), b"", false).await;
     let (_, body) = output.split_once("\r\n\r\n").unwrap();
     let (size, rest) = body.split_once("\r\n").unwrap();
     assert_eq!(usize::from_str_radix(size, 16).unwrap(), rest.len() - "\r\n0\r\n\r\n".len());
 }
 
 #[tokio::test]
-async fn data_from_the_client_during_a_stream_is_returned() {
+async fn event_writer_returns_early_data() {
     let (mut client, connection) = duplex(HOLDS_BYTES);
     client.write_all(b"/next").await.unwrap();
     let (mut connection, early) =
@@ -83,7 +90,7 @@ async fn data_from_the_client_during_a_stream_is_returned() {
 }
 
 #[tokio::test]
-async fn a_client_that_says_much_is_not_listened_to() {
+async fn event_writer_bounds_early_data() {
     let (mut client, connection) = duplex(4 * EARLY_MAX_BYTES);
     client.write_all(&vec![b'x'; 3 * EARLY_MAX_BYTES]).await.unwrap();
     client.shutdown().await.unwrap();
@@ -96,7 +103,7 @@ async fn a_client_that_says_much_is_not_listened_to() {
 }
 
 /// Returns a stream that always has a newer state, and counts the polls.
-fn newest(asked: &Arc<AtomicUsize>) -> Response {
+fn newest_states(asked: &Arc<AtomicUsize>) -> Response {
     newest_until(asked, std::future::pending())
 }
 
@@ -104,26 +111,26 @@ fn newest_until(asked: &Arc<AtomicUsize>, revoked: impl Future<Output = ()> + Se
     let (asked, data) = (asked.clone(), Bytes::from(vec![b'x'; 1 << 18]));
     let events = stream::poll_fn(move |_| {
         let number = asked.fetch_add(1, Ordering::Relaxed);
-        Poll::Ready(Some(Event::new("message", &number.to_string(), std::slice::from_ref(&data))))
+        Poll::Ready(Some(SseEvent::new("message", &number.to_string(), std::slice::from_ref(&data))))
     });
     event_stream(events, revoked)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_takes_nothing_gets_few_old_states_and_is_let_go() {
+async fn event_writer_disconnects_stalled_reader() {
     let (_client, connection) = duplex(1 << 20);
     let (asked, began) = (Arc::new(AtomicUsize::new(0)), Instant::now());
-    let error = EventWriter::new(connection, Bytes::new(), newest(&asked), false).await.err().unwrap();
+    let error = EventWriter::new(connection, Bytes::new(), newest_states(&asked), false).await.err().unwrap();
     assert_eq!(error.to_string(), "the reader took nothing for too long");
     assert_eq!(began.elapsed().as_secs(), READER_STALL_TIMEOUT.as_secs());
     assert!(asked.load(Ordering::Relaxed) <= 6);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_reader_is_not_let_go() {
+async fn event_writer_keeps_slow_reader() {
     let (mut client, connection) = duplex(1 << 20);
     let asked = Arc::new(AtomicUsize::new(0));
-    let writing = tokio::spawn(EventWriter::new(connection, Bytes::new(), newest(&asked), false));
+    let writing = tokio::spawn(EventWriter::new(connection, Bytes::new(), newest_states(&asked), false));
     for _ in 0..10 {
         tokio::time::sleep(READER_STALL_TIMEOUT / 2).await;
         client.read_exact(&mut vec![0; 1 << 16]).await.unwrap();
@@ -134,7 +141,7 @@ async fn a_slow_reader_is_not_let_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_reader_that_may_no_longer_read_is_cut_off_in_the_middle_of_an_event() {
+async fn event_writer_cuts_off_revoked_reader() {
     let (mut client, connection) = duplex(1 << 16);
     let (revoke, revoked) = tokio::sync::oneshot::channel::<()>();
     let response = newest_until(&Arc::default(), async { drop(revoked.await) });
@@ -150,14 +157,14 @@ async fn a_slow_reader_that_may_no_longer_read_is_cut_off_in_the_middle_of_an_ev
 }
 
 #[tokio::test]
-async fn a_stream_that_is_revoked_between_events_ends_as_others_do() {
+async fn event_writer_ends_revoked_idle_stream() {
     let response = event_stream(stream::pending(), std::future::ready(()));
-    let (output, _) = written(response, b"", false).await;
+    let (output, _) = write_stream(response, b"", false).await;
     assert!(output.ends_with("\r\n\r\n0\r\n\r\n"), "{output}");
 }
 
 #[tokio::test]
-async fn a_client_that_closed_its_sending_side_still_reads() {
+async fn event_writer_serves_half_closed_client() {
     let (mut client, connection) = duplex(HOLDS_BYTES);
     client.shutdown().await.unwrap();
     let (connection, _) = EventWriter::new(connection, Bytes::new(), two_states(), false).await.unwrap();
@@ -168,12 +175,15 @@ async fn a_client_that_closed_its_sending_side_still_reads() {
 }
 
 #[tokio::test]
-async fn a_compressed_stream_goes_out_event_by_event() {
+async fn event_writer_flushes_compressed_events() {
     let request = Request::builder().header(ACCEPT_ENCODING, "gzip").body(Body::empty()).unwrap();
-    let places = Budget::new(Bounds { each: 1, all: 1 });
-    let holder = Holder::Address([192, 0, 2, 1].into());
-    let response =
-        Compression::requested(request.method(), request.headers()).of(two_states(), &places, holder);
+    let places = Budget::new(BudgetBounds { each: 1, all: 1 });
+    let holder = BudgetHolder::Address([192, 0, 2, 1].into());
+    let response = ResponseCompression::negotiate(request.method(), request.headers()).apply_to(
+        two_states(),
+        &places,
+        holder,
+    );
     assert!(is_event_stream(&response));
     let (mut client, connection): (DuplexStream, DuplexStream) = duplex(HOLDS_BYTES);
     drop(EventWriter::new(connection, Bytes::new(), response, false).await.unwrap());

@@ -10,71 +10,71 @@ use axum::routing::get;
 use bytes::Bytes;
 use futures_util::{FutureExt, Stream, StreamExt, stream};
 use http_common::limits::{HEARTBEAT, READER_IN_FLIGHT_MAX_BYTES, READER_STALL_TIMEOUT};
-use http_common::{Event, event_stream};
+use http_common::{SseEvent, event_stream};
 use tokio::io::AsyncWriteExt;
 use tokio::time::Instant;
 
-use crate::header;
+use crate::header_text;
 
-pub(crate) fn frame(number: usize, data: &[&'static str]) -> Event {
+pub(crate) fn message_event(number: usize, data: &[&'static str]) -> SseEvent {
     let data: Vec<_> = data.iter().map(|segment| Bytes::from_static(segment.as_bytes())).collect();
-    Event::new("message", &format!("a:1.{number}"), &data)
+    SseEvent::new("message", &format!("a:1.{number}"), &data)
 }
 
-fn reader(frames: impl Stream<Item = Event> + Send + 'static) -> BodyDataStream {
+fn event_reader(frames: impl Stream<Item = SseEvent> + Send + 'static) -> BodyDataStream {
     event_stream(frames, std::future::pending()).into_body().into_data_stream()
 }
 
 /// Returns a stream that always has a newer state, and counts the polls.
-fn newest(asked: &Arc<AtomicUsize>, data: Bytes) -> impl Stream<Item = Event> + use<> {
+fn newest_states(asked: &Arc<AtomicUsize>, data: Bytes) -> impl Stream<Item = SseEvent> + use<> {
     let asked = asked.clone();
     stream::poll_fn(move |_| {
         let number = asked.fetch_add(1, Ordering::Relaxed);
-        Poll::Ready(Some(Event::new("message", &number.to_string(), std::slice::from_ref(&data))))
+        Poll::Ready(Some(SseEvent::new("message", &number.to_string(), std::slice::from_ref(&data))))
     })
 }
 
-async fn next(reader: &mut BodyDataStream) -> Option<Bytes> {
+async fn next_piece(reader: &mut BodyDataStream) -> Option<Bytes> {
     reader.next().await.map(Result::unwrap)
 }
 
 #[tokio::test(start_paused = true)]
-async fn frames_and_comments_are_written_as_readers_expect_them() {
+async fn event_stream_writes_events_and_comments() {
     let response = event_stream(stream::empty(), std::future::pending());
-    assert_eq!(header(&response, "content-type"), "text/event-stream");
-    assert_eq!(header(&response, "cache-control"), "no-store");
-    assert_eq!(header(&response, "x-accel-buffering"), "no");
+    assert_eq!(header_text(&response, "content-type"), "text/event-stream");
+    assert_eq!(header_text(&response, "cache-control"), "no-store");
+    assert_eq!(header_text(&response, "x-accel-buffering"), "no");
 
-    let frames = stream::iter([frame(1, &["{\"a\":", "1", "}"]), frame(2, &["{}"])]);
-    let mut reader = reader(frames.chain(stream::once(async {
+    let frames = stream::iter([message_event(1, &["{\"a\":", "1", "}"]), message_event(2, &["{}"])]);
+    let mut reader = event_reader(frames.chain(stream::once(async {
         tokio::time::sleep(HEARTBEAT * 5 / 2).await;
-        frame(3, &["x"])
+        message_event(3, &["x"])
     })));
     let began = Instant::now();
-    assert_eq!(next(&mut reader).await.unwrap(), "event: message\ndata: {\"a\":1}\nid: a:1.1\n");
-    assert_eq!(next(&mut reader).await.unwrap(), "retry: 1000\n\n");
-    assert_eq!(next(&mut reader).await.unwrap(), "event: message\ndata: {}\nid: a:1.2\n\n");
+    assert_eq!(next_piece(&mut reader).await.unwrap(), "event: message\ndata: {\"a\":1}\nid: a:1.1\n");
+    assert_eq!(next_piece(&mut reader).await.unwrap(), "retry: 1000\n\n");
+    assert_eq!(next_piece(&mut reader).await.unwrap(), "event: message\ndata: {}\nid: a:1.2\n\n");
     for beat in 1..=2 {
-        assert_eq!(next(&mut reader).await.unwrap(), ":\n\n");
+        assert_eq!(next_piece(&mut reader).await.unwrap(), ":\n\n");
         assert_eq!(began.elapsed().as_secs(), HEARTBEAT.as_secs() * beat);
     }
-    assert_eq!(next(&mut reader).await.unwrap(), "event: message\ndata: x\nid: a:1.3\n\n");
-    assert!(next(&mut reader).await.is_none());
-    assert!(next(&mut reader).await.is_none());
+    assert_eq!(next_piece(&mut reader).await.unwrap(), "event: message\ndata: x\nid: a:1.3\n\n");
+    assert!(next_piece(&mut reader).await.is_none());
+    assert!(next_piece(&mut reader).await.is_none());
 }
 
 #[tokio::test]
-async fn the_next_state_is_asked_for_when_the_one_before_is_sent() {
+async fn event_stream_polls_after_sending() {
     let asked = Arc::new(AtomicUsize::new(0));
-    let mut reader = reader(newest(&asked, Bytes::from_static(b"{}")));
-    let first = next(&mut reader).await.unwrap();
-    assert_eq!(next(&mut reader).await.unwrap(), "retry: 1000\n\n");
+    let mut reader = event_reader(newest_states(&asked, Bytes::from_static(b"{}")));
+    let first = next_piece(&mut reader).await.unwrap();
+    assert_eq!(next_piece(&mut reader).await.unwrap(), "retry: 1000\n\n");
     let held = first;
     for _ in 0..3 {
         assert!(reader.next().now_or_never().is_none());
     }
     assert_eq!(asked.load(Ordering::Relaxed), 1);
-    let waiting = tokio::spawn(async move { next(&mut reader).await });
+    let waiting = tokio::spawn(async move { next_piece(&mut reader).await });
     tokio::task::yield_now().await;
     drop(held);
     assert!(waiting.await.unwrap().unwrap().starts_with(b"event: message"));
@@ -82,10 +82,10 @@ async fn the_next_state_is_asked_for_when_the_one_before_is_sent() {
 }
 
 #[tokio::test]
-async fn a_large_state_is_shared_and_handed_over_in_pieces() {
+async fn event_stream_shares_large_state() {
     let data = Bytes::from(vec![b'x'; 1 << 20]);
     let shared = data.as_ptr_range();
-    let mut reader = reader(stream::iter([Event::new("message", "1", &[data])]));
+    let mut reader = event_reader(stream::iter([SseEvent::new("message", "1", &[data])]));
     let (mut held, mut total, mut copied) = (Vec::new(), 0, 0);
     loop {
         match reader.next().now_or_never() {
@@ -106,15 +106,15 @@ async fn a_large_state_is_shared_and_handed_over_in_pieces() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_takes_nothing_is_let_go_and_a_slow_one_is_not() {
+async fn event_stream_disconnects_only_stalled_reader() {
     let data = Bytes::from(vec![b'x'; 1 << 20]);
-    let mut slow = reader(newest(&Arc::default(), data.clone()));
+    let mut slow = event_reader(newest_states(&Arc::default(), data.clone()));
     for _ in 0..5 {
-        let held = next(&mut slow).await.unwrap();
+        let held = next_piece(&mut slow).await.unwrap();
         tokio::time::sleep(READER_STALL_TIMEOUT - Duration::from_secs(1)).await;
         drop(held);
     }
-    let mut stalled = reader(newest(&Arc::default(), data));
+    let mut stalled = event_reader(newest_states(&Arc::default(), data));
     let began = Instant::now();
     let mut held = Vec::new();
     let error = loop {
@@ -129,21 +129,21 @@ async fn a_reader_that_takes_nothing_is_let_go_and_a_slow_one_is_not() {
 
 /// Uses a real connection and the production server.
 #[tokio::test(start_paused = true)]
-async fn a_client_that_does_not_read_gets_few_old_states_and_is_disconnected() {
-    struct Ended(Option<tokio::sync::oneshot::Sender<()>>);
-    impl Drop for Ended {
+async fn event_stream_disconnects_unread_connection() {
+    struct DropSignal(Option<tokio::sync::oneshot::Sender<()>>);
+    impl Drop for DropSignal {
         fn drop(&mut self) {
             let _ = self.0.take().unwrap().send(());
         }
     }
     let (ended, has_ended) = tokio::sync::oneshot::channel();
-    let ended = Arc::new(std::sync::Mutex::new(Some(Ended(Some(ended)))));
+    let ended = Arc::new(std::sync::Mutex::new(Some(DropSignal(Some(ended)))));
     let asked = Arc::new(AtomicUsize::new(0));
     let frames = {
         let asked = asked.clone();
         move || {
             let ended = ended.lock().unwrap().take();
-            let frames = newest(&asked, Bytes::from(vec![b'x'; 1 << 18]));
+            let frames = newest_states(&asked, Bytes::from(vec![b'x'; 1 << 18]));
             async move { event_stream(frames.inspect(move |_| assert!(ended.is_some())), std::future::pending()) }
         }
     };
@@ -161,9 +161,9 @@ async fn a_client_that_does_not_read_gets_few_old_states_and_is_disconnected() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_revoked_breaks_off_in_the_middle_of_an_event() {
+async fn revoked_event_stream_aborts_mid_event() {
     let (revoke, revoked) = tokio::sync::oneshot::channel::<()>();
-    let frames = newest(&Arc::default(), Bytes::from(vec![b'x'; 4 * READER_IN_FLIGHT_MAX_BYTES]));
+    let frames = newest_states(&Arc::default(), Bytes::from(vec![b'x'; 4 * READER_IN_FLIGHT_MAX_BYTES]));
     let mut reader = event_stream(frames, async { drop(revoked.await) }).into_body().into_data_stream();
     assert!(reader.next().await.unwrap().is_ok());
     revoke.send(()).unwrap();
@@ -172,9 +172,9 @@ async fn a_body_that_is_revoked_breaks_off_in_the_middle_of_an_event() {
 }
 
 #[tokio::test]
-async fn a_line_end_in_a_field_does_not_end_the_frame() {
-    let odd = Event::new("message", "1\n\ndata: 2", &[]);
-    let mut reader = reader(stream::iter([odd]));
-    assert_eq!(next(&mut reader).await.unwrap(), "event: message\ndata: \nid: 1  data: 2\n");
-    assert_eq!(next(&mut reader).await.unwrap(), "retry: 1000\n\n");
+async fn event_field_replaces_line_ends() {
+    let odd = SseEvent::new("message", "1\n\ndata: 2", &[]);
+    let mut reader = event_reader(stream::iter([odd]));
+    assert_eq!(next_piece(&mut reader).await.unwrap(), "event: message\ndata: \nid: 1  data: 2\n");
+    assert_eq!(next_piece(&mut reader).await.unwrap(), "retry: 1000\n\n");
 }

@@ -10,15 +10,17 @@ const STEP_BYTES: usize = 16 << 20;
 const STEPS: usize = 24;
 
 /// Carries out an attack; says `refused` and why, or `got` and what.
-pub(crate) fn attack(what: &str) -> String {
+pub(crate) fn run_attack(what: &str) -> String {
     let outcome = match what {
-        "memfd" => memfd(),
-        "shm" => shm(),
-        "shared" => shared(None),
-        "zero" => {
-            File::options().read(true).write(true).open("/dev/zero").and_then(|zero| shared(Some(&zero)))
-        }
-        "sockets" => sockets(),
+        "memfd" => fill_memfds(),
+        "shm" => fill_shm_segments(),
+        "shared" => fill_shared_mappings(None),
+        "zero" => File::options()
+            .read(true)
+            .write(true)
+            .open("/dev/zero")
+            .and_then(|zero| fill_shared_mappings(Some(&zero))),
+        "sockets" => fill_socket_buffers(),
         way => set_id(way),
     };
     match outcome {
@@ -27,7 +29,7 @@ pub(crate) fn attack(what: &str) -> String {
     }
 }
 
-fn checked(result: i64) -> io::Result<i64> {
+fn check_syscall(result: i64) -> io::Result<i64> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
@@ -44,7 +46,7 @@ fn set_id(way: &str) -> io::Result<String> {
     let call = |number: i64, arguments: [i64; 4]| {
         let [a, b, c, d] = arguments;
         // SAFETY: paths and structures live on this stack through the call.
-        checked(unsafe { libc::syscall(number, a, b, c, d) })
+        check_syscall(unsafe { libc::syscall(number, a, b, c, d) })
     };
     let mut tmpfile = None;
     let existing = || File::create(&name);
@@ -90,7 +92,7 @@ fn set_id(way: &str) -> io::Result<String> {
             }
             let attribute = c"system.posix_acl_access".as_ptr();
             // SAFETY: path, name and value live on this stack through the call.
-            checked(i64::from(unsafe {
+            check_syscall(i64::from(unsafe {
                 libc::setxattr(path.as_ptr(), attribute, list.as_ptr().cast(), list.len(), 0)
             }))?
         }
@@ -99,7 +101,7 @@ fn set_id(way: &str) -> io::Result<String> {
     if let Some(fd) = tmpfile {
         let from = CString::new(format!("/proc/self/fd/{fd}"))?;
         // SAFETY: both paths live on this stack through the call.
-        checked(i64::from(unsafe {
+        check_syscall(i64::from(unsafe {
             libc::linkat(
                 libc::AT_FDCWD,
                 from.as_ptr(),
@@ -112,12 +114,12 @@ fn set_id(way: &str) -> io::Result<String> {
     Ok(name)
 }
 
-fn memfd() -> io::Result<String> {
+fn fill_memfds() -> io::Result<String> {
     let mut kept = Vec::new();
     for _ in 0..STEPS {
         // SAFETY: the name is a C string; the descriptor that comes back is fresh.
         let mut file = unsafe {
-            let fd = checked(i64::from(libc::memfd_create(c"x".as_ptr(), 0)))?;
+            let fd = check_syscall(i64::from(libc::memfd_create(c"x".as_ptr(), 0)))?;
             File::from_raw_fd(i32::try_from(fd).unwrap_or(-1))
         };
         file.write_all(&vec![1; STEP_BYTES])?;
@@ -126,11 +128,11 @@ fn memfd() -> io::Result<String> {
     Ok(format!("{} MiB in nobody's mappings", (kept.len() * STEP_BYTES) >> 20))
 }
 
-fn shm() -> io::Result<String> {
+fn fill_shm_segments() -> io::Result<String> {
     for _ in 0..STEPS {
         // SAFETY: the segment is fresh and as long as is written.
         unsafe {
-            let id = checked(i64::from(libc::shmget(libc::IPC_PRIVATE, STEP_BYTES, 0o600)))?;
+            let id = check_syscall(i64::from(libc::shmget(libc::IPC_PRIVATE, STEP_BYTES, 0o600)))?;
             let at = libc::shmat(i32::try_from(id).unwrap_or(-1), std::ptr::null(), 0);
             if at as isize == -1 {
                 return Err(io::Error::last_os_error());
@@ -143,7 +145,7 @@ fn shm() -> io::Result<String> {
 }
 
 /// Maps memory to be shared, writes it, and lets go of all but a page.
-fn shared(zero: Option<&File>) -> io::Result<String> {
+fn fill_shared_mappings(zero: Option<&File>) -> io::Result<String> {
     const PAGE: usize = 4096;
     let (flags, fd) = zero
         .map_or((libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1), |file| (libc::MAP_SHARED, file.as_raw_fd()));
@@ -163,7 +165,7 @@ fn shared(zero: Option<&File>) -> io::Result<String> {
 }
 
 /// Fills the buffers of as many pairs of sockets as there may be.
-fn sockets() -> io::Result<String> {
+fn fill_socket_buffers() -> io::Result<String> {
     let mut pairs = Vec::new();
     let mut bytes = 0;
     while let Ok((mut one, other)) = std::os::unix::net::UnixStream::pair() {

@@ -27,19 +27,19 @@ const FRAMES: u16 = 20_000;
 
 /// The kind of machine that is attacked from inside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum GuestKind {
     UserModeLinux,
     Qemu,
 }
 
 /// Makes the attack that the workspace asks for, if it asks for one.
-pub(crate) fn run(kind: Kind) {
+pub(crate) fn run_chosen_attack(kind: GuestKind) {
     own_folder(kind).unwrap();
     let chosen = |name: &str| Path::new(WORKSPACE).join("guest-root").join(name).exists();
     if chosen("attempts") {
-        attempts(kind).unwrap();
+        run_attempts(kind).unwrap();
     } else if chosen("crash") {
-        when_told(crash);
+        when_told(crash_kernel);
     } else if chosen("memory") {
         when_told(overwrite_memory);
     } else if chosen("processes") {
@@ -83,14 +83,14 @@ fn shared_folder(tag: &str, at: &str, options: &str) -> io::Result<()> {
     Ok(mount(tag, at, "9p", MountFlags::empty(), Some(options.as_c_str()))?)
 }
 
-fn own_folder(kind: Kind) -> io::Result<()> {
+fn own_folder(kind: GuestKind) -> io::Result<()> {
     mount("none", OWN, "tmpfs", MountFlags::empty(), None)?;
     match kind {
-        Kind::UserModeLinux => {
+        GuestKind::UserModeLinux => {
             host_folder("/", JAIL)?;
             host_folder("/workspace", WORKSPACE)
         }
-        Kind::Qemu => {
+        GuestKind::Qemu => {
             // QEMU shares it once, and it is mounted already.
             fs::create_dir(JAIL)?;
             mount_bind("/", JAIL)?;
@@ -102,7 +102,7 @@ fn own_folder(kind: Kind) -> io::Result<()> {
 }
 
 /// Mounts the workspace with a path above it, and reads there.
-fn again(at: &str, above: &str, read: impl Fn() -> io::Result<String>) -> io::Result<String> {
+fn read_above_workspace(at: &str, above: &str, read: impl Fn() -> io::Result<String>) -> io::Result<String> {
     unmount(WORKSPACE, UnmountFlags::empty())?;
     shared_folder(link::WORKSPACE_TAG, at, &format!(",aname={above}"))?;
     let outcome = read();
@@ -111,7 +111,7 @@ fn again(at: &str, above: &str, read: impl Fn() -> io::Result<String>) -> io::Re
     outcome
 }
 
-fn attempts(kind: Kind) -> io::Result<()> {
+fn run_attempts(kind: GuestKind) -> io::Result<()> {
     let mut report = String::new();
     let mut note = |what: &str, outcome: io::Result<String>| {
         let outcome = outcome.map_or_else(|error| format!("refused: {error}"), |got| format!("got {got}"));
@@ -138,7 +138,7 @@ fn attempts(kind: Kind) -> io::Result<()> {
         "proc/sysrq-trigger",
         "proc/self/root/../../etc/shadow",
     ] {
-        note(&format!("read {path}"), readable(&Path::new(JAIL).join(path)));
+        note(&format!("read {path}"), try_read_path(&Path::new(JAIL).join(path)));
     }
     for path in [
         "new",
@@ -158,25 +158,25 @@ fn attempts(kind: Kind) -> io::Result<()> {
     }
     for (number, above) in ["/workspace/..", "/workspace/../../../..", "/plugins/../.."].iter().enumerate() {
         let at = format!("{OWN}/above{number}");
-        let read = || readable(&Path::new(&at).join("etc/shadow"));
+        let read = || try_read_path(&Path::new(&at).join("etc/shadow"));
         let outcome = match kind {
-            Kind::UserModeLinux => host_folder(above, &at).and_then(|()| read()),
-            Kind::Qemu => again(&at, above, read),
+            GuestKind::UserModeLinux => host_folder(above, &at).and_then(|()| read()),
+            GuestKind::Qemu => read_above_workspace(&at, above, read),
         };
         note(above, outcome);
     }
-    if kind == Kind::Qemu {
+    if kind == GuestKind::Qemu {
         on_qemu(&mut note)?;
     }
     let workspace = Path::new(WORKSPACE);
-    note("follow a link", follow(workspace));
+    note("follow a link", read_through_symlink(workspace));
     for (name, mode) in [("set-user", 0o4755), ("set-group", 0o2775)] {
         let path = workspace.join(name);
         note(name, File::create(&path).and_then(|_| set_mode(&path, mode)));
     }
     note(
         "give a file away",
-        File::create(workspace.join("given")).and_then(|_| give(&workspace.join("given"))),
+        File::create(workspace.join("given")).and_then(|_| chown_to_root(&workspace.join("given"))),
     );
     for (name, kind, major, minor) in [
         ("host-memory", FileType::CharacterDevice, 1, 1),
@@ -194,25 +194,25 @@ fn attempts(kind: Kind) -> io::Result<()> {
         ("sound", FileType::CharacterDevice, 14, 3),
         ("mixer", FileType::CharacterDevice, 14, 0),
     ] {
-        note(&format!("open {name}"), device(name, kind, major, minor));
+        note(&format!("open {name}"), create_device(name, kind, major, minor));
     }
     for address in
         ["1.1.1.1:53", "10.0.0.1:443", "169.254.169.254:80", "169.254.77.1:22", "169.254.77.1:5000"]
     {
-        note(&format!("connect to {address}"), connect(address));
+        note(&format!("connect to {address}"), connect_over_link(address));
     }
-    note("hear from the host", hear());
+    note("hear from the host", receive_datagram());
     fs::write(workspace.join("guest-root/report"), report)?;
     match kind {
-        Kind::UserModeLinux => flood(),
-        Kind::Qemu => flood_port(),
+        GuestKind::UserModeLinux => flood_link(),
+        GuestKind::Qemu => flood_port(),
     }
 }
 
 /// Reads what belongs to QEMU's own process, and writes to the plugins that it shares.
 fn on_qemu(note: &mut impl FnMut(&str, io::Result<String>)) -> io::Result<()> {
     for path in ["proc/self/maps", "proc/self/mem", "proc/self/environ", "dev/kvm"] {
-        note(&format!("read {path}"), readable(&Path::new(JAIL).join(path)));
+        note(&format!("read {path}"), try_read_path(&Path::new(JAIL).join(path)));
     }
     for path in ["new", "skill.txt"] {
         let at = format!("{OWN}/skills");
@@ -225,7 +225,7 @@ fn on_qemu(note: &mut impl FnMut(&str, io::Result<String>)) -> io::Result<()> {
 }
 
 /// Reads a byte or a name.
-fn readable(path: &Path) -> io::Result<String> {
+fn try_read_path(path: &Path) -> io::Result<String> {
     if fs::metadata(path)?.is_dir() {
         let first = fs::read_dir(path)?.next().ok_or(io::ErrorKind::NotFound)??;
         return Ok(format!("{:?}", first.file_name()));
@@ -235,10 +235,10 @@ fn readable(path: &Path) -> io::Result<String> {
     Ok("a byte".into())
 }
 
-fn follow(workspace: &Path) -> io::Result<String> {
+fn read_through_symlink(workspace: &Path) -> io::Result<String> {
     let link = workspace.join("link");
     symlink("/etc/shadow", &link)?;
-    readable(&link)
+    try_read_path(&link)
 }
 
 fn set_mode(path: &Path, mode: u32) -> io::Result<String> {
@@ -246,12 +246,12 @@ fn set_mode(path: &Path, mode: u32) -> io::Result<String> {
     Ok(format!("{mode:o}"))
 }
 
-fn give(path: &Path) -> io::Result<String> {
+fn chown_to_root(path: &Path) -> io::Result<String> {
     chown(path, Some(0), Some(0))?;
     Ok("a file of another user".into())
 }
 
-fn device(name: &str, kind: FileType, major: u32, minor: u32) -> io::Result<String> {
+fn create_device(name: &str, kind: FileType, major: u32, minor: u32) -> io::Result<String> {
     let path = Path::new(OWN).join(name);
     mknodat(CWD, &path, kind, Mode::from_raw_mode(0o666), makedev(major, minor))?;
     OpenOptions::new().read(true).write(true).open(&path)?;
@@ -259,14 +259,14 @@ fn device(name: &str, kind: FileType, major: u32, minor: u32) -> io::Result<Stri
 }
 
 /// Opens a connection over the link, where only the host answers.
-fn connect(address: &str) -> io::Result<String> {
+fn connect_over_link(address: &str) -> io::Result<String> {
     const PATIENCE: Duration = Duration::from_millis(100);
     TcpStream::connect_timeout(&address.parse::<SocketAddr>().map_err(io::Error::other)?, PATIENCE)?;
     Ok("a connection".into())
 }
 
 /// Waits for a datagram after asking the host for one.
-fn hear() -> io::Result<String> {
+fn receive_datagram() -> io::Result<String> {
     let socket = UdpSocket::bind(("0.0.0.0", 0))?;
     socket.set_read_timeout(Some(Duration::from_millis(100)))?;
     socket.send_to(b"who is there", (link::HOST, 53))?;
@@ -275,7 +275,7 @@ fn hear() -> io::Result<String> {
 }
 
 /// Sends frames of all kinds and lengths with forged addresses.
-fn flood() -> io::Result<()> {
+fn flood_link() -> io::Result<()> {
     const LONGEST: usize = 9000;
     // SAFETY: a call without pointers; the descriptor that comes back is fresh.
     let socket = unsafe {
@@ -329,7 +329,7 @@ fn flood_port() -> io::Result<()> {
         {
             begin.copy_from_slice(&forged);
         }
-        port.write_all(&link::frame(&packet))?;
+        port.write_all(&link::encode_frame(&packet))?;
     }
     Ok(())
 }
@@ -367,7 +367,7 @@ fn write_to_devices() {
 }
 
 /// Makes the kernel panic: by the command for it, or where the kernel has none, by the end of process 1.
-fn crash() {
+fn crash_kernel() {
     let proc = Path::new(OWN).join("proc");
     fs::create_dir(&proc).unwrap();
     mount("none", &proc, "proc", MountFlags::empty(), None).unwrap();

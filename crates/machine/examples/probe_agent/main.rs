@@ -26,56 +26,57 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use machine::{ByteStream, Home, Sandbox, SandboxConfig, sandbox};
+use machine::{ByteStream, MachineHome, Sandbox, SandboxConfig, sandbox};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     match arguments.get(1).map(String::as_str) {
         Some(sandbox::LAUNCH_ARGUMENT) => sandbox::launch_main(),
-        Some("service") => service(PathBuf::from(&arguments[2]), &arguments[3], arguments.get(4)),
-        Some("probe") => probe(Path::new(&arguments[2]), arguments.get(3)),
+        Some("service") => run_service(PathBuf::from(&arguments[2]), &arguments[3], arguments.get(4)),
+        Some("probe") => probe_host(Path::new(&arguments[2]), arguments.get(3)),
         Some("try") => try_out(PathBuf::from(&arguments[2]), &arguments[3], &arguments[4]),
-        Some("measure") => measure::starts(&arguments[2..]),
-        Some("stream") => measure::stream(Path::new(&arguments[2]), &arguments[3]),
+        Some("measure") => measure::measure_starts(&arguments[2..]),
+        Some("stream") => measure::measure_stream(Path::new(&arguments[2]), &arguments[3]),
         Some(protocol::link::BOOT_ARGUMENT) => {
-            guest_root::run(guest_root::Kind::UserModeLinux);
-            let _ = guest::boot::run(Platform::UserModeLinux);
+            guest_root::run_chosen_attack(guest_root::GuestKind::UserModeLinux);
+            let _ = guest::boot::run_machine(Platform::UserModeLinux);
         }
         Some(protocol::link::BOOT_QEMU_ARGUMENT) => {
-            guest_root::run(guest_root::Kind::Qemu);
-            let _ = guest::boot::run(Platform::Qemu(Prepared::inherited().unwrap()));
+            guest_root::run_chosen_attack(guest_root::GuestKind::Qemu);
+            let _ = guest::boot::run_machine(Platform::Qemu(Prepared::from_inherited().unwrap()));
         }
-        Some("attempt") => println!("{}", attempt(&arguments[2], arguments.get(3))),
-        Some("attack") => println!("{}", attacks::attack(&arguments[2])),
+        Some("attempt") => println!("{}", run_attempt(&arguments[2], arguments.get(3))),
+        Some("attack") => println!("{}", attacks::run_attack(&arguments[2])),
         Some("serve") => agent_of_a_kernel(),
         // The first arguments of a User Mode Linux kernel and of QEMU.
         Some(first) if first.starts_with("mem=") || first == "-name" => hostile_kernel(),
         Some(other) => panic!("unknown: {other}"),
-        None => agent(),
+        None => run_agent(),
     }
 }
 
 /// A service that starts a machine in this folder and then does nothing, to be killed.
 #[tokio::main(flavor = "multi_thread", worker_threads = 1)]
-async fn service(folder: PathBuf, account: &str, kernel: Option<&String>) {
+async fn run_service(folder: PathBuf, account: &str, kernel: Option<&String>) {
     let program = std::env::current_exe().unwrap();
     let mut config = SandboxConfig::new(folder.join("machines"), program);
     config.kernel = kernel.map(|kernel| serde_json::from_str(kernel).unwrap());
-    let sandbox = Sandbox::open(config).unwrap();
-    let home = Home { account: account.parse().unwrap(), ordinal: 0, workspace: folder.join("workspace") };
-    let _machine = sandbox.start(&home).await.unwrap();
+    let sandbox = Sandbox::open_driver(config).unwrap();
+    let home =
+        MachineHome { account: account.parse().unwrap(), ordinal: 0, workspace: folder.join("workspace") };
+    let _machine = sandbox.start_machine(&home).await.unwrap();
     println!("started");
     std::future::pending::<()>().await;
 }
 
 /// Tries whether machines run here, in this folder, on the kernel that this file describes; exits with 0 if they do.
 #[tokio::main(flavor = "current_thread")]
-async fn probe(folder: &Path, kernel: Option<&String>) {
+async fn probe_host(folder: &Path, kernel: Option<&String>) {
     let program = std::env::current_exe().unwrap();
     let mut config = SandboxConfig::new(folder.join("machines"), program);
     config.kernel = kernel.map(|file| serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap());
-    let outcome = match Sandbox::open(config) {
-        Ok(sandbox) => sandbox.probe().await,
+    let outcome = match Sandbox::open_driver(config) {
+        Ok(sandbox) => sandbox.probe_driver().await,
         Err(error) => Err(error),
     };
     if let Err(error) = outcome {
@@ -91,12 +92,12 @@ async fn try_out(folder: PathBuf, kernel: &str, mebibytes: &str) {
     let mut config = SandboxConfig::new(folder.join("machines"), program);
     config.kernel = Some(serde_json::from_str(kernel).unwrap());
     config.limits.memory_bytes = mebibytes.parse::<u64>().unwrap() << 20;
-    let tried = Sandbox::open(config).unwrap().try_out(std::time::Duration::from_secs(600)).await;
+    let tried = Sandbox::open_driver(config).unwrap().try_out(std::time::Duration::from_secs(600)).await;
     println!("{tried:?}");
 }
 
 /// Never answers, ignores signals, and has a process that is not its child, where it may have processes.
-fn hang() -> ! {
+fn hang_forever() -> ! {
     // SAFETY: a disposition without a handler; this process has a single thread.
     unsafe {
         for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
@@ -113,15 +114,15 @@ fn hang() -> ! {
 
 /// The agent on the host's kernel.
 #[tokio::main(flavor = "current_thread")]
-async fn agent() {
+async fn run_agent() {
     // SAFETY: the launcher hands the listening socket over under this number, to nobody else.
     let listener = unsafe { UnixListener::from_raw_fd(3) };
     listener.set_nonblocking(true).unwrap();
     let listener = tokio::net::UnixListener::from_std(listener).unwrap();
-    let instance = instance();
+    let instance = random_instance();
     loop {
         let (stream, _) = listener.accept().await.unwrap();
-        tokio::spawn(serve(stream, instance));
+        tokio::spawn(serve_stream(stream, instance));
     }
 }
 
@@ -133,26 +134,29 @@ async fn agent_of_a_kernel() {
     let listener = unsafe { TcpListener::from_raw_fd(number) };
     listener.set_nonblocking(true).unwrap();
     let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-    let instance = instance();
+    let instance = random_instance();
     loop {
         let (stream, _) = listener.accept().await.unwrap();
-        tokio::spawn(serve(stream, instance));
+        tokio::spawn(serve_stream(stream, instance));
     }
 }
 
-fn instance() -> &'static str {
+fn random_instance() -> &'static str {
     let random = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap();
     Box::leak(random.trim().to_owned().into_boxed_str())
 }
 
-async fn serve(stream: impl ByteStream, instance: &'static str) {
-    let service = service_fn(move |request| answer(request, instance));
+async fn serve_stream(stream: impl ByteStream, instance: &'static str) {
+    let service = service_fn(move |request| answer_request(request, instance));
     let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
     // The service closes it when it likes.
     let _ = connection.serve_connection(TokioIo::new(stream), service).await;
 }
 
-async fn answer(request: Request<Incoming>, instance: &str) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer_request(
+    request: Request<Incoming>,
+    instance: &str,
+) -> Result<Response<Full<Bytes>>, Infallible> {
     let path = request.uri().path().to_owned();
     let body = request.into_body().collect().await.unwrap().to_bytes();
     if path == "/receive" {
@@ -161,8 +165,8 @@ async fn answer(request: Request<Incoming>, instance: &str) -> Result<Response<F
     let body = String::from_utf8(body.to_vec()).unwrap();
     let text = match path.as_str() {
         "/hello" => format!("{{\"version\":{},\"instance\":\"{instance}\"}}", protocol::VERSION),
-        "/tools" => tokio::task::spawn_blocking(move || shell(&body, true)).await.unwrap(),
-        "/agent" => tokio::task::spawn_blocking(move || shell(&body, false)).await.unwrap(),
+        "/tools" => tokio::task::spawn_blocking(move || run_shell(&body, true)).await.unwrap(),
+        "/agent" => tokio::task::spawn_blocking(move || run_shell(&body, false)).await.unwrap(),
         "/send" => "\0".repeat(body.parse::<usize>().unwrap() << 20),
         "/exit" => std::process::exit(7),
         other => panic!("unknown: {other}"),
@@ -170,7 +174,7 @@ async fn answer(request: Request<Incoming>, instance: &str) -> Result<Response<F
     Ok(Response::new(Full::new(Bytes::from(text))))
 }
 
-fn shell(command: &str, as_tools: bool) -> String {
+fn run_shell(command: &str, as_tools: bool) -> String {
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", command]).current_dir("/workspace").process_group(0);
     if as_tools {
@@ -185,7 +189,7 @@ fn shell(command: &str, as_tools: bool) -> String {
 }
 
 /// Makes an attempt; says `refused` and why, or what it got.
-fn attempt(what: &str, argument: Option<&String>) -> String {
+fn run_attempt(what: &str, argument: Option<&String>) -> String {
     let number = argument.map_or(0, |argument| argument.parse::<i64>().unwrap());
     let call = |number: i64, arguments: [i64; 4]| {
         let [a, b, c, d] = arguments;
@@ -230,7 +234,7 @@ fn attempt(what: &str, argument: Option<&String>) -> String {
         "x32" => call(0x4000_0000 + 39, [0, 0, 0, 0]),
         "socket" => call(libc::SYS_socket, [number, i64::from(libc::SOCK_STREAM), 0, 0]),
         "raw_socket" => call(libc::SYS_socket, [2, i64::from(libc::SOCK_RAW), 1, 0]),
-        "connect" => return connect(),
+        "connect" => return connect_outside(),
         other => panic!("unknown: {other}"),
     };
     if outcome == -1 { format!("refused: {}", io::Error::last_os_error()) } else { format!("got {outcome}") }
@@ -245,7 +249,7 @@ fn hostile_kernel() {
         argument.trim_start_matches("mem=").strip_suffix('M').and_then(|number| number.parse().ok())
     };
     if std::env::args().filter_map(mebibytes).any(|mebibytes: u64| HANGING.contains(&mebibytes)) {
-        hang();
+        hang_forever();
     }
     std::env::set_current_dir("/workspace").unwrap();
     let mut report = String::new();
@@ -253,8 +257,8 @@ fn hostile_kernel() {
         let mut words = line.split(' ').map(ToOwned::to_owned);
         let (kind, what, argument) = (words.next().unwrap(), words.next().unwrap(), words.next());
         let outcome = match kind.as_str() {
-            "attempt" => attempt(&what, argument.as_ref()),
-            _ => attacks::attack(&what),
+            "attempt" => run_attempt(&what, argument.as_ref()),
+            _ => attacks::run_attack(&what),
         };
         report.push_str(&format!("{line}: {outcome}\n"));
     }
@@ -281,7 +285,7 @@ fn hostile_kernel() {
     std::fs::write("report.txt", report).unwrap();
     let flood =
         (0..20_000_usize).map(|number| vec![u8::try_from(number % 251).unwrap(); number % 20_000 + 1]);
-    for frame in std::iter::once(announcement()).chain(flood) {
+    for frame in std::iter::once(announcement_frame()).chain(flood) {
         // SAFETY: the launcher hands the link over under this number; the frame lives through the call.
         unsafe { libc::send(3, frame.as_ptr().cast(), frame.len(), libc::MSG_DONTWAIT) };
     }
@@ -291,7 +295,7 @@ fn hostile_kernel() {
 }
 
 /// Returns the frame by which a machine says that its listeners are open.
-fn announcement() -> Vec<u8> {
+fn announcement_frame() -> Vec<u8> {
     use protocol::link::{AGENT, ANNOUNCEMENT, HOST, MACHINE};
     let udp_bytes = u8::try_from(8 + ANNOUNCEMENT.len()).unwrap();
     let mut frame = vec![0; 14];
@@ -302,7 +306,7 @@ fn announcement() -> Vec<u8> {
     frame
 }
 
-fn connect() -> String {
+fn connect_outside() -> String {
     let addresses = ["1.1.1.1:53", "127.0.0.1:22", "169.254.169.254:80", "10.0.0.1:443"];
     let reached: Vec<_> =
         addresses.iter().filter(|address| std::net::TcpStream::connect(address).is_ok()).collect();

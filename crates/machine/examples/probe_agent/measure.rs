@@ -8,7 +8,8 @@ use domain::id::AccountId;
 use http_body_util::{BodyExt, Full};
 use hyper::Request;
 use machine::{
-    BootSources, GuestConnection, Home, Image, OwnKernel, Sandbox, SandboxConfig, UmlKernel, find_qemu,
+    BootSources, GuestConnection, MachineHome, MachineImage, OwnKernel, Sandbox, SandboxConfig, UmlKernel,
+    find_qemu,
 };
 
 /// The bytes that are sent each way, and how often.
@@ -21,7 +22,7 @@ const ROUND_TRIPS: usize = 500;
 /// arguments are a folder, and, if given, the agent (`-` for this program), a kernel (`-` for the host's) and the folder of
 /// an image.
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-pub(crate) async fn starts(arguments: &[String]) {
+pub(crate) async fn measure_starts(arguments: &[String]) {
     let folder = PathBuf::from(&arguments[0]);
     let given = |at: usize| arguments.get(at).filter(|argument| argument.as_str() != "-").map(PathBuf::from);
     std::fs::create_dir_all(folder.join("workspace")).unwrap();
@@ -30,29 +31,32 @@ pub(crate) async fn starts(arguments: &[String]) {
     let named = given(2).and_then(|program| UmlKernel::find_all(Some(&program)).pop());
     config.kernel = named.map(OwnKernel::UserModeLinux);
     config.image =
-        given(3).map(|folder| Image { tree: folder.join("root"), lock: folder.join("manifest.json") });
-    let sandbox = Sandbox::open(config).unwrap();
+        given(3).map(|folder| MachineImage { tree: folder.join("root"), lock: folder.join("manifest.json") });
+    let sandbox = Sandbox::open_driver(config).unwrap();
     for number in 0..10 {
-        let home = home(&folder, number + 1);
+        let home = machine_home(&folder, number + 1);
         let begun = Instant::now();
-        let machine = sandbox.start(&home).await.unwrap();
+        let machine = sandbox.start_machine(&home).await.unwrap();
         let started = begun.elapsed();
-        let link = GuestConnection::open(Box::new(machine.connect().await.unwrap())).await.unwrap();
+        let link = GuestConnection::connect_over_stream(Box::new(machine.connect_agent().await.unwrap()))
+            .await
+            .unwrap();
         let greeted = begun.elapsed();
-        let held: Vec<_> = machine.processes().unwrap().iter().map(|pid| proportional_kib(*pid)).collect();
+        let held: Vec<_> =
+            machine.list_processes().unwrap().iter().map(|pid| proportional_kib(*pid)).collect();
         drop(link);
         let stopping = Instant::now();
-        sandbox.stop(home.account).await.unwrap();
+        sandbox.stop_machine(home.account).await.unwrap();
         let stopped = stopping.elapsed();
         println!("started {started:?} greeted {greeted:?} stopped {stopped:?} KiB {held:?}");
-        sandbox.remove(home.account).await.unwrap();
+        sandbox.remove_account(home.account).await.unwrap();
     }
 }
 
 /// Starts one machine of a driver in this folder, and prints what its stream does as JSON: `to` the machine and `from`
 /// it in MiB/s, and `round_trips` in microseconds. For QEMU, `CAUSERIE_GUEST` is the guest program.
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
-pub(crate) async fn stream(folder: &Path, driver: &str) {
+pub(crate) async fn measure_stream(folder: &Path, driver: &str) {
     std::fs::create_dir_all(folder.join("workspace")).unwrap();
     let mut config = SandboxConfig::new(folder.join("machines"), std::env::current_exe().unwrap());
     config.kernel = match driver {
@@ -62,49 +66,51 @@ pub(crate) async fn stream(folder: &Path, driver: &str) {
         }
         "qemu" => {
             let guest = std::env::var_os("CAUSERIE_GUEST").unwrap();
-            let mut sources = BootSources::find(find_qemu(None).unwrap(), None, guest.into()).unwrap();
+            let mut sources =
+                BootSources::find_sources(find_qemu(None).unwrap(), None, guest.into()).unwrap();
             sources.boots_agent = true;
-            Some(OwnKernel::Qemu(sources.prepare(&folder.join("qemu"), true).unwrap()))
+            Some(OwnKernel::Qemu(sources.prepare_files(&folder.join("qemu"), true).unwrap()))
         }
         _ => None,
     };
-    let sandbox = Sandbox::open(config).unwrap();
-    let home = home(folder, 1);
-    let machine = sandbox.start(&home).await.unwrap();
-    let link = GuestConnection::open(Box::new(machine.connect().await.unwrap())).await.unwrap();
+    let sandbox = Sandbox::open_driver(config).unwrap();
+    let home = machine_home(folder, 1);
+    let machine = sandbox.start_machine(&home).await.unwrap();
+    let link =
+        GuestConnection::connect_over_stream(Box::new(machine.connect_agent().await.unwrap())).await.unwrap();
     let (mut to, mut from, mut round_trips) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..SENDS {
-        to.push(rate(&link, "/receive", Bytes::from(vec![0; SENT_MIB << 20])).await);
-        from.push(rate(&link, "/send", Bytes::from(SENT_MIB.to_string())).await);
+        to.push(measure_rate(&link, "/receive", Bytes::from(vec![0; SENT_MIB << 20])).await);
+        from.push(measure_rate(&link, "/send", Bytes::from(SENT_MIB.to_string())).await);
     }
     for _ in 0..ROUND_TRIPS {
         let begun = Instant::now();
-        call(&link, "/hello", Bytes::new()).await;
+        send_request(&link, "/hello", Bytes::new()).await;
         round_trips.push(begun.elapsed().as_secs_f64() * 1e6);
     }
     println!("{}", serde_json::json!({ "to": to, "from": from, "round_trips": round_trips }));
     drop(link);
-    sandbox.stop(home.account).await.unwrap();
-    sandbox.remove(home.account).await.unwrap();
+    sandbox.stop_machine(home.account).await.unwrap();
+    sandbox.remove_account(home.account).await.unwrap();
 }
 
-fn home(folder: &Path, number: u128) -> Home {
-    Home { account: AccountId::from_random(number), ordinal: 0, workspace: folder.join("workspace") }
+fn machine_home(folder: &Path, number: u128) -> MachineHome {
+    MachineHome { account: AccountId::from_random(number), ordinal: 0, workspace: folder.join("workspace") }
 }
 
 /// Returns the mebibytes per second of a request or its answer of [`SENT_MIB`].
-async fn rate(link: &GuestConnection, path: &str, body: Bytes) -> f64 {
+async fn measure_rate(link: &GuestConnection, path: &str, body: Bytes) -> f64 {
     let begun = Instant::now();
     let sent = body.len();
-    let received = call(link, path, body).await.len();
+    let received = send_request(link, path, body).await.len();
     assert_eq!(sent.max(received), SENT_MIB << 20);
     SENT_MIB as f64 / begun.elapsed().as_secs_f64()
 }
 
-async fn call(link: &GuestConnection, path: &str, body: Bytes) -> Bytes {
+async fn send_request(link: &GuestConnection, path: &str, body: Bytes) -> Bytes {
     let body = Full::new(body).map_err(|never| match never {}).boxed_unsync();
     let request = Request::post(format!("http://agent{path}")).body(body).unwrap();
-    link.request(request).await.unwrap().into_body().collect().await.unwrap().to_bytes()
+    link.send_request(request).await.unwrap().into_body().collect().await.unwrap().to_bytes()
 }
 
 fn proportional_kib(pid: i32) -> u64 {

@@ -9,9 +9,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::cpio::Archive;
+use super::cpio::CpioArchive;
 use super::qemu::{Accelerator, Qemu};
-use super::{failed, private_folder, stamp, sys};
+use super::{driver_failure, files_stamp, private_folder, sys};
 use crate::contract::DriverError;
 
 /// The modules that a machine needs, unless the kernel has them built in: its devices, its files, its link.
@@ -41,10 +41,10 @@ impl BootSources {
     ///
     /// # Errors
     /// The reason why there is none, for the operator.
-    pub fn find(qemu: PathBuf, named: Option<&Path>, init: PathBuf) -> Result<Self, String> {
+    pub fn find_sources(qemu: PathBuf, named: Option<&Path>, init: PathBuf) -> Result<Self, String> {
         let candidates = match named {
             Some(named) => vec![named.to_owned()],
-            None => kernels(Path::new("/boot")),
+            None => list_kernels(Path::new("/boot")),
         };
         let mut reason =
             "there is no kernel /boot/vmlinuz-* (Debian: `apt-get install linux-image-amd64`)".to_owned();
@@ -59,7 +59,7 @@ impl BootSources {
 
     /// Returns the files of the host whose change makes it another machine.
     #[must_use]
-    pub fn files(&self) -> [&Path; 4] {
+    pub fn source_files(&self) -> [&Path; 4] {
         [&self.qemu, &self.kernel, &self.modules, &self.init]
     }
 
@@ -67,17 +67,17 @@ impl BootSources {
     ///
     /// # Errors
     /// [`DriverError::Refused`] when the kernel cannot be used, [`DriverError::Failed`] when files cannot be written.
-    pub fn prepare(&self, folder: &Path, emulated: bool) -> Result<Qemu, DriverError> {
+    pub fn prepare_files(&self, folder: &Path, emulated: bool) -> Result<Qemu, DriverError> {
         private_folder(folder)?;
         let lock = File::create(folder.join("lock")).and_then(|lock| lock.lock().map(|()| lock));
-        let _lock = lock.map_err(|error| failed("locking the files of machines", error))?;
+        let _lock = lock.map_err(|error| driver_failure("locking the files of machines", error))?;
         let (kernel, initramfs, stamped) =
             (folder.join("kernel"), folder.join("initramfs"), folder.join(STAMP));
-        let writing = |error: io::Error| failed("making the files of a machine", error);
-        let stamp = stamp(&[&self.kernel, &self.modules, &self.init]).map_err(writing)?;
+        let writing = |error: io::Error| driver_failure("making the files of a machine", error);
+        let stamp = files_stamp(&[&self.kernel, &self.modules, &self.init]).map_err(writing)?;
         if !fs::read_to_string(&stamped).is_ok_and(|text| text == stamp) {
             write_whole(&kernel, |file| unpack_kernel(&self.kernel, file)).map_err(writing)?;
-            let modules = Modules::of(&self.modules).map_err(writing)?.needed(&MODULES)?;
+            let modules = Modules::from_folder(&self.modules).map_err(writing)?.resolve_modules(&MODULES)?;
             write_whole(&initramfs, |file| write_initramfs(file, &self.init, &modules)).map_err(writing)?;
             write_whole(&stamped, |mut file| file.write_all(stamp.as_bytes())).map_err(writing)?;
         }
@@ -91,7 +91,7 @@ impl BootSources {
 }
 
 /// Returns the kernels of a folder, the newest first.
-fn kernels(folder: &Path) -> Vec<PathBuf> {
+fn list_kernels(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut kernels: Vec<_> = entries
         .filter(|entry| entry.file_name().to_string_lossy().starts_with("vmlinuz-"))
@@ -166,11 +166,11 @@ fn unpack_xz(packed: &[u8], output: File) -> io::Result<()> {
 }
 
 fn write_initramfs(file: File, init: &Path, modules: &[(String, Vec<u8>)]) -> io::Result<()> {
-    let mut archive = Archive::new(io::BufWriter::new(file));
-    archive.program("init", &fs::read(init)?)?;
-    archive.folder("modules")?;
+    let mut archive = CpioArchive::new(io::BufWriter::new(file));
+    archive.add_program("init", &fs::read(init)?)?;
+    archive.add_folder("modules")?;
     for (at, (name, content)) in modules.iter().enumerate() {
-        archive.file(&format!("modules/{at:02}-{name}.ko"), content)?;
+        archive.add_file(&format!("modules/{at:02}-{name}.ko"), content)?;
     }
     archive.finish()?.flush()
 }
@@ -183,22 +183,22 @@ struct Modules {
 }
 
 impl Modules {
-    fn of(folder: &Path) -> io::Result<Self> {
+    fn from_folder(folder: &Path) -> io::Result<Self> {
         let mut files = HashMap::new();
-        collect(&folder.join("kernel"), &mut files, DEPTH_MAX)?;
+        collect_modules(&folder.join("kernel"), &mut files, DEPTH_MAX)?;
         Ok(Self { files, built_in: fs::read_to_string(folder.join("modules.builtin"))? })
     }
 
     /// Returns these modules and what they depend on, each after its dependencies.
-    fn needed(&self, names: &[&str]) -> Result<Vec<(String, Vec<u8>)>, DriverError> {
+    fn resolve_modules(&self, names: &[&str]) -> Result<Vec<(String, Vec<u8>)>, DriverError> {
         let mut ordered = Vec::new();
         for name in names {
-            self.add(name, &mut ordered, DEPTH_MAX)?;
+            self.add_module(name, &mut ordered, DEPTH_MAX)?;
         }
         Ok(ordered)
     }
 
-    fn add(
+    fn add_module(
         &self,
         name: &str,
         ordered: &mut Vec<(String, Vec<u8>)>,
@@ -211,22 +211,22 @@ impl Modules {
         }
         let path = self.files.get(name).filter(|_| depth_left > 0);
         let path = path.ok_or_else(|| DriverError::Refused(format!("the kernel has no module {name}")))?;
-        let content =
-            read_module(path).map_err(|error| failed(&format!("reading {}", path.display()), error))?;
-        for dependency in dependencies(&content) {
-            self.add(&dependency, ordered, depth_left - 1)?;
+        let content = read_module(path)
+            .map_err(|error| driver_failure(&format!("reading {}", path.display()), error))?;
+        for dependency in module_dependencies(&content) {
+            self.add_module(&dependency, ordered, depth_left - 1)?;
         }
         ordered.push((name.to_owned(), content));
         Ok(())
     }
 }
 
-fn collect(folder: &Path, files: &mut HashMap<String, PathBuf>, depth_left: usize) -> io::Result<()> {
+fn collect_modules(folder: &Path, files: &mut HashMap<String, PathBuf>, depth_left: usize) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let kind = entry.file_type()?;
         if kind.is_dir() && depth_left > 0 {
-            collect(&entry.path(), files, depth_left - 1)?;
+            collect_modules(&entry.path(), files, depth_left - 1)?;
         } else if kind.is_file()
             && let Some(name) = module_name(&entry.path())
         {
@@ -254,7 +254,7 @@ fn read_module(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// Returns the modules that this one names in its information.
-fn dependencies(module: &[u8]) -> Vec<String> {
+fn module_dependencies(module: &[u8]) -> Vec<String> {
     const KEY: &[u8] = b"\0depends=";
     let Some(at) = module.windows(KEY.len()).position(|bytes| bytes == KEY) else { return Vec::new() };
     let names = module.get(at + KEY.len()..).unwrap_or_default();
@@ -281,7 +281,7 @@ fn time_stamp_khz(folder: &Path) -> io::Result<u32> {
 mod tests {
     use super::*;
 
-    fn module(depends: &str) -> Vec<u8> {
+    fn module_bytes(depends: &str) -> Vec<u8> {
         format!("\u{7f}ELF\0license=GPL\0depends={depends}\0name=x\0").into_bytes()
     }
 
@@ -290,14 +290,14 @@ mod tests {
         for (path, depends) in modules {
             let path = folder.path().join("kernel").join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, module(depends)).unwrap();
+            fs::write(path, module_bytes(depends)).unwrap();
         }
         fs::write(folder.path().join("modules.builtin"), built_in).unwrap();
         folder
     }
 
     #[test]
-    fn modules_come_after_those_that_they_depend_on_and_built_in_ones_not_at_all() {
+    fn resolve_modules_orders_dependencies_first() {
         let modules = [
             ("fs/9p/9p.ko", "9pnet,netfs"),
             ("net/9p/9pnet.ko", ""),
@@ -305,22 +305,23 @@ mod tests {
             ("drivers/virtio/virtio_ring.ko", ""),
         ];
         let folder = kernel_with(&modules, "kernel/drivers/virtio/virtio.ko\nkernel/fs/netfs/netfs.ko\n");
-        let needed = Modules::of(folder.path()).unwrap().needed(&["9p", "9pnet_virtio"]).unwrap();
+        let needed =
+            Modules::from_folder(folder.path()).unwrap().resolve_modules(&["9p", "9pnet_virtio"]).unwrap();
         let names: Vec<&str> = needed.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["9pnet", "9p", "virtio_ring", "9pnet_virtio"]);
     }
 
     #[test]
-    fn a_kernel_without_a_module_and_modules_in_a_circle_are_refused() {
+    fn resolve_modules_rejects_missing_and_cycles() {
         let folder = kernel_with(&[("a.ko", "b"), ("b.ko", "a"), ("c.ko", "gone")], "");
-        let modules = Modules::of(folder.path()).unwrap();
+        let modules = Modules::from_folder(folder.path()).unwrap();
         for name in ["a", "c", "none"] {
-            assert!(matches!(modules.needed(&[name]), Err(DriverError::Refused(_))), "{name}");
+            assert!(matches!(modules.resolve_modules(&[name]), Err(DriverError::Refused(_))), "{name}");
         }
     }
 
     #[test]
-    fn a_compressed_kernel_is_found_in_its_image_and_hostile_images_have_none() {
+    fn xz_payload_finds_kernel_or_none() {
         let packed = b"\xfd7zXZ\0and so on";
         let mut image = vec![0; 1024];
         image[0x1f1] = 1;

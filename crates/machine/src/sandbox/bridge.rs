@@ -20,7 +20,7 @@ use smoltcp::socket::tcp::{self, State};
 use smoltcp::time::Instant;
 use smoltcp::wire::{HardwareAddress, IpCidr, Ipv4Cidr};
 
-use super::carrier::Link;
+use super::carrier::KernelLink;
 use super::sys;
 
 /// The most connections at once; the service needs one for each of its processes.
@@ -35,23 +35,23 @@ const PORT_FIRST: u16 = 49_152;
 const SILENCE_TIMEOUT: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(30);
 /// Serves connections until the kernel is gone. Writes a byte to `ready` once the machine has sent its first frame,
 /// which it does when its listeners are open. SIGTERM asks the machine to power off.
-pub(crate) fn serve(listener: BorrowedFd<'_>, link: Link, ready: PipeWriter) -> io::Result<()> {
-    let signals = sys::signals()?;
+pub(crate) fn run_bridge(listener: BorrowedFd<'_>, link: KernelLink, ready: PipeWriter) -> io::Result<()> {
+    let signals = sys::open_signal_fd()?;
     rustix::io::ioctl_fionbio(listener, true)?;
-    let mut bridge = Bridge::new(link);
+    let mut bridge = LinkBridge::new(link);
     let mut ready = Some(ready);
     loop {
         let connects = bridge.device.is_up && bridge.clients.len() < CONNECTIONS_MAX;
-        let events = bridge.wait(&signals, connects.then_some(listener))?;
+        let events = bridge.wait_for_events(&signals, connects.then_some(listener))?;
         if events.signalled && sys::received_term(&signals) {
             bridge.power_off();
         }
         if events.connected
             && let Ok(client) = accept_with(listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)
         {
-            bridge.connect(link::AGENT.port(), Some(client));
+            bridge.open_tcp(link::AGENT.port(), Some(client));
         }
-        bridge.advance();
+        bridge.move_data();
         if bridge.device.is_up
             && let Some(mut ready) = ready.take()
         {
@@ -63,30 +63,30 @@ pub(crate) fn serve(listener: BorrowedFd<'_>, link: Link, ready: PipeWriter) -> 
     }
 }
 
-struct Events {
+struct BridgeEvents {
     signalled: bool,
     connected: bool,
 }
 
-struct Bridge {
-    device: Link,
+struct LinkBridge {
+    device: KernelLink,
     interface: Interface,
     sockets: SocketSet<'static>,
-    clients: Vec<Client>,
+    clients: Vec<BridgeClient>,
     started: Clock,
     ports_used: u16,
 }
 
 /// A TCP connection, and the service's connection that it carries. The request to power off carries none.
-struct Client {
+struct BridgeClient {
     connection: SocketHandle,
     stream: Option<OwnedFd>,
     /// True if the service has ended its side.
     ended: bool,
 }
 
-impl Bridge {
-    fn new(mut device: Link) -> Self {
+impl LinkBridge {
+    fn new(mut device: KernelLink) -> Self {
         let started = Clock::now();
         let mut interface =
             Interface::new(Config::new(HardwareAddress::Ip), &mut device, Instant::from_micros(0));
@@ -104,11 +104,11 @@ impl Bridge {
         }
     }
 
-    fn now(&self) -> Instant {
+    fn smoltcp_now(&self) -> Instant {
         Instant::from_micros(i64::try_from(self.started.elapsed().as_micros()).unwrap_or(i64::MAX))
     }
 
-    fn connect(&mut self, port: u16, stream: Option<OwnedFd>) {
+    fn open_tcp(&mut self, port: u16, stream: Option<OwnedFd>) {
         let buffer = || tcp::SocketBuffer::new(vec![0; BUFFER_BYTES]);
         let mut socket = tcp::Socket::new(buffer(), buffer());
         socket.set_nagle_enabled(false);
@@ -118,27 +118,31 @@ impl Bridge {
         self.ports_used = (self.ports_used + 1) % (u16::MAX - PORT_FIRST);
         if socket.connect(self.interface.context(), (link::MACHINE, port), local).is_ok() {
             let connection = self.sockets.add(socket);
-            self.clients.push(Client { connection, stream, ended: false });
+            self.clients.push(BridgeClient { connection, stream, ended: false });
         }
     }
 
     fn power_off(&mut self) {
-        self.connect(link::POWER_OFF.port(), None);
+        self.open_tcp(link::POWER_OFF.port(), None);
     }
 
     /// Waits for an event.
-    fn wait(&mut self, signals: &OwnedFd, listener: Option<BorrowedFd<'_>>) -> io::Result<Events> {
-        let now = self.now();
+    fn wait_for_events(
+        &mut self,
+        signals: &OwnedFd,
+        listener: Option<BorrowedFd<'_>>,
+    ) -> io::Result<BridgeEvents> {
+        let now = self.smoltcp_now();
         let delay = self.interface.poll_delay(now, &self.sockets).map(Duration::from);
         let delay = if self.device.has_packet() { Some(Duration::ZERO) } else { delay };
         let delay =
             delay.map(|delay| Timespec::try_from(delay).unwrap_or(Timespec { tv_sec: 1, tv_nsec: 0 }));
         let mut fds =
-            vec![PollFd::new(signals, PollFlags::IN), PollFd::new(&self.device, self.device.wants())];
+            vec![PollFd::new(signals, PollFlags::IN), PollFd::new(&self.device, self.device.poll_flags())];
         let is_listening = listener.is_some();
         fds.extend(listener.map(|listener| PollFd::from_borrowed_fd(listener, PollFlags::IN)));
         let clients = self.clients.iter().filter_map(|client| {
-            let wanted = client.wants(self.sockets.get(client.connection));
+            let wanted = client.poll_flags(self.sockets.get(client.connection));
             let stream = client.stream.as_ref().filter(|_| !wanted.is_empty())?;
             Some(PollFd::new(stream, wanted))
         });
@@ -148,13 +152,13 @@ impl Bridge {
             Err(error) => return Err(error.into()),
         }
         let is_ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
-        Ok(Events { signalled: is_ready(0), connected: is_listening && is_ready(2) })
+        Ok(BridgeEvents { signalled: is_ready(0), connected: is_listening && is_ready(2) })
     }
 
     /// Moves as much data as possible in both directions.
-    fn advance(&mut self) {
-        self.device.flush();
-        let now = self.now();
+    fn move_data(&mut self) {
+        self.device.flush_unsent();
+        let now = self.smoltcp_now();
         for _ in 0..FRAMES_PER_TURN_MAX {
             let result = self.interface.poll_ingress_single(now, &mut self.device, &mut self.sockets);
             if matches!(result, smoltcp::iface::PollIngressSingleResult::None) {
@@ -163,7 +167,7 @@ impl Bridge {
         }
         let sockets = &mut self.sockets;
         self.clients.retain_mut(|client| {
-            let goes_on = client.advance(sockets.get_mut(client.connection));
+            let goes_on = client.move_bytes(sockets.get_mut(client.connection));
             if !goes_on {
                 sockets.get_mut::<tcp::Socket<'_>>(client.connection).abort();
             }
@@ -187,8 +191,8 @@ impl Bridge {
     }
 }
 
-impl Client {
-    fn wants(&self, socket: &tcp::Socket<'_>) -> PollFlags {
+impl BridgeClient {
+    fn poll_flags(&self, socket: &tcp::Socket<'_>) -> PollFlags {
         let mut wanted = PollFlags::empty();
         if !self.ended && socket.can_send() {
             wanted |= PollFlags::IN;
@@ -200,10 +204,10 @@ impl Client {
     }
 
     /// Moves bytes in both directions. Returns false when the connection has ended.
-    fn advance(&mut self, socket: &mut tcp::Socket<'_>) -> bool {
+    fn move_bytes(&mut self, socket: &mut tcp::Socket<'_>) -> bool {
         let Some(stream) = &self.stream else { return socket.state() != State::Closed };
         while !self.ended && socket.can_send() {
-            match socket.send(|room| taken(rustix::io::read(stream, room))) {
+            match socket.send(|room| consumed_bytes(rustix::io::read(stream, room))) {
                 Ok(Ok(0)) => {
                     self.ended = true;
                     socket.close();
@@ -214,7 +218,7 @@ impl Client {
             }
         }
         while socket.can_recv() {
-            match socket.recv(|bytes| taken(send(stream, bytes, SendFlags::NOSIGNAL))) {
+            match socket.recv(|bytes| consumed_bytes(send(stream, bytes, SendFlags::NOSIGNAL))) {
                 Ok(Ok(_)) => {}
                 Ok(Err(Errno::AGAIN | Errno::INTR)) => break,
                 Ok(Err(_)) | Err(_) => return false,
@@ -230,6 +234,6 @@ impl Client {
 }
 
 /// Returns the number of bytes that a call took from a buffer, and its outcome.
-fn taken(outcome: rustix::io::Result<usize>) -> (usize, rustix::io::Result<usize>) {
+fn consumed_bytes(outcome: rustix::io::Result<usize>) -> (usize, rustix::io::Result<usize>) {
     (outcome.unwrap_or(0), outcome)
 }

@@ -24,9 +24,9 @@ const ETHERNET_HEADER: [u8; 14] = {
 const READ_BYTES: usize = 64 * 1024;
 
 /// The link of a kernel: IP packets over a socket.
-pub(crate) struct Link {
+pub(crate) struct KernelLink {
     socket: OwnedFd,
-    framing: Framing,
+    framing: PacketFraming,
     /// Bytes that the kernel's queue had no room for.
     unsent: Option<Vec<u8>>,
     /// True once the machine has announced that its listeners are open.
@@ -36,7 +36,7 @@ pub(crate) struct Link {
 }
 
 /// How packets are delimited.
-enum Framing {
+enum PacketFraming {
     Ethernet,
     Port {
         received: Vec<u8>,
@@ -45,56 +45,56 @@ enum Framing {
     },
 }
 
-impl Link {
+impl KernelLink {
     /// A link to a User Mode Linux kernel, over a socket that keeps frames apart.
-    pub(crate) fn ethernet(socket: OwnedFd) -> io::Result<Self> {
-        Self::new(socket, Framing::Ethernet)
+    pub(crate) fn from_ethernet(socket: OwnedFd) -> io::Result<Self> {
+        Self::new(socket, PacketFraming::Ethernet)
     }
 
     /// A link to the serial port of a machine that boots, over a stream.
-    pub(crate) fn port(socket: OwnedFd) -> io::Result<Self> {
-        Self::new(socket, Framing::Port { received: Vec::new(), is_introduced: false })
+    pub(crate) fn from_serial_port(socket: OwnedFd) -> io::Result<Self> {
+        Self::new(socket, PacketFraming::Port { received: Vec::new(), is_introduced: false })
     }
 
     /// A link to the serial port of a machine that continues from a saved one: it has said that it is ready, and is
     /// introduced at once.
     pub(crate) fn saved_port(socket: OwnedFd) -> io::Result<Self> {
-        let mut link = Self::new(socket, Framing::Port { received: Vec::new(), is_introduced: true })?;
-        link.send(link::frame(&introduction()?.to_bytes()));
+        let mut link = Self::new(socket, PacketFraming::Port { received: Vec::new(), is_introduced: true })?;
+        link.send_bytes(link::encode_frame(&new_introduction()?.to_bytes()));
         Ok(link)
     }
 
-    fn new(socket: OwnedFd, framing: Framing) -> io::Result<Self> {
+    fn new(socket: OwnedFd, framing: PacketFraming) -> io::Result<Self> {
         rustix::io::ioctl_fionbio(&socket, true)?;
         Ok(Self { socket, framing, unsent: None, is_up: false, closed: None })
     }
 
     /// Returns the events that the link waits for.
-    pub(crate) const fn wants(&self) -> PollFlags {
+    pub(crate) const fn poll_flags(&self) -> PollFlags {
         if self.unsent.is_some() { PollFlags::IN.union(PollFlags::OUT) } else { PollFlags::IN }
     }
 
     /// Returns true if a packet was received that was not taken yet, which no event announces.
     pub(crate) fn has_packet(&self) -> bool {
-        let Framing::Port { received, .. } = &self.framing else { return false };
+        let PacketFraming::Port { received, .. } = &self.framing else { return false };
         self.unsent.is_none() && link::has_frame(received)
     }
 
-    pub(crate) fn flush(&mut self) {
+    pub(crate) fn flush_unsent(&mut self) {
         if let Some(bytes) = self.unsent.take() {
-            self.send(bytes);
+            self.send_bytes(bytes);
         }
     }
 
     fn send_packet(&mut self, packet: &[u8]) {
         let frame = match self.framing {
-            Framing::Ethernet => [&ETHERNET_HEADER, packet].concat(),
-            Framing::Port { .. } => link::frame(packet),
+            PacketFraming::Ethernet => [&ETHERNET_HEADER, packet].concat(),
+            PacketFraming::Port { .. } => link::encode_frame(packet),
         };
-        self.send(frame);
+        self.send_bytes(frame);
     }
 
-    fn send(&mut self, mut bytes: Vec<u8>) {
+    fn send_bytes(&mut self, mut bytes: Vec<u8>) {
         match send(&self.socket, &bytes, SendFlags::NOSIGNAL) {
             // A stream may take a part.
             Ok(sent) if sent < bytes.len() => {
@@ -109,16 +109,16 @@ impl Link {
 
     fn receive_packet(&mut self) -> Option<Vec<u8>> {
         let packet = match self.framing {
-            Framing::Ethernet => self.receive_datagram(),
-            Framing::Port { .. } => self.receive_frame(),
+            PacketFraming::Ethernet => self.receive_datagram(),
+            PacketFraming::Port { .. } => self.receive_frame(),
         }?;
-        self.is_up |= announces(&packet);
+        self.is_up |= is_announcement(&packet);
         Some(packet)
     }
 
     fn receive_datagram(&mut self) -> Option<Vec<u8>> {
         let mut frame = vec![0; ETHERNET_HEADER.len() + MTU];
-        let length = self.receive(&mut frame)?;
+        let length = self.receive_bytes(&mut frame)?;
         frame.truncate(length);
         frame.drain(..ETHERNET_HEADER.len().min(length));
         Some(frame)
@@ -126,7 +126,7 @@ impl Link {
 
     fn receive_frame(&mut self) -> Option<Vec<u8>> {
         loop {
-            let Framing::Port { received, is_introduced } = &mut self.framing else { return None };
+            let PacketFraming::Port { received, is_introduced } = &mut self.framing else { return None };
             match link::take_frame(received) {
                 Err(error) => {
                     self.closed = Some(Err(io::Error::other(error)));
@@ -143,15 +143,15 @@ impl Link {
                 Ok(Some(content)) if *is_introduced => return Some(content),
                 Ok(Some(content)) => {
                     *is_introduced = true;
-                    if let Err(error) = self.introduce(&content) {
+                    if let Err(error) = self.send_introduction(&content) {
                         self.closed = Some(Err(error));
                         return None;
                     }
                 }
                 Ok(None) => {
                     let mut bytes = vec![0; READ_BYTES];
-                    let length = self.receive(&mut bytes)?;
-                    let Framing::Port { received, .. } = &mut self.framing else { return None };
+                    let length = self.receive_bytes(&mut bytes)?;
+                    let PacketFraming::Port { received, .. } = &mut self.framing else { return None };
                     received.extend_from_slice(bytes.get(..length).unwrap_or_default());
                 }
             }
@@ -161,21 +161,21 @@ impl Link {
     fn tell_time(&mut self) -> io::Result<()> {
         let time = SystemTime::now().duration_since(UNIX_EPOCH).map_err(io::Error::other)?;
         let nanos = u64::try_from(time.as_nanos()).map_err(io::Error::other)?;
-        self.send(link::frame(&nanos.to_le_bytes()));
+        self.send_bytes(link::encode_frame(&nanos.to_le_bytes()));
         Ok(())
     }
 
     /// Answers the machine's first frame with fresh entropy.
-    fn introduce(&mut self, first: &[u8]) -> io::Result<()> {
+    fn send_introduction(&mut self, first: &[u8]) -> io::Result<()> {
         if first != PORT_READY {
             return Err(io::Error::other("the machine did not say that it is ready"));
         }
-        self.send(link::frame(&introduction()?.to_bytes()));
+        self.send_bytes(link::encode_frame(&new_introduction()?.to_bytes()));
         Ok(())
     }
 
     /// Receives bytes. Returns their number; `None` if there are none.
-    fn receive(&mut self, buffer: &mut [u8]) -> Option<usize> {
+    fn receive_bytes(&mut self, buffer: &mut [u8]) -> Option<usize> {
         match recv(&self.socket, buffer, RecvFlags::empty()) {
             Ok((0, _)) => {
                 self.closed = Some(Ok(()));
@@ -192,14 +192,14 @@ impl Link {
 }
 
 /// Returns fresh random bytes for a machine that has just said that it is ready.
-fn introduction() -> io::Result<Introduction> {
+fn new_introduction() -> io::Result<Introduction> {
     let mut entropy = [0; 64];
     File::open("/dev/urandom")?.read_exact(&mut entropy)?;
     Ok(Introduction { entropy })
 }
 
 /// Returns true for the datagram that announces the machine. Other packets may come before it, from the machine's kernel.
-fn announces(packet: &[u8]) -> bool {
+fn is_announcement(packet: &[u8]) -> bool {
     let Ok(ip) = Ipv4Packet::new_checked(packet) else { return false };
     if (ip.dst_addr(), ip.next_header()) != (link::HOST, IpProtocol::Udp) {
         return false;
@@ -208,13 +208,13 @@ fn announces(packet: &[u8]) -> bool {
         .is_ok_and(|udp| udp.dst_port() == link::AGENT.port() && udp.payload() == link::ANNOUNCEMENT)
 }
 
-impl AsFd for Link {
+impl AsFd for KernelLink {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 }
 
-impl phy::Device for Link {
+impl phy::Device for KernelLink {
     type RxToken<'a> = Received;
     type TxToken<'a> = Sending<'a>;
 
@@ -249,7 +249,7 @@ impl phy::RxToken for Received {
     }
 }
 
-pub(crate) struct Sending<'a>(&'a mut Link);
+pub(crate) struct Sending<'a>(&'a mut KernelLink);
 
 impl phy::TxToken for Sending<'_> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, length: usize, fill: F) -> R {
@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     /// Returns a datagram of IPv4.
-    fn datagram(to: [u8; 4], port: u16, content: &[u8]) -> Vec<u8> {
+    fn ipv4_datagram(to: [u8; 4], port: u16, content: &[u8]) -> Vec<u8> {
         let length = u16::try_from(28 + content.len()).expect("short").to_be_bytes();
         let mut packet = vec![0x45, 0, length[0], length[1], 0, 0, 0, 0, 64, 17, 0, 0, 169, 254, 77, 2];
         packet.extend(to);
@@ -278,14 +278,17 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_the_announcement_announces_a_machine() {
+    fn is_announcement_rejects_other_datagrams() {
         let (host, port) = (link::HOST.octets(), link::AGENT.port());
-        assert!(announces(&datagram(host, port, link::ANNOUNCEMENT)));
-        assert!(!announces(&datagram([224, 0, 0, 22], port, link::ANNOUNCEMENT)), "to another host");
-        assert!(!announces(&datagram(host, port + 1, link::ANNOUNCEMENT)), "to another port");
-        assert!(!announces(&datagram(host, port, b"other")));
+        assert!(is_announcement(&ipv4_datagram(host, port, link::ANNOUNCEMENT)));
+        assert!(
+            !is_announcement(&ipv4_datagram([224, 0, 0, 22], port, link::ANNOUNCEMENT)),
+            "to another host"
+        );
+        assert!(!is_announcement(&ipv4_datagram(host, port + 1, link::ANNOUNCEMENT)), "to another port");
+        assert!(!is_announcement(&ipv4_datagram(host, port, b"other")));
         // A kernel looks for routers of IPv6 once the interface is up.
-        assert!(!announces(&[&[0x60, 0, 0, 0, 0, 8, 58, 255][..], &[0; 40]].concat()));
-        assert!(!announces(b""));
+        assert!(!is_announcement(&[&[0x60, 0, 0, 0, 0, 8, 58, 255][..], &[0; 40]].concat()));
+        assert!(!is_announcement(b""));
     }
 }

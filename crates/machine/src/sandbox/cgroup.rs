@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use super::spec::Limits;
+use super::spec::MachineLimits;
 
 /// How the name of a machine's group begins.
 pub(crate) const GROUP_PREFIX: &str = "causerie-";
@@ -40,7 +40,7 @@ const MEMORY: [&str; 2] = ["memory.current", "memory.usage_in_bytes"];
 
 /// Returns the memory of a group in bytes, without cached contents of files, which the host takes back when it needs to;
 /// `None` if the group does not count memory.
-pub(crate) fn memory(group: &Path) -> Option<u64> {
+pub(crate) fn group_memory(group: &Path) -> Option<u64> {
     let used = MEMORY.iter().find_map(|file| fs::read_to_string(group.join(file)).ok());
     let used: u64 = used?.trim().parse().ok()?;
     let statistics = fs::read_to_string(group.join("memory.stat")).unwrap_or_default();
@@ -67,7 +67,7 @@ pub(crate) enum Cgroups {
 
 impl Cgroups {
     /// Finds a location by creating a group there.
-    pub(crate) fn find() -> Self {
+    pub(crate) fn find_location() -> Self {
         let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         let split = |controller| split_base(&own, &mounts, controller).filter(|base| can_make_in(base));
@@ -77,7 +77,7 @@ impl Cgroups {
         unified_base(&own, &mounts).map_or(Self::None, Self::Unified)
     }
 
-    pub(crate) const fn kind(&self) -> LimitsKind {
+    pub(crate) const fn limits_kind(&self) -> LimitsKind {
         match self {
             Self::Unified(_) => LimitsKind::Cgroup2,
             Self::Split { .. } => LimitsKind::Cgroup1,
@@ -96,14 +96,14 @@ impl Cgroups {
     }
 
     /// Returns the folders of a machine's groups, whether or not they exist.
-    pub(crate) fn folders(&self, name: &str) -> Vec<PathBuf> {
-        self.bases().into_iter().map(|base| base.join(name)).collect()
+    pub(crate) fn group_folders(&self, name: &str) -> Vec<PathBuf> {
+        self.base_folders().into_iter().map(|base| base.join(name)).collect()
     }
 
     /// Removes the groups of machines that ended with nobody to see it, because their folder was removed.
     pub(crate) fn remove_abandoned(&self) {
         let before = SystemTime::now().checked_sub(ABANDONED_AFTER);
-        for base in self.bases() {
+        for base in self.base_folders() {
             for entry in fs::read_dir(base).into_iter().flatten().flatten() {
                 let is_group = entry.file_name().to_string_lossy().starts_with(GROUP_PREFIX);
                 let made = entry.metadata().and_then(|metadata| metadata.modified()).ok();
@@ -115,7 +115,7 @@ impl Cgroups {
         }
     }
 
-    fn bases(&self) -> Vec<&Path> {
+    fn base_folders(&self) -> Vec<&Path> {
         match self {
             Self::None => Vec::new(),
             Self::Unified(base) => vec![base],
@@ -126,19 +126,19 @@ impl Cgroups {
     }
 
     /// Creates a machine's groups and sets their limits. Returns their folders; removes them on failure.
-    pub(crate) fn make(&self, name: &str, limits: &Limits) -> io::Result<Vec<PathBuf>> {
-        let groups = self.groups(name, limits);
+    pub(crate) fn create_groups(&self, name: &str, limits: &MachineLimits) -> io::Result<Vec<PathBuf>> {
+        let groups = self.machine_groups(name, limits);
         let folders: Vec<PathBuf> = groups.iter().map(|group| group.folder.clone()).collect();
         for group in groups {
-            if let Err(error) = group.make() {
-                remove(&folders);
+            if let Err(error) = group.create_group() {
+                remove_groups(&folders);
                 return Err(error);
             }
         }
         Ok(folders)
     }
 
-    fn groups(&self, name: &str, limits: &Limits) -> Vec<Group> {
+    fn machine_groups(&self, name: &str, limits: &MachineLimits) -> Vec<MachineCgroup> {
         /// The period of processor quotas, in microseconds.
         const PERIOD_MICROS: u64 = 100_000;
         let quota = limits.cpu_percent.saturating_mul(PERIOD_MICROS / 100);
@@ -146,7 +146,7 @@ impl Cgroups {
         let processes = limits.processes.to_string();
         match self {
             Self::None => Vec::new(),
-            Self::Unified(base) => vec![Group {
+            Self::Unified(base) => vec![MachineCgroup {
                 folder: base.join(name),
                 needed: vec![("memory.max", memory_bytes), ("pids.max", processes)],
                 wanted: vec![
@@ -156,18 +156,18 @@ impl Cgroups {
             }],
             Self::Split { memory, pids, cpu } => {
                 let mut groups = vec![
-                    Group {
+                    MachineCgroup {
                         folder: memory.join(name),
                         needed: vec![("memory.limit_in_bytes", memory_bytes.clone())],
                         wanted: vec![("memory.memsw.limit_in_bytes", memory_bytes)],
                     },
-                    Group {
+                    MachineCgroup {
                         folder: pids.join(name),
                         needed: vec![("pids.max", processes)],
                         wanted: Vec::new(),
                     },
                 ];
-                groups.extend(cpu.as_ref().map(|cpu| Group {
+                groups.extend(cpu.as_ref().map(|cpu| MachineCgroup {
                     folder: cpu.join(name),
                     needed: Vec::new(),
                     wanted: vec![
@@ -182,15 +182,15 @@ impl Cgroups {
 }
 
 /// A group of one machine, and the values of its files.
-struct Group {
+struct MachineCgroup {
     folder: PathBuf,
     needed: Vec<(&'static str, String)>,
     /// Optional limits, which some kernels do not support.
     wanted: Vec<(&'static str, String)>,
 }
 
-impl Group {
-    fn make(&self) -> io::Result<()> {
+impl MachineCgroup {
+    fn create_group(&self) -> io::Result<()> {
         match fs::create_dir(&self.folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
             Ok(()) | Err(_) => {}
@@ -206,7 +206,7 @@ impl Group {
 }
 
 /// Removes a machine's groups. A group that still has a process stays, and the next start uses it again.
-pub(crate) fn remove(folders: &[PathBuf]) {
+pub(crate) fn remove_groups(folders: &[PathBuf]) {
     for folder in folders {
         match fs::remove_dir(folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -232,7 +232,7 @@ fn split_base(own: &str, mounts: &str, controller: &str) -> Option<PathBuf> {
         let mut mount = mount.split(' ').skip(3);
         (is_cgroup && has_it).then_some((mount.next()?, mount.next()?))
     })?;
-    Some(below(root, at, path))
+    Some(host_folder(root, at, path))
 }
 
 fn unified_base(own: &str, mounts: &str) -> Option<PathBuf> {
@@ -242,7 +242,7 @@ fn unified_base(own: &str, mounts: &str) -> Option<PathBuf> {
         let mut mount = mount.split(' ').skip(3);
         kind.starts_with("cgroup2 ").then_some((mount.next()?, mount.next()?))
     })?;
-    let mine = below(root, at, path);
+    let mine = host_folder(root, at, path);
     // A group with processes cannot delegate controllers to child groups. A service with its own group (a systemd
     // unit with Delegate=yes) moves itself into a leaf; otherwise root uses a group at the top.
     if alone_in(&mine) && own_leaf(&mine).is_ok() && hands_down(&mine) {
@@ -257,7 +257,7 @@ fn unified_base(own: &str, mounts: &str) -> Option<PathBuf> {
 }
 
 /// Returns the host's folder of the group `path` in a hierarchy whose subtree `root` is mounted at `at`.
-fn below(root: &str, at: &str, path: &str) -> PathBuf {
+fn host_folder(root: &str, at: &str, path: &str) -> PathBuf {
     let inner = Path::new(path).strip_prefix(root).unwrap_or(Path::new(""));
     Path::new(at).join(inner)
 }
@@ -299,16 +299,16 @@ mod tests {
         32 25 0:28 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct\n";
 
     #[test]
-    fn the_service_s_own_groups_are_found() {
+    fn split_base_finds_own_groups() {
         assert_eq!(split_base(OWN, MOUNTS, "memory"), Some("/sys/fs/cgroup/memory/box/a".into()));
         assert_eq!(split_base(OWN, MOUNTS, "pids"), Some("/sys/fs/cgroup/pids".into()));
         assert_eq!(split_base(OWN, MOUNTS, "cpu"), Some("/sys/fs/cgroup/cpu,cpuacct".into()));
         assert_eq!(split_base(OWN, MOUNTS, "freezer"), None);
-        assert_eq!(below("/docker/x", "/sys/fs/cgroup", "/docker/x/y"), Path::new("/sys/fs/cgroup/y"));
+        assert_eq!(host_folder("/docker/x", "/sys/fs/cgroup", "/docker/x/y"), Path::new("/sys/fs/cgroup/y"));
     }
 
     #[test]
-    fn old_groups_of_machines_are_removed_and_nothing_else() {
+    fn remove_abandoned_spares_other_groups() {
         let base = tempfile::tempdir().unwrap();
         let made = |name: &str, old: bool| {
             let folder = base.path().join(name);

@@ -9,35 +9,35 @@ const PROGRAM: u32 = 0o100_755;
 const TRAILER: &str = "TRAILER!!!";
 
 /// An archive that is being written. All its entries belong to root.
-pub(crate) struct Archive<W> {
+pub(crate) struct CpioArchive<W> {
     output: W,
     entries: u32,
 }
 
-impl<W: Write> Archive<W> {
+impl<W: Write> CpioArchive<W> {
     pub(crate) const fn new(output: W) -> Self {
         Self { output, entries: 0 }
     }
 
-    pub(crate) fn folder(&mut self, name: &str) -> io::Result<()> {
-        self.entry(name, FOLDER, &[])
+    pub(crate) fn add_folder(&mut self, name: &str) -> io::Result<()> {
+        self.write_entry(name, FOLDER, &[])
     }
 
-    pub(crate) fn file(&mut self, name: &str, content: &[u8]) -> io::Result<()> {
-        self.entry(name, FILE, content)
+    pub(crate) fn add_file(&mut self, name: &str, content: &[u8]) -> io::Result<()> {
+        self.write_entry(name, FILE, content)
     }
 
-    pub(crate) fn program(&mut self, name: &str, content: &[u8]) -> io::Result<()> {
-        self.entry(name, PROGRAM, content)
+    pub(crate) fn add_program(&mut self, name: &str, content: &[u8]) -> io::Result<()> {
+        self.write_entry(name, PROGRAM, content)
     }
 
     /// Ends the archive and returns what it was written to.
     pub(crate) fn finish(mut self) -> io::Result<W> {
-        self.entry(TRAILER, 0, &[])?;
+        self.write_entry(TRAILER, 0, &[])?;
         Ok(self.output)
     }
 
-    fn entry(&mut self, name: &str, mode: u32, content: &[u8]) -> io::Result<()> {
+    fn write_entry(&mut self, name: &str, mode: u32, content: &[u8]) -> io::Result<()> {
         self.entries += 1;
         let size = u32::try_from(content.len()).map_err(io::Error::other)?;
         let name_size = u32::try_from(name.len() + 1).map_err(io::Error::other)?;
@@ -49,13 +49,13 @@ impl<W: Write> Archive<W> {
         }
         write!(self.output, "{name}\0")?;
         const HEADER_BYTES: usize = 6 + 13 * 8;
-        self.pad(HEADER_BYTES + name.len() + 1)?;
+        self.write_padding(HEADER_BYTES + name.len() + 1)?;
         self.output.write_all(content)?;
-        self.pad(content.len())
+        self.write_padding(content.len())
     }
 
     /// Fills up to a multiple of four bytes.
-    fn pad(&mut self, written: usize) -> io::Result<()> {
+    fn write_padding(&mut self, written: usize) -> io::Result<()> {
         let padding = written.next_multiple_of(4) - written;
         self.output.write_all([0; 3].get(..padding).unwrap_or_default())
     }
@@ -63,13 +63,13 @@ impl<W: Write> Archive<W> {
 
 #[cfg(test)]
 mod tests {
-    use super::Archive;
+    use super::CpioArchive;
 
     #[test]
-    fn entries_stand_at_multiples_of_four_with_their_sizes() {
-        let mut archive = Archive::new(Vec::new());
-        archive.folder("a").unwrap();
-        archive.program("a/program", b"12345").unwrap();
+    fn cpio_entries_aligned_to_four_bytes() {
+        let mut archive = CpioArchive::new(Vec::new());
+        archive.add_folder("a").unwrap();
+        archive.add_program("a/program", b"12345").unwrap();
         let bytes = archive.finish().unwrap();
         let field = |entry: usize, number: usize| {
             let at = entry + 6 + 8 * number;

@@ -12,9 +12,9 @@ use rustix::process::Signal;
 use tokio::time::{sleep, timeout};
 
 use super::cgroup;
-use super::spec::{Identity, LOCK, LOG, REASON, SOCKET, STATE};
+use super::spec::{LOCK, LOG, MachineIdentity, REASON, SOCKET, STATE};
 use super::{
-    KILL_TIMEOUT, Kernel, LOCK_POLL, LOCK_POLLS_MAX, LimitsKind, SandboxMachine, TERM_TIMEOUT, failed,
+    KILL_TIMEOUT, Kernel, LOCK_POLL, LOCK_POLLS_MAX, LimitsKind, SandboxMachine, TERM_TIMEOUT, driver_failure,
 };
 use crate::contract::DriverError;
 
@@ -37,14 +37,14 @@ pub struct MachineDetails {
     /// The time of its start.
     pub started_at: Option<SystemTime>,
     /// The memory of its processes.
-    pub memory: Option<Memory>,
+    pub memory: Option<MachineMemory>,
     /// The path of its log, written or not.
     pub log: PathBuf,
 }
 
 /// The memory of a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Memory {
+pub struct MachineMemory {
     pub bytes: u64,
     pub source: MemorySource,
 }
@@ -84,7 +84,7 @@ impl MachineFolders {
 
     /// Returns the accounts that have a folder, with a machine or without.
     #[must_use]
-    pub fn accounts(&self) -> Vec<AccountId> {
+    pub fn list_accounts(&self) -> Vec<AccountId> {
         let folders = fs::read_dir(&self.machines).into_iter().flatten().flatten();
         folders.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
     }
@@ -92,8 +92,8 @@ impl MachineFolders {
     /// Returns the accounts whose machines left an identity behind, running or not.
     #[must_use]
     pub fn left_over(&self) -> Vec<AccountId> {
-        let mut accounts = self.accounts();
-        accounts.retain(|account| self.folder(*account).join(STATE).exists());
+        let mut accounts = self.list_accounts();
+        accounts.retain(|account| self.machine_folder(*account).join(STATE).exists());
         accounts
     }
 
@@ -101,10 +101,10 @@ impl MachineFolders {
     ///
     /// # Errors
     /// When the machine's folder or the kernel cannot be read.
-    pub fn attach(&self, account: AccountId) -> Result<Option<SandboxMachine>, DriverError> {
-        let folder = self.folder(account);
+    pub fn attach_machine(&self, account: AccountId) -> Result<Option<SandboxMachine>, DriverError> {
+        let folder = self.machine_folder(account);
         match read_identity(&folder)? {
-            Some(identity) => SandboxMachine::open(&folder, identity),
+            Some(identity) => SandboxMachine::from_identity(&folder, identity),
             None => Ok(None),
         }
     }
@@ -113,16 +113,18 @@ impl MachineFolders {
     ///
     /// # Errors
     /// When the machine's folder or the kernel cannot be read.
-    pub fn details(&self, account: AccountId) -> Result<MachineDetails, DriverError> {
-        let folder = self.folder(account);
+    pub fn machine_details(&self, account: AccountId) -> Result<MachineDetails, DriverError> {
+        let folder = self.machine_folder(account);
         let log = folder.join(LOG);
         let Some(identity) = read_identity(&folder)? else {
             return Ok(MachineDetails { log, ..MachineDetails::default() });
         };
-        let Some(machine) = SandboxMachine::open(&folder, identity.clone())? else {
+        let Some(machine) = SandboxMachine::from_identity(&folder, identity.clone())? else {
             return Ok(MachineDetails { log, ..MachineDetails::default() });
         };
-        let pids = machine.processes().map_err(|error| failed("listing the machine's processes", error))?;
+        let pids = machine
+            .list_processes()
+            .map_err(|error| driver_failure("listing the machine's processes", error))?;
         let kind = match identity.cgroups.len() {
             0 => LimitsKind::Rlimit,
             1 => LimitsKind::Cgroup2,
@@ -132,7 +134,7 @@ impl MachineFolders {
             driver: identity.kernel.map(|kernel| (kernel, kind)),
             // The identity is written once, at the start.
             started_at: fs::metadata(folder.join(STATE)).and_then(|metadata| metadata.modified()).ok(),
-            memory: memory(&identity, &pids),
+            memory: measure_memory(&identity, &pids),
             pids,
             log,
         })
@@ -142,8 +144,8 @@ impl MachineFolders {
     ///
     /// # Errors
     /// When it cannot be read.
-    pub fn log(&self, account: AccountId) -> io::Result<Vec<u8>> {
-        let mut log = match fs::File::open(self.folder(account).join(LOG)) {
+    pub fn read_log(&self, account: AccountId) -> io::Result<Vec<u8>> {
+        let mut log = match fs::File::open(self.machine_folder(account).join(LOG)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             opened => opened?,
         };
@@ -159,7 +161,7 @@ impl MachineFolders {
     #[must_use]
     pub fn last_words(&self, account: AccountId) -> Option<String> {
         const SHOWN_MAX: usize = 200;
-        let log = self.log(account).ok()?;
+        let log = self.read_log(account).ok()?;
         let log = String::from_utf8_lossy(&log);
         let panic =
             log.lines().rev().take(PANIC_LINES_MAX).find_map(|line| line.split_once("Kernel panic - "));
@@ -174,7 +176,7 @@ impl MachineFolders {
     /// # Errors
     /// When it cannot be written.
     pub fn keep_reason(&self, account: AccountId, reason: &ChangeReason) -> io::Result<()> {
-        let folder = self.folder(account);
+        let folder = self.machine_folder(account);
         let fresh = folder.join(format!("{REASON}.new"));
         fs::write(&fresh, reason.to_string())?;
         fs::rename(fresh, folder.join(REASON))
@@ -182,8 +184,10 @@ impl MachineFolders {
 
     /// Returns the reason of the last change of the machine's state; `None` if its state never changed.
     #[must_use]
-    pub fn reason(&self, account: AccountId) -> Option<ChangeReason> {
-        fs::read_to_string(self.folder(account).join(REASON)).ok().map(|text| ChangeReason::parse(&text))
+    pub fn last_change_reason(&self, account: AccountId) -> Option<ChangeReason> {
+        fs::read_to_string(self.machine_folder(account).join(REASON))
+            .ok()
+            .map(|text| ChangeReason::parse(&text))
     }
 
     /// Stops the account's machine, if there is one: asks the agent to end, then kills all. Returns when nothing of it is
@@ -191,14 +195,14 @@ impl MachineFolders {
     ///
     /// # Errors
     /// When a process of it does not go away.
-    pub async fn stop(&self, account: AccountId) -> Result<(), DriverError> {
-        let folder = self.folder(account);
+    pub async fn stop_machine(&self, account: AccountId) -> Result<(), DriverError> {
+        let folder = self.machine_folder(account);
         let identity = read_identity(&folder)?;
-        if let Some(machine) = self.attach(account)? {
-            machine.signal(Signal::TERM)?;
-            if timeout(TERM_TIMEOUT, machine.ended()).await.is_err() {
-                machine.signal(Signal::KILL)?;
-                timeout(KILL_TIMEOUT, machine.ended())
+        if let Some(machine) = self.attach_machine(account)? {
+            machine.send_signal(Signal::TERM)?;
+            if timeout(TERM_TIMEOUT, machine.wait_until_ended()).await.is_err() {
+                machine.send_signal(Signal::KILL)?;
+                timeout(KILL_TIMEOUT, machine.wait_until_ended())
                     .await
                     .map_err(|_| DriverError::Failed("the machine's processes do not go away".into()))?;
             }
@@ -206,12 +210,12 @@ impl MachineFolders {
         wait_until_unlocked(&folder).await?;
         // Those that another configuration had.
         if let Some(identity) = identity {
-            cgroup::remove(&identity.cgroups);
+            cgroup::remove_groups(&identity.cgroups);
         }
         for name in [STATE, SOCKET] {
             match fs::remove_file(folder.join(name)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(failed("clearing up", error));
+                    return Err(driver_failure("clearing up", error));
                 }
                 Ok(()) | Err(_) => {}
             }
@@ -225,45 +229,46 @@ impl MachineFolders {
     /// When a process of it does not go away.
     pub(super) async fn kill_in(folder: &Path) -> Result<(), DriverError> {
         if let Some(identity) = read_identity(folder)?
-            && let Some(machine) = SandboxMachine::open(folder, identity)?
+            && let Some(machine) = SandboxMachine::from_identity(folder, identity)?
         {
-            machine.signal(Signal::KILL)?;
+            machine.send_signal(Signal::KILL)?;
             // The lock is free only then.
-            let _ = timeout(KILL_TIMEOUT, machine.ended()).await;
+            let _ = timeout(KILL_TIMEOUT, machine.wait_until_ended()).await;
         }
         wait_until_unlocked(folder).await
     }
 
-    pub(crate) fn folder(&self, account: AccountId) -> PathBuf {
+    pub(crate) fn machine_folder(&self, account: AccountId) -> PathBuf {
         self.machines.join(account.to_string())
     }
 }
 
-fn memory(identity: &Identity, pids: &[i32]) -> Option<Memory> {
-    if let Some(bytes) = identity.cgroups.iter().find_map(|group| cgroup::memory(group)) {
-        return Some(Memory { bytes, source: MemorySource::ControlGroup });
+fn measure_memory(identity: &MachineIdentity, pids: &[i32]) -> Option<MachineMemory> {
+    if let Some(bytes) = identity.cgroups.iter().find_map(|group| cgroup::group_memory(group)) {
+        return Some(MachineMemory { bytes, source: MemorySource::ControlGroup });
     }
-    let shares: Option<Vec<u64>> = pids.iter().map(|pid| kibibytes(*pid, "smaps_rollup", "Pss:")).collect();
+    let shares: Option<Vec<u64>> =
+        pids.iter().map(|pid| read_proc_bytes(*pid, "smaps_rollup", "Pss:")).collect();
     if let Some(shares) = shares {
-        return Some(Memory { bytes: shares.iter().sum(), source: MemorySource::ProportionalShares });
+        return Some(MachineMemory { bytes: shares.iter().sum(), source: MemorySource::ProportionalShares });
     }
-    let bytes = pids.iter().filter_map(|pid| kibibytes(*pid, "status", "VmRSS:")).sum();
-    Some(Memory { bytes, source: MemorySource::ResidentPages })
+    let bytes = pids.iter().filter_map(|pid| read_proc_bytes(*pid, "status", "VmRSS:")).sum();
+    Some(MachineMemory { bytes, source: MemorySource::ResidentPages })
 }
 
 /// Returns the bytes of a figure that the kernel gives for a process in units of 1,024.
-fn kibibytes(pid: i32, file: &str, name: &str) -> Option<u64> {
+fn read_proc_bytes(pid: i32, file: &str, name: &str) -> Option<u64> {
     let figures = fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?;
     let line = figures.lines().find(|line| line.starts_with(name))?;
     line.split_whitespace().nth(1)?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-fn read_identity(folder: &Path) -> Result<Option<Identity>, DriverError> {
+fn read_identity(folder: &Path) -> Result<Option<MachineIdentity>, DriverError> {
     match fs::read(folder.join(STATE)) {
         // One that can't be understood names no process; the lock still guards against a second machine.
         Ok(text) => Ok(serde_json::from_slice(&text).ok()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(failed("reading the machine's identity", error)),
+        Err(error) => Err(driver_failure("reading the machine's identity", error)),
     }
 }
 
@@ -272,13 +277,13 @@ pub(super) async fn wait_until_unlocked(folder: &Path) -> Result<(), DriverError
     let lock = match fs::File::open(folder.join(LOCK)) {
         Ok(lock) => lock,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(failed("opening the machine's lock", error)),
+        Err(error) => return Err(driver_failure("opening the machine's lock", error)),
     };
     for _ in 0..LOCK_POLLS_MAX {
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(()),
             Err(rustix::io::Errno::WOULDBLOCK) => sleep(LOCK_POLL).await,
-            Err(error) => return Err(failed("trying the machine's lock", error)),
+            Err(error) => return Err(driver_failure("trying the machine's lock", error)),
         }
     }
     Err(DriverError::Failed("another process holds the machine".into()))

@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::spec::Identity;
+use super::spec::MachineIdentity;
 
 /// The most processes of the host that are examined.
 const PROCESSES_MAX: usize = 100_000;
@@ -30,7 +30,7 @@ pub(crate) fn boot_id() -> io::Result<String> {
 }
 
 /// Opens a descriptor of the process if it is still the same one.
-pub(crate) fn open(identity: &Identity) -> io::Result<Option<OwnedFd>> {
+pub(crate) fn open_process(identity: &MachineIdentity) -> io::Result<Option<OwnedFd>> {
     if boot_id()? != identity.boot_id {
         return Ok(None);
     }
@@ -42,7 +42,9 @@ pub(crate) fn open(identity: &Identity) -> io::Result<Option<OwnedFd>> {
     };
     // The descriptor was opened before, so the start time read now is that of its process or of none.
     match start_time(identity.pid) {
-        Ok(time) if time == identity.start_time => Ok(if ended(&process)? { None } else { Some(process) }),
+        Ok(time) if time == identity.start_time => {
+            Ok(if has_ended(&process)? { None } else { Some(process) })
+        }
         Ok(_) => Ok(None),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
@@ -50,14 +52,14 @@ pub(crate) fn open(identity: &Identity) -> io::Result<Option<OwnedFd>> {
 }
 
 /// Returns true if the process has exited, reaped or not.
-fn ended(process: &OwnedFd) -> io::Result<bool> {
+fn has_ended(process: &OwnedFd) -> io::Result<bool> {
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     let look = || poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&at_once));
     Ok(rustix::io::retry_on_intr(look)? > 0)
 }
 
 /// Returns the host's process ids of a machine, including its first process.
-pub(crate) fn processes(first: i32) -> io::Result<Vec<i32>> {
+pub(crate) fn list_processes(first: i32) -> io::Result<Vec<i32>> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for entry in fs::read_dir("/proc")?.take(PROCESSES_MAX) {
         let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else {

@@ -8,16 +8,16 @@ use serde::{Deserialize, Serialize};
 
 /// A read-only system for machines. Its tree has everything that the service of this version mounts over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Image {
+pub struct MachineImage {
     /// The folder with the tree. It belongs to the service's user and has no secrets.
     pub tree: PathBuf,
     /// A file of the image, on which the service and each machine hold a shared lock (`flock`) while they use it.
     pub lock: PathBuf,
 }
 
-impl Image {
+impl MachineImage {
     /// Takes the shared lock. Blocks while the image is being removed.
-    pub(crate) fn hold(&self) -> io::Result<File> {
+    pub(crate) fn lock_image(&self) -> io::Result<File> {
         let lock = File::open(&self.lock)?;
         lock.lock_shared()?;
         Ok(lock)

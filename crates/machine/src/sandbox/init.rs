@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, wait};
 
-use super::lease::{Action, LeaseWatch};
+use super::lease::{LeaseAction, LeaseWatch};
 use super::sys;
 
 /// The size at which the log is truncated.
@@ -41,42 +41,47 @@ impl FolderLock {
 }
 
 /// The files whose state ends the machine, or suspends it.
-pub(crate) struct Watched {
+pub(crate) struct WatchedFiles {
     pub(crate) lock: Option<FolderLock>,
     pub(crate) lease: Option<LeaseWatch>,
 }
 
 /// Lives until the agent ends, until the machine's folder is removed or its service is gone for too long; gives the exit code. What else still runs inside
 /// ends with the first process.
-pub(crate) fn watch(processes: Processes, output: PipeReader, mut log: File, watched: Watched) -> i32 {
-    match follow(processes, output, &mut log, watched) {
+pub(crate) fn watch_machine(
+    processes: Processes,
+    output: PipeReader,
+    mut log: File,
+    watched: WatchedFiles,
+) -> i32 {
+    match watch_until_end(processes, output, &mut log, watched) {
         Ok(code) => code,
         Err(error) => {
-            note(&mut log, &format!("the machine's first process failed: {error}"));
+            log_line(&mut log, &format!("the machine's first process failed: {error}"));
             1
         }
     }
 }
 
-fn follow(
+fn watch_until_end(
     processes: Processes,
     output: PipeReader,
     log: &mut File,
-    Watched { lock, mut lease }: Watched,
+    WatchedFiles { lock, mut lease }: WatchedFiles,
 ) -> io::Result<i32> {
-    let signals = sys::signals()?;
+    let signals = sys::open_signal_fd()?;
     let mut checked = Instant::now();
     let mut output = Some(OwnedFd::from(output));
     // The agent may have ended before the signal handler was installed.
-    if let Some(code) = reap(processes, log) {
+    if let Some(code) = reap_children(processes, log) {
         return Ok(code);
     }
     loop {
         let mut lease_left = None;
         if let Some(lease) = &mut lease {
-            let (action, left) = lease.look();
+            let (action, left) = lease.next_action();
             lease_left = Some(left);
-            if action.is_some_and(|action| act(action, processes, log).is_break()) {
+            if action.is_some_and(|action| apply_action(action, processes, log).is_break()) {
                 return Ok(1);
             }
         }
@@ -91,26 +96,26 @@ fn follow(
             }
             (!fds[0].revents().is_empty(), fds.get(1).is_some_and(|fd| !fd.revents().is_empty()))
         };
-        if wrote && copy(output.as_ref(), log) == 0 {
+        if wrote && copy_output(output.as_ref(), log) == 0 {
             output = None;
         }
         if let Some(lock) = lock.as_ref().filter(|lock| checked.elapsed() >= lock.check_interval) {
             checked = Instant::now();
             if lock.is_removed() {
-                note(log, "the machine's folder was removed");
+                log_line(log, "the machine's folder was removed");
                 return Ok(1);
             }
         }
         if signalled {
             if sys::received_term(&signals) {
                 if lease.as_ref().is_some_and(LeaseWatch::is_suspended) {
-                    note(log, "the machine was stopped while it was suspended");
+                    log_line(log, "the machine was stopped while it was suspended");
                     return Ok(0);
                 }
                 // It may have exited already.
                 let _ = kill_process(processes.bridge.unwrap_or(processes.agent), Signal::TERM);
             }
-            if let Some(code) = reap(processes, log) {
+            if let Some(code) = reap_children(processes, log) {
                 return Ok(code);
             }
         }
@@ -118,16 +123,16 @@ fn follow(
 }
 
 /// Suspends, resumes or ends the machine. A machine that cannot be suspended ends.
-fn act(action: Action, processes: Processes, log: &mut File) -> ControlFlow<()> {
+fn apply_action(action: LeaseAction, processes: Processes, log: &mut File) -> ControlFlow<()> {
     let (signal, line) = match action {
-        Action::Suspend => (Signal::STOP, "suspended: no service lets the machine work"),
-        Action::Resume => (Signal::CONT, "resumed: a service lets the machine work again"),
-        Action::End => {
-            note(log, "ended: no service came back");
+        LeaseAction::Suspend => (Signal::STOP, "suspended: no service lets the machine work"),
+        LeaseAction::Resume => (Signal::CONT, "resumed: a service lets the machine work again"),
+        LeaseAction::End => {
+            log_line(log, "ended: no service came back");
             return ControlFlow::Break(());
         }
     };
-    note(log, line);
+    log_line(log, line);
     let sent = match processes.bridge {
         // The processes of a kernel of the machine's own do nothing without it.
         Some(_) => kill_process(processes.agent, signal),
@@ -137,23 +142,23 @@ fn act(action: Action, processes: Processes, log: &mut File) -> ControlFlow<()> 
     match sent {
         Ok(()) => ControlFlow::Continue(()),
         Err(error) => {
-            note(log, &format!("ended: signalling failed: {error}"));
+            log_line(log, &format!("ended: signalling failed: {error}"));
             ControlFlow::Break(())
         }
     }
 }
 
 /// Copies a piece of output to the log. Returns its length.
-fn copy(output: Option<&OwnedFd>, log: &mut File) -> usize {
+fn copy_output(output: Option<&OwnedFd>, log: &mut File) -> usize {
     let mut piece = [0; 4096];
     let Some(length) = output.and_then(|output| rustix::io::read(output, &mut piece).ok()) else { return 0 };
     if let Some(piece) = piece.get(..length) {
-        write(log, piece);
+        write_log(log, piece);
     }
     length
 }
 
-fn write(log: &mut File, piece: &[u8]) {
+fn write_log(log: &mut File, piece: &[u8]) {
     // A log that cannot be written does not end the machine.
     if log.metadata().is_ok_and(|metadata| metadata.len() > LOG_MAX_BYTES) {
         let _ = log.set_len(0);
@@ -161,20 +166,20 @@ fn write(log: &mut File, piece: &[u8]) {
     let _ = log.write_all(piece);
 }
 
-fn note(log: &mut File, line: &str) {
-    write(log, format!("{line}\n").as_bytes());
+fn log_line(log: &mut File, line: &str) {
+    write_log(log, format!("{line}\n").as_bytes());
 }
 
 /// Reaps all children that have ended. Returns the agent's exit code if it is one of them.
-fn reap(processes: Processes, log: &mut File) -> Option<i32> {
+fn reap_children(processes: Processes, log: &mut File) -> Option<i32> {
     while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
         if pid == processes.agent {
-            note(log, &format!("the agent ended: {status:?}"));
+            log_line(log, &format!("the agent ended: {status:?}"));
             return Some(status.exit_status().unwrap_or(1));
         }
         // Without an error, the bridge ends because the kernel has ended; the kernel's status follows.
         if Some(pid) == processes.bridge && status.exit_status() != Some(0) {
-            note(log, &format!("the bridge ended: {status:?}"));
+            log_line(log, &format!("the bridge ended: {status:?}"));
             return Some(1);
         }
     }

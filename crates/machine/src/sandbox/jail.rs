@@ -7,7 +7,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use protocol::link::{PORT_READY, frame};
+use protocol::link::{PORT_READY, encode_frame};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -15,16 +15,16 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, set_parent_process_d
 use rustix::thread::{Gid, Uid, UnshareFlags};
 
 use super::bridge;
-use super::carrier::Link;
-use super::init::{self, FolderLock, Processes, Watched};
+use super::carrier::KernelLink;
+use super::init::{self, FolderLock, Processes, WatchedFiles};
 use super::kernel::{self, Inheritance, InheritedTemplate, OwnKernel};
-use super::launch::{Held, word};
+use super::launch::{HeldFiles, word};
 use super::lease::LeaseWatch;
 use super::monitor::Monitor;
 use super::privileges;
-use super::root::{self, Sources, tree};
-use super::spec::{Limits, SOCKET, Spec, TOOLS_ID, Task};
-use super::sys::{self, ErrorContext, Failure, Fork};
+use super::root::{self, MountSources, clone_mount};
+use super::spec::{LaunchTask, MachineLimits, SOCKET, Spec, TOOLS_ID};
+use super::sys::{self, ForkSide, LaunchErrorContext, LaunchFailure};
 
 /// The descriptor number of the agent's listening socket.
 pub(crate) const LISTENER: i32 = 3;
@@ -33,12 +33,12 @@ pub(crate) const LISTENER: i32 = 3;
 const SAVED_BOOT_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The parameters that the launcher passes to the maker.
-pub(crate) struct Plan<'a> {
+pub(crate) struct LaunchPlan<'a> {
     pub(crate) spec: &'a Spec,
-    pub(crate) prepared: Option<Sources>,
+    pub(crate) prepared: Option<MountSources>,
     pub(crate) log: fs::File,
     /// The files that the init process holds for its lifetime.
-    pub(crate) held: Held,
+    pub(crate) held: HeldFiles,
     /// The memory and the state of the spec's template.
     pub(crate) template: Option<[fs::File; 2]>,
     pub(crate) up: PipeWriter,
@@ -48,18 +48,18 @@ pub(crate) struct Plan<'a> {
 
 /// Enters the namespaces and starts the init process there, which dies with this one until the commit; exits with the
 /// launcher.
-pub(crate) fn make(mut plan: Plan<'_>) -> ! {
+pub(crate) fn run_maker(mut plan: LaunchPlan<'_>) -> ! {
     let entered = enter_namespaces(&mut plan).and_then(|entered| {
-        let (alive, alive_here) = io::pipe().doing("making a pipe")?;
+        let (alive, alive_here) = io::pipe().with_context("making a pipe")?;
         Ok((entered, alive, alive_here))
     });
     match entered {
-        Ok(((listener, sources), alive, alive_here)) => match sys::fork() {
-            Ok(Fork::Child) => {
+        Ok(((listener, sources), alive, alive_here)) => match sys::fork_process() {
+            Ok(ForkSide::Child) => {
                 drop(alive_here);
-                begin(plan, &listener, &sources, &alive)
+                run_init(plan, &listener, &sources, &alive)
             }
-            Ok(Fork::Parent(pid)) => {
+            Ok(ForkSide::Parent(pid)) => {
                 let [a, b, c, d] = pid.as_raw_nonzero().get().to_le_bytes();
                 let sent = plan.up.write_all(&[word::PID, a, b, c, d]);
                 // The launcher must see when the others close their ends.
@@ -71,13 +71,13 @@ pub(crate) fn make(mut plan: Plan<'_>) -> ! {
                 }
                 sys::exit_now(0)
             }
-            Err(error) => fail(&mut plan.up, &Failure::new("forking", error)),
+            Err(error) => exit_with_failure(&mut plan.up, &LaunchFailure::new("forking", error)),
         },
-        Err(failure) => fail(&mut plan.up, &failure),
+        Err(failure) => exit_with_failure(&mut plan.up, &failure),
     }
 }
 
-fn fail(up: &mut PipeWriter, failure: &Failure) -> ! {
+fn exit_with_failure(up: &mut PipeWriter, failure: &LaunchFailure) -> ! {
     let mut text = vec![word::FAILED];
     text.extend_from_slice(format!("{}\n{}", failure.what, failure.source).as_bytes());
     // No other process could receive an error.
@@ -97,7 +97,7 @@ pub(crate) fn die_with_parent(parent: &PipeReader) -> io::Result<()> {
     }
 }
 
-fn enter_namespaces(plan: &mut Plan<'_>) -> Result<(UnixListener, Sources), Failure> {
+fn enter_namespaces(plan: &mut LaunchPlan<'_>) -> Result<(UnixListener, MountSources), LaunchFailure> {
     let namespaces = UnshareFlags::NEWUSER
         | UnshareFlags::NEWNS
         | UnshareFlags::NEWPID
@@ -105,35 +105,36 @@ fn enter_namespaces(plan: &mut Plan<'_>) -> Result<(UnixListener, Sources), Fail
         | UnshareFlags::NEWIPC
         | UnshareFlags::NEWUTS
         | UnshareFlags::NEWCGROUP;
-    sys::unshare(namespaces).doing("making namespaces")?;
-    plan.up.write_all(&[word::UNSHARED]).doing("asking for the id maps")?;
-    plan.down.read_exact(&mut [0]).doing("waiting for the id maps")?;
+    sys::unshare_namespaces(namespaces).with_context("making namespaces")?;
+    plan.up.write_all(&[word::UNSHARED]).with_context("asking for the id maps")?;
+    plan.down.read_exact(&mut [0]).with_context("waiting for the id maps")?;
     // Created here, so that the socket belongs to the inner network namespace, while this process still has the
     // service's user, who owns the folder of the socket.
-    let listener = listen().doing("making the agent's socket")?;
+    let listener = bind_agent_socket().with_context("making the agent's socket")?;
     let sources = match plan.prepared.take() {
         Some(sources) => sources,
-        None => Sources {
-            workspace: tree(&plan.spec.workspace, false)?,
-            index: tree(&plan.spec.index, false)?,
-            agent: tree(&plan.spec.agent, false)?,
+        None => MountSources {
+            workspace: clone_mount(&plan.spec.workspace, false)?,
+            index: clone_mount(&plan.spec.index, false)?,
+            agent: clone_mount(&plan.spec.agent, false)?,
             kernel: root::kernel_files(plan.spec)?,
             kvm: match &plan.spec.kernel {
-                Some(kernel) if kernel.needs_kvm() => Some(tree("/dev/kvm", false)?),
+                Some(kernel) if kernel.needs_kvm() => Some(clone_mount("/dev/kvm", false)?),
                 _ => None,
             },
-            image: plan.spec.image.as_ref().map(|image| tree(&image.tree, false)).transpose()?,
-            plugins: plan.spec.plugins.as_ref().map(|plugins| tree(plugins, false)).transpose()?,
+            image: plan.spec.image.as_ref().map(|image| clone_mount(&image.tree, false)).transpose()?,
+            plugins: plan.spec.plugins.as_ref().map(|plugins| clone_mount(plugins, false)).transpose()?,
         },
     };
-    rustix::thread::set_thread_groups(&[]).doing("leaving the service's groups")?;
+    rustix::thread::set_thread_groups(&[]).with_context("leaving the service's groups")?;
     rustix::thread::set_thread_res_gid(Gid::ROOT, Gid::ROOT, Gid::ROOT)
-        .doing("becoming the agent's group")?;
-    rustix::thread::set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT).doing("becoming the agent's user")?;
+        .with_context("becoming the agent's group")?;
+    rustix::thread::set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT)
+        .with_context("becoming the agent's user")?;
     Ok((listener, sources))
 }
 
-fn listen() -> io::Result<UnixListener> {
+fn bind_agent_socket() -> io::Result<UnixListener> {
     match fs::remove_file(SOCKET) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
@@ -142,20 +143,28 @@ fn listen() -> io::Result<UnixListener> {
 }
 
 /// Runs the init process.
-fn begin(mut plan: Plan<'_>, listener: &UnixListener, sources: &Sources, maker: &PipeReader) -> ! {
+fn run_init(
+    mut plan: LaunchPlan<'_>,
+    listener: &UnixListener,
+    sources: &MountSources,
+    maker: &PipeReader,
+) -> ! {
     // No process inside can outlive this one.
     if let Err(error) = die_with_parent(maker) {
-        fail(&mut plan.up, &Failure::new("binding the first process to its launch", error));
+        exit_with_failure(
+            &mut plan.up,
+            &LaunchFailure::new("binding the first process to its launch", error),
+        );
     }
-    let (processes, output) = match prepare(&mut plan, listener, sources) {
+    let (processes, output) = match prepare_machine(&mut plan, listener, sources) {
         Ok(started) => started,
-        Err(failure) => fail(&mut plan.up, &failure),
+        Err(failure) => exit_with_failure(&mut plan.up, &failure),
     };
     let committed = plan.up.write_all(&[word::READY]).is_ok()
         && plan.commit.read_exact(&mut [0]).is_ok()
         && set_parent_process_death_signal(None).is_ok();
     // From here on only these are used, and the process exits without running destructors.
-    let Held { lock, image_lock, lease_page } = plan.held;
+    let HeldFiles { lock, image_lock, lease_page } = plan.held;
     let held = [&lock, &image_lock, &lease_page].into_iter().flatten().map(AsRawFd::as_raw_fd);
     let retained: Vec<_> = [output.as_raw_fd(), plan.log.as_raw_fd()].into_iter().chain(held).collect();
     if !committed || sys::close_all_but(&retained).is_err() {
@@ -166,42 +175,43 @@ fn begin(mut plan: Plan<'_>, listener: &UnixListener, sources: &Sources, maker: 
     let lease = lease_page
         .zip(plan.spec.lease.as_ref())
         .map(|(page, terms)| LeaseWatch::new(page, Duration::from_millis(terms.suspended_max_ms)));
-    sys::exit_now(init::watch(processes, output, plan.log, Watched { lock, lease }))
+    sys::exit_now(init::watch_machine(processes, output, plan.log, WatchedFiles { lock, lease }))
 }
 
 /// Sets up the machine and starts the agent in it, or the kernel that runs the agent. Returns the processes and their
 /// output.
-fn prepare(
-    plan: &mut Plan<'_>,
+fn prepare_machine(
+    plan: &mut LaunchPlan<'_>,
     listener: &UnixListener,
-    sources: &Sources,
-) -> Result<(Processes, PipeReader), Failure> {
+    sources: &MountSources,
+) -> Result<(Processes, PipeReader), LaunchFailure> {
     // The launcher must have this process under control before it makes lasting changes.
-    plan.down.read_exact(&mut [0]).doing("waiting for the launcher")?;
-    rustix::process::setsid().doing("leaving the service's session")?;
-    sys::set_name(c"causerie-vm").doing("naming the first process")?;
-    rustix::system::sethostname(b"machine").doing("naming the machine")?;
-    let null = fs::File::options().read(true).write(true).open("/dev/null").doing("opening /dev/null")?;
+    plan.down.read_exact(&mut [0]).with_context("waiting for the launcher")?;
+    rustix::process::setsid().with_context("leaving the service's session")?;
+    sys::set_name(c"causerie-vm").with_context("naming the first process")?;
+    rustix::system::sethostname(b"machine").with_context("naming the machine")?;
+    let null =
+        fs::File::options().read(true).write(true).open("/dev/null").with_context("opening /dev/null")?;
     for number in 0..3 {
-        sys::inherit_as(null.as_fd(), number).doing("closing the service's standard streams")?;
+        sys::inherit_as(null.as_fd(), number).with_context("closing the service's standard streams")?;
     }
     rustix::process::umask(rustix::fs::Mode::from_bits_truncate(0o022));
-    root::enter(sources, plan.spec)?;
-    privileges::limit(plan.spec)?;
-    privileges::reduce()?;
+    root::enter_root(sources, plan.spec)?;
+    privileges::set_resource_limits(plan.spec)?;
+    privileges::reduce_privileges()?;
 
-    let (output, output_inside) = io::pipe().doing("making a pipe")?;
-    let (mut executed, mut executed_inside) = io::pipe().doing("making a pipe")?;
+    let (output, output_inside) = io::pipe().with_context("making a pipe")?;
+    let (mut executed, mut executed_inside) = io::pipe().with_context("making a pipe")?;
     let template = plan.template.take();
     let connected = match &plan.spec.kernel {
-        Some(kernel) => Some((connect(plan.spec, kernel, listener, template)?, kernel)),
+        Some(kernel) => Some((connect_kernel(plan.spec, kernel, listener, template)?, kernel)),
         None => None,
     };
-    let agent = match sys::fork().doing("forking")? {
-        Fork::Child => {
+    let agent = match sys::fork_process().with_context("forking")? {
+        ForkSide::Child => {
             let failure = match &connected {
                 Some(((inheritance, _), kernel)) => {
-                    kernel::start(plan.spec, kernel, inheritance, &output_inside)
+                    kernel::exec_kernel(plan.spec, kernel, inheritance, &output_inside)
                 }
                 None => become_agent(plan.spec, listener, &output_inside),
             };
@@ -209,35 +219,35 @@ fn prepare(
             let _ = executed_inside.write_all(format!("{}\n{}", failure.what, failure.source).as_bytes());
             sys::exit_now(127)
         }
-        Fork::Parent(pid) => pid,
+        ForkSide::Parent(pid) => pid,
     };
     drop((executed_inside, output_inside));
-    privileges::renounce_but_kill(plan.spec.grouped())?;
+    privileges::renounce_but_kill(plan.spec.has_cgroups())?;
     let mut text = String::new();
-    executed.read_to_string(&mut text).doing("waiting for the agent")?;
+    executed.read_to_string(&mut text).with_context("waiting for the agent")?;
     if !text.is_empty() {
         let (what, why) = text.split_once('\n').unwrap_or((&text, ""));
-        return Err(Failure::other(what, why));
+        return Err(LaunchFailure::from_reason(what, why));
     }
     let Some(((inheritance, kernel_ends), _)) = connected else {
-        if plan.spec.task == Task::Check {
-            check(agent)?;
+        if plan.spec.task == LaunchTask::Check {
+            check_agent_exit(agent)?;
         }
         return Ok((Processes { agent, bridge: None }, output));
     };
     drop(inheritance);
     match kernel_ends.await_machine(agent) {
         Ok(bridge) => Ok((Processes { agent, bridge }, output)),
-        Err(failure) => Err(Failure::other(failure.to_string(), &boot_failure(agent, output))),
+        Err(failure) => Err(LaunchFailure::from_reason(failure.to_string(), &boot_failure(agent, output))),
     }
 }
 
 /// The jail's ends of the connections with a kernel.
 enum KernelEnds {
     /// The kernel boots.
-    Boots(Bridge),
+    Boots(BridgeProcess),
     /// The kernel continues when QEMU has read the saved one.
-    Continues(Bridge, Saving),
+    Continues(BridgeProcess, Saving),
     /// The kernel boots to be saved.
     IsSaved { link: OwnedFd, saving: Saving },
 }
@@ -249,33 +259,33 @@ struct Saving {
 }
 
 /// The process that connects the kernel with the service, and the pipe by which it tells that the machine is ready.
-struct Bridge {
+struct BridgeProcess {
     pid: Pid,
     ready: PipeReader,
 }
 
 /// Connects the jail with a kernel that is to be started.
-fn connect(
+fn connect_kernel(
     spec: &Spec,
     kernel: &OwnKernel,
     listener: &UnixListener,
     template: Option<[fs::File; 2]>,
-) -> Result<(Inheritance, KernelEnds), Failure> {
+) -> Result<(Inheritance, KernelEnds), LaunchFailure> {
     let pair = |kind| socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None);
     let kind = match kernel {
         OwnKernel::UserModeLinux(_) => SocketType::SEQPACKET,
         OwnKernel::Qemu(_) => SocketType::STREAM,
     };
-    let (our_link, link) = pair(kind).doing("making the kernel's link")?;
+    let (our_link, link) = pair(kind).with_context("making the kernel's link")?;
     let Some([memory, state]) = template else {
         let bridge = start_bridge(spec, kernel, listener, our_link)?;
         return Ok((Inheritance { link, template: None }, KernelEnds::Boots(bridge)));
     };
-    let (our_monitor, monitor) = pair(SocketType::STREAM).doing("making a connection to QEMU")?;
+    let (our_monitor, monitor) = pair(SocketType::STREAM).with_context("making a connection to QEMU")?;
     let saving = Saving { monitor: our_monitor, state };
     let ends = match spec.task {
-        Task::Save => KernelEnds::IsSaved { link: our_link, saving },
-        Task::Run | Task::Check | Task::Clear => {
+        LaunchTask::Save => KernelEnds::IsSaved { link: our_link, saving },
+        LaunchTask::Run | LaunchTask::Check | LaunchTask::Clear => {
             KernelEnds::Continues(start_bridge(spec, kernel, listener, our_link)?, saving)
         }
     };
@@ -284,42 +294,42 @@ fn connect(
 
 impl KernelEnds {
     /// Waits until the machine is ready, or saved. Returns the bridge's process.
-    fn await_machine(self, kernel: Pid) -> Result<Option<Pid>, Failure> {
+    fn await_machine(self, kernel: Pid) -> Result<Option<Pid>, LaunchFailure> {
         let bridge = match self {
             Self::Boots(bridge) => bridge,
             Self::Continues(bridge, Saving { monitor, state }) => {
-                Monitor::open(monitor)?.restore(&state)?;
+                Monitor::open_monitor(monitor)?.restore_machine(&state)?;
                 bridge
             }
             Self::IsSaved { link, saving: Saving { monitor, state } } => {
                 // The machine must not see it closed before it is saved.
                 let _connected = await_port(link)?;
-                Monitor::open(monitor)?.save(&state)?;
+                Monitor::open_monitor(monitor)?.save_machine(&state)?;
                 // Until then it may write to what is saved.
-                waitpid(Some(kernel), WaitOptions::empty()).doing("waiting for QEMU's end")?;
+                waitpid(Some(kernel), WaitOptions::empty()).with_context("waiting for QEMU's end")?;
                 return Ok(None);
             }
         };
-        let Bridge { pid, mut ready } = bridge;
+        let BridgeProcess { pid, mut ready } = bridge;
         // The bridge exits when the kernel does.
-        match ready.read(&mut [0]).doing("waiting for the kernel")? {
-            0 => Err(Failure::other("booting the machine's kernel", "its link was closed")),
+        match ready.read(&mut [0]).with_context("waiting for the kernel")? {
+            0 => Err(LaunchFailure::from_reason("booting the machine's kernel", "its link was closed")),
             _ => Ok(Some(pid)),
         }
     }
 }
 
 /// Waits for the first frame of a machine that is to be saved, and leaves it without an answer. Returns the link.
-fn await_port(link: OwnedFd) -> Result<UnixStream, Failure> {
-    let (mut link, expected) = (UnixStream::from(link), frame(PORT_READY));
+fn await_port(link: OwnedFd) -> Result<UnixStream, LaunchFailure> {
+    let (mut link, expected) = (UnixStream::from(link), encode_frame(PORT_READY));
     let mut received = vec![0; expected.len()];
     link.set_read_timeout(Some(SAVED_BOOT_TIMEOUT))
         .and_then(|()| link.read_exact(&mut received))
-        .doing("waiting for the kernel that is to be saved")?;
+        .with_context("waiting for the kernel that is to be saved")?;
     if received == expected {
         Ok(link)
     } else {
-        Err(Failure::other("saving the machine", "its first frame is wrong"))
+        Err(LaunchFailure::from_reason("saving the machine", "its first frame is wrong"))
     }
 }
 
@@ -328,29 +338,31 @@ fn start_bridge(
     kernel: &OwnKernel,
     listener: &UnixListener,
     link: OwnedFd,
-) -> Result<Bridge, Failure> {
-    let (ready, ready_inside) = io::pipe().doing("making a pipe")?;
-    match sys::fork().doing("forking")? {
-        Fork::Child => {
+) -> Result<BridgeProcess, LaunchFailure> {
+    let (ready, ready_inside) = io::pipe().with_context("making a pipe")?;
+    match sys::fork_process().with_context("forking")? {
+        ForkSide::Child => {
             drop(ready);
             let served =
                 sys::close_all_but(&[listener.as_raw_fd(), link.as_raw_fd(), ready_inside.as_raw_fd()])
-                    .doing("closing descriptors")
-                    .and_then(|()| sys::set_name(c"machine-bridge").doing("naming the bridge"))
-                    .and_then(|()| privileges::renounce(spec.grouped()))
-                    .and_then(|()| open_link(spec, kernel, link).doing("preparing the link"))
-                    .and_then(|link| bridge::serve(listener.as_fd(), link, ready_inside).doing("bridging"));
+                    .with_context("closing descriptors")
+                    .and_then(|()| sys::set_name(c"machine-bridge").with_context("naming the bridge"))
+                    .and_then(|()| privileges::renounce_privileges(spec.has_cgroups()))
+                    .and_then(|()| open_link(spec, kernel, link).with_context("preparing the link"))
+                    .and_then(|link| {
+                        bridge::run_bridge(listener.as_fd(), link, ready_inside).with_context("bridging")
+                    });
             sys::exit_now(i32::from(served.is_err()))
         }
-        Fork::Parent(pid) => Ok(Bridge { pid, ready }),
+        ForkSide::Parent(pid) => Ok(BridgeProcess { pid, ready }),
     }
 }
 
-fn open_link(spec: &Spec, kernel: &OwnKernel, socket: OwnedFd) -> io::Result<Link> {
+fn open_link(spec: &Spec, kernel: &OwnKernel, socket: OwnedFd) -> io::Result<KernelLink> {
     match kernel {
-        OwnKernel::UserModeLinux(_) => Link::ethernet(socket),
-        OwnKernel::Qemu(_) if spec.template.is_some() => Link::saved_port(socket),
-        OwnKernel::Qemu(_) => Link::port(socket),
+        OwnKernel::UserModeLinux(_) => KernelLink::from_ethernet(socket),
+        OwnKernel::Qemu(_) if spec.template.is_some() => KernelLink::saved_port(socket),
+        OwnKernel::Qemu(_) => KernelLink::from_serial_port(socket),
     }
 }
 
@@ -358,7 +370,7 @@ fn open_link(spec: &Spec, kernel: &OwnKernel, socket: OwnedFd) -> io::Result<Lin
 /// taken over. It ends with the jail.
 fn await_end(kernel: Pid) -> Option<WaitStatus> {
     const ENDS_WITHIN: Duration = Duration::from_secs(2);
-    let (signals, began) = (sys::signals().ok()?, Instant::now());
+    let (signals, began) = (sys::open_signal_fd().ok()?, Instant::now());
     loop {
         if let Ok(Some((_, status))) = waitpid(Some(kernel), WaitOptions::NOHANG) {
             return Some(status);
@@ -395,28 +407,28 @@ fn boot_failure(kernel: Pid, output: PipeReader) -> String {
 }
 
 /// Becomes the agent. Returns only after a failure.
-fn become_agent(spec: &Spec, listener: &UnixListener, output: &PipeWriter) -> Failure {
-    let prepared = || -> Result<(), Failure> {
-        sys::inherit_as(listener.as_fd(), LISTENER).doing("handing over the socket")?;
-        sys::inherit_as(output.as_fd(), 1).doing("handing over standard output")?;
-        sys::inherit_as(output.as_fd(), 2).doing("handing over standard error")?;
-        sys::reset_signals().doing("resetting signals")?;
-        privileges::filter(spec.grouped())
+fn become_agent(spec: &Spec, listener: &UnixListener, output: &PipeWriter) -> LaunchFailure {
+    let prepared = || -> Result<(), LaunchFailure> {
+        sys::inherit_as(listener.as_fd(), LISTENER).with_context("handing over the socket")?;
+        sys::inherit_as(output.as_fd(), 1).with_context("handing over standard output")?;
+        sys::inherit_as(output.as_fd(), 2).with_context("handing over standard error")?;
+        sys::reset_signals().with_context("resetting signals")?;
+        privileges::filter_system_calls(spec.has_cgroups())
     };
     if let Err(failure) = prepared() {
         return failure;
     }
     match spec.task {
-        Task::Check => check_as_tools(spec),
-        Task::Run | Task::Save | Task::Clear => Failure::new(
+        LaunchTask::Check => check_as_tools(spec),
+        LaunchTask::Run | LaunchTask::Save | LaunchTask::Clear => LaunchFailure::new(
             "executing the agent",
-            sys::exec("/agent", &[], &environment(&spec.limits, spec.grouped())),
+            sys::exec_program("/agent", &[], &agent_environment(&spec.limits, spec.has_cgroups())),
         ),
     }
 }
 
-pub(crate) fn environment(limits: &Limits, memory_counted: bool) -> Vec<String> {
-    let Limits {
+pub(crate) fn agent_environment(limits: &MachineLimits, memory_counted: bool) -> Vec<String> {
+    let MachineLimits {
         memory_bytes,
         processes,
         workspace_bytes,
@@ -445,7 +457,7 @@ pub(crate) fn environment(limits: &Limits, memory_counted: bool) -> Vec<String> 
 
 /// Takes the place of the agent in the self-test: becomes the tools' user, as the agent does for every tool, and runs
 /// a program of the host or of the image.
-fn check_as_tools(spec: &Spec) -> Failure {
+fn check_as_tools(spec: &Spec) -> LaunchFailure {
     let (uid, gid) = (Uid::from_raw(TOOLS_ID), Gid::from_raw(TOOLS_ID));
     let changed = rustix::thread::set_thread_groups(&[])
         .and_then(|()| rustix::thread::set_thread_res_gid(gid, gid, gid))
@@ -453,11 +465,15 @@ fn check_as_tools(spec: &Spec) -> Failure {
     // An image may have a home folder of its own.
     let check = if spec.image.is_some() { CHECK.to_owned() } else { format!("{CHECK} && ! test -e /home") };
     match changed {
-        Ok(()) => Failure::new(
+        Ok(()) => LaunchFailure::new(
             "running /bin/sh inside",
-            sys::exec("/bin/sh", &["-c", &check], &environment(&Limits::default(), false)),
+            sys::exec_program(
+                "/bin/sh",
+                &["-c", &check],
+                &agent_environment(&MachineLimits::default(), false),
+            ),
         ),
-        Err(error) => Failure::new("becoming the tools' user", error),
+        Err(error) => LaunchFailure::new("becoming the tools' user", error),
     }
 }
 
@@ -466,16 +482,16 @@ fn check_as_tools(spec: &Spec) -> Failure {
 const CHECK: &str = "test \"$(id -u)\" = 1000 && : > /workspace/.causerie-check && rm /workspace/.causerie-check \
     && ! test -e /sys && ! test -w /usr && ! test -r /index && test -r /proc/self/status";
 
-fn check(agent: Pid) -> Result<(), Failure> {
-    let ended = waitpid(Some(agent), WaitOptions::empty()).doing("waiting for the trial")?;
+fn check_agent_exit(agent: Pid) -> Result<(), LaunchFailure> {
+    let ended = waitpid(Some(agent), WaitOptions::empty()).with_context("waiting for the trial")?;
     match ended.and_then(|(_, status)| status.exit_status()) {
         Some(0) => Ok(()),
-        _ => Err(Failure::other("trying the jail", "what must hold inside does not")),
+        _ => Err(LaunchFailure::from_reason("trying the jail", "what must hold inside does not")),
     }
 }
 
 /// Removes the contents of a folder.
-pub(crate) fn empty(folder: &Path) -> io::Result<()> {
+pub(crate) fn empty_folder(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {

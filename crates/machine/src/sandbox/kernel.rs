@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::jail::LISTENER;
 use super::qemu::Qemu;
 use super::spec::{Spec, TOOLS_ID};
-use super::sys::{self, ErrorContext, Failure};
+use super::sys::{self, LaunchErrorContext, LaunchFailure};
 use super::uml_kernel::UmlKernel;
 use super::{Kernel, privileges, uml};
 
@@ -59,7 +59,7 @@ pub enum OwnKernel {
 impl OwnKernel {
     /// Returns the kind of this kernel.
     #[must_use]
-    pub const fn kind(&self) -> Kernel {
+    pub const fn kernel_kind(&self) -> Kernel {
         match self {
             Self::UserModeLinux(_) => Kernel::UserModeLinux,
             Self::Qemu(_) => Kernel::Qemu,
@@ -67,9 +67,9 @@ impl OwnKernel {
     }
 
     /// Returns the files and folders that the jail shows read-only besides the system, with their paths there.
-    pub(crate) fn files(&self) -> Vec<(&Path, &'static str)> {
+    pub(crate) fn jail_files(&self) -> Vec<(&Path, &'static str)> {
         match self {
-            Self::UserModeLinux(kernel) => kernel.files(),
+            Self::UserModeLinux(kernel) => kernel.jail_files(),
             Self::Qemu(qemu) => vec![(&qemu.kernel, PROGRAM), (&qemu.initramfs, INITRAMFS)],
         }
     }
@@ -112,27 +112,27 @@ pub(crate) fn find_program(named: Option<&Path>, usual: &str) -> Option<PathBuf>
 }
 
 /// Becomes the kernel's process. Returns only after a failure.
-pub(crate) fn start(
+pub(crate) fn exec_kernel(
     spec: &Spec,
     kernel: &OwnKernel,
     inheritance: &Inheritance,
     output: &impl AsFd,
-) -> Failure {
-    let prepared = || -> Result<(), Failure> {
-        sys::inherit_as(output.as_fd(), 1).doing("handing over standard output")?;
-        sys::inherit_as(output.as_fd(), 2).doing("handing over standard error")?;
-        sys::inherit_as(inheritance.link.as_fd(), LISTENER).doing("handing over the link")?;
+) -> LaunchFailure {
+    let prepared = || -> Result<(), LaunchFailure> {
+        sys::inherit_as(output.as_fd(), 1).with_context("handing over standard output")?;
+        sys::inherit_as(output.as_fd(), 2).with_context("handing over standard error")?;
+        sys::inherit_as(inheritance.link.as_fd(), LISTENER).with_context("handing over the link")?;
         if let Some(InheritedTemplate { monitor, memory }) = &inheritance.template {
             let files = [(monitor.as_fd(), descriptor::MONITOR), (memory.as_fd(), descriptor::MEMORY)];
             for (file, number) in files {
-                sys::inherit_as(file, number).doing("handing over a saved machine")?;
+                sys::inherit_as(file, number).with_context("handing over a saved machine")?;
             }
         }
-        sys::reset_signals().doing("resetting signals")?;
+        sys::reset_signals().with_context("resetting signals")?;
         if matches!(kernel, OwnKernel::UserModeLinux(_)) {
             // The kernel uses the addresses up to its heap for memory that it must manage; the host may put the heap
             // up to 1 GiB away.
-            sys::keep_addresses().doing("fixing addresses")?;
+            sys::keep_addresses().with_context("fixing addresses")?;
             // The kernel and the programs of the machine are processes that take turns. On two processors, each turn
             // wakes an idle one, which takes longer than most turns, above all if the host is itself a virtual machine.
             // A host that refuses this has slower machines.
@@ -140,21 +140,21 @@ pub(crate) fn start(
         }
         // The owner of the workspace, so that the service owns what the machine writes there.
         let (uid, gid) = (Uid::from_raw(TOOLS_ID), Gid::from_raw(TOOLS_ID));
-        rustix::thread::set_thread_groups(&[]).doing("leaving groups")?;
-        rustix::thread::set_thread_res_gid(gid, gid, gid).doing("becoming the kernel's group")?;
-        rustix::thread::set_thread_res_uid(uid, uid, uid).doing("becoming the kernel's user")?;
+        rustix::thread::set_thread_groups(&[]).with_context("leaving groups")?;
+        rustix::thread::set_thread_res_gid(gid, gid, gid).with_context("becoming the kernel's group")?;
+        rustix::thread::set_thread_res_uid(uid, uid, uid).with_context("becoming the kernel's user")?;
         privileges::drop_capabilities()?;
-        privileges::filter_kernel(kernel.kind(), spec.grouped())
+        privileges::filter_kernel(kernel.kernel_kind(), spec.has_cgroups())
     };
     if let Err(failure) = prepared() {
         return failure;
     }
     let (program, arguments, environment) = match kernel {
         OwnKernel::UserModeLinux(kernel) => {
-            uml::command(&spec.limits, kernel.has_libraries(), spec.image.is_some())
+            uml::jail_command(&spec.limits, kernel.has_libraries(), spec.image.is_some())
         }
-        OwnKernel::Qemu(qemu) => qemu.command(spec),
+        OwnKernel::Qemu(qemu) => qemu.jail_command(spec),
     };
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    Failure::new("executing the kernel", sys::exec(&program, &arguments, &environment))
+    LaunchFailure::new("executing the kernel", sys::exec_program(&program, &arguments, &environment))
 }

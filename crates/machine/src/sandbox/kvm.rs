@@ -16,8 +16,8 @@ use rustix::thread::UnshareFlags;
 use super::jail::die_with_parent;
 use super::launch::await_word;
 use super::run_launcher;
-use super::spec::Report;
-use super::sys::{self, ErrorContext, Failure, Fork};
+use super::spec::LaunchReport;
+use super::sys::{self, ForkSide, LaunchErrorContext, LaunchFailure};
 use crate::contract::DriverError;
 
 /// The second argument of a launcher that is to call [`create`] with the third.
@@ -42,7 +42,7 @@ pub fn open_kvm() -> io::Result<()> {
 pub async fn try_kvm(launcher: &Path, qemu: &Path, limit: Duration) -> Result<(), String> {
     let arguments = [OsStr::new(CREATE_ARGUMENT), qemu.as_os_str()];
     match run_launcher(launcher, &arguments, &[], limit).await {
-        Ok(Some(Report::Checked)) => Ok(()),
+        Ok(Some(LaunchReport::Checked)) => Ok(()),
         Ok(Some(other)) => Err(format!("the launcher answered something else: {other:?}")),
         Ok(None) => Err(format!("QEMU created no machine with KVM within {limit:.1?}")),
         Err(DriverError::Failed(reason)) => Err(reason),
@@ -51,34 +51,34 @@ pub async fn try_kvm(launcher: &Path, qemu: &Path, limit: Duration) -> Result<()
 }
 
 /// Runs QEMU for [`try_kvm`], in a launcher.
-pub(super) fn create(qemu: &Path) -> Result<(), Failure> {
+pub(super) fn run_kvm_trial(qemu: &Path) -> Result<(), LaunchFailure> {
     let mut namespaces = UnshareFlags::NEWPID;
     if !geteuid().is_root() {
         namespaces |= UnshareFlags::NEWUSER;
     }
-    sys::unshare(namespaces).doing("making a process namespace for QEMU")?;
-    let (words, words_inside) = io::pipe().doing("making a pipe")?;
-    let (alive, alive_here) = io::pipe().doing("making a pipe")?;
-    let first = match sys::fork().doing("forking")? {
-        Fork::Child => {
+    sys::unshare_namespaces(namespaces).with_context("making a process namespace for QEMU")?;
+    let (words, words_inside) = io::pipe().with_context("making a pipe")?;
+    let (alive, alive_here) = io::pipe().with_context("making a pipe")?;
+    let first = match sys::fork_process().with_context("forking")? {
+        ForkSide::Child => {
             drop((words, alive_here));
             let code = match die_with_parent(&alive) {
-                Ok(()) => run(qemu, &words_inside).unwrap_or(1),
+                Ok(()) => run_qemu(qemu, &words_inside).unwrap_or(1),
                 Err(_) => 1,
             };
             sys::exit_now(code)
         }
-        Fork::Parent(pid) => pid,
+        ForkSide::Parent(pid) => pid,
     };
     drop((words_inside, alive));
-    let said = read_words(words).doing("reading QEMU's words")?;
-    let ended = waitpid(Some(first), WaitOptions::empty()).doing("waiting for QEMU")?;
+    let said = read_words(words).with_context("reading QEMU's words")?;
+    let ended = waitpid(Some(first), WaitOptions::empty()).with_context("waiting for QEMU")?;
     if ended.and_then(|(_, status)| status.exit_status()) == Some(0) {
         return Ok(());
     }
     let line = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("no reason is given");
     let line: String = line.chars().filter(|letter| !letter.is_control()).take(WORDS_MAX).collect();
-    Err(Failure::other("creating a machine with KVM", &line))
+    Err(LaunchFailure::from_reason("creating a machine with KVM", &line))
 }
 
 /// Reads up to the end of QEMU, or as long as somebody waits for the report.
@@ -96,39 +96,40 @@ fn read_words(mut words: PipeReader) -> io::Result<String> {
 }
 
 /// Runs QEMU as a child of the first process. Returns its exit code.
-fn run(qemu: &Path, words: &impl AsFd) -> Result<i32, Failure> {
+fn run_qemu(qemu: &Path, words: &impl AsFd) -> Result<i32, LaunchFailure> {
     const ARGUMENTS: &str =
         "-S -M microvm -accel kvm -cpu max -m 64M -nodefaults -no-user-config -display none -monitor stdio";
-    let (commands, mut commands_here) = io::pipe().doing("making a pipe")?;
-    commands_here.write_all(b"quit\n").doing("writing a command")?;
+    let (commands, mut commands_here) = io::pipe().with_context("making a pipe")?;
+    commands_here.write_all(b"quit\n").with_context("writing a command")?;
     drop(commands_here);
-    let program = qemu.to_str().ok_or_else(|| Failure::other("running QEMU", "its path is no UTF-8"))?;
-    match sys::fork().doing("forking")? {
-        Fork::Child => {
-            let prepared = || -> Result<(), Failure> {
-                sys::inherit_as(commands.as_fd(), 0).doing("handing over standard input")?;
-                let null = File::options().write(true).open("/dev/null").doing("opening /dev/null")?;
-                sys::inherit_as(null.as_fd(), 1).doing("closing standard output")?;
-                sys::inherit_as(words.as_fd(), 2).doing("handing over standard error")?;
-                sys::reset_signals().doing("resetting signals")
+    let program =
+        qemu.to_str().ok_or_else(|| LaunchFailure::from_reason("running QEMU", "its path is no UTF-8"))?;
+    match sys::fork_process().with_context("forking")? {
+        ForkSide::Child => {
+            let prepared = || -> Result<(), LaunchFailure> {
+                sys::inherit_as(commands.as_fd(), 0).with_context("handing over standard input")?;
+                let null = File::options().write(true).open("/dev/null").with_context("opening /dev/null")?;
+                sys::inherit_as(null.as_fd(), 1).with_context("closing standard output")?;
+                sys::inherit_as(words.as_fd(), 2).with_context("handing over standard error")?;
+                sys::reset_signals().with_context("resetting signals")
             };
             let failure = prepared().err().unwrap_or_else(|| {
                 let arguments: Vec<&str> = ARGUMENTS.split(' ').collect();
                 let environment = ["PATH=/usr/bin:/bin".to_owned()];
-                Failure::new("executing QEMU", sys::exec(program, &arguments, &environment))
+                LaunchFailure::new("executing QEMU", sys::exec_program(program, &arguments, &environment))
             });
-            say(words, &failure);
+            write_failure(words, &failure);
             sys::exit_now(127)
         }
-        Fork::Parent(pid) => {
-            let ended = waitpid(Some(pid), WaitOptions::empty()).doing("waiting for QEMU")?;
+        ForkSide::Parent(pid) => {
+            let ended = waitpid(Some(pid), WaitOptions::empty()).with_context("waiting for QEMU")?;
             Ok(ended.and_then(|(_, status)| status.exit_status()).unwrap_or(1))
         }
     }
 }
 
 /// Says what failed where QEMU would have said it.
-fn say(words: &impl AsFd, failure: &Failure) {
+fn write_failure(words: &impl AsFd, failure: &LaunchFailure) {
     // Without a reader nobody is interested.
     let _ = rustix::io::write(words, failure.to_string().as_bytes());
 }

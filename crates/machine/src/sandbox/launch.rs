@@ -24,14 +24,16 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open, pidfd_se
 use rustix::thread::{CapabilitySet, UnshareFlags};
 
 use super::identity;
-use super::jail::{self, Plan};
+use super::jail::{self, LaunchPlan};
 use super::kernel::{OwnKernel, descriptor};
 use super::kvm;
-use super::root::{self, Sources, tree};
-use super::spec::{Identity, KVM, LOCK, LOG, Report, SPEC_MAX_BYTES, STATE, Spec, TOOLS_ID, Task, UserIds};
-use super::sys::{self, ErrorContext, Failure, Fork};
+use super::root::{self, MountSources, clone_mount};
+use super::spec::{
+    KVM, LOCK, LOG, LaunchReport, LaunchTask, MachineIdentity, SPEC_MAX_BYTES, STATE, Spec, TOOLS_ID, UserIds,
+};
+use super::sys::{self, ForkSide, LaunchErrorContext, LaunchFailure};
 use super::template::TemplateFiles;
-use super::{Image, KILL_TIMEOUT, Kernel};
+use super::{KILL_TIMEOUT, Kernel, MachineImage};
 
 /// Messages from the maker and the init process to the launcher.
 pub(crate) mod word {
@@ -54,32 +56,34 @@ pub fn launch_main() -> ! {
     let mut arguments = std::env::args_os().skip(2);
     let done = match (arguments.next(), arguments.next()) {
         (Some(word), Some(qemu)) if word == kvm::CREATE_ARGUMENT => create_machine(Path::new(&qemu)),
-        _ => launch(),
+        _ => run_launch_task(),
     };
     let code = match done {
         Ok(()) => 0,
-        Err(Refusal::Busy) => report(&Report::Busy),
-        Err(Refusal::Failure(failure)) => report(&Report::Failed { reason: explain(&failure) }),
+        Err(LaunchRefusal::Busy) => send_report(&LaunchReport::Busy),
+        Err(LaunchRefusal::Failure(failure)) => {
+            send_report(&LaunchReport::Failed { reason: explain_failure(&failure) })
+        }
     };
     sys::exit_now(code)
 }
 
-enum Refusal {
+enum LaunchRefusal {
     Busy,
-    Failure(Failure),
+    Failure(LaunchFailure),
 }
 
-impl From<Failure> for Refusal {
-    fn from(failure: Failure) -> Self {
+impl From<LaunchFailure> for LaunchRefusal {
+    fn from(failure: LaunchFailure) -> Self {
         Self::Failure(failure)
     }
 }
 
-fn report(report: &Report) -> i32 {
+fn send_report(report: &LaunchReport) -> i32 {
     i32::from(write_report(report).is_err()) + 1
 }
 
-fn write_report(report: &Report) -> io::Result<()> {
+fn write_report(report: &LaunchReport) -> io::Result<()> {
     let mut line = serde_json::to_vec(report)?;
     line.push(b'\n');
     let mut out = io::stdout().lock();
@@ -87,89 +91,91 @@ fn write_report(report: &Report) -> io::Result<()> {
     out.flush()
 }
 
-fn create_machine(qemu: &Path) -> Result<(), Refusal> {
-    sys::close_from(3).doing("closing what was inherited")?;
-    kvm::create(qemu)?;
-    write_report(&Report::Checked).doing("reporting")?;
+fn create_machine(qemu: &Path) -> Result<(), LaunchRefusal> {
+    sys::close_from(3).with_context("closing what was inherited")?;
+    kvm::run_kvm_trial(qemu)?;
+    write_report(&LaunchReport::Checked).with_context("reporting")?;
     Ok(())
 }
 
-fn launch() -> Result<(), Refusal> {
-    sys::close_from(3).doing("closing what was inherited")?;
-    sys::reserve_numbers(descriptor::MEMORY).doing("opening /dev/null")?;
+fn run_launch_task() -> Result<(), LaunchRefusal> {
+    sys::close_from(3).with_context("closing what was inherited")?;
+    sys::reserve_numbers(descriptor::MEMORY).with_context("opening /dev/null")?;
     let mut text = Vec::new();
-    io::stdin().take(SPEC_MAX_BYTES as u64).read_to_end(&mut text).doing("reading the spec")?;
-    let spec: Spec = serde_json::from_slice(&text).doing("reading the spec")?;
+    io::stdin().take(SPEC_MAX_BYTES as u64).read_to_end(&mut text).with_context("reading the spec")?;
+    let spec: Spec = serde_json::from_slice(&text).with_context("reading the spec")?;
     rustix::process::umask(Mode::from_bits_truncate(0o077));
-    rustix::process::chdir(&spec.machine).doing("entering the machine's folder")?;
+    rustix::process::chdir(&spec.machine).with_context("entering the machine's folder")?;
     match spec.task {
-        Task::Clear => {
+        LaunchTask::Clear => {
             // No machine may start on an index that is being removed.
             let _lock = hold_lock()?;
-            clear(&spec)?;
-            write_report(&Report::Cleared).doing("reporting")?;
+            empty_index(&spec)?;
+            write_report(&LaunchReport::Cleared).with_context("reporting")?;
         }
-        Task::Check => {
+        LaunchTask::Check => {
             try_machine(&spec)?;
-            write_report(&Report::Checked).doing("reporting")?;
+            write_report(&LaunchReport::Checked).with_context("reporting")?;
         }
-        Task::Save => {
+        LaunchTask::Save => {
             try_machine(&spec)?;
-            write_report(&Report::Saved).doing("reporting")?;
+            write_report(&LaunchReport::Saved).with_context("reporting")?;
         }
-        Task::Run => run(&spec)?,
+        LaunchTask::Run => run_machine(&spec)?,
     }
     Ok(())
 }
 
 /// Starts a machine that ends as soon as it is ready. Its lock and its identity tell the next service what is left of it.
-fn try_machine(spec: &Spec) -> Result<(), Refusal> {
+fn try_machine(spec: &Spec) -> Result<(), LaunchRefusal> {
     let lock = hold_lock()?;
-    start(spec, Held { lock: Some(lock), ..Held::default() })?.discard()?;
+    start_machine(spec, HeldFiles { lock: Some(lock), ..HeldFiles::default() })?.kill_machine()?;
     Ok(())
 }
 
-fn run(spec: &Spec) -> Result<(), Refusal> {
+fn run_machine(spec: &Spec) -> Result<(), LaunchRefusal> {
     let lock = hold_lock()?;
     for group in &spec.cgroups {
-        fs::write(group.join("cgroup.procs"), "0").doing("joining the machine's control group")?;
+        fs::write(group.join("cgroup.procs"), "0").with_context("joining the machine's control group")?;
     }
-    let held = lock.try_clone().doing("keeping the machine's lock")?;
-    let image = spec.image.as_ref().map(Image::hold).transpose().doing("opening the image")?;
+    let held = lock.try_clone().with_context("keeping the machine's lock")?;
+    let image =
+        spec.image.as_ref().map(MachineImage::lock_image).transpose().with_context("opening the image")?;
     let page = spec.lease.as_ref().map(|lease| fs::File::open(&lease.page)).transpose();
-    let page = page.doing("opening the service's lease page")?;
-    let mut launched = start(spec, Held { lock: Some(held), image_lock: image, lease_page: page })?;
-    let identity = identify(launched.pid, spec)?;
-    keep(&identity).doing("keeping the machine's identity")?;
+    let page = page.with_context("opening the service's lease page")?;
+    let mut launched =
+        start_machine(spec, HeldFiles { lock: Some(held), image_lock: image, lease_page: page })?;
+    let identity = machine_identity(launched.pid, spec)?;
+    save_identity(&identity).with_context("keeping the machine's identity")?;
     // Without a service to read this report the machine could not be taken over; it then ends.
-    write_report(&Report::Running(identity)).doing("reporting")?;
-    launched.commit.write_all(b"c").doing("committing")?;
+    write_report(&LaunchReport::Running(identity)).with_context("reporting")?;
+    launched.commit.write_all(b"c").with_context("committing")?;
     // The first process closes the pipe once it no longer dies with this one.
-    let _ = launched.up.read(&mut [0]).doing("waiting for the first process")?;
+    let _ = launched.up.read(&mut [0]).with_context("waiting for the first process")?;
     Ok(())
 }
 
-fn identify(pid: i32, spec: &Spec) -> Result<Identity, Failure> {
-    Ok(Identity {
+fn machine_identity(pid: i32, spec: &Spec) -> Result<MachineIdentity, LaunchFailure> {
+    Ok(MachineIdentity {
         pid,
-        start_time: identity::start_time(pid).doing("reading the machine's start time")?,
-        boot_id: identity::boot_id().doing("reading the boot id")?,
+        start_time: identity::start_time(pid).with_context("reading the machine's start time")?,
+        boot_id: identity::boot_id().with_context("reading the boot id")?,
         cgroups: spec.cgroups.clone(),
-        kernel: Some(spec.kernel.as_ref().map_or(Kernel::Host, OwnKernel::kind)),
+        kernel: Some(spec.kernel.as_ref().map_or(Kernel::Host, OwnKernel::kernel_kind)),
     })
 }
 
 /// Takes the lock on the machine's folder.
-fn hold_lock() -> Result<fs::File, Refusal> {
-    let lock = open_private(LOCK).doing("opening the machine's lock")?;
+fn hold_lock() -> Result<fs::File, LaunchRefusal> {
+    let lock = open_private(LOCK).with_context("opening the machine's lock")?;
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(lock),
-        Err(error) if error == rustix::io::Errno::WOULDBLOCK => Err(Refusal::Busy),
-        Err(error) => Err(Failure::new("locking the machine's folder", error).into()),
+        Err(error) if error == rustix::io::Errno::WOULDBLOCK => Err(LaunchRefusal::Busy),
+        Err(error) => Err(LaunchFailure::new("locking the machine's folder", error).into()),
     }
 }
 
-fn keep(identity: &Identity) -> io::Result<()> {
+fn save_identity(identity: &MachineIdentity) -> io::Result<()> {
     let fresh = format!("{STATE}.new");
     fs::write(&fresh, serde_json::to_vec(identity)?)?;
     fs::rename(&fresh, STATE)
@@ -190,13 +196,13 @@ struct Launched {
 }
 
 impl Launched {
-    fn discard(self) -> Result<(), Failure> {
-        end(&self.process).doing("ending the machine")
+    fn kill_machine(self) -> Result<(), LaunchFailure> {
+        kill_first_process(&self.process).with_context("ending the machine")
     }
 }
 
 /// Kills the first process of a machine and waits until everything in its namespace is gone.
-fn end(process: &OwnedFd) -> io::Result<()> {
+fn kill_first_process(process: &OwnedFd) -> io::Result<()> {
     // It may have exited already.
     let _ = pidfd_send_signal(process, Signal::KILL);
     let limit = Timespec::try_from(KILL_TIMEOUT).map_err(io::Error::other)?;
@@ -208,7 +214,7 @@ fn end(process: &OwnedFd) -> io::Result<()> {
 
 /// The files that the first process of a machine holds for its lifetime.
 #[derive(Default)]
-pub(crate) struct Held {
+pub(crate) struct HeldFiles {
     /// The lock on the machine's folder.
     pub(crate) lock: Option<fs::File>,
     /// The lock on the image.
@@ -218,20 +224,24 @@ pub(crate) struct Held {
 }
 
 /// Starts a machine.
-fn start(spec: &Spec, held: Held) -> Result<Launched, Failure> {
+fn start_machine(spec: &Spec, held: HeldFiles) -> Result<Launched, LaunchFailure> {
     // Makes the host's out-of-memory killer choose a machine first. Some kernels do not permit this.
     let _ = fs::write("/proc/self/oom_score_adj", "300");
     let prepared = if spec.privileged { Some(privileged_sources(spec)?) } else { None };
-    let log = open_private(LOG).doing("opening the machine's log")?;
-    let template =
-        spec.template.as_ref().map(TemplateFiles::open).transpose().doing("opening a saved machine")?;
-    let (mut up, up_inside) = io::pipe().doing("making a pipe")?;
-    let (down_inside, mut down) = io::pipe().doing("making a pipe")?;
-    let (commit_inside, commit) = io::pipe().doing("making a pipe")?;
-    let maker = match sys::fork().doing("forking")? {
-        Fork::Child => {
+    let log = open_private(LOG).with_context("opening the machine's log")?;
+    let template = spec
+        .template
+        .as_ref()
+        .map(TemplateFiles::open_files)
+        .transpose()
+        .with_context("opening a saved machine")?;
+    let (mut up, up_inside) = io::pipe().with_context("making a pipe")?;
+    let (down_inside, mut down) = io::pipe().with_context("making a pipe")?;
+    let (commit_inside, commit) = io::pipe().with_context("making a pipe")?;
+    let maker = match sys::fork_process().with_context("forking")? {
+        ForkSide::Child => {
             drop((up, down, commit));
-            let plan = Plan {
+            let plan = LaunchPlan {
                 spec,
                 prepared,
                 log,
@@ -241,20 +251,22 @@ fn start(spec: &Spec, held: Held) -> Result<Launched, Failure> {
                 down: down_inside,
                 commit: commit_inside,
             };
-            jail::make(plan)
+            jail::run_maker(plan)
         }
-        Fork::Parent(pid) => pid,
+        ForkSide::Parent(pid) => pid,
     };
     drop((up_inside, down_inside, commit_inside, prepared));
     let mut first = None;
-    let outcome = follow(&mut up, &mut down, maker, spec, &mut first);
+    let outcome = wait_until_ready(&mut up, &mut down, maker, spec, &mut first);
     match (outcome, first) {
         (Ok(()), Some((pid, process))) => Ok(Launched { pid, process, up, commit, _down: down }),
-        (Ok(()), None) => Err(Failure::other("starting the machine", "it never named its first process")),
+        (Ok(()), None) => {
+            Err(LaunchFailure::from_reason("starting the machine", "it never named its first process"))
+        }
         (Err(failure), first) => {
             if let Some((_, process)) = first {
                 // The failure that led to this says more.
-                let _ = end(&process);
+                let _ = kill_first_process(&process);
             }
             Err(failure)
         }
@@ -270,57 +282,59 @@ pub(super) fn await_word(up: &PipeReader) -> io::Result<()> {
 }
 
 /// Reads messages until everything is ready.
-fn follow(
+fn wait_until_ready(
     up: &mut PipeReader,
     down: &mut PipeWriter,
     maker: Pid,
     spec: &Spec,
     first: &mut Option<(i32, OwnedFd)>,
-) -> Result<(), Failure> {
+) -> Result<(), LaunchFailure> {
     /// `UNSHARED`, `PID` and `READY`.
     const WORDS_MAX: usize = 3;
     for _ in 0..WORDS_MAX {
         let mut word = [0];
-        await_word(up).doing("following the machine's start")?;
-        up.read_exact(&mut word).doing("following the machine's start")?;
+        await_word(up).with_context("following the machine's start")?;
+        up.read_exact(&mut word).with_context("following the machine's start")?;
         match word[0] {
             word::UNSHARED => {
                 map_ids(maker, spec)?;
-                down.write_all(b"m").doing("telling the maker that ids are mapped")?;
+                down.write_all(b"m").with_context("telling the maker that ids are mapped")?;
             }
             word::PID => {
                 let mut pid = [0; 4];
-                up.read_exact(&mut pid).doing("reading the first process's number")?;
+                up.read_exact(&mut pid).with_context("reading the first process's number")?;
                 let pid = i32::from_le_bytes(pid);
                 let process = Pid::from_raw(pid)
                     .ok_or(rustix::io::Errno::SRCH)
                     .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()))
-                    .doing("opening the first process")?;
+                    .with_context("opening the first process")?;
                 *first = Some((pid, process));
-                if spec.task != Task::Run {
-                    keep(&identify(pid, spec)?).doing("keeping the trial's identity")?;
+                if spec.task != LaunchTask::Run {
+                    save_identity(&machine_identity(pid, spec)?)
+                        .with_context("keeping the trial's identity")?;
                 }
-                down.write_all(b"p").doing("telling the first process that it is known")?;
+                down.write_all(b"p").with_context("telling the first process that it is known")?;
             }
             word::READY => return Ok(()),
             _ => {
                 let mut text = String::new();
-                up.take(FAILURE_MAX_BYTES).read_to_string(&mut text).doing("reading what failed")?;
+                up.take(FAILURE_MAX_BYTES).read_to_string(&mut text).with_context("reading what failed")?;
                 let (what, why) = text.split_once('\n').unwrap_or((&text, ""));
-                return Err(Failure::other(what, why));
+                return Err(LaunchFailure::from_reason(what, why));
             }
         }
     }
-    Err(Failure::other("starting the machine", "its processes said too much"))
+    Err(LaunchFailure::from_reason("starting the machine", "its processes said too much"))
 }
 
-fn map_ids(process: Pid, spec: &Spec) -> Result<(), Failure> {
+fn map_ids(process: Pid, spec: &Spec) -> Result<(), LaunchFailure> {
     let UserIds { agent_uid, agent_gid, tools_uid, tools_gid } = spec.ids;
     let pid = process.as_raw_nonzero();
     if spec.privileged {
         let map = |agent, tools| format!("0 {agent} 1\n{TOOLS_ID} {tools} 1\n");
-        fs::write(format!("/proc/{pid}/uid_map"), map(agent_uid, tools_uid)).doing("mapping users")?;
-        return fs::write(format!("/proc/{pid}/gid_map"), map(agent_gid, tools_gid)).doing("mapping groups");
+        fs::write(format!("/proc/{pid}/uid_map"), map(agent_uid, tools_uid)).with_context("mapping users")?;
+        return fs::write(format!("/proc/{pid}/gid_map"), map(agent_gid, tools_gid))
+            .with_context("mapping groups");
     }
     for (program, agent, tools) in [("newuidmap", agent_uid, tools_uid), ("newgidmap", agent_gid, tools_gid)]
     {
@@ -329,9 +343,9 @@ fn map_ids(process: Pid, spec: &Spec) -> Result<(), Failure> {
             .args(arguments)
             .args([tools.to_string(), "1".into()])
             .output()
-            .doing(&format!("running {program} (Debian package uidmap)"))?;
+            .with_context(&format!("running {program} (Debian package uidmap)"))?;
         if !output.status.success() {
-            return Err(Failure::other(
+            return Err(LaunchFailure::from_reason(
                 format!("running {program}"),
                 String::from_utf8_lossy(&output.stderr).trim(),
             ));
@@ -343,60 +357,61 @@ fn map_ids(process: Pid, spec: &Spec) -> Result<(), Failure> {
 /// As root, the account's folders are opened here, with the host's permissions: inside, no folder on the path to them
 /// is accessible. Their owner on disk, the service, is mapped to the tools' user, and the owner of the index to the
 /// agent's user.
-fn privileged_sources(spec: &Spec) -> Result<Sources, Failure> {
+fn privileged_sources(spec: &Spec) -> Result<MountSources, LaunchFailure> {
     let owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-    let shown = |path: &Path, uid: u32, gid: u32| -> Result<OwnedFd, Failure> {
-        let mount = tree(path, false)?;
-        let owners = owners(owner, (uid, gid))?;
+    let shown = |path: &Path, uid: u32, gid: u32| -> Result<OwnedFd, LaunchFailure> {
+        let mount = clone_mount(path, false)?;
+        let owners = create_user_namespace(owner, (uid, gid))?;
         sys::mount_setattr(mount.as_fd(), false, 0, Some(owners.as_fd())).map_err(|error| {
             let what = format!(
                 "mapping the owner of {}: its file system must support idmapped mounts (ext4, xfs, btrfs, tmpfs do), \
                  or the service must run as an ordinary user",
                 path.display()
             );
-            Failure::new(what, error)
+            LaunchFailure::new(what, error)
         })?;
         Ok(mount)
     };
-    Ok(Sources {
+    Ok(MountSources {
         workspace: shown(&spec.workspace, spec.ids.tools_uid, spec.ids.tools_gid)?,
         index: match spec.kernel {
             Some(_) => shown(&spec.index, spec.ids.tools_uid, spec.ids.tools_gid)?,
             None => shown(&spec.index, spec.ids.agent_uid, spec.ids.agent_gid)?,
         },
-        agent: tree(&spec.agent, false)?,
+        agent: clone_mount(&spec.agent, false)?,
         kernel: root::kernel_files(spec)?,
-        kvm: kvm(spec)?,
-        image: spec.image.as_ref().map(|image| tree(&image.tree, false)).transpose()?,
-        plugins: spec.plugins.as_ref().map(|plugins| tree(plugins, false)).transpose()?,
+        kvm: create_kvm_device(spec)?,
+        image: spec.image.as_ref().map(|image| clone_mount(&image.tree, false)).transpose()?,
+        plugins: spec.plugins.as_ref().map(|plugins| clone_mount(plugins, false)).transpose()?,
     })
 }
 
 /// Makes the device of the processor's virtualisation available to the machine's user alone: the host's belongs to root
 /// and a group, of which nobody is a member inside.
-fn kvm(spec: &Spec) -> Result<Option<OwnedFd>, Failure> {
+fn create_kvm_device(spec: &Spec) -> Result<Option<OwnedFd>, LaunchFailure> {
     if !spec.kernel.as_ref().is_some_and(OwnKernel::needs_kvm) {
         return Ok(None);
     }
-    let number = fs::metadata("/dev/kvm").doing("looking at /dev/kvm")?.rdev();
+    let number = fs::metadata("/dev/kvm").with_context("looking at /dev/kvm")?.rdev();
     match fs::remove_file(KVM) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(error).doing("removing the machine's device");
+            return Err(error).with_context("removing the machine's device");
         }
         Ok(()) | Err(_) => {}
     }
     mknodat(CWD, KVM, FileType::CharacterDevice, Mode::RUSR | Mode::WUSR, number)
-        .doing("making the machine's device")?;
-    chown(KVM, Some(spec.ids.tools_uid), Some(spec.ids.tools_gid)).doing("giving the machine its device")?;
-    tree(KVM, false).map(Some)
+        .with_context("making the machine's device")?;
+    chown(KVM, Some(spec.ids.tools_uid), Some(spec.ids.tools_gid))
+        .with_context("giving the machine its device")?;
+    clone_mount(KVM, false).map(Some)
 }
 
 /// Creates a user namespace that maps one user and group to others.
-fn owners(on_disk: (u32, u32), shown: (u32, u32)) -> Result<OwnedFd, Failure> {
-    let (mut ready, mut ready_inside) = io::pipe().doing("making a pipe")?;
-    let (mut done_inside, done) = io::pipe().doing("making a pipe")?;
-    let child = match sys::fork().doing("forking")? {
-        Fork::Child => {
+fn create_user_namespace(on_disk: (u32, u32), shown: (u32, u32)) -> Result<OwnedFd, LaunchFailure> {
+    let (mut ready, mut ready_inside) = io::pipe().with_context("making a pipe")?;
+    let (mut done_inside, done) = io::pipe().with_context("making a pipe")?;
+    let child = match sys::fork_process().with_context("forking")? {
+        ForkSide::Child => {
             drop((ready, done));
             let mut ended = [0];
             if enter_user_namespace(&mut ready_inside).is_ok() {
@@ -405,70 +420,70 @@ fn owners(on_disk: (u32, u32), shown: (u32, u32)) -> Result<OwnedFd, Failure> {
             }
             sys::exit_now(0)
         }
-        Fork::Parent(pid) => pid,
+        ForkSide::Parent(pid) => pid,
     };
     drop((ready_inside, done_inside));
     let namespace = await_user_namespace(&mut ready).and_then(|()| {
         let proc = format!("/proc/{}", child.as_raw_nonzero());
         fs::write(format!("{proc}/uid_map"), format!("{} {} 1\n", on_disk.0, shown.0))
-            .doing("mapping an owner")?;
+            .with_context("mapping an owner")?;
         fs::write(format!("{proc}/gid_map"), format!("{} {} 1\n", on_disk.1, shown.1))
-            .doing("mapping a group")?;
-        fs::File::open(format!("{proc}/ns/user")).doing("opening a user namespace")
+            .with_context("mapping a group")?;
+        fs::File::open(format!("{proc}/ns/user")).with_context("opening a user namespace")
     });
     drop(done);
-    waitpid(Some(child), WaitOptions::empty()).doing("waiting for a process")?;
+    waitpid(Some(child), WaitOptions::empty()).with_context("waiting for a process")?;
     namespace.map(Into::into)
 }
 
 /// Enters a new user namespace, in a child process, and tells the parent whether it could.
 fn enter_user_namespace(parent: &mut PipeWriter) -> io::Result<()> {
-    let entered = sys::unshare(UnshareFlags::NEWUSER);
+    let entered = sys::unshare_namespaces(UnshareFlags::NEWUSER);
     let errno = entered.as_ref().err().and_then(io::Error::raw_os_error).unwrap_or_default();
     parent.write_all(&errno.to_ne_bytes())?;
     entered
 }
 
 /// Waits until a child process has tried to enter a new user namespace.
-fn await_user_namespace(child: &mut PipeReader) -> Result<(), Failure> {
+fn await_user_namespace(child: &mut PipeReader) -> Result<(), LaunchFailure> {
     let mut errno = 0_i32.to_ne_bytes();
     let entered = child.read_exact(&mut errno).and_then(|()| match i32::from_ne_bytes(errno) {
         0 => Ok(()),
         errno => Err(io::Error::from_raw_os_error(errno)),
     });
-    entered.doing("making a user namespace")
+    entered.with_context("making a user namespace")
 }
 
 /// Empties the index. Its files belong to the agent's user, so this runs inside a user namespace with that user.
-fn clear(spec: &Spec) -> Result<(), Failure> {
+fn empty_index(spec: &Spec) -> Result<(), LaunchFailure> {
     if spec.privileged {
-        return jail::empty(&spec.index).doing("emptying the index");
+        return jail::empty_folder(&spec.index).with_context("emptying the index");
     }
-    let (mut up, mut up_inside) = io::pipe().doing("making a pipe")?;
-    let (mut down_inside, mut down) = io::pipe().doing("making a pipe")?;
-    let child = match sys::fork().doing("forking")? {
-        Fork::Child => {
+    let (mut up, mut up_inside) = io::pipe().with_context("making a pipe")?;
+    let (mut down_inside, mut down) = io::pipe().with_context("making a pipe")?;
+    let child = match sys::fork_process().with_context("forking")? {
+        ForkSide::Child => {
             drop((up, down));
             let outcome = enter_user_namespace(&mut up_inside)
                 .and_then(|()| down_inside.read_exact(&mut [0]))
-                .and_then(|()| jail::empty(&spec.index));
+                .and_then(|()| jail::empty_folder(&spec.index));
             sys::exit_now(i32::from(outcome.is_err()))
         }
-        Fork::Parent(pid) => pid,
+        ForkSide::Parent(pid) => pid,
     };
     drop((up_inside, down_inside));
     await_user_namespace(&mut up)?;
     map_ids(child, spec)?;
-    down.write_all(b"m").doing("telling that ids are mapped")?;
-    let ended = waitpid(Some(child), WaitOptions::empty()).doing("waiting for a process")?;
+    down.write_all(b"m").with_context("telling that ids are mapped")?;
+    let ended = waitpid(Some(child), WaitOptions::empty()).with_context("waiting for a process")?;
     match ended.and_then(|(_, status)| status.exit_status()) {
         Some(0) => Ok(()),
-        _ => Err(Failure::other("emptying the index", "some of it is left")),
+        _ => Err(LaunchFailure::from_reason("emptying the index", "some of it is left")),
     }
 }
 
 /// Describes the failure and how the operator can fix it.
-fn explain(failure: &Failure) -> String {
+fn explain_failure(failure: &LaunchFailure) -> String {
     let hints = [
         (
             "/proc/sys/kernel/unprivileged_userns_clone",

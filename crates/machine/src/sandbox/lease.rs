@@ -45,7 +45,7 @@ impl MachineFolders {
     /// Errors of the file system.
     pub(crate) fn lease_page(&self) -> io::Result<LeasePage> {
         private_folder(&self.machines).map_err(io::Error::other)?;
-        LeasePage::open(&page_in(&self.machines))
+        LeasePage::open_page(&page_in(&self.machines))
     }
 }
 
@@ -55,7 +55,7 @@ impl Sandbox {
     /// # Errors
     /// Errors of the file system.
     pub fn lease_page(&self) -> io::Result<Option<LeasePage>> {
-        self.config.suspended_max.map(|_| LeasePage::open(&page_in(&self.config.machines))).transpose()
+        self.config.suspended_max.map(|_| LeasePage::open_page(&page_in(&self.config.machines))).transpose()
     }
 
     /// Returns what a new machine has to watch.
@@ -68,7 +68,7 @@ impl Sandbox {
 }
 
 /// Returns the time since the host was booted, including the time in which it slept.
-fn now() -> Duration {
+fn time_since_boot() -> Duration {
     Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
 }
 
@@ -83,7 +83,7 @@ impl LeasePage {
     ///
     /// # Errors
     /// Errors of the file system.
-    pub fn open(path: &Path) -> io::Result<Self> {
+    pub fn open_page(path: &Path) -> io::Result<Self> {
         let page =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
         Ok(Self { page })
@@ -93,8 +93,8 @@ impl LeasePage {
     ///
     /// # Errors
     /// Errors of the file system.
-    pub fn extend(&self, time: Duration) -> io::Result<()> {
-        self.extend_until(now() + time)
+    pub fn extend_for(&self, time: Duration) -> io::Result<()> {
+        self.extend_until(time_since_boot() + time)
     }
 
     /// Lets machines work until then: a time since the host was booted.
@@ -109,7 +109,7 @@ impl LeasePage {
 
 /// The next act of a machine's first process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Action {
+pub(crate) enum LeaseAction {
     Suspend,
     Resume,
     End,
@@ -129,24 +129,24 @@ impl LeaseWatch {
     }
 
     /// Returns what is to be done, if anything, and the time until the next look.
-    pub(crate) fn look(&mut self) -> (Option<Action>, Duration) {
-        self.look_at(now())
+    pub(crate) fn next_action(&mut self) -> (Option<LeaseAction>, Duration) {
+        self.look_at(time_since_boot())
     }
 
-    fn look_at(&mut self, now: Duration) -> (Option<Action>, Duration) {
-        let left = self.deadline().saturating_sub(now);
+    fn look_at(&mut self, now: Duration) -> (Option<LeaseAction>, Duration) {
+        let left = self.read_deadline().saturating_sub(now);
         match self.suspended_since {
             None if left > Duration::ZERO => (None, left.max(CHECK_INTERVAL_MIN)),
             None => {
                 self.suspended_since = Some(now);
-                (Some(Action::Suspend), SUSPENDED_CHECK_INTERVAL)
+                (Some(LeaseAction::Suspend), SUSPENDED_CHECK_INTERVAL)
             }
             Some(_) if left > Duration::ZERO => {
                 self.suspended_since = None;
-                (Some(Action::Resume), left.max(CHECK_INTERVAL_MIN))
+                (Some(LeaseAction::Resume), left.max(CHECK_INTERVAL_MIN))
             }
             Some(since) if now.saturating_sub(since) >= self.suspended_max => {
-                (Some(Action::End), SUSPENDED_CHECK_INTERVAL)
+                (Some(LeaseAction::End), SUSPENDED_CHECK_INTERVAL)
             }
             Some(_) => (None, SUSPENDED_CHECK_INTERVAL),
         }
@@ -157,7 +157,7 @@ impl LeaseWatch {
     }
 
     /// Returns the deadline; one that cannot be read has passed.
-    fn deadline(&self) -> Duration {
+    fn read_deadline(&self) -> Duration {
         let mut nanos = [0; 8];
         match self.page.read_exact_at(&mut nanos, 0) {
             Ok(()) => Duration::from_nanos(u64::from_le_bytes(nanos)),
@@ -172,39 +172,39 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn pair() -> (LeasePage, LeaseWatch, tempfile::TempDir) {
+    fn open_lease_pair() -> (LeasePage, LeaseWatch, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let path = page_in(folder.path());
-        let page = LeasePage::open(&path).unwrap();
+        let page = LeasePage::open_page(&path).unwrap();
         (page, LeaseWatch::new(File::open(path).unwrap(), 60 * SECOND), folder)
     }
 
     #[test]
-    fn a_machine_works_until_the_deadline_and_on_when_it_is_moved() {
-        let (page, mut watch, _folder) = pair();
+    fn lease_watch_suspends_and_resumes() {
+        let (page, mut watch, _folder) = open_lease_pair();
         page.extend_until(10 * SECOND).unwrap();
         assert_eq!(watch.look_at(7 * SECOND), (None, 3 * SECOND));
-        assert_eq!(watch.look_at(10 * SECOND), (Some(Action::Suspend), SUSPENDED_CHECK_INTERVAL));
+        assert_eq!(watch.look_at(10 * SECOND), (Some(LeaseAction::Suspend), SUSPENDED_CHECK_INTERVAL));
         assert_eq!(watch.look_at(11 * SECOND), (None, SUSPENDED_CHECK_INTERVAL));
         assert!(watch.is_suspended());
         page.extend_until(20 * SECOND).unwrap();
-        assert_eq!(watch.look_at(12 * SECOND), (Some(Action::Resume), 8 * SECOND));
+        assert_eq!(watch.look_at(12 * SECOND), (Some(LeaseAction::Resume), 8 * SECOND));
         assert_eq!(watch.look_at(13 * SECOND), (None, 7 * SECOND));
-        assert_eq!(watch.look_at(30 * SECOND).0, Some(Action::Suspend), "again");
+        assert_eq!(watch.look_at(30 * SECOND).0, Some(LeaseAction::Suspend), "again");
     }
 
     #[test]
-    fn a_machine_that_is_suspended_too_long_ends() {
-        let (page, mut watch, _folder) = pair();
+    fn lease_watch_ends_long_suspension() {
+        let (page, mut watch, _folder) = open_lease_pair();
         page.extend_until(10 * SECOND).unwrap();
-        assert_eq!(watch.look_at(11 * SECOND).0, Some(Action::Suspend));
+        assert_eq!(watch.look_at(11 * SECOND).0, Some(LeaseAction::Suspend));
         assert_eq!(watch.look_at(70 * SECOND).0, None);
-        assert_eq!(watch.look_at(71 * SECOND).0, Some(Action::End));
+        assert_eq!(watch.look_at(71 * SECOND).0, Some(LeaseAction::End));
     }
 
     #[test]
-    fn a_page_without_a_deadline_lets_nobody_work() {
-        let (_page, mut watch, _folder) = pair();
-        assert_eq!(watch.look_at(SECOND).0, Some(Action::Suspend));
+    fn lease_watch_suspends_without_deadline() {
+        let (_page, mut watch, _folder) = open_lease_pair();
+        assert_eq!(watch.look_at(SECOND).0, Some(LeaseAction::Suspend));
     }
 }

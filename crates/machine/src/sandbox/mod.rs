@@ -53,8 +53,8 @@ use tokio::time::timeout;
 
 pub use self::boot_files::BootSources;
 pub use self::cgroup::LimitsKind;
-pub use self::folders::{MachineDetails, MachineFolders, Memory, MemorySource};
-pub use self::image::Image;
+pub use self::folders::{MachineDetails, MachineFolders, MachineMemory, MemorySource};
+pub use self::image::MachineImage;
 pub use self::kernel::OwnKernel;
 pub use self::kvm::{open_kvm, try_kvm};
 pub use self::launch::launch_main;
@@ -62,14 +62,14 @@ pub use self::lease::{LeasePage, SUSPENDED_MAX};
 pub use self::project::{DiskQuota, bound_disk, missing_disk_quota};
 pub use self::qemu::{Accelerator, Qemu, find_qemu};
 pub use self::running::SandboxMachine;
-pub use self::spec::Limits;
-pub use self::trial::{TRIAL_TIMEOUT, Trial, TrialRecord, sweep_trials};
+pub use self::spec::MachineLimits;
+pub use self::trial::{TRIAL_TIMEOUT, TrialOutcome, TrialRecord, sweep_trials};
 pub use self::uml_kernel::UmlKernel;
 
 use self::cgroup::Cgroups;
-use self::spec::{REPORT_MAX_BYTES, Report, Spec, Task, UserIds};
+use self::spec::{LaunchReport, LaunchTask, REPORT_MAX_BYTES, Spec, UserIds};
 use self::template::Template;
-use crate::contract::{DriverError, Home};
+use crate::contract::{DriverError, MachineHome};
 use crate::documents;
 use crate::limits::LimitStatus;
 
@@ -108,9 +108,9 @@ pub struct SandboxConfig {
     /// The kernel of its own on which each machine runs; `None` runs them on the host's.
     pub kernel: Option<OwnKernel>,
     /// The system that machines show; `None` shows programs and libraries of the host.
-    pub image: Option<Image>,
+    pub image: Option<MachineImage>,
     /// The limits of each machine.
-    pub limits: Limits,
+    pub limits: MachineLimits,
     /// The disk space of an account's workspace and index, where the kernel can enforce it.
     pub disk_quota: Option<DiskQuota>,
     /// The folder on the file system of the workspaces in which a trial makes its own, for a moment.
@@ -134,7 +134,7 @@ impl SandboxConfig {
             kernel: None,
             image: None,
             launcher: PathBuf::from("/proc/self/exe"),
-            limits: Limits::default(),
+            limits: MachineLimits::default(),
             disk_quota: None,
             folder_check_interval: FOLDER_CHECK_INTERVAL,
             suspended_max: None,
@@ -181,13 +181,13 @@ impl Kernel {
 
     /// The driver and the kind of limits, as operators see them.
     #[must_use]
-    pub fn described(self, limits: LimitsKind) -> String {
+    pub fn describe_driver(self, limits: LimitsKind) -> String {
         format!("{} (limits: {})", self.driver_name(), limits.as_str())
     }
 
     /// How a machine on this kernel is isolated, in words for operators.
     #[must_use]
-    pub const fn isolation(self) -> &'static str {
+    pub const fn describe_isolation(self) -> &'static str {
         match self {
             Self::Host => {
                 "a sandbox on the host's kernel: namespaces, a private root, an allowlist of system calls, limits"
@@ -201,7 +201,7 @@ impl Kernel {
 
     /// Returns the name of the index folder in a machine's folder. Each kind of kernel has its own: on the host's
     /// kernel it belongs to the agent's user, otherwise to the user that runs the kernel.
-    const fn index(self) -> &'static str {
+    const fn index_folder_name(self) -> &'static str {
         match self {
             Self::Host => "index",
             Self::UserModeLinux => "index-uml",
@@ -224,7 +224,7 @@ impl Sandbox {
     ///
     /// # Errors
     /// [`DriverError::Refused`] when the service's user cannot have a second user for the tools.
-    pub fn open(mut config: SandboxConfig) -> Result<Self, DriverError> {
+    pub fn open_driver(mut config: SandboxConfig) -> Result<Self, DriverError> {
         for folder in [&config.machines, &config.trial_workspaces] {
             private_folder(folder)?;
         }
@@ -233,17 +233,18 @@ impl Sandbox {
         }
         let paths = [&mut config.machines, &mut config.trial_workspaces, &mut config.agent];
         for path in paths.into_iter().chain(&mut config.plugins) {
-            *path =
-                path.canonicalize().map_err(|error| failed(&format!("finding {}", path.display()), error))?;
+            *path = path
+                .canonicalize()
+                .map_err(|error| driver_failure(&format!("finding {}", path.display()), error))?;
         }
         let image = config.image.as_ref().map(|image| {
-            image
-                .hold()
-                .map_err(|error| failed(&format!("opening the image {}", image.tree.display()), error))
+            image.lock_image().map_err(|error| {
+                driver_failure(&format!("opening the image {}", image.tree.display()), error)
+            })
         });
         let image = image.transpose()?;
         let users = find_users()?;
-        let cgroups = Cgroups::find();
+        let cgroups = Cgroups::find_location();
         cgroups.remove_abandoned();
         let kernel_description = config.kernel.as_ref().map(ToString::to_string);
         Ok(Self { config, kernel_description, _image: image, users, cgroups, template: Mutex::default() })
@@ -253,7 +254,7 @@ impl Sandbox {
     #[must_use]
     pub const fn kernel(&self) -> Kernel {
         match &self.config.kernel {
-            Some(kernel) => kernel.kind(),
+            Some(kernel) => kernel.kernel_kind(),
             None => Kernel::Host,
         }
     }
@@ -267,13 +268,13 @@ impl Sandbox {
     /// Returns the mechanism of the limits of a machine as a whole.
     #[must_use]
     pub const fn limits_kind(&self) -> LimitsKind {
-        self.cgroups.kind()
+        self.cgroups.limits_kind()
     }
 
     /// Lists the limits of machines and the mechanism that enforces each on this host.
     #[must_use]
     pub fn limits_report(&self) -> Vec<LimitStatus> {
-        report::limits(self.kernel(), &self.cgroups, self.users, self.no_disk_quota().as_deref())
+        report::list_limits(self.kernel(), &self.cgroups, self.users, self.no_disk_quota().as_deref())
     }
 
     /// Returns the reason why the kernel does not limit the disk space of accounts; `None` when it does.
@@ -286,7 +287,7 @@ impl Sandbox {
     }
 
     /// Limits the disk space of the account if the kernel supports it.
-    async fn bound_disk(&self, home: &Home, index: &Path) {
+    async fn bound_disk(&self, home: &MachineHome, index: &Path) {
         let Some(quota) = self.config.disk_quota.filter(|_| self.no_disk_quota().is_none()) else { return };
         let (ordinal, workspace, index) = (home.ordinal, home.workspace.clone(), index.to_owned());
         let bounding = spawn_blocking(move || bound_disk(ordinal, &workspace, &index, quota)).await;
@@ -299,28 +300,30 @@ impl Sandbox {
     ///
     /// # Errors
     /// [`DriverError::Busy`] when the machine runs already, otherwise the launcher's reason.
-    pub async fn start(&self, home: &Home) -> Result<SandboxMachine, DriverError> {
+    pub async fn start_machine(&self, home: &MachineHome) -> Result<SandboxMachine, DriverError> {
         if home.ordinal >= ORDINALS_MAX {
             return Err(DriverError::Refused("there are no more ids for this many accounts".into()));
         }
-        let folder = self.folder(home.account);
-        let index = folder.join(self.kernel().index());
+        let folder = self.machine_folder(home.account);
+        let index = folder.join(self.kernel().index_folder_name());
         private_folder(&folder)?;
         if !index.exists() {
             private_folder(&index)?;
         }
         self.bound_disk(home, &index).await;
-        let mut spec =
-            Spec { ids: self.ids(home.ordinal), ..self.spec(Task::Run, &folder, &index, &home.workspace) };
-        let cgroups = self.cgroups.make(&group_name(home.account), &spec.host_limits());
-        spec.cgroups = cgroups.map_err(|error| failed("making control groups", error))?;
+        let mut spec = Spec {
+            ids: self.user_ids(home.ordinal),
+            ..self.launch_spec(LaunchTask::Run, &folder, &index, &home.workspace)
+        };
+        let cgroups = self.cgroups.create_groups(&group_name(home.account), &spec.host_limits());
+        spec.cgroups = cgroups.map_err(|error| driver_failure("making control groups", error))?;
         match self.launch_from_template(&mut spec).await {
-            Ok(Report::Running(identity)) => SandboxMachine::open(&folder, identity)?
+            Ok(LaunchReport::Running(identity)) => SandboxMachine::from_identity(&folder, identity)?
                 .ok_or_else(|| DriverError::Failed("the machine ended as soon as it had started".into())),
-            Ok(other) => Err(unexpected(&other)),
+            Ok(other) => Err(unexpected_report(&other)),
             Err(error) => {
                 if !matches!(error, DriverError::Busy) {
-                    cgroup::remove(&spec.cgroups);
+                    cgroup::remove_groups(&spec.cgroups);
                 }
                 Err(error)
             }
@@ -331,13 +334,13 @@ impl Sandbox {
     ///
     /// # Errors
     /// When the machine's folder or the kernel cannot be read.
-    pub fn attach(&self, account: AccountId) -> Result<Option<SandboxMachine>, DriverError> {
-        self.folders().attach(account)
+    pub fn attach_machine(&self, account: AccountId) -> Result<Option<SandboxMachine>, DriverError> {
+        self.machine_folders().attach_machine(account)
     }
 
     /// Returns the accounts whose machines left an identity file, running or not.
     #[must_use]
-    pub fn folders(&self) -> MachineFolders {
+    pub fn machine_folders(&self) -> MachineFolders {
         MachineFolders::new(self.config.machines.clone())
     }
 
@@ -346,10 +349,10 @@ impl Sandbox {
     ///
     /// # Errors
     /// When a process does not exit.
-    pub async fn stop(&self, account: AccountId) -> Result<(), DriverError> {
-        self.folders().stop(account).await?;
+    pub async fn stop_machine(&self, account: AccountId) -> Result<(), DriverError> {
+        self.machine_folders().stop_machine(account).await?;
         // The groups of an abandoned start, and those of another configuration.
-        cgroup::remove(&self.cgroups.folders(&group_name(account)));
+        cgroup::remove_groups(&self.cgroups.group_folders(&group_name(account)));
         Ok(())
     }
 
@@ -357,51 +360,56 @@ impl Sandbox {
     ///
     /// # Errors
     /// [`DriverError::Busy`] if the machine runs, or when something of the index is left.
-    pub async fn reset(&self, account: AccountId) -> Result<(), DriverError> {
-        let folder = self.folder(account);
+    pub async fn remove_index(&self, account: AccountId) -> Result<(), DriverError> {
+        let folder = self.machine_folder(account);
         for kernel in [Kernel::Qemu, Kernel::UserModeLinux, Kernel::Host] {
-            let index = folder.join(kernel.index());
+            let index = folder.join(kernel.index_folder_name());
             if index.exists() {
-                self.clear(&folder, &index).await?;
-                fs::remove_dir(&index).map_err(|error| failed("removing the index", error))?;
+                self.empty_index(&folder, &index).await?;
+                fs::remove_dir(&index).map_err(|error| driver_failure("removing the index", error))?;
             }
         }
-        documents::remove(&folder).map_err(|error| failed("removing the report of documents", error))
+        documents::remove_report(&folder)
+            .map_err(|error| driver_failure("removing the report of documents", error))
     }
 
     /// Removes everything that the driver stores for an account with a stopped machine, in particular the index.
     ///
     /// # Errors
     /// When something of it is left.
-    pub async fn remove(&self, account: AccountId) -> Result<(), DriverError> {
-        let folder = self.folder(account);
-        let index = folder.join(Kernel::Host.index());
+    pub async fn remove_account(&self, account: AccountId) -> Result<(), DriverError> {
+        let folder = self.machine_folder(account);
+        let index = folder.join(Kernel::Host.index_folder_name());
         if index.exists() {
-            self.clear(&folder, &index).await?;
+            self.empty_index(&folder, &index).await?;
         }
-        remove_folder(folder).await.map_err(|error| failed("removing the machine's folder", error))
+        remove_folder(folder).await.map_err(|error| driver_failure("removing the machine's folder", error))
     }
 
     /// Empties an index, as the user that it belongs to.
-    async fn clear(&self, folder: &Path, index: &Path) -> Result<(), DriverError> {
-        let owner = fs::metadata(index).map_err(|error| failed("finding the index", error))?;
-        let ids = self.ids(0);
+    async fn empty_index(&self, folder: &Path, index: &Path) -> Result<(), DriverError> {
+        let owner = fs::metadata(index).map_err(|error| driver_failure("finding the index", error))?;
+        let ids = self.user_ids(0);
         let ids = match self.users {
             Users::Root => ids,
             // Files of the service's own user need no other one.
             Users::Ordinary { own, .. } if owner.uid() == own.0 => ids,
             Users::Ordinary { .. } => UserIds { agent_uid: owner.uid(), agent_gid: owner.gid(), ..ids },
         };
-        let spec =
-            Spec { kernel: None, image: None, ids, ..self.spec(Task::Clear, folder, index, Path::new("")) };
-        match self.launch(&spec).await? {
-            Report::Cleared => Ok(()),
-            other => Err(unexpected(&other)),
+        let spec = Spec {
+            kernel: None,
+            image: None,
+            ids,
+            ..self.launch_spec(LaunchTask::Clear, folder, index, Path::new(""))
+        };
+        match self.run_launch(&spec).await? {
+            LaunchReport::Cleared => Ok(()),
+            other => Err(unexpected_report(&other)),
         }
     }
 
     /// A launch of the machine of that folder, without control groups.
-    fn spec(&self, task: Task, folder: &Path, index: &Path, workspace: &Path) -> Spec {
+    fn launch_spec(&self, task: LaunchTask, folder: &Path, index: &Path, workspace: &Path) -> Spec {
         Spec {
             task,
             machine: folder.to_owned(),
@@ -413,7 +421,7 @@ impl Sandbox {
             image: self.config.image.clone(),
             plugins: self.config.plugins.clone(),
             privileged: matches!(self.users, Users::Root),
-            ids: self.ids(0),
+            ids: self.user_ids(0),
             limits: self.config.limits.clone(),
             cgroups: Vec::new(),
             folder_check_ms: u64::try_from(self.config.folder_check_interval.as_millis()).unwrap_or(u64::MAX),
@@ -422,17 +430,17 @@ impl Sandbox {
     }
 
     /// Returns the memory of the account's machine, in bytes.
-    pub(crate) async fn memory(&self, account: AccountId) -> Option<u64> {
-        let folders = self.folders();
-        let details = spawn_blocking(move || folders.details(account)).await.ok()?.ok()?;
+    pub(crate) async fn machine_memory(&self, account: AccountId) -> Option<u64> {
+        let folders = self.machine_folders();
+        let details = spawn_blocking(move || folders.machine_details(account)).await.ok()?.ok()?;
         Some(details.memory?.bytes)
     }
 
-    fn folder(&self, account: AccountId) -> PathBuf {
+    fn machine_folder(&self, account: AccountId) -> PathBuf {
         self.config.machines.join(account.to_string())
     }
 
-    const fn ids(&self, ordinal: u32) -> UserIds {
+    const fn user_ids(&self, ordinal: u32) -> UserIds {
         match self.users {
             Users::Root => {
                 let agent = IDS_FIRST + 2 * ordinal;
@@ -448,13 +456,13 @@ impl Sandbox {
     }
 
     /// Runs a launcher to its end. Dropping the future ends it with everything that it has started.
-    async fn launch(&self, spec: &Spec) -> Result<Report, DriverError> {
+    async fn run_launch(&self, spec: &Spec) -> Result<LaunchReport, DriverError> {
         self.launch_within(launch_timeout(spec.kernel.as_ref()), spec).await
     }
 
     /// Runs a launcher for at most so long. Nothing that it has started is left after a failure.
-    async fn launch_within(&self, limit: Duration, spec: &Spec) -> Result<Report, DriverError> {
-        let text = serde_json::to_vec(spec).map_err(|error| failed("writing the spec", error))?;
+    async fn launch_within(&self, limit: Duration, spec: &Spec) -> Result<LaunchReport, DriverError> {
+        let text = serde_json::to_vec(spec).map_err(|error| driver_failure("writing the spec", error))?;
         let report = run_launcher(&self.config.launcher, &[], &text, limit).await?;
         if report.is_none() {
             folders::wait_until_unlocked(&spec.machine).await?;
@@ -474,7 +482,7 @@ async fn run_launcher(
     arguments: &[&OsStr],
     input: &[u8],
     limit: Duration,
-) -> Result<Option<Report>, DriverError> {
+) -> Result<Option<LaunchReport>, DriverError> {
     let mut launcher = tokio::process::Command::new(launcher)
         .arg(LAUNCH_ARGUMENT)
         .args(arguments)
@@ -485,8 +493,8 @@ async fn run_launcher(
         .process_group(0)
         .kill_on_drop(true)
         .spawn()
-        .map_err(|error| failed("starting the launcher", error))?;
-    let group = ProcessGroup::of(&launcher);
+        .map_err(|error| driver_failure("starting the launcher", error))?;
+    let group = ProcessGroup::from_launcher(&launcher);
     let (stdin, stdout) = (launcher.stdin.take(), launcher.stdout.take());
     let exchange = async {
         if let Some(mut stdin) = stdin {
@@ -500,11 +508,11 @@ async fn run_launcher(
         Ok::<_, io::Error>((report, status))
     };
     let Ok(exchanged) = timeout(limit, exchange).await else { return Ok(None) };
-    let (report, status) = exchanged.map_err(|error| failed("running the launcher", error))?;
+    let (report, status) = exchanged.map_err(|error| driver_failure("running the launcher", error))?;
     group.disarm();
     match serde_json::from_slice(&report) {
-        Ok(Report::Failed { reason }) => Err(DriverError::Failed(reason)),
-        Ok(Report::Busy) => Err(DriverError::Busy),
+        Ok(LaunchReport::Failed { reason }) => Err(DriverError::Failed(reason)),
+        Ok(LaunchReport::Busy) => Err(DriverError::Busy),
         Ok(report) if status.success() => Ok(Some(report)),
         Ok(_) => Err(DriverError::Failed("the launcher could not finish".into())),
         Err(_) => Err(DriverError::Failed(format!("the launcher ended without a report: {status}"))),
@@ -516,7 +524,7 @@ struct ProcessGroup(Option<Pid>);
 
 impl ProcessGroup {
     /// The launcher must not have been waited for, so that its number is still its own.
-    fn of(launcher: &tokio::process::Child) -> Self {
+    fn from_launcher(launcher: &tokio::process::Child) -> Self {
         Self(launcher.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)))
     }
 
@@ -535,7 +543,7 @@ impl Drop for ProcessGroup {
 }
 
 /// Returns an identifier of these files and their state.
-fn stamp(files: &[&Path]) -> io::Result<String> {
+fn files_stamp(files: &[&Path]) -> io::Result<String> {
     let mut stamp = String::new();
     for file in files {
         let metadata = fs::metadata(file)?;
@@ -549,18 +557,18 @@ fn group_name(account: AccountId) -> String {
     format!("{}{account}", cgroup::GROUP_PREFIX)
 }
 
-fn failed(what: &str, error: impl Into<io::Error>) -> DriverError {
+fn driver_failure(what: &str, error: impl Into<io::Error>) -> DriverError {
     DriverError::Failed(format!("{what}: {}", error.into()))
 }
 
-fn unexpected(report: &Report) -> DriverError {
+fn unexpected_report(report: &LaunchReport) -> DriverError {
     DriverError::Failed(format!("the launcher answered something else: {report:?}"))
 }
 
 fn private_folder(path: &Path) -> Result<(), DriverError> {
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
     made.and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o700)))
-        .map_err(|error| failed(&format!("making {}", path.display()), error))
+        .map_err(|error| driver_failure(&format!("making {}", path.display()), error))
 }
 
 /// Creates a folder that machines' users may read, unless it exists.
@@ -570,7 +578,7 @@ fn public_folder(path: &Path) -> Result<(), DriverError> {
     }
     let made = fs::create_dir_all(path);
     made.and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o755)))
-        .map_err(|error| failed(&format!("making {}", path.display()), error))
+        .map_err(|error| driver_failure(&format!("making {}", path.display()), error))
 }
 
 /// Removes a machine's folder, whose index is already empty. The index may belong to the agent's user, so that no
@@ -581,7 +589,7 @@ async fn remove_folder(folder: PathBuf) -> io::Result<()> {
         outcome => outcome,
     };
     let removing = spawn_blocking(move || {
-        gone(fs::remove_dir(folder.join(Kernel::Host.index())))?;
+        gone(fs::remove_dir(folder.join(Kernel::Host.index_folder_name())))?;
         gone(fs::remove_dir_all(folder))
     });
     removing.await.map_err(io::Error::other)?
@@ -594,6 +602,6 @@ fn find_users() -> Result<Users, DriverError> {
         subordinate::check_free(range).map_err(DriverError::Refused)?;
         return Ok(Users::Root);
     }
-    let (users, groups) = subordinate::find(own.0).map_err(DriverError::Refused)?;
+    let (users, groups) = subordinate::find_id_ranges(own.0).map_err(DriverError::Refused)?;
     Ok(Users::Ordinary { own, users, groups })
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde_json::{Value, json};
 
-use super::sys::{ErrorContext, Failure};
+use super::sys::{LaunchErrorContext, LaunchFailure};
 
 /// The longest time in which QEMU answers, and in which it saves or reads a machine.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -32,41 +32,41 @@ pub(crate) struct Monitor {
 impl Monitor {
     /// Greets QEMU, which answers once it has created its devices, and leaves the machine's shared memory out of what is
     /// saved and read.
-    pub(crate) fn open(socket: OwnedFd) -> Result<Self, Failure> {
+    pub(crate) fn open_monitor(socket: OwnedFd) -> Result<Self, LaunchFailure> {
         let socket = UnixStream::from(socket);
-        socket.set_read_timeout(Some(ANSWER_TIMEOUT)).doing("bounding the wait for QEMU")?;
+        socket.set_read_timeout(Some(ANSWER_TIMEOUT)).with_context("bounding the wait for QEMU")?;
         let mut monitor = Self { socket: BufReader::new(socket) };
         let mut prepare = || -> io::Result<()> {
-            monitor.receive(|message| message.get("QMP").is_some())?;
-            monitor.execute("qmp_capabilities", &json!({}))?;
+            monitor.receive_message(|message| message.get("QMP").is_some())?;
+            monitor.execute_command("qmp_capabilities", &json!({}))?;
             let capability = |name| json!({ "capability": name, "state": true });
             let capabilities = [capability("x-ignore-shared"), capability("events")];
-            monitor.execute("migrate-set-capabilities", &json!({ "capabilities": capabilities }))
+            monitor.execute_command("migrate-set-capabilities", &json!({ "capabilities": capabilities }))
         };
-        prepare().doing("preparing QEMU")?;
+        prepare().with_context("preparing QEMU")?;
         Ok(monitor)
     }
 
     /// Saves the state of the machine's devices, without its memory, and ends QEMU.
-    pub(crate) fn save(mut self, state: &File) -> Result<(), Failure> {
+    pub(crate) fn save_machine(mut self, state: &File) -> Result<(), LaunchFailure> {
         let mut save = || -> io::Result<()> {
-            self.execute("migrate-set-parameters", &json!({ "max-bandwidth": BANDWIDTH }))?;
-            self.pass(state)?;
-            self.execute("migrate", &json!({ "uri": format!("fd:{STATE}") }))?;
+            self.execute_command("migrate-set-parameters", &json!({ "max-bandwidth": BANDWIDTH }))?;
+            self.pass_state_file(state)?;
+            self.execute_command("migrate", &json!({ "uri": format!("fd:{STATE}") }))?;
             self.wait_until_migrated()?;
-            self.execute("quit", &json!({}))
+            self.execute_command("quit", &json!({}))
         };
-        save().doing("saving the machine")
+        save().with_context("saving the machine")
     }
 
     /// Has a machine continue from the saved state of its devices.
-    pub(crate) fn restore(mut self, state: &File) -> Result<(), Failure> {
+    pub(crate) fn restore_machine(mut self, state: &File) -> Result<(), LaunchFailure> {
         let mut restore = || -> io::Result<()> {
-            self.pass(state)?;
-            self.execute("migrate-incoming", &json!({ "uri": format!("fd:{STATE}") }))?;
+            self.pass_state_file(state)?;
+            self.execute_command("migrate-incoming", &json!({ "uri": format!("fd:{STATE}") }))?;
             self.wait_until_migrated()
         };
-        restore().doing("continuing the saved machine")
+        restore().with_context("continuing the saved machine")
     }
 
     fn wait_until_migrated(&mut self) -> io::Result<()> {
@@ -75,7 +75,7 @@ impl Monitor {
             message.get("event").is_some_and(|event| event == "MIGRATION")
                 && status(message).is_some_and(|status| status == "completed" || status == "failed")
         };
-        let message = self.receive(is_over)?;
+        let message = self.receive_message(is_over)?;
         match status(&message) {
             Some(status) if status == "completed" => Ok(()),
             _ => Err(io::Error::other("QEMU failed to transfer the machine")),
@@ -83,8 +83,8 @@ impl Monitor {
     }
 
     /// Gives QEMU the file of the state.
-    fn pass(&mut self, state: &File) -> io::Result<()> {
-        let line = line("getfd", &json!({ "fdname": STATE }));
+    fn pass_state_file(&mut self, state: &File) -> io::Result<()> {
+        let line = command_message("getfd", &json!({ "fdname": STATE }));
         let files = [state.as_fd()];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut beside = SendAncillaryBuffer::new(&mut space);
@@ -93,17 +93,17 @@ impl Monitor {
         if sent < line.len() {
             return Err(io::ErrorKind::WriteZero.into());
         }
-        self.answer("getfd")
+        self.read_answer("getfd")
     }
 
-    fn execute(&mut self, command: &str, arguments: &Value) -> io::Result<()> {
-        self.socket.get_mut().write_all(&line(command, arguments))?;
-        self.answer(command)
+    fn execute_command(&mut self, command: &str, arguments: &Value) -> io::Result<()> {
+        self.socket.get_mut().write_all(&command_message(command, arguments))?;
+        self.read_answer(command)
     }
 
-    fn answer(&mut self, command: &str) -> io::Result<()> {
-        let answer =
-            self.receive(|message| message.get("return").is_some() || message.get("error").is_some())?;
+    fn read_answer(&mut self, command: &str) -> io::Result<()> {
+        let answer = self
+            .receive_message(|message| message.get("return").is_some() || message.get("error").is_some())?;
         match answer.pointer("/error/desc") {
             Some(reason) => Err(io::Error::other(format!("{command}: {reason}"))),
             None => Ok(()),
@@ -111,7 +111,7 @@ impl Monitor {
     }
 
     /// Reads messages up to the first one that is wanted.
-    fn receive(&mut self, is_wanted: impl Fn(&Value) -> bool) -> io::Result<Value> {
+    fn receive_message(&mut self, is_wanted: impl Fn(&Value) -> bool) -> io::Result<Value> {
         for _ in 0..MESSAGES_MAX {
             let mut line = Vec::new();
             (&mut self.socket).take(MESSAGE_MAX_BYTES).read_until(b'\n', &mut line)?;
@@ -128,7 +128,7 @@ impl Monitor {
 }
 
 /// Returns the message of a command.
-fn line(command: &str, arguments: &Value) -> Vec<u8> {
+fn command_message(command: &str, arguments: &Value) -> Vec<u8> {
     let mut line = json!({ "execute": command, "arguments": arguments }).to_string().into_bytes();
     line.push(b'\n');
     line
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     /// Plays QEMU: sends the greeting, then for each command these lines. Returns the commands.
-    fn qemu(answers: Vec<&'static str>) -> (OwnedFd, thread::JoinHandle<Vec<String>>) {
+    fn spawn_fake_qemu(answers: Vec<&'static str>) -> (OwnedFd, thread::JoinHandle<Vec<String>>) {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let plays = thread::spawn(move || {
             let mut socket = BufReader::new(theirs);
@@ -159,7 +159,7 @@ mod tests {
         (ours.into(), plays)
     }
 
-    fn state() -> File {
+    fn open_state_file() -> File {
         File::open("/dev/null").unwrap()
     }
 
@@ -168,23 +168,24 @@ mod tests {
         {\"event\": \"STOP\"}\r\n{\"event\": \"MIGRATION\", \"data\": {\"status\": \"completed\"}}\r\n";
 
     #[test]
-    fn a_machine_is_saved_by_commands_with_events_in_between() {
-        let (socket, plays) = qemu(vec![DONE, DONE, DONE, DONE, ACTIVE_THEN_COMPLETED, DONE]);
-        Monitor::open(socket).unwrap().save(&state()).unwrap();
+    fn monitor_save_machine_skips_events() {
+        let (socket, plays) = spawn_fake_qemu(vec![DONE, DONE, DONE, DONE, ACTIVE_THEN_COMPLETED, DONE]);
+        Monitor::open_monitor(socket).unwrap().save_machine(&open_state_file()).unwrap();
         let commands = plays.join().unwrap();
         let expected = "qmp_capabilities migrate-set-capabilities migrate-set-parameters getfd migrate quit";
         assert_eq!(commands.join(" "), expected);
     }
 
     #[test]
-    fn a_refusal_a_failure_and_an_end_are_errors() {
+    fn monitor_reports_refusal_failure_and_end() {
         let failed = "{\"return\": {}}\r\n{\"event\": \"MIGRATION\", \"data\": {\"status\": \"failed\"}}\r\n";
         let refused = "{\"error\": {\"class\": \"GenericError\", \"desc\": \"no such file\"}}\r\n";
         for (answer, reason) in
             [(failed, "failed to transfer"), (refused, "no such file"), ("", "QEMU has ended")]
         {
-            let (socket, plays) = qemu(vec![DONE, DONE, DONE, answer]);
-            let failure = Monitor::open(socket).unwrap().restore(&state()).unwrap_err();
+            let (socket, plays) = spawn_fake_qemu(vec![DONE, DONE, DONE, answer]);
+            let failure =
+                Monitor::open_monitor(socket).unwrap().restore_machine(&open_state_file()).unwrap_err();
             assert!(failure.to_string().contains(reason), "{failure}");
             plays.join().unwrap();
         }
@@ -197,7 +198,7 @@ mod tests {
             let mut theirs = theirs;
             while theirs.write_all(&[b'x'; 4096]).is_ok() {}
         });
-        assert!(Monitor::open(ours.into()).is_err());
+        assert!(Monitor::open_monitor(ours.into()).is_err());
         floods.join().unwrap();
     }
 }

@@ -12,11 +12,11 @@ use rustix::thread::{
     CapabilitiesSecureBits, CapabilitySet, CapabilitySets, set_capabilities, set_capabilities_secure_bits,
     set_no_new_privs,
 };
-use seccomp::Profile;
+use seccomp::SeccompProfile;
 
 use super::Kernel;
 use super::spec::Spec;
-use super::sys::{self, ErrorContext, Failure};
+use super::sys::{self, LaunchErrorContext, LaunchFailure};
 
 /// The capabilities that the agent needs to run tools as another user and to kill them: CAP_KILL, CAP_SETGID,
 /// CAP_SETUID.
@@ -26,8 +26,8 @@ const BEHIND_THE_SERVICE: i32 = 5;
 
 /// Sets the limits of the calling process and its children. Without a control group, each process gets the memory
 /// limit that otherwise applies to all together.
-pub(crate) fn limit(spec: &Spec) -> Result<(), Failure> {
-    let (limits, grouped) = (spec.host_limits(), spec.grouped());
+pub(crate) fn set_resource_limits(spec: &Spec) -> Result<(), LaunchFailure> {
+    let (limits, grouped) = (spec.host_limits(), spec.has_cgroups());
     /// Programs reserve much more address space than they use.
     const ADDRESSES_PER_MEMORY: u64 = 64;
     let data = if grouped { limits.memory_bytes.saturating_mul(4) } else { limits.memory_bytes };
@@ -49,80 +49,80 @@ pub(crate) fn limit(spec: &Spec) -> Result<(), Failure> {
         // A hard limit of the service itself cannot be raised.
         let bound = getrlimit(resource).maximum.map_or(bound, |maximum| maximum.min(bound));
         let both = Rlimit { current: Some(bound), maximum: Some(bound) };
-        setrlimit(resource, both).doing("limiting resources")?;
+        setrlimit(resource, both).with_context("limiting resources")?;
     }
     if !grouped {
         // Without a control group for the processors, at least the service has a higher priority than machines. A
         // service that already runs at a lower priority need not lower it further, and may not raise it.
-        let own = getpriority_process(None).doing("asking for the priority")?;
+        let own = getpriority_process(None).with_context("asking for the priority")?;
         if own < BEHIND_THE_SERVICE {
-            setpriority_process(None, BEHIND_THE_SERVICE).doing("lowering the priority")?;
+            setpriority_process(None, BEHIND_THE_SERVICE).with_context("lowering the priority")?;
         }
     }
     Ok(())
 }
 
 /// Permanently drops all privileges except the agent's three capabilities.
-pub(crate) fn reduce() -> Result<(), Failure> {
-    set_no_new_privs(true).doing("giving up new privileges")?;
-    sys::bound_capabilities(&AGENT_CAPABILITIES).doing("bounding capabilities")?;
+pub(crate) fn reduce_privileges() -> Result<(), LaunchFailure> {
+    set_no_new_privs(true).with_context("giving up new privileges")?;
+    sys::bound_capabilities(&AGENT_CAPABILITIES).with_context("bounding capabilities")?;
     let secure = CapabilitiesSecureBits::NO_SETUID_FIXUP_LOCKED
         | CapabilitiesSecureBits::KEEP_CAPS_LOCKED
         | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE
         | CapabilitiesSecureBits::NO_CAP_AMBIENT_RAISE_LOCKED;
-    set_capabilities_secure_bits(secure).doing("locking capabilities")?;
+    set_capabilities_secure_bits(secure).with_context("locking capabilities")?;
     let retained = CapabilitySet::KILL | CapabilitySet::SETGID | CapabilitySet::SETUID;
-    capabilities(retained)?;
+    retain_capabilities(retained)?;
     // An additional layer, if the kernel supports it: even if others fail, files outside these folders cannot be
     // written and no connection can be opened. Older kernels do not have it.
-    let _ = landlock();
+    let _ = apply_landlock();
     Ok(())
 }
 
 /// Drops the remaining privileges, because the bridge needs none.
-pub(crate) fn renounce(grouped: bool) -> Result<(), Failure> {
+pub(crate) fn renounce_privileges(grouped: bool) -> Result<(), LaunchFailure> {
     renounce_to(CapabilitySet::empty(), grouped)
 }
 
 /// Drops the remaining privileges except the one to signal the tools, which are another user's: once the agent runs, the init
 /// process needs no other one.
-pub(crate) fn renounce_but_kill(grouped: bool) -> Result<(), Failure> {
+pub(crate) fn renounce_but_kill(grouped: bool) -> Result<(), LaunchFailure> {
     renounce_to(CapabilitySet::KILL, grouped)
 }
 
-fn renounce_to(retained: CapabilitySet, grouped: bool) -> Result<(), Failure> {
-    capabilities(retained)?;
-    set_dumpable_behavior(DumpableBehavior::NotDumpable).doing("closing the process to others")?;
-    filter(grouped)
+fn renounce_to(retained: CapabilitySet, grouped: bool) -> Result<(), LaunchFailure> {
+    retain_capabilities(retained)?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable).with_context("closing the process to others")?;
+    filter_system_calls(grouped)
 }
 
 /// Filters the system calls of the process that is a machine's kernel, or runs it.
-pub(crate) fn filter_kernel(kernel: Kernel, grouped: bool) -> Result<(), Failure> {
+pub(crate) fn filter_kernel(kernel: Kernel, grouped: bool) -> Result<(), LaunchFailure> {
     let profile = match kernel {
-        Kernel::Host => Profile::Agent { counted: grouped },
-        Kernel::UserModeLinux => Profile::UserModeLinux { counted: grouped },
-        Kernel::Qemu => Profile::Qemu { counted: grouped },
+        Kernel::Host => SeccompProfile::Agent { counted: grouped },
+        Kernel::UserModeLinux => SeccompProfile::UserModeLinux { counted: grouped },
+        Kernel::Qemu => SeccompProfile::Qemu { counted: grouped },
     };
-    seccomp::apply(profile).doing("filtering system calls")
+    seccomp::apply_profile(profile).with_context("filtering system calls")
 }
 
 /// Drops all capabilities of the calling process.
-pub(crate) fn drop_capabilities() -> Result<(), Failure> {
-    capabilities(CapabilitySet::empty())
+pub(crate) fn drop_capabilities() -> Result<(), LaunchFailure> {
+    retain_capabilities(CapabilitySet::empty())
 }
 
 /// Filters system calls. Refuses those whose resources only a control group counts, if there is none.
-pub(crate) fn filter(grouped: bool) -> Result<(), Failure> {
-    seccomp::apply(Profile::Agent { counted: grouped }).doing("filtering system calls")
+pub(crate) fn filter_system_calls(grouped: bool) -> Result<(), LaunchFailure> {
+    seccomp::apply_profile(SeccompProfile::Agent { counted: grouped }).with_context("filtering system calls")
 }
 
-fn capabilities(retained: CapabilitySet) -> Result<(), Failure> {
+fn retain_capabilities(retained: CapabilitySet) -> Result<(), LaunchFailure> {
     let sets =
         CapabilitySets { effective: retained, permitted: retained, inheritable: CapabilitySet::empty() };
-    set_capabilities(None, sets).doing("giving up capabilities")
+    set_capabilities(None, sets).with_context("giving up capabilities")
 }
 
-fn landlock() -> Result<RestrictionStatus, RulesetError> {
+fn apply_landlock() -> Result<RestrictionStatus, RulesetError> {
     const KNOWN: ABI = ABI::V7;
     let every = AccessFs::from_all(KNOWN);
     let look = AccessFs::from_read(KNOWN);

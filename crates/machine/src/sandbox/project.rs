@@ -31,7 +31,7 @@ pub struct DiskQuota {
 /// Returns why the file system of the folder enforces no project quotas; `None` when it does.
 #[must_use]
 pub fn missing_disk_quota(folder: &Path) -> Option<String> {
-    let enforced = || -> io::Result<bool> { sys::enforces_project_quotas(open(folder)?.as_fd()) };
+    let enforced = || -> io::Result<bool> { sys::enforces_project_quotas(open_folder(folder)?.as_fd()) };
     match enforced() {
         Ok(true) => None,
         Ok(false) => Some("the file system is not mounted with prjquota".to_owned()),
@@ -45,7 +45,7 @@ pub fn missing_disk_quota(folder: &Path) -> Option<String> {
 /// Errors of the kernel; the quota may then apply to some of the folders only.
 pub fn bound_disk(ordinal: u32, workspace: &Path, index: &Path, quota: DiskQuota) -> io::Result<()> {
     for (folder, project) in [(workspace, 2 * ordinal), (index, 2 * ordinal + 1)] {
-        let (folder, project) = (open(folder)?, PROJECTS_FROM + project);
+        let (folder, project) = (open_folder(folder)?, PROJECTS_FROM + project);
         sys::limit_project(folder.as_fd(), project, quota.bytes_max, quota.files_max)?;
         let FileProject { flags, project: before } = sys::file_project(folder.as_fd())?;
         if before != project || flags & INHERIT == 0 {
@@ -79,6 +79,6 @@ fn assign_below(folder: &OwnedFd, project: u32, depth_left: usize) -> io::Result
     Ok(())
 }
 
-fn open(folder: &Path) -> io::Result<OwnedFd> {
+fn open_folder(folder: &Path) -> io::Result<OwnedFd> {
     Ok(fs::File::open(folder)?.into())
 }

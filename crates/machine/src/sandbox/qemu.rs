@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use protocol::link::{self, INITRAMFS_ARGUMENT};
 use serde::{Deserialize, Serialize};
 
-use super::jail::{LISTENER, environment};
+use super::jail::{LISTENER, agent_environment};
 use super::kernel::{INITRAMFS, PROGRAM, SYSTEM, descriptor, find_program};
-use super::spec::{Spec, Task};
+use super::spec::{LaunchTask, Spec};
 
 /// The processor that a virtual machine runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,19 +52,19 @@ pub fn find_qemu(named: Option<&Path>) -> Option<PathBuf> {
 
 impl Qemu {
     /// Returns the folder of the files that machines boot, in which one is saved, too.
-    pub(crate) fn folder(&self) -> &Path {
+    pub(crate) fn boot_folder(&self) -> &Path {
         self.initramfs.parent().unwrap_or(Path::new("/"))
     }
 
     /// Returns the program in the jail, its arguments and its environment.
-    pub(crate) fn command(&self, spec: &Spec) -> (String, Vec<String>, Vec<String>) {
+    pub(crate) fn jail_command(&self, spec: &Spec) -> (String, Vec<String>, Vec<String>) {
         let environment = vec!["PATH=/usr/bin:/bin".to_owned(), "HOME=/tmp".to_owned()];
-        (self.program.display().to_string(), self.arguments(spec), environment)
+        (self.program.display().to_string(), self.qemu_arguments(spec), environment)
     }
 
     /// Returns the arguments, which a saved machine and those that continue from it have in common up to the ends of their
     /// connections.
-    pub(crate) fn arguments(&self, spec: &Spec) -> Vec<String> {
+    pub(crate) fn qemu_arguments(&self, spec: &Spec) -> Vec<String> {
         let accelerator = match self.accelerator {
             Accelerator::Kvm => "kvm".to_owned(),
             Accelerator::Emulation { .. } => format!("tcg,tb-size={TRANSLATION_MEBIBYTES}"),
@@ -112,7 +112,7 @@ impl Qemu {
         if spec.template.is_some() {
             arguments.extend(template_arguments(spec, &memory));
         }
-        for Shared { tag, folder, read_only } in shared_folders(spec) {
+        for SharedFolder { tag, folder, read_only } in shared_folders(spec) {
             let access = if read_only { ",readonly=on" } else { "" };
             arguments.extend([
                 "-fsdev".to_owned(),
@@ -149,7 +149,7 @@ impl Qemu {
             arguments.push(format!("{}=/agent", link::INIT));
         }
         // Inside the machine, its own kernel counts all memory.
-        arguments.extend(environment(&spec.limits, true));
+        arguments.extend(agent_environment(&spec.limits, true));
         arguments.extend(["--".to_owned(), INITRAMFS_ARGUMENT.to_owned()]);
         arguments.join(" ")
     }
@@ -158,7 +158,7 @@ impl Qemu {
 /// Returns the arguments by which a machine is saved, or continues from a saved one. A machine that is saved writes its
 /// memory to the file; one that continues gets copies of the pages that it writes.
 fn template_arguments(spec: &Spec, memory: &str) -> Vec<String> {
-    let is_saved = spec.task == Task::Save;
+    let is_saved = spec.task == LaunchTask::Save;
     let (shares, number) = (if is_saved { "on" } else { "off" }, descriptor::MEMORY);
     let mut arguments = vec![
         "-object".to_owned(),
@@ -181,14 +181,14 @@ const MACHINE: &str = "microvm,acpi=on,pcie=off,usb=off";
 const TRANSLATION_MEBIBYTES: u64 = 32;
 
 /// A folder of the jail that the machine mounts by its tag.
-struct Shared {
+struct SharedFolder {
     tag: &'static str,
     folder: String,
     read_only: bool,
 }
 
-fn shared_folders(spec: &Spec) -> Vec<Shared> {
-    let shared = |tag, folder: &str, read_only| Shared { tag, folder: folder.to_owned(), read_only };
+fn shared_folders(spec: &Spec) -> Vec<SharedFolder> {
+    let shared = |tag, folder: &str, read_only| SharedFolder { tag, folder: folder.to_owned(), read_only };
     let mut shared_folders = vec![
         shared(link::SYSTEM_TAG, &format!("/{SYSTEM}"), true),
         shared(link::WORKSPACE_TAG, "/workspace", false),

@@ -7,15 +7,15 @@ use crate::limits::{Enforcement, LimitStatus};
 /// Lists every limit.
 ///
 /// `no_disk_quota` is the reason why there are no project quotas.
-pub(super) fn limits(
+pub(super) fn list_limits(
     kernel: Kernel,
     cgroups: &Cgroups,
     users: Users,
     no_disk_quota: Option<&str>,
 ) -> Vec<LimitStatus> {
-    let kind = cgroups.kind();
+    let kind = cgroups.limits_kind();
     let counted = kind != LimitsKind::Rlimit;
-    let by_kernel = |limit, detail: &str| status(limit, Enforcement::Kernel, detail);
+    let by_kernel = |limit, detail: &str| limit_status(limit, Enforcement::Kernel, detail);
     let group = format!("control group ({})", kind.as_str());
     let delegate = "let the service make control groups (systemd: Delegate=yes)";
     let grouped = |limit, otherwise: LimitStatus| if counted { by_kernel(limit, &group) } else { otherwise };
@@ -23,7 +23,7 @@ pub(super) fn limits(
         by_kernel("cpu", &group)
     } else {
         let detail = format!("machines run at a lower priority than the service; {delegate}");
-        status("cpu", Enforcement::Nothing, &detail)
+        limit_status("cpu", Enforcement::Nothing, &detail)
     };
     let own_kernel = kernel != Kernel::Host;
     let by_own_kernel = |limit, otherwise: LimitStatus| {
@@ -31,7 +31,7 @@ pub(super) fn limits(
     };
     let epoll = match users {
         Users::Root => by_kernel("epoll_watches", "each machine has users of its own"),
-        Users::Ordinary { .. } => status(
+        Users::Ordinary { .. } => limit_status(
             "epoll_watches",
             Enforcement::Watch,
             "tools have the service's user, and each program may add a number of watches; as root each machine has \
@@ -42,7 +42,7 @@ pub(super) fn limits(
         None => by_kernel(limit, "project quota"),
         Some(why) => {
             let detail = format!("{why}; command lines end before the disk is full");
-            status(limit, Enforcement::Watch, &detail)
+            limit_status(limit, Enforcement::Watch, &detail)
         }
     };
     vec![
@@ -50,7 +50,7 @@ pub(super) fn limits(
             "memory",
             grouped(
                 "memory",
-                status(
+                limit_status(
                     "memory",
                     Enforcement::Watch,
                     &format!(
@@ -64,7 +64,7 @@ pub(super) fn limits(
             "kernel_memory",
             grouped(
                 "kernel_memory",
-                status(
+                limit_status(
                     "kernel_memory",
                     Enforcement::Watch,
                     &format!("sockets are counted, pipes and files bounded for each process; {delegate}"),
@@ -83,6 +83,6 @@ pub(super) fn limits(
     ]
 }
 
-fn status(limit: &'static str, enforced_by: Enforcement, detail: &str) -> LimitStatus {
+fn limit_status(limit: &'static str, enforced_by: Enforcement, detail: &str) -> LimitStatus {
     LimitStatus { limit, enforced_by, detail: detail.to_owned() }
 }

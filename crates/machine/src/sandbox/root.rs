@@ -16,7 +16,7 @@ use rustix::mount::{
 
 use super::kernel::{self, OwnKernel};
 use super::spec::{Spec, TOOLS_ID};
-use super::sys::{ErrorContext, Failure, mount_setattr};
+use super::sys::{LaunchErrorContext, LaunchFailure, mount_setattr};
 use super::{Kernel, uml};
 
 const MOUNT_FLAGS: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
@@ -50,7 +50,7 @@ const PROC_HIDDEN: [&str; 12] = [
 ];
 
 /// The mounts of the account's own folders, not attached yet.
-pub(crate) struct Sources {
+pub(crate) struct MountSources {
     pub(crate) workspace: OwnedFd,
     pub(crate) index: OwnedFd,
     pub(crate) agent: OwnedFd,
@@ -63,83 +63,83 @@ pub(crate) struct Sources {
 }
 
 /// Creates a mount of `path`, not attached yet.
-pub(crate) fn tree(path: impl AsRef<Path>, recursive: bool) -> Result<OwnedFd, Failure> {
+pub(crate) fn clone_mount(path: impl AsRef<Path>, recursive: bool) -> Result<OwnedFd, LaunchFailure> {
     let path = path.as_ref();
     let mut flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
     if recursive {
         flags |= OpenTreeFlags::AT_RECURSIVE;
     }
-    open_tree(CWD, path, flags).doing(&format!("taking {}", path.display()))
+    open_tree(CWD, path, flags).with_context(&format!("taking {}", path.display()))
 }
 
 /// Takes the files of a kernel of the machine's own.
-pub(crate) fn kernel_files(spec: &Spec) -> Result<Vec<(OwnedFd, &'static str)>, Failure> {
-    let files = spec.kernel.as_ref().map(OwnKernel::files).unwrap_or_default();
-    files.into_iter().map(|(path, inside)| Ok((tree(path, false)?, inside))).collect()
+pub(crate) fn kernel_files(spec: &Spec) -> Result<Vec<(OwnedFd, &'static str)>, LaunchFailure> {
+    let files = spec.kernel.as_ref().map(OwnKernel::jail_files).unwrap_or_default();
+    files.into_iter().map(|(path, inside)| Ok((clone_mount(path, false)?, inside))).collect()
 }
 
 /// Assembles the new root and makes it the root of the calling process, which must be the first of its process
 /// namespace and have all capabilities in its user namespace. Memory that belongs to no process is available only if
 /// control groups count it.
-pub(crate) fn enter(sources: &Sources, spec: &Spec) -> Result<(), Failure> {
-    let (limits, counted) = (&spec.limits, spec.grouped());
-    let own_kernel = spec.kernel.as_ref().map(OwnKernel::kind);
+pub(crate) fn enter_root(sources: &MountSources, spec: &Spec) -> Result<(), LaunchFailure> {
+    let (limits, counted) = (&spec.limits, spec.has_cgroups());
+    let own_kernel = spec.kernel.as_ref().map(OwnKernel::kernel_kind);
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
-        .doing("making mounts private")?;
+        .with_context("making mounts private")?;
     if let Some(image) = &sources.image {
-        restrict(image, false, READ_ONLY, "the image")?;
+        restrict_mount(image, false, READ_ONLY, "the image")?;
     }
     let made;
     let (root, shows_host) = match &sources.image {
         Some(image) if own_kernel.is_none() => (image, false),
         // The process of a kernel needs the host's libraries; the machine has its root elsewhere in the jail.
         _ => {
-            made = tmpfs(1 << 20, "0755", MountAttrFlags::empty())?;
+            made = create_tmpfs(1 << 20, "0755", MountAttrFlags::empty())?;
             (&made, true)
         }
     };
-    attach(root, SITE)?;
-    rustix::process::chdir(SITE).doing("entering the new root")?;
+    attach_mount(root, SITE)?;
+    rustix::process::chdir(SITE).with_context("entering the new root")?;
 
     if shows_host {
-        system()?;
-        etc()?;
-        folder("run")?;
-        folder("var")?;
-        symlink("/tmp", "var/tmp").doing("linking /var/tmp")?;
+        bind_system_folders()?;
+        write_etc()?;
+        create_folder("run")?;
+        create_folder("var")?;
+        symlink("/tmp", "var/tmp").with_context("linking /var/tmp")?;
     }
     let system = match own_kernel {
-        Some(Kernel::Qemu) if sources.image.is_none() => Some(tree(".", true)?),
+        Some(Kernel::Qemu) if sources.image.is_none() => Some(clone_mount(".", true)?),
         _ => None,
     };
-    proc()?;
-    dev(limits.temporary_bytes, counted, sources.kvm.as_ref())?;
-    place(&tmpfs(limits.temporary_bytes, "1777", MountAttrFlags::empty())?, "tmp")?;
+    mount_proc()?;
+    mount_dev(limits.temporary_bytes, counted, sources.kvm.as_ref())?;
+    place_mount(&create_tmpfs(limits.temporary_bytes, "1777", MountAttrFlags::empty())?, "tmp")?;
 
-    restrict(&sources.workspace, false, MOUNT_FLAGS, "/workspace")?;
-    place(&sources.workspace, "workspace")?;
-    restrict(&sources.index, false, MOUNT_FLAGS | libc::MOUNT_ATTR_NOEXEC, "/index")?;
-    place(&sources.index, "index")?;
-    restrict(&sources.agent, false, READ_ONLY, "/agent")?;
-    file("agent")?;
-    attach(&sources.agent, "agent")?;
+    restrict_mount(&sources.workspace, false, MOUNT_FLAGS, "/workspace")?;
+    place_mount(&sources.workspace, "workspace")?;
+    restrict_mount(&sources.index, false, MOUNT_FLAGS | libc::MOUNT_ATTR_NOEXEC, "/index")?;
+    place_mount(&sources.index, "index")?;
+    restrict_mount(&sources.agent, false, READ_ONLY, "/agent")?;
+    create_file("agent")?;
+    attach_mount(&sources.agent, "agent")?;
     for (kernel, inside) in &sources.kernel {
-        restrict(kernel, false, READ_ONLY, inside)?;
-        let metadata = fstat(kernel).doing("looking at the kernel's files")?;
+        restrict_mount(kernel, false, READ_ONLY, inside)?;
+        let metadata = fstat(kernel).with_context("looking at the kernel's files")?;
         match FileType::from_raw_mode(metadata.st_mode) {
-            FileType::Directory => folder(inside)?,
-            _ => file(inside)?,
+            FileType::Directory => create_folder(inside)?,
+            _ => create_file(inside)?,
         }
-        attach(kernel, inside)?;
+        attach_mount(kernel, inside)?;
     }
     if own_kernel == Some(Kernel::UserModeLinux) {
         // The kernel maps its memory from a file, and executes code there.
         let memory_bytes = spec.host_limits().memory_bytes;
-        place(&tmpfs(memory_bytes, "1777", MountAttrFlags::empty())?, uml::MEMORY)?;
+        place_mount(&create_tmpfs(memory_bytes, "1777", MountAttrFlags::empty())?, uml::MEMORY)?;
     }
     if let Some(plugins) = &sources.plugins {
-        restrict(plugins, false, READ_ONLY, "/plugins")?;
-        place(plugins, "plugins")?;
+        restrict_mount(plugins, false, READ_ONLY, "/plugins")?;
+        place_mount(plugins, "plugins")?;
     }
 
     if own_kernel.is_some()
@@ -148,44 +148,44 @@ pub(crate) fn enter(sources: &Sources, spec: &Spec) -> Result<(), Failure> {
         place_system(system, sources.plugins.is_some())?;
     }
 
-    restrict(root, false, READ_ONLY, "/")?;
-    rustix::process::pivot_root(".", ".").doing("changing the root")?;
-    unmount(".", UnmountFlags::DETACH).doing("letting the host's root go")?;
-    rustix::process::chdir("/").doing("entering the root")?;
+    restrict_mount(root, false, READ_ONLY, "/")?;
+    rustix::process::pivot_root(".", ".").with_context("changing the root")?;
+    unmount(".", UnmountFlags::DETACH).with_context("letting the host's root go")?;
+    rustix::process::chdir("/").with_context("entering the root")?;
     if own_kernel.is_some() { Ok(()) } else { own_index() }
 }
 
 /// Shows the process of a kernel the root of its machine, apart from its own root: without its processes and devices. The
 /// machine mounts the workspace and the index itself.
-fn place_system(system: &OwnedFd, with_plugins: bool) -> Result<(), Failure> {
-    restrict(system, false, READ_ONLY, "the system")?;
-    place(system, kernel::SYSTEM)?;
+fn place_system(system: &OwnedFd, with_plugins: bool) -> Result<(), LaunchFailure> {
+    restrict_mount(system, false, READ_ONLY, "the system")?;
+    place_mount(system, kernel::SYSTEM)?;
     let inside = Path::new(kernel::SYSTEM);
-    attach(&tree("agent", false)?, inside.join("agent"))?;
+    attach_mount(&clone_mount("agent", false)?, inside.join("agent"))?;
     if with_plugins {
-        attach(&tree("plugins", false)?, inside.join("plugins"))?;
+        attach_mount(&clone_mount("plugins", false)?, inside.join("plugins"))?;
     }
     Ok(())
 }
 
 /// Takes ownership of the index folder, once: for an ordinary user's service it belongs to that user at first.
-fn own_index() -> Result<(), Failure> {
-    let owner = fs::metadata("/index").doing("looking at /index")?.uid();
+fn own_index() -> Result<(), LaunchFailure> {
+    let owner = fs::metadata("/index").with_context("looking at /index")?.uid();
     if owner != 0 {
-        std::os::unix::fs::chown("/index", Some(0), Some(0)).doing("giving /index to the agent")?;
-        fs::set_permissions("/index", fs::Permissions::from_mode(0o700)).doing("closing /index")?;
+        std::os::unix::fs::chown("/index", Some(0), Some(0)).with_context("giving /index to the agent")?;
+        fs::set_permissions("/index", fs::Permissions::from_mode(0o700)).with_context("closing /index")?;
     }
     Ok(())
 }
 
-fn system() -> Result<(), Failure> {
+fn bind_system_folders() -> Result<(), LaunchFailure> {
     bind_system("usr")?;
     for name in SYSTEM {
         let host = Path::new("/").join(name);
         let Ok(metadata) = fs::symlink_metadata(&host) else { continue };
         if metadata.is_symlink() {
-            let target = fs::read_link(&host).doing("reading a system link")?;
-            symlink(target, name).doing("making a system link")?;
+            let target = fs::read_link(&host).with_context("reading a system link")?;
+            symlink(target, name).with_context("making a system link")?;
         } else if metadata.is_dir() {
             bind_system(name)?;
         }
@@ -193,14 +193,14 @@ fn system() -> Result<(), Failure> {
     Ok(())
 }
 
-fn bind_system(name: &str) -> Result<(), Failure> {
-    let mount = tree(Path::new("/").join(name), true)?;
-    restrict(&mount, true, READ_ONLY, name)?;
-    place(&mount, name)
+fn bind_system(name: &str) -> Result<(), LaunchFailure> {
+    let mount = clone_mount(Path::new("/").join(name), true)?;
+    restrict_mount(&mount, true, READ_ONLY, name)?;
+    place_mount(&mount, name)
 }
 
-fn etc() -> Result<(), Failure> {
-    folder("etc")?;
+fn write_etc() -> Result<(), LaunchFailure> {
+    create_folder("etc")?;
     let passwd = format!(
         "root:x:0:0:agent:/tmp:/usr/sbin/nologin\nuser:x:{TOOLS_ID}:{TOOLS_ID}:user:/workspace:/bin/sh\n\
          nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
@@ -213,37 +213,38 @@ fn etc() -> Result<(), Failure> {
         ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n".to_owned()),
     ];
     for (name, content) in files {
-        fs::write(Path::new("etc").join(name), content).doing("writing /etc")?;
+        fs::write(Path::new("etc").join(name), content).with_context("writing /etc")?;
     }
     for name in ETC {
         let host = Path::new("/etc").join(name);
         let inside = Path::new("etc").join(name);
         let Ok(metadata) = fs::symlink_metadata(&host) else { continue };
         if metadata.is_symlink() {
-            let target = fs::read_link(&host).doing("reading a link in /etc")?;
-            symlink(target, inside).doing("making a link in /etc")?;
+            let target = fs::read_link(&host).with_context("reading a link in /etc")?;
+            symlink(target, inside).with_context("making a link in /etc")?;
             continue;
         }
-        let mount = tree(&host, false)?;
-        restrict(&mount, false, READ_ONLY | libc::MOUNT_ATTR_NOEXEC, "/etc")?;
+        let mount = clone_mount(&host, false)?;
+        restrict_mount(&mount, false, READ_ONLY | libc::MOUNT_ATTR_NOEXEC, "/etc")?;
         if metadata.is_dir() {
-            fs::create_dir(&inside).doing("making a folder in /etc")?;
+            fs::create_dir(&inside).with_context("making a folder in /etc")?;
         } else {
-            fs::write(&inside, "").doing("making a file in /etc")?;
+            fs::write(&inside, "").with_context("making a file in /etc")?;
         }
-        attach(&mount, inside)?;
+        attach_mount(&mount, inside)?;
     }
     Ok(())
 }
 
-fn proc() -> Result<(), Failure> {
+fn mount_proc() -> Result<(), LaunchFailure> {
     let flags = MountAttrFlags::MOUNT_ATTR_NOSUID
         | MountAttrFlags::MOUNT_ATTR_NODEV
         | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    let open = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC).doing("opening a new /proc")?;
-    fsconfig_create(open.as_fd()).doing("making a new /proc")?;
-    let mount = fsmount(open.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, flags).doing("mounting a new /proc")?;
-    place(&mount, "proc")?;
+    let open = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC).with_context("opening a new /proc")?;
+    fsconfig_create(open.as_fd()).with_context("making a new /proc")?;
+    let mount =
+        fsmount(open.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, flags).with_context("mounting a new /proc")?;
+    place_mount(&mount, "proc")?;
     // An additional layer besides the filter and the empty bounding set: no user namespace can be created inside. If
     // the kernel does not permit this write, the other layers remain.
     let _ = fs::write("proc/sys/user/max_user_namespaces", "0");
@@ -254,97 +255,98 @@ fn proc() -> Result<(), Failure> {
     for name in PROC_READ_ONLY {
         let path = Path::new("proc").join(name);
         if path.exists() {
-            let mount = tree(&path, false)?;
-            restrict(&mount, false, READ_ONLY | libc::MOUNT_ATTR_NOEXEC, "/proc")?;
-            attach(&mount, path)?;
+            let mount = clone_mount(&path, false)?;
+            restrict_mount(&mount, false, READ_ONLY | libc::MOUNT_ATTR_NOEXEC, "/proc")?;
+            attach_mount(&mount, path)?;
         }
     }
     for name in PROC_HIDDEN {
         let path = Path::new("proc").join(name);
         if path.exists() {
-            attach(&tree("/dev/null", false)?, path)?;
+            attach_mount(&clone_mount("/dev/null", false)?, path)?;
         }
     }
     for name in ["acpi", "scsi"] {
         let path = Path::new("proc").join(name);
         if path.is_dir() {
-            let empty = tmpfs(4096, "0555", MountAttrFlags::MOUNT_ATTR_RDONLY)?;
-            attach(&empty, path)?;
+            let empty = create_tmpfs(4096, "0555", MountAttrFlags::MOUNT_ATTR_RDONLY)?;
+            attach_mount(&empty, path)?;
         }
     }
     Ok(())
 }
 
-fn dev(temporary_bytes: u64, counted: bool, kvm: Option<&OwnedFd>) -> Result<(), Failure> {
-    let dev = tmpfs(64 << 10, "0755", MountAttrFlags::MOUNT_ATTR_NOEXEC)?;
-    place(&dev, "dev")?;
+fn mount_dev(temporary_bytes: u64, counted: bool, kvm: Option<&OwnedFd>) -> Result<(), LaunchFailure> {
+    let dev = create_tmpfs(64 << 10, "0755", MountAttrFlags::MOUNT_ATTR_NOEXEC)?;
+    place_mount(&dev, "dev")?;
     for name in DEVICES {
         // A shared mapping of `zero` is memory; `full` reads the same and cannot be mapped.
         let device = if name == "zero" && !counted { "full" } else { name };
-        let mount = tree(Path::new("/dev").join(device), false)?;
-        restrict(&mount, false, libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC, "/dev")?;
+        let mount = clone_mount(Path::new("/dev").join(device), false)?;
+        restrict_mount(&mount, false, libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC, "/dev")?;
         let inside = Path::new("dev").join(name);
-        fs::write(&inside, "").doing("making a device file")?;
-        attach(&mount, inside)?;
+        fs::write(&inside, "").with_context("making a device file")?;
+        attach_mount(&mount, inside)?;
     }
     let links = [("fd", "fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")];
     for (name, target) in links {
-        symlink(Path::new("/proc/self").join(target), Path::new("dev").join(name)).doing("linking /dev")?;
+        symlink(Path::new("/proc/self").join(target), Path::new("dev").join(name))
+            .with_context("linking /dev")?;
     }
     if let Some(kvm) = kvm {
-        restrict(kvm, false, libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC, "/dev/kvm")?;
-        file("dev/kvm")?;
-        attach(kvm, "dev/kvm")?;
+        restrict_mount(kvm, false, libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC, "/dev/kvm")?;
+        create_file("dev/kvm")?;
+        attach_mount(kvm, "dev/kvm")?;
     }
-    place(&tmpfs(temporary_bytes, "1777", MountAttrFlags::MOUNT_ATTR_NOEXEC)?, "dev/shm")?;
-    restrict(&dev, false, READ_ONLY, "/dev")
+    place_mount(&create_tmpfs(temporary_bytes, "1777", MountAttrFlags::MOUNT_ATTR_NOEXEC)?, "dev/shm")?;
+    restrict_mount(&dev, false, READ_ONLY, "/dev")
 }
 
-fn tmpfs(size_bytes: u64, mode: &str, more: MountAttrFlags) -> Result<OwnedFd, Failure> {
+fn create_tmpfs(size_bytes: u64, mode: &str, more: MountAttrFlags) -> Result<OwnedFd, LaunchFailure> {
     /// One file or folder per 4 KiB, so that empty files cannot exhaust the kernel's memory.
     const BYTES_PER_INODE: u64 = 4096;
     let flags = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | more;
-    let open = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).doing("opening a tmpfs")?;
+    let open = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).with_context("opening a tmpfs")?;
     let options = [
         ("size", size_bytes.to_string()),
         ("nr_inodes", (size_bytes / BYTES_PER_INODE).max(64).to_string()),
         ("mode", mode.to_owned()),
     ];
     for (key, value) in options {
-        fsconfig_set_string(open.as_fd(), key, value).doing("sizing a tmpfs")?;
+        fsconfig_set_string(open.as_fd(), key, value).with_context("sizing a tmpfs")?;
     }
-    fsconfig_create(open.as_fd()).doing("making a tmpfs")?;
-    fsmount(open.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, flags).doing("mounting a tmpfs")
+    fsconfig_create(open.as_fd()).with_context("making a tmpfs")?;
+    fsmount(open.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, flags).with_context("mounting a tmpfs")
 }
 
-fn restrict(mount: &OwnedFd, recursive: bool, set: u64, what: &str) -> Result<(), Failure> {
-    mount_setattr(mount.as_fd(), recursive, set, None).doing(&format!("restricting {what}"))
+fn restrict_mount(mount: &OwnedFd, recursive: bool, set: u64, what: &str) -> Result<(), LaunchFailure> {
+    mount_setattr(mount.as_fd(), recursive, set, None).with_context(&format!("restricting {what}"))
 }
 
 /// Creates a folder, unless the image has it.
-fn folder(name: &str) -> Result<(), Failure> {
+fn create_folder(name: &str) -> Result<(), LaunchFailure> {
     match fs::create_dir(name) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        made => made.doing(&format!("making /{name}")),
+        made => made.with_context(&format!("making /{name}")),
     }
 }
 
 /// Creates an empty file, unless the image has it.
-fn file(name: &str) -> Result<(), Failure> {
+fn create_file(name: &str) -> Result<(), LaunchFailure> {
     if fs::symlink_metadata(name).is_ok_and(|metadata| metadata.is_file()) {
         return Ok(());
     }
-    fs::write(name, "").doing(&format!("making /{name}"))
+    fs::write(name, "").with_context(&format!("making /{name}"))
 }
 
 /// Creates the folder and attaches the mount there.
-fn place(mount: &OwnedFd, name: &str) -> Result<(), Failure> {
-    folder(name)?;
-    attach(mount, name)
+fn place_mount(mount: &OwnedFd, name: &str) -> Result<(), LaunchFailure> {
+    create_folder(name)?;
+    attach_mount(mount, name)
 }
 
-fn attach(mount: &OwnedFd, at: impl AsRef<Path>) -> Result<(), Failure> {
+fn attach_mount(mount: &OwnedFd, at: impl AsRef<Path>) -> Result<(), LaunchFailure> {
     let at = at.as_ref();
     move_mount(mount.as_fd(), "", CWD, at, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
-        .doing(&format!("attaching at {}", at.display()))
+        .with_context(&format!("attaching at {}", at.display()))
 }

@@ -9,8 +9,8 @@ use rustix::process::{Signal, pidfd_send_signal};
 use tokio::io::unix::AsyncFd;
 use tokio::net::UnixStream;
 
-use super::spec::{Identity, SOCKET};
-use super::{failed, identity, sys};
+use super::spec::{MachineIdentity, SOCKET};
+use super::{driver_failure, identity, sys};
 use crate::contract::DriverError;
 
 /// A running machine.
@@ -22,12 +22,15 @@ pub struct SandboxMachine {
 }
 
 impl SandboxMachine {
-    pub(crate) fn open(folder: &Path, identity: Identity) -> Result<Option<Self>, DriverError> {
-        let process =
-            identity::open(&identity).map_err(|error| failed("finding the machine's process", error))?;
+    pub(crate) fn from_identity(
+        folder: &Path,
+        identity: MachineIdentity,
+    ) -> Result<Option<Self>, DriverError> {
+        let process = identity::open_process(&identity)
+            .map_err(|error| driver_failure("finding the machine's process", error))?;
         let Some(process) = process else { return Ok(None) };
-        let process =
-            sys::watched(process).map_err(|error| failed("watching the machine's process", error))?;
+        let process = sys::watch_process(process)
+            .map_err(|error| driver_failure("watching the machine's process", error))?;
         Ok(Some(Self { folder: folder.to_owned(), first: identity.pid, process }))
     }
 
@@ -35,7 +38,7 @@ impl SandboxMachine {
     ///
     /// # Errors
     /// When the agent does not listen.
-    pub async fn connect(&self) -> io::Result<UnixStream> {
+    pub async fn connect_agent(&self) -> io::Result<UnixStream> {
         // The address of a socket is limited to about a hundred bytes, less than a path may need.
         let folder = rustix::fs::open(
             &self.folder,
@@ -46,7 +49,7 @@ impl SandboxMachine {
     }
 
     /// Waits until the machine has ended. Cancel safe.
-    pub async fn ended(&self) {
+    pub async fn wait_until_ended(&self) {
         if let Err(error) = self.process.readable().await {
             tracing::warn!(%error, "machine watch failed");
         }
@@ -56,14 +59,14 @@ impl SandboxMachine {
     ///
     /// # Errors
     /// When `/proc` cannot be read.
-    pub fn processes(&self) -> io::Result<Vec<i32>> {
-        identity::processes(self.first)
+    pub fn list_processes(&self) -> io::Result<Vec<i32>> {
+        identity::list_processes(self.first)
     }
 
-    pub(crate) fn signal(&self, signal: Signal) -> Result<(), DriverError> {
+    pub(crate) fn send_signal(&self, signal: Signal) -> Result<(), DriverError> {
         match pidfd_send_signal(self.process.get_ref(), signal) {
             Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
-            Err(error) => Err(failed("signalling the machine", error)),
+            Err(error) => Err(driver_failure("signalling the machine", error)),
         }
     }
 }

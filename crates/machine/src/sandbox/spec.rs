@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::kernel::OwnKernel;
 use super::template::TemplateFiles;
-use super::{Image, Kernel};
+use super::{Kernel, MachineImage};
 
 /// The longest spec that a launcher reads.
 pub(crate) const SPEC_MAX_BYTES: usize = 64 * 1024;
@@ -29,7 +29,7 @@ pub(crate) const TOOLS_ID: u32 = 1000;
 
 /// The resource limits of a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
+pub struct MachineLimits {
     /// The memory of all processes together with a control group, otherwise of each process.
     pub memory_bytes: u64,
     /// Processes and threads.
@@ -51,7 +51,7 @@ const STACK_BYTES: u64 = 64 << 20;
 /// The same for QEMU, which has up to 64 threads for files.
 const QEMU_STACK_BYTES: u64 = 2 << 20;
 
-impl Limits {
+impl MachineLimits {
     /// Returns the limits on the host for a kernel whose machine has these limits.
     pub(crate) fn with_kernel(&self, kernel: Kernel) -> Self {
         const OPEN_FILES: u64 = 65_536;
@@ -72,7 +72,7 @@ impl Limits {
     }
 }
 
-impl Default for Limits {
+impl Default for MachineLimits {
     fn default() -> Self {
         Self {
             memory_bytes: 1 << 30,
@@ -97,7 +97,7 @@ pub(crate) struct UserIds {
 
 /// The request to a launcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Task {
+pub(crate) enum LaunchTask {
     /// Start the machine.
     Run,
     /// Create the whole jail, run the self-test, and remove it.
@@ -110,7 +110,7 @@ pub(crate) enum Task {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Spec {
-    pub(crate) task: Task,
+    pub(crate) task: LaunchTask,
     pub(crate) machine: PathBuf,
     pub(crate) workspace: PathBuf,
     pub(crate) index: PathBuf,
@@ -120,13 +120,13 @@ pub(crate) struct Spec {
     /// The saved virtual machine from which this one continues, or which it becomes; `None` boots.
     pub(crate) template: Option<TemplateFiles>,
     /// The system that the machine shows; `None` shows the host's.
-    pub(crate) image: Option<Image>,
+    pub(crate) image: Option<MachineImage>,
     /// The files of skills, shown to all machines read-only.
     pub(crate) plugins: Option<PathBuf>,
     /// True if the service runs as root and maps ids itself.
     pub(crate) privileged: bool,
     pub(crate) ids: UserIds,
-    pub(crate) limits: Limits,
+    pub(crate) limits: MachineLimits,
     /// The machine's control groups, made by the service.
     pub(crate) cgroups: Vec<PathBuf>,
     /// The interval in which the machine looks whether its folder is still there.
@@ -147,30 +147,30 @@ pub(crate) struct LeaseTerms {
 impl Spec {
     /// Returns the limits of the machine's processes on the host. A separate kernel needs memory for itself, and a
     /// process of the host for each process of the machine.
-    pub(crate) fn host_limits(&self) -> Limits {
+    pub(crate) fn host_limits(&self) -> MachineLimits {
         match &self.kernel {
-            Some(kernel) => self.limits.with_kernel(kernel.kind()),
+            Some(kernel) => self.limits.with_kernel(kernel.kernel_kind()),
             None => self.limits.clone(),
         }
     }
 
     /// Returns the largest stack of a thread of the machine's processes on the host, in bytes.
     pub(crate) fn stack_bytes(&self) -> u64 {
-        match self.kernel.as_ref().map(OwnKernel::kind) {
+        match self.kernel.as_ref().map(OwnKernel::kernel_kind) {
             Some(Kernel::Qemu) => QEMU_STACK_BYTES,
             _ => STACK_BYTES,
         }
     }
 
     /// Returns true if control groups limit all processes of the machine together.
-    pub(crate) fn grouped(&self) -> bool {
+    pub(crate) fn has_cgroups(&self) -> bool {
         !self.cgroups.is_empty()
     }
 }
 
 /// Identifies a machine by the first process of its process namespace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Identity {
+pub(crate) struct MachineIdentity {
     pub(crate) pid: i32,
     /// The start time in clock ticks since boot: distinguishes it from a later process with the same id.
     pub(crate) start_time: u64,
@@ -183,8 +183,8 @@ pub(crate) struct Identity {
 
 /// The launcher's answer, one line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) enum Report {
-    Running(Identity),
+pub(crate) enum LaunchReport {
+    Running(MachineIdentity),
     Checked,
     Saved,
     Cleared,

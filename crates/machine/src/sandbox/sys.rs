@@ -15,46 +15,46 @@ use tokio::io::unix::AsyncFd;
 /// A failed step of a launch, in words for the operator.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {source}")]
-pub(crate) struct Failure {
+pub(crate) struct LaunchFailure {
     pub(crate) what: String,
     pub(crate) source: io::Error,
 }
 
-impl Failure {
+impl LaunchFailure {
     pub(crate) fn new(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
         Self { what: what.into(), source: source.into() }
     }
 
-    pub(crate) fn other(what: impl Into<String>, why: &str) -> Self {
+    pub(crate) fn from_reason(what: impl Into<String>, why: &str) -> Self {
         Self::new(what, io::Error::other(why.to_owned()))
     }
 }
 
 /// Names the step in which an error occurred.
-pub(crate) trait ErrorContext<T> {
-    fn doing(self, what: &str) -> Result<T, Failure>;
+pub(crate) trait LaunchErrorContext<T> {
+    fn with_context(self, what: &str) -> Result<T, LaunchFailure>;
 }
 
-impl<T, E: Into<io::Error>> ErrorContext<T> for Result<T, E> {
-    fn doing(self, what: &str) -> Result<T, Failure> {
-        self.map_err(|source| Failure::new(what, source))
+impl<T, E: Into<io::Error>> LaunchErrorContext<T> for Result<T, E> {
+    fn with_context(self, what: &str) -> Result<T, LaunchFailure> {
+        self.map_err(|source| LaunchFailure::new(what, source))
     }
 }
 
 /// The side of a fork on which the caller continues.
-pub(crate) enum Fork {
+pub(crate) enum ForkSide {
     Child,
     Parent(Pid),
 }
 
 /// Forks. Only the launcher calls this, which has a single thread.
-pub(crate) fn fork() -> io::Result<Fork> {
+pub(crate) fn fork_process() -> io::Result<ForkSide> {
     // SAFETY: the launcher has one thread, so that the child inherits no lock that another thread holds.
     let pid = unsafe { libc::fork() };
     match pid {
         -1 => Err(io::Error::last_os_error()),
-        0 => Ok(Fork::Child),
-        pid => Pid::from_raw(pid).map(Fork::Parent).ok_or_else(io::Error::last_os_error),
+        0 => Ok(ForkSide::Child),
+        pid => Pid::from_raw(pid).map(ForkSide::Parent).ok_or_else(io::Error::last_os_error),
     }
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn exit_now(code: i32) -> ! {
 }
 
 /// Leaves the namespaces that `flags` name for new ones.
-pub(crate) fn unshare(flags: UnshareFlags) -> io::Result<()> {
+pub(crate) fn unshare_namespaces(flags: UnshareFlags) -> io::Result<()> {
     // SAFETY: the callers never pass `FILES`, which alone would make descriptors of other threads invalid.
     unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(Into::into)
 }
@@ -155,7 +155,7 @@ pub(crate) fn bound_capabilities(retained: &[u32]) -> io::Result<()> {
 }
 
 /// Blocks SIGTERM and SIGCHLD. Returns a descriptor that is readable when one of them was received.
-pub(crate) fn signals() -> io::Result<OwnedFd> {
+pub(crate) fn open_signal_fd() -> io::Result<OwnedFd> {
     // SAFETY: the set lives on the stack through all calls; the descriptor that comes back is fresh and ours alone.
     unsafe {
         let mut set: libc::sigset_t = mem::zeroed();
@@ -200,13 +200,13 @@ pub(crate) fn reset_signals() -> io::Result<()> {
 }
 
 /// Executes another program. Returns only after a failure, with its cause.
-pub(crate) fn exec(program: &str, arguments: &[&str], environment: &[String]) -> io::Error {
-    fn texts<'a>(texts: impl Iterator<Item = &'a str>) -> io::Result<Vec<CString>> {
+pub(crate) fn exec_program(program: &str, arguments: &[&str], environment: &[String]) -> io::Error {
+    fn to_c_strings<'a>(texts: impl Iterator<Item = &'a str>) -> io::Result<Vec<CString>> {
         texts.map(|text| CString::new(text).map_err(io::Error::other)).collect()
     }
     let prepared = CString::new(program).map_err(io::Error::other).and_then(|path| {
-        let arguments = texts(std::iter::once(program).chain(arguments.iter().copied()))?;
-        Ok((path, arguments, texts(environment.iter().map(String::as_str))?))
+        let arguments = to_c_strings(std::iter::once(program).chain(arguments.iter().copied()))?;
+        Ok((path, arguments, to_c_strings(environment.iter().map(String::as_str))?))
     });
     let (path, arguments, environment) = match prepared {
         Ok(prepared) => prepared,
@@ -293,7 +293,7 @@ pub(crate) fn reserve_numbers(last: RawFd) -> io::Result<()> {
 }
 
 /// Creates a descriptor of a process for waiting with tokio.
-pub(crate) fn watched(process: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+pub(crate) fn watch_process(process: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: an `OwnedFd` names the same open descriptor for its whole life, and the `AsyncFd` owns it.
     unsafe { AsyncFd::register_with_interest(process, Interest::READABLE) }.map_err(Into::into)
 }
@@ -322,19 +322,19 @@ const FS_IOC_FSSETXATTR: libc::Ioctl = 0x401C_5820;
 
 /// Returns the project of an open file.
 pub(crate) fn file_project(file: BorrowedFd<'_>) -> io::Result<FileProject> {
-    let attributes = attributes(file)?;
+    let attributes = read_attributes(file)?;
     Ok(FileProject { flags: attributes.flags, project: attributes.project })
 }
 
 /// Sets the project of an open file; its other attributes stay.
 pub(crate) fn set_file_project(file: BorrowedFd<'_>, wanted: FileProject) -> io::Result<()> {
-    let attributes = FsXattr { flags: wanted.flags, project: wanted.project, ..attributes(file)? };
+    let attributes = FsXattr { flags: wanted.flags, project: wanted.project, ..read_attributes(file)? };
     // SAFETY: the kernel reads a `struct fsxattr`, which lives through the call.
     let outcome = unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FSSETXATTR, &raw const attributes) };
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-fn attributes(file: BorrowedFd<'_>) -> io::Result<FsXattr> {
+fn read_attributes(file: BorrowedFd<'_>) -> io::Result<FsXattr> {
     let mut attributes = FsXattr::default();
     // SAFETY: the kernel writes a `struct fsxattr`, which this matches in size and layout.
     let outcome = unsafe { libc::ioctl(file.as_raw_fd(), FS_IOC_FSGETXATTR, &raw mut attributes) };
@@ -383,7 +383,7 @@ pub(crate) fn limit_project(
     /// `struct if_dqblk` of the kernel.
     #[repr(C)]
     #[derive(Default)]
-    struct Limits {
+    struct DiskQuotaBlock {
         blocks_max: u64,
         blocks_soft: u64,
         bytes: u64,
@@ -398,8 +398,12 @@ pub(crate) fn limit_project(
     const BLOCK_BYTES: u64 = 1024;
     /// `QIF_BLIMITS | QIF_ILIMITS`.
     const LIMITS: u32 = 1 | 4;
-    let mut limits =
-        Limits { blocks_max: bytes_max.div_ceil(BLOCK_BYTES), files_max, valid: LIMITS, ..Limits::default() };
+    let mut limits = DiskQuotaBlock {
+        blocks_max: bytes_max.div_ceil(BLOCK_BYTES),
+        files_max,
+        valid: LIMITS,
+        ..DiskQuotaBlock::default()
+    };
     // SAFETY: the kernel reads a `struct if_dqblk`, which this matches in size and layout.
     let outcome = unsafe {
         libc::syscall(

@@ -41,7 +41,7 @@ pub(crate) struct TemplateFiles {
 
 impl TemplateFiles {
     /// Opens the memory and the state, which the caller reads from its start.
-    pub(crate) fn open(&self) -> io::Result<[File; 2]> {
+    pub(crate) fn open_files(&self) -> io::Result<[File; 2]> {
         let open = |path| File::options().read(true).write(true).open(path);
         Ok([open(&self.memory)?, open(&self.state)?])
     }
@@ -52,7 +52,7 @@ impl Template {
     ///
     /// # Errors
     /// If the host has no files in memory.
-    pub(crate) fn empty(memory_bytes: u64) -> io::Result<Self> {
+    pub(crate) fn create_empty(memory_bytes: u64) -> io::Result<Self> {
         let file = |name: &str| memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING);
         let (memory, state) = (File::from(file("machine-memory")?), File::from(file("machine-state")?));
         memory.set_len(memory_bytes)?;
@@ -63,11 +63,11 @@ impl Template {
     ///
     /// # Errors
     /// If its files cannot be read.
-    pub(crate) fn load(folder: &Path, stamp: &str, memory_bytes: u64) -> io::Result<Option<Self>> {
+    pub(crate) fn load_template(folder: &Path, stamp: &str, memory_bytes: u64) -> io::Result<Option<Self>> {
         if !fs::read_to_string(folder.join(STAMP)).is_ok_and(|text| text == stamp) {
             return Ok(None);
         }
-        let template = Self::empty(memory_bytes)?;
+        let template = Self::create_empty(memory_bytes)?;
         for (name, file, bytes_max) in
             [(MEMORY, &template.memory, memory_bytes), (STATE, &template.state, STATE_MAX_BYTES)]
         {
@@ -77,7 +77,7 @@ impl Template {
             }
             copy_data(&kept, file)?;
         }
-        template.seal()?;
+        template.seal_files()?;
         Ok(Some(template))
     }
 
@@ -85,18 +85,18 @@ impl Template {
     ///
     /// # Errors
     /// If it is still written to.
-    pub(crate) fn finish(self, folder: &Path, stamp: &str) -> io::Result<Self> {
-        self.seal()?;
-        if let Err(error) = self.keep(folder, stamp) {
+    pub(crate) fn seal_and_save(self, folder: &Path, stamp: &str) -> io::Result<Self> {
+        self.seal_files()?;
+        if let Err(error) = self.save_files(folder, stamp) {
             tracing::warn!(%error, "saved machine not kept for later services");
             // What was written of it takes space.
-            let _ = discard(folder);
+            let _ = remove_template(folder);
         }
         Ok(self)
     }
 
-    fn keep(&self, folder: &Path, stamp: &str) -> io::Result<()> {
-        remove(&folder.join(STAMP))?;
+    fn save_files(&self, folder: &Path, stamp: &str) -> io::Result<()> {
+        remove_if_exists(&folder.join(STAMP))?;
         for (name, file) in [(MEMORY, &self.memory), (STATE, &self.state)] {
             let kept = File::options()
                 .write(true)
@@ -112,7 +112,7 @@ impl Template {
     }
 
     /// Forbids every change, also by those who map the memory.
-    fn seal(&self) -> io::Result<()> {
+    fn seal_files(&self) -> io::Result<()> {
         let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
         for file in [&self.memory, &self.state] {
             fcntl_add_seals(file, seals)?;
@@ -121,7 +121,7 @@ impl Template {
     }
 
     /// Returns the paths under which a child of this process opens the files.
-    pub(crate) fn files(&self) -> TemplateFiles {
+    pub(crate) fn file_paths(&self) -> TemplateFiles {
         let path =
             |file: &File| PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()));
         TemplateFiles { memory: path(&self.memory), state: path(&self.state) }
@@ -132,12 +132,12 @@ impl Template {
 ///
 /// # Errors
 /// If it cannot be removed.
-pub(crate) fn discard(folder: &Path) -> io::Result<()> {
+pub(crate) fn remove_template(folder: &Path) -> io::Result<()> {
     // Without the stamp the others count for nothing.
-    [STAMP, MEMORY, STATE].iter().try_for_each(|name| remove(&folder.join(name)))
+    [STAMP, MEMORY, STATE].iter().try_for_each(|name| remove_if_exists(&folder.join(name)))
 }
 
-fn remove(path: &Path) -> io::Result<()> {
+fn remove_if_exists(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         Ok(()) | Err(_) => Ok(()),
@@ -172,40 +172,40 @@ fn copy_data(from: &File, mut to: &File) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn saved(folder: &Path) -> Template {
-        let template = Template::empty(8 << 20).unwrap();
+    fn save_test_template(folder: &Path) -> Template {
+        let template = Template::create_empty(8 << 20).unwrap();
         template.memory.write_all_at(b"kernel", 5 << 20).unwrap();
         template.state.write_all_at(b"devices", 0).unwrap();
-        template.finish(folder, "stamp").unwrap()
+        template.seal_and_save(folder, "stamp").unwrap()
     }
 
-    fn read(file: &File, at: u64, length: usize) -> Vec<u8> {
+    fn read_bytes(file: &File, at: u64, length: usize) -> Vec<u8> {
         let mut bytes = vec![0; length];
         file.read_exact_at(&mut bytes, at).unwrap();
         bytes
     }
 
     #[test]
-    fn a_saved_machine_is_read_back_by_its_stamp_alone() {
+    fn load_template_requires_same_stamp() {
         let folder = tempfile::tempdir().unwrap();
-        saved(folder.path());
-        let loaded = Template::load(folder.path(), "stamp", 8 << 20).unwrap().expect("it is kept");
-        assert_eq!(read(&loaded.memory, 5 << 20, 6), b"kernel");
-        assert_eq!(read(&loaded.memory, 0, 6), [0; 6]);
-        assert_eq!(read(&loaded.state, 0, 7), b"devices");
+        save_test_template(folder.path());
+        let loaded = Template::load_template(folder.path(), "stamp", 8 << 20).unwrap().expect("it is kept");
+        assert_eq!(read_bytes(&loaded.memory, 5 << 20, 6), b"kernel");
+        assert_eq!(read_bytes(&loaded.memory, 0, 6), [0; 6]);
+        assert_eq!(read_bytes(&loaded.state, 0, 7), b"devices");
         assert_eq!(loaded.memory.metadata().unwrap().len(), 8 << 20);
-        assert!(Template::load(folder.path(), "another", 8 << 20).unwrap().is_none());
-        discard(folder.path()).unwrap();
-        assert!(Template::load(folder.path(), "stamp", 8 << 20).unwrap().is_none());
+        assert!(Template::load_template(folder.path(), "another", 8 << 20).unwrap().is_none());
+        remove_template(folder.path()).unwrap();
+        assert!(Template::load_template(folder.path(), "stamp", 8 << 20).unwrap().is_none());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing takes space");
     }
 
     #[test]
-    fn a_saved_machine_that_finds_the_disk_full_is_used_and_leaves_nothing() {
+    fn seal_and_save_survives_full_disk() {
         let folder = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("/dev/full", folder.path().join(STATE)).unwrap();
-        let template = saved(folder.path());
-        assert_eq!(read(&template.memory, 5 << 20, 6), b"kernel");
+        let template = save_test_template(folder.path());
+        assert_eq!(read_bytes(&template.memory, 5 << 20, 6), b"kernel");
         assert!(template.memory.write_all_at(b"x", 0).is_err(), "it is sealed");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
@@ -213,8 +213,8 @@ mod tests {
     #[test]
     fn nobody_changes_a_saved_machine() {
         let folder = tempfile::tempdir().unwrap();
-        let template = saved(folder.path());
-        let [memory, state] = template.files().open().unwrap();
+        let template = save_test_template(folder.path());
+        let [memory, state] = template.file_paths().open_files().unwrap();
         for file in [&memory, &state] {
             assert!(file.write_all_at(b"x", 0).is_err());
             assert!(file.set_len(0).is_err());
@@ -223,11 +223,11 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_machine_that_is_cut_or_too_long_is_an_error_or_none() {
+    fn load_template_rejects_wrong_lengths() {
         let folder = tempfile::tempdir().unwrap();
-        saved(folder.path());
-        assert!(Template::load(folder.path(), "stamp", 4 << 20).is_err(), "it has more memory");
+        save_test_template(folder.path());
+        assert!(Template::load_template(folder.path(), "stamp", 4 << 20).is_err(), "it has more memory");
         fs::remove_file(folder.path().join(STATE)).unwrap();
-        assert!(Template::load(folder.path(), "stamp", 8 << 20).is_err());
+        assert!(Template::load_template(folder.path(), "stamp", 8 << 20).is_err());
     }
 }

@@ -10,10 +10,10 @@ use tokio::time::Instant;
 
 use super::folders::MachineFolders;
 use super::kernel::OwnKernel;
-use super::spec::{Report, Spec, Task};
+use super::spec::{LaunchReport, LaunchTask, Spec};
 use super::{
-    Kernel, Limits, ORDINALS_MAX, Sandbox, SandboxConfig, identity, launch_timeout, private_folder,
-    remove_folder, stamp, unexpected,
+    Kernel, MachineLimits, ORDINALS_MAX, Sandbox, SandboxConfig, files_stamp, identity, launch_timeout,
+    private_folder, remove_folder, unexpected_report,
 };
 use crate::contract::DriverError;
 
@@ -45,7 +45,7 @@ pub(super) struct TrialFolder {
 
 impl TrialFolder {
     pub(super) fn new(config: &SandboxConfig, kind: &str) -> Self {
-        let kernel = config.kernel.as_ref().map_or(Kernel::Host, OwnKernel::kind);
+        let kernel = config.kernel.as_ref().map_or(Kernel::Host, OwnKernel::kernel_kind);
         let name = format!("{kind}-{}-{}", kernel.driver_name(), std::process::id());
         let machine = config.machines.join(&name);
         // What is saved mounts no workspace.
@@ -54,10 +54,10 @@ impl TrialFolder {
         } else {
             machine.join("workspace")
         };
-        Self { index: machine.join(kernel.index()), machine, workspace }
+        Self { index: machine.join(kernel.index_folder_name()), machine, workspace }
     }
 
-    pub(super) fn make(&self) -> Result<(), DriverError> {
+    pub(super) fn create_folders(&self) -> Result<(), DriverError> {
         [&self.machine, &self.workspace, &self.index]
             .into_iter()
             .try_for_each(|folder| private_folder(folder))
@@ -75,7 +75,7 @@ impl Sandbox {
         let limit = if kernel.is_some_and(OwnKernel::is_emulated) { launch_timeout(kernel) } else { limit };
         let ends_at = Instant::now() + limit;
         match self.save_template_within(limit).await {
-            Err(error) if Instant::now() >= ends_at => return Err(refused(error)),
+            Err(error) if Instant::now() >= ends_at => return Err(failure_to_refusal(error)),
             Err(error) => {
                 tracing::warn!(%error, "no virtual machine could be saved, so that each start boots");
             }
@@ -88,41 +88,41 @@ impl Sandbox {
     ///
     /// # Errors
     /// [`DriverError::Refused`] with the feature that the kernel lacks.
-    pub async fn probe(&self) -> Result<(), DriverError> {
+    pub async fn probe_driver(&self) -> Result<(), DriverError> {
         self.probe_within(launch_timeout(self.config.kernel.as_ref())).await
     }
 
     async fn probe_within(&self, limit: Duration) -> Result<(), DriverError> {
         let trial = TrialFolder::new(&self.config, TRIAL);
-        trial.make()?;
-        let mut spec = self.trial_spec(Task::Check, &trial);
+        trial.create_folders()?;
+        let mut spec = self.trial_spec(LaunchTask::Check, &trial);
         // If the saved machine does not continue, there is time for a boot.
         let outcome = self.launch_from_template_within([limit / 2, limit], &mut spec).await;
         self.remove_trial(trial).await;
         match outcome {
-            Ok(Report::Checked) => Ok(()),
-            Ok(other) => Err(unexpected(&other)),
-            Err(error) => Err(refused(error)),
+            Ok(LaunchReport::Checked) => Ok(()),
+            Ok(other) => Err(unexpected_report(&other)),
+            Err(error) => Err(failure_to_refusal(error)),
         }
     }
 
     /// A launch of a trial. Its ids are no account's, because accounts' machines may run meanwhile.
-    pub(super) fn trial_spec(&self, task: Task, trial: &TrialFolder) -> Spec {
+    pub(super) fn trial_spec(&self, task: LaunchTask, trial: &TrialFolder) -> Spec {
         let TrialFolder { machine, workspace, index } = trial;
-        Spec { ids: self.ids(ORDINALS_MAX - 1), ..self.spec(task, machine, index, workspace) }
+        Spec { ids: self.user_ids(ORDINALS_MAX - 1), ..self.launch_spec(task, machine, index, workspace) }
     }
 
     pub(super) async fn remove_trial(&self, trial: TrialFolder) {
         // For an ordinary user, the index of the trial belongs to another user by now.
-        let clear = Spec { kernel: None, image: None, ..self.trial_spec(Task::Clear, &trial) };
-        let _ = self.launch(&clear).await;
+        let clear = Spec { kernel: None, image: None, ..self.trial_spec(LaunchTask::Clear, &trial) };
+        let _ = self.run_launch(&clear).await;
         let _ = fs::remove_dir_all(&trial.workspace);
         // What is left is removed by the next start.
         let _ = remove_folder(trial.machine).await;
     }
 }
 
-fn refused(error: DriverError) -> DriverError {
+fn failure_to_refusal(error: DriverError) -> DriverError {
     match error {
         DriverError::Failed(reason) => DriverError::Refused(reason),
         other => other,
@@ -170,7 +170,7 @@ pub struct TrialRecord {
 
 /// The outcome of a trial.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trial {
+pub struct TrialOutcome {
     /// The reason why the driver does not work; `None` if it works.
     pub failure: Option<String>,
     /// The time since the trial.
@@ -178,7 +178,7 @@ pub struct Trial {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Record {
+struct StoredTrial {
     stamp: String,
     /// Seconds since 1970.
     tried_at: u64,
@@ -190,37 +190,37 @@ impl TrialRecord {
     ///
     /// # Errors
     /// If one of the files cannot be found.
-    pub fn new(machines: &Path, driver: &str, files: &[&Path], limits: &Limits) -> io::Result<Self> {
+    pub fn new(machines: &Path, driver: &str, files: &[&Path], limits: &MachineLimits) -> io::Result<Self> {
         let (boot, user) = (identity::boot_id()?, rustix::process::geteuid().as_raw());
-        let stamp = format!("{boot} {user} {}{}", limits.memory_bytes, stamp(files)?);
+        let stamp = format!("{boot} {user} {}{}", limits.memory_bytes, files_stamp(files)?);
         Ok(Self { file: machines.join(format!(".probed-{driver}")), stamp })
     }
 
     /// Returns the last trial on a host in this state, unless it has failed for a reason that has passed since.
     #[must_use]
-    pub fn recall(&self) -> Option<Trial> {
+    pub fn last_trial(&self) -> Option<TrialOutcome> {
         self.recall_at(SystemTime::now())
     }
 
-    fn recall_at(&self, now: SystemTime) -> Option<Trial> {
+    fn recall_at(&self, now: SystemTime) -> Option<TrialOutcome> {
         let is_bounded = fs::metadata(&self.file).ok()?.len() <= RECORD_MAX_BYTES;
         let text = if is_bounded { fs::read(&self.file).ok()? } else { return None };
-        let Record { stamp, tried_at, failure } = serde_json::from_slice(&text).ok()?;
+        let StoredTrial { stamp, tried_at, failure } = serde_json::from_slice(&text).ok()?;
         // A clock that was set back makes it as old as can be.
         let tried_at = SystemTime::UNIX_EPOCH + Duration::from_secs(tried_at);
         let age = now.duration_since(tried_at).unwrap_or(Duration::MAX);
         let has_passed = failure.as_deref().is_some_and(may_pass) && age >= PASSING_MAX_AGE;
-        (stamp == self.stamp && !has_passed).then_some(Trial { failure, age })
+        (stamp == self.stamp && !has_passed).then_some(TrialOutcome { failure, age })
     }
 
     /// Remembers a trial that has just ended.
-    pub fn keep(&self, failure: Option<&str>) {
+    pub fn save_outcome(&self, failure: Option<&str>) {
         self.keep_at(SystemTime::now(), failure);
     }
 
     fn keep_at(&self, now: SystemTime, failure: Option<&str>) {
         let tried_at = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-        let record = Record { stamp: self.stamp.clone(), tried_at, failure: failure.map(str::to_owned) };
+        let record = StoredTrial { stamp: self.stamp.clone(), tried_at, failure: failure.map(str::to_owned) };
         let fresh = self.file.with_extension("new");
         let written = serde_json::to_vec(&record).map_err(io::Error::other);
         let written =
@@ -241,66 +241,67 @@ fn may_pass(failure: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn record(folder: &Path) -> TrialRecord {
+    fn open_record(folder: &Path) -> TrialRecord {
         let program = folder.join("program");
         if !program.exists() {
             fs::write(&program, "1").unwrap();
         }
-        TrialRecord::new(folder, "uml", &[&program], &Limits::default()).unwrap()
+        TrialRecord::new(folder, "uml", &[&program], &MachineLimits::default()).unwrap()
     }
 
-    fn at(seconds: u64) -> SystemTime {
+    fn time_at(seconds: u64) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + seconds)
     }
 
     #[test]
-    fn a_trial_is_remembered_whether_it_failed_or_not() {
+    fn last_trial_returns_saved_outcome() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(record(folder.path()).recall_at(at(0)), None);
+        assert_eq!(open_record(folder.path()).recall_at(time_at(0)), None);
         for failure in [None, Some("the kernel does not boot")] {
-            record(folder.path()).keep_at(at(0), failure);
-            let recalled = record(folder.path()).recall_at(at(86_400)).unwrap();
+            open_record(folder.path()).keep_at(time_at(0), failure);
+            let recalled = open_record(folder.path()).recall_at(time_at(86_400)).unwrap();
             assert_eq!(recalled.failure.as_deref(), failure);
             assert_eq!(recalled.age, Duration::from_secs(86_400));
         }
     }
 
     #[test]
-    fn a_trial_of_another_program_or_memory_counts_for_nothing() {
+    fn last_trial_requires_same_program_memory() {
         let folder = tempfile::tempdir().unwrap();
-        record(folder.path()).keep_at(at(0), Some("no"));
-        let limits = Limits { memory_bytes: 1, ..Limits::default() };
+        open_record(folder.path()).keep_at(time_at(0), Some("no"));
+        let limits = MachineLimits { memory_bytes: 1, ..MachineLimits::default() };
         let program = folder.path().join("program");
         let other = TrialRecord::new(folder.path(), "uml", &[&program], &limits).unwrap();
-        assert_eq!(other.recall_at(at(1)), None);
+        assert_eq!(other.recall_at(time_at(1)), None);
         fs::write(&program, "changed").unwrap();
-        assert_eq!(record(folder.path()).recall_at(at(1)), None);
+        assert_eq!(open_record(folder.path()).recall_at(time_at(1)), None);
     }
 
     #[test]
-    fn a_failure_that_may_pass_is_forgotten_soon() {
+    fn last_trial_forgets_passing_failure_soon() {
         let folder = tempfile::tempdir().unwrap();
         for words in PASSING {
-            record(folder.path()).keep_at(at(0), Some(&format!("making a folder: {words} (os error 28)")));
-            assert!(record(folder.path()).recall_at(at(59)).is_some(), "{words}");
-            assert_eq!(record(folder.path()).recall_at(at(60)), None, "{words}");
+            open_record(folder.path())
+                .keep_at(time_at(0), Some(&format!("making a folder: {words} (os error 28)")));
+            assert!(open_record(folder.path()).recall_at(time_at(59)).is_some(), "{words}");
+            assert_eq!(open_record(folder.path()).recall_at(time_at(60)), None, "{words}");
         }
         let back = SystemTime::UNIX_EPOCH;
-        assert_eq!(record(folder.path()).recall_at(back), None, "the clock was set back");
+        assert_eq!(open_record(folder.path()).recall_at(back), None, "the clock was set back");
     }
 
     #[test]
-    fn a_record_that_is_cut_or_too_long_counts_for_nothing() {
+    fn last_trial_ignores_damaged_record() {
         let folder = tempfile::tempdir().unwrap();
-        let record = record(folder.path());
+        let record = open_record(folder.path());
         for text in [String::new(), "{\"stamp\":".to_owned(), " ".repeat(100_000)] {
             fs::write(&record.file, text).unwrap();
-            assert_eq!(record.recall_at(at(0)), None);
+            assert_eq!(record.recall_at(time_at(0)), None);
         }
     }
 
     #[tokio::test]
-    async fn what_trials_of_earlier_starts_left_is_removed_and_nothing_else() {
+    async fn sweep_trials_removes_only_trials() {
         let (machines, workspaces) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let make = |folder: &Path, name: &str| {
             fs::create_dir_all(folder.join(name).join("index/x")).unwrap();

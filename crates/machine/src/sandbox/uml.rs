@@ -3,9 +3,9 @@
 use protocol::link::{BOOT_ARGUMENT, MTU};
 
 use super::carrier::MACHINE_MAC;
-use super::jail::{LISTENER, environment};
+use super::jail::{LISTENER, agent_environment};
 use super::kernel::{LIBRARIES, PROGRAM, SYSTEM};
-use super::spec::Limits;
+use super::spec::MachineLimits;
 
 /// The folder in the jail of the file that backs the machine's memory.
 pub(crate) const MEMORY: &str = "run/memory";
@@ -23,8 +23,8 @@ const SKIPPED_STEPS: [&str; 8] = [
 ];
 
 /// Returns the program in the jail, its arguments and its environment.
-pub(crate) fn command(
-    limits: &Limits,
+pub(crate) fn jail_command(
+    limits: &MachineLimits,
     has_libraries: bool,
     shows_image: bool,
 ) -> (String, Vec<String>, Vec<String>) {
@@ -33,11 +33,11 @@ pub(crate) fn command(
     if has_libraries {
         environment.push(format!("LD_LIBRARY_PATH=/{LIBRARIES}"));
     }
-    (format!("/{PROGRAM}"), arguments(limits, shows_image), environment)
+    (format!("/{PROGRAM}"), kernel_arguments(limits, shows_image), environment)
 }
 
 /// Returns the command line of the kernel. The kernel passes unknown arguments to process 1.
-fn arguments(limits: &Limits, shows_image: bool) -> Vec<String> {
+fn kernel_arguments(limits: &MachineLimits, shows_image: bool) -> Vec<String> {
     let mac = MACHINE_MAC.map(|byte| format!("{byte:02x}")).join(":");
     let mut arguments = vec![
         format!("mem={}M", limits.memory_bytes >> 20),
@@ -70,7 +70,7 @@ fn arguments(limits: &Limits, shows_image: bool) -> Vec<String> {
         arguments.push(format!("rootflags=/{SYSTEM}"));
     }
     // Inside the machine, its own kernel counts all memory.
-    arguments.extend(environment(limits, true));
+    arguments.extend(agent_environment(limits, true));
     arguments.extend(["--".to_owned(), BOOT_ARGUMENT.to_owned()]);
     arguments
 }

@@ -92,7 +92,7 @@ impl UmlKernel {
     }
 
     /// Returns the files and folders that the jail shows read-only for this kernel, with their paths there.
-    pub(crate) fn files(&self) -> Vec<(&Path, &'static str)> {
+    pub(crate) fn jail_files(&self) -> Vec<(&Path, &'static str)> {
         let libraries = self.libraries.as_deref().map(|folder| (folder, LIBRARIES));
         libraries.into_iter().chain([(&*self.program, PROGRAM)]).collect()
     }
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn find_shipped_prefers_the_programs_own_folder() {
+    fn find_shipped_prefers_own_folder() {
         let prefix = tempfile::tempdir().unwrap();
         let service = prefix.path().join("bin/causerie");
         fs::create_dir(prefix.path().join("bin")).unwrap();
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn find_all_takes_only_the_named_kernel() {
+    fn find_all_takes_only_named_kernel() {
         let folder = tempfile::tempdir().unwrap();
         let program = kernel_at(folder.path(), b"\0Linux version 7.2.13-causerie (builder)\0");
         let found = UmlKernel::find_all(Some(&program));
@@ -193,7 +193,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let program = kernel_at(folder.path(), b"");
         let inside =
-            |kernel: &UmlKernel| kernel.files().iter().map(|(_, inside)| *inside).collect::<Vec<_>>();
+            |kernel: &UmlKernel| kernel.jail_files().iter().map(|(_, inside)| *inside).collect::<Vec<_>>();
         assert_eq!(inside(&UmlKernel::new(program.clone(), KernelOrigin::Set)), [PROGRAM]);
         fs::create_dir(folder.path().join(LIBRARIES_FOLDER)).unwrap();
         assert_eq!(inside(&UmlKernel::new(program, KernelOrigin::Set)), [LIBRARIES, PROGRAM]);

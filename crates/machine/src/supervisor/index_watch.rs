@@ -12,8 +12,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{Shared, TurnGuard};
-use crate::connection::{ConnectionError, GuestConnection};
+use super::{SupervisorShared, TurnGuard};
+use crate::connection::{GuestConnection, GuestConnectionError};
 
 /// The pause between two reports.
 const REPORT_PAUSE: Duration = Duration::from_millis(250);
@@ -28,34 +28,38 @@ const WORKING_MAX: Duration = Duration::from_secs(30 * 60);
 pub trait PassageEmbedder: Send + Sync + 'static {
     /// Embeds the passages in the account's machine that have no vector. Returns the pause before it should be tried again,
     /// or `None` when nothing is left to do. Cancel safe: the next call goes on.
-    fn embed(&self, account: AccountId, guest: GuestConnection) -> BoxFuture<'_, Option<Duration>>;
+    fn embed_machine_passages(
+        &self,
+        account: AccountId,
+        guest: GuestConnection,
+    ) -> BoxFuture<'_, Option<Duration>>;
 }
 
 /// The use of a machine by its own reading of documents.
-enum Reading {
+enum IndexingActivity {
     Idle,
     Since(Instant, #[expect(dead_code, reason = "counts as a turn until it is dropped")] TurnGuard),
     TooLong,
 }
 
 /// Keeps the reports of a machine until its connection or `ended` ends. Returns at once if it has no index.
-pub(super) async fn follow(
-    shared: Arc<Shared>,
+pub(super) async fn follow_index(
+    shared: Arc<SupervisorShared>,
     account: AccountId,
     link: GuestConnection,
     turns: Arc<watch::Sender<u32>>,
     ended: CancellationToken,
 ) {
-    let (mut seen, mut reading) = (None, Reading::Idle);
+    let (mut seen, mut reading) = (None, IndexingActivity::Idle);
     let (changes, changed) = watch::channel(0_u64);
     let following = async {
         loop {
             let report = match link.index_report(&IndexRequest { seen }).await {
                 Ok(report) => report,
-                Err(ConnectionError::Unsupported(_)) => return,
+                Err(GuestConnectionError::Unsupported(_)) => return,
                 Err(error) => {
                     tracing::debug!(%account, %error, "no report of documents");
-                    let may_work = !matches!(reading, Reading::Idle);
+                    let may_work = !matches!(reading, IndexingActivity::Idle);
                     reading = next_reading(reading, may_work, &turns);
                     sleep(RETRY_PAUSE).await;
                     continue;
@@ -80,7 +84,7 @@ pub(super) async fn follow(
     tokio::select! {
         () = ended.cancelled() => {}
         () = shared.shutdown.cancelled() => {}
-        () = link.closed() => {}
+        () = link.wait_until_closed() => {}
         () = following => {}
         () = embed_changes(&shared, account, &link, &turns, changed) => {}
     }
@@ -88,7 +92,7 @@ pub(super) async fn follow(
 
 /// Has passages embedded after each report of changes. Ends never.
 async fn embed_changes(
-    shared: &Shared,
+    shared: &SupervisorShared,
     account: AccountId,
     link: &GuestConnection,
     turns: &Arc<watch::Sender<u32>>,
@@ -100,19 +104,23 @@ async fn embed_changes(
         while let Some(time) = pause {
             sleep(time).await;
             // A machine with passages to embed is not idle, but one that waits for a vendor is, and tries again.
-            let _turn = time.is_zero().then(|| TurnGuard::of(turns));
-            let embedded = timeout(WORKING_MAX, embedder.embed(account, link.clone())).await;
+            let _turn = time.is_zero().then(|| TurnGuard::new(turns));
+            let embedded = timeout(WORKING_MAX, embedder.embed_machine_passages(account, link.clone())).await;
             pause = embedded.unwrap_or(Some(WORKING_MAX));
         }
     }
 }
 
-fn next_reading(reading: Reading, working: bool, turns: &Arc<watch::Sender<u32>>) -> Reading {
+fn next_reading(
+    reading: IndexingActivity,
+    working: bool,
+    turns: &Arc<watch::Sender<u32>>,
+) -> IndexingActivity {
     match reading {
-        _ if !working => Reading::Idle,
-        Reading::Idle => Reading::Since(Instant::now(), TurnGuard::of(turns)),
-        Reading::Since(since, _) if since.elapsed() > WORKING_MAX => Reading::TooLong,
-        Reading::Since(..) | Reading::TooLong => reading,
+        _ if !working => IndexingActivity::Idle,
+        IndexingActivity::Idle => IndexingActivity::Since(Instant::now(), TurnGuard::new(turns)),
+        IndexingActivity::Since(since, _) if since.elapsed() > WORKING_MAX => IndexingActivity::TooLong,
+        IndexingActivity::Since(..) | IndexingActivity::TooLong => reading,
     }
 }
 
@@ -121,9 +129,9 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_machine_that_reads_is_in_use_but_not_for_ever() {
+    async fn next_reading_bounds_machine_use() {
         let turns = Arc::new(watch::Sender::new(0));
-        let reading = next_reading(Reading::Idle, true, &turns);
+        let reading = next_reading(IndexingActivity::Idle, true, &turns);
         assert_eq!(*turns.borrow(), 1);
         let reading = next_reading(reading, true, &turns);
         assert_eq!(*turns.borrow(), 1, "it counts once");

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use domain::id::AccountId;
-use domain::machine::{ChangeReason, Desired, MachineStatus, Rules};
+use domain::machine::{ChangeReason, DesiredState, MachineStatus, Rules};
 use futures_util::future::BoxFuture;
 use protocol::index::IndexChanged;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
@@ -22,10 +22,10 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use self::index_watch::PassageEmbedder;
-use self::task::{Command, Supervisor};
+use self::task::{Supervisor, SupervisorCommand};
 use crate::connection::GuestConnection;
-use crate::contract::{DriverError, Home};
-use crate::documents::FolderIndexing;
+use crate::contract::{DriverError, MachineHome};
+use crate::documents::FolderIndexReport;
 use crate::driver::Driver;
 
 /// The maximum number of requests that wait for one machine's task.
@@ -49,8 +49,8 @@ const STOPPED_TIMEOUT: Duration = Duration::from_secs(60);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineRecord {
     /// The folders that the driver needs.
-    pub home: Home,
-    pub desired: Desired,
+    pub home: MachineHome,
+    pub desired: DesiredState,
 }
 
 /// The store query failed.
@@ -61,13 +61,17 @@ pub struct RecordsError(#[source] pub Box<dyn std::error::Error + Send + Sync>);
 /// The operations of the store that machines need.
 pub trait MachineRecords: Send + Sync + 'static {
     /// Returns the account's machine, or `None` if it has none.
-    fn load(&self, account: AccountId) -> BoxFuture<'_, Result<Option<MachineRecord>, RecordsError>>;
+    fn load_machine(&self, account: AccountId) -> BoxFuture<'_, Result<Option<MachineRecord>, RecordsError>>;
 
     /// Saves the desired state of the account's machine.
-    fn save(&self, account: AccountId, desired: Desired) -> BoxFuture<'_, Result<(), RecordsError>>;
+    fn save_desired(
+        &self,
+        account: AccountId,
+        desired: DesiredState,
+    ) -> BoxFuture<'_, Result<(), RecordsError>>;
 
     /// Saves "stopped" as the desired state, unless a question waits for the machine. Returns true if one waits.
-    fn lapse(&self, account: AccountId) -> BoxFuture<'_, Result<bool, RecordsError>>;
+    fn save_lapse(&self, account: AccountId) -> BoxFuture<'_, Result<bool, RecordsError>>;
 
     /// Returns the accounts whose desired state is running.
     fn meant_to_run(&self) -> BoxFuture<'_, Result<Vec<AccountId>, RecordsError>>;
@@ -75,7 +79,7 @@ pub trait MachineRecords: Send + Sync + 'static {
 
 /// The reason why a machine operation failed.
 #[derive(Debug, thiserror::Error)]
-pub enum MachineError {
+pub enum SupervisorError {
     /// The account has no machine (`NO_MACHINE`).
     #[error("the account has no machine")]
     NoMachine,
@@ -122,15 +126,15 @@ struct ObservedState {
 }
 
 #[derive(Debug, Clone)]
-struct Handle {
-    commands: mpsc::Sender<Command>,
+struct MachineHandle {
+    commands: mpsc::Sender<SupervisorCommand>,
     seen: watch::Receiver<ObservedState>,
     turns: Arc<watch::Sender<u32>>,
 }
 
 #[derive(Debug, Default)]
 struct Handles {
-    known: HashMap<AccountId, Handle>,
+    known: HashMap<AccountId, MachineHandle>,
     /// The number of machines that were forgotten. A record that was loaded before may be of one of them.
     forgotten: u64,
 }
@@ -138,10 +142,10 @@ struct Handles {
 /// All machines of a service. Clones share the same state.
 #[derive(Clone)]
 pub struct Machines {
-    shared: Arc<Shared>,
+    shared: Arc<SupervisorShared>,
 }
 
-struct Shared {
+struct SupervisorShared {
     driver: Driver,
     records: Arc<dyn MachineRecords>,
     rules: Rules,
@@ -163,7 +167,7 @@ pub struct TurnGuard {
 }
 
 impl TurnGuard {
-    fn of(turns: &Arc<watch::Sender<u32>>) -> Self {
+    fn new(turns: &Arc<watch::Sender<u32>>) -> Self {
         turns.send_modify(|turns| *turns += 1);
         Self { turns: Arc::clone(turns) }
     }
@@ -181,7 +185,7 @@ impl Machines {
     pub fn new(driver: Driver, records: Arc<dyn MachineRecords>, rules: Rules) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(SupervisorShared {
                 driver,
                 records,
                 rules,
@@ -207,13 +211,13 @@ impl Machines {
     ///
     /// # Errors
     /// Fails if the store query fails.
-    pub async fn begin(&self) -> Result<(), MachineError> {
+    pub async fn resume_machines(&self) -> Result<(), SupervisorError> {
         let mut accounts = self.shared.records.meant_to_run().await?;
         accounts.extend(self.shared.driver.left_over().await);
         for account in accounts {
-            match self.handle(account).await {
+            match self.machine_handle(account).await {
                 // Only the operator may remove machines without an account.
-                Ok(_) | Err(MachineError::NoMachine) => {}
+                Ok(_) | Err(SupervisorError::NoMachine) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -225,8 +229,8 @@ impl Machines {
     ///
     /// # Errors
     /// [`MachineError::NoMachine`] among others.
-    pub async fn start(&self, account: AccountId) -> Result<(), MachineError> {
-        self.send(account, Command::Start).await
+    pub async fn start_machine(&self, account: AccountId) -> Result<(), SupervisorError> {
+        self.send_command(account, SupervisorCommand::Start).await
     }
 
     /// Stops the account's machine (section 3.1). Returns once the stop is under way and the desired state is
@@ -234,32 +238,36 @@ impl Machines {
     ///
     /// # Errors
     /// [`MachineError::NoMachine`] among others.
-    pub async fn stop(&self, account: AccountId) -> Result<(), MachineError> {
-        self.send(account, |answer| Command::Stop { reason: None, answer }).await
+    pub async fn stop_machine(&self, account: AccountId) -> Result<(), SupervisorError> {
+        self.send_command(account, |answer| SupervisorCommand::Stop { reason: None, answer }).await
     }
 
     /// Stops the account's machine as [`Self::stop`] does, for a reason that its state then shows.
     ///
     /// # Errors
     /// [`MachineError::NoMachine`] among others.
-    pub async fn stop_because(&self, account: AccountId, reason: ChangeReason) -> Result<(), MachineError> {
-        self.send(account, |answer| Command::Stop { reason: Some(reason), answer }).await
+    pub async fn stop_because(
+        &self,
+        account: AccountId,
+        reason: ChangeReason,
+    ) -> Result<(), SupervisorError> {
+        self.send_command(account, |answer| SupervisorCommand::Stop { reason: Some(reason), answer }).await
     }
 
     /// Returns the state of the account's machine (section 2.1).
     ///
     /// # Errors
     /// [`MachineError::NoMachine`] among others.
-    pub async fn status(&self, account: AccountId) -> Result<MachineStatus, MachineError> {
-        Ok(self.view(account).await?.status)
+    pub async fn status(&self, account: AccountId) -> Result<MachineStatus, SupervisorError> {
+        Ok(self.machine_view(account).await?.status)
     }
 
     /// Returns the state of the account's machine.
     ///
     /// # Errors
     /// [`MachineError::NoMachine`] among others.
-    pub async fn view(&self, account: AccountId) -> Result<MachineView, MachineError> {
-        let mut seen = self.handle(account).await?.seen;
+    pub async fn machine_view(&self, account: AccountId) -> Result<MachineView, SupervisorError> {
+        let mut seen = self.machine_handle(account).await?.seen;
         // If the host was not checked in time, the desired state is shown.
         let _ = timeout(SETTLE_TIMEOUT, seen.wait_for(|seen| seen.settled)).await;
         let view = seen.borrow().view.clone();
@@ -271,19 +279,20 @@ impl Machines {
     ///
     /// # Errors
     /// [`MachineError::GivenUp`] with the reason, [`MachineError::Stopped`] if the owner stops it meanwhile.
-    pub async fn ensure_running(&self, account: AccountId) -> Result<GuestConnection, MachineError> {
-        self.start(account).await?;
-        let mut seen = self.handle(account).await?.seen;
-        let outcome = timeout(RUNNING_TIMEOUT, seen.wait_for(|seen| connected(seen) || at_rest(seen))).await;
+    pub async fn ensure_running(&self, account: AccountId) -> Result<GuestConnection, SupervisorError> {
+        self.start_machine(account).await?;
+        let mut seen = self.machine_handle(account).await?.seen;
+        let outcome =
+            timeout(RUNNING_TIMEOUT, seen.wait_for(|seen| is_connected(seen) || at_rest(seen))).await;
         let seen = match outcome {
-            Err(_) => return Err(MachineError::NotInTime),
-            Ok(Err(_)) => return Err(MachineError::ShuttingDown),
+            Err(_) => return Err(SupervisorError::NotInTime),
+            Ok(Err(_)) => return Err(SupervisorError::ShuttingDown),
             Ok(Ok(seen)) => seen,
         };
         match (&seen.link, &seen.view.failure) {
             (Some(link), _) => Ok(link.clone()),
-            (None, Some(reason)) => Err(MachineError::GivenUp(reason.clone())),
-            (None, None) => Err(MachineError::Stopped),
+            (None, Some(reason)) => Err(SupervisorError::GivenUp(reason.clone())),
+            (None, None) => Err(SupervisorError::Stopped),
         }
     }
 
@@ -292,22 +301,22 @@ impl Machines {
     /// # Errors
     /// [`MachineError::GivenUp`] with the reason if starting was given up, [`MachineError::Stopped`] if it is
     /// stopped; both only if nobody starts it within a second.
-    pub async fn when_running(&self, account: AccountId) -> Result<GuestConnection, MachineError> {
-        let mut seen = self.handle(account).await?.seen;
+    pub async fn when_running(&self, account: AccountId) -> Result<GuestConnection, SupervisorError> {
+        let mut seen = self.machine_handle(account).await?.seen;
         loop {
             let why = {
-                let done = seen.wait_for(|seen| connected(seen) || at_rest(seen)).await;
-                let seen = done.map_err(|_| MachineError::ShuttingDown)?;
+                let done = seen.wait_for(|seen| is_connected(seen) || at_rest(seen)).await;
+                let seen = done.map_err(|_| SupervisorError::ShuttingDown)?;
                 match (&seen.link, &seen.view.failure) {
                     (Some(link), _) => return Ok(link.clone()),
-                    (None, Some(reason)) => MachineError::GivenUp(reason.clone()),
-                    (None, None) => MachineError::Stopped,
+                    (None, Some(reason)) => SupervisorError::GivenUp(reason.clone()),
+                    (None, None) => SupervisorError::Stopped,
                 }
             };
             // A start may be under way, typically for a new question.
             match timeout(START_PATIENCE, seen.wait_for(|seen| !at_rest(seen))).await {
                 Ok(Ok(_)) => {}
-                Ok(Err(_)) => return Err(MachineError::ShuttingDown),
+                Ok(Err(_)) => return Err(SupervisorError::ShuttingDown),
                 Err(_) => return Err(why),
             }
         }
@@ -318,20 +327,20 @@ impl Machines {
     ///
     /// # Errors
     /// [`MachineError::NoMachine`] among others.
-    pub async fn turn(&self, account: AccountId) -> Result<TurnGuard, MachineError> {
-        Ok(TurnGuard::of(&self.handle(account).await?.turns))
+    pub async fn register_turn(&self, account: AccountId) -> Result<TurnGuard, SupervisorError> {
+        Ok(TurnGuard::new(&self.machine_handle(account).await?.turns))
     }
 
     /// Has these files of the workspace, which were changed, read soon: by the machine if it runs, which is otherwise
     /// started, unless its owner stopped it or only owners start machines. Returns before they are read.
     pub async fn files_changed(&self, account: AccountId, paths: Vec<String>) {
         // Nothing is read without a machine.
-        let Ok(mut handle) = self.handle(account).await else { return };
+        let Ok(mut handle) = self.machine_handle(account).await else { return };
         let _ = timeout(SETTLE_TIMEOUT, handle.seen.wait_for(|seen| seen.settled)).await;
         let link = handle.seen.borrow().link.clone();
         if link.is_none() {
             if self.may_start(&handle) {
-                let _ = self.start(account).await;
+                let _ = self.start_machine(account).await;
             }
             // A machine that starts reads all files but hidden ones.
             if !paths.iter().any(|path| path.contains("/.")) {
@@ -360,8 +369,8 @@ impl Machines {
     ///
     /// # Errors
     /// [`MachineError::Stopped`] if it may not be started for this, [`MachineError::NotInTime`] among others.
-    pub async fn for_preview(&self, account: AccountId) -> Result<GuestConnection, MachineError> {
-        let mut handle = self.handle(account).await?;
+    pub async fn for_preview(&self, account: AccountId) -> Result<GuestConnection, SupervisorError> {
+        let mut handle = self.machine_handle(account).await?;
         let _ = timeout(SETTLE_TIMEOUT, handle.seen.wait_for(|seen| seen.settled)).await;
         let (link, is_at_rest) = {
             let seen = handle.seen.borrow();
@@ -371,19 +380,19 @@ impl Machines {
             return Ok(link);
         }
         if is_at_rest && !self.may_start(&handle) {
-            return Err(MachineError::Stopped);
+            return Err(SupervisorError::Stopped);
         }
         let started = async {
             if is_at_rest {
-                self.start(account).await?;
+                self.start_machine(account).await?;
             }
             self.when_running(account).await
         };
-        timeout(PREVIEW_START_TIMEOUT, started).await.unwrap_or(Err(MachineError::NotInTime))
+        timeout(PREVIEW_START_TIMEOUT, started).await.unwrap_or(Err(SupervisorError::NotInTime))
     }
 
     /// Returns true if a machine at rest may be started for its owner's files.
-    fn may_start(&self, handle: &Handle) -> bool {
+    fn may_start(&self, handle: &MachineHandle) -> bool {
         let seen = handle.seen.borrow();
         let is_unwanted =
             seen.view.failure.is_some() || seen.view.reason == Some(ChangeReason::StopRequested);
@@ -391,7 +400,7 @@ impl Machines {
     }
 
     /// Returns what the account's machine has last reported of the documents in a folder of the workspace.
-    pub async fn documents(&self, account: AccountId, folder: String) -> FolderIndexing {
+    pub async fn documents_in_folder(&self, account: AccountId, folder: String) -> FolderIndexReport {
         let shared = Arc::clone(&self.shared);
         let kept = spawn_blocking(move || shared.driver.kept_documents(account, &folder)).await;
         kept.unwrap_or_default()
@@ -401,25 +410,29 @@ impl Machines {
     ///
     /// # Errors
     /// [`MachineError::NoMachine`] among others.
-    pub async fn processes(&self, account: AccountId) -> Result<Vec<i32>, MachineError> {
-        let handle = self.handle(account).await?;
+    pub async fn list_processes(&self, account: AccountId) -> Result<Vec<i32>, SupervisorError> {
+        let handle = self.machine_handle(account).await?;
         let (answer, answered) = oneshot::channel();
-        handle.commands.send(Command::Processes(answer)).await.map_err(|_| MachineError::ShuttingDown)?;
-        answered.await.map_err(|_| MachineError::ShuttingDown)
+        handle
+            .commands
+            .send(SupervisorCommand::Processes(answer))
+            .await
+            .map_err(|_| SupervisorError::ShuttingDown)?;
+        answered.await.map_err(|_| SupervisorError::ShuttingDown)
     }
 
     /// Stops the account's machine as [`Self::stop`] does, and waits until nothing of it is left.
     ///
     /// # Errors
     /// [`MachineError::GivenUp`] if a process of it does not go away, [`MachineError::NotInTime`] among others.
-    pub async fn stop_completely(&self, account: AccountId) -> Result<(), MachineError> {
-        self.stop(account).await?;
-        let mut seen = self.handle(account).await?.seen;
+    pub async fn stop_completely(&self, account: AccountId) -> Result<(), SupervisorError> {
+        self.stop_machine(account).await?;
+        let mut seen = self.machine_handle(account).await?.seen;
         match timeout(STOPPED_TIMEOUT, seen.wait_for(at_rest)).await {
-            Err(_) => Err(MachineError::NotInTime),
-            Ok(Err(_)) => Err(MachineError::ShuttingDown),
+            Err(_) => Err(SupervisorError::NotInTime),
+            Ok(Err(_)) => Err(SupervisorError::ShuttingDown),
             Ok(Ok(seen)) => match &seen.view.failure {
-                Some(reason) => Err(MachineError::GivenUp(reason.clone())),
+                Some(reason) => Err(SupervisorError::GivenUp(reason.clone())),
                 None => Ok(()),
             },
         }
@@ -429,9 +442,9 @@ impl Machines {
     ///
     /// # Errors
     /// As [`Self::stop_completely`]; [`MachineError::Driver`] if the index is left or the machine was started meanwhile.
-    pub async fn reset(&self, account: AccountId) -> Result<(), MachineError> {
+    pub async fn reset_index(&self, account: AccountId) -> Result<(), SupervisorError> {
         self.stop_completely(account).await?;
-        Ok(self.shared.driver.reset(account).await?)
+        Ok(self.shared.driver.remove_index(account).await?)
     }
 
     /// Stops the machine of an account that is gone, if it runs, and removes all that is kept for it. Cancel safe: the
@@ -439,31 +452,31 @@ impl Machines {
     ///
     /// # Errors
     /// [`MachineError::Driver`].
-    pub async fn remove(&self, account: AccountId) -> Result<(), MachineError> {
-        self.forget(account);
-        self.shared.driver.stop(account).await?;
-        Ok(self.shared.driver.remove(account).await?)
+    pub async fn remove_account(&self, account: AccountId) -> Result<(), SupervisorError> {
+        self.forget_machine(account);
+        self.shared.driver.stop_machine(account).await?;
+        Ok(self.shared.driver.remove_account(account).await?)
     }
 
     /// Drops the account's machine, which must be stopped: its task ends.
-    pub fn forget(&self, account: AccountId) {
-        let mut handles = self.handles();
+    pub fn forget_machine(&self, account: AccountId) {
+        let mut handles = self.lock_handles();
         handles.known.remove(&account);
         handles.forgotten += 1;
     }
 
     /// Returns the accounts of the machines that are not stopped.
     #[must_use]
-    pub fn active(&self) -> Vec<AccountId> {
-        let handles = self.handles();
-        let is_active = |handle: &Handle| handle.seen.borrow().view.status != MachineStatus::Stopped;
+    pub fn active_accounts(&self) -> Vec<AccountId> {
+        let handles = self.lock_handles();
+        let is_active = |handle: &MachineHandle| handle.seen.borrow().view.status != MachineStatus::Stopped;
         handles.known.iter().filter(|(_, handle)| is_active(handle)).map(|(account, _)| *account).collect()
     }
 
     /// Returns the states of all known machines.
     #[must_use]
-    pub fn states(&self) -> Vec<MachineStatus> {
-        let handles = self.handles();
+    pub fn machine_states(&self) -> Vec<MachineStatus> {
+        let handles = self.lock_handles();
         handles.known.values().map(|handle| handle.seen.borrow().view.status).collect()
     }
 
@@ -480,58 +493,60 @@ impl Machines {
         self.shared.tasks.wait().await;
     }
 
-    async fn send(
+    async fn send_command(
         &self,
         account: AccountId,
-        command: impl FnOnce(oneshot::Sender<()>) -> Command,
-    ) -> Result<(), MachineError> {
-        let handle = self.handle(account).await?;
+        command: impl FnOnce(oneshot::Sender<()>) -> SupervisorCommand,
+    ) -> Result<(), SupervisorError> {
+        let handle = self.machine_handle(account).await?;
         let (answer, answered) = oneshot::channel();
-        handle.commands.send(command(answer)).await.map_err(|_| MachineError::ShuttingDown)?;
-        answered.await.map_err(|_| MachineError::ShuttingDown)
+        handle.commands.send(command(answer)).await.map_err(|_| SupervisorError::ShuttingDown)?;
+        answered.await.map_err(|_| SupervisorError::ShuttingDown)
     }
 
     /// Returns the handle of the account's machine and spawns its task if necessary.
-    async fn handle(&self, account: AccountId) -> Result<Handle, MachineError> {
+    async fn machine_handle(&self, account: AccountId) -> Result<MachineHandle, SupervisorError> {
         if self.shared.shutdown.is_cancelled() {
-            return Err(MachineError::ShuttingDown);
+            return Err(SupervisorError::ShuttingDown);
         }
         for _ in 0..LOADS_MAX {
             let forgotten = {
-                let handles = self.handles();
+                let handles = self.lock_handles();
                 if let Some(handle) = handles.known.get(&account) {
                     return Ok(handle.clone());
                 }
                 handles.forgotten
             };
-            let record = self.shared.records.load(account).await?.ok_or(MachineError::NoMachine)?;
+            let record =
+                self.shared.records.load_machine(account).await?.ok_or(SupervisorError::NoMachine)?;
             // Read before the lock is taken, because this waits for the disk.
             let reason = self.shared.driver.kept_reason(account).await;
-            let mut handles = self.handles();
+            let mut handles = self.lock_handles();
             if handles.forgotten == forgotten {
                 // Another caller may have created it meanwhile.
-                let handle = handles.known.entry(account).or_insert_with(|| self.supervise(record, reason));
+                let handle =
+                    handles.known.entry(account).or_insert_with(|| self.spawn_supervisor(record, reason));
                 return Ok(handle.clone());
             }
         }
-        Err(MachineError::NotInTime)
+        Err(SupervisorError::NotInTime)
     }
 
-    fn handles(&self) -> MutexGuard<'_, Handles> {
+    fn lock_handles(&self) -> MutexGuard<'_, Handles> {
         self.shared.handles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn supervise(&self, record: MachineRecord, reason: Option<ChangeReason>) -> Handle {
+    fn spawn_supervisor(&self, record: MachineRecord, reason: Option<ChangeReason>) -> MachineHandle {
         let (commands, mailbox) = mpsc::channel(MAILBOX_MAX);
         let turns = Arc::new(watch::Sender::new(0));
         let (supervisor, seen) =
             Supervisor::new(Arc::clone(&self.shared), record, reason, Arc::clone(&turns));
         self.shared.tasks.spawn(supervisor.run(mailbox));
-        Handle { commands, seen, turns }
+        MachineHandle { commands, seen, turns }
     }
 }
 
-fn connected(seen: &ObservedState) -> bool {
+fn is_connected(seen: &ObservedState) -> bool {
     seen.link.as_ref().is_some_and(|link| !link.is_closed())
 }
 

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::id::AccountId;
-use domain::machine::{ChangeReason, Effect, Event, Machine, MachineStatus, State};
+use domain::machine::{ChangeReason, Machine, MachineEffect, MachineEvent, MachinePhase, MachineStatus};
 use domain::time::Timestamp;
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::index_watch::follow;
-use super::{MachineRecord, MachineView, ObservedState, Shared};
+use super::index_watch::follow_index;
+use super::{MachineRecord, MachineView, ObservedState, SupervisorShared};
 use crate::connection::GuestConnection;
-use crate::contract::{DriverError, Home};
+use crate::contract::{DriverError, MachineHome};
 use crate::driver::RunningMachine;
 
 /// The number of connection attempts before an agent counts as lost.
@@ -38,7 +38,7 @@ const SAVE_RETRY_DOUBLINGS_MAX: u32 = 6;
 
 /// Commands to the task of a machine.
 #[derive(Debug)]
-pub(super) enum Command {
+pub(super) enum SupervisorCommand {
     Start(oneshot::Sender<()>),
     Stop {
         /// The reason that the state then shows, if it is not the owner's wish.
@@ -49,7 +49,7 @@ pub(super) enum Command {
 }
 
 /// The completion of an operation.
-enum Done {
+enum OperationOutcome {
     Attached(Result<Option<RunningMachine>, DriverError>),
     Started(Result<RunningMachine, DriverError>),
     Greeted(Result<GuestConnection, String>),
@@ -59,9 +59,9 @@ enum Done {
 
 /// The event that wakes the task.
 enum WakeReason {
-    Command(Option<Command>),
+    Command(Option<SupervisorCommand>),
     TurnsChanged,
-    Done(Done),
+    Done(OperationOutcome),
     MachineEnded,
     LinkClosed,
     MemoryMeasured(Option<u64>),
@@ -71,8 +71,8 @@ enum WakeReason {
 }
 
 pub(super) struct Supervisor {
-    shared: Arc<Shared>,
-    home: Home,
+    shared: Arc<SupervisorShared>,
+    home: MachineHome,
     machine: Machine,
     /// The machine's process, from its start (or attachment) until it is stopped.
     process: Option<Arc<RunningMachine>>,
@@ -81,7 +81,7 @@ pub(super) struct Supervisor {
     linked_at: Instant,
     brief_links: u32,
     /// The operation in progress.
-    operation: Option<BoxFuture<'static, Done>>,
+    operation: Option<BoxFuture<'static, OperationOutcome>>,
     /// The measurement of the memory of a machine that has become idle.
     measurement: Option<BoxFuture<'static, Option<u64>>>,
     turns: watch::Receiver<u32>,
@@ -99,14 +99,14 @@ pub(super) struct Supervisor {
 
 /// A pending save: when to retry, and the number of failures.
 struct PendingSave {
-    effect: Effect,
+    effect: MachineEffect,
     again: Instant,
     failures: u32,
 }
 
 impl Supervisor {
     pub(super) fn new(
-        shared: Arc<Shared>,
+        shared: Arc<SupervisorShared>,
         record: MachineRecord,
         reason: Option<ChangeReason>,
         turns_sender: Arc<watch::Sender<u32>>,
@@ -134,53 +134,53 @@ impl Supervisor {
             unsaved: None,
             reason,
         };
-        supervisor.operate(&first);
+        supervisor.start_operation(&first);
         (supervisor, receiver)
     }
 
     /// Runs until the service ends or the machine's handle is dropped.
-    pub(super) async fn run(mut self, mut mailbox: mpsc::Receiver<Command>) {
+    pub(super) async fn run(mut self, mut mailbox: mpsc::Receiver<SupervisorCommand>) {
         loop {
-            match self.wake(&mut mailbox).await {
+            match self.next_wake_reason(&mut mailbox).await {
                 WakeReason::Command(None) | WakeReason::Shutdown => return,
                 WakeReason::Command(Some(command)) => self.handle_command(command).await,
                 WakeReason::TurnsChanged => self.count_turns().await,
                 WakeReason::Done(done) => {
                     self.operation = None;
-                    self.done(done).await;
+                    self.complete_operation(done).await;
                 }
                 WakeReason::MachineEnded => {
                     let words = self.shared.driver.last_words(self.home.account);
                     let words =
                         words.map(|words| format!("; its log ends with: {words}")).unwrap_or_default();
                     let reason = format!("the machine ended by itself{words}");
-                    self.apply_event(Event::AgentLost { reason }).await;
+                    self.apply_event(MachineEvent::AgentLost { reason }).await;
                 }
                 WakeReason::LinkClosed => self.link_closed().await,
                 WakeReason::MemoryMeasured(bytes) => {
                     self.measurement = None;
                     if let Some(bytes) = bytes {
-                        self.apply_event(Event::MemoryMeasured { bytes }).await;
+                        self.apply_event(MachineEvent::MemoryMeasured { bytes }).await;
                     }
                 }
-                WakeReason::TimePassed => self.apply_event(Event::Tick).await,
+                WakeReason::TimePassed => self.apply_event(MachineEvent::Tick).await,
                 WakeReason::RetrySave => self.retry_save().await,
             }
         }
     }
 
-    async fn wake(&mut self, mailbox: &mut mpsc::Receiver<Command>) -> WakeReason {
+    async fn next_wake_reason(&mut self, mailbox: &mut mpsc::Receiver<SupervisorCommand>) -> WakeReason {
         // A machine that is being stopped may exit; that is not a loss.
         let process = match self.machine.state() {
-            State::Greeting { .. } | State::Running { .. } => self.process.clone(),
-            State::Attaching
-            | State::Stopped
-            | State::Failed { .. }
-            | State::Starting { .. }
-            | State::Backoff { .. }
-            | State::Stopping { .. } => None,
+            MachinePhase::Greeting { .. } | MachinePhase::Running { .. } => self.process.clone(),
+            MachinePhase::Attaching
+            | MachinePhase::Stopped
+            | MachinePhase::Failed { .. }
+            | MachinePhase::Starting { .. }
+            | MachinePhase::Backoff { .. }
+            | MachinePhase::Stopping { .. } => None,
         };
-        let due = self.machine.wake_at().map(|at| self.began + at.since(Timestamp::from_micros(0)));
+        let due = self.machine.wake_at().map(|at| self.began + at.duration_since(Timestamp::from_micros(0)));
         let retry_at = self.unsaved.as_ref().map(|unsaved| unsaved.again);
         let (link, operation, measurement) = (&self.link, &mut self.operation, &mut self.measurement);
         tokio::select! {
@@ -195,13 +195,13 @@ impl Supervisor {
             } => WakeReason::Done(done),
             () = async {
                 match &process {
-                    Some(process) => process.ended().await,
+                    Some(process) => process.wait_until_ended().await,
                     None => future::pending().await,
                 }
             } => WakeReason::MachineEnded,
             () = async {
                 match link {
-                    Some(link) => link.closed().await,
+                    Some(link) => link.wait_until_closed().await,
                     None => future::pending().await,
                 }
             } => WakeReason::LinkClosed,
@@ -226,19 +226,19 @@ impl Supervisor {
         }
     }
 
-    async fn handle_command(&mut self, command: Command) {
+    async fn handle_command(&mut self, command: SupervisorCommand) {
         // The caller may have gone; the command is executed nevertheless.
         match command {
-            Command::Start(answer) => {
-                self.apply_event(Event::StartRequested).await;
+            SupervisorCommand::Start(answer) => {
+                self.apply_event(MachineEvent::StartRequested).await;
                 let _ = answer.send(());
             }
-            Command::Stop { reason, answer } => {
-                self.apply_event_because(Event::StopRequested, reason).await;
+            SupervisorCommand::Stop { reason, answer } => {
+                self.apply_event_because(MachineEvent::StopRequested, reason).await;
                 let _ = answer.send(());
             }
-            Command::Processes(answer) => {
-                let processes = self.process.as_ref().map(|process| process.processes());
+            SupervisorCommand::Processes(answer) => {
+                let processes = self.process.as_ref().map(|process| process.list_processes());
                 let _ = answer.send(processes.and_then(Result::ok).unwrap_or_default());
             }
         }
@@ -252,83 +252,83 @@ impl Supervisor {
             self.brief_links = if brief { self.brief_links + 1 } else { 0 };
             if self.brief_links > BRIEF_LINKS_MAX {
                 let reason = "the agent closes every connection".to_owned();
-                return self.apply_event(Event::AgentLost { reason }).await;
+                return self.apply_event(MachineEvent::AgentLost { reason }).await;
             }
             let pause = match self.brief_links.checked_sub(2) {
                 None => Duration::ZERO,
                 Some(doublings) => RECONNECT_PAUSE * 2_u32.pow(doublings),
             };
-            self.operation = self.greeting(pause, Done::Reconnected);
+            self.operation = self.greet_after_pause(pause, OperationOutcome::Reconnected);
         }
-        self.show();
+        self.publish_state();
     }
 
     async fn count_turns(&mut self) {
         let wanted = *self.turns.borrow_and_update();
-        while self.machine.turns() != wanted {
-            let more = self.machine.turns() < wanted;
-            self.apply_event(if more { Event::TurnBegan } else { Event::TurnEnded }).await;
+        while self.machine.turn_count() != wanted {
+            let more = self.machine.turn_count() < wanted;
+            self.apply_event(if more { MachineEvent::TurnBegan } else { MachineEvent::TurnEnded }).await;
         }
-        let is_idle = wanted == 0 && matches!(self.machine.state(), State::Running { .. });
+        let is_idle = wanted == 0 && matches!(self.machine.state(), MachinePhase::Running { .. });
         self.measurement = is_idle.then(|| {
             let (shared, account) = (Arc::clone(&self.shared), self.home.account);
             let measuring: BoxFuture<'static, _> =
-                Box::pin(async move { shared.driver.memory(account).await });
+                Box::pin(async move { shared.driver.machine_memory(account).await });
             measuring
         });
     }
 
-    async fn done(&mut self, done: Done) {
+    async fn complete_operation(&mut self, done: OperationOutcome) {
         let event = match done {
-            Done::Attached(Ok(Some(process))) => {
+            OperationOutcome::Attached(Ok(Some(process))) => {
                 self.process = Some(Arc::new(process));
-                Event::Attached
+                MachineEvent::Attached
             }
-            Done::Attached(Ok(None)) => Event::NothingToAttach,
-            Done::Attached(Err(error)) => {
+            OperationOutcome::Attached(Ok(None)) => MachineEvent::NothingToAttach,
+            OperationOutcome::Attached(Err(error)) => {
                 tracing::warn!(account = %self.home.account, %error, "machine lookup failed");
-                Event::NothingToAttach
+                MachineEvent::NothingToAttach
             }
-            Done::Started(Ok(process)) => {
+            OperationOutcome::Started(Ok(process)) => {
                 self.process = Some(Arc::new(process));
-                Event::DriverStarted
+                MachineEvent::DriverStarted
             }
-            Done::Started(Err(error)) => {
+            OperationOutcome::Started(Err(error)) => {
                 let permanent = matches!(error, DriverError::Refused(_));
                 self.start_failed(error.to_string(), permanent)
             }
-            Done::Greeted(Ok(link)) | Done::Reconnected(Ok(link)) => {
+            OperationOutcome::Greeted(Ok(link)) | OperationOutcome::Reconnected(Ok(link)) => {
                 let instance = link.instance();
                 self.follow_documents(link.clone());
                 self.link = Some(link);
                 self.linked_at = Instant::now();
-                Event::AgentAnswered { instance }
+                MachineEvent::AgentAnswered { instance }
             }
-            Done::Greeted(Err(reason)) => self.start_failed(reason, false),
-            Done::Reconnected(Err(reason)) => Event::AgentLost { reason },
-            Done::Stopped(Ok(())) => Event::DriverStopped,
-            Done::Stopped(Err(error)) => Event::StopFailed { reason: error.to_string() },
+            OperationOutcome::Greeted(Err(reason)) => self.start_failed(reason, false),
+            OperationOutcome::Reconnected(Err(reason)) => MachineEvent::AgentLost { reason },
+            OperationOutcome::Stopped(Ok(())) => MachineEvent::DriverStopped,
+            OperationOutcome::Stopped(Err(error)) => MachineEvent::StopFailed { reason: error.to_string() },
         };
         self.apply_event(event).await;
     }
 
-    fn start_failed(&self, reason: String, permanent: bool) -> Event {
+    fn start_failed(&self, reason: String, permanent: bool) -> MachineEvent {
         tracing::warn!(account = %self.home.account, reason, "machine start failed");
-        Event::StartFailed { reason, permanent }
+        MachineEvent::StartFailed { reason, permanent }
     }
 
-    async fn apply_event(&mut self, event: Event) {
+    async fn apply_event(&mut self, event: MachineEvent) {
         self.apply_event_because(event, None).await;
     }
 
     /// Applies an event for this reason, or for the one that the event itself says.
-    async fn apply_event_because(&mut self, event: Event, reason: Option<ChangeReason>) {
+    async fn apply_event_because(&mut self, event: MachineEvent, reason: Option<ChangeReason>) {
         let before = self.machine.status();
-        let has_grown = matches!(self.machine.state(), State::Running { grown: true, .. });
-        let is_missing = event == Event::NothingToAttach;
-        let reason = reason.or_else(|| ChangeReason::of(&event, has_grown));
-        if self.take(event).await && !matches!(self.machine.state(), State::Failed { .. }) {
-            self.take(Event::StartRequested).await;
+        let has_grown = matches!(self.machine.state(), MachinePhase::Running { grown: true, .. });
+        let is_missing = event == MachineEvent::NothingToAttach;
+        let reason = reason.or_else(|| ChangeReason::from_event(&event, has_grown));
+        if self.execute_event(event).await && !matches!(self.machine.state(), MachinePhase::Failed { .. }) {
+            self.execute_event(MachineEvent::StartRequested).await;
         }
         let after = self.machine.status();
         // It was to run, and its status has been that of a start since the service began.
@@ -344,18 +344,21 @@ impl Supervisor {
             let reason = self.reason.as_ref().map(tracing::field::display);
             tracing::info!(account = %self.home.account, before, after, reason, "machine state changed");
         }
-        self.show();
+        self.publish_state();
     }
 
     /// Applies an event and executes its effects. Returns true if a question waits for a machine that would have
     /// stopped when idle.
-    async fn take(&mut self, event: Event) -> bool {
+    async fn execute_event(&mut self, event: MachineEvent) -> bool {
         let mut wanted = false;
-        for effect in self.machine.on(event, self.now()) {
+        for effect in self.machine.apply_event(event, self.time_since_start()) {
             match effect {
-                Effect::Save(_) | Effect::Lapse => wanted |= self.save(effect, 0).await,
-                Effect::Attach | Effect::StartDriver | Effect::Greet | Effect::StopDriver => {
-                    self.operate(&effect);
+                MachineEffect::Save(_) | MachineEffect::Lapse => wanted |= self.save_state(effect, 0).await,
+                MachineEffect::Attach
+                | MachineEffect::StartDriver
+                | MachineEffect::Greet
+                | MachineEffect::StopDriver => {
+                    self.start_operation(&effect);
                 }
             }
         }
@@ -365,12 +368,15 @@ impl Supervisor {
     /// Saves the desired state. If the store saved another state, other readers of it would wait for a machine that
     /// never comes; therefore failures are retried, unless a newer state replaces it. Returns true if a question
     /// waits.
-    async fn save(&mut self, effect: Effect, failures: u32) -> bool {
+    async fn save_state(&mut self, effect: MachineEffect, failures: u32) -> bool {
         let (records, account) = (Arc::clone(&self.shared.records), self.home.account);
         let saved = match &effect {
-            Effect::Save(desired) => records.save(account, *desired).await.map(|()| false),
-            Effect::Lapse => records.lapse(account).await,
-            Effect::Attach | Effect::StartDriver | Effect::Greet | Effect::StopDriver => return false,
+            MachineEffect::Save(desired) => records.save_desired(account, *desired).await.map(|()| false),
+            MachineEffect::Lapse => records.save_lapse(account).await,
+            MachineEffect::Attach
+            | MachineEffect::StartDriver
+            | MachineEffect::Greet
+            | MachineEffect::StopDriver => return false,
         };
         self.unsaved = None;
         saved.unwrap_or_else(|error| {
@@ -383,30 +389,34 @@ impl Supervisor {
 
     async fn retry_save(&mut self) {
         let Some(PendingSave { effect, failures, .. }) = self.unsaved.take() else { return };
-        if self.save(effect, failures).await && !matches!(self.machine.state(), State::Failed { .. }) {
-            self.apply_event(Event::StartRequested).await;
+        if self.save_state(effect, failures).await
+            && !matches!(self.machine.state(), MachinePhase::Failed { .. })
+        {
+            self.apply_event(MachineEvent::StartRequested).await;
         }
     }
 
     /// Starts an operation. Abandons the one in progress, if any: only stopping supersedes another.
-    fn operate(&mut self, effect: &Effect) {
+    fn start_operation(&mut self, effect: &MachineEffect) {
         let (shared, home) = (Arc::clone(&self.shared), self.home.clone());
         self.operation = match effect {
-            Effect::Attach => {
-                Some(Box::pin(async move { Done::Attached(shared.driver.attach(home.account)) }))
-            }
-            Effect::StartDriver => {
+            MachineEffect::Attach => Some(Box::pin(async move {
+                OperationOutcome::Attached(shared.driver.attach_machine(home.account))
+            })),
+            MachineEffect::StartDriver => {
                 self.brief_links = 0;
-                Some(Box::pin(async move { Done::Started(start(&shared, &home).await) }))
+                Some(Box::pin(async move { OperationOutcome::Started(start_machine(&shared, &home).await) }))
             }
-            Effect::Greet => self.greeting(Duration::ZERO, Done::Greeted),
-            Effect::StopDriver => {
+            MachineEffect::Greet => self.greet_after_pause(Duration::ZERO, OperationOutcome::Greeted),
+            MachineEffect::StopDriver => {
                 self.process = None;
                 self.link = None;
                 self.following = None;
-                Some(Box::pin(async move { Done::Stopped(shared.driver.stop(home.account).await) }))
+                Some(Box::pin(async move {
+                    OperationOutcome::Stopped(shared.driver.stop_machine(home.account).await)
+                }))
             }
-            Effect::Save(_) | Effect::Lapse => return,
+            MachineEffect::Save(_) | MachineEffect::Lapse => return,
         };
     }
 
@@ -415,76 +425,76 @@ impl Supervisor {
         let ended = CancellationToken::new();
         self.following = Some(ended.clone().drop_guard());
         let (shared, account) = (Arc::clone(&self.shared), self.home.account);
-        let following = follow(shared, account, link, Arc::clone(&self.turns_sender), ended);
+        let following = follow_index(shared, account, link, Arc::clone(&self.turns_sender), ended);
         self.shared.tasks.spawn(following);
     }
 
     /// Connects after a pause.
-    fn greeting(
+    fn greet_after_pause(
         &self,
         pause: Duration,
-        done: fn(Result<GuestConnection, String>) -> Done,
-    ) -> Option<BoxFuture<'static, Done>> {
+        done: fn(Result<GuestConnection, String>) -> OperationOutcome,
+    ) -> Option<BoxFuture<'static, OperationOutcome>> {
         let process = self.process.clone()?;
         Some(Box::pin(async move {
             if pause > Duration::ZERO {
                 sleep(pause).await;
             }
-            done(greet(&process).await)
+            done(greet_agent(&process).await)
         }))
     }
 
-    fn show(&self) {
+    fn publish_state(&self) {
         let failure = match self.machine.state() {
-            State::Failed { reason } => Some(reason.clone()),
-            State::Attaching
-            | State::Stopped
-            | State::Starting { .. }
-            | State::Greeting { .. }
-            | State::Backoff { .. }
-            | State::Running { .. }
-            | State::Stopping { .. } => None,
+            MachinePhase::Failed { reason } => Some(reason.clone()),
+            MachinePhase::Attaching
+            | MachinePhase::Stopped
+            | MachinePhase::Starting { .. }
+            | MachinePhase::Greeting { .. }
+            | MachinePhase::Backoff { .. }
+            | MachinePhase::Running { .. }
+            | MachinePhase::Stopping { .. } => None,
         };
         let view = MachineView {
             status: self.machine.status(),
             failure,
             reason: self.reason.clone(),
-            turns: self.machine.turns(),
+            turns: self.machine.turn_count(),
         };
-        let running = matches!(self.machine.state(), State::Running { .. });
+        let running = matches!(self.machine.state(), MachinePhase::Running { .. });
         let link = if running { self.link.clone() } else { None };
-        let settled = !matches!(self.machine.state(), State::Attaching);
+        let settled = !matches!(self.machine.state(), MachinePhase::Attaching);
         self.seen.send_replace(ObservedState { view, settled, link });
     }
 
     /// Returns the time since this task began: monotonic, from tokio's clock, so that tests can advance it.
-    fn now(&self) -> Timestamp {
-        Timestamp::from_micros(0).plus(self.began.elapsed())
+    fn time_since_start(&self) -> Timestamp {
+        Timestamp::from_micros(0).saturating_add(self.began.elapsed())
     }
 }
 
-async fn start(shared: &Shared, home: &Home) -> Result<RunningMachine, DriverError> {
+async fn start_machine(shared: &SupervisorShared, home: &MachineHome) -> Result<RunningMachine, DriverError> {
     // The semaphore is never closed.
     let _turn = shared.starts.acquire().await;
-    match shared.driver.start(home).await {
+    match shared.driver.start_machine(home).await {
         Err(DriverError::Busy) => attach_started(shared, home.account),
         outcome => outcome,
     }
 }
 
 /// Attaches to a machine whose start by an earlier service has completed meanwhile.
-fn attach_started(shared: &Shared, account: AccountId) -> Result<RunningMachine, DriverError> {
-    shared.driver.attach(account)?.ok_or(DriverError::Busy)
+fn attach_started(shared: &SupervisorShared, account: AccountId) -> Result<RunningMachine, DriverError> {
+    shared.driver.attach_machine(account)?.ok_or(DriverError::Busy)
 }
 
-async fn greet(process: &RunningMachine) -> Result<GuestConnection, String> {
+async fn greet_agent(process: &RunningMachine) -> Result<GuestConnection, String> {
     let mut reason = String::new();
     for attempt in 0..CONNECT_ATTEMPTS_MAX {
         if attempt > 0 {
             sleep(CONNECT_RETRY_INTERVAL).await;
         }
-        reason = match process.connect().await {
-            Ok(stream) => match GuestConnection::open(stream).await {
+        reason = match process.connect_agent().await {
+            Ok(stream) => match GuestConnection::connect_over_stream(stream).await {
                 Ok(link) => return Ok(link),
                 Err(error) => error.to_string(),
             },

@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt;
 
 use machine::{Enforcement, LimitsKind};
 
-use crate::site::{Kind, Site, as_agent, as_tools};
+use crate::site::{DriverKind, JailSite, as_agent, as_tools};
 
 on_all_drivers!(
     no_program_of_a_machine_runs_as_another_user_on_the_host,
@@ -31,9 +31,9 @@ const WAYS: [&str; 14] = [
     "acl",
 ];
 
-async fn no_program_of_a_machine_runs_as_another_user_on_the_host(kind: Kind) {
-    let site = Site::new(kind);
-    let (_machine, link) = site.start().await;
+async fn no_program_of_a_machine_runs_as_another_user_on_the_host(kind: DriverKind) {
+    let site = JailSite::new(kind);
+    let (_machine, link) = site.start_machine().await;
     let workspace = site.folder.path().join("workspace");
     for way in WAYS {
         let command = format!("umask 0; /agent attack {way}");
@@ -62,10 +62,10 @@ fn first_to_be_killed(way: &str) -> String {
 
 /// Allocates memory that no process holds, twice the machine's limit: a control group makes the kernel kill the
 /// process, otherwise the allocation fails.
-async fn memory_that_belongs_to_no_process_is_bounded(kind: Kind) {
-    let site = Site::new(kind);
-    let (_machine, link) = site.start().await;
-    let counted = kind != Kind::Sandbox || site.sandbox.limits_kind() != LimitsKind::Rlimit;
+async fn memory_that_belongs_to_no_process_is_bounded(kind: DriverKind) {
+    let site = JailSite::new(kind);
+    let (_machine, link) = site.start_machine().await;
+    let counted = kind != DriverKind::Sandbox || site.sandbox.limits_kind() != LimitsKind::Rlimit;
     for way in ["memfd", "shm", "shared", "zero"] {
         let outcome = as_tools(&link, &first_to_be_killed(way)).await;
         assert!(!outcome.contains("got"), "{way}: {outcome}");
@@ -83,21 +83,21 @@ async fn memory_that_belongs_to_no_process_is_bounded(kind: Kind) {
 
 /// The kernel buffers the data of sockets. A control group that counts it makes the kernel kill the process;
 /// otherwise the agent does, which these machines lack.
-async fn what_the_kernel_holds_for_sockets_is_counted(kind: Kind) {
-    let site = Site::new(kind);
-    if kind == Kind::Sandbox && site.sandbox.limits_kind() == LimitsKind::Rlimit {
+async fn what_the_kernel_holds_for_sockets_is_counted(kind: DriverKind) {
+    let site = JailSite::new(kind);
+    if kind == DriverKind::Sandbox && site.sandbox.limits_kind() == LimitsKind::Rlimit {
         return;
     }
-    let (_machine, link) = site.start().await;
+    let (_machine, link) = site.start_machine().await;
     let outcome = as_tools(&link, &first_to_be_killed("sockets")).await;
     // A separate kernel takes it from the machine's memory, where it may fit.
-    assert!(kind != Kind::Sandbox || !outcome.contains("got"), "{outcome}");
+    assert!(kind != DriverKind::Sandbox || !outcome.contains("got"), "{outcome}");
     assert_eq!(as_tools(&link, "echo still here").await, "still here");
 }
 
-async fn watches_of_files_are_bounded_for_the_machine(kind: Kind) {
-    let site = Site::new(kind);
-    let (_machine, link) = site.start().await;
+async fn watches_of_files_are_bounded_for_the_machine(kind: DriverKind) {
+    let site = JailSite::new(kind);
+    let (_machine, link) = site.start_machine().await;
     let seen =
         as_tools(&link, "cat /proc/sys/user/max_inotify_instances /proc/sys/user/max_inotify_watches").await;
     assert_eq!(seen, "64\n16384");
@@ -106,7 +106,7 @@ async fn watches_of_files_are_bounded_for_the_machine(kind: Kind) {
 /// The operator learns which limits the kernel does not enforce here, and why.
 #[test]
 fn the_report_names_every_limit() {
-    let site = Site::new(Kind::Sandbox);
+    let site = JailSite::new(DriverKind::Sandbox);
     let report = site.sandbox.limits_report();
     let names: Vec<_> = report.iter().map(|status| status.limit).collect();
     let expected = "memory kernel_memory processes cpu disk_bytes disk_files file_size temporary_files \

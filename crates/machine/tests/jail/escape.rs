@@ -1,6 +1,6 @@
 //! Tests that processes in a machine cannot escape.
 
-use crate::site::{Kind, Site, as_agent, as_tools};
+use crate::site::{DriverKind, JailSite, as_agent, as_tools};
 
 on_all_drivers!(
     nothing_of_the_host_is_there,
@@ -13,9 +13,9 @@ on_all_drivers!(
     greed_is_bounded,
 );
 
-async fn nothing_of_the_host_is_there(kind: Kind) {
-    let site = Site::new(kind);
-    let (_machine, link) = site.start().await;
+async fn nothing_of_the_host_is_there(kind: DriverKind) {
+    let site = JailSite::new(kind);
+    let (_machine, link) = site.start_machine().await;
     let top = as_tools(&link, "ls -A / | tr '\\n' ' '").await;
     let allowed =
         "agent bin dev etc index lib lib32 lib64 libx32 plugins proc run sbin tmp usr var workspace";
@@ -35,25 +35,25 @@ async fn nothing_of_the_host_is_there(kind: Kind) {
     assert_eq!(as_tools(&link, "hostname").await, "machine");
 }
 
-async fn processes_of_the_host_are_not_seen(kind: Kind) {
-    let site = Site::new(kind);
-    let (machine, link) = site.start().await;
+async fn processes_of_the_host_are_not_seen(kind: DriverKind) {
+    let site = JailSite::new(kind);
+    let (machine, link) = site.start_machine().await;
     let seen = as_tools(&link, "ls /proc | grep -c '^[0-9]'").await;
     // A kernel has threads of its own.
-    let expected = if kind == Kind::Sandbox { 8 } else { 64 };
+    let expected = if kind == DriverKind::Sandbox { 8 } else { 64 };
     assert!(seen.parse::<u32>().unwrap() <= expected, "{seen} processes");
     let host = format!("ls -d /proc/{}", std::process::id());
     assert!(as_tools(&link, &host).await.contains("No such file"));
     let inside = as_tools(&link, "sleep 60 >/dev/null 2>&1 & echo started").await;
     assert_eq!(inside, "started");
-    if kind == Kind::Sandbox {
-        assert_eq!(machine.processes().unwrap().len(), 3, "the first one, the agent, the sleeper");
+    if kind == DriverKind::Sandbox {
+        assert_eq!(machine.list_processes().unwrap().len(), 3, "the first one, the agent, the sleeper");
     }
 }
 
-async fn the_system_cannot_be_written(kind: Kind) {
-    let site = Site::new(kind);
-    let (_machine, link) = site.start().await;
+async fn the_system_cannot_be_written(kind: DriverKind) {
+    let site = JailSite::new(kind);
+    let (_machine, link) = site.start_machine().await;
     for target in
         ["/x", "/usr/x", "/usr/bin/x", "/etc/x", "/dev/x", "/agent", "/proc/sys/kernel/core_pattern"]
     {
@@ -68,9 +68,9 @@ async fn the_system_cannot_be_written(kind: Kind) {
     assert_eq!(as_tools(&link, "echo x > /tmp/x && cat /tmp/x").await, "x");
 }
 
-async fn forbidden_calls_are_refused(kind: Kind) {
-    let site = Site::new(kind);
-    let (_machine, link) = site.start().await;
+async fn forbidden_calls_are_refused(kind: DriverKind) {
+    let site = JailSite::new(kind);
+    let (_machine, link) = site.start_machine().await;
     let attempts = [
         "mount",
         "umount",
@@ -116,9 +116,9 @@ async fn forbidden_calls_are_refused(kind: Kind) {
     assert!(as_tools(&link, "cat /proc/net/dev | grep -vc -e lo: -e '|'").await.starts_with('0'));
 }
 
-async fn tools_are_another_user_than_the_agent(kind: Kind) {
-    let site = Site::new(kind);
-    let (_machine, link) = site.start().await;
+async fn tools_are_another_user_than_the_agent(kind: DriverKind) {
+    let site = JailSite::new(kind);
+    let (_machine, link) = site.start_machine().await;
     assert_eq!(as_tools(&link, "id -u; id -g; id -G").await, "1000\n1000\n1000");
     assert_eq!(as_agent(&link, "id -u; id -G").await, "0\n0");
     for attempt in ["setuid", "kill 1", "kill 2", "ptrace 2"] {
@@ -134,7 +134,7 @@ async fn tools_are_another_user_than_the_agent(kind: Kind) {
         assert!(seen.contains("Permission denied"), "{path}: {seen}");
     }
     // Reading the host's programs takes minutes on an emulated processor.
-    let programs = if kind == Kind::Qemu { "-path /usr -prune -o" } else { "" };
+    let programs = if kind == DriverKind::Qemu { "-path /usr -prune -o" } else { "" };
     let sockets = format!("find / -xdev {programs} -type s -print 2>/dev/null");
     assert!(as_tools(&link, &sockets).await.is_empty());
     // The agent has only its capabilities, and tools have none.
@@ -144,16 +144,19 @@ async fn tools_are_another_user_than_the_agent(kind: Kind) {
         "0000000000000000\n1"
     );
     let capabilities = as_agent(&link, "grep CapEff /proc/self/status | cut -f2").await;
-    assert_eq!(capabilities, if kind == Kind::Sandbox { "00000000000000e0" } else { "00000000000000ea" });
+    assert_eq!(
+        capabilities,
+        if kind == DriverKind::Sandbox { "00000000000000e0" } else { "00000000000000ea" }
+    );
     assert_eq!(as_agent(&link, "grep Seccomp: /proc/self/status | cut -f2").await, "2");
 }
 
-async fn the_workspace_is_shared_with_the_service_and_the_index_is_the_agent_s(kind: Kind) {
+async fn the_workspace_is_shared_with_the_service_and_the_index_is_the_agent_s(kind: DriverKind) {
     use std::os::unix::fs::MetadataExt;
-    let site = Site::new(kind);
+    let site = JailSite::new(kind);
     let workspace = site.folder.path().join("workspace");
     std::fs::write(workspace.join("question.txt"), "host").unwrap();
-    let (_machine, link) = site.start().await;
+    let (_machine, link) = site.start_machine().await;
     assert_eq!(
         as_tools(&link, "cat question.txt; echo tool > answer.txt; echo more >> question.txt").await,
         "host"
@@ -170,9 +173,9 @@ async fn the_workspace_is_shared_with_the_service_and_the_index_is_the_agent_s(k
     assert_eq!(as_agent(&link, "echo x > /index/x && cat /index/x").await, "x");
 }
 
-async fn the_skills_files_can_be_read_and_run_and_nothing_else_be_done_with_them(kind: Kind) {
+async fn the_skills_files_can_be_read_and_run_and_nothing_else_be_done_with_them(kind: DriverKind) {
     use std::os::unix::fs::{PermissionsExt, symlink};
-    let site = Site::new(kind);
+    let site = JailSite::new(kind);
     let plugins = site.folder.path().join("plugins");
     let scripts = plugins.join(".content/1/skills/s/scripts");
     std::fs::create_dir_all(&scripts).unwrap();
@@ -182,7 +185,7 @@ async fn the_skills_files_can_be_read_and_run_and_nothing_else_be_done_with_them
     symlink(".content/1", plugins.join("p")).unwrap();
     symlink("../beside.txt", plugins.join("relative")).unwrap();
     symlink(site.folder.path().join("beside.txt"), plugins.join("absolute")).unwrap();
-    let (_machine, link) = site.start().await;
+    let (_machine, link) = site.start_machine().await;
     assert_eq!(as_tools(&link, "/plugins/p/skills/s/scripts/run.sh").await, "it ran");
     for user in ["tools", "agent"] {
         let run = async |command: &str| match user {
@@ -216,9 +219,9 @@ async fn the_skills_files_can_be_read_and_run_and_nothing_else_be_done_with_them
     assert_eq!(as_tools(&link, "cat /plugins/p/skills/s/new.txt").await, "new");
 }
 
-async fn greed_is_bounded(kind: Kind) {
-    let site = Site::new(kind);
-    let (_machine, link) = site.start().await;
+async fn greed_is_bounded(kind: DriverKind) {
+    let site = JailSite::new(kind);
+    let (_machine, link) = site.start_machine().await;
     let bomb = "(for i in $(seq 80); do sleep 600 & done; echo all) >/tmp/bomb 2>&1; kill -9 -1; \
                 while read -r line; do echo \"$line\"; done </tmp/bomb";
     let outcome = as_tools(&link, bomb).await;

@@ -7,7 +7,7 @@ use machine::RunningMachine;
 use tokio::time::timeout;
 
 use crate::available;
-use crate::site::{ENDED_WITHIN, Kind, Site, as_tools};
+use crate::site::{DriverKind, ENDED_WITHIN, JailSite, as_tools};
 
 /// The processes on the host of a machine that may have 40: two for each, and those of the kernel itself. A machine that
 /// starts as many as it can has at least the other number.
@@ -24,8 +24,8 @@ on_own_kernels!(
 );
 
 /// A machine whose root makes this attack at its start.
-fn attacked(kind: Kind, attack: &str) -> Site {
-    let site = Site::new(kind);
+fn site_with_attack(kind: DriverKind, attack: &str) -> JailSite {
+    let site = JailSite::new(kind);
     let chosen = site.folder.path().join("workspace/guest-root");
     std::fs::create_dir(&chosen).unwrap();
     std::fs::write(chosen.join(attack), "").unwrap();
@@ -33,16 +33,16 @@ fn attacked(kind: Kind, attack: &str) -> Site {
 }
 
 /// Lets the attack begin.
-fn go(site: &Site) {
+fn release_attack(site: &JailSite) {
     std::fs::write(site.folder.path().join("workspace/guest-root/go"), "").unwrap();
 }
 
-async fn root_of_a_machine_reaches_nothing_of_the_host(kind: Kind) {
-    let site = attacked(kind, "attempts");
+async fn root_of_a_machine_reaches_nothing_of_the_host(kind: DriverKind) {
+    let site = site_with_attack(kind, "attempts");
     let plugins = site.folder.path().join("plugins");
     std::fs::write(plugins.join("skill.txt"), "the operator's").unwrap();
     std::fs::write(site.folder.path().join("new"), "the service's").unwrap();
-    let (_machine, link) = site.start().await;
+    let (_machine, link) = site.start_machine().await;
     let workspace = site.folder.path().join("workspace");
     let report = std::fs::read_to_string(workspace.join("guest-root/report")).unwrap();
     assert!(report.lines().count() > 45, "{report}");
@@ -62,68 +62,68 @@ async fn root_of_a_machine_reaches_nothing_of_the_host(kind: Kind) {
     assert!(["1", "none"].contains(&modules.as_str()), "{modules}");
 }
 
-async fn a_crash_of_a_machine_s_kernel_is_seen_and_the_machine_starts_again(kind: Kind) {
-    let site = attacked(kind, "crash");
-    let (machine, _) = site.start().await;
-    go(&site);
-    timeout(ENDED_WITHIN, machine.ended()).await.expect("its end is seen");
-    let words = site.sandbox.folders().last_words(site.home().account).unwrap();
+async fn a_crash_of_a_machine_s_kernel_is_seen_and_the_machine_starts_again(kind: DriverKind) {
+    let site = site_with_attack(kind, "crash");
+    let (machine, _) = site.start_machine().await;
+    release_attack(&site);
+    timeout(ENDED_WITHIN, machine.wait_until_ended()).await.expect("its end is seen");
+    let words = site.sandbox.machine_folders().last_words(site.home().account).unwrap();
     let panics = ["sysrq triggered crash", "Attempted to kill init"];
     assert!(panics.iter().any(|panic| words.contains(panic)), "{words}");
-    site.sandbox.stop(site.home().account).await.unwrap();
+    site.sandbox.stop_machine(site.home().account).await.unwrap();
     std::fs::remove_dir_all(site.folder.path().join("workspace/guest-root")).unwrap();
-    let (_machine, link) = site.start().await;
+    let (_machine, link) = site.start_machine().await;
     assert_eq!(as_tools(&link, "echo here again").await, "here again");
 }
 
-async fn a_machine_that_overwrites_its_kernel_harms_itself_alone(kind: Kind) {
+async fn a_machine_that_overwrites_its_kernel_harms_itself_alone(kind: DriverKind) {
     harms_itself_alone(kind, "memory").await;
 }
 
 #[tokio::test]
-async fn a_virtual_machine_that_writes_to_its_devices_harms_itself_alone() {
-    if available::can_run(Kind::Qemu) {
-        harms_itself_alone(Kind::Qemu, "hardware").await;
+async fn qemu_guest_hardware_attack_contained() {
+    if available::can_run(DriverKind::Qemu) {
+        harms_itself_alone(DriverKind::Qemu, "hardware").await;
     }
 }
 
 /// Makes an attack in one machine while another answers. The rest of the attacked one may run on or not; it can be stopped.
-async fn harms_itself_alone(kind: Kind, attack: &str) {
-    let site = attacked(kind, attack);
-    let other = Site::new(kind);
-    let (_other, link) = other.start().await;
-    let (machine, _) = site.start().await;
-    go(&site);
+async fn harms_itself_alone(kind: DriverKind, attack: &str) {
+    let site = site_with_attack(kind, attack);
+    let other = JailSite::new(kind);
+    let (_other, link) = other.start_machine().await;
+    let (machine, _) = site.start_machine().await;
+    release_attack(&site);
     for _ in 0..100 {
         assert_eq!(as_tools(&link, "echo still here").await, "still here");
     }
-    stopped(&site, &machine).await;
+    stop_within_limit(&site, &machine).await;
 }
 
 /// Each process of a User Mode Linux machine is one of the host.
-async fn processes_of_a_machine_are_bounded_on_the_host(kind: Kind) {
-    let site = attacked(kind, "processes");
-    let other = Site::new(kind);
-    let (_other, link) = other.start().await;
-    let (machine, _) = site.start().await;
-    go(&site);
+async fn processes_of_a_machine_are_bounded_on_the_host(kind: DriverKind) {
+    let site = site_with_attack(kind, "processes");
+    let other = JailSite::new(kind);
+    let (_other, link) = other.start_machine().await;
+    let (machine, _) = site.start_machine().await;
+    release_attack(&site);
     let expected = match kind {
         // The first one, the bridge and QEMU, whatever runs inside.
-        Kind::Qemu => 3..=3,
+        DriverKind::Qemu => 3..=3,
         _ => PROCESSES_EXPECTED..=PROCESSES_MAX,
     };
     let (mut most, mut looks, begun) = (0, 0, Instant::now());
     // On a busy host they come slowly.
     while looks < 100 || (most < *expected.start() && begun.elapsed() < STARTED_WITHIN) {
-        most = most.max(machine.processes().map_or(0, |processes| processes.len()));
+        most = most.max(machine.list_processes().map_or(0, |processes| processes.len()));
         assert_eq!(as_tools(&link, "echo still here").await, "still here");
         looks += 1;
     }
     assert!(expected.contains(&most), "{most} processes");
-    stopped(&site, &machine).await;
+    stop_within_limit(&site, &machine).await;
 }
 
-async fn stopped(site: &Site, machine: &RunningMachine) {
-    timeout(ENDED_WITHIN, site.sandbox.stop(site.home().account)).await.expect("in time").unwrap();
-    timeout(ENDED_WITHIN, machine.ended()).await.expect("nothing runs on");
+async fn stop_within_limit(site: &JailSite, machine: &RunningMachine) {
+    timeout(ENDED_WITHIN, site.sandbox.stop_machine(site.home().account)).await.expect("in time").unwrap();
+    timeout(ENDED_WITHIN, machine.wait_until_ended()).await.expect("nothing runs on");
 }

@@ -5,15 +5,15 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use domain::id::AccountId;
-use domain::machine::{Desired, Rules};
+use domain::machine::{DesiredState, Rules};
 use futures_util::future::BoxFuture;
 use machine::{
-    Driver, DriverError, GuestConnection, Home, Kernel, LeasePage, MachineFolders, MachineRecord,
+    Driver, DriverError, GuestConnection, Kernel, LeasePage, MachineFolders, MachineHome, MachineRecord,
     MachineRecords, Machines, RecordsError, RunningMachine, Sandbox, SandboxConfig,
 };
 use tokio::time::timeout;
 
-use crate::site::{ENDED_WITHIN, Kind, Site, as_agent, as_tools, config, program};
+use crate::site::{DriverKind, ENDED_WITHIN, JailSite, as_agent, as_tools, probe_agent_path, sandbox_config};
 
 /// The longest time in which a machine starts on a busy host, also on an emulated processor.
 const STARTED_WITHIN: Duration = Duration::from_secs(120);
@@ -60,24 +60,28 @@ fn state_of(pid: i32) -> char {
 }
 
 /// Returns true if the process runs. A zombie that the host's init process has not reaped yet does not count.
-fn lives(pid: i32) -> bool {
+fn is_alive(pid: i32) -> bool {
     !matches!(state_of(pid), 'Z' | 'X')
 }
 
-async fn a_host_is_tried_for_real(kind: Kind) {
-    let site = Site::new(kind);
-    site.sandbox.probe().await.unwrap();
+async fn a_host_is_tried_for_real(kind: DriverKind) {
+    let site = JailSite::new(kind);
+    site.sandbox.probe_driver().await.unwrap();
     let left: Vec<_> = std::fs::read_dir(site.folder.path().join("machines")).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
 }
 
-async fn a_machine_outlives_its_service_and_is_taken_over(kind: Kind) {
-    let site = Site::new(kind);
-    let mut service = Command::new(program())
+async fn a_machine_outlives_its_service_and_is_taken_over(kind: DriverKind) {
+    let site = JailSite::new(kind);
+    let mut service = Command::new(probe_agent_path())
         .arg("service")
         .arg(site.folder.path())
         .arg(site.home().account.to_string())
-        .args(config(site.folder.path(), kind).kernel.map(|kernel| serde_json::to_string(&kernel).unwrap()))
+        .args(
+            sandbox_config(site.folder.path(), kind)
+                .kernel
+                .map(|kernel| serde_json::to_string(&kernel).unwrap()),
+        )
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -87,33 +91,33 @@ async fn a_machine_outlives_its_service_and_is_taken_over(kind: Kind) {
     service.kill().unwrap();
     service.wait().unwrap();
 
-    let machine = site.sandbox.attach(site.home().account).unwrap().expect("it lives");
+    let machine = site.sandbox.attach_machine(site.home().account).unwrap().expect("it lives");
     let machine = RunningMachine::Sandbox(machine);
-    let link = GuestConnection::open(machine.connect().await.unwrap()).await.unwrap();
+    let link = GuestConnection::connect_over_stream(machine.connect_agent().await.unwrap()).await.unwrap();
     assert_eq!(as_tools(&link, "echo alive").await, "alive");
     // A second service finds the same run of the agent, and cannot start another machine beside it.
-    let other = Sandbox::open(config(site.folder.path(), kind)).unwrap();
-    let again = RunningMachine::Sandbox(other.attach(site.home().account).unwrap().unwrap());
+    let other = Sandbox::open_driver(sandbox_config(site.folder.path(), kind)).unwrap();
+    let again = RunningMachine::Sandbox(other.attach_machine(site.home().account).unwrap().unwrap());
     assert_eq!(
-        GuestConnection::open(again.connect().await.unwrap()).await.unwrap().instance(),
+        GuestConnection::connect_over_stream(again.connect_agent().await.unwrap()).await.unwrap().instance(),
         link.instance()
     );
-    assert!(matches!(other.start(&site.home()).await, Err(DriverError::Busy)));
+    assert!(matches!(other.start_machine(&site.home()).await, Err(DriverError::Busy)));
 }
 
 /// A site whose machines work while the page lets them, and end `suspended_max` after that.
-fn leased(kind: Kind, suspended_max: Duration) -> (Site, LeasePage) {
+fn site_with_lease(kind: DriverKind, suspended_max: Duration) -> (JailSite, LeasePage) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("workspace")).unwrap();
-    let config = SandboxConfig { suspended_max: Some(suspended_max), ..config(folder.path(), kind) };
-    let sandbox = Sandbox::open(config).unwrap();
+    let config = SandboxConfig { suspended_max: Some(suspended_max), ..sandbox_config(folder.path(), kind) };
+    let sandbox = Sandbox::open_driver(config).unwrap();
     let page = sandbox.lease_page().unwrap().unwrap();
-    page.extend(PATIENCE * 10).unwrap();
-    (Site { folder, sandbox }, page)
+    page.extend_for(PATIENCE * 10).unwrap();
+    (JailSite { folder, sandbox }, page)
 }
 
 /// Waits until `look` returns a value.
-async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
+async fn wait_for_value<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let found = async {
         loop {
             if let Some(found) = look().await {
@@ -126,8 +130,8 @@ async fn until<T>(mut look: impl AsyncFnMut() -> Option<T>) -> T {
 }
 
 /// Returns true if the machine's log has this line.
-fn logged(site: &Site, line: &str) -> bool {
-    let log = site.sandbox.folders().log(site.home().account).unwrap();
+fn log_contains(site: &JailSite, line: &str) -> bool {
+    let log = site.sandbox.machine_folders().read_log(site.home().account).unwrap();
     String::from_utf8_lossy(&log).contains(line)
 }
 
@@ -136,67 +140,67 @@ fn is_stopped(pid: i32) -> bool {
     state_of(pid) == 'T'
 }
 
-async fn a_machine_is_suspended_without_its_service_and_goes_on_with_it(kind: Kind) {
-    let (site, page) = leased(kind, PATIENCE * 10);
-    let (machine, link) = site.start().await;
+async fn a_machine_is_suspended_without_its_service_and_goes_on_with_it(kind: DriverKind) {
+    let (site, page) = site_with_lease(kind, PATIENCE * 10);
+    let (machine, link) = site.start_machine().await;
     let RunningMachine::Sandbox(machine) = &machine else { panic!("another driver") };
     as_tools(&link, "(while :; do echo x >> ticks; sleep 0.01; done) > /dev/null 2>&1 & echo begun").await;
     let ticks = site.folder.path().join("workspace/ticks");
     let length = || std::fs::metadata(&ticks).map_or(0, |file| file.len());
-    until(async || (length() > 0).then_some(())).await;
-    page.extend(Duration::ZERO).unwrap();
-    until(async || logged(&site, "suspended").then_some(())).await;
+    wait_for_value(async || (length() > 0).then_some(())).await;
+    page.extend_for(Duration::ZERO).unwrap();
+    wait_for_value(async || log_contains(&site, "suspended").then_some(())).await;
     match kind {
         // All but the first process, which is not among those that it suspends.
-        Kind::Sandbox => {
-            until(async || {
+        DriverKind::Sandbox => {
+            wait_for_value(async || {
                 // A process that ended while its parent was being suspended waits for that, and one that made another
                 // by `vfork` waits (`D`) until that one, which is stopped, runs its program.
                 let rests = |pid: &i32| matches!(state_of(*pid), 'T' | 'D' | 'Z' | 'X');
-                machine.processes().unwrap()[1..].iter().all(rests).then_some(())
+                machine.list_processes().unwrap()[1..].iter().all(rests).then_some(())
             })
             .await;
         }
         // The kernel, without which nothing inside reads or writes.
-        Kind::Uml | Kind::Qemu => {
-            until(async || {
-                machine.processes().unwrap()[1..].iter().any(|pid| is_stopped(*pid)).then_some(())
+        DriverKind::Uml | DriverKind::Qemu => {
+            wait_for_value(async || {
+                machine.list_processes().unwrap()[1..].iter().any(|pid| is_stopped(*pid)).then_some(())
             })
             .await;
         }
     }
     let left_off = length();
-    page.extend(PATIENCE * 10).unwrap();
-    until(async || (length() > left_off).then_some(())).await;
+    page.extend_for(PATIENCE * 10).unwrap();
+    wait_for_value(async || (length() > left_off).then_some(())).await;
     assert_eq!(as_tools(&link, "echo alive").await, "alive");
 }
 
-async fn a_machine_ends_when_no_service_comes_back(kind: Kind) {
-    let (site, page) = leased(kind, Duration::from_millis(200));
-    let (machine, link) = site.start().await;
+async fn a_machine_ends_when_no_service_comes_back(kind: DriverKind) {
+    let (site, page) = site_with_lease(kind, Duration::from_millis(200));
+    let (machine, link) = site.start_machine().await;
     as_tools(&link, "sleep 600 > /dev/null 2>&1 & echo begun").await;
     let RunningMachine::Sandbox(sandboxed) = &machine else { panic!("another driver") };
-    let pids = sandboxed.processes().unwrap();
-    page.extend(Duration::ZERO).unwrap();
-    timeout(PATIENCE, machine.ended()).await.unwrap();
-    until(async || pids.iter().all(|pid| !lives(*pid)).then_some(())).await;
-    assert!(logged(&site, "ended: no service came back"));
+    let pids = sandboxed.list_processes().unwrap();
+    page.extend_for(Duration::ZERO).unwrap();
+    timeout(PATIENCE, machine.wait_until_ended()).await.unwrap();
+    wait_for_value(async || pids.iter().all(|pid| !is_alive(*pid)).then_some(())).await;
+    assert!(log_contains(&site, "ended: no service came back"));
 }
 
-async fn a_suspended_machine_can_be_stopped(kind: Kind) {
-    let (site, page) = leased(kind, PATIENCE * 10);
-    let (_machine, _link) = site.start().await;
-    page.extend(Duration::ZERO).unwrap();
-    until(async || logged(&site, "suspended").then_some(())).await;
-    site.sandbox.stop(site.home().account).await.unwrap();
-    assert!(logged(&site, "stopped while it was suspended"), "it need not be killed");
-    assert!(site.sandbox.attach(site.home().account).unwrap().is_none());
+async fn a_suspended_machine_can_be_stopped(kind: DriverKind) {
+    let (site, page) = site_with_lease(kind, PATIENCE * 10);
+    let (_machine, _link) = site.start_machine().await;
+    page.extend_for(Duration::ZERO).unwrap();
+    wait_for_value(async || log_contains(&site, "suspended").then_some(())).await;
+    site.sandbox.stop_machine(site.home().account).await.unwrap();
+    assert!(log_contains(&site, "stopped while it was suspended"), "it need not be killed");
+    assert!(site.sandbox.attach_machine(site.home().account).unwrap().is_none());
 }
 
-async fn a_workspace_is_the_same_on_both_sides(kind: Kind) {
-    let site = Site::new(kind);
+async fn a_workspace_is_the_same_on_both_sides(kind: DriverKind) {
+    let site = JailSite::new(kind);
     let workspace = site.folder.path().join("workspace");
-    let (_machine, link) = site.start().await;
+    let (_machine, link) = site.start_machine().await;
     assert_eq!(as_tools(&link, "echo one > notes.txt; mkdir -p a/b; mv notes.txt a/b/; ls").await, "a");
     assert_eq!(std::fs::read_to_string(workspace.join("a/b/notes.txt")).unwrap(), "one\n");
     // What the machine has read is changed, grows, is replaced and goes away on the host.
@@ -222,12 +226,15 @@ async fn a_workspace_is_the_same_on_both_sides(kind: Kind) {
     }
 }
 
-async fn a_virtual_machine_has_what_it_was_given_and_no_more(kind: Kind) {
-    let site = Site::new(kind);
-    let (_machine, link) = site.start().await;
+async fn a_virtual_machine_has_what_it_was_given_and_no_more(kind: DriverKind) {
+    let site = JailSite::new(kind);
+    let (_machine, link) = site.start_machine().await;
     let kibibytes = as_tools(&link, "awk '/MemTotal/ {print $2}' /proc/meminfo").await;
     let kibibytes: u64 = kibibytes.parse().expect("a number");
-    assert!(kibibytes <= config(site.folder.path(), kind).limits.memory_bytes >> 10, "{kibibytes} KiB");
+    assert!(
+        kibibytes <= sandbox_config(site.folder.path(), kind).limits.memory_bytes >> 10,
+        "{kibibytes} KiB"
+    );
     let interfaces = as_tools(&link, "sed 1,2d /proc/net/dev | cut -d: -f1 | tr -d ' '").await;
     assert_eq!(interfaces, "lo", "the link exists for process 1 alone");
     assert_eq!(as_tools(&link, "cat /proc/partitions").await, "", "there is no disk");
@@ -245,11 +252,11 @@ async fn a_virtual_machine_has_what_it_was_given_and_no_more(kind: Kind) {
 }
 
 /// Two machines that continue from the same saved one: each with random numbers, a clock and a workspace of its own.
-async fn machines_continue_from_a_saved_one_and_differ(kind: Kind) {
-    let (one, two) = (Site::new(kind), Site::new(kind));
-    let ((first, one_link), (second, two_link)) = (one.start().await, two.start().await);
+async fn machines_continue_from_a_saved_one_and_differ(kind: DriverKind) {
+    let (one, two) = (JailSite::new(kind), JailSite::new(kind));
+    let ((first, one_link), (second, two_link)) = (one.start_machine().await, two.start_machine().await);
     for machine in [&first, &second] {
-        assert!(continues(machine), "it booted");
+        assert!(continues_from_template(machine), "it booted");
     }
     let random = "head -c 32 /dev/urandom | od -An -tx1; cat /proc/sys/kernel/random/uuid";
     let (ours, theirs) = (as_tools(&one_link, random).await, as_tools(&two_link, random).await);
@@ -263,112 +270,112 @@ async fn machines_continue_from_a_saved_one_and_differ(kind: Kind) {
 }
 
 /// Returns true if the machine's QEMU was started to continue from a saved machine.
-fn continues(machine: &RunningMachine) -> bool {
-    let commands = machine.processes().unwrap().into_iter();
+fn continues_from_template(machine: &RunningMachine) -> bool {
+    let commands = machine.list_processes().unwrap().into_iter();
     let mut commands =
         commands.map(|pid| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default());
     commands.any(|command| command.contains("\0-incoming\0"))
 }
 
-async fn a_machine_boots_when_the_saved_one_does_not_continue(kind: Kind) {
-    let site = Site::new(kind);
+async fn a_machine_boots_when_the_saved_one_does_not_continue(kind: DriverKind) {
+    let site = JailSite::new(kind);
     let folder = tempfile::tempdir().unwrap();
-    let mut config = config(site.folder.path(), kind);
-    config.kernel = Some(crate::site::qemu(folder.path()).unwrap());
-    let sandbox = Sandbox::open(config.clone()).unwrap();
+    let mut config = sandbox_config(site.folder.path(), kind);
+    config.kernel = Some(crate::site::qemu_kernel(folder.path()).unwrap());
+    let sandbox = Sandbox::open_driver(config.clone()).unwrap();
     sandbox.save_template().await.unwrap();
     // A later service finds what has become of it meanwhile.
     let state = folder.path().join("saved-state");
     let length = std::fs::metadata(&state).unwrap().len();
     std::fs::File::options().write(true).open(&state).unwrap().set_len(length / 2).unwrap();
-    let sandbox = Sandbox::open(config).unwrap();
+    let sandbox = Sandbox::open_driver(config).unwrap();
     sandbox.save_template().await.unwrap();
-    let machine = RunningMachine::Sandbox(sandbox.start(&site.home()).await.unwrap());
-    assert!(!continues(&machine));
-    let link = GuestConnection::open(machine.connect().await.unwrap()).await.unwrap();
+    let machine = RunningMachine::Sandbox(sandbox.start_machine(&site.home()).await.unwrap());
+    assert!(!continues_from_template(&machine));
+    let link = GuestConnection::connect_over_stream(machine.connect_agent().await.unwrap()).await.unwrap();
     assert_eq!(as_tools(&link, "echo here").await, "here");
     assert!(!folder.path().join("saved-stamp").exists(), "it is not tried again");
 }
 
-async fn a_crash_of_a_machine_s_kernel_is_seen(kind: Kind) {
-    let site = Site::new(kind);
-    let (machine, link) = site.start().await;
+async fn a_crash_of_a_machine_s_kernel_is_seen(kind: DriverKind) {
+    let site = JailSite::new(kind);
+    let (machine, link) = site.start_machine().await;
     let crash = async {
         // No response comes of this.
         let body = http_body_util::Full::new(bytes::Bytes::from("echo c > /proc/sysrq-trigger"));
         let body = http_body_util::BodyExt::map_err(body, |never| match never {});
         let request =
             http::Request::post("/agent").body(http_body_util::BodyExt::boxed_unsync(body)).unwrap();
-        let _ = timeout(ENDED_WITHIN, link.request(request)).await;
+        let _ = timeout(ENDED_WITHIN, link.send_request(request)).await;
     };
-    let (ended, ()) = tokio::join!(timeout(ENDED_WITHIN, machine.ended()), crash);
+    let (ended, ()) = tokio::join!(timeout(ENDED_WITHIN, machine.wait_until_ended()), crash);
     ended.expect("its end is seen");
-    let words = site.sandbox.folders().last_words(site.home().account).unwrap();
+    let words = site.sandbox.machine_folders().last_words(site.home().account).unwrap();
     assert!(words.contains("sysrq triggered crash"), "{words}");
-    site.sandbox.stop(site.home().account).await.unwrap();
-    let (_machine, link) = site.start().await;
+    site.sandbox.stop_machine(site.home().account).await.unwrap();
+    let (_machine, link) = site.start_machine().await;
     assert_eq!(as_tools(&link, "echo here again").await, "here again");
 }
 
-async fn stopping_ends_every_process(kind: Kind) {
-    let site = Site::new(kind);
-    let (machine, link) = site.start().await;
+async fn stopping_ends_every_process(kind: DriverKind) {
+    let site = JailSite::new(kind);
+    let (machine, link) = site.start_machine().await;
     as_tools(
         &link,
         "(setsid sleep 600; true) >/dev/null 2>&1 & (trap '' TERM; sleep 600) >/dev/null 2>&1 & true",
     )
     .await;
-    let processes = machine.processes().unwrap();
+    let processes = machine.list_processes().unwrap();
     // The processes of a virtual machine are not those of its host.
-    let least = if kind == Kind::Qemu { 3 } else { 4 };
+    let least = if kind == DriverKind::Qemu { 3 } else { 4 };
     assert!(processes.len() >= least, "{processes:?}");
-    site.sandbox.stop(site.home().account).await.unwrap();
-    assert!(processes.iter().all(|pid| !lives(*pid)), "{processes:?}");
-    assert!(site.sandbox.attach(site.home().account).unwrap().is_none());
-    timeout(ENDED_WITHIN, link.closed()).await.unwrap();
-    let (_machine, link) = site.start().await;
+    site.sandbox.stop_machine(site.home().account).await.unwrap();
+    assert!(processes.iter().all(|pid| !is_alive(*pid)), "{processes:?}");
+    assert!(site.sandbox.attach_machine(site.home().account).unwrap().is_none());
+    timeout(ENDED_WITHIN, link.wait_until_closed()).await.unwrap();
+    let (_machine, link) = site.start_machine().await;
     assert_eq!(as_tools(&link, "echo again").await, "again");
 }
 
-async fn a_machine_ends_with_its_agent(kind: Kind) {
-    let site = Site::new(kind);
-    let (machine, link) = site.start().await;
+async fn a_machine_ends_with_its_agent(kind: DriverKind) {
+    let site = JailSite::new(kind);
+    let (machine, link) = site.start_machine().await;
     as_tools(&link, "sleep 600 >/dev/null 2>&1 &").await;
-    let processes = machine.processes().unwrap();
+    let processes = machine.list_processes().unwrap();
     let request = http::Request::post("/exit").body(machine::Body::default()).unwrap();
-    assert!(link.request(request).await.is_err());
-    timeout(ENDED_WITHIN, machine.ended()).await.unwrap();
-    site.sandbox.stop(site.home().account).await.unwrap();
-    assert!(processes.iter().all(|pid| !lives(*pid)), "{processes:?}");
+    assert!(link.send_request(request).await.is_err());
+    timeout(ENDED_WITHIN, machine.wait_until_ended()).await.unwrap();
+    site.sandbox.stop_machine(site.home().account).await.unwrap();
+    assert!(processes.iter().all(|pid| !is_alive(*pid)), "{processes:?}");
     let log = std::fs::read_to_string(site.machine_folder().join("agent.log")).unwrap();
     assert!(log.contains("the agent ended"), "{log}");
 }
 
-async fn a_machine_ends_when_its_folder_is_removed(kind: Kind) {
-    let site = Site::new(kind);
-    let (machine, _link) = site.start().await;
-    let processes = machine.processes().unwrap();
+async fn a_machine_ends_when_its_folder_is_removed(kind: DriverKind) {
+    let site = JailSite::new(kind);
+    let (machine, _link) = site.start_machine().await;
+    let processes = machine.list_processes().unwrap();
     // The index may belong to another user, so that not all of the folder goes.
     std::fs::remove_file(site.machine_folder().join("lock")).unwrap();
-    timeout(ENDED_WITHIN, machine.ended()).await.unwrap();
-    site.sandbox.stop(site.home().account).await.unwrap();
-    assert!(processes.iter().all(|pid| !lives(*pid)), "{processes:?}");
+    timeout(ENDED_WITHIN, machine.wait_until_ended()).await.unwrap();
+    site.sandbox.stop_machine(site.home().account).await.unwrap();
+    assert!(processes.iter().all(|pid| !is_alive(*pid)), "{processes:?}");
     let log = std::fs::read_to_string(site.machine_folder().join("agent.log")).unwrap();
     assert!(log.contains("the machine's folder was removed"), "{log}");
 }
 
-async fn the_host_sees_what_a_machine_is(kind: Kind) {
-    let site = Site::new(kind);
+async fn the_host_sees_what_a_machine_is(kind: DriverKind) {
+    let site = JailSite::new(kind);
     let account = site.home().account;
     let folders = MachineFolders::new(site.folder.path().join("machines"));
-    assert!(folders.details(account).unwrap().pids.is_empty());
-    let (machine, _link) = site.start().await;
-    let details = folders.details(account).unwrap();
-    assert_eq!(details.pids, machine.processes().unwrap());
+    assert!(folders.machine_details(account).unwrap().pids.is_empty());
+    let (machine, _link) = site.start_machine().await;
+    let details = folders.machine_details(account).unwrap();
+    assert_eq!(details.pids, machine.list_processes().unwrap());
     let kernel = match kind {
-        Kind::Sandbox => Kernel::Host,
-        Kind::Uml => Kernel::UserModeLinux,
-        Kind::Qemu => Kernel::Qemu,
+        DriverKind::Sandbox => Kernel::Host,
+        DriverKind::Uml => Kernel::UserModeLinux,
+        DriverKind::Qemu => Kernel::Qemu,
     };
     assert_eq!(details.driver, Some((kernel, site.sandbox.limits_kind())));
     assert!(details.started_at.unwrap().elapsed().unwrap() < Duration::from_secs(60));
@@ -376,65 +383,65 @@ async fn the_host_sees_what_a_machine_is(kind: Kind) {
     let name = std::fs::read_to_string(format!("/proc/{}/comm", details.pids[0])).unwrap();
     assert_eq!(name, "causerie-vm\n");
     // Whoever has the folder stops the machine, with a driver or without.
-    folders.stop(account).await.unwrap();
-    timeout(ENDED_WITHIN, machine.ended()).await.unwrap();
-    assert_eq!(folders.details(account).unwrap().driver, None);
-    assert_eq!((folders.accounts(), folders.left_over()), (vec![account], vec![]));
+    folders.stop_machine(account).await.unwrap();
+    timeout(ENDED_WITHIN, machine.wait_until_ended()).await.unwrap();
+    assert_eq!(folders.machine_details(account).unwrap().driver, None);
+    assert_eq!((folders.list_accounts(), folders.left_over()), (vec![account], vec![]));
 }
 
-async fn a_reset_removes_the_index_of_a_stopped_machine_alone(kind: Kind) {
-    let site = Site::new(kind);
+async fn a_reset_removes_the_index_of_a_stopped_machine_alone(kind: DriverKind) {
+    let site = JailSite::new(kind);
     let account = site.home().account;
-    let (_machine, link) = site.start().await;
+    let (_machine, link) = site.start_machine().await;
     as_agent(&link, "echo entry > /index/kept").await;
-    assert!(matches!(site.sandbox.reset(account).await, Err(DriverError::Busy)), "it runs");
+    assert!(matches!(site.sandbox.remove_index(account).await, Err(DriverError::Busy)), "it runs");
     assert_eq!(as_agent(&link, "cat /index/kept").await, "entry");
-    site.sandbox.stop(account).await.unwrap();
-    site.sandbox.reset(account).await.unwrap();
-    let (_machine, link) = site.start().await;
+    site.sandbox.stop_machine(account).await.unwrap();
+    site.sandbox.remove_index(account).await.unwrap();
+    let (_machine, link) = site.start_machine().await;
     assert_eq!(as_agent(&link, "test -e /index/kept || echo gone").await, "gone");
 }
 
-async fn an_abandoned_start_leaves_nothing(kind: Kind) {
-    let site = Site::new(kind);
+async fn an_abandoned_start_leaves_nothing(kind: DriverKind) {
+    let site = JailSite::new(kind);
     // Cancels the launch at many points, from its beginning to past its end.
     for delay in 0..40 {
-        let cut = timeout(Duration::from_millis(delay), site.sandbox.start(&site.home())).await;
-        site.sandbox.stop(site.home().account).await.unwrap();
+        let cut = timeout(Duration::from_millis(delay), site.sandbox.start_machine(&site.home())).await;
+        site.sandbox.stop_machine(site.home().account).await.unwrap();
         if let Ok(Ok(machine)) = cut {
-            timeout(ENDED_WITHIN, machine.ended()).await.unwrap();
+            timeout(ENDED_WITHIN, machine.wait_until_ended()).await.unwrap();
         }
-        assert!(site.sandbox.attach(site.home().account).unwrap().is_none(), "cut after {delay} ms");
+        assert!(site.sandbox.attach_machine(site.home().account).unwrap().is_none(), "cut after {delay} ms");
     }
-    let (_machine, link) = site.start().await;
+    let (_machine, link) = site.start_machine().await;
     assert_eq!(as_tools(&link, "echo fine").await, "fine");
 }
 
-async fn an_agent_that_cannot_be_executed_fails_the_start_with_the_reason(kind: Kind) {
-    let site = Site::new(kind);
+async fn an_agent_that_cannot_be_executed_fails_the_start_with_the_reason(kind: DriverKind) {
+    let site = JailSite::new(kind);
     let broken = site.folder.path().join("broken");
     std::fs::write(&broken, "no program").unwrap();
-    let mut config = config(site.folder.path(), kind);
+    let mut config = sandbox_config(site.folder.path(), kind);
     config.agent = broken;
-    let sandbox = Sandbox::open(config).unwrap();
-    let error = sandbox.start(&site.home()).await.expect_err("it is no program");
-    let reason = if kind == Kind::Uml { "Requested init /agent failed" } else { "executing the agent" };
+    let sandbox = Sandbox::open_driver(config).unwrap();
+    let error = sandbox.start_machine(&site.home()).await.expect_err("it is no program");
+    let reason = if kind == DriverKind::Uml { "Requested init /agent failed" } else { "executing the agent" };
     assert!(error.to_string().contains(reason), "{error}");
-    sandbox.stop(site.home().account).await.unwrap();
+    sandbox.stop_machine(site.home().account).await.unwrap();
 }
 
-struct OneAccount(Home);
+struct OneAccount(MachineHome);
 
 impl MachineRecords for OneAccount {
-    fn load(&self, _: AccountId) -> BoxFuture<'_, Result<Option<MachineRecord>, RecordsError>> {
-        Box::pin(async { Ok(Some(MachineRecord { home: self.0.clone(), desired: Desired::Running })) })
+    fn load_machine(&self, _: AccountId) -> BoxFuture<'_, Result<Option<MachineRecord>, RecordsError>> {
+        Box::pin(async { Ok(Some(MachineRecord { home: self.0.clone(), desired: DesiredState::Running })) })
     }
 
-    fn lapse(&self, _: AccountId) -> BoxFuture<'_, Result<bool, RecordsError>> {
+    fn save_lapse(&self, _: AccountId) -> BoxFuture<'_, Result<bool, RecordsError>> {
         Box::pin(async { Ok(false) })
     }
 
-    fn save(&self, _: AccountId, _: Desired) -> BoxFuture<'_, Result<(), RecordsError>> {
+    fn save_desired(&self, _: AccountId, _: DesiredState) -> BoxFuture<'_, Result<(), RecordsError>> {
         Box::pin(async { Ok(()) })
     }
 
@@ -443,24 +450,24 @@ impl MachineRecords for OneAccount {
     }
 }
 
-async fn a_jail_that_is_killed_is_started_again_for_a_turn(kind: Kind) {
-    let site = Site::new(kind);
+async fn a_jail_that_is_killed_is_started_again_for_a_turn(kind: DriverKind) {
+    let site = JailSite::new(kind);
     let account = site.home().account;
-    let driver = Driver::Sandbox(Sandbox::open(config(site.folder.path(), kind)).unwrap());
+    let driver = Driver::Sandbox(Sandbox::open_driver(sandbox_config(site.folder.path(), kind)).unwrap());
     let machines = Machines::new(driver, std::sync::Arc::new(OneAccount(site.home())), Rules::default());
-    machines.begin().await.unwrap();
-    let _turn = machines.turn(account).await.unwrap();
+    machines.resume_machines().await.unwrap();
+    let _turn = machines.register_turn(account).await.unwrap();
     let link = timeout(STARTED_WITHIN, machines.when_running(account)).await.unwrap().unwrap();
-    let processes = machines.processes(account).await.unwrap();
+    let processes = machines.list_processes(account).await.unwrap();
     let first = rustix::process::Pid::from_raw(processes[0]).unwrap();
     rustix::process::kill_process(first, rustix::process::Signal::KILL).unwrap();
-    timeout(ENDED_WITHIN, link.closed()).await.unwrap();
+    timeout(ENDED_WITHIN, link.wait_until_closed()).await.unwrap();
     let again = timeout(STARTED_WITHIN, machines.when_running(account)).await.unwrap().unwrap();
     assert_ne!(again.instance(), link.instance());
     assert_eq!(as_tools(&again, "echo again").await, "again");
-    let reason = machines.view(account).await.unwrap().reason;
+    let reason = machines.machine_view(account).await.unwrap().reason;
     machines.shutdown().await;
     assert_eq!(machines.driver().kept_reason(account).await, reason, "it is known after the service");
-    assert!(site.sandbox.attach(account).unwrap().is_some(), "it outlives the supervisor");
-    assert_eq!(machines.driver().to_string().split(' ').next(), Some(kind.name()));
+    assert!(site.sandbox.attach_machine(account).unwrap().is_some(), "it outlives the supervisor");
+    assert_eq!(machines.driver().to_string().split(' ').next(), Some(kind.driver_name()));
 }

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use machine::UmlKernel;
 use test_support::drivers::{self, EXPECTED, FOLDER};
 
-use crate::site::program;
+use crate::site::probe_agent_path;
 
 const UID: u32 = 47_113;
 
@@ -19,7 +19,7 @@ fn as_ordinary_user(subordinate: &str, expected: &str, tests: &[&str]) -> Output
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let path = |name: &str| folder.path().join(name);
     fs::copy(std::env::current_exe().unwrap(), path("tests")).unwrap();
-    fs::copy(program(), path("probe_agent")).unwrap();
+    fs::copy(probe_agent_path(), path("probe_agent")).unwrap();
     let kernel = copy_named_kernel(folder.path())
         .map_or_else(String::new, |kernel| format!("CAUSERIE_MACHINE_KERNEL={}", kernel.display()));
     let passwd = fs::read_to_string("/etc/passwd").unwrap();
@@ -38,7 +38,7 @@ fn as_ordinary_user(subordinate: &str, expected: &str, tests: &[&str]) -> Output
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", &script, "sh"]).args(tests).env(EXPECTED, expected);
     let output = command.output().unwrap();
-    drivers::adopt(&path("tmp/drivers"), "an ordinary user's ");
+    drivers::adopt_records(&path("tmp/drivers"), "an ordinary user's ");
     output
 }
 
@@ -59,14 +59,14 @@ fn copy_named_kernel(folder: &Path) -> Option<PathBuf> {
     Some(copied.join("linux"))
 }
 
-fn root() -> bool {
+fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
 /// The other tests already run as an ordinary user in that case.
 #[test]
-fn all_of_it_holds_for_an_ordinary_user() {
-    if root() {
+fn jail_holds_for_ordinary_user() {
+    if is_root() {
         let output = as_ordinary_user(
             &format!("{UID}:1700000000:65536\n"),
             &std::env::var(EXPECTED).unwrap_or_default(),
@@ -79,8 +79,8 @@ fn all_of_it_holds_for_an_ordinary_user() {
 }
 
 #[test]
-fn an_ordinary_user_without_subordinate_ids_is_told() {
-    if root() {
+fn missing_subordinate_ids_are_reported() {
+    if is_root() {
         let output = as_ordinary_user("", "sandbox", &["life::sandbox::a_host_is_tried_for_real"]);
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(!output.status.success());
@@ -91,8 +91,8 @@ fn an_ordinary_user_without_subordinate_ids_is_told() {
 
 /// Another user with the same ids could kill machines.
 #[test]
-fn an_ordinary_user_whose_subordinate_ids_another_has_too_is_told() {
-    if root() {
+fn shared_subordinate_ids_are_reported() {
+    if is_root() {
         let ids = format!("somebody:1700000000:65536\n{UID}:1700000000:65536\n");
         let output = as_ordinary_user(&ids, "sandbox", &["life::sandbox::a_host_is_tried_for_real"]);
         let text = String::from_utf8_lossy(&output.stdout);

@@ -20,8 +20,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use domain::catalog::ProviderName;
-use domain::citation::Place;
-use exchange::{Answer, Exchange};
+use domain::citation::PassagePlace;
+use exchange::{DocumentExchange, ReaderAnswer};
 use models::{EmbeddingModel, EmbeddingsConfig, VendorConfig, VendorsConfig};
 use protocol::tool::FoundPassage;
 
@@ -36,7 +36,7 @@ const TABLES: [(&[&str], &str); 4] = [
 const APART: [&str; 3] = ["kept", "apart", "later"];
 
 /// A question and the place of its answer.
-struct Question {
+struct BenchQuestion {
     /// The set of questions that it belongs to.
     part: &'static str,
     language: &'static str,
@@ -64,7 +64,7 @@ enum Cause {
 
 /// The scores of a group of questions.
 #[derive(Default)]
-struct Group {
+struct ScoreGroup {
     answerable: usize,
     first: usize,
     quoted: usize,
@@ -90,22 +90,22 @@ async fn main() {
     };
     let has = |option: &str| options.iter().any(|given| given == option);
     let tables = TABLES.iter().filter(|(parts, _)| parts.iter().any(|part| has(part)));
-    let mut questions: Vec<Question> = tables.flat_map(|(_, table)| questions(table)).collect();
+    let mut questions: Vec<BenchQuestion> = tables.flat_map(|(_, table)| parse_questions(table)).collect();
     questions.retain(|question| has(question.part));
     for table in options.iter().filter_map(|option| option.strip_prefix("questions=")) {
         let table = std::fs::read_to_string(table).expect("a table of questions");
-        questions.extend(self::questions(table.leak()));
+        questions.extend(parse_questions(table.leak()));
     }
     if questions.is_empty() {
-        questions = self::questions(TABLES[0].1);
+        questions = parse_questions(TABLES[0].1);
     }
     std::fs::create_dir_all(index).expect("a folder for the index");
-    let mut exchange = Exchange::with_index(Path::new(documents), Path::new(index));
+    let mut exchange = DocumentExchange::with_index(Path::new(documents), Path::new(index));
     if let Some(model) = options.iter().find_map(|option| embedding_model(option)) {
         let embedded = exchange.search_by_meaning(model).await;
         println!("{embedded} passages embedded");
     }
-    let mut groups: BTreeMap<&str, Group> = BTreeMap::new();
+    let mut groups: BTreeMap<&str, ScoreGroup> = BTreeMap::new();
     let mut causes: BTreeMap<Cause, [usize; 2]> = BTreeMap::new();
     for question in &questions {
         if question.answer.is_some_and(|(file, _)| !Path::new(documents).join(file).exists()) {
@@ -115,16 +115,16 @@ async fn main() {
         let attached = question.answer.filter(|_| has("attached")).map(|(file, _)| format!("/{file}"));
         let files: Vec<&str> = attached.iter().map(String::as_str).collect();
         let answer = exchange.ask_about(question.text, &files).await;
-        let right = rights(question, &answer);
-        let found = rank_found(question, &exchange.found(question.text).await);
-        let half = half(question);
+        let right = right_quotes(question, &answer);
+        let found = rank_found(question, &exchange.find_passages(question.text).await);
+        let half = question_half(question);
         for name in ["all", question.language, ["half 1", "half 2"][half]] {
             let group = groups.entry(name).or_default();
-            group.add(question, &answer, &right);
+            group.add_answer(question, &answer, &right);
             group.found_first += usize::from(found == Some(0));
             group.found += usize::from(found.is_some());
         }
-        if let Some(cause) = cause(question, &answer, &right) {
+        if let Some(cause) = miss_cause(question, &answer, &right) {
             causes.entry(cause).or_default()[half] += 1;
         }
         let wrong = match question.answer {
@@ -132,7 +132,7 @@ async fn main() {
             None => !answer.declined,
         };
         if !APART.contains(&question.part) && wrong && !(has("half1") && half == 1) {
-            let cause = cause(question, &answer, &right);
+            let cause = miss_cause(question, &answer, &right);
             println!("\n{cause:?} {:?} {}\n{}", question.answer, question.text, answer.text);
         }
     }
@@ -158,8 +158,8 @@ async fn main() {
     println!("slowest search: {:?}", exchange.slowest_search());
 }
 
-impl Group {
-    fn add(&mut self, question: &Question, answer: &Answer, right: &[bool]) {
+impl ScoreGroup {
+    fn add_answer(&mut self, question: &BenchQuestion, answer: &ReaderAnswer, right: &[bool]) {
         let (first, any) = (usize::from(right.first() == Some(&true)), usize::from(right.contains(&true)));
         match (&question.answer, answer.declined) {
             (None, declined) => {
@@ -181,19 +181,19 @@ impl Group {
 }
 
 /// Returns for each quote whether it shows the passage.
-fn rights(question: &Question, answer: &Answer) -> Vec<bool> {
+fn right_quotes(question: &BenchQuestion, answer: &ReaderAnswer) -> Vec<bool> {
     let Some((file, passage)) = question.answer else { return Vec::new() };
-    let shows = |(cited, quote): &(exchange::Cited, String)| {
+    let shows = |(cited, quote): &(exchange::CitedPlace, String)| {
         cited.path.trim_start_matches('/') == file && has_passage(quote, passage)
     };
     answer.quotes.iter().map(shows).collect()
 }
 
 /// Returns why the right passage is not quoted first; `None` if it is, or if no document answers the question.
-fn cause(question: &Question, answer: &Answer, right: &[bool]) -> Option<Cause> {
+fn miss_cause(question: &BenchQuestion, answer: &ReaderAnswer, right: &[bool]) -> Option<Cause> {
     let (file, passage) = question.answer?;
     let is_right = |found: &&domain::citation::NumberedPassage| {
-        let Place::File { path, .. } = &found.place else { return false };
+        let PassagePlace::File { path, .. } = &found.place else { return false };
         path.trim_start_matches('/') == file && has_passage(&found.text, passage)
     };
     let numbers: Vec<u32> = answer.found.iter().filter(is_right).map(|found| found.number).collect();
@@ -215,7 +215,7 @@ fn cause(question: &Question, answer: &Answer, right: &[bool]) -> Option<Cause> 
 }
 
 /// Assigns a question to one of two halves by its text, so that what is made with one can be checked with the other.
-fn half(question: &Question) -> usize {
+fn question_half(question: &BenchQuestion) -> usize {
     let hash = question.text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
@@ -223,7 +223,7 @@ fn half(question: &Question) -> usize {
 }
 
 /// Returns the position of the passage that answers a question among those found.
-fn rank_found(question: &Question, found: &[FoundPassage]) -> Option<usize> {
+fn rank_found(question: &BenchQuestion, found: &[FoundPassage]) -> Option<usize> {
     let (file, passage) = question.answer?;
     let shows = |found: &FoundPassage| {
         found.path.trim_start_matches('/') == file && has_passage(&found.text, passage)
@@ -249,16 +249,16 @@ fn embedding_model(option: &str) -> Option<EmbeddingModel> {
 
 /// Returns true if a text contains one of the passages that answer a question.
 fn has_passage(text: &str, passages: &str) -> bool {
-    let text = flat(text);
-    passages.split(" || ").any(|passage| text.contains(&flat(passage)))
+    let text = flatten_text(text);
+    passages.split(" || ").any(|passage| text.contains(&flatten_text(passage)))
 }
 
 /// Keeps the letters and digits, so that line breaks, hyphens and markup do not matter.
-fn flat(text: &str) -> String {
+fn flatten_text(text: &str) -> String {
     text.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
-fn questions(table: &'static str) -> Vec<Question> {
+fn parse_questions(table: &'static str) -> Vec<BenchQuestion> {
     let given = |field: &'static str| (field != "-").then_some(field);
     table
         .lines()
@@ -266,7 +266,7 @@ fn questions(table: &'static str) -> Vec<Question> {
         .map(|line| {
             let [part, language, file, passage, text] =
                 line.split('\t').collect::<Vec<_>>().try_into().expect("five fields");
-            Question { part, language, answer: given(file).zip(given(passage)), text }
+            BenchQuestion { part, language, answer: given(file).zip(given(passage)), text }
         })
         .collect()
 }

@@ -2,20 +2,20 @@
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
-use domain::citation::{CITED_MAX, Cited};
-use domain::step::{StepError, StepEvent, StopReason, Usage};
+use domain::citation::{CITED_MAX, VendorCitation};
+use domain::step::{StepError, StepEvent, StopReason, TokenUsage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use crate::cited;
 use crate::error;
-use crate::finish::Ending;
-use crate::format::Format;
+use crate::finish::StepEnding;
+use crate::format::WireFormat;
 use crate::lenient;
-use crate::output::{Next, Output, VendorCall, extend_arguments};
+use crate::output::{StepOutput, StreamProgress, VendorCall, extend_arguments};
 use crate::pause::Pause;
-use crate::sse::Frame;
+use crate::sse::SseFrame;
 use crate::surrogates::Surrogates;
 
 /// Limits how many blocks of a message are open at once; the format has one.
@@ -26,7 +26,7 @@ const PAUSES_MAX: usize = 8;
 const PAUSED_MAX_BYTES: usize = 8 * 1024 * 1024;
 
 #[derive(Deserialize)]
-struct Event<'a> {
+struct AnthropicEvent<'a> {
     #[serde(default, deserialize_with = "lenient::or_default")]
     r#type: String,
     #[serde(default, deserialize_with = "lenient::or_default")]
@@ -34,30 +34,30 @@ struct Event<'a> {
     #[serde(default, borrow)]
     content_block: Option<&'a RawValue>,
     #[serde(default)]
-    delta: Option<Delta>,
+    delta: Option<AnthropicDelta>,
     #[serde(default, deserialize_with = "lenient::or_default")]
-    message: Option<Message>,
+    message: Option<AnthropicEventMessage>,
     #[serde(default, deserialize_with = "lenient::or_default")]
-    usage: Option<WireUsage>,
+    usage: Option<AnthropicUsage>,
 }
 
 #[derive(Deserialize)]
-struct Message {
+struct AnthropicEventMessage {
     #[serde(default, deserialize_with = "lenient::or_default")]
-    usage: Option<WireUsage>,
+    usage: Option<AnthropicUsage>,
     #[serde(default, deserialize_with = "lenient::or_default")]
-    container: Option<Container>,
+    container: Option<AnthropicContainer>,
 }
 
 /// The place in which the vendor's own tools run.
 #[derive(Deserialize)]
-struct Container {
+struct AnthropicContainer {
     id: String,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Delta {
+struct AnthropicDelta {
     #[serde(deserialize_with = "lenient::or_default")]
     r#type: String,
     #[serde(deserialize_with = "lenient::or_default")]
@@ -72,13 +72,13 @@ struct Delta {
     #[serde(deserialize_with = "lenient::or_default")]
     stop_reason: Option<String>,
     #[serde(deserialize_with = "lenient::or_default")]
-    container: Option<Container>,
+    container: Option<AnthropicContainer>,
 }
 
 /// Counts cover the whole message; the largest of each kind counts.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct WireUsage {
+struct AnthropicUsage {
     #[serde(deserialize_with = "lenient::count")]
     input_tokens: Option<u64>,
     #[serde(deserialize_with = "lenient::count")]
@@ -88,17 +88,17 @@ struct WireUsage {
     #[serde(deserialize_with = "lenient::count")]
     output_tokens: Option<u64>,
     #[serde(deserialize_with = "lenient::or_default")]
-    output_tokens_details: Option<OutputDetails>,
+    output_tokens_details: Option<AnthropicOutputDetails>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct OutputDetails {
+struct AnthropicOutputDetails {
     #[serde(deserialize_with = "lenient::count")]
     thinking_tokens: Option<u64>,
 }
 
-impl WireUsage {
+impl AnthropicUsage {
     fn take_over(&mut self, later: Self) {
         // Some servers report zeros first or last.
         self.input_tokens = later.input_tokens.max(self.input_tokens);
@@ -110,7 +110,7 @@ impl WireUsage {
     }
 
     /// Adds cache reads and writes to the input tokens, which the vendor counts separately.
-    fn read(&self) -> Option<Usage> {
+    fn to_usage(&self) -> Option<TokenUsage> {
         let (input, output) = (self.input_tokens, self.output_tokens);
         if input.is_none() && output.is_none() {
             return None;
@@ -118,7 +118,7 @@ impl WireUsage {
         let cached = self.cache_read_input_tokens.unwrap_or(0);
         let stored = self.cache_creation_input_tokens.unwrap_or(0);
         let thinking = self.output_tokens_details.as_ref().and_then(|of| of.thinking_tokens);
-        Some(Usage {
+        Some(TokenUsage {
             input_tokens: input.unwrap_or(0).saturating_add(cached).saturating_add(stored),
             cached_tokens: cached,
             output_tokens: output.unwrap_or(0),
@@ -130,7 +130,7 @@ impl WireUsage {
 
 /// A block that has not been closed.
 #[derive(Debug)]
-enum Open {
+enum AnthropicOpenBlock {
     /// Text: its start in the whole text, and the citations that support it.
     Text {
         start: usize,
@@ -153,23 +153,23 @@ enum Open {
 
 /// The state of a step's stream.
 #[derive(Debug, Default)]
-pub(crate) struct Fold {
-    output: Output,
-    open: BTreeMap<u64, Open>,
-    ending: Ending,
-    usage: WireUsage,
+pub(crate) struct AnthropicFold {
+    output: StepOutput,
+    open: BTreeMap<u64, AnthropicOpenBlock>,
+    ending: StepEnding,
+    usage: AnthropicUsage,
     is_paused: bool,
     /// The usage of the messages that ended with a pause.
-    earlier: Vec<Option<Usage>>,
+    earlier: Vec<Option<TokenUsage>>,
     /// The content that a pause is continued with, and its size.
     pause: Pause,
     pause_bytes: usize,
 }
 
-impl Fold {
+impl AnthropicFold {
     /// Creates a fold for a transcript that already uses the identifiers in `taken`.
     pub(crate) fn new(taken: HashSet<String>) -> Self {
-        Self { output: Output::new(taken), ..Self::default() }
+        Self { output: StepOutput::new(taken), ..Self::default() }
     }
 
     /// Returns true when the model is done and only the end marker is missing.
@@ -183,45 +183,45 @@ impl Fold {
     }
 
     /// Folds one frame.
-    pub(crate) fn frame(
+    pub(crate) fn fold_frame(
         &mut self,
-        frame: &Frame,
+        frame: &SseFrame,
         ready: &mut VecDeque<StepEvent>,
-    ) -> Result<Next, StepError> {
+    ) -> Result<StreamProgress, StepError> {
         let data = frame.data.trim();
         if frame.event == "error" {
             return Err(error::in_stream(data));
         }
-        let event: Event<'_> = match serde_json::from_str(data) {
+        let event: AnthropicEvent<'_> = match serde_json::from_str(data) {
             Ok(event) => event,
-            Err(_) => match frame.mended() {
-                Some(mended) => return self.frame(&mended, ready),
-                None if !is_known(&frame.event) => return Ok(Next::More),
-                None => return Err(error::unavailable("its stream contains an unreadable frame")),
+            Err(_) => match frame.mend_json() {
+                Some(mended) => return self.fold_frame(&mended, ready),
+                None if !is_known(&frame.event) => return Ok(StreamProgress::More),
+                None => return Err(error::unavailable_step("its stream contains an unreadable frame")),
             },
         };
         match event.r#type.as_str() {
             "message_start" => {
-                let message = event.message.unwrap_or(Message { usage: None, container: None });
+                let message = event.message.unwrap_or(AnthropicEventMessage { usage: None, container: None });
                 self.usage.take_over(message.usage.unwrap_or_default());
                 self.take_container(message.container);
             }
-            "content_block_start" => self.begin(event.index, event.content_block, ready)?,
-            "content_block_delta" => self.delta(event.index, event.delta.unwrap_or_default(), ready),
-            "content_block_stop" => self.close(event.index, ready)?,
-            "message_delta" => self.message(event.delta.unwrap_or_default(), event.usage)?,
+            "content_block_start" => self.begin_block(event.index, event.content_block, ready)?,
+            "content_block_delta" => self.append_delta(event.index, event.delta.unwrap_or_default(), ready),
+            "content_block_stop" => self.close_block(event.index, ready)?,
+            "message_delta" => self.fold_message_delta(event.delta.unwrap_or_default(), event.usage)?,
             "message_stop" if self.closes_with_pause(ready)? => {
-                self.earlier.push(std::mem::take(&mut self.usage).read());
-                return Ok(Next::Pause);
+                self.earlier.push(std::mem::take(&mut self.usage).to_usage());
+                return Ok(StreamProgress::Pause);
             }
             "message_stop" => {
                 self.ending.stop.get_or_insert(StopReason::Done);
-                return self.finish(ready);
+                return self.finish_step(ready);
             }
             "error" => return Err(error::in_stream(data)),
             // Some servers report errors without the event's type.
             "" => {
-                if let Some(error) = error::reported(data) {
+                if let Some(error) = error::parse_reported(data) {
                     return Err(error);
                 }
             }
@@ -229,61 +229,67 @@ impl Fold {
             _ => {}
         }
         if self.output.is_full() {
-            self.ending = Ending { stop: Some(StopReason::OutputFull), is_unknown: false };
-            return self.output.finish(self.ending, self.whole_usage(), ready);
+            self.ending = StepEnding { stop: Some(StopReason::OutputFull), is_unknown: false };
+            return self.output.finish_step(self.ending, self.whole_usage(), ready);
         }
-        Ok(Next::More)
+        Ok(StreamProgress::More)
     }
 
     /// Prepares for the response that continues a paused step, and returns what to request it with.
-    pub(crate) fn resume(&mut self, surrogates: &Surrogates) -> Pause {
+    pub(crate) fn resume_step(&mut self, surrogates: &Surrogates) -> Pause {
         self.open.clear();
-        self.ending = Ending::default();
+        self.ending = StepEnding::default();
         self.is_paused = false;
         let content = self.pause.content.iter();
-        let joined = content.map(|json| surrogates.whole(json.get())).map(RawValue::from_string);
+        let joined = content.map(|json| surrogates.join_text(json.get())).map(RawValue::from_string);
         Pause { content: joined.flatten().collect(), container: self.pause.container.clone() }
     }
 
     /// Folds a whole message, or a part of it like that of a frame.
-    pub(crate) fn document(
+    pub(crate) fn fold_document(
         &mut self,
         json: String,
         ready: &mut VecDeque<StepEvent>,
-    ) -> Result<Next, StepError> {
+    ) -> Result<StreamProgress, StepError> {
         let message: Value = serde_json::from_str(&json).unwrap_or_default();
         let Some(blocks) = message.get("content").and_then(Value::as_array) else {
-            return self.frame(&Frame { event: String::new(), data: json }, ready);
+            return self.fold_frame(&SseFrame { event: String::new(), data: json }, ready);
         };
         for (block, index) in blocks.iter().zip(0..) {
             let json = RawValue::from_string(block.to_string()).ok();
-            self.begin(index, json.as_deref(), ready)?;
-            self.close(index, ready)?;
+            self.begin_block(index, json.as_deref(), ready)?;
+            self.close_block(index, ready)?;
         }
         let text = |name: &str| message.get(name).and_then(Value::as_str).map(str::to_owned);
         let usage = message.get("usage").and_then(|usage| serde_json::from_value(usage.clone()).ok());
-        self.message(Delta { stop_reason: text("stop_reason"), ..Delta::default() }, usage)?;
+        self.fold_message_delta(
+            AnthropicDelta { stop_reason: text("stop_reason"), ..AnthropicDelta::default() },
+            usage,
+        )?;
         self.ending.stop.get_or_insert(StopReason::Done);
-        self.finish(ready)
+        self.finish_step(ready)
     }
 
     /// Handles the end of the stream. Finishes the step if the model is done, and fails otherwise.
-    pub(crate) fn end(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
+    pub(crate) fn end_stream(
+        &mut self,
+        ready: &mut VecDeque<StepEvent>,
+    ) -> Result<StreamProgress, StepError> {
         if !self.is_done() {
-            return Err(error::unavailable("its stream ended early"));
+            return Err(error::unavailable_step("its stream ended early"));
         }
-        self.finish(ready)
+        self.finish_step(ready)
     }
 
     /// Closes the blocks that the server left open, and finishes the step.
-    fn finish(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
+    fn finish_step(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<StreamProgress, StepError> {
         self.close_all(ready)?;
-        self.output.finish(self.ending, self.whole_usage(), ready)
+        self.output.finish_step(self.ending, self.whole_usage(), ready)
     }
 
     fn close_all(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<(), StepError> {
         while let Some(index) = self.open.keys().next().copied() {
-            self.close(index, ready)?;
+            self.close_block(index, ready)?;
         }
         Ok(())
     }
@@ -294,13 +300,13 @@ impl Fold {
         Ok(self.can_continue())
     }
 
-    fn begin(
+    fn begin_block(
         &mut self,
         index: u64,
         block: Option<&RawValue>,
         ready: &mut VecDeque<StepEvent>,
     ) -> Result<(), StepError> {
-        let unreadable = || error::unavailable("its stream contains an unreadable frame");
+        let unreadable = || error::unavailable_step("its stream contains an unreadable frame");
         let json = block.map_or("{}", RawValue::get);
         let mut fields: Map<String, Value> = serde_json::from_str(json).map_err(|_| unreadable())?;
         let text = |fields: &Map<String, Value>, name: &str| {
@@ -308,104 +314,110 @@ impl Fold {
         };
         let open = match text(&fields, "type").as_str() {
             "text" => {
-                let start = self.output.written().len();
-                self.output.text(text(&fields, "text"), ready);
+                let start = self.output.written_text().len();
+                self.output.emit_text(text(&fields, "text"), ready);
                 let cited = fields.remove("citations").and_then(|cited| match cited {
                     Value::Array(cited) => Some(cited),
                     _ => None,
                 });
-                Open::Text { start, cited: cited.unwrap_or_default() }
+                AnthropicOpenBlock::Text { start, cited: cited.unwrap_or_default() }
             }
             "thinking" => {
                 let thinking = text(&fields, "thinking");
                 let signature = text(&fields, "signature");
                 fields.remove("thinking");
-                self.output.reasoning(thinking.clone(), ready);
-                Open::Thinking { block: fields, thinking, signature }
+                self.output.emit_reasoning(thinking.clone(), ready);
+                AnthropicOpenBlock::Thinking { block: fields, thinking, signature }
             }
-            "redacted_thinking" => Open::Redacted(json.to_owned()),
+            "redacted_thinking" => AnthropicOpenBlock::Redacted(json.to_owned()),
             "tool_use" => {
                 // Arguments arrive in deltas; some servers send them whole here.
                 let whole =
                     fields.get("input").filter(|input| input.as_object().is_some_and(|it| !it.is_empty()));
-                Open::Tool(VendorCall {
+                AnthropicOpenBlock::Tool(VendorCall {
                     id: text(&fields, "id"),
                     tool: text(&fields, "name"),
                     arguments: whole.map(Value::to_string).unwrap_or_default(),
                 })
             }
             _ => {
-                self.output.count(json.len());
-                Open::Other { json: json.to_owned(), input: String::new() }
+                self.output.count_bytes(json.len());
+                AnthropicOpenBlock::Other { json: json.to_owned(), input: String::new() }
             }
         };
         // The block before it has no end.
-        self.close(index, ready)?;
+        self.close_block(index, ready)?;
         if self.open.len() >= OPEN_MAX {
-            return Err(error::unavailable("its stream has too many open blocks"));
+            return Err(error::unavailable_step("its stream has too many open blocks"));
         }
         self.open.insert(index, open);
         Ok(())
     }
 
-    fn delta(&mut self, index: u64, delta: Delta, ready: &mut VecDeque<StepEvent>) {
+    fn append_delta(&mut self, index: u64, delta: AnthropicDelta, ready: &mut VecDeque<StepEvent>) {
         // Some servers leave out the start of a text.
         if !self.open.contains_key(&index) && self.open.len() < OPEN_MAX {
-            let start = self.output.written().len();
+            let start = self.output.written_text().len();
             let begun = match delta.r#type.as_str() {
-                "text_delta" => Some(Open::Text { start, cited: Vec::new() }),
+                "text_delta" => Some(AnthropicOpenBlock::Text { start, cited: Vec::new() }),
                 "thinking_delta" => {
                     let mut block = Map::new();
                     block.insert("type".to_owned(), "thinking".into());
-                    Some(Open::Thinking { block, thinking: String::new(), signature: String::new() })
+                    Some(AnthropicOpenBlock::Thinking {
+                        block,
+                        thinking: String::new(),
+                        signature: String::new(),
+                    })
                 }
                 _ => None,
             };
             self.open.extend(begun.map(|begun| (index, begun)));
         }
         match (self.open.get_mut(&index), delta.r#type.as_str()) {
-            (Some(Open::Text { .. }), "text_delta") => self.output.text(delta.text, ready),
-            (Some(Open::Text { cited, .. }), "citations_delta") if cited.len() < CITED_MAX => {
+            (Some(AnthropicOpenBlock::Text { .. }), "text_delta") => self.output.emit_text(delta.text, ready),
+            (Some(AnthropicOpenBlock::Text { cited, .. }), "citations_delta") if cited.len() < CITED_MAX => {
                 cited.push(delta.citation);
             }
-            (Some(Open::Thinking { thinking, .. }), "thinking_delta") => {
+            (Some(AnthropicOpenBlock::Thinking { thinking, .. }), "thinking_delta") => {
                 thinking.push_str(&delta.thinking);
-                self.output.reasoning(delta.thinking, ready);
+                self.output.emit_reasoning(delta.thinking, ready);
             }
-            (Some(Open::Thinking { signature, .. }), "signature_delta") => {
-                self.output.count(delta.signature.len());
+            (Some(AnthropicOpenBlock::Thinking { signature, .. }), "signature_delta") => {
+                self.output.count_bytes(delta.signature.len());
                 signature.push_str(&delta.signature);
             }
-            (Some(Open::Tool(call)), "input_json_delta") => {
-                self.output.count(delta.partial_json.len());
+            (Some(AnthropicOpenBlock::Tool(call)), "input_json_delta") => {
+                self.output.count_bytes(delta.partial_json.len());
                 extend_arguments(&mut call.arguments, &delta.partial_json);
             }
-            (Some(Open::Other { input, .. }), "input_json_delta") => {
-                self.output.count(delta.partial_json.len());
+            (Some(AnthropicOpenBlock::Other { input, .. }), "input_json_delta") => {
+                self.output.count_bytes(delta.partial_json.len());
                 input.push_str(&delta.partial_json);
             }
             _ => {}
         }
     }
 
-    fn close(&mut self, index: u64, ready: &mut VecDeque<StepEvent>) -> Result<(), StepError> {
+    fn close_block(&mut self, index: u64, ready: &mut VecDeque<StepEvent>) -> Result<(), StepError> {
         match self.open.remove(&index) {
-            Some(Open::Thinking { mut block, thinking, signature }) if !signature.is_empty() => {
+            Some(AnthropicOpenBlock::Thinking { mut block, thinking, signature })
+                if !signature.is_empty() =>
+            {
                 block.insert("thinking".to_owned(), thinking.into());
                 block.insert("signature".to_owned(), signature.into());
                 let json = Value::Object(block).to_string();
-                self.keep(json.clone());
-                self.output.opaque(Format::Anthropic, json, ready);
+                self.keep_block(json.clone());
+                self.output.emit_opaque(WireFormat::Anthropic, json, ready);
             }
-            Some(Open::Redacted(json)) => {
-                self.keep(json.clone());
-                self.output.opaque(Format::Anthropic, json, ready);
+            Some(AnthropicOpenBlock::Redacted(json)) => {
+                self.keep_block(json.clone());
+                self.output.emit_opaque(WireFormat::Anthropic, json, ready);
             }
-            Some(Open::Tool(call)) => {
-                self.output.call(call, ready)?;
+            Some(AnthropicOpenBlock::Tool(call)) => {
+                self.output.accept_call(call, ready)?;
             }
-            Some(Open::Text { start, cited }) => {
-                let text = &self.output.written()[start..];
+            Some(AnthropicOpenBlock::Text { start, cited }) => {
+                let text = &self.output.written_text()[start..];
                 let at = start + text.len();
                 // The vendor rejects empty text.
                 if !text.trim().is_empty() {
@@ -413,21 +425,21 @@ impl Fold {
                     if !cited.is_empty() {
                         block["citations"] = Value::from(cited.as_slice());
                     }
-                    self.keep(block.to_string());
+                    self.keep_block(block.to_string());
                 }
                 for citation in cited {
-                    self.output.cited(source(&citation, at), ready);
+                    self.output.emit_citation(parse_citation(&citation, at), ready);
                 }
             }
-            Some(Open::Other { json, input }) => self.keep(with_input(json, &input)),
+            Some(AnthropicOpenBlock::Other { json, input }) => self.keep_block(with_input(json, &input)),
             // The vendor rejects an unsigned thinking block.
-            Some(Open::Thinking { .. }) | None => {}
+            Some(AnthropicOpenBlock::Thinking { .. }) | None => {}
         }
         Ok(())
     }
 
     /// Keeps a block as what a pause is continued with.
-    fn keep(&mut self, json: String) {
+    fn keep_block(&mut self, json: String) {
         self.pause_bytes += json.len();
         if self.pause_bytes <= PAUSED_MAX_BYTES {
             self.pause.content.extend(RawValue::from_string(json));
@@ -444,24 +456,28 @@ impl Fold {
     }
 
     /// Returns the usage of all messages of the step, `None` if it is unknown of one.
-    fn whole_usage(&self) -> Option<Usage> {
-        let messages = self.earlier.iter().copied().chain([self.usage.read()]);
-        messages.reduce(|sum, next| Some(sum?.plus(next?))).flatten()
+    fn whole_usage(&self) -> Option<TokenUsage> {
+        let messages = self.earlier.iter().copied().chain([self.usage.to_usage()]);
+        messages.reduce(|sum, next| Some(sum?.saturating_add(next?))).flatten()
     }
 
-    fn take_container(&mut self, container: Option<Container>) {
+    fn take_container(&mut self, container: Option<AnthropicContainer>) {
         if let Some(container) = container {
             self.pause.container = Some(container.id);
         }
     }
 
-    fn message(&mut self, delta: Delta, usage: Option<WireUsage>) -> Result<(), StepError> {
+    fn fold_message_delta(
+        &mut self,
+        delta: AnthropicDelta,
+        usage: Option<AnthropicUsage>,
+    ) -> Result<(), StepError> {
         self.usage.take_over(usage.unwrap_or_default());
         self.take_container(delta.container);
         let Some(reason) = delta.stop_reason else { return Ok(()) };
         self.is_paused = reason == "pause_turn";
         // A pause that is not continued leaves the text incomplete.
-        self.ending.take(&reason)
+        self.ending.take_reason(&reason)
     }
 }
 
@@ -480,15 +496,18 @@ fn with_input(json: String, input: &str) -> String {
 }
 
 /// Reads the source of a block that ends at byte `at`.
-fn source(citation: &Value, at: usize) -> Option<Cited> {
-    let text = |field| cited::text(citation, field);
+fn parse_citation(citation: &Value, at: usize) -> Option<VendorCitation> {
+    let text = |field| cited::text_field(citation, field);
     let (title, quote) = (text("title"), text("cited_text"));
     match text("type") {
-        "web_search_result_location" => cited::page(at, text("url"), title, quote),
+        "web_search_result_location" => cited::cite_page(at, text("url"), title, quote),
         "search_result_location" => cited::page_or_file(at, text("source"), title, quote),
-        "char_location" | "page_location" | "content_block_location" => {
-            cited::file(at, text("document_title"), cited::number(citation, "start_page_number"), quote)
-        }
+        "char_location" | "page_location" | "content_block_location" => cited::cite_file(
+            at,
+            text("document_title"),
+            cited::number_field(citation, "start_page_number"),
+            quote,
+        ),
         _ => None,
     }
 }

@@ -4,22 +4,22 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use domain::catalog::REASONING_EFFORT;
-use domain::step::{Call, StepError, StepRequest};
+use domain::step::{StepCall, StepError, StepRequest};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use crate::error;
-use crate::format::Format;
+use crate::format::WireFormat;
 use crate::pause::Pause;
-use crate::replay::{self, ModelPiece, Turn, UserPiece};
+use crate::replay::{self, ModelPiece, ReplayTurn, UserPiece};
 
 /// The vendor's minimum thinking budget.
 const BUDGET_MIN_TOKENS: u32 = 1024;
 
 /// The request parameters that a model accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Dialect {
-    thinking: Thinking,
+pub(crate) struct AnthropicDialect {
+    thinking: AnthropicThinking,
     effort: bool,
     /// Accepts `cache_control`.
     caching: bool,
@@ -28,7 +28,7 @@ pub(crate) struct Dialect {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Thinking {
+enum AnthropicThinking {
     /// The model decides how much it thinks, guided by the effort.
     Adaptive,
     /// Thinks up to a number of tokens.
@@ -36,34 +36,34 @@ enum Thinking {
     Off,
 }
 
-impl Dialect {
+impl AnthropicDialect {
     /// Guesses the dialect from the model's name: earlier generations are listed, newer ones use adaptive thinking.
-    pub(crate) fn of(model: &str) -> Self {
+    pub(crate) fn from_model(model: &str) -> Self {
         let model = model.to_lowercase();
         let any = |kinds: &[&str]| kinds.iter().any(|kind| model.contains(kind));
         let thinking = if any(&["claude-3-7", "-4-0", "-4-1", "-4-5", "opus-4-2", "sonnet-4-2"]) {
-            Thinking::Budget
+            AnthropicThinking::Budget
         } else if any(&["claude-3", "claude-2", "claude-instant"]) {
-            Thinking::Off
+            AnthropicThinking::Off
         } else {
-            Thinking::Adaptive
+            AnthropicThinking::Adaptive
         };
-        let adaptive = thinking == Thinking::Adaptive;
+        let adaptive = thinking == AnthropicThinking::Adaptive;
         Self { thinking, effort: adaptive || model.contains("opus-4-5"), caching: true, display: adaptive }
     }
 
     /// Creates the dialect from the capabilities in the vendor's list of models.
     pub(crate) fn from_capabilities(adaptive: bool, budget: bool, effort: bool) -> Self {
         let thinking = match (adaptive, budget) {
-            (true, _) => Thinking::Adaptive,
-            (false, true) => Thinking::Budget,
-            (false, false) => Thinking::Off,
+            (true, _) => AnthropicThinking::Adaptive,
+            (false, true) => AnthropicThinking::Budget,
+            (false, false) => AnthropicThinking::Off,
         };
         Self { thinking, effort, caching: true, display: adaptive }
     }
 
     /// Returns another dialect to try after this rejection, whose reason is in lower case.
-    pub(crate) fn fallback(self, reason: &str) -> Option<Self> {
+    pub(crate) fn fallback_dialect(self, reason: &str) -> Option<Self> {
         // This rejection concerns the transcript, not the model's parameters.
         if reason.contains("signature") || reason.contains("expected `thinking`") {
             return None;
@@ -76,9 +76,9 @@ impl Dialect {
             Self { effort: false, ..self }
         } else if reason.contains("thinking") || reason.contains("adaptive") || reason.contains("budget") {
             let thinking = match self.thinking {
-                Thinking::Adaptive => Thinking::Budget,
-                Thinking::Budget if reason.contains("adaptive") => Thinking::Adaptive,
-                Thinking::Budget | Thinking::Off => Thinking::Off,
+                AnthropicThinking::Adaptive => AnthropicThinking::Budget,
+                AnthropicThinking::Budget if reason.contains("adaptive") => AnthropicThinking::Adaptive,
+                AnthropicThinking::Budget | AnthropicThinking::Off => AnthropicThinking::Off,
             };
             Self { thinking, ..self }
         } else {
@@ -89,19 +89,19 @@ impl Dialect {
 }
 
 #[derive(Serialize)]
-pub(crate) struct Body<'a> {
+pub(crate) struct AnthropicBody<'a> {
     model: &'a str,
     max_tokens: u32,
     stream: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    system: Vec<Block<'a>>,
-    messages: Vec<Message<'a>>,
+    system: Vec<AnthropicBlock<'a>>,
+    messages: Vec<AnthropicMessage<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'a>>,
+    tools: Vec<AnthropicTool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_choice: Option<Typed>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    thinking: Option<ThinkingConfig>,
+    thinking: Option<AnthropicThinkingConfig>,
     #[serde(skip_serializing_if = "Option::is_none")]
     output_config: Option<OutputConfig>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -117,7 +117,7 @@ struct Typed {
 const CACHED: Typed = Typed { r#type: "ephemeral" };
 
 #[derive(Serialize)]
-struct ThinkingConfig {
+struct AnthropicThinkingConfig {
     r#type: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     budget_tokens: Option<u32>,
@@ -131,14 +131,14 @@ struct OutputConfig {
 }
 
 #[derive(Serialize)]
-struct Message<'a> {
+struct AnthropicMessage<'a> {
     role: &'static str,
-    content: Vec<Block<'a>>,
+    content: Vec<AnthropicBlock<'a>>,
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Block<'a> {
+enum AnthropicBlock<'a> {
     Text {
         r#type: &'static str,
         text: Cow<'a, str>,
@@ -147,7 +147,7 @@ enum Block<'a> {
     },
     Image {
         r#type: &'static str,
-        source: Source,
+        source: AnthropicImageSource,
         #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<Typed>,
     },
@@ -170,14 +170,14 @@ enum Block<'a> {
 }
 
 #[derive(Serialize)]
-struct Source {
+struct AnthropicImageSource {
     r#type: &'static str,
     media_type: &'static str,
     data: String,
 }
 
 #[derive(Serialize)]
-struct Tool<'a> {
+struct AnthropicTool<'a> {
     name: &'a str,
     description: &'a str,
     input_schema: Cow<'a, RawValue>,
@@ -186,23 +186,26 @@ struct Tool<'a> {
 }
 
 /// Builds the request's body.
-pub(crate) fn body(request: &StepRequest, dialect: Dialect) -> Result<Body<'_>, StepError> {
-    let turns = replay::turns(request, Format::Anthropic);
+pub(crate) fn build_body(
+    request: &StepRequest,
+    dialect: AnthropicDialect,
+) -> Result<AnthropicBody<'_>, StepError> {
+    let turns = replay::build_turns(request, WireFormat::Anthropic);
     let effort = request.settings.iter().find(|(key, _)| key == REASONING_EFFORT);
     let effort = effort.map(|(_, value)| value.to_lowercase());
-    let thinking = effort.as_deref().and_then(|effort| thinking(request, dialect, effort, &turns));
-    let (tools, tool_choice) = tools(request, &turns, dialect)?;
-    let mut messages: Vec<Message<'_>> = turns.iter().map(message).collect();
+    let thinking = effort.as_deref().and_then(|effort| thinking_config(request, dialect, effort, &turns));
+    let (tools, tool_choice) = build_tools(request, &turns, dialect)?;
+    let mut messages: Vec<AnthropicMessage<'_>> = turns.iter().map(build_message).collect();
     if dialect.caching
         && let Some(last) = messages.last_mut().and_then(|message| message.content.last_mut())
     {
-        last.mark();
+        last.mark_cached();
     }
-    Ok(Body {
+    Ok(AnthropicBody {
         model: &request.model,
         max_tokens: request.output_max_tokens,
         stream: true,
-        system: system(request, dialect),
+        system: system_blocks(request, dialect),
         messages,
         tools,
         tool_choice,
@@ -212,39 +215,41 @@ pub(crate) fn body(request: &StepRequest, dialect: Dialect) -> Result<Body<'_>, 
     })
 }
 
-impl<'a> Body<'a> {
+impl<'a> AnthropicBody<'a> {
     /// Appends the content of a paused step as it stands: the model goes on from there.
-    pub(crate) fn continuing(mut self, pause: &'a Pause) -> Self {
+    pub(crate) fn with_pause(mut self, pause: &'a Pause) -> Self {
         if !pause.content.is_empty() {
-            let content = pause.content.iter().map(|block| Block::Opaque(block)).collect();
-            self.messages.push(Message { role: "assistant", content });
+            let content = pause.content.iter().map(|block| AnthropicBlock::Opaque(block)).collect();
+            self.messages.push(AnthropicMessage { role: "assistant", content });
             self.container = pause.container.as_deref();
         }
         self
     }
 }
 
-fn system(request: &StepRequest, dialect: Dialect) -> Vec<Block<'_>> {
+fn system_blocks(request: &StepRequest, dialect: AnthropicDialect) -> Vec<AnthropicBlock<'_>> {
     if request.instructions.trim().is_empty() {
         return Vec::new();
     }
     // Tools precede the instructions in the vendor's cache: one mark covers both.
     let cache_control = dialect.caching.then_some(CACHED);
-    vec![Block::Text { r#type: "text", text: request.instructions.as_str().into(), cache_control }]
+    vec![AnthropicBlock::Text { r#type: "text", text: request.instructions.as_str().into(), cache_control }]
 }
 
 /// Returns the thinking configuration, or `None` when the model cannot think in this request.
-fn thinking(
+fn thinking_config(
     request: &StepRequest,
-    dialect: Dialect,
+    dialect: AnthropicDialect,
     effort: &str,
-    turns: &[Turn<'_>],
-) -> Option<ThinkingConfig> {
+    turns: &[ReplayTurn<'_>],
+) -> Option<AnthropicThinkingConfig> {
     let display = dialect.display.then_some("summarized");
     match dialect.thinking {
-        Thinking::Off => None,
-        Thinking::Adaptive => Some(ThinkingConfig { r#type: "adaptive", budget_tokens: None, display }),
-        Thinking::Budget => {
+        AnthropicThinking::Off => None,
+        AnthropicThinking::Adaptive => {
+            Some(AnthropicThinkingConfig { r#type: "adaptive", budget_tokens: None, display })
+        }
+        AnthropicThinking::Budget => {
             let share = match effort {
                 "low" => 8,
                 "high" => 2,
@@ -254,29 +259,33 @@ fn thinking(
             // The budget must leave room for the text, and the vendor requires the thinking blocks of calls that await
             // results.
             let fits = budget < request.output_max_tokens && !lacks_thoughts(turns);
-            fits.then_some(ThinkingConfig { r#type: "enabled", budget_tokens: Some(budget), display })
+            fits.then_some(AnthropicThinkingConfig {
+                r#type: "enabled",
+                budget_tokens: Some(budget),
+                display,
+            })
         }
     }
 }
 
 /// Returns true when the calls that were answered last have no thinking block, as those of other vendors' models do.
-fn lacks_thoughts(turns: &[Turn<'_>]) -> bool {
-    let [.., Turn::Model(pieces), Turn::User(results)] = turns else { return false };
+fn lacks_thoughts(turns: &[ReplayTurn<'_>]) -> bool {
+    let [.., ReplayTurn::Model(pieces), ReplayTurn::User(results)] = turns else { return false };
     results.iter().any(|piece| matches!(piece, UserPiece::Result(..)))
         && !matches!(pieces.first(), Some(ModelPiece::Opaque(_)))
 }
 
 /// Returns the offered tools. When none is offered, returns the tools that were called before, as the vendor requires,
 /// with a choice that forbids calls.
-fn tools<'a>(
+fn build_tools<'a>(
     request: &'a StepRequest,
-    turns: &[Turn<'a>],
-    dialect: Dialect,
-) -> Result<(Vec<Tool<'a>>, Option<Typed>), StepError> {
+    turns: &[ReplayTurn<'a>],
+    dialect: AnthropicDialect,
+) -> Result<(Vec<AnthropicTool<'a>>, Option<Typed>), StepError> {
     let mut tools = Vec::with_capacity(request.tools.len());
     for tool in &request.tools {
-        let input_schema = Cow::Borrowed(replay::schema(tool)?);
-        tools.push(Tool {
+        let input_schema = Cow::Borrowed(replay::tool_schema(tool)?);
+        tools.push(AnthropicTool {
             name: &tool.name,
             description: &tool.description,
             input_schema,
@@ -292,12 +301,13 @@ fn tools<'a>(
         }
         return Ok((tools, None));
     }
-    let called: BTreeSet<&str> = turns.iter().flat_map(called).map(|call| call.tool.as_str()).collect();
+    let called: BTreeSet<&str> =
+        turns.iter().flat_map(calls_in_turn).map(|call| call.tool.as_str()).collect();
     let any = RawValue::from_string(r#"{"type":"object"}"#.to_owned())
-        .map_err(|_| error::rejected("the request cannot be serialized"))?;
+        .map_err(|_| error::rejected_step("the request cannot be serialized"))?;
     let tools: Vec<_> = called
         .into_iter()
-        .map(|name| Tool {
+        .map(|name| AnthropicTool {
             name,
             description: "Not to be called any more.",
             input_schema: Cow::Owned(any.clone()),
@@ -308,10 +318,10 @@ fn tools<'a>(
     Ok((tools, choice))
 }
 
-fn called<'a>(turn: &Turn<'a>) -> Vec<&'a Call> {
+fn calls_in_turn<'a>(turn: &ReplayTurn<'a>) -> Vec<&'a StepCall> {
     match turn {
-        Turn::User(_) => Vec::new(),
-        Turn::Model(pieces) => pieces
+        ReplayTurn::User(_) => Vec::new(),
+        ReplayTurn::Model(pieces) => pieces
             .iter()
             .filter_map(|piece| match piece {
                 ModelPiece::Call(call) => Some(*call),
@@ -321,57 +331,61 @@ fn called<'a>(turn: &Turn<'a>) -> Vec<&'a Call> {
     }
 }
 
-fn message<'a>(turn: &Turn<'a>) -> Message<'a> {
+fn build_message<'a>(turn: &ReplayTurn<'a>) -> AnthropicMessage<'a> {
     match turn {
-        Turn::User(pieces) => Message { role: "user", content: pieces.iter().map(user).collect() },
-        Turn::Model(pieces) => {
+        ReplayTurn::User(pieces) => {
+            AnthropicMessage { role: "user", content: pieces.iter().map(user_block).collect() }
+        }
+        ReplayTurn::Model(pieces) => {
             // An assistant message must not end with a thinking block.
             let end = pieces.iter().rposition(|piece| !matches!(piece, ModelPiece::Opaque(_)));
             let content = &pieces[..end.map_or(0, |end| end + 1)];
-            Message { role: "assistant", content: content.iter().filter_map(model).collect() }
+            AnthropicMessage { role: "assistant", content: content.iter().filter_map(model_block).collect() }
         }
     }
 }
 
-fn user<'a>(piece: &UserPiece<'a>) -> Block<'a> {
+fn user_block<'a>(piece: &UserPiece<'a>) -> AnthropicBlock<'a> {
     match piece {
-        UserPiece::Text(text) => Block::Text { r#type: "text", text: text.clone(), cache_control: None },
-        UserPiece::Result(call, result) => Block::ToolResult {
+        UserPiece::Text(text) => {
+            AnthropicBlock::Text { r#type: "text", text: text.clone(), cache_control: None }
+        }
+        UserPiece::Result(call, result) => AnthropicBlock::ToolResult {
             r#type: "tool_result",
             tool_use_id: replay::call_id(&call.id),
             content: replay::result_text(*result),
             is_error: replay::has_failed(*result),
             cache_control: None,
         },
-        UserPiece::Image(image) => Block::Image {
+        UserPiece::Image(image) => AnthropicBlock::Image {
             r#type: "image",
-            source: Source {
+            source: AnthropicImageSource {
                 r#type: "base64",
-                media_type: image.of.kind.mime(),
-                data: replay::base64(image),
+                media_type: image.of.kind.mime_type(),
+                data: replay::encode_image(image),
             },
             cache_control: None,
         },
     }
 }
 
-fn model<'a>(piece: &ModelPiece<'a>) -> Option<Block<'a>> {
+fn model_block<'a>(piece: &ModelPiece<'a>) -> Option<AnthropicBlock<'a>> {
     match piece {
         ModelPiece::Text(text) => {
-            Some(Block::Text { r#type: "text", text: (*text).into(), cache_control: None })
+            Some(AnthropicBlock::Text { r#type: "text", text: (*text).into(), cache_control: None })
         }
-        ModelPiece::Call(call) => Some(Block::ToolUse {
+        ModelPiece::Call(call) => Some(AnthropicBlock::ToolUse {
             r#type: "tool_use",
             id: replay::call_id(&call.id),
             name: &call.tool,
             input: replay::arguments_json(call)?,
         }),
-        ModelPiece::Opaque(json) => serde_json::from_str(json).ok().map(Block::Opaque),
+        ModelPiece::Opaque(json) => serde_json::from_str(json).ok().map(AnthropicBlock::Opaque),
     }
 }
 
-impl Block<'_> {
-    fn mark(&mut self) {
+impl AnthropicBlock<'_> {
+    fn mark_cached(&mut self) {
         match self {
             Self::Text { cache_control, .. }
             | Self::Image { cache_control, .. }

@@ -2,28 +2,28 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use domain::citation::{CITED_MAX, Cited};
+use domain::citation::{CITED_MAX, VendorCitation};
 use domain::limits::{CALLS_MAX, STEP_MAX_BYTES};
-use domain::step::{Call, Purpose, StepError, StepEvent, StopReason, Usage};
+use domain::step::{Purpose, StepCall, StepError, StepEvent, StopReason, TokenUsage};
 use domain::step_note::StepNote;
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::thoughts::{Piece, Thoughts};
+use super::thoughts::{ThoughtPiece, Thoughts};
 use crate::cited;
 use crate::error;
-use crate::finish::Ending;
+use crate::finish::StepEnding;
 use crate::lenient;
-use crate::output::{CallIds, Next, extend_arguments, is_object, merge_usage};
-use crate::sse::Frame;
+use crate::output::{CallIds, StreamProgress, extend_arguments, is_object, merge_usage};
+use crate::sse::SseFrame;
 
 #[derive(Deserialize)]
-struct Chunk<'a> {
+struct CompletionsChunk<'a> {
     #[serde(default, borrow)]
-    choices: Option<Vec<Option<Choice<'a>>>>,
+    choices: Option<Vec<Option<CompletionsChoice<'a>>>>,
     #[serde(default, deserialize_with = "lenient::or_default")]
-    usage: Option<WireUsage>,
+    usage: Option<CompletionsUsage>,
     /// Where Groq reports usage.
     #[serde(default, deserialize_with = "lenient::or_default")]
     x_groq: Option<Groq>,
@@ -36,29 +36,29 @@ struct Chunk<'a> {
 #[derive(Deserialize)]
 struct Groq {
     #[serde(default, deserialize_with = "lenient::or_default")]
-    usage: Option<WireUsage>,
+    usage: Option<CompletionsUsage>,
 }
 
 #[derive(Deserialize)]
-struct Choice<'a> {
+struct CompletionsChoice<'a> {
     #[serde(default, deserialize_with = "lenient::or_default")]
     index: u32,
     #[serde(default, borrow)]
-    delta: Option<Delta<'a>>,
+    delta: Option<CompletionsDelta<'a>>,
     /// Set by servers that do not stream.
     #[serde(default, borrow)]
-    message: Option<Delta<'a>>,
+    message: Option<CompletionsDelta<'a>>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     finish_reason: Option<String>,
     /// Where Kimi reports usage.
     #[serde(default, deserialize_with = "lenient::or_default")]
-    usage: Option<WireUsage>,
+    usage: Option<CompletionsUsage>,
     #[serde(default)]
     error: Value,
 }
 
 #[derive(Deserialize)]
-struct Delta<'a> {
+struct CompletionsDelta<'a> {
     #[serde(default, borrow)]
     content: Option<&'a RawValue>,
     #[serde(default, deserialize_with = "lenient::or_default")]
@@ -95,7 +95,7 @@ struct FunctionPiece<'a> {
 }
 
 #[derive(Deserialize)]
-struct WireUsage {
+struct CompletionsUsage {
     #[serde(default, deserialize_with = "lenient::count")]
     prompt_tokens: Option<u64>,
     #[serde(default, deserialize_with = "lenient::count")]
@@ -124,14 +124,14 @@ struct CompletionDetails {
     reasoning_tokens: Option<u64>,
 }
 
-impl WireUsage {
-    fn read(&self) -> Option<Usage> {
+impl CompletionsUsage {
+    fn to_usage(&self) -> Option<TokenUsage> {
         let read = self.prompt_tokens.max(self.input_tokens);
         let written = self.completion_tokens.max(self.output_tokens);
         if read.is_none() && written.is_none() {
             return None;
         }
-        Some(Usage {
+        Some(TokenUsage {
             input_tokens: read.unwrap_or(0),
             cached_tokens: self.prompt_tokens_details.as_ref().and_then(|of| of.cached_tokens).unwrap_or(0),
             output_tokens: written.unwrap_or(0),
@@ -147,7 +147,7 @@ impl WireUsage {
 
 /// A call whose arguments are incomplete.
 #[derive(Debug, Default)]
-struct PendingCall {
+struct PendingCompletionsCall {
     index: Option<u32>,
     id: String,
     tool: String,
@@ -156,15 +156,15 @@ struct PendingCall {
 
 /// The state of a step's stream.
 #[derive(Debug, Default)]
-pub(crate) struct Fold {
-    calls: Vec<PendingCall>,
+pub(crate) struct CompletionsFold {
+    calls: Vec<PendingCompletionsCall>,
     /// Separates thoughts from the text.
     thoughts: Thoughts,
     /// The whole text and its annotations. Citations are emitted at the end, when positions in the text are known.
     written: String,
     annotations: Vec<Value>,
-    ending: Ending,
-    usage: Option<Usage>,
+    ending: StepEnding,
+    usage: Option<TokenUsage>,
     refused: bool,
     bytes: usize,
     /// The calls beyond [`CALLS_MAX`].
@@ -173,7 +173,7 @@ pub(crate) struct Fold {
     ids: CallIds,
 }
 
-impl Fold {
+impl CompletionsFold {
     /// Creates a fold for a transcript that already uses the identifiers in `taken`.
     pub(crate) fn new(taken: HashSet<String>) -> Self {
         Self { ids: CallIds::new(taken), ..Self::default() }
@@ -190,37 +190,42 @@ impl Fold {
     }
 
     /// Folds one frame.
-    pub(crate) fn frame(
+    pub(crate) fn fold_frame(
         &mut self,
-        frame: &Frame,
+        frame: &SseFrame,
         ready: &mut VecDeque<StepEvent>,
-    ) -> Result<Next, StepError> {
+    ) -> Result<StreamProgress, StepError> {
         let data = frame.data.trim();
         if data == "[DONE]" {
             if self.ending.stop.is_none() && (self.bytes > 0 || !self.calls.is_empty()) {
                 self.ending.stop = Some(StopReason::Done);
             }
-            return self.end(ready);
+            return self.end_stream(ready);
         }
         if frame.event == "error" {
             return Err(error::in_stream(data));
         }
         let known = matches!(frame.event.as_str(), "" | "message");
         match serde_json::from_str(data) {
-            Ok(chunk) => self.chunk(data, chunk, ready),
-            Err(_) => match frame.mended() {
-                Some(mended) => self.frame(&mended, ready),
-                None if data.is_empty() || !known => Ok(Next::More),
-                None => Err(error::unavailable("its stream contains an unreadable frame")),
+            Ok(chunk) => self.fold_chunk(data, chunk, ready),
+            Err(_) => match frame.mend_json() {
+                Some(mended) => self.fold_frame(&mended, ready),
+                None if data.is_empty() || !known => Ok(StreamProgress::More),
+                None => Err(error::unavailable_step("its stream contains an unreadable frame")),
             },
         }
     }
 
     /// Handles the end of the stream. Finishes the step if the model is done, and fails otherwise.
-    pub(crate) fn end(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
-        let Some(stop) = self.ending.stop else { return Err(error::unavailable("its stream ended early")) };
-        if let Some(piece) = self.thoughts.end() {
-            self.piece(piece, ready);
+    pub(crate) fn end_stream(
+        &mut self,
+        ready: &mut VecDeque<StepEvent>,
+    ) -> Result<StreamProgress, StepError> {
+        let Some(stop) = self.ending.stop else {
+            return Err(error::unavailable_step("its stream ended early"));
+        };
+        if let Some(piece) = self.thoughts.take_held() {
+            self.emit_piece(piece, ready);
         }
         let mut calls = std::mem::take(&mut self.calls);
         calls.retain(|call| !call.tool.is_empty());
@@ -237,12 +242,17 @@ impl Fold {
             StopReason::OutputFull | StopReason::Refused | StopReason::Filtered | StopReason::Stopped => stop,
         };
         let text = &self.written;
-        let cited = self.annotations.iter().filter_map(|annotation| source(annotation, text));
+        let cited = self.annotations.iter().filter_map(|annotation| parse_citation(annotation, text));
         ready.extend(cited.map(StepEvent::Cited));
         for call in calls {
-            let id = self.ids.own(call.id)?;
+            let id = self.ids.claim_id(call.id)?;
             let arguments = if call.arguments.trim().is_empty() { "{}".to_owned() } else { call.arguments };
-            ready.push_back(StepEvent::Call(Call { id, tool: call.tool, arguments, purpose: Purpose::Tool }));
+            ready.push_back(StepEvent::Call(StepCall {
+                id,
+                tool: call.tool,
+                arguments,
+                purpose: Purpose::Tool,
+            }));
         }
         if let Some(calls) = u32::try_from(self.left_out.len()).ok().filter(|calls| *calls > 0) {
             ready.push_back(StepEvent::Noted(StepNote::CallsLeftOut(calls)));
@@ -251,47 +261,51 @@ impl Fold {
             ready.push_back(StepEvent::Noted(StepNote::UnknownStop));
         }
         ready.push_back(StepEvent::Finished { stop, usage: self.usage });
-        Ok(Next::End)
+        Ok(StreamProgress::End)
     }
 
-    fn chunk(
+    fn fold_chunk(
         &mut self,
         data: &str,
-        chunk: Chunk<'_>,
+        chunk: CompletionsChunk<'_>,
         ready: &mut VecDeque<StepEvent>,
-    ) -> Result<Next, StepError> {
+    ) -> Result<StreamProgress, StepError> {
         let is_error = !error::is_empty(&chunk.error) || chunk.object.as_deref() == Some("error");
         if is_error {
             return Err(error::in_stream(data));
         }
         if chunk.choices.is_none()
-            && let Some(error) = error::reported(data)
+            && let Some(error) = error::parse_reported(data)
         {
             return Err(error);
         }
         for usage in [chunk.usage, chunk.x_groq.and_then(|groq| groq.usage)] {
-            merge_usage(&mut self.usage, usage.as_ref().and_then(WireUsage::read));
+            merge_usage(&mut self.usage, usage.as_ref().and_then(CompletionsUsage::to_usage));
         }
         for choice in chunk.choices.into_iter().flatten().flatten().filter(|choice| choice.index == 0) {
-            merge_usage(&mut self.usage, choice.usage.as_ref().and_then(WireUsage::read));
+            merge_usage(&mut self.usage, choice.usage.as_ref().and_then(CompletionsUsage::to_usage));
             if let Some(delta) = choice.delta.or(choice.message) {
-                self.delta(delta, ready)?;
+                self.fold_delta(delta, ready)?;
             }
             if !error::is_empty(&choice.error) {
                 return Err(error::in_stream(&serde_json::json!({ "error": choice.error }).to_string()));
             }
             if let Some(reason) = choice.finish_reason {
-                self.ending.take(&reason)?;
+                self.ending.take_reason(&reason)?;
             }
         }
         if self.bytes > STEP_MAX_BYTES {
-            self.ending = Ending { stop: Some(StopReason::OutputFull), is_unknown: false };
-            return self.end(ready);
+            self.ending = StepEnding { stop: Some(StopReason::OutputFull), is_unknown: false };
+            return self.end_stream(ready);
         }
-        Ok(Next::More)
+        Ok(StreamProgress::More)
     }
 
-    fn delta(&mut self, delta: Delta<'_>, ready: &mut VecDeque<StepEvent>) -> Result<(), StepError> {
+    fn fold_delta(
+        &mut self,
+        delta: CompletionsDelta<'_>,
+        ready: &mut VecDeque<StepEvent>,
+    ) -> Result<(), StepError> {
         // Servers that send both fields send the same text in both.
         let reasoning = delta.reasoning_content.filter(|text| !text.is_empty()).or(delta.reasoning);
         if let Some(text) = reasoning.filter(|text| !text.is_empty()) {
@@ -301,11 +315,11 @@ impl Fold {
         let refusal = delta.refusal.unwrap_or_default();
         self.refused |= !refusal.is_empty();
         let content = delta.content.map(content_text).transpose()?.unwrap_or_default();
-        for piece in self.thoughts.take(&content) {
-            self.piece(piece, ready);
+        for piece in self.thoughts.push_text(&content) {
+            self.emit_piece(piece, ready);
         }
         if !refusal.is_empty() {
-            self.piece(Piece::Text(refusal), ready);
+            self.emit_piece(ThoughtPiece::Text(refusal), ready);
         }
         if let Some(Value::Array(annotations)) = delta.annotations {
             let room = CITED_MAX.saturating_sub(self.annotations.len());
@@ -320,18 +334,18 @@ impl Fold {
         Ok(())
     }
 
-    fn piece(&mut self, piece: Piece, ready: &mut VecDeque<StepEvent>) {
+    fn emit_piece(&mut self, piece: ThoughtPiece, ready: &mut VecDeque<StepEvent>) {
         match piece {
-            Piece::Text(text) => {
+            ThoughtPiece::Text(text) => {
                 self.bytes += text.len();
                 self.written.push_str(&text);
                 ready.push_back(StepEvent::Text(text));
             }
-            Piece::Thought(text) => {
+            ThoughtPiece::Thought(text) => {
                 self.bytes += text.len();
                 ready.push_back(StepEvent::Reasoning(text));
             }
-            Piece::WasThought => {
+            ThoughtPiece::WasThought => {
                 self.written.clear();
                 ready.push_back(StepEvent::WasReasoning);
             }
@@ -350,7 +364,7 @@ impl Fold {
             Some(_) => call.index == piece.index,
             None => true,
         });
-        let continues = |call: &PendingCall| {
+        let continues = |call: &PendingCompletionsCall| {
             name.is_empty()
                 || call.tool.is_empty()
                 || (!id.is_empty() && (call.id == id || call.id.is_empty()))
@@ -371,7 +385,8 @@ impl Fold {
             }
             _ if name.is_empty() && id.is_empty() => return Ok(()),
             _ => {
-                self.calls.push(PendingCall { index: piece.index, ..PendingCall::default() });
+                self.calls
+                    .push(PendingCompletionsCall { index: piece.index, ..PendingCompletionsCall::default() });
                 self.calls.len() - 1
             }
         };
@@ -388,7 +403,7 @@ impl Fold {
 }
 
 /// Returns true for a piece that repeats the name of its call, or the whole call.
-fn is_same_call(call: &PendingCall, name: &str, arguments: &str) -> bool {
+fn is_same_call(call: &PendingCompletionsCall, name: &str, arguments: &str) -> bool {
     call.tool == name
         && (call.arguments.trim() == "{}" || arguments.is_empty() || call.arguments == arguments)
 }
@@ -396,16 +411,16 @@ fn is_same_call(call: &PendingCall, name: &str, arguments: &str) -> bool {
 /// Reads content that is a string, a list of parts or null.
 fn content_text(content: &RawValue) -> Result<String, StepError> {
     #[derive(Deserialize)]
-    struct Part {
+    struct CompletionsTextPart {
         #[serde(default)]
         text: Option<String>,
     }
-    let unreadable = |_| error::unavailable("its stream contains an unreadable frame");
+    let unreadable = |_| error::unavailable_step("its stream contains an unreadable frame");
     let json = content.get();
     match json.as_bytes().first() {
         Some(b'"') => serde_json::from_str(json).map_err(unreadable),
         Some(b'[') => {
-            let parts: Vec<Part> = serde_json::from_str(json).map_err(unreadable)?;
+            let parts: Vec<CompletionsTextPart> = serde_json::from_str(json).map_err(unreadable)?;
             Ok(parts.into_iter().filter_map(|part| part.text).collect())
         }
         _ => Ok(String::new()),
@@ -416,22 +431,27 @@ fn content_text(content: &RawValue) -> Result<String, StepError> {
 fn arguments_text(arguments: &RawValue) -> Result<String, StepError> {
     match arguments.get() {
         json if json.starts_with('"') => serde_json::from_str(json)
-            .map_err(|_| error::unavailable("its stream contains an unreadable frame")),
+            .map_err(|_| error::unavailable_step("its stream contains an unreadable frame")),
         "null" => Ok(String::new()),
         json => Ok(json.to_owned()),
     }
 }
 
 /// Reads an annotation's source. Its position is in characters; without one, the source supports the whole text.
-fn source(annotation: &Value, text: &str) -> Option<Cited> {
-    if cited::text(annotation, "type") != "url_citation" {
+fn parse_citation(annotation: &Value, text: &str) -> Option<VendorCitation> {
+    if cited::text_field(annotation, "type") != "url_citation" {
         return None;
     }
     // Some servers omit the inner object.
     let of = annotation.get("url_citation").unwrap_or(annotation);
-    let end = cited::number(of, "end_index").filter(|end| *end > 0);
+    let end = cited::number_field(of, "end_index").filter(|end| *end > 0);
     let at = end.map_or(text.len(), |end| cited::bytes_of(text, end));
-    cited::page(at, cited::text(of, "url"), cited::text(of, "title"), cited::text(of, "content"))
+    cited::cite_page(
+        at,
+        cited::text_field(of, "url"),
+        cited::text_field(of, "title"),
+        cited::text_field(of, "content"),
+    )
 }
 
 #[cfg(test)]

@@ -7,14 +7,14 @@ use domain::step::{StepError, StepRequest};
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::format::Format;
-use crate::replay::{self, ModelPiece, Turn, UserPiece};
+use crate::format::WireFormat;
+use crate::replay::{self, ModelPiece, ReplayTurn, UserPiece};
 
 /// The request parameters that a server accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Dialect {
+pub(crate) struct CompletionsDialect {
     /// The name of the output limit.
-    bound: Bound,
+    bound: OutputLimitName,
     /// Accepts a request for usage.
     usage: bool,
     /// Accepts `reasoning_effort`.
@@ -24,18 +24,18 @@ pub(crate) struct Dialect {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Bound {
+enum OutputLimitName {
     /// `max_tokens`, which all models but OpenAI's newer ones accept.
     Tokens,
     /// `max_completion_tokens`.
     CompletionTokens,
 }
 
-impl Dialect {
+impl CompletionsDialect {
     /// Returns the dialect of OpenAI's own server, or the most common one.
-    pub(crate) fn of(own: bool) -> Self {
+    pub(crate) fn for_server(own: bool) -> Self {
         Self {
-            bound: if own { Bound::CompletionTokens } else { Bound::Tokens },
+            bound: if own { OutputLimitName::CompletionTokens } else { OutputLimitName::Tokens },
             usage: true,
             effort: true,
             alternates: !own,
@@ -43,11 +43,12 @@ impl Dialect {
     }
 
     /// Returns another dialect to try after this rejection, whose reason is in lower case.
-    pub(crate) fn fallback(self, reason: &str) -> Option<Self> {
-        let fallback = if reason.contains("max_completion_tokens") && self.bound == Bound::Tokens {
-            Self { bound: Bound::CompletionTokens, ..self }
-        } else if reason.contains("max_completion_tokens") && self.bound == Bound::CompletionTokens {
-            Self { bound: Bound::Tokens, ..self }
+    pub(crate) fn fallback_dialect(self, reason: &str) -> Option<Self> {
+        let fallback = if reason.contains("max_completion_tokens") && self.bound == OutputLimitName::Tokens {
+            Self { bound: OutputLimitName::CompletionTokens, ..self }
+        } else if reason.contains("max_completion_tokens") && self.bound == OutputLimitName::CompletionTokens
+        {
+            Self { bound: OutputLimitName::Tokens, ..self }
         } else if (reason.contains("reasoning") || reason.contains("think")) && self.effort {
             Self { effort: false, ..self }
         } else if reason.contains("stream_options") || reason.contains("include_usage") {
@@ -60,14 +61,14 @@ impl Dialect {
 }
 
 #[derive(Serialize)]
-pub(crate) struct Body<'a> {
+pub(crate) struct CompletionsBody<'a> {
     model: &'a str,
-    messages: Vec<Message<'a>>,
+    messages: Vec<CompletionsMessage<'a>>,
     stream: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     stream_options: Option<StreamOptions>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'a>>,
+    tools: Vec<CompletionsTool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_tokens: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -82,26 +83,26 @@ struct StreamOptions {
 }
 
 #[derive(Serialize)]
-struct Message<'a> {
+struct CompletionsMessage<'a> {
     role: &'static str,
-    content: Option<Content>,
+    content: Option<CompletionsContent>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tool_calls: Vec<ToolCall<'a>>,
+    tool_calls: Vec<CompletionsToolCall<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool_call_id: Option<Cow<'a, str>>,
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Content {
+enum CompletionsContent {
     Text(String),
     /// Text with images.
-    Parts(Vec<Part>),
+    Parts(Vec<CompletionsContentPart>),
 }
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Part {
+enum CompletionsContentPart {
     Text { text: String },
     ImageUrl { image_url: ImageUrl },
 }
@@ -112,71 +113,81 @@ struct ImageUrl {
 }
 
 #[derive(Serialize)]
-struct ToolCall<'a> {
+struct CompletionsToolCall<'a> {
     id: Cow<'a, str>,
     r#type: &'static str,
-    function: FunctionCall<'a>,
+    function: CompletionsFunctionCall<'a>,
 }
 
 #[derive(Serialize)]
-struct FunctionCall<'a> {
+struct CompletionsFunctionCall<'a> {
     name: &'a str,
     arguments: &'a str,
 }
 
 #[derive(Serialize)]
-struct Tool<'a> {
+struct CompletionsTool<'a> {
     r#type: &'static str,
-    function: Function<'a>,
+    function: CompletionsFunction<'a>,
 }
 
 #[derive(Serialize)]
-struct Function<'a> {
+struct CompletionsFunction<'a> {
     name: &'a str,
     description: &'a str,
     parameters: &'a RawValue,
 }
 
 /// Builds the request's body.
-pub(crate) fn body(request: &StepRequest, dialect: Dialect) -> Result<Body<'_>, StepError> {
+pub(crate) fn build_body(
+    request: &StepRequest,
+    dialect: CompletionsDialect,
+) -> Result<CompletionsBody<'_>, StepError> {
     let tools = request.tools.iter().map(|tool| {
-        let function =
-            Function { name: &tool.name, description: &tool.description, parameters: replay::schema(tool)? };
-        Ok(Tool { r#type: "function", function })
+        let function = CompletionsFunction {
+            name: &tool.name,
+            description: &tool.description,
+            parameters: replay::tool_schema(tool)?,
+        };
+        Ok(CompletionsTool { r#type: "function", function })
     });
     let bound = |name| (dialect.bound == name).then_some(request.output_max_tokens);
     let effort = request.settings.iter().find(|(key, _)| key == REASONING_EFFORT);
-    Ok(Body {
+    Ok(CompletionsBody {
         model: &request.model,
-        messages: messages(request, dialect),
+        messages: build_messages(request, dialect),
         stream: true,
         stream_options: dialect.usage.then_some(StreamOptions { include_usage: true }),
         tools: tools.collect::<Result<_, StepError>>()?,
-        max_tokens: bound(Bound::Tokens),
-        max_completion_tokens: bound(Bound::CompletionTokens),
+        max_tokens: bound(OutputLimitName::Tokens),
+        max_completion_tokens: bound(OutputLimitName::CompletionTokens),
         reasoning_effort: effort.filter(|_| dialect.effort).map(|(_, value)| value.to_lowercase()),
     })
 }
 
 /// Builds the messages. They alternate between user and model, as the templates of many models require; a result follows
 /// each call.
-fn messages(request: &StepRequest, dialect: Dialect) -> Vec<Message<'_>> {
-    let turns = replay::turns(request, Format::ChatCompletions);
+fn build_messages(request: &StepRequest, dialect: CompletionsDialect) -> Vec<CompletionsMessage<'_>> {
+    let turns = replay::build_turns(request, WireFormat::ChatCompletions);
     let mut out = Vec::with_capacity(turns.len() + 1);
     if !request.instructions.trim().is_empty() {
         out.push(text_message("system", request.instructions.clone()));
     }
     for turn in turns {
         match turn {
-            Turn::User(pieces) => push_user(pieces, dialect, &mut out),
-            Turn::Model(pieces) => out.push(model(pieces)),
+            ReplayTurn::User(pieces) => push_user(pieces, dialect, &mut out),
+            ReplayTurn::Model(pieces) => out.push(model_message(pieces)),
         }
     }
     out
 }
 
 /// Adds the results of calls, then the rest as one message.
-fn push_user<'a>(pieces: Vec<UserPiece<'a>>, dialect: Dialect, out: &mut Vec<Message<'a>>) {
+fn push_user<'a>(
+    pieces: Vec<UserPiece<'a>>,
+    dialect: CompletionsDialect,
+    out: &mut Vec<CompletionsMessage<'a>>,
+) {
     let (mut text, mut parts) = (String::new(), Vec::new());
     let append = |text: &mut String, more: &str| {
         if !text.is_empty() {
@@ -189,17 +200,19 @@ fn push_user<'a>(pieces: Vec<UserPiece<'a>>, dialect: Dialect, out: &mut Vec<Mes
         match piece {
             UserPiece::Result(call, result) => {
                 has_results = true;
-                out.push(Message {
+                out.push(CompletionsMessage {
                     role: "tool",
-                    content: Some(Content::Text(replay::result_text(result))),
+                    content: Some(CompletionsContent::Text(replay::result_text(result))),
                     tool_calls: Vec::new(),
                     tool_call_id: Some(replay::call_id(&call.id)),
                 });
             }
             UserPiece::Text(more) => append(&mut text, &more),
             UserPiece::Image(image) => {
-                parts.push(Part::Text { text: std::mem::take(&mut text) });
-                parts.push(Part::ImageUrl { image_url: ImageUrl { url: replay::data_url(image) } });
+                parts.push(CompletionsContentPart::Text { text: std::mem::take(&mut text) });
+                parts.push(CompletionsContentPart::ImageUrl {
+                    image_url: ImageUrl { url: replay::data_url(image) },
+                });
             }
         }
     }
@@ -207,38 +220,48 @@ fn push_user<'a>(pieces: Vec<UserPiece<'a>>, dialect: Dialect, out: &mut Vec<Mes
         if text.is_empty() {
             return;
         }
-        Content::Text(text)
+        CompletionsContent::Text(text)
     } else {
         if !text.is_empty() {
-            parts.push(Part::Text { text });
+            parts.push(CompletionsContentPart::Text { text });
         }
-        Content::Parts(parts)
+        CompletionsContent::Parts(parts)
     };
     // For a template that lets the user speak only after the model.
     if has_results && dialect.alternates {
         out.push(text_message("assistant", "(The results are noted.)".to_owned()));
     }
-    out.push(Message { content: Some(content), ..text_message("user", String::new()) });
+    out.push(CompletionsMessage { content: Some(content), ..text_message("user", String::new()) });
 }
 
-fn model(pieces: Vec<ModelPiece<'_>>) -> Message<'_> {
+fn model_message(pieces: Vec<ModelPiece<'_>>) -> CompletionsMessage<'_> {
     let (mut text, mut tool_calls) = (String::new(), Vec::new());
     for piece in pieces {
         match piece {
             ModelPiece::Text(piece) => text.push_str(piece),
             ModelPiece::Call(call) => {
-                let function = FunctionCall { name: &call.tool, arguments: replay::arguments(call) };
-                tool_calls.push(ToolCall { id: replay::call_id(&call.id), r#type: "function", function });
+                let function =
+                    CompletionsFunctionCall { name: &call.tool, arguments: replay::call_arguments(call) };
+                tool_calls.push(CompletionsToolCall {
+                    id: replay::call_id(&call.id),
+                    r#type: "function",
+                    function,
+                });
             }
             ModelPiece::Opaque(_) => {}
         }
     }
-    let content = (!text.is_empty()).then_some(Content::Text(text));
-    Message { role: "assistant", content, tool_calls, tool_call_id: None }
+    let content = (!text.is_empty()).then_some(CompletionsContent::Text(text));
+    CompletionsMessage { role: "assistant", content, tool_calls, tool_call_id: None }
 }
 
-fn text_message(role: &'static str, text: String) -> Message<'static> {
-    Message { role, content: Some(Content::Text(text)), tool_calls: Vec::new(), tool_call_id: None }
+fn text_message(role: &'static str, text: String) -> CompletionsMessage<'static> {
+    CompletionsMessage {
+        role,
+        content: Some(CompletionsContent::Text(text)),
+        tool_calls: Vec::new(),
+        tool_call_id: None,
+    }
 }
 
 #[cfg(test)]
@@ -246,12 +269,14 @@ mod tests {
     use std::sync::Arc;
 
     use domain::step::ATTACHED_FILES;
-    use domain::step::{Block, Call, CallResult, Item, Purpose, Step, StepOutcome, ToolSpec};
+    use domain::step::{
+        CallResult, OutputBlock, Purpose, Step, StepCall, StepOutcome, ToolSpec, TranscriptItem,
+    };
     use serde_json::{Value, json};
 
     use super::*;
 
-    fn request(transcript: Vec<Item>) -> StepRequest {
+    fn sample_request(transcript: Vec<TranscriptItem>) -> StepRequest {
         StepRequest {
             images: Vec::new(),
             model: "m".into(),
@@ -263,12 +288,12 @@ mod tests {
         }
     }
 
-    fn sent(request: &StepRequest, dialect: Dialect) -> Value {
-        serde_json::to_value(body(request, dialect).unwrap()).unwrap()
+    fn request_json(request: &StepRequest, dialect: CompletionsDialect) -> Value {
+        serde_json::to_value(build_body(request, dialect).unwrap()).unwrap()
     }
 
-    fn result(call: &str) -> Item {
-        Item::Result(Arc::new(CallResult {
+    fn result_item(call: &str) -> TranscriptItem {
+        TranscriptItem::Result(Arc::new(CallResult {
             images: Vec::new(),
             call: call.into(),
             tool: "read".into(),
@@ -280,26 +305,27 @@ mod tests {
         }))
     }
 
-    fn step(calls: &[(&str, &str)]) -> Item {
+    fn step_item(calls: &[(&str, &str)]) -> TranscriptItem {
         let call = |(id, arguments): &(&str, &str)| {
-            Block::Call(Call {
+            OutputBlock::Call(StepCall {
                 id: (*id).into(),
                 tool: "read".into(),
                 arguments: (*arguments).into(),
                 purpose: Purpose::Tool,
             })
         };
-        Item::Step(Arc::new(Step { blocks: calls.iter().map(call).collect(), ..Step::default() }))
+        TranscriptItem::Step(Arc::new(Step { blocks: calls.iter().map(call).collect(), ..Step::default() }))
     }
 
     #[test]
-    fn every_call_is_followed_by_its_result_and_no_result_stands_alone() {
-        let question = Item::Question { text: "Q".into(), attachments: vec!["/uploads/a.pdf".into()] };
+    fn every_call_paired_with_result() {
+        let question =
+            TranscriptItem::Question { text: "Q".into(), attachments: vec!["/uploads/a.pdf".into()] };
         let deep = format!(r#"{{"path":{}1{}}}"#, "[".repeat(1000), "]".repeat(1000));
-        let steps = step(&[("a", r#"{"path":"x"}"#), ("b", "{\"pa"), ("c", &deep)]);
-        let body = sent(
-            &request(vec![result("gone"), question, steps, result("b"), result("a")]),
-            Dialect::of(false),
+        let steps = step_item(&[("a", r#"{"path":"x"}"#), ("b", "{\"pa"), ("c", &deep)]);
+        let body = request_json(
+            &sample_request(vec![result_item("gone"), question, steps, result_item("b"), result_item("a")]),
+            CompletionsDialect::for_server(false),
         );
         let call = |id, arguments| json!({"id": id, "type": "function", "function": {"name": "read", "arguments": arguments}});
         let tool = |id, text| json!({"role": "tool", "tool_call_id": id, "content": text});
@@ -318,19 +344,23 @@ mod tests {
     }
 
     #[test]
-    fn user_and_model_alternate_whatever_came_before() {
-        let ask = |text: &str| Item::Question { text: text.into(), attachments: vec![] };
+    fn user_and_model_turns_alternate() {
+        let ask = |text: &str| TranscriptItem::Question { text: text.into(), attachments: vec![] };
         let said = |text: &str| {
-            Item::Step(Arc::new(Step { blocks: vec![Block::Text(text.into())], ..Step::default() }))
+            TranscriptItem::Step(Arc::new(Step {
+                blocks: vec![OutputBlock::Text(text.into())],
+                ..Step::default()
+            }))
         };
-        let attached = match result("attached") {
-            Item::Result(result) => {
-                Item::Result(Arc::new(CallResult { tool: ATTACHED_FILES.into(), ..(*result).clone() }))
-            }
+        let attached = match result_item("attached") {
+            TranscriptItem::Result(result) => TranscriptItem::Result(Arc::new(CallResult {
+                tool: ATTACHED_FILES.into(),
+                ..(*result).clone()
+            })),
             other => other,
         };
-        let roles = |transcript: Vec<Item>, own: bool| {
-            let body = sent(&request(transcript), Dialect::of(own));
+        let roles = |transcript: Vec<TranscriptItem>, own: bool| {
+            let body = request_json(&sample_request(transcript), CompletionsDialect::for_server(own));
             let messages = body["messages"].as_array().unwrap().clone();
             messages
                 .iter()
@@ -342,23 +372,24 @@ mod tests {
             (vec![ask("failed"), ask("Q")], "su"),
             (vec![ask("Q"), said("a"), said("b"), ask("R")], "suau"),
             (vec![said("a"), ask("Q")], "suau"),
-            (vec![ask("Q"), step(&[("a", "{}")]), result("a"), ask("R")], "suatau"),
+            (vec![ask("Q"), step_item(&[("a", "{}")]), result_item("a"), ask("R")], "suatau"),
         ] {
             assert_eq!(roles(transcript, false), expected);
         }
-        let own = vec![ask("Q"), step(&[("a", "{}")]), result("a"), ask("R")];
+        let own = vec![ask("Q"), step_item(&[("a", "{}")]), result_item("a"), ask("R")];
         assert_eq!(roles(own, true), "suatu");
     }
 
     #[test]
-    fn tools_bound_and_effort_are_said_as_the_server_takes_them() {
-        let mut request = request(vec![Item::Question { text: "Q".into(), attachments: vec![] }]);
+    fn parameters_follow_server_dialect() {
+        let mut request =
+            sample_request(vec![TranscriptItem::Question { text: "Q".into(), attachments: vec![] }]);
         request.tools = vec![ToolSpec {
             name: "t".into(),
             description: "d".into(),
             schema: r#"{"type":"object"}"#.into(),
         }];
-        let compatible = sent(&request, Dialect::of(false));
+        let compatible = request_json(&request, CompletionsDialect::for_server(false));
         assert_eq!(
             (&compatible["max_tokens"], &compatible["max_completion_tokens"]),
             (&json!(100), &Value::Null)
@@ -366,20 +397,20 @@ mod tests {
         assert_eq!(compatible["reasoning_effort"], "high");
         assert_eq!(compatible["stream_options"], json!({"include_usage": true}));
         assert_eq!(compatible["tools"][0]["function"]["parameters"], json!({"type": "object"}));
-        let own = sent(&request, Dialect::of(true));
+        let own = request_json(&request, CompletionsDialect::for_server(true));
         assert_eq!((&own["max_tokens"], &own["max_completion_tokens"]), (&Value::Null, &json!(100)));
         request.tools[0].schema = "{".into();
-        assert!(body(&request, Dialect::of(true)).is_err());
+        assert!(build_body(&request, CompletionsDialect::for_server(true)).is_err());
     }
 
     #[test]
-    fn what_a_server_turns_down_is_said_otherwise_once() {
+    fn fallback_dialect_changes_parameter_once() {
         let bound = "400: unsupported parameter: 'max_tokens'. use 'max_completion_tokens' instead.";
-        let fallback = Dialect::of(false).fallback(bound).unwrap();
-        assert_eq!(fallback.bound, Bound::CompletionTokens);
+        let fallback = CompletionsDialect::for_server(false).fallback_dialect(bound).unwrap();
+        assert_eq!(fallback.bound, OutputLimitName::CompletionTokens);
         let effort = "400: \"m\" does not support thinking";
-        let plain = fallback.fallback(effort).unwrap();
+        let plain = fallback.fallback_dialect(effort).unwrap();
         assert!(!plain.effort);
-        assert_eq!(plain.fallback(effort), None);
+        assert_eq!(plain.fallback_dialect(effort), None);
     }
 }

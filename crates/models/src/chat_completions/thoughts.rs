@@ -8,7 +8,7 @@ const TAG_MAX_BYTES: usize = "</seed:think>".len();
 
 /// A part of what arrived as text.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Piece {
+pub(super) enum ThoughtPiece {
     Text(String),
     Thought(String),
     /// All text so far was a thought.
@@ -18,7 +18,7 @@ pub(super) enum Piece {
 /// Takes the text of a step piece by piece.
 #[derive(Debug, Default)]
 pub(super) struct Thoughts {
-    place: Place,
+    place: ThoughtPlace,
     /// May contain the beginning of a tag.
     held: String,
     /// The tag that closes the thoughts.
@@ -30,7 +30,7 @@ pub(super) struct Thoughts {
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum ThoughtPlace {
     /// Nothing but white space has come.
     #[default]
     Beginning,
@@ -42,97 +42,101 @@ enum Place {
 
 impl Thoughts {
     /// Takes text and returns what is certain, in order.
-    pub(super) fn take(&mut self, text: &str) -> Vec<Piece> {
+    pub(super) fn push_text(&mut self, text: &str) -> Vec<ThoughtPiece> {
         let mut out = Vec::new();
         self.held.push_str(text);
-        while self.advance(&mut out) {}
+        while self.advance_held(&mut out) {}
         out
     }
 
     /// Returns what was held at the end of the step.
-    pub(super) fn end(&mut self) -> Option<Piece> {
+    pub(super) fn take_held(&mut self) -> Option<ThoughtPiece> {
         let held = Some(std::mem::take(&mut self.held)).filter(|held| !held.is_empty())?;
-        Some(if self.place == Place::Inside { Piece::Thought(held) } else { Piece::Text(held) })
+        Some(if self.place == ThoughtPlace::Inside {
+            ThoughtPiece::Thought(held)
+        } else {
+            ThoughtPiece::Text(held)
+        })
     }
 
     /// Takes a step through what is held. Returns false when more text is needed.
-    fn advance(&mut self, out: &mut Vec<Piece>) -> bool {
+    fn advance_held(&mut self, out: &mut Vec<ThoughtPiece>) -> bool {
         match self.place {
-            Place::Beginning | Place::After => self.begin(),
-            Place::Inside => self.close(out),
-            Place::Text => self.go_on(out),
+            ThoughtPlace::Beginning | ThoughtPlace::After => self.begin_thought(),
+            ThoughtPlace::Inside => self.close_thought(out),
+            ThoughtPlace::Text => self.go_on(out),
         }
     }
 
     /// Decides whether thoughts begin where nothing but white space came before.
-    fn begin(&mut self) -> bool {
+    fn begin_thought(&mut self) -> bool {
         let begun = self.held.trim_start();
         if begun.is_empty() || may_become_tag(begun) {
-            if self.place == Place::After {
+            if self.place == ThoughtPlace::After {
                 self.held = begun.to_owned();
             }
             return false;
         }
-        if let Some((name, rest)) = opening(begun) {
+        if let Some((name, rest)) = strip_opening_tag(begun) {
             let (name, rest) = (name.to_owned(), rest.to_owned());
-            self.open(&name, rest);
+            self.open_thought(&name, rest);
         } else {
-            if self.place == Place::After {
+            if self.place == ThoughtPlace::After {
                 self.held = begun.to_owned();
             }
-            self.place = Place::Text;
+            self.place = ThoughtPlace::Text;
             self.last = None;
         }
         true
     }
 
-    fn open(&mut self, name: &str, rest: String) {
+    fn open_thought(&mut self, name: &str, rest: String) {
         self.closing = format!("</{name}>");
         self.held = rest;
         self.has_tag = true;
-        self.place = Place::Inside;
+        self.place = ThoughtPlace::Inside;
     }
 
     /// Emits thoughts up to the closing tag.
-    fn close(&mut self, out: &mut Vec<Piece>) -> bool {
+    fn close_thought(&mut self, out: &mut Vec<ThoughtPiece>) -> bool {
         if let Some((thought, rest)) = self.held.split_once(&self.closing) {
-            push(out, Piece::Thought(thought.to_owned()));
+            push_piece(out, ThoughtPiece::Thought(thought.to_owned()));
             self.held = rest.to_owned();
-            self.place = Place::After;
+            self.place = ThoughtPlace::After;
             return true;
         }
         let closing = &self.closing;
         let begun = (1..closing.len()).rev().find(|length| self.held.ends_with(&closing[..*length]));
         let held = self.held.split_off(self.held.len() - begun.unwrap_or(0));
-        push(out, Piece::Thought(std::mem::replace(&mut self.held, held)));
+        push_piece(out, ThoughtPiece::Thought(std::mem::replace(&mut self.held, held)));
         false
     }
 
     /// Emits text up to a tag at the beginning of a line.
-    fn go_on(&mut self, out: &mut Vec<Piece>) -> bool {
+    fn go_on(&mut self, out: &mut Vec<ThoughtPiece>) -> bool {
         let mut from = 0;
         while let Some(found) = self.held[from..].find('<') {
             let at = from + found;
             let (before, rest) = self.held.split_at(at);
             let previous = before.chars().last().or(self.last);
             let starts_line = previous.is_none_or(|letter| letter == '\n');
-            match opening(rest) {
+            match strip_opening_tag(rest) {
                 Some((name, behind)) if starts_line => {
                     let (name, behind, before) = (name.to_owned(), behind.to_owned(), before.to_owned());
-                    push(out, Piece::Text(before));
-                    self.open(&name, behind);
+                    push_piece(out, ThoughtPiece::Text(before));
+                    self.open_thought(&name, behind);
                     return true;
                 }
                 Some(_) => self.has_tag = true,
                 None => {}
             }
             if !self.has_tag
-                && let Some(behind) = closing(rest).filter(|_| previous != Some('`'))
+                && let Some(behind) = strip_closing_tag(rest).filter(|_| previous != Some('`'))
             {
                 let (behind, before) = (behind.to_owned(), before.to_owned());
-                push(out, Piece::Text(before));
-                out.push(Piece::WasThought);
-                (self.has_tag, self.held, self.place) = (true, behind, Place::After);
+                push_piece(out, ThoughtPiece::Text(before));
+                out.push(ThoughtPiece::WasThought);
+                (self.has_tag, self.held, self.place) = (true, behind, ThoughtPlace::After);
                 return true;
             }
             if may_become_tag(rest) && (starts_line || !self.has_tag) {
@@ -147,16 +151,16 @@ impl Thoughts {
         false
     }
 
-    fn emit_text(&mut self, out: &mut Vec<Piece>) {
+    fn emit_text(&mut self, out: &mut Vec<ThoughtPiece>) {
         self.last = self.held.chars().last().or(self.last);
-        push(out, Piece::Text(std::mem::take(&mut self.held)));
+        push_piece(out, ThoughtPiece::Text(std::mem::take(&mut self.held)));
     }
 }
 
-fn push(out: &mut Vec<Piece>, piece: Piece) {
+fn push_piece(out: &mut Vec<ThoughtPiece>, piece: ThoughtPiece) {
     let is_empty = match &piece {
-        Piece::Text(text) | Piece::Thought(text) => text.is_empty(),
-        Piece::WasThought => false,
+        ThoughtPiece::Text(text) | ThoughtPiece::Thought(text) => text.is_empty(),
+        ThoughtPiece::WasThought => false,
     };
     if !is_empty {
         out.push(piece);
@@ -164,12 +168,12 @@ fn push(out: &mut Vec<Piece>, piece: Piece) {
 }
 
 /// Returns the name of the opening tag at the beginning as it is written, and what follows.
-fn opening(text: &str) -> Option<(&str, &str)> {
+fn strip_opening_tag(text: &str) -> Option<(&str, &str)> {
     name_and_rest(text.strip_prefix('<')?)
 }
 
 /// Returns what follows a closing tag at the beginning.
-fn closing(text: &str) -> Option<&str> {
+fn strip_closing_tag(text: &str) -> Option<&str> {
     name_and_rest(text.strip_prefix("</")?).map(|(_, rest)| rest)
 }
 
@@ -195,25 +199,25 @@ mod tests {
     use super::*;
 
     /// Returns the thoughts and the text that come of pieces of these sizes.
-    fn separated(whole: &str, size: usize) -> (String, String) {
+    fn separate_thoughts(whole: &str, size: usize) -> (String, String) {
         let (mut thoughts, mut thought, mut text) = (Thoughts::default(), String::new(), String::new());
-        let mut take = |piece: Piece| match piece {
-            Piece::Text(more) => text.push_str(&more),
-            Piece::Thought(more) => thought.push_str(&more),
-            Piece::WasThought => {
+        let mut take = |piece: ThoughtPiece| match piece {
+            ThoughtPiece::Text(more) => text.push_str(&more),
+            ThoughtPiece::Thought(more) => thought.push_str(&more),
+            ThoughtPiece::WasThought => {
                 thought.push_str(&text);
                 text.clear();
             }
         };
         for piece in whole.as_bytes().chunks(size) {
-            thoughts.take(str::from_utf8(piece).expect("ASCII")).into_iter().for_each(&mut take);
+            thoughts.push_text(str::from_utf8(piece).expect("ASCII")).into_iter().for_each(&mut take);
         }
-        thoughts.end().into_iter().for_each(take);
+        thoughts.take_held().into_iter().for_each(take);
         (thought, text)
     }
 
     #[test]
-    fn thoughts_are_separated_however_they_are_cut() {
+    fn thoughts_separated_at_any_cut() {
         for (whole, thought, text) in [
             ("<think>a < b</think>\n\nYes.", "a < b", "Yes."),
             ("\n<think>\nHm.</think>Yes.", "\nHm.", "Yes."),
@@ -240,7 +244,7 @@ mod tests {
         ] {
             for size in 1..=whole.len() {
                 let expected = (thought.to_owned(), text.to_owned());
-                assert_eq!(separated(whole, size), expected, "{whole:?} in pieces of {size}");
+                assert_eq!(separate_thoughts(whole, size), expected, "{whole:?} in pieces of {size}");
             }
         }
     }

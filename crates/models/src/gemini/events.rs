@@ -2,39 +2,39 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use domain::step::{StepError, StepEvent, StopReason, Usage};
+use domain::step::{StepError, StepEvent, StopReason, TokenUsage};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::error;
-use crate::finish::Ending;
-use crate::format::Format;
+use crate::finish::StepEnding;
+use crate::format::WireFormat;
 use crate::gemini::grounding::Grounding;
 use crate::lenient;
-use crate::output::{Next, Output, VendorCall, merge_usage};
-use crate::sse::Frame;
+use crate::output::{StepOutput, StreamProgress, VendorCall, merge_usage};
+use crate::sse::SseFrame;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Chunk<'a> {
+struct GeminiChunk<'a> {
     #[serde(default, borrow)]
-    candidates: Option<Vec<Option<Candidate<'a>>>>,
+    candidates: Option<Vec<Option<GeminiCandidate<'a>>>>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     prompt_feedback: Option<Feedback>,
     #[serde(default, deserialize_with = "lenient::or_default")]
-    usage_metadata: Option<WireUsage>,
+    usage_metadata: Option<GeminiUsage>,
     #[serde(default)]
     error: Value,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Candidate<'a> {
+struct GeminiCandidate<'a> {
     #[serde(default, deserialize_with = "lenient::or_default")]
     index: u32,
     #[serde(default, borrow)]
-    content: Option<Content<'a>>,
+    content: Option<GeminiOutputContent<'a>>,
     #[serde(default, deserialize_with = "lenient::or_default")]
     finish_reason: Option<String>,
     #[serde(default)]
@@ -44,14 +44,14 @@ struct Candidate<'a> {
 }
 
 #[derive(Deserialize)]
-struct Content<'a> {
+struct GeminiOutputContent<'a> {
     #[serde(default, borrow)]
     parts: Option<Vec<&'a RawValue>>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Part<'a> {
+struct GeminiOutputPart<'a> {
     #[serde(default)]
     text: Option<String>,
     #[serde(default, deserialize_with = "lenient::or_default")]
@@ -59,11 +59,11 @@ struct Part<'a> {
     #[serde(default, deserialize_with = "lenient::or_default")]
     thought_signature: Option<String>,
     #[serde(default, borrow)]
-    function_call: Option<FunctionCall<'a>>,
+    function_call: Option<GeminiFunctionCall<'a>>,
 }
 
 #[derive(Deserialize)]
-struct FunctionCall<'a> {
+struct GeminiFunctionCall<'a> {
     #[serde(default, deserialize_with = "lenient::or_default")]
     id: Option<String>,
     #[serde(default, deserialize_with = "lenient::or_default")]
@@ -81,7 +81,7 @@ struct Feedback {
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct WireUsage {
+struct GeminiUsage {
     #[serde(deserialize_with = "lenient::count")]
     prompt_token_count: Option<u64>,
     #[serde(deserialize_with = "lenient::count")]
@@ -94,16 +94,16 @@ struct WireUsage {
     thoughts_token_count: Option<u64>,
 }
 
-impl WireUsage {
+impl GeminiUsage {
     /// Adds thoughts to the output tokens, which the vendor counts separately. Cached content is already part of the
     /// input.
-    fn read(&self) -> Option<Usage> {
+    fn to_usage(&self) -> Option<TokenUsage> {
         if self.prompt_token_count.is_none() && self.candidates_token_count.is_none() {
             return None;
         }
         let of = |count: Option<u64>| count.unwrap_or(0);
         let thoughts = of(self.thoughts_token_count);
-        Some(Usage {
+        Some(TokenUsage {
             input_tokens: of(self.prompt_token_count).saturating_add(of(self.tool_use_prompt_token_count)),
             cached_tokens: of(self.cached_content_token_count),
             output_tokens: of(self.candidates_token_count).saturating_add(thoughts),
@@ -115,19 +115,19 @@ impl WireUsage {
 
 /// The state of a step's stream.
 #[derive(Debug, Default)]
-pub(crate) struct Fold {
-    output: Output,
-    ending: Ending,
-    usage: Option<Usage>,
+pub(crate) struct GeminiFold {
+    output: StepOutput,
+    ending: StepEnding,
+    usage: Option<TokenUsage>,
     /// Signed parts of the current text. They are emitted after it, so that they do not split it.
     signed: Vec<String>,
     grounding: Grounding,
 }
 
-impl Fold {
+impl GeminiFold {
     /// Creates a fold for a transcript that already uses the identifiers in `taken`.
     pub(crate) fn new(taken: HashSet<String>) -> Self {
-        Self { output: Output::new(taken), ..Self::default() }
+        Self { output: StepOutput::new(taken), ..Self::default() }
     }
 
     /// Returns true when the model is done. The stream has no end marker.
@@ -141,72 +141,75 @@ impl Fold {
     }
 
     /// Folds one frame.
-    pub(crate) fn frame(
+    pub(crate) fn fold_frame(
         &mut self,
-        frame: &Frame,
+        frame: &SseFrame,
         ready: &mut VecDeque<StepEvent>,
-    ) -> Result<Next, StepError> {
+    ) -> Result<StreamProgress, StepError> {
         let data = frame.data.trim();
         if frame.event == "error" {
             return Err(error::in_stream(data));
         }
-        let chunk: Chunk<'_> = match serde_json::from_str(data) {
+        let chunk: GeminiChunk<'_> = match serde_json::from_str(data) {
             Ok(chunk) => chunk,
-            Err(_) => match frame.mended() {
-                Some(mended) => return self.frame(&mended, ready),
+            Err(_) => match frame.mend_json() {
+                Some(mended) => return self.fold_frame(&mended, ready),
                 None if data.is_empty() || data == "[DONE]" || !frame.event.is_empty() => {
-                    return Ok(Next::More);
+                    return Ok(StreamProgress::More);
                 }
-                None => return Err(unreadable()),
+                None => return Err(unreadable_frame()),
             },
         };
         if !error::is_empty(&chunk.error) {
             return Err(error::in_stream(data));
         }
         if chunk.candidates.is_none()
-            && let Some(error) = error::reported(data)
+            && let Some(error) = error::parse_reported(data)
         {
             return Err(error);
         }
-        merge_usage(&mut self.usage, chunk.usage_metadata.as_ref().and_then(WireUsage::read));
+        merge_usage(&mut self.usage, chunk.usage_metadata.as_ref().and_then(GeminiUsage::to_usage));
         for candidate in
             chunk.candidates.into_iter().flatten().flatten().filter(|candidate| candidate.index == 0)
         {
             for part in candidate.content.and_then(|content| content.parts).into_iter().flatten() {
-                self.part(part.get(), ready)?;
+                self.fold_part(part.get(), ready)?;
             }
-            self.grounding.take(candidate.grounding_metadata, candidate.citation_metadata);
+            self.grounding.add_metadata(candidate.grounding_metadata, candidate.citation_metadata);
             if let Some(reason) = candidate.finish_reason {
                 if reason == "MISSING_THOUGHT_SIGNATURE" {
-                    return Err(error::rejected(format!("it stopped for the reason {reason}")));
+                    return Err(error::rejected_step(format!("it stopped for the reason {reason}")));
                 }
-                self.ending.take(&reason)?;
+                self.ending.take_reason(&reason)?;
             }
         }
         // A blocked question has no candidates.
         if chunk.prompt_feedback.and_then(|feedback| feedback.block_reason).is_some() {
-            self.ending = Ending { stop: Some(StopReason::Filtered), is_unknown: false };
+            self.ending = StepEnding { stop: Some(StopReason::Filtered), is_unknown: false };
         }
         if self.output.is_full() {
-            self.ending = Ending { stop: Some(StopReason::OutputFull), is_unknown: false };
-            return self.end(ready);
+            self.ending = StepEnding { stop: Some(StopReason::OutputFull), is_unknown: false };
+            return self.end_stream(ready);
         }
-        Ok(Next::More)
+        Ok(StreamProgress::More)
     }
 
     /// Handles the end of the stream. Finishes the step if the model is done, and fails otherwise.
-    pub(crate) fn end(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
+    pub(crate) fn end_stream(
+        &mut self,
+        ready: &mut VecDeque<StepEvent>,
+    ) -> Result<StreamProgress, StepError> {
         if !self.is_done() {
-            return Err(error::unavailable("its stream ended early"));
+            return Err(error::unavailable_step("its stream ended early"));
         }
         self.emit_signed(ready);
-        self.grounding.emit(&mut self.output, ready);
-        self.output.finish(self.ending, self.usage, ready)
+        self.grounding.emit_sources(&mut self.output, ready);
+        self.output.finish_step(self.ending, self.usage, ready)
     }
 
     /// Folds a part. A signed part is also emitted verbatim, after its content.
-    fn part(&mut self, json: &str, ready: &mut VecDeque<StepEvent>) -> Result<(), StepError> {
-        let part: Part<'_> = serde_json::from_str(json).map_err(|_| unreadable())?;
+    fn fold_part(&mut self, json: &str, ready: &mut VecDeque<StepEvent>) -> Result<(), StepError> {
+        let part: GeminiOutputPart<'_> = serde_json::from_str(json).map_err(|_| unreadable_frame())?;
         let is_signed = part.thought_signature.is_some_and(|signature| !signature.is_empty());
         let text = part.text.unwrap_or_default();
         if part.function_call.is_some() || part.thought {
@@ -217,36 +220,36 @@ impl Fold {
                 let arguments = call.args.map(RawValue::get).filter(|args| *args != "null").unwrap_or("");
                 let id = call.id.unwrap_or_default();
                 let call = VendorCall { id, tool: call.name, arguments: arguments.to_owned() };
-                self.output.call(call, ready)?
+                self.output.accept_call(call, ready)?
             }
             None if part.thought => {
-                self.output.reasoning(text, ready);
+                self.output.emit_reasoning(text, ready);
                 true
             }
             None => {
-                self.output.text(text, ready);
+                self.output.emit_text(text, ready);
                 if is_signed {
-                    self.output.count(json.len());
+                    self.output.count_bytes(json.len());
                     self.signed.push(json.to_owned());
                 }
                 false
             }
         };
         if is_emitted && is_signed {
-            self.output.opaque(Format::Gemini, json.to_owned(), ready);
+            self.output.emit_opaque(WireFormat::Gemini, json.to_owned(), ready);
         }
         Ok(())
     }
 
     fn emit_signed(&mut self, ready: &mut VecDeque<StepEvent>) {
         for json in std::mem::take(&mut self.signed) {
-            self.output.opaque(Format::Gemini, json, ready);
+            self.output.emit_opaque(WireFormat::Gemini, json, ready);
         }
     }
 }
 
-fn unreadable() -> StepError {
-    error::unavailable("its stream contains an unreadable frame")
+fn unreadable_frame() -> StepError {
+    error::unavailable_step("its stream contains an unreadable frame")
 }
 
 #[cfg(test)]

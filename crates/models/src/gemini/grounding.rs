@@ -3,12 +3,12 @@
 
 use std::collections::VecDeque;
 
-use domain::citation::{CITED_MAX, Cited};
+use domain::citation::{CITED_MAX, VendorCitation};
 use domain::step::StepEvent;
 use serde_json::Value;
 
 use crate::cited;
-use crate::output::Output;
+use crate::output::StepOutput;
 
 /// The sources so far. Gemini repeats them while it streams; the last list counts.
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ pub(super) struct Grounding {
 
 impl Grounding {
     /// Stores the metadata of a chunk.
-    pub(super) fn take(&mut self, grounding: Option<Value>, citations: Option<Value>) {
+    pub(super) fn add_metadata(&mut self, grounding: Option<Value>, citations: Option<Value>) {
         let list = |of: &Option<Value>, field: &str| match of.as_ref().and_then(|of| of.get(field)) {
             Some(Value::Array(list)) if !list.is_empty() => list.iter().take(CITED_MAX).cloned().collect(),
             _ => Vec::new(),
@@ -42,31 +42,31 @@ impl Grounding {
     }
 
     /// Emits the sources for the whole text.
-    pub(super) fn emit(&mut self, output: &mut Output, ready: &mut VecDeque<StepEvent>) {
+    pub(super) fn emit_sources(&mut self, output: &mut StepOutput, ready: &mut VecDeque<StepEvent>) {
         let Self { chunks, supports, recited } = std::mem::take(self);
-        let written = output.written();
+        let written = output.written_text();
         let mut found = Vec::new();
         for support in &supports {
             let segment = support.get("segment").unwrap_or(&Value::Null);
-            let quote = cited::text(segment, "text");
+            let quote = cited::text_field(segment, "text");
             let at = end_of(segment, quote, written);
             let Some(Value::Array(named)) = support.get("groundingChunkIndices") else { continue };
             let named = named.iter().filter_map(|index| chunks.get(usize::try_from(index.as_u64()?).ok()?));
-            found.extend(named.filter_map(|chunk| source(chunk, at)));
+            found.extend(named.filter_map(|chunk| parse_citation(chunk, at)));
         }
         found.extend(recited.iter().filter_map(|recited| {
             let at = end_of(recited, "", written);
-            cited::page(at, cited::text(recited, "uri"), cited::text(recited, "title"), "")
+            cited::cite_page(at, cited::text_field(recited, "uri"), cited::text_field(recited, "title"), "")
         }));
         for cited in found {
-            output.cited(Some(cited), ready);
+            output.emit_citation(Some(cited), ready);
         }
     }
 }
 
 /// Returns the end of a segment. Its text is more reliable than its offsets, which count within one of several parts.
 fn end_of(segment: &Value, text: &str, written: &str) -> usize {
-    let number = |field| cited::number(segment, field).and_then(|number| usize::try_from(number).ok());
+    let number = |field| cited::number_field(segment, field).and_then(|number| usize::try_from(number).ok());
     let (start, end) = (number("startIndex").unwrap_or(0), number("endIndex").unwrap_or(written.len()));
     if text.is_empty() || written.get(start..end) == Some(text) {
         return end.min(written.len());
@@ -75,16 +75,19 @@ fn end_of(segment: &Value, text: &str, written: &str) -> usize {
     place.unwrap_or(end).min(written.len())
 }
 
-fn source(chunk: &Value, at: usize) -> Option<Cited> {
+fn parse_citation(chunk: &Value, at: usize) -> Option<VendorCitation> {
     if let Some(page) = chunk.get("web").or_else(|| chunk.get("maps")) {
-        return cited::page(at, cited::text(page, "uri"), cited::text(page, "title"), "");
+        return cited::cite_page(at, cited::text_field(page, "uri"), cited::text_field(page, "title"), "");
     }
     let given = chunk.get("retrievedContext")?;
-    let (uri, title, quote) =
-        (cited::text(given, "uri"), cited::text(given, "title"), cited::text(given, "text"));
+    let (uri, title, quote) = (
+        cited::text_field(given, "uri"),
+        cited::text_field(given, "title"),
+        cited::text_field(given, "text"),
+    );
     if uri.starts_with("http") {
-        cited::page(at, uri, title, quote)
+        cited::cite_page(at, uri, title, quote)
     } else {
-        cited::file(at, title, None, quote)
+        cited::cite_file(at, title, None, quote)
     }
 }

@@ -8,22 +8,22 @@ use domain::step::{StepError, StepRequest};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-use crate::format::Format;
-use crate::replay::{self, ModelPiece, Turn, UserPiece};
+use crate::format::WireFormat;
+use crate::replay::{self, ModelPiece, ReplayTurn, UserPiece};
 
 /// The minimum thinking budget.
 const BUDGET_MIN_TOKENS: u32 = 512;
 
 /// The request parameters that a model accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Dialect {
-    thinking: Thinking,
+pub(crate) struct GeminiDialect {
+    thinking: GeminiThinking,
     /// Accepts full JSON schemas of tools, not only the OpenAPI subset.
     json_schema: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Thinking {
+enum GeminiThinking {
     Level,
     /// Thinks up to a number of tokens.
     Budget,
@@ -31,22 +31,22 @@ enum Thinking {
     Off,
 }
 
-impl Dialect {
+impl GeminiDialect {
     /// Guesses the dialect from the model's name: earlier generations are listed.
-    pub(crate) fn of(model: &str) -> Self {
+    pub(crate) fn from_model(model: &str) -> Self {
         let any = |kinds: &[&str]| kinds.iter().any(|kind| model.contains(kind));
         let thinking = if any(&["gemini-2.5"]) {
-            Thinking::Budget
+            GeminiThinking::Budget
         } else if any(&["gemini-1", "gemini-2", "gemma", "learnlm"]) {
-            Thinking::Off
+            GeminiThinking::Off
         } else {
-            Thinking::Level
+            GeminiThinking::Level
         };
         Self { thinking, json_schema: true }
     }
 
     /// Returns another dialect to try after this rejection, whose reason is in lower case.
-    pub(crate) fn fallback(self, reason: &str) -> Option<Self> {
+    pub(crate) fn fallback_dialect(self, reason: &str) -> Option<Self> {
         // This rejection concerns the transcript, not the model's parameters.
         if reason.contains("thought_signature") || reason.contains("thought signature") {
             return None;
@@ -57,8 +57,8 @@ impl Dialect {
             Self { json_schema: false, ..self }
         } else if reason.contains("thinking") || reason.contains("thoughts") {
             let thinking = match self.thinking {
-                Thinking::Level => Thinking::Budget,
-                Thinking::Budget | Thinking::Off => Thinking::Off,
+                GeminiThinking::Level => GeminiThinking::Budget,
+                GeminiThinking::Budget | GeminiThinking::Off => GeminiThinking::Off,
             };
             Self { thinking, ..self }
         } else {
@@ -70,10 +70,10 @@ impl Dialect {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Body<'a> {
+pub(crate) struct GeminiBody<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     system_instruction: Option<Instruction<'a>>,
-    contents: Vec<Content<'a>>,
+    contents: Vec<GeminiContent<'a>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     tools: Vec<Tools<'a>>,
     generation_config: Config,
@@ -81,18 +81,18 @@ pub(crate) struct Body<'a> {
 
 #[derive(Serialize)]
 struct Instruction<'a> {
-    parts: [Part<'a>; 1],
+    parts: [GeminiPart<'a>; 1],
 }
 
 #[derive(Serialize)]
-struct Content<'a> {
+struct GeminiContent<'a> {
     role: &'static str,
-    parts: Vec<Part<'a>>,
+    parts: Vec<GeminiPart<'a>>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-enum Part<'a> {
+enum GeminiPart<'a> {
     Text(Cow<'a, str>),
     FunctionCall {
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -104,7 +104,7 @@ enum Part<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         id: Option<Cow<'a, str>>,
         name: &'a str,
-        response: Answer,
+        response: GeminiCallResponse,
     },
     #[serde(rename_all = "camelCase")]
     InlineData {
@@ -117,7 +117,7 @@ enum Part<'a> {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-enum Answer {
+enum GeminiCallResponse {
     Output(String),
     Error(String),
 }
@@ -125,12 +125,12 @@ enum Answer {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Tools<'a> {
-    function_declarations: Vec<Tool<'a>>,
+    function_declarations: Vec<GeminiTool<'a>>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Tool<'a> {
+struct GeminiTool<'a> {
     name: &'a str,
     description: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -144,12 +144,12 @@ struct Tool<'a> {
 struct Config {
     max_output_tokens: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
-    thinking_config: Option<ThinkingConfig>,
+    thinking_config: Option<GeminiThinkingConfig>,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ThinkingConfig {
+struct GeminiThinkingConfig {
     include_thoughts: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     thinking_level: Option<String>,
@@ -158,10 +158,10 @@ struct ThinkingConfig {
 }
 
 /// Builds the request's body.
-pub(crate) fn body(request: &StepRequest, dialect: Dialect) -> Result<Body<'_>, StepError> {
+pub(crate) fn build_body(request: &StepRequest, dialect: GeminiDialect) -> Result<GeminiBody<'_>, StepError> {
     let declared = request.tools.iter().map(|tool| {
-        let schema = replay::schema(tool)?;
-        Ok(Tool {
+        let schema = replay::tool_schema(tool)?;
+        Ok(GeminiTool {
             name: &tool.name,
             description: &tool.description,
             parameters_json_schema: dialect.json_schema.then_some(schema),
@@ -174,20 +174,24 @@ pub(crate) fn body(request: &StepRequest, dialect: Dialect) -> Result<Body<'_>, 
     let effort = request.settings.iter().find(|(key, _)| key == REASONING_EFFORT);
     let instructions = request.instructions.as_str();
     let mut builder = ContentBuilder::default();
-    let turns = replay::turns(request, Format::Gemini);
-    Ok(Body {
+    let turns = replay::build_turns(request, WireFormat::Gemini);
+    Ok(GeminiBody {
         system_instruction: (!instructions.trim().is_empty())
-            .then(|| Instruction { parts: [Part::Text(instructions.into())] }),
-        contents: turns.into_iter().map(|turn| builder.content(turn)).collect(),
+            .then(|| Instruction { parts: [GeminiPart::Text(instructions.into())] }),
+        contents: turns.into_iter().map(|turn| builder.build_content(turn)).collect(),
         tools,
         generation_config: Config {
             max_output_tokens: request.output_max_tokens,
-            thinking_config: effort.and_then(|(_, effort)| thinking(request, dialect, effort)),
+            thinking_config: effort.and_then(|(_, effort)| thinking_config(request, dialect, effort)),
         },
     })
 }
 
-fn thinking(request: &StepRequest, dialect: Dialect, effort: &str) -> Option<ThinkingConfig> {
+fn thinking_config(
+    request: &StepRequest,
+    dialect: GeminiDialect,
+    effort: &str,
+) -> Option<GeminiThinkingConfig> {
     let share = match effort {
         "LOW" => 8,
         "HIGH" => 2,
@@ -195,11 +199,11 @@ fn thinking(request: &StepRequest, dialect: Dialect, effort: &str) -> Option<Thi
     };
     let budget = (request.output_max_tokens / share).max(BUDGET_MIN_TOKENS);
     let (thinking_level, thinking_budget) = match dialect.thinking {
-        Thinking::Off => return None,
-        Thinking::Level => (Some(effort.to_owned()), None),
-        Thinking::Budget => (None, Some(budget)),
+        GeminiThinking::Off => return None,
+        GeminiThinking::Level => (Some(effort.to_owned()), None),
+        GeminiThinking::Budget => (None, Some(budget)),
     };
-    Some(ThinkingConfig { include_thoughts: true, thinking_level, thinking_budget })
+    Some(GeminiThinkingConfig { include_thoughts: true, thinking_level, thinking_budget })
 }
 
 /// An opaque item: a part with the vendor's signature.
@@ -229,77 +233,83 @@ struct ContentBuilder<'a> {
 }
 
 impl<'a> ContentBuilder<'a> {
-    fn content(&mut self, turn: Turn<'a>) -> Content<'a> {
+    fn build_content(&mut self, turn: ReplayTurn<'a>) -> GeminiContent<'a> {
         match turn {
-            Turn::User(pieces) => {
-                Content { role: "user", parts: pieces.into_iter().map(|piece| self.user(piece)).collect() }
-            }
-            Turn::Model(pieces) => {
-                let mut parts: Vec<Part<'a>> = Vec::with_capacity(pieces.len());
+            ReplayTurn::User(pieces) => GeminiContent {
+                role: "user",
+                parts: pieces.into_iter().map(|piece| self.user_part(piece)).collect(),
+            },
+            ReplayTurn::Model(pieces) => {
+                let mut parts: Vec<GeminiPart<'a>> = Vec::with_capacity(pieces.len());
                 let mut last_call = None;
                 for piece in pieces {
                     match piece {
-                        ModelPiece::Text(text) => parts.push(Part::Text(text.into())),
+                        ModelPiece::Text(text) => parts.push(GeminiPart::Text(text.into())),
                         ModelPiece::Call(call) => {
                             let id = replay::call_id(&call.id);
                             if let Some(args) = replay::arguments_json(call) {
                                 self.ids.insert(&call.id, Some(id.clone()));
                                 last_call = Some(call.id.as_str());
-                                parts.push(Part::FunctionCall { id: Some(id), name: &call.tool, args });
+                                parts.push(GeminiPart::FunctionCall { id: Some(id), name: &call.tool, args });
                             }
                         }
-                        ModelPiece::Opaque(json) => self.sign(json, last_call, &mut parts),
+                        ModelPiece::Opaque(json) => self.replace_signed(json, last_call, &mut parts),
                     }
                 }
-                Content { role: "model", parts }
+                GeminiContent { role: "model", parts }
             }
         }
     }
 
     /// Replaces the part that was signed with the signed original, which must be sent back unchanged. Signed parts of a
     /// text follow the whole text, in order.
-    fn sign(&mut self, json: &'a str, last_call: Option<&'a str>, parts: &mut Vec<Part<'a>>) {
+    fn replace_signed(&mut self, json: &'a str, last_call: Option<&'a str>, parts: &mut Vec<GeminiPart<'a>>) {
         let (Ok(signed), Ok(part)) = (serde_json::from_str::<Signed>(json), serde_json::from_str(json))
         else {
             return;
         };
-        let part = Part::Opaque(part);
+        let part = GeminiPart::Opaque(part);
         match (signed.function_call, signed.text.unwrap_or_default()) {
             (Some(call), _) => {
                 // A call that was dropped has no result either.
-                let (Some(last @ Part::FunctionCall { .. }), Some(id)) = (parts.last_mut(), last_call) else {
+                let (Some(last @ GeminiPart::FunctionCall { .. }), Some(id)) = (parts.last_mut(), last_call)
+                else {
                     return;
                 };
-                if matches!(last, Part::FunctionCall { name, .. } if *name == call.name) {
+                if matches!(last, GeminiPart::FunctionCall { name, .. } if *name == call.name) {
                     self.ids.insert(id, call.id.map(Cow::Owned));
                     *last = part;
                 }
             }
             (None, text) if signed.thought || text.trim().is_empty() => parts.push(part),
             (None, text) => {
-                let Some(Part::Text(text_so_far)) = parts.last() else { return };
+                let Some(GeminiPart::Text(text_so_far)) = parts.last() else { return };
                 let Some(at) = text_so_far.rfind(text.as_str()) else { return };
                 let (before, behind) =
                     (text_so_far[..at].to_owned(), text_so_far[at + text.len()..].to_owned());
                 parts.pop();
-                let unsigned = |text: String| (!text.is_empty()).then(|| Part::Text(text.into()));
+                let unsigned = |text: String| (!text.is_empty()).then(|| GeminiPart::Text(text.into()));
                 parts.extend([unsigned(before), Some(part), unsigned(behind)].into_iter().flatten());
             }
         }
     }
 
-    fn user(&self, piece: UserPiece<'a>) -> Part<'a> {
+    fn user_part(&self, piece: UserPiece<'a>) -> GeminiPart<'a> {
         match piece {
-            UserPiece::Text(text) => Part::Text(text),
-            UserPiece::Image(image) => {
-                Part::InlineData { mime_type: image.of.kind.mime(), data: replay::base64(image) }
-            }
+            UserPiece::Text(text) => GeminiPart::Text(text),
+            UserPiece::Image(image) => GeminiPart::InlineData {
+                mime_type: image.of.kind.mime_type(),
+                data: replay::encode_image(image),
+            },
             UserPiece::Result(call, result) => {
                 let text = replay::result_text(result);
-                let response =
-                    if replay::has_failed(result) { Answer::Error(text) } else { Answer::Output(text) };
+                let response = if replay::has_failed(result) {
+                    GeminiCallResponse::Error(text)
+                } else {
+                    GeminiCallResponse::Output(text)
+                };
                 let id = self.ids.get(call.id.as_str()).cloned().flatten();
-                Part::FunctionResponse { id, name: &call.tool, response }
+                GeminiPart::FunctionResponse { id, name: &call.tool, response }
             }
         }
     }
@@ -309,12 +319,14 @@ impl<'a> ContentBuilder<'a> {
 mod tests {
     use std::sync::Arc;
 
-    use domain::step::{Block, Call, CallResult, Item, Purpose, Step, StepOutcome, ToolSpec};
+    use domain::step::{
+        CallResult, OutputBlock, Purpose, Step, StepCall, StepOutcome, ToolSpec, TranscriptItem,
+    };
     use serde_json::{Value, json};
 
     use super::*;
 
-    fn request(model: &str, transcript: Vec<Item>) -> StepRequest {
+    fn sample_request(model: &str, transcript: Vec<TranscriptItem>) -> StepRequest {
         StepRequest {
             images: Vec::new(),
             model: model.into(),
@@ -330,20 +342,20 @@ mod tests {
         }
     }
 
-    fn sent(request: &StepRequest) -> Value {
-        serde_json::to_value(body(request, Dialect::of(&request.model)).unwrap()).unwrap()
+    fn request_json(request: &StepRequest) -> Value {
+        serde_json::to_value(build_body(request, GeminiDialect::from_model(&request.model)).unwrap()).unwrap()
     }
 
-    fn ask(text: &str) -> Item {
-        Item::Question { text: text.into(), attachments: vec![] }
+    fn question_item(text: &str) -> TranscriptItem {
+        TranscriptItem::Question { text: text.into(), attachments: vec![] }
     }
 
-    fn step(blocks: Vec<Block>) -> Item {
-        Item::Step(Arc::new(Step { blocks, ..Step::default() }))
+    fn step_item(blocks: Vec<OutputBlock>) -> TranscriptItem {
+        TranscriptItem::Step(Arc::new(Step { blocks, ..Step::default() }))
     }
 
-    fn call(id: &str, arguments: &str) -> Block {
-        Block::Call(Call {
+    fn call_block(id: &str, arguments: &str) -> OutputBlock {
+        OutputBlock::Call(StepCall {
             id: id.into(),
             tool: "read".into(),
             arguments: arguments.into(),
@@ -351,12 +363,12 @@ mod tests {
         })
     }
 
-    fn opaque(json: &str) -> Block {
-        Block::Opaque { format: "gemini".into(), json: json.into() }
+    fn opaque_block(json: &str) -> OutputBlock {
+        OutputBlock::Opaque { format: "gemini".into(), json: json.into() }
     }
 
-    fn result(call: &str, outcome: StepOutcome) -> Item {
-        Item::Result(Arc::new(CallResult {
+    fn result_item(call: &str, outcome: StepOutcome) -> TranscriptItem {
+        TranscriptItem::Result(Arc::new(CallResult {
             images: Vec::new(),
             call: call.into(),
             tool: "read".into(),
@@ -369,21 +381,24 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_goes_back_on_the_very_part_that_it_came_with() {
+    fn signature_returns_on_its_part() {
         let signed_text = r#"{"text":"look.","thoughtSignature":"dA=="}"#;
         let signed_call = r#"{"functionCall":{"name":"read","args":{"path":"x"}},"thoughtSignature":"Yw=="}"#;
         let alone = r#"{"text":"","thoughtSignature":"YQ=="}"#;
-        let answer = step(vec![
-            Block::Reasoning("thoughts".into()),
-            Block::Text("I look.".into()),
-            opaque(signed_text),
-            call("call_1", r#"{"path":"x"}"#),
-            opaque(signed_call),
-            call("call_2", "{\"pa"),
-            opaque(alone),
+        let answer = step_item(vec![
+            OutputBlock::Reasoning("thoughts".into()),
+            OutputBlock::Text("I look.".into()),
+            opaque_block(signed_text),
+            call_block("call_1", r#"{"path":"x"}"#),
+            opaque_block(signed_call),
+            call_block("call_2", "{\"pa"),
+            opaque_block(alone),
         ]);
-        let results = [result("call_2", StepOutcome::Failed), result("call_1", StepOutcome::Done)];
-        let body = sent(&request("gemini-3-pro", [vec![ask("Q"), answer], results.into()].concat()));
+        let results = [result_item("call_2", StepOutcome::Failed), result_item("call_1", StepOutcome::Done)];
+        let body = request_json(&sample_request(
+            "gemini-3-pro",
+            [vec![question_item("Q"), answer], results.into()].concat(),
+        ));
         let json = |text: &str| serde_json::from_str::<Value>(text).unwrap();
         assert_eq!(
             body["contents"],
@@ -403,11 +418,15 @@ mod tests {
     }
 
     #[test]
-    fn signed_parts_within_a_text_find_their_places() {
+    fn signed_text_parts_keep_places() {
         let [first, second] =
             ["b", "d"].map(|text| format!(r#"{{"text":"{text}","thoughtSignature":"cw=="}}"#));
-        let answer = step(vec![Block::Text("abcde".into()), opaque(&first), opaque(&second)]);
-        let body = sent(&request("gemini-3-pro", vec![ask("Q"), answer, ask("R")]));
+        let answer =
+            step_item(vec![OutputBlock::Text("abcde".into()), opaque_block(&first), opaque_block(&second)]);
+        let body = request_json(&sample_request(
+            "gemini-3-pro",
+            vec![question_item("Q"), answer, question_item("R")],
+        ));
         let parts = body["contents"][1]["parts"].as_array().unwrap();
         let texts: Vec<_> =
             parts.iter().map(|part| (&part["text"], part["thoughtSignature"].is_string())).collect();
@@ -416,13 +435,19 @@ mod tests {
     }
 
     #[test]
-    fn an_identifier_of_the_vendors_comes_back_with_the_result() {
+    fn vendor_call_id_returns_with_result() {
         let signed = r#"{"functionCall":{"id":"v1","name":"read","args":{}},"thoughtSignature":"Yw=="}"#;
-        let answer = step(vec![call("v1", "{}"), opaque(signed)]);
-        let body = sent(&request("gemini-3-pro", vec![ask("Q"), answer, result("v1", StepOutcome::Done)]));
+        let answer = step_item(vec![call_block("v1", "{}"), opaque_block(signed)]);
+        let body = request_json(&sample_request(
+            "gemini-3-pro",
+            vec![question_item("Q"), answer, result_item("v1", StepOutcome::Done)],
+        ));
         assert_eq!(body["contents"][2]["parts"][0]["functionResponse"]["id"], "v1");
-        let orphan = step(vec![Block::Text("x".into()), opaque(signed)]);
-        let body = sent(&request("gemini-3-pro", vec![ask("Q"), orphan, ask("R")]));
+        let orphan = step_item(vec![OutputBlock::Text("x".into()), opaque_block(signed)]);
+        let body = request_json(&sample_request(
+            "gemini-3-pro",
+            vec![question_item("Q"), orphan, question_item("R")],
+        ));
         assert_eq!(
             body["contents"][1]["parts"],
             json!([{"text": "x"}]),
@@ -431,11 +456,11 @@ mod tests {
     }
 
     #[test]
-    fn effort_is_said_as_each_generation_takes_it() {
+    fn effort_follows_model_generation() {
         let of = |model: &str, effort: &str| {
-            let mut request = request(model, vec![ask("Q")]);
+            let mut request = sample_request(model, vec![question_item("Q")]);
             request.settings[0].1 = effort.into();
-            sent(&request)["generationConfig"]["thinkingConfig"].clone()
+            request_json(&request)["generationConfig"]["thinkingConfig"].clone()
         };
         assert_eq!(of("gemini-3-pro", "HIGH"), json!({"includeThoughts": true, "thinkingLevel": "HIGH"}));
         for (effort, tokens) in [("LOW", 1024), ("MEDIUM", 2048), ("HIGH", 4096)] {
@@ -446,20 +471,21 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_turns_down_is_said_otherwise() {
-        let new = Dialect::of("gemini-3-pro");
-        let budget = new.fallback("400: thinking level medium is not supported for this model.").unwrap();
-        assert_eq!(budget.thinking, Thinking::Budget);
+    fn fallback_dialect_omits_rejected_parameter() {
+        let new = GeminiDialect::from_model("gemini-3-pro");
+        let budget =
+            new.fallback_dialect("400: thinking level medium is not supported for this model.").unwrap();
+        assert_eq!(budget.thinking, GeminiThinking::Budget);
         assert_eq!(
-            budget.fallback("400: thinking is not enabled for this model").unwrap().thinking,
-            Thinking::Off
+            budget.fallback_dialect("400: thinking is not enabled for this model").unwrap().thinking,
+            GeminiThinking::Off
         );
-        let plain = new.fallback("400: unknown name \"parametersjsonschema\"").unwrap();
-        let mut request = request("gemini-3-pro", vec![ask("Q")]);
-        let body = serde_json::to_value(body(&request, plain).unwrap()).unwrap();
+        let plain = new.fallback_dialect("400: unknown name \"parametersjsonschema\"").unwrap();
+        let mut request = sample_request("gemini-3-pro", vec![question_item("Q")]);
+        let body = serde_json::to_value(build_body(&request, plain).unwrap()).unwrap();
         assert!(body["tools"][0]["functionDeclarations"][0]["parameters"].is_object());
-        assert_eq!(new.fallback("400: function call is missing a thought_signature"), None);
+        assert_eq!(new.fallback_dialect("400: function call is missing a thought_signature"), None);
         request.settings.clear();
-        assert!(sent(&request)["generationConfig"].get("thinkingConfig").is_none());
+        assert!(request_json(&request)["generationConfig"].get("thinkingConfig").is_none());
     }
 }

@@ -9,9 +9,9 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use std::ops::Range;
 
-use domain::citation::{NumberedPassage, PageKind, Place};
+use domain::citation::{NumberedPassage, PageKind, PassagePlace};
 use domain::shown_name::shown_name;
-use text_analysis::Language;
+use text_analysis::TextLanguage;
 
 /// Longer quotes are truncated.
 const QUOTE_MAX_BYTES: usize = 1200;
@@ -30,7 +30,7 @@ pub(super) struct Quote<'a> {
 
 impl<'a> Quote<'a> {
     /// Quotes the whole passage.
-    pub(super) fn whole(passage: &'a NumberedPassage) -> Self {
+    pub(super) fn from_passage(passage: &'a NumberedPassage) -> Self {
         Self { passage, head_lines: 0, ranges: std::iter::once(0..passage.text.len()).collect(), best: 0..0 }
     }
 }
@@ -45,18 +45,20 @@ pub(super) struct LeftOut {
 }
 
 /// Builds an answer from quotes, best first.
-pub(super) fn quotes(language: Language, quotes: &[Quote<'_>], left_out: LeftOut) -> String {
-    let Some((first, others)) = quotes.split_first() else { return nothing(language, None, &[]) };
+pub(super) fn answer_from_quotes(language: TextLanguage, quotes: &[Quote<'_>], left_out: LeftOut) -> String {
+    let Some((first, others)) = quotes.split_first() else {
+        return answer_nothing_found(language, None, &[]);
+    };
     let files = files_of(quotes);
-    let mut out = lead(language, first.passage, &files);
+    let mut out = lead_sentence(language, first.passage, &files);
     push_cited(&mut out, language, first, &files);
     if !others.is_empty() {
         out.push_str("\n\n");
         out.push_str(match language {
-            Language::Czech => "Souvisí s tím také:",
-            Language::Slovak => "Súvisí s tým aj:",
-            Language::German => "Dazu gehört auch:",
-            Language::English => "Related to it:",
+            TextLanguage::Czech => "Souvisí s tím také:",
+            TextLanguage::Slovak => "Súvisí s tým aj:",
+            TextLanguage::German => "Dazu gehört auch:",
+            TextLanguage::English => "Related to it:",
         });
     }
     for quote in others {
@@ -64,28 +66,30 @@ pub(super) fn quotes(language: Language, quotes: &[Quote<'_>], left_out: LeftOut
     }
     push_left_out(&mut out, language, quotes.len(), left_out);
     out.push_str("\n\n");
-    out.push_str(about(language));
+    out.push_str(reader_notice(language));
     out
 }
 
 /// Appends how many passages are not quoted, and that a sum is not made.
 fn push_left_out(
     out: &mut String,
-    language: Language,
+    language: TextLanguage,
     quoted: usize,
     LeftOut { fitting, asks_total }: LeftOut,
 ) {
     let mut sentences = Vec::new();
     if fitting > quoted {
         sentences.push(match language {
-            Language::Czech => {
+            TextLanguage::Czech => {
                 format!("Otázce odpovídá více míst: zde jsou {quoted} z {fitting} nalezených.")
             }
-            Language::Slovak => format!("Otázke zodpovedá viac miest: tu sú {quoted} z {fitting} nájdených."),
-            Language::German => {
+            TextLanguage::Slovak => {
+                format!("Otázke zodpovedá viac miest: tu sú {quoted} z {fitting} nájdených.")
+            }
+            TextLanguage::German => {
                 format!("Zur Frage passen mehr Stellen: hier sind {quoted} von {fitting} gefundenen.")
             }
-            Language::English => {
+            TextLanguage::English => {
                 format!("More passages fit the question: these are {quoted} of {fitting} found.")
             }
         });
@@ -93,12 +97,12 @@ fn push_left_out(
     if asks_total {
         sentences.push(
             match language {
-                Language::Czech => "Vestavěná čtečka nesčítá; součet v dokumentech musí být uveden.",
-                Language::Slovak => "Vstavaná čítačka nesčítava; súčet musí byť v dokumentoch uvedený.",
-                Language::German => {
+                TextLanguage::Czech => "Vestavěná čtečka nesčítá; součet v dokumentech musí být uveden.",
+                TextLanguage::Slovak => "Vstavaná čítačka nesčítava; súčet musí byť v dokumentoch uvedený.",
+                TextLanguage::German => {
                     "Der eingebaute Leser addiert nicht; die Summe muss in den Dokumenten stehen."
                 }
-                Language::English => {
+                TextLanguage::English => {
                     "The built-in reader does not add up; a total must stand in the documents."
                 }
             }
@@ -112,22 +116,22 @@ fn push_left_out(
 }
 
 /// Builds the answer to a command to summarise, with the beginning of the document, if there is one.
-pub(super) fn no_summary(language: Language, beginning: Option<&Quote<'_>>) -> String {
+pub(super) fn no_summary(language: TextLanguage, beginning: Option<&Quote<'_>>) -> String {
     let mut out = match language {
-        Language::Czech => {
+        TextLanguage::Czech => {
             "Shrnutí vyžaduje jazykový model, a ten tu neodpovídá. Provozovatel ho přidá klíčem nebo adresou, například \
              `ANTHROPIC_API_KEY`, `OPENAI_API_KEY` nebo `OPENAI_BASE_URL` vlastního serveru; je-li už přidán, zvolte ho u otázky."
         }
-        Language::Slovak => {
+        TextLanguage::Slovak => {
             "Zhrnutie vyžaduje jazykový model, a ten tu neodpovedá. Prevádzkovateľ ho pridá kľúčom alebo adresou, napríklad \
              `ANTHROPIC_API_KEY`, `OPENAI_API_KEY` alebo `OPENAI_BASE_URL` vlastného servera; ak už je pridaný, zvoľte ho pri otázke."
         }
-        Language::German => {
+        TextLanguage::German => {
             "Eine Zusammenfassung erfordert ein Sprachmodell, und hier antwortet keines. Der Betreiber fügt es mit einem Schlüssel \
              oder einer Adresse hinzu, etwa `ANTHROPIC_API_KEY`, `OPENAI_API_KEY` oder `OPENAI_BASE_URL` eines eigenen Servers; \
              gibt es schon eines, wählen Sie es bei der Frage."
         }
-        Language::English => {
+        TextLanguage::English => {
             "A summary needs a language model, and none answers here. The operator adds one by its key or address, for instance \
              `ANTHROPIC_API_KEY`, `OPENAI_API_KEY` or `OPENAI_BASE_URL` of an own server; if there is one already, choose it with \
              the question."
@@ -137,51 +141,57 @@ pub(super) fn no_summary(language: Language, beginning: Option<&Quote<'_>>) -> S
     if let Some(beginning) = beginning {
         out.push(' ');
         out.push_str(match language {
-            Language::Czech => "Dokument začíná takto:",
-            Language::Slovak => "Dokument sa začína takto:",
-            Language::German => "Das Dokument beginnt so:",
-            Language::English => "The document begins like this:",
+            TextLanguage::Czech => "Dokument začíná takto:",
+            TextLanguage::Slovak => "Dokument sa začína takto:",
+            TextLanguage::German => "Das Dokument beginnt so:",
+            TextLanguage::English => "The document begins like this:",
         });
         push_cited(&mut out, language, beginning, &files_of(std::slice::from_ref(beginning)));
     }
     out.push_str("\n\n");
-    out.push_str(about(language));
+    out.push_str(reader_notice(language));
     out
 }
 
 /// Builds the answer when the documents contain none, with the passages closest to the question, best first. `unread`
 /// adds that files were not searched, and why.
-pub(super) fn nothing(language: Language, unread: Option<Unread>, closest: &[Quote<'_>]) -> String {
+pub(super) fn answer_nothing_found(
+    language: TextLanguage,
+    unread: Option<UnsearchedReason>,
+    closest: &[Quote<'_>],
+) -> String {
     let mut out = match language {
-        Language::Czech => "Na tuto otázku jsem v dokumentech odpověď nenašel.",
-        Language::Slovak => "Na túto otázku som v dokumentoch odpoveď nenašiel.",
-        Language::German => "Auf diese Frage habe ich in den Dokumenten keine Antwort gefunden.",
-        Language::English => "I found no answer to this question in the documents.",
+        TextLanguage::Czech => "Na tuto otázku jsem v dokumentech odpověď nenašel.",
+        TextLanguage::Slovak => "Na túto otázku som v dokumentoch odpoveď nenašiel.",
+        TextLanguage::German => "Auf diese Frage habe ich in den Dokumenten keine Antwort gefunden.",
+        TextLanguage::English => "I found no answer to this question in the documents.",
     }
     .to_owned();
     if let Some(unread) = unread {
         out.push(' ');
         out.push_str(match (language, unread) {
-            (Language::Czech, Unread::Waiting) => {
+            (TextLanguage::Czech, UnsearchedReason::Waiting) => {
                 "Některé soubory ale ještě nebyly prohledány; zkuste se zeptat znovu."
             }
-            (Language::Slovak, Unread::Waiting) => {
+            (TextLanguage::Slovak, UnsearchedReason::Waiting) => {
                 "Niektoré súbory však ešte neboli prehľadané; skúste sa spýtať znova."
             }
-            (Language::German, Unread::Waiting) => {
+            (TextLanguage::German, UnsearchedReason::Waiting) => {
                 "Einige Dateien wurden aber noch nicht durchsucht; fragen Sie bitte später noch einmal."
             }
-            (Language::English, Unread::Waiting) => {
+            (TextLanguage::English, UnsearchedReason::Waiting) => {
                 "Some files have not been searched yet, though; ask again in a while."
             }
-            (Language::Czech, Unread::Failed) => "Hledání ale neproběhlo, dokumenty nebylo možné prohledat.",
-            (Language::Slovak, Unread::Failed) => {
+            (TextLanguage::Czech, UnsearchedReason::Failed) => {
+                "Hledání ale neproběhlo, dokumenty nebylo možné prohledat."
+            }
+            (TextLanguage::Slovak, UnsearchedReason::Failed) => {
                 "Hľadanie však neprebehlo, dokumenty nebolo možné prehľadať."
             }
-            (Language::German, Unread::Failed) => {
+            (TextLanguage::German, UnsearchedReason::Failed) => {
                 "Die Suche hat aber nicht funktioniert, die Dokumente wurden nicht durchsucht."
             }
-            (Language::English, Unread::Failed) => {
+            (TextLanguage::English, UnsearchedReason::Failed) => {
                 "The search did not work, though, so the documents were not looked through."
             }
         });
@@ -189,10 +199,10 @@ pub(super) fn nothing(language: Language, unread: Option<Unread>, closest: &[Quo
     if !closest.is_empty() {
         out.push(' ');
         out.push_str(match language {
-            Language::Czech => "Otázce jsou nejblíže tato místa:",
-            Language::Slovak => "Otázke sú najbližšie tieto miesta:",
-            Language::German => "Der Frage am nächsten kommen diese Stellen:",
-            Language::English => "These passages come closest to the question:",
+            TextLanguage::Czech => "Otázce jsou nejblíže tato místa:",
+            TextLanguage::Slovak => "Otázke sú najbližšie tieto miesta:",
+            TextLanguage::German => "Der Frage am nächsten kommen diese Stellen:",
+            TextLanguage::English => "These passages come closest to the question:",
         });
     }
     let files = files_of(closest);
@@ -200,57 +210,62 @@ pub(super) fn nothing(language: Language, unread: Option<Unread>, closest: &[Quo
         push_cited(&mut out, language, quote, &files);
     }
     out.push_str("\n\n");
-    out.push_str(about(language));
+    out.push_str(reader_notice(language));
     out
 }
 
 /// Appends a quote and its citation.
-fn push_cited(out: &mut String, language: Language, quote: &Quote<'_>, files: &[&str]) {
+fn push_cited(out: &mut String, language: TextLanguage, quote: &Quote<'_>, files: &[&str]) {
     out.push_str("\n\n");
     push_quote(out, quote);
-    let _ = write!(out, "\n\n— {} [{}]", place(language, &quote.passage.place, files), quote.passage.number);
+    let _ = write!(
+        out,
+        "\n\n— {} [{}]",
+        format_place(language, &quote.passage.place, files),
+        quote.passage.number
+    );
 }
 
 /// Returns the paths of the quoted files.
 fn files_of<'a>(quotes: &[Quote<'a>]) -> Vec<&'a str> {
     let path = |quote: &Quote<'a>| match &quote.passage.place {
-        Place::File { path, .. } => Some(path.as_str()),
-        Place::Web { .. } => None,
+        PassagePlace::File { path, .. } => Some(path.as_str()),
+        PassagePlace::Web { .. } => None,
     };
     quotes.iter().filter_map(path).collect()
 }
 
 /// The reason why files were not searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unread {
+pub(super) enum UnsearchedReason {
     /// The index has not read them yet.
     Waiting,
     /// The search failed or is not offered.
     Failed,
 }
 
-fn lead(language: Language, passage: &NumberedPassage, files: &[&str]) -> String {
-    let place = place(language, &passage.place, files);
+fn lead_sentence(language: TextLanguage, passage: &NumberedPassage, files: &[&str]) -> String {
+    let place = format_place(language, &passage.place, files);
     match language {
-        Language::Czech => format!("K otázce se v dokumentech píše ({place}):"),
-        Language::Slovak => format!("K otázke sa v dokumentoch píše ({place}):"),
-        Language::German => format!("Zur Frage steht in den Dokumenten ({place}):"),
-        Language::English => format!("This is what the documents say ({place}):"),
+        TextLanguage::Czech => format!("K otázce se v dokumentech píše ({place}):"),
+        TextLanguage::Slovak => format!("K otázke sa v dokumentoch píše ({place}):"),
+        TextLanguage::German => format!("Zur Frage steht in den Dokumenten ({place}):"),
+        TextLanguage::English => format!("This is what the documents say ({place}):"),
     }
 }
 
-const fn about(language: Language) -> &'static str {
+const fn reader_notice(language: TextLanguage) -> &'static str {
     match language {
-        Language::Czech => {
+        TextLanguage::Czech => {
             "*Odpovídá vestavěná čtečka: není to jazykový model, jen vyhledává v dokumentech a cituje z nich.*"
         }
-        Language::Slovak => {
+        TextLanguage::Slovak => {
             "*Odpovedá vstavaná čítačka: nie je to jazykový model, len vyhľadáva v dokumentoch a cituje z nich.*"
         }
-        Language::German => {
+        TextLanguage::German => {
             "*Antwort des eingebauten Lesers: Er ist kein Sprachmodell, sondern sucht nur in den Dokumenten und zitiert daraus.*"
         }
-        Language::English => {
+        TextLanguage::English => {
             "*Answered by the built-in reader: it is no language model, it only finds and quotes passages of the documents.*"
         }
     }
@@ -268,19 +283,21 @@ fn name_among<'a>(path: &'a str, files: &[&str]) -> &'a str {
 }
 
 /// Formats a place: the file's name with its page or lines.
-fn place(language: Language, place: &Place, files: &[&str]) -> String {
+fn format_place(language: TextLanguage, place: &PassagePlace, files: &[&str]) -> String {
     match place {
-        Place::File { path, page, lines, page_name } => {
+        PassagePlace::File { path, page, lines, page_name } => {
             let name = name_among(path, files);
             // Markdown's emphasis does not begin or end with blanks, which are shown as visible ones.
-            let mut out = format!("**{}**", escaped(&shown_name(name)));
-            let kind = PageKind::of(name);
+            let mut out = format!("**{}**", escape_markdown(&shown_name(name)));
+            let kind = PageKind::from_path(name);
             let _ = match (page, page_name) {
-                (Some(_), Some(name)) if kind == PageKind::File => write!(out, ", {}", escaped(name)),
+                (Some(_), Some(name)) if kind == PageKind::File => write!(out, ", {}", escape_markdown(name)),
                 (Some(page), Some(attached)) if kind == PageKind::Page => {
-                    write!(out, ", {} {page}, {}", page_word(language, kind), escaped(attached))
+                    write!(out, ", {} {page}, {}", page_word(language, kind), escape_markdown(attached))
                 }
-                (Some(_), Some(name)) => write!(out, ", {} {}", page_word(language, kind), escaped(name)),
+                (Some(_), Some(name)) => {
+                    write!(out, ", {} {}", page_word(language, kind), escape_markdown(name))
+                }
                 (Some(page), None) => write!(out, ", {} {page}", page_word(language, kind)),
                 (None, _) => Ok(()),
             };
@@ -294,46 +311,48 @@ fn place(language: Language, place: &Place, files: &[&str]) -> String {
             }
             out
         }
-        Place::Web { url, title } => format!("**{}**", escaped(if title.is_empty() { url } else { title })),
+        PassagePlace::Web { url, title } => {
+            format!("**{}**", escape_markdown(if title.is_empty() { url } else { title }))
+        }
     }
 }
 
-fn page_word(language: Language, kind: PageKind) -> &'static str {
+fn page_word(language: TextLanguage, kind: PageKind) -> &'static str {
     match (language, kind) {
-        (Language::Czech, PageKind::Sheet) => "list",
-        (Language::Slovak, PageKind::Sheet) => "hárok",
-        (Language::German, PageKind::Sheet) => "Blatt",
-        (Language::English, PageKind::Sheet) => "sheet",
-        (Language::Czech, PageKind::Slide) => "snímek",
-        (Language::Slovak, PageKind::Slide) => "snímka",
-        (Language::German, PageKind::Slide) => "Folie",
-        (Language::English, PageKind::Slide) => "slide",
-        (Language::Czech, PageKind::Section) => "oddíl",
-        (Language::Slovak, PageKind::Section) => "oddiel",
-        (Language::German, PageKind::Section) => "Abschnitt",
-        (Language::English, PageKind::Section) => "section",
-        (Language::Czech, PageKind::File) => "soubor",
-        (Language::Slovak, PageKind::File) => "súbor",
-        (Language::German, PageKind::File) => "Datei",
-        (Language::English, PageKind::File) => "file",
-        (Language::Czech | Language::Slovak, PageKind::Page) => "strana",
-        (Language::German, PageKind::Page) => "Seite",
-        (Language::English, PageKind::Page) => "page",
+        (TextLanguage::Czech, PageKind::Sheet) => "list",
+        (TextLanguage::Slovak, PageKind::Sheet) => "hárok",
+        (TextLanguage::German, PageKind::Sheet) => "Blatt",
+        (TextLanguage::English, PageKind::Sheet) => "sheet",
+        (TextLanguage::Czech, PageKind::Slide) => "snímek",
+        (TextLanguage::Slovak, PageKind::Slide) => "snímka",
+        (TextLanguage::German, PageKind::Slide) => "Folie",
+        (TextLanguage::English, PageKind::Slide) => "slide",
+        (TextLanguage::Czech, PageKind::Section) => "oddíl",
+        (TextLanguage::Slovak, PageKind::Section) => "oddiel",
+        (TextLanguage::German, PageKind::Section) => "Abschnitt",
+        (TextLanguage::English, PageKind::Section) => "section",
+        (TextLanguage::Czech, PageKind::File) => "soubor",
+        (TextLanguage::Slovak, PageKind::File) => "súbor",
+        (TextLanguage::German, PageKind::File) => "Datei",
+        (TextLanguage::English, PageKind::File) => "file",
+        (TextLanguage::Czech | TextLanguage::Slovak, PageKind::Page) => "strana",
+        (TextLanguage::German, PageKind::Page) => "Seite",
+        (TextLanguage::English, PageKind::Page) => "page",
     }
 }
 
-fn line_word(language: Language, kind: PageKind, is_one: bool) -> &'static str {
+fn line_word(language: TextLanguage, kind: PageKind, is_one: bool) -> &'static str {
     match (language, kind, is_one) {
-        (Language::Czech, _, true) => "řádek",
-        (Language::Czech, _, false) => "řádky",
-        (Language::Slovak, _, true) => "riadok",
-        (Language::Slovak, _, false) => "riadky",
-        (Language::German, _, true) => "Zeile",
-        (Language::German, _, false) => "Zeilen",
-        (Language::English, PageKind::Sheet, true) => "row",
-        (Language::English, PageKind::Sheet, false) => "rows",
-        (Language::English, _, true) => "line",
-        (Language::English, _, false) => "lines",
+        (TextLanguage::Czech, _, true) => "řádek",
+        (TextLanguage::Czech, _, false) => "řádky",
+        (TextLanguage::Slovak, _, true) => "riadok",
+        (TextLanguage::Slovak, _, false) => "riadky",
+        (TextLanguage::German, _, true) => "Zeile",
+        (TextLanguage::German, _, false) => "Zeilen",
+        (TextLanguage::English, PageKind::Sheet, true) => "row",
+        (TextLanguage::English, PageKind::Sheet, false) => "rows",
+        (TextLanguage::English, _, true) => "line",
+        (TextLanguage::English, _, false) => "lines",
     }
 }
 
@@ -349,7 +368,7 @@ fn push_quote(out: &mut String, quote: &Quote<'_>) {
         let whole = &quote.passage.text[range.clone()];
         let text = &whole[..whole.floor_char_boundary(left)];
         left -= text.len();
-        for sentence in text_analysis::sentence::sentences(text) {
+        for sentence in text_analysis::sentence::split_sentences(text) {
             let is_best = quote.best == (range.start + sentence.start..range.start + sentence.end);
             let line = text[sentence]
                 .split('\n')
@@ -359,7 +378,7 @@ fn push_quote(out: &mut String, quote: &Quote<'_>) {
                 .join(" ");
             out.push_str(if started { "  \n> " } else { "> " });
             let emphasis = if is_best && is_longer { "**" } else { "" };
-            let _ = write!(out, "{emphasis}{}{emphasis}", escaped(&line));
+            let _ = write!(out, "{emphasis}{}{emphasis}", escape_markdown(&line));
             started = true;
         }
         if text.len() < whole.len() {
@@ -380,7 +399,7 @@ fn without_empty_cells(line: &str) -> Cow<'_, str> {
 }
 
 /// Escapes characters with a meaning in Markdown or its extensions. Replaces control characters with spaces.
-pub(super) fn escaped(text: &str) -> String {
+pub(super) fn escape_markdown(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 16);
     let mut begins = true;
     let mut chars = text.chars().peekable();
@@ -425,18 +444,24 @@ fn begins_with_number(out: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn passage(text: &str) -> NumberedPassage {
-        let place =
-            Place::File { path: "/uploads/a_b.pdf".to_owned(), page: Some(2), lines: None, page_name: None };
+    fn sample_passage(text: &str) -> NumberedPassage {
+        let place = PassagePlace::File {
+            path: "/uploads/a_b.pdf".to_owned(),
+            page: Some(2),
+            lines: None,
+            page_name: None,
+        };
         NumberedPassage { number: 3, place, text: text.to_owned() }
     }
 
     #[test]
     fn hostile_text_stays_in_its_quote() {
         let text = "Ignore this [1] ![x](http://evil.example/a.png)\n\n# Heading\n> out\n```\n<img src=x> www.evil.example";
-        let passage = passage(text);
-        let answer = quotes(Language::English, &[Quote::whole(&passage)], LeftOut::default());
-        let marks: Vec<u32> = domain::citation::mark::marks(&answer).flat_map(|mark| mark.numbers).collect();
+        let passage = sample_passage(text);
+        let answer =
+            answer_from_quotes(TextLanguage::English, &[Quote::from_passage(&passage)], LeftOut::default());
+        let marks: Vec<u32> =
+            domain::citation::mark::find_marks(&answer).flat_map(|mark| mark.numbers).collect();
         assert_eq!(marks, [3], "{answer}");
         for line in answer
             .lines()
@@ -449,7 +474,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_one_name_are_told_apart_by_their_folders() {
+    fn same_named_files_show_folders() {
         let files = ["/a/x/rent.txt", "/b/x/rent.txt", "/rent.txt", "/b/other.txt"];
         let names: Vec<&str> = files.iter().map(|path| name_among(path, &files)).collect();
         assert_eq!(names, ["a/x/rent.txt", "b/x/rent.txt", "/rent.txt", "other.txt"]);
@@ -457,10 +482,10 @@ mod tests {
     }
 
     #[test]
-    fn places_are_called_as_their_kind_of_file_has_them() {
+    fn places_named_by_file_kind() {
         let at = |path: &str, page, lines| {
-            let file = Place::File { path: path.to_owned(), page, lines, page_name: None };
-            place(Language::English, &file, &[path])
+            let file = PassagePlace::File { path: path.to_owned(), page, lines, page_name: None };
+            format_place(TextLanguage::English, &file, &[path])
         };
         assert_eq!(at("/a.xlsx", Some(2), Some((4, 6))), "**a.xlsx**, sheet 2, rows 4–6");
         assert_eq!(at("/a.ods", Some(2), None), "**a.ods**, sheet 2");
@@ -472,8 +497,8 @@ mod tests {
         assert_eq!(at("/a.zip", Some(2), Some((3, 3))), "**a.zip**, file 2, line 3");
         let named = |path: &str, name: &str| {
             let (path, page_name) = (path.to_owned(), Some(name.to_owned()));
-            let file = Place::File { path, page: Some(2), lines: None, page_name };
-            place(Language::Czech, &file, &[])
+            let file = PassagePlace::File { path, page: Some(2), lines: None, page_name };
+            format_place(TextLanguage::Czech, &file, &[])
         };
         assert_eq!(named("/a.zip", "b_c.pdf, page 3"), "**a.zip**, b\\_c.pdf, page 3");
         assert_eq!(named("/a.pdf", "účet.pdf, page 1"), "**a.pdf**, strana 2, účet.pdf, page 1");
@@ -481,25 +506,28 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_names_its_place_in_the_language() {
-        let passage = passage("Lhůta je 30 dnů.");
-        let answer = quotes(Language::Czech, &[Quote::whole(&passage)], LeftOut::default());
+    fn answer_names_place_in_language() {
+        let passage = sample_passage("Lhůta je 30 dnů.");
+        let answer =
+            answer_from_quotes(TextLanguage::Czech, &[Quote::from_passage(&passage)], LeftOut::default());
         assert!(answer.contains("> Lhůta je 30 dnů."), "{answer}");
         assert!(answer.contains("— **a\\_b.pdf**, strana 2 [3]"), "{answer}");
         assert!(answer.contains("není to jazykový model"));
     }
 
     #[test]
-    fn empty_cells_of_a_row_are_not_quoted() {
-        let passage = passage("Hall B\t\t\t 200\t\t\t\t");
-        let answer = quotes(Language::English, &[Quote::whole(&passage)], LeftOut::default());
+    fn empty_cells_not_quoted() {
+        let passage = sample_passage("Hall B\t\t\t 200\t\t\t\t");
+        let answer =
+            answer_from_quotes(TextLanguage::English, &[Quote::from_passage(&passage)], LeftOut::default());
         assert!(answer.contains("> Hall B \\| 200\n"), "{answer}");
     }
 
     #[test]
-    fn an_answer_says_what_it_leaves_out() {
-        let passage = passage("The rent is 900.");
-        let answer = |left_out| quotes(Language::English, &[Quote::whole(&passage)], left_out);
+    fn answer_states_what_is_omitted() {
+        let passage = sample_passage("The rent is 900.");
+        let answer =
+            |left_out| answer_from_quotes(TextLanguage::English, &[Quote::from_passage(&passage)], left_out);
         let more = answer(LeftOut { fitting: 11, asks_total: true });
         assert!(more.contains("these are 1 of 11 found. The built-in reader does not add up"), "{more}");
         let all = answer(LeftOut { fitting: 1, asks_total: false });
@@ -507,11 +535,11 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_is_refused_with_the_way_to_a_model() {
-        let passage = passage("LEASE AGREEMENT");
-        let answer = no_summary(Language::English, Some(&Quote::whole(&passage)));
+    fn summary_refused_with_model_hint() {
+        let passage = sample_passage("LEASE AGREEMENT");
+        let answer = no_summary(TextLanguage::English, Some(&Quote::from_passage(&passage)));
         assert!(answer.starts_with("A summary needs a language model") && answer.contains("OPENAI_BASE_URL"));
         assert!(answer.contains("> LEASE AGREEMENT\n\n— **a\\_b.pdf**, page 2 [3]"), "{answer}");
-        assert!(!no_summary(Language::Czech, None).contains("začíná"));
+        assert!(!no_summary(TextLanguage::Czech, None).contains("začíná"));
     }
 }

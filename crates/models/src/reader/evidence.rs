@@ -7,10 +7,10 @@ use domain::citation::NumberedPassage;
 use text_analysis::is_listing;
 use text_analysis::literal::literal_at;
 
-use super::FoundPassage;
+use super::ReaderPassage;
 use super::focus::{Focus, number_places};
-use super::question::{Question, Word};
-use super::reading::{Kind, Reading, Sentence, elementwise_max, met_by_name, name_of};
+use super::question::{QueryWord, ReaderQuestion};
+use super::reading::{PassageReading, ScoredSentence, SentenceKind, elementwise_max, met_by_name, name_of};
 
 /// The weight of a word by its position, relative to 1 in the sentence itself: in the heading, in a neighbouring
 /// sentence, elsewhere in the passage, and elsewhere in its file.
@@ -108,7 +108,7 @@ pub(super) struct Evidence<'a> {
 
 impl Evidence<'_> {
     /// Returns true if the passage answers the question.
-    pub(super) fn answers(&self) -> bool {
+    pub(super) fn is_answer(&self) -> bool {
         self.confidence() >= ANSWER_MIN && !self.lacks_name
     }
 
@@ -127,21 +127,25 @@ impl Evidence<'_> {
 }
 
 /// Scores the passages of all results and returns them best first.
-pub(super) fn weigh<'a>(question: &Question, passages: &[FoundPassage<'a>]) -> Vec<Evidence<'a>> {
-    let readings: Vec<Reading<'a>> = passages.iter().map(|found| Reading::of(question, *found)).collect();
+pub(super) fn rank_passages<'a>(
+    question: &ReaderQuestion,
+    passages: &[ReaderPassage<'a>],
+) -> Vec<Evidence<'a>> {
+    let readings: Vec<PassageReading<'a>> =
+        passages.iter().map(|found| PassageReading::from_passage(question, *found)).collect();
     let mut of_file: HashMap<&str, Vec<f64>> = HashMap::new();
     for reading in &readings {
         let place = &reading.passage.place;
         let met = of_file.entry(name_of(place)).or_insert_with(|| met_by_name(question, place));
         *met = elementwise_max(met, &reading.whole);
     }
-    let lacking = Lacking::of(question, &readings, of_file.values());
+    let lacking = Lacking::from_readings(question, &readings, of_file.values());
     let mut found: Vec<Evidence<'a>> = readings
         .iter()
         .enumerate()
         .filter_map(|(order, reading)| {
             let file = of_file.get(name_of(&reading.passage.place))?;
-            let by_words = best(question, reading, file, order)?;
+            let by_words = best_evidence(question, reading, file, order)?;
             let lacks_name = lacking.name || lacking.of_tables && reading.head_lines > 0;
             let score = by_words.score + NEARNESS * passages[order].nearness;
             Some(Evidence { score, lacks_name, ..by_words })
@@ -154,17 +158,22 @@ pub(super) fn weigh<'a>(question: &Question, passages: &[FoundPassage<'a>]) -> V
 }
 
 /// Scores a passage by its best sentence. Returns `None` when it contains no word of the question.
-fn best<'a>(question: &Question, reading: &Reading<'a>, file: &[f64], order: usize) -> Option<Evidence<'a>> {
-    let heads_only = reading.sentences.iter().all(|sentence| sentence.kind == Kind::Head);
+fn best_evidence<'a>(
+    question: &ReaderQuestion,
+    reading: &PassageReading<'a>,
+    file: &[f64],
+    order: usize,
+) -> Option<Evidence<'a>> {
+    let heads_only = reading.sentences.iter().all(|sentence| sentence.kind == SentenceKind::Head);
     let mut scored: Vec<(usize, f64, f64)> = reading
         .sentences
         .iter()
         .enumerate()
-        .filter(|(_, sentence)| heads_only || sentence.kind != Kind::Head)
+        .filter(|(_, sentence)| heads_only || sentence.kind != SentenceKind::Head)
         // A note of the agent in place of a file inside the document.
-        .filter(|(_, sentence)| !reading.text(sentence).contains(UNREAD_NOTE))
+        .filter(|(_, sentence)| !reading.sentence_text(sentence).contains(UNREAD_NOTE))
         .filter_map(|(at, sentence)| {
-            Some((at, strength(question, reading, file, at)?, form(question, reading, sentence)))
+            Some((at, score_sentence(question, reading, file, at)?, form_bonus(question, reading, sentence)))
         })
         .collect();
     // Stable, so the first of equals comes first.
@@ -183,7 +192,7 @@ fn best<'a>(question: &Question, reading: &Reading<'a>, file: &[f64], order: usi
     Some(Evidence {
         passage: reading.passage,
         head_lines: reading.head_lines,
-        quote: quote(reading, at),
+        quote: quote_ranges(reading, at),
         best: reading.sentences[at].range.clone(),
         score: by_words,
         by_words,
@@ -203,9 +212,9 @@ struct Lacking {
 }
 
 impl Lacking {
-    fn of<'f>(
-        question: &Question,
-        readings: &[Reading<'_>],
+    fn from_readings<'f>(
+        question: &ReaderQuestion,
+        readings: &[PassageReading<'_>],
         of_file: impl Iterator<Item = &'f Vec<f64>> + Clone,
     ) -> Self {
         let is_met = |index: usize| of_file.clone().any(|met| met[index] > 0.0);
@@ -216,31 +225,36 @@ impl Lacking {
             |letter: &str| readings.iter().any(|reading| literal_at(&reading.passage.text, letter).is_some());
         let letter = |literal: &&String| literal.chars().count() == 1;
         Self {
-            name: lacking().any(Word::identifies)
+            name: lacking().any(QueryWord::is_identifier)
                 || question.literals.iter().filter(letter).any(|letter| !has(letter)),
-            of_tables: lacking().any(Word::is_noun),
+            of_tables: lacking().any(QueryWord::is_noun),
         }
     }
 }
 
 /// Scores a sentence. Returns `None` when neither it nor its surroundings contain a word of the question.
-fn strength(question: &Question, reading: &Reading<'_>, file: &[f64], at: usize) -> Option<f64> {
+fn score_sentence(
+    question: &ReaderQuestion,
+    reading: &PassageReading<'_>,
+    file: &[f64],
+    at: usize,
+) -> Option<f64> {
     let sentence = &reading.sentences[at];
-    let (around, own) = coverage(question, reading, file, at);
+    let (around, own) = word_coverage(question, reading, file, at);
     if around <= 0.0 {
         return None;
     }
-    let mut focus = question.focus.met_by(reading.text(sentence));
+    let mut focus = question.focus.met_by(reading.sentence_text(sentence));
     if focus < 1.0 && reading.head_lines > 0 {
         // What a figure is stands above it: a year, a currency.
         focus = focus.max(question.focus.met_by(&reading.with_heads(sentence)));
     }
-    if focus < 1.0 && sentence.kind == Kind::Plain {
-        let next = reading.sentences.get(at + 1).filter(|next| next.kind == Kind::Plain);
-        focus = focus.max(next.map_or(0.0, |next| question.focus.met_by(reading.text(next))));
+    if focus < 1.0 && sentence.kind == SentenceKind::Plain {
+        let next = reading.sentences.get(at + 1).filter(|next| next.kind == SentenceKind::Plain);
+        focus = focus.max(next.map_or(0.0, |next| question.focus.met_by(reading.sentence_text(next))));
     }
     let label = if sentence.labelled { LABEL } else { 0.0 };
-    let text = reading.text(sentence);
+    let text = reading.sentence_text(sentence);
     let fragment = if is_fragment(text) || is_question(text) || is_code(text) { FRAGMENT } else { 1.0 };
     let own = own + focus_near(question, reading, sentence) + label;
     let begins = if begins_with_rarest(question, sentence) { BEGINS } else { 0.0 };
@@ -250,17 +264,22 @@ fn strength(question: &Question, reading: &Reading<'_>, file: &[f64], at: usize)
 }
 
 /// Returns the shares of the question's words that the surroundings of a sentence and the sentence itself contain.
-fn coverage(question: &Question, reading: &Reading<'_>, file: &[f64], at: usize) -> (f64, f64) {
+fn word_coverage(
+    question: &ReaderQuestion,
+    reading: &PassageReading<'_>,
+    file: &[f64],
+    at: usize,
+) -> (f64, f64) {
     let sentence = &reading.sentences[at];
-    let is_row = sentence.kind == Kind::Row;
+    let is_row = sentence.kind == SentenceKind::Row;
     let beside = |index: Option<usize>| {
         index
             .and_then(|index| reading.sentences.get(index))
-            .filter(|beside| beside.kind == Kind::Plain && !is_row)
+            .filter(|beside| beside.kind == SentenceKind::Plain && !is_row)
     };
     let (before, after) = (beside(at.checked_sub(1)), beside(Some(at + 1)));
     let in_head_own = IN_HEAD_OWN + (IN_PURE_HEAD_OWN - IN_HEAD_OWN) * reading.head_share.powi(2);
-    let (mut around, mut own) = (Share::default(), Share::default());
+    let (mut around, mut own) = (WeightedShare::default(), WeightedShare::default());
     for (index, word) in question.words.iter().enumerate() {
         let here = sentence.met[index];
         let next = f64::max(
@@ -272,18 +291,18 @@ fn coverage(question: &Question, reading: &Reading<'_>, file: &[f64], at: usize)
         let in_file = file[index] * if word.name { NAME_IN_FILE } else { IN_FILE };
         let places = [here, head * IN_HEAD, next, in_passage * IN_PASSAGE, in_file];
         // Around it, that many words are met counts more than which.
-        around.add(word.weight.sqrt(), places.into_iter().fold(0.0, f64::max));
+        around.add_weight(word.weight.sqrt(), places.into_iter().fold(0.0, f64::max));
         let exact = if sentence.exact[index] { EXACT } else { 0.0 };
         let head_own = if word.is_section() { head } else { head * in_head_own };
         let file_own = if word.name { in_file } else { 0.0 };
         // In the sentence itself rare words count most.
-        own.add(word.weight.powf(1.5), (here + exact).max(head_own).max(file_own));
+        own.add_weight(word.weight.powf(1.5), (here + exact).max(head_own).max(file_own));
     }
-    (around.of_all(), own.of_all() + closeness(sentence))
+    (around.of_all(), own.of_all() + closeness_bonus(sentence))
 }
 
 /// Returns true when a sentence starts with the question's rarest word.
-fn begins_with_rarest(question: &Question, sentence: &Sentence) -> bool {
+fn begins_with_rarest(question: &ReaderQuestion, sentence: &ScoredSentence) -> bool {
     let words = question.words.iter().zip(&sentence.places).filter(|(word, _)| !word.unknown);
     let rarest = words.max_by(|one, other| one.0.weight.total_cmp(&other.0.weight));
     rarest.is_some_and(|(_, places)| places.iter().any(|(index, _)| *index <= 1))
@@ -306,20 +325,20 @@ fn is_code(text: &str) -> bool {
 
 /// Returns true for a short line without an end that does not contain the kind of thing that the question asks for: a title,
 /// an entry of a list.
-fn is_name(question: &Question, text: &str) -> bool {
+fn is_name(question: &ReaderQuestion, text: &str) -> bool {
     text.len() <= FRAGMENT_MAX_BYTES
         && text.ends_with(char::is_alphabetic)
         && (question.focus == Focus::Open || question.focus.met_by(text) < 1.0)
 }
 
 #[derive(Default)]
-struct Share {
+struct WeightedShare {
     possible: f64,
     met: f64,
 }
 
-impl Share {
-    fn add(&mut self, weight: f64, share: f64) {
+impl WeightedShare {
+    fn add_weight(&mut self, weight: f64, share: f64) {
         self.possible += weight;
         self.met += weight * share;
     }
@@ -330,33 +349,33 @@ impl Share {
 }
 
 /// Computes the bonus for a sentence in which the kind of thing that the question asks for is near its words.
-fn focus_near(question: &Question, reading: &Reading<'_>, sentence: &Sentence) -> f64 {
-    if question.focus == Focus::Open || sentence.kind != Kind::Plain {
+fn focus_near(question: &ReaderQuestion, reading: &PassageReading<'_>, sentence: &ScoredSentence) -> f64 {
+    if question.focus == Focus::Open || sentence.kind != SentenceKind::Plain {
         return 0.0;
     }
-    let text = reading.text(sentence);
-    let mut near = Share::default();
+    let text = reading.sentence_text(sentence);
+    let mut near = WeightedShare::default();
     for (word, places) in question.words.iter().zip(&sentence.places) {
         let is_near = places.iter().any(|(_, range)| {
             let start = text.floor_char_boundary(range.start.saturating_sub(FOCUS_NEAR_BYTES));
             let end = text.floor_char_boundary(range.end + FOCUS_NEAR_BYTES);
             question.focus.met_by(&text[start..end]) >= 1.0
         });
-        near.add(word.weight, if is_near { 1.0 } else { 0.0 });
+        near.add_weight(word.weight, if is_near { 1.0 } else { 0.0 });
     }
     FOCUS_NEAR * near.of_all()
 }
 
 /// Computes the bonus for the form in which a sentence answers: its heading, its beginning, what it names as written, and
 /// what it counts.
-fn form(question: &Question, reading: &Reading<'_>, sentence: &Sentence) -> f64 {
+fn form_bonus(question: &ReaderQuestion, reading: &PassageReading<'_>, sentence: &ScoredSentence) -> f64 {
     let explains = question.asks_meaning && (sentence.labelled || begins_with_rarest(question, sentence));
     HEADED * reading.headed
         + LITERAL * sentence.literals
         + if sentence.literal_first { LITERAL_FIRST } else { 0.0 }
         + if explains { EXPLAINS } else { 0.0 }
-        + counted(question, reading, sentence)
-        - if sentence.kind == Kind::Plain && is_name(question, reading.text(sentence)) {
+        + counted_bonus(question, reading, sentence)
+        - if sentence.kind == SentenceKind::Plain && is_name(question, reading.sentence_text(sentence)) {
             NAME_ONLY
         } else {
             0.0
@@ -364,9 +383,9 @@ fn form(question: &Question, reading: &Reading<'_>, sentence: &Sentence) -> f64 
 }
 
 /// Computes the bonus for a number beside the word that the question counts.
-fn counted(question: &Question, reading: &Reading<'_>, sentence: &Sentence) -> f64 {
+fn counted_bonus(question: &ReaderQuestion, reading: &PassageReading<'_>, sentence: &ScoredSentence) -> f64 {
     let Some(counted) = question.counted else { return 0.0 };
-    let numbers = number_places(reading.text(sentence));
+    let numbers = number_places(reading.sentence_text(sentence));
     let beside = sentence.places[counted].iter().any(|(at, _)| {
         numbers.iter().any(|(number, digits)| {
             (1..=COUNTED_BEFORE).contains(&at.saturating_sub(*number))
@@ -377,7 +396,7 @@ fn counted(question: &Question, reading: &Reading<'_>, sentence: &Sentence) -> f
 }
 
 /// Computes the bonus for words that are neighbours both in the question and in the sentence.
-fn closeness(sentence: &Sentence) -> f64 {
+fn closeness_bonus(sentence: &ScoredSentence) -> f64 {
     let pairs = sentence.places.windows(2).filter(|pair| {
         pair[0].iter().any(|(one, _)| pair[1].iter().any(|(other, _)| one.abs_diff(*other) <= CLOSE_WORDS))
     });
@@ -387,13 +406,13 @@ fn closeness(sentence: &Sentence) -> f64 {
 }
 
 /// Returns the ranges that are quoted: the whole passage, or of a table that is not small the row that answers, below the header.
-fn quote(reading: &Reading<'_>, at: usize) -> Vec<Range<usize>> {
+fn quote_ranges(reading: &PassageReading<'_>, at: usize) -> Vec<Range<usize>> {
     let sentences = &reading.sentences;
     let is_small = reading.head_lines > 0
         && sentences.len() <= reading.head_lines + SMALL_ROWS_MAX
         && reading.passage.text.len() <= SMALL_MAX_BYTES;
-    if sentences[at].kind == Kind::Row && !is_small {
-        let head = sentences.iter().take(at).filter(|sentence| sentence.kind == Kind::Head);
+    if sentences[at].kind == SentenceKind::Row && !is_small {
+        let head = sentences.iter().take(at).filter(|sentence| sentence.kind == SentenceKind::Head);
         return head.map(|head| head.range.clone()).chain([sentences[at].range.clone()]).collect();
     }
     std::iter::once(0..reading.passage.text.len()).collect()

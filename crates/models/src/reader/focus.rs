@@ -1,11 +1,11 @@
 //! Classifies the kind of thing that a question asks for, and finds it in texts.
 
-use text_analysis::fold;
-use text_analysis::token::{Kind, tokens};
+use text_analysis::fold_text;
+use text_analysis::token::{TokenKind, tokenize_text};
 
 use super::vocabulary::{
     CALENDAR, CONDITIONS, CURRENCIES, HOURS, MONTHS_BESIDE_NUMBERS, NUMERALS, PLACES, REFERRING, TITLES,
-    UNITS, fits, holds,
+    UNITS, list_contains, matches_list,
 };
 
 /// The kind of the expected answer.
@@ -85,7 +85,7 @@ const TOTALS: &str = "celkem dohromady uhrnem spolu celkovo total altogether sum
 
 /// Returns true for a command to summarise: `Summarise the lease.`, `Could you give me a short summary of it?`
 pub(super) fn asks_summary(question: &str) -> bool {
-    let folded = fold(question);
+    let folded = fold_text(question);
     let words: Vec<&str> =
         folded.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
     let begin = &words[..words.len().min(COMMAND_WORDS_MAX)];
@@ -99,28 +99,28 @@ pub(super) fn asks_summary(question: &str) -> bool {
 
 /// Returns true for a question about a sum of what several places say.
 pub(super) fn asks_total(question: &str) -> bool {
-    let folded = fold(question);
+    let folded = fold_text(question);
     let mut words = folded.split(|c: char| !c.is_alphanumeric());
     words.any(|word| TOTALS.split_whitespace().any(|known| known == word))
 }
 
 impl Focus {
     /// Classifies a question.
-    pub(super) fn of(question: &str) -> Self {
-        let folded = fold(question);
-        let words: Vec<&str> = tokens(&folded)
+    pub(super) fn classify_question(question: &str) -> Self {
+        let folded = fold_text(question);
+        let words: Vec<&str> = tokenize_text(&folded)
             .into_iter()
-            .filter(|token| token.kind == Kind::Word)
+            .filter(|token| token.kind == TokenKind::Word)
             .map(|token| token.text)
             .collect();
-        let has = |list: &str| words.iter().any(|word| holds(list, word));
+        let has = |list: &str| words.iter().any(|word| list_contains(list, word));
         // `What is sent when it fails?` asks for no time.
-        let asked = words
-            .iter()
-            .find(|word| [COUNT, WHEN, WHO, WHERE, OTHER_QUESTIONS].iter().any(|list| holds(list, word)));
-        let asks = |list: &str| asked.is_some_and(|word| holds(list, word));
-        let asks_number =
-            has(COUNT) || words.windows(2).any(|pair| holds(HOW, pair[0]) && holds(MANY, pair[1]));
+        let asked = words.iter().find(|word| {
+            [COUNT, WHEN, WHO, WHERE, OTHER_QUESTIONS].iter().any(|list| list_contains(list, word))
+        });
+        let asks = |list: &str| asked.is_some_and(|word| list_contains(list, word));
+        let asks_number = has(COUNT)
+            || words.windows(2).any(|pair| list_contains(HOW, pair[0]) && list_contains(MANY, pair[1]));
         let asks_day = words.windows(2).any(|pair| {
             matches!(
                 pair[0],
@@ -142,16 +142,19 @@ impl Focus {
                 "den" | "day" | "dne" | "dna" | "datum" | "date" | "tag" | "year" | "roce" | "roku" | "jahr"
             )
         });
-        if words.windows(2).any(|pair| holds(HOW, pair[0]) && holds(LONG, pair[1])) {
+        if words.windows(2).any(|pair| list_contains(HOW, pair[0]) && list_contains(LONG, pair[1])) {
             Self::HowLong
         } else if asks(WHEN) || has(TIMES) || asks_day {
             Self::When
-        } else if asks_number && (words.iter().any(|word| *word == "za" || fits(word, PAYING)) || has(MONEY))
+        } else if asks_number
+            && (words.iter().any(|word| *word == "za" || matches_list(word, PAYING)) || has(MONEY))
         {
             Self::Money
         } else if asks_number {
             Self::Number
-        } else if asks(WHO) && words.windows(2).any(|pair| holds(WHO, pair[0]) && holds(BEING_ONE, pair[1])) {
+        } else if asks(WHO)
+            && words.windows(2).any(|pair| list_contains(WHO, pair[0]) && list_contains(BEING_ONE, pair[1]))
+        {
             Self::Name
         } else if asks(WHO) {
             Self::Who
@@ -184,7 +187,7 @@ impl Focus {
             Self::When if has_date(text) || has_span(text) => 1.0,
             // `When does it end?` may ask for a condition, too.
             Self::When => {
-                if words(text).iter().any(|(_, word)| holds(CONDITIONS, word)) {
+                if fold_words(text).iter().any(|(_, word)| list_contains(CONDITIONS, word)) {
                     0.6
                 } else {
                     0.0
@@ -195,7 +198,7 @@ impl Focus {
             Self::Who => 0.5,
             Self::Name => f64::from(u8::from(has_name(text))),
             Self::Where => {
-                if words(text).iter().any(|(_, word)| fits(word, PLACES)) || has_path(text) {
+                if fold_words(text).iter().any(|(_, word)| matches_list(word, PLACES)) || has_path(text) {
                     1.0
                 } else {
                     0.5
@@ -242,47 +245,51 @@ fn asks_which(words: &[&str]) -> bool {
 
 /// Returns true for a folded word before what is counted.
 pub(super) fn counts_next(folded: &str) -> bool {
-    holds(COUNTING, folded)
+    list_contains(COUNTING, folded)
 }
 
 /// Returns true for a question that asks what something means, is or does.
 pub(super) fn asks_meaning(question: &str) -> bool {
-    let folded = fold(question);
+    let folded = fold_text(question);
     let mut words = folded.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    words.next().is_some_and(|word| holds(WHAT, word))
-        && words.next().is_some_and(|word| holds(MEANING, word))
+    words.next().is_some_and(|word| list_contains(WHAT, word))
+        && words.next().is_some_and(|word| list_contains(MEANING, word))
 }
 
 /// Returns the indexes of the tokens of a text that are numbers, but refer to no part of a document, and whether they are
 /// in digits.
 pub(super) fn number_places(text: &str) -> Vec<(usize, bool)> {
-    let words = words(text);
-    let refers = |at: usize| at.checked_sub(1).is_some_and(|before| holds(REFERRING, &words[before].1));
-    let is_number = |at: usize, kind: Kind, word: &str| match kind {
-        Kind::Number => !refers(at),
-        Kind::Word => fits(word, NUMERALS),
-        Kind::Section => false,
+    let words = fold_words(text);
+    let refers =
+        |at: usize| at.checked_sub(1).is_some_and(|before| list_contains(REFERRING, &words[before].1));
+    let is_number = |at: usize, kind: TokenKind, word: &str| match kind {
+        TokenKind::Number => !refers(at),
+        TokenKind::Word => matches_list(word, NUMERALS),
+        TokenKind::Section => false,
     };
     let of_item = without_item_number(text).len() < text.trim_start().len();
     let places = words.iter().enumerate().filter(|(at, (kind, word))| is_number(*at, *kind, word));
     let places = places.filter(|(at, _)| !(of_item && *at == 0));
-    places.map(|(at, (kind, _))| (at, *kind == Kind::Number)).collect()
+    places.map(|(at, (kind, _))| (at, *kind == TokenKind::Number)).collect()
 }
 
 /// Returns the folded words and numbers of a text.
-fn words(text: &str) -> Vec<(Kind, String)> {
-    tokens(text).into_iter().map(|token| (token.kind, fold(token.text))).collect()
+fn fold_words(text: &str) -> Vec<(TokenKind, String)> {
+    tokenize_text(text).into_iter().map(|token| (token.kind, fold_text(token.text))).collect()
 }
 
 /// Returns true for a number that is neither a paragraph reference nor an item's number.
 fn has_number(text: &str) -> bool {
     let body = without_item_number(text);
-    let words = words(body);
-    let refers = |at: usize| at.checked_sub(1).is_some_and(|before| holds(REFERRING, &words[before].1));
+    let words = fold_words(body);
+    let refers =
+        |at: usize| at.checked_sub(1).is_some_and(|before| list_contains(REFERRING, &words[before].1));
     words.iter().enumerate().any(|(at, (kind, word))| match kind {
-        Kind::Number => !refers(at),
-        Kind::Word => fits(word, NUMERALS) || word.bytes().next().is_some_and(|b| b.is_ascii_digit()),
-        Kind::Section => false,
+        TokenKind::Number => !refers(at),
+        TokenKind::Word => {
+            matches_list(word, NUMERALS) || word.bytes().next().is_some_and(|b| b.is_ascii_digit())
+        }
+        TokenKind::Section => false,
     })
 }
 
@@ -295,11 +302,12 @@ fn has_money(text: &str) -> bool {
     if body.contains(['€', '£', '$', '%']) {
         return has_number(body);
     }
-    let words = words(body);
-    let is_number =
-        |at: usize| words.get(at).is_some_and(|(kind, word)| *kind == Kind::Number || fits(word, NUMERALS));
+    let words = fold_words(body);
+    let is_number = |at: usize| {
+        words.get(at).is_some_and(|(kind, word)| *kind == TokenKind::Number || matches_list(word, NUMERALS))
+    };
     words.iter().enumerate().any(|(at, (_, word))| {
-        fits(word, CURRENCIES) && ((at.saturating_sub(3)..at).any(is_number) || is_number(at + 1))
+        matches_list(word, CURRENCIES) && ((at.saturating_sub(3)..at).any(is_number) || is_number(at + 1))
     })
 }
 
@@ -311,37 +319,39 @@ fn has_path(text: &str) -> bool {
 }
 
 fn has_date(text: &str) -> bool {
-    let words = words(without_item_number(text));
+    let words = fold_words(without_item_number(text));
     let has_hours =
-        words.iter().any(|(_, word)| fits(word, HOURS) || matches!(word.as_str(), "am" | "pm" | "m"));
-    let is_number = |at: usize| words.get(at).is_some_and(|(kind, _)| *kind == Kind::Number);
+        words.iter().any(|(_, word)| matches_list(word, HOURS) || matches!(word.as_str(), "am" | "pm" | "m"));
+    let is_number = |at: usize| words.get(at).is_some_and(|(kind, _)| *kind == TokenKind::Number);
     let is_number_beside = |at: usize| is_number(at + 1) || at.checked_sub(1).is_some_and(is_number);
     words.iter().enumerate().any(|(at, (kind, word))| match kind {
-        Kind::Word => fits(word, CALENDAR) || fits(word, MONTHS_BESIDE_NUMBERS) && is_number_beside(at),
-        Kind::Number => {
+        TokenKind::Word => {
+            matches_list(word, CALENDAR) || matches_list(word, MONTHS_BESIDE_NUMBERS) && is_number_beside(at)
+        }
+        TokenKind::Number => {
             let year = word.len() == 4 && (word.starts_with("19") || word.starts_with("20"));
             let hour =
                 word.len() >= 4 && word.len() <= 5 && (word.contains(':') || word.contains('.') && has_hours);
-            let day = words
-                .get(at + 1)
-                .is_some_and(|(next, month)| *next == Kind::Number && month.len() <= 2 && word.len() <= 2);
+            let day = words.get(at + 1).is_some_and(|(next, month)| {
+                *next == TokenKind::Number && month.len() <= 2 && word.len() <= 2
+            });
             year || hour || day
         }
-        Kind::Section => false,
+        TokenKind::Section => false,
     })
 }
 
 fn has_span(text: &str) -> bool {
     let body = without_item_number(text);
-    has_number(body) && words(body).iter().any(|(_, word)| fits(word, UNITS))
-        || words(body)
+    has_number(body) && fold_words(body).iter().any(|(_, word)| matches_list(word, UNITS))
+        || fold_words(body)
             .iter()
             .any(|(_, word)| word.starts_with("neurcit") || word.starts_with("tri") && word.contains("mesic"))
 }
 
 /// Returns true for two capitalised words in a row, or one after a title.
 fn has_name(text: &str) -> bool {
-    let tokens = tokens(text);
+    let tokens = tokenize_text(text);
     tokens.windows(2).any(|pair| {
         let capital =
             |text: &str| text.chars().next().is_some_and(char::is_uppercase) && text.chars().count() > 1;
@@ -349,7 +359,8 @@ fn has_name(text: &str) -> bool {
         let together = between.chars().all(|c| c == ' ' || c == '.' || c == '\n');
         together
             && capital(pair[1].text)
-            && (holds(TITLES, &fold(pair[0].text)) || (capital(pair[0].text) && !between.contains('.')))
+            && (list_contains(TITLES, &fold_text(pair[0].text))
+                || (capital(pair[0].text) && !between.contains('.')))
     })
 }
 
@@ -370,7 +381,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_focus_is_told_in_three_languages() {
+    fn classify_question_in_three_languages() {
         for (question, focus) in [
             ("Kolik činí kauce?", Focus::Money),
             ("Jaká je výše nájemného?", Focus::Money),
@@ -385,12 +396,12 @@ mod tests {
             ("Kdo platí opravy?", Focus::Who),
             ("Může mít nájemce psa?", Focus::Open),
         ] {
-            assert_eq!(Focus::of(question), focus, "{question}");
+            assert_eq!(Focus::classify_question(question), focus, "{question}");
         }
     }
 
     #[test]
-    fn words_inside_a_question_do_not_change_what_it_asks_for() {
+    fn inner_words_keep_question_focus() {
         for (question, focus) in [
             ("What is sent when the connection fails?", Focus::Open),
             ("Which values are reasonable for people who poll a server?", Focus::Open),
@@ -400,12 +411,12 @@ mod tests {
             ("Wie hoch ist die Strafe?", Focus::Money),
             ("Aký vek musí mať člen?", Focus::Number),
         ] {
-            assert_eq!(Focus::of(question), focus, "{question}");
+            assert_eq!(Focus::classify_question(question), focus, "{question}");
         }
     }
 
     #[test]
-    fn words_that_only_begin_like_a_number_or_date_are_none() {
+    fn number_like_prefixes_do_not_match() {
         for text in
             ["The files are stored here", "All tenants signed it", "in the centre", "The petition was late"]
         {

@@ -13,13 +13,16 @@ mod reading;
 mod vocabulary;
 
 use domain::citation::NumberedPassage;
-use domain::step::{Call, CallResult, Item, Purpose, StepEvent, StepOutcome, StepRequest, StopReason, Usage};
+use domain::step::{
+    CallResult, Purpose, StepCall, StepEvent, StepOutcome, StepRequest, StopReason, TokenUsage,
+    TranscriptItem,
+};
 use domain::tool::MachineTool;
-use text_analysis::Language;
+use text_analysis::TextLanguage;
 
-use compose::{LeftOut, Quote, Unread};
+use compose::{LeftOut, Quote, UnsearchedReason};
 use evidence::Evidence;
-use question::Question;
+use question::ReaderQuestion;
 
 /// The reader's model name.
 pub const MODEL: &str = "reader";
@@ -45,10 +48,10 @@ const TOKEN_BYTES: usize = 4;
 
 /// Returns one step of the reader: a tool call, or at last the answer.
 #[must_use]
-pub fn step(request: &StepRequest) -> Vec<StepEvent> {
-    let event = match Question::of(request) {
-        Some(question) => next(request, &question),
-        None => StepEvent::Text(compose::nothing(Language::English, None, &[])),
+pub fn reader_step(request: &StepRequest) -> Vec<StepEvent> {
+    let event = match ReaderQuestion::from_request(request) {
+        Some(question) => next_event(request, &question),
+        None => StepEvent::Text(compose::answer_nothing_found(TextLanguage::English, None, &[])),
     };
     let (stop, output) = match &event {
         StepEvent::Call(call) => (StopReason::Calls, call.arguments.len()),
@@ -60,25 +63,25 @@ pub fn step(request: &StepRequest) -> Vec<StepEvent> {
         | StepEvent::Opaque { .. }
         | StepEvent::Finished { .. } => (StopReason::Done, 0),
     };
-    let usage = Usage {
-        input_tokens: tokens(request.transcript.iter().map(length).sum()),
-        output_tokens: tokens(output),
+    let usage = TokenUsage {
+        input_tokens: token_estimate(request.transcript.iter().map(item_length).sum()),
+        output_tokens: token_estimate(output),
         estimated: true,
-        ..Usage::default()
+        ..TokenUsage::default()
     };
     vec![event, StepEvent::Finished { stop, usage: Some(usage) }]
 }
 
 /// Splits the texts of events into small pieces, as a model would stream them. Pieces end after white space if
 /// possible.
-pub fn deltas(events: Vec<StepEvent>) -> impl Iterator<Item = StepEvent> {
+pub fn split_deltas(events: Vec<StepEvent>) -> impl Iterator<Item = StepEvent> {
     events.into_iter().flat_map(|event| match event {
-        StepEvent::Text(text) => pieces(&text).into_iter().map(StepEvent::Text).collect(),
+        StepEvent::Text(text) => split_pieces(&text).into_iter().map(StepEvent::Text).collect(),
         other => vec![other],
     })
 }
 
-fn pieces(text: &str) -> Vec<String> {
+fn split_pieces(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for word in text.split_inclusive(char::is_whitespace) {
         match found.last_mut() {
@@ -89,13 +92,13 @@ fn pieces(text: &str) -> Vec<String> {
     found
 }
 
-fn next(request: &StepRequest, question: &Question) -> StepEvent {
+fn next_event(request: &StepRequest, question: &ReaderQuestion) -> StepEvent {
     let offered = |tool: &str| request.tools.iter().any(|spec| spec.name == tool);
     let searches: Vec<&CallResult> =
         question.results.iter().filter(|result| result.tool == SEARCH).map(AsRef::as_ref).collect();
     let call = |tool: &str, arguments: serde_json::Value| {
         let id = format!("reader-{}", calls_before(request) + 1);
-        StepEvent::Call(Call {
+        StepEvent::Call(StepCall {
             id,
             tool: tool.to_owned(),
             arguments: arguments.to_string(),
@@ -119,18 +122,18 @@ fn next(request: &StepRequest, question: &Question) -> StepEvent {
             Some(path) if !is_read && reads.len() < READS_MAX && offered(READ) => {
                 call(READ, serde_json::json!({ "path": path }))
             }
-            _ => StepEvent::Text(beginning(question, &reads)),
+            _ => StepEvent::Text(quote_beginning(question, &reads)),
         };
     }
-    let found = passages(question);
-    let mut ranked = evidence::weigh(question, &found);
+    let found = distinct_passages(question);
+    let mut ranked = evidence::rank_passages(question, &found);
     // A passage that is not about the question never hides one that is.
-    ranked.sort_by_key(|evidence| !evidence.answers());
-    let answered = ranked.first().is_some_and(Evidence::answers);
+    ranked.sort_by_key(|evidence| !evidence.is_answer());
+    let answered = ranked.first().is_some_and(Evidence::is_answer);
     if offered(SEARCH) && searches.len() < SEARCHES_MAX {
         match searches.last() {
-            None => return search(&question.query()),
-            Some(last) if !answered && is_unfinished(last) => return search(&question.query()),
+            None => return search(&question.search_query()),
+            Some(last) if !answered && is_unfinished(last) => return search(&question.search_query()),
             Some(last) if !answered && searches.len() == 1 && last.outcome == StepOutcome::Done => {
                 if let Some(query) = question.narrow_query() {
                     return search(&query);
@@ -139,12 +142,12 @@ fn next(request: &StepRequest, question: &Question) -> StepEvent {
             Some(_) => {}
         }
     }
-    StepEvent::Text(answer(question, &ranked, &searches))
+    StepEvent::Text(compose_answer(question, &ranked, &searches))
 }
 
 /// A passage that a search returned.
 #[derive(Debug, Clone, Copy)]
-struct FoundPassage<'a> {
+struct ReaderPassage<'a> {
     passage: &'a NumberedPassage,
     /// The heading above it, empty if there is none or the passage begins with it.
     heading: &'a str,
@@ -156,21 +159,22 @@ struct FoundPassage<'a> {
 }
 
 /// Returns the passages of all results without duplicates, under their first numbers.
-fn passages(question: &Question) -> Vec<FoundPassage<'_>> {
-    let mut found: Vec<FoundPassage<'_>> = Vec::new();
+fn distinct_passages(question: &ReaderQuestion) -> Vec<ReaderPassage<'_>> {
+    let mut found: Vec<ReaderPassage<'_>> = Vec::new();
     for result in &question.results {
-        let mut headings = listed(&result.text, "Headings above the passages, in order: ");
-        let mut nearness = nearness(&result.text).into_iter();
-        let mut heads = listed(&result.text, "Lines of column headings that begin the passages, in order: ");
+        let mut headings = parse_report_line(&result.text, "Headings above the passages, in order: ");
+        let mut nearness = parse_nearness(&result.text).into_iter();
+        let mut heads =
+            parse_report_line(&result.text, "Lines of column headings that begin the passages, in order: ");
         for passage in &result.passages {
             let heading = headings.next().unwrap_or_default();
             let nearness = nearness.next().unwrap_or_default();
             let head_lines = heads.next().and_then(|lines| lines.parse().ok()).unwrap_or(0);
-            let same = |known: &FoundPassage<'_>| {
+            let same = |known: &ReaderPassage<'_>| {
                 known.passage.place == passage.place && known.passage.text == passage.text
             };
             if !found.iter().any(same) {
-                found.push(FoundPassage { passage, heading, head_lines, nearness });
+                found.push(ReaderPassage { passage, heading, head_lines, nearness });
             }
         }
     }
@@ -178,14 +182,14 @@ fn passages(question: &Question) -> Vec<FoundPassage<'_>> {
 }
 
 /// Parses a line of the search's report that says something about each of its passages, in their order.
-fn listed<'a>(text: &'a str, beginning: &str) -> impl Iterator<Item = &'a str> {
+fn parse_report_line<'a>(text: &'a str, beginning: &str) -> impl Iterator<Item = &'a str> {
     let line = text.lines().find_map(|line| line.strip_prefix(beginning));
     line.unwrap_or_default().split(" | ").map(str::trim)
 }
 
 /// Standardizes the similarities that the search reports: how far they spread depends on the model of embeddings.
-fn nearness(text: &str) -> Vec<f64> {
-    let similarities: Vec<Option<f64>> = listed(text, "Similarity to the query, in order: ")
+fn parse_nearness(text: &str) -> Vec<f64> {
+    let similarities: Vec<Option<f64>> = parse_report_line(text, "Similarity to the query, in order: ")
         .map(|similarity| similarity.parse().ok().filter(|cosine: &f64| (-1.0..=1.0).contains(cosine)))
         .collect();
     let known: Vec<f64> = similarities.iter().flatten().copied().collect();
@@ -206,25 +210,25 @@ fn is_unfinished(result: &CallResult) -> bool {
     result.text.lines().any(|line| line.starts_with("Not searched yet"))
 }
 
-fn answer(question: &Question, ranked: &[Evidence<'_>], searches: &[&CallResult]) -> String {
-    let Some(best) = ranked.first().filter(|best| best.answers()) else {
+fn compose_answer(question: &ReaderQuestion, ranked: &[Evidence<'_>], searches: &[&CallResult]) -> String {
+    let Some(best) = ranked.first().filter(|best| best.is_answer()) else {
         let worked = searches.iter().any(|result| result.outcome == StepOutcome::Done);
         let unread = match searches.last() {
-            Some(last) if worked => is_unfinished(last).then_some(Unread::Waiting),
-            _ => Some(Unread::Failed),
+            Some(last) if worked => is_unfinished(last).then_some(UnsearchedReason::Waiting),
+            _ => Some(UnsearchedReason::Failed),
         };
         let attached = !question.attachments.is_empty();
         let closest = ranked.iter().filter(|evidence| evidence.is_close(attached)).take(CLOSEST_MAX);
-        return compose::nothing(question.language, unread, &quotes(closest));
+        return compose::answer_nothing_found(question.language, unread, &evidence_quotes(closest));
     };
     let fits = |other: &&Evidence<'_>| other.score >= best.score * QUOTED_BESIDES;
     let quoted = ranked.iter().take(QUOTES_MAX).filter(fits);
-    let fitting = ranked.iter().filter(fits).filter(|other| other.answers()).count();
+    let fitting = ranked.iter().filter(fits).filter(|other| other.is_answer()).count();
     let left_out = LeftOut { fitting, asks_total: question.asks_total };
-    compose::quotes(question.language, &quotes(quoted), left_out)
+    compose::answer_from_quotes(question.language, &evidence_quotes(quoted), left_out)
 }
 
-fn quotes<'a>(ranked: impl Iterator<Item = &'a Evidence<'a>>) -> Vec<Quote<'a>> {
+fn evidence_quotes<'a>(ranked: impl Iterator<Item = &'a Evidence<'a>>) -> Vec<Quote<'a>> {
     let quote = |evidence: &'a Evidence<'a>| Quote {
         passage: evidence.passage,
         head_lines: evidence.head_lines,
@@ -235,14 +239,18 @@ fn quotes<'a>(ranked: impl Iterator<Item = &'a Evidence<'a>>) -> Vec<Quote<'a>> 
 }
 
 /// Quotes the beginning of the attached file that was read, for a question without search words.
-fn beginning(question: &Question, reads: &[&CallResult]) -> String {
+fn quote_beginning(question: &ReaderQuestion, reads: &[&CallResult]) -> String {
     let first = reads.iter().flat_map(|result| &result.passages).next();
     if question.asks_summary {
-        return compose::no_summary(question.language, first.map(Quote::whole).as_ref());
+        return compose::no_summary(question.language, first.map(Quote::from_passage).as_ref());
     }
     match first {
-        Some(passage) => compose::quotes(question.language, &[Quote::whole(passage)], LeftOut::default()),
-        None => compose::nothing(question.language, None, &[]),
+        Some(passage) => compose::answer_from_quotes(
+            question.language,
+            &[Quote::from_passage(passage)],
+            LeftOut::default(),
+        ),
+        None => compose::answer_nothing_found(question.language, None, &[]),
     }
 }
 
@@ -252,23 +260,23 @@ fn calls_before(request: &StepRequest) -> usize {
         .transcript
         .iter()
         .map(|item| match item {
-            Item::Step(step) => step.calls().count(),
-            Item::Question { .. } | Item::Result(_) => 0,
+            TranscriptItem::Step(step) => step.tool_calls().count(),
+            TranscriptItem::Question { .. } | TranscriptItem::Result(_) => 0,
         })
         .sum()
 }
 
-fn length(item: &Item) -> usize {
+fn item_length(item: &TranscriptItem) -> usize {
     match item {
-        Item::Question { text, .. } => text.len(),
-        Item::Step(_) => 0,
-        Item::Result(result) => {
+        TranscriptItem::Question { text, .. } => text.len(),
+        TranscriptItem::Step(_) => 0,
+        TranscriptItem::Result(result) => {
             result.text.len() + result.passages.iter().map(|passage| passage.text.len()).sum::<usize>()
         }
     }
 }
 
-fn tokens(bytes: usize) -> u64 {
+fn token_estimate(bytes: usize) -> u64 {
     u64::try_from(bytes.div_ceil(TOKEN_BYTES)).unwrap_or(u64::MAX)
 }
 

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use domain::step::{CallResult, Item, StepRequest};
-use text_analysis::stem::stems;
-use text_analysis::{Language, detect_language, fold, literals, synonyms::related, terms};
+use domain::step::{CallResult, StepRequest, TranscriptItem};
+use text_analysis::stem::stem_in_all_languages;
+use text_analysis::{
+    TextLanguage, detect_language, extract_literals, extract_terms, fold_text, synonyms::related_stems,
+};
 
 use super::focus::{Focus, asks_meaning, asks_summary, asks_total, counts_next};
 
@@ -43,7 +45,7 @@ const WEAK_WORDS: &str = "\
 
 /// A search word.
 #[derive(Debug, Clone)]
-pub(super) struct Word {
+pub(super) struct QueryWord {
     /// The word in lower case.
     pub(super) exact: String,
     /// Its stems in each language that it may belong to.
@@ -63,14 +65,14 @@ pub(super) struct Word {
     verb: bool,
 }
 
-impl Word {
+impl QueryWord {
     /// Returns true for a paragraph number.
     pub(super) fn is_section(&self) -> bool {
         self.exact.starts_with('§')
     }
 
     /// Returns true for a name or number, which has no synonyms.
-    pub(super) fn identifies(&self) -> bool {
+    pub(super) fn is_identifier(&self) -> bool {
         self.name || self.exact.contains(|c: char| c.is_ascii_digit())
     }
 
@@ -82,15 +84,15 @@ impl Word {
 
 /// A user's question.
 #[derive(Debug, Clone)]
-pub(super) struct Question {
+pub(super) struct ReaderQuestion {
     /// As asked, at most [`QUESTION_MAX_BYTES`].
     pub(super) text: String,
     /// The language of the answer.
-    pub(super) language: Language,
+    pub(super) language: TextLanguage,
     /// The kind of the expected answer.
     pub(super) focus: Focus,
     /// Its significant words, followed by those of the previous question if it depends on it.
-    pub(super) words: Vec<Word>,
+    pub(super) words: Vec<QueryWord>,
     /// Options, variables, paths, file names and quoted phrases, as written.
     pub(super) literals: Vec<String>,
     /// The index of the word whose number is asked for: `členů` in `Kolik členů má výbor?`
@@ -106,26 +108,26 @@ pub(super) struct Question {
     pub(super) results: Vec<Arc<CallResult>>,
 }
 
-impl Question {
+impl ReaderQuestion {
     /// Parses the last question of the transcript. Returns `None` without one.
-    pub(super) fn of(request: &StepRequest) -> Option<Self> {
+    pub(super) fn from_request(request: &StepRequest) -> Option<Self> {
         let transcript = &request.transcript;
-        let at = transcript.iter().rposition(|item| matches!(item, Item::Question { .. }))?;
-        let Item::Question { text, attachments } = &transcript[at] else { return None };
+        let at = transcript.iter().rposition(|item| matches!(item, TranscriptItem::Question { .. }))?;
+        let TranscriptItem::Question { text, attachments } = &transcript[at] else { return None };
         let text = &text[..text.floor_char_boundary(QUESTION_MAX_BYTES)];
         let earlier = transcript[..at].iter().rev().find_map(|item| match item {
-            Item::Question { text, attachments } => Some((text.as_str(), attachments)),
-            Item::Step(_) | Item::Result(_) => None,
+            TranscriptItem::Question { text, attachments } => Some((text.as_str(), attachments)),
+            TranscriptItem::Step(_) | TranscriptItem::Result(_) => None,
         });
         let language =
-            detect_language(text).or_else(|| detect_language(earlier?.0)).unwrap_or(Language::English);
-        let mut words = words(text, language, false);
+            detect_language(text).or_else(|| detect_language(earlier?.0)).unwrap_or(TextLanguage::English);
+        let mut words = significant_words(text, language, false);
         let mut attachments = attachments.clone();
         if let Some((before, files)) = earlier
-            && leans(text, &words)
+            && depends_on_previous(text, &words)
         {
             let before = &before[..before.floor_char_boundary(QUESTION_MAX_BYTES)];
-            let more = self::words(before, language, true)
+            let more = significant_words(before, language, true)
                 .into_iter()
                 .filter(|word| !words.iter().any(|own| own.stems == word.stems));
             words.extend(more.collect::<Vec<_>>());
@@ -137,17 +139,17 @@ impl Question {
         let results: Vec<Arc<CallResult>> = transcript[at + 1..]
             .iter()
             .filter_map(|item| match item {
-                Item::Result(result) => Some(Arc::clone(result)),
-                Item::Question { .. } | Item::Step(_) => None,
+                TranscriptItem::Result(result) => Some(Arc::clone(result)),
+                TranscriptItem::Question { .. } | TranscriptItem::Step(_) => None,
             })
             .collect();
-        let counted = counted(text, &words);
+        let counted = counted_word(text, &words);
         let mut question = Self {
             text: text.to_owned(),
             language,
-            focus: Focus::of(text),
+            focus: Focus::classify_question(text),
             words,
-            literals: literals(text).into_iter().chain(letters(text, language)).collect(),
+            literals: extract_literals(text).into_iter().chain(single_letters(text, language)).collect(),
             counted,
             asks_meaning: asks_meaning(text),
             asks_summary: asks_summary(text),
@@ -155,12 +157,12 @@ impl Question {
             attachments,
             results,
         };
-        question.weigh();
+        question.set_weights();
         Some(question)
     }
 
     /// Returns the search query.
-    pub(super) fn query(&self) -> String {
+    pub(super) fn search_query(&self) -> String {
         let words = self.words.iter().map(|word| word.exact.clone());
         let literals = self.literals.iter().map(|literal| {
             if literal.contains(char::is_whitespace) { format!("\"{literal}\"") } else { literal.clone() }
@@ -171,7 +173,8 @@ impl Question {
     /// Returns a narrower query of the rarest words, for passages that common words displaced. `None` when it would not
     /// be narrower.
     pub(super) fn narrow_query(&self) -> Option<String> {
-        let mut known: Vec<&Word> = self.words.iter().filter(|word| !word.unknown && !word.weak).collect();
+        let mut known: Vec<&QueryWord> =
+            self.words.iter().filter(|word| !word.unknown && !word.weak).collect();
         known.sort_by(|one, other| other.weight.total_cmp(&one.weight));
         known.truncate(2);
         let narrower = !known.is_empty() && known.len() < self.words.len();
@@ -179,9 +182,9 @@ impl Question {
     }
 
     /// Sets the words' weights by their rarity, which the first search reports.
-    fn weigh(&mut self) {
+    fn set_weights(&mut self) {
         let search = self.results.iter().find(|result| result.tool == super::SEARCH);
-        let Some((total, counts)) = search.map(|result| counts(&result.text)) else { return };
+        let Some((total, counts)) = search.map(|result| parse_frequencies(&result.text)) else { return };
         let mut rarest_known: f64 = 0.0;
         for word in &mut self.words {
             let Some((_, passages)) = counts.iter().find(|(counted, _)| *counted == word.exact) else {
@@ -198,7 +201,7 @@ impl Question {
         for word in self.words.iter_mut().filter(|word| word.unknown && rarest_known > 0.0) {
             let factor = if word.verb {
                 VERB
-            } else if word.identifies() {
+            } else if word.is_identifier() {
                 UNKNOWN_NAME
             } else {
                 1.0
@@ -210,31 +213,31 @@ impl Question {
 
 /// Returns true for a word that may be a verb: in German, which writes nouns with a capital, one without, else one with an
 /// ending of Czech or Slovak verbs.
-fn is_verb(word: &str, language: Language) -> bool {
-    if language == Language::German {
+fn is_verb(word: &str, language: TextLanguage) -> bool {
+    if language == TextLanguage::German {
         return word.starts_with(char::is_lowercase);
     }
     const ENDINGS: &[&str] = &[
         "at", "it", "et", "out", "al", "ala", "alo", "ali", "il", "ila", "ilo", "ili", "el", "ela", "elo",
         "uje", "uji", "uju", "eji", "aji", "aju", "eju", "ite", "ate", "ete", "eme", "ime", "ame",
     ];
-    let folded = fold(word);
+    let folded = fold_text(word);
     folded.len() > 4 && ENDINGS.iter().any(|ending| folded.ends_with(ending))
 }
 
 /// Returns the significant words of a text, without duplicates.
-fn words(text: &str, language: Language, earlier: bool) -> Vec<Word> {
+fn significant_words(text: &str, language: TextLanguage, earlier: bool) -> Vec<QueryWord> {
     // German writes every noun with a capital.
-    let names = language != Language::German;
-    let mut found: Vec<Word> = Vec::new();
-    for term in terms(text, Language::Czech).into_iter().filter(|term| !term.stop) {
-        let folded = fold(&term.exact);
-        let stems = if term.number { vec![term.stem] } else { stems(&folded) };
+    let names = language != TextLanguage::German;
+    let mut found: Vec<QueryWord> = Vec::new();
+    for term in extract_terms(text, TextLanguage::Czech).into_iter().filter(|term| !term.stop) {
+        let folded = fold_text(&term.exact);
+        let stems = if term.number { vec![term.stem] } else { stem_in_all_languages(&folded) };
         if found.iter().any(|word| word.stems == stems) {
             continue;
         }
         let mut related: Vec<String> =
-            stems.iter().flat_map(|stem| related(stem)).map(str::to_owned).collect();
+            stems.iter().flat_map(|stem| related_stems(stem)).map(str::to_owned).collect();
         related.retain(|stem| !stems.contains(stem));
         let weak = WEAK_WORDS.split_whitespace().any(|word| word == folded);
         let section = term.exact.starts_with('§');
@@ -248,38 +251,39 @@ fn words(text: &str, language: Language, earlier: bool) -> Vec<Word> {
         let begins = text[..term.range.start].trim_end().is_empty();
         let name =
             names && !begins && !term.number && text[term.range.clone()].starts_with(char::is_uppercase);
-        let compounds = language == Language::German && !term.number;
+        let compounds = language == TextLanguage::German && !term.number;
         let verb = is_verb(&text[term.range], language);
         let exact = term.exact;
-        found.push(Word { exact, stems, related, weight, unknown: false, weak, compounds, name, verb });
+        found.push(QueryWord { exact, stems, related, weight, unknown: false, weak, compounds, name, verb });
     }
     found
 }
 
 /// Returns the single capitals that name one of several: of `Who teaches class B?` the letter. Digits are words anyway.
-fn letters(text: &str, language: Language) -> impl Iterator<Item = String> {
+fn single_letters(text: &str, language: TextLanguage) -> impl Iterator<Item = String> {
     let words = text.split_whitespace().skip(1);
     let words = words.map(|word| word.trim_matches(|c: char| !c.is_alphanumeric()));
     let names = words.filter(move |word| {
         let mut letters = word.chars();
         let only = letters.next().filter(|_| letters.next().is_none());
         // The pronoun is no name.
-        only.is_some_and(|only| only.is_ascii_uppercase()) && !(language == Language::English && *word == "I")
+        only.is_some_and(|only| only.is_ascii_uppercase())
+            && !(language == TextLanguage::English && *word == "I")
     });
     names.take(LETTERS_MAX).map(str::to_owned)
 }
 
 /// Returns the index of the first word after one that asks for a number.
-fn counted(text: &str, words: &[Word]) -> Option<usize> {
-    let terms = terms(text, Language::Czech);
-    let asks = terms.iter().position(|term| counts_next(&fold(&term.exact)))?;
+fn counted_word(text: &str, words: &[QueryWord]) -> Option<usize> {
+    let terms = extract_terms(text, TextLanguage::Czech);
+    let asks = terms.iter().position(|term| counts_next(&fold_text(&term.exact)))?;
     terms[asks + 1..].iter().find_map(|term| words.iter().position(|word| word.exact == term.exact))
 }
 
 /// Returns true when a question depends on the previous one: `A co kauce?`, `And when does it end?`
-fn leans(text: &str, words: &[Word]) -> bool {
+fn depends_on_previous(text: &str, words: &[QueryWord]) -> bool {
     let telling = words.iter().filter(|word| !word.weak).count();
-    let folded = fold(text);
+    let folded = fold_text(text);
     let first = folded.split_whitespace().next().unwrap_or_default();
     let refers = folded.split(|c: char| !c.is_alphanumeric()).any(|word| {
         matches!(
@@ -317,7 +321,7 @@ fn leans(text: &str, words: &[Word]) -> bool {
 
 /// Parses the search's report of the number of passages and each word's frequency: `Passages with each word (of 231):
 /// lhůta 14, kočka 0.`
-fn counts(text: &str) -> (f64, Vec<(String, f64)>) {
+fn parse_frequencies(text: &str) -> (f64, Vec<(String, f64)>) {
     let line = text.lines().next().unwrap_or_default();
     let Some((head, list)) = line.split_once("): ") else { return (0.0, Vec::new()) };
     let total = head.rsplit("(of ").next().and_then(|count| count.parse().ok()).unwrap_or(0.0);
@@ -338,32 +342,37 @@ mod tests {
 
     #[test]
     fn counts_are_read_from_the_search() {
-        let (total, words) = counts("Passages with each word (of 231): lhůta 14, § 0.\nNo passage fits.");
+        let (total, words) =
+            parse_frequencies("Passages with each word (of 231): lhůta 14, § 0.\nNo passage fits.");
         assert!((total - 231.0).abs() < f64::EPSILON);
         assert_eq!(words, [("lhůta".to_owned(), 14.0), ("§".to_owned(), 0.0)]);
     }
 
     #[test]
     fn single_capitals_name_one_of_several() {
-        let letters = |text: &str| letters(text, Language::English).collect::<Vec<_>>();
+        let letters = |text: &str| single_letters(text, TextLanguage::English).collect::<Vec<_>>();
         assert_eq!(letters("Who teaches class B?"), ["B"]);
         assert_eq!(letters("What is in hall B, row 3?"), ["B"]);
         assert!(letters("A question that I ask about a hall").is_empty());
     }
 
     #[test]
-    fn german_words_without_a_capital_may_be_verbs() {
-        let verbs = |text: &str, language: Language| -> Vec<String> {
-            let words = words(text, language, false).into_iter().filter(|word| word.verb);
+    fn lowercase_german_words_may_be_verbs() {
+        let verbs = |text: &str, language: TextLanguage| -> Vec<String> {
+            let words = significant_words(text, language, false).into_iter().filter(|word| word.verb);
             words.map(|word| word.exact).collect()
         };
-        assert_eq!(verbs("Wie viele Urlaubstage bekommt ein Jugendlicher?", Language::German), ["bekommt"]);
-        assert_eq!(verbs("Kdo schvaluje přijetí člena?", Language::Czech), ["schvaluje"]);
+        assert_eq!(
+            verbs("Wie viele Urlaubstage bekommt ein Jugendlicher?", TextLanguage::German),
+            ["bekommt"]
+        );
+        assert_eq!(verbs("Kdo schvaluje přijetí člena?", TextLanguage::Czech), ["schvaluje"]);
     }
 
     #[test]
-    fn short_questions_lean_on_the_one_before() {
-        let leaning = |text: &str| leans(text, &words(text, Language::Czech, false));
+    fn short_question_depends_on_previous() {
+        let leaning =
+            |text: &str| depends_on_previous(text, &significant_words(text, TextLanguage::Czech, false));
         assert!(leaning("A co kauce?"));
         assert!(leaning("And when does it end?"));
         assert!(!leaning("Jaká je výpovědní doba nájmu bytu v Olomouci?"));

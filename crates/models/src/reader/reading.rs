@@ -3,12 +3,12 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use domain::citation::{NumberedPassage, Place};
+use domain::citation::{NumberedPassage, PassagePlace};
 use text_analysis::literal::literal_at;
-use text_analysis::sentence::sentences;
-use text_analysis::{Language, Term, detect_language, terms};
+use text_analysis::sentence::split_sentences;
+use text_analysis::{Term, TextLanguage, detect_language, extract_terms};
 
-use super::question::{Question, Word};
+use super::question::{QueryWord, ReaderQuestion};
 
 /// The weights of a related word and of a similar stem, relative to the word itself.
 const RELATED: f64 = 0.52;
@@ -38,7 +38,7 @@ const PLACES_MAX: usize = 8;
 
 /// The kind of a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum SentenceKind {
     /// A heading, or the header of a table.
     Head,
     /// A row of a table. Other rows are not about it.
@@ -47,10 +47,10 @@ pub(super) enum Kind {
 }
 
 /// A sentence. The vectors have one entry for each word of the question.
-pub(super) struct Sentence {
+pub(super) struct ScoredSentence {
     /// Its position in the passage.
     pub(super) range: Range<usize>,
-    pub(super) kind: Kind,
+    pub(super) kind: SentenceKind,
     /// The match of each word, from 0 to 1.
     pub(super) met: Vec<f64>,
     /// The words that match exactly.
@@ -65,12 +65,12 @@ pub(super) struct Sentence {
 }
 
 /// A passage with its sentences.
-pub(super) struct Reading<'a> {
+pub(super) struct PassageReading<'a> {
     pub(super) passage: &'a NumberedPassage,
     /// The number of its first lines that are titles of a table and headings of its columns; 0 if it is no table, or one without
     /// known headings.
     pub(super) head_lines: usize,
-    pub(super) sentences: Vec<Sentence>,
+    pub(super) sentences: Vec<ScoredSentence>,
     /// The match of each word in the headings.
     pub(super) head: Vec<f64>,
     /// How much of the question a heading says that says nothing else, from 0 to 1.
@@ -80,45 +80,47 @@ pub(super) struct Reading<'a> {
     /// The best match of each word in any sentence.
     pub(super) whole: Vec<f64>,
     /// The language, if it was detected.
-    pub(super) language: Option<Language>,
+    pub(super) language: Option<TextLanguage>,
 }
 
-impl<'a> Reading<'a> {
+impl<'a> PassageReading<'a> {
     /// Splits a passage and matches it with a question.
-    pub(super) fn of(question: &Question, found: super::FoundPassage<'a>) -> Self {
-        let super::FoundPassage { passage, heading, head_lines, .. } = found;
+    pub(super) fn from_passage(question: &ReaderQuestion, found: super::ReaderPassage<'a>) -> Self {
+        let super::ReaderPassage { passage, heading, head_lines, .. } = found;
         let text = passage.text.as_str();
         let language = detect_language(text);
-        let ranges = if head_lines > 0 { lines(text) } else { sentences(text) };
-        let mut found: Vec<Sentence> = Vec::with_capacity(ranges.len());
+        let ranges = if head_lines > 0 { line_ranges(text) } else { split_sentences(text) };
+        let mut found: Vec<ScoredSentence> = Vec::with_capacity(ranges.len());
         for (index, range) in ranges.iter().enumerate() {
             let sentence = &text[range.clone()];
             let next = ranges.get(index + 1).map(|next| &text[next.clone()]);
-            let below_heads = found.iter().all(|before| before.kind == Kind::Head);
+            let below_heads = found.iter().all(|before| before.kind == SentenceKind::Head);
             let kind = if head_lines > 0 {
-                if index < head_lines { Kind::Head } else { Kind::Row }
+                if index < head_lines { SentenceKind::Head } else { SentenceKind::Row }
             } else if below_heads && index < HEADS_MAX && is_head(sentence, next) {
-                Kind::Head
+                SentenceKind::Head
             } else if is_row(sentence) {
-                let first = found.last().is_none_or(|before| before.kind != Kind::Row);
+                let first = found.last().is_none_or(|before| before.kind != SentenceKind::Row);
                 if first && next.is_some_and(is_row) && is_head(sentence, next) {
-                    Kind::Head
+                    SentenceKind::Head
                 } else {
-                    Kind::Row
+                    SentenceKind::Row
                 }
             } else {
-                Kind::Plain
+                SentenceKind::Plain
             };
-            let terms = terms(sentence, language.unwrap_or(Language::English));
-            found.push(Sentence::of(question, sentence, range.clone(), kind, &terms));
+            let terms = extract_terms(sentence, language.unwrap_or(TextLanguage::English));
+            found.push(ScoredSentence::from_terms(question, sentence, range.clone(), kind, &terms));
         }
         // From the end, so that a title counts for the sentence below it alone.
         for index in (1..found.len()).rev() {
             let (above, from_here) = found.split_at_mut(index);
             let (title, sentence) = (&above[index - 1], &mut from_here[0]);
-            if title.kind != Kind::Row && sentence.kind == Kind::Plain && is_title(&text[title.range.clone()])
+            if title.kind != SentenceKind::Row
+                && sentence.kind == SentenceKind::Plain
+                && is_title(&text[title.range.clone()])
             {
-                if title.kind == Kind::Plain {
+                if title.kind == SentenceKind::Plain {
                     for (own, above) in sentence.met.iter_mut().zip(&title.met) {
                         *own = own.max(*above);
                     }
@@ -128,50 +130,58 @@ impl<'a> Reading<'a> {
                 sentence.literal_first |= title.literal_first;
             }
         }
-        let most = |kind: Option<Kind>| {
+        let most = |kind: Option<SentenceKind>| {
             let these = found.iter().filter(|sentence| kind.is_none_or(|kind| sentence.kind == kind));
             these
                 .fold(vec![0.0; question.words.len()], |most, sentence| elementwise_max(&most, &sentence.met))
         };
-        let above = met_in(question, &terms(heading, language.unwrap_or(Language::English)));
-        let head = elementwise_max(&most(Some(Kind::Head)), &above);
+        let above = met_in(question, &extract_terms(heading, language.unwrap_or(TextLanguage::English)));
+        let head = elementwise_max(&most(Some(SentenceKind::Head)), &above);
         let whole = elementwise_max(&most(None), &head);
-        let heads = found.iter().filter(|sentence| sentence.kind == Kind::Head);
+        let heads = found.iter().filter(|sentence| sentence.kind == SentenceKind::Head);
         let headed = heads
             .map(|head| &text[head.range.clone()])
             .chain([heading])
-            .map(|head| headed(question, &terms(head, language.unwrap_or(Language::English))))
+            .map(|head| {
+                heading_match(question, &extract_terms(head, language.unwrap_or(TextLanguage::English)))
+            })
             .fold((0.0, 0.0), |most, this| if this.0 > most.0 { this } else { most });
         let (headed, head_share) = headed;
         Self { passage, head_lines, sentences: found, head, headed, head_share, whole, language }
     }
 
-    pub(super) fn text(&self, sentence: &Sentence) -> &'a str {
+    pub(super) fn sentence_text(&self, sentence: &ScoredSentence) -> &'a str {
         &self.passage.text[sentence.range.clone()]
     }
 
     /// Returns a row below the headings of its columns.
-    pub(super) fn with_heads(&self, row: &Sentence) -> String {
-        let heads = self.sentences.iter().take(self.head_lines).map(|head| self.text(head));
-        heads.chain([self.text(row)]).collect::<Vec<_>>().join("\n")
+    pub(super) fn with_heads(&self, row: &ScoredSentence) -> String {
+        let heads = self.sentences.iter().take(self.head_lines).map(|head| self.sentence_text(head));
+        heads.chain([self.sentence_text(row)]).collect::<Vec<_>>().join("\n")
     }
 }
 
-impl Sentence {
-    fn of(question: &Question, text: &str, range: Range<usize>, kind: Kind, terms: &[Term]) -> Self {
+impl ScoredSentence {
+    fn from_terms(
+        question: &ReaderQuestion,
+        text: &str,
+        range: Range<usize>,
+        kind: SentenceKind,
+        terms: &[Term],
+    ) -> Self {
         let mut stems: HashMap<&str, Vec<(usize, Range<usize>)>> = HashMap::new();
         let mut exact: HashSet<&str> = HashSet::new();
         for term in terms.iter().filter(|term| !term.stop) {
             stems.entry(&term.stem).or_default().push((term.position, term.range.clone()));
             exact.insert(&term.exact);
         }
-        let places = |word: &Word| {
+        let places = |word: &QueryWord| {
             let found = word.stems.iter().filter_map(|stem| stems.get(stem.as_str())).flatten();
             found.take(PLACES_MAX).cloned().collect()
         };
         let labelled = match kind {
-            Kind::Row => is_about(question, text, &stems),
-            Kind::Head | Kind::Plain => label(text).is_some_and(|label| {
+            SentenceKind::Row => is_about(question, text, &stems),
+            SentenceKind::Head | SentenceKind::Plain => sentence_label(text).is_some_and(|label| {
                 question.words.iter().any(|word| {
                     let found =
                         word.stems.iter().chain(&word.related).filter_map(|stem| stems.get(stem.as_str()));
@@ -189,7 +199,7 @@ impl Sentence {
             met: question
                 .words
                 .iter()
-                .map(|word| met(word, |stem| stems.contains_key(stem), stems.keys()))
+                .map(|word| match_word(word, |stem| stems.contains_key(stem), stems.keys()))
                 .collect(),
             exact: question.words.iter().map(|word| exact.contains(word.exact.as_str())).collect(),
             places: question.words.iter().map(places).collect(),
@@ -203,7 +213,7 @@ impl Sentence {
 }
 
 /// Returns the lines of a text, without surrounding white space.
-fn lines(text: &str) -> Vec<Range<usize>> {
+fn line_ranges(text: &str) -> Vec<Range<usize>> {
     let mut at = 0;
     let mut found = Vec::new();
     for line in text.split('\n') {
@@ -215,34 +225,36 @@ fn lines(text: &str) -> Vec<Range<usize>> {
 }
 
 /// Matches the words of the question with a file's name, in every language.
-pub(super) fn met_by_name(question: &Question, place: &Place) -> Vec<f64> {
-    let terms: Vec<Term> =
-        Language::STEMMED.into_iter().flat_map(|language| terms(name_of(place), language)).collect();
+pub(super) fn met_by_name(question: &ReaderQuestion, place: &PassagePlace) -> Vec<f64> {
+    let terms: Vec<Term> = TextLanguage::STEMMED
+        .into_iter()
+        .flat_map(|language| extract_terms(name_of(place), language))
+        .collect();
     met_in(question, &terms)
 }
 
 /// Matches the words of the question with terms.
-fn met_in(question: &Question, terms: &[Term]) -> Vec<f64> {
+fn met_in(question: &ReaderQuestion, terms: &[Term]) -> Vec<f64> {
     let stems: HashSet<&str> =
         terms.iter().filter(|term| !term.stop).map(|term| term.stem.as_str()).collect();
     let names: Vec<&str> = stems.iter().copied().collect();
-    question.words.iter().map(|word| met(word, |stem| stems.contains(stem), names.iter())).collect()
+    question.words.iter().map(|word| match_word(word, |stem| stems.contains(stem), names.iter())).collect()
 }
 
 /// Returns how much of the question a heading says, reduced by what else it says, and the share of its words that are
 /// words of the question.
-fn headed(question: &Question, terms: &[Term]) -> (f64, f64) {
+fn heading_match(question: &ReaderQuestion, terms: &[Term]) -> (f64, f64) {
     let stems: HashSet<&str> =
         terms.iter().filter(|term| !term.stop && !term.number).map(|term| term.stem.as_str()).collect();
     let is_own = |stem: &&&str| {
         let mut words = question.words.iter().flat_map(|word| word.stems.iter().chain(&word.related));
-        words.any(|own| own == **stem || alike(own, stem))
+        words.any(|own| own == **stem || are_alike(own, stem))
     };
     #[expect(clippy::cast_precision_loss, reason = "a heading has few words")]
     let of_heading = stems.iter().filter(is_own).count() as f64 / stems.len().max(1) as f64;
     let (mut possible, mut said) = (0.0, 0.0);
     for word in &question.words {
-        let is_met = met(word, |stem| stems.contains(stem), stems.iter()) > 0.0;
+        let is_met = match_word(word, |stem| stems.contains(stem), stems.iter()) > 0.0;
         // A name that is not in the heading is that of the document.
         possible += if is_met || !word.name { word.weight } else { 0.0 };
         said += if is_met { word.weight } else { 0.0 };
@@ -251,10 +263,10 @@ fn headed(question: &Question, terms: &[Term]) -> (f64, f64) {
 }
 
 /// Returns what identifies a file: its path or URL.
-pub(super) fn name_of(place: &Place) -> &str {
+pub(super) fn name_of(place: &PassagePlace) -> &str {
     match place {
-        Place::File { path, .. } => path,
-        Place::Web { url, .. } => url,
+        PassagePlace::File { path, .. } => path,
+        PassagePlace::Web { url, .. } => url,
     }
 }
 
@@ -264,8 +276,8 @@ pub(super) fn elementwise_max(one: &[f64], other: &[f64]) -> Vec<f64> {
 }
 
 /// Matches a word with a set of stems, from 0 to 1.
-fn met<'s>(
-    word: &Word,
+fn match_word<'s>(
+    word: &QueryWord,
     has: impl Fn(&str) -> bool,
     mut all: impl Iterator<Item = &'s &'s str> + Clone,
 ) -> f64 {
@@ -273,7 +285,7 @@ fn met<'s>(
         1.0
     } else if word.related.iter().any(|stem| has(stem)) {
         RELATED
-    } else if all.clone().any(|other| word.stems.iter().any(|stem| alike(stem, other))) {
+    } else if all.clone().any(|other| word.stems.iter().any(|stem| are_alike(stem, other))) {
         ALIKE
     } else if word.compounds && all.any(|other| word.stems.iter().any(|stem| is_compound(stem, other))) {
         COMPOUND
@@ -292,7 +304,7 @@ fn is_compound(one: &str, other: &str) -> bool {
 }
 
 /// Returns true when two stems have a long common prefix: `najemkyn` and `najemk`.
-fn alike(one: &str, other: &str) -> bool {
+fn are_alike(one: &str, other: &str) -> bool {
     let same = one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
     let (shorter, longer) = (one.len().min(other.len()), one.len().max(other.len()));
     #[expect(clippy::cast_precision_loss, reason = "stems are short")]
@@ -303,7 +315,7 @@ fn alike(one: &str, other: &str) -> bool {
 }
 
 /// Returns true for a row whose first cell consists of words of the question.
-fn is_about(question: &Question, row: &str, stems: &HashMap<&str, Vec<(usize, Range<usize>)>>) -> bool {
+fn is_about(question: &ReaderQuestion, row: &str, stems: &HashMap<&str, Vec<(usize, Range<usize>)>>) -> bool {
     let cells = row.split(['\t', '|', ';']);
     let Some(cell) = cells.map(str::trim).find(|cell| cell.contains(char::is_alphabetic)) else {
         return false;
@@ -318,7 +330,7 @@ fn is_about(question: &Question, row: &str, stems: &HashMap<&str, Vec<(usize, Ra
         && of_cell.all(|(stem, _)| {
             question.words.iter().any(|word| {
                 word.stems.iter().chain(&word.related).any(|own| own == stem)
-                    || word.stems.iter().any(|own| alike(own, stem))
+                    || word.stems.iter().any(|own| are_alike(own, stem))
             })
         })
 }
@@ -336,7 +348,7 @@ fn is_title(line: &str) -> bool {
 }
 
 /// Returns the label at the start of a sentence.
-fn label(text: &str) -> Option<&str> {
+fn sentence_label(text: &str) -> Option<&str> {
     let (label, _) = text.split_once(": ").or_else(|| text.split_once(":** "))?;
     (label.len() <= LABEL_MAX_BYTES).then_some(label)
 }

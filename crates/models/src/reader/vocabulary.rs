@@ -59,12 +59,12 @@ pub(super) const TITLES: &str = "\
     ing mgr judr mudr rndr phdr bc dr mr mrs ms doc prof pani pan ltd sro inc gmbh";
 
 /// Returns true when a list, separated by spaces, contains the word.
-pub(super) fn holds(list: &str, word: &str) -> bool {
+pub(super) fn list_contains(list: &str, word: &str) -> bool {
     list.split_whitespace().any(|one| one == word)
 }
 
 /// Returns true when a word is in the list, or begins with a prefix of it.
-pub(super) fn fits(word: &str, list: &str) -> bool {
+pub(super) fn matches_list(word: &str, list: &str) -> bool {
     list.split_whitespace().any(|entry| match entry.strip_suffix('*') {
         Some(prefix) => word.starts_with(prefix),
         None => word == entry,

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn refused_tools_are_recognised_in_each_servers_words() {
+fn refused_tools_recognized_in_all_wordings() {
     for text in [
         "registry.ollama.ai/library/gemma:2b does not support tools",
         "\"auto\" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set",
@@ -69,7 +69,7 @@ fn refused_system_messages_are_recognised() {
 }
 
 #[test]
-fn tool_that_a_refusal_names_is_found() {
+fn refused_tool_name_is_found() {
     let tool = |name: &str| ToolSpec { name: name.into(), description: String::new(), schema: "{}".into() };
     let tools = ["read", "list", "registry__note", "files__list_all"].map(tool);
     for (text, named) in [
@@ -99,7 +99,7 @@ fn tool_that_a_refusal_names_is_found() {
 }
 
 #[test]
-fn limits_are_read_from_the_numbers_of_a_refusal() {
+fn named_limits_read_from_numbers() {
     let output = |text: &str| {
         let limits = named_limits(text, 8192, 1000);
         (limits.output_tokens, limits.context_tokens)
@@ -183,7 +183,7 @@ fn limits_are_read_from_the_numbers_of_a_refusal() {
 }
 
 #[test]
-fn models_that_do_not_chat_are_recognised() {
+fn non_chat_models_recognized() {
     assert!(refuses_chat("\"nomic-embed-text\" does not support chat"));
     assert!(refuses_chat(
         "this is not a chat model and thus not supported in the v1/chat/completions endpoint."

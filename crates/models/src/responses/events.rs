@@ -2,20 +2,20 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use domain::citation::{CITED_MAX, Cited};
-use domain::step::{StepError, StepEvent, StopReason, Usage};
+use domain::citation::{CITED_MAX, VendorCitation};
+use domain::step::{StepError, StepEvent, StopReason, TokenUsage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::calls::{CallItem, Calls, Named};
+use super::calls::{CallItem, Named, ResponsesCalls};
 use crate::cited;
 use crate::error;
-use crate::finish::{Ending, Finish};
-use crate::format::Format;
+use crate::finish::{Finish, StepEnding};
+use crate::format::WireFormat;
 use crate::lenient;
-use crate::output::{Next, Output, VendorCall, merge_usage};
-use crate::sse::Frame;
+use crate::output::{StepOutput, StreamProgress, VendorCall, merge_usage};
+use crate::sse::SseFrame;
 
 /// The fields of a call's item that the transcript has.
 const CALL_FIELDS: [&str; 3] = ["call_id", "name", "arguments"];
@@ -24,7 +24,7 @@ const CALL_FIELDS: [&str; 3] = ["call_id", "name", "arguments"];
 pub(super) const ITEMS_MAX: usize = 1024;
 
 #[derive(Deserialize)]
-struct Event<'a> {
+struct ResponsesEvent<'a> {
     #[serde(default, deserialize_with = "lenient::or_default")]
     r#type: String,
     #[serde(default, deserialize_with = "lenient::or_default")]
@@ -50,7 +50,7 @@ struct Event<'a> {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Item {
+struct ResponsesOutputItem {
     #[serde(deserialize_with = "lenient::or_default")]
     id: String,
     #[serde(deserialize_with = "lenient::or_default")]
@@ -63,13 +63,13 @@ struct Item {
     arguments: String,
     #[serde(deserialize_with = "lenient::or_default")]
     encrypted_content: Option<String>,
-    content: Option<Vec<Part>>,
+    content: Option<Vec<ResponsesOutputPart>>,
 }
 
-impl Item {
+impl ResponsesOutputItem {
     /// Returns true for a message without its text, which some servers send before the whole response.
     fn is_silent_message(&self) -> bool {
-        let mut texts = self.content.iter().flatten().flat_map(Part::texts);
+        let mut texts = self.content.iter().flatten().flat_map(ResponsesOutputPart::text_and_refusal);
         self.r#type == "message" && texts.all(str::is_empty)
     }
 
@@ -79,7 +79,7 @@ impl Item {
 }
 
 #[derive(Deserialize)]
-struct Part {
+struct ResponsesOutputPart {
     #[serde(default, deserialize_with = "lenient::or_default")]
     text: Option<String>,
     #[serde(default, deserialize_with = "lenient::or_default")]
@@ -88,9 +88,9 @@ struct Part {
     annotations: Option<Value>,
 }
 
-impl Part {
+impl ResponsesOutputPart {
     /// Returns its text and its refusal.
-    fn texts(&self) -> [&str; 2] {
+    fn text_and_refusal(&self) -> [&str; 2] {
         [&self.text, &self.refusal].map(|text| text.as_deref().unwrap_or_default())
     }
 }
@@ -107,7 +107,7 @@ struct PendingPart {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct Response<'a> {
+struct ResponseObject<'a> {
     error: Option<Value>,
     #[serde(deserialize_with = "lenient::or_default")]
     status: String,
@@ -116,7 +116,7 @@ struct Response<'a> {
     #[serde(deserialize_with = "lenient::or_default")]
     incomplete_details: Option<Incomplete>,
     #[serde(deserialize_with = "lenient::or_default")]
-    usage: Option<WireUsage>,
+    usage: Option<ResponsesUsage>,
 }
 
 #[derive(Default, Deserialize)]
@@ -128,7 +128,7 @@ struct Incomplete {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct WireUsage {
+struct ResponsesUsage {
     #[serde(deserialize_with = "lenient::count")]
     input_tokens: Option<u64>,
     #[serde(deserialize_with = "lenient::or_default")]
@@ -136,7 +136,7 @@ struct WireUsage {
     #[serde(deserialize_with = "lenient::count")]
     output_tokens: Option<u64>,
     #[serde(deserialize_with = "lenient::or_default")]
-    output_tokens_details: Option<OutputDetails>,
+    output_tokens_details: Option<ResponsesOutputDetails>,
 }
 
 #[derive(Default, Deserialize)]
@@ -148,19 +148,19 @@ struct InputDetails {
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct OutputDetails {
+struct ResponsesOutputDetails {
     #[serde(deserialize_with = "lenient::count")]
     reasoning_tokens: Option<u64>,
 }
 
-impl WireUsage {
-    fn read(self) -> Option<Usage> {
+impl ResponsesUsage {
+    fn into_usage(self) -> Option<TokenUsage> {
         if self.input_tokens.is_none() && self.output_tokens.is_none() {
             return None;
         }
         let cached = self.input_tokens_details.unwrap_or_default().cached_tokens;
         let reasoning = self.output_tokens_details.unwrap_or_default().reasoning_tokens;
-        Some(Usage {
+        Some(TokenUsage {
             input_tokens: self.input_tokens.unwrap_or(0),
             cached_tokens: cached.unwrap_or(0),
             output_tokens: self.output_tokens.unwrap_or(0),
@@ -172,22 +172,22 @@ impl WireUsage {
 
 /// The state of a step's stream.
 #[derive(Debug, Default)]
-pub(crate) struct Fold {
-    output: Output,
+pub(crate) struct ResponsesFold {
+    output: StepOutput,
     /// The parts in progress, by item and part.
     parts: HashMap<(u64, u64), PendingPart>,
-    calls: Calls,
+    calls: ResponsesCalls,
     /// The other finished items, by their identifiers, and by position if they have none.
     finished: HashSet<String>,
     /// The offset of the text that belongs to no finished message.
     unclaimed: usize,
-    usage: Option<Usage>,
+    usage: Option<TokenUsage>,
 }
 
-impl Fold {
+impl ResponsesFold {
     /// Creates a fold for a transcript that already uses the identifiers in `taken`.
     pub(crate) fn new(taken: HashSet<String>) -> Self {
-        Self { output: Output::new(taken), ..Self::default() }
+        Self { output: StepOutput::new(taken), ..Self::default() }
     }
 
     /// Returns true once something of the output has arrived.
@@ -196,129 +196,133 @@ impl Fold {
     }
 
     /// Folds one frame.
-    pub(crate) fn frame(
+    pub(crate) fn fold_frame(
         &mut self,
-        frame: &Frame,
+        frame: &SseFrame,
         ready: &mut VecDeque<StepEvent>,
-    ) -> Result<Next, StepError> {
+    ) -> Result<StreamProgress, StepError> {
         let data = frame.data.trim();
-        let event: Event<'_> = match serde_json::from_str(data) {
+        let event: ResponsesEvent<'_> = match serde_json::from_str(data) {
             Ok(event) => event,
             Err(_) if frame.event == "error" => return Err(error::in_stream(data)),
-            Err(_) => match frame.mended() {
-                Some(mended) => return self.frame(&mended, ready),
-                None if data == "[DONE]" || !is_known(&frame.event) => return Ok(Next::More),
-                None => return Err(error::unavailable("its stream contains an unreadable frame")),
+            Err(_) => match frame.mend_json() {
+                Some(mended) => return self.fold_frame(&mended, ready),
+                None if data == "[DONE]" || !is_known(&frame.event) => return Ok(StreamProgress::More),
+                None => return Err(error::unavailable_step("its stream contains an unreadable frame")),
             },
         };
         let kind = if event.r#type.is_empty() { frame.event.as_str() } else { event.r#type.as_str() };
         match kind {
             "error" => return Err(error::in_stream(data)),
             "response.output_text.delta" => {
-                self.count(&event)?;
-                self.output.text(delta(event), ready);
+                self.count_delta(&event)?;
+                self.output.emit_text(delta_text(event), ready);
             }
             "response.refusal.delta" => {
-                self.count(&event)?;
-                self.output.refusal(delta(event), ready);
+                self.count_delta(&event)?;
+                self.output.emit_refusal(delta_text(event), ready);
             }
-            "response.output_text.annotation.added" => self.annotated(&event, ready),
+            "response.output_text.annotation.added" => self.emit_annotation(&event, ready),
             // A blank line separates the parts of a summary.
             "response.reasoning_summary_part.added" if event.summary_index > 0 => {
-                self.output.reasoning("\n\n".to_owned(), ready);
+                self.output.emit_reasoning("\n\n".to_owned(), ready);
             }
             "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
-                self.output.reasoning(delta(event), ready);
+                self.output.emit_reasoning(delta_text(event), ready);
             }
             "response.output_item.added" => self.begin_item(event.output_index, event.item)?,
             // The end of the item should contain the whole arguments.
             "response.function_call_arguments.delta" => {
                 let named = Named { item_id: &event.item_id, position: event.output_index };
                 let piece = event.delta.as_ref().and_then(Value::as_str).unwrap_or_default();
-                self.output.count(piece.len());
-                self.calls.extend(named, piece);
+                self.output.count_bytes(piece.len());
+                self.calls.append_arguments(named, piece);
             }
             "response.function_call_arguments.done" => {
                 let named = Named { item_id: &event.item_id, position: event.output_index };
-                self.calls.complete(named, event.arguments);
+                self.calls.complete_arguments(named, event.arguments);
                 self.emit_settled(ready)?;
             }
-            "response.output_item.done" => self.item(event.output_index, event.item, ready)?,
+            "response.output_item.done" => self.take_event_item(event.output_index, event.item, ready)?,
             "response.completed" | "response.incomplete" | "response.failed" => {
-                return self.response(kind, event.response, ready);
+                return self.fold_response(kind, event.response, ready);
             }
             // Some servers report errors without the event's type.
             "" => {
-                if let Some(error) = error::reported(data) {
+                if let Some(error) = error::parse_reported(data) {
                     return Err(error);
                 }
             }
             _ => {}
         }
         if self.output.is_full() {
-            let full = Ending { stop: Some(StopReason::OutputFull), is_unknown: false };
-            return self.output.finish(full, self.usage, ready);
+            let full = StepEnding { stop: Some(StopReason::OutputFull), is_unknown: false };
+            return self.output.finish_step(full, self.usage, ready);
         }
-        Ok(Next::More)
+        Ok(StreamProgress::More)
     }
 
     /// Handles the end of the stream. Always an error, because a complete stream ends with an event.
-    pub(crate) fn end(&mut self, _ready: &mut VecDeque<StepEvent>) -> Result<Next, StepError> {
-        Err(error::unavailable("its stream ended early"))
+    pub(crate) fn end_stream(
+        &mut self,
+        _ready: &mut VecDeque<StepEvent>,
+    ) -> Result<StreamProgress, StepError> {
+        Err(error::unavailable_step("its stream ended early"))
     }
 
     /// Folds a whole response, or a part of it like that of a frame.
-    pub(crate) fn document(
+    pub(crate) fn fold_document(
         &mut self,
         json: String,
         ready: &mut VecDeque<StepEvent>,
-    ) -> Result<Next, StepError> {
+    ) -> Result<StreamProgress, StepError> {
         let raw: Option<Box<RawValue>> = RawValue::from_string(json).ok();
         let json = raw.as_deref().map_or("", RawValue::get);
         let is_whole =
-            serde_json::from_str::<Response<'_>>(json).is_ok_and(|response| response.output.is_some());
+            serde_json::from_str::<ResponseObject<'_>>(json).is_ok_and(|response| response.output.is_some());
         if is_whole {
-            return self.response("response.completed", raw.as_deref(), ready);
+            return self.fold_response("response.completed", raw.as_deref(), ready);
         }
-        self.frame(&Frame { event: String::new(), data: json.to_owned() }, ready)
+        self.fold_frame(&SseFrame { event: String::new(), data: json.to_owned() }, ready)
     }
 
     /// Remembers a call whose arguments follow.
     fn begin_item(&mut self, index: Option<u64>, item: Option<&RawValue>) -> Result<(), StepError> {
-        let item: Item = item.and_then(|json| serde_json::from_str(json.get()).ok()).unwrap_or_default();
+        let item: ResponsesOutputItem =
+            item.and_then(|json| serde_json::from_str(json.get()).ok()).unwrap_or_default();
         if item.r#type != "function_call" {
             return Ok(());
         }
-        if self.calls.begin(index, item.into_call()) {
+        if self.calls.begin_call(index, item.into_call()) {
             Ok(())
         } else {
-            Err(error::unavailable("its stream has too many items"))
+            Err(error::unavailable_step("its stream has too many items"))
         }
     }
 
-    fn count(&mut self, event: &Event<'_>) -> Result<(), StepError> {
+    fn count_delta(&mut self, event: &ResponsesEvent<'_>) -> Result<(), StepError> {
         let index = (event.output_index.unwrap_or(0), event.content_index);
         if self.parts.len() >= ITEMS_MAX && !self.parts.contains_key(&index) {
-            return Err(error::unavailable("its stream has too many items"));
+            return Err(error::unavailable_step("its stream has too many items"));
         }
         let bytes = event.delta.as_ref().and_then(Value::as_str).map_or(0, str::len);
-        let start = self.output.written().len();
+        let start = self.output.written_text().len();
         self.parts.entry(index).or_insert(PendingPart { start, bytes: 0, cited: 0 }).bytes += bytes;
         Ok(())
     }
 
     /// Emits a source of a part in progress.
-    fn annotated(&mut self, event: &Event<'_>, ready: &mut VecDeque<StepEvent>) {
+    fn emit_annotation(&mut self, event: &ResponsesEvent<'_>, ready: &mut VecDeque<StepEvent>) {
         let pending = self.parts.get_mut(&(event.output_index.unwrap_or(0), event.content_index));
         let (Some(pending), Some(annotation)) = (pending, &event.annotation) else { return };
         pending.cited += 1;
-        let text = self.output.written().get(pending.start..).unwrap_or("");
-        let cited = source(annotation, pending.start, text);
-        self.output.cited(cited, ready);
+        let text = self.output.written_text().get(pending.start..).unwrap_or("");
+        let cited = parse_citation(annotation, pending.start, text);
+        self.output.emit_citation(cited, ready);
     }
 
     /// Takes a finished item of an event.
-    fn item(
+    fn take_event_item(
         &mut self,
         index: Option<u64>,
         item: Option<&RawValue>,
@@ -327,20 +331,25 @@ impl Fold {
         let json = item.map_or("{}", RawValue::get);
         let item = read_item(json)?;
         if item.r#type == "function_call" {
-            self.calls.finish(index, item.into_call(), without(json, &CALL_FIELDS)?);
+            self.calls.finish_call(index, item.into_call(), without_fields(json, &CALL_FIELDS)?);
             return self.emit_settled(ready);
         }
-        self.content(index.unwrap_or(0), item, json, ready)
+        self.emit_content(index.unwrap_or(0), item, json, ready)
     }
 
     /// Takes an item of the whole response.
-    fn listed(&mut self, index: u64, json: &str, ready: &mut VecDeque<StepEvent>) -> Result<(), StepError> {
+    fn take_listed_item(
+        &mut self,
+        index: u64,
+        json: &str,
+        ready: &mut VecDeque<StepEvent>,
+    ) -> Result<(), StepError> {
         let item = read_item(json)?;
         if item.r#type == "function_call" {
-            self.calls.list(item.into_call(), without(json, &CALL_FIELDS)?);
+            self.calls.add_listed_call(item.into_call(), without_fields(json, &CALL_FIELDS)?);
             return self.emit_settled(ready);
         }
-        self.content(index, item, json, ready)
+        self.emit_content(index, item, json, ready)
     }
 
     fn emit_settled(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<(), StepError> {
@@ -356,19 +365,19 @@ impl Fold {
         rest: Option<String>,
         ready: &mut VecDeque<StepEvent>,
     ) -> Result<(), StepError> {
-        if self.output.call(call, ready)?
+        if self.output.accept_call(call, ready)?
             && let Some(rest) = rest
         {
-            self.output.opaque(Format::Responses, rest, ready);
+            self.output.emit_opaque(WireFormat::Responses, rest, ready);
         }
         Ok(())
     }
 
     /// Emits a finished item that is no call.
-    fn content(
+    fn emit_content(
         &mut self,
         index: u64,
-        item: Item,
+        item: ResponsesOutputItem,
         json: &str,
         ready: &mut VecDeque<StepEvent>,
     ) -> Result<(), StepError> {
@@ -382,11 +391,11 @@ impl Fold {
         match item.r#type.as_str() {
             // The vendor cannot read unencrypted reasoning when it is sent back.
             "reasoning" if item.encrypted_content.is_some_and(|sealed| !sealed.is_empty()) => {
-                self.output.opaque(Format::Responses, json.to_owned(), ready);
+                self.output.emit_opaque(WireFormat::Responses, json.to_owned(), ready);
             }
             "message" => {
-                self.message(index, item.content.unwrap_or_default(), ready);
-                self.output.opaque(Format::Responses, without(json, &["content"])?, ready);
+                self.emit_message(index, item.content.unwrap_or_default(), ready);
+                self.output.emit_opaque(WireFormat::Responses, without_fields(json, &["content"])?, ready);
             }
             _ => {}
         }
@@ -394,11 +403,16 @@ impl Fold {
     }
 
     /// Emits the content of a finished message that did not arrive in deltas. Text that contradicts them is left out.
-    fn message(&mut self, index: u64, content: Vec<Part>, ready: &mut VecDeque<StepEvent>) {
-        let whole: String = content.iter().flat_map(Part::texts).collect();
+    fn emit_message(
+        &mut self,
+        index: u64,
+        content: Vec<ResponsesOutputPart>,
+        ready: &mut VecDeque<StepEvent>,
+    ) {
+        let whole: String = content.iter().flat_map(ResponsesOutputPart::text_and_refusal).collect();
         let begun = self.parts.iter().filter(|((item, _), part)| *item == index && part.bytes > 0);
         let begun = begun.map(|(_, part)| part.start).min();
-        let written = self.output.written();
+        let written = self.output.written_text();
         // A server may stream a text under another position than that of its item.
         let from = begun.unwrap_or(self.unclaimed);
         let streamed = written.get(from..).filter(|text| whole.starts_with(text));
@@ -411,36 +425,36 @@ impl Fold {
         for (part, at) in content.into_iter().zip(0_u64..) {
             let pending = self.parts.remove(&(index, at));
             let part_start = pending.as_ref().map_or(start, |pending| pending.start);
-            let [text, refusal] = part.texts().map(|text| {
+            let [text, refusal] = part.text_and_refusal().map(|text| {
                 let skipped = known.min(text.len());
                 (start, known) = (start + text.len(), known - skipped);
                 text.get(skipped..).unwrap_or_default().to_owned()
             });
-            self.output.text(text, ready);
-            self.output.refusal(refusal, ready);
+            self.output.emit_text(text, ready);
+            self.output.emit_refusal(refusal, ready);
             let Some(Value::Array(annotations)) = part.annotations else { continue };
             if pending.is_some_and(|pending| pending.cited > 0) {
                 continue; // already emitted one by one
             }
             for annotation in annotations.iter().take(CITED_MAX) {
-                let text = self.output.written().get(part_start..).unwrap_or("");
-                let cited = source(annotation, part_start, text);
-                self.output.cited(cited, ready);
+                let text = self.output.written_text().get(part_start..).unwrap_or("");
+                let cited = parse_citation(annotation, part_start, text);
+                self.output.emit_citation(cited, ready);
             }
         }
         self.parts.retain(|(item, _), _| *item != index);
-        self.unclaimed = self.output.written().len();
+        self.unclaimed = self.output.written_text().len();
     }
 
-    fn response(
+    fn fold_response(
         &mut self,
         kind: &str,
         response: Option<&RawValue>,
         ready: &mut VecDeque<StepEvent>,
-    ) -> Result<Next, StepError> {
-        let response: Response<'_> = serde_json::from_str(response.map_or("{}", RawValue::get))
-            .map_err(|_| error::unavailable("its stream contains an unreadable frame"))?;
-        merge_usage(&mut self.usage, response.usage.and_then(WireUsage::read));
+    ) -> Result<StreamProgress, StepError> {
+        let response: ResponseObject<'_> = serde_json::from_str(response.map_or("{}", RawValue::get))
+            .map_err(|_| error::unavailable_step("its stream contains an unreadable frame"))?;
+        merge_usage(&mut self.usage, response.usage.and_then(ResponsesUsage::into_usage));
         let reason = response.incomplete_details.and_then(|details| details.reason);
         let problem = response.error.filter(|problem| !error::is_empty(problem));
         let status = response.status.as_str();
@@ -449,48 +463,51 @@ impl Fold {
         }
         // Items that were not finished, or that come only here.
         for (item, index) in response.output.into_iter().flatten().zip(0..) {
-            self.listed(index, item.get(), ready)?;
+            self.take_listed_item(index, item.get(), ready)?;
         }
         let is_incomplete = kind == "response.incomplete" || status == "incomplete";
         while let Some((call, rest)) = self.calls.next_at_end(is_incomplete) {
             self.emit_call(call, rest, ready)?;
         }
-        let mut ending = Ending { stop: Some(StopReason::Done), is_unknown: false };
+        let mut ending = StepEnding { stop: Some(StopReason::Done), is_unknown: false };
         if is_incomplete {
             ending.stop = Some(StopReason::OutputFull);
-            if let Finish::Stop(StopReason::Filtered) = Finish::of(reason.as_deref().unwrap_or_default()) {
+            if let Finish::Stop(StopReason::Filtered) =
+                Finish::from_reason(reason.as_deref().unwrap_or_default())
+            {
                 ending.stop = Some(StopReason::Filtered);
             }
         }
-        self.output.finish(ending, self.usage, ready)
+        self.output.finish_step(ending, self.usage, ready)
     }
 }
 
 /// Reads an annotation's source, for a part that starts at `start` with this text. Positions in it are in characters.
-fn source(annotation: &Value, start: usize, part: &str) -> Option<Cited> {
-    let text = |field| cited::text(annotation, field);
-    let end = cited::number(annotation, "end_index").or_else(|| cited::number(annotation, "index"));
+fn parse_citation(annotation: &Value, start: usize, part: &str) -> Option<VendorCitation> {
+    let text = |field| cited::text_field(annotation, field);
+    let end =
+        cited::number_field(annotation, "end_index").or_else(|| cited::number_field(annotation, "index"));
     let at = start + end.map_or(part.len(), |end| cited::bytes_of(part, end));
     match text("type") {
-        "url_citation" => cited::page(at, text("url"), text("title"), ""),
-        "file_citation" | "container_file_citation" => cited::file(at, text("filename"), None, ""),
+        "url_citation" => cited::cite_page(at, text("url"), text("title"), ""),
+        "file_citation" | "container_file_citation" => cited::cite_file(at, text("filename"), None, ""),
         _ => None,
     }
 }
 
-fn read_item(json: &str) -> Result<Item, StepError> {
-    serde_json::from_str(json).map_err(|_| error::unavailable("its stream contains an unreadable frame"))
+fn read_item(json: &str) -> Result<ResponsesOutputItem, StepError> {
+    serde_json::from_str(json).map_err(|_| error::unavailable_step("its stream contains an unreadable frame"))
 }
 
 /// Removes fields from an item.
-fn without(json: &str, removed: &[&str]) -> Result<String, StepError> {
+fn without_fields(json: &str, removed: &[&str]) -> Result<String, StepError> {
     let mut fields: Map<String, Value> = serde_json::from_str(json)
-        .map_err(|_| error::unavailable("its stream contains an unreadable frame"))?;
+        .map_err(|_| error::unavailable_step("its stream contains an unreadable frame"))?;
     fields.retain(|name, _| !removed.contains(&name.as_str()));
     Ok(Value::Object(fields).to_string())
 }
 
-fn delta(event: Event<'_>) -> String {
+fn delta_text(event: ResponsesEvent<'_>) -> String {
     match event.delta {
         Some(Value::String(text)) => text,
         Some(_) | None => String::new(),

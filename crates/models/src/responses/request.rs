@@ -8,12 +8,12 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use crate::format::Format;
-use crate::replay::{self, ModelPiece, Turn, UserPiece};
+use crate::format::WireFormat;
+use crate::replay::{self, ModelPiece, ReplayTurn, UserPiece};
 
 /// The request parameters that a model accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Dialect {
+pub(crate) struct ResponsesDialect {
     /// Accepts a reasoning effort.
     effort: bool,
     /// Accepts a request for reasoning summaries.
@@ -22,12 +22,12 @@ pub(crate) struct Dialect {
     encrypted: bool,
 }
 
-impl Dialect {
+impl ResponsesDialect {
     /// The dialect of the vendor's newer models.
     pub(crate) const NEWEST: Self = Self { effort: true, summary: true, encrypted: true };
 
     /// Returns another dialect to try after this rejection, whose reason is in lower case.
-    pub(crate) fn fallback(self, reason: &str) -> Option<Self> {
+    pub(crate) fn fallback_dialect(self, reason: &str) -> Option<Self> {
         // This rejection concerns the transcript, not the model's parameters.
         if reason.contains("could not be verified") || reason.contains("required following item") {
             return None;
@@ -46,18 +46,18 @@ impl Dialect {
 }
 
 #[derive(Serialize)]
-pub(crate) struct Body<'a> {
+pub(crate) struct ResponsesBody<'a> {
     model: &'a str,
     #[serde(skip_serializing_if = "str::is_empty")]
     instructions: &'a str,
-    input: Vec<Item<'a>>,
+    input: Vec<ResponsesInputItem<'a>>,
     stream: bool,
     store: bool,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     include: Vec<&'static str>,
     max_output_tokens: u32,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    tools: Vec<Tool<'a>>,
+    tools: Vec<ResponsesTool<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning: Option<Reasoning>,
 }
@@ -72,10 +72,10 @@ struct Reasoning {
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Item<'a> {
+enum ResponsesInputItem<'a> {
     Message {
         role: &'static str,
-        content: Vec<Part<'a>>,
+        content: Vec<ResponsesInputPart<'a>>,
         /// Other fields of the vendor's item, which must be sent back.
         #[serde(flatten)]
         rest: Map<String, Value>,
@@ -97,14 +97,14 @@ enum Item<'a> {
 
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Part<'a> {
+enum ResponsesInputPart<'a> {
     InputText { text: Cow<'a, str> },
     OutputText { text: Cow<'a, str> },
     InputImage { image_url: String, detail: &'static str },
 }
 
 #[derive(Serialize)]
-struct Tool<'a> {
+struct ResponsesTool<'a> {
     r#type: &'static str,
     name: &'a str,
     description: &'a str,
@@ -113,13 +113,16 @@ struct Tool<'a> {
 }
 
 /// Builds the request's body.
-pub(crate) fn body(request: &StepRequest, dialect: Dialect) -> Result<Body<'_>, StepError> {
+pub(crate) fn build_body(
+    request: &StepRequest,
+    dialect: ResponsesDialect,
+) -> Result<ResponsesBody<'_>, StepError> {
     let tools = request.tools.iter().map(|tool| {
-        Ok(Tool {
+        Ok(ResponsesTool {
             r#type: "function",
             name: &tool.name,
             description: &tool.description,
-            parameters: replay::schema(tool)?,
+            parameters: replay::tool_schema(tool)?,
             strict: false,
         })
     });
@@ -129,13 +132,13 @@ pub(crate) fn body(request: &StepRequest, dialect: Dialect) -> Result<Body<'_>, 
         summary: dialect.summary.then_some("auto"),
     });
     let mut input = Vec::with_capacity(request.transcript.len());
-    for turn in replay::turns(request, Format::Responses) {
+    for turn in replay::build_turns(request, WireFormat::Responses) {
         match turn {
-            Turn::User(pieces) => pieces.into_iter().for_each(|piece| push_user(piece, &mut input)),
-            Turn::Model(pieces) => model(&pieces, &mut input),
+            ReplayTurn::User(pieces) => pieces.into_iter().for_each(|piece| push_user(piece, &mut input)),
+            ReplayTurn::Model(pieces) => push_model(&pieces, &mut input),
         }
     }
-    Ok(Body {
+    Ok(ResponsesBody {
         model: &request.model,
         instructions: &request.instructions,
         input,
@@ -149,75 +152,82 @@ pub(crate) fn body(request: &StepRequest, dialect: Dialect) -> Result<Body<'_>, 
 }
 
 /// Adds a piece of the user's turn. What follows one another is one message, as templates of models require.
-fn push_user<'a>(piece: UserPiece<'a>, input: &mut Vec<Item<'a>>) {
+fn push_user<'a>(piece: UserPiece<'a>, input: &mut Vec<ResponsesInputItem<'a>>) {
     let part = match piece {
         UserPiece::Result(call, result) => {
-            input.push(Item::FunctionCallOutput {
+            input.push(ResponsesInputItem::FunctionCallOutput {
                 call_id: replay::call_id(&call.id),
                 output: replay::result_text(result),
             });
             return;
         }
-        UserPiece::Text(text) => Part::InputText { text },
-        UserPiece::Image(image) => Part::InputImage { image_url: replay::data_url(image), detail: "auto" },
+        UserPiece::Text(text) => ResponsesInputPart::InputText { text },
+        UserPiece::Image(image) => {
+            ResponsesInputPart::InputImage { image_url: replay::data_url(image), detail: "auto" }
+        }
     };
     match input.last_mut() {
-        Some(Item::Message { role: "user", content, .. }) => content.push(part),
-        _ => input.push(message("user", part)),
+        Some(ResponsesInputItem::Message { role: "user", content, .. }) => content.push(part),
+        _ => input.push(message_item("user", part)),
     }
 }
 
-fn message<'a>(role: &'static str, part: Part<'a>) -> Item<'a> {
-    Item::Message { role, content: vec![part], rest: Map::new() }
+fn message_item<'a>(role: &'static str, part: ResponsesInputPart<'a>) -> ResponsesInputItem<'a> {
+    ResponsesInputItem::Message { role, content: vec![part], rest: Map::new() }
 }
 
 /// Adds a model's turn with its opaque items in place. Drops trailing reasoning, which the vendor rejects.
-fn model<'a>(pieces: &[ModelPiece<'a>], input: &mut Vec<Item<'a>>) {
+fn push_model<'a>(pieces: &[ModelPiece<'a>], input: &mut Vec<ResponsesInputItem<'a>>) {
     let end = pieces.iter().rposition(|piece| match piece {
-        ModelPiece::Opaque(json) => Rest::read(json).is_some(),
+        ModelPiece::Opaque(json) => RestFields::parse_opaque(json).is_some(),
         ModelPiece::Text(_) | ModelPiece::Call(_) => true,
     });
     for piece in &pieces[..end.map_or(0, |end| end + 1)] {
         match piece {
             ModelPiece::Text(text) => {
-                let part = Part::OutputText { text: (*text).into() };
+                let part = ResponsesInputPart::OutputText { text: (*text).into() };
                 match input.last_mut() {
                     // A message with the vendor's fields is one of its own.
-                    Some(Item::Message { role: "assistant", content, rest }) if rest.is_empty() => {
+                    Some(ResponsesInputItem::Message { role: "assistant", content, rest })
+                        if rest.is_empty() =>
+                    {
                         content.push(part);
                     }
-                    _ => input.push(message("assistant", part)),
+                    _ => input.push(message_item("assistant", part)),
                 }
             }
-            ModelPiece::Call(call) => input.push(Item::FunctionCall {
+            ModelPiece::Call(call) => input.push(ResponsesInputItem::FunctionCall {
                 call_id: replay::call_id(&call.id),
                 name: &call.tool,
-                arguments: replay::arguments(call),
+                arguments: replay::call_arguments(call),
                 rest: Map::new(),
             }),
-            ModelPiece::Opaque(json) => match (Rest::read(json), input.last_mut()) {
-                (Some(Rest::Message(fields)), Some(Item::Message { role: "assistant", rest, .. }))
-                | (Some(Rest::Call(fields)), Some(Item::FunctionCall { rest, .. }))
+            ModelPiece::Opaque(json) => match (RestFields::parse_opaque(json), input.last_mut()) {
+                (
+                    Some(RestFields::Message(fields)),
+                    Some(ResponsesInputItem::Message { role: "assistant", rest, .. }),
+                )
+                | (Some(RestFields::Call(fields)), Some(ResponsesInputItem::FunctionCall { rest, .. }))
                     if rest.is_empty() =>
                 {
                     *rest = fields;
                 }
                 (Some(_), _) => {}
-                (None, _) => input.extend(serde_json::from_str(json).ok().map(Item::Opaque)),
+                (None, _) => input.extend(serde_json::from_str(json).ok().map(ResponsesInputItem::Opaque)),
             },
         }
     }
 }
 
 /// The other fields of a message or call, from the opaque item that follows it.
-enum Rest {
+enum RestFields {
     Message(Map<String, Value>),
     Call(Map<String, Value>),
 }
 
-impl Rest {
+impl RestFields {
     /// Returns `None` for an opaque item of its own.
-    fn read(json: &str) -> Option<Self> {
+    fn parse_opaque(json: &str) -> Option<Self> {
         let mut fields: Map<String, Value> = serde_json::from_str(json).ok()?;
         let kind = fields.remove("type")?;
         // The transcript's values of these fields take precedence.
@@ -235,14 +245,14 @@ impl Rest {
 mod tests {
     use std::sync::Arc;
 
-    use domain::step::{Block, Call, CallResult, Purpose, Step, StepOutcome, ToolSpec};
+    use domain::step::{CallResult, OutputBlock, Purpose, Step, StepCall, StepOutcome, ToolSpec};
     use serde_json::json;
 
     use super::*;
 
-    fn request(blocks: Vec<Block>) -> StepRequest {
+    fn sample_request(blocks: Vec<OutputBlock>) -> StepRequest {
         let result = |call: &str| {
-            domain::step::Item::Result(Arc::new(CallResult {
+            domain::step::TranscriptItem::Result(Arc::new(CallResult {
                 images: Vec::new(),
                 call: call.into(),
                 tool: "read".into(),
@@ -258,8 +268,11 @@ mod tests {
             model: "gpt-5.2".into(),
             instructions: "Be brief.".into(),
             transcript: vec![
-                domain::step::Item::Question { text: "Q".into(), attachments: vec!["/uploads/a.pdf".into()] },
-                domain::step::Item::Step(Arc::new(Step { blocks, ..Step::default() })),
+                domain::step::TranscriptItem::Question {
+                    text: "Q".into(),
+                    attachments: vec!["/uploads/a.pdf".into()],
+                },
+                domain::step::TranscriptItem::Step(Arc::new(Step { blocks, ..Step::default() })),
                 result("b"),
                 result("a"),
             ],
@@ -273,8 +286,8 @@ mod tests {
         }
     }
 
-    fn call(id: &str, arguments: &str) -> Block {
-        Block::Call(Call {
+    fn call_block(id: &str, arguments: &str) -> OutputBlock {
+        OutputBlock::Call(StepCall {
             id: id.into(),
             tool: "read".into(),
             arguments: arguments.into(),
@@ -282,30 +295,30 @@ mod tests {
         })
     }
 
-    fn opaque(json: &str) -> Block {
-        Block::Opaque { format: "responses".into(), json: json.into() }
+    fn opaque_block(json: &str) -> OutputBlock {
+        OutputBlock::Opaque { format: "responses".into(), json: json.into() }
     }
 
-    fn sent(request: &StepRequest, dialect: Dialect) -> Value {
-        serde_json::to_value(body(request, dialect).unwrap()).unwrap()
+    fn request_json(request: &StepRequest, dialect: ResponsesDialect) -> Value {
+        serde_json::to_value(build_body(request, dialect).unwrap()).unwrap()
     }
 
     #[test]
-    fn items_go_back_verbatim_and_in_their_order() {
+    fn items_return_verbatim_in_order() {
         let thought = r#"{"id":"rs_1","type":"reasoning","summary":[],"encrypted_content":"gAAA"}"#;
-        let request = request(vec![
-            Block::Reasoning("in short".into()),
-            opaque(thought),
-            Block::Text("I look.".into()),
-            opaque(
+        let request = sample_request(vec![
+            OutputBlock::Reasoning("in short".into()),
+            opaque_block(thought),
+            OutputBlock::Text("I look.".into()),
+            opaque_block(
                 r#"{"type":"message","role":"assistant","id":"msg_1","status":"completed","phase":"commentary"}"#,
             ),
-            call("a", r#"{"path":"x"}"#),
-            opaque(r#"{"type":"function_call","id":"fc_1","status":"completed"}"#),
-            call("b", "{\"pa"),
-            opaque(thought),
+            call_block("a", r#"{"path":"x"}"#),
+            opaque_block(r#"{"type":"function_call","id":"fc_1","status":"completed"}"#),
+            call_block("b", "{\"pa"),
+            opaque_block(thought),
         ]);
-        let body = sent(&request, Dialect::NEWEST);
+        let body = request_json(&request, ResponsesDialect::NEWEST);
         assert_eq!(
             body["input"],
             json!([
@@ -331,20 +344,22 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_turns_down_is_left_out() {
-        let newest = Dialect::NEWEST;
-        let plain = newest.fallback("400: encrypted content is not supported with this model.").unwrap();
+    fn fallback_dialect_omits_rejected_parameter() {
+        let newest = ResponsesDialect::NEWEST;
+        let plain =
+            newest.fallback_dialect("400: encrypted content is not supported with this model.").unwrap();
         assert!(!plain.encrypted);
         let verified = "400: your organization must be verified to generate reasoning summaries.";
-        let silent = newest.fallback(verified).unwrap();
+        let silent = newest.fallback_dialect(verified).unwrap();
         assert!(!silent.summary && silent.effort);
         let none = "400: unsupported parameter: 'reasoning.effort' is not supported with this model.";
-        assert!(!newest.fallback(none).unwrap().effort);
-        assert_eq!(newest.fallback("400: the encrypted content could not be verified."), None);
-        let mut request = request(vec![Block::Text("x".into())]);
-        let body = sent(&request, Dialect { effort: false, summary: false, encrypted: false });
+        assert!(!newest.fallback_dialect(none).unwrap().effort);
+        assert_eq!(newest.fallback_dialect("400: the encrypted content could not be verified."), None);
+        let mut request = sample_request(vec![OutputBlock::Text("x".into())]);
+        let body =
+            request_json(&request, ResponsesDialect { effort: false, summary: false, encrypted: false });
         assert!(body.get("reasoning").is_none() && body.get("include").is_none());
         request.settings.clear();
-        assert!(sent(&request, newest).get("reasoning").is_none());
+        assert!(request_json(&request, newest).get("reasoning").is_none());
     }
 }

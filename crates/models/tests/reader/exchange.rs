@@ -5,16 +5,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use domain::citation::mark::marks;
-use domain::citation::{NumberedPassage, Place};
-use domain::embedding::quantize;
+use domain::citation::mark::find_marks;
+use domain::citation::{NumberedPassage, PassagePlace};
+use domain::embedding::quantize_vector;
 use domain::step::{
-    Block, CallResult, Item, Step, StepEvent, StepOutcome, StepRequest, StopReason, ToolSpec,
+    CallResult, OutputBlock, Step, StepEvent, StepOutcome, StepRequest, StopReason, ToolSpec, TranscriptItem,
 };
 use domain::tool::{MachineTool, Offer};
 use domain::unread::UnreadReason;
-use guest::documents::{extract, passages};
-use guest::index::{Batch, ExtractionProblem, Library, PIECE_MAX_BYTES, Wanted};
+use guest::documents::{extract_file, passages};
+use guest::index::{DocumentLibrary, ExtractionProblem, PIECE_MAX_BYTES, PassageBatch, Wanted};
 use models::EmbeddingModel;
 use protocol::embedding::{EmbeddedPassages, PassageVector, QueryVector, UnembeddedRequest};
 use protocol::tool::{FoundPassage, SearchArguments, ToolOutput};
@@ -33,8 +33,8 @@ const EMBEDDED_AT_ONCE: u32 = 16;
 const SEARCH_TIME: Duration = Duration::from_secs(60);
 
 /// Asks questions about a folder of documents.
-pub(super) struct Exchange {
-    library: Library,
+pub(super) struct DocumentExchange {
+    library: DocumentLibrary,
     slowest_search: Cell<Duration>,
     /// Gives passages and queries vectors.
     meaning: Option<EmbeddingModel>,
@@ -42,69 +42,69 @@ pub(super) struct Exchange {
 }
 
 /// An answer of the reader.
-pub(super) struct Answer {
+pub(super) struct ReaderAnswer {
     pub(super) text: String,
     /// Says that no document contains an answer; quotes, if any, are of the closest passages.
     pub(super) declined: bool,
     /// The first quote without Markdown's escapes.
     pub(super) quote: String,
     /// The first citation.
-    pub(super) first: Option<Cited>,
+    pub(super) first: Option<CitedPlace>,
     /// All quotes, without Markdown's escapes, with the citation after each.
-    pub(super) quotes: Vec<(Cited, String)>,
+    pub(super) quotes: Vec<(CitedPlace, String)>,
     /// The passages that the searches returned.
     pub(super) found: Vec<NumberedPassage>,
 }
 
 /// A place in a document.
 #[derive(Debug, Clone)]
-pub(super) struct Cited {
+pub(super) struct CitedPlace {
     pub(super) number: u32,
     pub(super) path: String,
     pub(super) page: Option<u32>,
 }
 
-impl Exchange {
+impl DocumentExchange {
     /// Indexes a folder.
-    pub(super) fn over(documents: &Path) -> Self {
+    pub(super) fn over_folder(documents: &Path) -> Self {
         let index = tempfile::tempdir().expect("a folder");
-        let library = Library::new(documents, index.path());
+        let library = DocumentLibrary::new(documents, index.path());
         Self { library, slowest_search: Cell::default(), meaning: None, _index: Some(index) }
     }
 
     /// Indexes a folder into another one, which keeps the index.
     pub(super) fn with_index(documents: &Path, index: &Path) -> Self {
-        let library = Library::new(documents, index);
+        let library = DocumentLibrary::new(documents, index);
         Self { library, slowest_search: Cell::default(), meaning: None, _index: None }
     }
 
     /// Has all passages embedded, and from now on the queries of searches, too. Returns the number of passages that got a
     /// vector now.
     pub(super) async fn search_by_meaning(&mut self, model: EmbeddingModel) -> u32 {
-        self.search(&arguments("index")).await;
+        self.run_search(&search_arguments("index")).await;
         let (mut after, mut embedded) = (0, 0);
         loop {
             let asked = UnembeddedRequest { model: model.space().to_owned(), after, limit: EMBEDDED_AT_ONCE };
-            let passages = self.library.unembedded(asked).await.expect("an index").passages;
+            let passages = self.library.list_unembedded(asked).await.expect("an index").passages;
             let Some(last) = passages.last() else { break };
             after = last.id;
             let texts: Vec<String> = passages.iter().map(|passage| passage.text.clone()).collect();
-            let vectors = model.embed(&texts).await.expect("vectors").vectors;
+            let vectors = model.embed_passages(&texts).await.expect("vectors").vectors;
             let vectors = passages.iter().zip(&vectors).map(|(passage, vector)| PassageVector {
                 id: passage.id,
                 digest: passage.digest,
-                components: quantize(vector).unwrap_or_default(),
+                components: quantize_vector(vector).unwrap_or_default(),
             });
             let vectors = EmbeddedPassages { model: model.space().to_owned(), vectors: vectors.collect() };
-            embedded += self.library.embedded(vectors).await.expect("an index").stored;
+            embedded += self.library.store_embeddings(vectors).await.expect("an index").stored;
         }
         self.meaning = Some(model);
         embedded
     }
 
     /// Returns the passages that a search for the question itself finds, best first.
-    pub(super) async fn found(&self, question: &str) -> Vec<FoundPassage> {
-        self.search(&arguments(question)).await.passages
+    pub(super) async fn find_passages(&self, question: &str) -> Vec<FoundPassage> {
+        self.run_search(&search_arguments(question)).await.passages
     }
 
     /// Returns the duration of the slowest search, except the first one, which indexes the documents.
@@ -113,18 +113,19 @@ impl Exchange {
     }
 
     /// Asks a question after earlier ones.
-    pub(super) async fn ask(&self, question: &str, earlier: &[&str]) -> Answer {
-        let mut transcript: Vec<Item> = earlier.iter().map(|text| asked(text, &[])).collect();
-        transcript.push(asked(question, &[]));
-        self.answer(transcript).await
+    pub(super) async fn ask_question(&self, question: &str, earlier: &[&str]) -> ReaderAnswer {
+        let mut transcript: Vec<TranscriptItem> =
+            earlier.iter().map(|text| question_item(text, &[])).collect();
+        transcript.push(question_item(question, &[]));
+        self.run_transcript(transcript).await
     }
 
     /// Asks about these files.
-    pub(super) async fn ask_about(&self, question: &str, files: &[&str]) -> Answer {
-        self.answer(vec![asked(question, files)]).await
+    pub(super) async fn ask_about(&self, question: &str, files: &[&str]) -> ReaderAnswer {
+        self.run_transcript(vec![question_item(question, files)]).await
     }
 
-    async fn answer(&self, transcript: Vec<Item>) -> Answer {
+    async fn run_transcript(&self, transcript: Vec<TranscriptItem>) -> ReaderAnswer {
         let offered =
             MachineTool::ALL.iter().map(|tool| tool.facts()).filter(|tool| tool.offer == Offer::Always);
         let mut request = StepRequest {
@@ -138,35 +139,39 @@ impl Exchange {
         };
         let mut numbered: Vec<NumberedPassage> = Vec::new();
         for _ in 0..STEPS_MAX {
-            let events = models::reader::step(&request);
+            let events = models::reader::reader_step(&request);
             let Some(StepEvent::Call(call)) = events.first().cloned() else {
-                return Answer::of(&events, numbered);
+                return ReaderAnswer::from_events(&events, numbered);
             };
             let arguments: SearchArguments =
                 serde_json::from_str(&call.arguments).expect("arguments of a search");
-            let output = self.search(&arguments).await;
-            let step =
-                Step { blocks: vec![Block::Call(call.clone())], stop: StopReason::Calls, ..Step::default() };
-            request.transcript.push(Item::Step(Arc::new(step)));
+            let output = self.run_search(&arguments).await;
+            let step = Step {
+                blocks: vec![OutputBlock::Call(call.clone())],
+                stop: StopReason::Calls,
+                ..Step::default()
+            };
+            request.transcript.push(TranscriptItem::Step(Arc::new(step)));
             let result = CallResult {
                 images: Vec::new(),
                 call: call.id,
                 tool: call.tool,
                 outcome: if output.failed { StepOutcome::Failed } else { StepOutcome::Done },
                 text: output.text,
-                passages: number(&mut numbered, output.passages),
+                passages: number_passages(&mut numbered, output.passages),
                 written: Vec::new(),
                 unread: Vec::new(),
             };
-            request.transcript.push(Item::Result(Arc::new(result)));
+            request.transcript.push(TranscriptItem::Result(Arc::new(result)));
         }
         unreachable!("the reader does not come to an end");
     }
 
-    async fn search(&self, arguments: &SearchArguments) -> ToolOutput {
+    async fn run_search(&self, arguments: &SearchArguments) -> ToolOutput {
         if let Some(model) = &self.meaning {
-            let embedded = model.embed(std::slice::from_ref(&arguments.query)).await.expect("a vector");
-            let components = quantize(&embedded.vectors[0]).unwrap_or_default();
+            let embedded =
+                model.embed_passages(std::slice::from_ref(&arguments.query)).await.expect("a vector");
+            let components = quantize_vector(&embedded.vectors[0]).unwrap_or_default();
             let (model, query) = (model.space().to_owned(), arguments.query.clone());
             self.library.query_vector(QueryVector { model, query, components });
         }
@@ -174,17 +179,17 @@ impl Exchange {
         let begun = Instant::now();
         let output = self
             .library
-            .search(arguments, &[], SEARCH_TIME, |wanted: Wanted| {
+            .search_documents(arguments, &[], SEARCH_TIME, |wanted: Wanted| {
                 read_any.set(true);
                 async move {
                     let path = wanted.file;
                     let unread = |reason, text| ExtractionProblem { reason, text, passing: false };
                     let file = std::fs::File::open(&path)
                         .map_err(|error| unread(UnreadReason::Missing, error.to_string()))?;
-                    let extracted =
-                        extract(&path, file).map_err(|error| unread(error.reason(), error.to_string()))?;
-                    let pieces = passages::split(&extracted, PIECE_MAX_BYTES);
-                    Ok(Batch { pieces, span: extracted.span, ..Batch::default() })
+                    let extracted = extract_file(&path, file)
+                        .map_err(|error| unread(error.unread_reason(), error.to_string()))?;
+                    let pieces = passages::split_passages(&extracted, PIECE_MAX_BYTES);
+                    Ok(PassageBatch { pieces, span: extracted.span, ..PassageBatch::default() })
                 }
             })
             .await;
@@ -195,8 +200,8 @@ impl Exchange {
     }
 }
 
-impl Answer {
-    fn of(events: &[StepEvent], numbered: Vec<NumberedPassage>) -> Self {
+impl ReaderAnswer {
+    fn from_events(events: &[StepEvent], numbered: Vec<NumberedPassage>) -> Self {
         assert!(matches!(events.last(), Some(StepEvent::Finished { stop: StopReason::Done, .. })));
         let text: String = events
             .iter()
@@ -207,10 +212,10 @@ impl Answer {
             .collect();
         let mut quotes = Vec::new();
         let mut begin = 0;
-        for mark in marks(&text) {
+        for mark in find_marks(&text) {
             let [number] = mark.numbers[..] else { unreachable!("a mark has one number") };
             let passage = numbered.iter().find(|passage| passage.number == number).expect("a known number");
-            let Place::File { path, page, .. } = &passage.place else {
+            let PassagePlace::File { path, page, .. } = &passage.place else {
                 unreachable!("all places are in files")
             };
             let quoted: Vec<&str> = text[begin..mark.brackets.start]
@@ -219,7 +224,7 @@ impl Answer {
                 .map(|line| line.trim_start_matches("> ").trim_end())
                 .collect();
             begin = mark.brackets.end;
-            let cited = Cited { number, path: path.clone(), page: *page };
+            let cited = CitedPlace { number, path: path.clone(), page: *page };
             quotes.push((cited, quoted.join(" ").replace(['\\', '*'], "")));
         }
         let (first, quote) = quotes.first().cloned().unzip();
@@ -228,20 +233,27 @@ impl Answer {
     }
 }
 
-fn arguments(query: &str) -> SearchArguments {
+fn search_arguments(query: &str) -> SearchArguments {
     SearchArguments { query: query.to_owned(), paths: Vec::new(), limit: None }
 }
 
-fn asked(text: &str, files: &[&str]) -> Item {
-    Item::Question { text: text.to_owned(), attachments: files.iter().map(ToString::to_string).collect() }
+fn question_item(text: &str, files: &[&str]) -> TranscriptItem {
+    TranscriptItem::Question {
+        text: text.to_owned(),
+        attachments: files.iter().map(ToString::to_string).collect(),
+    }
 }
 
 /// Assigns citation numbers to the passages.
-fn number(known: &mut Vec<NumberedPassage>, found: Vec<FoundPassage>) -> Vec<NumberedPassage> {
+fn number_passages(known: &mut Vec<NumberedPassage>, found: Vec<FoundPassage>) -> Vec<NumberedPassage> {
     let mut out = Vec::new();
     for passage in found {
-        let place =
-            Place::File { path: passage.path, page: passage.page, lines: passage.lines, page_name: None };
+        let place = PassagePlace::File {
+            path: passage.path,
+            page: passage.page,
+            lines: passage.lines,
+            page_name: None,
+        };
         let number = u32::try_from(known.len() + 1).expect("few passages");
         let passage = NumberedPassage { number, place, text: passage.text };
         known.push(passage.clone());

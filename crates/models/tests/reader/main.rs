@@ -9,8 +9,8 @@ mod score;
 
 use std::path::Path;
 
-use exchange::Exchange;
-use score::{Question, Score};
+use exchange::DocumentExchange;
+use score::{Score, ScoredQuestion};
 
 /// The minimum share of answerable questions whose right passage is cited first.
 const CITED_FIRST_MIN: f64 = 0.85;
@@ -18,31 +18,32 @@ const CITED_FIRST_MIN: f64 = 0.85;
 const UNANSWERABLE_MIN: f64 = 0.90;
 
 #[tokio::test(flavor = "current_thread")]
-async fn the_right_passage_is_cited_first_and_what_is_missing_is_told() {
+async fn reader_cites_right_passage_first() {
     let documents = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reader/documents");
-    let exchange = Exchange::over(&documents);
-    let questions = Question::all();
+    let exchange = DocumentExchange::over_folder(&documents);
+    let questions = ScoredQuestion::load_all();
     let mut scores = Vec::new();
     for (number, question) in questions.iter().enumerate() {
-        let answer = exchange.ask(&question.question, &[]).await;
-        scores.push(Score::of(number, question, answer));
+        let answer = exchange.ask_question(&question.question, &[]).await;
+        scores.push(Score::from_answer(number, question, answer));
     }
-    let report = score::report(&questions, &scores);
+    let report = score::format_report(&questions, &scores);
     println!("{report}");
     println!("slowest search: {:?}", exchange.slowest_search());
     for kept in [false, true] {
         let part: Vec<&Score> = scores.iter().filter(|score| score.kept == kept).collect();
-        let (first, unanswered) = score::shares(&part);
+        let (first, unanswered) = score::right_shares(&part);
         assert!(first >= CITED_FIRST_MIN, "cited first: {first:.3}\n{report}");
         assert!(unanswered >= UNANSWERABLE_MIN, "recognised as unanswerable: {unanswered:.3}\n{report}");
     }
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn a_question_leans_on_the_one_before() {
+async fn follow_up_uses_previous_question() {
     let documents = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reader/documents");
-    let exchange = Exchange::over(&documents);
-    let answer = exchange.ask("A do kdy se vrací?", &["Jak vysokou jistotu složila nájemkyně bytu?"]).await;
+    let exchange = DocumentExchange::over_folder(&documents);
+    let answer =
+        exchange.ask_question("A do kdy se vrací?", &["Jak vysokou jistotu složila nájemkyně bytu?"]).await;
     let cited = answer.first.expect("an answer");
     assert_eq!(cited.path, "/najemni-smlouva-byt.pdf");
     assert!(answer.quote.contains("do třiceti dnů"), "{}", answer.text);
@@ -51,7 +52,7 @@ async fn a_question_leans_on_the_one_before() {
 #[tokio::test(flavor = "current_thread")]
 async fn attached_files_alone_are_searched() {
     let documents = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reader/documents");
-    let exchange = Exchange::over(&documents);
+    let exchange = DocumentExchange::over_folder(&documents);
     let question = "Jaká je výpovědní doba?";
     for file in ["/pracovni-smlouva.docx", "/najemni-smlouva-byt.pdf"] {
         let answer = exchange.ask_about(question, &[file]).await;
@@ -60,9 +61,9 @@ async fn attached_files_alone_are_searched() {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn the_demo_documents_answer_the_demo_questions() {
+async fn demo_documents_answer_demo_questions() {
     let documents = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/documents");
-    let exchange = Exchange::over(&documents);
+    let exchange = DocumentExchange::over_folder(&documents);
     for (question, file, page, quoted) in [
         (
             "Jaká je výpovědní doba nájmu bytu?",
@@ -77,7 +78,7 @@ async fn the_demo_documents_answer_the_demo_questions() {
             "two months for you",
         ),
     ] {
-        let answer = exchange.ask(question, &[]).await;
+        let answer = exchange.ask_question(question, &[]).await;
         let cited = answer.first.expect("an answer");
         assert_eq!((cited.path.as_str(), cited.page), (file, page), "{}", answer.text);
         assert!(answer.quote.contains(quoted), "{}", answer.text);

@@ -5,11 +5,11 @@ use std::fmt::Write;
 
 use serde::Deserialize;
 
-use super::exchange::Answer;
+use super::exchange::ReaderAnswer;
 
 /// A question and the place of its answer.
 #[derive(Debug, Deserialize)]
-pub(super) struct Question {
+pub(super) struct ScoredQuestion {
     pub(super) language: String,
     pub(super) question: String,
     /// The file that contains the answer; absent when no document does.
@@ -23,14 +23,14 @@ pub(super) struct Question {
     expect: String,
 }
 
-impl Question {
+impl ScoredQuestion {
     /// Reads all questions of the set.
-    pub(super) fn all() -> Vec<Self> {
+    pub(super) fn load_all() -> Vec<Self> {
         serde_json::from_str(include_str!("questions.json")).expect("the questions are JSON")
     }
 
     /// Returns the file's extension, or `none`.
-    fn format(&self) -> &str {
+    fn file_format(&self) -> &str {
         self.file.as_deref().and_then(|file| file.rsplit('.').next()).unwrap_or("none")
     }
 }
@@ -47,7 +47,7 @@ pub(super) struct Score {
 impl Score {
     /// An answer is right when its first mark refers to the file (and page) and the quote before it contains the
     /// expected text, or, without an expected file, when it says that no document contains an answer.
-    pub(super) fn of(number: usize, question: &Question, answer: Answer) -> Self {
+    pub(super) fn from_answer(number: usize, question: &ScoredQuestion, answer: ReaderAnswer) -> Self {
         let right = match (&question.file, &answer.first) {
             (None, _) => answer.declined,
             (Some(_), None) => false,
@@ -55,7 +55,7 @@ impl Score {
             (Some(file), Some(cited)) => {
                 cited.path.trim_start_matches('/') == file
                     && question.page.is_none_or(|page| cited.page == Some(page))
-                    && flat(&answer.quote).contains(&flat(&question.expect))
+                    && flatten_text(&answer.quote).contains(&flatten_text(&question.expect))
             }
         };
         Self { number, kept: question.kept, answerable: question.file.is_some(), right, text: answer.text }
@@ -63,7 +63,7 @@ impl Score {
 }
 
 /// Returns the shares of right answers to answerable and to unanswerable questions.
-pub(super) fn shares(scores: &[&Score]) -> (f64, f64) {
+pub(super) fn right_shares(scores: &[&Score]) -> (f64, f64) {
     let share = |answerable: bool| {
         let these: Vec<_> = scores.iter().filter(|score| score.answerable == answerable).collect();
         let right = these.iter().filter(|score| score.right).count();
@@ -73,7 +73,7 @@ pub(super) fn shares(scores: &[&Score]) -> (f64, f64) {
 }
 
 /// Reports results by language, format and half, and lists the wrong answers.
-pub(super) fn report(questions: &[Question], scores: &[Score]) -> String {
+pub(super) fn format_report(questions: &[ScoredQuestion], scores: &[Score]) -> String {
     let mut out = String::new();
     let mut groups: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     for score in scores {
@@ -83,7 +83,7 @@ pub(super) fn report(questions: &[Question], scores: &[Score]) -> String {
         let by = [
             format!("{kind}, all"),
             format!("{kind}, {}", question.language),
-            format!("{kind}, .{}", question.format()),
+            format!("{kind}, .{}", question.file_format()),
             format!("{kind}, {half} part"),
         ];
         for group in by {
@@ -102,6 +102,6 @@ pub(super) fn report(questions: &[Question], scores: &[Score]) -> String {
     out
 }
 
-fn flat(text: &str) -> String {
+fn flatten_text(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -2,28 +2,28 @@
 
 use domain::step::StepEvent;
 use futures_util::{FutureExt, StreamExt};
-use models::{Format, Timeouts, Vendor};
+use models::{StepTimeouts, VendorClient, WireFormat};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::stage::{request, run_step, vendor};
+use super::stage::{question_request, run_step, vendor_client};
 
 const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
 const END: &str =
     "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
-async fn server() -> (TcpListener, Vendor) {
+async fn listen_vendor() -> (TcpListener, VendorClient) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}/v1", listener.local_addr().unwrap());
-    (listener, vendor(Format::ChatCompletions, &address, Timeouts::default()))
+    (listener, vendor_client(WireFormat::ChatCompletions, &address, StepTimeouts::default()))
 }
 
-fn chunk(data: &str) -> String {
+fn http_chunk(data: &str) -> String {
     format!("{:x}\r\n{data}\r\n", data.len())
 }
 
-fn token(text: &str) -> String {
-    chunk(&format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n"))
+fn token_chunk(text: &str) -> String {
+    http_chunk(&format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n"))
 }
 
 /// Reads a request to its end.
@@ -41,22 +41,22 @@ async fn read_request(connection: &mut TcpStream) -> String {
     }
 }
 
-async fn answer(connection: &mut TcpStream, tokens: &[&str]) {
-    let body: String = tokens.iter().map(|text| token(text)).collect();
-    let response = format!("{HEAD}{body}{}0\r\n\r\n", chunk(END));
+async fn send_answer(connection: &mut TcpStream, tokens: &[&str]) {
+    let body: String = tokens.iter().map(|text| token_chunk(text)).collect();
+    let response = format!("{HEAD}{body}{}0\r\n\r\n", http_chunk(END));
     connection.write_all(response.as_bytes()).await.unwrap();
 }
 
 #[tokio::test]
-async fn chunks_that_came_together_are_one_event_and_each_is_told_when_it_came() {
-    let (listener, vendor) = server().await;
-    let mut stream = vendor.step(request("m", "Hello"));
+async fn chunks_become_events_on_arrival() {
+    let (listener, vendor) = listen_vendor().await;
+    let mut stream = vendor.stream_step(question_request("m", "Hello"));
     let mut connection = None;
     let first = {
         let serve = async {
             let mut accepted = listener.accept().await.unwrap().0;
             read_request(&mut accepted).await;
-            let bytes = [HEAD, &token("a"), &token("b"), &token("c")].concat();
+            let bytes = [HEAD, &token_chunk("a"), &token_chunk("b"), &token_chunk("c")].concat();
             accepted.write_all(bytes.as_bytes()).await.unwrap();
             connection = Some(accepted);
         };
@@ -66,15 +66,15 @@ async fn chunks_that_came_together_are_one_event_and_each_is_told_when_it_came()
     assert!(stream.next().now_or_never().is_none(), "nothing more has come");
     let mut connection = connection.unwrap();
     for text in ["d", "e"] {
-        let sending = async { connection.write_all(token(text).as_bytes()).await.unwrap() };
+        let sending = async { connection.write_all(token_chunk(text).as_bytes()).await.unwrap() };
         let (event, ()) = tokio::join!(stream.next(), sending);
         assert_eq!(event, Some(Ok(StepEvent::Text(text.to_owned()))));
     }
 }
 
 #[tokio::test]
-async fn a_connection_is_used_again_until_the_server_closes_it() {
-    let (listener, vendor) = server().await;
+async fn connection_reused_until_server_closes() {
+    let (listener, vendor) = listen_vendor().await;
     let serve = async {
         let mut connection = listener.accept().await.unwrap().0;
         for text in ["one", "two"] {
@@ -82,31 +82,31 @@ async fn a_connection_is_used_again_until_the_server_closes_it() {
             assert!(head.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"), "{head}");
             let host = format!("host: {}", listener.local_addr().unwrap());
             assert!(head.lines().any(|line| line == host), "{head}");
-            answer(&mut connection, &[text]).await;
+            send_answer(&mut connection, &[text]).await;
         }
         drop(connection);
         let mut other = listener.accept().await.unwrap().0;
         read_request(&mut other).await;
-        answer(&mut other, &["three"]).await;
+        send_answer(&mut other, &["three"]).await;
         other
     };
     let ask = async {
         for expected in ["one", "two", "three"] {
-            let result = run_step(&vendor, request("m", "Hello")).await;
-            assert_eq!((result.text().as_str(), result.error), (expected, None));
+            let result = run_step(&vendor, question_request("m", "Hello")).await;
+            assert_eq!((result.whole_text().as_str(), result.error), (expected, None));
         }
     };
     tokio::join!(serve, ask);
 }
 
 #[tokio::test]
-async fn who_drops_a_step_closes_its_connection() {
-    let (listener, vendor) = server().await;
-    let mut stream = vendor.step(request("m", "Hello"));
+async fn dropped_step_closes_connection() {
+    let (listener, vendor) = listen_vendor().await;
+    let mut stream = vendor.stream_step(question_request("m", "Hello"));
     let serve = async {
         let mut connection = listener.accept().await.unwrap().0;
         read_request(&mut connection).await;
-        connection.write_all([HEAD, &token("a")].concat().as_bytes()).await.unwrap();
+        connection.write_all([HEAD, &token_chunk("a")].concat().as_bytes()).await.unwrap();
         connection
     };
     let (first, mut connection) = tokio::join!(stream.next(), serve);

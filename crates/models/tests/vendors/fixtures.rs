@@ -3,17 +3,17 @@
 
 use std::collections::{HashSet, VecDeque};
 
-use domain::step::{Block, StepError, StopReason};
-use models::{Decoder, Format, Next};
+use domain::step::{OutputBlock, StepError, StopReason};
+use models::{StepDecoder, StreamProgress, WireFormat};
 use proptest::prelude::*;
 
-use super::stage::StepResult;
+use super::stage::VendorStepResult;
 
 /// A recorded stream and its expected result: text, reasoning, calls (tool and arguments), the vendor's citations (byte
 /// offset in the text, and source), opaque items, input and output tokens, and the stop reason.
 #[derive(Clone)]
 struct Fixture {
-    format: Format,
+    format: WireFormat,
     name: &'static str,
     bytes: &'static [u8],
     text: &'static str,
@@ -28,7 +28,7 @@ struct Fixture {
 macro_rules! fixture {
     ($format:ident, $folder:literal, $name:literal) => {
         Fixture {
-            format: Format::$format,
+            format: WireFormat::$format,
             name: concat!($folder, "/", $name),
             bytes: include_bytes!(concat!("../", $folder, "/", $name, ".sse")),
             text: "",
@@ -42,7 +42,7 @@ macro_rules! fixture {
     };
 }
 
-fn fixtures() -> Vec<Fixture> {
+fn documented_fixtures() -> Vec<Fixture> {
     vec![
         Fixture { text: "Hello!", tokens: (25, 15), ..fixture!(Anthropic, "anthropic", "text") },
         Fixture {
@@ -164,41 +164,41 @@ fn with_citations() -> Vec<Fixture> {
     ]
 }
 
-fn all() -> Vec<Fixture> {
-    [fixtures(), with_citations()].concat()
+fn all_fixtures() -> Vec<Fixture> {
+    [documented_fixtures(), with_citations()].concat()
 }
 
 /// Decodes chunks.
-fn decode(format: Format, pieces: &[&[u8]]) -> StepResult {
-    let mut decoder = Decoder::new(format, HashSet::new());
-    let (mut result, mut ready) = (StepResult::default(), VecDeque::new());
-    let take = |result: &mut StepResult, ready: &mut VecDeque<_>| {
-        ready.drain(..).for_each(|event| result.take(Ok(event)))
+fn decode_chunks(format: WireFormat, pieces: &[&[u8]]) -> VendorStepResult {
+    let mut decoder = StepDecoder::new(format, HashSet::new());
+    let (mut result, mut ready) = (VendorStepResult::default(), VecDeque::new());
+    let take = |result: &mut VendorStepResult, ready: &mut VecDeque<_>| {
+        ready.drain(..).for_each(|event| result.apply_event(Ok(event)))
     };
     for piece in pieces {
-        let next = decoder.push(piece, &mut ready);
+        let next = decoder.push_bytes(piece, &mut ready);
         take(&mut result, &mut ready);
         match next {
-            Ok(Next::More) => {}
-            Ok(Next::End | Next::Pause) => return result,
+            Ok(StreamProgress::More) => {}
+            Ok(StreamProgress::End | StreamProgress::Pause) => return result,
             Err(error) => {
-                result.take(Err(error));
+                result.apply_event(Err(error));
                 return result;
             }
         }
     }
-    let ended = decoder.ended(&mut ready);
+    let ended = decoder.end_body(&mut ready);
     take(&mut result, &mut ready);
     if let Err(error) = ended {
-        result.take(Err(error));
+        result.apply_event(Err(error));
     }
     result
 }
 
 /// Replaces generated identifiers, which differ on each run.
-fn without_own_ids(mut result: StepResult) -> StepResult {
+fn without_own_ids(mut result: VendorStepResult) -> VendorStepResult {
     for block in &mut result.blocks {
-        if let Block::Call(call) = block {
+        if let OutputBlock::Call(call) = block {
             call.id.clear();
         }
     }
@@ -206,16 +206,20 @@ fn without_own_ids(mut result: StepResult) -> StepResult {
 }
 
 #[test]
-fn documented_streams_are_read_as_they_stand() {
-    for fixture in all() {
-        let result = decode(fixture.format, &[fixture.bytes]);
+fn documented_streams_decode_as_expected() {
+    for fixture in all_fixtures() {
+        let result = decode_chunks(fixture.format, &[fixture.bytes]);
         let name = fixture.name;
-        assert_eq!((result.text().as_str(), result.stop()), (fixture.text, fixture.stop), "{name}");
-        assert_eq!(result.reasoning(), fixture.reasoning, "{name}");
-        let calls: Vec<_> = result.calls().into_iter().map(|call| (call.tool, call.arguments)).collect();
+        assert_eq!(
+            (result.whole_text().as_str(), result.stop_reason()),
+            (fixture.text, fixture.stop),
+            "{name}"
+        );
+        assert_eq!(result.whole_reasoning(), fixture.reasoning, "{name}");
+        let calls: Vec<_> = result.step_calls().into_iter().map(|call| (call.tool, call.arguments)).collect();
         let calls: Vec<_> = calls.iter().map(|(tool, arguments)| (&**tool, &**arguments)).collect();
         assert_eq!(calls, fixture.calls, "{name}");
-        assert_eq!(result.opaque(), fixture.opaque, "{name}: {result:?}");
+        assert_eq!(result.opaque_count(), fixture.opaque, "{name}: {result:?}");
         let cited: Vec<_> = result.cited.iter().map(|cited| (cited.at, cited.place.to_string())).collect();
         let cited: Vec<_> = cited.iter().map(|(at, place)| (*at, &**place)).collect();
         assert_eq!(cited, fixture.cited, "{name}");
@@ -226,18 +230,18 @@ fn documented_streams_are_read_as_they_stand() {
 
 #[test]
 fn every_format_has_its_all() {
-    for format in Format::ALL {
-        assert!(all().iter().filter(|fixture| fixture.format == format).count() >= 2, "{format:?}");
-        assert!(all().iter().any(|fixture| fixture.format == format && !fixture.cited.is_empty()));
+    for format in WireFormat::ALL {
+        assert!(all_fixtures().iter().filter(|fixture| fixture.format == format).count() >= 2, "{format:?}");
+        assert!(all_fixtures().iter().any(|fixture| fixture.format == format && !fixture.cited.is_empty()));
     }
 }
 
 #[test]
-fn a_stream_that_is_cut_anywhere_is_never_told_as_something_else() {
-    for fixture in all() {
-        let whole = without_own_ids(decode(fixture.format, &[fixture.bytes]));
+fn truncated_stream_never_misread() {
+    for fixture in all_fixtures() {
+        let whole = without_own_ids(decode_chunks(fixture.format, &[fixture.bytes]));
         for end in 0..fixture.bytes.len() {
-            let result = without_own_ids(decode(fixture.format, &[&fixture.bytes[..end]]));
+            let result = without_own_ids(decode_chunks(fixture.format, &[&fixture.bytes[..end]]));
             let name = fixture.name;
             match &result.error {
                 Some(error) => assert!(matches!(error, StepError::Unavailable { .. }), "{name} at {end}"),
@@ -250,18 +254,18 @@ fn a_stream_that_is_cut_anywhere_is_never_told_as_something_else() {
                     );
                 }
             }
-            assert!(whole.text().starts_with(&result.text()), "{name} at {end}");
+            assert!(whole.whole_text().starts_with(&result.whole_text()), "{name} at {end}");
         }
     }
 }
 
 proptest! {
     #[test]
-    fn how_the_bytes_come_makes_no_difference(
+    fn chunking_does_not_change_result(
         which in any::<prop::sample::Index>(),
         mut cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
     ) {
-        let fixtures = all();
+        let fixtures = all_fixtures();
         let fixture = which.get(&fixtures);
         let mut places: Vec<_> = cuts.drain(..).map(|cut| cut.index(fixture.bytes.len())).collect();
         places.sort_unstable();
@@ -272,7 +276,7 @@ proptest! {
             begin = place;
         }
         pieces.push(&fixture.bytes[begin..]);
-        let whole = without_own_ids(decode(fixture.format, &[fixture.bytes]));
-        prop_assert_eq!(without_own_ids(decode(fixture.format, &pieces)), whole);
+        let whole = without_own_ids(decode_chunks(fixture.format, &[fixture.bytes]));
+        prop_assert_eq!(without_own_ids(decode_chunks(fixture.format, &pieces)), whole);
     }
 }

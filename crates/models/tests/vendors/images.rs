@@ -2,34 +2,36 @@
 
 use std::sync::Arc;
 
-use domain::image::{Image, ImageRef};
-use domain::step::{ATTACHED_FILES, CallResult, Item, StepOutcome, StepRequest, StopReason};
-use models::Format;
+use domain::image::{ImageRef, LoadedImage};
+use domain::step::{ATTACHED_FILES, CallResult, StepOutcome, StepRequest, StopReason, TranscriptItem};
+use models::WireFormat;
 use serde_json::{Value, json};
 
-use super::stage::{append_step, request, run_step, stage};
+use super::stage::{append_step, question_request, run_step, start_stage};
 
 /// The first bytes of a PNG file, and their base64.
 const PICTURE: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x05\0\0\0\x07";
 const AS_TEXT: &str = "iVBORw0KGgoAAAANSUhEUgAAAAUAAAAH";
 
-fn image(path: &str) -> Image {
-    Image { of: ImageRef::of(path, PICTURE).unwrap(), bytes: PICTURE.into() }
+fn sample_image(path: &str) -> LoadedImage {
+    LoadedImage { of: ImageRef::from_file(path, PICTURE).unwrap(), bytes: PICTURE.into() }
 }
 
-fn page(path: &str, page: u32) -> Image {
-    Image { of: ImageRef::of_page(path, page, PICTURE).unwrap(), bytes: PICTURE.into() }
+fn page_image(path: &str, page: u32) -> LoadedImage {
+    LoadedImage { of: ImageRef::of_page(path, page, PICTURE).unwrap(), bytes: PICTURE.into() }
 }
 
-fn brings(result: &mut Item, image: &Image) {
-    let Item::Result(result) = result else { panic!("{result:?}") };
+fn attach_image(result: &mut TranscriptItem, image: &LoadedImage) {
+    let TranscriptItem::Result(result) = result else { panic!("{result:?}") };
     Arc::make_mut(result).images = vec![image.of.clone()];
 }
 
 /// Builds a question with an attached image, and two calls, the first of which returned the picture of a page.
-async fn asked(format: Format) -> (test_support::Handle, StepRequest, models::Vendor) {
-    let (standin, vendor) = stage(format).await;
-    let mut asking = request("two-calls", "Look");
+async fn image_question(
+    format: WireFormat,
+) -> (test_support::FakeVendorHandle, StepRequest, models::VendorClient) {
+    let (standin, vendor) = start_stage(format).await;
+    let mut asking = question_request("two-calls", "Look");
     let result = run_step(&vendor, asking.clone()).await;
     let read = CallResult {
         call: "attached".into(),
@@ -38,31 +40,31 @@ async fn asked(format: Format) -> (test_support::Handle, StepRequest, models::Ve
         text: "Attached files:\n- /a.png: image/png".into(),
         passages: vec![],
         written: vec![],
-        images: vec![image("/a.png").of],
+        images: vec![sample_image("/a.png").of],
         unread: Vec::new(),
     };
-    asking.transcript.push(Item::Result(Arc::new(read)));
+    asking.transcript.push(TranscriptItem::Result(Arc::new(read)));
     append_step(&mut asking, &result);
-    brings(&mut asking.transcript[3], &page("/b.pdf", 2));
-    asking.images = vec![page("/b.pdf", 2), image("/a.png")];
+    attach_image(&mut asking.transcript[3], &page_image("/b.pdf", 2));
+    asking.images = vec![page_image("/b.pdf", 2), sample_image("/a.png")];
     (standin, asking, vendor)
 }
 
 /// Returns the image in the vendor's documented form.
-fn documented(format: Format) -> Value {
+fn documented_image(format: WireFormat) -> Value {
     let url = format!("data:image/png;base64,{AS_TEXT}");
     match format {
-        Format::Anthropic => {
+        WireFormat::Anthropic => {
             json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": AS_TEXT}})
         }
-        Format::Responses => json!({"type": "input_image", "image_url": url, "detail": "auto"}),
-        Format::ChatCompletions => json!({"type": "image_url", "image_url": {"url": url}}),
-        Format::Gemini => json!({"inlineData": {"mimeType": "image/png", "data": AS_TEXT}}),
+        WireFormat::Responses => json!({"type": "input_image", "image_url": url, "detail": "auto"}),
+        WireFormat::ChatCompletions => json!({"type": "image_url", "image_url": {"url": url}}),
+        WireFormat::Gemini => json!({"inlineData": {"mimeType": "image/png", "data": AS_TEXT}}),
     }
 }
 
 /// Returns the content blocks of all turns, in order.
-fn pieces(format: Format, body: &Value) -> Vec<Value> {
+fn content_blocks(format: WireFormat, body: &Value) -> Vec<Value> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let within = |turns: &Value, name: &str| -> Vec<Value> {
         let each = |turn: &Value| match turn.get(name).and_then(Value::as_array) {
@@ -72,9 +74,9 @@ fn pieces(format: Format, body: &Value) -> Vec<Value> {
         list(turns).iter().flat_map(each).collect()
     };
     match format {
-        Format::Anthropic | Format::ChatCompletions => within(&body["messages"], "content"),
-        Format::Responses => within(&body["input"], "content"),
-        Format::Gemini => within(&body["contents"], "parts"),
+        WireFormat::Anthropic | WireFormat::ChatCompletions => within(&body["messages"], "content"),
+        WireFormat::Responses => within(&body["input"], "content"),
+        WireFormat::Gemini => within(&body["contents"], "parts"),
     }
 }
 
@@ -86,17 +88,17 @@ fn is_result(piece: &Value) -> bool {
 }
 
 #[tokio::test]
-async fn images_go_to_each_vendor_in_its_own_shape() {
-    for format in Format::ALL {
-        let (standin, asking, vendor) = asked(format).await;
+async fn images_sent_in_vendor_format() {
+    for format in WireFormat::ALL {
+        let (standin, asking, vendor) = image_question(format).await;
         let result = run_step(&vendor, asking).await;
         assert!(result.error.is_none(), "{format:?}: {result:?}");
         let body = standin.requests().last().unwrap().body.clone();
-        let mut sent = pieces(format, &body);
+        let mut sent = content_blocks(format, &body);
         for piece in &mut sent {
             piece.as_object_mut().unwrap().remove("cache_control");
         }
-        let places: Vec<usize> = (0..sent.len()).filter(|at| sent[*at] == documented(format)).collect();
+        let places: Vec<usize> = (0..sent.len()).filter(|at| sent[*at] == documented_image(format)).collect();
         assert_eq!(places.len(), 2, "{format:?}: {body:#}");
         for (place, path) in places.iter().zip(["/a.png", "/b.pdf, page 2"]) {
             let caption = sent[place - 1].to_string();
@@ -109,11 +111,11 @@ async fn images_go_to_each_vendor_in_its_own_shape() {
 }
 
 #[tokio::test]
-async fn a_model_that_sees_no_images_gets_their_names() {
-    for format in Format::ALL {
-        let (standin, mut asking, vendor) = asked(format).await;
+async fn blind_model_gets_image_names() {
+    for format in WireFormat::ALL {
+        let (standin, mut asking, vendor) = image_question(format).await;
         asking.images.clear();
-        assert_eq!(run_step(&vendor, asking).await.stop(), StopReason::Done, "{format:?}");
+        assert_eq!(run_step(&vendor, asking).await.stop_reason(), StopReason::Done, "{format:?}");
         let body = standin.requests().last().unwrap().body.to_string();
         assert!(!body.contains(AS_TEXT) && body.contains("/a.png: image/png"), "{format:?}: {body}");
     }

@@ -1,9 +1,9 @@
 //! Continues steps that a vendor pauses. The fake vendor rejects a continuation in which its search or its thought is missing.
 
 use domain::step::StopReason;
-use models::Format;
+use models::WireFormat;
 
-use super::stage::{request, run_step, script, stage};
+use super::stage::{question_request, run_step, script_question, start_stage};
 
 const PAUSED_TWICE: &str = r#"{"steps":[
     {"actions":[{"think":"I should look."},{"say":"I search."},{"search":"rent"}],"finish":"pause_turn"},
@@ -11,12 +11,17 @@ const PAUSED_TWICE: &str = r#"{"steps":[
     {"actions":[{"say":" Found it."}]}]}"#;
 
 #[tokio::test]
-async fn a_paused_step_goes_on_where_it_was() {
-    let (standin, vendor) = stage(Format::Anthropic).await;
-    let result = run_step(&vendor, request("standin", &script(&PAUSED_TWICE.replace('\n', "")))).await;
+async fn paused_step_resumes_in_place() {
+    let (standin, vendor) = start_stage(WireFormat::Anthropic).await;
+    let result =
+        run_step(&vendor, question_request("standin", &script_question(&PAUSED_TWICE.replace('\n', ""))))
+            .await;
     assert_eq!(result.error, None);
-    assert_eq!(result.text(), "I search. Once more. Found it.");
-    assert_eq!((result.reasoning().as_str(), result.stop()), ("I should look.", StopReason::Done));
+    assert_eq!(result.whole_text(), "I search. Once more. Found it.");
+    assert_eq!(
+        (result.whole_reasoning().as_str(), result.stop_reason()),
+        ("I should look.", StopReason::Done)
+    );
     let requests = standin.requests();
     assert_eq!(requests.len(), 3);
     // The fake vendor counts four bytes of a request as a token.
@@ -28,10 +33,10 @@ async fn a_paused_step_goes_on_where_it_was() {
 }
 
 #[tokio::test]
-async fn a_step_that_is_paused_for_ever_is_ended() {
-    let (standin, vendor) = stage(Format::Anthropic).await;
+async fn endless_pauses_end_step() {
+    let (standin, vendor) = start_stage(WireFormat::Anthropic).await;
     let endless = r#"{"steps":[{"actions":[{"say":"On. "},{"search":"rent"}],"finish":"pause_turn"}]}"#;
-    let result = run_step(&vendor, request("standin", &script(endless))).await;
-    assert_eq!((standin.requests().len(), result.stop()), (9, StopReason::OutputFull));
-    assert_eq!(result.text(), "On. ".repeat(9));
+    let result = run_step(&vendor, question_request("standin", &script_question(endless))).await;
+    assert_eq!((standin.requests().len(), result.stop_reason()), (9, StopReason::OutputFull));
+    assert_eq!(result.whole_text(), "On. ".repeat(9));
 }

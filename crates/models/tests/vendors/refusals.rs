@@ -7,20 +7,20 @@ use std::time::Duration;
 use domain::step::{StepError, StopReason, ToolSpec};
 use domain::step_note::StepNote;
 use futures_util::StreamExt;
-use models::{Format, Secret, Timeouts, Vendor, VendorConfig};
+use models::{Secret, StepTimeouts, VendorClient, VendorConfig, WireFormat};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use super::stage::{request, run_step, vendor};
+use super::stage::{question_request, run_step, vendor_client};
 
 /// A server that answers each request by a function of its body.
-struct Server {
+struct RespondingServer {
     url: String,
     bodies: Arc<Mutex<Vec<Value>>>,
 }
 
-impl Server {
+impl RespondingServer {
     async fn start(respond: impl Fn(&Value) -> Vec<u8> + Send + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -49,48 +49,51 @@ impl Server {
         Self { url, bodies }
     }
 
-    fn bodies(&self) -> Vec<Value> {
+    fn request_bodies(&self) -> Vec<Value> {
         self.bodies.lock().unwrap().clone()
     }
 }
 
-fn response(status: &str, kind: &str, body: &str) -> Vec<u8> {
+fn http_response(status: &str, kind: &str, body: &str) -> Vec<u8> {
     let head = format!("HTTP/1.1 {status}\r\ncontent-type: {kind}\r\nconnection: close\r\n\r\n");
     (head + body).into_bytes()
 }
 
-fn refuse(status: &str, message: &str) -> Vec<u8> {
-    response(status, "application/json", &json!({"error": {"message": message}}).to_string())
+fn error_response(status: &str, message: &str) -> Vec<u8> {
+    http_response(status, "application/json", &json!({"error": {"message": message}}).to_string())
 }
 
 /// Says "Whole." in this format.
-fn answer(format: Format) -> Vec<u8> {
+fn whole_answer(format: WireFormat) -> Vec<u8> {
     let frames = match format {
-        Format::Anthropic => vec![
+        WireFormat::Anthropic => vec![
             json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Whole."}}),
             json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}),
             json!({"type": "message_stop"}),
         ],
-        Format::ChatCompletions => {
+        WireFormat::ChatCompletions => {
             vec![json!({"choices": [{"index": 0, "delta": {"content": "Whole."}, "finish_reason": "stop"}]})]
         }
-        Format::Gemini => {
+        WireFormat::Gemini => {
             vec![
                 json!({"candidates": [{"content": {"parts": [{"text": "Whole."}]}, "finishReason": "STOP"}]}),
             ]
         }
-        Format::Responses => vec![
+        WireFormat::Responses => vec![
             json!({"type": "response.output_text.delta", "output_index": 0, "delta": "Whole."}),
             json!({"type": "response.completed", "response": {"status": "completed"}}),
         ],
     };
     let body: String = frames.iter().map(|frame| format!("data: {frame}\n\n")).collect();
-    response("200 OK", "text/event-stream", &body)
+    http_response("200 OK", "text/event-stream", &body)
 }
 
-async fn stage(format: Format, respond: impl Fn(&Value) -> Vec<u8> + Send + 'static) -> (Server, Vendor) {
-    let server = Server::start(respond).await;
-    let vendor = vendor(format, &server.url, Timeouts::default());
+async fn stage_server(
+    format: WireFormat,
+    respond: impl Fn(&Value) -> Vec<u8> + Send + 'static,
+) -> (RespondingServer, VendorClient) {
+    let server = RespondingServer::start(respond).await;
+    let vendor = vendor_client(format, &server.url, StepTimeouts::default());
     (server, vendor)
 }
 
@@ -99,8 +102,8 @@ fn has_tools(body: &Value) -> bool {
 }
 
 #[tokio::test]
-async fn model_without_tools_answers_with_a_note_and_is_remembered() {
-    for format in Format::ALL {
+async fn toolless_model_answers_with_note() {
+    for format in WireFormat::ALL {
         for (status, message) in [
             ("400 x", "registry.ollama.ai/library/gemma:2b does not support tools"),
             (
@@ -111,34 +114,34 @@ async fn model_without_tools_answers_with_a_note_and_is_remembered() {
             ("500 x", "tools param requires --jinja flag"),
         ] {
             let refuses = move |body: &Value| {
-                if has_tools(body) { refuse(status, message) } else { answer(format) }
+                if has_tools(body) { error_response(status, message) } else { whole_answer(format) }
             };
-            let (server, vendor) = stage(format, refuses).await;
+            let (server, vendor) = stage_server(format, refuses).await;
             for requests in [2, 3] {
-                let result = run_step(&vendor, request("m", "Hello")).await;
+                let result = run_step(&vendor, question_request("m", "Hello")).await;
                 assert_eq!(
-                    (result.text().as_str(), result.stop()),
+                    (result.whole_text().as_str(), result.stop_reason()),
                     ("Whole.", StopReason::Done),
                     "{format:?}"
                 );
                 assert_eq!(result.notes, [StepNote::ToolsRefused], "{format:?}");
-                assert_eq!(server.bodies().len(), requests, "{format:?}: it is remembered");
+                assert_eq!(server.request_bodies().len(), requests, "{format:?}: it is remembered");
             }
-            assert!(server.bodies()[2].to_string().contains("No tools can be called"), "{format:?}");
+            assert!(server.request_bodies()[2].to_string().contains("No tools can be called"), "{format:?}");
         }
     }
 }
 
 /// Builds the ways in which servers refuse a request that they have accepted with 200.
-fn late_refusals(format: Format, message: &str) -> Vec<Vec<u8>> {
-    let stream = |frames: &str| response("200 OK", "text/event-stream", frames);
+fn late_refusals(format: WireFormat, message: &str) -> Vec<Vec<u8>> {
+    let stream = |frames: &str| http_response("200 OK", "text/event-stream", frames);
     let error = json!({"error": {"message": message, "type": "invalid_request_error"}});
     let mut refusals = vec![
-        response("200 OK", "application/json", &error.to_string()),
-        response("200 OK", "application/json", &json!({ "error": message }).to_string()),
+        http_response("200 OK", "application/json", &error.to_string()),
+        http_response("200 OK", "application/json", &json!({ "error": message }).to_string()),
     ];
     match format {
-        Format::Responses => {
+        WireFormat::Responses => {
             let echo = json!({"status": "in_progress", "tools": [{"name": "read", "description": "x"}]});
             let failed = json!({"status": "failed", "error": {"code": "server_error", "message": message}});
             let created = json!({"type": "response.created", "response": echo});
@@ -146,11 +149,11 @@ fn late_refusals(format: Format, message: &str) -> Vec<Vec<u8>> {
             refusals.push(stream(&format!("data: {created}\n\ndata: {failed}\n\n")));
             refusals.push(stream(&format!("data: {}\n\n", json!({"type": "error", "message": message}))));
         }
-        Format::Anthropic => {
+        WireFormat::Anthropic => {
             let error = json!({"type": "error", "error": error["error"]});
             refusals.push(stream(&format!("event: error\ndata: {error}\n\n")));
         }
-        Format::ChatCompletions | Format::Gemini => {
+        WireFormat::ChatCompletions | WireFormat::Gemini => {
             refusals.push(stream(&format!("event: error\ndata: {error}\n\n")));
             refusals.push(stream(&format!(": keep-alive\n\ndata: {error}\n\ndata: [DONE]\n\n")));
         }
@@ -160,18 +163,22 @@ fn late_refusals(format: Format, message: &str) -> Vec<Vec<u8>> {
 
 #[tokio::test]
 async fn refusal_inside_an_accepted_response_is_adapted() {
-    for format in Format::ALL {
+    for format in WireFormat::ALL {
         let message = "gemma does not support tools";
         for way in 0..late_refusals(format, message).len() {
             let refuses = move |body: &Value| {
-                if has_tools(body) { late_refusals(format, message).swap_remove(way) } else { answer(format) }
+                if has_tools(body) {
+                    late_refusals(format, message).swap_remove(way)
+                } else {
+                    whole_answer(format)
+                }
             };
-            let (server, vendor) = stage(format, refuses).await;
+            let (server, vendor) = stage_server(format, refuses).await;
             for requests in [2, 3] {
-                let result = run_step(&vendor, request("m", "Hello")).await;
-                assert_eq!(result.text(), "Whole.", "{format:?} {way}: {:?}", result.error);
+                let result = run_step(&vendor, question_request("m", "Hello")).await;
+                assert_eq!(result.whole_text(), "Whole.", "{format:?} {way}: {:?}", result.error);
                 assert_eq!(result.notes, [StepNote::ToolsRefused], "{format:?} {way}");
-                assert_eq!(server.bodies().len(), requests, "{format:?} {way}: it is remembered");
+                assert_eq!(server.request_bodies().len(), requests, "{format:?} {way}: it is remembered");
             }
         }
     }
@@ -179,79 +186,84 @@ async fn refusal_inside_an_accepted_response_is_adapted() {
 
 #[tokio::test]
 async fn error_inside_an_accepted_response_is_asked_once() {
-    for format in Format::ALL {
+    for format in WireFormat::ALL {
         for way in 0..late_refusals(format, "").len() {
             let fails = move |_: &Value| late_refusals(format, "the engine is not healthy").swap_remove(way);
-            let (server, vendor) = stage(format, fails).await;
-            let result = run_step(&vendor, request("m", "Hello")).await;
+            let (server, vendor) = stage_server(format, fails).await;
+            let result = run_step(&vendor, question_request("m", "Hello")).await;
             let error = result.error.expect("an error").to_string();
             assert!(error.contains("the engine is not healthy"), "{format:?} {way}: {error}");
-            assert_eq!(server.bodies().len(), 1, "{format:?} {way}");
+            assert_eq!(server.request_bodies().len(), 1, "{format:?} {way}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_key_that_is_a_usual_word_does_not_hide_a_refusal() {
+async fn common_word_key_keeps_refusal() {
     for key in ["x", "t", "tools", "support"] {
-        let format = Format::ChatCompletions;
+        let format = WireFormat::ChatCompletions;
         let refuses = move |body: &Value| {
-            if has_tools(body) { refuse("400 x", "gemma does not support tools") } else { answer(format) }
+            if has_tools(body) {
+                error_response("400 x", "gemma does not support tools")
+            } else {
+                whole_answer(format)
+            }
         };
-        let server = Server::start(refuses).await;
+        let server = RespondingServer::start(refuses).await;
         let config = VendorConfig {
             key: Some(Secret::new(key)),
             base_url: Some(server.url.clone()),
             ..VendorConfig::default()
         };
-        let result = run_step(&Vendor::new(format, &config).unwrap(), request("m", "Hello")).await;
-        assert_eq!(result.text(), "Whole.", "{key}");
+        let result =
+            run_step(&VendorClient::new(format, &config).unwrap(), question_request("m", "Hello")).await;
+        assert_eq!(result.whole_text(), "Whole.", "{key}");
     }
 }
 
 #[tokio::test]
-async fn tool_whose_schema_is_refused_is_left_out_by_name() {
-    for format in Format::ALL {
+async fn refused_schema_drops_tool() {
+    for format in WireFormat::ALL {
         let refuses = move |body: &Value| {
             if body.to_string().contains("registry__note") {
-                refuse("400 x", "Invalid schema for function 'registry__note': it is odd")
+                error_response("400 x", "Invalid schema for function 'registry__note': it is odd")
             } else {
-                answer(format)
+                whole_answer(format)
             }
         };
-        let (server, vendor) = stage(format, refuses).await;
-        let mut asked = request("m", "Hello");
+        let (server, vendor) = stage_server(format, refuses).await;
+        let mut asked = question_request("m", "Hello");
         let (name, schema) = ("registry__note".to_owned(), r#"{"type":"object"}"#.to_owned());
         asked.tools.push(ToolSpec { name, description: "Notes.".to_owned(), schema });
         let result = run_step(&vendor, asked).await;
-        assert_eq!(result.text(), "Whole.", "{format:?}");
+        assert_eq!(result.whole_text(), "Whole.", "{format:?}");
         assert_eq!(result.notes, [StepNote::ToolLeftOut("registry__note".to_owned())], "{format:?}");
-        assert!(has_tools(&server.bodies()[1]), "{format:?}: the others are offered");
+        assert!(has_tools(&server.request_bodies()[1]), "{format:?}: the others are offered");
     }
 }
 
 #[tokio::test]
-async fn system_message_that_is_refused_goes_with_the_question() {
+async fn refused_system_message_joins_question() {
     let refuses = |body: &Value| {
         if body["messages"][0]["role"] == "system" {
-            refuse("400 x", "System role not supported")
+            error_response("400 x", "System role not supported")
         } else {
-            answer(Format::ChatCompletions)
+            whole_answer(WireFormat::ChatCompletions)
         }
     };
-    let (server, vendor) = stage(Format::ChatCompletions, refuses).await;
-    assert_eq!(run_step(&vendor, request("m", "Hello")).await.text(), "Whole.");
-    let messages = &server.bodies()[1]["messages"];
+    let (server, vendor) = stage_server(WireFormat::ChatCompletions, refuses).await;
+    assert_eq!(run_step(&vendor, question_request("m", "Hello")).await.whole_text(), "Whole.");
+    let messages = &server.request_bodies()[1]["messages"];
     assert_eq!(*messages, json!([{"role": "user", "content": "Answer.\n\nHello"}]));
 }
 
 #[tokio::test]
-async fn output_that_is_too_much_is_reduced_to_what_the_server_names() {
-    for format in Format::ALL {
+async fn output_reduced_to_server_limit() {
+    for format in WireFormat::ALL {
         let sent = move |body: &Value| match format {
-            Format::Anthropic | Format::ChatCompletions => body["max_tokens"].as_u64(),
-            Format::Gemini => body["generationConfig"]["maxOutputTokens"].as_u64(),
-            Format::Responses => body["max_output_tokens"].as_u64(),
+            WireFormat::Anthropic | WireFormat::ChatCompletions => body["max_tokens"].as_u64(),
+            WireFormat::Gemini => body["generationConfig"]["maxOutputTokens"].as_u64(),
+            WireFormat::Responses => body["max_output_tokens"].as_u64(),
         };
         for (message, most) in [
             ("max_tokens must be at most 4096", 4096),
@@ -262,26 +274,30 @@ async fn output_that_is_too_much_is_reduced_to_what_the_server_names() {
             ),
         ] {
             let refuses = move |body: &Value| {
-                if sent(body) > Some(most) { refuse("400 x", message) } else { answer(format) }
+                if sent(body) > Some(most) { error_response("400 x", message) } else { whole_answer(format) }
             };
-            let (server, vendor) = stage(format, refuses).await;
-            assert_eq!(run_step(&vendor, request("m", "Hello")).await.text(), "Whole.", "{format:?}");
-            assert_eq!(sent(&server.bodies()[1]), Some(most), "{format:?}");
+            let (server, vendor) = stage_server(format, refuses).await;
+            assert_eq!(
+                run_step(&vendor, question_request("m", "Hello")).await.whole_text(),
+                "Whole.",
+                "{format:?}"
+            );
+            assert_eq!(sent(&server.request_bodies()[1]), Some(most), "{format:?}");
         }
-        let refuses = |_: &Value| refuse("400 x", "prompt is too long: 5000 tokens > 4096 maximum");
-        let (server, vendor) = stage(format, refuses).await;
-        assert_eq!(run_step(&vendor, request("m", "Hello")).await.error, Some(StepError::TooLong));
-        assert_eq!(server.bodies().len(), 1, "{format:?}: less output does not help");
+        let refuses = |_: &Value| error_response("400 x", "prompt is too long: 5000 tokens > 4096 maximum");
+        let (server, vendor) = stage_server(format, refuses).await;
+        assert_eq!(run_step(&vendor, question_request("m", "Hello")).await.error, Some(StepError::TooLong));
+        assert_eq!(server.request_bodies().len(), 1, "{format:?}: less output does not help");
     }
 }
 
 #[tokio::test]
-async fn odd_schemas_are_reshaped_and_names_come_back() {
+async fn odd_schema_names_are_restored() {
     let call = json!({"choices": [{"index": 0, "finish_reason": "tool_calls", "delta": {"tool_calls": [{"index": 0,
         "id": "a", "function": {"name": "odd", "arguments": "{\"_filter\":1}"}}]}}]});
-    let respond = move |_: &Value| response("200 OK", "text/event-stream", &format!("data: {call}\n\n"));
-    let (server, vendor) = stage(Format::ChatCompletions, respond).await;
-    let mut asked = request("m", "Hello");
+    let respond = move |_: &Value| http_response("200 OK", "text/event-stream", &format!("data: {call}\n\n"));
+    let (server, vendor) = stage_server(WireFormat::ChatCompletions, respond).await;
+    let mut asked = question_request("m", "Hello");
     let odd =
         json!({"anyOf": [{"properties": {"$filter": {"type": "array"}}}, {"type": "object"}]}).to_string();
     let tool = |name: &str, schema: &str| ToolSpec {
@@ -291,24 +307,28 @@ async fn odd_schemas_are_reshaped_and_names_come_back() {
     };
     asked.tools = vec![tool("odd", &odd), tool("broken", "{")];
     let result = run_step(&vendor, asked).await;
-    let sent = &server.bodies()[0]["tools"];
+    let sent = &server.request_bodies()[0]["tools"];
     let expected = json!({"type": "object", "properties": {"_filter": {"type": "array", "items": {}}}});
     assert_eq!((&sent[0]["function"]["parameters"], sent.as_array().unwrap().len()), (&expected, 1));
-    assert_eq!(result.calls()[0].arguments, r#"{"$filter":1}"#);
+    assert_eq!(result.step_calls()[0].arguments, r#"{"$filter":1}"#);
     assert_eq!(result.notes, [StepNote::ToolLeftOut("broken".to_owned())]);
 }
 
 #[tokio::test]
-async fn streams_of_another_type_and_compression_are_read() {
-    for format in Format::ALL {
+async fn odd_type_and_compression_read() {
+    for format in WireFormat::ALL {
         let as_json = move |_: &Value| {
-            let text = String::from_utf8(answer(format)).unwrap();
+            let text = String::from_utf8(whole_answer(format)).unwrap();
             text.replace("text/event-stream", "application/json").into_bytes()
         };
-        let (_server, vendor) = stage(format, as_json).await;
-        assert_eq!(run_step(&vendor, request("m", "Hello")).await.text(), "Whole.", "{format:?}");
+        let (_server, vendor) = stage_server(format, as_json).await;
+        assert_eq!(
+            run_step(&vendor, question_request("m", "Hello")).await.whole_text(),
+            "Whole.",
+            "{format:?}"
+        );
         let compressed = move |_: &Value| {
-            let text = String::from_utf8(answer(format)).unwrap();
+            let text = String::from_utf8(whole_answer(format)).unwrap();
             let (head, body) = text.split_once("\r\n\r\n").unwrap();
             let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
             encoder.write_all(body.as_bytes()).unwrap();
@@ -316,19 +336,23 @@ async fn streams_of_another_type_and_compression_are_read() {
             bytes.extend(encoder.finish().unwrap());
             bytes
         };
-        let (_server, vendor) = stage(format, compressed).await;
-        assert_eq!(run_step(&vendor, request("m", "Hello")).await.text(), "Whole.", "{format:?}");
+        let (_server, vendor) = stage_server(format, compressed).await;
+        assert_eq!(
+            run_step(&vendor, question_request("m", "Hello")).await.whole_text(),
+            "Whole.",
+            "{format:?}"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn first_output_is_waited_for_longer_than_later_ones() {
-    for format in Format::ALL {
+async fn first_output_waits_longer() {
+    for format in WireFormat::ALL {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let first_byte = Duration::from_secs(600);
-        let vendor = vendor(format, &url, Timeouts { first_byte, ..Timeouts::default() });
-        let mut step = vendor.step(request("m", "Hello"));
+        let vendor = vendor_client(format, &url, StepTimeouts { first_byte, ..StepTimeouts::default() });
+        let mut step = vendor.stream_step(question_request("m", "Hello"));
         let begun = tokio::time::Instant::now();
         let Some(Err(error)) = step.next().await else { panic!("{format:?}") };
         assert!(matches!(error, StepError::TimedOut { had_begun: false, .. }), "{format:?}: {error:?}");

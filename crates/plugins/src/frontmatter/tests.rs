@@ -1,11 +1,11 @@
 use super::*;
 
-fn head(text: &str) -> Head {
-    read(&format!("---\n{text}\n---\nThe body.\n")).unwrap()
+fn parse_head(text: &str) -> Frontmatter {
+    parse_frontmatter(&format!("---\n{text}\n---\nThe body.\n")).unwrap()
 }
 
 #[test]
-fn each_way_to_write_a_text_is_read() {
+fn parse_frontmatter_reads_each_text_style() {
     for (written, meant) in [
         ("d: plain", "plain"),
         ("d: plain # not this", "plain"),
@@ -26,16 +26,16 @@ fn each_way_to_write_a_text_is_read() {
         ("d: 1.10", "1.10"),
         ("d: yes", "yes"),
     ] {
-        assert_eq!(head(written).text("d").as_deref(), Some(meant), "{written}");
+        assert_eq!(parse_head(written).get_text("d").as_deref(), Some(meant), "{written}");
     }
     for below in ["Reads bills. Pairs with the other: first.", "Use: always", "Use: a\n  and: b"] {
         let meant = below.replace("\n ", "");
-        let parsed = head(&format!("description:\n  {below}\nlicense: MIT"));
-        assert_eq!(parsed.text("description"), Some(meant), "{below}");
-        assert_eq!(parsed.text("license").as_deref(), Some("MIT"));
+        let parsed = parse_head(&format!("description:\n  {below}\nlicense: MIT"));
+        assert_eq!(parsed.get_text("description"), Some(meant), "{below}");
+        assert_eq!(parsed.get_text("license").as_deref(), Some("MIT"));
     }
     for nothing in ["d:", "d: ~", "d: ''", "d:\n  a: 1\n  b: 2", "d: {a: 1}"] {
-        assert_eq!(head(nothing).text("d"), None, "{nothing}");
+        assert_eq!(parse_head(nothing).get_text("d"), None, "{nothing}");
     }
 }
 
@@ -50,36 +50,42 @@ fn lists_are_read_in_each_form() {
         "t:\n  [\"Read\", \"Bash(git add:*)\"]",
         "t:\n  [\n    Read,\n    \"Bash(git add:*)\",\n  ]",
     ] {
-        assert_eq!(head(written).names("t").unwrap(), ["Read", "Bash(git add:*)"], "{written}");
+        assert_eq!(parse_head(written).get_names("t").unwrap(), ["Read", "Bash(git add:*)"], "{written}");
     }
-    assert_eq!(head("t:\n  - a\nd: after").text("d").unwrap(), "after");
+    assert_eq!(parse_head("t:\n  - a\nd: after").get_text("d").unwrap(), "after");
 }
 
 #[test]
-fn a_text_that_is_not_indented_runs_on_to_the_next_key_of_plugins() {
+fn unindented_text_continues_to_next_key() {
     let text = "description: Use it. Examples:\n\n<example>\nuser: \"Go\"\n</example>\ntools: Read\nother: x";
-    let parsed = head(text);
-    assert_eq!(parsed.text("description").unwrap(), "Use it. Examples: <example> user: \"Go\" </example>");
+    let parsed = parse_head(text);
     assert_eq!(
-        (parsed.names("tools").unwrap(), parsed.text("other").unwrap()),
+        parsed.get_text("description").unwrap(),
+        "Use it. Examples: <example> user: \"Go\" </example>"
+    );
+    assert_eq!(
+        (parsed.get_names("tools").unwrap(), parsed.get_text("other").unwrap()),
         (vec!["Read".into()], "x".into())
     );
     assert_eq!(parsed.problems.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [4], "reported once");
 }
 
 #[test]
-fn what_is_no_head_is_told_with_its_line() {
-    let parsed = head("what is this\nname: a\nname: b\nd: x");
+fn missing_frontmatter_names_its_line() {
+    let parsed = parse_head("what is this\nname: a\nname: b\nd: x");
     assert_eq!(parsed.problems.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [2, 4]);
-    assert_eq!((parsed.text("name").unwrap(), parsed.line("d")), ("a".to_owned(), Some(5)));
+    assert_eq!((parsed.get_text("name").unwrap(), parsed.line_of_key("d")), ("a".to_owned(), Some(5)));
     assert_eq!(parsed.body, "The body.\n");
-    assert_eq!(read("---\nname: a\n"), Err(HeadError::Open));
-    assert_eq!(read(&format!("---\n{}", "a: b\n".repeat(20_000))), Err(HeadError::TooLong));
-    let open = read("\n\n---\nname: a\n\n# Title\n").unwrap();
-    assert_eq!((open.text("name").unwrap().as_str(), open.body.as_str()), ("a", "# Title\n"));
-    assert_eq!((open.line("name"), open.problems[0].0), (Some(4), 5));
-    assert_eq!(read("# Title\n").unwrap().body, "# Title\n");
-    assert_eq!(read("\u{feff}---\r\nname: a\r\n---\r\nx").unwrap().text("name").unwrap(), "a");
+    assert_eq!(parse_frontmatter("---\nname: a\n"), Err(HeadError::Open));
+    assert_eq!(parse_frontmatter(&format!("---\n{}", "a: b\n".repeat(20_000))), Err(HeadError::TooLong));
+    let open = parse_frontmatter("\n\n---\nname: a\n\n# Title\n").unwrap();
+    assert_eq!((open.get_text("name").unwrap().as_str(), open.body.as_str()), ("a", "# Title\n"));
+    assert_eq!((open.line_of_key("name"), open.problems[0].0), (Some(4), 5));
+    assert_eq!(parse_frontmatter("# Title\n").unwrap().body, "# Title\n");
+    assert_eq!(
+        parse_frontmatter("\u{feff}---\r\nname: a\r\n---\r\nx").unwrap().get_text("name").unwrap(),
+        "a"
+    );
 }
 
 #[test]
@@ -89,14 +95,14 @@ fn nothing_multiplies() {
         let (key, before) = (char::from(key), char::from(key - 1));
         bomb.push_str(&format!("{key}: &{key} [*{before}, *{before}, *{before}, *{before}]\n"));
     }
-    assert!(head(&bomb).names("z").unwrap().len() <= 5, "an alias is plain text");
+    assert!(parse_head(&bomb).get_names("z").unwrap().len() <= 5, "an alias is plain text");
     let deep = format!("d: {}", "[".repeat(30_000));
-    assert!(head(&deep).names("d").is_some_and(|items| items.len() <= 1));
+    assert!(parse_head(&deep).get_names("d").is_some_and(|items| items.len() <= 1));
 }
 
 proptest::proptest! {
     #[test]
-    fn any_text_is_read_without_a_panic(text in "(---\n)?([a-c]: ?|[|>\"'\\[\\]{},:# \n\\\\u0-]|  |- |é){0,60}(\n---\n)?x?") {
-        let _ = read(&text);
+    fn parse_frontmatter_never_panics(text in "(---\n)?([a-c]: ?|[|>\"'\\[\\]{},:# \n\\\\u0-]|  |- |é){0,60}(\n---\n)?x?") {
+        let _ = parse_frontmatter(&text);
     }
 }

@@ -5,15 +5,15 @@
 //! `<details>`, holds the blocks up to its end tag, or all that follow. So the output is nested as it should be whatever the
 //! document says, and its depth is bounded.
 
-use html::{Tag, Token, Tokens};
+use html::{HtmlToken, HtmlTokens, Tag};
 
-use super::{RawHtml, Writer};
+use super::{HtmlWriter, RawHtml};
 use crate::link;
 use crate::sanitize::LINK_REL;
 
 /// An element that HTML opened, and that is still open.
 pub(super) struct OpenElement {
-    element: Element,
+    element: HtmlElement,
     /// The number of elements of Markdown around it.
     depth: usize,
     /// True if it stands for text that has no element of its own.
@@ -21,7 +21,7 @@ pub(super) struct OpenElement {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ElementKind {
     /// Within a line of text.
     Inline,
     /// Holds text, but no blocks.
@@ -31,8 +31,8 @@ enum Kind {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Element {
-    kind: Kind,
+struct HtmlElement {
+    kind: ElementKind,
     name: &'static str,
     start: &'static str,
     end: &'static str,
@@ -40,8 +40,8 @@ struct Element {
 
 macro_rules! element {
     ($kind:ident, $name:literal) => {
-        Element {
-            kind: Kind::$kind,
+        HtmlElement {
+            kind: ElementKind::$kind,
             name: $name,
             start: concat!("<", $name, ">"),
             end: concat!("</", $name, ">"),
@@ -49,12 +49,12 @@ macro_rules! element {
     };
 }
 
-const PARAGRAPH: Element = element!(Line, "p");
-const SUMMARY: Element = element!(Line, "summary");
-const DETAILS: Element = element!(Block, "details");
-const LINK: Element = Element { kind: Kind::Inline, name: "a", start: "", end: "</a>" };
+const PARAGRAPH: HtmlElement = element!(Line, "p");
+const SUMMARY: HtmlElement = element!(Line, "summary");
+const DETAILS: HtmlElement = element!(Block, "details");
+const LINK: HtmlElement = HtmlElement { kind: ElementKind::Inline, name: "a", start: "", end: "</a>" };
 
-const ELEMENTS: [Element; 27] = [
+const ELEMENTS: [HtmlElement; 27] = [
     PARAGRAPH,
     SUMMARY,
     DETAILS,
@@ -85,7 +85,7 @@ const ELEMENTS: [Element; 27] = [
 ];
 
 /// Returns the element that is shown for one of a document; `None` if only its content is shown.
-fn element(name: &str) -> Option<Element> {
+fn find_element(name: &str) -> Option<HtmlElement> {
     let shown = match name {
         "b" => "strong",
         "i" | "cite" | "dfn" | "var" => "em",
@@ -103,10 +103,10 @@ const OF_ANSWERS: [&str; 11] =
 /// Returns true if all tags of a piece of HTML are those of answers.
 fn is_of_answers(html: &str) -> bool {
     let is_known = |name: &str| OF_ANSWERS.contains(&name);
-    Tokens::new(html).all(|token| match token {
-        Token::Text(_) => true,
-        Token::Start(tag) => is_known(&tag.name),
-        Token::End(name) => is_known(&name),
+    HtmlTokens::new(html).all(|token| match token {
+        HtmlToken::Text(_) => true,
+        HtmlToken::Start(tag) => is_known(&tag.name),
+        HtmlToken::End(name) => is_known(&name),
     })
 }
 
@@ -144,7 +144,7 @@ fn table_parents(name: &str) -> Option<&'static [&'static str]> {
     }
 }
 
-impl Writer<'_> {
+impl HtmlWriter<'_> {
     /// Returns true if HTML between blocks is read rather than shown.
     pub(super) fn reads_block(&self, html: &str) -> bool {
         // Comments and instructions are no tokens.
@@ -154,10 +154,11 @@ impl Writer<'_> {
 
     /// Returns true if a tag within a line of text is read rather than shown.
     pub(super) fn reads_inline(&self, tag: &str) -> bool {
-        let holds_blocks = |name: &str| element(name).is_some_and(|element| element.kind != Kind::Inline);
+        let holds_blocks =
+            |name: &str| find_element(name).is_some_and(|element| element.kind != ElementKind::Inline);
         self.raw_html == RawHtml::Read
-            || match Tokens::new(tag).next() {
-                Some(Token::Start(Tag { name, .. }) | Token::End(name)) => {
+            || match HtmlTokens::new(tag).next() {
+                Some(HtmlToken::Start(Tag { name, .. }) | HtmlToken::End(name)) => {
                     OF_ANSWERS.contains(&&*name) && !holds_blocks(&name)
                 }
                 _ => false,
@@ -166,29 +167,31 @@ impl Writer<'_> {
 
     /// Writes HTML within a line of text: a single tag.
     pub(super) fn inline_html(&mut self, html: &str) {
-        match Tokens::new(html).next() {
-            Some(Token::Start(tag)) => match element(&tag.name) {
-                Some(element) if element.kind == Kind::Inline => self.open_element(element, false),
+        match HtmlTokens::new(html).next() {
+            Some(HtmlToken::Start(tag)) => match find_element(&tag.name) {
+                Some(element) if element.kind == ElementKind::Inline => self.open_element(element, false),
                 _ => self.empty_element(&tag),
             },
-            Some(Token::End(name)) => {
-                if let Some(element) = element(&name).filter(|element| element.kind == Kind::Inline) {
+            Some(HtmlToken::End(name)) => {
+                if let Some(element) =
+                    find_element(&name).filter(|element| element.kind == ElementKind::Inline)
+                {
                     self.close_element(element.name, &[]);
                 } else if name == LINK.name {
                     self.close_element(LINK.name, &[]);
                 }
             }
-            Some(Token::Text(text)) => self.escaped(&text),
+            Some(HtmlToken::Text(text)) => self.write_escaped(&text),
             None => {}
         }
     }
 
     /// Writes HTML between blocks of text.
     pub(super) fn html_block(&mut self, html: &str) {
-        for token in Tokens::new(html) {
+        for token in HtmlTokens::new(html) {
             match token {
-                Token::Text(text) => self.html_text(&text),
-                Token::Start(tag) => match element(&tag.name) {
+                HtmlToken::Text(text) => self.html_text(&text),
+                HtmlToken::Start(tag) => match find_element(&tag.name) {
                     Some(element) => self.start_element(element),
                     None if is_plain_block(&tag.name) => self.close_lines(),
                     None if tag.name == "hr" => {
@@ -203,8 +206,8 @@ impl Writer<'_> {
                         self.empty_element(&tag);
                     }
                 },
-                Token::End(name) => match element(&name) {
-                    Some(element) => self.close_element(element.name, containers(element.name)),
+                HtmlToken::End(name) => match find_element(&name) {
+                    Some(element) => self.close_element(element.name, container_names(element.name)),
                     None if is_plain_block(&name) => self.close_lines(),
                     None if name == LINK.name => self.close_element(LINK.name, &[]),
                     None => {}
@@ -228,7 +231,7 @@ impl Writer<'_> {
     /// Closes elements that hold no blocks.
     fn close_lines(&mut self) {
         let depth = self.depth();
-        let holds = |open: &OpenElement| open.depth < depth || open.element.kind == Kind::Block;
+        let holds = |open: &OpenElement| open.depth < depth || open.element.kind == ElementKind::Block;
         let first = self.html.iter().rposition(holds).map_or(0, |at| at + 1);
         self.close_from(first);
     }
@@ -246,18 +249,21 @@ impl Writer<'_> {
             return;
         }
         self.imply_paragraph();
-        self.escaped(text);
+        self.write_escaped(text);
     }
 
     /// Returns the innermost element that was opened at this place of the document.
-    fn innermost(&self) -> Option<Element> {
+    fn innermost_element(&self) -> Option<HtmlElement> {
         let depth = self.depth();
         self.html.last().filter(|open| open.depth == depth).map(|open| open.element)
     }
 
     /// Ends a table unless a cell is open: a parser would move what is written there to before the table.
     fn leave_table(&mut self) {
-        if matches!(self.innermost().map(|element| element.name), Some("table" | "tbody" | "thead" | "tr")) {
+        if matches!(
+            self.innermost_element().map(|element| element.name),
+            Some("table" | "tbody" | "thead" | "tr")
+        ) {
             self.close_element("table", &[]);
         }
     }
@@ -265,15 +271,16 @@ impl Writer<'_> {
     /// Opens a paragraph for text that has no element of its own.
     fn imply_paragraph(&mut self) {
         self.leave_table();
-        let holds_text =
-            |element: Element| element.kind != Kind::Block || matches!(element.name, "li" | "td" | "th");
-        if !self.innermost().is_some_and(holds_text) {
+        let holds_text = |element: HtmlElement| {
+            element.kind != ElementKind::Block || matches!(element.name, "li" | "td" | "th")
+        };
+        if !self.innermost_element().is_some_and(holds_text) {
             self.open_element(PARAGRAPH, true);
         }
     }
 
-    fn start_element(&mut self, element: Element) {
-        if element.kind == Kind::Inline {
+    fn start_element(&mut self, element: HtmlElement) {
+        if element.kind == ElementKind::Inline {
             self.imply_paragraph();
             self.open_element(element, false);
             return;
@@ -287,8 +294,8 @@ impl Writer<'_> {
             "tbody" | "thead" => &["tbody", "thead"],
             _ => &[],
         };
-        siblings.iter().for_each(|name| self.close_element(name, containers(element.name)));
-        let around = self.innermost();
+        siblings.iter().for_each(|name| self.close_element(name, container_names(element.name)));
+        let around = self.innermost_element();
         match table_parents(element.name) {
             Some(parents) if !around.is_some_and(|around| parents.contains(&around.name)) => return,
             Some(_) => {}
@@ -303,9 +310,9 @@ impl Writer<'_> {
     fn empty_element(&mut self, tag: &Tag<'_>) {
         match &*tag.name {
             "br" => self.out.push_str("<br>"),
-            "img" => self.image(tag),
+            "img" => self.write_image(tag),
             "a" => {
-                let address = tag.attribute("href").and_then(|href| link::address(&href));
+                let address = tag.find_attribute("href").and_then(|href| link::allowed_address(&href));
                 if let Some(address) = address.filter(|_| self.links == 0 && self.has_room()) {
                     self.link_start(&address);
                     self.html.push(OpenElement { element: LINK, depth: self.depth(), is_implied: false });
@@ -316,29 +323,29 @@ impl Writer<'_> {
     }
 
     /// Writes the description of an image, or else its address, as a link to it.
-    fn image(&mut self, tag: &Tag<'_>) {
-        let source = tag.attribute("src").unwrap_or_default();
-        let description = tag.attribute("alt").filter(|text| !text.trim().is_empty());
+    fn write_image(&mut self, tag: &Tag<'_>) {
+        let source = tag.find_attribute("src").unwrap_or_default();
+        let description = tag.find_attribute("alt").filter(|text| !text.trim().is_empty());
         let description = description.unwrap_or_else(|| source.clone());
-        match link::address(&source).filter(|_| self.links == 0) {
+        match link::allowed_address(&source).filter(|_| self.links == 0) {
             Some(address) => {
                 self.link_start(&address);
-                self.escaped(&description);
+                self.write_escaped(&description);
                 self.out.push_str(LINK.end);
                 self.links -= 1;
             }
-            None => self.escaped(&description),
+            None => self.write_escaped(&description),
         }
     }
 
     fn link_start(&mut self, address: &str) {
         self.links += 1;
         self.out.push_str("<a href=\"");
-        self.escaped(address);
+        self.write_escaped(address);
         self.out.push_str(&format!("\" rel=\"{LINK_REL}\">"));
     }
 
-    fn open_element(&mut self, element: Element, is_implied: bool) {
+    fn open_element(&mut self, element: HtmlElement, is_implied: bool) {
         if !self.has_room() {
             return;
         }
@@ -365,7 +372,7 @@ impl Writer<'_> {
         while self.html.len() > at {
             let Some(open) = self.html.pop() else { return };
             let written = self.out.trim_end().len();
-            if open.element.kind == Kind::Line && self.out[..written].ends_with(open.element.start) {
+            if open.element.kind == ElementKind::Line && self.out[..written].ends_with(open.element.start) {
                 // An empty line would only take room.
                 self.out.truncate(written - open.element.start.len());
                 continue;
@@ -377,7 +384,7 @@ impl Writer<'_> {
 }
 
 /// Returns the elements that an end tag, or a further item, does not reach beyond.
-fn containers(name: &str) -> &'static [&'static str] {
+fn container_names(name: &str) -> &'static [&'static str] {
     match name {
         "li" => &["ul", "ol"],
         "td" | "th" => &["tr", "table"],

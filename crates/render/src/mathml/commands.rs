@@ -1,11 +1,14 @@
 //! The commands of TeX that take arguments.
 
 use super::letters::Alphabet;
-use super::symbols::{command_delimiter, delimiter};
-use super::{Atom, Formula, Kind, Parser, Refused, element, fence, space, symbol, symbol_atom};
+use super::symbols::{command_delimiter, find_delimiter};
+use super::{
+    Atom, AtomKind, Formula, Parser, UnsupportedTex, fence_element, find_symbol, space_element, symbol_atom,
+    text_element,
+};
 
 /// Returns the accent of a command, and whether it is as wide as what it stands on.
-fn accent(name: &str) -> Option<(&'static str, bool)> {
+fn find_accent(name: &str) -> Option<(&'static str, bool)> {
     Some(match name {
         "hat" => ("ˆ", false),
         "widehat" => ("ˆ", true),
@@ -45,7 +48,7 @@ fn long_arrow(name: &str) -> Option<&'static str> {
 }
 
 /// Returns the size of a bracket's command, and the form in which the bracket is set.
-fn size(name: &str) -> Option<(&'static str, &'static str)> {
+fn bracket_size(name: &str) -> Option<(&'static str, &'static str)> {
     let (name, form) = match name.strip_suffix(['l', 'r', 'm']) {
         Some(plain) if name.ends_with('l') => (plain, "prefix"),
         Some(plain) if name.ends_with('r') => (plain, "postfix"),
@@ -64,93 +67,96 @@ fn size(name: &str) -> Option<(&'static str, &'static str)> {
 
 impl<'t> Parser<'t> {
     /// Reads an element that begins with a command, which was taken.
-    pub(super) fn command_atom(&mut self, name: &'t str) -> Result<Atom, Refused> {
+    pub(super) fn command_atom(&mut self, name: &'t str) -> Result<Atom, UnsupportedTex> {
         if name.starts_with(char::is_whitespace) {
-            return Ok(Atom::ordinary(space("0.25em")));
+            return Ok(Atom::new_ordinary(space_element("0.25em")));
         }
-        if let Some(symbol) = symbol(name) {
+        if let Some(symbol) = find_symbol(name) {
             return Ok(symbol_atom(symbol, self.alphabet));
         }
-        if let Some(alphabet) = Alphabet::of(name).filter(|_| !name.starts_with("text")) {
-            return self.letters(alphabet).map(Atom::ordinary);
+        if let Some(alphabet) = Alphabet::from_command(name).filter(|_| !name.starts_with("text")) {
+            return self.read_letters(alphabet).map(Atom::new_ordinary);
         }
-        if let Some((accent, is_wide)) = accent(name) {
-            let base = self.argument()?;
+        if let Some((accent, is_wide)) = find_accent(name) {
+            let base = self.read_argument()?;
             let html =
                 format!("<mover accent=\"true\">{base}<mo stretchy=\"{is_wide}\">{accent}</mo></mover>");
-            let kind = if name == "overbrace" { Kind::Limits } else { Kind::Ordinary };
+            let kind = if name == "overbrace" { AtomKind::Limits } else { AtomKind::Ordinary };
             return Ok(Atom { html, kind });
         }
         if let Some(arrow) = long_arrow(name) {
             return self.long_arrow(arrow);
         }
-        if let Some((size, form)) = size(name) {
-            let bracket = self.delimiter()?;
-            let html = sized(bracket, &format!("form=\"{form}\" minsize=\"{size}\" maxsize=\"{size}\""));
-            let kind = if form == "postfix" { Kind::Ordinary } else { Kind::Operator };
+        if let Some((size, form)) = bracket_size(name) {
+            let bracket = self.take_delimiter()?;
+            let html =
+                stretchy_fence(bracket, &format!("form=\"{form}\" minsize=\"{size}\" maxsize=\"{size}\""));
+            let kind = if form == "postfix" { AtomKind::Ordinary } else { AtomKind::Operator };
             return Ok(Atom { html, kind });
         }
         match name {
             "operatorname" | "mathop" => self.operator_name(),
-            "not" => self.negated(),
-            "mathbin" | "mathrel" => Ok(Atom { html: self.argument()?, kind: Kind::Operator }),
-            "underbrace" | "overset" | "stackrel" | "underset" => self.stacked(name),
+            "not" => self.read_negation(),
+            "mathbin" | "mathrel" => Ok(Atom { html: self.read_argument()?, kind: AtomKind::Operator }),
+            "underbrace" | "overset" | "stackrel" | "underset" => self.read_stack(name),
             "bmod" | "mod" => Ok(Atom {
                 html: "<mo lspace=\"0.2222em\" rspace=\"0.2222em\">mod</mo>".to_owned(),
-                kind: Kind::Operator,
+                kind: AtomKind::Operator,
             }),
-            _ => self.ordinary(name).map(Atom::ordinary),
+            _ => self.read_ordinary(name).map(Atom::new_ordinary),
         }
     }
 
     /// Reads the arguments of a command that makes an ordinary element.
-    fn ordinary(&mut self, name: &str) -> Formula {
+    fn read_ordinary(&mut self, name: &str) -> Formula {
         match name {
-            "frac" => self.fraction(""),
-            "dfrac" | "cfrac" => self.fraction(" displaystyle=\"true\""),
-            "tfrac" => self.fraction(" displaystyle=\"false\""),
+            "frac" => self.read_fraction(""),
+            "dfrac" | "cfrac" => self.read_fraction(" displaystyle=\"true\""),
+            "tfrac" => self.read_fraction(" displaystyle=\"false\""),
             "binom" | "dbinom" | "tbinom" => {
-                let fraction = self.fraction(" linethickness=\"0\"")?;
+                let fraction = self.read_fraction(" linethickness=\"0\"")?;
                 Ok(format!("<mrow><mo>(</mo>{fraction}<mo>)</mo></mrow>"))
             }
             "sqrt" => match self.optional_argument() {
                 Some(index) => {
-                    let index = self.part(index)?;
-                    Ok(format!("<mroot>{}<mrow>{index}</mrow></mroot>", self.argument()?))
+                    let index = self.read_part(index)?;
+                    Ok(format!("<mroot>{}<mrow>{index}</mrow></mroot>", self.read_argument()?))
                 }
-                None => Ok(format!("<msqrt>{}</msqrt>", self.argument()?)),
+                None => Ok(format!("<msqrt>{}</msqrt>", self.read_argument()?)),
             },
-            "left" => self.between(),
-            "begin" => self.environment(),
+            "left" => self.read_fence_group(),
+            "begin" => self.read_environment(),
             "substack" => {
                 let raw = self.raw_argument()?;
-                Ok(format!("<mrow>{}</mrow>", self.part(raw)?))
+                Ok(format!("<mrow>{}</mrow>", self.read_part(raw)?))
             }
             "text" | "textrm" | "textbf" | "textit" | "textsf" | "texttt" | "textnormal" | "textup"
-            | "mbox" | "hbox" => self.text(name),
-            "boxed" | "fbox" => self.classed("boxed"),
-            "cancel" | "bcancel" | "xcancel" | "sout" => self.classed("cancelled"),
-            "phantom" | "hphantom" | "vphantom" => Ok(format!("<mphantom>{}</mphantom>", self.argument()?)),
+            | "mbox" | "hbox" => self.read_text(name),
+            "boxed" | "fbox" => self.read_class_row("boxed"),
+            "cancel" | "bcancel" | "xcancel" | "sout" => self.read_class_row("cancelled"),
+            "phantom" | "hphantom" | "vphantom" => {
+                Ok(format!("<mphantom>{}</mphantom>", self.read_argument()?))
+            }
             "underline" | "underbar" => {
-                Ok(format!("<munder>{}<mo stretchy=\"true\">_</mo></munder>", self.argument()?))
+                Ok(format!("<munder>{}<mo stretchy=\"true\">_</mo></munder>", self.read_argument()?))
             }
             "mathord" | "mathopen" | "mathclose" | "mathpunct" | "mathinner" | "smash" | "ensuremath" => {
-                self.argument()
+                self.read_argument()
             }
             "pmod" => {
-                let (open, close) = (fence("("), fence(")"));
-                let modulus = self.argument()?;
+                let (open, close) = (fence_element("("), fence_element(")"));
+                let modulus = self.read_argument()?;
                 Ok(format!(
                     "<mrow>{}{open}<mi>mod</mi>{}{modulus}{close}</mrow>",
-                    space("1em"),
-                    space("0.3333em")
+                    space_element("1em"),
+                    space_element("0.3333em")
                 ))
             }
             "tag" => {
-                let is_bare = self.takes("*");
+                let is_bare = self.take_token("*");
                 let tag = self.raw_argument()?;
                 let tag = if is_bare { tag.to_owned() } else { format!("({tag})") };
-                Ok(format!("<mrow>{}{}</mrow>", space("2em"), element("mtext", &tag)))
+                Ok(format!("<mrow>{}{}</mrow>", space_element("2em"), text_element("mtext", &tag)))
             }
             "label" => self.raw_argument().map(|_| String::new()),
             // Colours of a text that may be dark or light are left out.
@@ -160,30 +166,30 @@ impl<'t> Parser<'t> {
             }
             "textcolor" | "colorbox" => {
                 self.raw_argument()?;
-                self.argument()
+                self.read_argument()
             }
-            "hspace" | "mspace" => self.raw_argument().map(|_| space("1em")),
-            _ => Err(Refused),
+            "hspace" | "mspace" => self.raw_argument().map(|_| space_element("1em")),
+            _ => Err(UnsupportedTex),
         }
     }
 
-    fn fraction(&mut self, attributes: &str) -> Formula {
-        let above = self.argument()?;
-        let below = self.argument()?;
+    fn read_fraction(&mut self, attributes: &str) -> Formula {
+        let above = self.read_argument()?;
+        let below = self.read_argument()?;
         Ok(format!("<mfrac{attributes}>{above}{below}</mfrac>"))
     }
 
-    fn classed(&mut self, class: &str) -> Formula {
-        Ok(format!("<mrow class=\"{class}\">{}</mrow>", self.argument()?))
+    fn read_class_row(&mut self, class: &str) -> Formula {
+        Ok(format!("<mrow class=\"{class}\">{}</mrow>", self.read_argument()?))
     }
 
     /// Reads the letters of a command such as `\mathrm`. Several upright ones are one name.
-    fn letters(&mut self, alphabet: Alphabet) -> Formula {
+    fn read_letters(&mut self, alphabet: Alphabet) -> Formula {
         if alphabet == Alphabet::Upright && self.rest.starts_with('{') {
             let from = self.rest;
             let name = self.raw_argument()?;
             if name.chars().count() > 1 && name.chars().all(char::is_alphabetic) {
-                return Ok(element("mi", name));
+                return Ok(text_element("mi", name));
             }
             self.rest = from;
         }
@@ -191,53 +197,53 @@ impl<'t> Parser<'t> {
     }
 
     /// Reads the name of an operator.
-    fn operator_name(&mut self) -> Result<Atom, Refused> {
-        let has_limits = self.takes("*");
+    fn operator_name(&mut self) -> Result<Atom, UnsupportedTex> {
+        let has_limits = self.take_token("*");
         let name = self.raw_argument()?;
         let name = ["\\,", "\\;", "\\ ", "~"]
             .iter()
             .fold(name.to_owned(), |name, space| name.replace(space, "\u{a0}"));
         let is_name = |c: char| c.is_alphanumeric() || matches!(c, '\u{a0}' | '-' | '.');
         if name.is_empty() || !name.chars().all(is_name) {
-            return Err(Refused);
+            return Err(UnsupportedTex);
         }
         Ok(if has_limits {
             let html =
                 format!("<mo movablelimits=\"true\" lspace=\"0.1667em\" rspace=\"0.1667em\">{name}</mo>");
-            Atom { html, kind: Kind::Limits }
+            Atom { html, kind: AtomKind::Limits }
         } else {
             // A single letter would be italic.
-            Atom { html: format!("<mi mathvariant=\"normal\">{name}</mi>"), kind: Kind::Function }
+            Atom { html: format!("<mi mathvariant=\"normal\">{name}</mi>"), kind: AtomKind::Function }
         })
     }
 
     /// Reads an operator, and strikes it through.
-    fn negated(&mut self) -> Result<Atom, Refused> {
+    fn read_negation(&mut self) -> Result<Atom, UnsupportedTex> {
         self.skip_spaces();
-        let atom = self.atom()?;
-        let text = atom.html.strip_suffix("</mo>").ok_or(Refused)?;
+        let atom = self.read_atom()?;
+        let text = atom.html.strip_suffix("</mo>").ok_or(UnsupportedTex)?;
         Ok(Atom { html: format!("{text}\u{338}</mo>"), kind: atom.kind })
     }
 
     /// Reads something with a text or a brace above or below it.
-    fn stacked(&mut self, name: &str) -> Result<Atom, Refused> {
-        let first = self.argument()?;
+    fn read_stack(&mut self, name: &str) -> Result<Atom, UnsupportedTex> {
+        let first = self.read_argument()?;
         let html = match name {
             "underbrace" => format!("<munder>{first}<mo stretchy=\"true\">⏟</mo></munder>"),
-            "underset" => format!("<munder>{}{first}</munder>", self.argument()?),
-            _ => format!("<mover>{}{first}</mover>", self.argument()?),
+            "underset" => format!("<munder>{}{first}</munder>", self.read_argument()?),
+            _ => format!("<mover>{}{first}</mover>", self.read_argument()?),
         };
-        let kind = if name == "underbrace" { Kind::Limits } else { Kind::Operator };
+        let kind = if name == "underbrace" { AtomKind::Limits } else { AtomKind::Operator };
         Ok(Atom { html, kind })
     }
 
-    fn long_arrow(&mut self, arrow: &str) -> Result<Atom, Refused> {
-        let margin = space("0.4em");
+    fn long_arrow(&mut self, arrow: &str) -> Result<Atom, UnsupportedTex> {
+        let margin = space_element("0.4em");
         let below = match self.optional_argument() {
-            Some(below) => Some(self.part(below)?),
+            Some(below) => Some(self.read_part(below)?),
             None => None,
         };
-        let above = self.argument()?;
+        let above = self.read_argument()?;
         let above = format!("<mrow>{margin}{above}{margin}</mrow>");
         let arrow = format!("<mo stretchy=\"true\">{arrow}</mo>");
         let html = match below {
@@ -246,22 +252,22 @@ impl<'t> Parser<'t> {
             }
             None => format!("<mover>{arrow}{above}</mover>"),
         };
-        Ok(Atom { html, kind: Kind::Operator })
+        Ok(Atom { html, kind: AtomKind::Operator })
     }
 
     /// Reads what stands between `\left` and `\right`, with its brackets.
-    fn between(&mut self) -> Formula {
-        let mut out = format!("<mrow>{}", sized(self.delimiter()?, "form=\"prefix\""));
+    fn read_fence_group(&mut self) -> Formula {
+        let mut out = format!("<mrow>{}", stretchy_fence(self.take_delimiter()?, "form=\"prefix\""));
         loop {
-            out.push_str(&self.row()?);
-            if self.takes("\\middle") {
-                out.push_str(&sized(
-                    self.delimiter()?,
+            out.push_str(&self.read_row()?);
+            if self.take_token("\\middle") {
+                out.push_str(&stretchy_fence(
+                    self.take_delimiter()?,
                     "form=\"infix\" lspace=\"0.1667em\" rspace=\"0.1667em\"",
                 ));
             } else {
-                self.expect("\\right")?;
-                out.push_str(&sized(self.delimiter()?, "form=\"postfix\""));
+                self.expect_token("\\right")?;
+                out.push_str(&stretchy_fence(self.take_delimiter()?, "form=\"postfix\""));
                 out.push_str("</mrow>");
                 return Ok(out);
             }
@@ -269,26 +275,26 @@ impl<'t> Parser<'t> {
     }
 
     /// Takes a bracket: a character or a command. An empty one for `.`.
-    fn delimiter(&mut self) -> Result<&'static str, Refused> {
+    fn take_delimiter(&mut self) -> Result<&'static str, UnsupportedTex> {
         self.skip_spaces();
         if self.rest.starts_with('\\') {
-            return command_delimiter(self.command()).ok_or(Refused);
+            return command_delimiter(self.take_command()).ok_or(UnsupportedTex);
         }
-        let first = self.rest.chars().next().ok_or(Refused)?;
-        delimiter(self.take(first.len_utf8())).ok_or(Refused)
+        let first = self.rest.chars().next().ok_or(UnsupportedTex)?;
+        find_delimiter(self.take_bytes(first.len_utf8())).ok_or(UnsupportedTex)
     }
 
     /// Reads text, in which formulas may stand between dollar signs.
-    fn text(&mut self, command: &str) -> Formula {
+    fn read_text(&mut self, command: &str) -> Formula {
         let raw = self.raw_argument()?;
         let mut out = String::new();
         // A dollar sign that is text is escaped.
         let pieces = if raw.contains("\\$") { vec![raw] } else { raw.split('$').collect() };
         for (at, piece) in pieces.into_iter().enumerate() {
             if at % 2 == 1 {
-                out.push_str(&self.part(piece)?);
+                out.push_str(&self.read_part(piece)?);
             } else if !piece.is_empty() {
-                out.push_str(&element("mtext", &plain(piece, Alphabet::of(command))?));
+                out.push_str(&text_element("mtext", &plain_text(piece, Alphabet::from_command(command))?));
             }
         }
         Ok(format!("<mrow>{out}</mrow>"))
@@ -296,14 +302,14 @@ impl<'t> Parser<'t> {
 }
 
 /// Returns text without the signs of TeX.
-fn plain(raw: &str, alphabet: Option<Alphabet>) -> Result<String, Refused> {
+fn plain_text(raw: &str, alphabet: Option<Alphabet>) -> Result<String, UnsupportedTex> {
     let mut out = String::new();
     let mut characters = raw.chars();
     while let Some(character) = characters.next() {
         let shown = match character {
             '\\' => match characters.next() {
                 Some(escaped) if !escaped.is_alphabetic() => escaped,
-                _ => return Err(Refused),
+                _ => return Err(UnsupportedTex),
             },
             '{' | '}' => continue,
             '~' => ' ',
@@ -316,7 +322,7 @@ fn plain(raw: &str, alphabet: Option<Alphabet>) -> Result<String, Refused> {
     Ok(out)
 }
 
-fn sized(bracket: &str, attributes: &str) -> String {
+fn stretchy_fence(bracket: &str, attributes: &str) -> String {
     if bracket.is_empty() {
         return String::new();
     }

@@ -17,7 +17,7 @@ pub(super) enum Alphabet {
 
 impl Alphabet {
     /// Returns the alphabet of a command, without its backslash.
-    pub(super) fn of(command: &str) -> Option<Self> {
+    pub(super) fn from_command(command: &str) -> Option<Self> {
         Some(match command {
             "mathnormal" | "mathit" => Self::Plain,
             "mathrm" | "mathup" => Self::Upright,
@@ -34,7 +34,7 @@ impl Alphabet {
 
     /// Returns a letter or digit in this alphabet, or as it is.
     pub(super) fn of_character(self, character: char) -> char {
-        if let Some(apart) = self.apart(character) {
+        if let Some(apart) = self.exceptional_letter(character) {
             return apart;
         }
         // The first capital, small letter, capital and small Greek letter, and digit.
@@ -61,7 +61,7 @@ impl Alphabet {
     }
 
     /// Returns a letter that does not stand in the block of its alphabet.
-    fn apart(self, character: char) -> Option<char> {
+    fn exceptional_letter(self, character: char) -> Option<char> {
         let (from, to) = match self {
             Self::DoubleStruck => ("CHNPQRZ", "ℂℍℕℙℚℝℤ"),
             Self::Script => ("BEFHILMRego", "ℬℰℱℋℐℒℳℛℯℊℴ"),

@@ -27,7 +27,7 @@ pub(super) enum Symbol {
 type Table = (&'static str, fn(&'static str) -> Symbol);
 
 /// Returns the symbol of a command, without its backslash.
-pub(super) fn symbol(name: &str) -> Option<Symbol> {
+pub(super) fn find_symbol(name: &str) -> Option<Symbol> {
     let tables: [Table; 9] = [
         (GREEK, Symbol::Identifier),
         (IDENTIFIERS, Symbol::Identifier),
@@ -41,25 +41,25 @@ pub(super) fn symbol(name: &str) -> Option<Symbol> {
     ];
     let function = || FUNCTIONS.split(' ').find(|known| *known == name).map(Symbol::Function);
     let hidden = || NOT_SHOWN.split(' ').find(|known| *known == name).map(|_| Symbol::Nothing);
-    let kind = tables.iter().find_map(|(table, kind)| find(table, name).map(kind));
+    let kind = tables.iter().find_map(|(table, kind)| find_in_table(table, name).map(kind));
     kind.or_else(function).or_else(hidden)
 }
 
 /// Returns the bracket of a character after `\left`, `\right`, `\middle` or `\big`. That of `.` is empty.
-pub(super) fn delimiter(character: &str) -> Option<&'static str> {
+pub(super) fn find_delimiter(character: &str) -> Option<&'static str> {
     if character == "." {
         return Some("");
     }
-    find(DELIMITERS, character)
+    find_in_table(DELIMITERS, character)
 }
 
 /// Returns the bracket of a command in such a place, without its backslash.
 pub(super) fn command_delimiter(name: &str) -> Option<&'static str> {
-    find(FENCES, name).or_else(|| find(DELIMITER_COMMANDS, name))
+    find_in_table(FENCES, name).or_else(|| find_in_table(DELIMITER_COMMANDS, name))
 }
 
 /// Finds a name in a table of names, each with what it stands for.
-fn find(table: &'static str, name: &str) -> Option<&'static str> {
+fn find_in_table(table: &'static str, name: &str) -> Option<&'static str> {
     let mut words = table.split(' ');
     while let (Some(known), Some(meaning)) = (words.next(), words.next()) {
         if known == name {

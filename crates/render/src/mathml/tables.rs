@@ -1,17 +1,17 @@
 //! Environments: matrices, cases and aligned equations, each a table.
 
-use super::{Formula, Parser, Refused};
+use super::{Formula, Parser, UnsupportedTex};
 
 /// The way in which an environment is set.
-struct Environment {
+struct TexEnvironment {
     open: &'static str,
     close: &'static str,
     /// The class of the table, by which the style sheet aligns its columns.
     class: &'static str,
 }
 
-impl Environment {
-    fn of(name: &str) -> Option<Self> {
+impl TexEnvironment {
+    fn from_name(name: &str) -> Option<Self> {
         let (open, close, class) = match name.strip_suffix('*').unwrap_or(name) {
             "matrix" | "smallmatrix" | "array" | "subarray" => ("", "", "matrix"),
             "pmatrix" => ("(", ")", "matrix"),
@@ -33,9 +33,9 @@ impl Environment {
 
 impl Parser<'_> {
     /// Reads an environment after `\begin`.
-    pub(super) fn environment(&mut self) -> Formula {
+    pub(super) fn read_environment(&mut self) -> Formula {
         let name = self.raw_argument()?;
-        let environment = Environment::of(name).ok_or(Refused)?;
+        let environment = TexEnvironment::from_name(name).ok_or(UnsupportedTex)?;
         let columns = match name.strip_suffix('*').unwrap_or(name) {
             "array" | "subarray" => self.raw_argument()?,
             "alignat" | "alignedat" => {
@@ -45,7 +45,7 @@ impl Parser<'_> {
             _ => "",
         };
         self.optional_argument();
-        let columns = Column::all(columns);
+        let columns = ArrayColumn::parse_columns(columns);
         let mut out = format!("<mtable class=\"{}\">", environment.class);
         loop {
             let is_ruled = self.takes_rules();
@@ -54,17 +54,17 @@ impl Parser<'_> {
             }
             out.push_str(if is_ruled { "<mtr class=\"ruled\">" } else { "<mtr>" });
             for column in 0.. {
-                let cell = self.row()?;
-                out.push_str(columns.get(column).map_or("<mtd>", Column::start));
+                let cell = self.read_row()?;
+                out.push_str(columns.get(column).map_or("<mtd>", ArrayColumn::start_tag));
                 out.push_str(&cell);
                 out.push_str("</mtd>");
-                if !self.takes("&") {
+                if !self.take_token("&") {
                     break;
                 }
             }
             out.push_str("</mtr>");
             if !self.takes_line_end() && !self.stands_at_end() {
-                return Err(Refused);
+                return Err(UnsupportedTex);
             }
         }
         out.push_str("</mtable>");
@@ -73,10 +73,10 @@ impl Parser<'_> {
     }
 
     /// Reads the rows of a formula that has several without an environment.
-    pub(super) fn lines(&mut self, first: String) -> Formula {
+    pub(super) fn read_lines(&mut self, first: String) -> Formula {
         let mut out = format!("<mtable class=\"gathered\"><mtr><mtd>{first}</mtd></mtr>");
         while self.takes_line_end() {
-            let line = self.row()?;
+            let line = self.read_row()?;
             out.push_str(&format!("<mtr><mtd>{line}</mtd></mtr>"));
         }
         out.push_str("</mtable>");
@@ -85,10 +85,10 @@ impl Parser<'_> {
 
     /// Takes the end of a row, with the distance to the next one.
     fn takes_line_end(&mut self) -> bool {
-        if !self.takes("\\\\") && !self.takes("\\cr") {
+        if !self.take_token("\\\\") && !self.take_token("\\cr") {
             return false;
         }
-        self.takes("*");
+        self.take_token("*");
         self.optional_argument();
         true
     }
@@ -96,10 +96,10 @@ impl Parser<'_> {
     /// Takes the rules above a row.
     fn takes_rules(&mut self) -> bool {
         let mut is_ruled = false;
-        while self.takes("\\hline")
-            || self.takes("\\midrule")
-            || self.takes("\\toprule")
-            || self.takes("\\bottomrule")
+        while self.take_token("\\hline")
+            || self.take_token("\\midrule")
+            || self.take_token("\\toprule")
+            || self.take_token("\\bottomrule")
         {
             is_ruled = true;
         }
@@ -112,24 +112,24 @@ impl Parser<'_> {
     }
 
     /// Takes the end of the environment, if it stands here.
-    fn takes_end(&mut self, name: &str) -> Result<bool, Refused> {
-        if !self.takes("\\end") {
-            return if self.rest.is_empty() { Err(Refused) } else { Ok(false) };
+    fn takes_end(&mut self, name: &str) -> Result<bool, UnsupportedTex> {
+        if !self.take_token("\\end") {
+            return if self.rest.is_empty() { Err(UnsupportedTex) } else { Ok(false) };
         }
-        if self.raw_argument()? == name { Ok(true) } else { Err(Refused) }
+        if self.raw_argument()? == name { Ok(true) } else { Err(UnsupportedTex) }
     }
 }
 
 /// A column of an array.
 #[derive(Clone, Copy)]
-struct Column {
+struct ArrayColumn {
     alignment: char,
     /// True if a line stands before it.
     is_ruled: bool,
 }
 
-impl Column {
-    fn all(specification: &str) -> Vec<Self> {
+impl ArrayColumn {
+    fn parse_columns(specification: &str) -> Vec<Self> {
         let mut columns = Vec::new();
         let mut is_ruled = false;
         for character in specification.chars() {
@@ -144,7 +144,7 @@ impl Column {
         columns
     }
 
-    fn start(&self) -> &'static str {
+    fn start_tag(&self) -> &'static str {
         match (self.alignment, self.is_ruled) {
             ('l', false) => "<mtd class=\"left\">",
             ('l', true) => "<mtd class=\"left barred\">",

@@ -3,8 +3,8 @@ use proptest::prelude::*;
 use super::*;
 
 /// Returns the elements of a formula, without what is around them all.
-fn shown(tex: &str) -> String {
-    let Some(html) = mathml(tex, false) else { return "refused".to_owned() };
+fn formula_elements(tex: &str) -> String {
+    let Some(html) = tex_to_mathml(tex, false) else { return "refused".to_owned() };
     let html = html.strip_prefix("<math><semantics><mrow>").unwrap_or(&html);
     html.split("</mrow><annotation").next().unwrap_or_default().to_owned()
 }
@@ -67,12 +67,12 @@ fn formulas_are_drawn() {
             "<mtable class=\"gathered\"><mtr><mtd><mi>a</mi></mtd></mtr><mtr><mtd><mi>b</mi></mtd></mtr></mtable>",
         ),
     ] {
-        assert_eq!(shown(tex), expected, "{tex}");
+        assert_eq!(formula_elements(tex), expected, "{tex}");
     }
 }
 
 #[test]
-fn formulas_as_models_write_them_are_drawn() {
+fn tex_to_mathml_draws_common_formulas() {
     for tex in [
         r"x = \frac{-b \pm \sqrt{b^2 - 4ac}}{2a}",
         r"\int_{0}^{\infty} e^{-x^2} \, dx = \frac{\sqrt{\pi}}{2}",
@@ -98,12 +98,12 @@ fn formulas_as_models_write_them_are_drawn() {
         r"\sin^2\theta + \cos^2\theta = 1",
         r"|x| \le \|x\|_\infty, \quad \forall x \in \mathbb{R}^n \setminus \{0\}",
     ] {
-        assert_ne!(shown(tex), "refused", "{tex}");
+        assert_ne!(formula_elements(tex), "refused", "{tex}");
     }
 }
 
 #[test]
-fn what_is_not_known_or_not_whole_is_refused() {
+fn tex_to_mathml_refuses_unknown_tex() {
     for tex in [
         r"\href{javascript:alert(1)}{x}",
         r"\unknown",
@@ -129,7 +129,7 @@ fn what_is_not_known_or_not_whole_is_refused() {
         &r"\left(".repeat(600),
         &r"\begin{matrix}".repeat(200),
     ] {
-        assert!(tex == "^" || shown(tex) == "refused", "{tex}: {}", shown(tex));
+        assert!(tex == "^" || formula_elements(tex) == "refused", "{tex}: {}", formula_elements(tex));
     }
 }
 
@@ -147,7 +147,8 @@ fn the_deepest_formula_needs_little_stack() {
             ("\\hat ", ""),
             ("x^{", "}"),
         ] {
-            let nested = |depth: usize| shown(&format!("{}y{}", open.repeat(depth), close.repeat(depth)));
+            let nested =
+                |depth: usize| formula_elements(&format!("{}y{}", open.repeat(depth), close.repeat(depth)));
             let deepest = (1..=DEPTH_MAX).take_while(|depth| nested(*depth) != "refused").last();
             assert!(deepest.is_some(), "{open}");
             assert_eq!(nested(DEPTH_MAX + 1), "refused", "{open}");
@@ -157,7 +158,7 @@ fn the_deepest_formula_needs_little_stack() {
 }
 
 /// Checks that MathML is balanced, and has known elements and attributes only.
-fn check(html: &str) -> Result<(), String> {
+fn check_mathml(html: &str) -> Result<(), String> {
     const ELEMENTS: &str = "math semantics annotation mrow mi mo mn mtext mspace msub msup msubsup munder mover munderover mfrac \
         msqrt mroot mphantom mtable mtr mtd";
     const ATTRIBUTES: &str = "display encoding class stretchy symmetric form lspace rspace minsize maxsize movablelimits accent \
@@ -193,7 +194,7 @@ fn check(html: &str) -> Result<(), String> {
 }
 
 /// Generates TeX of the tokens that this reads, and of some others.
-fn tex() -> impl Strategy<Value = String> {
+fn tex_strategy() -> impl Strategy<Value = String> {
     const TOKENS: &str = r#"\frac \sqrt \sqrt[3] \left( \right) \left. \right| \middle| { { } } ^ _ & \\ \begin{matrix} \end{matrix}
         \begin{aligned} \end{aligned} \begin{cases} \end{cases} \begin{array}{c|r} \end{array} \hline \text{ \mathrm{ \mathbb R \sum
         \int \limits \substack{ \operatorname{ \operatorname* \hat \vec \overbrace \underbrace \color{red} \textcolor{blue} \boxed
@@ -207,28 +208,28 @@ fn tex() -> impl Strategy<Value = String> {
     })
 }
 
-fn config() -> ProptestConfig {
+fn property_config() -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(2000);
     ProptestConfig { cases, ..ProptestConfig::default() }
 }
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(property_config())]
 
     #[test]
-    fn every_formula_is_refused_or_drawn_safely(tex in tex(), is_closed in prop::bool::ANY) {
+    fn tex_to_mathml_safe_for_formulas(tex in tex_strategy(), is_closed in prop::bool::ANY) {
         let open = tex.matches('{').count().saturating_sub(tex.matches('}').count());
         let tex = if is_closed { format!("{tex}{}", "}".repeat(open)) } else { tex };
-        if let Some(html) = mathml(&tex, true) {
-            prop_assert!(check(&html).is_ok(), "{:?} of {tex} in {html}", check(&html));
+        if let Some(html) = tex_to_mathml(&tex, true) {
+            prop_assert!(check_mathml(&html).is_ok(), "{:?} of {tex} in {html}", check_mathml(&html));
             prop_assert!(html.len() < 200 * (tex.len() + 2), "{} of {}", html.len(), tex.len());
         }
     }
 
     #[test]
-    fn every_text_is_refused_or_drawn_safely(tex in ".{0,60}") {
-        if let Some(html) = mathml(&tex, false) {
-            prop_assert!(check(&html).is_ok(), "{:?} of {tex} in {html}", check(&html));
+    fn tex_to_mathml_safe_for_texts(tex in ".{0,60}") {
+        if let Some(html) = tex_to_mathml(&tex, false) {
+            prop_assert!(check_mathml(&html).is_ok(), "{:?} of {tex} in {html}", check_mathml(&html));
         }
     }
 }

@@ -1,36 +1,36 @@
 //! Checks formulas, code, links, images and the HTML that answers may have.
 
-use domain::answer::Source;
-use render::{Renderer, whole};
+use domain::answer::AnswerSource;
+use render::{Renderer, render_answer};
 
-use crate::{REL, html, incremental};
+use crate::{REL, answer_html, render_incrementally};
 
 #[test]
 fn formulas_stay_as_they_are_written() {
-    assert_eq!(html(r"It is \(a_1^2\) [7]."), "<p>It is \\(a_1^2\\) [7].</p>\n");
+    assert_eq!(answer_html(r"It is \(a_1^2\) [7]."), "<p>It is \\(a_1^2\\) [7].</p>\n");
     assert_eq!(
-        html("\\[\n\\frac{a}{b}\n= c_1 * d_1 * e\n\\]"),
+        answer_html("\\[\n\\frac{a}{b}\n= c_1 * d_1 * e\n\\]"),
         "<p>\\[\n\\frac{a}{b}\n= c_1 * d_1 * e\n\\]</p>\n"
     );
     assert_eq!(
-        html(r"`\(a_1\)` and \(in prose\), \(x\)"),
+        answer_html(r"`\(a_1\)` and \(in prose\), \(x\)"),
         "<p><code>\\(a_1\\)</code> and (in prose), \\(x\\)</p>\n"
     );
-    assert_eq!(html("$a_1 * b_1$ costs $5 * 3$"), "<p>$a_1 * b_1$ costs $5 * 3$</p>\n");
-    assert_eq!(html("> \\[\n> a_1  \n> \\]"), "<blockquote><p>\\[\na_1\n\\]</p></blockquote>\n");
+    assert_eq!(answer_html("$a_1 * b_1$ costs $5 * 3$"), "<p>$a_1 * b_1$ costs $5 * 3$</p>\n");
+    assert_eq!(answer_html("> \\[\n> a_1  \n> \\]"), "<blockquote><p>\\[\na_1\n\\]</p></blockquote>\n");
 }
 
 #[test]
 fn code_keeps_its_language() {
-    assert_eq!(html("```rust\nx\n```"), "<pre><code class=\"language-rust\">x\n</code></pre>\n");
-    assert_eq!(html("~~~c++ {.x}\nx\n~~~"), "<pre><code class=\"language-c++\">x\n</code></pre>\n");
+    assert_eq!(answer_html("```rust\nx\n```"), "<pre><code class=\"language-rust\">x\n</code></pre>\n");
+    assert_eq!(answer_html("~~~c++ {.x}\nx\n~~~"), "<pre><code class=\"language-c++\">x\n</code></pre>\n");
     for info in ["", "\"><b>", "x\"onclick=y", "é", &"a".repeat(33)] {
-        assert_eq!(html(&format!("~~~{info}\nx\n~~~")), "<pre><code>x\n</code></pre>\n", "{info}");
+        assert_eq!(answer_html(&format!("~~~{info}\nx\n~~~")), "<pre><code>x\n</code></pre>\n", "{info}");
     }
 }
 
 #[test]
-fn a_few_elements_of_html_are_read() {
+fn answers_allow_few_html_elements() {
     for (markdown, expected) in [
         (
             "x<sup>2</sup>, H<sub>2</sub>O, <kbd>Ctrl</kbd>",
@@ -51,16 +51,16 @@ fn a_few_elements_of_html_are_read() {
             "<p>&lt;details&gt;\n&lt;script&gt;x&lt;/script&gt;\n&lt;/details&gt;</p>\n",
         ),
     ] {
-        assert_eq!(html(markdown).replace('\n', ""), expected.replace('\n', ""), "{markdown}");
+        assert_eq!(answer_html(markdown).replace('\n', ""), expected.replace('\n', ""), "{markdown}");
     }
     let long = "Long paragraph of text. ".repeat(20);
     let document = format!(
         "{long}\n\n<details>\n<summary>A</summary>\n\n{long}\n\n{long}\n\n</details>\n\n{long}\n\n{long}\n"
     );
     for size in [1, 7, 100] {
-        assert_eq!(incremental(&document, &[size], true), html(&document));
+        assert_eq!(render_incrementally(&document, &[size], true), answer_html(&document));
     }
-    let out = html(&document);
+    let out = answer_html(&document);
     let (before, within) = out.split_once("<details>").unwrap();
     assert_eq!(
         (before.matches("<p>").count(), within.split("</details>").next().unwrap().matches("<p>").count()),
@@ -69,9 +69,9 @@ fn a_few_elements_of_html_are_read() {
 }
 
 #[test]
-fn links_into_the_workspace_lead_to_its_files() {
+fn workspace_links_lead_to_files() {
     let linked = |markdown: &str| {
-        let out = html(markdown);
+        let out = answer_html(markdown);
         out.split_once("href=\"").map(|(_, rest)| rest.split_once('"').unwrap().0.to_owned())
     };
     for (address, file) in [
@@ -107,19 +107,19 @@ fn links_into_the_workspace_lead_to_its_files() {
         assert_eq!(linked(&format!("[x]({address})")), expected, "{address}");
     }
     assert_eq!(
-        html("![A *chart*](chart.png)"),
+        answer_html("![A *chart*](chart.png)"),
         format!("<p><a href=\"/api/v1/files/chart.png\" data-image=\"\" {REL}>A <em>chart</em></a></p>\n")
     );
-    assert!(!render::document("[x](/uploads/x.docx)").contains("href"));
+    assert!(!render::render_document("[x](/uploads/x.docx)").contains("href"));
 }
 
 #[test]
-fn a_formula_of_several_lines_stays_whole_in_a_long_text() {
+fn multiline_formula_stays_whole() {
     let long = "Long paragraph of text. ".repeat(20);
     for formula in ["\\[\nx_1\n= b\n- c\n+ d\n\\]", "$$\nx_1\n=\nb\n- c\n$$", "so\n\\[\nx_1\n- c\n\\]"] {
         let text = format!("{long}\n\n{formula}\n\n{long}\n\n{long}\n");
-        assert!(html(&text).contains(&format!("<p>{formula}</p>")), "{}", html(&text));
-        assert_eq!(incremental(&text, &[5], true), html(&text));
+        assert!(answer_html(&text).contains(&format!("<p>{formula}</p>")), "{}", answer_html(&text));
+        assert_eq!(render_incrementally(&text, &[5], true), answer_html(&text));
     }
 }
 
@@ -130,10 +130,10 @@ fn images_become_links() {
         ("![](https://example.org/c.png)", "https://example.org/c.png"),
     ] {
         let expected = format!("<p><a href=\"https://example.org/c.png\" {REL}>{text}</a></p>\n");
-        assert_eq!(html(markdown), expected);
+        assert_eq!(answer_html(markdown), expected);
     }
-    assert_eq!(html("![x](data:image/png;base64,AA)"), "<p>x</p>\n");
-    let nested = html("[![x](https://a.example/p)](https://b.example/)");
+    assert_eq!(answer_html("![x](data:image/png;base64,AA)"), "<p>x</p>\n");
+    let nested = answer_html("[![x](https://a.example/p)](https://b.example/)");
     assert_eq!(nested.matches("<a ").count(), 1, "{nested}");
 }
 
@@ -145,18 +145,18 @@ fn comments_hide_nothing_but_themselves() {
         ("<!-- only -->\n\nText.", "<p>Text.</p>"),
         ("<!-- never closed\nThe rent.", "<p>&lt;!-- never closed\nThe rent.</p>"),
     ] {
-        assert_eq!(html(markdown).trim(), expected, "{markdown}");
+        assert_eq!(answer_html(markdown).trim(), expected, "{markdown}");
     }
 }
 
 /// A table of a megabyte has some hundred thousand cells, each of which costs a reader hundreds of bytes.
 #[test]
-fn a_table_of_too_many_cells_is_shown_as_written() {
+fn oversized_table_shown_as_written() {
     let row = |cell: &str| format!("|{}\n", format!(" {cell} |").repeat(1000));
     let table = format!("{}{}{}", row("head"), row("---"), row("x").repeat(800));
     let text = format!("A paragraph before it.\n\n{table}\nA paragraph after it.\n");
-    let none: &[Source] = &[];
-    let out = whole(&text, &none);
+    let none: &[AnswerSource] = &[];
+    let out = render_answer(&text, &none);
     assert_eq!(
         out,
         format!(
@@ -165,10 +165,10 @@ fn a_table_of_too_many_cells_is_shown_as_written() {
     );
     let mut renderer = Renderer::default();
     for piece in text.as_bytes().chunks(64 * 1024) {
-        renderer.push(std::str::from_utf8(piece).expect("it is ASCII"), &none);
-        assert!(renderer.tail(&none).matches("<td").count() <= 30_000, "nor is it while it grows");
+        renderer.push_text(std::str::from_utf8(piece).expect("it is ASCII"), &none);
+        assert!(renderer.tail_html(&none).matches("<td").count() <= 30_000, "nor is it while it grows");
     }
-    renderer.end();
-    let grown = renderer.finished().concat() + renderer.tail(&none);
+    renderer.end_text();
+    let grown = renderer.finished_blocks().concat() + renderer.tail_html(&none);
     assert_eq!(grown, out);
 }

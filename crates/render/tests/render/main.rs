@@ -6,24 +6,25 @@ mod elements;
 
 use std::time::Duration;
 
-use domain::answer::Source;
-use domain::citation::Place;
+use domain::answer::AnswerSource;
+use domain::citation::PassagePlace;
 use proptest::prelude::*;
-use render::{Renderer, Sources, cited, whole};
+use render::{CitationSources, Renderer, cited_sources, render_answer};
 
-fn sources() -> Vec<Source> {
-    let file = |path: &str, page| Place::File { path: path.into(), page, lines: None, page_name: None };
-    let web = |url: &str| Place::Web { url: url.into(), title: "t".into() };
+fn test_sources() -> Vec<AnswerSource> {
+    let file =
+        |path: &str, page| PassagePlace::File { path: path.into(), page, lines: None, page_name: None };
+    let web = |url: &str| PassagePlace::Web { url: url.into(), title: "t".into() };
     vec![
-        Source { number: 1, place: file("/uploads/lease.pdf", Some(3)) },
-        Source { number: 2, place: web("https://example.org/a?b&c") },
-        Source { number: 3, place: web("javascript:alert(1)") },
-        Source { number: 12, place: file("/uploads/a\"b <c>.txt", None) },
+        AnswerSource { number: 1, place: file("/uploads/lease.pdf", Some(3)) },
+        AnswerSource { number: 2, place: web("https://example.org/a?b&c") },
+        AnswerSource { number: 3, place: web("javascript:alert(1)") },
+        AnswerSource { number: 12, place: file("/uploads/a\"b <c>.txt", None) },
     ]
 }
 
-fn html(markdown: &str) -> String {
-    whole(markdown, &sources().as_slice())
+fn answer_html(markdown: &str) -> String {
+    render_answer(markdown, &test_sources().as_slice())
 }
 
 const REL: &str = "rel=\"noopener noreferrer nofollow\"";
@@ -31,49 +32,50 @@ const REL: &str = "rel=\"noopener noreferrer nofollow\"";
 #[test]
 fn marks_become_links_to_their_sources() {
     assert_eq!(
-        html("Two years [1]."),
+        answer_html("Two years [1]."),
         format!(
             "<p>Two years <a href=\"/api/v1/files/uploads/lease.pdf#page=3\" data-citation=\"c1\" {REL}>[1]</a>.</p>\n"
         )
     );
-    assert!(html("x [2]").contains("href=\"https://example.org/a?b&amp;c\" data-citation=\"c2\""));
-    assert!(html("x [12]").contains("href=\"/api/v1/files/uploads/a%22b%20%3Cc%3E.txt\""));
-    assert_eq!(html("Known not [7], unsafe [3]."), "<p>Known not [7], unsafe [3].</p>\n");
-    assert_eq!(html("**bold.**[1]").matches("<strong>bold.</strong><a").count(), 1);
-    let cells = html("| a [1] | b |\n|---|---|\n| c | due[2] |\n");
+    assert!(answer_html("x [2]").contains("href=\"https://example.org/a?b&amp;c\" data-citation=\"c2\""));
+    assert!(answer_html("x [12]").contains("href=\"/api/v1/files/uploads/a%22b%20%3Cc%3E.txt\""));
+    assert_eq!(answer_html("Known not [7], unsafe [3]."), "<p>Known not [7], unsafe [3].</p>\n");
+    assert_eq!(answer_html("**bold.**[1]").matches("<strong>bold.</strong><a").count(), 1);
+    let cells = answer_html("| a [1] | b |\n|---|---|\n| c | due[2] |\n");
     assert_eq!(cells.matches("data-citation").count(), 2, "{cells}");
-    let address = html("https://example.org/x [1] and https://example.org/a[1]");
+    let address = answer_html("https://example.org/x [1] and https://example.org/a[1]");
     assert_eq!(address.matches("data-citation=\"c1\"").count(), 1, "{address}");
     assert!(address.contains("href=\"https://example.org/x\""), "{address}");
-    let several = html("as agreed [1-2, 12], not [2, 7]");
+    let several = answer_html("as agreed [1-2, 12], not [2, 7]");
     for number in [1, 2, 12] {
         let link = format!("data-citation=\"c{number}\" {REL}>[{number}]</a>");
         assert_eq!(several.matches(&link).count(), 1, "{several}");
     }
     assert!(several.ends_with("not [2, 7]</p>\n"), "{several}");
-    assert_eq!(cited("a [2, 1] b [1-2] c [1-3] d [2, 7]", &sources().as_slice()), [2, 1, 3]);
-    assert_eq!(cited("a [2][1] `[12]` [2] [7]", &sources().as_slice()), [2, 1]);
+    assert_eq!(cited_sources("a [2, 1] b [1-2] c [1-3] d [2, 7]", &test_sources().as_slice()), [2, 1, 3]);
+    assert_eq!(cited_sources("a [2][1] `[12]` [2] [7]", &test_sources().as_slice()), [2, 1]);
 }
 
 #[test]
 fn what_is_no_mark_stays() {
-    assert_eq!(html("`a[1]`"), "<p><code>a[1]</code></p>\n");
-    assert_eq!(html("```\na[1]\n```"), "<pre><code>a[1]\n</code></pre>\n");
+    assert_eq!(answer_html("`a[1]`"), "<p><code>a[1]</code></p>\n");
+    assert_eq!(answer_html("```\na[1]\n```"), "<pre><code>a[1]\n</code></pre>\n");
     assert_eq!(
-        html("[1](https://example.org)"),
+        answer_html("[1](https://example.org)"),
         format!("<p><a href=\"https://example.org\" {REL}>1</a></p>\n")
     );
     for text in ["A[2][1]", "f(x)[1]", "$\\sqrt[1]{27}$", "\\(A [2] = b_1\\)", "the interval $[1, 2]$"] {
-        assert_eq!(html(text), format!("<p>{text}</p>\n"));
+        assert_eq!(answer_html(text), format!("<p>{text}</p>\n"));
     }
-    assert!(!html("<code>c[1] and [2]</code>").contains("data-citation"));
-    let linked = html("[see [1] there](https://example.org/)");
+    assert!(!answer_html("<code>c[1] and [2]</code>").contains("data-citation"));
+    let linked = answer_html("[see [1] there](https://example.org/)");
     assert!(!linked.contains("data-citation") && linked.contains("see [1] there"), "{linked}");
 }
 
 #[test]
-fn a_definition_is_text_and_changes_no_mark() {
-    let out = html("x [1]\n\n[1]: https://evil.example/\n\n[a]: https://evil.example/ \"t\"\n\n[a][a]");
+fn reference_definition_stays_text() {
+    let out =
+        answer_html("x [1]\n\n[1]: https://evil.example/\n\n[a]: https://evil.example/ \"t\"\n\n[a][a]");
     assert!(out.contains("lease.pdf"), "{out}");
     assert!(out.contains("[1]: "), "{out}");
     assert!(out.contains("[a][a]"), "{out}");
@@ -97,7 +99,7 @@ fn markdown_is_rendered() {
         ("příliš & <žluťoučký>", "<p>příliš &amp; &lt;žluťoučký&gt;</p>\n"),
         ("", ""),
     ] {
-        assert_eq!(html(markdown), expected, "{markdown:?}");
+        assert_eq!(answer_html(markdown), expected, "{markdown:?}");
     }
 }
 
@@ -215,14 +217,14 @@ fn nothing_hostile_gets_through() {
         for text in
             [(*markdown).to_owned(), format!("a {markdown} b"), format!("> - {markdown}\n\n{markdown}")]
         {
-            let out = html(&text);
+            let out = answer_html(&text);
             is_safe(&out).unwrap_or_else(|what| panic!("{what} of {text:?} in {out}"));
         }
     }
 }
 
 /// Returns texts of about `size` bytes that are expensive for a naive renderer.
-fn heavy(size: usize) -> Vec<(&'static str, String)> {
+fn expensive_texts(size: usize) -> Vec<(&'static str, String)> {
     let repeat = |text: &str| text.repeat(size / text.len());
     vec![
         ("brackets", repeat("[")),
@@ -285,12 +287,12 @@ fn processor_time() -> Duration {
 }
 
 #[test]
-fn deep_and_long_texts_are_rendered_in_bounded_time() {
+fn expensive_texts_render_in_bounded_time() {
     let small_stack = std::thread::Builder::new().stack_size(1024 * 1024);
     let thread = small_stack.spawn(|| {
-        for (name, text) in heavy(100_000) {
+        for (name, text) in expensive_texts(100_000) {
             let begun = processor_time();
-            let out = html(&text);
+            let out = answer_html(&text);
             let took = processor_time() - begun;
             // Generous for a build without optimization; quadratic time would be far longer.
             assert!(took < Duration::from_secs(5), "{name}: {took:?}");
@@ -301,48 +303,48 @@ fn deep_and_long_texts_are_rendered_in_bounded_time() {
     thread.unwrap().join().unwrap();
 }
 
-fn incremental(markdown: &str, sizes: &[usize], look: bool) -> String {
-    let sources = sources();
-    let sources: &dyn Sources = &sources.as_slice();
+fn render_incrementally(markdown: &str, sizes: &[usize], look: bool) -> String {
+    let sources = test_sources();
+    let sources: &dyn CitationSources = &sources.as_slice();
     let mut renderer = Renderer::default();
     let mut characters = markdown.chars().peekable();
     let mut sizes = sizes.iter().cycle();
     while characters.peek().is_some() {
         let piece: String = characters.by_ref().take(*sizes.next().unwrap_or(&1)).collect();
-        renderer.push(&piece, sources);
+        renderer.push_text(&piece, sources);
         if look {
-            is_safe(renderer.tail(sources)).unwrap();
+            is_safe(renderer.tail_html(sources)).unwrap();
         }
     }
-    renderer.end();
-    let mut out: String = renderer.finished().iter().map(AsRef::as_ref).collect();
-    out.push_str(renderer.tail(sources));
+    renderer.end_text();
+    let mut out: String = renderer.finished_blocks().iter().map(AsRef::as_ref).collect();
+    out.push_str(renderer.tail_html(sources));
     out
 }
 
 #[test]
-fn finished_blocks_are_rendered_once_and_the_tail_shows_no_half_mark() {
-    let sources = sources();
-    let sources: &dyn Sources = &sources.as_slice();
+fn renderer_tail_shows_no_half_mark() {
+    let sources = test_sources();
+    let sources: &dyn CitationSources = &sources.as_slice();
     let mut renderer = Renderer::default();
     let paragraph = "The term of the lease is two years and the rent is due monthly [1]. ".repeat(5);
-    renderer.push(&paragraph, sources);
-    assert!(renderer.finished().is_empty());
-    renderer.push("\n\nNext [", sources);
-    assert_eq!(renderer.finished().len(), 1);
-    let first = renderer.finished()[0].clone();
-    assert_eq!(renderer.tail(sources), "<p>Next</p>\n");
-    renderer.push("1", sources);
-    assert_eq!(renderer.tail(sources), "<p>Next</p>\n");
-    renderer.push("] word", sources);
-    assert!(renderer.tail(sources).contains("data-citation=\"c1\""));
-    assert!(std::sync::Arc::ptr_eq(&first, &renderer.finished()[0]));
+    renderer.push_text(&paragraph, sources);
+    assert!(renderer.finished_blocks().is_empty());
+    renderer.push_text("\n\nNext [", sources);
+    assert_eq!(renderer.finished_blocks().len(), 1);
+    let first = renderer.finished_blocks()[0].clone();
+    assert_eq!(renderer.tail_html(sources), "<p>Next</p>\n");
+    renderer.push_text("1", sources);
+    assert_eq!(renderer.tail_html(sources), "<p>Next</p>\n");
+    renderer.push_text("] word", sources);
+    assert!(renderer.tail_html(sources).contains("data-citation=\"c1\""));
+    assert!(std::sync::Arc::ptr_eq(&first, &renderer.finished_blocks()[0]));
 }
 
 #[test]
-fn the_tail_does_not_depend_on_how_the_text_came() {
-    let sources = sources();
-    let sources: &dyn Sources = &sources.as_slice();
+fn renderer_tail_independent_of_pieces() {
+    let sources = test_sources();
+    let sources: &dyn CitationSources = &sources.as_slice();
     for text in [
         "See www.example.org for more",
         "a b\u{a0}c, d; e? (f) 5%",
@@ -353,50 +355,50 @@ fn the_tail_does_not_depend_on_how_the_text_came() {
     ] {
         let mut growing = Renderer::default();
         for (at, character) in text.char_indices() {
-            growing.push(&text[at..at + character.len_utf8()], sources);
+            growing.push_text(&text[at..at + character.len_utf8()], sources);
             let mut at_once = Renderer::default();
-            at_once.push(&text[..at + character.len_utf8()], sources);
-            assert_eq!(growing.tail(sources), at_once.tail(sources), "{text:?} up to {at}");
+            at_once.push_text(&text[..at + character.len_utf8()], sources);
+            assert_eq!(growing.tail_html(sources), at_once.tail_html(sources), "{text:?} up to {at}");
         }
     }
 }
 
 #[test]
-fn a_block_without_end_costs_no_more_than_its_length() {
-    let sources = sources();
-    let sources: &dyn Sources = &sources.as_slice();
+fn endless_block_costs_its_length() {
+    let sources = test_sources();
+    let sources: &dyn CitationSources = &sources.as_slice();
     let mut renderer = Renderer::default();
     let mut rendered = 0;
     let mut before = 0;
     for number in 0..20_000 {
-        renderer.push(&format!("- item {number}\n"), sources);
-        let tail = renderer.tail(sources);
+        renderer.push_text(&format!("- item {number}\n"), sources);
+        let tail = renderer.tail_html(sources);
         if tail.len() != before {
             rendered += tail.len();
         }
         before = tail.len();
     }
-    renderer.end();
-    let last = renderer.tail(sources);
+    renderer.end_text();
+    let last = renderer.tail_html(sources);
     assert!(last.contains("item 19999"));
     assert!(rendered < 40 * last.len(), "{rendered} bytes rendered for {}", last.len());
 }
 
 #[test]
-fn texts_that_once_differed_piece_by_piece_are_the_same() {
+fn renderer_matches_render_answer_regressions() {
     let long = "long ".repeat(60);
     for text in [
         // A line that would continue a paragraph ends a table, and is code.
         format!("| a |\n|---|\n| {long} |\n     c\n\n       d\n\ne\n"),
     ] {
         for size in 1..60 {
-            assert_eq!(incremental(&text, &[size], false), html(&text), "{text:?} by {size}");
+            assert_eq!(render_incrementally(&text, &[size], false), answer_html(&text), "{text:?} by {size}");
         }
     }
 }
 
 /// Generates Markdown blocks as models write them, without interaction between blocks.
-fn document() -> impl Strategy<Value = String> {
+fn document_strategy() -> impl Strategy<Value = String> {
     let blocks = prop::sample::select(vec![
         "# A heading",
         "Some *text* that is long enough to be cut off from what follows it, with a mark [1] and [7] in it.",
@@ -479,11 +481,12 @@ fn document() -> impl Strategy<Value = String> {
 
 /// Generates the same with paragraphs in between, so that every possible split is used.
 fn long_document() -> impl Strategy<Value = String> {
-    document().prop_map(|text| format!("{}{text}{0}{text}", "Long paragraph of text. ".repeat(12) + "\n\n"))
+    document_strategy()
+        .prop_map(|text| format!("{}{text}{0}{text}", "Long paragraph of text. ".repeat(12) + "\n\n"))
 }
 
 /// Generates text with frequent Markdown characters.
-fn noise() -> impl Strategy<Value = String> {
+fn noise_strategy() -> impl Strategy<Value = String> {
     let bits = prop::sample::select(vec![
         "[1]",
         "[",
@@ -544,29 +547,29 @@ fn noise() -> impl Strategy<Value = String> {
     prop::collection::vec(bits, 0..60).prop_map(|bits| bits.concat())
 }
 
-fn config() -> ProptestConfig {
+fn property_config() -> ProptestConfig {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(300);
     ProptestConfig { cases, ..ProptestConfig::default() }
 }
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(property_config())]
 
     #[test]
-    fn piece_by_piece_is_the_same_as_at_once(text in long_document(), sizes in prop::collection::vec(1_usize..80, 1..20)) {
-        prop_assert_eq!(incremental(&text, &sizes, false), html(&text), "{}", text);
+    fn renderer_matches_render_answer(text in long_document(), sizes in prop::collection::vec(1_usize..80, 1..20)) {
+        prop_assert_eq!(render_incrementally(&text, &sizes, false), answer_html(&text), "{}", text);
     }
 
     #[test]
-    fn every_text_is_safe_and_its_tail_as_well(text in noise(), sizes in prop::collection::vec(1_usize..20, 1..5)) {
-        let out = html(&text);
+    fn noise_and_tail_are_safe(text in noise_strategy(), sizes in prop::collection::vec(1_usize..20, 1..5)) {
+        let out = answer_html(&text);
         prop_assert!(is_safe(&out).is_ok(), "{:?} of {:?} in {}", is_safe(&out), text, out);
-        incremental(&text, &sizes, true);
+        render_incrementally(&text, &sizes, true);
     }
 
     #[test]
-    fn noise_piece_by_piece_is_the_same(text in noise(), sizes in prop::collection::vec(1_usize..80, 1..20)) {
+    fn renderer_matches_render_answer_noise(text in noise_strategy(), sizes in prop::collection::vec(1_usize..80, 1..20)) {
         let text = format!("{}\n\n{text}\n\n{0}\n\n{text}", "Long paragraph of text. ".repeat(12));
-        prop_assert_eq!(incremental(&text, &sizes, false), html(&text), "{}", text);
+        prop_assert_eq!(render_incrementally(&text, &sizes, false), answer_html(&text), "{}", text);
     }
 }

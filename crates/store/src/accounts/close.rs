@@ -7,7 +7,7 @@ use domain::time::Timestamp;
 
 use super::AccountError;
 use crate::jobs::{self, NewJob};
-use crate::sql::{Result, RowExt, Sql, SqlExt, int, params};
+use crate::sql::{Result, RowExt, Sql, SqlExt, params, stored_int};
 use crate::{conversations, identities, machines};
 
 /// The most conversations that one call of [`delete_conversations`] deletes.
@@ -30,7 +30,7 @@ pub enum AccountRemoval {
 ///
 /// # Errors
 /// [`AccountError::NotFound`], also if it is closed already.
-pub fn close(
+pub fn close_account(
     tx: &mut dyn Sql,
     account: AccountId,
     job: JobId,
@@ -53,8 +53,8 @@ pub fn close(
         params![account, now],
     )?;
     end_sessions(tx, account)?;
-    machines::remove(tx, account)?;
-    identities::remove(tx, account)?;
+    machines::remove_machine(tx, account)?;
+    identities::remove_identities(tx, account)?;
     let mut answers = Vec::new();
     // Two conditions with an index each; their disjunction has none.
     for sql in [
@@ -62,10 +62,10 @@ pub fn close(
         "UPDATE dispatch SET stop_requested = 1 WHERE account_id = $1 AND lease_until IS NOT NULL
          RETURNING answer_id",
     ] {
-        answers.extend(tx.all(sql, params![account], |row| row.id::<MessageId>(0))?);
+        answers.extend(tx.query_all(sql, params![account], |row| row.get_id::<MessageId>(0))?);
     }
     let job = NewJob { id: job, job: Job::RemoveAccount(account), account: Some(account), run_at: now, now };
-    jobs::enqueue(tx, &job)?;
+    jobs::enqueue_job(tx, &job)?;
     Ok(answers)
 }
 
@@ -74,10 +74,11 @@ pub fn close(
 /// # Errors
 /// [`StoreError`](crate::StoreError).
 pub fn is_closed(tx: &mut dyn Sql, account: AccountId) -> Result<bool> {
-    let closed =
-        tx.one("SELECT 1 FROM accounts WHERE id = $1 AND closed_at IS NOT NULL", params![account], |_| {
-            Ok(())
-        })?;
+    let closed = tx.query_one(
+        "SELECT 1 FROM accounts WHERE id = $1 AND closed_at IS NOT NULL",
+        params![account],
+        |_| Ok(()),
+    )?;
     Ok(closed.is_some())
 }
 
@@ -90,15 +91,15 @@ pub fn delete_conversations(tx: &mut dyn Sql, account: AccountId, now: Timestamp
     if !is_closed(tx, account)? {
         return Ok(0);
     }
-    let found: Vec<ConversationId> = tx.all(
+    let found: Vec<ConversationId> = tx.query_all(
         "SELECT id FROM conversations WHERE account_id = $1 AND deleted_at IS NULL
          ORDER BY pinned, modified_at, id LIMIT $2",
         params![account, CONVERSATIONS_MAX],
-        |row| row.id(0),
+        |row| row.get_id(0),
     )?;
     let mut deleted = 0;
     for conversation in found {
-        match conversations::delete(tx, account, conversation, now) {
+        match conversations::delete_conversation(tx, account, conversation, now) {
             Ok(_) => deleted += 1,
             Err(conversations::ConversationError::NotFound) => {}
             Err(conversations::ConversationError::Store(error)) => return Err(error),
@@ -112,12 +113,12 @@ pub fn delete_conversations(tx: &mut dyn Sql, account: AccountId, now: Timestamp
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn remove(tx: &mut dyn Sql, account: AccountId, limit: u32) -> Result<AccountRemoval> {
+pub fn remove_account_rows(tx: &mut dyn Sql, account: AccountId, limit: u32) -> Result<AccountRemoval> {
     if !is_closed(tx, account)? {
         return Ok(AccountRemoval::Done);
     }
     // Completing an answer counts against the spending limit of its key.
-    let answering = tx.one(
+    let answering = tx.query_one(
         "SELECT 1 WHERE EXISTS (SELECT 1 FROM dispatch WHERE account_id = $1 AND lease_until IS NULL)
             OR EXISTS (SELECT 1 FROM dispatch WHERE account_id = $1 AND lease_until IS NOT NULL)
             OR EXISTS (SELECT 1 FROM embedding_requests WHERE account_id = $1)",
@@ -140,7 +141,7 @@ pub fn remove(tx: &mut dyn Sql, account: AccountId, limit: u32) -> Result<Accoun
         "DELETE FROM keys WHERE id IN (SELECT id FROM keys WHERE account_id = $1 LIMIT $2)",
         "DELETE FROM users WHERE id IN (SELECT id FROM users WHERE account_id = $1 LIMIT $2)",
     ] {
-        removed += tx.execute(sql, params![account, int(limit - removed)?])?;
+        removed += tx.execute(sql, params![account, stored_int(limit - removed)?])?;
         if removed >= limit {
             return Ok(AccountRemoval::Continues);
         }

@@ -2,13 +2,15 @@
 
 use std::borrow::Cow;
 
-use domain::answer::{Answer, Body, Ending, Part, Run, RunState, Source, Stamp};
+use domain::answer::{
+    Answer, AnswerEnding, AnswerSource, CallRun, ContentPart, PartContent, RevisionStamp, RunState,
+};
 use domain::id::MessageId;
 use domain::step::{Purpose, USE_SKILL};
 use serde::{Deserialize, Serialize};
 
 use super::log::{NameForm, PlaceForm, PurposeForm};
-use super::{VERSION, read_versioned, write};
+use super::{VERSION, encode_json, read_versioned};
 use crate::error::StoreError;
 use crate::sql::Result;
 
@@ -21,11 +23,11 @@ struct AnswerForm<'a> {
     sources: Vec<SourceForm<'a>>,
     /// The passages that it cites; absent in answers of versions that did not check citations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    passages: Vec<PassageForm<'a>>,
+    passages: Vec<AnswerPassageForm<'a>>,
 }
 
 #[derive(Serialize, Deserialize)]
-struct PassageForm<'a> {
+struct AnswerPassageForm<'a> {
     n: u32,
     text: Cow<'a, str>,
 }
@@ -113,7 +115,7 @@ pub(crate) fn write_answer(answer: &Answer, max_bytes: usize) -> Result<String> 
     let mut part_count = answer.parts.len();
     let mut passages = answer.cited_passages();
     loop {
-        let json = write(&AnswerForm {
+        let json = encode_json(&AnswerForm {
             v: VERSION,
             epoch: answer.stamp.epoch,
             revision: answer.stamp.revision,
@@ -127,7 +129,10 @@ pub(crate) fn write_answer(answer: &Answer, max_bytes: usize) -> Result<String> 
                     since: answer.citable_since(source.number),
                 })
                 .collect(),
-            passages: passages.iter().map(|(n, text)| PassageForm { n: *n, text: (*text).into() }).collect(),
+            passages: passages
+                .iter()
+                .map(|(n, text)| AnswerPassageForm { n: *n, text: (*text).into() })
+                .collect(),
         })?;
         if json.len() <= max_bytes || part_count == 0 {
             return Ok(json);
@@ -140,50 +145,54 @@ pub(crate) fn write_answer(answer: &Answer, max_bytes: usize) -> Result<String> 
 }
 
 /// Decodes the output of [`write_answer`].
-pub(crate) fn read_answer(json: &str, id: MessageId, ending: Ending) -> Result<Answer> {
+pub(crate) fn read_answer(json: &str, id: MessageId, ending: AnswerEnding) -> Result<Answer> {
     let form: AnswerForm<'_> = read_versioned(json, "answer", id, |form: &AnswerForm<'_>| form.v)?;
     let mut answer = Answer::new(id, &[]);
-    answer.stamp = Stamp { epoch: form.epoch, revision: form.revision };
+    answer.stamp = RevisionStamp { epoch: form.epoch, revision: form.revision };
     answer.parts = form.parts.into_iter().map(|part| part_of(part, id)).collect::<Result<_>>()?;
     answer.ending = Some(ending);
     let sources = form.sources.into_iter();
     let sources =
-        sources.map(|source| (Source { number: source.n, place: source.place.into() }, source.since));
+        sources.map(|source| (AnswerSource { number: source.n, place: source.place.into() }, source.since));
     let passages = form.passages.into_iter().map(|passage| (passage.n, passage.text.into()));
     Ok(answer.with_sources(sources).with_passages(passages))
 }
 
-fn part_form(part: &Part) -> PartForm<'_> {
+fn part_form(part: &ContentPart) -> PartForm<'_> {
     let body = match &part.body {
-        Body::Text(markdown) => BodyForm::Text(markdown.into()),
-        Body::Reasoning(markdown) => BodyForm::Reasoning(markdown.into()),
-        Body::Run(Run { call, tool, purpose, state, sources, report }) => BodyForm::Tool(RunForm {
-            tool: tool.into(),
-            call: call.into(),
-            state: (*state).into(),
-            sources: sources.iter().map(Into::into).collect(),
-            purpose: purpose.into(),
-            report: report.into(),
-        }),
-        Body::File { path } => BodyForm::File(path.into()),
+        PartContent::Text(markdown) => BodyForm::Text(markdown.into()),
+        PartContent::Reasoning(markdown) => BodyForm::Reasoning(markdown.into()),
+        PartContent::Run(CallRun { call, tool, purpose, state, sources, report }) => {
+            BodyForm::Tool(RunForm {
+                tool: tool.into(),
+                call: call.into(),
+                state: (*state).into(),
+                sources: sources.iter().map(Into::into).collect(),
+                purpose: purpose.into(),
+                report: report.into(),
+            })
+        }
+        PartContent::File { path } => BodyForm::File(path.into()),
     };
     PartForm { id: part.id.to_string().into(), step: part.step, body }
 }
 
-fn part_of(form: PartForm<'_>, answer: MessageId) -> Result<Part> {
-    let id = form.id.parse().map_err(|error| StoreError::damaged("answer", answer, error))?;
+fn part_of(form: PartForm<'_>, answer: MessageId) -> Result<ContentPart> {
+    let id = form.id.parse().map_err(|error| StoreError::damaged_row("answer", answer, error))?;
     let body = match form.body {
-        BodyForm::Text(markdown) => Body::Text(markdown.into_owned()),
-        BodyForm::Reasoning(markdown) => Body::Reasoning(markdown.into_owned()),
-        BodyForm::Tool(RunForm { tool, call, state, sources, purpose, report }) => Body::Run(Run {
-            call: call.into_owned(),
-            tool: tool.into_owned(),
-            purpose: purpose.into(),
-            state: state.into(),
-            sources: sources.into_iter().map(Into::into).collect(),
-            report: report.into_owned(),
-        }),
-        BodyForm::Skill { skill, call, state } => Body::Run(Run {
+        BodyForm::Text(markdown) => PartContent::Text(markdown.into_owned()),
+        BodyForm::Reasoning(markdown) => PartContent::Reasoning(markdown.into_owned()),
+        BodyForm::Tool(RunForm { tool, call, state, sources, purpose, report }) => {
+            PartContent::Run(CallRun {
+                call: call.into_owned(),
+                tool: tool.into_owned(),
+                purpose: purpose.into(),
+                state: state.into(),
+                sources: sources.into_iter().map(Into::into).collect(),
+                report: report.into_owned(),
+            })
+        }
+        BodyForm::Skill { skill, call, state } => PartContent::Run(CallRun {
             call: call.into_owned(),
             tool: USE_SKILL.to_owned(),
             purpose: Purpose::Skill(skill.into()),
@@ -191,7 +200,7 @@ fn part_of(form: PartForm<'_>, answer: MessageId) -> Result<Part> {
             sources: Vec::new(),
             report: String::new(),
         }),
-        BodyForm::File(path) => Body::File { path: path.into_owned() },
+        BodyForm::File(path) => PartContent::File { path: path.into_owned() },
     };
-    Ok(Part { id, step: form.step, body })
+    Ok(ContentPart { id, step: form.step, body })
 }

@@ -4,17 +4,17 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use domain::agent::AgentName;
-use domain::citation::{Citation, NumberedPassage, Place};
+use domain::citation::{NumberedCitation, NumberedPassage, PassagePlace};
 use domain::hex;
 use domain::id::{AgentId, InstanceId, SkillId};
 use domain::image::{ImageKind, ImageRef};
 use domain::skill::SkillName;
-use domain::step::{Block, Call, CallResult, Purpose, Step, StepOutcome, StopReason, Usage};
+use domain::step::{CallResult, OutputBlock, Purpose, Step, StepCall, StepOutcome, StopReason, TokenUsage};
 use domain::step_note::StepNote;
 use domain::unread::{UnreadFile, UnreadReason};
 use serde::{Deserialize, Serialize};
 
-use super::{VERSION, read_versioned, write};
+use super::{VERSION, encode_json, read_versioned};
 use crate::error::StoreError;
 use crate::sql::Result;
 
@@ -117,13 +117,21 @@ impl From<PurposeForm<'_>> for Purpose {
 
 impl From<NameForm<'_>> for SkillName {
     fn from(form: NameForm<'_>) -> Self {
-        Self { id: SkillId::of(&form.full), name: form.name.into_owned(), full_name: form.full.into_owned() }
+        Self {
+            id: SkillId::from_full_name(&form.full),
+            name: form.name.into_owned(),
+            full_name: form.full.into_owned(),
+        }
     }
 }
 
 impl From<NameForm<'_>> for AgentName {
     fn from(form: NameForm<'_>) -> Self {
-        Self { id: AgentId::of(&form.full), name: form.name.into_owned(), full_name: form.full.into_owned() }
+        Self {
+            id: AgentId::from_full_name(&form.full),
+            name: form.name.into_owned(),
+            full_name: form.full.into_owned(),
+        }
     }
 }
 
@@ -155,7 +163,7 @@ struct ResultForm<'a> {
     outcome: OutcomeForm,
     text: Cow<'a, str>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    passages: Vec<PassageForm<'a>>,
+    passages: Vec<LogPassageForm<'a>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     written: Vec<Cow<'a, str>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -190,7 +198,7 @@ enum OutcomeForm {
 }
 
 #[derive(Serialize, Deserialize)]
-struct PassageForm<'a> {
+struct LogPassageForm<'a> {
     n: u32,
     place: PlaceForm<'a>,
     text: Cow<'a, str>,
@@ -214,21 +222,21 @@ pub(super) enum PlaceForm<'a> {
     Web { url: Cow<'a, str>, title: Cow<'a, str> },
 }
 
-impl<'a> From<&'a Place> for PlaceForm<'a> {
-    fn from(place: &'a Place) -> Self {
+impl<'a> From<&'a PassagePlace> for PlaceForm<'a> {
+    fn from(place: &'a PassagePlace) -> Self {
         match place {
-            Place::File { path, page, lines, page_name } => Self::File {
+            PassagePlace::File { path, page, lines, page_name } => Self::File {
                 path: path.into(),
                 page: *page,
                 lines: *lines,
                 page_name: page_name.as_ref().map(Cow::from),
             },
-            Place::Web { url, title } => Self::Web { url: url.into(), title: title.into() },
+            PassagePlace::Web { url, title } => Self::Web { url: url.into(), title: title.into() },
         }
     }
 }
 
-impl From<PlaceForm<'_>> for Place {
+impl From<PlaceForm<'_>> for PassagePlace {
     fn from(form: PlaceForm<'_>) -> Self {
         match form {
             PlaceForm::File { path, page, lines, page_name } => {
@@ -241,7 +249,7 @@ impl From<PlaceForm<'_>> for Place {
 
 /// Encodes a step.
 pub(crate) fn write_step(step: &Step, instance: InstanceId) -> Result<String> {
-    write(&StepForm {
+    encode_json(&StepForm {
         v: VERSION,
         instance: instance.to_string().into(),
         blocks: step.blocks.iter().map(block_form).collect(),
@@ -261,13 +269,13 @@ pub(crate) fn write_step(step: &Step, instance: InstanceId) -> Result<String> {
 /// Decodes the output of [`write_step`]. Errors name `row`.
 pub(crate) fn read_step(json: &str, row: &str) -> Result<(Arc<Step>, InstanceId)> {
     let form: StepForm<'_> = read_versioned(json, "log", row, |form: &StepForm<'_>| form.v)?;
-    let instance = form.instance.parse().map_err(|error| StoreError::damaged("log", row, error))?;
+    let instance = form.instance.parse().map_err(|error| StoreError::damaged_row("log", row, error))?;
     let step = Step {
         blocks: form.blocks.into_iter().map(block_of).collect(),
         cited: form.cited.into_iter().map(citation_of).collect(),
         notes: form.notes.into_iter().map(note_of).collect(),
         stop: stop_of(form.stop),
-        usage: Usage {
+        usage: TokenUsage {
             input_tokens: form.usage.input,
             cached_tokens: form.usage.cached,
             output_tokens: form.usage.output,
@@ -280,7 +288,7 @@ pub(crate) fn read_step(json: &str, row: &str) -> Result<(Arc<Step>, InstanceId)
 
 /// Encodes a result.
 pub(crate) fn write_result(result: &CallResult) -> Result<String> {
-    write(&ResultForm {
+    encode_json(&ResultForm {
         v: VERSION,
         call: (&result.call).into(),
         tool: (&result.tool).into(),
@@ -293,7 +301,7 @@ pub(crate) fn write_result(result: &CallResult) -> Result<String> {
         passages: result
             .passages
             .iter()
-            .map(|passage| PassageForm {
+            .map(|passage| LogPassageForm {
                 n: passage.number,
                 place: (&passage.place).into(),
                 text: (&passage.text).into(),
@@ -345,11 +353,11 @@ pub(crate) fn read_result(json: &str, row: &str) -> Result<Arc<CallResult>> {
 }
 
 fn image_form(image: &ImageRef) -> ImageForm<'_> {
-    let sha256 = hex::encode(&image.sha256);
+    let sha256 = hex::encode_hex(&image.sha256);
     ImageForm {
         path: (&image.path).into(),
         page: image.page,
-        mime: image.kind.mime().into(),
+        mime: image.kind.mime_type().into(),
         sha256: sha256.into(),
     }
 }
@@ -361,44 +369,46 @@ fn image_of(form: ImageForm<'_>) -> Option<ImageRef> {
     Some(ImageRef { path: form.path.into_owned(), page: form.page, kind, sha256 })
 }
 
-fn block_form(block: &Block) -> BlockForm<'_> {
+fn block_form(block: &OutputBlock) -> BlockForm<'_> {
     match block {
-        Block::Text(text) => BlockForm::Text(text.into()),
-        Block::Reasoning(text) => BlockForm::Reasoning(text.into()),
-        Block::Call(call) => BlockForm::Call {
+        OutputBlock::Text(text) => BlockForm::Text(text.into()),
+        OutputBlock::Reasoning(text) => BlockForm::Reasoning(text.into()),
+        OutputBlock::Call(call) => BlockForm::Call {
             id: (&call.id).into(),
             tool: (&call.tool).into(),
             arguments: (&call.arguments).into(),
             purpose: (&call.purpose).into(),
         },
-        Block::Opaque { format, json } => BlockForm::Opaque { format: format.into(), json: json.into() },
+        OutputBlock::Opaque { format, json } => {
+            BlockForm::Opaque { format: format.into(), json: json.into() }
+        }
     }
 }
 
-fn block_of(form: BlockForm<'_>) -> Block {
+fn block_of(form: BlockForm<'_>) -> OutputBlock {
     match form {
-        BlockForm::Text(text) => Block::Text(text.into_owned()),
-        BlockForm::Reasoning(text) => Block::Reasoning(text.into_owned()),
-        BlockForm::Call { id, tool, arguments, purpose } => Block::Call(Call {
+        BlockForm::Text(text) => OutputBlock::Text(text.into_owned()),
+        BlockForm::Reasoning(text) => OutputBlock::Reasoning(text.into_owned()),
+        BlockForm::Call { id, tool, arguments, purpose } => OutputBlock::Call(StepCall {
             id: id.into_owned(),
             tool: tool.into_owned(),
             arguments: arguments.into_owned(),
             purpose: purpose.into(),
         }),
         BlockForm::Opaque { format, json } => {
-            Block::Opaque { format: format.into_owned(), json: json.into_owned() }
+            OutputBlock::Opaque { format: format.into_owned(), json: json.into_owned() }
         }
     }
 }
 
-fn citation_form(cited: &Citation) -> CitationForm<'_> {
-    let Citation { block, at, number, place, quote } = cited;
+fn citation_form(cited: &NumberedCitation) -> CitationForm<'_> {
+    let NumberedCitation { block, at, number, place, quote } = cited;
     CitationForm { block: *block, at: *at, n: *number, place: place.into(), quote: quote.into() }
 }
 
-fn citation_of(form: CitationForm<'_>) -> Citation {
+fn citation_of(form: CitationForm<'_>) -> NumberedCitation {
     let CitationForm { block, at, n: number, place, quote } = form;
-    Citation { block, at, number, place: place.into(), quote: quote.into_owned() }
+    NumberedCitation { block, at, number, place: place.into(), quote: quote.into_owned() }
 }
 
 fn note_form(note: &StepNote) -> NoteForm<'_> {
@@ -445,7 +455,7 @@ const fn stop_of(form: StopForm) -> StopReason {
 mod tests {
     use super::*;
 
-    fn result() -> CallResult {
+    fn example_call_result() -> CallResult {
         CallResult {
             images: [None, Some(3)]
                 .map(|page| ImageRef {
@@ -462,7 +472,7 @@ mod tests {
             passages: vec![
                 NumberedPassage {
                     number: 1,
-                    place: Place::File {
+                    place: PassagePlace::File {
                         path: "/uploads/a.zip".to_owned(),
                         page: Some(3),
                         lines: None,
@@ -472,7 +482,7 @@ mod tests {
                 },
                 NumberedPassage {
                     number: 2,
-                    place: Place::Web { url: "https://x".to_owned(), title: String::new() },
+                    place: PassagePlace::Web { url: "https://x".to_owned(), title: String::new() },
                     text: String::new(),
                 },
             ],
@@ -481,54 +491,60 @@ mod tests {
         }
     }
 
-    fn call(purpose: Purpose) -> Block {
-        Block::Call(Call { id: "c".to_owned(), tool: "t".to_owned(), arguments: "{".to_owned(), purpose })
+    fn call_block(purpose: Purpose) -> OutputBlock {
+        OutputBlock::Call(StepCall {
+            id: "c".to_owned(),
+            tool: "t".to_owned(),
+            arguments: "{".to_owned(),
+            purpose,
+        })
     }
 
     #[test]
-    fn entries_written_before_agents_existed_are_read() {
+    fn decode_entry_before_agents() {
         let old = r#"{"v":1,"instance":"00000000-0000-4000-8000-000000000009","blocks":[
             {"call":{"id":"c","tool":"skill","arguments":"{}","skill":{"name":"b","full":"a:b"}}},
             {"call":{"id":"d","tool":"read","arguments":"{}"}}],
             "stop":"calls","usage":{"input":1,"cached":0,"output":1,"reasoning":0,"estimated":false}}"#;
         let (step, _) = read_step(old, "row").expect("it is known");
-        let purposes: Vec<_> = step.calls().map(|call| &call.purpose).collect();
+        let purposes: Vec<_> = step.tool_calls().map(|call| &call.purpose).collect();
         assert!(matches!(purposes[..], [Purpose::Skill(_), Purpose::Tool]), "{purposes:?}");
     }
 
     #[test]
-    fn places_written_before_pages_had_names_are_read() {
+    fn decode_place_before_page_names() {
         let form: PlaceForm<'_> =
             serde_json::from_str(r#"{"file":{"path":"/a.pdf","page":3}}"#).expect("a place");
-        let place = Place::File { path: "/a.pdf".to_owned(), page: Some(3), lines: None, page_name: None };
-        assert_eq!(Place::from(form), place);
+        let place =
+            PassagePlace::File { path: "/a.pdf".to_owned(), page: Some(3), lines: None, page_name: None };
+        assert_eq!(PassagePlace::from(form), place);
     }
 
     #[test]
-    fn entries_round_trip_and_contain_no_nul() {
+    fn log_entry_round_trips_without_nul() {
         let step = Step {
             blocks: vec![
-                Block::Reasoning("hm \0".to_owned()),
-                Block::Text("text".to_owned()),
-                call(Purpose::Tool),
-                call(Purpose::Skill(SkillName {
-                    id: SkillId::of("a:b"),
+                OutputBlock::Reasoning("hm \0".to_owned()),
+                OutputBlock::Text("text".to_owned()),
+                call_block(Purpose::Tool),
+                call_block(Purpose::Skill(SkillName {
+                    id: SkillId::from_full_name("a:b"),
                     name: "b".to_owned(),
                     full_name: "a:b".to_owned(),
                 })),
-                call(Purpose::Agent(AgentName {
-                    id: AgentId::of("a:b"),
+                call_block(Purpose::Agent(AgentName {
+                    id: AgentId::from_full_name("a:b"),
                     name: "b".to_owned(),
                     full_name: "a:b".to_owned(),
                 })),
-                call(Purpose::WebSearch { query: "q \0".to_owned() }),
-                Block::Opaque { format: "f".to_owned(), json: "{}".to_owned() },
+                call_block(Purpose::WebSearch { query: "q \0".to_owned() }),
+                OutputBlock::Opaque { format: "f".to_owned(), json: "{}".to_owned() },
             ],
-            cited: vec![Citation {
+            cited: vec![NumberedCitation {
                 block: 1,
                 at: 4,
                 number: 3,
-                place: Place::Web { url: "https://x".to_owned(), title: "t \0".to_owned() },
+                place: PassagePlace::Web { url: "https://x".to_owned(), title: "t \0".to_owned() },
                 quote: "q \0".to_owned(),
             }],
             notes: vec![
@@ -538,20 +554,22 @@ mod tests {
                 StepNote::UnknownStop,
             ],
             stop: StopReason::OutputFull,
-            usage: Usage { input_tokens: u64::MAX, estimated: true, ..Usage::default() },
+            usage: TokenUsage { input_tokens: u64::MAX, estimated: true, ..TokenUsage::default() },
         };
         let instance = InstanceId::from_random(9);
         let json = write_step(&step, instance).expect("the step is encoded");
         assert!(!json.contains('\0'));
         assert_eq!(read_step(&json, "row").expect("the step is decoded"), (Arc::new(step), instance));
-        let json = write_result(&result()).expect("the result is encoded");
+        let json = write_result(&example_call_result()).expect("the result is encoded");
         assert!(!json.contains('\0'));
-        assert_eq!(*read_result(&json, "row").expect("the result is decoded"), result());
+        assert_eq!(*read_result(&json, "row").expect("the result is decoded"), example_call_result());
     }
 
     #[test]
-    fn entries_of_a_later_version_are_told_from_damaged_ones() {
-        let json = write_result(&result()).expect("the result is encoded").replacen("\"v\":1", "\"v\":2", 1);
+    fn decode_later_version_is_not_damage() {
+        let json = write_result(&example_call_result())
+            .expect("the result is encoded")
+            .replacen("\"v\":1", "\"v\":2", 1);
         for newer in [json.as_str(), r#"{"v":2}"#, r#"{"v":3,"blocks":[{"dance":1}],"stop":"later"}"#] {
             for error in [read_step(newer, "row 7").err(), read_result(newer, "row 7").err()] {
                 assert!(

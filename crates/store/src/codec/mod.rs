@@ -19,13 +19,13 @@ pub(crate) use log::{read_result, read_step, write_result, write_step};
 const VERSION: u32 = 1;
 
 /// Encodes a list of texts, or of pairs of texts, as JSON.
-pub(crate) fn write<T: Serialize + ?Sized>(value: &T) -> Result<String> {
+pub(crate) fn encode_json<T: Serialize + ?Sized>(value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(|error| StoreError::Engine(error.to_string()))
 }
 
 /// Decodes the output of [`write`]. Errors name `table` and `row`.
-pub(crate) fn read<T: DeserializeOwned>(json: &str, table: &str, row: &str) -> Result<T> {
-    serde_json::from_str(json).map_err(|error| StoreError::damaged(table, row, error))
+pub(crate) fn decode_json<T: DeserializeOwned>(json: &str, table: &str, row: &str) -> Result<T> {
+    serde_json::from_str(json).map_err(|error| StoreError::damaged_row(table, row, error))
 }
 
 /// The version of a document, whatever else it holds.
@@ -53,9 +53,9 @@ fn read_versioned<'a, T: Deserialize<'a>>(
     match decoded {
         _ if found > VERSION => Err(StoreError::Newer { place: format!("{table} {row}") }),
         Ok(_) if found < VERSION => {
-            Err(StoreError::damaged(table, row, format!("version {found} is unknown")))
+            Err(StoreError::damaged_row(table, row, format!("version {found} is unknown")))
         }
         Ok(document) => Ok(document),
-        Err(error) => Err(StoreError::damaged(table, row, error)),
+        Err(error) => Err(StoreError::damaged_row(table, row, error)),
     }
 }

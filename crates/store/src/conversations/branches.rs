@@ -14,7 +14,7 @@ use crate::sql::{Result, RowExt, Sql, SqlExt, params};
 
 /// The place of an exchange in the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct ExchangePlace {
     /// Its number among all exchanges of the conversation, from 0.
     pub(crate) ordinal: u32,
     /// The ordinal of the exchange before it.
@@ -23,7 +23,7 @@ pub(crate) struct Place {
     pub(crate) depth: u32,
 }
 
-impl Place {
+impl ExchangePlace {
     /// Returns the value of the column `parent`.
     pub(crate) fn parent_column(self) -> i64 {
         self.parent.map_or(-1, i64::from)
@@ -54,7 +54,7 @@ pub enum ShowRefused {
 
 /// The result of [`show`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shown {
+pub struct BranchPosition {
     /// The position of the exchange among those that are shown, from 0.
     pub position: u32,
     /// The number of exchanges that are shown.
@@ -83,17 +83,17 @@ pub struct Versions {
 ///
 /// # Errors
 /// [`ShowRefused`].
-pub fn show(
+pub fn show_branch(
     tx: &mut dyn Sql,
     account: AccountId,
     conversation: ConversationId,
     answer: MessageId,
-) -> Result<Shown, ShowRefused> {
+) -> Result<BranchPosition, ShowRefused> {
     // A question that is asked in the meantime waits.
-    tx.lock("SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE", params![account])?;
+    tx.lock_rows("SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE", params![account])?;
     let (place, is_shown) = place_of(tx, account, conversation, answer)?.ok_or(ShowRefused::NotFound)?;
     if !is_shown {
-        let open = tx.one(
+        let open = tx.query_one(
             "SELECT id FROM answers WHERE conversation_id = $1 AND completed_at IS NULL",
             params![conversation],
             |_| Ok(()),
@@ -103,13 +103,13 @@ pub fn show(
         }
         show_place(tx, conversation, place)?;
     }
-    let last = tx.one(
+    let last = tx.query_one(
         "SELECT depth FROM questions WHERE conversation_id = $1 AND shown = 1 ORDER BY depth DESC LIMIT 1",
         params![conversation],
-        |row| row.small(0),
+        |row| row.get_u32(0),
     )?;
     let exchanges = last.unwrap_or(place.depth).saturating_add(1);
-    Ok(Shown { position: place.depth, exchanges, is_other: !is_shown })
+    Ok(BranchPosition { position: place.depth, exchanges, is_other: !is_shown })
 }
 
 /// Returns the model with which the branch of an answer goes on; `None` if the answer does not exist, or belongs to another
@@ -123,7 +123,7 @@ pub fn model_of_branch(
     conversation: ConversationId,
     answer: MessageId,
 ) -> Result<Option<String>> {
-    tx.one(
+    tx.query_one(
         "WITH RECURSIVE branch (ordinal, depth, shown, model) AS (
             SELECT q.ordinal, q.depth, q.shown, q.model FROM answers a
                 JOIN conversations c ON c.id = a.conversation_id
@@ -134,7 +134,7 @@ pub fn model_of_branch(
                 WHERE q.shown = 1 OR b.shown = 0 AND q.chosen = 1)
          SELECT model FROM branch ORDER BY depth DESC LIMIT 1",
         params![account, conversation, answer],
-        |row| Ok(row.text(0)?.to_owned()),
+        |row| Ok(row.get_text(0)?.to_owned()),
     )
 }
 
@@ -147,13 +147,13 @@ pub fn shown_branch(
     account: AccountId,
     conversation: ConversationId,
 ) -> Result<Option<ShownBranch>> {
-    tx.one(
+    tx.query_one(
         "SELECT a.id, q.depth FROM conversations c JOIN questions q ON q.conversation_id = c.id
          JOIN answers a ON a.conversation_id = q.conversation_id AND a.ordinal = q.ordinal
          WHERE c.id = $1 AND c.account_id = $2 AND c.deleted_at IS NULL AND q.shown = 1
          ORDER BY q.depth DESC LIMIT 1",
         params![conversation, account],
-        |row| Ok(ShownBranch { last: row.id(0)?, exchanges: row.small(1)?.saturating_add(1) }),
+        |row| Ok(ShownBranch { last: row.get_id(0)?, exchanges: row.get_u32(1)?.saturating_add(1) }),
     )
 }
 
@@ -174,14 +174,14 @@ pub fn is_shown(
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn versions(
+pub fn list_versions(
     tx: &mut dyn Sql,
     account: AccountId,
     conversation: ConversationId,
     from: u32,
     limit: u32,
 ) -> Result<Vec<Versions>> {
-    let others = tx.all(
+    let others = tx.query_all(
         "SELECT q.depth, q.ordinal, s.ordinal, a.id
          FROM conversations c JOIN questions q ON q.conversation_id = c.id
          JOIN questions s ON s.conversation_id = q.conversation_id AND s.parent = q.parent AND s.shown = 0
@@ -190,7 +190,7 @@ pub fn versions(
             AND q.depth < $4
          ORDER BY q.depth, s.ordinal",
         params![conversation, account, from, from.saturating_add(limit)],
-        |row| Ok((row.small(0)?, row.int(1)?, row.int(2)?, row.id(3)?)),
+        |row| Ok((row.get_u32(0)?, row.get_int(1)?, row.get_int(2)?, row.get_id(3)?)),
     )?;
     let mut versions = Vec::<Versions>::new();
     for (position, shown, other, answer) in others {
@@ -215,16 +215,16 @@ pub(crate) fn place_of(
     account: AccountId,
     conversation: ConversationId,
     answer: MessageId,
-) -> Result<Option<(Place, bool)>> {
-    tx.one(
+) -> Result<Option<(ExchangePlace, bool)>> {
+    tx.query_one(
         "SELECT q.ordinal, q.parent, q.depth, q.shown FROM answers a
          JOIN conversations c ON c.id = a.conversation_id
          JOIN questions q ON q.conversation_id = a.conversation_id AND q.ordinal = a.ordinal
          WHERE a.id = $3 AND c.id = $2 AND c.account_id = $1 AND c.deleted_at IS NULL",
         params![account, conversation, answer],
         |row| {
-            let parent = (row.int(1)? >= 0).then(|| row.small(1)).transpose()?;
-            Ok((Place { ordinal: row.small(0)?, parent, depth: row.small(2)? }, row.flag(3)?))
+            let parent = (row.get_int(1)? >= 0).then(|| row.get_u32(1)).transpose()?;
+            Ok((ExchangePlace { ordinal: row.get_u32(0)?, parent, depth: row.get_u32(2)? }, row.get_flag(3)?))
         },
     )
 }
@@ -240,19 +240,19 @@ macro_rules! hidden_path {
 }
 
 /// Shows the branch of an exchange that is not shown. The caller has locked the account.
-pub(crate) fn show_place(tx: &mut dyn Sql, conversation: ConversationId, place: Place) -> Result<()> {
+pub(crate) fn show_place(tx: &mut dyn Sql, conversation: ConversationId, place: ExchangePlace) -> Result<()> {
     let path = params![conversation, place.ordinal];
-    let top = tx.one(
+    let top = tx.query_one(
         concat!(hidden_path!(), "SELECT ordinal, depth FROM hidden ORDER BY depth LIMIT 1"),
         path,
-        |row| Ok((row.small(0)?, row.small(1)?)),
+        |row| Ok((row.get_u32(0)?, row.get_u32(1)?)),
     )?;
     let (first, depth) = top.ok_or(StoreError::TransactionLost)?;
-    tx.send(
+    tx.send_statement(
         "UPDATE questions SET shown = 0 WHERE conversation_id = $1 AND shown = 1 AND depth >= $2",
         params![conversation, depth],
     )?;
-    tx.send(
+    tx.send_statement(
         concat!(
             hidden_path!(),
             "UPDATE questions SET chosen = 0 WHERE conversation_id = $1 AND shown = 0 AND chosen = 1
@@ -260,14 +260,14 @@ pub(crate) fn show_place(tx: &mut dyn Sql, conversation: ConversationId, place: 
         ),
         path,
     )?;
-    tx.send(
+    tx.send_statement(
         concat!(
             hidden_path!(),
             "UPDATE questions SET chosen = 1 WHERE conversation_id = $1 AND ordinal IN (SELECT ordinal FROM hidden)"
         ),
         path,
     )?;
-    tx.send(
+    tx.send_statement(
         "WITH RECURSIVE branch (ordinal) AS (
             SELECT ordinal FROM questions WHERE conversation_id = $1 AND ordinal = $2
             UNION ALL SELECT q.ordinal FROM questions q
@@ -276,7 +276,7 @@ pub(crate) fn show_place(tx: &mut dyn Sql, conversation: ConversationId, place: 
          UPDATE questions SET shown = 1 WHERE conversation_id = $1 AND ordinal IN (SELECT ordinal FROM branch)",
         params![conversation, first],
     )?;
-    tx.send(
+    tx.send_statement(
         "UPDATE conversations SET (model, settings) = (SELECT q.model, q.settings FROM questions q
             WHERE q.conversation_id = $1 AND q.shown = 1 ORDER BY q.depth DESC LIMIT 1)
          WHERE id = $1",

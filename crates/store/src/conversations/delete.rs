@@ -7,7 +7,7 @@ use domain::time::Timestamp;
 use super::ConversationError;
 use crate::error::StoreError;
 use crate::jobs;
-use crate::sql::{Result, RowExt, Sql, SqlExt, int, params};
+use crate::sql::{Result, RowExt, Sql, SqlExt, params, stored_int};
 
 /// The result of [`delete`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,13 +21,13 @@ pub struct DeletedConversation {
 ///
 /// # Errors
 /// [`ConversationError::NotFound`].
-pub fn delete(
+pub fn delete_conversation(
     tx: &mut dyn Sql,
     account: AccountId,
     conversation: ConversationId,
     now: Timestamp,
 ) -> Result<DeletedConversation, ConversationError> {
-    tx.lock("SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE", params![account])?;
+    tx.lock_rows("SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE", params![account])?;
     let found = tx.execute(
         "UPDATE conversations SET deleted_at = $3 WHERE id = $1 AND account_id = $2 AND deleted_at IS NULL",
         params![conversation, account, now],
@@ -35,13 +35,16 @@ pub fn delete(
     if found == 0 {
         return Err(ConversationError::NotFound);
     }
-    tx.send("UPDATE accounts SET conversations = conversations - 1 WHERE id = $1", params![account])?;
-    let open_answer = tx.one(
+    tx.send_statement(
+        "UPDATE accounts SET conversations = conversations - 1 WHERE id = $1",
+        params![account],
+    )?;
+    let open_answer = tx.query_one(
         "UPDATE dispatch SET stop_requested = 1 WHERE answer_id =
             (SELECT a.id FROM answers a WHERE a.conversation_id = $1 AND a.completed_at IS NULL)
          RETURNING answer_id",
         params![conversation],
-        |row| row.id(0),
+        |row| row.get_id(0),
     )?;
     if open_answer.is_none() {
         // With an open answer, its completion enqueues the job.
@@ -55,8 +58,8 @@ pub fn delete(
 ///
 /// # Errors
 /// [`StoreError::Rule`] if the conversation is not deleted, or an answer in it is still in progress.
-pub fn remove(tx: &mut dyn Sql, conversation: ConversationId, limit: u32) -> Result<u64> {
-    let in_use = tx.one(
+pub fn remove_conversation_rows(tx: &mut dyn Sql, conversation: ConversationId, limit: u32) -> Result<u64> {
+    let in_use = tx.query_one(
         "SELECT c.id FROM conversations c WHERE c.id = $1 AND (c.deleted_at IS NULL OR EXISTS
             (SELECT 1 FROM answers a WHERE a.conversation_id = c.id AND a.completed_at IS NULL))",
         params![conversation],
@@ -83,7 +86,7 @@ pub fn remove(tx: &mut dyn Sql, conversation: ConversationId, limit: u32) -> Res
         "DELETE FROM answers WHERE id IN (SELECT id FROM answers WHERE conversation_id = $1 LIMIT $2)",
         "DELETE FROM conversations WHERE id IN (SELECT id FROM conversations WHERE id = $1 LIMIT $2)",
     ] {
-        removed += tx.execute(sql, params![conversation, int(limit - removed)?])?;
+        removed += tx.execute(sql, params![conversation, stored_int(limit - removed)?])?;
         if removed >= limit {
             break;
         }

@@ -1,14 +1,14 @@
 //! Reads conversations and their messages.
 
-use domain::answer::{Answer, AnswerError, Ending, ErrorCode, LogEntry, Stamp};
+use domain::answer::{Answer, AnswerEnding, AnswerFailure, ErrorCode, LogEntry, RevisionStamp};
 use domain::credits::Credits;
 use domain::id::{AccountId, ConversationId, MessageId};
 use domain::time::Timestamp;
 
-use super::{ConversationError, ConversationSummary, summary};
+use super::{ConversationError, ConversationSummary, read_conversation_summary};
 use crate::codec;
 use crate::error::StoreError;
-use crate::sql::{Result, Row, RowExt, Sql, SqlExt, params};
+use crate::sql::{Result, RowExt, Sql, SqlExt, SqlRow, params};
 use crate::turns::log_before_damage;
 
 /// The most exchanges per read. A long conversation is never held in memory as a whole.
@@ -19,21 +19,21 @@ pub const EXCHANGES_PAGE_MAX: u32 = 50;
 pub struct ConversationDetail {
     pub summary: ConversationSummary,
     /// The messages of its first [`EXCHANGES_PAGE_MAX`] exchanges, oldest first.
-    pub messages: Vec<Message>,
+    pub messages: Vec<StoredMessage>,
 }
 
 /// A message of a conversation.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Message {
+pub enum StoredMessage {
     /// The user's message.
-    Question(Question),
+    Question(StoredQuestion),
     /// The assistant's message.
     Answer(Box<StoredAnswer>),
 }
 
 /// A stored question.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Question {
+pub struct StoredQuestion {
     pub id: MessageId,
     /// Its position among the exchanges of its branch, from 0.
     pub ordinal: u32,
@@ -77,13 +77,16 @@ macro_rules! answer_select {
 ///
 /// # Errors
 /// [`ConversationError::NotFound`].
-pub fn detail(
+pub fn read_conversation(
     tx: &mut dyn Sql,
     account: AccountId,
     conversation: ConversationId,
 ) -> Result<ConversationDetail, ConversationError> {
-    let summary = summary(tx, account, conversation)?;
-    Ok(ConversationDetail { summary, messages: messages(tx, account, conversation, 0, EXCHANGES_PAGE_MAX)? })
+    let summary = read_conversation_summary(tx, account, conversation)?;
+    Ok(ConversationDetail {
+        summary,
+        messages: read_messages(tx, account, conversation, 0, EXCHANGES_PAGE_MAX)?,
+    })
 }
 
 /// Returns the messages of up to `limit` exchanges (at most [`EXCHANGES_PAGE_MAX`]) of the branch that is shown, from
@@ -91,15 +94,15 @@ pub fn detail(
 ///
 /// # Errors
 /// [`StoreError`].
-pub fn messages(
+pub fn read_messages(
     tx: &mut dyn Sql,
     account: AccountId,
     conversation: ConversationId,
     from: u32,
     limit: u32,
-) -> Result<Vec<Message>> {
+) -> Result<Vec<StoredMessage>> {
     let until = from.saturating_add(limit.min(EXCHANGES_PAGE_MAX));
-    let questions = tx.all(
+    let questions = tx.query_all(
         "SELECT q.id, q.depth, q.created_at, q.text, q.attachments
          FROM questions q JOIN conversations c ON c.id = q.conversation_id
          WHERE c.account_id = $1 AND c.id = $2 AND c.deleted_at IS NULL AND q.shown = 1 AND q.depth >= $3
@@ -107,24 +110,24 @@ pub fn messages(
          ORDER BY q.depth",
         params![account, conversation, from, until],
         |row| {
-            Ok(Question {
-                id: row.id(0)?,
-                ordinal: row.small(1)?,
-                created_at: row.time(2)?,
-                text: row.text(3)?.to_owned(),
-                attachments: codec::read(row.text(4)?, "question", row.text(0)?)?,
+            Ok(StoredQuestion {
+                id: row.get_id(0)?,
+                ordinal: row.get_u32(1)?,
+                created_at: row.get_time(2)?,
+                text: row.get_text(3)?.to_owned(),
+                attachments: codec::decode_json(row.get_text(4)?, "question", row.get_text(0)?)?,
             })
         },
     )?;
-    let answers = tx.all(
+    let answers = tx.query_all(
         concat!(answer_select!(), " AND q.shown = 1 AND q.depth >= $3 AND q.depth < $4 ORDER BY q.depth"),
         params![account, conversation, from, until],
         read_stored,
     )?;
     let mut messages = Vec::with_capacity(questions.len() * 2);
     for (question, answer) in questions.into_iter().zip(answers) {
-        messages.push(Message::Question(question));
-        messages.push(Message::Answer(Box::new(answer.whole(tx)?)));
+        messages.push(StoredMessage::Question(question));
+        messages.push(StoredMessage::Answer(Box::new(answer.read_whole_answer(tx)?)));
     }
     Ok(messages)
 }
@@ -133,18 +136,18 @@ pub fn messages(
 ///
 /// # Errors
 /// [`ConversationError::NotFound`], also if the message is a question.
-pub fn answer(
+pub fn find_answer(
     tx: &mut dyn Sql,
     account: AccountId,
     conversation: ConversationId,
     message: MessageId,
 ) -> Result<StoredAnswer, ConversationError> {
-    let stored = tx.one(
+    let stored = tx.query_one(
         concat!(answer_select!(), " AND a.id = $3"),
         params![account, conversation, message],
         read_stored,
     )?;
-    Ok(stored.ok_or(ConversationError::NotFound)?.whole(tx)?)
+    Ok(stored.ok_or(ConversationError::NotFound)?.read_whole_answer(tx)?)
 }
 
 /// Returns what a completed answer has cost; `None` while it is in progress.
@@ -157,11 +160,11 @@ pub fn answer_cost(
     conversation: ConversationId,
     message: MessageId,
 ) -> Result<Option<Credits>, ConversationError> {
-    tx.one(
+    tx.query_one(
         "SELECT a.settled, a.completed_at FROM answers a JOIN conversations c ON c.id = a.conversation_id
          WHERE c.account_id = $1 AND c.id = $2 AND c.deleted_at IS NULL AND a.id = $3",
         params![account, conversation, message],
-        |row| row.opt_int(1)?.map(|_| row.credits(0)).transpose(),
+        |row| row.opt_int(1)?.map(|_| row.get_credits(0)).transpose(),
     )?
     .ok_or(ConversationError::NotFound)
 }
@@ -175,12 +178,12 @@ pub fn latest_answer(
     account: AccountId,
     conversation: ConversationId,
 ) -> Result<StoredAnswer, ConversationError> {
-    let stored = tx.one(
+    let stored = tx.query_one(
         concat!(answer_select!(), " AND q.shown = 1 ORDER BY q.depth DESC LIMIT 1"),
         params![account, conversation],
         read_stored,
     )?;
-    Ok(stored.ok_or(ConversationError::NotFound)?.whole(tx)?)
+    Ok(stored.ok_or(ConversationError::NotFound)?.read_whole_answer(tx)?)
 }
 
 /// Returns the title of a conversation, and the text of the first question that is shown; `None` if there is none.
@@ -192,11 +195,11 @@ pub fn title_and_first_question(
     account: AccountId,
     conversation: ConversationId,
 ) -> Result<Option<(String, String)>> {
-    tx.one(
+    tx.query_one(
         "SELECT c.title, q.text FROM conversations c JOIN questions q ON q.conversation_id = c.id
          WHERE c.id = $2 AND c.account_id = $1 AND c.deleted_at IS NULL AND q.shown = 1 AND q.depth = 0",
         params![account, conversation],
-        |row| Ok((row.text(0)?.to_owned(), row.text(1)?.to_owned())),
+        |row| Ok((row.get_text(0)?.to_owned(), row.get_text(1)?.to_owned())),
     )
 }
 
@@ -227,7 +230,7 @@ pub fn asked_exchange(
     answer: MessageId,
 ) -> Result<AskedExchange, ConversationError> {
     let place = "question of answer";
-    tx.one(
+    tx.query_one(
         "SELECT q.text, q.attachments, q.agent, q.skills, q.model, q.settings
          FROM answers a JOIN conversations c ON c.id = a.conversation_id
          JOIN questions q ON q.conversation_id = a.conversation_id AND q.ordinal = a.ordinal
@@ -236,12 +239,12 @@ pub fn asked_exchange(
         |row| {
             let id = answer.to_string();
             Ok(AskedExchange {
-                text: row.text(0)?.to_owned(),
-                attachments: codec::read(row.text(1)?, place, &id)?,
+                text: row.get_text(0)?.to_owned(),
+                attachments: codec::decode_json(row.get_text(1)?, place, &id)?,
                 agent: row.opt_text(2)?.map(str::to_owned),
-                skills: codec::read(row.text(3)?, place, &id)?,
-                model: row.text(4)?.to_owned(),
-                settings: codec::read(row.text(5)?, place, &id)?,
+                skills: codec::decode_json(row.get_text(3)?, place, &id)?,
+                model: row.get_text(4)?.to_owned(),
+                settings: codec::decode_json(row.get_text(5)?, place, &id)?,
             })
         },
     )?
@@ -249,68 +252,68 @@ pub fn asked_exchange(
 }
 
 /// An answer whose log, if needed, is still to be read.
-enum Stored {
+enum AnswerRow {
     Whole(Box<StoredAnswer>),
     InProgress { answered: Box<StoredAnswer>, attachments: Vec<String> },
 }
 
-impl Stored {
-    fn whole(self, tx: &mut dyn Sql) -> Result<StoredAnswer> {
+impl AnswerRow {
+    fn read_whole_answer(self, tx: &mut dyn Sql) -> Result<StoredAnswer> {
         match self {
             Self::Whole(answered) => Ok(*answered),
             Self::InProgress { mut answered, attachments } => {
                 let log: Vec<LogEntry> = log_before_damage(tx, answered.id)?;
                 let stamp = answered.answer.stamp;
-                answered.answer = Answer::rebuild(answered.id, &attachments, &log, None);
+                answered.answer = Answer::from_log(answered.id, &attachments, &log, None);
                 answered.answer.stamp = stamp;
-                answered.text = answered.answer.text();
+                answered.text = answered.answer.unmarked_text();
                 Ok(*answered)
             }
         }
     }
 }
 
-fn read_stored(row: &dyn Row) -> Result<Stored> {
-    let id: MessageId = row.id(0)?;
+fn read_stored(row: &dyn SqlRow) -> Result<AnswerRow> {
+    let id: MessageId = row.get_id(0)?;
     let ending = read_ending(row, 8)?;
     let mut answered = Box::new(StoredAnswer {
         id,
-        conversation: row.id(1)?,
-        ordinal: row.small(2)?,
-        created_at: row.time(3)?,
+        conversation: row.get_id(1)?,
+        ordinal: row.get_u32(2)?,
+        created_at: row.get_time(3)?,
         completed_at: row.opt_time(4)?,
-        model: row.text(5)?.to_owned(),
-        cost: row.credits(13)?,
+        model: row.get_text(5)?.to_owned(),
+        cost: row.get_credits(13)?,
         text: String::new(),
         answer: Answer::new(id, &[]),
     });
     match ending {
         Some(ending) => {
-            row.text(6)?.clone_into(&mut answered.text);
-            answered.answer = codec::read_answer(row.text(7)?, id, ending)?;
-            Ok(Stored::Whole(answered))
+            row.get_text(6)?.clone_into(&mut answered.text);
+            answered.answer = codec::read_answer(row.get_text(7)?, id, ending)?;
+            Ok(AnswerRow::Whole(answered))
         }
         None => {
-            answered.answer.stamp = Stamp { epoch: row.count(11)?, revision: 0 };
-            let attachments = codec::read(row.text(12)?, "question", row.text(0)?)?;
-            Ok(Stored::InProgress { answered, attachments })
+            answered.answer.stamp = RevisionStamp { epoch: row.get_count(11)?, revision: 0 };
+            let attachments = codec::decode_json(row.get_text(12)?, "question", row.get_text(0)?)?;
+            Ok(AnswerRow::InProgress { answered, attachments })
         }
     }
 }
 
 /// Reads the ending from `column` on: its kind, the error's code and the error's message.
-pub(crate) fn read_ending(row: &dyn Row, column: usize) -> Result<Option<Ending>> {
+pub(crate) fn read_ending(row: &dyn SqlRow, column: usize) -> Result<Option<AnswerEnding>> {
     let Some(kind) = row.opt_text(column)? else { return Ok(None) };
     let ending = match kind {
-        "done" => Ending::Done,
-        "stopped" => Ending::Stopped,
+        "done" => AnswerEnding::Done,
+        "stopped" => AnswerEnding::Stopped,
         "failed" => {
-            let code = row.text(column + 1)?;
+            let code = row.get_text(column + 1)?;
             let code = ErrorCode::parse(code)
-                .ok_or_else(|| StoreError::damaged("error code", code, "is unknown"))?;
-            Ending::Failed(AnswerError { code, message: row.text(column + 2)?.to_owned() })
+                .ok_or_else(|| StoreError::damaged_row("error code", code, "is unknown"))?;
+            AnswerEnding::Failed(AnswerFailure { code, message: row.get_text(column + 2)?.to_owned() })
         }
-        _ => return Err(StoreError::damaged("ending", kind, "is unknown")),
+        _ => return Err(StoreError::damaged_row("ending", kind, "is unknown")),
     };
     Ok(Some(ending))
 }

@@ -29,25 +29,28 @@ const NAMES_MAX: usize = 1000;
 pub type ChunkSink<'a, E> = dyn FnMut(&str, &[u8]) -> Result<(), E> + 'a;
 
 /// Exports a database. Created by [`crate::Store::exporter`].
-pub struct Exporter(pub(crate) From);
+pub struct DatabaseExporter(pub(crate) From);
 
 pub(crate) enum From {
     File(PathBuf),
     #[cfg(feature = "postgres")]
-    Server(Box<crate::postgres::Address>),
+    Server(Box<crate::postgres::PgAddress>),
 }
 
-impl Exporter {
+impl DatabaseExporter {
     /// Exports a consistent snapshot while reads and writes continue. Blocks; must not run on a runtime's
     /// thread.
     ///
     /// # Errors
     /// [`StoreError`] of the engine, or the error of `take`, which ends the export.
-    pub fn run<E: std::convert::From<StoreError>>(&self, take: &mut ChunkSink<'_, E>) -> Result<(), E> {
+    pub fn export_snapshot<E: std::convert::From<StoreError>>(
+        &self,
+        take: &mut ChunkSink<'_, E>,
+    ) -> Result<(), E> {
         match &self.0 {
-            From::File(path) => sqlite::export(path, take),
+            From::File(path) => sqlite::export_sqlite(path, take),
             #[cfg(feature = "postgres")]
-            From::Server(address) => postgres::export(address, take),
+            From::Server(address) => postgres::export_postgres(address, take),
         }
     }
 }
@@ -62,9 +65,9 @@ pub struct Importer {
 }
 
 enum To {
-    File(Box<sqlite::Import>),
+    File(Box<sqlite::SqliteImport>),
     #[cfg(feature = "postgres")]
-    Server(Box<postgres::Import>),
+    Server(Box<postgres::PostgresImport>),
 }
 
 impl Importer {
@@ -72,22 +75,26 @@ impl Importer {
     ///
     /// # Errors
     /// [`StoreError::NotEmpty`] if the file exists, otherwise an error of the engine.
-    pub fn file(path: &Path) -> Result<Self> {
-        Ok(Self { to: To::File(Box::new(sqlite::Import::open(path)?)), known: false, has_serving: false })
+    pub fn for_file(path: &Path) -> Result<Self> {
+        Ok(Self {
+            to: To::File(Box::new(sqlite::SqliteImport::create_database(path)?)),
+            known: false,
+            has_serving: false,
+        })
     }
 
     /// Imports into a database without any of the program's tables.
     ///
     /// # Errors
     /// [`StoreError::NotEmpty`] if the tables exist, otherwise an error of the engine.
-    pub fn database(url: &DatabaseUrl) -> Result<Self> {
-        url.check()?;
+    pub fn for_database(url: &DatabaseUrl) -> Result<Self> {
+        url.check_syntax()?;
         if let Some(path) = url.reveal().strip_prefix("sqlite:") {
-            return Self::file(Path::new(path));
+            return Self::for_file(Path::new(path));
         }
         #[cfg(feature = "postgres")]
         return Ok(Self {
-            to: To::Server(Box::new(postgres::Import::open(url.reveal())?)),
+            to: To::Server(Box::new(postgres::PostgresImport::open_database(url.reveal())?)),
             known: false,
             has_serving: false,
         });
@@ -99,33 +106,34 @@ impl Importer {
     ///
     /// # Errors
     /// [`StoreError::TooNew`], [`StoreError::Damaged`], otherwise an error of the engine.
-    pub fn take(&mut self, chunk: &[u8]) -> Result<()> {
+    pub fn import_chunk(&mut self, chunk: &[u8]) -> Result<()> {
         if !self.known {
             let version = version_of(chunk)?;
             match &mut self.to {
-                To::File(import) => import.begin(version)?,
+                To::File(import) => import.begin_import(version)?,
                 #[cfg(feature = "postgres")]
-                To::Server(import) => import.begin(version)?,
+                To::Server(import) => import.begin_import(version)?,
             }
             self.known = true;
             self.has_serving = version >= SERVING_SINCE;
             return Ok(());
         }
         let mut lines = chunk.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        let head: Head = serde_json::from_slice(lines.next().unwrap_or_default()).map_err(damaged)?;
-        head.check()?;
+        let head: ChunkHeader =
+            serde_json::from_slice(lines.next().unwrap_or_default()).map_err(damaged_backup)?;
+        head.check_names()?;
         let rows = lines.map(|line| {
-            let cells: Vec<Json> = serde_json::from_slice(line).map_err(damaged)?;
+            let cells: Vec<Json> = serde_json::from_slice(line).map_err(damaged_backup)?;
             if cells.len() == head.columns.len() {
                 Ok(cells)
             } else {
-                Err(damaged("a row has other columns"))
+                Err(damaged_backup("a row has other columns"))
             }
         });
         match &mut self.to {
-            To::File(import) => import.rows(&head, rows),
+            To::File(import) => import.insert_rows(&head, rows),
             #[cfg(feature = "postgres")]
-            To::Server(import) => import.rows(&head, rows),
+            To::Server(import) => import.insert_rows(&head, rows),
         }
     }
 
@@ -134,15 +142,15 @@ impl Importer {
     ///
     /// # Errors
     /// [`StoreError`] of the engine; then nothing was imported.
-    pub fn finish(self) -> Result<()> {
+    pub fn finish_import(self) -> Result<()> {
         if !self.known {
-            return Err(damaged("there is no version"));
+            return Err(damaged_backup("there is no version"));
         }
         let release = if self.has_serving { format!("{RELEASE}; {UNNAME}") } else { RELEASE.to_owned() };
         match self.to {
-            To::File(import) => import.finish(&release),
+            To::File(import) => import.finish_import(&release),
             #[cfg(feature = "postgres")]
-            To::Server(import) => import.finish(&release),
+            To::Server(import) => import.finish_import(&release),
         }
     }
 }
@@ -160,25 +168,25 @@ struct Version {
 }
 
 fn version_of(chunk: &[u8]) -> Result<usize> {
-    let Version { version: found } = serde_json::from_slice(chunk).map_err(damaged)?;
+    let Version { version: found } = serde_json::from_slice(chunk).map_err(damaged_backup)?;
     let known = MIGRATIONS.len() as i64;
     match usize::try_from(found) {
         Ok(version) if (1..=known).contains(&found) => Ok(version),
         Ok(_) if found > known => Err(StoreError::TooNew { found, known }),
-        _ => Err(damaged("a version is 1 at least")),
+        _ => Err(damaged_backup("a version is 1 at least")),
     }
 }
 
 /// The first line of a chunk.
 #[derive(Serialize, Deserialize)]
-struct Head {
+struct ChunkHeader {
     table: String,
     columns: Vec<String>,
 }
 
-impl Head {
+impl ChunkHeader {
     /// Checks the names, because they become part of statements.
-    fn check(&self) -> Result<()> {
+    fn check_names(&self) -> Result<()> {
         let plain = |name: &String| {
             !name.is_empty()
                 && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
@@ -187,15 +195,15 @@ impl Head {
         if few && plain(&self.table) && self.columns.iter().all(plain) {
             return Ok(());
         }
-        Err(damaged("a table or a column has no plain name"))
+        Err(damaged_backup("a table or a column has no plain name"))
     }
 
-    fn list(&self) -> String {
+    fn column_list(&self) -> String {
         self.columns.join(", ")
     }
 }
 
-enum Cell<'a> {
+enum ExportCell<'a> {
     Null,
     Int(i64),
     Text(&'a str),
@@ -203,40 +211,40 @@ enum Cell<'a> {
 }
 
 /// Collects exported rows of one table into chunks.
-struct Chunks<'a, 't, E> {
-    head: Head,
+struct ChunkWriter<'a, 't, E> {
+    head: ChunkHeader,
     text: Vec<u8>,
     take: &'a mut ChunkSink<'t, E>,
 }
 
-impl<'a, 't, E: std::convert::From<StoreError>> Chunks<'a, 't, E> {
-    fn new(head: Head, take: &'a mut ChunkSink<'t, E>) -> Self {
+impl<'a, 't, E: std::convert::From<StoreError>> ChunkWriter<'a, 't, E> {
+    fn new(head: ChunkHeader, take: &'a mut ChunkSink<'t, E>) -> Self {
         Self { head, text: Vec::new(), take }
     }
 
-    fn row<'c>(&mut self, cells: impl Iterator<Item = Result<Cell<'c>>>) -> Result<(), E> {
+    fn write_row<'c>(&mut self, cells: impl Iterator<Item = Result<ExportCell<'c>>>) -> Result<(), E> {
         if self.text.is_empty() {
-            serde_json::to_writer(&mut self.text, &self.head).map_err(unwritten)?;
+            serde_json::to_writer(&mut self.text, &self.head).map_err(write_error)?;
             self.text.push(b'\n');
         }
         for (at, cell) in cells.enumerate() {
             self.text.push(if at == 0 { b'[' } else { b',' });
             match cell? {
-                Cell::Null => self.text.extend_from_slice(b"null"),
-                Cell::Int(number) => write!(self.text, "{number}").map_err(unwritten)?,
-                Cell::Text(text) => serde_json::to_writer(&mut self.text, text).map_err(unwritten)?,
-                Cell::Blob(bytes) => {
+                ExportCell::Null => self.text.extend_from_slice(b"null"),
+                ExportCell::Int(number) => write!(self.text, "{number}").map_err(write_error)?,
+                ExportCell::Text(text) => serde_json::to_writer(&mut self.text, text).map_err(write_error)?,
+                ExportCell::Blob(bytes) => {
                     self.text.extend_from_slice(b"{\"hex\":\"");
-                    self.text.extend_from_slice(hex::encode(bytes).as_bytes());
+                    self.text.extend_from_slice(hex::encode_hex(bytes).as_bytes());
                     self.text.extend_from_slice(b"\"}");
                 }
             }
         }
         self.text.extend_from_slice(b"]\n");
-        if self.text.len() >= CHUNK_BYTES { self.flush() } else { Ok(()) }
+        if self.text.len() >= CHUNK_BYTES { self.flush_chunk() } else { Ok(()) }
     }
 
-    fn flush(&mut self) -> Result<(), E> {
+    fn flush_chunk(&mut self) -> Result<(), E> {
         if !self.text.is_empty() {
             (self.take)(&self.head.table, &self.text)?;
             self.text.clear();
@@ -246,14 +254,16 @@ impl<'a, 't, E: std::convert::From<StoreError>> Chunks<'a, 't, E> {
 }
 
 /// Decodes a blob as [`Chunks::row`] encodes it.
-fn blob(cell: &Json) -> Result<Vec<u8>> {
-    let digits =
-        cell.get("hex").and_then(Json::as_str).ok_or_else(|| damaged("a value has an unknown form"))?;
-    hex::decode(digits).ok_or_else(|| damaged("a blob is not valid hex"))
+fn decode_blob(cell: &Json) -> Result<Vec<u8>> {
+    let digits = cell
+        .get("hex")
+        .and_then(Json::as_str)
+        .ok_or_else(|| damaged_backup("a value has an unknown form"))?;
+    hex::decode_hex(digits).ok_or_else(|| damaged_backup("a blob is not valid hex"))
 }
 
 /// Sorts the tables so that each follows the tables that it refers to.
-fn ordered(mut tables: Vec<(String, Vec<String>)>) -> Result<Vec<String>> {
+fn sort_by_references(mut tables: Vec<(String, Vec<String>)>) -> Result<Vec<String>> {
     let mut order: Vec<String> = Vec::new();
     while !tables.is_empty() {
         let before = tables.len();
@@ -271,10 +281,10 @@ fn ordered(mut tables: Vec<(String, Vec<String>)>) -> Result<Vec<String>> {
     Ok(order)
 }
 
-fn damaged(reason: impl std::fmt::Display) -> StoreError {
-    StoreError::damaged("backup", "of the database", reason)
+fn damaged_backup(reason: impl std::fmt::Display) -> StoreError {
+    StoreError::damaged_row("backup", "of the database", reason)
 }
 
-fn unwritten(error: impl std::fmt::Display) -> StoreError {
+fn write_error(error: impl std::fmt::Display) -> StoreError {
     StoreError::Engine(error.to_string())
 }

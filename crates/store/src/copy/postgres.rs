@@ -9,10 +9,13 @@ use tokio_postgres::Client;
 use tokio_postgres::binary_copy::BinaryCopyInWriter;
 use tokio_postgres::types::{ToSql, Type};
 
-use super::{Cell, ChunkSink, Chunks, Head, Version, blob, damaged, ordered, unwritten};
+use super::{
+    ChunkHeader, ChunkSink, ChunkWriter, ExportCell, Version, damaged_backup, decode_blob,
+    sort_by_references, write_error,
+};
 use crate::error::StoreError;
 use crate::migrations::{JOURNAL, MIGRATIONS};
-use crate::postgres::{Address, MIGRATING, PgConnection, PgError};
+use crate::postgres::{MIGRATING, PgAddress, PgConnection, PgError};
 use crate::sql::Result;
 
 /// Copies have no time limit.
@@ -30,127 +33,140 @@ const TABLES: &str = "SELECT c.relname::text, COALESCE(array_to_string(array_agg
 const NUMBERED: &str = "SELECT table_name::text, column_name::text FROM information_schema.columns
     WHERE table_schema = current_schema() AND is_identity = 'YES'";
 
-pub(super) fn export<E: From<StoreError>>(address: &Address, take: &mut ChunkSink<'_, E>) -> Result<(), E> {
-    let runtime = runtime()?;
-    let link = open(&runtime, address)?;
+pub(super) fn export_postgres<E: From<StoreError>>(
+    address: &PgAddress,
+    take: &mut ChunkSink<'_, E>,
+) -> Result<(), E> {
+    let runtime = build_runtime()?;
+    let link = open_connection(&runtime, address)?;
     let done = runtime.block_on(export_all(link.client(), take));
-    runtime.block_on(link.close());
+    runtime.block_on(link.close_session());
     done
 }
 
 async fn export_all<E: From<StoreError>>(client: &Client, take: &mut ChunkSink<'_, E>) -> Result<(), E> {
     let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
-    client.batch_execute(&format!("{begin}; {NO_TIMEOUTS}")).await.map_err(failed)?;
+    client.batch_execute(&format!("{begin}; {NO_TIMEOUTS}")).await.map_err(pg_error)?;
     let newest = "SELECT COALESCE(MAX(version), 0) FROM migrations";
-    let version: i64 = client.query_one(newest, &[]).await.map_err(failed)?.get(0);
-    take("version", &serde_json::to_vec(&Version { version }).map_err(unwritten)?)?;
-    for table in tables(client).await? {
-        let statement = client.prepare(&format!("SELECT * FROM {table}")).await.map_err(failed)?;
+    let version: i64 = client.query_one(newest, &[]).await.map_err(pg_error)?.get(0);
+    take("version", &serde_json::to_vec(&Version { version }).map_err(write_error)?)?;
+    for table in list_tables(client).await? {
+        let statement = client.prepare(&format!("SELECT * FROM {table}")).await.map_err(pg_error)?;
         let columns: Vec<String> =
             statement.columns().iter().map(|column| column.name().to_owned()).collect();
         let types: Vec<Type> = statement.columns().iter().map(|column| column.type_().clone()).collect();
-        let mut chunks = Chunks::new(Head { table, columns }, take);
+        let mut chunks = ChunkWriter::new(ChunkHeader { table, columns }, take);
         let none: [i64; 0] = [];
-        let mut rows = pin!(client.query_raw(&statement, none).await.map_err(failed)?);
-        while let Some(row) = rows.try_next().await.map_err(failed)? {
-            chunks.row(types.iter().enumerate().map(|(at, kind)| cell(&row, at, kind)))?;
+        let mut rows = pin!(client.query_raw(&statement, none).await.map_err(pg_error)?);
+        while let Some(row) = rows.try_next().await.map_err(pg_error)? {
+            chunks.write_row(types.iter().enumerate().map(|(at, kind)| read_cell(&row, at, kind)))?;
         }
-        chunks.flush()?;
+        chunks.flush_chunk()?;
     }
     Ok(())
 }
 
-fn cell<'r>(row: &'r tokio_postgres::Row, at: usize, kind: &Type) -> Result<Cell<'r>> {
+fn read_cell<'r>(row: &'r tokio_postgres::Row, at: usize, kind: &Type) -> Result<ExportCell<'r>> {
     Ok(match *kind {
-        Type::INT8 => row.try_get::<_, Option<i64>>(at).map_err(failed)?.map_or(Cell::Null, Cell::Int),
-        Type::TEXT => row.try_get::<_, Option<&str>>(at).map_err(failed)?.map_or(Cell::Null, Cell::Text),
-        Type::BYTEA => row.try_get::<_, Option<&[u8]>>(at).map_err(failed)?.map_or(Cell::Null, Cell::Blob),
-        _ => return Err(damaged("a column has a type that is not copied")),
+        Type::INT8 => {
+            row.try_get::<_, Option<i64>>(at).map_err(pg_error)?.map_or(ExportCell::Null, ExportCell::Int)
+        }
+        Type::TEXT => {
+            row.try_get::<_, Option<&str>>(at).map_err(pg_error)?.map_or(ExportCell::Null, ExportCell::Text)
+        }
+        Type::BYTEA => {
+            row.try_get::<_, Option<&[u8]>>(at).map_err(pg_error)?.map_or(ExportCell::Null, ExportCell::Blob)
+        }
+        _ => return Err(damaged_backup("a column has a type that is not copied")),
     })
 }
 
-async fn tables(client: &Client) -> Result<Vec<String>> {
-    let rows = client.query(TABLES, &[]).await.map_err(failed)?;
+async fn list_tables(client: &Client) -> Result<Vec<String>> {
+    let rows = client.query(TABLES, &[]).await.map_err(pg_error)?;
     let refers = |text: &str| text.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
-    ordered(rows.iter().map(|row| (row.get(0), refers(row.get(1)))).collect())
+    sort_by_references(rows.iter().map(|row| (row.get(0), refers(row.get(1)))).collect())
 }
 
-pub(super) struct Import {
+pub(super) struct PostgresImport {
     runtime: Runtime,
     link: PgConnection,
 }
 
-impl Import {
-    pub(super) fn open(url: &str) -> Result<Self> {
-        let runtime = runtime()?;
-        let link = open(&runtime, &Address::parse(url)?)?;
+impl PostgresImport {
+    pub(super) fn open_database(url: &str) -> Result<Self> {
+        let runtime = build_runtime()?;
+        let link = open_connection(&runtime, &PgAddress::parse(url)?)?;
         Ok(Self { runtime, link })
     }
 
-    pub(super) fn begin(&mut self, version: usize) -> Result<()> {
+    pub(super) fn begin_import(&mut self, version: usize) -> Result<()> {
         let client = self.link.client();
         self.runtime.block_on(async {
-            client.batch_execute(&format!("{MIGRATING}; {NO_TIMEOUTS}")).await.map_err(failed)?;
-            if !tables(client).await?.is_empty() {
+            client.batch_execute(&format!("{MIGRATING}; {NO_TIMEOUTS}")).await.map_err(pg_error)?;
+            if !list_tables(client).await?.is_empty() {
                 return Err(StoreError::NotEmpty);
             }
-            client.batch_execute(JOURNAL).await.map_err(failed)?;
+            client.batch_execute(JOURNAL).await.map_err(pg_error)?;
             for (number, migration) in (1_i64..).zip(MIGRATIONS.iter().take(version)) {
-                client.batch_execute(migration).await.map_err(failed)?;
+                client.batch_execute(migration).await.map_err(pg_error)?;
                 let insert = "INSERT INTO migrations (version) VALUES ($1) ON CONFLICT DO NOTHING";
-                client.execute(insert, &[&number]).await.map_err(failed)?;
+                client.execute(insert, &[&number]).await.map_err(pg_error)?;
             }
-            for table in tables(client).await?.iter().rev() {
-                client.execute(&format!("DELETE FROM {table}"), &[]).await.map_err(failed)?;
+            for table in list_tables(client).await?.iter().rev() {
+                client.execute(&format!("DELETE FROM {table}"), &[]).await.map_err(pg_error)?;
             }
             Ok(())
         })
     }
 
-    pub(super) fn rows(&mut self, head: &Head, rows: impl Iterator<Item = Result<Vec<Json>>>) -> Result<()> {
-        let (client, columns) = (self.link.client(), head.list());
+    pub(super) fn insert_rows(
+        &mut self,
+        head: &ChunkHeader,
+        rows: impl Iterator<Item = Result<Vec<Json>>>,
+    ) -> Result<()> {
+        let (client, columns) = (self.link.client(), head.column_list());
         self.runtime.block_on(async {
             let shape =
-                client.prepare(&format!("SELECT {columns} FROM {}", head.table)).await.map_err(failed)?;
+                client.prepare(&format!("SELECT {columns} FROM {}", head.table)).await.map_err(pg_error)?;
             let types: Vec<Type> = shape.columns().iter().map(|column| column.type_().clone()).collect();
             let copy = format!("COPY {} ({columns}) FROM STDIN BINARY", head.table);
-            let sink = client.copy_in(&copy).await.map_err(failed)?;
+            let sink = client.copy_in(&copy).await.map_err(pg_error)?;
             let mut writer = pin!(BinaryCopyInWriter::new(sink, &types));
             for row in rows {
                 let values: Vec<Box<dyn ToSql + Sync>> = row?
                     .into_iter()
                     .zip(&types)
-                    .map(|(cell, kind)| value(cell, kind))
+                    .map(|(cell, kind)| decode_value(cell, kind))
                     .collect::<Result<_>>()?;
                 let values: Vec<&(dyn ToSql + Sync)> = values.iter().map(|value| &**value).collect();
-                writer.as_mut().write(&values).await.map_err(failed)?;
+                writer.as_mut().write(&values).await.map_err(pg_error)?;
             }
-            writer.finish().await.map(drop).map_err(failed)
+            writer.finish().await.map(drop).map_err(pg_error)
         })
     }
 
-    pub(super) fn finish(self, release: &str) -> Result<()> {
+    pub(super) fn finish_import(self, release: &str) -> Result<()> {
         let Self { runtime, link } = self;
         let done = runtime.block_on(async {
             let client = link.client();
-            client.batch_execute(release).await.map_err(failed)?;
-            for row in client.query(NUMBERED, &[]).await.map_err(failed)? {
+            client.batch_execute(release).await.map_err(pg_error)?;
+            for row in client.query(NUMBERED, &[]).await.map_err(pg_error)? {
                 let (table, column): (String, String) = (row.get(0), row.get(1));
                 let next = format!(
                     "SELECT setval(pg_get_serial_sequence('{table}', '{column}'), COALESCE(MAX({column}), 1), \
                      MAX({column}) IS NOT NULL) FROM {table}"
                 );
-                client.query_one(&next, &[]).await.map_err(failed)?;
+                client.query_one(&next, &[]).await.map_err(pg_error)?;
             }
-            client.batch_execute("COMMIT").await.map_err(failed)
+            client.batch_execute("COMMIT").await.map_err(pg_error)
         });
-        runtime.block_on(link.close());
+        runtime.block_on(link.close_session());
         done
     }
 }
 
-fn value(cell: Json, kind: &Type) -> Result<Box<dyn ToSql + Sync>> {
-    let other = || damaged("a value does not fit its column");
+fn decode_value(cell: Json, kind: &Type) -> Result<Box<dyn ToSql + Sync>> {
+    let other = || damaged_backup("a value does not fit its column");
     Ok(match *kind {
         Type::INT8 if cell.is_null() => Box::new(None::<i64>),
         Type::INT8 => Box::new(cell.as_i64().ok_or_else(other)?),
@@ -160,23 +176,23 @@ fn value(cell: Json, kind: &Type) -> Result<Box<dyn ToSql + Sync>> {
             _ => return Err(other()),
         },
         Type::BYTEA if cell.is_null() => Box::new(None::<Vec<u8>>),
-        Type::BYTEA => Box::new(blob(&cell)?),
+        Type::BYTEA => Box::new(decode_blob(&cell)?),
         _ => return Err(other()),
     })
 }
 
-fn runtime() -> Result<Runtime> {
+fn build_runtime() -> Result<Runtime> {
     let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
     built.map_err(|error| StoreError::Engine(error.to_string()))
 }
 
-fn open(runtime: &Runtime, address: &Address) -> Result<PgConnection> {
-    runtime.block_on(PgConnection::open(address)).map_err(|fault| match fault {
+fn open_connection(runtime: &Runtime, address: &PgAddress) -> Result<PgConnection> {
+    runtime.block_on(PgConnection::open_session(address)).map_err(|fault| match fault {
         PgError::Lost(reason) => StoreError::Unreachable(reason),
         other @ (PgError::Conflict(_) | PgError::Fatal(_)) => other.into_error(),
     })
 }
 
-fn failed(error: tokio_postgres::Error) -> StoreError {
+fn pg_error(error: tokio_postgres::Error) -> StoreError {
     PgError::from(error).into_error()
 }

@@ -7,8 +7,8 @@ use percent_encoding::percent_decode_str;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::{Client, Config, Connection, Socket};
 
-use super::error::reason;
-use super::tls::{Encrypted, Tls, TlsVerification};
+use super::error::format_error_chain;
+use super::tls::{PgTls, PgTlsStream, TlsVerification};
 use crate::error::StoreError;
 use crate::sql::Result;
 
@@ -21,12 +21,12 @@ const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(20);
 
 /// A server and the verification of its certificate.
 #[derive(Clone)]
-pub(crate) struct Address {
+pub(crate) struct PgAddress {
     config: Config,
-    tls: Tls,
+    tls: PgTls,
 }
 
-impl Address {
+impl PgAddress {
     /// Parses a URL as libpq does. Supports the `sslmode`s `disable`, `prefer`, `require`, `verify-ca` and
     /// `verify-full`. `sslrootcert` replaces the system's certificates for the latter two, and turns
     /// `require` into `verify-ca`.
@@ -34,9 +34,9 @@ impl Address {
     /// # Errors
     /// [`StoreError::Engine`] if the URL is invalid. The message does not contain the password.
     pub(crate) fn parse(url: &str) -> Result<Self> {
-        let Split { url, mode, roots } = Split::of(url)?;
+        let Split { url, mode, roots } = Split::from_url(url)?;
         let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
-            refused(&format!("invalid database URL: {}", reason(&error)))
+            url_error(&format!("invalid database URL: {}", format_error_chain(&error)))
         })?;
         let local = config.get_hosts().iter().all(|host| matches!(host, Host::Unix(_)));
         let (encrypt, proof) = match (mode.as_deref().unwrap_or("prefer"), roots) {
@@ -48,14 +48,14 @@ impl Address {
             ("require" | "verify-ca", roots) => (SslMode::Require, TlsVerification::Chain(roots)),
             ("verify-full", roots) => (SslMode::Require, TlsVerification::Name(roots)),
             (other, _) => {
-                return Err(refused(&format!(
+                return Err(url_error(&format!(
                     "the database's URL has sslmode={other:?}; there are disable, prefer, require, verify-ca and \
                      verify-full"
                 )));
             }
         };
         config.ssl_mode(encrypt);
-        let tls = Tls::new(proof).map_err(|error| refused(&error))?;
+        let tls = PgTls::new(proof).map_err(|error| url_error(&error))?;
         if config.get_application_name().is_none() {
             config.application_name("causerie");
         }
@@ -68,23 +68,23 @@ impl Address {
         Ok(Self { config, tls })
     }
 
-    pub(super) async fn connect(
+    pub(super) async fn connect_client(
         &self,
-    ) -> std::result::Result<(Client, Connection<Socket, Encrypted>), tokio_postgres::Error> {
+    ) -> std::result::Result<(Client, Connection<Socket, PgTlsStream>), tokio_postgres::Error> {
         self.config.connect(self.tls.clone()).await
     }
 
     /// Cancels the running statement of `client`'s session, over a connection of its own.
-    pub(super) async fn cancel(&self, client: &Client) {
+    pub(super) async fn cancel_statement(&self, client: &Client) {
         let token = client.cancel_token();
         let cancelling = token.cancel_query(self.tls.clone());
         if let Ok(Err(error)) = tokio::time::timeout(CANCEL_MAX, cancelling).await {
-            tracing::debug!(error = reason(&error), "query cancellation failed");
+            tracing::debug!(error = format_error_chain(&error), "query cancellation failed");
         }
     }
 }
 
-fn refused(why: &str) -> StoreError {
+fn url_error(why: &str) -> StoreError {
     StoreError::Engine(why.to_owned())
 }
 
@@ -96,12 +96,12 @@ struct Split {
 }
 
 impl Split {
-    fn of(url: &str) -> Result<Self> {
+    fn from_url(url: &str) -> Result<Self> {
         let mut split = Self { url: url.to_owned(), mode: None, roots: None };
         let place = url.split_once("://").map_or(url, |(_, rest)| rest);
         let place = place.split(['/', '?']).next().unwrap_or_default();
         if place.matches('@').count() > 1 || (url.contains('@') && !place.contains('@')) {
-            return Err(refused(
+            return Err(url_error(
                 "in the database's URL the signs @, / and ? of a user, a password or a parameter are written \
                  %40, %2F and %3F",
             ));
@@ -111,7 +111,7 @@ impl Split {
         for parameter in url[query + 1..].split('&') {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             let decoded = percent_decode_str(value).decode_utf8().map(std::borrow::Cow::into_owned);
-            let decoded = decoded.map_err(|_| refused("a parameter of the database's URL is not UTF-8"));
+            let decoded = decoded.map_err(|_| url_error("a parameter of the database's URL is not UTF-8"));
             match name {
                 "sslmode" => split.mode = Some(decoded?),
                 "sslrootcert" => {
@@ -132,12 +132,12 @@ impl Split {
 mod tests {
     use super::*;
 
-    fn mode(url: &str) -> SslMode {
-        Address::parse(url).unwrap_or_else(|error| unreachable!("{url}: {error}")).config.get_ssl_mode()
+    fn parse_ssl_mode(url: &str) -> SslMode {
+        PgAddress::parse(url).unwrap_or_else(|error| unreachable!("{url}: {error}")).config.get_ssl_mode()
     }
 
     #[test]
-    fn invalid_urls_are_rejected_without_revealing_the_password() {
+    fn parse_invalid_url_hides_password() {
         for url in [
             "postgres://u:secret@h/d?sslmode=allways",
             "postgres://u:secret@h:x/d",
@@ -147,17 +147,27 @@ mod tests {
             "postgres://u:secret@h/d?sslmode=verify-full&sslrootcert=/no/such/file.pem",
             "postgres://u:secret@h/d?sslcert=/own.pem",
         ] {
-            let refused = Address::parse(url).err().unwrap_or_else(|| unreachable!("{url} is accepted"));
+            let refused = PgAddress::parse(url).err().unwrap_or_else(|| unreachable!("{url} is accepted"));
             assert!(!refused.to_string().contains("secret"), "{refused}");
         }
     }
 
     #[test]
     fn sslmode_selects_encryption() {
-        assert_eq!(mode("postgres://u@/d?host=/run/postgresql"), SslMode::Disable, "a socket is no network");
-        assert_eq!(mode("postgresql://u:p@h:1/d"), SslMode::Prefer);
-        assert_eq!(mode("postgresql://u:p@h:1/d?sslmode=disable&application_name=x"), SslMode::Disable);
-        assert_eq!(mode("postgresql://u:p@h:1/d?connect_timeout=3&sslmode=require"), SslMode::Require);
-        assert_eq!(mode("postgresql://u:%40%3F%2F@h:1/d?sslmode=require&"), SslMode::Require);
+        assert_eq!(
+            parse_ssl_mode("postgres://u@/d?host=/run/postgresql"),
+            SslMode::Disable,
+            "a socket is no network"
+        );
+        assert_eq!(parse_ssl_mode("postgresql://u:p@h:1/d"), SslMode::Prefer);
+        assert_eq!(
+            parse_ssl_mode("postgresql://u:p@h:1/d?sslmode=disable&application_name=x"),
+            SslMode::Disable
+        );
+        assert_eq!(
+            parse_ssl_mode("postgresql://u:p@h:1/d?connect_timeout=3&sslmode=require"),
+            SslMode::Require
+        );
+        assert_eq!(parse_ssl_mode("postgresql://u:%40%3F%2F@h:1/d?sslmode=require&"), SslMode::Require);
     }
 }

@@ -11,11 +11,11 @@ use tokio::time::timeout;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, SimpleQueryMessage, SimpleQueryRow, Statement};
 
-use super::address::{Address, CONNECT_TIMEOUT};
-use super::error::{PgError, reason};
-use super::value::{Bound, SentStatement, bind};
+use super::address::{CONNECT_TIMEOUT, PgAddress};
+use super::error::{PgError, format_error_chain};
+use super::value::{PgParam, SentStatement, bind_params};
 use crate::error::StoreError;
-use crate::sql::{Result, Row, Value};
+use crate::sql::{Result, SqlRow, SqlValue};
 
 /// The time limit for closing a session.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -57,17 +57,17 @@ pub(crate) struct PgConnection {
 
 impl PgConnection {
     /// Connects and configures the session.
-    pub(crate) async fn open(address: &Address) -> Result<Self, PgError> {
-        let connecting = timeout(CONNECT_TIMEOUT * 2, address.connect());
-        let (client, connection) = connecting.await.map_err(|_| PgError::silent())??;
+    pub(crate) async fn open_session(address: &PgAddress) -> Result<Self, PgError> {
+        let connecting = timeout(CONNECT_TIMEOUT * 2, address.connect_client());
+        let (client, connection) = connecting.await.map_err(|_| PgError::from_timeout())??;
         let driver = tokio::spawn(async move {
             // The pending statements get this error, too.
             if let Err(error) = connection.await {
-                tracing::debug!(error = reason(&error), "database connection closed");
+                tracing::debug!(error = format_error_chain(&error), "database connection closed");
             }
         });
         let answers = timeout(CONNECT_TIMEOUT, client.simple_query(SESSION));
-        check_server(&answers.await.map_err(|_| PgError::silent())??)?;
+        check_server(&answers.await.map_err(|_| PgError::from_timeout())??)?;
         Ok(Self { client, driver, statements: HashMap::new(), planned: Instant::now() })
     }
 
@@ -77,7 +77,7 @@ impl PgConnection {
     }
 
     /// Runs several statements without parameters.
-    pub(super) async fn batch(&self, sql: &str) -> Result<(), PgError> {
+    pub(super) async fn run_batch(&self, sql: &str) -> Result<(), PgError> {
         Ok(self.client.batch_execute(sql).await?)
     }
 
@@ -90,22 +90,22 @@ impl PgConnection {
     /// Runs one statement after `sent` and, if necessary, the beginning of the transaction. Passes each row
     /// to the caller and returns the number of changed or returned rows. All statements are pipelined: they
     /// are sent before the first response arrives.
-    pub(super) async fn run(
+    pub(super) async fn run_statement(
         &mut self,
         begin: Option<Begin<'_>>,
         sent: &[SentStatement],
         sql: &'static str,
-        params: &[Value<'_>],
-        row: &mut dyn FnMut(&dyn Row) -> Result<()>,
+        params: &[SqlValue<'_>],
+        row: &mut dyn FnMut(&dyn SqlRow) -> Result<()>,
     ) -> Result<u64, PgError> {
-        let statement = self.prepare(sql).await?;
-        let bound = bind(statement.params(), params)?;
+        let statement = self.prepare_statement(sql).await?;
+        let bound = bind_params(statement.params(), params)?;
         let earlier = self.prepare_sent(sent).await?;
         let leave = match begin {
-            Some(Begin::Write { .. }) => Some(self.prepare(LEAVE_NUMBER).await?),
+            Some(Begin::Write { .. }) => Some(self.prepare_statement(LEAVE_NUMBER).await?),
             Some(Begin::Read) | None => None,
         };
-        let begun = self.begin(begin, leave.as_ref());
+        let begun = self.begin_transaction(begin, leave.as_ref());
         // The futures are first polled, and therefore sent, in this order.
         let (begun, earlier, rows) =
             join3(begun, self.send_all(earlier), self.client.query_raw(&statement, bound)).await;
@@ -119,7 +119,7 @@ impl PgConnection {
     }
 
     /// Commits after running `sent`.
-    pub(super) async fn commit(&mut self, sent: &[SentStatement]) -> Result<(), PgError> {
+    pub(super) async fn commit_transaction(&mut self, sent: &[SentStatement]) -> Result<(), PgError> {
         let earlier = self.prepare_sent(sent).await?;
         let (earlier, committed) = join(self.send_all(earlier), self.client.batch_execute("COMMIT")).await;
         // After a failed statement the server would turn the commit into a rollback.
@@ -127,7 +127,11 @@ impl PgConnection {
         Ok(committed?)
     }
 
-    async fn begin(&self, begin: Option<Begin<'_>>, leave: Option<&Statement>) -> Result<(), PgError> {
+    async fn begin_transaction(
+        &self,
+        begin: Option<Begin<'_>>,
+        leave: Option<&Statement>,
+    ) -> Result<(), PgError> {
         match (begin, leave) {
             (None, _) => {}
             (Some(Begin::Write { row, number }), Some(leave)) => {
@@ -137,7 +141,7 @@ impl PgConnection {
                 begun?;
                 left?;
             }
-            (Some(_), _) => self.batch("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?,
+            (Some(_), _) => self.run_batch("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY").await?,
         }
         Ok(())
     }
@@ -145,17 +149,17 @@ impl PgConnection {
     async fn prepare_sent<'s>(
         &mut self,
         sent: &'s [SentStatement],
-    ) -> Result<Vec<(Statement, Vec<Bound<'s>>)>, PgError> {
+    ) -> Result<Vec<(Statement, Vec<PgParam<'s>>)>, PgError> {
         let mut prepared = Vec::with_capacity(sent.len());
         for one in sent {
-            let statement = self.prepare(one.sql).await?;
-            let bound = one.bind(statement.params())?;
+            let statement = self.prepare_statement(one.sql).await?;
+            let bound = one.bind_own_params(statement.params())?;
             prepared.push((statement, bound));
         }
         Ok(prepared)
     }
 
-    async fn send_all(&self, prepared: Vec<(Statement, Vec<Bound<'_>>)>) -> Result<(), PgError> {
+    async fn send_all(&self, prepared: Vec<(Statement, Vec<PgParam<'_>>)>) -> Result<(), PgError> {
         let running = prepared.iter().map(|(statement, bound)| self.client.execute_raw(statement, bound));
         for outcome in join_all(running).await {
             outcome?;
@@ -163,7 +167,7 @@ impl PgConnection {
         Ok(())
     }
 
-    async fn prepare(&mut self, sql: &'static str) -> Result<Statement, PgError> {
+    async fn prepare_statement(&mut self, sql: &'static str) -> Result<Statement, PgError> {
         if let Some(statement) = self.statements.get(sql) {
             return Ok(statement.clone());
         }
@@ -176,7 +180,7 @@ impl PgConnection {
     }
 
     /// Ends the session.
-    pub(crate) async fn close(self) {
+    pub(crate) async fn close_session(self) {
         drop(self.statements);
         drop(self.client);
         drop(timeout(CLOSE_TIMEOUT, self.driver).await);

@@ -19,7 +19,7 @@ pub(crate) enum PgError {
 
 impl PgError {
     /// Creates the error for a connection that did not answer in time.
-    pub(super) fn silent() -> Self {
+    pub(super) fn from_timeout() -> Self {
         Self::Lost("the server does not answer".to_owned())
     }
 
@@ -43,7 +43,7 @@ impl From<tokio_postgres::Error> for PgError {
         match error.as_db_error() {
             Some(error) => of_server(error),
             // Parameters are checked earlier, so any other error concerns the connection or its protocol.
-            None => Self::Lost(reason(&error)),
+            None => Self::Lost(format_error_chain(&error)),
         }
     }
 }
@@ -72,7 +72,7 @@ fn of_server(error: &DbError) -> PgError {
 }
 
 /// Formats an error with its causes. By itself it only names its kind.
-pub(super) fn reason(error: &dyn Error) -> String {
+pub(super) fn format_error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -18,7 +18,7 @@ use domain::id::NodeId;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{sleep, timeout};
 
-use super::address::Address;
+use super::address::PgAddress;
 use super::connection::PgConnection;
 use super::error::PgError;
 use crate::confirmation::Confirmation;
@@ -49,14 +49,14 @@ const HOLDER: &str =
 const PROCESS: &str = "SELECT process_id FROM serving";
 
 /// The outcome of an attempt to acquire the lock.
-enum Attempt {
-    Acquired(Box<Holder>),
+enum LockAttempt {
+    Acquired(Box<LockHolder>),
     /// Another session holds it, or has until now.
     Foreign(Option<String>),
 }
 
 /// The session that holds the lock.
-struct Holder {
+struct LockHolder {
     link: PgConnection,
     /// See [`HOLDER`].
     session: Option<String>,
@@ -66,7 +66,7 @@ struct Holder {
 
 /// The state of the lock, as the thread that holds it knows it.
 struct Keeper {
-    address: Address,
+    address: PgAddress,
     /// The process that holds the lock.
     process: NodeId,
     /// See [`PROCESS`]: the one that was found when the lock was first acquired.
@@ -83,7 +83,7 @@ pub(crate) type Acquired = (watch::Receiver<bool>, oneshot::Sender<()>);
 /// # Errors
 /// [`StoreError::Taken`] if another process holds it, otherwise an error of the server.
 pub(crate) fn acquire_lock(
-    address: Address,
+    address: PgAddress,
     max_wait: Duration,
     process: NodeId,
     confirmation: Arc<Confirmation>,
@@ -92,7 +92,7 @@ pub(crate) fn acquire_lock(
         .enable_all()
         .build()
         .map_err(|error| StoreError::Engine(error.to_string()))?;
-    let holder = runtime.block_on(wait(&address, max_wait, &confirmation))?;
+    let holder = runtime.block_on(wait_for_lock(&address, max_wait, &confirmation))?;
     let (report_lost, lost) = watch::channel(false);
     let (hold, released) = oneshot::channel();
     let keeper = Keeper { address, process, before: holder.process.clone(), report_lost, confirmation };
@@ -105,20 +105,24 @@ pub(crate) fn acquire_lock(
 
 impl Keeper {
     /// Returns true if no other process has served since the lock was first acquired.
-    fn is_last(&self, holder: &Holder) -> bool {
+    fn is_last(&self, holder: &LockHolder) -> bool {
         holder.process == self.before || holder.process.as_deref() == Some(&*self.process.to_string())
     }
 }
 
-async fn wait(address: &Address, max_wait: Duration, confirmation: &Confirmation) -> Result<Holder> {
+async fn wait_for_lock(
+    address: &PgAddress,
+    max_wait: Duration,
+    confirmation: &Confirmation,
+) -> Result<LockHolder> {
     let begun = Instant::now();
     let mut logged = false;
     loop {
-        match take(address, confirmation).await {
-            Ok(Attempt::Acquired(holder)) => return Ok(*holder),
-            Ok(Attempt::Foreign(_)) if begun.elapsed() >= max_wait => return Err(StoreError::Taken),
-            Ok(Attempt::Foreign(_)) if logged => {}
-            Ok(Attempt::Foreign(_)) => {
+        match try_acquire_lock(address, confirmation).await {
+            Ok(LockAttempt::Acquired(holder)) => return Ok(*holder),
+            Ok(LockAttempt::Foreign(_)) if begun.elapsed() >= max_wait => return Err(StoreError::Taken),
+            Ok(LockAttempt::Foreign(_)) if logged => {}
+            Ok(LockAttempt::Foreign(_)) => {
                 tracing::info!(?max_wait, "database lock held by another service; waiting");
                 logged = true;
             }
@@ -133,26 +137,26 @@ async fn wait(address: &Address, max_wait: Duration, confirmation: &Confirmation
 }
 
 /// Opens a session and tries to acquire the lock in it.
-async fn take(address: &Address, confirmation: &Confirmation) -> Result<Attempt, PgError> {
-    let link = PgConnection::open(address).await?;
+async fn try_acquire_lock(address: &PgAddress, confirmation: &Confirmation) -> Result<LockAttempt, PgError> {
+    let link = PgConnection::open_session(address).await?;
     let ask = async |sql| {
-        timeout(CHECK_TIMEOUT, link.query_text(sql)).await.unwrap_or_else(|_| Err(PgError::silent()))
+        timeout(CHECK_TIMEOUT, link.query_text(sql)).await.unwrap_or_else(|_| Err(PgError::from_timeout()))
     };
-    let asked = Confirmation::now();
+    let asked = Confirmation::time_since_boot();
     let is_acquired = ask(TAKE).await?.as_deref() == Some(TRUE);
     let session = ask(HOLDER).await?;
     if is_acquired {
         let process = ask(PROCESS).await?;
-        confirmation.confirm(asked);
-        return Ok(Attempt::Acquired(Box::new(Holder { link, session, process })));
+        confirmation.confirm_at(asked);
+        return Ok(LockAttempt::Acquired(Box::new(LockHolder { link, session, process })));
     }
-    link.close().await;
-    Ok(Attempt::Foreign(session))
+    link.close_session().await;
+    Ok(LockAttempt::Foreign(session))
 }
 
 async fn hold_lock(
     keeper: &Keeper,
-    Holder { link, mut session, .. }: Holder,
+    LockHolder { link, mut session, .. }: LockHolder,
     mut released: oneshot::Receiver<()>,
 ) {
     let Keeper { address, report_lost, confirmation, .. } = keeper;
@@ -163,30 +167,30 @@ async fn hold_lock(
             break;
         }
         if let Some(link) = &held {
-            let asked = Confirmation::now();
-            let looked = timeout(CHECK_TIMEOUT, link.batch(LOOK)).await;
+            let asked = Confirmation::time_since_boot();
+            let looked = timeout(CHECK_TIMEOUT, link.run_batch(LOOK)).await;
             if matches!(looked, Ok(Ok(()))) {
-                confirmation.confirm(asked);
+                confirmation.confirm_at(asked);
             } else {
                 tracing::warn!("database lock session lost");
                 held = None;
             }
             continue;
         }
-        match take(address, confirmation).await {
+        match try_acquire_lock(address, confirmation).await {
             // Another process has served meanwhile, and ended.
-            Ok(Attempt::Acquired(holder)) if !keeper.is_last(&holder) => {
+            Ok(LockAttempt::Acquired(holder)) if !keeper.is_last(&holder) => {
                 report_lost.send_replace(true);
                 return;
             }
-            Ok(Attempt::Acquired(holder)) => {
+            Ok(LockAttempt::Acquired(holder)) => {
                 tracing::info!("database lock reacquired");
                 held = Some(holder.link);
                 session = holder.session;
             }
             // The server may still hold it for this process's broken session.
-            Ok(Attempt::Foreign(holder)) if holder.is_none() || holder == session => {}
-            Ok(Attempt::Foreign(_)) => {
+            Ok(LockAttempt::Foreign(holder)) if holder.is_none() || holder == session => {}
+            Ok(LockAttempt::Foreign(_)) => {
                 report_lost.send_replace(true);
                 return;
             }
@@ -194,6 +198,6 @@ async fn hold_lock(
         }
     }
     if let Some(link) = held {
-        link.close().await;
+        link.close_session().await;
     }
 }

@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::address::Address;
+use super::address::PgAddress;
 use crate::abort::Abort;
-use crate::options::Options;
+use crate::options::StoreOptions;
 
 /// The default time that callers wait for an unreachable server, from its first failure on.
 pub(crate) const OUTAGE_PATIENCE: Duration = Duration::from_secs(10);
@@ -19,7 +19,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// The address of the server, and its outage if it is unreachable.
 pub(crate) struct ServerHealth {
-    pub(crate) address: Address,
+    pub(crate) address: PgAddress,
     /// Ends all waiting when the store is aborted.
     pub(super) abort: Arc<Abort>,
     max_wait: Duration,
@@ -37,7 +37,7 @@ struct Outage {
 
 impl ServerHealth {
     /// Creates the state of a server that has not been contacted yet.
-    pub(crate) fn new(address: Address, options: &Options, abort: Arc<Abort>) -> Self {
+    pub(crate) fn new(address: PgAddress, options: &StoreOptions, abort: Arc<Abort>) -> Self {
         let max_wait = options.outage_patience.unwrap_or(OUTAGE_PATIENCE);
         let plan_cache_ttl = options.plans_kept.unwrap_or(PLAN_CACHE_TTL);
         Self { address, abort, max_wait, plan_cache_ttl, outage: Mutex::new(None) }
@@ -45,12 +45,12 @@ impl ServerHealth {
 
     /// Returns `true` if the last attempt to connect failed.
     pub(crate) fn is_unreachable(&self) -> bool {
-        self.lock().is_some()
+        self.lock_outage().is_some()
     }
 
     /// Returns the reason for not trying now: the outage exceeds the maximum, and another attempt is not due.
     pub(super) fn give_up_reason(&self) -> Option<String> {
-        let mut outage = self.lock();
+        let mut outage = self.lock_outage();
         let known = outage.as_mut()?;
         let now = Instant::now();
         if now.duration_since(known.since) < self.max_wait {
@@ -68,7 +68,7 @@ impl ServerHealth {
     /// maximum.
     pub(super) fn record_failure(&self, attempt: u32, reason: String) -> Option<Duration> {
         let now = Instant::now();
-        let mut outage = self.lock();
+        let mut outage = self.lock_outage();
         let known = outage.get_or_insert_with(|| {
             tracing::warn!(reason, "database unreachable");
             Outage { since: now, reason: String::new(), next: now }
@@ -80,12 +80,12 @@ impl ServerHealth {
 
     /// Records a successful attempt.
     pub(super) fn record_success(&self) {
-        if let Some(outage) = self.lock().take() {
+        if let Some(outage) = self.lock_outage().take() {
             tracing::info!(after = ?outage.since.elapsed(), "database reachable again");
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Outage>> {
+    fn lock_outage(&self) -> MutexGuard<'_, Option<Outage>> {
         self.outage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -2,9 +2,9 @@
 
 use tokio_postgres::Client;
 
-use super::address::Address;
+use super::address::PgAddress;
 use super::connection::PgConnection;
-use super::error::{PgError, reason};
+use super::error::{PgError, format_error_chain};
 use crate::error::StoreError;
 use crate::migrations::{JOURNAL, MIGRATIONS, SchemaVersion};
 use crate::sql::Result;
@@ -19,7 +19,7 @@ pub(crate) const MIGRATING: &str = "BEGIN; SET LOCAL lock_timeout = '60s'; SET L
     DELETE FROM commits WHERE at < now() - INTERVAL '7 days'";
 
 /// Returns the version of the schema.
-pub(crate) fn version(address: &Address) -> Result<SchemaVersion> {
+pub(crate) fn read_server_schema_version(address: &PgAddress) -> Result<SchemaVersion> {
     let read = async |link: &PgConnection| {
         let exists = link.query_text("SELECT to_regclass('migrations')").await?.is_some();
         if !exists {
@@ -29,35 +29,36 @@ pub(crate) fn version(address: &Address) -> Result<SchemaVersion> {
     };
     within_session(address, async |link| {
         let found = read(link).await.map_err(PgError::into_error)?;
-        Ok(SchemaVersion::of(found.and_then(|found| found.parse().ok()).unwrap_or(0)))
+        Ok(SchemaVersion::from_found(found.and_then(|found| found.parse().ok()).unwrap_or(0)))
     })
 }
 
 /// Applies the missing migrations and returns a name that is unique among stores.
-pub(crate) fn migrate(address: &Address) -> Result<String> {
-    within_session(address, async |link| apply(link.client()).await)
+pub(crate) fn migrate_server(address: &PgAddress) -> Result<String> {
+    within_session(address, async |link| apply_migrations(link.client()).await)
 }
 
 /// Works in a session of its own. Blocks; must not run on a runtime's thread.
-fn within_session<T>(address: &Address, work: impl AsyncFnOnce(&PgConnection) -> Result<T>) -> Result<T> {
+fn within_session<T>(address: &PgAddress, work: impl AsyncFnOnce(&PgConnection) -> Result<T>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| StoreError::Engine(error.to_string()))?;
     runtime.block_on(async {
-        let link = PgConnection::open(address).await.map_err(|fault| match fault {
+        let link = PgConnection::open_session(address).await.map_err(|fault| match fault {
             PgError::Lost(reason) => StoreError::Unreachable(reason),
             other @ (PgError::Conflict(_) | PgError::Fatal(_)) => other.into_error(),
         })?;
         let done = work(&link).await;
-        link.close().await;
+        link.close_session().await;
         done
     })
 }
 
-async fn apply(client: &Client) -> Result<String> {
-    let failed =
-        |error: tokio_postgres::Error| StoreError::Engine(format!("migration failed: {}", reason(&error)));
+async fn apply_migrations(client: &Client) -> Result<String> {
+    let failed = |error: tokio_postgres::Error| {
+        StoreError::Engine(format!("migration failed: {}", format_error_chain(&error)))
+    };
     client.batch_execute(MIGRATING).await.map_err(failed)?;
     client.batch_execute(JOURNAL).await.map_err(failed)?;
     let found = "SELECT COALESCE(MAX(version), 0), gen_random_uuid()::text FROM migrations";

@@ -23,12 +23,12 @@ mod transaction;
 mod value;
 mod worker;
 
-pub(crate) use address::Address;
+pub(crate) use address::PgAddress;
 pub(crate) use connection::PgConnection;
 pub(crate) use error::PgError;
 pub(crate) use exclusive_lock::acquire_lock;
 pub(crate) use health::ServerHealth;
-pub(crate) use migrate::{MIGRATING, migrate, version};
+pub(crate) use migrate::{MIGRATING, migrate_server, read_server_schema_version};
 pub(crate) use worker::{Worker, read_loop, write_loop};
 
 #[cfg(doc)]

@@ -33,19 +33,19 @@ pub(super) enum TlsVerification {
 
 /// Establishes TLS connections.
 #[derive(Clone)]
-pub(super) struct Tls {
+pub(super) struct PgTls {
     config: Arc<ClientConfig>,
 }
 
-impl Tls {
+impl PgTls {
     /// # Errors
     /// A reason why the certificates cannot be used.
     pub(super) fn new(proof: TlsVerification) -> Result<Self, String> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let (roots, name) = match proof {
             TlsVerification::None => (None, false),
-            TlsVerification::Chain(file) => (Some(roots(file.as_deref())?), false),
-            TlsVerification::Name(file) => (Some(roots(file.as_deref())?), true),
+            TlsVerification::Chain(file) => (Some(load_root_certificates(file.as_deref())?), false),
+            TlsVerification::Name(file) => (Some(load_root_certificates(file.as_deref())?), true),
         };
         let chain = roots.map(|roots| {
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build()
@@ -65,7 +65,7 @@ impl Tls {
 }
 
 /// Loads the trusted root certificates.
-fn roots(file: Option<&Path>) -> Result<RootCertStore, String> {
+fn load_root_certificates(file: Option<&Path>) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     if let Some(file) = file {
         let failed =
@@ -137,8 +137,8 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-impl MakeTlsConnect<Socket> for Tls {
-    type Stream = Encrypted;
+impl MakeTlsConnect<Socket> for PgTls {
+    type Stream = PgTlsStream;
     type TlsConnect = Connecting;
     type Error = io::Error;
 
@@ -154,28 +154,28 @@ pub(super) struct Connecting {
 }
 
 impl TlsConnect<Socket> for Connecting {
-    type Stream = Encrypted;
+    type Stream = PgTlsStream;
     type Error = io::Error;
-    type Future = Pin<Box<dyn Future<Output = io::Result<Encrypted>> + Send>>;
+    type Future = Pin<Box<dyn Future<Output = io::Result<PgTlsStream>> + Send>>;
 
     fn connect(self, socket: Socket) -> Self::Future {
         Box::pin(async move {
             let name = ServerName::try_from(self.host).map_err(io::Error::other)?;
-            Ok(Encrypted(TlsConnector::from(self.config).connect(name, socket).await?))
+            Ok(PgTlsStream(TlsConnector::from(self.config).connect(name, socket).await?))
         })
     }
 }
 
 /// A TLS connection.
-pub(super) struct Encrypted(tokio_rustls::client::TlsStream<Socket>);
+pub(super) struct PgTlsStream(tokio_rustls::client::TlsStream<Socket>);
 
-impl TlsStream for Encrypted {
+impl TlsStream for PgTlsStream {
     fn channel_binding(&self) -> ChannelBinding {
         ChannelBinding::none()
     }
 }
 
-impl AsyncRead for Encrypted {
+impl AsyncRead for PgTlsStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -185,7 +185,7 @@ impl AsyncRead for Encrypted {
     }
 }
 
-impl AsyncWrite for Encrypted {
+impl AsyncWrite for PgTlsStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(cx, bytes)
     }

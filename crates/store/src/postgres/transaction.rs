@@ -10,13 +10,13 @@ use super::error::PgError;
 use super::health::ServerHealth;
 use super::value::SentStatement;
 use crate::error::StoreError;
-use crate::sql::{Result, Row, Sql, Value};
+use crate::sql::{Result, Sql, SqlRow, SqlValue};
 
 /// The longest wait for a response, above the server's statement timeout.
 pub(super) const ANSWER_WAIT_MAX: Duration = Duration::from_secs(75);
 
 /// A transaction that begins with its first statement.
-pub(super) struct Transaction<'l> {
+pub(super) struct PgTransaction<'l> {
     runtime: &'l Runtime,
     link: &'l mut PgConnection,
     reach: &'l ServerHealth,
@@ -50,7 +50,7 @@ pub(super) enum TxError {
     Failed,
 }
 
-impl<'l> Transaction<'l> {
+impl<'l> PgTransaction<'l> {
     pub(super) fn new(
         runtime: &'l Runtime,
         link: &'l mut PgConnection,
@@ -61,16 +61,16 @@ impl<'l> Transaction<'l> {
     }
 
     /// Ends the use of the transaction and returns its state.
-    pub(super) fn end(self) -> TxEnd {
+    pub(super) fn into_tx_end(self) -> TxEnd {
         TxEnd { begun: self.begin.is_none(), sent: self.sent, error: self.error }
     }
 
     /// Runs one statement, unless an earlier one failed.
-    fn guarded(
+    fn run_unless_failed(
         &mut self,
         sql: &'static str,
-        params: &[Value<'_>],
-        row: &mut dyn FnMut(&dyn Row) -> Result<()>,
+        params: &[SqlValue<'_>],
+        row: &mut dyn FnMut(&dyn SqlRow) -> Result<()>,
     ) -> Result<u64> {
         if self.error.is_some() {
             return Err(StoreError::Poisoned);
@@ -79,12 +79,12 @@ impl<'l> Transaction<'l> {
         let sent = std::mem::take(&mut self.sent);
         let link = &mut *self.link;
         let outcome = self.runtime.block_on(async {
-            let running = timeout(ANSWER_WAIT_MAX, link.run(begin, &sent, sql, params, row));
+            let running = timeout(ANSWER_WAIT_MAX, link.run_statement(begin, &sent, sql, params, row));
             tokio::select! {
-                done = running => return done.unwrap_or_else(|_| Err(PgError::silent())),
-                () = self.reach.abort.aborted() => {}
+                done = running => return done.unwrap_or_else(|_| Err(PgError::from_timeout())),
+                () = self.reach.abort.wait_for_abort() => {}
             }
-            self.reach.address.cancel(link.client()).await;
+            self.reach.address.cancel_statement(link.client()).await;
             Err(PgError::Fatal(StoreError::Closed))
         });
         let fault = match outcome {
@@ -108,29 +108,29 @@ impl<'l> Transaction<'l> {
     }
 }
 
-impl Sql for Transaction<'_> {
-    fn execute(&mut self, sql: &'static str, params: &[Value<'_>]) -> Result<u64> {
-        self.guarded(sql, params, &mut |_| Ok(()))
+impl Sql for PgTransaction<'_> {
+    fn execute(&mut self, sql: &'static str, params: &[SqlValue<'_>]) -> Result<u64> {
+        self.run_unless_failed(sql, params, &mut |_| Ok(()))
     }
 
-    fn each(
+    fn query_each(
         &mut self,
         sql: &'static str,
-        params: &[Value<'_>],
-        row: &mut dyn FnMut(&dyn Row) -> Result<()>,
+        params: &[SqlValue<'_>],
+        row: &mut dyn FnMut(&dyn SqlRow) -> Result<()>,
     ) -> Result<()> {
-        self.guarded(sql, params, row).map(drop)
+        self.run_unless_failed(sql, params, row).map(drop)
     }
 
-    fn send(&mut self, sql: &'static str, params: &[Value<'_>]) -> Result<()> {
+    fn send_statement(&mut self, sql: &'static str, params: &[SqlValue<'_>]) -> Result<()> {
         if self.begin.is_some() {
             return self.execute(sql, params).map(drop);
         }
-        self.lock(sql, params)
+        self.lock_rows(sql, params)
     }
 
     /// Later statements fetch the rows; this one only locks them.
-    fn lock(&mut self, sql: &'static str, params: &[Value<'_>]) -> Result<()> {
+    fn lock_rows(&mut self, sql: &'static str, params: &[SqlValue<'_>]) -> Result<()> {
         if self.error.is_some() {
             return Err(StoreError::Poisoned);
         }

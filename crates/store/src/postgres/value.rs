@@ -6,7 +6,7 @@ use bytes::{BufMut, BytesMut};
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, to_sql_checked};
 
 use crate::error::StoreError;
-use crate::sql::{Result, Row, Value, id_text};
+use crate::sql::{Result, SqlRow, SqlValue, id_text};
 
 /// A statement that runs together with the next one.
 pub(super) struct SentStatement {
@@ -23,32 +23,32 @@ enum OwnedValue {
 }
 
 impl SentStatement {
-    pub(super) fn new(sql: &'static str, params: &[Value<'_>]) -> Self {
-        let keep = |value: &Value<'_>| match *value {
-            Value::Null => OwnedValue::Null,
-            Value::Int(number) => OwnedValue::Int(number),
-            Value::Text(text) => OwnedValue::Text(text.to_owned()),
-            Value::Blob(bytes) => OwnedValue::Blob(bytes.to_vec()),
-            Value::Id(bits) => OwnedValue::Id(bits),
+    pub(super) fn new(sql: &'static str, params: &[SqlValue<'_>]) -> Self {
+        let keep = |value: &SqlValue<'_>| match *value {
+            SqlValue::Null => OwnedValue::Null,
+            SqlValue::Int(number) => OwnedValue::Int(number),
+            SqlValue::Text(text) => OwnedValue::Text(text.to_owned()),
+            SqlValue::Blob(bytes) => OwnedValue::Blob(bytes.to_vec()),
+            SqlValue::Id(bits) => OwnedValue::Id(bits),
         };
         Self { sql, params: params.iter().map(keep).collect() }
     }
 
     /// Binds its parameters with the checks of [`bind`].
-    pub(super) fn bind(&self, types: &[Type]) -> Result<Vec<Bound<'_>>> {
+    pub(super) fn bind_own_params(&self, types: &[Type]) -> Result<Vec<PgParam<'_>>> {
         if types.len() != self.params.len() {
             return Err(COUNT);
         }
-        fn lend(owned: &OwnedValue) -> Value<'_> {
+        fn borrow_value(owned: &OwnedValue) -> SqlValue<'_> {
             match *owned {
-                OwnedValue::Null => Value::Null,
-                OwnedValue::Int(number) => Value::Int(number),
-                OwnedValue::Text(ref text) => Value::Text(text),
-                OwnedValue::Blob(ref bytes) => Value::Blob(bytes),
-                OwnedValue::Id(bits) => Value::Id(bits),
+                OwnedValue::Null => SqlValue::Null,
+                OwnedValue::Int(number) => SqlValue::Int(number),
+                OwnedValue::Text(ref text) => SqlValue::Text(text),
+                OwnedValue::Blob(ref bytes) => SqlValue::Blob(bytes),
+                OwnedValue::Id(bits) => SqlValue::Id(bits),
             }
         }
-        types.iter().zip(&self.params).map(|(wanted, owned)| bind_one(wanted, lend(owned))).collect()
+        types.iter().zip(&self.params).map(|(wanted, owned)| bind_one(wanted, borrow_value(owned))).collect()
     }
 }
 
@@ -56,46 +56,46 @@ const COUNT: StoreError = StoreError::Rule("a statement needs exactly its parame
 
 /// A parameter that matches its type.
 #[derive(Debug)]
-pub(super) struct Bound<'a>(Value<'a>);
+pub(super) struct PgParam<'a>(SqlValue<'a>);
 
 /// Checks the parameters against the types of the statement.
-pub(super) fn bind<'a>(types: &[Type], params: &[Value<'a>]) -> Result<Vec<Bound<'a>>> {
+pub(super) fn bind_params<'a>(types: &[Type], params: &[SqlValue<'a>]) -> Result<Vec<PgParam<'a>>> {
     if types.len() != params.len() {
         return Err(COUNT);
     }
     types.iter().zip(params).map(|(wanted, value)| bind_one(wanted, *value)).collect()
 }
 
-fn bind_one<'a>(wanted: &Type, value: Value<'a>) -> Result<Bound<'a>> {
+fn bind_one<'a>(wanted: &Type, value: SqlValue<'a>) -> Result<PgParam<'a>> {
     let fits = match value {
-        Value::Null => true,
-        Value::Int(number) => match *wanted {
+        SqlValue::Null => true,
+        SqlValue::Int(number) => match *wanted {
             Type::INT8 => true,
             Type::INT4 => i32::try_from(number).is_ok(),
             _ => false,
         },
-        Value::Text(text) if text.contains('\0') => {
+        SqlValue::Text(text) if text.contains('\0') => {
             return Err(StoreError::Rule("text must not contain NUL"));
         }
-        Value::Text(_) | Value::Id(_) => *wanted == Type::TEXT,
-        Value::Blob(_) => *wanted == Type::BYTEA,
+        SqlValue::Text(_) | SqlValue::Id(_) => *wanted == Type::TEXT,
+        SqlValue::Blob(_) => *wanted == Type::BYTEA,
     };
     if fits {
-        Ok(Bound(value))
+        Ok(PgParam(value))
     } else {
         Err(StoreError::Rule("a parameter must have the type of its column"))
     }
 }
 
-impl ToSql for Bound<'_> {
+impl ToSql for PgParam<'_> {
     fn to_sql(&self, wanted: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
         match self.0 {
-            Value::Null => return Ok(IsNull::Yes),
-            Value::Int(number) if *wanted == Type::INT4 => out.put_i32(i32::try_from(number)?),
-            Value::Int(number) => out.put_i64(number),
-            Value::Text(text) => out.put_slice(text.as_bytes()),
-            Value::Blob(bytes) => out.put_slice(bytes),
-            Value::Id(bits) => out.put_slice(&id_text(bits)),
+            SqlValue::Null => return Ok(IsNull::Yes),
+            SqlValue::Int(number) if *wanted == Type::INT4 => out.put_i32(i32::try_from(number)?),
+            SqlValue::Int(number) => out.put_i64(number),
+            SqlValue::Text(text) => out.put_slice(text.as_bytes()),
+            SqlValue::Blob(bytes) => out.put_slice(bytes),
+            SqlValue::Id(bits) => out.put_slice(&id_text(bits)),
         }
         Ok(IsNull::No)
     }
@@ -108,9 +108,9 @@ impl ToSql for Bound<'_> {
 }
 
 /// An integer of any width.
-struct Number(i64);
+struct AnyWidthInt(i64);
 
-impl<'a> FromSql<'a> for Number {
+impl<'a> FromSql<'a> for AnyWidthInt {
     fn from_sql(held: &Type, raw: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
         match *held {
             Type::INT2 => i16::from_sql(held, raw).map(i64::from),
@@ -125,21 +125,22 @@ impl<'a> FromSql<'a> for Number {
     }
 }
 
-impl Row for tokio_postgres::Row {
+impl SqlRow for tokio_postgres::Row {
     fn opt_int(&self, column: usize) -> Result<Option<i64>> {
-        let number: Option<Number> = self.try_get(column).map_err(|_| wrong(column, "no number"))?;
+        let number: Option<AnyWidthInt> =
+            self.try_get(column).map_err(|_| column_error(column, "no number"))?;
         Ok(number.map(|number| number.0))
     }
 
     fn opt_text(&self, column: usize) -> Result<Option<&str>> {
-        self.try_get(column).map_err(|_| wrong(column, "no text"))
+        self.try_get(column).map_err(|_| column_error(column, "no text"))
     }
 
     fn opt_blob(&self, column: usize) -> Result<Option<&[u8]>> {
-        self.try_get(column).map_err(|_| wrong(column, "no bytes"))
+        self.try_get(column).map_err(|_| column_error(column, "no bytes"))
     }
 }
 
-fn wrong(column: usize, reason: &str) -> StoreError {
-    StoreError::damaged("column", column, reason)
+fn column_error(column: usize, reason: &str) -> StoreError {
+    StoreError::damaged_row("column", column, reason)
 }

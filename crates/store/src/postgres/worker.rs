@@ -11,12 +11,12 @@ use tracing::{debug, warn};
 use super::connection::{Begin, PgConnection};
 use super::error::PgError;
 use super::health::ServerHealth;
-use super::transaction::{ANSWER_WAIT_MAX, Transaction, TxEnd, TxError};
+use super::transaction::{ANSWER_WAIT_MAX, PgTransaction, TxEnd, TxError};
 use super::value::SentStatement;
 use crate::error::StoreError;
-use crate::job::{Job, TxOutcome};
+use crate::job::{StoreJob, TxOutcome};
 use crate::queue::Queue;
-use crate::sql::{Result, RowExt, Value};
+use crate::sql::{Result, RowExt, SqlValue};
 
 /// The most reruns of a job because of conflicts with other transactions.
 const CONFLICT_RETRIES_MAX: u32 = 20;
@@ -65,15 +65,15 @@ impl Worker {
     }
 
     /// Runs the job until it can be answered.
-    fn write(&mut self, job: &mut dyn Job) {
-        self.persist(job, Self::write_once);
+    fn run_write(&mut self, job: &mut dyn StoreJob) {
+        self.retry_until_done(job, Self::write_once);
     }
 
-    fn persist(&mut self, job: &mut dyn Job, once: fn(&mut Self, &mut dyn Job) -> JobRun) {
+    fn retry_until_done(&mut self, job: &mut dyn StoreJob, once: fn(&mut Self, &mut dyn StoreJob) -> JobRun) {
         let (mut conflicts, mut losses) = (0, 0);
         loop {
             if self.reach.abort.is_aborted() {
-                return job.fail(StoreError::Closed);
+                return job.fail_with(StoreError::Closed);
             }
             match once(self, job) {
                 JobRun::Done => return,
@@ -87,26 +87,26 @@ impl Worker {
                     self.link = None;
                     losses += 1;
                 }
-                JobRun::Conflict(reason) => return job.fail(StoreError::Engine(reason)),
+                JobRun::Conflict(reason) => return job.fail_with(StoreError::Engine(reason)),
                 JobRun::Lost(reason) => {
                     self.link = None;
-                    return job.fail(StoreError::Unreachable(reason));
+                    return job.fail_with(StoreError::Unreachable(reason));
                 }
             }
         }
     }
 
-    fn write_once(&mut self, job: &mut dyn Job) -> JobRun {
-        if let Err(error) = self.connect() {
-            job.fail(error);
+    fn write_once(&mut self, job: &mut dyn StoreJob) -> JobRun {
+        if let Err(error) = self.ensure_connection() {
+            job.fail_with(error);
             return JobRun::Done;
         }
         let Some(link) = &mut self.link else { return JobRun::Lost("no connection".to_owned()) };
         self.number += 1;
         let begin = Begin::Write { row: &self.row, number: self.number };
-        let mut tx = Transaction::new(&self.runtime, link, &self.reach, begin);
-        let verdict = job.run(&mut tx);
-        let TxEnd { begun, sent, error } = tx.end();
+        let mut tx = PgTransaction::new(&self.runtime, link, &self.reach, begin);
+        let verdict = job.run_work(&mut tx);
+        let TxEnd { begun, sent, error } = tx.into_tx_end();
         match (error, verdict) {
             (Some(TxError::Lost(reason)), _) => JobRun::Lost(reason),
             (Some(TxError::Conflict(reason)), _) => {
@@ -114,11 +114,11 @@ impl Worker {
                 JobRun::Conflict(reason)
             }
             (Some(TxError::Failed), TxOutcome::Keep) => {
-                job.fail(StoreError::Poisoned);
+                job.fail_with(StoreError::Poisoned);
                 self.roll_back();
                 JobRun::Done
             }
-            (None, TxOutcome::Keep) if begun => self.commit(job, &sent),
+            (None, TxOutcome::Keep) if begun => self.commit_job(job, &sent),
             (None | Some(TxError::Failed), _) => {
                 if begun {
                     self.roll_back();
@@ -128,36 +128,36 @@ impl Worker {
         }
     }
 
-    fn read_once(&mut self, job: &mut dyn Job) -> JobRun {
-        if let Err(error) = self.connect() {
-            job.fail(error);
+    fn read_once(&mut self, job: &mut dyn StoreJob) -> JobRun {
+        if let Err(error) = self.ensure_connection() {
+            job.fail_with(error);
             return JobRun::Done;
         }
         let Some(link) = &mut self.link else { return JobRun::Lost("no connection".to_owned()) };
-        let mut tx = Transaction::new(&self.runtime, link, &self.reach, Begin::Read);
-        let verdict = job.run(&mut tx);
-        match tx.end().error {
+        let mut tx = PgTransaction::new(&self.runtime, link, &self.reach, Begin::Read);
+        let verdict = job.run_work(&mut tx);
+        match tx.into_tx_end().error {
             Some(TxError::Lost(reason)) => JobRun::Lost(reason),
             Some(TxError::Conflict(reason)) => {
                 self.roll_back();
                 JobRun::Conflict(reason)
             }
             Some(TxError::Failed) if verdict == TxOutcome::Keep => {
-                job.fail(StoreError::Poisoned);
+                job.fail_with(StoreError::Poisoned);
                 JobRun::Done
             }
             Some(TxError::Failed) | None => JobRun::Done,
         }
     }
 
-    fn commit(&mut self, job: &mut dyn Job, sent: &[SentStatement]) -> JobRun {
+    fn commit_job(&mut self, job: &mut dyn StoreJob, sent: &[SentStatement]) -> JobRun {
         let Some(link) = &mut self.link else { return JobRun::Lost("no connection".to_owned()) };
         let committed = self.runtime.block_on(async {
-            let running = timeout(ANSWER_WAIT_MAX, link.commit(sent));
+            let running = timeout(ANSWER_WAIT_MAX, link.commit_transaction(sent));
             tokio::select! {
-                done = running => done.unwrap_or_else(|_| Err(PgError::silent())),
+                done = running => done.unwrap_or_else(|_| Err(PgError::from_timeout())),
                 () = async {
-                    self.reach.abort.aborted().await;
+                    self.reach.abort.wait_for_abort().await;
                     tokio::time::sleep(COMMIT_AFTER_ABORT_MAX).await;
                 } => {
                     let reason = "the store was closed meanwhile".to_owned();
@@ -174,7 +174,7 @@ impl Worker {
             Err(PgError::Fatal(error)) => {
                 // The server has rolled it back, unless the commit was not even sent.
                 self.roll_back();
-                job.fail(error);
+                job.fail_with(error);
                 JobRun::Done
             }
             Err(PgError::Lost(reason)) => {
@@ -184,7 +184,7 @@ impl Worker {
                     Ok(true) => JobRun::Done,
                     Ok(false) => JobRun::Lost(reason),
                     Err(error) => {
-                        job.fail(error);
+                        job.fail_with(error);
                         JobRun::Done
                     }
                 }
@@ -196,7 +196,7 @@ impl Worker {
     fn was_committed(&mut self) -> Result<bool> {
         let deadline = Instant::now() + SETTLE_MAX;
         loop {
-            self.connect().map_err(|error| StoreError::Uncertain(error.to_string()))?;
+            self.ensure_connection().map_err(|error| StoreError::Uncertain(error.to_string()))?;
             let asked = self.left_number();
             match asked {
                 Ok(left) => return Ok(left == self.number),
@@ -211,25 +211,25 @@ impl Worker {
     }
 
     fn left_number(&mut self) -> Result<i64, PgError> {
-        let Some(link) = &mut self.link else { return Err(PgError::silent()) };
-        let (row, mut left) = ([Value::Text(&self.row)], 0);
+        let Some(link) = &mut self.link else { return Err(PgError::from_timeout()) };
+        let (row, mut left) = ([SqlValue::Text(&self.row)], 0);
         self.runtime.block_on(async {
-            let mut read = |row: &dyn crate::sql::Row| {
-                left = row.int(0)?;
+            let mut read = |row: &dyn crate::sql::SqlRow| {
+                left = row.get_int(0)?;
                 Ok(())
             };
             tokio::select! {
-                asked = timeout(ANSWER_WAIT_MAX, link.run(None, &[], SETTLE, &row, &mut read)) => {
-                    asked.unwrap_or_else(|_| Err(PgError::silent()))
+                asked = timeout(ANSWER_WAIT_MAX, link.run_statement(None, &[], SETTLE, &row, &mut read)) => {
+                    asked.unwrap_or_else(|_| Err(PgError::from_timeout()))
                 }
-                () = self.reach.abort.aborted() => Err(PgError::silent()),
+                () = self.reach.abort.wait_for_abort() => Err(PgError::from_timeout()),
             }
         })?;
         Ok(left)
     }
 
     /// Ensures a connection, retrying during an outage.
-    fn connect(&mut self) -> Result<()> {
+    fn ensure_connection(&mut self) -> Result<()> {
         self.discard_old_plans();
         if self.link.is_some() {
             return Ok(());
@@ -241,8 +241,8 @@ impl Worker {
         for attempt in 0.. {
             let opened = self.runtime.block_on(async {
                 tokio::select! {
-                    opened = PgConnection::open(&self.reach.address) => opened,
-                    () = self.reach.abort.aborted() => Err(PgError::Fatal(StoreError::Closed)),
+                    opened = PgConnection::open_session(&self.reach.address) => opened,
+                    () = self.reach.abort.wait_for_abort() => Err(PgError::Fatal(StoreError::Closed)),
                 }
             });
             if self.reach.abort.is_aborted() {
@@ -271,7 +271,7 @@ impl Worker {
         if self.link.as_ref().is_none_or(|link| link.planned.elapsed() < self.reach.plan_cache_ttl) {
             return;
         }
-        let forgotten = self.batch("DISCARD PLANS");
+        let forgotten = self.run_batch("DISCARD PLANS");
         match (&mut self.link, forgotten) {
             (Some(link), Ok(())) => link.planned = Instant::now(),
             (_, Err(_)) => self.link = None,
@@ -280,45 +280,45 @@ impl Worker {
     }
 
     fn roll_back(&mut self) {
-        if let Err(fault) = self.batch("ROLLBACK") {
+        if let Err(fault) = self.run_batch("ROLLBACK") {
             debug!(error = %fault.into_error(), "rollback failed");
             self.link = None;
         }
     }
 
-    fn batch(&mut self, sql: &str) -> Result<(), PgError> {
+    fn run_batch(&mut self, sql: &str) -> Result<(), PgError> {
         let Some(link) = &self.link else { return Ok(()) };
         self.runtime.block_on(async {
             tokio::select! {
-                done = timeout(ANSWER_WAIT_MAX, link.batch(sql)) => done.unwrap_or_else(|_| Err(PgError::silent())),
-                () = self.reach.abort.aborted() => Err(PgError::silent()),
+                done = timeout(ANSWER_WAIT_MAX, link.run_batch(sql)) => done.unwrap_or_else(|_| Err(PgError::from_timeout())),
+                () = self.reach.abort.wait_for_abort() => Err(PgError::from_timeout()),
             }
         })
     }
 
-    fn close(&mut self) {
+    fn close_connection(&mut self) {
         if let Some(link) = self.link.take() {
-            self.runtime.block_on(link.close());
+            self.runtime.block_on(link.close_session());
         }
     }
 }
 
 /// Runs writes until the queue is closed and empty.
-pub(crate) fn write_loop(mut worker: Worker, queue: &Queue<Box<dyn Job>>) {
-    while let Some(mut job) = queue.take() {
-        worker.write(job.as_mut());
-        job.answer();
+pub(crate) fn write_loop(mut worker: Worker, queue: &Queue<Box<dyn StoreJob>>) {
+    while let Some(mut job) = queue.take_next() {
+        worker.run_write(job.as_mut());
+        job.send_outcome();
     }
-    worker.close();
+    worker.close_connection();
 }
 
 /// Runs reads until the queue is closed and empty. Each job sees a snapshot of the database.
-pub(crate) fn read_loop(mut worker: Worker, queue: &Queue<Box<dyn Job>>) {
-    while let Some(mut job) = queue.take() {
-        worker.persist(job.as_mut(), Worker::read_once);
-        job.answer();
+pub(crate) fn read_loop(mut worker: Worker, queue: &Queue<Box<dyn StoreJob>>) {
+    while let Some(mut job) = queue.take_next() {
+        worker.retry_until_done(job.as_mut(), Worker::read_once);
+        job.send_outcome();
         // The response is already sent.
         worker.roll_back();
     }
-    worker.close();
+    worker.close_connection();
 }

@@ -34,9 +34,10 @@ pub(crate) fn open_writer(path: &Path, size_max_bytes: Option<u64>) -> Result<Co
         .mode(0o600)
         .open(path)
         .map_err(|error| StoreError::Engine(format!("{}: {error}", path.display())))?;
-    let connection = open(path, WRITER_CACHE_KIB)?;
-    let set =
-        |name: &str, value: &dyn rusqlite::ToSql| connection.pragma_update(None, name, value).map_err(engine);
+    let connection = open_connection(path, WRITER_CACHE_KIB)?;
+    let set = |name: &str, value: &dyn rusqlite::ToSql| {
+        connection.pragma_update(None, name, value).map_err(engine_error)
+    };
     set("journal_mode", &"WAL")?;
     set("synchronous", &"FULL")?;
     set("foreign_keys", &true)?;
@@ -52,32 +53,34 @@ pub(crate) fn open_writer(path: &Path, size_max_bytes: Option<u64>) -> Result<Co
 
 /// Opens a connection that reads.
 pub(crate) fn open_reader(path: &Path) -> Result<Connection> {
-    let connection = open(path, READER_CACHE_KIB)?;
-    connection.pragma_update(None, "query_only", true).map_err(engine)?;
+    let connection = open_connection(path, READER_CACHE_KIB)?;
+    connection.pragma_update(None, "query_only", true).map_err(engine_error)?;
     Ok(connection)
 }
 
-fn open(path: &Path, cache_kib: i64) -> Result<Connection> {
+fn open_connection(path: &Path, cache_kib: i64) -> Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let connection = Connection::open_with_flags(path, flags).map_err(engine)?;
-    connection.busy_timeout(BUSY_TIMEOUT).map_err(engine)?;
-    connection.pragma_update(None, "cache_size", -cache_kib).map_err(engine)?;
+    let connection = Connection::open_with_flags(path, flags).map_err(engine_error)?;
+    connection.busy_timeout(BUSY_TIMEOUT).map_err(engine_error)?;
+    connection.pragma_update(None, "cache_size", -cache_kib).map_err(engine_error)?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
     // Plans must not depend on bound values; otherwise cached statements would be prepared again for each
     // value.
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(engine)?;
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true).map_err(engine_error)?;
     Ok(connection)
 }
 
 fn limit_size(connection: &Connection, bytes: u64) -> Result<()> {
-    let page: i64 = connection.query_row("PRAGMA page_size", [], |row| row.get(0)).map_err(engine)?;
+    let page: i64 = connection.query_row("PRAGMA page_size", [], |row| row.get(0)).map_err(engine_error)?;
     let pages = i64::try_from(bytes).unwrap_or(i64::MAX) / page.max(1);
-    connection.query_row(&format!("PRAGMA max_page_count = {}", pages.max(1)), [], |_| Ok(())).map_err(engine)
+    connection
+        .query_row(&format!("PRAGMA max_page_count = {}", pages.max(1)), [], |_| Ok(()))
+        .map_err(engine_error)
 }
 
 /// Converts an error of the engine.
 #[expect(clippy::needless_pass_by_value, reason = "it is handed to map_err")]
-pub(crate) fn engine(error: rusqlite::Error) -> StoreError {
+pub(crate) fn engine_error(error: rusqlite::Error) -> StoreError {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => StoreError::Full,
         // Statements are interrupted only by an abort.

@@ -10,8 +10,8 @@ mod preallocation;
 mod transaction;
 mod writer;
 
-pub(crate) use connection::{engine, open_reader, open_writer};
+pub(crate) use connection::{engine_error, open_reader, open_writer};
 pub(crate) use preallocation::PreallocatedSpace;
 #[cfg(test)]
-pub(crate) use transaction::Transaction;
+pub(crate) use transaction::SqliteTransaction;
 pub(crate) use writer::{read_loop, write_loop};

@@ -30,43 +30,43 @@ impl PreallocatedSpace {
         let mut log = OsString::from(path);
         log.push("-wal");
         let mut slack = Self {
-            database: PreallocatedFile::open(path)?,
-            log: PreallocatedFile::open(Path::new(&log))?,
+            database: PreallocatedFile::open_for_write(path)?,
+            log: PreallocatedFile::open_for_write(Path::new(&log))?,
             bytes,
         };
-        slack.keep();
+        slack.allocate_missing();
         Some(slack)
     }
 
     /// Allocates missing space, each time half of what the disk has free at most: a start on a nearly full disk also
     /// needs other files. Cheap when nothing is missing.
-    pub(crate) fn keep(&mut self) {
+    pub(crate) fn allocate_missing(&mut self) {
         // Half of it is still enough, so most commits need no system call for allocation.
         let end = self.database.file.metadata().map_or(0, |known| known.len());
         if end + self.bytes / 2 > self.database.until {
-            self.database.allocate(end + self.bytes);
+            self.database.allocate_until(end + self.bytes);
         }
         if self.log.until < self.bytes {
-            self.log.allocate(self.bytes);
+            self.log.allocate_until(self.bytes);
         }
     }
 }
 
 impl PreallocatedFile {
-    fn open(path: &Path) -> Option<Self> {
+    fn open_for_write(path: &Path) -> Option<Self> {
         let file = OpenOptions::new().write(true).open(path).ok()?;
         Some(Self { file: ManuallyDrop::new(file), until: 0 })
     }
 
-    fn allocate(&mut self, until: u64) {
+    fn allocate_until(&mut self, until: u64) {
         // Otherwise the file grows on demand while the disk has space.
-        if self.fits(until) && fallocate(&*self.file, FallocateFlags::KEEP_SIZE, 0, until).is_ok() {
+        if self.fits_on_disk(until) && fallocate(&*self.file, FallocateFlags::KEEP_SIZE, 0, until).is_ok() {
             self.until = until;
         }
     }
 
     /// Returns true if the missing space is at most half of the free space, or if the free space is unknown.
-    fn fits(&self, until: u64) -> bool {
+    fn fits_on_disk(&self, until: u64) -> bool {
         let Ok(disk) = fstatvfs(&*self.file) else { return true };
         let missing = self.file.metadata().map_or(until, |known| until.saturating_sub(known.blocks() * 512));
         missing <= disk.f_bavail.saturating_mul(disk.f_frsize) / 2
@@ -79,7 +79,7 @@ mod tests {
     use crate::sqlite::open_writer;
 
     #[test]
-    fn space_is_allocated_beyond_the_ends_of_the_files() {
+    fn preallocation_extends_beyond_file_ends() {
         const ROOM: u64 = 4 << 20;
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("store.db");
@@ -95,7 +95,7 @@ mod tests {
         assert!(allocated("store.db-wal").1 >= ROOM);
         let grow = "INSERT INTO things VALUES (zeroblob(3000000)); PRAGMA wal_checkpoint(PASSIVE)";
         connection.execute_batch(grow).expect("a row");
-        slack.keep();
+        slack.allocate_missing();
         let (size, room) = allocated("store.db");
         assert!(size > 3_000_000 && room >= size + ROOM, "{size} {room}");
     }

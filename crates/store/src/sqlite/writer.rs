@@ -6,12 +6,12 @@ use rusqlite::Connection;
 use telemetry::Histogram;
 use tracing::warn;
 
-use super::connection::engine;
+use super::connection::engine_error;
 use super::preallocation::PreallocatedSpace;
-use super::transaction::Transaction;
+use super::transaction::SqliteTransaction;
 use crate::abort::Abort;
 use crate::error::StoreError;
-use crate::job::{Job, TxOutcome};
+use crate::job::{StoreJob, TxOutcome};
 use crate::queue::Queue;
 use crate::sql::Result;
 
@@ -26,7 +26,7 @@ const GROUP_COMMIT_DELAY: Duration = Duration::from_micros(500);
 /// each group in `group`.
 pub(crate) fn write_loop(
     connection: &Connection,
-    queue: &Queue<Box<dyn Job>>,
+    queue: &Queue<Box<dyn StoreJob>>,
     abort: &Abort,
     group: &Histogram,
     mut slack: Option<PreallocatedSpace>,
@@ -47,10 +47,10 @@ pub(crate) fn write_loop(
             run_alone(connection, abort, job.as_mut());
         }
         for job in jobs {
-            job.answer();
+            job.send_outcome();
         }
         if let Some(slack) = &mut slack {
-            slack.keep();
+            slack.allocate_missing();
         }
     }
     if let Err(error) = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())) {
@@ -59,24 +59,24 @@ pub(crate) fn write_loop(
 }
 
 /// Runs reads until the queue is closed and empty. Each job sees a snapshot of the database.
-pub(crate) fn read_loop(connection: &Connection, queue: &Queue<Box<dyn Job>>, abort: &Abort) {
-    while let Some(mut job) = queue.take() {
-        match begin(connection, "BEGIN DEFERRED") {
-            _ if abort.is_aborted() => job.fail(StoreError::Closed),
+pub(crate) fn read_loop(connection: &Connection, queue: &Queue<Box<dyn StoreJob>>, abort: &Abort) {
+    while let Some(mut job) = queue.take_next() {
+        match begin_transaction(connection, "BEGIN DEFERRED") {
+            _ if abort.is_aborted() => job.fail_with(StoreError::Closed),
             Ok(()) => {
-                run(connection, job.as_mut());
+                run_job(connection, job.as_mut());
                 roll_back(connection);
             }
-            Err(error) => job.fail(error),
+            Err(error) => job.fail_with(error),
         }
-        job.answer();
+        job.send_outcome();
     }
 }
 
 /// Runs the jobs in one transaction and returns whether it was committed. If not, it was rolled back.
-fn committed_together(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> bool {
+fn committed_together(connection: &Connection, jobs: &mut [Box<dyn StoreJob>]) -> bool {
     let done = match all_or_none(connection, jobs) {
-        Ok(false) => together(connection, jobs),
+        Ok(false) => run_group(connection, jobs),
         done => done.map(drop),
     };
     done.inspect_err(|error| {
@@ -88,11 +88,11 @@ fn committed_together(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> boo
 
 /// Runs the jobs without savepoints, which would cost a quarter of the time. Returns `false`, and commits
 /// nothing, if a job that changed something must be undone.
-fn all_or_none(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> Result<bool> {
-    begin(connection, "BEGIN IMMEDIATE")?;
+fn all_or_none(connection: &Connection, jobs: &mut [Box<dyn StoreJob>]) -> Result<bool> {
+    begin_transaction(connection, "BEGIN IMMEDIATE")?;
     for job in jobs {
         let before = connection.total_changes();
-        let verdict = run(connection, job.as_mut());
+        let verdict = run_job(connection, job.as_mut());
         if connection.is_autocommit() {
             return Err(StoreError::TransactionLost);
         }
@@ -100,70 +100,74 @@ fn all_or_none(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> Result<boo
             return Ok(false);
         }
     }
-    statement(connection, "COMMIT").map(|()| true)
+    run_statement(connection, "COMMIT").map(|()| true)
 }
 
 /// Runs each job in a savepoint, so that it can be undone alone.
-fn together(connection: &Connection, jobs: &mut [Box<dyn Job>]) -> Result<()> {
-    begin(connection, "BEGIN IMMEDIATE")?;
+fn run_group(connection: &Connection, jobs: &mut [Box<dyn StoreJob>]) -> Result<()> {
+    begin_transaction(connection, "BEGIN IMMEDIATE")?;
     for job in jobs {
-        statement(connection, "SAVEPOINT job")?;
-        let verdict = run(connection, job.as_mut());
+        run_statement(connection, "SAVEPOINT job")?;
+        let verdict = run_job(connection, job.as_mut());
         if connection.is_autocommit() {
             return Err(StoreError::TransactionLost);
         }
         if verdict == TxOutcome::Undo {
-            statement(connection, "ROLLBACK TO job")?;
+            run_statement(connection, "ROLLBACK TO job")?;
         }
-        statement(connection, "RELEASE job")?;
+        run_statement(connection, "RELEASE job")?;
     }
-    statement(connection, "COMMIT")
+    run_statement(connection, "COMMIT")
 }
 
-fn run_alone(connection: &Connection, abort: &Abort, job: &mut dyn Job) {
+fn run_alone(connection: &Connection, abort: &Abort, job: &mut dyn StoreJob) {
     if abort.is_aborted() {
-        return job.fail(StoreError::Closed);
+        return job.fail_with(StoreError::Closed);
     }
-    if let Err(error) = alone(connection, job) {
-        job.fail(error);
+    if let Err(error) = run_single(connection, job) {
+        job.fail_with(error);
     }
     roll_back(connection);
 }
 
-fn alone(connection: &Connection, job: &mut dyn Job) -> Result<()> {
-    begin(connection, "BEGIN IMMEDIATE")?;
-    match run(connection, job) {
+fn run_single(connection: &Connection, job: &mut dyn StoreJob) -> Result<()> {
+    begin_transaction(connection, "BEGIN IMMEDIATE")?;
+    match run_job(connection, job) {
         TxOutcome::Undo => Ok(()),
         TxOutcome::Keep if connection.is_autocommit() => Err(StoreError::TransactionLost),
-        TxOutcome::Keep => statement(connection, "COMMIT"),
+        TxOutcome::Keep => run_statement(connection, "COMMIT"),
     }
 }
 
-fn run(connection: &Connection, job: &mut dyn Job) -> TxOutcome {
-    let mut tx = Transaction::new(connection);
-    let verdict = job.run(&mut tx);
-    if verdict == TxOutcome::Keep && tx.failed() {
-        job.fail(StoreError::Poisoned);
+fn run_job(connection: &Connection, job: &mut dyn StoreJob) -> TxOutcome {
+    let mut tx = SqliteTransaction::new(connection);
+    let verdict = job.run_work(&mut tx);
+    if verdict == TxOutcome::Keep && tx.has_failed() {
+        job.fail_with(StoreError::Poisoned);
         return TxOutcome::Undo;
     }
     verdict
 }
 
 /// Begins a transaction after rolling back a broken one, if any.
-fn begin(connection: &Connection, sql: &str) -> Result<()> {
+fn begin_transaction(connection: &Connection, sql: &str) -> Result<()> {
     roll_back(connection);
-    statement(connection, sql)
+    run_statement(connection, sql)
 }
 
 fn roll_back(connection: &Connection) {
     if connection.is_autocommit() {
         return;
     }
-    if let Err(error) = statement(connection, "ROLLBACK") {
+    if let Err(error) = run_statement(connection, "ROLLBACK") {
         warn!(%error, "rollback failed");
     }
 }
 
-fn statement(connection: &Connection, sql: &str) -> Result<()> {
-    connection.prepare_cached(sql).and_then(|mut statement| statement.raw_execute()).map(drop).map_err(engine)
+fn run_statement(connection: &Connection, sql: &str) -> Result<()> {
+    connection
+        .prepare_cached(sql)
+        .and_then(|mut statement| statement.raw_execute())
+        .map(drop)
+        .map_err(engine_error)
 }

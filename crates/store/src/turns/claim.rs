@@ -14,9 +14,9 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 use domain::id::{AccountId, MessageId};
 use domain::time::Timestamp;
 
-use super::{ClaimOptions, ClaimedTurn, Fence};
+use super::{ClaimedTurn, Fence, TurnClaimOptions};
 use crate::serving::nobody_else_serves;
-use crate::sql::{Result, Row, RowExt, Sql, SqlExt, params};
+use crate::sql::{Result, RowExt, Sql, SqlExt, SqlRow, params};
 
 /// The most answers per call.
 const CLAIMS_MAX: u32 = 256;
@@ -37,9 +37,9 @@ struct ClaimableAnswer {
 
 impl ClaimableAnswer {
     /// Reads the columns `accepted_at, answer_id, account_id, lease_until`.
-    fn read(row: &dyn Row) -> Result<Self> {
+    fn from_row(row: &dyn SqlRow) -> Result<Self> {
         let is_over = row.opt_int(3)?.is_some();
-        Ok(Self { accepted_at: row.time(0)?, answer: row.id(1)?, account: row.id(2)?, is_over })
+        Ok(Self { accepted_at: row.get_time(0)?, answer: row.get_id(1)?, account: row.get_id(2)?, is_over })
     }
 }
 
@@ -48,13 +48,13 @@ impl ClaimableAnswer {
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn claim(tx: &mut dyn Sql, options: &ClaimOptions) -> Result<Vec<ClaimedTurn>> {
+pub fn claim_turns(tx: &mut dyn Sql, options: &TurnClaimOptions) -> Result<Vec<ClaimedTurn>> {
     lock_claims(tx)?;
     let leased = leased_of_accounts(tx, options.now)?;
     let limit = options.limit.min(CLAIMS_MAX) as usize;
-    let mut claims = Claims { options, limit, leased, claimed: Vec::new() };
+    let mut claims = ClaimRun { options, limit, leased, claimed: Vec::new() };
     let more = claims.claim_oldest(tx)?;
-    if more && claims.room() > 0 {
+    if more && claims.room_left() > 0 {
         claims.claim_of_each_account(tx)?;
     }
     Ok(claims.claimed)
@@ -65,17 +65,17 @@ pub fn claim(tx: &mut dyn Sql, options: &ClaimOptions) -> Result<Vec<ClaimedTurn
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn claim_stopped(tx: &mut dyn Sql, options: &ClaimOptions) -> Result<Vec<ClaimedTurn>> {
+pub fn claim_stopped(tx: &mut dyn Sql, options: &TurnClaimOptions) -> Result<Vec<ClaimedTurn>> {
     lock_claims(tx)?;
     // The first in index order rather than the oldest, so the work is bounded.
-    let free = tx.all(
+    let free = tx.query_all(
         "SELECT o.accepted_at, o.answer_id, o.account_id, o.lease_until
          FROM (SELECT d.accepted_at, d.answer_id, d.account_id, d.lease_until FROM dispatch d
             WHERE d.stop_requested = 1 AND (d.lease_until IS NULL OR d.lease_until <= $1)
             ORDER BY d.answer_id LIMIT $2) o
          ORDER BY o.accepted_at, o.answer_id",
         params![options.now, CLAIMS_MAX],
-        ClaimableAnswer::read,
+        ClaimableAnswer::from_row,
     )?;
     let mut claimed = Vec::with_capacity(free.len());
     for one in free {
@@ -85,16 +85,16 @@ pub fn claim_stopped(tx: &mut dyn Sql, options: &ClaimOptions) -> Result<Vec<Cla
 }
 
 /// The claims of one call.
-struct Claims<'a> {
-    options: &'a ClaimOptions,
+struct ClaimRun<'a> {
+    options: &'a TurnClaimOptions,
     limit: usize,
     /// The number of leased answers per account.
     leased: HashMap<AccountId, u32>,
     claimed: Vec<ClaimedTurn>,
 }
 
-impl Claims<'_> {
-    fn room(&self) -> usize {
+impl ClaimRun<'_> {
+    fn room_left(&self) -> usize {
         self.limit - self.claimed.len()
     }
 
@@ -104,8 +104,8 @@ impl Claims<'_> {
     }
 
     /// Claims the row if there is room for it.
-    fn take(&mut self, tx: &mut dyn Sql, free: ClaimableAnswer) -> Result<()> {
-        if self.room() == 0 || self.share_left(free.account) == 0 {
+    fn claim_if_room(&mut self, tx: &mut dyn Sql, free: ClaimableAnswer) -> Result<()> {
+        if self.room_left() == 0 || self.share_left(free.account) == 0 {
             return Ok(());
         }
         if let Some(one) = claim_one(tx, self.options, free)? {
@@ -117,7 +117,7 @@ impl Claims<'_> {
 
     /// Claims among the oldest rows. Returns `true` if there are more rows behind them.
     fn claim_oldest(&mut self, tx: &mut dyn Sql) -> Result<bool> {
-        let oldest = tx.all(
+        let oldest = tx.query_all(
             "SELECT o.accepted_at, o.answer_id, o.account_id, o.lease_until, CAST(CASE WHEN
                 (SELECT m.desired FROM machines m WHERE m.account_id = o.account_id) = 'stopped'
                 THEN 1 ELSE 0 END AS BIGINT)
@@ -126,12 +126,12 @@ impl Claims<'_> {
                 ORDER BY d.accepted_at, d.answer_id LIMIT $2) o
              ORDER BY o.accepted_at, o.answer_id",
             params![self.options.now, OLDEST_MAX],
-            |row| Ok((ClaimableAnswer::read(row)?, row.flag(4)?)),
+            |row| Ok((ClaimableAnswer::from_row(row)?, row.get_flag(4)?)),
         )?;
         let more = oldest.len() >= OLDEST_MAX as usize;
         for (free, is_stopped) in oldest {
             if !is_stopped {
-                self.take(tx, free)?;
+                self.claim_if_room(tx, free)?;
             }
         }
         Ok(more)
@@ -140,14 +140,14 @@ impl Claims<'_> {
     /// Claims the oldest waiting answers of accounts that have room.
     fn claim_of_each_account(&mut self, tx: &mut dyn Sql) -> Result<()> {
         let mut first = self.first_of_accounts(tx)?;
-        first.extend(self.over(tx)?.into_iter().filter(|free| self.share_left(free.account) > 0));
+        first.extend(self.list_expired(tx)?.into_iter().filter(|free| self.share_left(free.account) > 0));
         let mut behind: HashMap<AccountId, VecDeque<ClaimableAnswer>> = HashMap::new();
         let mut oldest: BinaryHeap<Reverse<ClaimableAnswer>> = first.into_iter().map(Reverse).collect();
         // Each round claims an answer or removes an account that has reached its limit.
         for _ in 0..self.limit * 2 + oldest.len() {
             let Some(Reverse(free)) = oldest.pop() else { break };
-            self.take(tx, free)?;
-            if self.room() == 0 {
+            self.claim_if_room(tx, free)?;
+            if self.room_left() == 0 {
                 break;
             }
             let share = self.share_left(free.account);
@@ -166,20 +166,20 @@ impl Claims<'_> {
 
     /// Returns the answers with expired leases, of accounts that have room. Their number is bounded by that
     /// of the leases.
-    fn over(&self, tx: &mut dyn Sql) -> Result<Vec<ClaimableAnswer>> {
-        tx.all(
+    fn list_expired(&self, tx: &mut dyn Sql) -> Result<Vec<ClaimableAnswer>> {
+        tx.query_all(
             "SELECT d.accepted_at, d.answer_id, d.account_id, d.lease_until FROM dispatch d
              WHERE d.lease_until <= $1
                 AND COALESCE((SELECT m.desired FROM machines m WHERE m.account_id = d.account_id), '') <> 'stopped'
              ORDER BY d.account_id, d.lease_until",
             params![self.options.now],
-            ClaimableAnswer::read,
+            ClaimableAnswer::from_row,
         )
     }
 
     /// Returns the oldest waiting answer of each account that has room, up to the limit of the call.
     fn first_of_accounts(&self, tx: &mut dyn Sql) -> Result<Vec<ClaimableAnswer>> {
-        tx.all(
+        tx.query_all(
             "WITH RECURSIVE waiting (account) AS (
                 SELECT (SELECT d.account_id FROM dispatch d WHERE d.lease_until IS NULL ORDER BY d.account_id LIMIT 1)
                 UNION ALL
@@ -198,20 +198,20 @@ impl Claims<'_> {
                     AND (SELECT count(*) FROM dispatch l
                          WHERE l.account_id = w.account AND l.lease_until > $1) < $2) o
              ORDER BY o.accepted_at, o.answer_id LIMIT $3",
-            params![self.options.now, self.options.per_account_max, i64::try_from(self.room()).unwrap_or(i64::MAX)],
-            ClaimableAnswer::read,
+            params![self.options.now, self.options.per_account_max, i64::try_from(self.room_left()).unwrap_or(i64::MAX)],
+            ClaimableAnswer::from_row,
         )
     }
 }
 
 /// Returns the waiting answers of the account after the given row.
 fn next_of_account(tx: &mut dyn Sql, free: ClaimableAnswer, limit: u32) -> Result<Vec<ClaimableAnswer>> {
-    tx.all(
+    tx.query_all(
         "SELECT accepted_at, answer_id, account_id, lease_until FROM dispatch
          WHERE account_id = $1 AND lease_until IS NULL AND (accepted_at, answer_id) > ($2, $3)
          ORDER BY accepted_at, answer_id LIMIT $4",
         params![free.account, free.accepted_at, free.answer, limit],
-        ClaimableAnswer::read,
+        ClaimableAnswer::from_row,
     )
 }
 
@@ -221,7 +221,7 @@ fn next_of_account(tx: &mut dyn Sql, free: ClaimableAnswer, limit: u32) -> Resul
 /// planner is therefore configured to use the indexes, and the statements here have no joins whose order it could
 /// choose.
 pub(crate) fn lock_claims(tx: &mut dyn Sql) -> Result<()> {
-    tx.lock(
+    tx.lock_rows(
         "SELECT pg_advisory_xact_lock(5306812771394912257), set_config('enable_seqscan', 'off', true),
             set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true)",
         params![],
@@ -229,22 +229,22 @@ pub(crate) fn lock_claims(tx: &mut dyn Sql) -> Result<()> {
 }
 
 fn leased_of_accounts(tx: &mut dyn Sql, now: Timestamp) -> Result<HashMap<AccountId, u32>> {
-    let counts = tx.all(
+    let counts = tx.query_all(
         "SELECT account_id, count(*) FROM dispatch WHERE lease_until > $1 GROUP BY account_id",
         params![now],
-        |row| Ok((row.id(0)?, row.small(1)?)),
+        |row| Ok((row.get_id(0)?, row.get_u32(1)?)),
     )?;
     Ok(counts.into_iter().collect())
 }
 
 fn claim_one(
     tx: &mut dyn Sql,
-    options: &ClaimOptions,
+    options: &TurnClaimOptions,
     ClaimableAnswer { answer, account, .. }: ClaimableAnswer,
 ) -> Result<Option<ClaimedTurn>> {
     // Locks the answer before its queue row, in the same order as its completion.
-    tx.lock("SELECT id FROM answers WHERE id = $1 FOR NO KEY UPDATE", params![answer])?;
-    let row = tx.one(
+    tx.lock_rows("SELECT id FROM answers WHERE id = $1 FOR NO KEY UPDATE", params![answer])?;
+    let row = tx.query_one(
         concat!(
             "UPDATE dispatch SET node_id = $2, lease_until = $3
              WHERE answer_id = $1 AND (lease_until IS NULL OR lease_until <= $4) AND ",
@@ -252,19 +252,19 @@ fn claim_one(
             " RETURNING conversation_id, stop_requested"
         ),
         params![answer, options.node, options.lease_until, options.now],
-        |row| Ok((row.id(0)?, row.flag(1)?)),
+        |row| Ok((row.get_id(0)?, row.get_flag(1)?)),
     )?;
     let Some((conversation, stop_requested)) = row else { return Ok(None) };
-    let raised = tx.one(
+    let raised = tx.query_one(
         "UPDATE answers SET epoch = epoch + 1, attempts = attempts + 1,
             attempts_since = CASE WHEN attempts = 0 THEN $2 ELSE COALESCE(attempts_since, $2) END
          WHERE id = $1 AND completed_at IS NULL RETURNING epoch, attempts, attempts_since",
         params![answer, options.now],
-        |row| Ok((row.count(0)?, row.small(1)?, row.time(2)?)),
+        |row| Ok((row.get_count(0)?, row.get_u32(1)?, row.get_time(2)?)),
     )?;
     let Some((epoch, attempts, attempts_since)) = raised else {
         // The answer is completed: a queue row left behind must not block all others.
-        tx.send("DELETE FROM dispatch WHERE answer_id = $1", params![answer])?;
+        tx.send_statement("DELETE FROM dispatch WHERE answer_id = $1", params![answer])?;
         return Ok(None);
     };
     let fence = Fence { answer, epoch, node: options.node };

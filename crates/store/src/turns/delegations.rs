@@ -8,9 +8,9 @@ use domain::id::{MessageId, PostingId};
 use domain::time::Timestamp;
 
 use super::load::read_entry;
-use super::steps::{UNCOVERED, hold, position};
-use super::{Fence, Log, TurnError, lock_account, open, read_cost};
-use crate::credits::post;
+use super::steps::{UNCOVERED, read_position, set_reservation};
+use super::{Fence, StepLog, TurnError, lock_account, read_cost, read_open_answer};
+use crate::credits::post_credits;
 use crate::sql::{Result, Sql, SqlExt, params};
 
 /// The progress of a delegation.
@@ -27,11 +27,16 @@ pub struct Delegation {
 ///
 /// # Errors
 /// [`TurnError::Fenced`].
-pub fn begin(tx: &mut dyn Sql, fence: Fence, call: &str, max: u32) -> Result<Option<Delegation>, TurnError> {
+pub fn begin_delegation(
+    tx: &mut dyn Sql,
+    fence: Fence,
+    call: &str,
+    max: u32,
+) -> Result<Option<Delegation>, TurnError> {
     // Of several calls at once each counts those before it.
     lock_account(tx, fence)?;
-    open(tx, fence)?;
-    let bill = tx.one(
+    read_open_answer(tx, fence)?;
+    let bill = tx.query_one(
         "SELECT settled, used_input, used_cached, used_output, used_reasoning, used_estimated FROM delegations
          WHERE answer_id = $1 AND call_id = $2",
         params![fence.answer, call],
@@ -51,7 +56,7 @@ pub fn begin(tx: &mut dyn Sql, fence: Fence, call: &str, max: u32) -> Result<Opt
 }
 
 fn log_of(tx: &mut dyn Sql, answer: MessageId, call: &str) -> Result<Vec<LogEntry>> {
-    tx.all(
+    tx.query_all(
         "SELECT step, call_id, body, answer_id, summary_kept FROM log
          WHERE answer_id = $1 AND delegation = $2 ORDER BY entry",
         params![answer, call],
@@ -63,7 +68,7 @@ fn log_of(tx: &mut dyn Sql, answer: MessageId, call: &str) -> Result<Vec<LogEntr
 ///
 /// # Errors
 /// [`TurnError::Fenced`].
-pub fn end(
+pub fn end_delegation(
     tx: &mut dyn Sql,
     fence: Fence,
     call: &str,
@@ -71,12 +76,13 @@ pub fn end(
     now: Timestamp,
 ) -> Result<(), TurnError> {
     lock_account(tx, fence)?;
-    let open = open(tx, fence)?;
-    let log = Log::Delegation(call);
-    let held = position(tx, fence, &open, log)?.outstanding;
+    let open = read_open_answer(tx, fence)?;
+    let log = StepLog::Delegation(call);
+    let held = read_position(tx, fence, &open, log)?.outstanding;
     if held == Credits(0) {
         return Ok(());
     }
-    post(tx, &open.posting(fence, release, PostingKind::Release, held, now))?.map_err(|_| UNCOVERED)?;
-    hold(tx, fence, &open, log, held, Credits(0))
+    post_credits(tx, &open.new_posting(fence, release, PostingKind::Release, held, now))?
+        .map_err(|_| UNCOVERED)?;
+    set_reservation(tx, fence, &open, log, held, Credits(0))
 }

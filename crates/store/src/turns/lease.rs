@@ -4,11 +4,11 @@ use domain::id::{AccountId, ConversationId, NodeId};
 use domain::time::Timestamp;
 
 use super::{Fence, TurnError};
-use crate::sql::{Result, RowExt, Sql, SqlExt, int, params};
+use crate::sql::{Result, RowExt, Sql, SqlExt, params, stored_int};
 
 /// The options of a claim.
 #[derive(Debug, Clone, Copy)]
-pub struct ClaimOptions {
+pub struct TurnClaimOptions {
     /// The claiming process.
     pub node: NodeId,
     /// The current time.
@@ -46,7 +46,7 @@ pub struct HeldLease {
 /// Ends every lease and returns their number. No claim may be under way.
 pub(crate) fn end_all_leases(tx: &mut dyn Sql) -> Result<u64> {
     // In the order in which claims and renewals lock the rows.
-    tx.lock(
+    tx.lock_rows(
         "SELECT answer_id FROM dispatch WHERE node_id IS NOT NULL ORDER BY accepted_at, answer_id FOR NO KEY UPDATE",
         params![],
     )?;
@@ -57,16 +57,16 @@ pub(crate) fn end_all_leases(tx: &mut dyn Sql) -> Result<u64> {
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn renew(tx: &mut dyn Sql, node: NodeId, until: Timestamp) -> Result<Vec<HeldLease>> {
+pub fn renew_leases(tx: &mut dyn Sql, node: NodeId, until: Timestamp) -> Result<Vec<HeldLease>> {
     lock_leases(tx, node)?;
     tx.execute("UPDATE dispatch SET lease_until = $2 WHERE node_id = $1", params![node, until])?;
-    tx.all(
+    tx.query_all(
         "SELECT d.answer_id, a.epoch, d.stop_requested FROM dispatch d JOIN answers a ON a.id = d.answer_id
          WHERE d.node_id = $1 ORDER BY d.accepted_at, d.answer_id",
         params![node],
         |row| {
-            let fence = Fence { answer: row.id(0)?, epoch: row.count(1)?, node };
-            Ok(HeldLease { fence, stop_requested: row.flag(2)? })
+            let fence = Fence { answer: row.get_id(0)?, epoch: row.get_count(1)?, node };
+            Ok(HeldLease { fence, stop_requested: row.get_flag(2)? })
         },
     )
 }
@@ -75,11 +75,11 @@ pub fn renew(tx: &mut dyn Sql, node: NodeId, until: Timestamp) -> Result<Vec<Hel
 ///
 /// # Errors
 /// [`TurnError::Fenced`].
-pub fn release(tx: &mut dyn Sql, fence: Fence) -> Result<(), TurnError> {
+pub fn release_lease(tx: &mut dyn Sql, fence: Fence) -> Result<(), TurnError> {
     let released = tx.execute(
         "UPDATE dispatch SET node_id = NULL, lease_until = NULL WHERE answer_id = $1 AND node_id = $3
          AND EXISTS (SELECT 1 FROM answers a WHERE a.id = $1 AND a.epoch = $2)",
-        params![fence.answer, int(fence.epoch)?, fence.node],
+        params![fence.answer, stored_int(fence.epoch)?, fence.node],
     )?;
     if released == 0 { Err(TurnError::Fenced) } else { Ok(()) }
 }
@@ -95,14 +95,14 @@ pub fn put_back(tx: &mut dyn Sql, fence: Fence) -> Result<(), TurnError> {
         "UPDATE answers SET attempts = attempts - 1
          WHERE id = $1 AND epoch = $2 AND attempts > 0 AND completed_at IS NULL
          AND EXISTS (SELECT 1 FROM dispatch d WHERE d.answer_id = $1 AND d.node_id = $3)",
-        params![fence.answer, int(fence.epoch)?, fence.node],
+        params![fence.answer, stored_int(fence.epoch)?, fence.node],
     )?;
-    release(tx, fence)
+    release_lease(tx, fence)
 }
 
 /// Locks the rows of `node` in the order in which claims lock them.
 fn lock_leases(tx: &mut dyn Sql, node: NodeId) -> Result<()> {
-    tx.lock(
+    tx.lock_rows(
         "SELECT answer_id FROM dispatch WHERE node_id = $1 ORDER BY accepted_at, answer_id FOR NO KEY UPDATE",
         params![node],
     )
@@ -121,6 +121,6 @@ pub fn request_all_stops(tx: &mut dyn Sql) -> Result<u64> {
 /// # Errors
 /// [`StoreError`](crate::StoreError).
 pub fn open_answers(tx: &mut dyn Sql) -> Result<u64> {
-    let counted = tx.one("SELECT count(*) FROM dispatch", params![], |row| row.count(0))?;
+    let counted = tx.query_one("SELECT count(*) FROM dispatch", params![], |row| row.get_count(0))?;
     Ok(counted.unwrap_or_default())
 }

@@ -7,14 +7,14 @@ use domain::answer::LogEntry;
 use domain::catalog::ModelLimits;
 use domain::credits::{AnswerCost, Credits, Price};
 use domain::id::{AccountId, ConversationId, InstanceId, MessageId, TraceId};
-use domain::step::{Block, Step};
+use domain::step::{OutputBlock, Step};
 use domain::time::Timestamp;
-use domain::turn::host::Exchange;
+use domain::turn::host::LoggedExchange;
 
 use super::{cost_columns, read_cost};
 use crate::codec;
 use crate::error::StoreError;
-use crate::sql::{Result, Row, RowExt, Sql, SqlExt, params};
+use crate::sql::{Result, RowExt, Sql, SqlExt, SqlRow, params};
 
 /// The most earlier exchanges that are read, newest first.
 pub const EARLIER_EXCHANGES_MAX: u32 = 200;
@@ -55,7 +55,7 @@ pub struct TurnRecord {
     /// The answer may search the web.
     pub web_search: bool,
     /// The earlier exchanges of its branch, oldest first.
-    pub earlier: Vec<Exchange>,
+    pub earlier: Vec<LoggedExchange>,
     /// The number of older exchanges that were omitted, because of their number or their length.
     pub earlier_left_out: u32,
     /// The step log so far.
@@ -80,18 +80,18 @@ pub struct TurnRecord {
 /// # Errors
 /// [`StoreError::Newer`] if a later version of this program has worked on it, [`StoreError::Damaged`] if its log cannot be
 /// read, otherwise an error of the engine.
-pub fn load(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<TurnRecord>> {
+pub fn load_turn(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<TurnRecord>> {
     let Some(mut turn) = load_head(tx, answer)? else { return Ok(None) };
     turn.log = log_of(tx, answer)?;
-    let earlier = choose(tx, turn.conversation, turn.ordinal)?;
+    let earlier = choose_exchanges(tx, turn.conversation, turn.ordinal)?;
     turn.earlier_left_out = earlier.first;
-    turn.earlier = exchanges(tx, turn.conversation, &earlier, turn.ordinal)?;
+    turn.earlier = load_exchanges(tx, turn.conversation, &earlier, turn.ordinal)?;
     Ok(Some(turn))
 }
 
 /// Reads the log of one answer.
 fn log_of(tx: &mut dyn Sql, answer: MessageId) -> Result<Vec<LogEntry>> {
-    tx.all(
+    tx.query_all(
         "SELECT step, call_id, body, answer_id, summary_kept FROM log
          WHERE answer_id = $1 AND delegation IS NULL ORDER BY entry",
         params![answer],
@@ -104,19 +104,19 @@ fn log_of(tx: &mut dyn Sql, answer: MessageId) -> Result<Vec<LogEntry>> {
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
-pub fn trace(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<(Option<TraceId>, Timestamp)>> {
-    tx.one(
+pub fn find_trace(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<(Option<TraceId>, Timestamp)>> {
+    tx.query_one(
         "SELECT q.trace_id, a.created_at FROM answers a
          JOIN questions q ON q.conversation_id = a.conversation_id AND q.ordinal = a.ordinal WHERE a.id = $1",
         params![answer],
-        |row| Ok((row.opt_id(0)?, row.time(1)?)),
+        |row| Ok((row.opt_id(0)?, row.get_time(1)?)),
     )
 }
 
 /// Reads the answer's log up to the first entry that cannot be decoded, for readers of the answer. A turn
 /// needs all of it and uses [`load`].
 pub(crate) fn log_before_damage(tx: &mut dyn Sql, answer: MessageId) -> Result<Vec<LogEntry>> {
-    let entries = tx.all(
+    let entries = tx.query_all(
         "SELECT step, call_id, body, answer_id, summary_kept FROM log
          WHERE answer_id = $1 AND delegation IS NULL ORDER BY entry",
         params![answer],
@@ -126,7 +126,7 @@ pub(crate) fn log_before_damage(tx: &mut dyn Sql, answer: MessageId) -> Result<V
 }
 
 fn load_head(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<TurnRecord>> {
-    tx.one(
+    tx.query_one(
         concat!(
             "SELECT a.account_id, a.conversation_id, q.depth, a.epoch, a.created_at, a.outstanding,
                 d.stop_requested, q.text, q.attachments, q.agent, q.skills, q.model, q.settings, c.jurisdictions,
@@ -142,21 +142,21 @@ fn load_head(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<TurnRecord>> 
         |row| {
             let place = answer.to_string();
             Ok(TurnRecord {
-                account: row.id(0)?,
-                conversation: row.id(1)?,
-                ordinal: row.small(2)?,
-                epoch: row.count(3)?,
-                created_at: row.time(4)?,
-                outstanding: row.credits(5)?,
-                stop_requested: row.flag(6)?,
-                question: row.text(7)?.to_owned(),
-                attachments: codec::read(row.text(8)?, "question of answer", &place)?,
+                account: row.get_id(0)?,
+                conversation: row.get_id(1)?,
+                ordinal: row.get_u32(2)?,
+                epoch: row.get_count(3)?,
+                created_at: row.get_time(4)?,
+                outstanding: row.get_credits(5)?,
+                stop_requested: row.get_flag(6)?,
+                question: row.get_text(7)?.to_owned(),
+                attachments: codec::decode_json(row.get_text(8)?, "question of answer", &place)?,
                 agent: row.opt_text(9)?.map(str::to_owned),
-                skills: codec::read(row.text(10)?, "question of answer", &place)?,
-                model: row.text(11)?.to_owned(),
-                settings: codec::read(row.text(12)?, "conversation of answer", &place)?,
-                jurisdictions: codec::read(row.text(13)?, "conversation of answer", &place)?,
-                web_search: row.flag(14)?,
+                skills: codec::decode_json(row.get_text(10)?, "question of answer", &place)?,
+                model: row.get_text(11)?.to_owned(),
+                settings: codec::decode_json(row.get_text(12)?, "conversation of answer", &place)?,
+                jurisdictions: codec::decode_json(row.get_text(13)?, "conversation of answer", &place)?,
+                web_search: row.get_flag(14)?,
                 bill: read_cost(row, 15)?,
                 model_limits: read_model_limits(row, 21)?,
                 trace: row.opt_id(26)?,
@@ -170,16 +170,16 @@ fn load_head(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<TurnRecord>> 
 }
 
 /// Reads the five columns of [`ModelLimits`] from `column` on.
-fn read_model_limits(row: &dyn Row, column: usize) -> Result<Option<ModelLimits>> {
+fn read_model_limits(row: &dyn SqlRow, column: usize) -> Result<Option<ModelLimits>> {
     if row.opt_int(column)?.is_none() {
         return Ok(None);
     }
     let price = Price {
-        base_millis: row.count(column)?,
-        input_millis: row.count(column + 1)?,
-        output_millis: row.count(column + 2)?,
+        base_millis: row.get_count(column)?,
+        input_millis: row.get_count(column + 1)?,
+        output_millis: row.get_count(column + 2)?,
     };
-    let (context_tokens, output_max_tokens) = (row.small(column + 3)?, row.small(column + 4)?);
+    let (context_tokens, output_max_tokens) = (row.get_u32(column + 3)?, row.get_u32(column + 4)?);
     Ok(Some(ModelLimits { price, context_tokens, output_max_tokens }))
 }
 
@@ -193,19 +193,19 @@ struct EarlierExchange {
 
 /// Selects the exchanges that fit, newest first. The branch of an answer in progress is shown until it has ended, so that
 /// the exchanges before it are those that are shown.
-fn choose(tx: &mut dyn Sql, conversation: ConversationId, before: u32) -> Result<EarlierExchange> {
+fn choose_exchanges(tx: &mut dyn Sql, conversation: ConversationId, before: u32) -> Result<EarlierExchange> {
     let mut earlier = EarlierExchange { first: before, brief: Vec::new() };
     let (mut whole, mut brief) = (EARLIER_WHOLE_MAX_BYTES, EARLIER_BRIEF_MAX_BYTES);
     let mut full = false;
-    tx.each(
+    tx.query_each(
         "SELECT q.depth, a.log_bytes, octet_length(q.text), octet_length(COALESCE(a.text, '')) FROM answers a
          JOIN questions q ON q.conversation_id = a.conversation_id AND q.ordinal = a.ordinal
          WHERE q.conversation_id = $1 AND q.shown = 1 AND q.depth < $2 ORDER BY q.depth DESC LIMIT $3",
         params![conversation, before, EARLIER_EXCHANGES_MAX],
         &mut |row| {
-            let (position, question) = (row.small(0)?, row.int(2)?);
-            let in_whole = row.int(1)?.saturating_add(question);
-            let in_brief = row.int(3)?.min(BRIEF_ANSWER_MAX_BYTES).saturating_add(question);
+            let (position, question) = (row.get_u32(0)?, row.get_int(2)?);
+            let in_whole = row.get_int(1)?.saturating_add(question);
+            let in_brief = row.get_int(3)?.min(BRIEF_ANSWER_MAX_BYTES).saturating_add(question);
             if full {
                 return Ok(());
             }
@@ -225,24 +225,25 @@ fn choose(tx: &mut dyn Sql, conversation: ConversationId, before: u32) -> Result
     Ok(earlier)
 }
 
-fn exchanges(
+fn load_exchanges(
     tx: &mut dyn Sql,
     conversation: ConversationId,
     earlier: &EarlierExchange,
     before: u32,
-) -> Result<Vec<Exchange>> {
+) -> Result<Vec<LoggedExchange>> {
     if earlier.first == before {
         return Ok(Vec::new());
     }
-    let heads: Vec<(MessageId, u32, Exchange)> = tx.all(
+    let heads: Vec<(MessageId, u32, LoggedExchange)> = tx.query_all(
         "SELECT a.id, q.depth, q.text, q.attachments FROM answers a
          JOIN questions q ON q.conversation_id = a.conversation_id AND q.ordinal = a.ordinal
          WHERE q.conversation_id = $1 AND q.shown = 1 AND q.depth >= $2 AND q.depth < $3 ORDER BY q.depth",
         params![conversation, earlier.first, before],
         |row| {
-            let attachments = codec::read(row.text(3)?, "question of answer", row.text(0)?)?;
-            let exchange = Exchange { question: row.text(2)?.to_owned(), attachments, log: Vec::new() };
-            Ok((row.id(0)?, row.small(1)?, exchange))
+            let attachments = codec::decode_json(row.get_text(3)?, "question of answer", row.get_text(0)?)?;
+            let exchange =
+                LoggedExchange { question: row.get_text(2)?.to_owned(), attachments, log: Vec::new() };
+            Ok((row.get_id(0)?, row.get_u32(1)?, exchange))
         },
     )?;
     let mut logs = logs_of(tx, conversation, earlier, before)?;
@@ -255,7 +256,7 @@ fn exchanges(
             None if earlier.brief.contains(&position) => brief_log(tx, answer)?,
             None => Vec::new(),
         };
-        exchanges.push(Exchange { log, ..exchange });
+        exchanges.push(LoggedExchange { log, ..exchange });
     }
     Ok(exchanges)
 }
@@ -272,7 +273,7 @@ fn logs_of(
     let mut from = earlier.first;
     for end in earlier.brief.iter().rev().copied().chain([before]) {
         if from < end {
-            tx.each(
+            tx.query_each(
                 "SELECT l.step, l.call_id, l.body, l.answer_id, l.summary_kept FROM questions q
                  JOIN answers a ON a.conversation_id = q.conversation_id AND a.ordinal = q.ordinal
                  JOIN log l ON l.answer_id = a.id
@@ -281,7 +282,7 @@ fn logs_of(
                  ORDER BY q.depth, l.entry",
                 params![conversation, from, end],
                 &mut |row| {
-                    let answer = row.id(3)?;
+                    let answer = row.get_id(3)?;
                     let log = logs.entry(answer).or_insert_with(|| Ok(Vec::new()));
                     match (read_entry(row, answer), &mut *log) {
                         (Ok(entry), Ok(entries)) => entries.push(entry),
@@ -300,26 +301,26 @@ fn logs_of(
 
 /// Represents an answer as one step that consists of its text.
 fn brief_log(tx: &mut dyn Sql, answer: MessageId) -> Result<Vec<LogEntry>> {
-    let text = tx.one(
+    let text = tx.query_one(
         "SELECT substr(COALESCE(text, ''), 1, $2) FROM answers WHERE id = $1",
         params![answer, BRIEF_ANSWER_MAX_CHARS],
-        |row| Ok(row.text(0)?.to_owned()),
+        |row| Ok(row.get_text(0)?.to_owned()),
     )?;
     let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(Vec::new()) };
-    let step = Step { blocks: vec![Block::Text(text)], ..Step::default() };
+    let step = Step { blocks: vec![OutputBlock::Text(text)], ..Step::default() };
     Ok(vec![LogEntry::Step { number: 0, step: Arc::new(step), instance: InstanceId::from_random(0) }])
 }
 
 /// Reads the step, call and body of an entry and, for a summary, the number of entries it keeps.
-pub(super) fn read_entry(row: &dyn Row, answer: MessageId) -> Result<LogEntry> {
-    let number = row.small(0)?;
+pub(super) fn read_entry(row: &dyn SqlRow, answer: MessageId) -> Result<LogEntry> {
+    let number = row.get_u32(0)?;
     let call = row.opt_text(1)?;
     let place = || format!("of answer {answer}, step {number}, call {}", call.unwrap_or("none"));
     if call.is_some() {
-        let result = codec::read_result(row.text(2)?, &place())?;
+        let result = codec::read_result(row.get_text(2)?, &place())?;
         return Ok(LogEntry::Result { number, result });
     }
-    let (step, instance) = codec::read_step(row.text(2)?, &place())?;
+    let (step, instance) = codec::read_step(row.get_text(2)?, &place())?;
     if let Some(kept) = row.opt_int(4)? {
         return Ok(LogEntry::Summary { number, kept: u32::try_from(kept).unwrap_or(u32::MAX), step });
     }

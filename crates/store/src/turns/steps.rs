@@ -8,11 +8,11 @@ use domain::id::{InstanceId, PostingId};
 use domain::step::{ATTACHED_FILES, CallResult, Step, WORKSPACE_INSTRUCTIONS};
 use domain::time::Timestamp;
 
-use super::{Fence, Open, TurnError, lock_account, open};
+use super::{Fence, OpenAnswer, TurnError, lock_account, read_open_answer};
 use crate::codec;
-use crate::credits::{Posting, post, saturating};
+use crate::credits::{Posting, post_credits, saturate_to_i64};
 use crate::error::StoreError;
-use crate::sql::{Result, RowExt, Sql, SqlExt, int, len, params};
+use crate::sql::{Result, RowExt, Sql, SqlExt, len, params, stored_int};
 
 /// A reservation for a step.
 #[derive(Debug, Clone)]
@@ -59,21 +59,21 @@ pub struct StepDone {
 /// Selects a step log: each agent that works on an answer has its own sequence of steps and its own
 /// reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Log<'a> {
+pub enum StepLog<'a> {
     /// The answer's own agent.
     Answer,
     /// The agent of the task that was given by this call of the answer's own agent.
     Delegation(&'a str),
 }
 
-impl<'a> Log<'a> {
+impl<'a> StepLog<'a> {
     /// Returns the log of the delegation if there is one, otherwise that of the answer.
     #[must_use]
-    pub fn of(delegation: Option<&'a str>) -> Self {
+    pub fn from_delegation(delegation: Option<&'a str>) -> Self {
         delegation.map_or(Self::Answer, Self::Delegation)
     }
 
-    fn call(self) -> Option<&'a str> {
+    fn delegation_call(self) -> Option<&'a str> {
         match self {
             Self::Answer => None,
             Self::Delegation(call) => Some(call),
@@ -83,21 +83,26 @@ impl<'a> Log<'a> {
 
 /// The position of a log: the credits reserved for its next step, and the lowest number that this step may
 /// have.
-pub(super) struct Position {
+pub(super) struct LogPosition {
     pub(super) outstanding: Credits,
     pub(super) next_step: u32,
 }
 
 /// Reads the position of a log. The account must be locked, so that the position stays valid until the
 /// transaction ends.
-pub(super) fn position(tx: &mut dyn Sql, fence: Fence, open: &Open, log: Log<'_>) -> Result<Position> {
-    let Log::Delegation(call) = log else {
-        return Ok(Position { outstanding: open.outstanding, next_step: open.next_step });
+pub(super) fn read_position(
+    tx: &mut dyn Sql,
+    fence: Fence,
+    open: &OpenAnswer,
+    log: StepLog<'_>,
+) -> Result<LogPosition> {
+    let StepLog::Delegation(call) = log else {
+        return Ok(LogPosition { outstanding: open.outstanding, next_step: open.next_step });
     };
-    let found = tx.one(
+    let found = tx.query_one(
         "SELECT outstanding, next_step FROM delegations WHERE answer_id = $1 AND call_id = $2",
         params![fence.answer, call],
-        |row| Ok(Position { outstanding: row.credits(0)?, next_step: row.small(1)? }),
+        |row| Ok(LogPosition { outstanding: row.get_credits(0)?, next_step: row.get_u32(1)? }),
     )?;
     found.ok_or(StoreError::Rule("a delegation was begun before it is worked on"))
 }
@@ -107,31 +112,36 @@ pub(super) fn position(tx: &mut dyn Sql, fence: Fence, open: &Open, log: Log<'_>
 ///
 /// # Errors
 /// [`TurnError::Fenced`]; [`TurnError::Short`], which leaves the previous reservation in place.
-pub fn reserve(tx: &mut dyn Sql, fence: Fence, log: Log<'_>, new: &Reserve) -> Result<(), TurnError> {
+pub fn reserve_step(
+    tx: &mut dyn Sql,
+    fence: Fence,
+    log: StepLog<'_>,
+    new: &Reserve,
+) -> Result<(), TurnError> {
     lock_account(tx, fence)?;
-    let open = open(tx, fence)?;
-    let before = position(tx, fence, &open, log)?.outstanding;
+    let open = read_open_answer(tx, fence)?;
+    let before = read_position(tx, fence, &open, log)?.outstanding;
     if before == new.greatest {
         return Ok(());
     }
     post_reservation(tx, fence, &open, before, new)?;
-    hold(tx, fence, &open, log, before, new.greatest)
+    set_reservation(tx, fence, &open, log, before, new.greatest)
 }
 
 /// Sets the reservation of a log. A delegation's reservation is part of the answer's.
-pub(super) fn hold(
+pub(super) fn set_reservation(
     tx: &mut dyn Sql,
     fence: Fence,
-    open: &Open,
-    log: Log<'_>,
+    open: &OpenAnswer,
+    log: StepLog<'_>,
     before: Credits,
     now: Credits,
 ) -> Result<(), TurnError> {
     let others = rest_of(open, before)?;
-    if let Log::Delegation(call) = log {
-        tx.send(
+    if let StepLog::Delegation(call) = log {
+        tx.send_statement(
             "UPDATE delegations SET outstanding = $3 WHERE answer_id = $1 AND call_id = $2",
-            params![fence.answer, call, int(now.0)?],
+            params![fence.answer, call, stored_int(now.0)?],
         )?;
     }
     let held = tx.execute(
@@ -139,16 +149,16 @@ pub(super) fn hold(
          WHERE id = $1 AND epoch = $2 AND completed_at IS NULL AND outstanding = $3",
         params![
             fence.answer,
-            int(fence.epoch)?,
-            int(open.outstanding.0)?,
-            int(others.0.saturating_add(now.0))?
+            stored_int(fence.epoch)?,
+            stored_int(open.outstanding.0)?,
+            stored_int(others.0.saturating_add(now.0))?
         ],
     )?;
     if held == 0 { Err(TurnError::Fenced) } else { Ok(()) }
 }
 
 /// Returns the part of the answer's reservation that belongs to other logs than the one that holds `own`.
-fn rest_of(open: &Open, own: Credits) -> Result<Credits> {
+fn rest_of(open: &OpenAnswer, own: Credits) -> Result<Credits> {
     open.outstanding.0.checked_sub(own.0).map(Credits).ok_or(UNCOVERED)
 }
 
@@ -156,7 +166,7 @@ fn rest_of(open: &Open, own: Credits) -> Result<Credits> {
 fn post_reservation(
     tx: &mut dyn Sql,
     fence: Fence,
-    open: &Open,
+    open: &OpenAnswer,
     before: Credits,
     new: &Reserve,
 ) -> Result<(), TurnError> {
@@ -164,13 +174,14 @@ fn post_reservation(
         model: Some(&new.model),
         step: Some(new.step),
         summary: new.summary,
-        ..open.posting(fence, id, kind, amount, new.now)
+        ..open.new_posting(fence, id, kind, amount, new.now)
     };
     if before > Credits(0) {
-        post(tx, &posting(new.release, PostingKind::Release, before))?.map_err(|_| UNCOVERED)?;
+        post_credits(tx, &posting(new.release, PostingKind::Release, before))?.map_err(|_| UNCOVERED)?;
     }
     if new.greatest > Credits(0) {
-        post(tx, &posting(new.reserve, PostingKind::Reserve, new.greatest))?.map_err(TurnError::Short)?;
+        post_credits(tx, &posting(new.reserve, PostingKind::Reserve, new.greatest))?
+            .map_err(TurnError::Short)?;
     }
     Ok(())
 }
@@ -179,7 +190,7 @@ fn post_reservation(
 fn post_step(
     tx: &mut dyn Sql,
     fence: Fence,
-    open: &Open,
+    open: &OpenAnswer,
     held: Credits,
     done: &StepDone,
 ) -> Result<(), TurnError> {
@@ -189,13 +200,13 @@ fn post_step(
         model: Some(&done.model),
         step: Some(done.number),
         summary: done.summary.is_some(),
-        ..open.posting(fence, id, kind, amount, done.now)
+        ..open.new_posting(fence, id, kind, amount, done.now)
     };
     let settle = posting(done.settle, PostingKind::Settle, done.cost);
     // A free step has a posting, too, which records its usage.
-    post(tx, &Posting { usage: Some(done.step.usage), ..settle })?.map_err(|_| UNCOVERED)?;
+    post_credits(tx, &Posting { usage: Some(done.step.usage), ..settle })?.map_err(|_| UNCOVERED)?;
     if rest > Credits(0) {
-        post(tx, &posting(done.release, PostingKind::Release, rest))?.map_err(|_| UNCOVERED)?;
+        post_credits(tx, &posting(done.release, PostingKind::Release, rest))?.map_err(|_| UNCOVERED)?;
     }
     Ok(())
 }
@@ -204,27 +215,32 @@ fn post_step(
 ///
 /// # Errors
 /// [`TurnError::Fenced`]; [`TurnError::StepCommitted`] if this step or a later one is already committed.
-pub fn commit_step(tx: &mut dyn Sql, fence: Fence, log: Log<'_>, done: &StepDone) -> Result<(), TurnError> {
+pub fn commit_step(
+    tx: &mut dyn Sql,
+    fence: Fence,
+    log: StepLog<'_>,
+    done: &StepDone,
+) -> Result<(), TurnError> {
     lock_account(tx, fence)?;
-    let open = open(tx, fence)?;
-    let position = position(tx, fence, &open, log)?;
+    let open = read_open_answer(tx, fence)?;
+    let position = read_position(tx, fence, &open, log)?;
     if done.number < position.next_step || is_summed_up(tx, fence, log, done)? {
         return Err(TurnError::StepCommitted);
     }
     post_step(tx, fence, &open, position.outstanding, done)?;
     let body = codec::write_step(&done.step, done.instance)?;
     let entry = count_step(tx, fence, &open, log, &position, done, body.len())?;
-    tx.send(
+    tx.send_statement(
         "INSERT INTO log (answer_id, entry, step, epoch, created_at, body, delegation, summary_kept)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8)",
         params![
             fence.answer,
             entry,
             done.number,
-            int(fence.epoch)?,
+            stored_int(fence.epoch)?,
             done.now,
             &body,
-            log.call(),
+            log.delegation_call(),
             done.summary.map(i64::from)
         ],
     )?;
@@ -239,15 +255,15 @@ pub fn commit_step(tx: &mut dyn Sql, fence: Fence, log: Log<'_>, done: &StepDone
 pub fn commit_result(
     tx: &mut dyn Sql,
     fence: Fence,
-    log: Log<'_>,
+    log: StepLog<'_>,
     number: u32,
     result: &CallResult,
     now: Timestamp,
 ) -> Result<bool, TurnError> {
-    let open = open(tx, fence)?;
+    let open = read_open_answer(tx, fence)?;
     let is_first = [ATTACHED_FILES, WORKSPACE_INSTRUCTIONS].contains(&result.tool.as_str());
-    let before_all = log == Log::Answer && number == 0 && is_first;
-    if number >= position(tx, fence, &open, log)?.next_step && !before_all {
+    let before_all = log == StepLog::Answer && number == 0 && is_first;
+    if number >= read_position(tx, fence, &open, log)?.next_step && !before_all {
         return Err(StoreError::Rule("a result must belong to a committed step").into());
     }
     if has_result(tx, fence, log, &result.call)? {
@@ -257,26 +273,35 @@ pub fn commit_result(
     let entry = next_entry(tx, fence, body.len())?;
     // Each kind of log has its own unique index. The conflict cannot concern the entry's position, which was
     // assigned under the lock of the answer's row.
-    let written = tx.one(
+    let written = tx.query_one(
         "INSERT INTO log (answer_id, entry, step, call_id, epoch, created_at, body, delegation)
          VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
          ON CONFLICT DO NOTHING
          RETURNING entry",
-        params![fence.answer, entry, number, &result.call, int(fence.epoch)?, now, &body, log.call()],
+        params![
+            fence.answer,
+            entry,
+            number,
+            &result.call,
+            stored_int(fence.epoch)?,
+            now,
+            &body,
+            log.delegation_call()
+        ],
         |_| Ok(()),
     )?;
     Ok(written.is_some())
 }
 
 /// Returns `true` if the call has a result. Uses two statements, because each kind of log has its own index.
-fn has_result(tx: &mut dyn Sql, fence: Fence, log: Log<'_>, call: &str) -> Result<bool> {
+fn has_result(tx: &mut dyn Sql, fence: Fence, log: StepLog<'_>, call: &str) -> Result<bool> {
     let found = match log {
-        Log::Answer => tx.one(
+        StepLog::Answer => tx.query_one(
             "SELECT entry FROM log WHERE answer_id = $1 AND call_id = $2 AND delegation IS NULL",
             params![fence.answer, call],
             |_| Ok(()),
         ),
-        Log::Delegation(delegation) => tx.one(
+        StepLog::Delegation(delegation) => tx.query_one(
             "SELECT entry FROM log WHERE answer_id = $1 AND delegation = $2 AND call_id = $3",
             params![fence.answer, delegation, call],
             |_| Ok(()),
@@ -288,24 +313,24 @@ fn has_result(tx: &mut dyn Sql, fence: Fence, log: Log<'_>, call: &str) -> Resul
 /// Assigns the position of the next entry in the answer's log. Also resets the attempts, because the answer
 /// made progress.
 fn next_entry(tx: &mut dyn Sql, fence: Fence, bytes: usize) -> Result<i64, TurnError> {
-    tx.one(
+    tx.query_one(
         "UPDATE answers SET next_entry = next_entry + 1, log_bytes = log_bytes + $3, attempts = 0
          WHERE id = $1 AND epoch = $2 AND completed_at IS NULL RETURNING next_entry - 1",
-        params![fence.answer, int(fence.epoch)?, len(bytes)],
-        |row| row.int(0),
+        params![fence.answer, stored_int(fence.epoch)?, len(bytes)],
+        |row| row.get_int(0),
     )?
     .ok_or(TurnError::Fenced)
 }
 
 /// Returns `true` if `done` is a summary before a step that already has one.
-fn is_summed_up(tx: &mut dyn Sql, fence: Fence, log: Log<'_>, done: &StepDone) -> Result<bool> {
+fn is_summed_up(tx: &mut dyn Sql, fence: Fence, log: StepLog<'_>, done: &StepDone) -> Result<bool> {
     if done.summary.is_none() {
         return Ok(false);
     }
-    let found = tx.one(
+    let found = tx.query_one(
         "SELECT entry FROM log WHERE answer_id = $1 AND step = $2 AND summary_kept IS NOT NULL
             AND COALESCE(delegation, '') = $3",
-        params![fence.answer, done.number, log.call().unwrap_or_default()],
+        params![fence.answer, done.number, log.delegation_call().unwrap_or_default()],
         |_| Ok(()),
     )?;
     Ok(found.is_some())
@@ -320,9 +345,9 @@ impl StepDone {
 
 pub(super) const UNCOVERED: StoreError = StoreError::Rule("the balance covers the reserved credits");
 
-impl Open {
+impl OpenAnswer {
     /// Creates a posting for this answer.
-    pub(super) fn posting(
+    pub(super) fn new_posting(
         &self,
         fence: Fence,
         id: PostingId,
@@ -353,20 +378,20 @@ macro_rules! counted {
 fn count_step(
     tx: &mut dyn Sql,
     fence: Fence,
-    open: &Open,
-    log: Log<'_>,
-    position: &Position,
+    open: &OpenAnswer,
+    log: StepLog<'_>,
+    position: &LogPosition,
     done: &StepDone,
     bytes: usize,
 ) -> Result<i64, TurnError> {
     let usage = done.step.usage;
-    let (epoch, next_step, cost) = (int(fence.epoch)?, done.next_step(), int(done.cost.0)?);
-    let (input, cached) = (tokens(usage.input_tokens), tokens(usage.cached_tokens));
-    let (output, reasoning) = (tokens(usage.output_tokens), tokens(usage.reasoning_tokens));
+    let (epoch, next_step, cost) = (stored_int(fence.epoch)?, done.next_step(), stored_int(done.cost.0)?);
+    let (input, cached) = (cap_tokens(usage.input_tokens), cap_tokens(usage.cached_tokens));
+    let (output, reasoning) = (cap_tokens(usage.output_tokens), cap_tokens(usage.reasoning_tokens));
     let estimated = usage.estimated;
-    let held = int(open.outstanding.0)?;
+    let held = stored_int(open.outstanding.0)?;
     match log {
-        Log::Answer => tx.one(
+        StepLog::Answer => tx.query_one(
             concat!(
                 "UPDATE answers SET ",
                 counted!(),
@@ -388,10 +413,10 @@ fn count_step(
                 held,
                 position.next_step
             ],
-            |row| row.int(0),
+            |row| row.get_int(0),
         )?,
-        Log::Delegation(call) => {
-            tx.send(
+        StepLog::Delegation(call) => {
+            tx.send_statement(
                 concat!(
                     "UPDATE delegations SET ",
                     counted!(),
@@ -399,7 +424,7 @@ fn count_step(
                 ),
                 params![fence.answer, call, next_step, cost, input, cached, output, reasoning, estimated],
             )?;
-            tx.one(
+            tx.query_one(
                 "UPDATE answers SET outstanding = $3, next_entry = next_entry + 1, log_bytes = log_bytes + $4,
                     attempts = 0
                  WHERE id = $1 AND epoch = $2 AND completed_at IS NULL AND outstanding = $5
@@ -407,11 +432,11 @@ fn count_step(
                 params![
                     fence.answer,
                     epoch,
-                    int(rest_of(open, position.outstanding)?.0)?,
+                    stored_int(rest_of(open, position.outstanding)?.0)?,
                     len(bytes),
                     held
                 ],
-                |row| row.int(0),
+                |row| row.get_int(0),
             )?
         }
     }
@@ -419,6 +444,6 @@ fn count_step(
 }
 
 /// Vendors report the token counts. Caps each, so that the sum over an answer's steps cannot overflow.
-fn tokens(count: u64) -> i64 {
-    saturating(count).min(i64::MAX / 1024)
+fn cap_tokens(count: u64) -> i64 {
+    saturate_to_i64(count).min(i64::MAX / 1024)
 }

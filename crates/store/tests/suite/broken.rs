@@ -12,14 +12,14 @@ use std::time::Duration;
 
 use domain::credits::Credits;
 use domain::id::{AccountId, PostingId};
-use store::{Options, Store, StoreError, conversations, credits, questions};
+use store::{Store, StoreError, StoreOptions, conversations, credits, questions};
 
-use crate::fixture::{Engine, Fixture, START};
-use test_support::postgres::Server;
+use crate::fixture::{START, StoreEngine, StoreFixture};
+use test_support::postgres::PostgresServer;
 
 /// A fault that is injected into a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cut {
+enum ProxyFault {
     /// The connection breaks before the server receives anything.
     AtBegin,
     /// The connection breaks before the server receives the commit.
@@ -36,12 +36,12 @@ enum Cut {
 }
 
 /// A proxy before the server's socket that breaks connections on demand.
-struct Proxy {
+struct FaultyProxy {
     folder: tempfile::TempDir,
-    cuts: Arc<Mutex<VecDeque<Cut>>>,
+    cuts: Arc<Mutex<VecDeque<ProxyFault>>>,
 }
 
-impl Proxy {
+impl FaultyProxy {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let socket = folder.path().join(".s.PGSQL.5432");
@@ -52,23 +52,24 @@ impl Proxy {
             for client in listener.incoming() {
                 let (client, wanted) = (client.expect("a connection"), Arc::clone(&wanted));
                 let socket = socket.clone();
-                thread::spawn(move || carry(client, &wanted, &socket));
+                thread::spawn(move || forward_with_faults(client, &wanted, &socket));
             }
         });
         Self { folder, cuts }
     }
 
     /// Returns the URL of the database `direct` through the proxy.
-    fn url(&self, direct: &str) -> String {
-        let server = test_support::postgres::shared().folder().display().to_string();
+    fn proxied_url(&self, direct: &str) -> String {
+        let server = test_support::postgres::shared_server().socket_folder().display().to_string();
         direct.replace(&server, &self.folder.path().display().to_string())
     }
 }
 
 /// Forwards the client's bytes to the server and injects faults.
-fn carry(mut client: UnixStream, cuts: &Mutex<VecDeque<Cut>>, socket: &Path) {
-    let mut server = UnixStream::connect(test_support::postgres::shared().folder().join(".s.PGSQL.5432"))
-        .expect("the server runs");
+fn forward_with_faults(mut client: UnixStream, cuts: &Mutex<VecDeque<ProxyFault>>, socket: &Path) {
+    let mut server =
+        UnixStream::connect(test_support::postgres::shared_server().socket_folder().join(".s.PGSQL.5432"))
+            .expect("the server runs");
     let swallow = Arc::new(AtomicBool::new(false));
     carry_back(&server, &client, &swallow);
     let mut buffer = vec![0; 1 << 20];
@@ -77,20 +78,20 @@ fn carry(mut client: UnixStream, cuts: &Mutex<VecDeque<Cut>>, socket: &Path) {
         let cut = next_cut(sent, cuts);
         match cut {
             None => {}
-            Some(Cut::AtBegin | Cut::BeforeCommit) => {
-                close(&server);
-                close(&client);
+            Some(ProxyFault::AtBegin | ProxyFault::BeforeCommit) => {
+                shut_socket(&server);
+                shut_socket(&client);
                 return;
             }
-            Some(Cut::AfterCommit) => swallow.store(true, Ordering::SeqCst),
-            Some(Cut::AfterCommitForGood) => {
+            Some(ProxyFault::AfterCommit) => swallow.store(true, Ordering::SeqCst),
+            Some(ProxyFault::AfterCommitForGood) => {
                 std::fs::remove_file(socket).expect("it is there");
                 swallow.store(true, Ordering::SeqCst);
             }
-            Some(Cut::CommitComesLate | Cut::CommitNeverComes) => {
-                close(&client);
+            Some(ProxyFault::CommitComesLate | ProxyFault::CommitNeverComes) => {
+                shut_socket(&client);
                 wait_until_outcome_is_queried();
-                if cut == Some(Cut::CommitComesLate) {
+                if cut == Some(ProxyFault::CommitComesLate) {
                     server.write_all(sent).expect("the server listens");
                 }
                 server.shutdown(Shutdown::Write).expect("it is open");
@@ -101,14 +102,14 @@ fn carry(mut client: UnixStream, cuts: &Mutex<VecDeque<Cut>>, socket: &Path) {
             break;
         }
     }
-    close(&server);
+    shut_socket(&server);
 }
 
-fn next_cut(sent: &[u8], cuts: &Mutex<VecDeque<Cut>>) -> Option<Cut> {
+fn next_cut(sent: &[u8], cuts: &Mutex<VecDeque<ProxyFault>>) -> Option<ProxyFault> {
     let contains = |words: &[u8]| sent.windows(words.len()).any(|window| window == words);
     let mut cuts = cuts.lock().expect("nobody panics with it");
     let here = match cuts.front()? {
-        Cut::AtBegin => contains(b"BEGIN ISOLATION LEVEL READ COMMITTED"),
+        ProxyFault::AtBegin => contains(b"BEGIN ISOLATION LEVEL READ COMMITTED"),
         _ => contains(b"COMMIT\0"),
     };
     if here { cuts.pop_front() } else { None }
@@ -126,12 +127,12 @@ fn carry_back(server: &UnixStream, client: &UnixStream, swallow: &Arc<AtomicBool
                 break;
             }
         }
-        close(&server);
-        close(&client);
+        shut_socket(&server);
+        shut_socket(&client);
     });
 }
 
-fn close(stream: &UnixStream) {
+fn shut_socket(stream: &UnixStream) {
     // Fails if it is already closed.
     stream.shutdown(Shutdown::Both).ok();
 }
@@ -140,18 +141,22 @@ fn close(stream: &UnixStream) {
 fn wait_until_outcome_is_queried() {
     let asking = "SELECT count(*) FROM pg_stat_activity
         WHERE wait_event_type = 'Lock' AND query LIKE '%SET number = commits.number%'";
-    while test_support::postgres::shared().sql(asking).trim() == "0" {}
+    while test_support::postgres::shared_server().run_sql(asking).trim() == "0" {}
 }
 
 /// Grants 5 credits through `store`, and returns how often the work ran.
-async fn grant(fixture: &Fixture, store: &Store, account: AccountId) -> (Result<(), StoreError>, u32) {
-    let posting = PostingId::from_random(fixture.bits());
+async fn grant_through(
+    fixture: &StoreFixture,
+    store: &Store,
+    account: AccountId,
+) -> (Result<(), StoreError>, u32) {
+    let posting = PostingId::from_random(fixture.next_bits());
     let runs = Arc::new(AtomicU32::new(0));
     let counted = Arc::clone(&runs);
     let granted = store
         .write(move |tx| {
             counted.fetch_add(1, Ordering::SeqCst);
-            match credits::grant(tx, account, posting, Credits(5), START) {
+            match credits::grant_credits(tx, account, posting, Credits(5), START) {
                 Ok(_) => Ok(()),
                 Err(credits::GrantError::Store(error)) => Err(error),
                 Err(credits::GrantError::NotFound) => Err(StoreError::Rule("there is no such account")),
@@ -162,62 +167,62 @@ async fn grant(fixture: &Fixture, store: &Store, account: AccountId) -> (Result<
 }
 
 /// Injects `cut` into the first transaction of a thread, and into a later one.
-async fn check_fault(cut: Cut, expected_runs: u32) {
-    let fixture = Fixture::new(Engine::Postgres);
-    let account = fixture.account(0).await;
-    let proxy = Proxy::new();
-    let options = Options { writers: Some(1), ..Options::default() };
-    let store = Store::connect_with(&proxy.url(&fixture.url), options).expect("the same database");
+async fn check_fault(cut: ProxyFault, expected_runs: u32) {
+    let fixture = StoreFixture::new(StoreEngine::Postgres);
+    let account = fixture.create_account(0).await;
+    let proxy = FaultyProxy::new();
+    let options = StoreOptions { writers: Some(1), ..StoreOptions::default() };
+    let store = Store::connect_with(&proxy.proxied_url(&fixture.url), options).expect("the same database");
     for total in [5, 10] {
         proxy.cuts.lock().expect("nobody panics with it").push_back(cut);
-        let (granted, runs) = grant(&fixture, &store, account).await;
+        let (granted, runs) = grant_through(&fixture, &store, account).await;
         granted.expect("it is settled");
         assert_eq!(runs, expected_runs);
-        assert_eq!(fixture.balance(account).await.available, Credits(total), "once");
+        assert_eq!(fixture.read_balance(account).await.available, Credits(total), "once");
     }
     assert!(proxy.cuts.lock().expect("nobody panics with it").is_empty(), "it happened");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postgres_a_transaction_that_never_arrived_runs_again() {
-    check_fault(Cut::AtBegin, 2).await;
+async fn postgres_lost_transaction_runs_again() {
+    check_fault(ProxyFault::AtBegin, 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postgres_a_commit_that_never_arrived_runs_again() {
-    check_fault(Cut::BeforeCommit, 2).await;
+async fn postgres_lost_commit_runs_again() {
+    check_fault(ProxyFault::BeforeCommit, 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postgres_a_commit_with_a_lost_response_happens_once() {
-    check_fault(Cut::AfterCommit, 1).await;
+async fn postgres_lost_response_commits_once() {
+    check_fault(ProxyFault::AfterCommit, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postgres_a_commit_that_comes_late_is_waited_for() {
-    check_fault(Cut::CommitComesLate, 1).await;
+async fn postgres_late_commit_is_awaited() {
+    check_fault(ProxyFault::CommitComesLate, 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postgres_a_commit_that_never_comes_is_waited_for_and_runs_again() {
-    check_fault(Cut::CommitNeverComes, 2).await;
+async fn postgres_absent_commit_runs_again() {
+    check_fault(ProxyFault::CommitNeverComes, 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn postgres_an_undeterminable_outcome_is_reported_as_uncertain() {
-    let fixture = Fixture::new(Engine::Postgres);
-    let account = fixture.account(0).await;
-    let proxy = Proxy::new();
+async fn postgres_unknown_outcome_is_uncertain() {
+    let fixture = StoreFixture::new(StoreEngine::Postgres);
+    let account = fixture.create_account(0).await;
+    let proxy = FaultyProxy::new();
     let max_wait = Some(Duration::from_millis(100));
-    let options = Options { writers: Some(1), outage_patience: max_wait, ..Options::default() };
-    let store = Store::connect_with(&proxy.url(&fixture.url), options).expect("the same database");
-    proxy.cuts.lock().expect("nobody panics with it").push_back(Cut::AfterCommitForGood);
-    let (granted, _) = grant(&fixture, &store, account).await;
+    let options = StoreOptions { writers: Some(1), outage_patience: max_wait, ..StoreOptions::default() };
+    let store = Store::connect_with(&proxy.proxied_url(&fixture.url), options).expect("the same database");
+    proxy.cuts.lock().expect("nobody panics with it").push_back(ProxyFault::AfterCommitForGood);
+    let (granted, _) = grant_through(&fixture, &store, account).await;
     assert!(matches!(granted, Err(StoreError::Uncertain(_))), "{granted:?}");
-    let (granted, runs) = grant(&fixture, &store, account).await;
+    let (granted, runs) = grant_through(&fixture, &store, account).await;
     assert!(matches!(granted, Err(StoreError::Unreachable(_))), "{granted:?}");
     assert_eq!(runs, 0, "it surely did not happen");
-    assert_eq!(fixture.balance(account).await.available, Credits(5));
+    assert_eq!(fixture.read_balance(account).await.available, Credits(5));
 }
 
 /// The number of tasks that ask while their server is killed.
@@ -226,11 +231,11 @@ const ASKERS: usize = 16;
 const BETWEEN_KILLS: usize = 20;
 
 #[test]
-fn postgres_a_killed_server_loses_and_duplicates_nothing() {
-    let server = Server::own();
+fn postgres_killed_server_loses_nothing() {
+    let server = PostgresServer::start_separate();
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let fixture = Arc::new(Fixture::at(server.new_database(), Options::default()));
-    let account = runtime.block_on(fixture.account(1_000_000_000));
+    let fixture = Arc::new(StoreFixture::open_at(server.new_database(), StoreOptions::default()));
+    let account = runtime.block_on(fixture.create_account(1_000_000_000));
     let (accepted, acceptances) = mpsc::channel();
     let enough = Arc::new(AtomicBool::new(false));
     let mut askers = Vec::new();
@@ -258,25 +263,30 @@ fn postgres_a_killed_server_loses_and_duplicates_nothing() {
         let count = there.len() as u64;
         for accepted in there {
             let (conversation, answer) = (accepted.conversation.id, accepted.answer);
-            let found =
-                fixture.store.read(move |tx| conversations::answer(tx, account, conversation, answer)).await;
+            let found = fixture
+                .store
+                .read(move |tx| conversations::find_answer(tx, account, conversation, answer))
+                .await;
             assert!(found.is_ok(), "{answer} was acknowledged and is lost");
         }
-        let page =
-            fixture.store.read(move |tx| conversations::list(tx, account, 0, 1)).await.expect("a page");
+        let page = fixture
+            .store
+            .read(move |tx| conversations::list_conversations(tx, account, 0, 1))
+            .await
+            .expect("a page");
         assert_eq!(page.total, count, "only acknowledged questions are stored");
-        assert_eq!(fixture.balance(account).await.reserved, Credits(10 * count));
+        assert_eq!(fixture.read_balance(account).await.reserved, Credits(10 * count));
     });
 }
 
 async fn ask_until(
-    fixture: Arc<Fixture>,
+    fixture: Arc<StoreFixture>,
     account: AccountId,
     accepted: mpsc::Sender<questions::Accepted>,
     enough: Arc<AtomicBool>,
 ) {
     while !enough.load(Ordering::SeqCst) {
-        let asked = fixture.ask(fixture.question(account)).await;
+        let asked = fixture.ask_question(fixture.new_question(account)).await;
         accepted.send(asked.expect("the question is accepted despite the kills")).expect("the test listens");
     }
 }

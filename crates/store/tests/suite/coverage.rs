@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 #[test]
 fn every_public_operation_is_called() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let suite: String = sources(&root.join("tests/suite")).iter().map(|(_, text)| text.as_str()).collect();
+    let suite: String =
+        read_sources(&root.join("tests/suite")).iter().map(|(_, text)| text.as_str()).collect();
     let mut operations = 0;
-    for (path, text) in sources(&root.join("src")) {
+    for (path, text) in read_sources(&root.join("src")) {
         let module = path
             .strip_prefix(root.join("src"))
             .ok()
@@ -37,12 +38,12 @@ fn operations_of(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn sources(folder: &Path) -> Vec<(PathBuf, String)> {
+fn read_sources(folder: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).expect("a folder of sources") {
         let path = entry.expect("an entry of it").path();
         if path.is_dir() {
-            found.extend(sources(&path));
+            found.extend(read_sources(&path));
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = fs::read_to_string(&path).expect("a source is text");
             found.push((path, text));

@@ -4,33 +4,37 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use domain::account::Role;
-use domain::answer::{Answer, Ending};
+use domain::account::AccountRole;
+use domain::answer::{Answer, AnswerEnding};
 use domain::catalog::ModelLimits;
-use domain::citation::{Citation, Place};
+use domain::citation::{NumberedCitation, PassagePlace};
 use domain::credits::{Balance, Credits, Price};
 use domain::id::{AccountId, ConversationId, InstanceId, KeyId, MessageId, NodeId};
 use domain::key::KeyFingerprint;
 use domain::scope::Scope;
-use domain::step::{Block, Call, CallResult, Step, StepOutcome, StopReason, Usage};
+use domain::step::{CallResult, OutputBlock, Step, StepCall, StepOutcome, StopReason, TokenUsage};
 use domain::time::Timestamp;
 use store::accounts::NewAccount;
 use store::keys::NewKey;
-use store::questions::{Accepted, AskRefused, AskResult, AskedThrough, NewConversation, NewQuestion, Target};
-use store::turns::{ClaimOptions, ClaimedTurn, Completion, Fence, Log, Reserve, StepDone, TurnError};
+use store::questions::{
+    Accepted, AskRefused, AskResult, AskedThrough, NewConversation, NewQuestion, QuestionTarget,
+};
+use store::turns::{
+    AnswerCompletion, ClaimedTurn, Fence, Reserve, StepDone, StepLog, TurnClaimOptions, TurnError,
+};
 use store::{
-    Options, RowExt, Sql, SqlExt, Store, StoreError, credits, keys, machines, questions, turns, usage,
+    RowExt, Sql, SqlExt, Store, StoreError, StoreOptions, credits, keys, machines, questions, turns, usage,
 };
 
 /// The engines that the suite runs on.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Engine {
+pub(crate) enum StoreEngine {
     Sqlite,
     Postgres,
 }
 
 /// A store with generators of identifiers and times.
-pub(crate) struct Fixture {
+pub(crate) struct StoreFixture {
     pub(crate) store: Store,
     pub(crate) url: String,
     pub(crate) folder: tempfile::TempDir,
@@ -46,68 +50,68 @@ pub(crate) const LIMITS: ModelLimits = ModelLimits {
 /// The time at which tests begin.
 pub(crate) const START: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
 /// The node that claims answers, in tests with a single one.
-pub(crate) fn node() -> NodeId {
+pub(crate) fn claiming_node() -> NodeId {
     NodeId::from_random(1 << 40)
 }
 
-impl Fixture {
-    pub(crate) fn new(engine: Engine) -> Self {
-        Self::with(engine, Options::default())
+impl StoreFixture {
+    pub(crate) fn new(engine: StoreEngine) -> Self {
+        Self::with_options(engine, StoreOptions::default())
     }
 
-    pub(crate) fn with(engine: Engine, options: Options) -> Self {
+    pub(crate) fn with_options(engine: StoreEngine, options: StoreOptions) -> Self {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let url = match engine {
-            Engine::Sqlite => format!("sqlite:{}", folder.path().join("store.db").display()),
-            Engine::Postgres => test_support::postgres::shared().new_database(),
+            StoreEngine::Sqlite => format!("sqlite:{}", folder.path().join("store.db").display()),
+            StoreEngine::Postgres => test_support::postgres::shared_server().new_database(),
         };
-        Self { folder, ..Self::at(url, options) }
+        Self { folder, ..Self::open_at(url, options) }
     }
 
     /// Opens an existing database.
-    pub(crate) fn at(url: String, options: Options) -> Self {
+    pub(crate) fn open_at(url: String, options: StoreOptions) -> Self {
         let folder = tempfile::tempdir().expect("a folder for the test");
         let store = Store::connect_with(&url, options).expect("a new store");
         Self { store, url, folder, ids: Arc::new(AtomicU64::new(1)) }
     }
 
     /// Opens another store on the same database.
-    pub(crate) fn beside(&self) -> Result<Store, StoreError> {
+    pub(crate) fn open_second_store(&self) -> Result<Store, StoreError> {
         Store::connect(&self.url)
     }
 
     /// Returns bits that are unique within this fixture.
-    pub(crate) fn bits(&self) -> u128 {
+    pub(crate) fn next_bits(&self) -> u128 {
         u128::from(self.ids.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Creates an account with a licence for a day, a machine and `grant` credits.
-    pub(crate) async fn account(&self, grant: u64) -> AccountId {
+    pub(crate) async fn create_account(&self, grant: u64) -> AccountId {
         let new = self.new_account(grant);
         let account = new.account;
-        self.store.write(move |tx| store::accounts::create(tx, &new)).await.expect("a new account");
+        self.store.write(move |tx| store::accounts::create_account(tx, &new)).await.expect("a new account");
         account
     }
 
     pub(crate) fn new_account(&self, grant: u64) -> NewAccount {
-        let account = AccountId::from_random(self.bits());
+        let account = AccountId::from_random(self.next_bits());
         NewAccount {
             account,
-            user: domain::id::UserId::from_random(self.bits()),
-            role: Role::Owner,
+            user: domain::id::UserId::from_random(self.next_bits()),
+            role: AccountRole::Owner,
             email: format!("{account}@example.org"),
-            licence_until: Some(START.plus(Duration::from_secs(86_400))),
+            licence_until: Some(START.saturating_add(Duration::from_secs(86_400))),
             grant: Credits(grant),
-            posting: domain::id::PostingId::from_random(self.bits()),
+            posting: domain::id::PostingId::from_random(self.next_bits()),
             machine: true,
             now: START,
         }
     }
 
     /// Creates a question that reserves 10 credits, for a new conversation.
-    pub(crate) fn question(&self, account: AccountId) -> NewQuestion {
+    pub(crate) fn new_question(&self, account: AccountId) -> NewQuestion {
         let conversation = NewConversation {
-            id: ConversationId::from_random(self.bits()),
+            id: ConversationId::from_random(self.next_bits()),
             title: "A title".to_owned(),
             settings: vec![("reasoningEffort".to_owned(), "LOW".to_owned())],
             jurisdictions: vec!["CZ".to_owned()],
@@ -121,15 +125,15 @@ impl Fixture {
             user: None,
             through: AskedThrough::Service,
             trace: None,
-            target: Target::New(conversation),
-            question: MessageId::from_random(self.bits()),
-            answer: MessageId::from_random(self.bits()),
+            target: QuestionTarget::New(conversation),
+            question: MessageId::from_random(self.next_bits()),
+            answer: MessageId::from_random(self.next_bits()),
             text: "What is the rent?".to_owned(),
             attachments: vec!["/uploads/lease.pdf".to_owned()],
             agent: None,
             skills: Vec::new(),
             reserve: Credits(10),
-            posting: domain::id::PostingId::from_random(self.bits()),
+            posting: domain::id::PostingId::from_random(self.next_bits()),
             idempotency: None,
             now: START,
         }
@@ -137,12 +141,12 @@ impl Fixture {
 
     /// Creates a question for an existing conversation.
     pub(crate) fn follow_up(&self, account: AccountId, conversation: ConversationId) -> NewQuestion {
-        NewQuestion { target: Target::Existing(conversation), ..self.question(account) }
+        NewQuestion { target: QuestionTarget::Existing(conversation), ..self.new_question(account) }
     }
 
-    pub(crate) async fn ask(&self, question: NewQuestion) -> Result<Accepted, AskRefused> {
+    pub(crate) async fn ask_question(&self, question: NewQuestion) -> Result<Accepted, AskRefused> {
         let accept = move |tx: &mut dyn Sql| {
-            let asked = questions::ask(tx, &question)?;
+            let asked = questions::ask_question(tx, &question)?;
             machines::request_start(tx, question.account)?;
             Ok::<_, AskRefused>(asked)
         };
@@ -152,12 +156,12 @@ impl Fixture {
         }
     }
 
-    pub(crate) async fn balance(&self, account: AccountId) -> Balance {
+    pub(crate) async fn read_balance(&self, account: AccountId) -> Balance {
         let (balance, audited) = self
             .store
             .read(move |tx| {
                 Ok::<_, StoreError>((
-                    credits::balance(tx, account)?,
+                    credits::find_balance(tx, account)?,
                     credits::recomputed_balance(tx, account)?,
                 ))
             })
@@ -181,39 +185,39 @@ impl Fixture {
         assert_eq!(by_key, by_day, "so do the keys");
     }
 
-    pub(crate) async fn claim(&self) -> Vec<ClaimedTurn> {
+    pub(crate) async fn claim_turns(&self) -> Vec<ClaimedTurn> {
         let options = claim_options();
-        self.store.write(move |tx| turns::claim(tx, &options)).await.expect("a claim")
+        self.store.write(move |tx| turns::claim_turns(tx, &options)).await.expect("a claim")
     }
 
     /// Asks a question and claims its answer.
-    pub(crate) async fn turn(&self, account: AccountId) -> (Accepted, Fence) {
-        let accepted = self.ask(self.question(account)).await.expect("it is accepted");
-        let claimed = self.claim().await;
+    pub(crate) async fn ask_and_claim(&self, account: AccountId) -> (Accepted, Fence) {
+        let accepted = self.ask_question(self.new_question(account)).await.expect("it is accepted");
+        let claimed = self.claim_turns().await;
         let own = claimed.iter().find(|claimed| claimed.fence.answer == accepted.answer);
         (accepted, own.expect("it is taken up").fence)
     }
 
-    pub(crate) async fn reserve(&self, fence: Fence, step: u32, greatest: u64) -> Result<(), TurnError> {
-        let new = self.reservation(step, greatest);
-        self.store.write(move |tx| turns::reserve(tx, fence, Log::Answer, &new)).await
+    pub(crate) async fn reserve_step(&self, fence: Fence, step: u32, greatest: u64) -> Result<(), TurnError> {
+        let new = self.new_reservation(step, greatest);
+        self.store.write(move |tx| turns::reserve_step(tx, fence, StepLog::Answer, &new)).await
     }
 
-    pub(crate) fn reservation(&self, step: u32, greatest: u64) -> Reserve {
+    pub(crate) fn new_reservation(&self, step: u32, greatest: u64) -> Reserve {
         Reserve {
             summary: false,
             step,
             greatest: Credits(greatest),
             model: "reader".to_owned(),
-            release: domain::id::PostingId::from_random(self.bits()),
-            reserve: domain::id::PostingId::from_random(self.bits()),
+            release: domain::id::PostingId::from_random(self.next_bits()),
+            reserve: domain::id::PostingId::from_random(self.next_bits()),
             now: START,
         }
     }
 
     /// Creates a key with all permissions and the given spending limit.
-    pub(crate) async fn key(&self, account: AccountId, spending_limit: Option<u64>) -> KeyId {
-        let id = KeyId::from_random(self.bits());
+    pub(crate) async fn create_key(&self, account: AccountId, spending_limit: Option<u64>) -> KeyId {
+        let id = KeyId::from_random(self.next_bits());
         let mut fingerprint = [0; 32];
         fingerprint[..16].copy_from_slice(&id.bits().to_be_bytes());
         let new = NewKey {
@@ -227,94 +231,102 @@ impl Fixture {
             spending_limit: spending_limit.map(Credits),
             now: START,
         };
-        self.store.write(move |tx| keys::create(tx, &new)).await.expect("the licence holds");
+        self.store.write(move |tx| keys::create_key(tx, &new)).await.expect("the licence holds");
         id
     }
 
     /// Returns the credits that a key with a spending limit has spent.
-    pub(crate) async fn spent(&self, account: AccountId, key: KeyId) -> Credits {
-        let listed = self.store.read(move |tx| keys::list(tx, account)).await.expect("a read");
+    pub(crate) async fn spent_by_key(&self, account: AccountId, key: KeyId) -> Credits {
+        let listed = self.store.read(move |tx| keys::list_keys(tx, account)).await.expect("a read");
         let spending = listed.iter().find(|one| one.id == key).and_then(|one| one.spending);
         spending.expect("it has a limit").spent
     }
 
     pub(crate) async fn commit_step(&self, fence: Fence, number: u32, cost: u64) -> Result<(), TurnError> {
         let done = self.step_done(number, cost);
-        self.store.write(move |tx| turns::commit_step(tx, fence, Log::Answer, &done)).await
+        self.store.write(move |tx| turns::commit_step(tx, fence, StepLog::Answer, &done)).await
     }
 
     pub(crate) fn step_done(&self, number: u32, cost: u64) -> StepDone {
         StepDone {
             summary: None,
             number,
-            step: Arc::new(step(number)),
+            step: Arc::new(example_step(number)),
             instance: InstanceId::from_random(77),
             cost: Credits(cost),
             model: "reader".to_owned(),
-            settle: domain::id::PostingId::from_random(self.bits()),
-            release: domain::id::PostingId::from_random(self.bits()),
+            settle: domain::id::PostingId::from_random(self.next_bits()),
+            release: domain::id::PostingId::from_random(self.next_bits()),
             now: START,
         }
     }
 
-    pub(crate) async fn complete(&self, fence: Fence, answer: Answer) -> Result<(), TurnError> {
-        let completion = self.completion(answer);
-        self.store.write(move |tx| turns::complete(tx, fence, &completion)).await
+    pub(crate) async fn complete_answer(&self, fence: Fence, answer: Answer) -> Result<(), TurnError> {
+        let completion = self.new_completion(answer);
+        self.store.write(move |tx| turns::complete_answer(tx, fence, &completion)).await
     }
 
-    pub(crate) fn completion(&self, answer: Answer) -> Completion {
-        let text = answer.text();
-        let release = domain::id::PostingId::from_random(self.bits());
-        Completion { answer, text, release, now: START.plus(Duration::from_secs(1)) }
+    pub(crate) fn new_completion(&self, answer: Answer) -> AnswerCompletion {
+        let text = answer.unmarked_text();
+        let release = domain::id::PostingId::from_random(self.next_bits());
+        AnswerCompletion { answer, text, release, now: START.saturating_add(Duration::from_secs(1)) }
     }
 
     /// Returns the result of a statement such as `SELECT count(*) FROM log`.
-    pub(crate) async fn count(&self, sql: &'static str) -> i64 {
-        let counted = self.store.read(move |tx| tx.one(sql, &[], |row| row.int(0))).await;
+    pub(crate) async fn query_count(&self, sql: &'static str) -> i64 {
+        let counted = self.store.read(move |tx| tx.query_one(sql, &[], |row| row.get_int(0))).await;
         counted.expect("it can be counted").expect("there is a count")
     }
 }
 
 /// The claim options of the single node.
-pub(crate) fn claim_options() -> ClaimOptions {
-    ClaimOptions {
-        node: node(),
+pub(crate) fn claim_options() -> TurnClaimOptions {
+    TurnClaimOptions {
+        node: claiming_node(),
         now: START,
-        lease_until: START.plus(Duration::from_secs(10)),
+        lease_until: START.saturating_add(Duration::from_secs(10)),
         per_account_max: 100,
         limit: 256,
     }
 }
 
 /// Creates a completed answer without text.
-pub(crate) fn done(id: MessageId) -> Answer {
-    Answer::rebuild(id, &[], &[], Some(Ending::Done))
+pub(crate) fn done_answer(id: MessageId) -> Answer {
+    Answer::from_log(id, &[], &[], Some(AnswerEnding::Done))
 }
 
 /// Creates a step with a text and the tool call `call-<number>`.
-pub(crate) fn step(number: u32) -> Step {
-    let call = Call {
+pub(crate) fn example_step(number: u32) -> Step {
+    let call = StepCall {
         id: format!("call-{number}"),
         tool: "search".to_owned(),
         arguments: "{\"q\":\"rent\"}".to_owned(),
         purpose: domain::step::Purpose::Tool,
     };
     Step {
-        blocks: vec![Block::Text(format!("Step {number} \u{2028}\0 [1].")), Block::Call(call)],
-        cited: vec![Citation {
+        blocks: vec![OutputBlock::Text(format!("Step {number} \u{2028}\0 [1].")), OutputBlock::Call(call)],
+        cited: vec![NumberedCitation {
             block: 0,
             at: 6,
             number: 900 + number,
-            place: Place::Web { url: "https://example.org/".to_owned(), title: "A \0 page".to_owned() },
+            place: PassagePlace::Web {
+                url: "https://example.org/".to_owned(),
+                title: "A \0 page".to_owned(),
+            },
             quote: String::new(),
         }],
         notes: Vec::new(),
         stop: StopReason::Calls,
-        usage: Usage { input_tokens: 100, output_tokens: 7, estimated: number == 1, ..Usage::default() },
+        usage: TokenUsage {
+            input_tokens: 100,
+            output_tokens: 7,
+            estimated: number == 1,
+            ..TokenUsage::default()
+        },
     }
 }
 
-pub(crate) fn result(call: &str) -> CallResult {
+pub(crate) fn example_result(call: &str) -> CallResult {
     CallResult {
         images: Vec::new(),
         call: call.to_owned(),
@@ -328,6 +340,6 @@ pub(crate) fn result(call: &str) -> CallResult {
 }
 
 /// Runs a statement without result rows.
-pub(crate) fn run(tx: &mut dyn Sql, sql: &'static str) -> Result<(), StoreError> {
+pub(crate) fn run_sql(tx: &mut dyn Sql, sql: &'static str) -> Result<(), StoreError> {
     tx.execute(sql, &[]).map(drop)
 }

@@ -4,35 +4,35 @@ use std::sync::Arc;
 
 use domain::credits::Credits;
 use store::questions::{AskRefused, NewQuestion};
-use store::{Options, SqlExt, StoreError, questions};
+use store::{SqlExt, StoreError, StoreOptions, questions};
 
-use crate::fixture::Fixture;
-use test_support::postgres::Server;
+use crate::fixture::StoreFixture;
+use test_support::postgres::PostgresServer;
 
 /// Space that is allocated first and freed later to make room.
 const BALLAST: &str = "CREATE TABLE ballast AS SELECT string_agg(md5(i::text), '') AS text
     FROM generate_series(1, 200000) i GROUP BY i % 200";
 
 #[test]
-fn postgres_a_full_disk_is_reported_as_full() {
+fn postgres_full_disk_is_reported() {
     // The server outlives the runtime, and its folder the threads that use it.
-    let server = Server::small(24);
+    let server = PostgresServer::start_small(24);
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    runtime.block_on(fill(&server));
+    runtime.block_on(fill_disk(&server));
 }
 
-async fn fill(server: &Server) {
-    let fixture = Arc::new(Fixture::at(server.new_database(), Options::default()));
-    let account = fixture.account(100_000).await;
-    server.sql(BALLAST);
+async fn fill_disk(server: &PostgresServer) {
+    let fixture = Arc::new(StoreFixture::open_at(server.new_database(), StoreOptions::default()));
+    let account = fixture.create_account(100_000).await;
+    server.run_sql(BALLAST);
     let mut tasks = Vec::new();
     for number in 0..400 {
-        let question = NewQuestion { text: noise(number, 60_000), ..fixture.question(account) };
+        let question = NewQuestion { text: random_letters(number, 60_000), ..fixture.new_question(account) };
         let answer = question.answer;
         let store = fixture.store.clone();
         tasks.push((
             answer,
-            tokio::spawn(async move { store.write(move |tx| questions::ask(tx, &question)).await }),
+            tokio::spawn(async move { store.write(move |tx| questions::ask_question(tx, &question)).await }),
         ));
     }
     let (mut accepted, mut full) = (0, 0);
@@ -40,7 +40,7 @@ async fn fill(server: &Server) {
         let outcome = task.await.expect("it does not panic");
         let there = fixture
             .store
-            .read(move |tx| tx.one("SELECT 1 FROM answers WHERE id = $1", &[answer.into()], |_| Ok(())))
+            .read(move |tx| tx.query_one("SELECT 1 FROM answers WHERE id = $1", &[answer.into()], |_| Ok(())))
             .await
             .expect("reads still work");
         match outcome {
@@ -56,13 +56,13 @@ async fn fill(server: &Server) {
         }
     }
     assert!(accepted > 0 && full > 0, "some fit, some do not: {accepted}, {full}");
-    assert_eq!(fixture.balance(account).await.reserved, Credits(10 * accepted));
-    server.sql("DROP TABLE ballast");
-    fixture.ask(fixture.question(account)).await.expect("there is room again");
+    assert_eq!(fixture.read_balance(account).await.reserved, Credits(10 * accepted));
+    server.run_sql("DROP TABLE ballast");
+    fixture.ask_question(fixture.new_question(account)).await.expect("there is room again");
 }
 
 /// Returns incompressible letters.
-fn noise(seed: u64, length: usize) -> String {
+fn random_letters(seed: u64, length: usize) -> String {
     let mut state = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut letter = || {
         state ^= state << 13;

@@ -11,7 +11,7 @@ use store::accounts::NewAccount;
 use store::questions::NewQuestion;
 use store::{Store, StoreError, accounts, conversations, credits, questions};
 
-use crate::fixture::{Engine, Fixture, START};
+use crate::fixture::{START, StoreEngine, StoreFixture};
 
 /// The store's URL, set for the child process that asks until it is killed.
 const ASKER: &str = "STORE_SUITE_ASKER";
@@ -35,7 +35,7 @@ fn sqlite_acknowledged_questions_survive_a_kill() {
 fn postgres_acknowledged_questions_survive_a_kill() {
     let url = match env::var(ASKER) {
         Ok(url) => url,
-        Err(_) => test_support::postgres::shared().new_database(),
+        Err(_) => test_support::postgres::shared_server().new_database(),
     };
     kill_again_and_again("kill::postgres_acknowledged_questions_survive_a_kill", &url, &KILLED_AFTER[..6]);
 }
@@ -47,7 +47,7 @@ fn kill_again_and_again(test: &str, url: &str, rounds: &[usize]) {
     let mut acknowledged = Vec::new();
     for (round, &after) in rounds.iter().enumerate() {
         let before = acknowledged.len();
-        let mut asker = spawn(test, url, round);
+        let mut asker = spawn_asker(test, url, round);
         let lines = BufReader::new(asker.stdout.take().expect("its output is piped"));
         for line in lines.split(b'\n') {
             let line = String::from_utf8(line.expect("its output can be read")).expect("UTF-8");
@@ -68,7 +68,7 @@ fn kill_again_and_again(test: &str, url: &str, rounds: &[usize]) {
     runtime.block_on(all_there(url, acknowledged));
 }
 
-fn spawn(test: &str, url: &str, round: usize) -> Child {
+fn spawn_asker(test: &str, url: &str, round: usize) -> Child {
     Command::new(env::current_exe().expect("this program"))
         .args(["--exact", test, "--nocapture"])
         .env(ASKER, url)
@@ -79,7 +79,7 @@ fn spawn(test: &str, url: &str, round: usize) -> Child {
         .expect("it starts")
 }
 
-fn account() -> AccountId {
+fn asker_account() -> AccountId {
     AccountId::from_random(1)
 }
 
@@ -89,10 +89,10 @@ fn ask_until_killed(url: &str) -> ! {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
         let store = Store::connect(url).expect("the store opens after a kill");
-        if store.read(|tx| accounts::get(tx, account())).await.expect("a read").is_none() {
+        if store.read(|tx| accounts::find_account(tx, asker_account())).await.expect("a read").is_none() {
             make_account(&store).await;
         }
-        let fixture = Arc::new(Fixture::new(Engine::Sqlite));
+        let fixture = Arc::new(StoreFixture::new(StoreEngine::Sqlite));
         for _ in 1..TASKS {
             tokio::spawn(ask_in_a_row(store.clone(), Arc::clone(&fixture), round));
         }
@@ -100,17 +100,17 @@ fn ask_until_killed(url: &str) -> ! {
     })
 }
 
-async fn ask_in_a_row(store: Store, fixture: Arc<Fixture>, round: u128) -> ! {
+async fn ask_in_a_row(store: Store, fixture: Arc<StoreFixture>, round: u128) -> ! {
     loop {
-        ask_one(&store, fixture.question(account()), round).await;
+        ask_one(&store, fixture.new_question(asker_account()), round).await;
     }
 }
 
 async fn make_account(store: &Store) {
     let new = NewAccount {
-        account: account(),
+        account: asker_account(),
         user: UserId::from_random(1),
-        role: domain::account::Role::Owner,
+        role: domain::account::AccountRole::Owner,
         email: "a@x".to_owned(),
         licence_until: None,
         grant: Credits(1_000_000_000),
@@ -118,7 +118,7 @@ async fn make_account(store: &Store) {
         machine: false,
         now: START,
     };
-    store.write(move |tx| accounts::create(tx, &new)).await.expect("a new account");
+    store.write(move |tx| accounts::create_account(tx, &new)).await.expect("a new account");
 }
 
 /// Asks, with identifiers of this round, and acknowledges.
@@ -127,11 +127,11 @@ async fn ask_one(store: &Store, question: NewQuestion, round: u128) {
     let mut question = question;
     question.answer = MessageId::from_random(shift(question.answer.bits()));
     question.posting = PostingId::from_random(shift(question.posting.bits()));
-    if let questions::Target::New(new) = &mut question.target {
+    if let questions::QuestionTarget::New(new) = &mut question.target {
         new.id = ConversationId::from_random(shift(new.id.bits()));
     }
     let answer = question.answer;
-    let asked = store.write(move |tx| questions::ask(tx, &question)).await.expect("it is accepted");
+    let asked = store.write(move |tx| questions::ask_question(tx, &question)).await.expect("it is accepted");
     let questions::AskResult::Accepted(accepted) = asked else { panic!("it was never asked before") };
     let line = format!("\nack {} {answer} .\n", accepted.conversation.id);
     std::io::stdout().write_all(line.as_bytes()).expect("the test listens");
@@ -141,14 +141,15 @@ async fn all_there(url: &str, acknowledged: Vec<(ConversationId, MessageId)>) {
     let store = Store::connect(url).expect("the store opens after a kill");
     let count = acknowledged.len() as u64;
     for (conversation, answer) in acknowledged {
-        let found = store.read(move |tx| conversations::answer(tx, account(), conversation, answer)).await;
+        let found =
+            store.read(move |tx| conversations::find_answer(tx, asker_account(), conversation, answer)).await;
         assert!(found.is_ok(), "{answer} was acknowledged and is lost");
     }
     let (balance, audited, page) = store
         .read(|tx| {
-            let balance = credits::balance(tx, account())?;
-            let page = conversations::list(tx, account(), 0, 1)?;
-            Ok::<_, StoreError>((balance, credits::recomputed_balance(tx, account())?, page))
+            let balance = credits::find_balance(tx, asker_account())?;
+            let page = conversations::list_conversations(tx, asker_account(), 0, 1)?;
+            Ok::<_, StoreError>((balance, credits::recomputed_balance(tx, asker_account())?, page))
         })
         .await
         .expect("a read");

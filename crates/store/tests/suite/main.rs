@@ -12,7 +12,7 @@ macro_rules! on_every_engine {
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $name() {
-                    super::$name(crate::fixture::Engine::Sqlite).await;
+                    super::$name(crate::fixture::StoreEngine::Sqlite).await;
                 }
             )+
         }
@@ -20,7 +20,7 @@ macro_rules! on_every_engine {
             $(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
                 async fn $name() {
-                    super::$name(crate::fixture::Engine::Postgres).await;
+                    super::$name(crate::fixture::StoreEngine::Postgres).await;
                 }
             )+
         }

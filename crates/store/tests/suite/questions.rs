@@ -4,81 +4,86 @@ use std::time::Duration;
 
 use domain::credits::{Balance, Credits, PostingKind};
 use domain::id::{AccountId, ConversationId, KeyId};
-use store::questions::{AskRefused, AskResult, AskedThrough, Idempotency, NewQuestion, Target};
+use store::questions::{AskRefused, AskResult, AskedThrough, Idempotency, NewQuestion, QuestionTarget};
 use store::{StoreError, conversations, credits, questions};
 
-use crate::fixture::{Engine, Fixture, START, done};
+use crate::fixture::{START, StoreEngine, StoreFixture, done_answer};
 
 on_every_engine!(
-    an_accepted_question_is_there_with_its_reservation,
-    a_question_is_refused_for_the_most_telling_reason,
-    a_follow_up_goes_into_the_same_conversation,
-    a_repeated_request_finds_the_first_answer,
-    a_refused_request_leaves_no_trace,
-    texts_have_bounds,
+    accepted_question_has_its_reservation,
+    ask_question_reports_most_telling_refusal,
+    follow_up_joins_its_conversation,
+    repeated_request_finds_first_answer,
+    refused_request_leaves_no_trace,
+    question_texts_have_bounds,
 );
 
 fn conversation_of(question: &NewQuestion) -> ConversationId {
     match &question.target {
-        Target::New(new) => new.id,
-        Target::Existing(id) | Target::BranchOf { conversation: id, .. } => *id,
-        Target::Version(version) => version.conversation,
+        QuestionTarget::New(new) => new.id,
+        QuestionTarget::Existing(id) | QuestionTarget::BranchOf { conversation: id, .. } => *id,
+        QuestionTarget::Version(version) => version.conversation,
     }
 }
 
-async fn an_accepted_question_is_there_with_its_reservation(engine: Engine) {
-    let fixture = Fixture::new(engine);
-    let account = fixture.account(25).await;
-    let key = KeyId::from_random(fixture.bits());
-    let question = NewQuestion { through: AskedThrough::Key(key), ..fixture.question(account) };
-    let accepted = fixture.ask(question.clone()).await.expect("there are credits");
+async fn accepted_question_has_its_reservation(engine: StoreEngine) {
+    let fixture = StoreFixture::new(engine);
+    let account = fixture.create_account(25).await;
+    let key = KeyId::from_random(fixture.next_bits());
+    let question = NewQuestion { through: AskedThrough::Key(key), ..fixture.new_question(account) };
+    let accepted = fixture.ask_question(question.clone()).await.expect("there are credits");
     assert_eq!((accepted.answer, accepted.ordinal, accepted.created_at), (question.answer, 0, START));
     assert_eq!(accepted.conversation.open_answer, Some(question.answer));
-    assert_eq!(fixture.balance(account).await, Balance { available: Credits(15), reserved: Credits(10) });
-    let ledger = fixture.store.read(move |tx| credits::ledger(tx, account, 0, 10)).await.expect("a read");
+    assert_eq!(
+        fixture.read_balance(account).await,
+        Balance { available: Credits(15), reserved: Credits(10) }
+    );
+    let ledger =
+        fixture.store.read(move |tx| credits::list_postings(tx, account, 0, 10)).await.expect("a read");
     let posted = ledger.iter().find(|posted| posted.id == question.posting).expect("it is posted");
     assert_eq!((posted.kind, posted.amount, posted.step), (PostingKind::Reserve, Credits(10), Some(0)));
     assert_eq!((posted.answer, posted.key), (Some(question.answer), Some(key)));
     assert_eq!(posted.model.as_deref(), Some("reader"));
     let id = conversation_of(&question);
-    let summary = fixture.store.read(move |tx| conversations::summary(tx, account, id)).await;
+    let summary =
+        fixture.store.read(move |tx| conversations::read_conversation_summary(tx, account, id)).await;
     assert_eq!(summary.expect("it is there"), accepted.conversation);
 }
 
-async fn a_question_is_refused_for_the_most_telling_reason(engine: Engine) {
-    let fixture = Fixture::new(engine);
-    let (account, other) = (fixture.account(15).await, fixture.account(100).await);
-    let unknown = AccountId::from_random(fixture.bits());
-    assert!(matches!(fixture.ask(fixture.question(unknown)).await, Err(AskRefused::NotFound)));
-    let (accepted, fence) = fixture.turn(account).await;
+async fn ask_question_reports_most_telling_refusal(engine: StoreEngine) {
+    let fixture = StoreFixture::new(engine);
+    let (account, other) = (fixture.create_account(15).await, fixture.create_account(100).await);
+    let unknown = AccountId::from_random(fixture.next_bits());
+    assert!(matches!(fixture.ask_question(fixture.new_question(unknown)).await, Err(AskRefused::NotFound)));
+    let (accepted, fence) = fixture.ask_and_claim(account).await;
     let conversation = accepted.conversation.id;
-    let ask = |by, conversation| fixture.ask(fixture.follow_up(by, conversation));
+    let ask = |by, conversation| fixture.ask_question(fixture.follow_up(by, conversation));
     // The balance of 5 covers none of these, but other reasons take precedence.
     assert!(matches!(ask(account, conversation).await, Err(AskRefused::Busy)));
-    let nowhere = ConversationId::from_random(fixture.bits());
+    let nowhere = ConversationId::from_random(fixture.next_bits());
     assert!(matches!(ask(account, nowhere).await, Err(AskRefused::NotFound)));
     assert!(matches!(ask(other, conversation).await, Err(AskRefused::NotFound)), "it is not the other's");
-    let refused = fixture.ask(fixture.question(account)).await;
+    let refused = fixture.ask_question(fixture.new_question(account)).await;
     assert!(
         matches!(refused, Err(AskRefused::Insufficient { needed: Credits(10), available: Credits(5) })),
         "{refused:?}"
     );
     fixture.commit_step(fence, 0, 9).await.expect("the lease holds");
-    fixture.complete(fence, done(fence.answer)).await.expect("the lease holds");
+    fixture.complete_answer(fence, done_answer(fence.answer)).await.expect("the lease holds");
     assert!(matches!(ask(account, conversation).await, Err(AskRefused::Insufficient { .. })));
-    assert_eq!(fixture.balance(account).await, Balance { available: Credits(6), reserved: Credits(0) });
-    assert_eq!(fixture.balance(other).await.available, Credits(100));
+    assert_eq!(fixture.read_balance(account).await, Balance { available: Credits(6), reserved: Credits(0) });
+    assert_eq!(fixture.read_balance(other).await.available, Credits(100));
 }
 
-async fn a_follow_up_goes_into_the_same_conversation(engine: Engine) {
-    let fixture = Fixture::new(engine);
-    let account = fixture.account(100).await;
-    let (first, fence) = fixture.turn(account).await;
-    fixture.complete(fence, done(fence.answer)).await.expect("the lease holds");
-    let later = START.plus(Duration::from_secs(9));
+async fn follow_up_joins_its_conversation(engine: StoreEngine) {
+    let fixture = StoreFixture::new(engine);
+    let account = fixture.create_account(100).await;
+    let (first, fence) = fixture.ask_and_claim(account).await;
+    fixture.complete_answer(fence, done_answer(fence.answer)).await.expect("the lease holds");
+    let later = START.saturating_add(Duration::from_secs(9));
     let question = NewQuestion { now: later, ..fixture.follow_up(account, first.conversation.id) };
     let answer = question.answer;
-    let second = fixture.ask(question).await.expect("nothing is in progress");
+    let second = fixture.ask_question(question).await.expect("nothing is in progress");
     assert_eq!((second.ordinal, second.conversation.modified_at), (1, later));
     assert_eq!(second.conversation.created_at, START);
     assert_eq!(second.conversation.settings, first.conversation.settings);
@@ -87,15 +92,15 @@ async fn a_follow_up_goes_into_the_same_conversation(engine: Engine) {
     assert_eq!(latest.expect("there is one").id, answer);
 }
 
-async fn a_repeated_request_finds_the_first_answer(engine: Engine) {
-    let fixture = Fixture::new(engine);
-    let (account, other) = (fixture.account(100).await, fixture.account(100).await);
+async fn repeated_request_finds_first_answer(engine: StoreEngine) {
+    let fixture = StoreFixture::new(engine);
+    let (account, other) = (fixture.create_account(100).await, fixture.create_account(100).await);
     let keyed = |by, hash: u8, after: u64| NewQuestion {
         idempotency: Some(Idempotency { key: "once".to_owned(), body_hash: [hash; 32] }),
-        now: START.plus(Duration::from_secs(after)),
-        ..fixture.question(by)
+        now: START.saturating_add(Duration::from_secs(after)),
+        ..fixture.new_question(by)
     };
-    let ask = |question: NewQuestion| fixture.store.write(move |tx| questions::ask(tx, &question));
+    let ask = |question: NewQuestion| fixture.store.write(move |tx| questions::ask_question(tx, &question));
     let first = keyed(account, 1, 0);
     let (id, answer) = (conversation_of(&first), first.answer);
     assert!(matches!(ask(first).await, Ok(AskResult::Accepted(_))));
@@ -104,8 +109,8 @@ async fn a_repeated_request_finds_the_first_answer(engine: Engine) {
     assert!(matches!(ask(keyed(account, 2, 1)).await, Err(AskRefused::Mismatch)));
     let look = |by, hash: u8, after: u64| {
         let idempotency = Idempotency { key: "once".to_owned(), body_hash: [hash; 32] };
-        let now = START.plus(Duration::from_secs(after));
-        fixture.store.read(move |tx| questions::replay(tx, by, &idempotency, now))
+        let now = START.saturating_add(Duration::from_secs(after));
+        fixture.store.read(move |tx| questions::find_accepted_question(tx, by, &idempotency, now))
     };
     assert_eq!(look(account, 1, 86_399).await.expect("it was asked before"), Some((id, answer)));
     assert!(matches!(look(account, 2, 1).await, Err(AskRefused::Mismatch)));
@@ -115,41 +120,45 @@ async fn a_repeated_request_finds_the_first_answer(engine: Engine) {
         matches!(ask(keyed(other, 2, 1)).await, Ok(AskResult::Accepted(_))),
         "a key is the account's own"
     );
-    assert_eq!(fixture.balance(account).await.reserved, Credits(10));
-    fixture.store.write(move |tx| conversations::delete(tx, account, id, START)).await.expect("it is there");
+    assert_eq!(fixture.read_balance(account).await.reserved, Credits(10));
+    fixture
+        .store
+        .write(move |tx| conversations::delete_conversation(tx, account, id, START))
+        .await
+        .expect("it is there");
     assert!(matches!(ask(keyed(account, 1, 1)).await, Err(AskRefused::Gone)));
     assert!(matches!(look(account, 1, 1).await, Err(AskRefused::Gone)));
     assert!(matches!(ask(keyed(account, 1, 86_400)).await, Ok(AskResult::Accepted(_))), "a day has passed");
-    let now = START.plus(Duration::from_secs(86_402));
+    let now = START.saturating_add(Duration::from_secs(86_402));
     let swept = fixture.store.write(move |tx| questions::sweep_idempotency(tx, now, 10)).await;
     assert_eq!(swept.expect("a write"), 1, "the other account's is too old, this one's is new");
 }
 
-async fn a_refused_request_leaves_no_trace(engine: Engine) {
-    let fixture = Fixture::new(engine);
-    let account = fixture.account(15).await;
-    let first = fixture.ask(fixture.question(account)).await.expect("there are credits");
+async fn refused_request_leaves_no_trace(engine: StoreEngine) {
+    let fixture = StoreFixture::new(engine);
+    let account = fixture.create_account(15).await;
+    let first = fixture.ask_question(fixture.new_question(account)).await.expect("there are credits");
     let keyed = NewQuestion {
         idempotency: Some(Idempotency { key: "k".to_owned(), body_hash: [0; 32] }),
         reserve: Credits(1),
         ..fixture.follow_up(account, first.conversation.id)
     };
-    assert!(matches!(fixture.ask(keyed.clone()).await, Err(AskRefused::Busy)));
-    assert_eq!(fixture.count("SELECT count(*) FROM idempotency").await, 0);
-    assert_eq!(fixture.count("SELECT count(*) FROM questions").await, 1);
-    assert_eq!(fixture.count("SELECT exchanges FROM conversations").await, 1);
-    assert_eq!(fixture.balance(account).await, Balance { available: Credits(5), reserved: Credits(10) });
+    assert!(matches!(fixture.ask_question(keyed.clone()).await, Err(AskRefused::Busy)));
+    assert_eq!(fixture.query_count("SELECT count(*) FROM idempotency").await, 0);
+    assert_eq!(fixture.query_count("SELECT count(*) FROM questions").await, 1);
+    assert_eq!(fixture.query_count("SELECT exchanges FROM conversations").await, 1);
+    assert_eq!(fixture.read_balance(account).await, Balance { available: Credits(5), reserved: Credits(10) });
 }
 
-async fn texts_have_bounds(engine: Engine) {
-    let fixture = Fixture::new(engine);
-    let account = fixture.account(100).await;
-    let text = |text: String| NewQuestion { text, ..fixture.question(account) };
+async fn question_texts_have_bounds(engine: StoreEngine) {
+    let fixture = StoreFixture::new(engine);
+    let account = fixture.create_account(100).await;
+    let text = |text: String| NewQuestion { text, ..fixture.new_question(account) };
     let longest = "a".repeat(domain::limits::QUESTION_MAX_BYTES);
-    fixture.ask(text(longest.clone())).await.expect("it fits");
-    let refused = fixture.ask(text(longest + "a")).await;
+    fixture.ask_question(text(longest.clone())).await.expect("it fits");
+    let refused = fixture.ask_question(text(longest + "a")).await;
     assert!(matches!(refused, Err(AskRefused::Store(StoreError::Constraint(_)))));
-    let refused = fixture.ask(text("a\0b".to_owned())).await;
+    let refused = fixture.ask_question(text("a\0b".to_owned())).await;
     assert!(matches!(refused, Err(AskRefused::Store(StoreError::Rule(_)))));
-    assert_eq!(fixture.count("SELECT count(*) FROM conversations").await, 1);
+    assert_eq!(fixture.query_count("SELECT count(*) FROM conversations").await, 1);
 }

@@ -6,27 +6,27 @@ use std::sync::mpsc::channel;
 use domain::credits::Credits;
 use domain::id::{AccountId, PostingId};
 use store::questions::{AskRefused, AskResult, NewQuestion};
-use store::{Options, Sql, SqlExt, StoreError, accounts, credits, questions};
+use store::{Sql, SqlExt, StoreError, StoreOptions, accounts, credits, questions};
 use tokio::task::JoinHandle;
 
-use crate::fixture::{Engine, Fixture, START, run};
+use crate::fixture::{START, StoreEngine, StoreFixture, run_sql};
 
 on_every_engine!(
-    a_failed_statement_spoils_the_transaction,
-    values_of_the_wrong_type_are_rejected,
-    work_that_panics_is_undone_alone,
-    a_commit_that_fails_hits_the_one_at_fault,
-    work_that_ends_its_transaction_hits_nobody_else,
-    a_reader_cannot_write,
-    a_closed_store_says_so,
-    a_store_opens_again_as_it_was,
-    a_newer_database_is_left_alone,
+    failed_statement_poisons_transaction,
+    wrong_typed_values_are_rejected,
+    panicking_work_is_undone_alone,
+    failed_commit_hits_only_its_cause,
+    ended_transaction_hits_only_its_own,
+    read_work_cannot_write,
+    closed_store_reports_closed,
+    store_reopens_as_it_was,
+    newer_database_is_left_alone,
 );
 
 type Outcome<T> = JoinHandle<Result<T, StoreError>>;
 
 /// Blocks the writer until the returned sender is used or dropped, so that later writes queue up.
-async fn hold_writer(fixture: &Fixture) -> (std::sync::mpsc::Sender<()>, Outcome<()>) {
+async fn hold_writer(fixture: &StoreFixture) -> (std::sync::mpsc::Sender<()>, Outcome<()>) {
     let (go, gate) = channel::<()>();
     let (began, begun) = channel::<()>();
     let gate = Mutex::new(gate);
@@ -47,7 +47,7 @@ async fn hold_writer(fixture: &Fixture) -> (std::sync::mpsc::Sender<()>, Outcome
 }
 
 /// Queues a write and returns once it is queued, so that tasks begin in the order of these calls.
-async fn enqueue<T, F>(fixture: &Fixture, work: F) -> Outcome<T>
+async fn enqueue_write<T, F>(fixture: &StoreFixture, work: F) -> Outcome<T>
 where
     F: Fn(&mut dyn Sql) -> Result<T, StoreError> + Send + 'static,
     T: Send + 'static,
@@ -74,42 +74,42 @@ where
     task
 }
 
-fn grant(
-    fixture: &Fixture,
+fn grant_work(
+    fixture: &StoreFixture,
     account: AccountId,
     amount: u64,
 ) -> impl Fn(&mut dyn Sql) -> Result<(), StoreError> + use<> {
-    let posting = PostingId::from_random(fixture.bits());
-    move |tx| match credits::grant(tx, account, posting, Credits(amount), START) {
+    let posting = PostingId::from_random(fixture.next_bits());
+    move |tx| match credits::grant_credits(tx, account, posting, Credits(amount), START) {
         Ok(_) => Ok(()),
         Err(credits::GrantError::Store(error)) => Err(error),
         Err(credits::GrantError::NotFound) => Err(StoreError::Rule("there is no such account")),
     }
 }
 
-async fn outcome<T>(task: Outcome<T>) -> Result<T, StoreError> {
+async fn await_outcome<T>(task: Outcome<T>) -> Result<T, StoreError> {
     task.await.expect("the task does not panic")
 }
 
-async fn a_failed_statement_spoils_the_transaction(engine: Engine) {
-    let fixture = Fixture::new(engine);
-    let account = fixture.account(1).await;
-    let change = grant(&fixture, account, 5);
+async fn failed_statement_poisons_transaction(engine: StoreEngine) {
+    let fixture = StoreFixture::new(engine);
+    let account = fixture.create_account(1).await;
+    let change = grant_work(&fixture, account, 5);
     let spoilt = fixture
         .store
         .write(move |tx| {
             change(tx)?;
-            assert!(run(tx, "INSERT INTO counters (name, next) VALUES ('machine', 0)").is_err());
-            assert!(matches!(run(tx, "DELETE FROM audit"), Err(StoreError::Poisoned)));
+            assert!(run_sql(tx, "INSERT INTO counters (name, next) VALUES ('machine', 0)").is_err());
+            assert!(matches!(run_sql(tx, "DELETE FROM audit"), Err(StoreError::Poisoned)));
             Ok::<_, StoreError>(())
         })
         .await;
     assert!(matches!(spoilt, Err(StoreError::Poisoned)), "although the work returned Ok");
-    assert_eq!(fixture.balance(account).await.available, Credits(1));
+    assert_eq!(fixture.read_balance(account).await.available, Credits(1));
 }
 
-async fn values_of_the_wrong_type_are_rejected(engine: Engine) {
-    let fixture = Fixture::new(engine);
+async fn wrong_typed_values_are_rejected(engine: StoreEngine) {
+    let fixture = StoreFixture::new(engine);
     for text in ["a\0b", "a"] {
         let counter = "INSERT INTO counters (name, next) VALUES ($1, -1)";
         let refused = fixture.store.write(move |tx| tx.execute(counter, &[text.into()])).await;
@@ -121,92 +121,92 @@ async fn values_of_the_wrong_type_are_rejected(engine: Engine) {
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!(fixture.count("SELECT count(*) FROM counters").await, 1);
+    assert_eq!(fixture.query_count("SELECT count(*) FROM counters").await, 1);
 }
 
-async fn work_that_panics_is_undone_alone(engine: Engine) {
-    let fixture = Fixture::new(engine);
-    let account = fixture.account(1).await;
+async fn panicking_work_is_undone_alone(engine: StoreEngine) {
+    let fixture = StoreFixture::new(engine);
+    let account = fixture.create_account(1).await;
     let (go, held) = hold_writer(&fixture).await;
-    let before = enqueue(&fixture, grant(&fixture, account, 10)).await;
-    let change = grant(&fixture, account, 100);
-    let panics = enqueue(&fixture, move |tx| {
+    let before = enqueue_write(&fixture, grant_work(&fixture, account, 10)).await;
+    let change = grant_work(&fixture, account, 100);
+    let panics = enqueue_write(&fixture, move |tx| {
         change(tx)?;
-        if tx.one("SELECT 1 FROM accounts", &[], |_| Ok(()))?.is_some() {
+        if tx.query_one("SELECT 1 FROM accounts", &[], |_| Ok(()))?.is_some() {
             panic!("injected panic");
         }
         Ok(())
     })
     .await;
-    let after = enqueue(&fixture, grant(&fixture, account, 1000)).await;
+    let after = enqueue_write(&fixture, grant_work(&fixture, account, 1000)).await;
     drop(go);
-    outcome(held).await.expect("it did nothing");
-    outcome(before).await.expect("it is innocent");
-    assert!(matches!(outcome(panics).await, Err(StoreError::Panicked)));
-    outcome(after).await.expect("it is innocent");
-    assert_eq!(fixture.balance(account).await.available, Credits(1011));
+    await_outcome(held).await.expect("it did nothing");
+    await_outcome(before).await.expect("it is innocent");
+    assert!(matches!(await_outcome(panics).await, Err(StoreError::Panicked)));
+    await_outcome(after).await.expect("it is innocent");
+    assert_eq!(fixture.read_balance(account).await.available, Credits(1011));
 }
 
-async fn a_commit_that_fails_hits_the_one_at_fault(engine: Engine) {
-    let fixture = Fixture::new(engine);
-    let account = fixture.account(1).await;
+async fn failed_commit_hits_only_its_cause(engine: StoreEngine) {
+    let fixture = StoreFixture::new(engine);
+    let account = fixture.create_account(1).await;
     let (go, held) = hold_writer(&fixture).await;
-    let before = enqueue(&fixture, grant(&fixture, account, 10)).await;
+    let before = enqueue_write(&fixture, grant_work(&fixture, account, 10)).await;
     // A user without an account; the foreign key is checked at the commit.
-    let fault = enqueue(&fixture, move |tx| {
+    let fault = enqueue_write(&fixture, move |tx| {
         match engine {
-            Engine::Sqlite => run(tx, "PRAGMA defer_foreign_keys = ON")?,
-            Engine::Postgres => run(
+            StoreEngine::Sqlite => run_sql(tx, "PRAGMA defer_foreign_keys = ON")?,
+            StoreEngine::Postgres => run_sql(
                 tx,
                 "ALTER TABLE users ALTER CONSTRAINT users_account_id_fkey DEFERRABLE INITIALLY DEFERRED",
             )?,
         }
-        run(
+        run_sql(
             tx,
             "INSERT INTO users (id, account_id, role, email, email_key, created_at) VALUES
                 ('00000000-0000-4000-8000-000000000000', 'nobody', 'owner', 'x', 'x', 0)",
         )
     })
     .await;
-    let after = enqueue(&fixture, grant(&fixture, account, 1000)).await;
+    let after = enqueue_write(&fixture, grant_work(&fixture, account, 1000)).await;
     drop(go);
-    outcome(held).await.expect("it did nothing");
-    outcome(before).await.expect("it is innocent");
-    assert!(matches!(outcome(fault).await, Err(StoreError::Constraint(_))));
-    outcome(after).await.expect("it is innocent");
-    assert_eq!(fixture.balance(account).await.available, Credits(1011));
-    assert_eq!(fixture.count("SELECT count(*) FROM users").await, 1);
+    await_outcome(held).await.expect("it did nothing");
+    await_outcome(before).await.expect("it is innocent");
+    assert!(matches!(await_outcome(fault).await, Err(StoreError::Constraint(_))));
+    await_outcome(after).await.expect("it is innocent");
+    assert_eq!(fixture.read_balance(account).await.available, Credits(1011));
+    assert_eq!(fixture.query_count("SELECT count(*) FROM users").await, 1);
 }
 
-async fn work_that_ends_its_transaction_hits_nobody_else(engine: Engine) {
-    let fixture = Fixture::new(engine);
-    let account = fixture.account(1).await;
+async fn ended_transaction_hits_only_its_own(engine: StoreEngine) {
+    let fixture = StoreFixture::new(engine);
+    let account = fixture.create_account(1).await;
     let (go, held) = hold_writer(&fixture).await;
-    let before = enqueue(&fixture, grant(&fixture, account, 10)).await;
-    let fault = enqueue(&fixture, |tx| run(tx, "ROLLBACK")).await;
-    let after = enqueue(&fixture, grant(&fixture, account, 1000)).await;
+    let before = enqueue_write(&fixture, grant_work(&fixture, account, 10)).await;
+    let fault = enqueue_write(&fixture, |tx| run_sql(tx, "ROLLBACK")).await;
+    let after = enqueue_write(&fixture, grant_work(&fixture, account, 1000)).await;
     drop(go);
-    outcome(held).await.expect("it did nothing");
-    outcome(before).await.expect("it is innocent");
-    assert!(matches!(outcome(fault).await, Err(StoreError::TransactionLost)));
-    outcome(after).await.expect("it is innocent");
-    assert_eq!(fixture.balance(account).await.available, Credits(1011));
+    await_outcome(held).await.expect("it did nothing");
+    await_outcome(before).await.expect("it is innocent");
+    assert!(matches!(await_outcome(fault).await, Err(StoreError::TransactionLost)));
+    await_outcome(after).await.expect("it is innocent");
+    assert_eq!(fixture.read_balance(account).await.available, Credits(1011));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sqlite_a_full_disk_is_reported_as_full() {
-    let fixture = Fixture::with(
-        Engine::Sqlite,
-        Options { size_max_bytes: Some((1024 + 176) * 1024), ..Options::default() },
+async fn sqlite_full_disk_is_reported() {
+    let fixture = StoreFixture::with_options(
+        StoreEngine::Sqlite,
+        StoreOptions { size_max_bytes: Some((1024 + 176) * 1024), ..StoreOptions::default() },
     );
-    let account = fixture.account(100_000).await;
+    let account = fixture.create_account(100_000).await;
     let (go, held) = hold_writer(&fixture).await;
     let mut tasks = Vec::new();
     for number in 0..40 {
         let size = if number % 2 == 0 { 100_000 } else { 100 };
-        let question = NewQuestion { text: "x".repeat(size), ..fixture.question(account) };
+        let question = NewQuestion { text: "x".repeat(size), ..fixture.new_question(account) };
         let answer = question.answer;
-        let task = enqueue(&fixture, move |tx| match questions::ask(tx, &question) {
+        let task = enqueue_write(&fixture, move |tx| match questions::ask_question(tx, &question) {
             Ok(asked) => Ok(matches!(asked, AskResult::Accepted(_))),
             Err(AskRefused::Store(error)) => Err(error),
             Err(other) => panic!("no other reason: {other}"),
@@ -215,20 +215,20 @@ async fn sqlite_a_full_disk_is_reported_as_full() {
         tasks.push((answer, size, task));
     }
     // A write that needs no room succeeds in the same group.
-    let licence = enqueue(&fixture, move |tx| match accounts::set_licence(tx, account, None) {
+    let licence = enqueue_write(&fixture, move |tx| match accounts::set_licence(tx, account, None) {
         Ok(()) => Ok(()),
         Err(error) => panic!("there is room for it: {error}"),
     })
     .await;
     drop(go);
-    outcome(held).await.expect("it did nothing");
-    outcome(licence).await.expect("it needs no room");
+    await_outcome(held).await.expect("it did nothing");
+    await_outcome(licence).await.expect("it needs no room");
     let (mut accepted, mut full, mut small) = (0, 0, 0);
     for (answer, size, task) in tasks {
-        let outcome_of_write = outcome(task).await;
+        let outcome_of_write = await_outcome(task).await;
         let there = fixture
             .store
-            .read(move |tx| tx.one("SELECT 1 FROM answers WHERE id = $1", &[answer.into()], |_| Ok(())))
+            .read(move |tx| tx.query_one("SELECT 1 FROM answers WHERE id = $1", &[answer.into()], |_| Ok(())))
             .await
             .expect("a read");
         match outcome_of_write {
@@ -246,56 +246,60 @@ async fn sqlite_a_full_disk_is_reported_as_full() {
     }
     assert!(accepted > small && full > 0, "some of the large ones fit, some do not: {accepted}, {full}");
     assert_eq!(small, 20, "a large one that does not fit leaves room for small ones");
-    assert_eq!(fixture.balance(account).await.reserved, Credits(10 * accepted));
+    assert_eq!(fixture.read_balance(account).await.reserved, Credits(10 * accepted));
 }
 
-async fn a_reader_cannot_write(engine: Engine) {
-    let fixture = Fixture::new(engine);
-    let account = fixture.account(1).await;
-    assert!(fixture.store.read(grant(&fixture, account, 5)).await.is_err());
-    assert_eq!(fixture.balance(account).await.available, Credits(1));
+async fn read_work_cannot_write(engine: StoreEngine) {
+    let fixture = StoreFixture::new(engine);
+    let account = fixture.create_account(1).await;
+    assert!(fixture.store.read(grant_work(&fixture, account, 5)).await.is_err());
+    assert_eq!(fixture.read_balance(account).await.available, Credits(1));
 }
 
-async fn a_closed_store_says_so(engine: Engine) {
-    let fixture = Fixture::new(engine);
-    let account = fixture.account(1).await;
+async fn closed_store_reports_closed(engine: StoreEngine) {
+    let fixture = StoreFixture::new(engine);
+    let account = fixture.create_account(1).await;
     let (go, held) = hold_writer(&fixture).await;
-    let begun = enqueue(&fixture, grant(&fixture, account, 5)).await;
+    let begun = enqueue_write(&fixture, grant_work(&fixture, account, 5)).await;
     let store = fixture.store.clone();
     let closing = tokio::spawn(async move { store.close().await });
     drop(go);
     closing.await.expect("it does not panic");
-    outcome(held).await.expect("running work is finished");
-    outcome(begun).await.expect("running work is finished");
-    assert!(matches!(fixture.store.write(grant(&fixture, account, 5)).await, Err(StoreError::Closed)));
-    let read = fixture.store.read(move |tx| credits::balance(tx, account)).await;
+    await_outcome(held).await.expect("running work is finished");
+    await_outcome(begun).await.expect("running work is finished");
+    assert!(matches!(fixture.store.write(grant_work(&fixture, account, 5)).await, Err(StoreError::Closed)));
+    let read = fixture.store.read(move |tx| credits::find_balance(tx, account)).await;
     assert!(matches!(read, Err(StoreError::Closed)));
     let log = fixture.folder.path().join("store.db-wal");
     assert_eq!(std::fs::metadata(log).map_or(0, |log| log.len()), 0, "nothing is left beside the database");
 }
 
-async fn a_store_opens_again_as_it_was(engine: Engine) {
-    let fixture = Fixture::new(engine);
-    let account = fixture.account(7).await;
+async fn store_reopens_as_it_was(engine: StoreEngine) {
+    let fixture = StoreFixture::new(engine);
+    let account = fixture.create_account(7).await;
     // Two concurrent stores, and a third after they are closed.
-    let beside = fixture.beside().expect("the tables are there");
-    let seen = beside.read(move |tx| credits::balance(tx, account)).await.expect("a read");
+    let beside = fixture.open_second_store().expect("the tables are there");
+    let seen = beside.read(move |tx| credits::find_balance(tx, account)).await.expect("a read");
     assert_eq!(seen.expect("it is there").available, Credits(7));
     beside.close().await;
     fixture.store.close().await;
-    let again = fixture.beside().expect("the tables are there");
-    let seen = again.read(move |tx| credits::balance(tx, account)).await.expect("a read");
+    let again = fixture.open_second_store().expect("the tables are there");
+    let seen = again.read(move |tx| credits::find_balance(tx, account)).await.expect("a read");
     assert_eq!(seen.expect("it is there").available, Credits(7));
-    if matches!(engine, Engine::Sqlite) {
+    if matches!(engine, StoreEngine::Sqlite) {
         let file = std::fs::metadata(fixture.folder.path().join("store.db")).expect("a file");
         assert_eq!(std::os::unix::fs::PermissionsExt::mode(&file.permissions()) & 0o777, 0o600);
     }
 }
 
-async fn a_newer_database_is_left_alone(engine: Engine) {
-    let fixture = Fixture::new(engine);
-    fixture.store.write(|tx| run(tx, "INSERT INTO migrations (version) VALUES (99)")).await.expect("a write");
+async fn newer_database_is_left_alone(engine: StoreEngine) {
+    let fixture = StoreFixture::new(engine);
+    fixture
+        .store
+        .write(|tx| run_sql(tx, "INSERT INTO migrations (version) VALUES (99)"))
+        .await
+        .expect("a write");
     fixture.store.close().await;
-    let refused = fixture.beside().err();
+    let refused = fixture.open_second_store().err();
     assert!(matches!(refused, Some(StoreError::TooNew { found: 99, .. })), "{refused:?}");
 }

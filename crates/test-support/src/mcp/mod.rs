@@ -25,42 +25,46 @@ use axum::routing::any;
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 
-use crate::web::Web;
+use crate::web::FakeWeb;
 
 mod stateless;
 
 const VERSIONS: [&str; 3] = ["2025-06-18", "2025-11-25", "2025-03-26"];
 
 #[derive(Debug, Default)]
-struct Sessions {
+struct FakeMcpSessions {
     known: HashSet<String>,
     begun: usize,
     /// The server `replaced` has switched to revisions with a handshake.
     replaced: bool,
 }
 
-struct Servers {
-    web: Arc<Web>,
-    sessions: Mutex<Sessions>,
+struct FakeMcpServers {
+    web: Arc<FakeWeb>,
+    sessions: Mutex<FakeMcpSessions>,
 }
 
-pub(crate) fn routes(web: Arc<Web>) -> Router {
-    let servers = Arc::new(Servers { web, sessions: Mutex::default() });
-    Router::new().route("/mcp/{mode}", any(serve)).with_state(servers)
+pub(crate) fn mcp_routes(web: Arc<FakeWeb>) -> Router {
+    let servers = Arc::new(FakeMcpServers { web, sessions: Mutex::default() });
+    Router::new().route("/mcp/{mode}", any(serve_mcp)).with_state(servers)
 }
 
-async fn serve(
-    State(servers): State<Arc<Servers>>,
+async fn serve_mcp(
+    State(servers): State<Arc<FakeMcpServers>>,
     Path(mode): Path<String>,
     method: axum::http::Method,
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
     let message: Value = serde_json::from_slice(&body).unwrap_or(Value::Null);
-    servers.web.note("mcp", json!({ "mode": mode, "http": method.as_str(), "message": message }), &headers);
+    servers.web.note_request(
+        "mcp",
+        json!({ "mode": mode, "http": method.as_str(), "message": message }),
+        &headers,
+    );
     match mode.as_str() {
         "down" => return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "7")]).into_response(),
-        "locked" if of(&headers, "authorization") != "Bearer mcp-secret-token" => {
+        "locked" if header_text(&headers, "authorization") != "Bearer mcp-secret-token" => {
             return StatusCode::UNAUTHORIZED.into_response();
         }
         _ => {}
@@ -69,37 +73,37 @@ async fn serve(
         return servers.serve_stateless(&mode, &method, &headers, &message);
     }
     match method.as_str() {
-        "POST" => servers.post(&mode, &headers, &message),
-        "GET" => servers.resumed(&headers),
+        "POST" => servers.answer_post(&mode, &headers, &message),
+        "GET" => servers.resume_stream(&headers),
         "DELETE" => {
-            servers.sessions().known.remove(of(&headers, "mcp-session-id"));
+            servers.lock_sessions().known.remove(header_text(&headers, "mcp-session-id"));
             StatusCode::NO_CONTENT.into_response()
         }
         _ => StatusCode::METHOD_NOT_ALLOWED.into_response(),
     }
 }
 
-impl Servers {
-    fn sessions(&self) -> std::sync::MutexGuard<'_, Sessions> {
+impl FakeMcpServers {
+    fn lock_sessions(&self) -> std::sync::MutexGuard<'_, FakeMcpSessions> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn post(&self, mode: &str, headers: &HeaderMap, message: &Value) -> Response {
-        let accepts = of(headers, "accept");
+    fn answer_post(&self, mode: &str, headers: &HeaderMap, message: &Value) -> Response {
+        let accepts = header_text(headers, "accept");
         if !accepts.contains("application/json") || !accepts.contains("text/event-stream") {
             return StatusCode::NOT_ACCEPTABLE.into_response();
         }
-        if of(headers, "content-type") != "application/json" || message["jsonrpc"] != "2.0" {
+        if header_text(headers, "content-type") != "application/json" || message["jsonrpc"] != "2.0" {
             return StatusCode::BAD_REQUEST.into_response();
         }
         let method = message["method"].as_str().unwrap_or("");
         match (mode, method) {
-            (_, "initialize") => return self.begin(mode, message),
-            ("silent", "server/discover") => return stall(stream::pending().boxed()),
+            (_, "initialize") => return self.begin_session(mode, message),
+            ("silent", "server/discover") => return stalled_stream(stream::pending().boxed()),
             ("crashing", "server/discover") => return StatusCode::INTERNAL_SERVER_ERROR.into_response(),
             _ => {}
         }
-        if let Err(refusal) = self.admit(headers) {
+        if let Err(refusal) = self.check_session(headers) {
             return refusal;
         }
         if message.get("id").is_none() || message.get("method").is_none() {
@@ -107,14 +111,16 @@ impl Servers {
         }
         let id = &message["id"];
         match method {
-            "tools/list" => answer(mode, &[result(id, &list(mode, &message["params"]))]),
-            "tools/call" if mode == "notes" => noted(id, of(headers, "x-diary"), &message["params"]),
-            "tools/call" => self.call(mode, id, &message["params"]),
-            _ => answer(mode, &[failure(id, -32601, "Method not found")]),
+            "tools/list" => answer_messages(mode, &[rpc_result(id, &list_tools(mode, &message["params"]))]),
+            "tools/call" if mode == "notes" => {
+                note_in_diary(id, header_text(headers, "x-diary"), &message["params"])
+            }
+            "tools/call" => self.call_tool(mode, id, &message["params"]),
+            _ => answer_messages(mode, &[rpc_failure(id, -32601, "Method not found")]),
         }
     }
 
-    fn begin(&self, mode: &str, message: &Value) -> Response {
+    fn begin_session(&self, mode: &str, message: &Value) -> Response {
         let asked = message["params"]["protocolVersion"].as_str().unwrap_or("");
         let version = if mode == "old" {
             "1999-01-01"
@@ -124,7 +130,7 @@ impl Servers {
             VERSIONS.iter().find(|one| **one == asked).unwrap_or(&VERSIONS[0])
         };
         let id = {
-            let mut sessions = self.sessions();
+            let mut sessions = self.lock_sessions();
             sessions.begun += 1;
             let id = format!("session-{}", sessions.begun);
             sessions.known.insert(id.clone());
@@ -132,7 +138,7 @@ impl Servers {
         };
         let about = json!({ "protocolVersion": version, "capabilities": { "tools": { "listChanged": true } },
                             "serverInfo": { "name": "standin", "version": "1" } });
-        let mut response = answer(mode, &[result(&message["id"], &about)]);
+        let mut response = answer_messages(mode, &[rpc_result(&message["id"], &about)]);
         response.headers_mut().extend(
             HeaderValue::from_str(&id).ok().map(|id| (header::HeaderName::from_static("mcp-session-id"), id)),
         );
@@ -140,38 +146,38 @@ impl Servers {
     }
 
     #[expect(clippy::result_large_err, reason = "an answer is what there is to give back")]
-    fn admit(&self, headers: &HeaderMap) -> Result<(), Response> {
-        let session = of(headers, "mcp-session-id");
-        if session.is_empty() || !VERSIONS.contains(&of(headers, "mcp-protocol-version")) {
+    fn check_session(&self, headers: &HeaderMap) -> Result<(), Response> {
+        let session = header_text(headers, "mcp-session-id");
+        if session.is_empty() || !VERSIONS.contains(&header_text(headers, "mcp-protocol-version")) {
             return Err(StatusCode::BAD_REQUEST.into_response());
         }
-        if self.sessions().known.contains(session) {
+        if self.lock_sessions().known.contains(session) {
             Ok(())
         } else {
             Err(StatusCode::NOT_FOUND.into_response())
         }
     }
 
-    fn call(&self, mode: &str, id: &Value, params: &Value) -> Response {
+    fn call_tool(&self, mode: &str, id: &Value, params: &Value) -> Response {
         let text = |text: &str| {
-            result(id, &json!({ "content": [{ "type": "text", "text": text }], "isError": false }))
+            rpc_result(id, &json!({ "content": [{ "type": "text", "text": text }], "isError": false }))
         };
         match params["name"].as_str().unwrap_or("") {
-            "echo" => answer(mode, &[text(&params["arguments"].to_string())]),
-            "note.add" => answer(mode, &[text("noted")]),
-            "fail" => answer(
+            "echo" => answer_messages(mode, &[text(&params["arguments"].to_string())]),
+            "note.add" => answer_messages(mode, &[text("noted")]),
+            "fail" => answer_messages(
                 mode,
-                &[result(
+                &[rpc_result(
                     id,
                     &json!({ "content": [{ "type": "text", "text": "no such act" }], "isError": true }),
                 )],
             ),
-            "error" => answer(mode, &[failure(id, -32602, "the key mcp-secret-token is wrong")]),
-            "leak" => answer(mode, &[text("it is mcp-secret-token")]),
-            "strange" => answer(mode, &[result(id, &json!({ "content": 7 }))]),
-            "kinds" => answer(
+            "error" => answer_messages(mode, &[rpc_failure(id, -32602, "the key mcp-secret-token is wrong")]),
+            "leak" => answer_messages(mode, &[text("it is mcp-secret-token")]),
+            "strange" => answer_messages(mode, &[rpc_result(id, &json!({ "content": 7 }))]),
+            "kinds" => answer_messages(
                 mode,
-                &[result(
+                &[rpc_result(
                     id,
                     &json!({ "content": [
                 { "type": "image", "data": "AAAA", "mimeType": "image/png" },
@@ -179,15 +185,15 @@ impl Servers {
                 )],
             ),
             "expire" => {
-                self.sessions().known.clear();
-                answer(mode, &[text("the sessions are over")])
+                self.lock_sessions().known.clear();
+                answer_messages(mode, &[text("the sessions are over")])
             }
             "broken" => StatusCode::BAD_GATEWAY.into_response(),
             "busy" => (StatusCode::TOO_MANY_REQUESTS, [(header::RETRY_AFTER, "7")]).into_response(),
-            "cut" => {
-                events("data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\"}\n\n".to_owned())
-            }
-            "resume" => events(format!("id: {id}\nretry: 1\ndata:\n\n")),
+            "cut" => event_stream(
+                "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\"}\n\n".to_owned(),
+            ),
+            "resume" => event_stream(format!("id: {id}\nretry: 1\ndata:\n\n")),
             "ask" => {
                 let asks = [
                     json!({ "jsonrpc": "2.0", "id": "p", "method": "ping" }),
@@ -195,7 +201,7 @@ impl Servers {
                     json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" }),
                     text("asked"),
                 ];
-                answer("sse", &asks)
+                answer_messages("sse", &asks)
             }
             "huge" => {
                 let pieces =
@@ -209,35 +215,38 @@ impl Servers {
                 )
                     .into_response()
             }
-            "stall" => stall(stream::pending().boxed()),
-            _ => answer(mode, &[failure(id, -32602, "Unknown tool")]),
+            "stall" => stalled_stream(stream::pending().boxed()),
+            _ => answer_messages(mode, &[rpc_failure(id, -32602, "Unknown tool")]),
         }
     }
 
     /// Resumes a stream. The last event identifies the missing answer.
-    fn resumed(&self, headers: &HeaderMap) -> Response {
-        if let Err(refusal) = self.admit(headers) {
+    fn resume_stream(&self, headers: &HeaderMap) -> Response {
+        if let Err(refusal) = self.check_session(headers) {
             return refusal;
         }
-        let Ok(id) = serde_json::from_str::<Value>(of(headers, "last-event-id")) else {
+        let Ok(id) = serde_json::from_str::<Value>(header_text(headers, "last-event-id")) else {
             return StatusCode::METHOD_NOT_ALLOWED.into_response();
         };
-        answer("sse", &[result(&id, &json!({ "content": [{ "type": "text", "text": "taken up again" }] }))])
+        answer_messages(
+            "sse",
+            &[rpc_result(&id, &json!({ "content": [{ "type": "text", "text": "taken up again" }] }))],
+        )
     }
 }
 
 /// Adds a line to the diary, which counts the runs of the tool.
-fn noted(id: &Value, diary: &str, params: &Value) -> Response {
+fn note_in_diary(id: &Value, diary: &str, params: &Value) -> Response {
     let line = format!("{}\n", params["arguments"]["text"].as_str().unwrap_or(""));
     let written = OpenOptions::new().create(true).append(true).open(diary);
     let written = written.and_then(|mut diary| diary.write_all(line.as_bytes()));
     let text = written.as_ref().map_or_else(ToString::to_string, |()| "noted".to_owned());
     let content = json!({ "content": [{ "type": "text", "text": text }], "isError": written.is_err() });
-    answer("json", &[result(id, &content)])
+    answer_messages("json", &[rpc_result(id, &content)])
 }
 
 /// Returns the tools, on two pages.
-fn list(mode: &str, params: &Value) -> Value {
+fn list_tools(mode: &str, params: &Value) -> Value {
     let schema = json!({ "type": "object", "properties": { "text": { "type": "string" } } });
     let tool = |name: &str| {
         json!({ "name": name, "description": format!("The tool {name}."), "inputSchema": schema,
@@ -267,17 +276,17 @@ fn list(mode: &str, params: &Value) -> Value {
     json!({ "tools": [tool("echo"), tool("note.add")], "nextCursor": "2" })
 }
 
-fn result(id: &Value, result: &Value) -> Value {
+fn rpc_result(id: &Value, result: &Value) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "result": result })
 }
 
-fn failure(id: &Value, code: i64, message: &str) -> Value {
+fn rpc_failure(id: &Value, code: i64, message: &str) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "error": { "code": code, "message": message } })
 }
 
-fn answer(mode: &str, messages: &[Value]) -> Response {
+fn answer_messages(mode: &str, messages: &[Value]) -> Response {
     if mode == "sse" {
-        return events(
+        return event_stream(
             messages.iter().map(|message| format!("event: message\r\ndata: {message}\r\n\r\n")).collect(),
         );
     }
@@ -289,18 +298,18 @@ fn answer(mode: &str, messages: &[Value]) -> Response {
 }
 
 /// Sends a stream without an answer, with this end.
-fn stall(rest: stream::BoxStream<'static, Result<Bytes, Infallible>>) -> Response {
+fn stalled_stream(rest: stream::BoxStream<'static, Result<Bytes, Infallible>>) -> Response {
     let begin = stream::iter([Ok::<_, Infallible>(Bytes::from_static(b": \n\n"))]);
     ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(begin.chain(rest))).into_response()
 }
 
-fn events(text: String) -> Response {
+fn event_stream(text: String) -> Response {
     // Splits the body as a network would.
     let (head, tail) = text.split_at(text.floor_char_boundary(text.len() / 2));
     let pieces = [head.to_owned(), tail.to_owned()].map(Ok::<_, Infallible>);
     ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(stream::iter(pieces))).into_response()
 }
 
-fn of<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
+fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> &'a str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("")
 }

@@ -5,50 +5,50 @@ use std::collections::HashSet;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Message, Read, Refusal, parsed};
+use super::{ParsedRequest, RequestMessage, VendorRefusal, parse_json};
 
 #[derive(Deserialize)]
-struct Wire {
+struct ReceivedChatCompletionsRequest {
     model: String,
-    messages: Vec<Message>,
+    messages: Vec<RequestMessage>,
     #[serde(default)]
     stream: bool,
     #[serde(default)]
     stream_options: Value,
     #[serde(default)]
-    tools: Option<Vec<Tool>>,
+    tools: Option<Vec<OfferedTool>>,
 }
 
 #[derive(Deserialize)]
-struct Tool {
+struct OfferedTool {
     r#type: String,
-    function: Offered,
+    function: OfferedFunction,
 }
 
 #[derive(Deserialize)]
-struct Offered {
+struct OfferedFunction {
     name: String,
     #[serde(default)]
     parameters: Value,
 }
 
-pub(super) fn read(body: &[u8]) -> Result<Read, Refusal> {
-    let wire: Wire = parsed(body)?;
+pub(super) fn parse_request(body: &[u8]) -> Result<ParsedRequest, VendorRefusal> {
+    let wire: ReceivedChatCompletionsRequest = parse_json(body)?;
     if !wire.stream {
-        return Err(Refusal::invalid("only streams are served here"));
+        return Err(VendorRefusal::invalid_request("only streams are served here"));
     }
     check_messages(&wire.messages)?;
     let tools = wire.tools.as_deref();
-    if tools.is_some_and(<[Tool]>::is_empty) {
-        return Err(Refusal::invalid("[] is too short - 'tools'"));
+    if tools.is_some_and(<[OfferedTool]>::is_empty) {
+        return Err(VendorRefusal::invalid_request("[] is too short - 'tools'"));
     }
     for tool in tools.unwrap_or_default() {
         if tool.r#type != "function" || tool.function.name.is_empty() || !tool.function.parameters.is_object()
         {
-            return Err(Refusal::invalid("a tool is malformed"));
+            return Err(VendorRefusal::invalid_request("a tool is malformed"));
         }
     }
-    Ok(Read {
+    Ok(ParsedRequest {
         offers_tools: tools.is_some(),
         wants_usage: wire.stream_options["include_usage"] == Value::Bool(true),
         model: wire.model,
@@ -57,14 +57,14 @@ pub(super) fn read(body: &[u8]) -> Result<Read, Refusal> {
 }
 
 /// Requires a result right after every call, and nothing else there.
-fn check_messages(messages: &[Message]) -> Result<(), Refusal> {
+fn check_messages(messages: &[RequestMessage]) -> Result<(), VendorRefusal> {
     if messages.is_empty() {
-        return Err(Refusal::invalid("[] is too short - 'messages'"));
+        return Err(VendorRefusal::invalid_request("[] is too short - 'messages'"));
     }
     let mut open: HashSet<&str> = HashSet::new();
     for message in messages {
         if message.role != "tool" && !open.is_empty() {
-            return Err(Refusal::invalid("a tool call is not followed by its tool message"));
+            return Err(VendorRefusal::invalid_request("a tool call is not followed by its tool message"));
         }
         match message.role.as_str() {
             "system" | "user" if message.content.is_some() => {}
@@ -73,21 +73,21 @@ fn check_messages(messages: &[Message]) -> Result<(), Refusal> {
                     if call.function.name.is_empty()
                         || serde_json::from_str::<Value>(&call.function.arguments).is_err()
                     {
-                        return Err(Refusal::invalid("a tool call is malformed"));
+                        return Err(VendorRefusal::invalid_request("a tool call is malformed"));
                     }
                     if !open.insert(&call.id) {
-                        return Err(Refusal::invalid("two tool calls have the same id"));
+                        return Err(VendorRefusal::invalid_request("two tool calls have the same id"));
                     }
                 }
             }
             "tool" if message.content.is_some() => {
                 let answered = message.tool_call_id.as_deref().unwrap_or("");
                 if !open.remove(answered) {
-                    return Err(Refusal::invalid("a tool message answers no call"));
+                    return Err(VendorRefusal::invalid_request("a tool message answers no call"));
                 }
             }
-            _ => return Err(Refusal::invalid("a message is malformed")),
+            _ => return Err(VendorRefusal::invalid_request("a message is malformed")),
         }
     }
-    if open.is_empty() { Ok(()) } else { Err(Refusal::invalid("a tool call is not answered")) }
+    if open.is_empty() { Ok(()) } else { Err(VendorRefusal::invalid_request("a tool call is not answered")) }
 }

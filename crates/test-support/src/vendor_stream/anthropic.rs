@@ -3,21 +3,21 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{End, Slot, ToolUse, VendorStream, is_too_long, named_frame};
-use crate::request::{Refusal, THOUGHTFUL, seal};
+use super::{AnswerEnd, TokenSlot, ToolUse, VendorStream, is_too_long, named_frame};
+use crate::request::{THOUGHTFUL, VendorRefusal, seal_text};
 use crate::script::Cite;
 
 #[derive(PartialEq, Eq)]
-enum Block {
+enum FakeAnthropicBlock {
     None,
     Text,
     Thinking(String),
 }
 
-pub(super) struct Messages {
+pub(super) struct AnthropicEncoder {
     seed: String,
     model: String,
-    block: Block,
+    block: FakeAnthropicBlock,
     /// The number of blocks so far.
     blocks: u64,
     called: usize,
@@ -27,12 +27,12 @@ pub(super) struct Messages {
     cited: bool,
 }
 
-impl Messages {
+impl AnthropicEncoder {
     pub(super) fn new(seed: String, model: String) -> Self {
         Self {
             seed,
             model,
-            block: Block::None,
+            block: FakeAnthropicBlock::None,
             blocks: 0,
             called: 0,
             thought: false,
@@ -46,7 +46,7 @@ impl Messages {
         named_frame(&json!({"type": "content_block_start", "index": self.blocks - 1, "content_block": block}))
     }
 
-    fn delta(&self, delta: &Value) -> Bytes {
+    fn delta_frame(&self, delta: &Value) -> Bytes {
         named_frame(&json!({"type": "content_block_delta", "index": self.blocks - 1, "delta": delta}))
     }
 
@@ -54,34 +54,35 @@ impl Messages {
         named_frame(&json!({"type": "content_block_stop", "index": self.blocks - 1}))
     }
 
-    fn close(&mut self) -> Vec<Bytes> {
-        match std::mem::replace(&mut self.block, Block::None) {
-            Block::None => Vec::new(),
-            Block::Text => vec![self.stop_block()],
-            Block::Thinking(text) => {
-                let signature = self.delta(&json!({"type": "signature_delta", "signature": seal(&text)}));
+    fn close_block(&mut self) -> Vec<Bytes> {
+        match std::mem::replace(&mut self.block, FakeAnthropicBlock::None) {
+            FakeAnthropicBlock::None => Vec::new(),
+            FakeAnthropicBlock::Text => vec![self.stop_block()],
+            FakeAnthropicBlock::Thinking(text) => {
+                let signature =
+                    self.delta_frame(&json!({"type": "signature_delta", "signature": seal_text(&text)}));
                 vec![signature, self.stop_block()]
             }
         }
     }
 
     fn text_block(&mut self) -> Vec<Bytes> {
-        if self.block == Block::Text && !self.cited {
+        if self.block == FakeAnthropicBlock::Text && !self.cited {
             return Vec::new();
         }
-        let mut frames = self.close();
+        let mut frames = self.close_block();
         self.cited = false;
         frames.push(self.begin_block(&json!({"type": "text", "text": ""})));
         if self.blocks == 1 {
             frames.push(named_frame(&json!({"type": "ping"})));
         }
-        self.block = Block::Text;
+        self.block = FakeAnthropicBlock::Text;
         frames
     }
 }
 
-impl VendorStream for Messages {
-    fn begin(&mut self, usage: Option<u64>) -> Vec<Bytes> {
+impl VendorStream for AnthropicEncoder {
+    fn encode_start(&mut self, usage: Option<u64>) -> Vec<Bytes> {
         let mut message = json!({"id": format!("msg_{}", self.seed), "type": "message", "role": "assistant",
             "content": [], "model": self.model, "stop_reason": null, "stop_sequence": null});
         if let Some(read) = usage {
@@ -91,43 +92,43 @@ impl VendorStream for Messages {
         vec![named_frame(&json!({"type": "message_start", "message": message}))]
     }
 
-    fn say(&mut self, text: &str) -> Vec<Bytes> {
+    fn encode_text(&mut self, text: &str) -> Vec<Bytes> {
         let mut frames = self.text_block();
-        frames.push(self.delta(&json!({"type": "text_delta", "text": text})));
+        frames.push(self.delta_frame(&json!({"type": "text_delta", "text": text})));
         frames
     }
 
-    fn think(&mut self, text: &str) -> Vec<Bytes> {
+    fn encode_reasoning(&mut self, text: &str) -> Vec<Bytes> {
         let mut frames = Vec::new();
-        if !matches!(self.block, Block::Thinking(_)) {
-            frames = self.close();
+        if !matches!(self.block, FakeAnthropicBlock::Thinking(_)) {
+            frames = self.close_block();
             frames.push(self.begin_block(&json!({"type": "thinking", "thinking": "", "signature": ""})));
-            self.block = Block::Thinking(String::new());
+            self.block = FakeAnthropicBlock::Thinking(String::new());
             self.thought = true;
         }
-        if let Block::Thinking(whole) = &mut self.block {
+        if let FakeAnthropicBlock::Thinking(whole) = &mut self.block {
             whole.push_str(text);
         }
-        frames.push(self.delta(&json!({"type": "thinking_delta", "thinking": text})));
+        frames.push(self.delta_frame(&json!({"type": "thinking_delta", "thinking": text})));
         frames
     }
 
-    fn think_hidden(&mut self) -> Vec<Bytes> {
-        let mut frames = self.close();
-        let data = format!("{}{}", seal("hidden"), self.seed);
+    fn encode_hidden_reasoning(&mut self) -> Vec<Bytes> {
+        let mut frames = self.close_block();
+        let data = format!("{}{}", seal_text("hidden"), self.seed);
         frames.push(self.begin_block(&json!({"type": "redacted_thinking", "data": data})));
         frames.push(self.stop_block());
         self.thought = true;
         frames
     }
 
-    fn refuse(&mut self, text: &str) -> Vec<Bytes> {
+    fn encode_refusal(&mut self, text: &str) -> Vec<Bytes> {
         self.refused = true;
-        self.say(text)
+        self.encode_text(text)
     }
 
-    fn call(&mut self, calls: &[ToolUse], _interleave: bool) -> Vec<Bytes> {
-        let mut frames = self.close();
+    fn encode_calls(&mut self, calls: &[ToolUse], _interleave: bool) -> Vec<Bytes> {
+        let mut frames = self.close_block();
         for call in calls {
             let mark = if self.thought { THOUGHTFUL } else { "_" };
             let made_up = format!("toolu{mark}{}_{}", self.seed, self.called);
@@ -136,16 +137,17 @@ impl VendorStream for Messages {
             frames.push(
                 self.begin_block(&json!({"type": "tool_use", "id": id, "name": call.tool, "input": {}})),
             );
-            let piece = |piece: &str| self.delta(&json!({"type": "input_json_delta", "partial_json": piece}));
+            let piece =
+                |piece: &str| self.delta_frame(&json!({"type": "input_json_delta", "partial_json": piece}));
             frames.push(piece(""));
-            frames.extend(call.pieces().iter().map(|of| piece(of)));
+            frames.extend(call.split_arguments().iter().map(|of| piece(of)));
             frames.push(self.stop_block());
         }
         frames
     }
 
-    fn search(&mut self, query: &str) -> Vec<Bytes> {
-        let mut frames = self.close();
+    fn encode_search(&mut self, query: &str) -> Vec<Bytes> {
+        let mut frames = self.close_block();
         let id = format!("srvtoolu_{}_{}", self.seed, self.blocks);
         let input = json!({"query": query}).to_string();
         let (start, end) = input.split_at(input.len() / 2);
@@ -155,11 +157,11 @@ impl VendorStream for Messages {
             ),
         );
         for piece in ["", start, end] {
-            frames.push(self.delta(&json!({"type": "input_json_delta", "partial_json": piece})));
+            frames.push(self.delta_frame(&json!({"type": "input_json_delta", "partial_json": piece})));
         }
         frames.push(self.stop_block());
         let found = json!([{"type": "web_search_result", "url": "https://found.example/", "title": query,
-            "encrypted_content": seal(query), "page_age": null}]);
+            "encrypted_content": seal_text(query), "page_age": null}]);
         frames.push(
             self.begin_block(&json!({"type": "web_search_tool_result", "tool_use_id": id, "content": found})),
         );
@@ -167,12 +169,12 @@ impl VendorStream for Messages {
         frames
     }
 
-    fn cite(&mut self, cite: &Cite) -> Vec<Bytes> {
-        let mut frames = if self.block == Block::Text { Vec::new() } else { self.text_block() };
+    fn encode_citation(&mut self, cite: &Cite) -> Vec<Bytes> {
+        let mut frames = if self.block == FakeAnthropicBlock::Text { Vec::new() } else { self.text_block() };
         self.cited = true;
         let citation = match (cite.document.as_str(), cite.page) {
             ("", _) => json!({"type": "web_search_result_location", "url": cite.url, "title": cite.title,
-                "encrypted_index": seal(&cite.url), "cited_text": cite.quote}),
+                "encrypted_index": seal_text(&cite.url), "cited_text": cite.quote}),
             (document, Some(page)) => json!({"type": "page_location", "document_index": 0,
                 "document_title": document, "start_page_number": page, "end_page_number": page + 1,
                 "cited_text": cite.quote}),
@@ -180,26 +182,26 @@ impl VendorStream for Messages {
                 "document_title": document, "start_char_index": 0,
                 "end_char_index": cite.quote.chars().count(), "cited_text": cite.quote}),
         };
-        frames.push(self.delta(&json!({"type": "citations_delta", "citation": citation})));
+        frames.push(self.delta_frame(&json!({"type": "citations_delta", "citation": citation})));
         frames
     }
 
-    fn slot(&mut self) -> (Vec<Bytes>, Slot) {
-        (self.text_block(), Slot { index: self.blocks - 1, number: 0 })
+    fn reserve_token(&mut self) -> (Vec<Bytes>, TokenSlot) {
+        (self.text_block(), TokenSlot { index: self.blocks - 1, number: 0 })
     }
 
-    fn token(&self, slot: Slot, text: &str) -> Bytes {
+    fn encode_token(&self, slot: TokenSlot, text: &str) -> Bytes {
         let delta = json!({"type": "text_delta", "text": text});
         named_frame(&json!({"type": "content_block_delta", "index": slot.index, "delta": delta}))
     }
 
-    fn error(&mut self, message: &str, code: &Value) -> Bytes {
+    fn encode_error(&mut self, message: &str, code: &Value) -> Bytes {
         let kind = code.as_str().unwrap_or("api_error");
         named_frame(&json!({"type": "error", "error": {"type": kind, "message": message}}))
     }
 
-    fn end(&mut self, end: &End<'_>) -> Vec<Bytes> {
-        let mut frames = self.close();
+    fn encode_end(&mut self, end: &AnswerEnd<'_>) -> Vec<Bytes> {
+        let mut frames = self.close_block();
         let suggested = match (self.refused, self.called) {
             (true, _) => "refusal",
             (false, 0) => "end_turn",
@@ -226,7 +228,7 @@ impl VendorStream for Messages {
     }
 }
 
-pub(super) fn refusal(refusal: &Refusal) -> Value {
+pub(super) fn refusal_body(refusal: &VendorRefusal) -> Value {
     let kind = match refusal.status {
         401 => "authentication_error",
         403 => "permission_error",
@@ -245,7 +247,7 @@ pub(super) fn refusal(refusal: &Refusal) -> Value {
     json!({"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_standin"})
 }
 
-pub(super) fn models(names: &[&str]) -> Value {
+pub(super) fn model_list(names: &[&str]) -> Value {
     let data: Vec<Value> = names
         .iter()
         .map(|name| {

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{CitableText, End, Slot, ToolUse, VendorStream, frame, is_too_long};
-use crate::request::{Refusal, seal};
+use super::{AnswerEnd, CitableText, TokenSlot, ToolUse, VendorStream, data_frame, is_too_long};
+use crate::request::{VendorRefusal, seal_text};
 use crate::script::Cite;
 
 pub(super) struct Contents {
@@ -33,46 +33,46 @@ impl Contents {
         }
     }
 
-    fn part(&self, part: &Value) -> Bytes {
-        self.candidate(&json!({"content": {"role": "model", "parts": [part]}, "index": 0}), None)
+    fn part_frame(&self, part: &Value) -> Bytes {
+        self.candidate_frame(&json!({"content": {"role": "model", "parts": [part]}, "index": 0}), None)
     }
 
-    fn candidate(&self, candidate: &Value, usage: Option<(u64, u64)>) -> Bytes {
+    fn candidate_frame(&self, candidate: &Value, usage: Option<(u64, u64)>) -> Bytes {
         let mut chunk =
             json!({"candidates": [candidate], "modelVersion": self.model, "responseId": self.seed});
         if let Some((read, written)) = usage {
             chunk["usageMetadata"] = json!({"promptTokenCount": read, "candidatesTokenCount": written,
                 "totalTokenCount": read + written});
         }
-        frame(&chunk)
+        data_frame(&chunk)
     }
 }
 
 impl VendorStream for Contents {
-    fn begin(&mut self, _usage: Option<u64>) -> Vec<Bytes> {
+    fn encode_start(&mut self, _usage: Option<u64>) -> Vec<Bytes> {
         Vec::new()
     }
 
-    fn say(&mut self, text: &str) -> Vec<Bytes> {
+    fn encode_text(&mut self, text: &str) -> Vec<Bytes> {
         self.citable.text.push_str(text);
-        vec![self.part(&json!({"text": text}))]
+        vec![self.part_frame(&json!({"text": text}))]
     }
 
-    fn think(&mut self, text: &str) -> Vec<Bytes> {
+    fn encode_reasoning(&mut self, text: &str) -> Vec<Bytes> {
         self.thought = true;
-        vec![self.part(&json!({"text": text, "thought": true}))]
+        vec![self.part_frame(&json!({"text": text, "thought": true}))]
     }
 
-    fn think_hidden(&mut self) -> Vec<Bytes> {
-        vec![self.part(&json!({"text": "", "thoughtSignature": seal("")}))]
+    fn encode_hidden_reasoning(&mut self) -> Vec<Bytes> {
+        vec![self.part_frame(&json!({"text": "", "thoughtSignature": seal_text("")}))]
     }
 
-    fn refuse(&mut self, text: &str) -> Vec<Bytes> {
+    fn encode_refusal(&mut self, text: &str) -> Vec<Bytes> {
         self.refused = true;
-        self.say(text)
+        self.encode_text(text)
     }
 
-    fn call(&mut self, calls: &[ToolUse], _interleave: bool) -> Vec<Bytes> {
+    fn encode_calls(&mut self, calls: &[ToolUse], _interleave: bool) -> Vec<Bytes> {
         let mut frames = Vec::new();
         for call in calls {
             // The format cannot represent arguments other than objects: the vendor stops with a special reason.
@@ -84,16 +84,16 @@ impl VendorStream for Contents {
             }
             // Only the first of adjacent calls is signed.
             if self.called == 0 {
-                part["thoughtSignature"] = Value::from(seal(&format!("{}{args}", call.tool)));
+                part["thoughtSignature"] = Value::from(seal_text(&format!("{}{args}", call.tool)));
             }
             self.called += 1;
-            frames.push(self.part(&part));
+            frames.push(self.part_frame(&part));
         }
         frames
     }
 
-    fn cite(&mut self, cite: &Cite) -> Vec<Bytes> {
-        let claim = self.citable.claim();
+    fn encode_citation(&mut self, cite: &Cite) -> Vec<Bytes> {
+        let claim = self.citable.claim_uncited();
         self.chunks.push(match cite.document.as_str() {
             "" => json!({"web": {"uri": cite.url, "title": cite.title}}),
             document => {
@@ -107,20 +107,20 @@ impl VendorStream for Contents {
         Vec::new() // sent with the end
     }
 
-    fn slot(&mut self) -> (Vec<Bytes>, Slot) {
-        (Vec::new(), Slot { index: 0, number: 0 })
+    fn reserve_token(&mut self) -> (Vec<Bytes>, TokenSlot) {
+        (Vec::new(), TokenSlot { index: 0, number: 0 })
     }
 
-    fn token(&self, _slot: Slot, text: &str) -> Bytes {
-        self.part(&json!({"text": text}))
+    fn encode_token(&self, _slot: TokenSlot, text: &str) -> Bytes {
+        self.part_frame(&json!({"text": text}))
     }
 
-    fn error(&mut self, message: &str, code: &Value) -> Bytes {
+    fn encode_error(&mut self, message: &str, code: &Value) -> Bytes {
         let code = code.as_u64().unwrap_or(503);
-        frame(&json!({"error": {"code": code, "message": message, "status": status(code)}}))
+        data_frame(&json!({"error": {"code": code, "message": message, "status": status_name(code)}}))
     }
 
-    fn end(&mut self, end: &End<'_>) -> Vec<Bytes> {
+    fn encode_end(&mut self, end: &AnswerEnd<'_>) -> Vec<Bytes> {
         let suggested = if self.refused { "SAFETY" } else { "STOP" };
         let reason = match end.finish {
             None => suggested,
@@ -132,7 +132,7 @@ impl VendorStream for Contents {
         // The stop reason is the only end marker.
         let marks = if reason.is_empty() { 0 } else { end.done };
         let part = if self.thought {
-            json!({"text": "", "thoughtSignature": seal("")})
+            json!({"text": "", "thoughtSignature": seal_text("")})
         } else {
             json!({"text": ""})
         };
@@ -144,13 +144,13 @@ impl VendorStream for Contents {
                     candidate["groundingMetadata"] = json!({"webSearchQueries": ["a query"],
                         "groundingChunks": self.chunks, "groundingSupports": self.supports});
                 }
-                self.candidate(&candidate, end.usage)
+                self.candidate_frame(&candidate, end.usage)
             })
             .collect()
     }
 }
 
-fn status(code: u64) -> &'static str {
+fn status_name(code: u64) -> &'static str {
     match code {
         400 => "INVALID_ARGUMENT",
         401 => "UNAUTHENTICATED",
@@ -162,16 +162,16 @@ fn status(code: u64) -> &'static str {
     }
 }
 
-pub(super) fn refusal(refusal: &Refusal) -> Value {
+pub(super) fn refusal_body(refusal: &VendorRefusal) -> Value {
     let message = if is_too_long(refusal) {
         "The input token count (5000) exceeds the maximum number of tokens allowed (4096)."
     } else {
         &refusal.message
     };
-    json!({"error": {"code": refusal.status, "message": message, "status": status(refusal.status.into())}})
+    json!({"error": {"code": refusal.status, "message": message, "status": status_name(refusal.status.into())}})
 }
 
-pub(super) fn models(names: &[&str]) -> Value {
+pub(super) fn model_list(names: &[&str]) -> Value {
     let models: Vec<Value> = names
         .iter()
         .map(|name| {

@@ -3,11 +3,11 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{CitableText, End, Slot, ToolUse, VendorStream, named_frame};
-use crate::request::{THOUGHTFUL, seal};
+use super::{AnswerEnd, CitableText, TokenSlot, ToolUse, VendorStream, named_frame};
+use crate::request::{THOUGHTFUL, seal_text};
 use crate::script::Cite;
 
-enum Item {
+enum FakeResponsesItem {
     None,
     Text(CitableText, Vec<Value>),
     Refusal(String),
@@ -17,7 +17,7 @@ enum Item {
 pub(super) struct Items {
     seed: String,
     model: String,
-    item: Item,
+    item: FakeResponsesItem,
     /// The number of items so far.
     items: u64,
     /// The number of frames so far.
@@ -29,196 +29,208 @@ pub(super) struct Items {
 
 impl Items {
     pub(super) fn new(seed: String, model: String) -> Self {
-        Self { seed, model, item: Item::None, items: 0, frames: 0, called: 0, thought: false, refused: false }
+        Self {
+            seed,
+            model,
+            item: FakeResponsesItem::None,
+            items: 0,
+            frames: 0,
+            called: 0,
+            thought: false,
+            refused: false,
+        }
     }
 
-    fn event(&mut self, kind: &str, mut data: Value) -> Bytes {
+    fn event_frame(&mut self, kind: &str, mut data: Value) -> Bytes {
         data["type"] = Value::from(kind);
         data["sequence_number"] = Value::from(self.frames);
         self.frames += 1;
         named_frame(&data)
     }
 
-    fn id(&self, kind: &str) -> String {
+    fn item_id(&self, kind: &str) -> String {
         format!("{kind}_{}_{}", self.seed, self.items.saturating_sub(1))
     }
 
-    fn response(&self, status: &str) -> Value {
+    fn response_object(&self, status: &str) -> Value {
         json!({"id": format!("resp_{}", self.seed), "object": "response", "created_at": 1_700_000_000,
             "status": status, "model": self.model, "output": [], "error": null, "incomplete_details": null,
             "usage": null, "store": false})
     }
 
-    fn added(&mut self, item: Value) -> Bytes {
+    fn item_added_frame(&mut self, item: Value) -> Bytes {
         let index = self.items - 1;
-        self.event("response.output_item.added", json!({"output_index": index, "item": item}))
+        self.event_frame("response.output_item.added", json!({"output_index": index, "item": item}))
     }
 
-    fn done(&mut self, item: Value) -> Bytes {
+    fn item_done_frame(&mut self, item: Value) -> Bytes {
         let index = self.items - 1;
-        self.event("response.output_item.done", json!({"output_index": index, "item": item}))
+        self.event_frame("response.output_item.done", json!({"output_index": index, "item": item}))
     }
 
     /// Encodes an event of the open item's first part.
-    fn within(&mut self, kind: &str, id: &str, mut data: Value) -> Bytes {
+    fn part_event_frame(&mut self, kind: &str, id: &str, mut data: Value) -> Bytes {
         data["item_id"] = Value::from(id);
         data["output_index"] = Value::from(self.items - 1);
         let part = if kind.contains("summary") { "summary_index" } else { "content_index" };
         data[part] = Value::from(0);
-        self.event(kind, data)
+        self.event_frame(kind, data)
     }
 
-    fn close(&mut self) -> Vec<Bytes> {
-        match std::mem::replace(&mut self.item, Item::None) {
-            Item::None => Vec::new(),
-            Item::Text(CitableText { text, .. }, annotations) => {
+    fn close_item(&mut self) -> Vec<Bytes> {
+        match std::mem::replace(&mut self.item, FakeResponsesItem::None) {
+            FakeResponsesItem::None => Vec::new(),
+            FakeResponsesItem::Text(CitableText { text, .. }, annotations) => {
                 let part = json!({"type": "output_text", "text": text, "annotations": annotations});
                 self.close_message("response.output_text.done", "text", &text, &part)
             }
-            Item::Refusal(text) => {
+            FakeResponsesItem::Refusal(text) => {
                 let part = json!({"type": "refusal", "refusal": text});
                 self.close_message("response.refusal.done", "refusal", &text, &part)
             }
-            Item::Reasoning(text) => {
-                let id = self.id("rs");
+            FakeResponsesItem::Reasoning(text) => {
+                let id = self.item_id("rs");
                 let part = json!({"type": "summary_text", "text": text});
-                let item =
-                    json!({"id": id, "type": "reasoning", "summary": [part], "encrypted_content": seal(&id)});
+                let item = json!({"id": id, "type": "reasoning", "summary": [part], "encrypted_content": seal_text(&id)});
                 vec![
-                    self.within("response.reasoning_summary_text.done", &id, json!({"text": text})),
-                    self.within("response.reasoning_summary_part.done", &id, json!({"part": part})),
-                    self.done(item),
+                    self.part_event_frame("response.reasoning_summary_text.done", &id, json!({"text": text})),
+                    self.part_event_frame("response.reasoning_summary_part.done", &id, json!({"part": part})),
+                    self.item_done_frame(item),
                 ]
             }
         }
     }
 
     fn close_message(&mut self, kind: &str, field: &str, text: &str, part: &Value) -> Vec<Bytes> {
-        let id = self.id("msg");
+        let id = self.item_id("msg");
         let item = json!({"id": id, "type": "message", "role": "assistant", "status": "completed", "content": [part]});
         vec![
-            self.within(kind, &id, json!({ field: text })),
-            self.within("response.content_part.done", &id, json!({"part": part})),
-            self.done(item),
+            self.part_event_frame(kind, &id, json!({ field: text })),
+            self.part_event_frame("response.content_part.done", &id, json!({"part": part})),
+            self.item_done_frame(item),
         ]
     }
 
     fn open_message(&mut self, part: &Value) -> Vec<Bytes> {
-        let mut frames = self.close();
+        let mut frames = self.close_item();
         self.items += 1;
-        let id = self.id("msg");
-        frames.push(self.added(
+        let id = self.item_id("msg");
+        frames.push(self.item_added_frame(
             json!({"id": id, "type": "message", "role": "assistant", "status": "in_progress", "content": []}),
         ));
-        frames.push(self.within("response.content_part.added", &id, json!({"part": part})));
+        frames.push(self.part_event_frame("response.content_part.added", &id, json!({"part": part})));
         frames
     }
 
     fn text_item(&mut self) -> Vec<Bytes> {
-        if matches!(self.item, Item::Text(..)) {
+        if matches!(self.item, FakeResponsesItem::Text(..)) {
             return Vec::new();
         }
         let frames = self.open_message(&json!({"type": "output_text", "text": "", "annotations": []}));
-        self.item = Item::Text(CitableText::default(), Vec::new());
+        self.item = FakeResponsesItem::Text(CitableText::default(), Vec::new());
         frames
     }
 }
 
 impl VendorStream for Items {
-    fn begin(&mut self, _usage: Option<u64>) -> Vec<Bytes> {
-        let response = self.response("in_progress");
+    fn encode_start(&mut self, _usage: Option<u64>) -> Vec<Bytes> {
+        let response = self.response_object("in_progress");
         vec![
-            self.event("response.created", json!({"response": response})),
-            self.event("response.in_progress", json!({"response": response})),
+            self.event_frame("response.created", json!({"response": response})),
+            self.event_frame("response.in_progress", json!({"response": response})),
         ]
     }
 
-    fn say(&mut self, text: &str) -> Vec<Bytes> {
+    fn encode_text(&mut self, text: &str) -> Vec<Bytes> {
         let mut frames = self.text_item();
-        if let Item::Text(whole, _) = &mut self.item {
+        if let FakeResponsesItem::Text(whole, _) = &mut self.item {
             whole.text.push_str(text);
         }
-        let id = self.id("msg");
+        let id = self.item_id("msg");
         let delta = json!({"delta": text, "logprobs": [], "obfuscation": "x"});
-        frames.push(self.within("response.output_text.delta", &id, delta));
+        frames.push(self.part_event_frame("response.output_text.delta", &id, delta));
         frames
     }
 
-    fn think(&mut self, text: &str) -> Vec<Bytes> {
+    fn encode_reasoning(&mut self, text: &str) -> Vec<Bytes> {
         let mut frames = Vec::new();
-        if !matches!(self.item, Item::Reasoning(_)) {
-            frames = self.close();
+        if !matches!(self.item, FakeResponsesItem::Reasoning(_)) {
+            frames = self.close_item();
             self.items += 1;
-            self.item = Item::Reasoning(String::new());
+            self.item = FakeResponsesItem::Reasoning(String::new());
             self.thought = true;
-            let id = self.id("rs");
-            frames.push(self.added(json!({"id": id, "type": "reasoning", "summary": []})));
+            let id = self.item_id("rs");
+            frames.push(self.item_added_frame(json!({"id": id, "type": "reasoning", "summary": []})));
             let part = json!({"part": {"type": "summary_text", "text": ""}});
-            frames.push(self.within("response.reasoning_summary_part.added", &id, part));
+            frames.push(self.part_event_frame("response.reasoning_summary_part.added", &id, part));
         }
-        if let Item::Reasoning(whole) = &mut self.item {
+        if let FakeResponsesItem::Reasoning(whole) = &mut self.item {
             whole.push_str(text);
         }
-        let id = self.id("rs");
-        frames.push(self.within("response.reasoning_summary_text.delta", &id, json!({"delta": text})));
+        let id = self.item_id("rs");
+        frames.push(self.part_event_frame(
+            "response.reasoning_summary_text.delta",
+            &id,
+            json!({"delta": text}),
+        ));
         frames
     }
 
-    fn think_hidden(&mut self) -> Vec<Bytes> {
-        let mut frames = self.close();
+    fn encode_hidden_reasoning(&mut self) -> Vec<Bytes> {
+        let mut frames = self.close_item();
         self.items += 1;
         self.thought = true;
-        let id = self.id("rs");
-        frames.push(self.added(json!({"id": id, "type": "reasoning", "summary": []})));
-        let item = json!({"id": id, "type": "reasoning", "summary": [], "encrypted_content": seal(&id)});
-        frames.push(self.done(item));
+        let id = self.item_id("rs");
+        frames.push(self.item_added_frame(json!({"id": id, "type": "reasoning", "summary": []})));
+        let item = json!({"id": id, "type": "reasoning", "summary": [], "encrypted_content": seal_text(&id)});
+        frames.push(self.item_done_frame(item));
         frames
     }
 
-    fn refuse(&mut self, text: &str) -> Vec<Bytes> {
+    fn encode_refusal(&mut self, text: &str) -> Vec<Bytes> {
         self.refused = true;
         let mut frames = Vec::new();
-        if !matches!(self.item, Item::Refusal(_)) {
+        if !matches!(self.item, FakeResponsesItem::Refusal(_)) {
             frames = self.open_message(&json!({"type": "refusal", "refusal": ""}));
-            self.item = Item::Refusal(String::new());
+            self.item = FakeResponsesItem::Refusal(String::new());
         }
-        if let Item::Refusal(whole) = &mut self.item {
+        if let FakeResponsesItem::Refusal(whole) = &mut self.item {
             whole.push_str(text);
         }
-        let id = self.id("msg");
-        frames.push(self.within("response.refusal.delta", &id, json!({"delta": text})));
+        let id = self.item_id("msg");
+        frames.push(self.part_event_frame("response.refusal.delta", &id, json!({"delta": text})));
         frames
     }
 
-    fn call(&mut self, calls: &[ToolUse], _interleave: bool) -> Vec<Bytes> {
-        let mut frames = self.close();
+    fn encode_calls(&mut self, calls: &[ToolUse], _interleave: bool) -> Vec<Bytes> {
+        let mut frames = self.close_item();
         for call in calls {
             let mark = if self.thought { THOUGHTFUL } else { "_" };
             let made_up = format!("call{mark}{}_{}", self.seed, self.called);
             let call_id = call.id.clone().unwrap_or(made_up);
             self.called += 1;
             self.items += 1;
-            let id = self.id("fc");
+            let id = self.item_id("fc");
             let mut item = json!({"id": id, "type": "function_call", "status": "in_progress", "call_id": call_id,
                 "name": call.tool, "arguments": ""});
-            frames.push(self.added(item.clone()));
-            for piece in call.pieces() {
+            frames.push(self.item_added_frame(item.clone()));
+            for piece in call.split_arguments() {
                 let delta = json!({"item_id": id, "output_index": self.items - 1, "delta": piece});
-                frames.push(self.event("response.function_call_arguments.delta", delta));
+                frames.push(self.event_frame("response.function_call_arguments.delta", delta));
             }
             let whole = json!({"item_id": id, "output_index": self.items - 1, "arguments": call.arguments});
-            frames.push(self.event("response.function_call_arguments.done", whole));
+            frames.push(self.event_frame("response.function_call_arguments.done", whole));
             item["status"] = Value::from("completed");
             item["arguments"] = Value::from(call.arguments.as_str());
-            frames.push(self.done(item));
+            frames.push(self.item_done_frame(item));
         }
         frames
     }
 
-    fn cite(&mut self, cite: &Cite) -> Vec<Bytes> {
+    fn encode_citation(&mut self, cite: &Cite) -> Vec<Bytes> {
         let mut frames = self.text_item();
-        let Item::Text(citable, annotations) = &mut self.item else { return frames };
-        let claim = citable.claim();
+        let FakeResponsesItem::Text(citable, annotations) = &mut self.item else { return frames };
+        let claim = citable.claim_uncited();
         let characters = |bytes: usize| citable.text[..bytes].trim_end().chars().count();
         let (start, end) = (characters(claim.start), characters(claim.end));
         let annotation = match cite.document.as_str() {
@@ -230,19 +242,19 @@ impl VendorStream for Items {
         };
         annotations.push(annotation.clone());
         let index = annotations.len() - 1;
-        let id = self.id("msg");
+        let id = self.item_id("msg");
         let data = json!({"annotation_index": index, "annotation": annotation});
-        frames.push(self.within("response.output_text.annotation.added", &id, data));
+        frames.push(self.part_event_frame("response.output_text.annotation.added", &id, data));
         frames
     }
 
-    fn slot(&mut self) -> (Vec<Bytes>, Slot) {
+    fn reserve_token(&mut self) -> (Vec<Bytes>, TokenSlot) {
         let frames = self.text_item();
         self.frames += 1;
-        (frames, Slot { index: self.items - 1, number: self.frames - 1 })
+        (frames, TokenSlot { index: self.items - 1, number: self.frames - 1 })
     }
 
-    fn token(&self, slot: Slot, text: &str) -> Bytes {
+    fn encode_token(&self, slot: TokenSlot, text: &str) -> Bytes {
         let id = format!("msg_{}_{}", self.seed, slot.index);
         named_frame(
             &json!({"type": "response.output_text.delta", "sequence_number": slot.number, "item_id": id,
@@ -250,12 +262,12 @@ impl VendorStream for Items {
         )
     }
 
-    fn error(&mut self, message: &str, code: &Value) -> Bytes {
-        self.event("error", json!({"code": code, "message": message, "param": null}))
+    fn encode_error(&mut self, message: &str, code: &Value) -> Bytes {
+        self.event_frame("error", json!({"code": code, "message": message, "param": null}))
     }
 
-    fn end(&mut self, end: &End<'_>) -> Vec<Bytes> {
-        let mut frames = self.close();
+    fn encode_end(&mut self, end: &AnswerEnd<'_>) -> Vec<Bytes> {
+        let mut frames = self.close_item();
         let reason = end.finish.unwrap_or("stop");
         let incomplete = match reason {
             "length" => Some("max_output_tokens"),
@@ -263,7 +275,7 @@ impl VendorStream for Items {
             _ => None,
         };
         let status = if incomplete.is_some() { "incomplete" } else { "completed" };
-        let mut response = self.response(status);
+        let mut response = self.response_object(status);
         if let Some(reason) = incomplete {
             response["incomplete_details"] = json!({"reason": reason});
         }
@@ -274,7 +286,7 @@ impl VendorStream for Items {
         }
         let kind = format!("response.{status}");
         for _ in 0..end.done {
-            frames.push(self.event(&kind, json!({"response": response})));
+            frames.push(self.event_frame(&kind, json!({"response": response})));
         }
         frames
     }

@@ -1,13 +1,13 @@
 //! Sentences of a claim beside the sentences of the passages that they may stand in.
 
-use crate::fold::fold;
-use crate::sentence::sentences;
-use crate::stem::stems;
+use crate::fold::fold_text;
+use crate::sentence::split_sentences;
+use crate::stem::stem_in_all_languages;
 use crate::stop::is_stop;
-use crate::synonyms::related;
-use crate::token::{Kind, Token, tokens};
+use crate::synonyms::related_stems;
+use crate::token::{TextToken, TokenKind, tokenize_text};
 
-use super::facts::value;
+use super::facts::token_value;
 
 /// The minimum share of a sentence's words in a sentence with which it is compared, and the share of the best one from
 /// which others are compared, too.
@@ -18,8 +18,8 @@ const WORDS_MIN: usize = 2;
 
 /// A word or number of a sentence.
 #[derive(Debug)]
-pub(super) struct Word<'a> {
-    pub(super) token: Token<'a>,
+pub(super) struct SentenceWord<'a> {
+    pub(super) token: TextToken<'a>,
     pub(super) folded: String,
     pub(super) stems: Vec<String>,
     /// The value of a number or number word.
@@ -30,61 +30,61 @@ pub(super) struct Word<'a> {
 
 /// A sentence with its words.
 #[derive(Debug)]
-pub(super) struct Sentence<'a> {
+pub(super) struct AlignedSentence<'a> {
     pub(super) text: &'a str,
-    pub(super) words: Vec<Word<'a>>,
+    pub(super) words: Vec<SentenceWord<'a>>,
 }
 
 /// A sentence of the claim with those sentences of the passages that share most of its words.
 #[derive(Debug)]
 pub(super) struct Alignment<'a, 'b> {
-    pub(super) said: &'b Sentence<'a>,
-    pub(super) cited: Vec<&'b Sentence<'a>>,
+    pub(super) said: &'b AlignedSentence<'a>,
+    pub(super) cited: Vec<&'b AlignedSentence<'a>>,
 }
 
-impl<'a> Sentence<'a> {
-    pub(super) fn all(text: &'a str) -> Vec<Self> {
-        sentences(text).into_iter().map(|range| Self::of(&text[range])).collect()
+impl<'a> AlignedSentence<'a> {
+    pub(super) fn parse_all(text: &'a str) -> Vec<Self> {
+        split_sentences(text).into_iter().map(|range| Self::parse(&text[range])).collect()
     }
 
-    fn of(text: &'a str) -> Self {
-        let word = |token: Token<'a>| {
-            let folded = fold(token.text);
-            let value = value(&token).filter(|_| token.kind != Kind::Section);
-            let content = value.is_none() && token.kind == Kind::Word && !is_stop(&folded);
-            Word { token, stems: stems(&folded), folded, value, content }
+    fn parse(text: &'a str) -> Self {
+        let word = |token: TextToken<'a>| {
+            let folded = fold_text(token.text);
+            let value = token_value(&token).filter(|_| token.kind != TokenKind::Section);
+            let content = value.is_none() && token.kind == TokenKind::Word && !is_stop(&folded);
+            SentenceWord { token, stems: stem_in_all_languages(&folded), folded, value, content }
         };
-        Self { text, words: tokens(text).into_iter().map(word).collect() }
+        Self { text, words: tokenize_text(text).into_iter().map(word).collect() }
     }
 
-    pub(super) fn content(&self) -> impl Iterator<Item = &Word<'a>> {
+    pub(super) fn content_words(&self) -> impl Iterator<Item = &SentenceWord<'a>> {
         self.words.iter().filter(|word| word.content)
     }
 
     /// Returns true if it contains the word in some form.
-    pub(super) fn has(&self, word: &Word<'_>) -> bool {
-        self.words.iter().any(|own| own.is(word))
+    pub(super) fn has_word(&self, word: &SentenceWord<'_>) -> bool {
+        self.words.iter().any(|own| own.is_form_of(word))
     }
 
     /// Returns true if one of its words (folded) stands in the list.
     pub(super) fn has_any(&self, list: &str) -> bool {
-        self.words.iter().any(|word| holds(list, &word.folded))
+        self.words.iter().any(|word| list_contains(list, &word.folded))
     }
 
     /// Returns the share of its words that the other sentence contains in some form.
-    pub(super) fn overlap(&self, other: &Self) -> f64 {
+    pub(super) fn overlap_with(&self, other: &Self) -> f64 {
         self.overlap_of(other, |_| true)
     }
 
     /// Returns the share of those of its words that count which the other sentence contains in some form.
-    pub(super) fn overlap_of(&self, other: &Self, counts: impl Fn(&Word<'_>) -> bool) -> f64 {
-        let counted = || self.content().filter(|word| counts(word));
-        let met = |word: &&Word<'_>| {
-            other.has(word)
+    pub(super) fn overlap_of(&self, other: &Self, counts: impl Fn(&SentenceWord<'_>) -> bool) -> f64 {
+        let counted = || self.content_words().filter(|word| counts(word));
+        let met = |word: &&SentenceWord<'_>| {
+            other.has_word(word)
                 || word
                     .stems
                     .iter()
-                    .flat_map(|stem| related(stem))
+                    .flat_map(|stem| related_stems(stem))
                     .any(|stem| other.words.iter().any(|own| own.stems.iter().any(|known| known == stem)))
         };
         #[expect(clippy::cast_precision_loss, reason = "sentences have few words")]
@@ -93,29 +93,32 @@ impl<'a> Sentence<'a> {
     }
 }
 
-impl Word<'_> {
+impl SentenceWord<'_> {
     /// Returns true if both are forms of one word.
-    pub(super) fn is(&self, other: &Self) -> bool {
+    pub(super) fn is_form_of(&self, other: &Self) -> bool {
         self.stems.iter().any(|stem| other.stems.contains(stem))
     }
 }
 
 impl<'a, 'b> Alignment<'a, 'b> {
-    pub(super) fn of(said: &'b Sentence<'a>, cited: &'b [Sentence<'a>]) -> Self {
-        let overlaps: Vec<f64> = cited.iter().map(|cited| said.overlap(cited)).collect();
+    pub(super) fn new(said: &'b AlignedSentence<'a>, cited: &'b [AlignedSentence<'a>]) -> Self {
+        let overlaps: Vec<f64> = cited.iter().map(|cited| said.overlap_with(cited)).collect();
         let best = overlaps.iter().copied().fold(0.0, f64::max);
         let is_compared = |overlap: f64| overlap >= OVERLAP_MIN && overlap >= best * OVERLAP_BESIDES;
         let compared = cited.iter().zip(overlaps).filter(|(_, overlap)| is_compared(*overlap));
-        let enough = said.content().count() >= WORDS_MIN;
+        let enough = said.content_words().count() >= WORDS_MIN;
         Self { said, cited: compared.map(|(cited, _)| cited).filter(|_| enough).collect() }
     }
 
     /// Returns true if the claim differs in this respect from each sentence that it may stand in.
-    pub(super) fn differs(&self, is_other: impl Fn(&Sentence<'a>, &Sentence<'a>) -> bool) -> bool {
+    pub(super) fn differs_everywhere(
+        &self,
+        is_other: impl Fn(&AlignedSentence<'a>, &AlignedSentence<'a>) -> bool,
+    ) -> bool {
         !self.cited.is_empty() && self.cited.iter().all(|cited| is_other(self.said, cited))
     }
 }
 
-pub(super) fn holds(list: &str, word: &str) -> bool {
+pub(super) fn list_contains(list: &str, word: &str) -> bool {
     list.split_whitespace().any(|one| one == word)
 }

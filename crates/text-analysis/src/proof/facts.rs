@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use crate::fold::fold;
+use crate::fold::fold_text;
 use crate::stop::is_stop;
-use crate::token::{Kind, Token, normal_number, tokens};
+use crate::token::{TextToken, TokenKind, normal_number, tokenize_text};
 
 /// Number words (folded) with their values.
 const NUMERALS: &[(&str, u32)] = &[
@@ -182,7 +182,7 @@ pub(super) const CURRENCIES: [&str; 6] = ["czk", "eur", "usd", "gbp", "chf", "pl
 
 /// A number of a claim.
 #[derive(Debug)]
-pub(super) struct Number {
+pub(super) struct ClaimNumber {
     pub(super) shown: String,
     value: String,
 }
@@ -204,30 +204,30 @@ pub(super) struct Name {
 
 /// The numbers and months of the cited texts.
 #[derive(Debug)]
-pub(super) struct Values {
+pub(super) struct CitedValues {
     numbers: HashSet<String>,
     months: HashSet<usize>,
 }
 
-impl Values {
-    pub(super) fn of(text: &str) -> Self {
+impl CitedValues {
+    pub(super) fn from_text(text: &str) -> Self {
         let mut numbers = HashSet::new();
-        for token in tokens(text) {
-            numbers.extend(value(&token).or_else(|| counted_value(&fold(token.text))));
+        for token in tokenize_text(text) {
+            numbers.extend(token_value(&token).or_else(|| counted_value(&fold_text(token.text))));
             // The parts of dates and of numbers with points: `2024-03-01`, `1.3.2024`, `2.1`.
             let parts = token.text.split(|c: char| !c.is_ascii_digit()).filter(|part| !part.is_empty());
-            numbers.extend(parts.map(trimmed));
+            numbers.extend(parts.map(trim_zeros));
         }
-        let named = months(text).into_iter().map(|month| month.number);
+        let named = find_months(text).into_iter().map(|month| month.number);
         Self { numbers, months: named.chain(months_in_digits(text)).collect() }
     }
 
-    pub(super) fn has(&self, number: &Number) -> bool {
+    pub(super) fn has_number(&self, number: &ClaimNumber) -> bool {
         self.numbers.contains(&number.value)
     }
 
     /// Returns true if the number is one of these months of dates in digits, and stands here, be it by its name.
-    pub(super) fn has_dated(&self, number: &Number, dated: &[usize]) -> bool {
+    pub(super) fn has_dated(&self, number: &ClaimNumber, dated: &[usize]) -> bool {
         number.value.parse().is_ok_and(|month| dated.contains(&month) && self.months.contains(&month))
     }
 
@@ -237,19 +237,19 @@ impl Values {
 }
 
 /// Returns the numbers of a claim, without those of list items.
-pub(super) fn numbers(claim: &str) -> Vec<Number> {
-    let number = |token: Token<'_>| {
+pub(super) fn claim_numbers(claim: &str) -> Vec<ClaimNumber> {
+    let number = |token: TextToken<'_>| {
         let line = claim[..token.start].rsplit('\n').next().unwrap_or_default();
         let is_item = line.trim().is_empty() && claim[token.end()..].starts_with(['.', ')']);
-        let value = value(&token).filter(|_| !is_item)?;
-        Some(Number { shown: token.text.to_owned(), value })
+        let value = token_value(&token).filter(|_| !is_item)?;
+        Some(ClaimNumber { shown: token.text.to_owned(), value })
     };
-    tokens(claim).into_iter().filter_map(number).collect()
+    tokenize_text(claim).into_iter().filter_map(number).collect()
 }
 
-pub(super) fn months(text: &str) -> Vec<Month> {
-    let month = |token: Token<'_>| {
-        let folded = fold(token.text);
+pub(super) fn find_months(text: &str) -> Vec<Month> {
+    let month = |token: TextToken<'_>| {
+        let folded = fold_text(token.text);
         let is = |name: &str| match name.strip_prefix('=') {
             Some(word) => folded == word,
             None => folded.starts_with(name),
@@ -259,7 +259,7 @@ pub(super) fn months(text: &str) -> Vec<Month> {
         let ambiguous = folded == "may" && !token.text.starts_with('M');
         (!ambiguous).then(|| Month { shown: token.text.to_owned(), number: found + 1 })
     };
-    let words = tokens(text).into_iter().filter(|token| token.kind == Kind::Word);
+    let words = tokenize_text(text).into_iter().filter(|token| token.kind == TokenKind::Word);
     words.filter_map(month).collect()
 }
 
@@ -284,38 +284,38 @@ pub(super) fn months_in_digits(text: &str) -> Vec<usize> {
 }
 
 /// Returns the capitalized words that do not begin a sentence.
-pub(super) fn names(claim: &str) -> Vec<Name> {
-    let name = |token: Token<'_>| {
+pub(super) fn claim_names(claim: &str) -> Vec<Name> {
+    let name = |token: TextToken<'_>| {
         let before = claim[..token.start].trim_end_matches(['"', '“', '„', '(', ' ', '*']);
         let begins =
             before.is_empty() || before.ends_with(['.', '!', '?', ':', ';', '\n', '-', '–', '—', '|']);
-        let folded = fold(token.text);
-        let capital = token.kind == Kind::Word && token.text.starts_with(char::is_uppercase);
+        let folded = fold_text(token.text);
+        let capital = token.kind == TokenKind::Word && token.text.starts_with(char::is_uppercase);
         let is_name = capital && !begins && token.text.chars().count() > 1 && !is_stop(&folded);
-        let is_month = !months(token.text).is_empty() || CURRENCIES.contains(&folded.as_str());
+        let is_month = !find_months(token.text).is_empty() || CURRENCIES.contains(&folded.as_str());
         (is_name && !is_month).then(|| Name { shown: token.text.to_owned(), folded })
     };
-    tokens(claim).into_iter().filter_map(name).collect()
+    tokenize_text(claim).into_iter().filter_map(name).collect()
 }
 
 /// Returns the names of people in a German claim: two capitalized words together, of which the second is no usual noun, and
 /// what follows `Frau` and `Herr`. A single capitalized word may be any noun.
 pub(super) fn full_names(claim: &str) -> Vec<Name> {
-    let capital = |token: &Token<'_>| {
-        token.kind == Kind::Word
+    let capital = |token: &TextToken<'_>| {
+        token.kind == TokenKind::Word
             && token.text.starts_with(char::is_uppercase)
             && token.text.chars().count() > 2
     };
-    let tokens = tokens(claim);
+    let tokens = tokenize_text(claim);
     let mut found = Vec::new();
     for pair in tokens.windows(2) {
         let [first, second] = pair else { continue };
         let together = claim.get(first.end()..second.start) == Some(" ") && capital(second);
         let addressed = matches!(first.text, "Frau" | "Herr" | "Herrn");
-        let folded = fold(second.text);
-        let is_noun =
-            NOUN_ENDINGS.iter().any(|ending| folded.ends_with(ending)) || !months(second.text).is_empty();
-        if together && (addressed || capital(first) && !is_stop(&fold(first.text)) && !is_noun) {
+        let folded = fold_text(second.text);
+        let is_noun = NOUN_ENDINGS.iter().any(|ending| folded.ends_with(ending))
+            || !find_months(second.text).is_empty();
+        if together && (addressed || capital(first) && !is_stop(&fold_text(first.text)) && !is_noun) {
             found.push(Name { shown: second.text.to_owned(), folded });
         }
     }
@@ -336,15 +336,15 @@ impl Name {
 }
 
 /// Returns the value of a number, a number word, or the digits at the start of a word (`36h`).
-pub(super) fn value(token: &Token<'_>) -> Option<String> {
+pub(super) fn token_value(token: &TextToken<'_>) -> Option<String> {
     match token.kind {
-        Kind::Number | Kind::Section => Some(trimmed(&normal_number(token.text))),
-        Kind::Word => {
+        TokenKind::Number | TokenKind::Section => Some(trim_zeros(&normal_number(token.text))),
+        TokenKind::Word => {
             let digits: String = token.text.chars().take_while(char::is_ascii_digit).collect();
             if !digits.is_empty() {
-                return Some(trimmed(&digits));
+                return Some(trim_zeros(&digits));
             }
-            let folded = fold(token.text);
+            let folded = fold_text(token.text);
             let is = |word: &str| {
                 folded.strip_prefix(word).is_some_and(|ending| {
                     ending.is_empty()
@@ -365,7 +365,7 @@ fn counted_value(folded: &str) -> Option<String> {
 }
 
 /// Removes zeros that do not change the value: `03`, `5.50`.
-fn trimmed(number: &str) -> String {
+fn trim_zeros(number: &str) -> String {
     let number =
         if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number };
     let whole = number.trim_start_matches('0');

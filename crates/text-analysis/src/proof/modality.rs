@@ -1,6 +1,6 @@
 //! Compares what must be done, what may be done and what is forbidden.
 
-use super::aligned::{Alignment, Sentence, holds};
+use super::aligned::{AlignedSentence, Alignment, list_contains};
 use super::negation;
 
 const MUST: &str = "\
@@ -23,32 +23,35 @@ const OVERLAP_MIN: f64 = 0.75;
 
 /// Returns true if the claim permits what the passages require or forbid, or requires what they permit.
 pub(super) fn is_changed(alignment: &Alignment<'_, '_>) -> bool {
-    alignment.differs(|said, cited| {
+    alignment.differs_everywhere(|said, cited| {
         permits_what_is_forbidden(said, cited)
-            || said.overlap(cited) >= OVERLAP_MIN
+            || said.overlap_with(cited) >= OVERLAP_MIN
                 && (has_only(said, MUST, MAY) && has_only(cited, MAY, MUST)
                     || has_only(said, MAY, MUST) && has_only(cited, MUST, MAY))
     })
 }
 
 /// Returns true if the claim permits without a condition what the sentence forbids, be it with an exception.
-fn permits_what_is_forbidden(said: &Sentence<'_>, cited: &Sentence<'_>) -> bool {
+fn permits_what_is_forbidden(said: &AlignedSentence<'_>, cited: &AlignedSentence<'_>) -> bool {
     let permits =
-        (said.has_any(MAY) || said.has_any(CAN)) && !negation::negates(said) && !said.has_any(CONDITIONS);
-    let forbids =
-        cited.has_any(FORBIDDEN) || cited.has_any(MAY) && negation::negates(cited) || is_not_allowed(cited);
+        (said.has_any(MAY) || said.has_any(CAN)) && !negation::is_negating(said) && !said.has_any(CONDITIONS);
+    let forbids = cited.has_any(FORBIDDEN)
+        || cited.has_any(MAY) && negation::is_negating(cited)
+        || is_not_allowed(cited);
     permits && forbids && !said.has_any(FORBIDDEN)
 }
 
 /// Returns true if the sentence has `shall not`, or a verb such as `nesmí`.
-fn is_not_allowed(sentence: &Sentence<'_>) -> bool {
-    let shall_not =
-        sentence.words.windows(2).any(|pair| holds("shall must", &pair[0].folded) && pair[1].folded == "not");
+fn is_not_allowed(sentence: &AlignedSentence<'_>) -> bool {
+    let shall_not = sentence
+        .words
+        .windows(2)
+        .any(|pair| list_contains("shall must", &pair[0].folded) && pair[1].folded == "not");
     shall_not
         || sentence.has_any("nesmi nesmie nesmeji nesmu nemuze nemohou nemoze nemozu nelze nemozno cannot")
 }
 
-fn has_only(sentence: &Sentence<'_>, list: &str, other: &str) -> bool {
-    let negated = negation::negates(sentence) || is_not_allowed(sentence);
+fn has_only(sentence: &AlignedSentence<'_>, list: &str, other: &str) -> bool {
+    let negated = negation::is_negating(sentence) || is_not_allowed(sentence);
     sentence.has_any(list) && !sentence.has_any(other) && !negated
 }

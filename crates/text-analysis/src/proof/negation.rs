@@ -5,12 +5,12 @@
 
 use std::collections::HashSet;
 
-use crate::fold::fold;
-use crate::sentence::sentences;
-use crate::stem::stems;
-use crate::{Language, Term, terms};
+use crate::fold::fold_text;
+use crate::sentence::split_sentences;
+use crate::stem::stem_in_all_languages;
+use crate::{Term, TextLanguage, extract_terms};
 
-use super::aligned::{self, holds};
+use super::aligned::{self, list_contains};
 
 /// Words (folded) that negate the words after them.
 pub(super) const NEGATING: &str = "\
@@ -44,7 +44,7 @@ const WORDS_MIN: usize = 2;
 const VERB_MIN_CHARS: usize = 3;
 
 /// A sentence: the stems of its words, and of those that it negates.
-struct Sentence {
+struct NegationSentence {
     /// The stems of each word in each language.
     words: Vec<Vec<String>>,
     /// The stems of these words, and those without the `ne` that negates them.
@@ -57,23 +57,24 @@ struct Sentence {
 }
 
 /// Returns true if the sentence has a negation word that makes no limit.
-pub(super) fn negates(sentence: &aligned::Sentence<'_>) -> bool {
+pub(super) fn is_negating(sentence: &aligned::AlignedSentence<'_>) -> bool {
     let words = &sentence.words;
     words.iter().enumerate().any(|(at, word)| {
-        let limits = words.get(at + 1).is_some_and(|next| holds(LIMITING, &next.folded));
-        holds(NEGATING, &word.folded) && !limits
+        let limits = words.get(at + 1).is_some_and(|next| list_contains(LIMITING, &next.folded));
+        list_contains(NEGATING, &word.folded) && !limits
     })
 }
 
 /// Returns true if a sentence of the claim says the contrary of all sentences of the text that it may stand in.
-pub(super) fn contradicts(claim: &str, text: &str) -> bool {
-    let cited: Vec<Sentence> = sentences(text).into_iter().map(|range| Sentence::of(&text[range])).collect();
-    sentences(claim).into_iter().any(|range| {
-        let said = Sentence::of(&claim[range]);
+pub(super) fn contradicts_text(claim: &str, text: &str) -> bool {
+    let cited: Vec<NegationSentence> =
+        split_sentences(text).into_iter().map(|range| NegationSentence::parse(&text[range])).collect();
+    split_sentences(claim).into_iter().any(|range| {
+        let said = NegationSentence::parse(&claim[range]);
         if said.words.len() < WORDS_MIN || said.excepting {
             return false;
         }
-        let overlaps: Vec<f64> = cited.iter().map(|cited| said.overlap(cited)).collect();
+        let overlaps: Vec<f64> = cited.iter().map(|cited| said.overlap_with(cited)).collect();
         let best = overlaps.iter().copied().fold(0.0, f64::max);
         let compared = cited
             .iter()
@@ -84,51 +85,56 @@ pub(super) fn contradicts(claim: &str, text: &str) -> bool {
     })
 }
 
-impl Sentence {
-    fn of(text: &str) -> Self {
-        let terms: Vec<(Term, String)> = terms(text, Language::English)
+impl NegationSentence {
+    fn parse(text: &str) -> Self {
+        let terms: Vec<(Term, String)> = extract_terms(text, TextLanguage::English)
             .into_iter()
             .map(|term| {
-                let folded = fold(&term.exact);
+                let folded = fold_text(&term.exact);
                 (term, folded)
             })
             .collect();
         let is_content =
-            |(term, folded): &&(Term, String)| !term.stop && !term.number && !holds(NEGATING, folded);
+            |(term, folded): &&(Term, String)| !term.stop && !term.number && !list_contains(NEGATING, folded);
         let mut negated = HashSet::new();
         for (at, (_, folded)) in terms.iter().enumerate() {
-            let limits = terms.get(at + 1).is_some_and(|(_, next)| holds(LIMITING, next));
-            if !holds(NEGATING, folded) || limits {
+            let limits = terms.get(at + 1).is_some_and(|(_, next)| list_contains(LIMITING, next));
+            if !list_contains(NEGATING, folded) || limits {
                 continue;
             }
             let after = terms[at + 1..].iter().filter(is_content).take(NEGATED_MAX);
-            let before =
-                terms[..at].iter().rev().filter(is_content).take(usize::from(holds(BACKWARD, folded)));
-            negated.extend(after.chain(before).flat_map(|(_, folded)| stems(folded)));
+            let before = terms[..at]
+                .iter()
+                .rev()
+                .filter(is_content)
+                .take(usize::from(list_contains(BACKWARD, folded)));
+            negated.extend(after.chain(before).flat_map(|(_, folded)| stem_in_all_languages(folded)));
         }
         let words: Vec<Vec<String>> =
-            terms.iter().filter(is_content).map(|(_, folded)| stems(folded)).collect();
+            terms.iter().filter(is_content).map(|(_, folded)| stem_in_all_languages(folded)).collect();
         Self {
             stems: words.iter().flatten().cloned().collect(),
-            positives: words.iter().filter_map(|word| positive(word)).flatten().collect(),
+            positives: words.iter().filter_map(|word| positive_stems(word)).flatten().collect(),
             words,
-            all: terms.iter().flat_map(|(_, folded)| stems(folded)).collect(),
+            all: terms.iter().flat_map(|(_, folded)| stem_in_all_languages(folded)).collect(),
             negated,
-            excepting: terms.iter().any(|(_, folded)| holds(EXCEPTING, folded)),
+            excepting: terms.iter().any(|(_, folded)| list_contains(EXCEPTING, folded)),
         }
     }
 
     /// Returns the share of its words that the other sentence contains, negated or not.
-    fn overlap(&self, other: &Self) -> f64 {
+    fn overlap_with(&self, other: &Self) -> f64 {
         let met = |word: &&Vec<String>| {
-            other.has(word) || positive(word).is_some_and(|word| other.has(&word)) || other.has_negative(word)
+            other.has_word(word)
+                || positive_stems(word).is_some_and(|word| other.has_word(&word))
+                || other.has_negative(word)
         };
         #[expect(clippy::cast_precision_loss, reason = "sentences have few words")]
         let share = self.words.iter().filter(met).count() as f64 / self.words.len().max(1) as f64;
         share
     }
 
-    fn has(&self, word: &[String]) -> bool {
+    fn has_word(&self, word: &[String]) -> bool {
         word.iter().any(|stem| self.stems.contains(stem))
     }
 
@@ -158,13 +164,13 @@ impl Sentence {
             let stands =
                 |sentence: &Self, word: &[String]| word.iter().any(|stem| sentence.all.contains(stem));
             !stands(other, word)
-                && positive(word).is_some_and(|word| stands(other, &word) && !stands(self, &word))
+                && positive_stems(word).is_some_and(|word| stands(other, &word) && !stands(self, &word))
         })
     }
 }
 
 /// Returns the stems of a word without the `ne` that negates it.
-fn positive(word: &[String]) -> Option<Vec<String>> {
+fn positive_stems(word: &[String]) -> Option<Vec<String>> {
     let stems: Vec<String> = word
         .iter()
         .filter_map(|stem| Some((stem, stem.strip_prefix("ne")?)))

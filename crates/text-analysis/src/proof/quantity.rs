@@ -1,6 +1,6 @@
 //! Compares what is said of a number: its unit, and whether it is a lower or an upper limit.
 
-use super::aligned::{Alignment, Sentence, Word, holds};
+use super::aligned::{AlignedSentence, Alignment, SentenceWord, list_contains};
 use super::facts::CURRENCIES;
 
 /// Units, by whole words (after `=`) or beginnings of words (folded). One unit a line.
@@ -66,22 +66,25 @@ struct Quantity<'a> {
 }
 
 /// Returns the first number of the claim of which the passages say something else.
-pub(super) fn changed(alignments: &[Alignment<'_, '_>], cited: &[Sentence<'_>]) -> Option<String> {
-    let known: Vec<Quantity<'_>> = cited.iter().flat_map(quantities).collect();
-    let known_rates: Vec<usize> = cited.iter().flat_map(rates).map(|(unit, _)| unit).collect();
+pub(super) fn find_changed_quantity(
+    alignments: &[Alignment<'_, '_>],
+    cited: &[AlignedSentence<'_>],
+) -> Option<String> {
+    let known: Vec<Quantity<'_>> = cited.iter().flat_map(find_quantities).collect();
+    let known_rates: Vec<usize> = cited.iter().flat_map(find_rates).map(|(unit, _)| unit).collect();
     let is_other_rate = |(unit, _): &(usize, &str)| !known_rates.is_empty() && !known_rates.contains(unit);
     alignments.iter().find_map(|alignment| {
         let beside: Vec<Quantity<'_>> =
-            alignment.cited.iter().flat_map(|sentence| quantities(sentence)).collect();
+            alignment.cited.iter().flat_map(|sentence| find_quantities(sentence)).collect();
         let is_other = |number: &Quantity<'_>| {
             let here = same_value(number, &beside);
             let same = if here.is_empty() { same_value(number, &known) } else { here };
-            contradicts(same.iter().map(|other| other.unit), number.unit, |unit, other| unit != other)
-                || contradicts(same.iter().map(|other| other.limit), number.limit, is_contrary)
+            all_contradict(same.iter().map(|other| other.unit), number.unit, |unit, other| unit != other)
+                || all_contradict(same.iter().map(|other| other.limit), number.limit, is_contrary)
                 || stands_elsewhere(number, alignment)
         };
-        let number = quantities(alignment.said).into_iter().find(is_other).map(|number| number.shown);
-        let rate = || rates(alignment.said).into_iter().find(is_other_rate).map(|(_, shown)| shown);
+        let number = find_quantities(alignment.said).into_iter().find(is_other).map(|number| number.shown);
+        let rate = || find_rates(alignment.said).into_iter().find(is_other_rate).map(|(_, shown)| shown);
         number.or_else(rate).map(str::to_owned)
     })
 }
@@ -91,7 +94,7 @@ fn same_value<'b, 'a>(number: &Quantity<'_>, all: &'b [Quantity<'a>]) -> Vec<&'b
 }
 
 /// Returns true if all others are known and contradict this one.
-fn contradicts<T: Copy>(
+fn all_contradict<T: Copy>(
     others: impl Iterator<Item = Option<T>>,
     own: Option<T>,
     is_contrary: impl Fn(T, T) -> bool,
@@ -108,10 +111,10 @@ const fn is_contrary(one: Limit, other: Limit) -> bool {
 
 /// Returns true if the sentences that say the same have another number of this unit, which the claim lacks.
 fn stands_elsewhere(number: &Quantity<'_>, alignment: &Alignment<'_, '_>) -> bool {
-    let said = quantities(alignment.said);
+    let said = find_quantities(alignment.said);
     number.unit.is_some()
-        && alignment.differs(|_, cited| {
-            let cited = quantities(cited);
+        && alignment.differs_everywhere(|_, cited| {
+            let cited = find_quantities(cited);
             let is_new = |other: &Quantity<'_>| {
                 other.unit == number.unit && said.iter().all(|own| own.value != other.value)
             };
@@ -119,8 +122,8 @@ fn stands_elsewhere(number: &Quantity<'_>, alignment: &Alignment<'_, '_>) -> boo
         })
 }
 
-fn quantities<'a>(sentence: &'a Sentence<'_>) -> Vec<Quantity<'a>> {
-    let quantity = |(at, word): (usize, &'a Word<'_>)| {
+fn find_quantities<'a>(sentence: &'a AlignedSentence<'_>) -> Vec<Quantity<'a>> {
+    let quantity = |(at, word): (usize, &'a SentenceWord<'_>)| {
         let value = word.value.as_deref()?;
         Some(Quantity {
             shown: word.token.text,
@@ -133,50 +136,50 @@ fn quantities<'a>(sentence: &'a Sentence<'_>) -> Vec<Quantity<'a>> {
 }
 
 /// Returns the unit of the number at this place: a symbol or currency beside it, or one of the next words.
-fn unit_after(sentence: &Sentence<'_>, at: usize) -> Option<usize> {
+fn unit_after(sentence: &AlignedSentence<'_>, at: usize) -> Option<usize> {
     let token = sentence.words[at].token;
     let after = sentence.text[token.end()..].trim_start().chars().next();
     let before = sentence.text[..token.start].trim_end().chars().next_back();
     let symbols = [after, before].into_iter().flatten().filter(|symbol| !symbol.is_alphanumeric());
     let currency = sentence.words[..at].last().filter(|word| CURRENCIES.contains(&word.folded.as_str()));
-    let is_near = |word: &&Word<'_>| {
-        word.value.is_none() && !holds(RATE, &word.folded) && !holds(NO_UNITS, &word.folded)
+    let is_near = |word: &&SentenceWord<'_>| {
+        word.value.is_none() && !list_contains(RATE, &word.folded) && !list_contains(NO_UNITS, &word.folded)
     };
     let next = sentence.words[at + 1..].iter().take(BETWEEN_MAX).take_while(is_near);
-    let beside = symbols.map(String::from).find_map(|symbol| unit(&symbol));
-    beside.or_else(|| currency.into_iter().chain(next).find_map(|word| unit(&word.folded)))
+    let beside = symbols.map(String::from).find_map(|symbol| find_unit(&symbol));
+    beside.or_else(|| currency.into_iter().chain(next).find_map(|word| find_unit(&word.folded)))
 }
 
-fn limit_before(sentence: &Sentence<'_>, at: usize) -> Option<Limit> {
+fn limit_before(sentence: &AlignedSentence<'_>, at: usize) -> Option<Limit> {
     let before = &sentence.words[at.saturating_sub(BETWEEN_MAX)..at];
     let beside = before.last().map(|word| word.folded.as_str()).unwrap_or_default();
-    if holds(ABOVE, beside) {
+    if list_contains(ABOVE, beside) {
         return Some(Limit::Above);
     }
-    if holds(BELOW, beside) {
+    if list_contains(BELOW, beside) {
         return Some(Limit::Below);
     }
     let near = before.iter().rev().take_while(|word| word.value.is_none());
     near.map(|word| word.folded.as_str()).find_map(|word| {
-        let at_least = holds(AT_LEAST, word).then_some(Limit::AtLeast);
-        at_least.or_else(|| holds(AT_MOST, word).then_some(Limit::AtMost))
+        let at_least = list_contains(AT_LEAST, word).then_some(Limit::AtLeast);
+        at_least.or_else(|| list_contains(AT_MOST, word).then_some(Limit::AtMost))
     })
 }
 
 /// Returns the units of a sentence by which something is counted: `per day`, `monthly`.
-fn rates<'a>(sentence: &'a Sentence<'_>) -> Vec<(usize, &'a str)> {
+fn find_rates<'a>(sentence: &'a AlignedSentence<'_>) -> Vec<(usize, &'a str)> {
     let words = &sentence.words;
-    let rate = |(at, word): (usize, &'a Word<'_>)| {
-        let unit = unit(&word.folded)?;
+    let rate = |(at, word): (usize, &'a SentenceWord<'_>)| {
+        let unit = find_unit(&word.folded)?;
         let before = words[..at].iter().rev().take(BETWEEN_MAX).take_while(|word| word.value.is_none());
         let is_rate = RATES.iter().any(|rate| word.folded.starts_with(rate))
-            || before.into_iter().any(|before| holds(RATE, &before.folded));
+            || before.into_iter().any(|before| list_contains(RATE, &before.folded));
         is_rate.then_some((unit, word.token.text))
     };
     words.iter().enumerate().filter_map(rate).collect()
 }
 
-fn unit(word: &str) -> Option<usize> {
+fn find_unit(word: &str) -> Option<usize> {
     let is = |name: &str| match name.strip_prefix('=') {
         Some(whole) => word == whole,
         None => word.starts_with(name),

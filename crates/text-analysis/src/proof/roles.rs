@@ -6,10 +6,10 @@
 
 use std::sync::LazyLock;
 
-use crate::Language;
-use crate::fold::fold;
+use crate::TextLanguage;
+use crate::fold::fold_text;
 
-use super::aligned::{Alignment, Sentence, Word, holds};
+use super::aligned::{AlignedSentence, Alignment, SentenceWord, list_contains};
 
 /// One participant a line.
 const PARTICIPANTS: &str = include_str!("participants.txt");
@@ -60,12 +60,12 @@ const INSTRUMENTAL_ENDINGS: [&str; 5] = ["em", "om", "ou", "ami", "emi"];
 /// The words of each participant (folded).
 static WORDS: LazyLock<Vec<Vec<String>>> = LazyLock::new(|| {
     let lines = PARTICIPANTS.lines().filter(|line| !line.starts_with('#'));
-    lines.map(|line| line.split_whitespace().map(fold).collect()).collect()
+    lines.map(|line| line.split_whitespace().map(fold_text).collect()).collect()
 });
 
 /// The part that a participant takes in a sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
+enum ParticipantRole {
     Acts,
     /// Another one than that acts.
     Undergoes,
@@ -77,80 +77,87 @@ enum Role {
 
 /// A participant of a sentence.
 #[derive(Debug)]
-struct Part<'a> {
+struct SentenceParticipant<'a> {
     shown: &'a str,
     participant: usize,
-    role: Role,
+    role: ParticipantRole,
 }
 
 /// Returns the participant of whom the claim says what the passages say of another one.
-pub(super) fn changed(alignment: &Alignment<'_, '_>, language: Language) -> Option<String> {
-    let said = parts(alignment.said, language);
-    let is_other = |part: &Part<'_>| {
-        alignment.differs(|claim, cited| {
-            let others = parts(cited, language);
+pub(super) fn find_changed_participant(
+    alignment: &Alignment<'_, '_>,
+    language: TextLanguage,
+) -> Option<String> {
+    let said = find_participants(alignment.said, language);
+    let is_other = |part: &SentenceParticipant<'_>| {
+        alignment.differs_everywhere(|claim, cited| {
+            let others = find_participants(cited, language);
             let same_role = || others.iter().filter(|other| other.role == part.role);
-            let is_told = part.role == Role::Undergoes
+            let is_told = part.role == ParticipantRole::Undergoes
                 && others.iter().any(|other| other.participant == part.participant);
             let replaced = same_role().filter(|other| {
-                part.role == Role::Acts
+                part.role == ParticipantRole::Acts
                     || said.iter().all(|own| own.role != part.role || own.participant != other.participant)
             });
-            let overlap = claim.overlap_of(cited, |word| participant(&word.folded, language).is_none());
+            let overlap = claim.overlap_of(cited, |word| participant_index(&word.folded, language).is_none());
             overlap >= OVERLAP_MIN
                 && !is_told
                 && replaced.count() > 0
                 && same_role().all(|other| other.participant != part.participant)
         })
     };
-    let compared = said.iter().filter(|part| part.role != Role::Unknown);
+    let compared = said.iter().filter(|part| part.role != ParticipantRole::Unknown);
     compared.into_iter().find(|part| is_other(part)).map(|part| part.shown.to_owned())
 }
 
-fn participant(word: &str, language: Language) -> Option<usize> {
+fn participant_index(word: &str, language: TextLanguage) -> Option<usize> {
     WORDS.iter().position(|names| names.iter().any(|name| is_form(word, name, language)))
 }
 
 /// Returns true if the word is a form of the name, in German also a compound that ends with it.
-fn is_form(word: &str, name: &str, language: Language) -> bool {
+fn is_form(word: &str, name: &str, language: TextLanguage) -> bool {
     let is_ending =
         |rest: Option<&str>, endings: &[&str]| rest.is_some_and(|ending| endings.contains(&ending));
     match language {
-        Language::English => is_ending(word.strip_prefix(name), &["", "s", "es"]),
-        Language::German if name.len() >= COMPOUNDED_MIN_BYTES => {
+        TextLanguage::English => is_ending(word.strip_prefix(name), &["", "s", "es"]),
+        TextLanguage::German if name.len() >= COMPOUNDED_MIN_BYTES => {
             is_ending(word.rfind(name).map(|at| &word[at + name.len()..]), &GERMAN_ENDINGS)
         }
-        Language::German => is_ending(word.strip_prefix(name), &GERMAN_ENDINGS),
-        Language::Czech | Language::Slovak => {
+        TextLanguage::German => is_ending(word.strip_prefix(name), &GERMAN_ENDINGS),
+        TextLanguage::Czech | TextLanguage::Slovak => {
             is_ending(word.strip_prefix(name.trim_end_matches(['a', 'e', 'i', 'y'])), &SLAVIC_ENDINGS)
         }
     }
 }
 
 /// Returns the participants of a sentence with their roles.
-fn parts<'a>(sentence: &Sentence<'a>, language: Language) -> Vec<Part<'a>> {
-    let mut found: Vec<(Part<'a>, Mark)> = Vec::new();
+fn find_participants<'a>(
+    sentence: &AlignedSentence<'a>,
+    language: TextLanguage,
+) -> Vec<SentenceParticipant<'a>> {
+    let mut found: Vec<(SentenceParticipant<'a>, RoleMark)> = Vec::new();
     for (at, word) in sentence.words.iter().enumerate() {
-        let Some(participant) = participant(&word.folded, language) else { continue };
+        let Some(participant) = participant_index(&word.folded, language) else { continue };
         let mark = match language {
-            Language::English => english(sentence, at, found.is_empty()),
-            Language::German => german(sentence, at),
-            Language::Czech | Language::Slovak => slavic(sentence, at),
+            TextLanguage::English => english_mark(sentence, at, found.is_empty()),
+            TextLanguage::German => german_mark(sentence, at),
+            TextLanguage::Czech | TextLanguage::Slovak => slavic_mark(sentence, at),
         };
-        let part = Part { shown: word.token.text, participant, role: Role::Undergoes };
+        let part =
+            SentenceParticipant { shown: word.token.text, participant, role: ParticipantRole::Undergoes };
         found.push((part, mark));
     }
-    let has_subject = found.iter().any(|(_, mark)| *mark == Mark::Subject);
+    let has_subject = found.iter().any(|(_, mark)| *mark == RoleMark::Subject);
     let passive = is_passive(sentence);
     let is_coordinated = sentence.has_any(AND);
     for (part, mark) in &mut found {
         part.role = match mark {
-            Mark::By if passive => Role::Acts,
-            Mark::Subject if !passive => Role::Acts,
-            Mark::Ambiguous if !passive && !has_subject => Role::Acts,
-            Mark::Of => Role::Of,
-            Mark::Ambiguous if !passive && is_coordinated => Role::Unknown,
-            _ => Role::Undergoes,
+            RoleMark::By if passive => ParticipantRole::Acts,
+            RoleMark::Subject if !passive => ParticipantRole::Acts,
+            RoleMark::Ambiguous if !passive && !has_subject => ParticipantRole::Acts,
+            RoleMark::Of => ParticipantRole::Of,
+            RoleMark::Ambiguous if !passive && is_coordinated => ParticipantRole::Unknown,
+            _ => ParticipantRole::Undergoes,
         };
     }
     found.into_iter().map(|(part, _)| part).collect()
@@ -158,7 +165,7 @@ fn parts<'a>(sentence: &Sentence<'a>, language: Language) -> Vec<Part<'a>> {
 
 /// The mark that a participant bears in its sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mark {
+enum RoleMark {
     Subject,
     /// The subject, unless another one is.
     Ambiguous,
@@ -168,62 +175,66 @@ enum Mark {
 }
 
 /// Returns true if a participle follows an auxiliary of the passive.
-fn is_passive(sentence: &Sentence<'_>) -> bool {
+fn is_passive(sentence: &AlignedSentence<'_>) -> bool {
     let words = &sentence.words;
     let is_participle = |at: usize| {
         let word = words[at].folded.as_str();
-        let is_duty = holds(DUTIES, word) && words.get(at + 1).is_none_or(|next| !holds(BY, &next.folded));
+        let is_duty = list_contains(DUTIES, word)
+            && words.get(at + 1).is_none_or(|next| !list_contains(BY, &next.folded));
         PARTICIPLE_ENDINGS.iter().any(|ending| word.ends_with(ending)) && !is_duty
     };
     words.iter().enumerate().any(|(at, word)| {
         let mut after = (at + 1..words.len()).take(PARTICIPLE_DISTANCE_MAX);
-        holds(PASSIVE_GERMAN, &word.folded) || holds(PASSIVE, &word.folded) && after.any(is_participle)
+        list_contains(PASSIVE_GERMAN, &word.folded)
+            || list_contains(PASSIVE, &word.folded) && after.any(is_participle)
     })
 }
 
 /// Returns the word (folded) before a participant's article and adjective, and the article.
-fn before<'b>(sentence: &'b Sentence<'_>, at: usize) -> (&'b str, &'b str) {
+fn words_before<'b>(sentence: &'b AlignedSentence<'_>, at: usize) -> (&'b str, &'b str) {
     let mut words = sentence.words[..at].iter().rev().peekable();
     for _ in 0..ADJECTIVES_MAX {
         words.next_if(|word| word.content && word.folded.chars().count() >= ADJECTIVE_MIN_CHARS);
     }
-    let article = words.next_if(|word| holds(ARTICLES, &word.folded));
-    let folded = |word: Option<&'b Word<'_>>| word.map_or("", |word| word.folded.as_str());
+    let article = words.next_if(|word| list_contains(ARTICLES, &word.folded));
+    let folded = |word: Option<&'b SentenceWord<'_>>| word.map_or("", |word| word.folded.as_str());
     (folded(words.next()), folded(article))
 }
 
-fn english(sentence: &Sentence<'_>, at: usize, first: bool) -> Mark {
+fn english_mark(sentence: &AlignedSentence<'_>, at: usize, first: bool) -> RoleMark {
     let after = &sentence.text[sentence.words[at].token.end()..];
-    match before(sentence, at) {
-        _ if after.starts_with(['\'', '’']) => Mark::Of,
-        ("of", _) => Mark::Of,
-        (word, _) if holds(BY, word) => Mark::By,
-        (word, _) if holds(PREPOSITIONS, word) => Mark::Other,
-        _ if first => Mark::Subject,
-        _ => Mark::Other,
+    match words_before(sentence, at) {
+        _ if after.starts_with(['\'', '’']) => RoleMark::Of,
+        ("of", _) => RoleMark::Of,
+        (word, _) if list_contains(BY, word) => RoleMark::By,
+        (word, _) if list_contains(PREPOSITIONS, word) => RoleMark::Other,
+        _ if first => RoleMark::Subject,
+        _ => RoleMark::Other,
     }
 }
 
-fn german(sentence: &Sentence<'_>, at: usize) -> Mark {
+fn german_mark(sentence: &AlignedSentence<'_>, at: usize) -> RoleMark {
     let feminine = FEMININE.iter().any(|ending| sentence.words[at].folded.ends_with(ending));
-    match before(sentence, at) {
-        (word, _) if holds(BY, word) => Mark::By,
-        ("des" | "eines", _) => Mark::Of,
-        (word, article) if holds(PREPOSITIONS, word) || holds(PREPOSITIONS, article) => Mark::Other,
-        (_, "der" | "einer") if feminine => Mark::Of,
-        (_, "der" | "ein" | "jeder" | "kein") => Mark::Subject,
-        _ => Mark::Ambiguous,
+    match words_before(sentence, at) {
+        (word, _) if list_contains(BY, word) => RoleMark::By,
+        ("des" | "eines", _) => RoleMark::Of,
+        (word, article) if list_contains(PREPOSITIONS, word) || list_contains(PREPOSITIONS, article) => {
+            RoleMark::Other
+        }
+        (_, "der" | "einer") if feminine => RoleMark::Of,
+        (_, "der" | "ein" | "jeder" | "kein") => RoleMark::Subject,
+        _ => RoleMark::Ambiguous,
     }
 }
 
-fn slavic(sentence: &Sentence<'_>, at: usize) -> Mark {
+fn slavic_mark(sentence: &AlignedSentence<'_>, at: usize) -> RoleMark {
     let word = sentence.words[at].folded.as_str();
     let is_named = WORDS.iter().flatten().any(|name| name == word);
-    match before(sentence, at) {
-        (before, _) if holds(PREPOSITIONS, before) => Mark::Other,
-        _ if is_named && holds(AMBIGUOUS, word) => Mark::Ambiguous,
-        _ if is_named => Mark::Subject,
-        _ if INSTRUMENTAL_ENDINGS.iter().any(|ending| word.ends_with(ending)) => Mark::By,
-        _ => Mark::Other,
+    match words_before(sentence, at) {
+        (before, _) if list_contains(PREPOSITIONS, before) => RoleMark::Other,
+        _ if is_named && list_contains(AMBIGUOUS, word) => RoleMark::Ambiguous,
+        _ if is_named => RoleMark::Subject,
+        _ if INSTRUMENTAL_ENDINGS.iter().any(|ending| word.ends_with(ending)) => RoleMark::By,
+        _ => RoleMark::Other,
     }
 }

@@ -1,6 +1,6 @@
 //! Compares what comes before something and what after it.
 
-use super::aligned::{Alignment, Sentence, Word, holds};
+use super::aligned::{AlignedSentence, Alignment, SentenceWord, list_contains};
 use super::negation::NEGATING;
 
 const BEFORE: &str = "before prior pred vor bevor predtim predtym vorher zuvor beforehand";
@@ -14,34 +14,37 @@ const NEGATION_DISTANCE_MAX: usize = 3;
 
 /// Returns true if something is said to be before what the passages say that it comes after, or the other way round.
 pub(super) fn is_changed(alignment: &Alignment<'_, '_>) -> bool {
-    alignment.differs(|said, cited| {
+    alignment.differs_everywhere(|said, cited| {
         is_reversed(said, cited, BEFORE, AFTER) || is_reversed(said, cited, AFTER, BEFORE)
     })
 }
 
-fn is_reversed(said: &Sentence<'_>, cited: &Sentence<'_>, own: &str, other: &str) -> bool {
-    let (same, reversed) = (events(cited, own), events(cited, other));
-    let shares = |event: &[&Word<'_>], others: &[Vec<&Word<'_>>]| {
+fn is_reversed(said: &AlignedSentence<'_>, cited: &AlignedSentence<'_>, own: &str, other: &str) -> bool {
+    let (same, reversed) = (words_after_events(cited, own), words_after_events(cited, other));
+    let shares = |event: &[&SentenceWord<'_>], others: &[Vec<&SentenceWord<'_>>]| {
         others.iter().any(|other| {
             event.is_empty() && other.is_empty()
-                || event.iter().any(|word| other.iter().any(|other| word.is(other)))
+                || event.iter().any(|word| other.iter().any(|other| word.is_form_of(other)))
         })
     };
-    events(said, own).iter().any(|event| {
+    words_after_events(said, own).iter().any(|event| {
         let is_same = shares(event, &same) || event.is_empty() && !same.is_empty();
         shares(event, &reversed) && !is_same
     })
 }
 
 /// Returns the words after each word of the list that no negation word stands beside; none for an adverb.
-fn events<'a, 'b>(sentence: &'b Sentence<'a>, list: &str) -> Vec<Vec<&'b Word<'a>>> {
-    let event = |(at, word): (usize, &Word<'a>)| {
-        let max = if holds(ADVERBS, &word.folded) { 0 } else { EVENT_WORDS_MAX };
+fn words_after_events<'a, 'b>(
+    sentence: &'b AlignedSentence<'a>,
+    list: &str,
+) -> Vec<Vec<&'b SentenceWord<'a>>> {
+    let event = |(at, word): (usize, &SentenceWord<'a>)| {
+        let max = if list_contains(ADVERBS, &word.folded) { 0 } else { EVENT_WORDS_MAX };
         let words = || sentence.words[at + 1..].iter().filter(|word| word.content).take(max).collect();
         let near = &sentence.words[at.saturating_sub(NEGATION_DISTANCE_MAX)..];
         let is_negated =
-            near.iter().take(2 * NEGATION_DISTANCE_MAX).any(|word| holds(NEGATING, &word.folded));
-        (holds(list, &word.folded) && !is_negated).then(words)
+            near.iter().take(2 * NEGATION_DISTANCE_MAX).any(|word| list_contains(NEGATING, &word.folded));
+        (list_contains(list, &word.folded) && !is_negated).then(words)
     };
     sentence.words.iter().enumerate().filter_map(event).collect()
 }

@@ -49,7 +49,7 @@ const IRREGULAR: &[(&str, &[&str])] = &[
 static BY_FORM: LazyLock<Irregular> = LazyLock::new(|| by_form(IRREGULAR));
 
 /// Returns the stem of a folded English word.
-pub(super) fn stem(word: &str) -> String {
+pub(super) fn stem_english(word: &str) -> String {
     if let Some(stem) = BY_FORM.get(word) {
         return (*stem).to_owned();
     }
@@ -57,9 +57,9 @@ pub(super) fn stem(word: &str) -> String {
         return word.to_owned();
     }
     let mut stem = word.to_owned();
-    unplural(&mut stem);
-    untense(&mut stem);
-    unsuffix(&mut stem);
+    remove_plural(&mut stem);
+    remove_tense(&mut stem);
+    remove_suffix(&mut stem);
     if stem.len() > 3 && stem.ends_with('e') {
         stem.pop();
     }
@@ -70,7 +70,7 @@ pub(super) fn stem(word: &str) -> String {
     stem
 }
 
-fn unplural(stem: &mut String) {
+fn remove_plural(stem: &mut String) {
     if stem.ends_with("sses") || stem.ends_with("xes") || stem.ends_with("ches") || stem.ends_with("shes") {
         stem.truncate(stem.len() - 2);
     } else if stem.ends_with("ies") && stem.len() > 4 {
@@ -81,7 +81,7 @@ fn unplural(stem: &mut String) {
     }
 }
 
-fn untense(stem: &mut String) {
+fn remove_tense(stem: &mut String) {
     if stem.ends_with("eed") && stem.len() > 4 {
         stem.pop();
         return;
@@ -100,7 +100,7 @@ fn untense(stem: &mut String) {
     }
 }
 
-fn unsuffix(stem: &mut String) {
+fn remove_suffix(stem: &mut String) {
     const SUFFIXES: &[(&str, &str, usize)] = &[
         ("ification", "ify", 2),
         ("ization", "iz", 3),
@@ -160,14 +160,14 @@ mod tests {
             "delivery deliveries",
             "deliver delivered delivering delivers",
         ] {
-            let stems: Vec<String> = forms.split_whitespace().map(stem).collect();
+            let stems: Vec<String> = forms.split_whitespace().map(stem_english).collect();
             assert!(stems.iter().all(|stem| *stem == stems[0]), "{forms}: {stems:?}");
         }
     }
 
     #[test]
     fn persons_stay_apart() {
-        assert_ne!(stem("employer"), stem("employee"));
-        assert_ne!(stem("lessor"), stem("lessee"));
+        assert_ne!(stem_english("employer"), stem_english("employee"));
+        assert_ne!(stem_english("lessor"), stem_english("lessee"));
     }
 }

@@ -9,24 +9,24 @@ const BEFORE_S: &[u8] = b"bdfghklmnrt";
 const BEFORE_ST: &[u8] = b"bdfghklmnt";
 
 /// Returns the stem of a folded German word.
-pub(super) fn stem(word: &str) -> String {
+pub(super) fn stem_german(word: &str) -> String {
     if !word.is_ascii() || word.bytes().any(|b| b.is_ascii_digit()) {
         return word.to_owned();
     }
     let mut stem = word;
-    stem = without(stem, &["ern", "em", "en", "er", "es", "e"], |_| true);
+    stem = strip_ending(stem, &["ern", "em", "en", "er", "es", "e"], |_| true);
     if stem.len() == word.len() {
-        stem = without(stem, &["s"], |rest| ends_with_any(rest, BEFORE_S));
-        stem = without(stem, &["en", "er"], |_| true);
+        stem = strip_ending(stem, &["s"], |rest| ends_with_any(rest, BEFORE_S));
+        stem = strip_ending(stem, &["en", "er"], |_| true);
     }
-    stem = without(stem, &["est", "en", "er"], |_| true);
-    stem = without(stem, &["st"], |rest| ends_with_any(rest, BEFORE_ST));
-    stem = without(stem, &["ung", "lich", "isch"], |_| true);
+    stem = strip_ending(stem, &["est", "en", "er"], |_| true);
+    stem = strip_ending(stem, &["st"], |rest| ends_with_any(rest, BEFORE_ST));
+    stem = strip_ending(stem, &["ung", "lich", "isch"], |_| true);
     stem.to_owned()
 }
 
 /// Removes the first of the endings that fits.
-fn without<'a>(word: &'a str, endings: &[&str], fits: impl Fn(&str) -> bool) -> &'a str {
+fn strip_ending<'a>(word: &'a str, endings: &[&str], fits: impl Fn(&str) -> bool) -> &'a str {
     let rest = endings
         .iter()
         .find_map(|ending| word.strip_suffix(ending).filter(|rest| rest.len() >= STEM_MIN && fits(rest)));
@@ -40,7 +40,7 @@ fn ends_with_any(word: &str, letters: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fold::fold;
+    use crate::fold::fold_text;
 
     #[test]
     fn forms_meet() {
@@ -54,9 +54,10 @@ mod tests {
             "schriftlich schriftliche schriftlichen",
             "Bundespräsident Bundespräsidenten",
         ] {
-            let stems: Vec<String> = forms.split_whitespace().map(|form| stem(&fold(form))).collect();
+            let stems: Vec<String> =
+                forms.split_whitespace().map(|form| stem_german(&fold_text(form))).collect();
             assert!(stems.iter().all(|stem| *stem == stems[0]), "{forms}: {stems:?}");
         }
-        assert_ne!(stem("mieter"), stem("vermieter"));
+        assert_ne!(stem_german("mieter"), stem_german("vermieter"));
     }
 }

@@ -199,15 +199,15 @@ const INFLECTIONS: &[&str] = &[
 ];
 
 /// Returns the stem of a folded Czech or Slovak word.
-pub(super) fn stem(word: &str) -> String {
+pub(super) fn stem_slavic(word: &str) -> String {
     if let Some(stem) = BY_FORM.get(word) {
         return (*stem).to_owned();
     }
     if !word.is_ascii() || word.len() < 4 || word.bytes().any(|b| b.is_ascii_digit()) {
-        return soften(word.to_owned());
+        return normalize_consonant(word.to_owned());
     }
-    let mut stem = uninflected(word).to_owned();
-    unverbed(&mut stem);
+    let mut stem = remove_inflection(word).to_owned();
+    remove_verb_suffix(&mut stem);
     drop_passing_vowel(&mut stem);
     // `smluvní` is now `smluvn`: removes the adjective's consonant, then the ending before it.
     if stem.len() >= 5
@@ -220,11 +220,11 @@ pub(super) fn stem(word: &str) -> String {
     while stem.len() > 3 && stem.as_bytes().last() == stem.as_bytes().get(stem.len() - 2) {
         stem.pop();
     }
-    soften(stem.replace("ou", "u"))
+    normalize_consonant(stem.replace("ou", "u"))
 }
 
 /// Returns the word without its inflectional ending.
-fn uninflected(word: &str) -> &str {
+fn remove_inflection(word: &str) -> &str {
     if WHOLE_ENDINGS.iter().any(|whole| word.ends_with(whole)) {
         return word;
     }
@@ -238,7 +238,7 @@ fn uninflected(word: &str) -> &str {
 }
 
 /// Removes suffixes of verbs, participles, verbal nouns and qualities.
-fn unverbed(stem: &mut String) {
+fn remove_verb_suffix(stem: &mut String) {
     const SUFFIXES: &[(&str, usize)] = &[
         ("ovatelk", 3),
         ("ovatel", 3),
@@ -293,7 +293,7 @@ fn drop_passing_vowel(stem: &mut String) {
 }
 
 /// Normalizes a consonant that an ending may have softened.
-fn soften(mut stem: String) -> String {
+fn normalize_consonant(mut stem: String) -> String {
     if stem.len() > 3 && stem.ends_with("ct") {
         stem.truncate(stem.len() - 1);
     }
@@ -318,15 +318,15 @@ fn has_vowel(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fold::fold;
+    use crate::fold::fold_text;
 
-    fn together(forms: &str) {
-        let stems: Vec<String> = forms.split_whitespace().map(|form| stem(&fold(form))).collect();
+    fn assert_same_stem(forms: &str) {
+        let stems: Vec<String> = forms.split_whitespace().map(|form| stem_slavic(&fold_text(form))).collect();
         assert!(stems.iter().all(|stem| *stem == stems[0]), "{forms}: {stems:?}");
     }
 
-    fn apart(one: &str, other: &str) {
-        assert_ne!(stem(&fold(one)), stem(&fold(other)), "{one} {other}");
+    fn assert_different_stems(one: &str, other: &str) {
+        assert_ne!(stem_slavic(&fold_text(one)), stem_slavic(&fold_text(other)), "{one} {other}");
     }
 
     #[test]
@@ -359,7 +359,7 @@ mod tests {
             "přesčas přesčasu přesčasových",
             "ověřil ověřovatel ověření",
         ] {
-            together(forms);
+            assert_same_stem(forms);
         }
     }
 
@@ -379,17 +379,17 @@ mod tests {
             "schôdza schôdze schôdzi schôdzu",
             "dovolenka dovolenky dovolenku dovoleniek",
         ] {
-            together(forms);
+            assert_same_stem(forms);
         }
     }
 
     #[test]
     fn other_words_stay_apart() {
-        apart("nájem", "nájemce");
-        apart("zaměstnanec", "zaměstnavatel");
-        apart("platný", "neplatný");
-        apart("plat", "platnost");
-        apart("kupující", "kupní");
-        apart("pronajímatel", "nájemce");
+        assert_different_stems("nájem", "nájemce");
+        assert_different_stems("zaměstnanec", "zaměstnavatel");
+        assert_different_stems("platný", "neplatný");
+        assert_different_stems("plat", "platnost");
+        assert_different_stems("kupující", "kupní");
+        assert_different_stems("pronajímatel", "nájemce");
     }
 }

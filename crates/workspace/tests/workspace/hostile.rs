@@ -12,9 +12,9 @@ use std::time::Duration;
 use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, FallocateFlags, Mode, OFlags, fallocate, mkdirat, openat};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
-use workspace::{Content, Destination, FileName, Quota, Usage, WorkspaceError, Workspaces};
+use workspace::{BackupContent, Destination, DiskUsage, FileName, Quota, WorkspaceError, Workspaces};
 
-use crate::{Host, asked, chunks};
+use crate::{WorkspaceHost, asked_path, content_chunks};
 
 /// Deeper than a walk keeps folders open, and than a path can name.
 const DEEP: usize = 300;
@@ -27,20 +27,20 @@ fn obey_permissions() {
     set_capabilities(None, sets).unwrap();
 }
 
-fn quota() -> Quota {
+fn eager_quota() -> Quota {
     Quota { disk_free_min_bytes: 0, recount_after: Duration::ZERO, ..Quota::default() }
 }
 
-fn shut(path: &Path, mode: u32) {
+fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
 }
 
-fn mode(path: &Path) -> u32 {
+fn read_mode(path: &Path) -> u32 {
     std::fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777
 }
 
 /// Creates nested folders and returns the deepest.
-fn nest(top: &Path, times: usize) -> OwnedFd {
+fn create_nested(top: &Path, times: usize) -> OwnedFd {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     let mut at = openat(CWD, top, flags, Mode::empty()).unwrap();
     for _ in 0..times {
@@ -50,101 +50,101 @@ fn nest(top: &Path, times: usize) -> OwnedFd {
     at
 }
 
-fn put(folder: &OwnedFd, name: &str, content: &[u8]) {
+fn write_file(folder: &OwnedFd, name: &str, content: &[u8]) {
     let file = openat(folder, name, OFlags::WRONLY | OFlags::CREATE, Mode::RUSR | Mode::WUSR).unwrap();
     File::from(file).write_all_at(content, 0).unwrap();
 }
 
 #[tokio::test]
-async fn a_home_without_permissions_locks_nobody_out() {
+async fn home_without_permissions_is_restored() {
     obey_permissions();
-    let host = Host::with(quota()).await;
+    let host = WorkspaceHost::with_quota(eager_quota()).await;
     for taken in [0o000, 0o444, 0o555] {
-        host.upload("/", "file", "content").await.unwrap();
-        shut(&host.workspace.host_dir(), taken);
-        assert_eq!(host.read("/file").await.unwrap(), b"content");
-        shut(&host.workspace.host_dir(), taken);
-        assert_eq!(host.workspace.list(&asked("/")).await.unwrap().entries.len(), 2);
-        shut(&host.workspace.host_dir(), taken);
-        host.workspace.repair().await.unwrap();
-        assert_eq!(mode(&host.workspace.host_dir()), 0o755);
+        host.upload_text("/", "file", "content").await.unwrap();
+        set_mode(&host.workspace.host_dir(), taken);
+        assert_eq!(host.read_file("/file").await.unwrap(), b"content");
+        set_mode(&host.workspace.host_dir(), taken);
+        assert_eq!(host.workspace.list_folder(&asked_path("/")).await.unwrap().entries.len(), 2);
+        set_mode(&host.workspace.host_dir(), taken);
+        host.workspace.repair_permissions().await.unwrap();
+        assert_eq!(read_mode(&host.workspace.host_dir()), 0o755);
     }
-    shut(&host.at("uploads"), 0);
+    set_mode(&host.host_path("uploads"), 0);
     let name = FileName::from_upload("again").unwrap();
-    host.workspace.upload(&Destination::Uploads, &name, chunks("content")).await.unwrap();
-    assert_eq!(host.read("/uploads/again").await.unwrap(), b"content");
+    host.workspace.upload_file(&Destination::Uploads, &name, content_chunks("content")).await.unwrap();
+    assert_eq!(host.read_file("/uploads/again").await.unwrap(), b"content");
 }
 
 #[tokio::test]
 async fn what_is_deep_or_shut_counts() {
     obey_permissions();
-    let host = Host::with(quota()).await;
-    put(&nest(&host.workspace.host_dir(), DEEP), "deep", &[b'x'; 500]);
+    let host = WorkspaceHost::with_quota(eager_quota()).await;
+    write_file(&create_nested(&host.workspace.host_dir(), DEEP), "deep", &[b'x'; 500]);
     // Entries after a deep tree are visited as well.
-    put(&nest(&host.at("uploads"), DEEP), "deep", &[b'x'; 500]);
+    write_file(&create_nested(&host.host_path("uploads"), DEEP), "deep", &[b'x'; 500]);
     for (taken, name) in [(0o000, "shut"), (0o444, "unsearchable"), (0o300, "unreadable")] {
-        std::fs::create_dir(host.at(name)).unwrap();
-        std::fs::write(host.at(name).join("file"), [b'x'; 500]).unwrap();
-        shut(&host.at(name), taken);
+        std::fs::create_dir(host.host_path(name)).unwrap();
+        std::fs::write(host.host_path(name).join("file"), [b'x'; 500]).unwrap();
+        set_mode(&host.host_path(name), taken);
     }
     let counted = host.workspace.usage().await.unwrap();
-    assert_eq!(counted, Usage { bytes: 5 * 500, files: 1 + 2 * (DEEP as u64 + 1) + 3 * 2 });
+    assert_eq!(counted, DiskUsage { bytes: 5 * 500, files: 1 + 2 * (DEEP as u64 + 1) + 3 * 2 });
 }
 
 #[tokio::test]
 async fn files_count_for_what_they_take() {
-    let host = Host::with(quota()).await;
-    File::create(host.at("holes")).unwrap().set_len(1 << 40).unwrap();
+    let host = WorkspaceHost::with_quota(eager_quota()).await;
+    File::create(host.host_path("holes")).unwrap().set_len(1 << 40).unwrap();
     assert_eq!(host.workspace.usage().await.unwrap().bytes, 0);
-    let allocated = File::create(host.at("kept")).unwrap();
+    let allocated = File::create(host.host_path("kept")).unwrap();
     fallocate(&allocated, FallocateFlags::KEEP_SIZE, 0, 8 << 20).unwrap();
     assert!(host.workspace.usage().await.unwrap().bytes >= 8 << 20);
 }
 
 #[tokio::test]
-async fn a_folder_counts_for_the_names_that_it_had() {
-    let host = Host::with(quota()).await;
-    let names: Vec<_> = (0..2_000).map(|n| host.at(&format!("uploads/{n:0>250}"))).collect();
+async fn folder_counts_its_former_names() {
+    let host = WorkspaceHost::with_quota(eager_quota()).await;
+    let names: Vec<_> = (0..2_000).map(|n| host.host_path(&format!("uploads/{n:0>250}"))).collect();
     names.iter().for_each(|name| drop(File::create(name).unwrap()));
     names.iter().for_each(|name| std::fs::remove_file(name).unwrap());
-    let taken = std::fs::metadata(host.at("uploads")).unwrap().blocks() * 512;
+    let taken = std::fs::metadata(host.host_path("uploads")).unwrap().blocks() * 512;
     let counted = host.workspace.usage().await.unwrap();
     // File systems that release the space count nothing.
-    assert_eq!(counted, Usage { bytes: taken.saturating_sub(16 * 1024), files: 1 });
+    assert_eq!(counted, DiskUsage { bytes: taken.saturating_sub(16 * 1024), files: 1 });
 }
 
 #[tokio::test]
 async fn a_tree_without_permissions_is_deleted() {
     obey_permissions();
-    let host = Host::with(quota()).await;
+    let host = WorkspaceHost::with_quota(eager_quota()).await;
     for (n, taken) in [0o000, 0o444, 0o555, 0o300].into_iter().enumerate() {
-        let top = host.at(&format!("tree/{n}"));
+        let top = host.host_path(&format!("tree/{n}"));
         std::fs::create_dir_all(top.join("in/deeper")).unwrap();
         std::fs::write(top.join("in/deeper/file"), "x").unwrap();
         for path in [top.join("in/deeper"), top.join("in"), top] {
-            shut(&path, taken);
+            set_mode(&path, taken);
         }
     }
-    shut(&host.at("tree"), 0);
-    host.workspace.delete(&asked("/tree"), true).await.unwrap();
+    set_mode(&host.host_path("tree"), 0);
+    host.workspace.delete_path(&asked_path("/tree"), true).await.unwrap();
     assert_eq!(host.names_at_home(), ["uploads"]);
 }
 
 /// Returns what a backup would contain: paths in the workspace, and their content.
-fn backed_up(host: &Host) -> BTreeMap<String, String> {
-    let workspaces = Workspaces::new(host.root.path().join("all"), quota()).unwrap();
+fn backed_up(host: &WorkspaceHost) -> BTreeMap<String, String> {
+    let workspaces = Workspaces::new(host.root.path().join("all"), eager_quota()).unwrap();
     let mut found = BTreeMap::new();
     let visited = workspaces.walk_all(&mut |entry| {
         let path: Vec<_> = entry.path.to_str().unwrap().split('/').skip(1).collect();
         let content = match entry.content {
-            Content::File(file) => {
+            BackupContent::File(file) => {
                 let mut content = vec![0; file.size as usize];
                 file.file.read_exact_at(&mut content, 0)?;
                 String::from_utf8(content).unwrap()
             }
-            Content::Folder => "folder".to_owned(),
-            Content::Link(target) => format!("to {}", target.display()),
-            Content::LeftOut(reason) => reason,
+            BackupContent::Folder => "folder".to_owned(),
+            BackupContent::Link(target) => format!("to {}", target.display()),
+            BackupContent::LeftOut(reason) => reason,
         };
         found.insert(path.join("/"), format!("{content} {:o}", entry.mode));
         Ok(())
@@ -154,32 +154,32 @@ fn backed_up(host: &Host) -> BTreeMap<String, String> {
 }
 
 #[tokio::test]
-async fn a_backup_sees_what_is_deep_shut_or_no_file() {
+async fn backup_sees_deep_and_closed_folders() {
     obey_permissions();
-    let host = Host::with(quota()).await;
-    put(&nest(&host.workspace.host_dir(), DEEP), "deep", b"deep");
-    std::fs::write(host.at("shut"), "shut").unwrap();
-    shut(&host.at("shut"), 0);
-    std::fs::create_dir(host.at("folder")).unwrap();
-    std::fs::write(host.at("folder/file"), "in it").unwrap();
-    shut(&host.at("folder"), 0);
-    host.link("nowhere", "link");
-    let _socket = std::os::unix::net::UnixListener::bind(host.at("socket")).unwrap();
+    let host = WorkspaceHost::with_quota(eager_quota()).await;
+    write_file(&create_nested(&host.workspace.host_dir(), DEEP), "deep", b"deep");
+    std::fs::write(host.host_path("shut"), "shut").unwrap();
+    set_mode(&host.host_path("shut"), 0);
+    std::fs::create_dir(host.host_path("folder")).unwrap();
+    std::fs::write(host.host_path("folder/file"), "in it").unwrap();
+    set_mode(&host.host_path("folder"), 0);
+    host.create_link("nowhere", "link");
+    let _socket = std::os::unix::net::UnixListener::bind(host.host_path("socket")).unwrap();
     let found = backed_up(&host);
     let deep = format!("{}deep", format!("{NAME}/").repeat(DEEP));
     assert_eq!(found.get(&deep).map(String::as_str), Some("deep 600"));
     assert_eq!(found["shut"], "shut 0");
-    assert_eq!(mode(&host.at("shut")), 0, "a file keeps its permissions");
+    assert_eq!(read_mode(&host.host_path("shut")), 0, "a file keeps its permissions");
     assert_eq!(found["folder/file"], "in it 644");
     assert_eq!(found["link"], "to nowhere 777");
     assert!(found["socket"].starts_with("it is a socket"));
 }
 
 #[tokio::test]
-async fn a_path_that_is_too_long_for_a_backup_is_named_and_no_reason_to_leave_others_out() {
-    let host = Host::with(quota()).await;
-    put(&nest(&host.workspace.host_dir(), 500), "deep", b"deep");
-    host.upload("/", "zzz", "after").await.unwrap();
+async fn backup_names_overlong_path_and_continues() {
+    let host = WorkspaceHost::with_quota(eager_quota()).await;
+    write_file(&create_nested(&host.workspace.host_dir(), 500), "deep", b"deep");
+    host.upload_text("/", "zzz", "after").await.unwrap();
     let found = backed_up(&host);
     let left_out: Vec<_> = found.values().filter(|content| content.contains("its path has more")).collect();
     assert_eq!(left_out.len(), 1);
@@ -191,7 +191,7 @@ struct Leased(Child);
 
 impl Leased {
     /// `yields` makes it release the lease when it is notified.
-    fn hold(path: &Path, yields: bool) -> Self {
+    fn hold_lease(path: &Path, yields: bool) -> Self {
         const PROGRAM: &str = "
 import fcntl, os, signal, sys
 file = os.open(sys.argv[1], os.O_RDWR)
@@ -219,22 +219,22 @@ impl Drop for Leased {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leased_file_is_waited_for_and_not_for_ever() {
-    let host = Host::with(quota()).await;
-    host.upload("/", "polite", "content").await.unwrap();
-    host.upload("/", "stubborn", "content").await.unwrap();
-    let _polite = Leased::hold(&host.at("polite"), true);
-    let _stubborn = Leased::hold(&host.at("stubborn"), false);
-    let refused = host.read("/stubborn").await;
+async fn leased_file_wait_is_bounded() {
+    let host = WorkspaceHost::with_quota(eager_quota()).await;
+    host.upload_text("/", "polite", "content").await.unwrap();
+    host.upload_text("/", "stubborn", "content").await.unwrap();
+    let _polite = Leased::hold_lease(&host.host_path("polite"), true);
+    let _stubborn = Leased::hold_lease(&host.host_path("stubborn"), false);
+    let refused = host.read_file("/stubborn").await;
     assert!(matches!(refused, Err(WorkspaceError::Leased)), "{refused:?}");
     tokio::time::resume();
-    assert_eq!(host.read("/polite").await.unwrap(), b"content");
+    assert_eq!(host.read_file("/polite").await.unwrap(), b"content");
 }
 
 #[tokio::test]
-async fn a_backup_waits_for_a_leased_file() {
-    let host = Host::with(quota()).await;
-    host.upload("/", "polite", "content").await.unwrap();
-    let _polite = Leased::hold(&host.at("polite"), true);
+async fn backup_waits_for_leased_file() {
+    let host = WorkspaceHost::with_quota(eager_quota()).await;
+    host.upload_text("/", "polite", "content").await.unwrap();
+    let _polite = Leased::hold_lease(&host.host_path("polite"), true);
     assert_eq!(backed_up(&host)["polite"], "content 644");
 }

@@ -18,21 +18,22 @@ use bytes::Bytes;
 use domain::id::AccountId;
 use futures_util::{Stream, StreamExt, stream};
 use workspace::{
-    AskedPath, Destination, FileName, Quota, Uploaded, Workspace, WorkspaceError, WorkspacePath, Workspaces,
+    AskedPath, Destination, FileName, PlacedUpload, Quota, Workspace, WorkspaceError, WorkspacePath,
+    Workspaces,
 };
 
 /// One provisioned account in its own folder, next to something that must stay out of reach.
-struct Host {
+struct WorkspaceHost {
     root: tempfile::TempDir,
     workspace: Workspace,
 }
 
-impl Host {
+impl WorkspaceHost {
     async fn new() -> Self {
-        Self::with(Quota { disk_free_min_bytes: 0, ..Quota::default() }).await
+        Self::with_quota(Quota { disk_free_min_bytes: 0, ..Quota::default() }).await
     }
 
-    async fn with(quota: Quota) -> Self {
+    async fn with_quota(quota: Quota) -> Self {
         let root = tempfile::tempdir().unwrap();
         std::fs::write(root.path().join("secret"), "secret").unwrap();
         let workspaces = Workspaces::new(root.path().join("all"), quota).unwrap();
@@ -41,22 +42,24 @@ impl Host {
     }
 
     /// Returns a workspace path on the host.
-    fn at(&self, path: &str) -> PathBuf {
+    fn host_path(&self, path: &str) -> PathBuf {
         self.workspace.host_dir().join(path)
     }
 
-    fn link(&self, target: &str, path: &str) {
-        std::os::unix::fs::symlink(target, self.at(path)).unwrap();
+    fn create_link(&self, target: &str, path: &str) {
+        std::os::unix::fs::symlink(target, self.host_path(path)).unwrap();
     }
 
-    async fn upload(&self, to: &str, name: &str, content: &str) -> Result<Uploaded, WorkspaceError> {
-        let destination = Destination::Folder(asked(to));
-        self.workspace.upload(&destination, &FileName::from_upload(name).unwrap(), chunks(content)).await
+    async fn upload_text(&self, to: &str, name: &str, content: &str) -> Result<PlacedUpload, WorkspaceError> {
+        let destination = Destination::Folder(asked_path(to));
+        self.workspace
+            .upload_file(&destination, &FileName::from_upload(name).unwrap(), content_chunks(content))
+            .await
     }
 
-    async fn read(&self, path: &str) -> Result<Vec<u8>, WorkspaceError> {
-        let file = self.workspace.open_file(&asked(path)).await?;
-        let mut stream = file.stream(0..u64::MAX);
+    async fn read_file(&self, path: &str) -> Result<Vec<u8>, WorkspaceError> {
+        let file = self.workspace.open_file(&asked_path(path)).await?;
+        let mut stream = file.stream_range(0..u64::MAX);
         let mut content = Vec::new();
         while let Some(chunk) = stream.next().await {
             content.extend(chunk?);
@@ -74,15 +77,15 @@ impl Host {
     }
 }
 
-fn asked(path: &str) -> AskedPath {
+fn asked_path(path: &str) -> AskedPath {
     AskedPath::from_url(path)
 }
 
-fn path(text: &str) -> WorkspacePath {
+fn workspace_path(text: &str) -> WorkspacePath {
     WorkspacePath::parse(text).unwrap()
 }
 
-fn chunks(content: &str) -> impl Stream<Item = Result<Bytes, Infallible>> + use<> {
+fn content_chunks(content: &str) -> impl Stream<Item = Result<Bytes, Infallible>> + use<> {
     let chunks: Vec<_> =
         content.as_bytes().chunks(7).map(|chunk| Ok(Bytes::copy_from_slice(chunk))).collect();
     stream::iter(chunks)

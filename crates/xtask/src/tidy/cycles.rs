@@ -5,37 +5,37 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Complaint, File, Tree};
+use super::{Complaint, SourceFile, SourceTree};
 
 /// The imports between the top-level modules of a crate: importer and imported module, with a file that says so.
 type Imports = BTreeMap<String, BTreeMap<String, String>>;
 
-pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
+pub(super) fn check_cycles(tree: &SourceTree) -> Vec<Complaint> {
     let mut out = Vec::new();
-    for name in crates(tree) {
+    for name in crate_names(tree) {
         let complaint = |circle| Complaint {
             path: format!("crates/{name}/src"),
             line: 0,
             rule: "cycle",
             text: format!("top-level modules import one another in a circle: {circle}"),
         };
-        out.extend(circles(&imports(tree, &name)).into_iter().map(complaint));
+        out.extend(find_cycles(&find_imports(tree, &name)).into_iter().map(complaint));
     }
     out
 }
 
-fn crates(tree: &Tree) -> BTreeSet<String> {
+fn crate_names(tree: &SourceTree) -> BTreeSet<String> {
     let sources =
-        tree.ending(".rs").filter_map(|file| file.path.strip_prefix("crates/")?.split_once("/src/"));
+        tree.with_suffix(".rs").filter_map(|file| file.path.strip_prefix("crates/")?.split_once("/src/"));
     sources.filter(|(name, _)| !name.contains('/')).map(|(name, _)| name.to_owned()).collect()
 }
 
-fn imports(tree: &Tree, name: &str) -> Imports {
+fn find_imports(tree: &SourceTree, name: &str) -> Imports {
     let root = format!("crates/{name}/src/");
-    let files: Vec<(&str, &File)> =
-        tree.ending(".rs").filter_map(|file| Some((file.path.strip_prefix(&root)?, file))).collect();
+    let files: Vec<(&str, &SourceFile)> =
+        tree.with_suffix(".rs").filter_map(|file| Some((file.path.strip_prefix(&root)?, file))).collect();
     let entries = ["lib.rs", "main.rs"];
-    let mut modules: BTreeSet<&str> = files.iter().map(|(path, _)| top(path)).collect();
+    let mut modules: BTreeSet<&str> = files.iter().map(|(path, _)| top_module(path)).collect();
     for other in ["lib", "main", "bin", "tests"] {
         modules.remove(other);
     }
@@ -46,7 +46,7 @@ fn imports(tree: &Tree, name: &str) -> Imports {
             if entries.contains(path) { "" } else { path.trim_end_matches("mod.rs").trim_end_matches(".rs") };
         let folder = if folder.is_empty() { "" } else { folder.trim_end_matches('/') };
         let (code, tests) = without_tests(&file.text);
-        test_only.extend(tests.into_iter().map(|test| join(folder, &test)));
+        test_only.extend(tests.into_iter().map(|test| join_path(folder, &test)));
         if entries.contains(path) {
             exports.extend(re_exports(&code, &modules));
         }
@@ -56,7 +56,7 @@ fn imports(tree: &Tree, name: &str) -> Imports {
         let place = path.trim_end_matches(".rs").trim_end_matches("/mod");
         let test = path.split('/').any(|part| part == "tests" || part == "tests.rs")
             || test_only.iter().any(|test| place == test || place.starts_with(&format!("{test}/")));
-        let importer = top(path);
+        let importer = top_module(path);
         if test || !modules.contains(importer) {
             continue;
         }
@@ -76,12 +76,12 @@ fn imports(tree: &Tree, name: &str) -> Imports {
     imports
 }
 
-fn join(folder: &str, name: &str) -> String {
+fn join_path(folder: &str, name: &str) -> String {
     if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
 }
 
 /// Returns the top-level module of a file, by its path below `src`.
-fn top(path: &str) -> &str {
+fn top_module(path: &str) -> &str {
     let first = path.split('/').next().unwrap_or(path);
     first.strip_suffix(".rs").unwrap_or(first)
 }
@@ -124,14 +124,14 @@ fn paths_after(code: &str, prefix: &str) -> Vec<String> {
             continue;
         }
         let rest = &code[at + prefix.len()..];
-        let items = if rest.starts_with('{') { group(rest) } else { vec![rest] };
+        let items = if rest.starts_with('{') { split_use_group(rest) } else { vec![rest] };
         found.extend(items.into_iter().map(first_name).filter(|name| !name.is_empty()));
     }
     found
 }
 
 /// Splits `{a, b::{c, d}}…` into `a` and `b::{c, d}`.
-fn group(text: &str) -> Vec<&str> {
+fn split_use_group(text: &str) -> Vec<&str> {
     let (mut items, mut depth, mut begin) = (Vec::new(), 0, 1);
     for (at, letter) in text.char_indices() {
         match letter {
@@ -164,7 +164,7 @@ fn re_exports(root: &str, modules: &BTreeSet<&str>) -> BTreeMap<String, String> 
         else {
             continue;
         };
-        let items = if names.starts_with('{') { group(names) } else { vec![names] };
+        let items = if names.starts_with('{') { split_use_group(names) } else { vec![names] };
         for item in items {
             let name = item.trim().rsplit([' ', ':', '{']).next().unwrap_or("");
             exports.insert(name.to_owned(), module.to_owned());
@@ -174,9 +174,9 @@ fn re_exports(root: &str, modules: &BTreeSet<&str>) -> BTreeMap<String, String> 
 }
 
 /// Returns every circle as text: its modules' imports of one another.
-fn circles(imports: &Imports) -> Vec<String> {
+fn find_cycles(imports: &Imports) -> Vec<String> {
     let reached: BTreeMap<&str, BTreeSet<&str>> =
-        imports.keys().map(|module| (module.as_str(), reachable(imports, module))).collect();
+        imports.keys().map(|module| (module.as_str(), reachable_modules(imports, module))).collect();
     let reaches = |from: &str, to: &str| reached.get(from).is_some_and(|reached| reached.contains(to));
     let (mut seen, mut out) = (BTreeSet::new(), Vec::new());
     for module in imports.keys().map(String::as_str).filter(|module| reaches(module, module)) {
@@ -199,7 +199,7 @@ fn circles(imports: &Imports) -> Vec<String> {
     out
 }
 
-fn reachable<'a>(imports: &'a Imports, from: &str) -> BTreeSet<&'a str> {
+fn reachable_modules<'a>(imports: &'a Imports, from: &str) -> BTreeSet<&'a str> {
     let (mut reached, mut waiting) = (BTreeSet::new(), vec![from]);
     while let Some(module) = waiting.pop() {
         for next in imports.get(module).into_iter().flat_map(BTreeMap::keys) {
@@ -215,16 +215,16 @@ fn reachable<'a>(imports: &'a Imports, from: &str) -> BTreeSet<&'a str> {
 mod tests {
     use super::*;
 
-    fn found(files: &[(&str, &str)]) -> Vec<String> {
+    fn found_cycles(files: &[(&str, &str)]) -> Vec<String> {
         let files: Vec<(String, &str)> =
             files.iter().map(|(path, text)| (format!("crates/x/src/{path}"), *text)).collect();
         let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
-        check(&Tree::of(&files)).into_iter().map(|complaint| complaint.text).collect()
+        check_cycles(&SourceTree::from_texts(&files)).into_iter().map(|complaint| complaint.text).collect()
     }
 
     #[test]
-    fn a_circle_is_told_with_its_imports() {
-        let text = found(&[
+    fn cycle_complaint_names_imports() {
+        let text = found_cycles(&[
             ("lib.rs", "mod a;\nmod b;\nmod c;\npub use c::Thing;\n"),
             ("a.rs", "use crate::{b::{B, D}, d};\n"),
             ("b/mod.rs", "use super::Thing;\n"),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_comments_macros_and_inner_modules_do_not_count() {
+    fn imports_of_tests_and_comments_ignored() {
         let files = [
             ("a.rs", "use crate::b;\n#[cfg(test)]\nmod fixture;\nmod c;\n"),
             ("b.rs", "// crate::a\n$crate::a;\n#[cfg(test)]\nmod tests {\n    use crate::a;\n}\nfn f() {}\n"),
@@ -245,9 +245,9 @@ mod tests {
             ("c.rs", "use crate::a;\n"),
             ("a/fixture.rs", "use crate::c;\n"),
         ];
-        assert!(found(&files).is_empty(), "{:?}", found(&files));
+        assert!(found_cycles(&files).is_empty(), "{:?}", found_cycles(&files));
         let mut files = files.to_vec();
         files.push(("b/other.rs", "use crate::a;\n"));
-        assert_eq!(found(&files).len(), 1, "what stands below a module is part of it");
+        assert_eq!(found_cycles(&files).len(), 1, "what stands below a module is part of it");
     }
 }

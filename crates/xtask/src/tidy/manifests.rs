@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::{Complaint, Tree};
+use super::{Complaint, SourceTree};
 
 const MAP: &str = "ARCHITECTURE.md";
 const ROOT: &str = "Cargo.toml";
@@ -23,7 +23,7 @@ pub(super) struct Edges {
 pub(super) type Crates = BTreeMap<String, Edges>;
 
 /// Returns the crates and edges from `cargo metadata`.
-pub(super) fn metadata(root: &Path) -> Result<Crates, String> {
+pub(super) fn read_metadata(root: &Path) -> Result<Crates, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .args(["metadata", "--no-deps", "--offline", "--format-version", "1"])
@@ -35,10 +35,10 @@ pub(super) fn metadata(root: &Path) -> Result<Crates, String> {
     }
     let value: Value =
         serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata: {error}"))?;
-    Ok(edges(&value))
+    Ok(crate_edges(&value))
 }
 
-fn edges(metadata: &Value) -> Crates {
+fn crate_edges(metadata: &Value) -> Crates {
     let list = |value: &Value, key: &str| value[key].as_array().cloned().unwrap_or_default();
     let mut crates = Crates::new();
     for package in list(metadata, "packages") {
@@ -61,7 +61,7 @@ fn edges(metadata: &Value) -> Crates {
 
 /// Parses the crates and edges of the map's table: rows of `| crate | what it is | uses |`. Uses are names,
 /// or `–` for none; those of tests only follow `; tests:`.
-fn mapped(text: &str) -> Vec<(usize, String, Edges)> {
+fn parse_map_rows(text: &str) -> Vec<(usize, String, Edges)> {
     let names = |list: &str| -> BTreeSet<String> {
         list.split(',')
             .map(|name| name.trim().trim_matches('`'))
@@ -81,47 +81,47 @@ fn mapped(text: &str) -> Vec<(usize, String, Edges)> {
         .collect()
 }
 
-pub(super) fn check(tree: &Tree, crates: &Crates) -> Vec<Complaint> {
-    let mut out = map(tree, crates);
+pub(super) fn check_manifests(tree: &SourceTree, crates: &Crates) -> Vec<Complaint> {
+    let mut out = check_map(tree, crates);
     // The fuzz targets are a separate workspace.
-    for file in tree.ending("/Cargo.toml").filter(|file| !file.path.starts_with("fuzz/")) {
-        member(&file.path, &file.text, crates, &mut out);
+    for file in tree.with_suffix("/Cargo.toml").filter(|file| !file.path.starts_with("fuzz/")) {
+        check_member(&file.path, &file.text, crates, &mut out);
     }
-    root(tree, &mut out);
+    check_root(tree, &mut out);
     out
 }
 
-fn complaint(path: &str, line: usize, rule: &'static str, text: String) -> Complaint {
+fn new_complaint(path: &str, line: usize, rule: &'static str, text: String) -> Complaint {
     Complaint { path: path.to_owned(), line, rule, text }
 }
 
-fn map(tree: &Tree, crates: &Crates) -> Vec<Complaint> {
-    let rows = mapped(tree.text(MAP).unwrap_or(""));
+fn check_map(tree: &SourceTree, crates: &Crates) -> Vec<Complaint> {
+    let rows = parse_map_rows(tree.file_text(MAP).unwrap_or(""));
     let mut out = Vec::new();
     let show = |edges: &Edges| format!("{:?}, for tests {:?}", edges.normal, edges.tests);
     for (line, name, meant) in &rows {
         match crates.get(name) {
-            None => out.push(complaint(MAP, *line, "map", format!("there is no crate {name}"))),
+            None => out.push(new_complaint(MAP, *line, "map", format!("there is no crate {name}"))),
             Some(real) if real != meant => {
                 let text = format!("{name} uses {}; the manifest says {}", show(meant), show(real));
-                out.push(complaint(MAP, *line, "map", text));
+                out.push(new_complaint(MAP, *line, "map", text));
             }
             Some(_) => {}
         }
     }
     for name in crates.keys().filter(|name| rows.iter().all(|(_, mapped, _)| mapped != *name)) {
-        out.push(complaint(MAP, 0, "map", format!("the crate {name} is missing from the table")));
+        out.push(new_complaint(MAP, 0, "map", format!("the crate {name} is missing from the table")));
     }
     out
 }
 
-fn member(path: &str, text: &str, crates: &Crates, out: &mut Vec<Complaint>) {
+fn check_member(path: &str, text: &str, crates: &Crates, out: &mut Vec<Complaint>) {
     let folder = path.rsplit('/').nth(1).unwrap_or("");
     if !crates.contains_key(folder) {
-        out.push(complaint(path, 0, "manifest", "the crate is not named as its folder".into()));
+        out.push(new_complaint(path, 0, "manifest", "the crate is not named as its folder".into()));
     }
     if !text.contains("[lints]\nworkspace = true") {
-        out.push(complaint(path, 0, "manifest", "it does not take the lints of the workspace".into()));
+        out.push(new_complaint(path, 0, "manifest", "it does not take the lints of the workspace".into()));
     }
     let mut section = "";
     for (index, line) in text.lines().enumerate() {
@@ -133,14 +133,14 @@ fn member(path: &str, text: &str, crates: &Crates, out: &mut Vec<Complaint>) {
             && !line.contains("workspace = true")
         {
             let text = "versions stand in the root's [workspace.dependencies] alone".into();
-            out.push(complaint(path, index + 1, "manifest", text));
+            out.push(new_complaint(path, index + 1, "manifest", text));
         }
     }
 }
 
 /// Checks the root's dependencies: each has a reason (a comment on its line or above its group) and is used.
-fn root(tree: &Tree, out: &mut Vec<Complaint>) {
-    let text = tree.text(ROOT).unwrap_or("");
+fn check_root(tree: &SourceTree, out: &mut Vec<Complaint>) {
+    let text = tree.file_text(ROOT).unwrap_or("");
     let mut grouped = false;
     let lines = text.lines().enumerate().skip_while(|(_, line)| *line != "[workspace.dependencies]").skip(1);
     for (index, line) in lines.take_while(|(_, line)| !line.starts_with('[')) {
@@ -150,20 +150,20 @@ fn root(tree: &Tree, out: &mut Vec<Complaint>) {
             grouped = false;
         } else if let Some((name, rest)) = line.split_once(" = ") {
             if !grouped && !rest.contains(" # ") {
-                out.push(complaint(
+                out.push(new_complaint(
                     ROOT,
                     index + 1,
                     "reason",
                     format!("{name} stands there without a reason"),
                 ));
             }
-            let used = tree.ending("/Cargo.toml").any(|file| {
+            let used = tree.with_suffix("/Cargo.toml").any(|file| {
                 file.text.lines().any(|line| {
                     line.starts_with(&format!("{name}.")) || line.starts_with(&format!("{name} = "))
                 })
             });
             if !used && !rest.contains("path = ") {
-                out.push(complaint(ROOT, index + 1, "reason", format!("no crate uses {name}")));
+                out.push(new_complaint(ROOT, index + 1, "reason", format!("no crate uses {name}")));
             }
         }
     }
@@ -175,8 +175,8 @@ mod tests {
 
     use super::*;
 
-    fn crates() -> Crates {
-        edges(&json!({"packages": [
+    fn sample_crates() -> Crates {
+        crate_edges(&json!({"packages": [
             {"name": "domain", "dependencies": [{"name": "uuid", "kind": null}]},
             {"name": "store", "dependencies": [
                 {"name": "domain", "kind": null, "path": "x"},
@@ -185,42 +185,51 @@ mod tests {
         ]}))
     }
 
-    fn rules(complaints: &[Complaint]) -> Vec<(&str, usize)> {
+    fn rules_and_lines(complaints: &[Complaint]) -> Vec<(&str, usize)> {
         complaints.iter().map(|complaint| (complaint.rule, complaint.line)).collect()
     }
 
     #[test]
     fn the_map_equals_the_manifests() {
-        let map =
-            |rows: &str| Tree::of(&[(MAP, &format!("# Map\n| crate | what | uses |\n|--|--|--|\n{rows}"))]);
+        let map = |rows: &str| {
+            SourceTree::from_texts(&[(MAP, &format!("# Map\n| crate | what | uses |\n|--|--|--|\n{rows}"))])
+        };
         let right = "| `domain` | words | – |\n| `store` | rows | domain; tests: standin |\n";
-        assert_eq!(check(&map(right), &crates()), []);
+        assert_eq!(check_manifests(&map(right), &sample_crates()), []);
         let wrong = "| `domain` | words | – |\n| `store` | rows | – |\n| `other` | – | – |\n";
-        assert_eq!(rules(&check(&map(wrong), &crates())), [("map", 5), ("map", 6)]);
-        assert_eq!(rules(&check(&map(""), &crates())), [("map", 0), ("map", 0)]);
+        assert_eq!(
+            rules_and_lines(&check_manifests(&map(wrong), &sample_crates())),
+            [("map", 5), ("map", 6)]
+        );
+        assert_eq!(rules_and_lines(&check_manifests(&map(""), &sample_crates())), [("map", 0), ("map", 0)]);
     }
 
     #[test]
-    fn a_member_has_no_versions_and_takes_the_lints() {
+    fn member_manifest_inherits_versions_and_lints() {
         let lints = "[lints]\nworkspace = true\n";
         let mut out = Vec::new();
-        member(
+        check_member(
             "crates/domain/Cargo.toml",
             &format!("{lints}[dependencies]\nuuid.workspace = true\n"),
-            &crates(),
+            &sample_crates(),
             &mut out,
         );
         assert_eq!(out, []);
-        member("crates/odd/Cargo.toml", "[dev-dependencies]\nuuid = \"1\"\n", &crates(), &mut out);
-        assert_eq!(rules(&out), [("manifest", 0), ("manifest", 0), ("manifest", 2)]);
+        check_member(
+            "crates/odd/Cargo.toml",
+            "[dev-dependencies]\nuuid = \"1\"\n",
+            &sample_crates(),
+            &mut out,
+        );
+        assert_eq!(rules_and_lines(&out), [("manifest", 0), ("manifest", 0), ("manifest", 2)]);
     }
 
     #[test]
-    fn a_dependency_has_a_reason_and_a_user() {
+    fn root_dependency_has_reason_and_user() {
         let toml = "[workspace.dependencies]\n# For all.\na = \"1\"\n\nb = \"1\" # bytes\nc = \"1\"\nd = \"1\" # idle\n";
         let user = "[dependencies]\na.workspace = true\nb = { workspace = true }\nc.workspace = true\n";
         let mut out = Vec::new();
-        root(&Tree::of(&[(ROOT, toml), ("crates/x/Cargo.toml", user)]), &mut out);
-        assert_eq!(rules(&out), [("reason", 6), ("reason", 7)]);
+        check_root(&SourceTree::from_texts(&[(ROOT, toml), ("crates/x/Cargo.toml", user)]), &mut out);
+        assert_eq!(rules_and_lines(&out), [("reason", 6), ("reason", 7)]);
     }
 }

@@ -1,6 +1,6 @@
 //! Checks sources: lengths, `unsafe`, leftovers, silenced lints, sleeps in tests, module docs.
 
-use super::{Complaint, File, Tree};
+use super::{Complaint, SourceFile, SourceTree};
 
 /// The longest source file, in lines.
 const FILE_MAX_LINES: usize = 600;
@@ -12,27 +12,33 @@ const UNSAFE_CRATES: [&str; 3] = ["crates/machine/", "crates/guest/", "crates/ca
 /// The maximum distance of a SAFETY comment above its `unsafe`, in lines.
 const SAFETY_LINES: usize = 8;
 
-pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
+pub(super) fn check_sources(tree: &SourceTree) -> Vec<Complaint> {
     let mut out = Vec::new();
-    for file in tree.ending(".rs") {
-        lengths(file, &mut out);
-        unsafety(file, &mut out);
-        leftovers(file, &mut out);
-        sleeps(file, &mut out);
+    for file in tree.with_suffix(".rs") {
+        check_lengths(file, &mut out);
+        check_unsafe_code(file, &mut out);
+        check_leftovers(file, &mut out);
+        check_sleeps(file, &mut out);
         let entry = ["/src/lib.rs", "/src/main.rs", "/build.rs"].iter().any(|end| file.path.ends_with(end));
         if entry && !file.text.starts_with("//!") {
-            push(&mut out, file, 1, "docstring", "module docs are missing (`//!`)");
+            push_complaint(&mut out, file, 1, "docstring", "module docs are missing (`//!`)");
         }
     }
     out
 }
 
-fn push(out: &mut Vec<Complaint>, file: &File, line: usize, rule: &'static str, text: impl Into<String>) {
+fn push_complaint(
+    out: &mut Vec<Complaint>,
+    file: &SourceFile,
+    line: usize,
+    rule: &'static str,
+    text: impl Into<String>,
+) {
     out.push(Complaint { path: file.path.clone(), line, rule, text: text.into() });
 }
 
 /// Removes the comment and the strings of a line, approximately.
-fn code(line: &str) -> String {
+fn strip_comment_and_strings(line: &str) -> String {
     let mut out = String::new();
     let mut quoted = false;
     let mut previous = ' ';
@@ -49,15 +55,15 @@ fn code(line: &str) -> String {
     out
 }
 
-fn lengths(file: &File, out: &mut Vec<Complaint>) {
+fn check_lengths(file: &SourceFile, out: &mut Vec<Complaint>) {
     let lines: Vec<&str> = file.text.lines().collect();
     if lines.len() > FILE_MAX_LINES {
         let text = format!("{} lines, more than {FILE_MAX_LINES}: split it by what it is about", lines.len());
-        push(out, file, 0, "long-file", text);
+        push_complaint(out, file, 0, "long-file", text);
     }
     for (index, line) in lines.iter().enumerate() {
         let indentation = line.len() - line.trim_start().len();
-        let head = code(line);
+        let head = strip_comment_and_strings(line);
         if !head.split_whitespace().take(6).any(|word| word == "fn") || head.trim_end().ends_with(['}', ';'])
         {
             continue;
@@ -67,23 +73,23 @@ fn lengths(file: &File, out: &mut Vec<Complaint>) {
         let length = lines[index..].iter().position(|line| *line == closing).unwrap_or(0) + 1;
         if length > FUNCTION_MAX_LINES {
             let text = format!("a function of {length} lines, more than {FUNCTION_MAX_LINES}");
-            push(out, file, index + 1, "long-function", text);
+            push_complaint(out, file, index + 1, "long-function", text);
         }
     }
 }
 
-fn unsafety(file: &File, out: &mut Vec<Complaint>) {
+fn check_unsafe_code(file: &SourceFile, out: &mut Vec<Complaint>) {
     let allowed = UNSAFE_CRATES.iter().any(|prefix| file.path.starts_with(prefix));
     let lines: Vec<&str> = file.text.lines().collect();
     for (index, line) in lines.iter().enumerate() {
-        let code = code(line);
+        let code = strip_comment_and_strings(line);
         if !code.split(|letter: char| !letter.is_alphanumeric() && letter != '_').any(|word| word == "unsafe")
         {
             continue;
         }
         let above = &lines[index.saturating_sub(SAFETY_LINES)..=index];
         if !allowed {
-            push(
+            push_complaint(
                 out,
                 file,
                 index + 1,
@@ -91,13 +97,13 @@ fn unsafety(file: &File, out: &mut Vec<Complaint>) {
                 "unsafe code stands in the crates machine and guest, and in memory.rs of causerie",
             );
         } else if !above.iter().any(|line| line.contains("SAFETY:") || line.contains("# Safety")) {
-            push(out, file, index + 1, "unsafe", "no `// SAFETY:` line says why it is sound");
+            push_complaint(out, file, index + 1, "unsafe", "no `// SAFETY:` line says why it is sound");
         }
     }
 }
 
 /// Forbidden leftovers, with their remedy. Written in two pieces, so that this file does not contain them.
-fn banned() -> [(String, &'static str); 8] {
+fn banned_leftovers() -> [(String, &'static str); 8] {
     let joined = |left: &str, right: &str| format!("{left}{right}");
     [
         (joined("TO", "DO"), "do it, or write an issue"),
@@ -111,19 +117,19 @@ fn banned() -> [(String, &'static str); 8] {
     ]
 }
 
-fn leftovers(file: &File, out: &mut Vec<Complaint>) {
-    let banned = banned();
+fn check_leftovers(file: &SourceFile, out: &mut Vec<Complaint>) {
+    let banned = banned_leftovers();
     for (index, line) in file.text.lines().enumerate() {
         for (words, instead) in &banned {
             if line.contains(words.as_str()) {
-                push(out, file, index + 1, "leftover", format!("{words}: {instead}"));
+                push_complaint(out, file, index + 1, "leftover", format!("{words}: {instead}"));
             }
         }
     }
 }
 
 /// Real sleeps in tests. Files that pause time are exempt.
-fn sleeps(file: &File, out: &mut Vec<Complaint>) {
+fn check_sleeps(file: &SourceFile, out: &mut Vec<Complaint>) {
     let paused = ["start_paused", "time::pause"].iter().any(|words| file.text.contains(words));
     if paused || file.path.starts_with("crates/xtask/") {
         return;
@@ -132,7 +138,7 @@ fn sleeps(file: &File, out: &mut Vec<Complaint>) {
     for (index, line) in file.text.lines().enumerate() {
         testing |= line.starts_with("#[cfg(test)]");
         if testing && (line.contains("thread::sleep(") || line.contains("time::sleep(")) {
-            push(out, file, index + 1, "sleep", "wait for a condition, not for time to pass");
+            push_complaint(out, file, index + 1, "sleep", "wait for a condition, not for time to pass");
         }
     }
 }
@@ -141,9 +147,9 @@ fn sleeps(file: &File, out: &mut Vec<Complaint>) {
 mod tests {
     use super::*;
 
-    fn found(path: &str, text: &str) -> Vec<(&'static str, usize)> {
-        let tree = Tree::of(&[(path, text)]);
-        check(&tree).iter().map(|complaint| (complaint.rule, complaint.line)).collect()
+    fn found_complaints(path: &str, text: &str) -> Vec<(&'static str, usize)> {
+        let tree = SourceTree::from_texts(&[(path, text)]);
+        check_sources(&tree).iter().map(|complaint| (complaint.rule, complaint.line)).collect()
     }
 
     #[test]
@@ -151,45 +157,58 @@ mod tests {
         let body = |lines: usize| {
             format!("impl X {{\n    fn long() {{\n{}    }}\n}}\n", "        a();\n".repeat(lines))
         };
-        assert_eq!(found("crates/a/src/b.rs", &body(FUNCTION_MAX_LINES - 2)), []);
-        assert_eq!(found("crates/a/src/b.rs", &body(FUNCTION_MAX_LINES - 1)), [("long-function", 2)]);
-        assert_eq!(found("crates/a/src/b.rs", &"a();\n".repeat(FILE_MAX_LINES + 1)), [("long-file", 0)]);
+        assert_eq!(found_complaints("crates/a/src/b.rs", &body(FUNCTION_MAX_LINES - 2)), []);
+        assert_eq!(
+            found_complaints("crates/a/src/b.rs", &body(FUNCTION_MAX_LINES - 1)),
+            [("long-function", 2)]
+        );
+        assert_eq!(
+            found_complaints("crates/a/src/b.rs", &"a();\n".repeat(FILE_MAX_LINES + 1)),
+            [("long-file", 0)]
+        );
     }
 
     #[test]
-    fn unsafe_code_has_its_place_and_its_reason() {
-        assert_eq!(found("crates/store/src/b.rs", "// SAFETY: it is.\nunsafe { a() }\n"), [("unsafe", 2)]);
-        assert_eq!(found("crates/machine/src/b.rs", "// SAFETY: it is.\nunsafe { a() }\n"), []);
-        assert_eq!(found("crates/machine/src/b.rs", "let x = unsafe { a() };\n"), [("unsafe", 1)]);
+    fn unsafe_code_needs_place_and_reason() {
+        assert_eq!(
+            found_complaints("crates/store/src/b.rs", "// SAFETY: it is.\nunsafe { a() }\n"),
+            [("unsafe", 2)]
+        );
+        assert_eq!(found_complaints("crates/machine/src/b.rs", "// SAFETY: it is.\nunsafe { a() }\n"), []);
+        assert_eq!(found_complaints("crates/machine/src/b.rs", "let x = unsafe { a() };\n"), [("unsafe", 1)]);
         let words = "#![expect(unsafe_code, reason = \"x\")]\n// unsafe\nlet a = \"unsafe\";\n";
-        assert_eq!(found("crates/store/src/b.rs", words), []);
+        assert_eq!(found_complaints("crates/store/src/b.rs", words), []);
     }
 
     #[test]
     fn leftovers_are_reported() {
-        for (words, _) in banned() {
-            assert_eq!(found("crates/a/src/b.rs", &format!("x {words} y\n")), [("leftover", 1)], "{words}");
+        for (words, _) in banned_leftovers() {
+            assert_eq!(
+                found_complaints("crates/a/src/b.rs", &format!("x {words} y\n")),
+                [("leftover", 1)],
+                "{words}"
+            );
         }
     }
 
     #[test]
-    fn tests_do_not_sleep_but_programs_and_paused_tests_may() {
+    fn sleep_in_test_is_refused() {
         let sleep = "std::thread::sleep(x);\n";
-        assert_eq!(found("crates/a/tests/b.rs", sleep), [("sleep", 1)]);
-        assert_eq!(found("crates/a/src/b.rs", sleep), []);
+        assert_eq!(found_complaints("crates/a/tests/b.rs", sleep), [("sleep", 1)]);
+        assert_eq!(found_complaints("crates/a/src/b.rs", sleep), []);
         assert_eq!(
-            found("crates/a/src/b.rs", &format!("#[cfg(test)]\nmod tests {{\n{sleep}")),
+            found_complaints("crates/a/src/b.rs", &format!("#[cfg(test)]\nmod tests {{\n{sleep}")),
             [("sleep", 3)]
         );
         assert_eq!(
-            found("crates/a/tests/b.rs", &format!("#[tokio::test(start_paused = true)]\n{sleep}")),
+            found_complaints("crates/a/tests/b.rs", &format!("#[tokio::test(start_paused = true)]\n{sleep}")),
             []
         );
     }
 
     #[test]
     fn a_crate_has_docs() {
-        assert_eq!(found("crates/a/src/lib.rs", "mod b;\n"), [("docstring", 1)]);
-        assert_eq!(found("crates/a/src/lib.rs", "//! A crate.\n"), []);
+        assert_eq!(found_complaints("crates/a/src/lib.rs", "mod b;\n"), [("docstring", 1)]);
+        assert_eq!(found_complaints("crates/a/src/lib.rs", "//! A crate.\n"), []);
     }
 }

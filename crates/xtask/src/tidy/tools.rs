@@ -2,18 +2,18 @@
 //!
 //! Short names such as `list` are ordinary words, so only the crates are checked that offer, route, run or read calls.
 
-use super::{Complaint, Tree};
+use super::{Complaint, SourceTree};
 
 /// The table of tools.
 const TABLE: &str = "crates/domain/src/tool.rs";
 /// The crates in which the name of a tool means the tool.
 const CRATES: [&str; 7] = ["domain", "engine", "guest", "models", "plugins", "protocol", "store"];
 
-pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
-    let Some(table) = tree.text(TABLE) else { return Vec::new() };
-    let names = names(table);
+pub(super) fn check_tool_names(tree: &SourceTree) -> Vec<Complaint> {
+    let Some(table) = tree.file_text(TABLE) else { return Vec::new() };
+    let names = table_tool_names(table);
     let mut out = Vec::new();
-    for file in tree.ending(".rs").filter(|file| is_product(&file.path)) {
+    for file in tree.with_suffix(".rs").filter(|file| is_product(&file.path)) {
         // Tests stand at the end of a file.
         let code = file.text.lines().take_while(|line| line.trim() != "#[cfg(test)]");
         for (index, line) in code.enumerate().filter(|(_, line)| !line.trim_start().starts_with("//")) {
@@ -27,7 +27,7 @@ pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
 }
 
 /// Returns the names in the table.
-fn names(table: &str) -> Vec<String> {
+fn table_tool_names(table: &str) -> Vec<String> {
     let names = table.lines().filter_map(|line| line.trim().strip_prefix("name: \"")?.strip_suffix("\","));
     names.map(str::to_owned).collect()
 }
@@ -43,15 +43,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tools_name_stands_in_the_table_alone() {
-        let tree = Tree::of(&[
+    fn tool_name_outside_table_refused() {
+        let tree = SourceTree::from_texts(&[
             (TABLE, "        Read: ToolFacts {\n            name: \"read\",\n"),
             ("crates/engine/src/web.rs", "// \"read\"\nrun(\"read\");\n#[cfg(test)]\nrun(\"read\");\n"),
             ("crates/engine/src/web/tests.rs", "run(\"read\");\n"),
             ("crates/causerie/src/metrics.rs", "label(\"read\");\n"),
             ("crates/guest/src/calls.rs", "run(\"ready\");\n"),
         ]);
-        let found: Vec<_> = check(&tree).iter().map(|found| (found.path.clone(), found.line)).collect();
+        let found: Vec<_> =
+            check_tool_names(&tree).iter().map(|found| (found.path.clone(), found.line)).collect();
         assert_eq!(found, [("crates/engine/src/web.rs".to_owned(), 2)]);
     }
 }

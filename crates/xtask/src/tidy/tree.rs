@@ -12,7 +12,7 @@ const HIDDEN: [&str; 3] = [".ci", ".cargo", ".config"];
 
 /// A text file.
 #[derive(Debug, Clone)]
-pub struct File {
+pub struct SourceFile {
     /// Its path from the root of the tree, with slashes.
     pub path: String,
     /// Its text.
@@ -21,49 +21,51 @@ pub struct File {
 
 /// The text files of the tree, except generated, ignored and third-party ones.
 #[derive(Debug, Clone, Default)]
-pub struct Tree {
+pub struct SourceTree {
     /// The files by path.
-    pub files: Vec<File>,
+    pub files: Vec<SourceFile>,
     /// Every path, including folders and data.
     pub paths: Vec<String>,
     /// The absolute path of the tree.
     pub root: String,
 }
 
-impl Tree {
+impl SourceTree {
     /// Reads the tree under `root`.
     ///
     /// # Errors
     /// If a folder or file cannot be read.
-    pub fn read(root: &Path) -> Result<Self, String> {
+    pub fn read_from(root: &Path) -> Result<Self, String> {
         let root = root.canonicalize().map_err(|error| format!("{}: {error}", root.display()))?;
         let mut tree = Self { root: root.display().to_string(), ..Self::default() };
-        tree.walk(&root, "", 0)?;
+        tree.read_folder(&root, "", 0)?;
         tree.files.sort_by(|left, right| left.path.cmp(&right.path));
         Ok(tree)
     }
 
     /// Creates a tree of these paths and texts.
     #[must_use]
-    pub fn of(files: &[(&str, &str)]) -> Self {
-        let files: Vec<File> =
-            files.iter().map(|(path, text)| File { path: (*path).into(), text: (*text).into() }).collect();
+    pub fn from_texts(files: &[(&str, &str)]) -> Self {
+        let files: Vec<SourceFile> = files
+            .iter()
+            .map(|(path, text)| SourceFile { path: (*path).into(), text: (*text).into() })
+            .collect();
         let paths = files.iter().map(|file| file.path.clone()).collect();
         Self { files, paths, root: "/nowhere/at/all".into() }
     }
 
     /// Returns the text of the file at `path`.
     #[must_use]
-    pub fn text(&self, path: &str) -> Option<&str> {
+    pub fn file_text(&self, path: &str) -> Option<&str> {
         self.files.iter().find(|file| file.path == path).map(|file| file.text.as_str())
     }
 
     /// Returns the files whose paths have this suffix.
-    pub fn ending<'a>(&'a self, suffix: &'a str) -> impl Iterator<Item = &'a File> {
+    pub fn with_suffix<'a>(&'a self, suffix: &'a str) -> impl Iterator<Item = &'a SourceFile> {
         self.files.iter().filter(move |file| file.path.ends_with(suffix))
     }
 
-    fn walk(&mut self, folder: &Path, prefix: &str, depth: usize) -> Result<(), String> {
+    fn read_folder(&mut self, folder: &Path, prefix: &str, depth: usize) -> Result<(), String> {
         if depth > DEPTH_MAX {
             return Err(format!("{prefix} is deeper than {DEPTH_MAX} folders"));
         }
@@ -79,11 +81,11 @@ impl Tree {
             }
             self.paths.push(path.clone());
             if kind.is_dir() {
-                self.walk(&entry.path(), &format!("{path}/"), depth + 1)?;
+                self.read_folder(&entry.path(), &format!("{path}/"), depth + 1)?;
             } else if kind.is_file() && entry.metadata().map_err(describe)?.len() <= FILE_MAX_BYTES {
                 let bytes = fs::read(entry.path()).map_err(|error| format!("{path}: {error}"))?;
                 if let Ok(text) = String::from_utf8(bytes) {
-                    self.files.push(File { path, text });
+                    self.files.push(SourceFile { path, text });
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! Checks the vocabulary: replaced identifiers and phrases must not return, and doc lines are
 //! not fragments. `docs/glossary.md` has the terms.
 
-use super::{Complaint, File, Tree};
+use super::{Complaint, SourceFile, SourceTree};
 
 /// Identifiers that were replaced, in whole words of Rust code, and their replacements.
 const IDENTIFIERS: &[(&str, &str)] = &[
@@ -100,60 +100,60 @@ const FRAGMENT_BEGINNINGS: [&str; 3] = ["What ", "Who ", "Whether "];
 /// The document that publishes docs of `api` to clients. Lines that it contains are its text, so they stay as published.
 const PUBLISHED: &str = "crates/api/openapi.yaml";
 
-pub(super) fn check(tree: &Tree) -> Vec<Complaint> {
-    let mut out = replaced(tree);
-    out.extend(fragments(tree));
+pub(super) fn check_vocabulary(tree: &SourceTree) -> Vec<Complaint> {
+    let mut out = find_replaced_words(tree);
+    out.extend(find_fragments(tree));
     out
 }
 
 /// Checks for replaced identifiers and phrases.
-fn replaced(tree: &Tree) -> Vec<Complaint> {
+fn find_replaced_words(tree: &SourceTree) -> Vec<Complaint> {
     let mut out = Vec::new();
-    for file in tree.ending(".rs").filter(|file| !file.path.ends_with("tidy/vocabulary.rs")) {
+    for file in tree.with_suffix(".rs").filter(|file| !file.path.ends_with("tidy/vocabulary.rs")) {
         for (index, line) in file.text.lines().enumerate() {
-            let (code, comment) = split(line);
+            let (code, comment) = split_comment(line);
             for (word, instead) in
-                IDENTIFIERS.iter().filter(|(word, _)| words(&code).any(|found| found == *word))
+                IDENTIFIERS.iter().filter(|(word, _)| split_words(&code).any(|found| found == *word))
             {
-                push(
+                push_complaint(
                     &mut out,
                     file,
                     index + 1,
                     format!("`{word}` is not a term of this project: `{instead}`"),
                 );
             }
-            phrases(file, index + 1, comment, &mut out);
+            check_phrases(file, index + 1, comment, &mut out);
         }
     }
-    for file in tree.ending(".md").filter(|file| file.path != "CHANGELOG.md") {
+    for file in tree.with_suffix(".md").filter(|file| file.path != "CHANGELOG.md") {
         for (index, line) in file.text.lines().enumerate() {
-            phrases(file, index + 1, line, &mut out);
+            check_phrases(file, index + 1, line, &mut out);
         }
     }
     out
 }
 
-fn push(out: &mut Vec<Complaint>, file: &File, line: usize, text: String) {
+fn push_complaint(out: &mut Vec<Complaint>, file: &SourceFile, line: usize, text: String) {
     out.push(Complaint { path: file.path.clone(), line, rule: "vocabulary", text });
 }
 
-fn phrases(file: &File, line: usize, text: &str, out: &mut Vec<Complaint>) {
+fn check_phrases(file: &SourceFile, line: usize, text: &str, out: &mut Vec<Complaint>) {
     for (phrase, instead) in PHRASES.iter().filter(|(phrase, _)| text.contains(phrase)) {
-        push(out, file, line, format!("\"{phrase}\": write \"{instead}\""));
+        push_complaint(out, file, line, format!("\"{phrase}\": write \"{instead}\""));
     }
 }
 
 /// Checks that no doc line begins with one of [`FRAGMENT_BEGINNINGS`], unless it is [`PUBLISHED`].
-fn fragments(tree: &Tree) -> Vec<Complaint> {
-    let published = tree.text(PUBLISHED).unwrap_or_default();
+fn find_fragments(tree: &SourceTree) -> Vec<Complaint> {
+    let published = tree.file_text(PUBLISHED).unwrap_or_default();
     let mut out = Vec::new();
-    for file in tree.ending(".rs") {
+    for file in tree.with_suffix(".rs") {
         let is_api = file.path.starts_with("crates/api/src/");
         for (index, line) in file.text.lines().enumerate() {
-            let Some(doc) = fragment(line) else { continue };
+            let Some(doc) = doc_fragment(line) else { continue };
             if !(is_api && published.contains(doc)) {
                 let text = "a doc line begins with a verb or a noun, not with What, Who or Whether";
-                push(&mut out, file, index + 1, text.to_owned());
+                push_complaint(&mut out, file, index + 1, text.to_owned());
             }
         }
     }
@@ -161,18 +161,18 @@ fn fragments(tree: &Tree) -> Vec<Complaint> {
 }
 
 /// Returns the doc of a line that begins with one of [`FRAGMENT_BEGINNINGS`].
-fn fragment(line: &str) -> Option<&str> {
+fn doc_fragment(line: &str) -> Option<&str> {
     let line = line.trim_start();
     let doc = line.strip_prefix("/// ").or_else(|| line.strip_prefix("//! "))?;
     FRAGMENT_BEGINNINGS.iter().any(|begin| doc.starts_with(begin)).then_some(doc)
 }
 
-fn words(code: &str) -> impl Iterator<Item = &str> {
+fn split_words(code: &str) -> impl Iterator<Item = &str> {
     code.split(|letter: char| !letter.is_alphanumeric() && letter != '_')
 }
 
 /// Splits a line into code without strings, and its comment.
-fn split(line: &str) -> (String, &str) {
+fn split_comment(line: &str) -> (String, &str) {
     let (mut code, mut quoted, mut previous) = (String::new(), false, ' ');
     for (at, letter) in line.char_indices() {
         if letter == '"' && previous != '\\' && previous != '\'' {
@@ -193,20 +193,20 @@ mod tests {
 
     #[test]
     fn replaced_words_are_refused() {
-        let tree = Tree::of(&[
+        let tree = SourceTree::from_texts(&[
             ("crates/a/src/lib.rs", "let a: Purse = b; // the barest\nlet c = \"Purse\"; // Purse\nPursed\n"),
             ("docs/a.md", "It only grows.\nIt grows.\n"),
             ("CHANGELOG.md", "It only grows.\n"),
         ]);
-        let mut found = replaced(&tree);
+        let mut found = find_replaced_words(&tree);
         found.sort();
         let places: Vec<(&str, usize)> = found.iter().map(|found| (&*found.path, found.line)).collect();
         assert_eq!(places, [("crates/a/src/lib.rs", 1), ("crates/a/src/lib.rs", 1), ("docs/a.md", 1)]);
     }
 
     #[test]
-    fn fragments_in_docs_are_refused_unless_they_are_published() {
-        let tree = Tree::of(&[
+    fn doc_fragments_refused_unless_published() {
+        let tree = SourceTree::from_texts(&[
             (
                 "crates/a/src/lib.rs",
                 "//! Who it is.\n    /// Whether it is.\n// What it is.\n/// Whatever.\n/// What is in it.\n",
@@ -215,7 +215,7 @@ mod tests {
             (PUBLISHED, "description: What is in it.\n"),
         ]);
         let found: Vec<(String, usize)> =
-            fragments(&tree).into_iter().map(|found| (found.path, found.line)).collect();
+            find_fragments(&tree).into_iter().map(|found| (found.path, found.line)).collect();
         let a = |line| ("crates/a/src/lib.rs".to_owned(), line);
         assert_eq!(found, [a(1), a(2), a(5), ("crates/api/src/lib.rs".to_owned(), 2)]);
     }

@@ -5,27 +5,27 @@ use std::fmt::Write;
 use control::PublicCode;
 use domain::answer::ErrorCode;
 
-use super::super::error_responses::meaning;
-use super::text::{Line, Plain};
+use super::super::error_responses::code_meaning;
+use super::text::{DescriptionLine, Plain};
 use crate::error::Code;
 
 /// Renders a table of the codes of calls, in the order of their statuses.
-pub(super) fn errors() -> String {
+pub(super) fn render_error_table() -> String {
     let mut codes = Code::ALL.to_vec();
     codes.sort_by_key(|code| code.on_the_wire().1);
     let mut out = String::from("<table class=\"codes\">");
     for code in codes {
         let (word, status) = code.on_the_wire();
-        let remedy = capitalized(remedy(code));
-        let meaning = capitalized(meaning(code).0);
+        let remedy = capitalize(code_remedy(code));
+        let meaning = capitalize(code_meaning(code).0);
         let _ = write!(
             out,
             "<tr id=\"error-{0}\"><th><a href=\"#error-{0}\"><code>{0}</code></a> <small>{1}</small></th>\
              <td>{2}. {3}.</td></tr>",
             Plain(word),
             status.as_u16(),
-            Line(&meaning),
-            Line(&remedy),
+            DescriptionLine(&meaning),
+            DescriptionLine(&remedy),
         );
     }
     out.push_str("</table>");
@@ -41,20 +41,20 @@ pub(super) fn answer_errors() -> String {
             out,
             "<tr id=\"answer-error-{0}\"><th><a href=\"#answer-error-{0}\"><code>{0}</code></a></th><td>{1}</td></tr>",
             Plain(word),
-            Line(answer_remedy(code)),
+            DescriptionLine(answer_remedy(code)),
         );
     }
     out.push_str("</table>");
     out
 }
 
-fn capitalized(text: &str) -> String {
+fn capitalize(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
 /// Returns what to do about a code: a sentence without its full stop.
-const fn remedy(code: Code) -> &'static str {
+const fn code_remedy(code: Code) -> &'static str {
     match code {
         Code::UseCase(code) => use_case_remedy(code),
         Code::MethodNotAllowed => "`Allow` lists the methods of the path",
@@ -149,13 +149,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_has_a_row_with_its_meaning_and_a_remedy() {
-        let table = errors();
+    fn error_table_has_row_per_code() {
+        let table = render_error_table();
         for code in Code::ALL {
             let word = code.on_the_wire().0;
             let row = table.split("<tr ").find(|row| row.starts_with(&format!("id=\"error-{word}\"")));
             let row = row.unwrap_or_else(|| panic!("{word}"));
-            assert!(row.contains(&Line(&capitalized(remedy(code))).to_string()), "{row}");
+            assert!(row.contains(&DescriptionLine(&capitalize(code_remedy(code))).to_string()), "{row}");
         }
         assert!(table.find("BAD_REQUEST") < table.find("RATE_LIMITED"), "in the order of statuses");
         assert_eq!(answer_errors().matches("<tr id=").count(), ErrorCode::ALL.len());

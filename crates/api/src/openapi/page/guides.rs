@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::errors::{answer_errors, errors};
+use super::errors::{answer_errors, render_error_table};
 use super::samples;
 use super::text::{Description, Plain};
 
@@ -90,13 +90,13 @@ fn errors_of_calls_and_answers() -> String {
     format!(
         "{}<h4>Answers that failed</h4><p>An answer that cannot be finished is <code>completed</code> with the text that was \
          written and an <code>error</code>.</p>{}",
-        errors(),
+        render_error_table(),
         answer_errors()
     )
 }
 
 /// Renders the guides.
-pub(super) fn guides() -> String {
+pub(super) fn render_guides() -> String {
     let mut out = String::from("<section id=\"guides\"><h2>Guides</h2>");
     for Guide { id, title, text, rest } in GUIDES {
         let _ = write!(
@@ -104,7 +104,7 @@ pub(super) fn guides() -> String {
             "<article id=\"{id}\" class=\"operation\"><h3><a href=\"#{id}\">{}</a></h3><div class=\"example\">{}</div>\
              <div class=\"text\">{}{}</div></article>",
             Plain(title),
-            samples::guide(id),
+            samples::render_guide_samples(id),
             Description(text),
             rest(),
         );
@@ -114,7 +114,7 @@ pub(super) fn guides() -> String {
 }
 
 /// Renders their entries in the contents.
-pub(super) fn contents() -> String {
+pub(super) fn render_guide_contents() -> String {
     let mut out = String::from("<a href=\"#guides\"><b>Guides</b></a><ul>");
     for Guide { id, title, .. } in GUIDES {
         let _ = write!(out, "<li><a href=\"#{id}\">{}</a></li>", Plain(title));

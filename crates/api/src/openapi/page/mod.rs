@@ -19,7 +19,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use utoipa::openapi::OpenApi;
 
-use self::text::{Description, Line, Plain};
+use self::text::{Description, DescriptionLine, Plain};
 
 const STYLE: &str = include_str!("page.css");
 /// The page's script, at `/docs/page.js`.
@@ -40,14 +40,14 @@ struct DocumentationPage<'a> {
 }
 
 /// Renders the document as a page.
-pub(super) fn html(document: &OpenApi) -> String {
+pub(super) fn render_page(document: &OpenApi) -> String {
     let json = serde_json::to_value(document).expect("the schema holds nothing that JSON cannot");
-    DocumentationPage { document, json }.html()
+    DocumentationPage { document, json }.render_html()
 }
 
 /// Returns the content security policy of the page: its own style, scripts and calls of the same host, and no HTML made by
 /// the script.
-pub(super) fn policy() -> String {
+pub(super) fn content_security_policy() -> String {
     let style = STANDARD.encode(Sha256::digest(STYLE.as_bytes()));
     format!(
         "default-src 'none'; style-src 'sha256-{style}'; script-src 'self'; connect-src 'self'; base-uri 'none'; \
@@ -56,7 +56,7 @@ pub(super) fn policy() -> String {
 }
 
 impl DocumentationPage<'_> {
-    fn html(&self) -> String {
+    fn render_html(&self) -> String {
         let info = &self.document.info;
         let mut out = format!(
             "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\">\
@@ -68,35 +68,35 @@ impl DocumentationPage<'_> {
              <a href=\"/openapi.json\">openapi.json</a>. In the calls below, <code>$URL</code> is where the service is, \
              <code>$KEY</code> your key, and <code>client</code> a client of the package <code>causerie</code>.</p></div><div class=\"example\">{4}</div></header>",
             Plain(&info.title),
-            self.contents(),
+            self.render_contents(),
             Plain(&info.version),
             Description(info.description.as_deref().unwrap_or_default()),
-            samples::overview(),
+            samples::render_overview(),
         );
-        out.push_str(&guides::guides());
+        out.push_str(&guides::render_guides());
         for tag in self.document.tags.iter().flatten() {
             let description = tag.description.as_deref().unwrap_or_default();
             let _ = write!(
                 out,
                 "<section id=\"tag-{0}\"><h2>{0}</h2><p>{1}.</p>",
                 Plain(&tag.name),
-                Line(description)
+                DescriptionLine(description)
             );
             for operation in self.of_tag(&tag.name) {
-                out.push_str(&self.operation(&operation));
+                out.push_str(&self.render_operation(&operation));
             }
             out.push_str("</section>");
         }
-        let _ = write!(out, "<section id=\"schemas\"><h2>Schemas</h2>{}</section>", self.schemas());
+        let _ = write!(out, "<section id=\"schemas\"><h2>Schemas</h2>{}</section>", self.render_schemas());
         out.push_str("</main></body></html>\n");
         out
     }
 
-    fn contents(&self) -> String {
+    fn render_contents(&self) -> String {
         let mut out = String::from(
             "<nav id=\"contents\" aria-label=\"Contents\"><p id=\"none\" hidden>Nothing found</p>",
         );
-        out.push_str(&guides::contents());
+        out.push_str(&guides::render_guide_contents());
         for tag in self.document.tags.iter().flatten() {
             let _ = write!(out, "<a href=\"#tag-{0}\"><b>{0}</b></a><ul>", Plain(&tag.name));
             for one in self.of_tag(&tag.name) {

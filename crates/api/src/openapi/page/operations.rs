@@ -6,18 +6,18 @@ use serde_json::Value;
 use utoipa::openapi::path::Operation;
 
 use super::DocumentationPage;
-use super::samples::samples;
-use super::shapes::{kind, row};
-use super::text::{Description, Line, Plain};
+use super::samples::render_samples;
+use super::shapes::{describe_schema, render_field_row};
+use super::text::{Description, DescriptionLine, Plain};
 
 /// An operation with its method and path.
-pub(super) struct Placed<'a> {
+pub(super) struct PlacedOperation<'a> {
     pub(super) method: &'static str,
     pub(super) path: &'a str,
     operation: &'a Operation,
 }
 
-impl<'a> Placed<'a> {
+impl<'a> PlacedOperation<'a> {
     pub(super) fn id(&self) -> &'a str {
         self.operation.operation_id.as_deref().unwrap_or_default()
     }
@@ -29,20 +29,20 @@ impl<'a> Placed<'a> {
 
 impl<'a> DocumentationPage<'a> {
     /// Returns the operations of a tag, in the order of the document.
-    pub(super) fn of_tag(&self, tag: &str) -> Vec<Placed<'a>> {
+    pub(super) fn of_tag(&self, tag: &str) -> Vec<PlacedOperation<'a>> {
         let paths = self.document.paths.paths.iter();
         let all = paths.flat_map(|(path, item)| {
             let methods =
                 [("GET", &item.get), ("POST", &item.post), ("PATCH", &item.patch), ("DELETE", &item.delete)];
             methods.into_iter().filter_map(move |(method, operation)| {
-                Some(Placed { method, path, operation: operation.as_ref()? })
+                Some(PlacedOperation { method, path, operation: operation.as_ref()? })
             })
         });
         all.filter(|one| one.operation.tags.iter().flatten().any(|own| own == tag)).collect()
     }
 
     /// Renders an operation: its description on one side, samples of its call and response on the other.
-    pub(super) fn operation(&self, placed: &Placed<'_>) -> String {
+    pub(super) fn render_operation(&self, placed: &PlacedOperation<'_>) -> String {
         let operation = &self.json["paths"][placed.path][placed.method.to_lowercase()];
         let mut out = format!(
             "<article id=\"{0}\" class=\"operation\"><h3><a href=\"#{0}\">{1}</a></h3>\
@@ -51,32 +51,32 @@ impl<'a> DocumentationPage<'a> {
             Plain(placed.summary()),
             placed.method,
             Plain(placed.path),
-            samples(placed, operation),
+            render_samples(placed, operation),
         );
-        self.success(operation, &mut out);
-        out.push_str(&self.form(placed, operation));
+        self.render_success(operation, &mut out);
+        out.push_str(&self.render_try_form(placed, operation));
         out.push_str("</div><div class=\"text\">");
         out.push_str(&Description(placed.operation.description.as_deref().unwrap_or_default()).to_string());
-        parameters(operation, &mut out);
+        render_parameters(operation, &mut out);
         if let Some(body) = operation.get("requestBody") {
             out.push_str("<h4>Body</h4>");
-            self.body(body, &mut out);
+            self.render_request_body(body, &mut out);
         }
         out.push_str("<h4>Responses</h4>");
         for (status, response) in operation["responses"].as_object().into_iter().flatten() {
-            self.response(status, response, &mut out);
+            self.render_response(status, response, &mut out);
         }
         out.push_str("</div></article>");
         out
     }
 
     /// Renders the example of the first success.
-    fn success(&self, operation: &Value, out: &mut String) {
+    fn render_success(&self, operation: &Value, out: &mut String) {
         let Some((status, response)) = operation["responses"].as_object().and_then(|all| all.iter().next())
         else {
             return;
         };
-        let response = self.resolved(response);
+        let response = self.resolve_reference(response);
         let content = response.get("content").and_then(Value::as_object).and_then(|all| all.values().next());
         let examples = content.and_then(|content| content.get("examples")?.as_object()?.values().next_back());
         let example =
@@ -84,38 +84,39 @@ impl<'a> DocumentationPage<'a> {
         let _ =
             write!(out, "<figure><figcaption><b class=\"s2\">{}</b> Response</figcaption>", Plain(status));
         match example {
-            Some(example) => shown(example, out),
+            Some(example) => render_example(example, out),
             None => {
                 let description = response["description"].as_str().unwrap_or_default();
-                let _ = write!(out, "<p>{}</p>", Line(description));
+                let _ = write!(out, "<p>{}</p>", DescriptionLine(description));
             }
         }
         out.push_str("</figure>");
     }
 
     /// Renders the fields of a request's body.
-    fn body(&self, body: &Value, out: &mut String) {
+    fn render_request_body(&self, body: &Value, out: &mut String) {
         for (media, content) in body["content"].as_object().into_iter().flatten() {
-            let _ = write!(out, "<p><code>{}</code> {}</p>", Plain(media), kind(&content["schema"]));
-            out.push_str(&self.fields(&content["schema"]));
+            let _ =
+                write!(out, "<p><code>{}</code> {}</p>", Plain(media), describe_schema(&content["schema"]));
+            out.push_str(&self.render_fields(&content["schema"]));
             let examples = content.get("examples").and_then(Value::as_object).into_iter().flatten();
             for (name, example) in examples {
                 let _ = write!(out, "<details><summary>Example: {}</summary>", Plain(name));
-                shown(&example["value"], out);
+                render_example(&example["value"], out);
                 out.push_str("</details>");
             }
         }
     }
 
     /// Returns the value itself, or the target of its `$ref`.
-    pub(super) fn resolved<'b>(&'b self, value: &'b Value) -> &'b Value {
+    pub(super) fn resolve_reference<'b>(&'b self, value: &'b Value) -> &'b Value {
         let reference = value.get("$ref").and_then(Value::as_str);
         let there = reference.and_then(|reference| self.json.pointer(reference.trim_start_matches('#')));
         there.unwrap_or(value)
     }
 
-    fn response(&self, status: &str, response: &Value, out: &mut String) {
-        let response = self.resolved(response);
+    fn render_response(&self, status: &str, response: &Value, out: &mut String) {
+        let response = self.resolve_reference(response);
         let description = response["description"].as_str().unwrap_or_default();
         let class = status.get(..1).unwrap_or_default();
         let _ = write!(out, "<details><summary><b class=\"s{class}\">{}</b> ", Plain(status));
@@ -126,54 +127,60 @@ impl<'a> DocumentationPage<'a> {
                 let _ = write!(
                     out,
                     "{}</summary>{}",
-                    Line(&codes.collect::<Vec<_>>().join(" ")),
+                    DescriptionLine(&codes.collect::<Vec<_>>().join(" ")),
                     Description(description)
                 );
             }
             None => {
-                let _ = write!(out, "{}</summary>", Line(description));
+                let _ = write!(out, "{}</summary>", DescriptionLine(description));
             }
         }
         if let Some(headers) = response.get("headers").and_then(Value::as_object) {
             out.push_str("<table>");
             for (name, header) in headers {
-                let header = self.resolved(header);
+                let header = self.resolve_reference(header);
                 let description = header["description"].as_str().unwrap_or_default();
-                out.push_str(&row(name, "header", false, &header["schema"], description));
+                out.push_str(&render_field_row(name, "header", false, &header["schema"], description));
             }
             out.push_str("</table>");
         }
-        contents(response, out);
+        render_media_types(response, out);
         out.push_str("</details>");
     }
 }
 
-fn parameters(operation: &Value, out: &mut String) {
+fn render_parameters(operation: &Value, out: &mut String) {
     let Some(parameters) = operation.get("parameters").and_then(Value::as_array) else { return };
     out.push_str("<h4>Parameters</h4><table>");
     for one in parameters {
         let text = |field: &str| one[field].as_str().unwrap_or_default();
         let required = one["required"] == true;
-        out.push_str(&row(text("name"), text("in"), required, &one["schema"], text("description")));
+        out.push_str(&render_field_row(
+            text("name"),
+            text("in"),
+            required,
+            &one["schema"],
+            text("description"),
+        ));
     }
     out.push_str("</table>");
 }
 
 /// Renders the media types of a body, each with its schema and examples.
-fn contents(message: &Value, out: &mut String) {
+fn render_media_types(message: &Value, out: &mut String) {
     for (media, content) in message.get("content").and_then(Value::as_object).into_iter().flatten() {
-        let _ = write!(out, "<p><code>{}</code> {}</p>", Plain(media), kind(&content["schema"]));
+        let _ = write!(out, "<p><code>{}</code> {}</p>", Plain(media), describe_schema(&content["schema"]));
         if let Some(example) = content.get("example") {
-            shown(example, out);
+            render_example(example, out);
         }
         for (name, example) in content.get("examples").and_then(Value::as_object).into_iter().flatten() {
             let _ = write!(out, "<p class=\"name\">{}</p>", Plain(name));
-            shown(&example["value"], out);
+            render_example(&example["value"], out);
         }
     }
 }
 
-fn shown(example: &Value, out: &mut String) {
+fn render_example(example: &Value, out: &mut String) {
     let text = match example {
         Value::String(text) => text.clone(),
         other => serde_json::to_string_pretty(other).unwrap_or_default(),

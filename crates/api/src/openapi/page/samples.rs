@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::operations::Placed;
+use super::operations::PlacedOperation;
 use super::text::Plain;
 
 const SAMPLES: &str = include_str!("samples.txt");
@@ -14,33 +14,33 @@ const ADDRESS: &str = "http://127.0.0.1:8080";
 pub(super) const LANGUAGES: [(&str, &str); 2] = [("python", "Python"), ("typescript", "TypeScript")];
 
 /// Renders the samples of an operation, one figure for each language.
-pub(super) fn samples(placed: &Placed<'_>, operation: &Value) -> String {
-    figures(placed.id(), &curl(placed, operation))
+pub(super) fn render_samples(placed: &PlacedOperation<'_>, operation: &Value) -> String {
+    render_figures(placed.id(), &curl_call(placed, operation))
 }
 
 /// Renders the samples that begin the page: how a client is made.
-pub(super) fn overview() -> String {
-    guide("overview")
+pub(super) fn render_overview() -> String {
+    render_guide_samples("overview")
 }
 
 /// Renders the samples of a guide, which has one in `curl` too.
-pub(super) fn guide(id: &str) -> String {
-    figures(id, sample(id, "curl").unwrap_or_default())
+pub(super) fn render_guide_samples(id: &str) -> String {
+    render_figures(id, find_sample(id, "curl").unwrap_or_default())
 }
 
-fn figures(id: &str, curl: &str) -> String {
+fn render_figures(id: &str, curl: &str) -> String {
     let mut out = String::from("<div class=\"samples\">");
-    figure("curl", "curl", curl, &mut out);
+    render_figure("curl", "curl", curl, &mut out);
     for (language, name) in LANGUAGES {
-        if let Some(code) = sample(id, language) {
-            figure(language, name, code, &mut out);
+        if let Some(code) = find_sample(id, language) {
+            render_figure(language, name, code, &mut out);
         }
     }
     out.push_str("</div>");
     out
 }
 
-fn figure(language: &str, name: &str, code: &str, out: &mut String) {
+fn render_figure(language: &str, name: &str, code: &str, out: &mut String) {
     // The script writes the address of the service that shows the page.
     let code = Plain(code).to_string().replace(ADDRESS, &format!("<span data-origin>{ADDRESS}</span>"));
     let _ = write!(
@@ -50,14 +50,14 @@ fn figure(language: &str, name: &str, code: &str, out: &mut String) {
 }
 
 /// Returns the sample of an operation in a language.
-pub(super) fn sample(id: &str, language: &str) -> Option<&'static str> {
+pub(super) fn find_sample(id: &str, language: &str) -> Option<&'static str> {
     let operation = SAMPLES.split("\n== ").find_map(|rest| rest.strip_prefix(id)?.strip_prefix('\n'))?;
     let code = operation.split("-- ").find_map(|rest| rest.strip_prefix(language)?.strip_prefix('\n'))?;
     Some(code.trim_end())
 }
 
 /// Returns the call of the operation with `curl`.
-fn curl(placed: &Placed<'_>, operation: &Value) -> String {
+fn curl_call(placed: &PlacedOperation<'_>, operation: &Value) -> String {
     let parameters = || operation["parameters"].as_array().into_iter().flatten();
     let example = |one: &Value| one["example"].as_str().map_or(one["example"].to_string(), str::to_owned);
     let path = parameters().filter(|one| one["in"] == "path").fold(placed.path.to_owned(), |path, one| {

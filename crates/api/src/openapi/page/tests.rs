@@ -5,24 +5,24 @@ use std::collections::BTreeSet;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use futures_util::FutureExt;
 
-use super::super::{interface, reference};
-use super::samples::{LANGUAGES, sample};
-use super::{SCRIPT, STYLE, html};
+use super::super::{build_interface, serve_reference_page};
+use super::samples::{LANGUAGES, find_sample};
+use super::{SCRIPT, STYLE, render_page};
 
 /// Returns the values of an attribute.
-fn values<'a>(html: &'a str, attribute: &str) -> Vec<&'a str> {
+fn attribute_values<'a>(html: &'a str, attribute: &str) -> Vec<&'a str> {
     let begin = format!(" {attribute}=\"");
     html.split(begin.as_str()).skip(1).filter_map(|rest| rest.split('"').next()).collect()
 }
 
 #[test]
-fn every_operation_and_schema_can_be_linked_to_and_every_link_leads_somewhere() {
-    let document = interface();
-    let page = html(&document);
-    let ids = values(&page, "id");
+fn page_links_all_resolve() {
+    let document = build_interface();
+    let page = render_page(&document);
+    let ids = attribute_values(&page, "id");
     let known: BTreeSet<&str> = ids.iter().copied().collect();
     assert_eq!(ids.len(), known.len(), "{ids:?}");
-    for link in values(&page, "href") {
+    for link in attribute_values(&page, "href") {
         let inside = link.strip_prefix('#').is_some_and(|id| known.contains(id));
         assert!(inside || ["/openapi.yaml", "/openapi.json"].contains(&link), "{link} leads nowhere");
     }
@@ -40,8 +40,8 @@ fn every_operation_and_schema_can_be_linked_to_and_every_link_leads_somewhere() 
 }
 
 #[test]
-fn the_page_runs_its_own_script_alone_and_loads_nothing_else() {
-    let page = html(&interface());
+fn page_loads_only_own_script() {
+    let page = render_page(&build_interface());
     let own = "<script src=\"/docs/page.js\" defer></script>";
     assert_eq!(page.matches(own).count(), 1);
     let rest = page.replace(own, "");
@@ -66,7 +66,7 @@ fn the_page_runs_its_own_script_alone_and_loads_nothing_else() {
 }
 
 #[test]
-fn the_script_makes_no_html_and_keeps_no_key() {
+fn page_script_avoids_html_and_keys() {
     for word in [
         "innerHTML",
         "outerHTML",
@@ -85,9 +85,9 @@ fn the_script_makes_no_html_and_keeps_no_key() {
 }
 
 #[test]
-fn every_operation_has_samples_and_a_form() {
-    let document = interface();
-    let page = html(&document);
+fn page_operations_have_samples_and_form() {
+    let document = build_interface();
+    let page = render_page(&document);
     let operations = crate::operations::OPERATIONS.len();
     for language in ["curl", "python", "typescript"] {
         let shown = page.matches(&format!("data-panel=\"{language}\"")).count();
@@ -99,7 +99,11 @@ fn every_operation_has_samples_and_a_form() {
     }
     for operation in &crate::operations::OPERATIONS {
         for (language, _) in LANGUAGES {
-            assert!(sample(operation.id, language).is_some_and(|code| !code.is_empty()), "{}", operation.id);
+            assert!(
+                find_sample(operation.id, language).is_some_and(|code| !code.is_empty()),
+                "{}",
+                operation.id
+            );
         }
     }
     assert_eq!(page.matches("<form class=\"try\"").count(), operations);
@@ -107,7 +111,7 @@ fn every_operation_has_samples_and_a_form() {
 
 #[test]
 fn elements_are_closed_in_order() {
-    let page = html(&interface());
+    let page = render_page(&build_interface());
     let mut open = Vec::new();
     for tag in page.split('<').skip(1).filter_map(|rest| rest.split('>').next()) {
         let name = tag.split(' ').next().unwrap();
@@ -121,10 +125,10 @@ fn elements_are_closed_in_order() {
 }
 
 #[test]
-fn the_page_comes_with_a_policy_that_fits_its_style() {
+fn content_security_policy_matches_style() {
     let asked = |tag: Option<&HeaderValue>| {
         let known = tag.map(|tag| (header::IF_NONE_MATCH, tag.clone()));
-        reference(known.into_iter().collect::<HeaderMap>()).now_or_never().unwrap()
+        serve_reference_page(known.into_iter().collect::<HeaderMap>()).now_or_never().unwrap()
     };
     let first = asked(None);
     assert_eq!(first.status(), StatusCode::OK);

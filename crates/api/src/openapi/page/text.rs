@@ -29,9 +29,9 @@ impl Write for Escaping<'_, '_> {
 }
 
 /// Displays one line of a description.
-pub(super) struct Line<'a>(pub(super) &'a str);
+pub(super) struct DescriptionLine<'a>(pub(super) &'a str);
 
-impl Display for Line<'_> {
+impl Display for DescriptionLine<'_> {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         for (index, piece) in self.0.split('`').enumerate() {
             match index % 2 {
@@ -53,11 +53,11 @@ impl Display for Description<'_> {
                 Some(list) => {
                     write!(out, "<ul>")?;
                     for item in list.split("\n- ") {
-                        write!(out, "<li>{}</li>", Line(item))?;
+                        write!(out, "<li>{}</li>", DescriptionLine(item))?;
                     }
                     write!(out, "</ul>")?;
                 }
-                None => write!(out, "<p>{}</p>", Line(paragraph))?,
+                None => write!(out, "<p>{}</p>", DescriptionLine(paragraph))?,
             }
         }
         Ok(())

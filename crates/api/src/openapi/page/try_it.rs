@@ -5,13 +5,13 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::DocumentationPage;
-use super::operations::Placed;
+use super::operations::PlacedOperation;
 use super::samples::body_example;
 use super::text::Plain;
 
 impl DocumentationPage<'_> {
     /// Renders the form of an operation.
-    pub(super) fn form(&self, placed: &Placed<'_>, operation: &Value) -> String {
+    pub(super) fn render_try_form(&self, placed: &PlacedOperation<'_>, operation: &Value) -> String {
         let body = operation.pointer("/requestBody/content").and_then(Value::as_object);
         let multipart = body.and_then(|body| body.get("multipart/form-data"));
         let form = if multipart.is_some() { " data-form" } else { "" };
@@ -24,14 +24,14 @@ impl DocumentationPage<'_> {
         for one in operation["parameters"].as_array().into_iter().flatten() {
             let text = |field: &str| one[field].as_str().unwrap_or_default();
             let required = one["required"] == true;
-            input(text("name"), text("in"), "text", required, &one["example"], &mut out);
+            render_input(text("name"), text("in"), "text", required, &one["example"], &mut out);
         }
         if let Some(content) = multipart {
-            let schema = self.resolved(&content["schema"]);
+            let schema = self.resolve_reference(&content["schema"]);
             for (name, field) in schema["properties"].as_object().into_iter().flatten() {
                 let is_file = field["format"] == "binary";
                 let (place, kind) = if is_file { ("file", "file") } else { ("form", "text") };
-                input(name, place, kind, is_file, &content["example"][name], &mut out);
+                render_input(name, place, kind, is_file, &content["example"][name], &mut out);
             }
         } else if let Some(content) = body.and_then(|body| body.get("application/json")) {
             let example = serde_json::to_string_pretty(body_example(content)).unwrap_or_default();
@@ -50,7 +50,7 @@ impl DocumentationPage<'_> {
     }
 }
 
-fn input(name: &str, place: &str, kind: &str, required: bool, example: &Value, out: &mut String) {
+fn render_input(name: &str, place: &str, kind: &str, required: bool, example: &Value, out: &mut String) {
     let example = example.as_str().map_or_else(|| example.to_string(), str::to_owned);
     let required = if required { " required" } else { "" };
     let hint = if kind == "file" || example == "null" {

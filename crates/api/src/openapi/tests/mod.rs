@@ -13,17 +13,17 @@ use domain::scope::Permission;
 use futures_util::FutureExt;
 use serde_json::{Value, json};
 
-use self::shape::{check, resolved};
-use super::{interface, publish, publish_json};
+use self::shape::{check_value, resolve_schema};
+use super::{build_interface, publish_json, serve_schema_yaml};
 use crate::error::Code;
 use crate::operations::{OPERATIONS, Operation};
 
-fn document() -> Value {
-    serde_json::to_value(interface()).unwrap()
+fn interface_document() -> Value {
+    serde_json::to_value(build_interface()).unwrap()
 }
 
 /// Returns each operation with its method and path.
-fn operations(document: &Value) -> Vec<(String, &Value)> {
+fn document_operations(document: &Value) -> Vec<(String, &Value)> {
     let paths = document["paths"].as_object().unwrap();
     let each = paths.iter().flat_map(|(path, item)| {
         let methods = item.as_object().unwrap().iter();
@@ -33,15 +33,16 @@ fn operations(document: &Value) -> Vec<(String, &Value)> {
 }
 
 /// Returns each response of an operation with its status.
-fn responses<'a>(document: &'a Value, operation: &'a Value) -> Vec<(u16, &'a Value)> {
+fn operation_responses<'a>(document: &'a Value, operation: &'a Value) -> Vec<(u16, &'a Value)> {
     let each = operation["responses"].as_object().unwrap().iter();
-    each.map(|(status, response)| (status.parse().unwrap(), resolved(document, response).unwrap())).collect()
+    each.map(|(status, response)| (status.parse().unwrap(), resolve_schema(document, response).unwrap()))
+        .collect()
 }
 
 #[test]
-fn the_document_is_as_it_was_last_looked_at() {
+fn openapi_yaml_matches_interface() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("openapi.yaml");
-    let made = interface().to_yaml().unwrap();
+    let made = build_interface().to_yaml().unwrap();
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         std::fs::write(&golden, &made).unwrap();
     }
@@ -54,18 +55,19 @@ fn the_document_is_as_it_was_last_looked_at() {
 }
 
 /// Returns the operations of the router, in its notation of paths.
-fn routed() -> Vec<String> {
+fn routed_operations() -> Vec<String> {
     let each = OPERATIONS.iter().flat_map(|operation| {
         let method = operation.method.as_str().to_lowercase();
-        operation.routes().map(move |path| format!("{method} {path}"))
+        operation.route_paths().map(move |path| format!("{method} {path}"))
     });
     each.collect()
 }
 
 #[test]
 fn routes_and_operations_are_the_same() {
-    let document = document();
-    let published: BTreeSet<String> = operations(&document).into_iter().map(|(name, _)| name).collect();
+    let document = interface_document();
+    let published: BTreeSet<String> =
+        document_operations(&document).into_iter().map(|(name, _)| name).collect();
     let declared = OPERATIONS.iter().map(|operation| {
         let method = operation.method.as_str().to_lowercase();
         format!("{method} {}", operation.path.replace("{*path}", "{path}"))
@@ -75,12 +77,12 @@ fn routes_and_operations_are_the_same() {
 
 #[test]
 fn every_operation_has_its_permissions() {
-    let document = document();
-    let listed = operations(&document);
+    let document = interface_document();
+    let listed = document_operations(&document);
     for (name, operation) in &listed {
         let (method, path) = name.split_once(' ').unwrap();
         let method = axum::http::Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
-        let found = Operation::of(&method, &path.replace("{path}", "{*path}"));
+        let found = Operation::find_by_route(&method, &path.replace("{path}", "{*path}"));
         let found = found.unwrap_or_else(|| panic!("{name} is not among the operations"));
         assert_eq!(operation["operationId"], found.id, "{name}");
         // Operations that do not accept every key can reject a key's scope.
@@ -89,19 +91,19 @@ fn every_operation_has_its_permissions() {
         assert_eq!(forbidden.contains("KEY_SCOPE"), narrow, "{name}");
     }
     assert_eq!(listed.len(), OPERATIONS.len());
-    for name in routed() {
+    for name in routed_operations() {
         let (method, path) = name.split_once(' ').unwrap();
         let method = axum::http::Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
-        assert!(Operation::of(&method, path).is_some(), "{name}");
+        assert!(Operation::find_by_route(&method, path).is_some(), "{name}");
     }
 }
 
 #[test]
-fn every_code_is_told_with_its_status_and_no_other() {
-    let document = document();
+fn openapi_lists_each_code_with_status() {
+    let document = interface_document();
     let mut published = BTreeSet::new();
-    for (name, operation) in operations(&document) {
-        for (status, response) in responses(&document, operation) {
+    for (name, operation) in document_operations(&document) {
+        for (status, response) in operation_responses(&document, operation) {
             if status < 400 {
                 continue;
             }
@@ -139,12 +141,12 @@ fn every_code_is_told_with_its_status_and_no_other() {
 }
 
 #[test]
-fn every_operation_wants_a_key_and_says_what_it_does() {
-    let document = document();
+fn openapi_operations_need_key_and_summary() {
+    let document = interface_document();
     assert_eq!(document["security"], json!([{"apiKey": []}]));
     let tags: Vec<&Value> = document["tags"].as_array().unwrap().iter().map(|tag| &tag["name"]).collect();
     let mut ids = BTreeSet::new();
-    for (name, operation) in operations(&document) {
+    for (name, operation) in document_operations(&document) {
         assert!(operation.get("security").is_none(), "{name}");
         for field in ["summary", "description"] {
             assert!(
@@ -154,10 +156,11 @@ fn every_operation_wants_a_key_and_says_what_it_does() {
         }
         assert!(tags.contains(&&operation["tags"][0]), "{name}");
         assert!(ids.insert(operation["operationId"].as_str().unwrap()), "{name}");
-        let statuses: Vec<u16> = responses(&document, operation).iter().map(|(status, _)| *status).collect();
+        let statuses: Vec<u16> =
+            operation_responses(&document, operation).iter().map(|(status, _)| *status).collect();
         assert!(statuses.contains(&401) && statuses.contains(&500), "{name}");
         assert!(statuses.iter().any(|status| *status < 300), "{name}");
-        for (status, response) in responses(&document, operation) {
+        for (status, response) in operation_responses(&document, operation) {
             assert!(!response["description"].as_str().unwrap().is_empty(), "{name} {status}");
         }
         for parameter in operation.get("parameters").and_then(Value::as_array).into_iter().flatten() {
@@ -193,12 +196,12 @@ const STATUSES: &[(&str, &[u16])] = &[
 ];
 
 #[test]
-fn every_operation_tells_the_statuses_that_it_answers_with() {
-    let document = document();
-    let published: BTreeMap<String, BTreeSet<u16>> = operations(&document)
+fn openapi_operations_list_own_statuses() {
+    let document = interface_document();
+    let published: BTreeMap<String, BTreeSet<u16>> = document_operations(&document)
         .into_iter()
         .map(|(name, operation)| {
-            let statuses = responses(&document, operation).into_iter().map(|(status, _)| status);
+            let statuses = operation_responses(&document, operation).into_iter().map(|(status, _)| status);
             (name, statuses.collect())
         })
         .collect();
@@ -212,11 +215,11 @@ fn every_operation_tells_the_statuses_that_it_answers_with() {
 }
 
 #[test]
-fn every_body_and_header_is_shown_by_an_example() {
-    let document = document();
+fn openapi_bodies_and_headers_have_examples() {
+    let document = interface_document();
     let mut seen = 0;
-    for (name, operation) in operations(&document) {
-        let answered = responses(&document, operation).into_iter().map(|(_, response)| response);
+    for (name, operation) in document_operations(&document) {
+        let answered = operation_responses(&document, operation).into_iter().map(|(_, response)| response);
         for value in answered.chain(operation.get("requestBody")) {
             for (kind, content) in value.get("content").and_then(Value::as_object).into_iter().flatten() {
                 // The content of a file is arbitrary.
@@ -225,10 +228,10 @@ fn every_body_and_header_is_shown_by_an_example() {
                 seen += 1;
             }
             for (header, value) in value.get("headers").and_then(Value::as_object).into_iter().flatten() {
-                let value = resolved(&document, value).unwrap();
+                let value = resolve_schema(&document, value).unwrap();
                 assert!(!value["description"].as_str().unwrap().is_empty(), "{name}: {header}");
                 assert!(value["example"] != Value::Null, "{name}: {header} has no example");
-                check(&document, &value["schema"], &value["example"]).unwrap();
+                check_value(&document, &value["schema"], &value["example"]).unwrap();
                 seen += 1;
             }
         }
@@ -237,17 +240,17 @@ fn every_body_and_header_is_shown_by_an_example() {
 }
 
 #[test]
-fn every_response_is_told_to_name_its_request() {
-    let document = document();
-    for (name, operation) in operations(&document) {
-        for (status, response) in responses(&document, operation) {
+fn openapi_responses_name_their_request() {
+    let document = interface_document();
+    for (name, operation) in document_operations(&document) {
+        for (status, response) in operation_responses(&document, operation) {
             assert!(response["headers"]["X-Request-Id"].is_object(), "{name}: {status}");
         }
     }
 }
 
 /// Returns every schema in the document, including nested ones.
-fn schemas(value: &Value) -> Vec<&Value> {
+fn all_schemas(value: &Value) -> Vec<&Value> {
     let mut found = Vec::new();
     let mut left: Vec<&Value> = value["components"]["schemas"].as_object().unwrap().values().collect();
     while let Some(schema) = left.pop() {
@@ -264,17 +267,17 @@ fn schemas(value: &Value) -> Vec<&Value> {
 }
 
 #[test]
-fn every_field_is_described_and_has_an_example() {
-    let document = document();
+fn openapi_fields_have_description_and_example() {
+    let document = interface_document();
     for (name, schema) in document["components"]["schemas"].as_object().unwrap() {
         assert!(schema["description"].is_string(), "{name}");
         for (field, shape) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
-            let referred = resolved(&document, shape).unwrap();
+            let referred = resolve_schema(&document, shape).unwrap();
             assert!(
                 shape["description"].is_string() || referred["description"].is_string(),
                 "{name}.{field}"
             );
-            let of_items = shape.get("items").map(|items| resolved(&document, items).unwrap());
+            let of_items = shape.get("items").map(|items| resolve_schema(&document, items).unwrap());
             let shown = [Some(shape), Some(referred), of_items].into_iter().flatten().any(|shape| {
                 shape.get("examples").is_some()
                     || shape.get("properties").is_some()
@@ -288,14 +291,14 @@ fn every_field_is_described_and_has_an_example() {
 
 #[test]
 fn every_example_fits_its_schema() {
-    let document = document();
+    let document = interface_document();
     let mut seen = 0;
     let mut fits = |schema: &Value, example: &Value| {
-        check(&document, schema, example).unwrap_or_else(|error| panic!("{example}: {error}"));
+        check_value(&document, schema, example).unwrap_or_else(|error| panic!("{example}: {error}"));
         seen += 1;
     };
-    for schema in schemas(&document) {
-        resolved(&document, schema).unwrap();
+    for schema in all_schemas(&document) {
+        resolve_schema(&document, schema).unwrap();
         for example in schema.get("examples").and_then(Value::as_array).into_iter().flatten() {
             fits(schema, example);
         }
@@ -303,14 +306,14 @@ fn every_example_fits_its_schema() {
             fits(schema, default);
         }
     }
-    for (_, operation) in operations(&document) {
+    for (_, operation) in document_operations(&document) {
         for parameter in operation.get("parameters").and_then(Value::as_array).into_iter().flatten() {
             fits(&parameter["schema"], &parameter["example"]);
         }
-        let answered = responses(&document, operation).into_iter().map(|(_, response)| response);
+        let answered = operation_responses(&document, operation).into_iter().map(|(_, response)| response);
         let bodies = answered.chain(operation.get("requestBody"));
         let contents = bodies.filter_map(|body| body.get("content")?.as_object()).flatten();
-        // What a stream shows is a frame; `an_event_is_shown_as_it_is_framed` checks it.
+        // What a stream shows is a frame; `openapi_event_example_matches_framing` checks it.
         for (_, content) in contents.filter(|(kind, _)| *kind != "text/event-stream") {
             let several = content.get("examples").and_then(Value::as_object).into_iter().flatten();
             for example in several.map(|(_, example)| &example["value"]).chain(content.get("example")) {
@@ -322,21 +325,21 @@ fn every_example_fits_its_schema() {
 }
 
 #[test]
-fn an_event_is_shown_as_it_is_framed() {
-    let document = document();
+fn openapi_event_example_matches_framing() {
+    let document = interface_document();
     let data = crate::wire::examples::EVENTS.lines().find_map(|line| line.strip_prefix("data: ")).unwrap();
     let answer: Value = serde_json::from_str(data).unwrap();
-    check(&document, &json!({"$ref": "#/components/schemas/Answer"}), &answer).unwrap();
+    check_value(&document, &json!({"$ref": "#/components/schemas/Answer"}), &answer).unwrap();
     assert_eq!(answer, crate::wire::examples::answer_begun());
     let id = crate::wire::examples::EVENTS.lines().find_map(|line| line.strip_prefix("id: ")).unwrap();
     assert!(crate::wire::read_event_id(id).is_some());
 }
 
 #[test]
-fn events_have_the_answer_as_their_type() {
-    let document = document();
+fn openapi_events_use_answer_schema() {
+    let document = interface_document();
     let answer = json!({"$ref": "#/components/schemas/Answer"});
-    let streams = operations(&document)
+    let streams = document_operations(&document)
         .into_iter()
         .filter_map(|(_, operation)| operation.pointer("/responses/200/content/text~1event-stream/schema"));
     assert_eq!(streams.collect::<Vec<_>>(), [&answer; 2]);
@@ -347,14 +350,14 @@ fn events_have_the_answer_as_their_type() {
 }
 
 #[test]
-fn codes_that_are_not_known_yet_fit_the_schema() {
-    let document = document();
+fn openapi_schema_accepts_unknown_codes() {
+    let document = interface_document();
     for name in ["ErrorCode", "AnswerErrorCode"] {
         let schema = json!({"$ref": format!("#/components/schemas/{name}")});
         for code in ["INTERNAL", "OF_A_LATER_VERSION"] {
-            check(&document, &schema, &json!(code)).unwrap();
+            check_value(&document, &schema, &json!(code)).unwrap();
         }
-        assert!(check(&document, &schema, &json!(7)).is_err());
+        assert!(check_value(&document, &schema, &json!(7)).is_err());
     }
 }
 
@@ -404,20 +407,20 @@ const GLOBALS: &[&str] = &[
 ];
 
 #[test]
-fn no_schema_has_the_name_of_a_global() {
-    let document = document();
+fn openapi_schemas_avoid_global_names() {
+    let document = interface_document();
     let names: Vec<&String> = document["components"]["schemas"].as_object().unwrap().keys().collect();
     assert!(names.len() > 40, "{names:?}");
     assert!(!names.iter().any(|name| GLOBALS.contains(&name.as_str())), "{names:?}");
 }
 
 #[test]
-fn links_lead_to_operations_and_take_what_is_answered() {
-    let document = document();
-    let operations = operations(&document);
+fn openapi_links_resolve_with_parameters() {
+    let document = interface_document();
+    let operations = document_operations(&document);
     let mut seen = 0;
     for (name, operation) in &operations {
-        for (_, response) in responses(&document, operation) {
+        for (_, response) in operation_responses(&document, operation) {
             let links = response.get("links").and_then(Value::as_object).into_iter().flatten();
             for (_, link) in links {
                 let target = operations.iter().find(|(_, one)| one["operationId"] == link["operationId"]);
@@ -426,7 +429,8 @@ fn links_lead_to_operations_and_take_what_is_answered() {
                 let wanted = wanted.iter().filter(|one| one["in"] == "path").map(|one| &one["name"]);
                 let given = link["parameters"].as_object().unwrap();
                 assert!(wanted.eq(given.keys()), "{name}: {link}");
-                let body = resolved(&document, &response["content"]["application/json"]["schema"]).unwrap();
+                let body =
+                    resolve_schema(&document, &response["content"]["application/json"]["schema"]).unwrap();
                 for from in given.values() {
                     let field = from.as_str().unwrap().strip_prefix("$response.body#/").unwrap();
                     assert!(body["properties"].get(field).is_some(), "{name}: {link}");
@@ -440,7 +444,7 @@ fn links_lead_to_operations_and_take_what_is_answered() {
 
 #[test]
 fn bounds_are_those_that_are_applied() {
-    let document = document();
+    let document = interface_document();
     let schemas = &document["components"]["schemas"];
     assert_eq!(schemas["Question"]["properties"]["filePaths"]["maxItems"], ATTACHMENTS_MAX);
     assert_eq!(schemas["ChatChange"]["properties"]["title"]["maxLength"], TITLE_MAX_CHARS);
@@ -449,18 +453,18 @@ fn bounds_are_those_that_are_applied() {
 }
 
 #[test]
-fn the_schema_is_published_as_json_too() {
+fn openapi_json_is_published() {
     let published = publish_json(HeaderMap::new()).now_or_never().unwrap();
     assert_eq!(published.headers()[header::CONTENT_TYPE], "application/json");
     let body = axum::body::to_bytes(published.into_body(), usize::MAX).now_or_never().unwrap().unwrap();
-    assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), document());
+    assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), interface_document());
 }
 
 #[test]
-fn a_document_that_the_client_has_is_not_sent_again() {
+fn openapi_document_honours_if_none_match() {
     let asked = |tag: Option<&HeaderValue>| {
         let known = tag.map(|tag| (header::IF_NONE_MATCH, tag.clone()));
-        publish(known.into_iter().collect::<HeaderMap>()).now_or_never().unwrap()
+        serve_schema_yaml(known.into_iter().collect::<HeaderMap>()).now_or_never().unwrap()
     };
     let first = asked(None);
     assert_eq!(first.status(), StatusCode::OK);

@@ -9,8 +9,8 @@ const ANNOTATIONS: [&str; 6] = ["description", "title", "examples", "default", "
 
 /// Checks a value against a schema and describes the first mismatch. If the schema has `properties`, other fields are
 /// errors.
-pub(super) fn check(document: &Value, schema: &Value, value: &Value) -> Result<(), String> {
-    let schema = resolved(document, schema)?;
+pub(super) fn check_value(document: &Value, schema: &Value, value: &Value) -> Result<(), String> {
+    let schema = resolve_schema(document, schema)?;
     let keywords = schema.as_object().ok_or("the schema is no object")?;
     for (keyword, wanted) in keywords.iter().filter(|(keyword, _)| !ANNOTATIONS.contains(&keyword.as_str())) {
         let holds = match keyword.as_str() {
@@ -19,13 +19,13 @@ pub(super) fn check(document: &Value, schema: &Value, value: &Value) -> Result<(
             "format" => value.as_str().is_none_or(|text| has_format(wanted, text)),
             "minimum" => value.as_f64().is_none_or(|number| Some(number) >= wanted.as_f64()),
             "maximum" => value.as_f64().is_none_or(|number| Some(number) <= wanted.as_f64()),
-            "minLength" => length(value).is_none_or(|length| Some(length) >= wanted.as_u64()),
-            "maxLength" => length(value).is_none_or(|length| Some(length) <= wanted.as_u64()),
-            "minItems" => items(value).is_none_or(|items| Some(items) >= wanted.as_u64()),
-            "maxItems" => items(value).is_none_or(|items| Some(items) <= wanted.as_u64()),
+            "minLength" => text_length(value).is_none_or(|length| Some(length) >= wanted.as_u64()),
+            "maxLength" => text_length(value).is_none_or(|length| Some(length) <= wanted.as_u64()),
+            "minItems" => item_count(value).is_none_or(|items| Some(items) >= wanted.as_u64()),
+            "maxItems" => item_count(value).is_none_or(|items| Some(items) <= wanted.as_u64()),
             "items" => {
                 for (index, item) in value.as_array().into_iter().flatten().enumerate() {
-                    check(document, wanted, item).map_err(|error| format!("{index}/{error}"))?;
+                    check_value(document, wanted, item).map_err(|error| format!("{index}/{error}"))?;
                 }
                 true
             }
@@ -33,14 +33,14 @@ pub(super) fn check(document: &Value, schema: &Value, value: &Value) -> Result<(
             "properties" => {
                 for (name, field) in value.as_object().into_iter().flatten() {
                     let wanted = wanted.get(name).ok_or(format!("{name} is not documented"))?;
-                    check(document, wanted, field).map_err(|error| format!("{name}/{error}"))?;
+                    check_value(document, wanted, field).map_err(|error| format!("{name}/{error}"))?;
                 }
                 true
             }
             "oneOf" => {
                 let shapes = wanted.as_array().into_iter().flatten();
                 let wrong: Vec<String> =
-                    shapes.clone().filter_map(|shape| check(document, shape, value).err()).collect();
+                    shapes.clone().filter_map(|shape| check_value(document, shape, value).err()).collect();
                 if wrong.len() + 1 != shapes.count() {
                     return Err(format!("not exactly one of the shapes: {wrong:?}"));
                 }
@@ -48,7 +48,7 @@ pub(super) fn check(document: &Value, schema: &Value, value: &Value) -> Result<(
             }
             "anyOf" => {
                 let mut shapes = wanted.as_array().into_iter().flatten();
-                shapes.any(|shape| check(document, shape, value).is_ok())
+                shapes.any(|shape| check_value(document, shape, value).is_ok())
             }
             other => return Err(format!("nobody looks at {other}")),
         };
@@ -60,7 +60,7 @@ pub(super) fn check(document: &Value, schema: &Value, value: &Value) -> Result<(
 }
 
 /// Returns the schema itself, or the target of its `$ref`.
-pub(super) fn resolved<'a>(document: &'a Value, schema: &'a Value) -> Result<&'a Value, String> {
+pub(super) fn resolve_schema<'a>(document: &'a Value, schema: &'a Value) -> Result<&'a Value, String> {
     let Some(reference) = schema.get("$ref").and_then(Value::as_str) else { return Ok(schema) };
     let pointer = reference.trim_start_matches('#');
     document.pointer(pointer).ok_or(format!("{reference} leads nowhere"))
@@ -98,11 +98,11 @@ fn has_format(wanted: &Value, text: &str) -> bool {
     }
 }
 
-fn length(value: &Value) -> Option<u64> {
+fn text_length(value: &Value) -> Option<u64> {
     value.as_str().map(|text| text.chars().count() as u64)
 }
 
-fn items(value: &Value) -> Option<u64> {
+fn item_count(value: &Value) -> Option<u64> {
     value.as_array().map(|items| items.len() as u64)
 }
 

@@ -8,7 +8,7 @@ use store::accounts::AccountRemoval;
 use store::{accounts, audit};
 use tokio::time::sleep;
 
-use super::{PAUSE, Place, ROWS};
+use super::{JobContext, PAUSE, ROWS};
 
 /// The entries of the audit log that one transaction reads.
 const ENTRIES: u32 = 5000;
@@ -17,25 +17,28 @@ const ANSWERING_WAITS_MAX: u32 = 50;
 const ANSWERING_WAIT: Duration = Duration::from_millis(200);
 
 /// Removes all that belongs to the account, which must be closed.
-pub(super) async fn remove(place: &Place<'_>, account: AccountId) -> Result<(), String> {
-    let Place { store, workspaces, machines, now } = *place;
+pub(super) async fn remove_account(place: &JobContext<'_>, account: AccountId) -> Result<(), String> {
+    let JobContext { store, workspaces, machines, now } = *place;
     let failed = |error: store::StoreError| error.to_string();
     if !store.read(move |tx| accounts::is_closed(tx, account)).await.map_err(failed)? {
         return Err("the account is not closed".to_owned());
     }
     // The machine first, because it writes files.
-    machines.remove(account).await.map_err(|error| error.to_string())?;
-    workspaces.remove(account).await.map_err(|error| error.to_string())?;
+    machines.remove_account(account).await.map_err(|error| error.to_string())?;
+    workspaces.remove_account(account).await.map_err(|error| error.to_string())?;
     while store.write(move |tx| accounts::delete_conversations(tx, account, now)).await.map_err(failed)? > 0 {
         sleep(PAUSE).await;
     }
     let mut after = Some(0);
     while let Some(entry) = after {
-        after = store.write(move |tx| audit::erase(tx, account, entry, ENTRIES)).await.map_err(failed)?;
+        after = store
+            .write(move |tx| audit::erase_account_from_audit(tx, account, entry, ENTRIES))
+            .await
+            .map_err(failed)?;
     }
     let mut waits = 0;
     loop {
-        match store.write(move |tx| accounts::remove(tx, account, ROWS)).await.map_err(failed)? {
+        match store.write(move |tx| accounts::remove_account_rows(tx, account, ROWS)).await.map_err(failed)? {
             AccountRemoval::Done => return Ok(()),
             AccountRemoval::Continues => sleep(PAUSE).await,
             AccountRemoval::Answering if waits < ANSWERING_WAITS_MAX => {

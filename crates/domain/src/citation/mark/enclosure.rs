@@ -2,7 +2,7 @@
 //!
 //! An enclosure that has begun is remembered. Its end is looked for at a mark only, so that text without marks never waits.
 
-use super::syntax::{Search, address, ends_paragraph};
+use super::syntax::{ScanResult, ends_paragraph, find_address_end};
 
 /// The longest part of an enclosure after a mark, in bytes; what is longer encloses nothing.
 const ENCLOSED_MAX_BYTES: usize = 4096;
@@ -14,7 +14,7 @@ const BRACKETS_MAX: u8 = 16;
 /// The enclosure that is open at a place.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Enclosures {
-    formula: Option<Formula>,
+    formula: Option<OpenFormula>,
     /// The name of the element of code.
     code: Option<&'static str>,
     /// The brackets that may be those of links.
@@ -25,19 +25,19 @@ pub(super) struct Enclosures {
 
 impl Enclosures {
     /// Closes everything.
-    pub(super) fn clear(&mut self) {
+    pub(super) fn close_all(&mut self) {
         *self = Self { quoted: self.quoted, ..Self::default() };
     }
 
     /// Closes what is closed in the other one.
     pub(super) fn retain_of(&mut self, other: &Self) {
         if other.formula.is_none() && other.code.is_none() && other.brackets == 0 {
-            self.clear();
+            self.close_all();
         }
     }
 
     /// Goes on by a token, which stands between these characters. Returns true if a formula ends with it.
-    pub(super) fn pass(&mut self, token: &str, last: char, next: Option<char>) -> bool {
+    pub(super) fn pass_token(&mut self, token: &str, last: char, next: Option<char>) -> bool {
         match token.trim_start_matches([' ', '\t']) {
             "[" => self.brackets = (self.brackets + 1).min(BRACKETS_MAX),
             "]" => self.brackets = self.brackets.saturating_sub(1),
@@ -51,72 +51,72 @@ impl Enclosures {
                 self.code = (!is_end).then_some(*known);
             }
         }
-        let Some(sign) = Sign::of(token) else {
+        let Some(sign) = Sign::from_token(token) else {
             if let Some(formula) = &mut self.formula {
-                token.chars().for_each(|character| formula.body.pass(character));
+                token.chars().for_each(|character| formula.body.pass_char(character));
                 if token == "\n" && formula.closing == Sign::Dollar {
                     self.formula = None;
                 }
             }
             return false;
         };
-        let meets = self.formula.as_ref().map(|formula| formula.meets(sign, last, next));
-        if meets == Some(Meets::Body) {
+        let meets = self.formula.as_ref().map(|formula| formula.classify_sign(sign, last, next));
+        if meets == Some(SignRelation::Body) {
             if let Some(formula) = &mut self.formula {
-                token.chars().for_each(|character| formula.body.pass(character));
+                token.chars().for_each(|character| formula.body.pass_char(character));
             }
             return false;
         }
-        let is_closed = meets == Some(Meets::End);
-        self.formula = (!is_closed).then(|| Formula::begin(sign, last, next)).flatten();
+        let is_closed = meets == Some(SignRelation::End);
+        self.formula = (!is_closed).then(|| OpenFormula::from_sign(sign, last, next)).flatten();
         is_closed
     }
 
     /// Goes past the end of an enclosure, or the address of a link.
-    pub(super) fn close(&mut self, token: &str) {
+    pub(super) fn close_enclosure(&mut self, token: &str) {
         if token.starts_with("](") {
             self.brackets = self.brackets.saturating_sub(1);
         } else {
-            self.clear();
+            self.close_all();
         }
     }
 
     /// Looks for the end of what encloses the mark at the beginning of a text, which takes up `mark` bytes. Returns the number
     /// of bytes to the end of the enclosure.
-    pub(super) fn around(&self, text: &str, mark: usize, ended: bool) -> Search {
+    pub(super) fn find_end_around(&self, text: &str, mark: usize, ended: bool) -> ScanResult {
         let formula = self.formula.as_ref().map(|formula| self.end_of_formula(formula.clone(), text, ended));
         let code = self.code.map(|name| self.end_of_code(name, text, mark, ended));
         let link = (self.brackets > 0).then(|| self.end_of_link(text, mark, ended));
-        let mut found = Search::Absent;
+        let mut found = ScanResult::Absent;
         for search in [formula, code, link].into_iter().flatten() {
             match search {
-                Search::Found(_) => return search,
-                Search::Undecided => found = Search::Undecided,
-                Search::Absent => {}
+                ScanResult::Found(_) => return search,
+                ScanResult::Undecided => found = ScanResult::Undecided,
+                ScanResult::Absent => {}
             }
         }
         found
     }
 
-    fn end_of_formula(&self, mut formula: Formula, text: &str, ended: bool) -> Search {
+    fn end_of_formula(&self, mut formula: OpenFormula, text: &str, ended: bool) -> ScanResult {
         let mut last = ' ';
         let mut characters = text.char_indices().peekable();
         while let Some((at, character)) = characters.next() {
             if at > ENCLOSED_MAX_BYTES {
-                return Search::Absent;
+                return ScanResult::Absent;
             }
             if character == '\n' {
                 let is_over = formula.closing == Sign::Dollar;
                 match if is_over { Some(true) } else { self.ends_block(&text[at + 1..], ended) } {
-                    Some(true) => return Search::Absent,
+                    Some(true) => return ScanResult::Absent,
                     Some(false) => {}
-                    None => return Search::Undecided,
+                    None => return ScanResult::Undecided,
                 }
             }
             let second = characters.peek().map(|(_, next)| *next);
             if matches!(character, '\\' | '$') {
                 if second.is_none() && !ended {
-                    return Search::Undecided;
+                    return ScanResult::Undecided;
                 }
                 let is_pair = match character {
                     '$' => second == Some('$'),
@@ -126,54 +126,54 @@ impl Enclosures {
                 let token = &text[at..at + length];
                 let next = text[at + length..].chars().next();
                 if is_pair && next.is_none() && !ended && character == '$' {
-                    return Search::Undecided;
+                    return ScanResult::Undecided;
                 }
                 if is_pair {
                     characters.next();
                 }
-                if let Some(sign) = Sign::of(token) {
-                    match formula.meets(sign, last, next) {
-                        Meets::End => return Search::Found(at + length),
-                        Meets::Other => return Search::Absent,
-                        Meets::Body => {}
+                if let Some(sign) = Sign::from_token(token) {
+                    match formula.classify_sign(sign, last, next) {
+                        SignRelation::End => return ScanResult::Found(at + length),
+                        SignRelation::Other => return ScanResult::Absent,
+                        SignRelation::Body => {}
                     }
                 }
-                token.chars().for_each(|character| formula.body.pass(character));
+                token.chars().for_each(|character| formula.body.pass_char(character));
                 last = token.chars().next_back().unwrap_or(character);
                 continue;
             }
-            formula.body.pass(character);
+            formula.body.pass_char(character);
             last = character;
         }
         end_of_text(text, ended)
     }
 
-    fn end_of_code(&self, name: &str, text: &str, mark: usize, ended: bool) -> Search {
+    fn end_of_code(&self, name: &str, text: &str, mark: usize, ended: bool) -> ScanResult {
         let rest = &text[mark..];
         for (at, _) in rest.match_indices(['<', '\n']).take_while(|(at, _)| *at <= ENCLOSED_MAX_BYTES) {
             let after = &rest[at..];
             if let Some(line) = after.strip_prefix('\n') {
                 match self.ends_block(line, ended) {
-                    Some(true) => return Search::Absent,
+                    Some(true) => return ScanResult::Absent,
                     Some(false) => {}
-                    None => return Search::Undecided,
+                    None => return ScanResult::Undecided,
                 }
                 continue;
             }
             let length = "</".len() + name.len();
             if at + length > ENCLOSED_MAX_BYTES {
-                return Search::Absent;
+                return ScanResult::Absent;
             }
             let tag = after.get(..length.min(after.len())).unwrap_or("");
             if tag.len() == length && tag.starts_with("</") && tag[2..].eq_ignore_ascii_case(name) {
-                return Search::Found(mark + at + length);
+                return ScanResult::Found(mark + at + length);
             }
         }
         end_of_text(rest, ended)
     }
 
     /// Looks for the bracket that ends the text of a link, and its address.
-    fn end_of_link(&self, text: &str, mark: usize, ended: bool) -> Search {
+    fn end_of_link(&self, text: &str, mark: usize, ended: bool) -> ScanResult {
         let rest = text.as_bytes();
         let (mut depth, mut at) = (0_u32, mark);
         let mut open = self.brackets;
@@ -184,23 +184,23 @@ impl Enclosures {
                 b']' if depth > 0 => depth -= 1,
                 b']' => {
                     match rest.get(at + 1) {
-                        None if !ended => return Search::Undecided,
-                        Some(b'(') => match address(&rest[at..], ended) {
-                            Search::Found(length) => return Search::Found(at + length),
-                            Search::Undecided => return Search::Undecided,
-                            Search::Absent => {}
+                        None if !ended => return ScanResult::Undecided,
+                        Some(b'(') => match find_address_end(&rest[at..], ended) {
+                            ScanResult::Found(length) => return ScanResult::Found(at + length),
+                            ScanResult::Undecided => return ScanResult::Undecided,
+                            ScanResult::Absent => {}
                         },
                         _ => {}
                     }
                     open -= 1;
                     if open == 0 {
-                        return Search::Absent;
+                        return ScanResult::Absent;
                     }
                 }
                 b'\n' => match self.ends_block(text.get(at + 1..).unwrap_or(""), ended) {
-                    Some(true) => return Search::Absent,
+                    Some(true) => return ScanResult::Absent,
                     Some(false) => {}
-                    None => return Search::Undecided,
+                    None => return ScanResult::Undecided,
                 },
                 _ => {}
             }
@@ -220,8 +220,8 @@ impl Enclosures {
 }
 
 /// Returns the result of a search that met the end of the text.
-const fn end_of_text(text: &str, ended: bool) -> Search {
-    if ended || text.len() > ENCLOSED_MAX_BYTES { Search::Absent } else { Search::Undecided }
+const fn end_of_text(text: &str, ended: bool) -> ScanResult {
+    if ended || text.len() > ENCLOSED_MAX_BYTES { ScanResult::Absent } else { ScanResult::Undecided }
 }
 
 /// Scans a `<` and returns the bytes of the token: `<code`, `</code`, or the sign alone. `None` if more text is needed.
@@ -256,7 +256,7 @@ enum Sign {
 }
 
 impl Sign {
-    fn of(token: &str) -> Option<Self> {
+    fn from_token(token: &str) -> Option<Self> {
         Some(match token {
             "$" => Self::Dollar,
             "$$" => Self::Dollars,
@@ -271,7 +271,7 @@ impl Sign {
 
 /// The relation of a sign to the open formula.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Meets {
+enum SignRelation {
     End,
     Body,
     /// The enclosure that was open is no formula.
@@ -280,14 +280,14 @@ enum Meets {
 
 /// A formula that has begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Formula {
+struct OpenFormula {
     closing: Sign,
-    body: Body,
+    body: FormulaBody,
 }
 
-impl Formula {
+impl OpenFormula {
     /// Begins a formula, if the sign between these characters may begin one.
-    fn begin(sign: Sign, last: char, next: Option<char>) -> Option<Self> {
+    fn from_sign(sign: Sign, last: char, next: Option<char>) -> Option<Self> {
         let closing = match sign {
             // An amount has a letter or digit before its sign.
             Sign::Dollar if last.is_alphanumeric() || last == '$' => return None,
@@ -297,31 +297,35 @@ impl Formula {
             Sign::OpenBlock => Sign::CloseBlock,
             Sign::CloseInline | Sign::CloseBlock => return None,
         };
-        Some(Self { closing, body: Body::default() })
+        Some(Self { closing, body: FormulaBody::default() })
     }
 
     /// Classifies a sign between these characters.
-    fn meets(&self, sign: Sign, last: char, next: Option<char>) -> Meets {
+    fn classify_sign(&self, sign: Sign, last: char, next: Option<char>) -> SignRelation {
         if sign == Sign::Dollar && self.closing != Sign::Dollar {
-            return Meets::Body;
+            return SignRelation::Body;
         }
         let may_end = sign != Sign::Dollar
             || !last.is_whitespace() && !next.is_some_and(|next| next.is_alphanumeric() || next == '$');
-        if sign == self.closing && may_end && self.body.is_formula() { Meets::End } else { Meets::Other }
+        if sign == self.closing && may_end && self.body.is_formula() {
+            SignRelation::End
+        } else {
+            SignRelation::Other
+        }
     }
 }
 
 /// The text of a formula so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Body {
+struct FormulaBody {
     after_letter: bool,
     after_backslash: bool,
     has_word: bool,
     has_command: bool,
 }
 
-impl Body {
-    fn pass(&mut self, character: char) {
+impl FormulaBody {
+    fn pass_char(&mut self, character: char) {
         let is_letter = character.is_alphabetic();
         let is_command = self.after_backslash && character.is_ascii_alphabetic();
         self.has_command |= is_command || !self.after_backslash && matches!(character, '^' | '_');

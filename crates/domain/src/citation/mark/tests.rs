@@ -4,8 +4,8 @@ use super::*;
 use proptest::prelude::*;
 
 /// Removes all marks.
-fn strip(markdown: &str) -> String {
-    super::strip(markdown, |_| true)
+fn strip_all(markdown: &str) -> String {
+    strip_marks(markdown, |_| true)
 }
 
 /// Returns what is left of a text that comes letter by letter.
@@ -18,7 +18,7 @@ fn stripped_letter_by_letter(markdown: &str, known: impl Fn(u32) -> bool) -> Str
 }
 
 #[test]
-fn marks_go_with_the_space_before_them() {
+fn strip_removes_space_before_marks() {
     for (markdown, text) in [
         ("The term is two years [1].", "The term is two years."),
         ("two years[1][2] and [3] more", "two years and more"),
@@ -46,13 +46,13 @@ fn marks_go_with_the_space_before_them() {
             "if a < b use <code>c</code> and the <code> tag",
         ),
     ] {
-        assert_eq!(strip(markdown), text, "{markdown:?}");
+        assert_eq!(strip_all(markdown), text, "{markdown:?}");
         assert_eq!(stripped_letter_by_letter(markdown, |_| true), text, "{markdown:?}");
     }
 }
 
 #[test]
-fn a_mark_at_the_end_of_a_plain_word_is_one() {
+fn mark_ends_plain_word() {
     for (markdown, text) in [
         ("two months[1].", "two months."),
         ("two months[1][2], then", "two months, then"),
@@ -61,7 +61,7 @@ fn a_mark_at_the_end_of_a_plain_word_is_one() {
         ("(the rent[1])", "(the rent)"),
         ("- rent[1]\n- notice[2]", "- rent\n- notice"),
     ] {
-        assert_eq!(strip(markdown), text, "{markdown:?}");
+        assert_eq!(strip_all(markdown), text, "{markdown:?}");
         assert_eq!(stripped_letter_by_letter(markdown, |_| true), text, "{markdown:?}");
     }
 }
@@ -79,13 +79,13 @@ fn an_index_is_no_mark() {
         "\\item[1] and \\\\[2]",
         "[Options][1]",
     ] {
-        assert_eq!(strip(markdown), markdown);
+        assert_eq!(strip_all(markdown), markdown);
         assert_eq!(stripped_letter_by_letter(markdown, |_| true), markdown);
     }
 }
 
 #[test]
-fn formulas_urls_links_and_html_code_have_no_marks() {
+fn formulas_links_html_have_no_marks() {
     for markdown in [
         "$\\sqrt[3]{27}$ and $$A [2] = b_1$$",
         "\\(A [2]\\) and \\[ x [1] = \\frac{1}{2} \\]",
@@ -98,7 +98,7 @@ fn formulas_urls_links_and_html_code_have_no_marks() {
         "![chart [1]](chart.png)",
         "<code>c[1]</code>, <CODE class=\"x\">d [2]</CODE> and <pre>\ne [3]\n</pre>",
     ] {
-        assert_eq!(strip(markdown), markdown);
+        assert_eq!(strip_all(markdown), markdown);
         assert_eq!(stripped_letter_by_letter(markdown, |_| true), markdown);
     }
 }
@@ -111,14 +111,14 @@ fn numbers_without_a_source_stay_text() {
         ("a [1, 2], b [1, 3], c [1-3]", "a, b [1, 3], c [1-3]"),
         ("rent **[7]** [1]", "rent **[7]**"),
     ] {
-        assert_eq!(super::strip(markdown, known), text);
+        assert_eq!(strip_marks(markdown, known), text);
         assert_eq!(stripped_letter_by_letter(markdown, known), text);
     }
     assert_eq!(cited_numbers("a [2, 1] `[1]` b [1-2] c [3]", known).collect::<Vec<_>>(), [2, 1, 1, 2]);
 }
 
 #[test]
-fn what_is_renumbered_cites_only_what_had_a_source() {
+fn renumber_cites_only_numbers_with_sources() {
     let number = |of| match of {
         1 => Renumbered::To(7),
         2 => Renumbered::Dropped,
@@ -129,12 +129,12 @@ fn what_is_renumbered_cites_only_what_had_a_source() {
         ("a [1], b [2], c [9], rent[1].", "a [7], b, c \\[9], rent[7]."),
         ("a [1-3], b [2, 9] and `x[1]`", "a [7][4], b \\[2, 9] and `x[1]`"),
     ] {
-        assert_eq!(renumber(markdown, number), text);
+        assert_eq!(renumber_marks(markdown, number), text);
     }
 }
 
 #[test]
-fn text_that_only_resembles_a_mark_stays() {
+fn strip_keeps_mark_lookalikes() {
     for markdown in [
         "see [1](https://example.org)",
         "[1]: https://example.org",
@@ -152,12 +152,12 @@ fn text_that_only_resembles_a_mark_stays() {
         "- a\n\n      a[1]\n",
         "> - ```\n>   a[1]\n>\n>   b[2]\n>   ```\n",
     ] {
-        assert_eq!(strip(markdown), markdown, "{markdown:?}");
+        assert_eq!(strip_all(markdown), markdown, "{markdown:?}");
     }
 }
 
 #[test]
-fn code_ends_with_its_paragraph_and_fence() {
+fn code_ends_with_paragraph_and_fence() {
     for (marked, stripped) in [
         ("The rent is 700 EUR **[1]**.", "The rent is 700 EUR."),
         ("Due *[1]*, _[2]_ and ***[3]*** ~~[4]~~", "Due, and"),
@@ -166,15 +166,15 @@ fn code_ends_with_its_paragraph_and_fence() {
         ("****[1]****", "********"),
         ("700 EUR**[1]**", "700 EUR****"),
     ] {
-        assert_eq!(strip(marked), stripped);
+        assert_eq!(strip_all(marked), stripped);
     }
-    assert_eq!(strip("a ` b [1]\n\nc ` d [2]"), "a ` b\n\nc ` d");
-    assert_eq!(strip("- a ` b [1]\n- c ` d"), "- a ` b\n- c ` d");
-    assert_eq!(strip("```\n[1]\n```\nafter [2]."), "```\n[1]\n```\nafter.");
-    assert_eq!(strip("- ```\n  x[1]\nafter [2]."), "- ```\n  x[1]\nafter.");
-    assert_eq!(strip("> ```\n> x[1]\nafter [2]."), "> ```\n> x[1]\nafter.");
-    assert_eq!(strip("a\n    ``` b [1]"), "a\n    ``` b");
-    assert_eq!(strip("1. a\n\n   more [1]\n"), "1. a\n\n   more\n");
+    assert_eq!(strip_all("a ` b [1]\n\nc ` d [2]"), "a ` b\n\nc ` d");
+    assert_eq!(strip_all("- a ` b [1]\n- c ` d"), "- a ` b\n- c ` d");
+    assert_eq!(strip_all("```\n[1]\n```\nafter [2]."), "```\n[1]\n```\nafter.");
+    assert_eq!(strip_all("- ```\n  x[1]\nafter [2]."), "- ```\n  x[1]\nafter.");
+    assert_eq!(strip_all("> ```\n> x[1]\nafter [2]."), "> ```\n> x[1]\nafter.");
+    assert_eq!(strip_all("a\n    ``` b [1]"), "a\n    ``` b");
+    assert_eq!(strip_all("1. a\n\n   more [1]\n"), "1. a\n\n   more\n");
 }
 
 #[test]
@@ -216,7 +216,7 @@ fn waiting_is_bounded() {
 }
 
 /// Generates text with many characters that are significant to the scanner.
-fn markdown() -> impl Strategy<Value = String> {
+fn markdown_strategy() -> impl Strategy<Value = String> {
     let bits = prop::sample::select(vec![
         "[1]", "[12]", "[", "]", "1", "(", ")", ":", "`", "``", "```", "~~~", "\n", "\n\n", " ", "    ",
         "\t", "- ", "1. ", "> ", "# ", "|", "\\", "a", "word ", "ř", "](x)", "[a]", "*", "+ ", "$", "$$",
@@ -228,8 +228,8 @@ fn markdown() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn a_growing_text_only_grows(text in markdown(), cuts in prop::collection::vec(1_usize..6, 1..20)) {
-        let whole = strip(&text);
+    fn a_growing_text_only_grows(text in markdown_strategy(), cuts in prop::collection::vec(1_usize..6, 1..20)) {
+        let whole = strip_all(&text);
         let mut stripper = Stripper::default();
         let mut characters = text.chars().peekable();
         let mut cuts = cuts.into_iter().cycle();
@@ -244,16 +244,16 @@ proptest! {
     }
 
     #[test]
-    fn pieces_cover_the_text(text in markdown()) {
+    fn pieces_cover_the_text(text in markdown_strategy()) {
         let mut at = 0;
-        for piece in pieces(&text) {
+        for piece in split_pieces(&text) {
             let range = match piece {
-                Piece::Text(range) | Piece::Code(range) => range,
-                Piece::Mark(mark) => {
+                MarkdownPiece::Text(range) | MarkdownPiece::Code(range) => range,
+                MarkdownPiece::Mark(mark) => {
                     prop_assert!(!mark.numbers.is_empty() && mark.numbers.len() <= MARK_NUMBERS_MAX);
                     let brackets = &text[mark.brackets.clone()];
                     prop_assert!(brackets.starts_with('[') && brackets.ends_with(']'), "{}", brackets);
-                    prop_assert_eq!(marks(&format!(" {brackets}")).next().map(|mark| mark.numbers), Some(mark.numbers));
+                    prop_assert_eq!(find_marks(&format!(" {brackets}")).next().map(|mark| mark.numbers), Some(mark.numbers));
                     mark.whole
                 }
             };
@@ -263,15 +263,15 @@ proptest! {
         prop_assert_eq!(at, text.len());
     }
     #[test]
-    fn text_without_marks_is_unchanged(text in markdown()) {
-        let is_changed = strip(&text) != text;
-        prop_assert_eq!(is_changed, marks(&text).next().is_some());
-        prop_assert_eq!(super::strip(&text, |_| false), text.as_str());
+    fn text_without_marks_is_unchanged(text in markdown_strategy()) {
+        let is_changed = strip_all(&text) != text;
+        prop_assert_eq!(is_changed, find_marks(&text).next().is_some());
+        prop_assert_eq!(strip_marks(&text, |_| false), text.as_str());
         prop_assert_eq!(stripped_letter_by_letter(&text, |_| false), text);
     }
 
     #[test]
-    fn a_text_without_brackets_is_never_held_for_a_mark(text in "[a-z$<\\\\(). :/]{0,80}") {
+    fn text_without_brackets_streams_at_once(text in "[a-z$<\\\\(). :/]{0,80}") {
         let mut stripper = Stripper::default();
         stripper.push(&text, |_| true);
         stripper.push("\n\nend ", |_| true);

@@ -25,7 +25,7 @@ pub(super) enum Admits {
 
 /// The end of what was read of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Word {
+pub(super) struct WordState {
     last: char,
     /// The letters at the end, with the hyphens and apostrophes between them.
     letters: u8,
@@ -41,7 +41,7 @@ pub(super) struct Word {
     in_url: bool,
 }
 
-impl Default for Word {
+impl Default for WordState {
     fn default() -> Self {
         Self {
             last: '\n',
@@ -56,19 +56,19 @@ impl Default for Word {
     }
 }
 
-impl Word {
+impl WordState {
     /// Returns the state behind something that is closed, after which a mark may stand.
-    pub(super) fn closed() -> Self {
+    pub(super) fn after_closed() -> Self {
         Self { last: ')', ..Self::default() }
     }
 
     /// Returns the last character.
-    pub(super) const fn last(&self) -> char {
+    pub(super) const fn last_char(&self) -> char {
         self.last
     }
 
     /// Goes on by a character.
-    pub(super) fn pass(&mut self, character: char) {
+    pub(super) fn pass_char(&mut self, character: char) {
         let last = std::mem::replace(&mut self.last, character);
         self.after_call = character == ')' && self.in_call;
         if character.is_whitespace() || matches!(character, '<' | '>') || character >= UNSPACED {
@@ -110,7 +110,7 @@ impl Word {
     }
 
     /// Returns what a bracket may be that follows immediately.
-    pub(super) fn admits(&self) -> Admits {
+    pub(super) fn admitted_bracket(&self) -> Admits {
         let last = self.last;
         if self.in_url || self.after_call || last.is_numeric() {
             return Admits::Nothing;

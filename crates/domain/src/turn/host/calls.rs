@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use super::{Effect, Turn};
-use crate::answer::{Change, LogEntry};
-use crate::citation::{self, NumberedPassage, Place, Renumbered};
+use super::{Turn, TurnEffect};
+use crate::answer::{AnswerChange, LogEntry};
+use crate::citation::{self, NumberedPassage, PassagePlace, Renumbered};
 use crate::id::InstanceId;
 use crate::image::ImageRef;
 use crate::limits::SOURCES_MAX;
-use crate::step::{Call, CallResult, Purpose, StepOutcome};
-use crate::turn::{HostFrame, Output};
+use crate::step::{CallResult, Purpose, StepCall, StepOutcome};
+use crate::turn::{CallOutput, HostFrame};
 use crate::unread::{UNREAD_MAX, UnreadFile, UnreadReason};
 
 impl Turn {
     /// Returns the calls of the last step without a result in the log, with the machine instance of the step.
     /// Before the first step, returns the calls that read the instructions and the attachments.
-    pub(super) fn pending(&self) -> Vec<(InstanceId, Call)> {
+    pub(super) fn pending_calls(&self) -> Vec<(InstanceId, StepCall)> {
         let last = self.log.iter().rposition(|entry| matches!(entry, LogEntry::Step { .. }));
         let Some((LogEntry::Step { step, instance, .. }, after)) =
             last.and_then(|at| self.log[at..].split_first())
@@ -24,17 +24,17 @@ impl Turn {
             let first = first.filter(|call| !is_returned(&self.log, call));
             return first.map(|call| (InstanceId::from_random(0), call.clone())).collect();
         };
-        let returned = |call: &Call| is_returned(after, call);
-        step.calls().filter(|call| !returned(call)).map(|call| (*instance, call.clone())).collect()
+        let returned = |call: &StepCall| is_returned(after, call);
+        step.tool_calls().filter(|call| !returned(call)).map(|call| (*instance, call.clone())).collect()
     }
 
     /// Returns the pending calls in the model's order, and whether each may run now. Repeatable calls run
     /// concurrently. Effectful ones run one after another, on the host or in the machine: each starts once
     /// the result of the previous one is in the log.
-    fn in_order(&self) -> Vec<(Call, bool)> {
+    fn in_order(&self) -> Vec<(StepCall, bool)> {
         let mut effectful_ahead = false;
         let mut ordered = Vec::new();
-        for (_, call) in self.pending() {
+        for (_, call) in self.pending_calls() {
             let repeatable = self.is_repeatable(&call.tool);
             ordered.push((call, repeatable || !effectful_ahead));
             effectful_ahead |= !repeatable;
@@ -43,7 +43,7 @@ impl Turn {
     }
 
     /// Starts the calls that may run now and are not running yet.
-    pub(super) fn start_calls(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn start_calls(&mut self, effects: &mut Vec<TurnEffect>) {
         for (call, due) in self.in_order() {
             if !due || self.is_committing(&call.id) {
                 continue;
@@ -51,18 +51,18 @@ impl Turn {
             if self.runs_on_host(&call) {
                 if !self.running.contains(&call.id) {
                     self.running.push(call.id.clone());
-                    effects.push(Effect::RunTool(call));
+                    effects.push(TurnEffect::RunTool(call));
                 }
             } else if self.connected.is_some() && !self.sent.contains(&call.id) {
                 self.sent.push(call.id.clone());
-                self.send(HostFrame::Run(call), effects);
+                self.send_frame(HostFrame::Run(call), effects);
             }
         }
     }
 
     /// Returns the machine's calls that have no committed result, whether or not they may run yet.
-    pub(super) fn outstanding(&self) -> Vec<String> {
-        let pending = self.pending().into_iter().map(|(_, call)| call);
+    pub(super) fn outstanding_calls(&self) -> Vec<String> {
+        let pending = self.pending_calls().into_iter().map(|(_, call)| call);
         pending.filter(|call| !self.runs_on_host(call)).map(|call| call.id).collect()
     }
 
@@ -71,7 +71,7 @@ impl Turn {
         self.in_order().iter().any(|(call, due)| *due && !self.runs_on_host(call))
     }
 
-    fn runs_on_host(&self, call: &Call) -> bool {
+    fn runs_on_host(&self, call: &StepCall) -> bool {
         self.setup.router.runs_on_host(&call.tool)
     }
 
@@ -84,39 +84,39 @@ impl Turn {
     }
 
     /// Reports the effectful calls that the host ran in an earlier lease: they are interrupted and never run again.
-    pub(super) fn report_cut(&mut self, effects: &mut Vec<Effect>) {
-        for (_, call) in self.pending() {
+    pub(super) fn report_cut(&mut self, effects: &mut Vec<TurnEffect>) {
+        for (_, call) in self.pending_calls() {
             if self.runs_on_host(&call) && !self.is_repeatable(&call.tool) {
-                self.commit_result(interrupted(call), effects);
+                self.commit_result(interrupted_result(call), effects);
             }
         }
     }
 
     /// Reports the effectful calls of a step that names another machine instance: they are interrupted and never run
     /// again.
-    pub(super) fn report_interrupted(&mut self, instance: InstanceId, effects: &mut Vec<Effect>) {
-        for (named, call) in self.pending() {
+    pub(super) fn report_interrupted(&mut self, instance: InstanceId, effects: &mut Vec<TurnEffect>) {
+        for (named, call) in self.pending_calls() {
             let elsewhere = self.runs_on_host(&call) || self.is_repeatable(&call.tool);
             if named != instance && !elsewhere && !self.is_committing(&call.id) {
-                self.commit_result(interrupted(call), effects);
+                self.commit_result(interrupted_result(call), effects);
             }
         }
     }
 
     /// Handles the output of a call and returns whether it was expected: the machine must not return a call
     /// of the host, or one that it was not sent.
-    pub(super) fn returned(
+    pub(super) fn accept_output(
         &mut self,
         call: &str,
-        output: Output,
+        output: CallOutput,
         by_host: bool,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<TurnEffect>,
     ) -> bool {
         let started = if by_host { &self.running } else { &self.sent };
         if self.ending.is_some() || self.is_committing(call) || !started.iter().any(|id| id == call) {
             return false;
         }
-        let Some((_, call)) = self.pending().into_iter().find(|(_, pending)| pending.id == call) else {
+        let Some((_, call)) = self.pending_calls().into_iter().find(|(_, pending)| pending.id == call) else {
             return false;
         };
         let room = SOURCES_MAX.saturating_sub(self.next_source - 1) as usize;
@@ -126,7 +126,7 @@ impl Turn {
             .collect();
         let text = match call.purpose {
             // Its marks are indexes into its own passages.
-            Purpose::Agent(_) => citation::renumber(&output.text, |place| {
+            Purpose::Agent(_) => citation::renumber_marks(&output.text, |place| {
                 let passage = (place as usize).checked_sub(1).and_then(|index| passages.get(index));
                 passage.map_or(Renumbered::Dropped, |passage| Renumbered::To(passage.number))
             }),
@@ -152,23 +152,24 @@ impl Turn {
         true
     }
 
-    fn commit_result(&mut self, result: CallResult, effects: &mut Vec<Effect>) {
+    fn commit_result(&mut self, result: CallResult, effects: &mut Vec<TurnEffect>) {
         let result = Arc::new(result);
         self.committing.push(result.clone());
-        effects.push(Effect::CommitResult { number: self.next().saturating_sub(1), result });
+        effects.push(TurnEffect::CommitResult { number: self.next_step_number().saturating_sub(1), result });
     }
 
-    pub(super) fn result_committed(&mut self, call: &str, effects: &mut Vec<Effect>) {
+    pub(super) fn result_committed(&mut self, call: &str, effects: &mut Vec<TurnEffect>) {
         let Some(at) = self.committing.iter().position(|result| result.call == call) else { return };
         let result = self.committing.remove(at);
-        let entry = LogEntry::Result { number: self.next().saturating_sub(1), result: result.clone() };
-        self.transcript.add(&entry);
+        let entry =
+            LogEntry::Result { number: self.next_step_number().saturating_sub(1), result: result.clone() };
+        self.transcript.add_log_entry(&entry);
         self.log.push(entry);
-        self.publish(Change::Resulted { result }, effects);
+        self.publish_change(AnswerChange::Resulted { result }, effects);
         self.running.retain(|running| running != call);
         if let Some(at) = self.sent.iter().position(|sent| sent == call) {
             self.sent.remove(at);
-            self.send(HostFrame::Ack { call: call.to_owned() }, effects);
+            self.send_frame(HostFrame::Ack { call: call.to_owned() }, effects);
         }
     }
 }
@@ -188,7 +189,7 @@ impl Turn {
             let image =
                 |image: &ImageRef| UnreadFile { path: image.path.clone(), reason: UnreadReason::Image };
             let is_text = |image: &&ImageRef| {
-                let of_it = |place: &Place| matches!(place, Place::File { path, .. } if *path == image.path);
+                let of_it = |place: &PassagePlace| matches!(place, PassagePlace::File { path, .. } if *path == image.path);
                 passages.iter().any(|passage| of_it(&passage.place))
             };
             unread.extend(images.iter().filter(|image| !is_text(image)).map(image));
@@ -198,7 +199,7 @@ impl Turn {
     }
 }
 
-fn is_returned(log: &[LogEntry], call: &Call) -> bool {
+fn is_returned(log: &[LogEntry], call: &StepCall) -> bool {
     log.iter().any(|entry| match entry {
         LogEntry::Result { result, .. } => result.call == call.id,
         LogEntry::Step { .. } | LogEntry::Summary { .. } => false,
@@ -206,7 +207,7 @@ fn is_returned(log: &[LogEntry], call: &Call) -> bool {
 }
 
 /// Creates the result of a call that may have run and is not run again.
-fn interrupted(call: Call) -> CallResult {
+fn interrupted_result(call: StepCall) -> CallResult {
     CallResult {
         images: Vec::new(),
         call: call.id,

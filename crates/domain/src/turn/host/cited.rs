@@ -1,28 +1,28 @@
 //! Sources reported by a vendor: validates and numbers them.
 
 use super::draft::Draft;
-use super::{Effect, Turn};
-use crate::citation::Place;
+use super::{Turn, TurnEffect};
+use crate::citation::PassagePlace;
 use crate::limits::SOURCES_MAX;
 
 impl Turn {
     /// Inserts the marks of the vendor's citations whose positions are decided. After the step has `ended`,
     /// all remaining ones are decided.
-    pub(super) fn cite(&mut self, draft: &mut Draft, ended: bool, effects: &mut Vec<Effect>) {
-        for mut placed in draft.placed(ended) {
-            let Some(place) = self.known(&placed.place) else { continue };
+    pub(super) fn place_citations(&mut self, draft: &mut Draft, ended: bool, effects: &mut Vec<TurnEffect>) {
+        for mut placed in draft.take_placed(ended) {
+            let Some(place) = self.validate_place(&placed.place) else { continue };
             let Some(number) = self.number_of(&place, draft) else { continue };
             placed.place = place;
-            if let Some(change) = draft.cite(placed, number) {
-                self.publish(change, effects);
+            if let Some(change) = draft.record_citation(placed, number) {
+                self.publish_change(change, effects);
             }
         }
     }
 
     /// Returns the source if it is valid: a web page, or a file that the vendor was given, by its path or by
     /// an unambiguous name.
-    fn known(&self, place: &Place) -> Option<Place> {
-        let Place::File { path: named, page, lines, page_name: _ } = place else {
+    fn validate_place(&self, place: &PassagePlace) -> Option<PassagePlace> {
+        let PassagePlace::File { path: named, page, lines, page_name: _ } = place else {
             return Some(place.clone());
         };
         let given = self.setup.earlier.iter().chain([&self.setup.present]);
@@ -34,16 +34,18 @@ impl Turn {
         }
         matching.dedup();
         match matching[..] {
-            [path] => Some(Place::File { path: path.clone(), page: *page, lines: *lines, page_name: None }),
+            [path] => {
+                Some(PassagePlace::File { path: path.clone(), page: *page, lines: *lines, page_name: None })
+            }
             _ => None,
         }
     }
 
     /// Returns the number of the source, reusing that of the same page or place. `None` when all numbers are
     /// used.
-    fn number_of(&mut self, place: &Place, draft: &Draft) -> Option<u32> {
-        let same = |other: &Place| match (other, place) {
-            (Place::Web { url, .. }, Place::Web { url: named, .. }) => url == named,
+    fn number_of(&mut self, place: &PassagePlace, draft: &Draft) -> Option<u32> {
+        let same = |other: &PassagePlace| match (other, place) {
+            (PassagePlace::Web { url, .. }, PassagePlace::Web { url: named, .. }) => url == named,
             (other, place) => other == place,
         };
         if let Some(source) = self.answer.sources.iter().find(|source| same(&source.place)) {

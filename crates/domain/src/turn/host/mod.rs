@@ -34,19 +34,19 @@ mod types;
 use std::sync::Arc;
 
 pub use reservation::first_reservation;
-pub use transcript::Exchange;
-pub use types::{Completion, Effect, Event, Setup, ToolRouter};
+pub use transcript::LoggedExchange;
+pub use types::{Setup, ToolRouter, TurnCompletion, TurnEffect, TurnEvent};
 
 use self::draft::{Draft, DraftChange};
 use self::pending_step::PendingStep;
 use self::transcript::Transcript;
 use super::HostFrame;
 use super::backoff::{STALLS_MAX, pause_after};
-use crate::answer::{Answer, AnswerError, Change, Ending, ErrorCode, LogEntry, Stamp};
+use crate::answer::{Answer, AnswerChange, AnswerEnding, AnswerFailure, ErrorCode, LogEntry, RevisionStamp};
 use crate::catalog::ProviderName;
 use crate::credits::{AnswerCost, Credits, Shortage};
 use crate::id::InstanceId;
-use crate::step::{Block, CallResult, Step, StepError, StepEvent, StopReason, Usage};
+use crate::step::{CallResult, OutputBlock, Step, StepError, StepEvent, StopReason, TokenUsage};
 
 #[derive(Debug, Clone)]
 enum Phase {
@@ -85,9 +85,9 @@ pub struct Turn {
     /// Results that are being committed.
     committing: Vec<Arc<CallResult>>,
     next_source: u32,
-    ending: Option<Ending>,
+    ending: Option<AnswerEnding>,
     /// Final effects that wait until the completion is durable.
-    final_effects: Vec<Effect>,
+    final_effects: Vec<TurnEffect>,
     revision: u64,
     /// The provider of the answering model, if known.
     provider: Option<ProviderName>,
@@ -98,8 +98,8 @@ impl Turn {
     #[must_use]
     pub fn new(setup: Setup) -> Self {
         let log = setup.present.log.clone();
-        let mut answer = Answer::rebuild(setup.answer, &setup.present.attachments, &log, None);
-        answer.stamp = Stamp { epoch: setup.epoch, revision: 0 };
+        let mut answer = Answer::from_log(setup.answer, &setup.present.attachments, &log, None);
+        answer.stamp = RevisionStamp { epoch: setup.epoch, revision: 0 };
         let next_source = answer.last_source() + 1;
         Self {
             transcript: Transcript::new(
@@ -109,7 +109,7 @@ impl Turn {
                 setup.context_tokens,
             ),
             bill: setup.bill,
-            ending: setup.stop.then_some(Ending::Stopped),
+            ending: setup.stop.then_some(AnswerEnding::Stopped),
             setup,
             answer,
             log,
@@ -188,68 +188,74 @@ impl Turn {
     }
 
     /// Returns the first effects, before any event. An answer whose stop was requested ends at once.
-    pub fn begin(&mut self) -> Vec<Effect> {
+    pub fn begin_turn(&mut self) -> Vec<TurnEffect> {
         let mut effects = Vec::new();
         self.report_cut(&mut effects);
-        self.advance(&mut effects);
+        self.advance_turn(&mut effects);
         effects
     }
 
     /// Handles one event. Ignores duplicate events and events of another step or attempt.
-    pub fn on(&mut self, event: Event) -> Vec<Effect> {
+    pub fn apply_event(&mut self, event: TurnEvent) -> Vec<TurnEffect> {
         let mut effects = Vec::new();
         if self.is_over() {
             return effects;
         }
         match event {
-            Event::Connected(instance) => self.connected(instance, &mut effects),
-            Event::Disconnected => self.disconnected(),
-            Event::MachineFailed(reason) => self.fail(ErrorCode::MachineFailed, &machine_failed(&reason)),
-            Event::Executor(frame) => self.received(frame, &mut effects),
-            Event::Violation => self.violated(&mut effects),
-            Event::Reserved { number, attempt, outcome } => {
-                self.reserved(number, attempt, outcome, &mut effects);
+            TurnEvent::Connected(instance) => self.connect_machine(instance, &mut effects),
+            TurnEvent::Disconnected => self.disconnect_machine(),
+            TurnEvent::MachineFailed(reason) => {
+                self.fail_with(ErrorCode::MachineFailed, &machine_failed(&reason))
             }
-            Event::ModelDelta { number, attempt, event } => {
+            TurnEvent::Executor(frame) => self.receive_frame(frame, &mut effects),
+            TurnEvent::Violation => self.count_violation(&mut effects),
+            TurnEvent::Reserved { number, attempt, outcome } => {
+                self.apply_reservation(number, attempt, outcome, &mut effects);
+            }
+            TurnEvent::ModelDelta { number, attempt, event } => {
                 self.model_delta(number, attempt, event, &mut effects);
             }
-            Event::ModelFailed { number, attempt, error, jitter } => {
+            TurnEvent::ModelFailed { number, attempt, error, jitter } => {
                 self.model_failed(number, attempt, error, jitter, &mut effects);
             }
-            Event::BackoffElapsed { number, attempt } => self.backoff_elapsed(number, attempt, &mut effects),
-            Event::Reported { call, keep, text } => {
+            TurnEvent::BackoffElapsed { number, attempt } => {
+                self.backoff_elapsed(number, attempt, &mut effects)
+            }
+            TurnEvent::Reported { call, keep, text } => {
                 if self.ending.is_none() && self.running.contains(&call) {
-                    self.publish(Change::Reported { call, keep, text }, &mut effects);
+                    self.publish_change(AnswerChange::Reported { call, keep, text }, &mut effects);
                 }
             }
-            Event::ToolReturned { call, output } => {
-                self.returned(&call, output, true, &mut effects);
+            TurnEvent::ToolReturned { call, output } => {
+                self.accept_output(&call, output, true, &mut effects);
             }
-            Event::StepCommitted { number, summary } => self.step_committed(number, summary, &mut effects),
-            Event::ResultCommitted { call } => self.result_committed(&call, &mut effects),
-            Event::Completed => {
+            TurnEvent::StepCommitted { number, summary } => {
+                self.step_committed(number, summary, &mut effects)
+            }
+            TurnEvent::ResultCommitted { call } => self.result_committed(&call, &mut effects),
+            TurnEvent::Completed => {
                 if matches!(self.phase, Phase::Ending) {
                     self.phase = Phase::Over;
                     effects.append(&mut self.final_effects);
-                    effects.push(Effect::Finish);
+                    effects.push(TurnEffect::Finish);
                 }
             }
-            Event::StopRequested => {
+            TurnEvent::StopRequested => {
                 if self.ending.is_none() {
-                    self.ending = Some(Ending::Stopped);
+                    self.ending = Some(AnswerEnding::Stopped);
                 }
             }
-            Event::Fenced => {
+            TurnEvent::Fenced => {
                 self.phase = Phase::Over;
-                effects.extend([Effect::CancelModel, Effect::Finish]);
+                effects.extend([TurnEffect::CancelModel, TurnEffect::Finish]);
             }
         }
-        self.advance(&mut effects);
+        self.advance_turn(&mut effects);
         effects
     }
 
     /// Decides the next action: the end, the calls of the last step, or the next step.
-    fn advance(&mut self, effects: &mut Vec<Effect>) {
+    fn advance_turn(&mut self, effects: &mut Vec<TurnEffect>) {
         if let Some(ending) = self.ending.clone() {
             return self.end_when_durable(ending, effects);
         }
@@ -257,155 +263,155 @@ impl Turn {
             return; // calls run only between steps
         }
         if let Some(ending) = self.ending_of_declined_step() {
-            return self.end(ending, effects);
+            return self.end_turn(ending, effects);
         }
         self.start_calls(effects);
-        if !self.committing.is_empty() || self.instance.is_none() || !self.pending().is_empty() {
+        if !self.committing.is_empty() || self.instance.is_none() || !self.pending_calls().is_empty() {
             return;
         }
         if let Some(LogEntry::Step { step, .. }) = self.log.last() {
             if step.stop == StopReason::OutputFull {
                 let message =
                     "The answer is not complete: it reached the most that the model may write in one step.";
-                self.fail(ErrorCode::OutputExhausted, message);
+                self.fail_with(ErrorCode::OutputExhausted, message);
             }
-            let ending = self.ending.get_or_insert(Ending::Done).clone();
-            self.end(ending, effects);
-        } else if self.next() >= self.setup.steps_max {
+            let ending = self.ending.get_or_insert(AnswerEnding::Done).clone();
+            self.end_turn(ending, effects);
+        } else if self.next_step_number() >= self.setup.steps_max {
             let message = "The answer was ended: it took more steps than allowed.";
-            self.fail(ErrorCode::TooManySteps, message);
-            self.advance(effects);
+            self.fail_with(ErrorCode::TooManySteps, message);
+            self.advance_turn(effects);
         } else {
-            self.transcript.trim();
-            self.reserve(PendingStep::default(), effects);
+            self.transcript.trim_results();
+            self.reserve_step(PendingStep::default(), effects);
         }
     }
 
     /// Returns the ending after a step that was declined or filtered, whose calls are not run.
-    fn ending_of_declined_step(&self) -> Option<Ending> {
+    fn ending_of_declined_step(&self) -> Option<AnswerEnding> {
         let Some(LogEntry::Step { step, .. }) = self.log.last() else { return None };
         match step.stop {
-            StopReason::Filtered => Some(Ending::Failed(AnswerError {
+            StopReason::Filtered => Some(AnswerEnding::Failed(AnswerFailure {
                 code: ErrorCode::ModelRefused,
                 message: "The answer is not complete: a filter of the model's server cut it off.".to_owned(),
             })),
-            StopReason::Refused => Some(Ending::Done),
+            StopReason::Refused => Some(AnswerEnding::Done),
             StopReason::Done | StopReason::Calls | StopReason::OutputFull | StopReason::Stopped => None,
         }
     }
 
     /// Ends the turn, unless a commit is in progress, whose result comes first.
-    fn end_when_durable(&mut self, ending: Ending, effects: &mut Vec<Effect>) {
+    fn end_when_durable(&mut self, ending: AnswerEnding, effects: &mut Vec<TurnEffect>) {
         let busy = match self.phase {
             Phase::Committing { .. } | Phase::Reserving { .. } | Phase::Ending | Phase::Over => true,
             Phase::Idle | Phase::Streaming { .. } | Phase::BackingOff { .. } => !self.committing.is_empty(),
         };
         if !busy {
-            self.end(ending, effects);
+            self.end_turn(ending, effects);
         } else if matches!(self.phase, Phase::Streaming { .. }) {
-            effects.push(Effect::CancelModel);
+            effects.push(TurnEffect::CancelModel);
         }
     }
 
-    fn next(&self) -> u32 {
+    fn next_step_number(&self) -> u32 {
         let steps = self.log.iter().filter(|entry| matches!(entry, LogEntry::Step { .. })).count();
         u32::try_from(steps).unwrap_or(u32::MAX)
     }
 
-    fn publish(&mut self, change: Change, effects: &mut Vec<Effect>) {
+    fn publish_change(&mut self, change: AnswerChange, effects: &mut Vec<TurnEffect>) {
         self.revision += 1;
-        let stamp = Stamp { epoch: self.setup.epoch, revision: self.revision };
-        if self.answer.fold(stamp, change.clone()) {
-            effects.push(Effect::Publish(stamp, change));
+        let stamp = RevisionStamp { epoch: self.setup.epoch, revision: self.revision };
+        if self.answer.fold_change(stamp, change.clone()) {
+            effects.push(TurnEffect::Publish(stamp, change));
         }
     }
 
-    fn reserved(
+    fn apply_reservation(
         &mut self,
         number: u32,
         attempt: u32,
         outcome: Result<(), Shortage>,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<TurnEffect>,
     ) {
         let Phase::Reserving { step } = &self.phase else { return };
-        if number != self.next() || attempt != step.attempt {
+        if number != self.next_step_number() || attempt != step.attempt {
             return;
         }
         let step = step.clone();
         if let Err(shortage) = outcome {
             self.phase = Phase::Idle;
             let (code, message) = types::of_shortage(shortage);
-            return self.fail(code, message);
+            return self.fail_with(code, message);
         }
         let held = self.max_cost(&step);
         self.call_model(step, held, effects);
     }
 
-    fn call_model(&mut self, step: PendingStep, held: Credits, effects: &mut Vec<Effect>) {
+    fn call_model(&mut self, step: PendingStep, held: Credits, effects: &mut Vec<TurnEffect>) {
         if self.ending.is_some() {
             self.phase = Phase::Idle;
             return;
         }
-        let number = self.next();
+        let number = self.next_step_number();
         // Citations of an earlier attempt are removed.
         if step.plan.is_none() {
-            self.publish(Change::StepBegan { number }, effects);
+            self.publish_change(AnswerChange::StepBegan { number }, effects);
             self.next_source = self.answer.last_source() + 1;
         }
-        effects.push(Effect::CallModel {
+        effects.push(TurnEffect::CallModel {
             number,
             attempt: step.attempt,
-            transcript: self.shown(&step),
+            transcript: self.shown_items(&step),
             tools: step.plan.is_none() && number + 1 < self.setup.steps_max,
             output_max_tokens: self.output_max_tokens(&step),
         });
         self.phase = Phase::Streaming { step, held, draft: Draft::default() };
     }
 
-    fn model_delta(&mut self, number: u32, attempt: u32, event: StepEvent, effects: &mut Vec<Effect>) {
-        let next = self.next();
+    fn model_delta(&mut self, number: u32, attempt: u32, event: StepEvent, effects: &mut Vec<TurnEffect>) {
+        let next = self.next_step_number();
         let log = &self.log;
         let Phase::Streaming { step, draft, .. } = &mut self.phase else { return };
         if number != next || attempt != step.attempt {
             return;
         }
         let sums_up = step.plan.is_some();
-        match draft.grow(number, event, |id| is_call_of(log, id)) {
+        match draft.apply_event(number, event, |id| is_call_of(log, id)) {
             DraftChange::Changed(_) | DraftChange::Redrawn(_) if sums_up => {}
             DraftChange::Redrawn(changes) => {
-                changes.into_iter().for_each(|change| self.publish(change, effects));
+                changes.into_iter().for_each(|change| self.publish_change(change, effects));
             }
-            DraftChange::Changed(change) => self.publish(change, effects),
+            DraftChange::Changed(change) => self.publish_change(change, effects),
             DraftChange::None => {}
-            DraftChange::Finished { stop, usage } => return self.finished(stop, usage, effects),
+            DraftChange::Finished { stop, usage } => return self.finish_step(stop, usage, effects),
         }
         let mut phase = std::mem::replace(&mut self.phase, Phase::Idle);
         if let Phase::Streaming { step: PendingStep { plan: None, .. }, draft, .. } = &mut phase {
-            self.cite(draft, false, effects);
+            self.place_citations(draft, false, effects);
         }
         self.phase = phase;
     }
 
-    fn finished(&mut self, stop: StopReason, usage: Option<Usage>, effects: &mut Vec<Effect>) {
+    fn finish_step(&mut self, stop: StopReason, usage: Option<TokenUsage>, effects: &mut Vec<TurnEffect>) {
         let Phase::Streaming { step, held, mut draft } = std::mem::replace(&mut self.phase, Phase::Idle)
         else {
             return;
         };
-        effects.push(Effect::CancelModel);
+        effects.push(TurnEffect::CancelModel);
         if let Some(plan) = step.plan {
-            return self.summarised(step, plan, held, draft, (stop, usage), effects);
+            return self.commit_summary(step, plan, held, draft, (stop, usage), effects);
         }
         if draft.is_empty() && stop == StopReason::OutputFull {
             // A retry would fail in the same way.
             self.phase = Phase::Streaming { step, held, draft };
             let message =
                 "The answer was ended: the model used up all that it may put out before it said anything.";
-            return self.fail(ErrorCode::OutputExhausted, message);
+            return self.fail_with(ErrorCode::OutputExhausted, message);
         }
         if draft.is_empty() && matches!(stop, StopReason::Refused | StopReason::Filtered) {
             // A retry would be declined again.
             self.phase = Phase::Streaming { step, held, draft };
-            return self.fail(ErrorCode::ModelRefused, "The model declined to answer this question.");
+            return self.fail_with(ErrorCode::ModelRefused, "The model declined to answer this question.");
         }
         // A model that wrote its answer before its last calls may add nothing to it.
         if draft.is_empty() && !(stop == StopReason::Done && self.has_text()) {
@@ -413,29 +419,30 @@ impl Turn {
                 StepError::Unavailable { reason: "the model said nothing".to_owned(), retry_after: None };
             let attempt = step.attempt;
             self.phase = Phase::Streaming { step, held, draft };
-            return self.model_failed(self.next(), attempt, error, 0, effects);
+            return self.model_failed(self.next_step_number(), attempt, error, 0, effects);
         }
         let usage = draft.completed_usage(usage, self.input_tokens(&step));
-        let (bill, cost) = self.bill.settle(self.setup.price, usage, held);
-        self.cite(&mut draft, true, effects);
-        let entry = self.entry(draft.into_step(stop, usage));
-        effects.push(Effect::CommitStep { entry: entry.clone(), cost, bill });
+        let (bill, cost) = self.bill.settle_step(self.setup.price, usage, held);
+        self.place_citations(&mut draft, true, effects);
+        let entry = self.step_entry(draft.into_step(stop, usage));
+        effects.push(TurnEffect::CommitStep { entry: entry.clone(), cost, bill });
         self.phase = Phase::Committing { entry, bill, then: None };
     }
 
     /// Returns true if an earlier step of the answer has text.
     fn has_text(&self) -> bool {
         self.log.iter().any(|entry| match entry {
-            LogEntry::Step { step, .. } => {
-                step.blocks.iter().any(|block| matches!(block, Block::Text(text) if !text.trim().is_empty()))
-            }
+            LogEntry::Step { step, .. } => step
+                .blocks
+                .iter()
+                .any(|block| matches!(block, OutputBlock::Text(text) if !text.trim().is_empty())),
             _ => false,
         })
     }
 
-    fn entry(&self, step: Step) -> LogEntry {
+    fn step_entry(&self, step: Step) -> LogEntry {
         let instance = self.instance.unwrap_or(InstanceId::from_random(0));
-        LogEntry::Step { number: self.next(), step: Arc::new(step), instance }
+        LogEntry::Step { number: self.next_step_number(), step: Arc::new(step), instance }
     }
 
     fn model_failed(
@@ -444,40 +451,40 @@ impl Turn {
         attempt: u32,
         error: StepError,
         jitter: u64,
-        effects: &mut Vec<Effect>,
+        effects: &mut Vec<TurnEffect>,
     ) {
         let Phase::Streaming { step, held, draft } = &self.phase else { return };
-        if number != self.next() || attempt != step.attempt {
+        if number != self.next_step_number() || attempt != step.attempt {
             return;
         }
         match &error {
             StepError::Unavailable { retry_after, .. } => {
                 match pause_after(step.tries, *retry_after, jitter) {
                     Some(wait) => {
-                        let step = step.again();
+                        let step = step.next_attempt();
                         let attempt = step.attempt;
                         self.phase = Phase::BackingOff { step, held: *held, draft: draft.clone() };
-                        effects.push(Effect::BackOff { number, attempt, wait });
+                        effects.push(TurnEffect::BackOff { number, attempt, wait });
                     }
                     None => {
                         let message =
                             format!("The answer was ended: the model{} did not answer.", self.of_whom());
-                        self.fail(ErrorCode::ModelUnavailable, &message);
+                        self.fail_with(ErrorCode::ModelUnavailable, &message);
                     }
                 }
             }
             StepError::TimedOut { had_begun: true, .. } if step.stalls < STALLS_MAX => {
-                let mut step = step.again();
+                let mut step = step.next_attempt();
                 step.stalls += 1;
                 let attempt = step.attempt;
                 let wait = pause_after(step.tries - 1, None, jitter).unwrap_or_default();
                 self.phase = Phase::BackingOff { step, held: *held, draft: draft.clone() };
-                effects.push(Effect::BackOff { number, attempt, wait });
+                effects.push(TurnEffect::BackOff { number, attempt, wait });
             }
             StepError::TimedOut { .. } => {
                 let message =
                     format!("The answer was ended: the model{} did not answer in time.", self.of_whom());
-                self.fail(ErrorCode::ModelUnavailable, &message);
+                self.fail_with(ErrorCode::ModelUnavailable, &message);
             }
             StepError::TooLong => {
                 let (step, held) = (step.clone(), *held);
@@ -487,7 +494,7 @@ impl Turn {
                 let (code, what) = types::of_rejection(*refused);
                 let message =
                     format!("The answer was ended: the server of the model{} {what}", self.of_whom());
-                self.fail(code, &message);
+                self.fail_with(code, &message);
             }
         }
     }
@@ -496,31 +503,31 @@ impl Turn {
         self.provider.map_or_else(String::new, |provider| format!(" of {}", provider.as_str()))
     }
 
-    fn backoff_elapsed(&mut self, number: u32, attempt: u32, effects: &mut Vec<Effect>) {
+    fn backoff_elapsed(&mut self, number: u32, attempt: u32, effects: &mut Vec<TurnEffect>) {
         let Phase::BackingOff { step, held, .. } = &self.phase else { return };
-        if number == self.next() && attempt == step.attempt {
+        if number == self.next_step_number() && attempt == step.attempt {
             let (step, held) = (step.clone(), *held);
             self.call_model(step, held, effects);
         }
     }
 
-    fn step_committed(&mut self, number: u32, summary: bool, effects: &mut Vec<Effect>) {
+    fn step_committed(&mut self, number: u32, summary: bool, effects: &mut Vec<TurnEffect>) {
         let Phase::Committing { then, .. } = &self.phase else { return };
-        if number != self.next() || summary != then.is_some() {
+        if number != self.next_step_number() || summary != then.is_some() {
             return;
         }
         let Phase::Committing { entry, bill, then } = std::mem::replace(&mut self.phase, Phase::Idle) else {
             return;
         };
         self.bill = bill;
-        self.transcript.add(&entry);
+        self.transcript.add_log_entry(&entry);
         self.log.push(entry);
         if self.ending.is_some() {
             return;
         }
         match then {
             // The pending step comes after its summary.
-            Some(step) => self.reserve(step, effects),
+            Some(step) => self.reserve_step(step, effects),
             None => {
                 if let Some(instance) = self.connected {
                     self.report_interrupted(instance, effects);
@@ -529,38 +536,38 @@ impl Turn {
         }
     }
 
-    fn fail(&mut self, code: ErrorCode, message: &str) {
+    fn fail_with(&mut self, code: ErrorCode, message: &str) {
         if self.ending.is_none() {
-            self.ending = Some(Ending::Failed(AnswerError { code, message: message.to_owned() }));
+            self.ending = Some(AnswerEnding::Failed(AnswerFailure { code, message: message.to_owned() }));
         }
     }
 
-    fn end(&mut self, ending: Ending, effects: &mut Vec<Effect>) {
+    fn end_turn(&mut self, ending: AnswerEnding, effects: &mut Vec<TurnEffect>) {
         let (mut cost, mut bill, mut partial) = (Credits::default(), self.bill, None);
         match std::mem::replace(&mut self.phase, Phase::Ending) {
             Phase::Streaming { step, held, mut draft } => {
-                effects.push(Effect::CancelModel);
+                effects.push(TurnEffect::CancelModel);
                 if step.plan.is_none() {
-                    self.cite(&mut draft, true, effects);
+                    self.place_citations(&mut draft, true, effects);
                 }
-                let stopped = matches!(ending, Ending::Stopped);
+                let stopped = matches!(ending, AnswerEnding::Stopped);
                 let usage = draft.estimated_usage(self.input_tokens(&step));
                 if stopped && usage.output_tokens > 0 {
-                    (bill, cost) = self.bill.settle(self.setup.price, usage, held);
+                    (bill, cost) = self.bill.settle_step(self.setup.price, usage, held);
                 }
                 let written = draft.into_step(StopReason::Stopped, usage);
                 partial = match step.plan {
-                    None => (usage.output_tokens > 0).then(|| self.entry(written)),
+                    None => (usage.output_tokens > 0).then(|| self.step_entry(written)),
                     // An interrupted summary is paid for and covers nothing.
-                    Some(_) => (cost > Credits(0)).then(|| self.summary(u32::MAX, written)),
+                    Some(_) => (cost > Credits(0)).then(|| self.summary_entry(u32::MAX, written)),
                 };
             }
             Phase::BackingOff { step: PendingStep { plan: Some(_), .. }, .. } => {}
             Phase::BackingOff { mut draft, .. } => {
-                self.cite(&mut draft, true, effects);
+                self.place_citations(&mut draft, true, effects);
                 let usage = draft.estimated_usage(0);
                 partial = (usage.output_tokens > 0)
-                    .then(|| self.entry(draft.into_step(StopReason::Stopped, usage)));
+                    .then(|| self.step_entry(draft.into_step(StopReason::Stopped, usage)));
             }
             Phase::Idle
             | Phase::Reserving { .. }
@@ -569,20 +576,20 @@ impl Turn {
             | Phase::Over => {}
         }
         let mut final_effects = Vec::new();
-        self.publish(Change::Ended(ending.clone()), &mut final_effects);
+        self.publish_change(AnswerChange::Ended(ending.clone()), &mut final_effects);
         // Only once the completion is durable: another lease of an uncompleted answer would need the results.
         for call in std::mem::take(&mut self.sent) {
-            final_effects.push(Effect::Send(HostFrame::Cancel { call }));
+            final_effects.push(TurnEffect::Send(HostFrame::Cancel { call }));
         }
         self.final_effects = final_effects;
         let answer = self.answer.clone();
-        effects.push(Effect::Complete(Box::new(Completion { partial, cost, bill, ending, answer })));
+        effects.push(TurnEffect::Complete(Box::new(TurnCompletion { partial, cost, bill, ending, answer })));
     }
 }
 /// Returns `true` if an identifier is used in the answer, by a call or by the attachments' result.
 fn is_call_of(log: &[LogEntry], id: &str) -> bool {
     log.iter().any(|entry| match entry {
-        LogEntry::Step { step, .. } => step.calls().any(|call| call.id == id),
+        LogEntry::Step { step, .. } => step.tool_calls().any(|call| call.id == id),
         LogEntry::Result { result, .. } => result.call == id,
         LogEntry::Summary { .. } => false,
     })

@@ -1,10 +1,10 @@
 //! The turn's session with the executor in the machine, which may break and be reopened.
 
-use super::{Effect, Phase, Turn, machine_failed};
+use super::{Phase, Turn, TurnEffect, machine_failed};
 use crate::answer::ErrorCode;
 use crate::id::InstanceId;
 use crate::limits::CALLS_MAX;
-use crate::turn::{ExecutorFrame, HostFrame, Open, SessionStamp};
+use crate::turn::{ExecutorFrame, HostFrame, SessionOpening, SessionStamp};
 
 /// The most protocol violations of an executor before its machine counts as failed.
 pub(super) const VIOLATIONS_MAX: u32 = 3;
@@ -13,8 +13,8 @@ pub(super) const VIOLATIONS_MAX: u32 = 3;
 pub(super) const UNEXPECTED_FRAMES_MAX: u32 = 2 * CALLS_MAX as u32;
 
 impl Turn {
-    pub(super) fn connected(&mut self, instance: InstanceId, effects: &mut Vec<Effect>) {
-        self.disconnected();
+    pub(super) fn connect_machine(&mut self, instance: InstanceId, effects: &mut Vec<TurnEffect>) {
+        self.disconnect_machine();
         self.connected = Some(instance);
         self.instance = Some(instance);
         self.unexpected = 0;
@@ -24,49 +24,49 @@ impl Turn {
         }
     }
 
-    pub(super) fn disconnected(&mut self) {
+    pub(super) fn disconnect_machine(&mut self) {
         self.connected = None;
         self.opened = false;
         self.sent.clear();
     }
 
     /// Sends a frame to the executor, after the one that opens the session.
-    pub(super) fn send(&mut self, frame: HostFrame, effects: &mut Vec<Effect>) {
+    pub(super) fn send_frame(&mut self, frame: HostFrame, effects: &mut Vec<TurnEffect>) {
         if !std::mem::replace(&mut self.opened, true) {
             self.sessions += 1;
-            effects.push(Effect::Send(HostFrame::Open(Open {
+            effects.push(TurnEffect::Send(HostFrame::Open(SessionOpening {
                 answer: self.setup.answer,
                 stamp: SessionStamp { epoch: self.setup.epoch, session: self.sessions },
-                outstanding: self.outstanding(),
+                outstanding: self.outstanding_calls(),
                 attached: self.setup.files.clone(),
             })));
         }
-        effects.push(Effect::Send(frame));
+        effects.push(TurnEffect::Send(frame));
     }
 
     /// Handles a result of the executor. Ignores a bounded number of unexpected ones.
-    pub(super) fn received(&mut self, frame: ExecutorFrame, effects: &mut Vec<Effect>) {
+    pub(super) fn receive_frame(&mut self, frame: ExecutorFrame, effects: &mut Vec<TurnEffect>) {
         if self.ending.is_some() {
             return;
         }
         let ExecutorFrame::Returned { call, output } = frame;
-        if self.opened && self.returned(&call, output, false, effects) {
+        if self.opened && self.accept_output(&call, output, false, effects) {
             self.unexpected = 0;
             return;
         }
         self.unexpected += 1;
         if self.unexpected > UNEXPECTED_FRAMES_MAX {
-            self.violated(effects);
+            self.count_violation(effects);
         }
     }
 
-    pub(super) fn violated(&mut self, effects: &mut Vec<Effect>) {
+    pub(super) fn count_violation(&mut self, effects: &mut Vec<TurnEffect>) {
         self.violations += 1;
-        self.disconnected();
+        self.disconnect_machine();
         if self.violations >= VIOLATIONS_MAX {
-            self.fail(ErrorCode::MachineFailed, &machine_failed("its program breaks the protocol"));
+            self.fail_with(ErrorCode::MachineFailed, &machine_failed("its program breaks the protocol"));
         } else {
-            effects.push(Effect::Reconnect);
+            effects.push(TurnEffect::Reconnect);
         }
     }
 }

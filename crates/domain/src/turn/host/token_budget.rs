@@ -1,6 +1,6 @@
 //! The token budget of the transcript: estimates, corrected by the vendor's counts.
 
-use crate::step::Usage;
+use crate::step::TokenUsage;
 
 /// The token limits, and the ratio of counts to estimates.
 #[derive(Debug, Clone, Copy)]
@@ -44,19 +44,19 @@ impl TokenBudget {
     }
 
     /// Sets the limits and keeps the learned ratio.
-    pub(super) fn set(&mut self, overhead: u64, room: u64) {
+    pub(super) fn set_limits(&mut self, overhead: u64, room: u64) {
         (self.overhead, self.room) = (overhead, room);
     }
 
     /// Returns the tokens that are available to the transcript, in units of the estimates.
-    pub(super) fn room(&self) -> u64 {
+    pub(super) fn available_room(&self) -> u64 {
         let whole = u128::from(self.room + self.overhead) * u128::from(self.estimated);
         let whole = u64::try_from(whole / u128::from(self.counted.max(1))).unwrap_or(u64::MAX);
         whole.saturating_sub(self.overhead).max(1)
     }
 
     /// Learns from a vendor's count for a transcript with `shown` estimated tokens.
-    pub(super) fn learn(&mut self, shown: u64, usage: Usage) {
+    pub(super) fn learn_ratio(&mut self, shown: u64, usage: TokenUsage) {
         let estimated = shown + self.overhead;
         if usage.estimated || usage.input_tokens == 0 || estimated == 0 {
             return;
@@ -69,21 +69,21 @@ impl TokenBudget {
     /// Returns `true` if `shown` tokens exceed this percentage of the room.
     pub(super) fn is_above(&self, shown: u64, percent: u64) -> bool {
         let whole = (self.room + self.overhead) as u128 * u128::from(percent) / 100;
-        self.corrected(shown + self.overhead) > whole
+        self.correct_estimate(shown + self.overhead) > whole
     }
 
     /// Returns `true` if `tokens` are at least this percentage of the room.
     pub(super) fn is_share(&self, tokens: u64, percent: u64) -> bool {
-        self.corrected(tokens) >= u128::from(self.room) * u128::from(percent) / 100
+        self.correct_estimate(tokens) >= u128::from(self.room) * u128::from(percent) / 100
     }
 
     /// Reduces the room below the size of the shown items.
-    pub(super) fn shrink(&mut self, shown: u64) {
+    pub(super) fn shrink_room(&mut self, shown: u64) {
         let shown = shown * Self::SHRUNK_PERCENT / 100;
         self.room = self.room.min(shown).max(1);
     }
 
-    fn corrected(&self, tokens: u64) -> u128 {
+    fn correct_estimate(&self, tokens: u64) -> u128 {
         u128::from(tokens) * u128::from(self.counted) / u128::from(self.estimated.max(1))
     }
 }
@@ -92,30 +92,30 @@ impl TokenBudget {
 mod tests {
     use super::*;
 
-    fn counted(input_tokens: u64) -> Usage {
-        Usage { input_tokens, ..Usage::default() }
+    fn counted_usage(input_tokens: u64) -> TokenUsage {
+        TokenUsage { input_tokens, ..TokenUsage::default() }
     }
 
     #[test]
     fn counts_correct_estimates() {
         let mut budget = TokenBudget::new(100, 900);
         assert!(budget.is_above(601, 70) && !budget.is_above(600, 70));
-        budget.learn(400, counted(1000));
+        budget.learn_ratio(400, counted_usage(1000));
         assert!(budget.is_above(251, 70) && !budget.is_above(250, 70), "it counts twice as many");
-        assert_eq!(budget.room(), 400, "so that half as much fits");
-        budget.learn(400, Usage { estimated: true, ..counted(1) });
+        assert_eq!(budget.available_room(), 400, "so that half as much fits");
+        budget.learn_ratio(400, TokenUsage { estimated: true, ..counted_usage(1) });
         assert!(budget.is_above(251, 70), "an estimate has no effect");
-        budget.learn(400, counted(u64::MAX));
+        budget.learn_ratio(400, counted_usage(u64::MAX));
         assert!(!budget.is_above(100, 70), "three times as many at most");
-        budget.learn(400, counted(1));
+        budget.learn_ratio(400, counted_usage(1));
         assert!(budget.is_above(1302, 70), "half as many at least");
     }
 
     #[test]
-    fn a_rejected_transcript_exceeds_the_new_room() {
+    fn rejected_transcript_exceeds_new_room() {
         let mut budget = TokenBudget::new(0, 1000);
-        budget.shrink(500);
-        assert_eq!(budget.room(), 300);
+        budget.shrink_room(500);
+        assert_eq!(budget.available_room(), 300);
         assert!(budget.is_above(500, TokenBudget::SUMMARY_ABOVE_PERCENT));
     }
 }

@@ -4,12 +4,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Exchange;
-use crate::answer::{Answer, Change, Ending, ErrorCode, LogEntry, Stamp};
+use super::LoggedExchange;
+use crate::answer::{Answer, AnswerChange, AnswerEnding, ErrorCode, LogEntry, RevisionStamp};
 use crate::credits::{AnswerCost, Credits, Price, Shortage};
 use crate::id::{InstanceId, MessageId};
-use crate::step::{Call, CallResult, Item, Refused, StepError, StepEvent};
-use crate::turn::{ExecutorFrame, HostFrame, Output};
+use crate::step::{CallResult, RefusedPart, StepCall, StepError, StepEvent, TranscriptItem};
+use crate::turn::{CallOutput, ExecutorFrame, HostFrame};
 
 /// The input of a turn: the stored state of the answer, and the limits of its model.
 #[derive(Debug, Clone)]
@@ -19,9 +19,9 @@ pub struct Setup {
     /// The lease's epoch.
     pub epoch: u64,
     /// The conversation's earlier exchanges.
-    pub earlier: Vec<Exchange>,
+    pub earlier: Vec<LoggedExchange>,
     /// The current one, with the step log so far.
-    pub present: Exchange,
+    pub present: LoggedExchange,
     /// The usage and the settled credits so far.
     pub bill: AnswerCost,
     /// The model's price.
@@ -39,9 +39,9 @@ pub struct Setup {
     /// Decides where tools run and which of them are repeatable.
     pub router: Arc<dyn ToolRouter>,
     /// The call that reads the attached files before the first step, if there are any.
-    pub attached: Option<Call>,
+    pub attached: Option<StepCall>,
     /// The call that reads the workspace's instructions before the first step, if there are any.
-    pub instructions: Option<Call>,
+    pub instructions: Option<StepCall>,
     /// Workspace paths of the attachments of this question and earlier ones, newest first.
     pub files: Vec<String>,
     /// The model accepts images.
@@ -62,7 +62,7 @@ pub trait ToolRouter: fmt::Debug + Send + Sync {
 
 /// An event of a turn.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Event {
+pub enum TurnEvent {
     /// This instance of the machine is connected. An earlier connection is closed.
     Connected(InstanceId),
     /// The connection was lost.
@@ -122,7 +122,7 @@ pub enum Event {
         /// The call.
         call: String,
         /// Its output.
-        output: Output,
+        output: CallOutput,
     },
     /// The step is in the log.
     StepCommitted {
@@ -146,7 +146,7 @@ pub enum Event {
 
 /// An effect of a turn.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Effect {
+pub enum TurnEffect {
     /// Send the frame to the executor.
     Send(HostFrame),
     /// Close the connection and open a new one.
@@ -169,7 +169,7 @@ pub enum Effect {
         /// The attempt at it.
         attempt: u32,
         /// The items that are shown to the model.
-        transcript: Vec<Item>,
+        transcript: Vec<TranscriptItem>,
         /// Tools are offered.
         tools: bool,
         /// The most output tokens.
@@ -196,7 +196,7 @@ pub enum Effect {
         bill: AnswerCost,
     },
     /// Run a call of a committed step on the host; answered by `ToolReturned`.
-    RunTool(Call),
+    RunTool(StepCall),
     /// Commit the result.
     CommitResult {
         /// The step of the call.
@@ -205,23 +205,23 @@ pub enum Effect {
         result: Arc<CallResult>,
     },
     /// Publish a change of the answer to its readers.
-    Publish(Stamp, Change),
+    Publish(RevisionStamp, AnswerChange),
     /// Complete the answer: the last entry, the cost, the parts and the ending in one transaction.
-    Complete(Box<Completion>),
+    Complete(Box<TurnCompletion>),
     /// The turn is over: close all connections.
     Finish,
 }
 
 /// The last transaction of an answer.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Completion {
+pub struct TurnCompletion {
     /// The partial output of an interrupted step.
     pub partial: Option<LogEntry>,
     /// The cost of the partial step.
     pub cost: Credits,
     /// The answer's cost including it.
     pub bill: AnswerCost,
-    pub ending: Ending,
+    pub ending: AnswerEnding,
     /// The answer with its ending.
     pub answer: Answer,
 }
@@ -240,15 +240,15 @@ pub(super) const fn of_shortage(shortage: Shortage) -> (ErrorCode, &'static str)
 }
 
 /// Returns the code of an answer whose step the server rejected, and what its message says of the server.
-pub(super) const fn of_rejection(refused: Refused) -> (ErrorCode, &'static str) {
+pub(super) const fn of_rejection(refused: RefusedPart) -> (ErrorCode, &'static str) {
     match refused {
-        Refused::Request => (ErrorCode::ModelRejected, "refused the request."),
-        Refused::Key => (
+        RefusedPart::Request => (ErrorCode::ModelRejected, "refused the request."),
+        RefusedPart::Key => (
             ErrorCode::ModelKeyRefused,
             "does not accept the key of this service. The question is not the cause: only the operator of the service can \
              mend it.",
         ),
-        Refused::Payment => (
+        RefusedPart::Payment => (
             ErrorCode::ModelUnpaid,
             "answers no more, because the account of this service has no credit left there. The question is not the cause: \
              only the operator of the service can mend it.",

@@ -20,12 +20,12 @@ enum Signer {
     Rsa(RsaKeyPair),
 }
 
-fn encoded(bytes: impl AsRef<[u8]>) -> String {
+fn encode_base64url(bytes: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
 impl Signer {
-    fn p256() -> Self {
+    fn new_p256() -> Self {
         let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &SystemRandom::new());
         let document = document.expect("a key");
         let random = SystemRandom::new();
@@ -33,12 +33,12 @@ impl Signer {
         Self::P256(pair.expect("a key"))
     }
 
-    fn ed25519() -> Self {
+    fn new_ed25519() -> Self {
         let document = Ed25519KeyPair::generate_pkcs8(&SystemRandom::new()).expect("a key");
         Self::Ed25519(Ed25519KeyPair::from_pkcs8(document.as_ref()).expect("a key"))
     }
 
-    fn rsa() -> Self {
+    fn new_rsa() -> Self {
         Self::Rsa(RsaKeyPair::from_pkcs8(RSA).expect("a key"))
     }
 
@@ -50,24 +50,24 @@ impl Signer {
         }
     }
 
-    fn public(&self, id: &str) -> Value {
+    fn public_jwk(&self, id: &str) -> Value {
         match self {
             Self::P256(pair) => {
                 let point = pair.public_key().as_ref();
-                json!({ "kty": "EC", "crv": "P-256", "kid": id, "x": encoded(&point[1..33]), "y": encoded(&point[33..]) })
+                json!({ "kty": "EC", "crv": "P-256", "kid": id, "x": encode_base64url(&point[1..33]), "y": encode_base64url(&point[33..]) })
             }
             Self::Ed25519(pair) => {
-                json!({ "kty": "OKP", "crv": "Ed25519", "kid": id, "x": encoded(pair.public_key().as_ref()) })
+                json!({ "kty": "OKP", "crv": "Ed25519", "kid": id, "x": encode_base64url(pair.public_key().as_ref()) })
             }
             Self::Rsa(pair) => {
                 let PublicKeyComponents { n, e } = PublicKeyComponents::<Vec<u8>>::from(pair.public());
                 // With a leading zero, as some providers write it.
-                json!({ "kty": "RSA", "use": "sig", "alg": "RS256", "kid": id, "n": encoded([vec![0], n].concat()), "e": encoded(e) })
+                json!({ "kty": "RSA", "use": "sig", "alg": "RS256", "kid": id, "n": encode_base64url([vec![0], n].concat()), "e": encode_base64url(e) })
             }
         }
     }
 
-    fn sign(&self, message: &[u8]) -> Vec<u8> {
+    fn sign_message(&self, message: &[u8]) -> Vec<u8> {
         let random = SystemRandom::new();
         match self {
             Self::P256(pair) => pair.sign(&random, message).expect("a signature").as_ref().to_vec(),
@@ -80,48 +80,52 @@ impl Signer {
         }
     }
 
-    fn token(&self, header: &Value, claims: &Value) -> String {
-        let message = format!("{}.{}", encoded(header.to_string()), encoded(claims.to_string()));
-        format!("{message}.{}", encoded(self.sign(message.as_bytes())))
+    fn sign_token(&self, header: &Value, claims: &Value) -> String {
+        let message =
+            format!("{}.{}", encode_base64url(header.to_string()), encode_base64url(claims.to_string()));
+        format!("{message}.{}", encode_base64url(self.sign_message(message.as_bytes())))
     }
 }
 
-fn claims() -> Value {
+fn base_claims() -> Value {
     json!({
         "iss": "https://id.example", "aud": "causerie", "sub": "248289761001", "nonce": "n-0S6_WzA2Mj",
         "exp": NOW_SECONDS + 300, "iat": NOW_SECONDS - 2, "email": "ada@example.org", "email_verified": true,
     })
 }
 
-fn with(changes: Value) -> Value {
-    let mut claims = claims();
+fn claims_with(changes: Value) -> Value {
+    let mut claims = base_claims();
     for (name, value) in changes.as_object().expect("claims") {
         claims[name] = value.clone();
     }
     claims
 }
 
-fn check_token(token: &str, keys: &[Key]) -> Result<Claims, TokenError> {
+fn check_token(token: &str, keys: &[ProviderKey]) -> Result<IdTokenClaims, TokenError> {
     let expected =
         Expected { issuer: "https://id.example", client_id: "causerie", nonce: "n-0S6_WzA2Mj", now: NOW };
-    verify(token, keys, &expected)
+    verify_token(token, keys, &expected)
 }
 
 fn email_of_claims(claims: &Value) -> Result<String, TokenError> {
-    let signer = Signer::p256();
-    let keys = keys::read(&json!({ "keys": [signer.public("k")] }));
-    check_token(&signer.token(&json!({ "alg": "ES256", "kid": "k" }), claims), &keys)?.email
+    let signer = Signer::new_p256();
+    let keys = keys::read_key_set(&json!({ "keys": [signer.public_jwk("k")] }));
+    check_token(&signer.sign_token(&json!({ "alg": "ES256", "kid": "k" }), claims), &keys)?.email
 }
 
 #[test]
-fn a_token_is_accepted_from_each_kind_of_key() {
-    for signer in [Signer::p256(), Signer::ed25519(), Signer::rsa()] {
-        let other = Signer::p256().public("other");
-        let keys = keys::read(&json!({ "keys": [other, signer.public("k"), { "kty": "oct", "k": "AAAA" }] }));
+fn verify_token_accepts_each_key_kind() {
+    for signer in [Signer::new_p256(), Signer::new_ed25519(), Signer::new_rsa()] {
+        let other = Signer::new_p256().public_jwk("other");
+        let keys = keys::read_key_set(
+            &json!({ "keys": [other, signer.public_jwk("k"), { "kty": "oct", "k": "AAAA" }] }),
+        );
         assert_eq!(keys.len(), 2, "symmetric keys are none of a provider's");
         for header in [json!({ "alg": signer.algorithm(), "kid": "k" }), json!({ "alg": signer.algorithm() })]
         {
-            let claims = check_token(&signer.token(&header, &claims()), &keys).expect("it is right");
+            let claims =
+                check_token(&signer.sign_token(&header, &base_claims()), &keys).expect("it is right");
             assert_eq!(claims.subject, "248289761001");
             assert_eq!(claims.email.as_deref(), Ok("ada@example.org"));
         }
@@ -129,16 +133,17 @@ fn a_token_is_accepted_from_each_kind_of_key() {
 }
 
 #[test]
-fn a_token_that_nobody_signed_is_refused() {
-    let (signer, thief) = (Signer::p256(), Signer::p256());
-    let keys = keys::read(&json!({ "keys": [signer.public("k")] }));
+fn verify_token_rejects_foreign_signature() {
+    let (signer, thief) = (Signer::new_p256(), Signer::new_p256());
+    let keys = keys::read_key_set(&json!({ "keys": [signer.public_jwk("k")] }));
     let header = json!({ "alg": "ES256", "kid": "k" });
-    let stolen = thief.token(&header, &claims());
+    let stolen = thief.sign_token(&header, &base_claims());
     assert_eq!(check_token(&stolen, &keys), Err(TokenError::Signature));
-    let right = signer.token(&header, &claims());
+    let right = signer.sign_token(&header, &base_claims());
     let (message, signature) = right.rsplit_once('.').expect("a token");
     let (head, _) = message.split_once('.').expect("a token");
-    let forged = format!("{head}.{}.{signature}", encoded(with(json!({ "sub": "1" })).to_string()));
+    let forged =
+        format!("{head}.{}.{signature}", encode_base64url(claims_with(json!({ "sub": "1" })).to_string()));
     assert_eq!(check_token(&forged, &keys), Err(TokenError::Signature));
     for (algorithm, error) in [
         ("none", TokenError::Algorithm),
@@ -149,25 +154,25 @@ fn a_token_that_nobody_signed_is_refused() {
         ("ES384", TokenError::UnknownKey),
         ("EdDSA", TokenError::UnknownKey),
     ] {
-        let token = signer.token(&json!({ "alg": algorithm, "kid": "k" }), &claims());
+        let token = signer.sign_token(&json!({ "alg": algorithm, "kid": "k" }), &base_claims());
         assert_eq!(check_token(&token, &keys), Err(error), "{algorithm}");
         let unsigned = format!("{}.", token.rsplit_once('.').expect("a token").0);
         assert!(check_token(&unsigned, &keys).is_err(), "{algorithm}");
     }
-    let unknown = signer.token(&json!({ "alg": "ES256", "kid": "other" }), &claims());
+    let unknown = signer.sign_token(&json!({ "alg": "ES256", "kid": "other" }), &base_claims());
     assert_eq!(check_token(&unknown, &keys), Err(TokenError::UnknownKey));
-    let critical = signer.token(&json!({ "alg": "ES256", "kid": "k", "crit": ["x"] }), &claims());
+    let critical = signer.sign_token(&json!({ "alg": "ES256", "kid": "k", "crit": ["x"] }), &base_claims());
     assert_eq!(check_token(&critical, &keys), Err(TokenError::Malformed));
     let encryption = json!({ "keys": [{ "use": "enc", "kty": "EC", "crv": "P-256", "x": "", "y": "" }] });
-    assert!(keys::read(&encryption).is_empty());
+    assert!(keys::read_key_set(&encryption).is_empty());
 }
 
 #[test]
-fn a_key_for_one_algorithm_signs_by_no_other() {
-    let signer = Signer::rsa();
-    let keys = keys::read(&json!({ "keys": [signer.public("k")] }));
+fn verify_token_rejects_other_key_algorithm() {
+    let signer = Signer::new_rsa();
+    let keys = keys::read_key_set(&json!({ "keys": [signer.public_jwk("k")] }));
     for algorithm in ["RS384", "RS512", "PS256"] {
-        let token = signer.token(&json!({ "alg": algorithm, "kid": "k" }), &claims());
+        let token = signer.sign_token(&json!({ "alg": algorithm, "kid": "k" }), &base_claims());
         assert_eq!(check_token(&token, &keys), Err(TokenError::UnknownKey), "{algorithm}");
     }
 }
@@ -204,7 +209,7 @@ fn every_claim_is_checked() {
         (json!({ "email_verified": "false" }), TokenError::EmailNotVerified),
         (json!({ "email_verified": null, "xms_edov": 0 }), TokenError::EmailNotVerified),
     ] {
-        assert_eq!(email_of_claims(&with(changes.clone())), Err(error), "{changes}");
+        assert_eq!(email_of_claims(&claims_with(changes.clone())), Err(error), "{changes}");
     }
     for changes in [
         json!({}),
@@ -216,12 +221,12 @@ fn every_claim_is_checked() {
         json!({ "email_verified": "true" }),
         json!({ "email_verified": null, "xms_edov": "1" }),
     ] {
-        assert!(email_of_claims(&with(changes.clone())).is_ok(), "{changes}");
+        assert!(email_of_claims(&claims_with(changes.clone())).is_ok(), "{changes}");
     }
 }
 
 #[test]
-fn the_user_info_counts_for_the_subject_of_the_token() {
+fn user_info_email_requires_token_subject() {
     let email = |user_info: Value| user_info_email(&user_info, "248289761001");
     let verified =
         |subject: Value| json!({ "sub": subject, "email": "ada@example.org", "email_verified": true });
@@ -237,10 +242,10 @@ fn the_user_info_counts_for_the_subject_of_the_token() {
 
 #[test]
 fn nonsense_is_no_token() {
-    let keys = keys::read(&json!({ "keys": [Signer::p256().public("k")] }));
+    let keys = keys::read_key_set(&json!({ "keys": [Signer::new_p256().public_jwk("k")] }));
     for text in ["", ".", "..", "...", "a.b.c", "e30.e30.", "W10.e30.e30", &"a".repeat(40_000), "ř.ř.ř"] {
         assert!(check_token(text, &keys).is_err(), "{text}");
     }
-    assert!(keys::read(&Value::Null).is_empty());
-    assert!(keys::read(&json!({ "keys": [{}, 1, { "kty": "RSA" }, { "kty": "EC", "crv": "P-256", "x": "AA", "y": "AA" }] })).is_empty());
+    assert!(keys::read_key_set(&Value::Null).is_empty());
+    assert!(keys::read_key_set(&json!({ "keys": [{}, 1, { "kty": "RSA" }, { "kty": "EC", "crv": "P-256", "x": "AA", "y": "AA" }] })).is_empty());
 }

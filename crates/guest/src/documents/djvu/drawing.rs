@@ -4,25 +4,25 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use djvu_jb2::{decode, decode_dict};
 
-use super::structure::{Page, Structure};
+use super::structure::{DjvuPage, Structure};
 
 /// The most pixels of a page that is drawn as it is; of larger ones four are one.
 const PIXELS_MAX: u64 = 25_000_000;
 
 /// Draws a page, counted from 1, as a portable graymap, and returns it with its pixels per inch. Returns `None` if there is no such page, or
 /// it has no foreground that can be decoded.
-pub(in crate::documents) fn render(bytes: &[u8], page: u32) -> Option<(Vec<u8>, u32)> {
+pub(in crate::documents) fn render_djvu_page(bytes: &[u8], page: u32) -> Option<(Vec<u8>, u32)> {
     let drawn = || {
-        let document = Structure::open(bytes).ok()?;
+        let document = Structure::from_bytes(bytes).ok()?;
         let page = (*document.pages.get((page as usize).checked_sub(1)?)?)?;
-        draw(&document, page)
+        draw_djvu_page(&document, page)
     };
     catch_unwind(AssertUnwindSafe(drawn)).ok().flatten()
 }
 
-fn draw(document: &Structure<'_>, page: Page<'_>) -> Option<(Vec<u8>, u32)> {
-    let shapes = page.chunk(b"Sjbz")?;
-    let dictionary = match document.dictionary(page) {
+fn draw_djvu_page(document: &Structure<'_>, page: DjvuPage<'_>) -> Option<(Vec<u8>, u32)> {
+    let shapes = page.find_chunk(b"Sjbz")?;
+    let dictionary = match document.shape_dictionary(page) {
         Some(dictionary) => Some(decode_dict(dictionary, None).ok()?),
         None => None,
     };

@@ -21,17 +21,17 @@ const CHUNKS_MAX: usize = 10_000;
 /// A DjVu file.
 pub(super) struct Structure<'a> {
     /// The pages in their order; `None` of one that cannot be found.
-    pub(super) pages: Vec<Option<Page<'a>>>,
+    pub(super) pages: Vec<Option<DjvuPage<'a>>>,
     /// The content of the parts that pages share, by their names.
     shared: HashMap<Vec<u8>, &'a [u8]>,
 }
 
 /// The content of a page.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Page<'a>(&'a [u8]);
+pub(super) struct DjvuPage<'a>(&'a [u8]);
 
 /// A part of a file that consists of chunks.
-struct Form<'a> {
+struct DjvuForm<'a> {
     kind: [u8; 4],
     content: &'a [u8],
 }
@@ -50,18 +50,19 @@ impl<'a> Structure<'a> {
     ///
     /// # Errors
     /// Fails for an encrypted file, for one whose pages lie in other files, and for one that is cut off.
-    pub(super) fn open(bytes: &'a [u8]) -> Result<Self, ExtractError> {
+    pub(super) fn from_bytes(bytes: &'a [u8]) -> Result<Self, ExtractError> {
         if bytes.starts_with(b"SDJV") {
             return Err(ExtractError::Encrypted(FORMAT));
         }
-        let whole = form(bytes.get(MAGIC_BYTES..).unwrap_or_default());
-        let whole = whole.ok_or_else(|| ExtractError::broken(FORMAT, "its end is missing"))?;
+        let whole = parse_form(bytes.get(MAGIC_BYTES..).unwrap_or_default());
+        let whole = whole.ok_or_else(|| ExtractError::broken_file(FORMAT, "its end is missing"))?;
         if &whole.kind != b"DJVM" {
-            return Ok(Self { pages: vec![Some(Page(whole.content))], shared: HashMap::new() });
+            return Ok(Self { pages: vec![Some(DjvuPage(whole.content))], shared: HashMap::new() });
         }
-        let directory = chunks(whole.content).next().filter(|(id, _)| *id == b"DIRM");
+        let directory = parse_chunks(whole.content).next().filter(|(id, _)| *id == b"DIRM");
         let directory = directory.and_then(|(_, directory)| Self::of_directory(bytes, directory));
-        directory.unwrap_or_else(|| Err(ExtractError::broken(FORMAT, "it has no directory of its pages")))
+        directory
+            .unwrap_or_else(|| Err(ExtractError::broken_file(FORMAT, "it has no directory of its pages")))
     }
 
     /// Finds the parts of a file that a directory lists; `None` if the directory is damaged.
@@ -82,10 +83,13 @@ impl<'a> Structure<'a> {
         let (offsets, compressed) = rest.split_at_checked(count * 4)?;
         let offsets = offsets.as_chunks::<4>().0.iter().map(|offset| u32::from_be_bytes(*offset));
         // Without its names the pages can be read, but not what they share.
-        let entries = bzz_decode(compressed).ok().and_then(|list| entries(&list, count)).unwrap_or_default();
+        let entries = bzz_decode(compressed)
+            .ok()
+            .and_then(|list| parse_directory_entries(&list, count))
+            .unwrap_or_default();
         let mut structure = Self { pages: Vec::new(), shared: HashMap::new() };
         for (number, offset) in offsets.enumerate() {
-            let form = usize::try_from(offset).ok().and_then(|offset| form(bytes.get(offset..)?));
+            let form = usize::try_from(offset).ok().and_then(|offset| parse_form(bytes.get(offset..)?));
             let entry = entries.get(number);
             let is_page = match (entry, &form) {
                 (Some((flags, _)), _) => flags & KIND == PAGE,
@@ -93,7 +97,7 @@ impl<'a> Structure<'a> {
                 (None, None) => true,
             };
             if is_page {
-                structure.pages.push(form.map(|form| Page(form.content)));
+                structure.pages.push(form.map(|form| DjvuPage(form.content)));
             } else if let (Some((flags, name)), Some(form)) = (entry, form)
                 && flags & KIND == SHARED
             {
@@ -104,38 +108,38 @@ impl<'a> Structure<'a> {
     }
 
     /// Returns the dictionary of shapes that a page shares with others; `None` if it has none, or it is not there.
-    pub(super) fn dictionary(&self, page: Page<'a>) -> Option<&'a [u8]> {
-        let own = page.chunk(b"Djbz");
-        let mut included = page.chunks().filter(|(id, _)| *id == b"INCL").map(|(_, name)| name);
+    pub(super) fn shape_dictionary(&self, page: DjvuPage<'a>) -> Option<&'a [u8]> {
+        let own = page.find_chunk(b"Djbz");
+        let mut included = page.page_chunks().filter(|(id, _)| *id == b"INCL").map(|(_, name)| name);
         own.or_else(|| {
             included.find_map(|name| {
                 let part = self.shared.get(name.trim_ascii_end())?;
-                Page(part).chunk(b"Djbz")
+                DjvuPage(part).find_chunk(b"Djbz")
             })
         })
     }
 }
 
-impl<'a> Page<'a> {
-    fn chunks(self) -> impl Iterator<Item = (&'a [u8; 4], &'a [u8])> {
-        chunks(self.0).take(CHUNKS_MAX)
+impl<'a> DjvuPage<'a> {
+    fn page_chunks(self) -> impl Iterator<Item = (&'a [u8; 4], &'a [u8])> {
+        parse_chunks(self.0).take(CHUNKS_MAX)
     }
 
     /// Returns the content of the first chunk of a kind.
-    pub(super) fn chunk(self, kind: &[u8; 4]) -> Option<&'a [u8]> {
-        self.chunks().find(|(id, _)| *id == kind).map(|(_, content)| content)
+    pub(super) fn find_chunk(self, kind: &[u8; 4]) -> Option<&'a [u8]> {
+        self.page_chunks().find(|(id, _)| *id == kind).map(|(_, content)| content)
     }
 
     /// Returns true if the page shows anything.
     pub(super) fn has_image(self) -> bool {
         const IMAGES: [&[u8; 4]; 8] =
             [b"Sjbz", b"Smmr", b"BG44", b"FG44", b"BGjp", b"FGjp", b"PM44", b"BM44"];
-        self.chunks().any(|(id, _)| IMAGES.contains(&id))
+        self.page_chunks().any(|(id, _)| IMAGES.contains(&id))
     }
 
     /// Returns the pixels per inch; 0 if they are not known.
     pub(super) fn dpi(self) -> u32 {
-        let field = self.chunk(b"INFO").and_then(|info| info.get(6..8)?.first_chunk().copied());
+        let field = self.find_chunk(b"INFO").and_then(|info| info.get(6..8)?.first_chunk().copied());
         field.map_or(0, |field| u32::from(u16::from_le_bytes(field)))
     }
 
@@ -143,15 +147,15 @@ impl<'a> Page<'a> {
     ///
     /// # Errors
     /// Fails if it is damaged.
-    pub(super) fn text(self) -> Option<Result<Vec<u8>, ExtractError>> {
+    pub(super) fn decode_text(self) -> Option<Result<Vec<u8>, ExtractError>> {
         /// The length of the text stands before it.
         const LENGTH_BYTES: usize = 3;
-        let plain = self.chunk(b"TXTa").map(|plain| Ok(plain.to_vec()));
-        let layer = plain.or_else(|| Some(bzz_decode(self.chunk(b"TXTz")?)))?;
-        Some(layer.map_err(|error| ExtractError::broken(FORMAT, error)).and_then(|mut layer| {
+        let plain = self.find_chunk(b"TXTa").map(|plain| Ok(plain.to_vec()));
+        let layer = plain.or_else(|| Some(bzz_decode(self.find_chunk(b"TXTz")?)))?;
+        Some(layer.map_err(|error| ExtractError::broken_file(FORMAT, error)).and_then(|mut layer| {
             let length = layer.first_chunk().map(|&[a, b, c]| u32::from_be_bytes([0, a, b, c]) as usize);
             let text = length.filter(|length| LENGTH_BYTES + length <= layer.len());
-            let length = text.ok_or_else(|| ExtractError::broken(FORMAT, "a text is cut off"))?;
+            let length = text.ok_or_else(|| ExtractError::broken_file(FORMAT, "a text is cut off"))?;
             layer.truncate(LENGTH_BYTES + length);
             layer.drain(..LENGTH_BYTES);
             Ok(layer)
@@ -160,16 +164,16 @@ impl<'a> Page<'a> {
 }
 
 /// Returns the form at the beginning; `None` if it is none or is cut off.
-fn form(bytes: &[u8]) -> Option<Form<'_>> {
+fn parse_form(bytes: &[u8]) -> Option<DjvuForm<'_>> {
     let head = bytes.strip_prefix(b"FORM")?;
     let length = u32::from_be_bytes(*head.first_chunk()?);
     let form = head.get(4..)?.get(..usize::try_from(length).ok()?)?;
     let (kind, content) = form.split_first_chunk()?;
-    Some(Form { kind: *kind, content })
+    Some(DjvuForm { kind: *kind, content })
 }
 
 /// Returns the chunks of a form, with their kinds. One that is cut off ends them.
-fn chunks(mut rest: &[u8]) -> impl Iterator<Item = (&[u8; 4], &[u8])> {
+fn parse_chunks(mut rest: &[u8]) -> impl Iterator<Item = (&[u8; 4], &[u8])> {
     std::iter::from_fn(move || {
         let (kind, tail) = rest.split_first_chunk::<4>()?;
         let (length, tail) = tail.split_first_chunk::<4>()?;
@@ -182,7 +186,7 @@ fn chunks(mut rest: &[u8]) -> impl Iterator<Item = (&[u8; 4], &[u8])> {
 }
 
 /// Reads the part of a directory that was compressed: the lengths, the kinds, and the names.
-fn entries(list: &[u8], count: usize) -> Option<Entries> {
+fn parse_directory_entries(list: &[u8], count: usize) -> Option<Entries> {
     const LENGTH_BYTES: usize = 3;
     const HAS_NAME: u8 = 0x80;
     const HAS_TITLE: u8 = 0x40;

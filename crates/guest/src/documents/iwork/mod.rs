@@ -13,15 +13,15 @@ mod xml;
 use std::collections::HashSet;
 
 use drawn::Objects;
-use message::Message;
-use package::Package;
+use message::ProtoMessage;
+use package::IworkPackage;
 
-use super::archive::Archive;
-use super::book::Book;
-use super::container::Container;
+use super::archive::ZipReader;
+use super::book::WorkbookWriter;
+use super::container::FileContainer;
 use super::embedded_images::retain_recognizable;
-use super::output::Writer;
-use super::{ExtractError, Extracted, Format, PAGES_MAX};
+use super::output::DocumentWriter;
+use super::{DocumentFormat, ExtractError, Extracted, PAGES_MAX};
 
 /// The numbers of the kinds of objects.
 mod kinds {
@@ -50,12 +50,12 @@ const EXTENSIONS: [&str; 3] = [".pages", ".numbers", ".key"];
 const PASSWORD_HINTS: [&str; 2] = [".iwph", ".iwpv2"];
 
 /// Returns the folder of the archive in which such a document lies, with its slash; `None` if the archive is none.
-pub(super) fn root(archive: &mut Archive<'_>) -> Option<String> {
+pub(super) fn find_root_folder(archive: &mut ZipReader<'_>) -> Option<String> {
     if is_root(archive, "") {
         return Some(String::new());
     }
     // Archives of the folders as which macOS stores such documents.
-    let files = archive.files();
+    let files = archive.list_files();
     let (folder, _) = files.first()?.name.split_once('/')?;
     let root = format!("{folder}/");
     let is_one = EXTENSIONS.iter().any(|extension| folder.ends_with(extension))
@@ -63,77 +63,77 @@ pub(super) fn root(archive: &mut Archive<'_>) -> Option<String> {
     (is_one && is_root(archive, &root)).then_some(root)
 }
 
-fn is_root(archive: &Archive<'_>, root: &str) -> bool {
-    let contains = |name: &str| archive.contains(&format!("{root}{name}"));
+fn is_root(archive: &ZipReader<'_>, root: &str) -> bool {
+    let contains = |name: &str| archive.has_part(&format!("{root}{name}"));
     contains("Index/Document.iwa")
         || contains(package::INDEX) && contains("Metadata/Properties.plist")
         || xml::is_root(archive, root)
 }
 
 /// Reads a document in a folder of its archive: a workbook with its sheets, a presentation with its slides, or a text.
-pub(super) fn extract(mut archive: Archive<'_>, root: &str) -> Result<Extracted, ExtractError> {
-    if PASSWORD_HINTS.iter().any(|hint| archive.contains(&format!("{root}{hint}"))) {
+pub(super) fn extract_iwork(mut archive: ZipReader<'_>, root: &str) -> Result<Extracted, ExtractError> {
+    if PASSWORD_HINTS.iter().any(|hint| archive.has_part(&format!("{root}{hint}"))) {
         return Err(ExtractError::Encrypted("iWork"));
     }
-    if let Some(extracted) = xml::extract(&mut archive, root)? {
+    if let Some(extracted) = xml::extract_iwork_xml(&mut archive, root)? {
         return Ok(extracted);
     }
-    let package = Package::open(&mut archive, root)?;
+    let package = IworkPackage::from_archive(&mut archive, root)?;
     let Some((kind, document)) = package.get(DOCUMENT) else {
-        return Err(ExtractError::broken("iWork", "it has no document"));
+        return Err(ExtractError::broken_file("iWork", "it has no document"));
     };
     let mut extracted = if kind == kinds::PAGES_DOCUMENT {
-        pages(&package, document)
-    } else if let Some(show) = document.reference(2) {
-        keynote(&package, package.message(Some(show)))
+        extract_pages(&package, document)
+    } else if let Some(show) = document.reference_field(2) {
+        extract_keynote(&package, package.object_message(Some(show)))
     } else {
-        numbers(&package, document)
+        extract_numbers(&package, document)
     };
     retain_recognizable(&mut archive, &mut extracted);
     Ok(extracted)
 }
 
 /// Reads a text: its body with what is anchored in it, what lies on its pages, headers and footers.
-fn pages(package: &Package, document: Message<'_>) -> Extracted {
+fn extract_pages(package: &IworkPackage, document: ProtoMessage<'_>) -> Extracted {
     let mut objects = Objects::new(package);
-    let mut writer = Writer::new();
-    if let Some(body) = document.reference(4) {
-        objects.text(body, &mut writer);
+    let mut writer = DocumentWriter::new();
+    if let Some(body) = document.reference_field(4) {
+        objects.write_text(body, &mut writer);
     }
-    let floating = package.message(document.reference(3));
+    let floating = package.object_message(document.reference_field(3));
     let groups = floating
-        .messages(1)
-        .flat_map(|page| [2, 4, 3].into_iter().flat_map(move |field| page.messages(field)));
-    let drawables = groups.filter_map(|entry| entry.reference(1));
-    drawables.for_each(|drawable| objects.drawable(drawable, &mut writer));
+        .message_fields(1)
+        .flat_map(|page| [2, 4, 3].into_iter().flat_map(move |field| page.message_fields(field)));
+    let drawables = groups.filter_map(|entry| entry.reference_field(1));
+    drawables.for_each(|drawable| objects.write_drawable(drawable, &mut writer));
     writer.end_heading();
     let mut seen = HashSet::new();
     for text in headers_and_footers(package, document) {
-        for paragraph in text::paragraphs(package, text) {
+        for paragraph in text::read_paragraphs(package, text) {
             if seen.insert(paragraph.text.clone()) {
-                writer.line(&paragraph.text);
+                writer.add_line(&paragraph.text);
             }
         }
     }
-    writer.finish(Format::Pages)
+    writer.finish_document(DocumentFormat::Pages)
 }
 
 /// Returns the texts of the headers and footers of all sections, each once.
-fn headers_and_footers(package: &Package, document: Message<'_>) -> Vec<u64> {
-    let body = package.message(document.reference(4));
-    let sections = body.message(17).messages(1).filter_map(|entry| entry.reference(2));
+fn headers_and_footers(package: &IworkPackage, document: ProtoMessage<'_>) -> Vec<u64> {
+    let body = package.object_message(document.reference_field(4));
+    let sections = body.message_field(17).message_fields(1).filter_map(|entry| entry.reference_field(2));
     let mut seen = HashSet::new();
     let mut texts = Vec::new();
-    for section in document.references(5).chain(sections).filter(|section| seen.insert(*section)) {
-        let section = package.message(Some(section));
-        let templates = [23, 24, 25].into_iter().flat_map(|field| section.references(field));
+    for section in document.reference_fields(5).chain(sections).filter(|section| seen.insert(*section)) {
+        let section = package.object_message(Some(section));
+        let templates = [23, 24, 25].into_iter().flat_map(|field| section.reference_fields(field));
         let of_template = |template: u64| {
-            let template = package.message(Some(template));
-            template.references(1).chain(template.references(2))
+            let template = package.object_message(Some(template));
+            template.reference_fields(1).chain(template.reference_fields(2))
         };
         texts.extend(templates.flat_map(of_template));
         // Documents of 2013 have them in the section.
-        texts.extend([3, 4].into_iter().flat_map(|field| section.references(field)));
+        texts.extend([3, 4].into_iter().flat_map(|field| section.reference_fields(field)));
     }
     let mut seen = HashSet::new();
     texts.retain(|text| seen.insert(*text));
@@ -141,12 +141,12 @@ fn headers_and_footers(package: &Package, document: Message<'_>) -> Vec<u64> {
 }
 
 /// Reads a presentation: each slide is a page.
-fn keynote(package: &Package, show: Message<'_>) -> Extracted {
-    let tree = show.message(3);
+fn extract_keynote(package: &IworkPackage, show: ProtoMessage<'_>) -> Extracted {
+    let tree = show.message_field(3);
     let mut slides = Vec::new();
-    let mut nodes: Vec<(u64, u32)> = tree.references(2).map(|node| (node, 0)).collect();
+    let mut nodes: Vec<(u64, u32)> = tree.reference_fields(2).map(|node| (node, 0)).collect();
     if nodes.is_empty() {
-        nodes.extend(tree.reference(1).map(|root| (root, 0)));
+        nodes.extend(tree.reference_field(1).map(|root| (root, 0)));
     }
     nodes.reverse();
     let mut seen = HashSet::new();
@@ -154,45 +154,45 @@ fn keynote(package: &Package, show: Message<'_>) -> Extracted {
         if !seen.insert(node) || depth > SLIDES_DEPTH_MAX {
             continue;
         }
-        let node = package.message(Some(node));
-        slides.extend(node.reference(2));
-        let children: Vec<u64> = node.references(1).collect();
+        let node = package.object_message(Some(node));
+        slides.extend(node.reference_field(2));
+        let children: Vec<u64> = node.reference_fields(1).collect();
         nodes.extend(children.into_iter().rev().map(|child| (child, depth + 1)));
     }
     let mut objects = Objects::new(package);
-    let mut writer = Writer::new();
+    let mut writer = DocumentWriter::new();
     for (slide, page) in slides.into_iter().zip(1..=PAGES_MAX) {
-        let slide = package.message(Some(slide));
-        writer.slide(page);
-        if let Some(title) = slide.reference(5) {
-            objects.title(title, &mut writer);
+        let slide = package.object_message(Some(slide));
+        writer.begin_slide(page);
+        if let Some(title) = slide.reference_field(5) {
+            objects.write_title(title, &mut writer);
         }
         for field in [6, 30, 42, 7] {
-            slide.references(field).for_each(|drawable| objects.drawable(drawable, &mut writer));
+            slide.reference_fields(field).for_each(|drawable| objects.write_drawable(drawable, &mut writer));
         }
-        if let Some(note) = package.message(slide.reference(27)).reference(1) {
+        if let Some(note) = package.object_message(slide.reference_field(27)).reference_field(1) {
             objects.text_below(NOTES, note, &mut writer);
         }
         if writer.is_full() {
             break;
         }
     }
-    writer.finish(Format::Presentation)
+    writer.finish_document(DocumentFormat::Presentation)
 }
 
 /// Reads a workbook: each table is a page, and a sheet without one.
-fn numbers(package: &Package, document: Message<'_>) -> Extracted {
+fn extract_numbers(package: &IworkPackage, document: ProtoMessage<'_>) -> Extracted {
     let mut objects = Objects::new(package);
-    let mut book = Book::default();
-    for sheet in document.references(1) {
-        let sheet = package.message(Some(sheet));
+    let mut book = WorkbookWriter::default();
+    for sheet in document.reference_fields(1) {
+        let sheet = package.object_message(Some(sheet));
         // A sheet with a form has that of its table in it.
-        let sheet = if sheet.text(1).is_some() { sheet } else { sheet.message(1) };
-        if !objects.sheet(sheet, &mut book) {
+        let sheet = if sheet.text_field(1).is_some() { sheet } else { sheet.message_field(1) };
+        if !objects.read_sheet(sheet, &mut book) {
             break;
         }
     }
-    book.finish()
+    book.finish_workbook()
 }
 
 /// Returns true for the name of a style of titles or headings.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::message::Message;
-use super::package::Package;
+use super::message::ProtoMessage;
+use super::package::IworkPackage;
 use super::{is_heading_name, kinds};
 use crate::documents::OUTPUT_MAX_BYTES;
 use crate::documents::xml::comment_line;
@@ -20,7 +20,7 @@ const ENDS: [char; 7] = ['\n', '\r', '\u{4}', '\u{5}', '\u{c}', '\u{f}', '\u{202
 
 /// A paragraph.
 #[derive(Default)]
-pub(super) struct Paragraph {
+pub(super) struct IworkParagraph {
     pub(super) text: String,
     pub(super) is_heading: bool,
     /// The objects that stand in it.
@@ -30,25 +30,30 @@ pub(super) struct Paragraph {
 }
 
 /// Returns the paragraphs of a text, the empty ones among them.
-pub(super) fn paragraphs(package: &Package, id: u64) -> Vec<Paragraph> {
-    read(package, id, FOOTNOTES_DEPTH_MAX, &mut { OUTPUT_MAX_BYTES })
+pub(super) fn read_paragraphs(package: &IworkPackage, id: u64) -> Vec<IworkParagraph> {
+    read_text_storage(package, id, FOOTNOTES_DEPTH_MAX, &mut { OUTPUT_MAX_BYTES })
 }
 
 /// Reads a text with so many bytes of footnotes and comments: several marks of a damaged text may share one.
-fn read(package: &Package, id: u64, footnotes_depth: u32, bytes_left: &mut usize) -> Vec<Paragraph> {
-    let storage = package.message(Some(id));
-    let styles = runs(storage, 5);
-    let anchored = [runs(storage, 9), runs(storage, 16)];
-    let deletions = runs(storage, 22);
-    let highlights = runs(storage, 23);
+fn read_text_storage(
+    package: &IworkPackage,
+    id: u64,
+    footnotes_depth: u32,
+    bytes_left: &mut usize,
+) -> Vec<IworkParagraph> {
+    let storage = package.object_message(Some(id));
+    let styles = attribute_runs(storage, 5);
+    let anchored = [attribute_runs(storage, 9), attribute_runs(storage, 16)];
+    let deletions = attribute_runs(storage, 22);
+    let highlights = attribute_runs(storage, 23);
     let at = |runs: &BTreeMap<u64, u64>, place: u64| runs.range(..=place).next_back().map(|(_, id)| *id);
-    let (mut paragraphs, mut paragraph) = (Vec::new(), Paragraph::default());
+    let (mut paragraphs, mut paragraph) = (Vec::new(), IworkParagraph::default());
     // Places count units of UTF-16.
     let (mut place, mut start) = (0, 0);
-    for c in storage.all(3).filter_map(|text| std::str::from_utf8(text).ok()).flat_map(str::chars) {
+    for c in storage.bytes_fields(3).filter_map(|text| std::str::from_utf8(text).ok()).flat_map(str::chars) {
         if let Some(highlight) = highlights.get(&place).filter(|_| *bytes_left > 0) {
-            let comments = comments(package, *highlight);
-            take(bytes_left, comments.iter().map(String::len).sum());
+            let comments = comment_lines(package, *highlight);
+            spend_bytes(bytes_left, comments.iter().map(String::len).sum());
             paragraph.comments.extend(comments);
         }
         let is_deleted = !deletions.is_empty() && at(&deletions, place).is_some_and(|change| change > 0);
@@ -61,7 +66,7 @@ fn read(package: &Package, id: u64, footnotes_depth: u32, bytes_left: &mut usize
             }
             OBJECT | FOOTNOTE => {
                 for object in anchored.iter().filter_map(|anchored| anchored.get(&place)) {
-                    anchor(package, *object, (footnotes_depth, bytes_left), &mut paragraph);
+                    add_anchored_object(package, *object, (footnotes_depth, bytes_left), &mut paragraph);
                 }
             }
             '\u{2028}' | '\u{b}' => paragraph.text.push(' '),
@@ -75,26 +80,26 @@ fn read(package: &Package, id: u64, footnotes_depth: u32, bytes_left: &mut usize
 }
 
 /// Returns what a table of attributes says of the text, by the place where it begins: an object, or 0 for none.
-fn runs(storage: Message<'_>, field: u32) -> BTreeMap<u64, u64> {
-    let entries = storage.message(field).messages(1);
-    entries.map(|entry| (entry.number(1).unwrap_or(0), entry.reference(2).unwrap_or(0))).collect()
+fn attribute_runs(storage: ProtoMessage<'_>, field: u32) -> BTreeMap<u64, u64> {
+    let entries = storage.message_field(field).message_fields(1);
+    entries.map(|entry| (entry.number_field(1).unwrap_or(0), entry.reference_field(2).unwrap_or(0))).collect()
 }
 
 /// Adds what stands at a place of the text.
-fn anchor(
-    package: &Package,
+fn add_anchored_object(
+    package: &IworkPackage,
     id: u64,
     (footnotes_depth, bytes_left): (u32, &mut usize),
-    paragraph: &mut Paragraph,
+    paragraph: &mut IworkParagraph,
 ) {
     let Some((kind, object)) = package.get(id) else { return };
     match kind {
-        kinds::DRAWABLE_ATTACHMENT => paragraph.objects.extend(object.reference(1)),
+        kinds::DRAWABLE_ATTACHMENT => paragraph.objects.extend(object.reference_field(1)),
         kinds::FOOTNOTE if footnotes_depth > 0 && *bytes_left > 0 => {
-            let Some(footnote) = object.reference(2) else { return };
-            let lines = read(package, footnote, footnotes_depth - 1, bytes_left);
+            let Some(footnote) = object.reference_field(2) else { return };
+            let lines = read_text_storage(package, footnote, footnotes_depth - 1, bytes_left);
             let text = lines.into_iter().map(|line| line.text).collect::<Vec<_>>().join(" ");
-            take(bytes_left, text.len());
+            spend_bytes(bytes_left, text.len());
             if !text.trim().is_empty() {
                 paragraph.text.push_str(&format!(" ({})", text.trim()));
             }
@@ -104,30 +109,32 @@ fn anchor(
 }
 
 /// Takes what was read from the bytes that are left. Reading nothing takes one, so that it has an end, too.
-fn take(bytes_left: &mut usize, read: usize) {
+fn spend_bytes(bytes_left: &mut usize, read: usize) {
     *bytes_left = bytes_left.saturating_sub(read.max(1));
 }
 
 /// Returns the lines of a comment and of the replies to it.
-fn comments(package: &Package, highlight: u64) -> Vec<String> {
-    let first = package.message(package.message(Some(highlight)).reference(1));
-    let replies = first.references(4).map(|reply| package.message(Some(reply)));
-    let line = |comment: Message<'_>| {
-        let author = package.message(comment.reference(3)).text(1).unwrap_or_default();
-        let text = comment.text(1).filter(|text| !text.trim().is_empty())?;
+fn comment_lines(package: &IworkPackage, highlight: u64) -> Vec<String> {
+    let first = package.object_message(package.object_message(Some(highlight)).reference_field(1));
+    let replies = first.reference_fields(4).map(|reply| package.object_message(Some(reply)));
+    let line = |comment: ProtoMessage<'_>| {
+        let author = package.object_message(comment.reference_field(3)).text_field(1).unwrap_or_default();
+        let text = comment.text_field(1).filter(|text| !text.trim().is_empty())?;
         Some(comment_line(author, text))
     };
     std::iter::once(first).chain(replies).filter_map(line).collect()
 }
 
 /// Returns true for the style of a title or heading, by its name or that of the style that it changes.
-fn is_heading(package: &Package, style: u64) -> bool {
-    let mut style = package.message(Some(style)).message(1);
+fn is_heading(package: &IworkPackage, style: u64) -> bool {
+    let mut style = package.object_message(Some(style)).message_field(1);
     for _ in 0..PARENTS_MAX {
-        if let Some(name) = style.text(2).or_else(|| style.text(1)).filter(|name| !name.is_empty()) {
+        if let Some(name) =
+            style.text_field(2).or_else(|| style.text_field(1)).filter(|name| !name.is_empty())
+        {
             return is_heading_name(name);
         }
-        style = package.message(style.reference(3)).message(1);
+        style = package.object_message(style.reference_field(3)).message_field(1);
     }
     false
 }

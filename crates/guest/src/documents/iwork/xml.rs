@@ -6,13 +6,13 @@ use std::io::Read;
 use flate2::read::GzDecoder;
 use quick_xml::events::{BytesStart, Event};
 
-use super::table::{date, duration};
+use super::table::{format_date, format_duration};
 use super::{NOTES, is_heading_name};
-use crate::documents::archive::{Archive, PART_MAX_BYTES};
-use crate::documents::book::{Book, CELL_MAX_BYTES, COLUMNS_MAX, float};
-use crate::documents::output::Writer;
-use crate::documents::xml::{attribute, event_text, events, push_within};
-use crate::documents::{ExtractError, Extracted, Format, OUTPUT_MAX_BYTES, PAGES_MAX};
+use crate::documents::archive::{PART_MAX_BYTES, ZipReader};
+use crate::documents::book::{CELL_MAX_BYTES, COLUMNS_MAX, WorkbookWriter, format_float};
+use crate::documents::output::DocumentWriter;
+use crate::documents::xml::{attribute_value, event_text, push_within, read_events};
+use crate::documents::{DocumentFormat, ExtractError, Extracted, OUTPUT_MAX_BYTES, PAGES_MAX};
 
 /// The parts with the content, and whether they are compressed once more.
 const PARTS: [(&str, bool); 4] =
@@ -30,36 +30,44 @@ const STYLE_NAME_MAX_BYTES: usize = 256;
 const ROW_PLACES: i64 = 256;
 
 /// Returns the name of the part with the content; `None` if the archive has none.
-fn part_of(archive: &Archive<'_>, root: &str) -> Option<(String, bool)> {
+fn part_of(archive: &ZipReader<'_>, root: &str) -> Option<(String, bool)> {
     let parts = PARTS.iter().map(|(part, packed)| (format!("{root}{part}"), *packed));
-    parts.into_iter().find(|(part, _)| archive.contains(part))
+    parts.into_iter().find(|(part, _)| archive.has_part(part))
 }
 
 /// Returns true for the archive of such a document.
-pub(super) fn is_root(archive: &Archive<'_>, root: &str) -> bool {
-    archive.contains(&format!("{root}buildVersionHistory.plist")) && part_of(archive, root).is_some()
+pub(super) fn is_root(archive: &ZipReader<'_>, root: &str) -> bool {
+    archive.has_part(&format!("{root}buildVersionHistory.plist")) && part_of(archive, root).is_some()
 }
 
 /// Reads a document; `None` if the archive has none of this kind.
-pub(super) fn extract(archive: &mut Archive<'_>, root: &str) -> Result<Option<Extracted>, ExtractError> {
+pub(super) fn extract_iwork_xml(
+    archive: &mut ZipReader<'_>,
+    root: &str,
+) -> Result<Option<Extracted>, ExtractError> {
     let Some((name, is_packed)) = part_of(archive, root) else { return Ok(None) };
     if archive.is_encrypted(&name) {
         return Err(ExtractError::Encrypted("iWork"));
     }
-    let Some(part) = archive.part(&name)? else { return Ok(None) };
-    if is_packed { read(GzDecoder::new(part).take(PART_MAX_BYTES)) } else { read(part) }.map(Some)
+    let Some(part) = archive.open_part(&name)? else { return Ok(None) };
+    if is_packed {
+        read_document_xml(GzDecoder::new(part).take(PART_MAX_BYTES))
+    } else {
+        read_document_xml(part)
+    }
+    .map(Some)
 }
 
-fn read(part: impl Read) -> Result<Extracted, ExtractError> {
-    let mut body = Body::default();
-    events(part, |event| {
+fn read_document_xml(part: impl Read) -> Result<Extracted, ExtractError> {
+    let mut body = IworkXmlReader::default();
+    read_events(part, |event| {
         match event {
-            Event::Start(element) => body.start(element),
+            Event::Start(element) => body.start_element(element),
             Event::Empty(element) => {
-                body.start(element);
-                body.end(element.local_name().as_ref());
+                body.start_element(element);
+                body.end_element(element.local_name().as_ref());
             }
-            Event::End(element) => body.end(element.local_name().as_ref()),
+            Event::End(element) => body.end_element(element.local_name().as_ref()),
             _ => {
                 if let Some(text) = event_text(event).filter(|_| body.shows_text()) {
                     push_within(&mut body.line, &text, OUTPUT_MAX_BYTES);
@@ -68,14 +76,14 @@ fn read(part: impl Read) -> Result<Extracted, ExtractError> {
         }
         !body.is_full()
     })?;
-    Ok(body.finish())
+    Ok(body.finish_document())
 }
 
 #[derive(Default)]
-struct Body {
+struct IworkXmlReader {
     /// A workbook, if it is one; else what is written.
-    book: Option<Book>,
-    writer: Option<Writer>,
+    book: Option<WorkbookWriter>,
+    writer: Option<DocumentWriter>,
     is_presentation: bool,
     slides: u32,
     /// The name of the sheet, and the texts on it.
@@ -94,14 +102,14 @@ struct Body {
     in_comment: bool,
     /// The names of styles by their identifiers.
     styles: HashMap<String, String>,
-    table: Option<Table>,
+    table: Option<IworkXmlTable>,
     /// The texts of choices by their identifiers.
     choices: HashMap<String, String>,
 }
 
 /// A table that is being read.
 #[derive(Default)]
-struct Table {
+struct IworkXmlTable {
     name: Option<String>,
     /// True between the beginning and the end of its cells.
     has_begun: bool,
@@ -118,13 +126,13 @@ struct Table {
     line: String,
 }
 
-impl Body {
-    fn writer(&mut self) -> &mut Writer {
-        self.writer.get_or_insert_with(Writer::new)
+impl IworkXmlReader {
+    fn writer_mut(&mut self) -> &mut DocumentWriter {
+        self.writer.get_or_insert_with(DocumentWriter::new)
     }
 
     fn is_full(&self) -> bool {
-        self.writer.as_ref().is_some_and(Writer::is_full)
+        self.writer.as_ref().is_some_and(DocumentWriter::is_full)
             || self.book.as_ref().is_some_and(|book| book.truncated)
     }
 
@@ -132,7 +140,7 @@ impl Body {
         self.paragraphs > 0 && self.hidden == 0
     }
 
-    fn start(&mut self, element: &BytesStart<'_>) {
+    fn start_element(&mut self, element: &BytesStart<'_>) {
         let name = element.local_name();
         let name = name.as_ref();
         if self.hidden > 0 || HIDDEN.contains(&name) {
@@ -145,28 +153,28 @@ impl Body {
         }
         match name {
             "document" if element.name().prefix().is_some_and(|prefix| prefix.as_ref() == "ls") => {
-                self.book = Some(Book::default());
+                self.book = Some(WorkbookWriter::default());
             }
             "presentation" => self.is_presentation = true,
-            "workspace" => self.start_sheet(attribute(element, "workspace-name").unwrap_or_default()),
+            "workspace" => self.start_sheet(attribute_value(element, "workspace-name").unwrap_or_default()),
             "slide" if self.is_presentation && self.slides < PAGES_MAX => {
                 self.slides += 1;
                 let slide = self.slides;
-                self.writer().slide(slide);
+                self.writer_mut().begin_slide(slide);
             }
             "title-placeholder" => self.in_title = true,
             "notes" => self.begins_notes = true,
             "annotation" => self.in_comment = true,
             "paragraphstyle" => self.keep_style(element),
             "tabular-model" => {
-                let is_shown = attribute(element, "name-is-visible").as_deref() != Some("false");
-                let name = attribute(element, "name").filter(|_| is_shown);
-                self.table = Some(Table { name, ..Table::default() });
+                let is_shown = attribute_value(element, "name-is-visible").as_deref() != Some("false");
+                let name = attribute_value(element, "name").filter(|_| is_shown);
+                self.table = Some(IworkXmlTable { name, ..IworkXmlTable::default() });
             }
             "datasource" => self.start_table(),
             "p" => {
                 self.paragraphs += 1;
-                let style = attribute(element, "style").and_then(|style| self.styles.get(&style));
+                let style = attribute_value(element, "style").and_then(|style| self.styles.get(&style));
                 self.is_heading = style.is_some_and(|name| is_heading_name(name));
             }
             "tab" if self.shows_text() => self.line.push('\t'),
@@ -176,7 +184,7 @@ impl Body {
         }
     }
 
-    fn end(&mut self, name: &str) {
+    fn end_element(&mut self, name: &str) {
         if self.hidden > 0 {
             self.hidden -= 1;
             return;
@@ -197,7 +205,7 @@ impl Body {
     }
 
     fn keep_style(&mut self, element: &BytesStart<'_>) {
-        let named = |name: &str| attribute(element, name);
+        let named = |name: &str| attribute_value(element, name);
         let parent = || named("parent-ident").and_then(|parent| self.styles.get(&parent).cloned());
         let Some(name) = named("name").or_else(parent).filter(|name| name.len() <= STYLE_NAME_MAX_BYTES)
         else {
@@ -225,14 +233,14 @@ impl Body {
         } else if self.aside > 0 {
             self.later.push(line);
         } else if self.in_comment {
-            self.writer().line(&format!("Comment: {}", line.trim()));
+            self.writer_mut().add_line(&format!("Comment: {}", line.trim()));
         } else if self.in_title || self.is_heading {
-            self.writer().heading(&line);
+            self.writer_mut().add_heading(&line);
         } else {
             if std::mem::take(&mut self.begins_notes) {
-                self.writer().line(NOTES);
+                self.writer_mut().add_line(NOTES);
             }
-            self.writer().line(&line);
+            self.writer_mut().add_line(&line);
         }
     }
 
@@ -247,9 +255,9 @@ impl Body {
         let (is_empty, name) = (self.tables == 0, &self.sheet);
         if let Some(book) = &mut self.book {
             if is_empty {
-                book.begin(name);
+                book.begin_sheet(name);
             }
-            book.notes(&lines);
+            book.add_notes(&lines);
         }
     }
 
@@ -263,16 +271,16 @@ impl Body {
                 Some(name) if *name != self.sheet => format!("{}, {name}", self.sheet),
                 _ => self.sheet.clone(),
             };
-            book.begin(&page);
+            book.begin_sheet(&page);
         } else if let Some(name) = name {
-            self.writer().line(&name);
+            self.writer_mut().add_line(&name);
         }
     }
 
     fn start_in_table(&mut self, element: &BytesStart<'_>, name: &str) {
         let Some(table) = &mut self.table else { return };
         table.depth += 1;
-        let named = |name: &str| attribute(element, name);
+        let named = |name: &str| attribute_value(element, name);
         let number = |name: &str| named(name).and_then(|number| number.parse::<f64>().ok());
         if table.depth == 1 {
             let step = named("ct").and_then(|step| step.parse().ok());
@@ -296,9 +304,9 @@ impl Body {
             }
             "ct" => named("s"),
             "proxied-cell-ref" => named("IDREF").and_then(|id| self.choices.get(&id).cloned()),
-            "n" | "rn" if !table.in_choices => number("v").map(float),
-            "du" | "rdu" => number("v").map(duration),
-            "d" | "rd" => number("cell-date").or_else(|| number("v")).map(date),
+            "n" | "rn" if !table.in_choices => number("v").map(format_float),
+            "du" | "rdu" => number("v").map(format_duration),
+            "d" | "rd" => number("cell-date").or_else(|| number("v")).map(format_date),
             "rb" => named("v").map(|value| value.to_uppercase()),
             "p" => {
                 self.paragraphs += 1;
@@ -318,7 +326,7 @@ impl Body {
                 let line = std::mem::take(&mut table.line);
                 self.table = None;
                 if self.book.is_none() {
-                    self.writer().line(&line);
+                    self.writer_mut().add_line(&line);
                 }
                 return;
             }
@@ -343,7 +351,7 @@ impl Body {
         let row = table.place / ROW_PLACES;
         let column = u32::try_from(table.place % ROW_PLACES).unwrap_or(0).min(COLUMNS_MAX);
         if let Some(book) = &mut self.book {
-            book.cell(u32::try_from(row).unwrap_or(u32::MAX), column, &text);
+            book.add_cell(u32::try_from(row).unwrap_or(u32::MAX), column, &text);
             return;
         }
         let ended = (row != table.row).then(|| std::mem::take(&mut table.line));
@@ -354,22 +362,22 @@ impl Body {
         table.column = column;
         push_within(&mut table.line, &text.trim().replace(char::is_whitespace, " "), OUTPUT_MAX_BYTES);
         if let Some(line) = ended {
-            self.writer().line(&line);
+            self.writer_mut().add_line(&line);
         }
     }
 
-    fn finish(mut self) -> Extracted {
+    fn finish_document(mut self) -> Extracted {
         if let Some(book) = self.book {
-            return book.finish();
+            return book.finish_workbook();
         }
         let mut seen = HashSet::new();
         let later = std::mem::take(&mut self.later);
-        let format = if self.is_presentation { Format::Presentation } else { Format::Pages };
-        let writer = self.writer();
+        let format = if self.is_presentation { DocumentFormat::Presentation } else { DocumentFormat::Pages };
+        let writer = self.writer_mut();
         if !later.is_empty() {
             writer.end_heading();
         }
-        later.iter().filter(|line| seen.insert(line.as_str())).for_each(|line| writer.line(line));
-        self.writer.unwrap_or_else(Writer::new).finish(format)
+        later.iter().filter(|line| seen.insert(line.as_str())).for_each(|line| writer.add_line(line));
+        self.writer.unwrap_or_else(DocumentWriter::new).finish_document(format)
     }
 }

@@ -30,11 +30,11 @@ struct Short {
 
 impl<'a> Huffman<'a> {
     /// Reads the record of the codes and those of the phrases after it. Returns nothing if they are damaged.
-    pub(super) fn of(records: &mut impl Iterator<Item = &'a [u8]>) -> Option<Self> {
+    pub(super) fn from_records(records: &mut impl Iterator<Item = &'a [u8]>) -> Option<Self> {
         let codes = records.next().filter(|codes| codes.starts_with(b"HUFF"))?;
         let table = |at: usize, count: usize| -> Option<Vec<u32>> {
-            let start = number(codes, at)? as usize;
-            (0..count).map(|index| number(codes, start.checked_add(index * 4)?)).collect()
+            let start = be_u32_at(codes, at)? as usize;
+            (0..count).map(|index| be_u32_at(codes, start.checked_add(index * 4)?)).collect()
         };
         let by_byte = table(8, 256)?.into_iter().map(|entry| {
             let length = entry & 0x1f;
@@ -49,11 +49,11 @@ impl<'a> Huffman<'a> {
         let by_length = by_length.collect::<Option<Vec<_>>>()?;
         let mut phrases = Vec::new();
         for record in records.filter(|record| record.starts_with(b"CDIC")) {
-            let all = (number(record, 8)? as usize).min(PHRASES_MAX);
-            let here = 1_usize.checked_shl(number(record, 12)?)?.min(all.saturating_sub(phrases.len()));
+            let all = (be_u32_at(record, 8)? as usize).min(PHRASES_MAX);
+            let here = 1_usize.checked_shl(be_u32_at(record, 12)?)?.min(all.saturating_sub(phrases.len()));
             for index in 0..here {
-                let start = 16 + usize::from(short(record, 16 + index * 2)?);
-                let length = short(record, start)?;
+                let start = 16 + usize::from(be_u16_at(record, 16 + index * 2)?);
+                let length = be_u16_at(record, start)?;
                 let phrase = record.get(start + 2..)?.get(..usize::from(length & !IS_PLAIN))?;
                 phrases.push((phrase, length & IS_PLAIN != 0));
             }
@@ -62,13 +62,13 @@ impl<'a> Huffman<'a> {
     }
 
     /// Unpacks a record. Returns nothing if it is damaged or unpacks to more than so many bytes.
-    pub(super) fn unpacked(&self, record: &[u8], max_bytes: usize) -> Option<Vec<u8>> {
+    pub(super) fn unpack_record(&self, record: &[u8], max_bytes: usize) -> Option<Vec<u8>> {
         let mut unpacking = Unpacking { out: Vec::new(), max_bytes, codes_left: CODES_MAX };
-        self.unpack(record, &mut unpacking, 0)?;
+        self.unpack_phrases(record, &mut unpacking, 0)?;
         Some(unpacking.out)
     }
 
-    fn unpack(&self, packed: &[u8], unpacking: &mut Unpacking, depth: u32) -> Option<()> {
+    fn unpack_phrases(&self, packed: &[u8], unpacking: &mut Unpacking, depth: u32) -> Option<()> {
         if depth > DEPTH_MAX {
             return None;
         }
@@ -91,9 +91,9 @@ impl<'a> Huffman<'a> {
             let place = greatest.checked_sub(code)? >> (CODE_BITS - length);
             let (phrase, is_plain) = *self.phrases.get(place as usize)?;
             if is_plain {
-                unpacking.push(phrase)?;
+                unpacking.push_phrase(phrase)?;
             } else {
-                self.unpack(phrase, unpacking, depth + 1)?;
+                self.unpack_phrases(phrase, unpacking, depth + 1)?;
             }
         }
         Some(())
@@ -107,7 +107,7 @@ struct Unpacking {
 }
 
 impl Unpacking {
-    fn push(&mut self, phrase: &[u8]) -> Option<()> {
+    fn push_phrase(&mut self, phrase: &[u8]) -> Option<()> {
         self.out.extend_from_slice(phrase);
         (self.out.len() <= self.max_bytes).then_some(())
     }
@@ -131,11 +131,11 @@ fn bits_at(bytes: &[u8], at: usize) -> u32 {
     (u64::from_be_bytes(window) << (at % 8) >> CODE_BITS) as u32
 }
 
-fn number(bytes: &[u8], at: usize) -> Option<u32> {
+fn be_u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     super::u32_at(bytes, at)
 }
 
-fn short(bytes: &[u8], at: usize) -> Option<u16> {
+fn be_u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     super::u16_at(bytes, at)
 }
 
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     /// A dictionary in which each byte is a code: the last phrase is 0xff less its place.
-    fn dictionary(phrases: &[(&[u8], bool)]) -> Vec<Vec<u8>> {
+    fn dictionary_records(phrases: &[(&[u8], bool)]) -> Vec<Vec<u8>> {
         let number = |number: usize| u32::try_from(number).expect("it is small").to_be_bytes();
         let mut codes = [b"HUFF".as_slice(), &[0; 4], &number(16), &number(16 + 1024)].concat();
         codes.extend([0xff_88_u32; 256].into_iter().flat_map(u32::to_be_bytes));
@@ -162,37 +162,37 @@ mod tests {
         vec![codes, list]
     }
 
-    fn unpacked(phrases: &[(&[u8], bool)], record: &[u8]) -> Option<Vec<u8>> {
-        let records = dictionary(phrases);
-        let huffman = Huffman::of(&mut records.iter().map(Vec::as_slice)).expect("a dictionary");
-        huffman.unpacked(record, 64)
+    fn unpack_with_phrases(phrases: &[(&[u8], bool)], record: &[u8]) -> Option<Vec<u8>> {
+        let records = dictionary_records(phrases);
+        let huffman = Huffman::from_records(&mut records.iter().map(Vec::as_slice)).expect("a dictionary");
+        huffman.unpack_record(record, 64)
     }
 
     #[test]
     fn phrases_are_packed_in_each_other() {
         let phrases: [(&[u8], bool); 3] = [(b"a ", true), (b"wren", true), (&[0xff, 0xfe], false)];
-        assert_eq!(unpacked(&phrases, &[0xfd, 0xfe]).as_deref(), Some(&b"a wrenwren"[..]));
-        assert_eq!(unpacked(&phrases, &[0xfc]), None, "there is no fourth phrase");
+        assert_eq!(unpack_with_phrases(&phrases, &[0xfd, 0xfe]).as_deref(), Some(&b"a wrenwren"[..]));
+        assert_eq!(unpack_with_phrases(&phrases, &[0xfc]), None, "there is no fourth phrase");
     }
 
     #[test]
-    fn phrases_in_themselves_and_long_texts_are_refused() {
-        assert_eq!(unpacked(&[(&[0xff], false)], &[0xff]), None);
-        assert_eq!(unpacked(&[(b"wren", true)], &[0xff; 17]), None);
+    fn huffman_recursive_and_long_phrases_refused() {
+        assert_eq!(unpack_with_phrases(&[(&[0xff], false)], &[0xff]), None);
+        assert_eq!(unpack_with_phrases(&[(b"wren", true)], &[0xff; 17]), None);
         // Two phrases of nothing but each other's codes take no more time for that.
-        assert_eq!(unpacked(&[(b"", true), (&[0xff; 200], false)], &[0xfe; 60_000]), None);
+        assert_eq!(unpack_with_phrases(&[(b"", true), (&[0xff; 200], false)], &[0xfe; 60_000]), None);
     }
 
     #[test]
-    fn a_dictionary_that_is_cut_off_is_none() {
-        let records = dictionary(&[(b"wren", true)]);
+    fn huffman_cut_dictionary_is_none() {
+        let records = dictionary_records(&[(b"wren", true)]);
         for end in 0..records[1].len() {
             let mut cut = [records[0].as_slice(), &records[1][..end]].into_iter();
-            assert!(Huffman::of(&mut cut).is_none(), "{end}");
+            assert!(Huffman::from_records(&mut cut).is_none(), "{end}");
         }
         for end in 0..records[0].len() {
             let mut cut = [&records[0][..end], records[1].as_slice()].into_iter();
-            assert!(Huffman::of(&mut cut).is_none(), "{end}");
+            assert!(Huffman::from_records(&mut cut).is_none(), "{end}");
         }
     }
 }

@@ -2,8 +2,8 @@
 //! text, in older books, and a file of it, in those since 2011, is a page.
 
 use super::embedded_images::retain_recognizable_of;
-use super::output::Writer;
-use super::{ExtractError, Extracted, Format, OUTPUT_MAX_BYTES, PAGES_MAX, html, loose_images};
+use super::output::DocumentWriter;
+use super::{DocumentFormat, ExtractError, Extracted, OUTPUT_MAX_BYTES, PAGES_MAX, html, loose_images};
 use huffman::Huffman;
 
 mod huffman;
@@ -36,38 +36,38 @@ pub(super) fn is_book(bytes: &[u8]) -> bool {
 }
 
 /// Extracts the text of a book.
-pub(super) fn extract(bytes: &[u8]) -> Result<Extracted, ExtractError> {
-    let book = Book::open(bytes)?;
-    let (html, is_whole) = book.html()?;
-    let html = book.decoded(&html);
-    let mut writer = Writer::new();
+pub(super) fn extract_mobi(bytes: &[u8]) -> Result<Extracted, ExtractError> {
+    let book = MobiBook::from_bytes(bytes)?;
+    let (html, is_whole) = book.unpack_html()?;
+    let html = book.decode_html(&html);
+    let mut writer = DocumentWriter::new();
     let mut page = 0;
-    for part in book.pages(&html) {
-        let part = html::extract(part.as_bytes());
+    for part in book.split_pages(&html) {
+        let part = html::extract_html(part.as_bytes());
         if !part.segments.is_empty() {
             page += 1;
-            writer.slide(page);
-            writer.append(&part);
+            writer.begin_slide(page);
+            writer.append_document(&part);
         }
         // An image without text beside it belongs to the page before.
         if page > 0 {
             let records = part.images.iter().filter_map(|image| book.image_record(&image.part));
-            records.for_each(|record| writer.image(loose_images::part(IMAGES, record)));
+            records.for_each(|record| writer.add_image(loose_images::image_part_name(IMAGES, record)));
         }
         if writer.is_full() {
             break;
         }
     }
-    let mut extracted = writer.finish(Format::Book);
+    let mut extracted = writer.finish_document(DocumentFormat::Book);
     extracted.truncated |= !is_whole;
-    retain_recognizable_of(&mut extracted, |part| loose_images::find(bytes, part));
+    retain_recognizable_of(&mut extracted, |part| loose_images::find_loose_image(bytes, part));
     Ok(extracted)
 }
 
 /// Returns the image in a record of a book.
-pub(super) fn image(bytes: &[u8], record: &str) -> Option<Vec<u8>> {
+pub(super) fn find_mobi_image(bytes: &[u8], record: &str) -> Option<Vec<u8>> {
     let database = Some(Database { bytes }).filter(|_| is_book(bytes))?;
-    database.record(record.parse().ok()?).map(<[u8]>::to_vec)
+    database.find_record(record.parse().ok()?).map(<[u8]>::to_vec)
 }
 
 /// The way in which the records of text are packed.
@@ -77,7 +77,7 @@ enum Packing<'a> {
     Huffman(Huffman<'a>),
 }
 
-struct Book<'a> {
+struct MobiBook<'a> {
     database: Database<'a>,
     packing: Packing<'a>,
     /// The first record after those of text.
@@ -92,11 +92,11 @@ struct Book<'a> {
     has_files: bool,
 }
 
-impl<'a> Book<'a> {
-    fn open(bytes: &'a [u8]) -> Result<Self, ExtractError> {
+impl<'a> MobiBook<'a> {
+    fn from_bytes(bytes: &'a [u8]) -> Result<Self, ExtractError> {
         let database = Database { bytes };
-        let head = database.record(0).ok_or_else(|| broken("it has no head"))?;
-        let short = || broken("its head is cut off");
+        let head = database.find_record(0).ok_or_else(|| broken_book("it has no head"))?;
+        let short = || broken_book("its head is cut off");
         let packing = u16_at(head, 0).ok_or_else(short)?;
         let text_end = u16_at(head, 8).ok_or_else(short)?.min(RECORDS_MAX).saturating_add(1);
         if u16_at(head, 12).unwrap_or(0) != 0 {
@@ -112,17 +112,20 @@ impl<'a> Book<'a> {
             0x4448 => {
                 let (Some(first), Some(count)) = (field(96), field(100)) else { return Err(short()) };
                 let records = first..first.saturating_add(count);
-                let mut records = records.map_while(|number| database.record(u16::try_from(number).ok()?));
+                let mut records =
+                    records.map_while(|number| database.find_record(u16::try_from(number).ok()?));
                 Packing::Huffman(
-                    Huffman::of(&mut records).ok_or_else(|| broken("its dictionary is damaged"))?,
+                    Huffman::from_records(&mut records)
+                        .ok_or_else(|| broken_book("its dictionary is damaged"))?,
                 )
             }
-            _ => return Err(broken("it is packed in an unknown way")),
+            _ => return Err(broken_book("it is packed in an unknown way")),
         };
         let has_files = field(20) == Some(KINDLE_8);
         // The list of the parts of the text; the HTML is the first of them.
-        let parts =
-            field(176).filter(|_| has_files).and_then(|number| database.record(u16::try_from(number).ok()?));
+        let parts = field(176)
+            .filter(|_| has_files)
+            .and_then(|number| database.find_record(u16::try_from(number).ok()?));
         let first_end = parts.filter(|parts| parts.starts_with(b"FDST")).and_then(|parts| u32_at(parts, 16));
         Ok(Self {
             packing,
@@ -138,22 +141,22 @@ impl<'a> Book<'a> {
     }
 
     /// Unpacks the HTML. Returns false with it if that is not all.
-    fn html(&self) -> Result<(Vec<u8>, bool), ExtractError> {
+    fn unpack_html(&self) -> Result<(Vec<u8>, bool), ExtractError> {
         let mut html = Vec::new();
         let mut is_whole = true;
         for number in 1..self.text_end {
             if html.len() >= self.text_bytes {
                 break;
             }
-            let Some(record) = self.database.record(number) else {
+            let Some(record) = self.database.find_record(number) else {
                 is_whole = false;
                 break;
             };
             let record = without_trailers(record, self.trailers);
             let unpacked = match &self.packing {
                 Packing::Plain => Some(record.to_vec()),
-                Packing::PalmDoc => unpacked(record),
-                Packing::Huffman(huffman) => huffman.unpacked(record, RECORD_MAX_BYTES),
+                Packing::PalmDoc => unpack_palm_record(record),
+                Packing::Huffman(huffman) => huffman.unpack_record(record, RECORD_MAX_BYTES),
             };
             match unpacked {
                 Some(unpacked) => html.extend_from_slice(&unpacked),
@@ -161,7 +164,7 @@ impl<'a> Book<'a> {
             }
         }
         if html.is_empty() {
-            return Err(broken("its text is damaged"));
+            return Err(broken_book("its text is damaged"));
         }
         is_whole &= html.len() <= HTML_MAX_BYTES;
         html.truncate(self.text_bytes);
@@ -181,7 +184,7 @@ impl<'a> Book<'a> {
         self.first_image?.checked_add(number.checked_sub(1)?)
     }
 
-    fn decoded(&self, html: &[u8]) -> String {
+    fn decode_html(&self, html: &[u8]) -> String {
         match super::text::code_page(self.code_page) {
             Some(encoding) if self.code_page != UTF_8 => encoding.decode(html).0.into_owned(),
             _ => String::from_utf8_lossy(html).into_owned(),
@@ -189,7 +192,7 @@ impl<'a> Book<'a> {
     }
 
     /// Splits the HTML into pages, or into the files that it was made of.
-    fn pages<'h>(&self, html: &'h str) -> Vec<&'h str> {
+    fn split_pages<'h>(&self, html: &'h str) -> Vec<&'h str> {
         let mark = if self.has_files { "<html" } else { "<mbp:pagebreak" };
         let mut starts = vec![0];
         starts.extend(html.match_indices(mark).map(|(at, _)| at).filter(|at| *at > 0));
@@ -207,7 +210,7 @@ struct Database<'a> {
 }
 
 impl<'a> Database<'a> {
-    fn record(&self, number: u16) -> Option<&'a [u8]> {
+    fn find_record(&self, number: u16) -> Option<&'a [u8]> {
         let count = u16_at(self.bytes, RECORDS_AT - 2)?;
         let start = |number: u16| u32_at(self.bytes, RECORDS_AT + usize::from(number) * ENTRY_BYTES);
         let end = match number.checked_add(1)? {
@@ -241,7 +244,7 @@ fn without_trailers(record: &[u8], trailers: u16) -> &[u8] {
 }
 
 /// Unpacks a record of the packing of Palm's books. Returns nothing if it is damaged.
-fn unpacked(record: &[u8]) -> Option<Vec<u8>> {
+fn unpack_palm_record(record: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(record.len() * 2);
     let mut bytes = record.iter().copied();
     while let Some(byte) = bytes.next() {
@@ -268,8 +271,8 @@ fn unpacked(record: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-fn broken(reason: &str) -> ExtractError {
-    ExtractError::broken("book", reason)
+fn broken_book(reason: &str) -> ExtractError {
+    ExtractError::broken_file("book", reason)
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
@@ -288,14 +291,14 @@ mod tests {
     fn the_packing_of_palm_refers_back() {
         // Letters, a pair four back of five letters, a space with a letter, two letters as they are.
         let packed = [b'a', b'b', b'c', b'd', 0x80, 4 << 3 | 2, 0xc0 | b'e', 2, 0xc4, 0x8d];
-        assert_eq!(unpacked(&packed).as_deref(), Some("abcdabcda eč".as_bytes()));
+        assert_eq!(unpack_palm_record(&packed).as_deref(), Some("abcdabcda eč".as_bytes()));
         for damaged in [&[0x80][..], &[0x80, 8], &[b'a', 0x80, 2], &[8, 1]] {
-            assert_eq!(unpacked(damaged), None, "{damaged:?}");
+            assert_eq!(unpack_palm_record(damaged), None, "{damaged:?}");
         }
     }
 
     #[test]
-    fn what_follows_the_text_of_a_record_is_no_text() {
+    fn mobi_record_trailer_is_no_text() {
         // The rest of a letter with its length, and an entry of three bytes.
         assert_eq!(without_trailers(b"te\xc4\x8d\x01xy\x83", 0b11), b"te\xc4");
         assert_eq!(without_trailers(b"text", 0), b"text");

@@ -8,18 +8,18 @@ const HEAD_BYTES: usize = 16;
 const TEXT_MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// Returns the rich text; `None` if it is in no known form. A damaged one ends early.
-pub(in crate::documents) fn decompress(bytes: &[u8]) -> Option<Vec<u8>> {
+pub(in crate::documents) fn decompress_rtf(bytes: &[u8]) -> Option<Vec<u8>> {
     let (head, content) = bytes.split_at_checked(HEAD_BYTES)?;
     let length = u32::from_le_bytes(*head.get(4..)?.first_chunk()?);
     let length = usize::try_from(length).ok()?.min(TEXT_MAX_BYTES);
     match &head[8..12] {
-        b"LZFu" => Some(unfolded(content, length)),
+        b"LZFu" => Some(decompress_lzfu(content, length)),
         b"MELA" => Some(content[..content.len().min(length)].to_vec()),
         _ => None,
     }
 }
 
-fn unfolded(content: &[u8], length: usize) -> Vec<u8> {
+fn decompress_lzfu(content: &[u8], length: usize) -> Vec<u8> {
     let mut window = [b' '; WINDOW_BYTES];
     window[..BEGINNING.len()].copy_from_slice(BEGINNING);
     let mut place = BEGINNING.len();
@@ -73,18 +73,18 @@ mod tests {
     ];
 
     #[test]
-    fn the_example_of_the_specification_is_decompressed() {
-        let text = decompress(EXAMPLE).expect("it is compressed");
+    fn decompress_rtf_specification_example() {
+        let text = decompress_rtf(EXAMPLE).expect("it is compressed");
         assert_eq!(String::from_utf8_lossy(&text), "{\\rtf1\\ansi\\ansicpg1252\\pard hello world}\r\n");
     }
 
     #[test]
     fn damage_ends_it_early() {
         for length in 0..EXAMPLE.len() {
-            assert!(decompress(&EXAMPLE[..length]).is_none_or(|text| text.len() <= 43));
+            assert!(decompress_rtf(&EXAMPLE[..length]).is_none_or(|text| text.len() <= 43));
         }
-        assert!(decompress(&[0xff; 40]).is_none());
+        assert!(decompress_rtf(&[0xff; 40]).is_none());
         let plain = [&[0; 4][..], &[5, 0, 0, 0], b"MELA", &[0; 4], b"words and more"].concat();
-        assert_eq!(decompress(&plain).as_deref(), Some(&b"words"[..]));
+        assert_eq!(decompress_rtf(&plain).as_deref(), Some(&b"words"[..]));
     }
 }

@@ -12,8 +12,8 @@ use outlook_pst::messaging::attachment::{AttachmentData, AttachmentProperties};
 use outlook_pst::messaging::message::Message;
 use outlook_pst::ndb::node_id::NodeId;
 
-use super::compressed_rtf::decompress;
-use super::{OpenMessage, SUBJECT, cell};
+use super::compressed_rtf::decompress_rtf;
+use super::{OpenMessage, SUBJECT, read_table_property};
 use crate::documents::archive::PART_MAX_BYTES;
 use crate::documents::output::clean_line;
 use crate::documents::{ATTACHMENTS_MAX, ExtractError, rtf, text};
@@ -54,17 +54,17 @@ const ATTACHMENT_NAMES: [u16; 3] = [0x3707, 0x3704, 0x3001];
 ///
 /// # Errors
 /// Fails if it is larger than [`PART_MAX_BYTES`].
-pub(super) fn write(message: &OpenMessage) -> Result<Vec<u8>, ExtractError> {
+pub(super) fn write_eml(message: &OpenMessage) -> Result<Vec<u8>, ExtractError> {
     const BOUNDARY: &str = "outlook";
-    let properties = message.message();
-    let mut out = head(properties);
+    let properties = message.as_message();
+    let mut out = message_head(properties);
     let _ = write!(out, "Content-Type: multipart/mixed; boundary=\"{BOUNDARY}\"\r\n\r\n--{BOUNDARY}\r\n");
     push_body(&mut out, properties);
     let attachments = properties.attachment_table().into_iter().flat_map(|table| table.rows_matrix());
     // One more shows that there are too many.
     for row in attachments.take(ATTACHMENTS_MAX as usize + 1) {
         let _ = write!(out, "--{BOUNDARY}\r\n");
-        match message.attachment(NodeId::from(u32::from(row.id()))) {
+        match message.open_attachment(NodeId::from(u32::from(row.id()))) {
             Ok(attachment) => push_attachment(&mut out, attachment.properties(), attachment.data()),
             Err(error) => push_unreadable(&mut out, &error.to_string()),
         }
@@ -77,13 +77,13 @@ pub(super) fn write(message: &OpenMessage) -> Result<Vec<u8>, ExtractError> {
 }
 
 /// Returns a value as text; empty if it is none.
-pub(super) fn text(value: &PropertyValue) -> String {
+pub(super) fn value_to_text(value: &PropertyValue) -> String {
     text_in(value, None)
 }
 
 /// Returns a subject without the mark of its prefix, on one line.
-pub(super) fn subject(value: &PropertyValue) -> String {
-    without_mark(&text(value))
+pub(super) fn value_to_subject(value: &PropertyValue) -> String {
+    without_mark(&value_to_text(value))
 }
 
 fn without_mark(subject: &str) -> String {
@@ -100,22 +100,22 @@ fn without_mark(subject: &str) -> String {
 fn text_in(value: &PropertyValue, encoding: Option<&'static Encoding>) -> String {
     let text = match value {
         PropertyValue::Unicode(value) => value.to_string(),
-        PropertyValue::String8(value) => decoded(value.buffer(), encoding),
-        PropertyValue::Binary(value) => decoded(value.buffer(), encoding),
+        PropertyValue::String8(value) => decode_text(value.buffer(), encoding),
+        PropertyValue::Binary(value) => decode_text(value.buffer(), encoding),
         _ => String::new(),
     };
     text.trim_end_matches('\0').to_owned()
 }
 
-fn decoded(bytes: &[u8], encoding: Option<&'static Encoding>) -> String {
+fn decode_text(bytes: &[u8], encoding: Option<&'static Encoding>) -> String {
     match encoding {
         Some(encoding) => encoding.decode_without_bom_handling(bytes).0.into_owned(),
-        None => text::decode(bytes),
+        None => text::decode_text(bytes),
     }
 }
 
 /// Returns the encoding of texts that are not in Unicode, if the message names it.
-fn encoding(message: &dyn Message) -> Option<&'static Encoding> {
+fn message_encoding(message: &dyn Message) -> Option<&'static Encoding> {
     CODE_PAGES.iter().find_map(|property| match message.properties().get(*property)? {
         PropertyValue::Integer32(number) => text::code_page(u32::try_from(*number).ok()?),
         _ => None,
@@ -123,13 +123,13 @@ fn encoding(message: &dyn Message) -> Option<&'static Encoding> {
 }
 
 /// Returns the head without the kind of the content.
-fn head(message: &dyn Message) -> String {
-    let encoding = encoding(message);
+fn message_head(message: &dyn Message) -> String {
+    let encoding = message_encoding(message);
     let of = |property: u16| message.properties().get(property).map(|value| text_in(value, encoding));
     let mut out = format!("Subject: {}\r\n", without_mark(&of(SUBJECT).unwrap_or_default()));
     let address = SENDER_ADDRESS.iter().filter_map(|property| of(*property)).find(|text| text.contains('@'));
-    let sender = addressed(&of(SENDER).unwrap_or_default(), &address.unwrap_or_default());
-    let [to, cc] = recipients(message, encoding);
+    let sender = format_address(&of(SENDER).unwrap_or_default(), &address.unwrap_or_default());
+    let [to, cc] = list_recipients(message, encoding);
     for (field, value) in [("From", sender), ("To", to), ("Cc", cc)] {
         if !value.is_empty() {
             let _ = write!(out, "{field}: {value}\r\n");
@@ -139,7 +139,7 @@ fn head(message: &dyn Message) -> String {
         PropertyValue::Time(time) => Some(*time),
         _ => None,
     });
-    if let Some(date) = time.and_then(date) {
+    if let Some(date) = time.and_then(format_date) {
         let _ = write!(out, "Date: {date}\r\n");
     }
     out.push_str("MIME-Version: 1.0\r\n");
@@ -147,11 +147,11 @@ fn head(message: &dyn Message) -> String {
 }
 
 /// Returns those a message is sent to, and those that get a copy.
-fn recipients(message: &dyn Message, encoding: Option<&'static Encoding>) -> [String; 2] {
+fn list_recipients(message: &dyn Message, encoding: Option<&'static Encoding>) -> [String; 2] {
     let mut found = [Vec::new(), Vec::new()];
     let table = message.recipient_table();
     for row in table.into_iter().flat_map(|table| table.rows_matrix()).take(RECIPIENTS_MAX) {
-        let of = |property| table.and_then(|table| cell(&**table, row, property));
+        let of = |property| table.and_then(|table| read_table_property(&**table, row, property));
         let list = match of(RECIPIENT_KIND) {
             Some(PropertyValue::Integer32(1)) => &mut found[0],
             Some(PropertyValue::Integer32(2)) => &mut found[1],
@@ -159,13 +159,13 @@ fn recipients(message: &dyn Message, encoding: Option<&'static Encoding>) -> [St
         };
         let words = |property| of(property).map(|value| text_in(&value, encoding)).unwrap_or_default();
         let address = RECIPIENT_ADDRESS.into_iter().map(words).find(|address| address.contains('@'));
-        list.push(addressed(&words(RECIPIENT_NAME), &address.unwrap_or_default()));
+        list.push(format_address(&words(RECIPIENT_NAME), &address.unwrap_or_default()));
     }
     found.map(|list| list.join(", "))
 }
 
 /// Returns a name with an address, as heads have it.
-fn addressed(name: &str, address: &str) -> String {
+fn format_address(name: &str, address: &str) -> String {
     let quoted = |text: &str| clean_line(text).replace(['"', '\\', '<', '>'], "'");
     let (name, address) = (quoted(name), quoted(address));
     match (name.is_empty(), address.is_empty()) {
@@ -176,7 +176,7 @@ fn addressed(name: &str, address: &str) -> String {
 }
 
 /// Returns the date of a number of tenths of microseconds since 1601.
-fn date(time: i64) -> Option<String> {
+fn format_date(time: i64) -> Option<String> {
     const PER_SECOND: i64 = 10_000_000;
     /// From 1601 to 1970, in seconds.
     const SECONDS_BEFORE: i64 = 11_644_473_600;
@@ -186,12 +186,12 @@ fn date(time: i64) -> Option<String> {
 
 /// Adds the text of a message: as it is plain, else as a page, else as rich text.
 fn push_body(out: &mut String, message: &dyn Message) {
-    let encoding = encoding(message);
+    let encoding = message_encoding(message);
     let of = |property: u16| message.properties().get(property).map(|value| text_in(value, encoding));
     let has_words = |text: &String| !text.trim().is_empty();
     let rich = || match message.properties().get(RICH)? {
         PropertyValue::Binary(value) => {
-            let document = rtf::extract(&decompress(value.buffer())?);
+            let document = rtf::extract_rtf(&decompress_rtf(value.buffer())?);
             let lines: Vec<String> = document.segments.into_iter().map(|segment| segment.text).collect();
             Some(lines.join("\n"))
         }
@@ -209,7 +209,7 @@ fn push_body(out: &mut String, message: &dyn Message) {
 }
 
 fn push_attachment(out: &mut String, properties: &AttachmentProperties, data: Option<&AttachmentData>) {
-    let named = ATTACHMENT_NAMES.iter().filter_map(|property| properties.get(*property)).map(text);
+    let named = ATTACHMENT_NAMES.iter().filter_map(|property| properties.get(*property)).map(value_to_text);
     let name = named.map(|name| clean_line(&name)).find(|name| !name.is_empty());
     let name = name.as_deref().unwrap_or("unnamed").replace(['"', '\\'], "'");
     match data {
@@ -232,7 +232,7 @@ fn push_file(out: &mut String, name: &str, content: &[u8]) {
 fn push_message(out: &mut String, message: &dyn Message) {
     const BOUNDARY: &str = "attached";
     out.push_str("Content-Type: message/rfc822\r\n\r\n");
-    out.push_str(&head(message));
+    out.push_str(&message_head(message));
     let _ = write!(out, "Content-Type: multipart/mixed; boundary=\"{BOUNDARY}\"\r\n\r\n--{BOUNDARY}\r\n");
     push_body(out, message);
     if message.attachment_table().is_some_and(|table| table.rows_matrix().next().is_some()) {
@@ -267,10 +267,10 @@ mod tests {
     #[test]
     fn dates_are_those_of_the_calendar() {
         // 2024-02-29 12:34:56, and the first second that counts.
-        assert_eq!(date(133_536_836_960_000_000).as_deref(), Some("Thu, 29 Feb 2024 12:34:56 +0000"));
-        assert_eq!(date(10_000_000).as_deref(), Some("Mon, 1 Jan 1601 00:00:01 +0000"));
-        assert_eq!(date(133_801_452_000_000_000).as_deref(), Some("Tue, 31 Dec 2024 19:00:00 +0000"));
-        assert!(date(i64::MAX).is_some() && date(0).is_none() && date(-1).is_none());
+        assert_eq!(format_date(133_536_836_960_000_000).as_deref(), Some("Thu, 29 Feb 2024 12:34:56 +0000"));
+        assert_eq!(format_date(10_000_000).as_deref(), Some("Mon, 1 Jan 1601 00:00:01 +0000"));
+        assert_eq!(format_date(133_801_452_000_000_000).as_deref(), Some("Tue, 31 Dec 2024 19:00:00 +0000"));
+        assert!(format_date(i64::MAX).is_some() && format_date(0).is_none() && format_date(-1).is_none());
     }
 
     #[test]
@@ -288,9 +288,9 @@ mod tests {
 
     #[test]
     fn names_cannot_end_a_head() {
-        assert_eq!(addressed("A \"B\"\r\nBcc: x", "a@b>\n, c@d"), "\"A 'B' Bcc: x\" <a@b' , c@d>");
-        assert_eq!(addressed("", "a@b"), "a@b");
-        assert_eq!(addressed("Ada, B", ""), "\"Ada, B\"");
+        assert_eq!(format_address("A \"B\"\r\nBcc: x", "a@b>\n, c@d"), "\"A 'B' Bcc: x\" <a@b' , c@d>");
+        assert_eq!(format_address("", "a@b"), "a@b");
+        assert_eq!(format_address("Ada, B", ""), "\"Ada, B\"");
         assert_eq!(without_mark("\u{1}\u{5}Re: A\r\nB"), "Re: A B");
     }
 }

@@ -8,7 +8,7 @@ const SIGNATURE_5: &[u8] = b"Rar!\x1a\x07\x01\0";
 
 /// The meaning of a block for the archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Block {
+enum RarBlock {
     /// The archive, or a file, is one of several parts.
     Part,
     /// A file, or everything that follows, is encrypted.
@@ -24,7 +24,7 @@ pub(super) fn is_rar(head: &[u8]) -> bool {
 }
 
 /// Fails for one of several parts, for an archive with an encrypted file, and for one that is cut off.
-pub(super) fn check(bytes: &[u8]) -> Result<(), ExtractError> {
+pub(super) fn check_rar(bytes: &[u8]) -> Result<(), ExtractError> {
     let (mut left, is_version_5) = match bytes.strip_prefix(SIGNATURE_5) {
         Some(blocks) => (blocks, true),
         None => (bytes.strip_prefix(SIGNATURE_4).unwrap_or_default(), false),
@@ -33,15 +33,15 @@ pub(super) fn check(bytes: &[u8]) -> Result<(), ExtractError> {
     while is_version_5 || !left.is_empty() {
         let block = if is_version_5 { block_5(left) } else { block_4(left) };
         let rest = match block.ok_or_else(|| cut_off(ForeignFormat::Rar))? {
-            Block::Part => {
+            RarBlock::Part => {
                 return Err(ExtractError::Unsupported {
                     kind: "one of several parts of a RAR archive",
                     remedy: "unpack them together and pack the files as ZIP",
                 });
             }
-            Block::Encrypted => return Err(ExtractError::Encrypted(ForeignFormat::Rar.name())),
-            Block::End => return Ok(()),
-            Block::Other { bytes } => usize::try_from(bytes).ok().and_then(|bytes| left.get(bytes..)),
+            RarBlock::Encrypted => return Err(ExtractError::Encrypted(ForeignFormat::Rar.name())),
+            RarBlock::End => return Ok(()),
+            RarBlock::Other { bytes } => usize::try_from(bytes).ok().and_then(|bytes| left.get(bytes..)),
         };
         left = rest.ok_or_else(|| cut_off(ForeignFormat::Rar))?;
     }
@@ -49,7 +49,7 @@ pub(super) fn check(bytes: &[u8]) -> Result<(), ExtractError> {
 }
 
 /// Reads a block of version 4; `None` if it is cut off.
-fn block_4(bytes: &[u8]) -> Option<Block> {
+fn block_4(bytes: &[u8]) -> Option<RarBlock> {
     /// The kinds of blocks, and their flags.
     const ARCHIVE: u8 = 0x73;
     const FILE: u8 = 0x74;
@@ -68,11 +68,11 @@ fn block_4(bytes: &[u8]) -> Option<Block> {
     let double = |at: usize| bytes.get(at..)?.first_chunk().copied().map(u32::from_le_bytes);
     let (kind, flags, head_bytes) = (*bytes.get(2)?, word(3)?, word(5)?);
     match kind {
-        END => return Some(Block::End),
-        ARCHIVE if flags & ARCHIVE_IS_PART != 0 => return Some(Block::Part),
-        ARCHIVE if flags & ARCHIVE_IS_ENCRYPTED != 0 => return Some(Block::Encrypted),
-        FILE if flags & FILE_IS_PART != 0 => return Some(Block::Part),
-        FILE if flags & FILE_IS_ENCRYPTED != 0 => return Some(Block::Encrypted),
+        END => return Some(RarBlock::End),
+        ARCHIVE if flags & ARCHIVE_IS_PART != 0 => return Some(RarBlock::Part),
+        ARCHIVE if flags & ARCHIVE_IS_ENCRYPTED != 0 => return Some(RarBlock::Encrypted),
+        FILE if flags & FILE_IS_PART != 0 => return Some(RarBlock::Part),
+        FILE if flags & FILE_IS_ENCRYPTED != 0 => return Some(RarBlock::Encrypted),
         _ => {}
     }
     let has_content = kind == FILE || flags & HAS_CONTENT != 0;
@@ -80,11 +80,11 @@ fn block_4(bytes: &[u8]) -> Option<Block> {
     let is_large = kind == FILE && flags & FILE_IS_LARGE != 0;
     let high = if is_large { u64::from(double(LARGE_AT)?) } else { 0 };
     // A damaged head may say that it has no bytes.
-    Some(Block::Other { bytes: (low | high << 32).saturating_add(u64::from(head_bytes.max(HEAD_BYTES))) })
+    Some(RarBlock::Other { bytes: (low | high << 32).saturating_add(u64::from(head_bytes.max(HEAD_BYTES))) })
 }
 
 /// Reads a block of version 5; `None` if it is cut off.
-fn block_5(bytes: &[u8]) -> Option<Block> {
+fn block_5(bytes: &[u8]) -> Option<RarBlock> {
     /// The kinds of blocks, and their flags.
     const ARCHIVE: u64 = 1;
     const FILE: u64 = 2;
@@ -98,35 +98,35 @@ fn block_5(bytes: &[u8]) -> Option<Block> {
     const CHECKSUM_BYTES: u64 = 4;
 
     let mut head = bytes.get(CHECKSUM_BYTES as usize..)?;
-    let head_bytes = number(&mut head)?;
+    let head_bytes = take_vint(&mut head)?;
     let length_bytes = (bytes.len() - head.len()) as u64;
     let mut head = head.get(..usize::try_from(head_bytes).ok()?)?;
-    let (kind, flags) = (number(&mut head)?, number(&mut head)?);
-    let extra_bytes = if flags & HAS_EXTRA != 0 { number(&mut head)? } else { 0 };
-    let content_bytes = if flags & HAS_CONTENT != 0 { number(&mut head)? } else { 0 };
+    let (kind, flags) = (take_vint(&mut head)?, take_vint(&mut head)?);
+    let extra_bytes = if flags & HAS_EXTRA != 0 { take_vint(&mut head)? } else { 0 };
+    let content_bytes = if flags & HAS_CONTENT != 0 { take_vint(&mut head)? } else { 0 };
     match kind {
-        END => return Some(Block::End),
-        ENCRYPTION => return Some(Block::Encrypted),
-        ARCHIVE if number(&mut head)? & ARCHIVE_IS_PART != 0 => return Some(Block::Part),
-        FILE if flags & CONTENT_IS_PART != 0 => return Some(Block::Part),
+        END => return Some(RarBlock::End),
+        ENCRYPTION => return Some(RarBlock::Encrypted),
+        ARCHIVE if take_vint(&mut head)? & ARCHIVE_IS_PART != 0 => return Some(RarBlock::Part),
+        FILE if flags & CONTENT_IS_PART != 0 => return Some(RarBlock::Part),
         FILE => {
             let extra_at = head.len().checked_sub(usize::try_from(extra_bytes).ok()?)?;
             if is_encrypted(&head[extra_at..]) {
-                return Some(Block::Encrypted);
+                return Some(RarBlock::Encrypted);
             }
         }
         _ => {}
     }
-    Some(Block::Other { bytes: content_bytes.saturating_add(length_bytes).saturating_add(head_bytes) })
+    Some(RarBlock::Other { bytes: content_bytes.saturating_add(length_bytes).saturating_add(head_bytes) })
 }
 
 /// Returns true if the extra records of a file have the one of its encryption.
 fn is_encrypted(mut records: &[u8]) -> bool {
     const ENCRYPTION: u64 = 1;
-    while let Some(bytes) = number(&mut records) {
+    while let Some(bytes) = take_vint(&mut records) {
         let record = usize::try_from(bytes).ok().and_then(|bytes| records.split_at_checked(bytes));
         let Some((mut record, rest)) = record else { return false };
-        if number(&mut record) == Some(ENCRYPTION) {
+        if take_vint(&mut record) == Some(ENCRYPTION) {
             return true;
         }
         records = rest;
@@ -135,7 +135,7 @@ fn is_encrypted(mut records: &[u8]) -> bool {
 }
 
 /// Takes a number off the front: seven bits a byte, the lowest first, with a bit that says that more follow.
-fn number(bytes: &mut &[u8]) -> Option<u64> {
+fn take_vint(bytes: &mut &[u8]) -> Option<u64> {
     const BYTES_MAX: usize = 10;
     let mut value = 0_u64;
     for place in 0..BYTES_MAX {

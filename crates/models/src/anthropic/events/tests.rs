@@ -2,39 +2,39 @@ use serde_json::json;
 
 use super::*;
 
-fn fold(events: &[Value]) -> Result<Vec<StepEvent>, StepError> {
-    let mut fold = Fold::default();
+fn fold_events(events: &[Value]) -> Result<Vec<StepEvent>, StepError> {
+    let mut fold = AnthropicFold::default();
     let mut ready = VecDeque::new();
     for event in events {
-        let frame = Frame { event: event["type"].as_str().unwrap_or("").into(), data: event.to_string() };
-        if fold.frame(&frame, &mut ready)? == Next::End {
+        let frame = SseFrame { event: event["type"].as_str().unwrap_or("").into(), data: event.to_string() };
+        if fold.fold_frame(&frame, &mut ready)? == StreamProgress::End {
             return Ok(ready.into());
         }
     }
-    fold.end(&mut ready)?;
+    fold.end_stream(&mut ready)?;
     Ok(ready.into())
 }
 
-fn begin(index: u64, block: Value) -> Value {
+fn block_start(index: u64, block: Value) -> Value {
     json!({"type": "content_block_start", "index": index, "content_block": block})
 }
 
-fn delta(index: u64, delta: Value) -> Value {
+fn block_delta(index: u64, delta: Value) -> Value {
     json!({"type": "content_block_delta", "index": index, "delta": delta})
 }
 
-fn close(index: u64) -> Value {
+fn block_stop(index: u64) -> Value {
     json!({"type": "content_block_stop", "index": index})
 }
 
-fn ends(reason: &str) -> [Value; 2] {
+fn end_events(reason: &str) -> [Value; 2] {
     [
         json!({"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 9}}),
         json!({"type": "message_stop"}),
     ]
 }
 
-fn stop(events: &[StepEvent]) -> StopReason {
+fn stop_reason(events: &[StepEvent]) -> StopReason {
     match events.last() {
         Some(StepEvent::Finished { stop, .. }) => *stop,
         other => panic!("{other:?}"),
@@ -42,7 +42,7 @@ fn stop(events: &[StepEvent]) -> StopReason {
 }
 
 #[test]
-fn every_reason_for_stopping_has_its_meaning() {
+fn stop_reasons_have_their_meaning() {
     for (reason, meaning) in [
         ("end_turn", StopReason::Done),
         ("stop_sequence", StopReason::Done),
@@ -53,23 +53,23 @@ fn every_reason_for_stopping_has_its_meaning() {
         ("refusal", StopReason::Filtered),
         ("unheard_of", StopReason::Done),
     ] {
-        assert_eq!(stop(&fold(&ends(reason)).unwrap()), meaning, "{reason}");
+        assert_eq!(stop_reason(&fold_events(&end_events(reason)).unwrap()), meaning, "{reason}");
     }
 }
 
 #[test]
-fn a_thought_is_given_back_whole_and_only_when_it_is_signed() {
+fn signed_thinking_returned_whole() {
     let thought = |signed: bool| {
         let mut events = vec![
-            begin(0, json!({"type": "thinking", "thinking": "", "signature": "", "new_field": 1})),
-            delta(0, json!({"type": "thinking_delta", "thinking": "I "})),
-            delta(0, json!({"type": "thinking_delta", "thinking": "think."})),
+            block_start(0, json!({"type": "thinking", "thinking": "", "signature": "", "new_field": 1})),
+            block_delta(0, json!({"type": "thinking_delta", "thinking": "I "})),
+            block_delta(0, json!({"type": "thinking_delta", "thinking": "think."})),
         ];
         if signed {
-            events.push(delta(0, json!({"type": "signature_delta", "signature": "c2ln"})));
+            events.push(block_delta(0, json!({"type": "signature_delta", "signature": "c2ln"})));
         }
-        events.extend([close(0)].into_iter().chain(ends("end_turn")));
-        fold(&events).unwrap()
+        events.extend([block_stop(0)].into_iter().chain(end_events("end_turn")));
+        fold_events(&events).unwrap()
     };
     let events = thought(true);
     assert_eq!(events[..2], ["I ", "think."].map(|text| StepEvent::Reasoning(text.into())));
@@ -85,8 +85,8 @@ fn usage_counts_what_the_cache_held() {
         "cache_creation_input_tokens": 100, "cache_read_input_tokens": 1000, "output_tokens": 1}}});
     let last = json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"},
         "usage": {"output_tokens": 40, "output_tokens_details": {"thinking_tokens": 30}}});
-    let events = fold(&[first, last, json!({"type": "message_stop"})]).unwrap();
-    let usage = Usage {
+    let events = fold_events(&[first, last, json!({"type": "message_stop"})]).unwrap();
+    let usage = TokenUsage {
         input_tokens: 1105,
         cached_tokens: 1000,
         output_tokens: 40,
@@ -99,14 +99,16 @@ fn usage_counts_what_the_cache_held() {
 #[test]
 fn calls_come_whole_and_in_order() {
     let tool = |index: u64, id: &str, pieces: &[&str]| {
-        let mut events = vec![begin(index, json!({"type": "tool_use", "id": id, "name": "t", "input": {}}))];
-        let piece = |piece: &&str| delta(index, json!({"type": "input_json_delta", "partial_json": piece}));
+        let mut events =
+            vec![block_start(index, json!({"type": "tool_use", "id": id, "name": "t", "input": {}}))];
+        let piece =
+            |piece: &&str| block_delta(index, json!({"type": "input_json_delta", "partial_json": piece}));
         events.extend(pieces.iter().map(piece));
-        events.push(close(index));
+        events.push(block_stop(index));
         events
     };
     let both = [tool(0, "a", &["", "{\"x\":", "1}"]), tool(1, "b", &[])].concat();
-    let events = fold(&[both.clone(), ends("tool_use").into()].concat()).unwrap();
+    let events = fold_events(&[both.clone(), end_events("tool_use").into()].concat()).unwrap();
     let arguments: Vec<_> = events
         .iter()
         .filter_map(|event| match event {
@@ -115,25 +117,25 @@ fn calls_come_whole_and_in_order() {
         })
         .collect();
     assert_eq!(arguments, [("a", "{\"x\":1}"), ("b", "{}")]);
-    assert_eq!(stop(&events), StopReason::Calls);
-    let cut = fold(&[tool(0, "a", &["{\"x"]), ends("max_tokens").into()].concat()).unwrap();
-    assert_eq!((cut.len(), stop(&cut)), (1, StopReason::OutputFull));
+    assert_eq!(stop_reason(&events), StopReason::Calls);
+    let cut = fold_events(&[tool(0, "a", &["{\"x"]), end_events("max_tokens").into()].concat()).unwrap();
+    assert_eq!((cut.len(), stop_reason(&cut)), (1, StopReason::OutputFull));
 }
 
 #[test]
-fn a_message_that_does_not_stop_was_cut() {
-    let block = [begin(0, json!({"type": "text", "text": "x"})), close(0)];
-    assert!(matches!(fold(&block), Err(StepError::Unavailable { .. })));
-    let [delta, _] = ends("end_turn");
-    let events = fold(&[block[0].clone(), delta]).unwrap();
-    assert_eq!(stop(&events), StopReason::Done, "only the end marker is missing");
+fn message_without_stop_fails() {
+    let block = [block_start(0, json!({"type": "text", "text": "x"})), block_stop(0)];
+    assert!(matches!(fold_events(&block), Err(StepError::Unavailable { .. })));
+    let [delta, _] = end_events("end_turn");
+    let events = fold_events(&[block[0].clone(), delta]).unwrap();
+    assert_eq!(stop_reason(&events), StopReason::Done, "only the end marker is missing");
 }
 
 #[test]
-fn errors_pings_and_what_is_new_are_told_apart() {
+fn error_ping_unknown_events_distinguished() {
     let error = |kind: &str| json!({"type": "error", "error": {"type": kind, "message": "m"}});
     for kind in ["overloaded_error", "api_error", "rate_limit_error", "timeout_error"] {
-        assert!(matches!(fold(&[error(kind)]), Err(StepError::Unavailable { .. })), "{kind}");
+        assert!(matches!(fold_events(&[error(kind)]), Err(StepError::Unavailable { .. })), "{kind}");
     }
     for kind in [
         "invalid_request_error",
@@ -142,33 +144,33 @@ fn errors_pings_and_what_is_new_are_told_apart() {
         "not_found_error",
         "billing_error",
     ] {
-        assert!(matches!(fold(&[error(kind)]), Err(StepError::Rejected { .. })), "{kind}");
+        assert!(matches!(fold_events(&[error(kind)]), Err(StepError::Rejected { .. })), "{kind}");
     }
-    assert_eq!(fold(&[error("request_too_large")]), Err(StepError::TooLong));
+    assert_eq!(fold_events(&[error("request_too_large")]), Err(StepError::TooLong));
     let events = [
         json!({"type": "ping"}),
         json!({"type": "unheard_of", "delta": {"type": "x"}}),
-        begin(0, json!({"type": "server_tool_use", "id": "s"})),
-        delta(0, json!({"type": "citations_delta", "citation": {"type": "page_location"}})),
-        close(0),
+        block_start(0, json!({"type": "server_tool_use", "id": "s"})),
+        block_delta(0, json!({"type": "citations_delta", "citation": {"type": "page_location"}})),
+        block_stop(0),
     ];
-    assert_eq!(fold(&[events.to_vec(), ends("end_turn").into()].concat()).unwrap().len(), 1);
+    assert_eq!(fold_events(&[events.to_vec(), end_events("end_turn").into()].concat()).unwrap().len(), 1);
 }
 
 #[test]
-fn blocks_without_start_or_stop_lose_nothing() {
-    let without_start = [delta(0, json!({"type": "text_delta", "text": "Whole."})), close(0)];
-    let events = fold(&[&without_start[..], &ends("end_turn")].concat()).unwrap();
+fn blocks_missing_start_or_stop_kept() {
+    let without_start = [block_delta(0, json!({"type": "text_delta", "text": "Whole."})), block_stop(0)];
+    let events = fold_events(&[&without_start[..], &end_events("end_turn")].concat()).unwrap();
     assert_eq!(events[0], StepEvent::Text("Whole.".into()));
     let tool = |index: u64, id: &str| {
         [
-            begin(index, json!({"type": "tool_use", "id": id, "name": "t", "input": {}})),
-            delta(index, json!({"type": "input_json_delta", "partial_json": "{\"x\":1}"})),
+            block_start(index, json!({"type": "tool_use", "id": id, "name": "t", "input": {}})),
+            block_delta(index, json!({"type": "input_json_delta", "partial_json": "{\"x\":1}"})),
         ]
     };
     for second in [0, 1] {
-        let calls = [tool(0, "a"), tool(second, "b"), ends("tool_use")].concat();
-        let events = fold(&calls).unwrap();
+        let calls = [tool(0, "a"), tool(second, "b"), end_events("tool_use")].concat();
+        let events = fold_events(&calls).unwrap();
         let ids: Vec<_> = events
             .iter()
             .filter_map(|event| match event {

@@ -1,11 +1,13 @@
 use std::sync::Arc;
 
-use domain::step::{Block as StepBlock, Call, CallResult, Item, Purpose, Step, StepOutcome, ToolSpec};
+use domain::step::{
+    CallResult, OutputBlock as StepBlock, Purpose, Step, StepCall, StepOutcome, ToolSpec, TranscriptItem,
+};
 use serde_json::{Value, json};
 
 use super::*;
 
-fn request(model: &str, transcript: Vec<Item>) -> StepRequest {
+fn sample_request(model: &str, transcript: Vec<TranscriptItem>) -> StepRequest {
     StepRequest {
         images: Vec::new(),
         model: model.into(),
@@ -21,20 +23,20 @@ fn request(model: &str, transcript: Vec<Item>) -> StepRequest {
     }
 }
 
-fn sent(request: &StepRequest) -> Value {
-    serde_json::to_value(body(request, Dialect::of(&request.model)).unwrap()).unwrap()
+fn request_json(request: &StepRequest) -> Value {
+    serde_json::to_value(build_body(request, AnthropicDialect::from_model(&request.model)).unwrap()).unwrap()
 }
 
-fn ask(text: &str) -> Item {
-    Item::Question { text: text.into(), attachments: vec![] }
+fn question_item(text: &str) -> TranscriptItem {
+    TranscriptItem::Question { text: text.into(), attachments: vec![] }
 }
 
-fn step(blocks: Vec<StepBlock>) -> Item {
-    Item::Step(Arc::new(Step { blocks, ..Step::default() }))
+fn step_item(blocks: Vec<StepBlock>) -> TranscriptItem {
+    TranscriptItem::Step(Arc::new(Step { blocks, ..Step::default() }))
 }
 
-fn call(id: &str, arguments: &str) -> StepBlock {
-    StepBlock::Call(Call {
+fn call_block(id: &str, arguments: &str) -> StepBlock {
+    StepBlock::Call(StepCall {
         id: id.into(),
         tool: "read".into(),
         arguments: arguments.into(),
@@ -42,12 +44,12 @@ fn call(id: &str, arguments: &str) -> StepBlock {
     })
 }
 
-fn opaque(json: &str) -> StepBlock {
+fn opaque_block(json: &str) -> StepBlock {
     StepBlock::Opaque { format: "anthropic".into(), json: json.into() }
 }
 
-fn result(call: &str, outcome: StepOutcome) -> Item {
-    Item::Result(Arc::new(CallResult {
+fn result_item(call: &str, outcome: StepOutcome) -> TranscriptItem {
+    TranscriptItem::Result(Arc::new(CallResult {
         images: Vec::new(),
         call: call.into(),
         tool: "read".into(),
@@ -60,19 +62,22 @@ fn result(call: &str, outcome: StepOutcome) -> Item {
 }
 
 #[test]
-fn thoughts_go_back_verbatim_before_their_calls_and_all_results_in_one_turn() {
+fn thinking_verbatim_results_in_one_turn() {
     let thought = r#"{"signature":"c2ln","thinking":"t","type":"thinking"}"#;
     let hidden = r#"{"type":"redacted_thinking","data":"ZGF0YQ=="}"#;
-    let answer = step(vec![
+    let answer = step_item(vec![
         StepBlock::Reasoning("t".into()),
-        opaque(thought),
-        opaque(hidden),
+        opaque_block(thought),
+        opaque_block(hidden),
         StepBlock::Text("I look.".into()),
-        call("a", r#"{"path":"x"}"#),
-        call("functions.read:1", "{\"pa"),
+        call_block("a", r#"{"path":"x"}"#),
+        call_block("functions.read:1", "{\"pa"),
     ]);
-    let results = [result("functions.read:1", StepOutcome::Failed), result("a", StepOutcome::Done)];
-    let body = sent(&request("claude-opus-4-6", [vec![ask("Q"), answer], results.into()].concat()));
+    let results = [result_item("functions.read:1", StepOutcome::Failed), result_item("a", StepOutcome::Done)];
+    let body = request_json(&sample_request(
+        "claude-opus-4-6",
+        [vec![question_item("Q"), answer], results.into()].concat(),
+    ));
     let replaced = replay::call_id("functions.read:1");
     let json = |text: &str| serde_json::from_str::<Value>(text).unwrap();
     assert_eq!(
@@ -99,17 +104,20 @@ fn thoughts_go_back_verbatim_before_their_calls_and_all_results_in_one_turn() {
 #[test]
 fn a_thought_never_ends_a_message() {
     let thought = r#"{"type":"thinking","thinking":"t","signature":"s"}"#;
-    let answer = step(vec![opaque(thought), StepBlock::Text("x".into()), opaque(thought)]);
-    let body = sent(&request("claude-opus-4-6", vec![ask("Q"), answer, ask("R")]));
+    let answer = step_item(vec![opaque_block(thought), StepBlock::Text("x".into()), opaque_block(thought)]);
+    let body = request_json(&sample_request(
+        "claude-opus-4-6",
+        vec![question_item("Q"), answer, question_item("R")],
+    ));
     assert_eq!(body["messages"][1]["content"].as_array().unwrap().len(), 2);
 }
 
 #[test]
-fn effort_is_said_as_each_generation_takes_it() {
+fn effort_follows_model_generation() {
     let of = |model: &str, effort: &str| {
-        let mut request = request(model, vec![ask("Q")]);
+        let mut request = sample_request(model, vec![question_item("Q")]);
         request.settings[0].1 = effort.into();
-        let body = sent(&request);
+        let body = request_json(&request);
         (body["thinking"].clone(), body["output_config"].clone())
     };
     let adaptive = json!({"type": "adaptive", "display": "summarized"});
@@ -121,49 +129,67 @@ fn effort_is_said_as_each_generation_takes_it() {
     }
     assert_eq!(of("claude-sonnet-4-20250514", "HIGH").0["type"], "enabled");
     assert_eq!(of("claude-3-5-haiku-20241022", "HIGH"), (Value::Null, Value::Null));
-    let mut plain = request("claude-opus-4-6", vec![ask("Q")]);
+    let mut plain = sample_request("claude-opus-4-6", vec![question_item("Q")]);
     plain.settings.clear();
-    assert!(sent(&plain).get("thinking").is_none());
+    assert!(request_json(&plain).get("thinking").is_none());
 }
 
 #[test]
-fn a_budget_needs_room_and_the_thoughts_of_calls_that_wait() {
+fn thinking_budget_needs_room() {
     let model = "claude-sonnet-4-5";
-    let mut small = request(model, vec![ask("Q")]);
+    let mut small = sample_request(model, vec![question_item("Q")]);
     small.output_max_tokens = 1024;
-    assert!(sent(&small).get("thinking").is_none());
-    let foreign = request(model, vec![ask("Q"), step(vec![call("a", "{}")]), result("a", StepOutcome::Done)]);
-    assert!(sent(&foreign).get("thinking").is_none());
-    let thought = opaque(r#"{"type":"thinking","thinking":"t","signature":"s"}"#);
-    let own =
-        request(model, vec![ask("Q"), step(vec![thought, call("a", "{}")]), result("a", StepOutcome::Done)]);
-    assert_eq!(sent(&own)["thinking"]["type"], "enabled");
+    assert!(request_json(&small).get("thinking").is_none());
+    let foreign = sample_request(
+        model,
+        vec![question_item("Q"), step_item(vec![call_block("a", "{}")]), result_item("a", StepOutcome::Done)],
+    );
+    assert!(request_json(&foreign).get("thinking").is_none());
+    let thought = opaque_block(r#"{"type":"thinking","thinking":"t","signature":"s"}"#);
+    let own = sample_request(
+        model,
+        vec![
+            question_item("Q"),
+            step_item(vec![thought, call_block("a", "{}")]),
+            result_item("a", StepOutcome::Done),
+        ],
+    );
+    assert_eq!(request_json(&own)["thinking"]["type"], "enabled");
 }
 
 #[test]
-fn tools_that_were_called_are_described_when_none_is_on_offer() {
-    let mut last = request(
+fn called_tools_described_when_none_offered() {
+    let mut last = sample_request(
         "claude-opus-4-6",
-        vec![ask("Q"), step(vec![call("a", "{}")]), result("a", StepOutcome::Done)],
+        vec![question_item("Q"), step_item(vec![call_block("a", "{}")]), result_item("a", StepOutcome::Done)],
     );
     last.tools.clear();
-    let body = sent(&last);
+    let body = request_json(&last);
     assert_eq!(body["tools"][0]["name"], "read");
     assert_eq!(body["tool_choice"], json!({"type": "none"}));
     last.transcript.truncate(1);
-    assert!(sent(&last).get("tools").is_none() && sent(&last).get("tool_choice").is_none());
+    assert!(request_json(&last).get("tools").is_none() && request_json(&last).get("tool_choice").is_none());
 }
 
 #[test]
-fn what_a_server_turns_down_is_said_otherwise() {
-    let new = Dialect::of("claude-opus-4-6");
-    let plain = new.fallback("400: thinking.adaptive.display: extra inputs are not permitted").unwrap();
-    assert!(!plain.display && plain.thinking == Thinking::Adaptive);
-    let budget = plain.fallback("400: adaptive thinking is not supported on this model").unwrap();
-    assert_eq!(budget.thinking, Thinking::Budget);
-    assert_eq!(budget.fallback("400: this model does not support thinking").unwrap().thinking, Thinking::Off);
-    assert!(!new.fallback("400: this model does not support the effort parameter").unwrap().effort);
-    assert!(!new.fallback("400: system.0.cache_control: extra inputs are not permitted").unwrap().caching);
-    assert_eq!(new.fallback("400: messages.1.content.0: invalid `signature` in `thinking` block"), None);
-    assert_eq!(new.fallback("400: the prompt is odd"), None);
+fn fallback_dialect_omits_rejected_parameter() {
+    let new = AnthropicDialect::from_model("claude-opus-4-6");
+    let plain =
+        new.fallback_dialect("400: thinking.adaptive.display: extra inputs are not permitted").unwrap();
+    assert!(!plain.display && plain.thinking == AnthropicThinking::Adaptive);
+    let budget = plain.fallback_dialect("400: adaptive thinking is not supported on this model").unwrap();
+    assert_eq!(budget.thinking, AnthropicThinking::Budget);
+    assert_eq!(
+        budget.fallback_dialect("400: this model does not support thinking").unwrap().thinking,
+        AnthropicThinking::Off
+    );
+    assert!(!new.fallback_dialect("400: this model does not support the effort parameter").unwrap().effort);
+    assert!(
+        !new.fallback_dialect("400: system.0.cache_control: extra inputs are not permitted").unwrap().caching
+    );
+    assert_eq!(
+        new.fallback_dialect("400: messages.1.content.0: invalid `signature` in `thinking` block"),
+        None
+    );
+    assert_eq!(new.fallback_dialect("400: the prompt is odd"), None);
 }

@@ -2,28 +2,28 @@ use serde_json::{Value, json};
 
 use super::*;
 
-fn fold(chunks: &[Value]) -> Result<Vec<StepEvent>, StepError> {
-    let mut fold = Fold::default();
+fn fold_chunks(chunks: &[Value]) -> Result<Vec<StepEvent>, StepError> {
+    let mut fold = CompletionsFold::default();
     let mut ready = VecDeque::new();
     for chunk in chunks {
-        let frame = Frame { event: String::new(), data: chunk.to_string() };
-        if fold.frame(&frame, &mut ready)? == Next::End {
+        let frame = SseFrame { event: String::new(), data: chunk.to_string() };
+        if fold.fold_frame(&frame, &mut ready)? == StreamProgress::End {
             return Ok(ready.into());
         }
     }
-    fold.end(&mut ready)?;
+    fold.end_stream(&mut ready)?;
     Ok(ready.into())
 }
 
-fn delta(delta: Value) -> Value {
+fn delta_chunk(delta: Value) -> Value {
     json!({"choices": [{"index": 0, "delta": delta}]})
 }
 
-fn finish(reason: &str) -> Value {
+fn finish_chunk(reason: &str) -> Value {
     json!({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
 }
 
-fn calls(events: &[StepEvent]) -> Vec<(String, String)> {
+fn emitted_calls(events: &[StepEvent]) -> Vec<(String, String)> {
     events
         .iter()
         .filter_map(|event| match event {
@@ -33,7 +33,7 @@ fn calls(events: &[StepEvent]) -> Vec<(String, String)> {
         .collect()
 }
 
-fn stop(events: &[StepEvent]) -> StopReason {
+fn stop_reason(events: &[StepEvent]) -> StopReason {
     match events.last() {
         Some(StepEvent::Finished { stop, .. }) => *stop,
         other => panic!("{other:?}"),
@@ -41,7 +41,7 @@ fn stop(events: &[StepEvent]) -> StopReason {
 }
 
 #[test]
-fn every_reason_for_stopping_has_its_meaning() {
+fn finish_reasons_have_their_meaning() {
     for (reason, meaning) in [
         ("stop", StopReason::Done),
         ("length", StopReason::OutputFull),
@@ -52,21 +52,24 @@ fn every_reason_for_stopping_has_its_meaning() {
         ("tool_calls", StopReason::Done),
         ("unheard of", StopReason::Done),
     ] {
-        let events = fold(&[delta(json!({"content": "x"})), finish(reason)]).unwrap();
-        assert_eq!(stop(&events), meaning, "{reason}");
+        let events = fold_chunks(&[delta_chunk(json!({"content": "x"})), finish_chunk(reason)]).unwrap();
+        assert_eq!(stop_reason(&events), meaning, "{reason}");
     }
-    let unknown = fold(&[delta(json!({"content": "x"})), finish("unheard of")]).unwrap();
+    let unknown = fold_chunks(&[delta_chunk(json!({"content": "x"})), finish_chunk("unheard of")]).unwrap();
     assert_eq!(unknown[1], StepEvent::Noted(StepNote::UnknownStop));
     for reason in ["insufficient_system_resource", "error", "network_error", "abort"] {
-        let failed = fold(&[delta(json!({"content": "x"})), finish(reason)]);
+        let failed = fold_chunks(&[delta_chunk(json!({"content": "x"})), finish_chunk(reason)]);
         assert!(matches!(failed, Err(StepError::Unavailable { .. })), "{reason}");
     }
-    let refused = fold(&[delta(json!({"refusal": "no"})), finish("stop")]).unwrap();
-    assert_eq!((refused[0].clone(), stop(&refused)), (StepEvent::Text("no".into()), StopReason::Refused));
+    let refused = fold_chunks(&[delta_chunk(json!({"refusal": "no"})), finish_chunk("stop")]).unwrap();
+    assert_eq!(
+        (refused[0].clone(), stop_reason(&refused)),
+        (StepEvent::Text("no".into()), StopReason::Refused)
+    );
 }
 
 #[test]
-fn calls_are_put_together_whatever_the_server_leaves_out() {
+fn calls_joined_despite_missing_fields() {
     let call = |index: Value, id: Value, name: &str, arguments: Value| {
         let mut piece = json!({"function": {"arguments": arguments}});
         if !index.is_null() {
@@ -78,7 +81,7 @@ fn calls_are_put_together_whatever_the_server_leaves_out() {
         if !name.is_empty() {
             piece["function"]["name"] = Value::from(name);
         }
-        delta(json!({"tool_calls": [piece]}))
+        delta_chunk(json!({"tool_calls": [piece]}))
     };
     let null = || Value::Null;
     let mixed = [
@@ -101,13 +104,13 @@ fn calls_are_put_together_whatever_the_server_leaves_out() {
     let same_ids =
         [call(json!(0), json!("a"), "one", null()), call(json!(1), json!("a"), "two", json!("{\"x\":1}"))];
     for chunks in [&mixed[..], &same_index, &no_index, &no_ids, &same_ids] {
-        let events = fold(&[chunks, &[finish("stop")]].concat()).unwrap();
+        let events = fold_chunks(&[chunks, &[finish_chunk("stop")]].concat()).unwrap();
         assert_eq!(
-            calls(&events),
+            emitted_calls(&events),
             [("one".into(), "{}".into()), ("two".into(), "{\"x\":1}".into())],
             "{chunks:?}"
         );
-        assert_eq!(stop(&events), StopReason::Calls);
+        assert_eq!(stop_reason(&events), StopReason::Calls);
         let ids: HashSet<_> = events
             .iter()
             .filter_map(|event| match event {
@@ -120,36 +123,36 @@ fn calls_are_put_together_whatever_the_server_leaves_out() {
 }
 
 #[test]
-fn a_call_that_the_bound_cut_is_not_given() {
-    let cut = delta(
+fn truncated_call_is_dropped() {
+    let cut = delta_chunk(
         json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "t", "arguments": "{\"x"}}]}),
     );
-    let events = fold(&[cut.clone(), finish("length")]).unwrap();
-    assert_eq!((calls(&events), stop(&events)), (vec![], StopReason::OutputFull));
-    let broken = fold(&[cut, finish("tool_calls")]).unwrap();
-    assert_eq!(calls(&broken), [("t".into(), "{\"x".into())], "the tool's result reports the error");
+    let events = fold_chunks(&[cut.clone(), finish_chunk("length")]).unwrap();
+    assert_eq!((emitted_calls(&events), stop_reason(&events)), (vec![], StopReason::OutputFull));
+    let broken = fold_chunks(&[cut, finish_chunk("tool_calls")]).unwrap();
+    assert_eq!(emitted_calls(&broken), [("t".into(), "{\"x".into())], "the tool's result reports the error");
 }
 
 #[test]
-fn an_identifier_of_an_earlier_step_is_replaced() {
-    let mut fold = Fold::new(HashSet::from(["call_0".to_owned()]));
+fn repeated_call_id_is_replaced() {
+    let mut fold = CompletionsFold::new(HashSet::from(["call_0".to_owned()]));
     let mut ready = VecDeque::new();
     let chunk = json!({"choices": [{"index": 0, "finish_reason": "tool_calls", "delta": {"tool_calls":
         [{"index": 0, "id": "call_0", "function": {"name": "t", "arguments": "{}"}}]}}]});
-    fold.frame(&Frame { event: String::new(), data: chunk.to_string() }, &mut ready).unwrap();
-    fold.end(&mut ready).unwrap();
+    fold.fold_frame(&SseFrame { event: String::new(), data: chunk.to_string() }, &mut ready).unwrap();
+    fold.end_stream(&mut ready).unwrap();
     let Some(StepEvent::Call(call)) = ready.front() else { panic!("{ready:?}") };
     assert_ne!(call.id, "call_0");
 }
 
 #[test]
-fn reasoning_is_taken_once_and_content_in_each_form() {
-    let events = fold(&[
-        delta(json!({"reasoning_content": "a", "reasoning": "a"})),
-        delta(json!({"reasoning": "b", "content": ""})),
-        delta(json!({"content": [{"type": "text", "text": "c"}, {"type": "other"}]})),
-        delta(json!({"content": null})),
-        finish("stop"),
+fn reasoning_once_content_any_form() {
+    let events = fold_chunks(&[
+        delta_chunk(json!({"reasoning_content": "a", "reasoning": "a"})),
+        delta_chunk(json!({"reasoning": "b", "content": ""})),
+        delta_chunk(json!({"content": [{"type": "text", "text": "c"}, {"type": "other"}]})),
+        delta_chunk(json!({"content": null})),
+        finish_chunk("stop"),
     ]);
     let text = |text: &str| text.to_owned();
     let expected =
@@ -160,52 +163,56 @@ fn reasoning_is_taken_once_and_content_in_each_form() {
 #[test]
 fn output_is_bounded() {
     let piece = "x".repeat(STEP_MAX_BYTES / 4);
-    let chunk = delta(json!({"content": piece}));
-    let events = fold(&vec![chunk; 100]).unwrap();
+    let chunk = delta_chunk(json!({"content": piece}));
+    let events = fold_chunks(&vec![chunk; 100]).unwrap();
     assert!(events.len() < 7);
-    assert_eq!(stop(&events), StopReason::OutputFull);
+    assert_eq!(stop_reason(&events), StopReason::OutputFull);
     let call = |index: usize| {
-        delta(json!({"tool_calls": [{"index": index, "function": {"name": "t", "arguments": "{}"}}]}))
+        delta_chunk(json!({"tool_calls": [{"index": index, "function": {"name": "t", "arguments": "{}"}}]}))
     };
-    let chunks = (0..70).map(call).chain([finish("tool_calls")]).collect::<Vec<_>>();
-    let events = fold(&chunks).unwrap();
-    assert_eq!((calls(&events).len(), stop(&events)), (CALLS_MAX, StopReason::Calls));
+    let chunks = (0..70).map(call).chain([finish_chunk("tool_calls")]).collect::<Vec<_>>();
+    let events = fold_chunks(&chunks).unwrap();
+    assert_eq!((emitted_calls(&events).len(), stop_reason(&events)), (CALLS_MAX, StopReason::Calls));
     assert_eq!(events[CALLS_MAX], StepEvent::Noted(StepNote::CallsLeftOut(38)));
 }
 
 #[test]
-fn usage_is_the_largest_that_was_reported() {
+fn largest_reported_usage_wins() {
     let usage = |read: u64| {
         json!({"choices": [], "usage": {"prompt_tokens": read, "completion_tokens": 2,
         "prompt_tokens_details": {"cached_tokens": 1}, "completion_tokens_details": null}})
     };
-    let events = fold(&[usage(1), finish("stop"), usage(5), usage(0)]).unwrap();
-    let expected = Usage { input_tokens: 5, cached_tokens: 1, output_tokens: 2, ..Usage::default() };
+    let events = fold_chunks(&[usage(1), finish_chunk("stop"), usage(5), usage(0)]).unwrap();
+    let expected =
+        TokenUsage { input_tokens: 5, cached_tokens: 1, output_tokens: 2, ..TokenUsage::default() };
     assert_eq!(events, [StepEvent::Finished { stop: StopReason::Done, usage: Some(expected) }]);
 }
 
 #[test]
-fn a_stream_without_an_end_was_cut() {
-    assert!(matches!(fold(&[delta(json!({"content": "x"}))]), Err(StepError::Unavailable { .. })));
-    assert!(matches!(fold(&[json!({"error": {"message": "m"}})]), Err(StepError::Unavailable { .. })));
+fn stream_without_end_fails() {
+    assert!(matches!(
+        fold_chunks(&[delta_chunk(json!({"content": "x"}))]),
+        Err(StepError::Unavailable { .. })
+    ));
+    assert!(matches!(fold_chunks(&[json!({"error": {"message": "m"}})]), Err(StepError::Unavailable { .. })));
     let object = json!({"object": "error", "message": "m", "code": 400});
-    assert!(matches!(fold(&[object]), Err(StepError::Rejected { .. })));
+    assert!(matches!(fold_chunks(&[object]), Err(StepError::Rejected { .. })));
 }
 
 #[test]
-fn usage_is_read_wherever_servers_report_it() {
+fn usage_read_from_every_field() {
     let usage = json!({"prompt_tokens": 9, "completion_tokens": 7});
-    let mut in_choice = finish("stop");
+    let mut in_choice = finish_chunk("stop");
     in_choice["choices"][0]["usage"] = usage.clone();
-    let mut in_vendor_field = finish("stop");
+    let mut in_vendor_field = finish_chunk("stop");
     in_vendor_field["x_groq"] = json!({"id": "req", "usage": usage});
-    let mut otherwise_named = finish("stop");
+    let mut otherwise_named = finish_chunk("stop");
     otherwise_named["usage"] = json!({"input_tokens": 9, "output_tokens": 7});
-    let mut twice_named = finish("stop");
+    let mut twice_named = finish_chunk("stop");
     twice_named["usage"] =
         json!({"prompt_tokens": 0, "completion_tokens": 0, "input_tokens": 9, "output_tokens": 7});
     for chunk in [in_choice, in_vendor_field, otherwise_named, twice_named] {
-        let events = fold(std::slice::from_ref(&chunk)).unwrap();
+        let events = fold_chunks(std::slice::from_ref(&chunk)).unwrap();
         let Some(StepEvent::Finished { usage: Some(usage), .. }) = events.last() else { panic!("{chunk}") };
         assert_eq!((usage.input_tokens, usage.output_tokens), (9, 7), "{chunk}");
     }

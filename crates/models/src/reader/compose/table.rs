@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::ops::Range;
 
-use super::{Quote, escaped};
+use super::{Quote, escape_markdown};
 
 /// The longest quote of rows with their headings, in bytes.
 const QUOTE_MAX_BYTES: usize = 2400;
@@ -11,7 +11,7 @@ const QUOTE_MAX_BYTES: usize = 2400;
 /// Appends a block quote: a row that answers below the headings of its columns, or a whole table.
 pub(super) fn push_quote(out: &mut String, quote: &Quote<'_>) {
     let text = &quote.passage.text;
-    let lines: Vec<(Range<usize>, &str)> = lines(text).collect();
+    let lines: Vec<(Range<usize>, &str)> = lines_with_ranges(text).collect();
     let (heads, rows) = lines.split_at(quote.head_lines.min(lines.len()));
     let is_whole = quote.ranges.contains(&(0..text.len()));
     let is_title = |line: &str| !line.trim().contains('\t');
@@ -34,7 +34,7 @@ pub(super) fn push_quote(out: &mut String, quote: &Quote<'_>) {
         left -= fitting.len();
         out.push_str(if started { "  \n> " } else { "> " });
         let emphasis = if *is_best && is_longer { "**" } else { "" };
-        let _ = write!(out, "{emphasis}{}{emphasis}", escaped(fitting));
+        let _ = write!(out, "{emphasis}{}{emphasis}", escape_markdown(fitting));
         if fitting.len() < line.len() {
             out.push_str(" …");
             return;
@@ -44,7 +44,7 @@ pub(super) fn push_quote(out: &mut String, quote: &Quote<'_>) {
 }
 
 /// Returns the lines of a text with their places.
-fn lines(text: &str) -> impl Iterator<Item = (Range<usize>, &str)> {
+fn lines_with_ranges(text: &str) -> impl Iterator<Item = (Range<usize>, &str)> {
     let mut at = 0;
     text.split('\n').map(move |line| {
         let range = at..at + line.len();
@@ -55,18 +55,22 @@ fn lines(text: &str) -> impl Iterator<Item = (Range<usize>, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use domain::citation::{NumberedPassage, Place};
+    use domain::citation::{NumberedPassage, PassagePlace};
 
     use super::*;
 
-    fn passage(text: &str) -> NumberedPassage {
-        let place =
-            Place::File { path: "/a.xlsx".to_owned(), page: Some(1), lines: Some((3, 4)), page_name: None };
+    fn sample_passage(text: &str) -> NumberedPassage {
+        let place = PassagePlace::File {
+            path: "/a.xlsx".to_owned(),
+            page: Some(1),
+            lines: Some((3, 4)),
+            page_name: None,
+        };
         NumberedPassage { number: 1, place, text: text.to_owned() }
     }
 
-    fn quoted(text: &str, head_lines: usize, best: &str, is_whole: bool) -> String {
-        let passage = passage(text);
+    fn render_quote(text: &str, head_lines: usize, best: &str, is_whole: bool) -> String {
+        let passage = sample_passage(text);
         let at = text.find(best).expect("the row is there");
         let best = at..at + best.len();
         let range = if is_whole { 0..text.len() } else { best.clone() };
@@ -76,21 +80,21 @@ mod tests {
     }
 
     #[test]
-    fn a_row_stands_below_the_title_and_the_headings_of_its_columns() {
+    fn row_quoted_below_title_and_headings() {
         let text = "Births\nRegion\t2019\t2020\n\tBoys\tBoys\nNorth\t1.5\t1.7\nSouth\t2\t3";
         assert_eq!(
-            quoted(text, 3, "South\t2\t3", false),
+            render_quote(text, 3, "South\t2\t3", false),
             "> Births  \n> Region \\| 2019 \\| 2020  \n>  \\| Boys \\| Boys  \n> **South \\| 2 \\| 3**"
         );
     }
 
     #[test]
-    fn a_whole_table_has_its_headings_above() {
+    fn whole_table_keeps_headings() {
         let text = "Region\tBoys\nNorth\t15\nSouth\t20";
         assert_eq!(
-            quoted(text, 1, "South\t20", true),
+            render_quote(text, 1, "South\t20", true),
             "> Region \\| Boys  \n> North \\| 15  \n> **South \\| 20**"
         );
-        assert_eq!(quoted(text, 1, "South\t20", false), "> Region \\| Boys  \n> **South \\| 20**");
+        assert_eq!(render_quote(text, 1, "South\t20", false), "> Region \\| Boys  \n> **South \\| 20**");
     }
 }

@@ -8,7 +8,7 @@ use domain::id::NodeId;
 use rusqlite::{Connection, StatementStatus};
 
 use super::*;
-use crate::sql::Value;
+use crate::sql::SqlValue;
 use crate::{migrations, sqlite};
 
 /// Inserts a backlog of `$1` rows, spread over `$2` accounts.
@@ -30,10 +30,10 @@ const BACKLOG: [&str; 4] = [
 ];
 
 /// Creates a database with `rows` waiting answers of `accounts` accounts.
-fn backlog(rows: i64, accounts: i64) -> (tempfile::TempDir, Connection) {
+fn create_backlog(rows: i64, accounts: i64) -> (tempfile::TempDir, Connection) {
     let folder = tempfile::tempdir().expect("a folder");
     let mut connection = sqlite::open_writer(&folder.path().join("store.db"), None).expect("a database");
-    migrations::migrate(&mut connection).expect("the tables");
+    migrations::apply_migrations(&mut connection).expect("the tables");
     connection.execute_batch("PRAGMA synchronous = OFF; BEGIN").expect("a transaction");
     for sql in BACKLOG {
         connection.execute(sql, [rows, accounts]).expect("rows");
@@ -44,38 +44,38 @@ fn backlog(rows: i64, accounts: i64) -> (tempfile::TempDir, Connection) {
 
 /// Records the statements that run.
 struct Recorder<'c> {
-    inner: sqlite::Transaction<'c>,
+    inner: sqlite::SqliteTransaction<'c>,
     statements: HashSet<&'static str>,
 }
 
 impl Sql for Recorder<'_> {
-    fn execute(&mut self, sql: &'static str, params: &[Value<'_>]) -> Result<u64> {
+    fn execute(&mut self, sql: &'static str, params: &[SqlValue<'_>]) -> Result<u64> {
         self.statements.insert(sql);
         self.inner.execute(sql, params)
     }
 
-    fn each(
+    fn query_each(
         &mut self,
         sql: &'static str,
-        params: &[Value<'_>],
-        row: &mut dyn FnMut(&dyn Row) -> Result<()>,
+        params: &[SqlValue<'_>],
+        row: &mut dyn FnMut(&dyn SqlRow) -> Result<()>,
     ) -> Result<()> {
         self.statements.insert(sql);
-        self.inner.each(sql, params, row)
+        self.inner.query_each(sql, params, row)
     }
 
-    fn send(&mut self, sql: &'static str, params: &[Value<'_>]) -> Result<()> {
+    fn send_statement(&mut self, sql: &'static str, params: &[SqlValue<'_>]) -> Result<()> {
         self.execute(sql, params).map(drop)
     }
 
-    fn lock(&mut self, _: &'static str, _: &[Value<'_>]) -> Result<()> {
+    fn lock_rows(&mut self, _: &'static str, _: &[SqlValue<'_>]) -> Result<()> {
         Ok(())
     }
 }
 
 /// Returns the result of `work` and the virtual machine steps that it takes.
-fn steps<T>(connection: &Connection, work: impl Fn(&mut dyn Sql) -> Result<T>) -> (i64, T) {
-    let inner = sqlite::Transaction::new(connection);
+fn count_vm_steps<T>(connection: &Connection, work: impl Fn(&mut dyn Sql) -> Result<T>) -> (i64, T) {
+    let inner = sqlite::SqliteTransaction::new(connection);
     let mut recorder = Recorder { inner, statements: HashSet::new() };
     let outcome = work(&mut recorder).expect("it is done");
     let of_one = |sql: &&str| {
@@ -85,25 +85,25 @@ fn steps<T>(connection: &Connection, work: impl Fn(&mut dyn Sql) -> Result<T>) -
     (recorder.statements.iter().map(of_one).sum(), outcome)
 }
 
-fn options(limit: u32, per_account_max: u32) -> ClaimOptions {
+fn claim_options(limit: u32, per_account_max: u32) -> TurnClaimOptions {
     let now = Timestamp::from_micros(1_800_000_000_000_000);
-    let lease_until = now.plus(Duration::from_secs(10));
-    ClaimOptions { node: NodeId::from_random(1), now, lease_until, per_account_max, limit }
+    let lease_until = now.saturating_add(Duration::from_secs(10));
+    TurnClaimOptions { node: NodeId::from_random(1), now, lease_until, per_account_max, limit }
 }
 
 #[test]
-fn the_work_of_a_claim_does_not_grow_with_the_backlog() {
-    let (_few_folder, few) = backlog(640, 32);
-    let (_many_folder, many) = backlog(100_000, 32);
+fn claim_work_independent_of_backlog() {
+    let (_few_folder, few) = create_backlog(640, 32);
+    let (_many_folder, many) = create_backlog(100_000, 32);
     // First the front of the queue suffices; then every account is at its limit; then some have room again.
     for (per_account_max, limit) in [(100, 20), (2, 256), (2, 256), (3, 256)] {
-        let options = options(limit, per_account_max);
+        let options = claim_options(limit, per_account_max);
         let claim_all = |tx: &mut dyn Sql| {
             claim_stopped(tx, &options)?;
-            claim(tx, &options)
+            claim_turns(tx, &options)
         };
-        let (of_few, claimed_of_few) = steps(&few, claim_all);
-        let (of_many, claimed_of_many) = steps(&many, claim_all);
+        let (of_few, claimed_of_few) = count_vm_steps(&few, claim_all);
+        let (of_many, claimed_of_many) = count_vm_steps(&many, claim_all);
         assert_eq!(claimed_of_few, claimed_of_many);
         assert!(of_many <= of_few * 2, "{of_few} steps with 640 waiting, {of_many} with 100,000");
         assert!(of_many < 100_000, "{of_many} steps");
@@ -111,8 +111,8 @@ fn the_work_of_a_claim_does_not_grow_with_the_backlog() {
 }
 
 #[test]
-fn the_backlog_of_full_accounts_does_not_starve_others() {
-    let (_folder, connection) = backlog(20_000, 40);
+fn claim_full_accounts_starve_nobody() {
+    let (_folder, connection) = create_backlog(20_000, 40);
     // Thousands of answers wait for accounts at their limit, and those of the last account are the newest.
     connection
         .execute_batch(
@@ -121,10 +121,10 @@ fn the_backlog_of_full_accounts_does_not_starve_others() {
              UPDATE dispatch SET accepted_at = accepted_at + 1000000 WHERE account_id LIKE '%39'",
         )
         .expect("leases");
-    let claimed = steps(&connection, |tx| claim(tx, &options(256, 1))).1;
+    let claimed = count_vm_steps(&connection, |tx| claim_turns(tx, &claim_options(256, 1))).1;
     assert_eq!(claimed.len(), 1);
     assert!(claimed[0].account.to_string().ends_with("39"));
-    let claimed = steps(&connection, |tx| claim(tx, &options(256, 100))).1;
+    let claimed = count_vm_steps(&connection, |tx| claim_turns(tx, &claim_options(256, 100))).1;
     let ages: Vec<String> = claimed.iter().map(|one| one.fence.answer.to_string()).collect();
     assert_eq!(claimed.len(), 256);
     assert!(ages.is_sorted(), "the oldest first");
