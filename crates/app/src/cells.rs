@@ -26,7 +26,7 @@ impl CellSeparator {
 }
 
 /// Returns a text with the cells of its rows apart.
-pub(crate) fn separated(text: &str) -> String {
+pub(crate) fn separate_cells(text: &str) -> String {
     CellSeparator::default().separate_piece(text)
 }
 
@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn cells_are_apart_and_indentation_stays() {
-        assert_eq!(separated("Name\tRent\nAda\t\t12\n\tif x:\n"), "Name | Rent\nAda |  | 12\n\tif x:\n");
+        assert_eq!(separate_cells("Name\tRent\nAda\t\t12\n\tif x:\n"), "Name | Rent\nAda |  | 12\n\tif x:\n");
         let mut separator = CellSeparator::default();
         let pieces = ["Name", "\tRent\n", "\tx"].map(|piece| separator.separate_piece(piece));
         assert_eq!(pieces, ["Name", " | Rent\n", "\tx"], "a piece goes on with the line before");

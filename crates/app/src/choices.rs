@@ -50,7 +50,7 @@ impl OfferedChoices {
     }
 
     /// Returns what is chosen, in words: the model of several, the agent, and everything that is checked.
-    pub(crate) fn chosen(&self) -> String {
+    pub(crate) fn chosen_text(&self) -> String {
         let is_one = self.models.len() == 1;
         let model = self.models.iter().find(|model| model.is_chosen && !is_one).map(|model| &model.label);
         let web = self.web.as_ref().filter(|_| self.is_web_chosen);

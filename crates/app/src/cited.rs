@@ -11,7 +11,7 @@ use domain::citation::{PageKind, PassagePlace};
 use domain::id::{ConversationId, MessageId};
 use domain::time::Timestamp;
 
-use crate::cells::separated;
+use crate::cells::separate_cells;
 use crate::error;
 use crate::links::{file_href, names_of, own_href, shown_name};
 use crate::paths;
@@ -264,7 +264,7 @@ fn find_citation(snapshot: &Snapshot, number: u32) -> Option<&SnapshotCitation> 
 /// Returns the beginning of a passage without blank lines, cut between words.
 fn passage_excerpt(passage: &str) -> String {
     let lines = passage.lines().map(str::trim_end).filter(|line| !line.is_empty());
-    let passage = separated(lines.collect::<Vec<_>>().join("\n").trim_start());
+    let passage = separate_cells(lines.collect::<Vec<_>>().join("\n").trim_start());
     let Some((end, _)) = passage.char_indices().nth(CARD_MAX_CHARS) else { return passage };
     let cut = &passage[..end];
     let cut = cut.rsplit_once(char::is_whitespace).map_or(cut, |(words, _)| words);

@@ -277,7 +277,7 @@ impl Machine {
 
     /// Returns the desired state.
     #[must_use]
-    pub const fn desired(&self) -> DesiredState {
+    pub const fn desired_state(&self) -> DesiredState {
         self.desired
     }
 

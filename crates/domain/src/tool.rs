@@ -99,7 +99,7 @@ macro_rules! tools {
 
             /// Finds the tool of this name.
             #[must_use]
-            pub fn named(name: &str) -> Option<Self> {
+            pub fn from_name(name: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|tool| tool.name() == name)
             }
         }

@@ -135,7 +135,7 @@ async fn hand_queries(
 
 /// Returns the query of a search.
 fn query_of(call: &StepCall) -> Option<String> {
-    let is_search = MachineTool::named(&call.tool) == Some(MachineTool::Search);
+    let is_search = MachineTool::from_name(&call.tool) == Some(MachineTool::Search);
     let arguments = is_search.then(|| serde_json::from_str::<SearchArguments>(&call.arguments).ok());
     arguments.flatten().map(|arguments| arguments.query)
 }

@@ -188,7 +188,7 @@ struct Router {
 
 impl ToolRouter for Router {
     fn runs_on_host(&self, tool: &str) -> bool {
-        let is_of_machine = MachineTool::named(tool).is_some() || mcp::server_of(tool).is_some();
+        let is_of_machine = MachineTool::from_name(tool).is_some() || mcp::server_of(tool).is_some();
         self.web.runs_tool(tool) || !(is_of_machine && self.permitted.has_tool(tool))
     }
 
@@ -197,7 +197,7 @@ impl ToolRouter for Router {
         if self.web.runs_tool(tool) {
             return self.web.can_repeat(tool);
         }
-        match MachineTool::named(tool) {
+        match MachineTool::from_name(tool) {
             Some(tool) => tool.facts().effect == CallEffect::Repeatable,
             None => mcp::server_of(tool).is_none() || self.library.is_repeatable(tool),
         }

@@ -89,12 +89,12 @@ pub struct WebTools {
 impl WebTools {
     /// Returns whether the host runs a tool of this name: one of its own, or of an MCP server that the operator grants.
     pub(super) fn runs_tool(&self, tool: &str) -> bool {
-        HostTool::named(tool).is_some() || self.mcp.is_named(tool)
+        HostTool::from_name(tool).is_some() || self.mcp.is_named(tool)
     }
 
     /// Returns whether a tool that the host runs may run again.
     pub(super) fn can_repeat(&self, tool: &str) -> bool {
-        match HostTool::named(tool) {
+        match HostTool::from_name(tool) {
             Some(tool) => tool.facts().effect == CallEffect::Repeatable,
             None => self.mcp.is_repeatable(tool),
         }
@@ -285,7 +285,7 @@ fn number_of(log: &[LogEntry], call: &StepCall) -> usize {
 
 /// Returns whether the tool goes to the web.
 fn is_of_web(tool: &str) -> bool {
-    HostTool::named(tool).is_some_and(|tool| tool.facts().offer == Offer::WithWeb)
+    HostTool::from_name(tool).is_some_and(|tool| tool.facts().offer == Offer::WithWeb)
 }
 
 impl WebCall {
@@ -294,7 +294,7 @@ impl WebCall {
         if number_of(&self.log, call) > CALLS_MAX {
             return failed_output(format!("The web was asked {CALLS_MAX} times for this answer: no more."));
         }
-        match HostTool::named(&call.tool).filter(|tool| self.reading.reach.has_tool(*tool)) {
+        match HostTool::from_name(&call.tool).filter(|tool| self.reading.reach.has_tool(*tool)) {
             Some(HostTool::WebSearch) => self.search_web(&call.arguments).await,
             Some(HostTool::WebFetch) => self.fetch_page(&call.arguments).await,
             _ => failed_output("The user did not allow the web for this question."),

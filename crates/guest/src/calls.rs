@@ -160,7 +160,7 @@ impl MachineCalls {
 
 /// Returns true for calls that may change files of the workspace.
 fn may_write(call: &StepCall) -> bool {
-    MachineTool::named(&call.tool)
+    MachineTool::from_name(&call.tool)
         .is_none_or(|tool| tool.facts().effect == domain::tool::CallEffect::Effectful)
 }
 
@@ -172,7 +172,9 @@ pub async fn run_call(
     attached: &[String],
     killed: watch::Receiver<bool>,
 ) -> ToolOutput {
-    match servers.filter(|servers| MachineTool::named(&call.tool).is_none() && servers.has_tool(&call.tool)) {
+    match servers
+        .filter(|servers| MachineTool::from_name(&call.tool).is_none() && servers.has_tool(&call.tool))
+    {
         Some(servers) => {
             let stopped = tools::wait_until_killed(killed);
             tools::within_bounds(servers.call_tool(&call.tool, &call.arguments, limits, stopped).await)

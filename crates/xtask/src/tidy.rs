@@ -6,6 +6,7 @@
 mod cycles;
 mod documents;
 mod manifests;
+mod names;
 mod sources;
 mod tools;
 mod tree;
@@ -57,6 +58,7 @@ pub fn check_tree(root: &Path) -> Result<TidyReport, String> {
     complaints.extend(cycles::check_cycles(&tree));
     complaints.extend(sources::check_sources(&tree));
     complaints.extend(documents::check_documents(&tree));
+    complaints.extend(names::check_names(&tree));
     complaints.extend(tools::check_tool_names(&tree));
     complaints.extend(vocabulary::check_vocabulary(&tree));
     let mut complaints = apply_exceptions(&tree, complaints);

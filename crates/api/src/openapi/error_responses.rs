@@ -40,7 +40,7 @@ macro_rules! refusals {
 
         impl IntoResponses for $name {
             fn responses() -> BTreeMap<String, RefOr<Response>> {
-                refused(&[$(refusals!(@one $code $($status)?)),*])
+                responses_of_codes(&[$(refusals!(@one $code $($status)?)),*])
             }
         }
     )+};
@@ -102,7 +102,7 @@ pub(crate) fn shared_responses() -> [(&'static str, Response); 7] {
     ]
 }
 
-fn refused(codes: &[(Code, StatusCode)]) -> BTreeMap<String, RefOr<Response>> {
+fn responses_of_codes(codes: &[(Code, StatusCode)]) -> BTreeMap<String, RefOr<Response>> {
     let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
     for (code, status) in codes {
         by_status.entry(status.as_u16()).or_default().push(*code);

@@ -113,7 +113,10 @@ impl<'a, T: From<&'a S> + Serialize, S> Serialize for Each<'a, T, S> {
     }
 }
 
-fn shown<S: Serializer>(value: &impl std::fmt::Display, serializer: S) -> Result<S::Ok, S::Error> {
+fn serialize_display<S: Serializer>(
+    value: &impl std::fmt::Display,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
     serializer.collect_str(value)
 }
 
@@ -123,18 +126,18 @@ fn shown<S: Serializer>(value: &impl std::fmt::Display, serializer: S) -> Result
 #[schema(examples(examples::answer_begun, examples::answer_completed))]
 pub(crate) struct Answer<'a> {
     /// The answer, by which it is collected.
-    #[serde(serialize_with = "shown")]
+    #[serde(serialize_with = "serialize_display")]
     #[schema(value_type = String, format = "uuid", examples("8f0d3c52-6a0e-4d4b-9c1f-2b7e5a9d1c34"))]
     id: MessageId,
     /// Its conversation, by which the next question goes on with it.
-    #[serde(serialize_with = "shown")]
+    #[serde(serialize_with = "serialize_display")]
     #[schema(value_type = String, format = "uuid", examples("3b9f2c1e-5d47-4f6a-8e0b-7c6d5e4f3a21"))]
     chat_id: ConversationId,
     /// `completed` once `text` and `parts` are whole.
     #[schema(value_type = AnswerStatus)]
     status: &'static str,
     /// When the question was accepted.
-    #[serde(serialize_with = "shown")]
+    #[serde(serialize_with = "serialize_display")]
     #[schema(value_type = String, format = DateTime, examples("2026-11-21T09:30:00.000Z"))]
     created_at: Timestamp,
     /// The model that the conversation answers with.
@@ -190,7 +193,7 @@ pub(crate) enum AnswerPart<'a> {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TextPart<'a> {
     /// The part, under the same name as long as the answer exists.
-    #[serde(serialize_with = "shown")]
+    #[serde(serialize_with = "serialize_display")]
     #[schema(value_type = String, format = "uuid", examples("5a1e7b90-2c3d-4e5f-8a6b-9c0d1e2f3a4b"))]
     part_id: PartId,
     #[schema(inline)]
@@ -208,7 +211,7 @@ pub(crate) struct TextPart<'a> {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ReasoningPart<'a> {
     /// The part, under the same name as long as the answer exists.
-    #[serde(serialize_with = "shown")]
+    #[serde(serialize_with = "serialize_display")]
     #[schema(value_type = String, format = "uuid", examples("0b4c2d6e-7f80-4912-a3b4-c5d6e7f80912"))]
     part_id: PartId,
     #[schema(inline)]
@@ -223,7 +226,7 @@ pub(crate) struct ReasoningPart<'a> {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ToolPart<'a> {
     /// The part, under the same name as long as the answer exists.
-    #[serde(serialize_with = "shown")]
+    #[serde(serialize_with = "serialize_display")]
     #[schema(value_type = String, format = "uuid", examples("7d2f4a6c-8e10-4b3d-9f5a-6c7e8091a2b3"))]
     part_id: PartId,
     #[schema(inline)]
@@ -247,7 +250,7 @@ pub(crate) struct ToolPart<'a> {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WebSearchPart<'a> {
     /// The part, under the same name as long as the answer exists.
-    #[serde(serialize_with = "shown")]
+    #[serde(serialize_with = "serialize_display")]
     #[schema(value_type = String, format = "uuid", examples("2e4f6a8c-0b1d-4c3e-8f5a-7b9c1d3e5f70"))]
     part_id: PartId,
     #[schema(inline)]
@@ -273,13 +276,13 @@ pub(crate) struct WebSearchPart<'a> {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SkillPart<'a> {
     /// The part, under the same name as long as the answer exists.
-    #[serde(serialize_with = "shown")]
+    #[serde(serialize_with = "serialize_display")]
     #[schema(value_type = String, format = "uuid", examples("91a2b3c4-d5e6-4f70-8192-a3b4c5d6e7f8"))]
     part_id: PartId,
     #[schema(inline)]
     r#type: SkillType,
     /// The skill, as the catalog names it.
-    #[serde(serialize_with = "shown")]
+    #[serde(serialize_with = "serialize_display")]
     #[schema(value_type = String, format = "uuid", examples("d8d27773-57ec-56f8-8913-a7972f4d3c04"))]
     skill_id: SkillId,
     /// Its short name.
@@ -298,13 +301,13 @@ pub(crate) struct SkillPart<'a> {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AgentPart<'a> {
     /// The part, under the same name as long as the answer exists.
-    #[serde(serialize_with = "shown")]
+    #[serde(serialize_with = "serialize_display")]
     #[schema(value_type = String, format = "uuid", examples("a3b4c5d6-e7f8-4091-a2b3-c4d5e6f70819"))]
     part_id: PartId,
     #[schema(inline)]
     r#type: AgentType,
     /// The agent, as the catalog names it.
-    #[serde(serialize_with = "shown")]
+    #[serde(serialize_with = "serialize_display")]
     #[schema(value_type = String, format = "uuid", examples("9c3f1b7a-2d4e-5f60-8a1b-0c2d3e4f5a6b"))]
     agent_id: AgentId,
     /// Its short name.
@@ -329,7 +332,7 @@ pub(crate) struct AgentPart<'a> {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FilePart<'a> {
     /// The part, under the same name as long as the answer exists.
-    #[serde(serialize_with = "shown")]
+    #[serde(serialize_with = "serialize_display")]
     #[schema(value_type = String, format = "uuid", examples("c4d5e6f7-0819-4a2b-b3c4-d5e6f708192a"))]
     part_id: PartId,
     #[schema(inline)]
@@ -359,7 +362,7 @@ pub(crate) enum Message<'a> {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct UserMessage<'a> {
     /// The question.
-    #[serde(serialize_with = "shown")]
+    #[serde(serialize_with = "serialize_display")]
     #[schema(value_type = String, format = "uuid", examples("d5e6f708-192a-4b3c-84d5-e6f708192a3b"))]
     id: MessageId,
     #[schema(inline)]
@@ -368,7 +371,7 @@ pub(crate) struct UserMessage<'a> {
     #[schema(value_type = AnswerStatus)]
     status: &'static str,
     /// When it was accepted.
-    #[serde(serialize_with = "shown")]
+    #[serde(serialize_with = "serialize_display")]
     #[schema(value_type = String, format = DateTime, examples("2026-11-21T09:30:00.000Z"))]
     created_at: Timestamp,
     /// The text.
@@ -384,7 +387,7 @@ pub(crate) struct UserMessage<'a> {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AssistantMessage<'a> {
     /// The answer, by which it is collected.
-    #[serde(serialize_with = "shown")]
+    #[serde(serialize_with = "serialize_display")]
     #[schema(value_type = String, format = "uuid", examples("8f0d3c52-6a0e-4d4b-9c1f-2b7e5a9d1c34"))]
     id: MessageId,
     #[schema(inline)]
@@ -393,7 +396,7 @@ pub(crate) struct AssistantMessage<'a> {
     #[schema(value_type = AnswerStatus)]
     status: &'static str,
     /// When its question was accepted.
-    #[serde(serialize_with = "shown")]
+    #[serde(serialize_with = "serialize_display")]
     #[schema(value_type = String, format = DateTime, examples("2026-11-21T09:30:00.000Z"))]
     created_at: Timestamp,
     /// What is written so far, as Markdown without the marks of citations.

@@ -150,17 +150,17 @@ proptest! {
         for act in &acts {
             let before = world.machine.status();
             play_act(&mut world, act);
-            prop_assert_eq!(world.saved, world.machine.desired());
+            prop_assert_eq!(world.saved, world.machine.desired_state());
             match act {
                 MachineAct::Start => {
-                    prop_assert_eq!(world.machine.desired(), DesiredState::Running);
+                    prop_assert_eq!(world.machine.desired_state(), DesiredState::Running);
                     prop_assert_ne!(world.machine.status(), MachineStatus::Stopped);
                     if matches!(before, MachineStatus::Running | MachineStatus::Starting) {
                         prop_assert_eq!(world.machine.status(), before, "a start has no effect here");
                     }
                 }
                 MachineAct::Stop => {
-                    prop_assert_eq!(world.machine.desired(), DesiredState::Stopped);
+                    prop_assert_eq!(world.machine.desired_state(), DesiredState::Stopped);
                     prop_assert!(matches!(
                         world.machine.status(),
                         MachineStatus::Stopped | MachineStatus::Stopping
@@ -175,9 +175,9 @@ proptest! {
         }
         world.settle_all();
         match world.machine.state() {
-            MachinePhase::Running { .. } => prop_assert_eq!(world.machine.desired(), DesiredState::Running),
+            MachinePhase::Running { .. } => prop_assert_eq!(world.machine.desired_state(), DesiredState::Running),
             MachinePhase::Stopped | MachinePhase::Failed { .. } => {
-                prop_assert_eq!(world.machine.desired(), DesiredState::Stopped);
+                prop_assert_eq!(world.machine.desired_state(), DesiredState::Stopped);
             }
             other => prop_assert!(false, "at rest in {:?}", other),
         }

@@ -46,7 +46,7 @@ impl TurnRunner {
 
     /// Runs a call on the host and returns its result if that is known at once.
     pub(super) fn run_on_host(&mut self, call: StepCall) -> Option<TurnEvent> {
-        let output = match (HostTool::named(&call.tool), &call.purpose) {
+        let output = match (HostTool::from_name(&call.tool), &call.purpose) {
             (Some(HostTool::Skill), _) => self.prompt.open_skill(&call),
             (Some(HostTool::Agent), Purpose::Agent(agent)) => {
                 let task = subagent::SubagentTask {

@@ -85,7 +85,7 @@ pub async fn run_tool(
     killed: Receiver<bool>,
 ) -> ToolOutput {
     open_workspace(&limits.workspace);
-    let Some(tool) = MachineTool::named(&call.tool) else {
+    let Some(tool) = MachineTool::from_name(&call.tool) else {
         // Which ones a model is offered, only the host knows.
         return failed_output(&format!("there is no tool `{}`", path::plain_line(&call.tool)));
     };

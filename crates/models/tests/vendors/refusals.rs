@@ -162,7 +162,7 @@ fn late_refusals(format: WireFormat, message: &str) -> Vec<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn refusal_inside_an_accepted_response_is_adapted() {
+async fn refusal_in_accepted_response_adapted() {
     for format in WireFormat::ALL {
         let message = "gemma does not support tools";
         for way in 0..late_refusals(format, message).len() {
@@ -185,7 +185,7 @@ async fn refusal_inside_an_accepted_response_is_adapted() {
 }
 
 #[tokio::test]
-async fn error_inside_an_accepted_response_is_asked_once() {
+async fn error_in_accepted_response_asked_once() {
     for format in WireFormat::ALL {
         for way in 0..late_refusals(format, "").len() {
             let fails = move |_: &Value| late_refusals(format, "the engine is not healthy").swap_remove(way);
