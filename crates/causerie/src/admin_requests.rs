@@ -81,12 +81,7 @@ pub(crate) async fn execute_request(
             json!({ "accountId": deleted.id.to_string(), "email": deleted.email, "deleted": true })
         }
         AdminRequest::CreateKey { account, name, expires, scope, spending_limit } => {
-            let scope = scope.as_deref().map_or(Ok(Scope::ALL), Scope::parse);
-            let bounds = KeyRestrictions {
-                expires_at: expires.map(Timestamp::from_micros),
-                scope: scope.map_err(|error| CliError::new("INVALID_SCOPE", error.to_string()))?,
-                spending_limit: spending_limit.map(Credits),
-            };
+            let bounds = parse_key_restrictions(expires, scope.as_deref(), spending_limit)?;
             let made = admin.create_key(&account, &name, bounds).await?;
             json!({ "keyId": made.id.to_string(), "key": made.key.reveal() })
         }
@@ -140,6 +135,19 @@ pub(crate) async fn execute_request(
         }
         AdminRequest::RetryJob { job } => retry_job(admin, &job).await?,
         AdminRequest::Backup { file } => with_file(&file, admin.write_backup(&file).await?),
+    })
+}
+
+fn parse_key_restrictions(
+    expires: Option<i64>,
+    scope: Option<&str>,
+    spending_limit: Option<u64>,
+) -> Result<KeyRestrictions, CliError> {
+    let scope = scope.map_or(Ok(Scope::ALL), Scope::parse);
+    Ok(KeyRestrictions {
+        expires_at: expires.map(Timestamp::from_micros),
+        scope: scope.map_err(|error| CliError::new("INVALID_SCOPE", error.to_string()))?,
+        spending_limit: spending_limit.map(Credits),
     })
 }
 

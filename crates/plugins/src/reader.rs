@@ -4,6 +4,8 @@
 //! `.claude-plugin/plugin.json`, or `skills/` or `agents/`), a single skill (`SKILL.md`), or a folder of these. Where
 //! both manifests stand, `plugin.json` counts.
 
+mod names;
+
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
@@ -12,25 +14,24 @@ use domain::skill::SkillName;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use self::names::{
+    NAME_RULE, escape_text, folder_name, is_elsewhere, is_name, is_standard, read_jurisdictions,
+};
 use crate::agent_plugins_schema;
 use crate::frontmatter::{self, Frontmatter};
 use crate::library::{PluginLibrary, SkillFiles};
 use crate::tree::{Embedded, PluginTree, TreeError, join_path, mark_of, normalize_path};
 use crate::{
-    AGENTS_MAX, McpServer, NAME_MAX_BYTES, NOTICES_MAX, Notice, PLUGINS_MAX, PluginAgent,
-    SKILL_FILE_MAX_BYTES, SKILL_FILES_MAX, SKILLS_MAX, Skill, TEXT_FILE_MAX_BYTES, tools,
+    AGENTS_MAX, McpServer, NOTICES_MAX, Notice, PLUGINS_MAX, PluginAgent, SKILL_FILE_MAX_BYTES,
+    SKILL_FILES_MAX, SKILLS_MAX, Skill, TEXT_FILE_MAX_BYTES, tools,
 };
 
 pub(crate) const MANIFEST: &str = ".claude-plugin/plugin.json";
 const MARKETPLACE: &str = ".claude-plugin/marketplace.json";
 const SKILL_FILE: &str = "SKILL.md";
 pub(crate) const SERVERS: &str = ".mcp.json";
-/// The maximum number of jurisdictions per skill.
-const JURISDICTIONS_MAX: usize = 100;
 /// The longest manifest, in bytes.
 const MANIFEST_MAX_BYTES: u64 = 1024 * 1024;
-/// The longest file name and text of a notice, in characters; the rest is cut.
-const NOTICE_MAX_CHARS: usize = 1000;
 /// The maximum number of files and folders per configured folder that are checked for changes.
 const MARKS_MAX: usize = 20_000;
 
@@ -613,43 +614,4 @@ impl PluginReader {
             }
         }
     }
-}
-
-const NAME_RULE: &str = "1 to 64 letters, digits, dots, hyphens and underscores, a letter or a digit first";
-
-/// Returns true if a name can be part of a full name and of a path.
-fn is_name(name: &str) -> bool {
-    (1..=NAME_MAX_BYTES).contains(&name.len())
-        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
-        && name.as_bytes().first().is_some_and(u8::is_ascii_alphanumeric)
-}
-
-/// Returns true if a folder is a plugin of the standard Agent Plugins, whatever its manifest holds or leads to.
-fn is_standard(tree: &PluginTree, root: &str) -> bool {
-    let manifest = join_path(root, agent_plugins_schema::MANIFEST);
-    tree.has_entry(&manifest) && !tree.is_folder(&manifest)
-}
-
-/// Returns true if the source of a plugin is not a path: a repository, a package or a URL.
-fn is_elsewhere(source: &Value) -> bool {
-    source.get("source").is_some_and(Value::is_string)
-        || source.as_str().is_some_and(|text| text.contains("://"))
-}
-
-/// Returns the last component of a path, or the name of the root folder.
-fn folder_name<'a>(tree: &'a PluginTree, path: &'a str) -> &'a str {
-    if path.is_empty() { tree.name() } else { path.rsplit('/').next().unwrap_or(path) }
-}
-
-/// Escapes a text for a terminal and a log, because it may contain what a plugin's author wrote.
-fn escape_text(text: &str) -> String {
-    let breaks = |letter: char| letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}');
-    let letters = text.chars().take(NOTICE_MAX_CHARS);
-    letters.map(|letter| if breaks(letter) { char::REPLACEMENT_CHARACTER } else { letter }).collect()
-}
-
-/// Returns the jurisdictions of a skill, in upper case.
-fn read_jurisdictions(head: &Frontmatter) -> Vec<String> {
-    let named = head.get_names("jurisdictions").unwrap_or_default();
-    named.into_iter().take(JURISDICTIONS_MAX).map(|id| id.to_uppercase()).collect()
 }

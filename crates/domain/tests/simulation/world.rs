@@ -4,17 +4,19 @@
 mod effects;
 mod faults;
 mod model;
+mod parts;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-use domain::answer::{Answer, LogEntry};
-use domain::id::{InstanceId, MessageId};
+use domain::answer::LogEntry;
+use domain::id::MessageId;
 use domain::step::{ATTACHED_FILES, StepCall, TranscriptItem};
-use domain::turn::executor::{self, Executor};
+use domain::turn::executor;
 use domain::turn::host::{ToolRouter, Turn, TurnEffect, TurnEvent};
 use domain::turn::{CallOutput, ExecutorFrame, HostFrame, SessionStamp};
 
+use self::parts::{Node, SimulatedConnection, SimulatedTurn, TurnKey, WorldMachine};
 use crate::rng::Rng;
 use crate::store::{SUMMING_UP, SimulatedStore, SimulatedToolRouter, StoreOp, StoreOpResult};
 
@@ -43,57 +45,6 @@ enum What {
     Freeze { node: usize, until: u64 },
     KillMachine,
     StartMachine,
-}
-
-/// The position of a turn: node, its instance number, the answer and the epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct TurnKey {
-    node: usize,
-    life: u64,
-    answer: MessageId,
-    epoch: u64,
-}
-
-struct Node {
-    life: u64,
-    up: bool,
-    frozen_until: u64,
-    turns: BTreeMap<MessageId, SimulatedTurn>,
-}
-
-struct SimulatedTurn {
-    epoch: u64,
-    turn: Turn,
-    connection: Option<u64>,
-    stamp: SessionStamp,
-    connecting: bool,
-    /// The answer as folded by a reader from the published changes.
-    reader: Answer,
-}
-
-struct SimulatedConnection {
-    at: TurnKey,
-    machine_life: u64,
-    /// The last arrival time, because bytes of a stream arrive in order.
-    last_to_executor: u64,
-    last_to_host: u64,
-}
-
-#[derive(Default)]
-struct WorldMachine {
-    up: bool,
-    starting: bool,
-    life: u64,
-    executors: BTreeMap<MessageId, Executor>,
-    routes: BTreeMap<MessageId, (SessionStamp, u64)>,
-    /// Calls that were killed because they are no longer needed.
-    killed: BTreeSet<(MessageId, String)>,
-}
-
-impl WorldMachine {
-    fn instance_id(&self) -> InstanceId {
-        InstanceId::from_random(u128::from(self.life) + 1)
-    }
 }
 
 pub(crate) struct SimulationWorld {

@@ -10,8 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::cpio::CpioArchive;
+use super::folders::private_folder;
 use super::qemu::{Accelerator, Qemu};
-use super::{driver_failure, files_stamp, private_folder, sys};
+use super::{driver_failure, files_stamp, sys};
 use crate::contract::DriverError;
 
 /// The modules that a machine needs, unless the kernel has them built in: its devices, its files, its link.

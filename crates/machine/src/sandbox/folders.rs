@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -9,6 +10,7 @@ use domain::id::AccountId;
 use domain::machine::ChangeReason;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::Signal;
+use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
 
 use super::cgroup;
@@ -287,4 +289,35 @@ pub(super) async fn wait_until_unlocked(folder: &Path) -> Result<(), DriverError
         }
     }
     Err(DriverError::Failed("another process holds the machine".into()))
+}
+
+/// Creates a folder that only the service may read, and takes it from others if it exists.
+pub(super) fn private_folder(path: &Path) -> Result<(), DriverError> {
+    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
+    made.and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o700)))
+        .map_err(|error| driver_failure(&format!("making {}", path.display()), error))
+}
+
+/// Creates a folder that machines' users may read, unless it exists.
+pub(super) fn public_folder(path: &Path) -> Result<(), DriverError> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let made = fs::create_dir_all(path);
+    made.and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o755)))
+        .map_err(|error| driver_failure(&format!("making {}", path.display()), error))
+}
+
+/// Removes a machine's folder, whose index is already empty. The index may belong to the agent's user, so that no
+/// other user can read it.
+pub(super) async fn remove_folder(folder: PathBuf) -> io::Result<()> {
+    let gone = |outcome: io::Result<()>| match outcome {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        outcome => outcome,
+    };
+    let removing = spawn_blocking(move || {
+        gone(fs::remove_dir(folder.join(Kernel::Host.index_folder_name())))?;
+        gone(fs::remove_dir_all(folder))
+    });
+    removing.await.map_err(io::Error::other)?
 }

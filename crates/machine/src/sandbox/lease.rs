@@ -20,9 +20,10 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
+use super::Sandbox;
 use super::folders::MachineFolders;
+use super::folders::private_folder;
 use super::spec::LeaseTerms;
-use super::{Sandbox, private_folder};
 
 /// The name of the page in the folder of machines.
 const PAGE: &str = ".lease";

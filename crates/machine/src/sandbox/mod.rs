@@ -38,7 +38,7 @@ mod uml_kernel;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
@@ -67,6 +67,7 @@ pub use self::trial::{TRIAL_TIMEOUT, TrialOutcome, TrialRecord, sweep_trials};
 pub use self::uml_kernel::UmlKernel;
 
 use self::cgroup::Cgroups;
+use self::folders::{private_folder, public_folder, remove_folder};
 use self::spec::{LaunchReport, LaunchTask, REPORT_MAX_BYTES, Spec, UserIds};
 use self::template::Template;
 use crate::contract::{DriverError, MachineHome};
@@ -563,36 +564,6 @@ fn driver_failure(what: &str, error: impl Into<io::Error>) -> DriverError {
 
 fn unexpected_report(report: &LaunchReport) -> DriverError {
     DriverError::Failed(format!("the launcher answered something else: {report:?}"))
-}
-
-fn private_folder(path: &Path) -> Result<(), DriverError> {
-    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(path);
-    made.and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o700)))
-        .map_err(|error| driver_failure(&format!("making {}", path.display()), error))
-}
-
-/// Creates a folder that machines' users may read, unless it exists.
-fn public_folder(path: &Path) -> Result<(), DriverError> {
-    if path.is_dir() {
-        return Ok(());
-    }
-    let made = fs::create_dir_all(path);
-    made.and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o755)))
-        .map_err(|error| driver_failure(&format!("making {}", path.display()), error))
-}
-
-/// Removes a machine's folder, whose index is already empty. The index may belong to the agent's user, so that no
-/// other user can read it.
-async fn remove_folder(folder: PathBuf) -> io::Result<()> {
-    let gone = |outcome: io::Result<()>| match outcome {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        outcome => outcome,
-    };
-    let removing = spawn_blocking(move || {
-        gone(fs::remove_dir(folder.join(Kernel::Host.index_folder_name())))?;
-        gone(fs::remove_dir_all(folder))
-    });
-    removing.await.map_err(io::Error::other)?
 }
 
 fn find_users() -> Result<Users, DriverError> {

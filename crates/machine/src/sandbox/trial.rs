@@ -8,12 +8,12 @@ use std::time::{Duration, SystemTime};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::folders::MachineFolders;
+use super::folders::{MachineFolders, private_folder, remove_folder};
 use super::kernel::OwnKernel;
 use super::spec::{LaunchReport, LaunchTask, Spec};
 use super::{
     Kernel, MachineLimits, ORDINALS_MAX, Sandbox, SandboxConfig, files_stamp, identity, launch_timeout,
-    private_folder, remove_folder, unexpected_report,
+    unexpected_report,
 };
 use crate::contract::DriverError;
 

@@ -68,8 +68,15 @@ fn check_lengths(file: &SourceFile, out: &mut Vec<Complaint>) {
         {
             continue;
         }
-        // In formatted code, the closing brace of a function has the indentation of its head.
-        let closing = format!("{}}}", " ".repeat(indentation));
+        // In formatted code, the closing brace of a function has the indentation of its head, as has the last line of
+        // a declaration without a body.
+        let (indent, rest) = (" ".repeat(indentation), &lines[index + 1..]);
+        let outdented =
+            rest.iter().find(|line| line.starts_with(&indent) && line[indentation..].starts_with(')'));
+        if head.trim_end().ends_with('(') && outdented.is_some_and(|line| line.ends_with(';')) {
+            continue;
+        }
+        let closing = format!("{indent}}}");
         let length = lines[index..].iter().position(|line| *line == closing).unwrap_or(0) + 1;
         if length > FUNCTION_MAX_LINES {
             let text = format!("a function of {length} lines, more than {FUNCTION_MAX_LINES}");

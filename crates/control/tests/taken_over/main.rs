@@ -1,14 +1,15 @@
 //! Tests answers that end or continue without the process that began them: stopped, deleted, completed or claimed
 //! elsewhere.
 
+mod agent;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bytes::Bytes;
 use control::DispatchLimits;
 use control::admin::KeyRestrictions;
 use control::environment::Entropy;
@@ -21,27 +22,19 @@ use control::{
 use domain::answer::{Answer, AnswerEnding, ErrorCode};
 use domain::catalog::builtin_jurisdictions;
 use domain::credits::Credits;
-use domain::id::{MessageId, NodeId, PostingId};
+use domain::id::{NodeId, PostingId};
 use domain::machine::Rules;
 use domain::time::{Clock, Timestamp};
-use domain::turn::HostFrame;
 use egress::{McpServerConfig, WebConfig};
-use futures_util::stream;
-use http::{Request, Response};
-use http_body_util::{BodyExt, Full, StreamBody};
-use hyper::body::{Frame, Incoming};
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use machine::Driver;
-use machine::simulated::{Simulated, SimulatedConnection};
+use machine::simulated::Simulated;
 use models::{VendorConfig, VendorsConfig};
-use protocol::index::{CHANGED_PATH, INDEX_PATH};
-use protocol::session::read_host_line;
 use store::turns::{self, AnswerCompletion, Fence, TurnClaimOptions};
 use store::{RowExt, Sql, SqlExt, Store, conversations, credits, succession};
 use tempfile::TempDir;
-use tokio::sync::mpsc;
 use workspace::Quota;
+
+use crate::agent::{Sessions, guest_driver};
 
 /// The time after which a test counts as hung.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -69,79 +62,6 @@ impl Entropy for TakeoverEntropy {
             byte.copy_from_slice(&count.to_be_bytes()[..byte.len()]);
         }
     }
-}
-
-/// The frames that a machine received, by session.
-type Sessions = Arc<Mutex<Vec<TakeoverSession>>>;
-
-#[derive(Debug, Clone, Default)]
-struct TakeoverSession {
-    answer: Option<MessageId>,
-    runs: u32,
-    cancels: u32,
-    over: bool,
-}
-
-/// Runs a machine whose calls never return.
-async fn run_guest(connection: SimulatedConnection, sessions: Sessions) {
-    let instance = connection.instance;
-    let service = service_fn(move |request: Request<Incoming>| {
-        let sessions = sessions.clone();
-        async move {
-            let mut response = Response::builder();
-            let path = request.uri().path();
-            let body = if [INDEX_PATH, CHANGED_PATH].contains(&path) {
-                response = response.status(404);
-                Full::default().boxed_unsync()
-            } else if path == "/hello" {
-                let hello = format!("{{\"version\":{},\"instance\":\"{instance}\"}}", protocol::VERSION);
-                Full::new(Bytes::from(hello)).boxed_unsync()
-            } else {
-                // The response ends when the host has ended its side.
-                let (open, ended) = mpsc::channel::<Bytes>(1);
-                tokio::spawn(serve_session(request.into_body(), open, sessions));
-                let lines = stream::unfold(ended, async |mut ended| {
-                    let line = ended.recv().await?;
-                    Some((Ok::<_, std::convert::Infallible>(Frame::data(line)), ended))
-                });
-                StreamBody::new(lines).boxed_unsync()
-            };
-            Ok::<_, std::convert::Infallible>(response.body(body).expect("a response"))
-        }
-    });
-    let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-    // The host closes the connection.
-    let _ = server.serve_connection(TokioIo::new(connection.stream), service).await;
-}
-
-/// Returns a driver of such machines.
-fn guest_driver(sessions: &Sessions) -> Driver {
-    let sessions = sessions.clone();
-    Driver::Simulated(Simulated::new(move |connection| run_guest(connection, sessions.clone())))
-}
-
-async fn serve_session(mut body: Incoming, open: mpsc::Sender<Bytes>, sessions: Sessions) {
-    let index = {
-        let mut sessions = sessions.lock().expect("whole");
-        sessions.push(TakeoverSession::default());
-        sessions.len() - 1
-    };
-    let mut buffer = Vec::new();
-    while let Some(Ok(frame)) = body.frame().await {
-        buffer.extend_from_slice(&frame.into_data().unwrap_or_default());
-        while let Some(end) = buffer.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = buffer.drain(..=end).collect();
-            let session = &mut sessions.lock().expect("whole")[index];
-            match read_host_line(&line).expect("a line of the host") {
-                HostFrame::Open(open) => session.answer = Some(open.answer),
-                HostFrame::Run(_) => session.runs += 1,
-                HostFrame::Cancel { .. } => session.cancels += 1,
-                HostFrame::Ack { .. } => {}
-            }
-        }
-    }
-    sessions.lock().expect("whole")[index].over = true;
-    drop(open);
 }
 
 /// Starts a model server: the first response calls a subagent, the second a tool, and all others never end.
