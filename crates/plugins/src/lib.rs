@@ -8,6 +8,7 @@
 
 mod agent_plugins;
 mod agent_plugins_schema;
+mod fingerprint;
 mod frontmatter;
 mod library;
 mod line_numbers;
@@ -23,9 +24,10 @@ use domain::agent::AgentName;
 use domain::id::AgentId;
 use domain::skill::SkillName;
 
+pub use fingerprint::fingerprint_folders;
 pub use library::{Lookup, LookupItem, PluginLibrary};
 pub use publish::PublishError;
-pub use reader::{fingerprint_folders, read_one, read_plugins};
+pub use reader::{read_one, read_plugins};
 pub use servers::McpServer;
 
 /// Where the folder stands in a machine.

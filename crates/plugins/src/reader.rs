@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use domain::id::{AgentId, SkillId};
 use domain::skill::SkillName;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 use self::names::{
     NAME_RULE, escape_text, folder_name, is_elsewhere, is_name, is_standard, read_jurisdictions,
@@ -20,7 +19,7 @@ use self::names::{
 use crate::agent_plugins_schema;
 use crate::frontmatter::{self, Frontmatter};
 use crate::library::{PluginLibrary, SkillFiles};
-use crate::tree::{Embedded, PluginTree, TreeError, join_path, mark_of, normalize_path};
+use crate::tree::{Embedded, PluginTree, TreeError, join_path, normalize_path};
 use crate::{
     AGENTS_MAX, McpServer, NOTICES_MAX, Notice, PLUGINS_MAX, PluginAgent, SKILL_FILE_MAX_BYTES,
     SKILL_FILES_MAX, SKILLS_MAX, Skill, TEXT_FILE_MAX_BYTES, tools,
@@ -32,8 +31,6 @@ const SKILL_FILE: &str = "SKILL.md";
 pub(crate) const SERVERS: &str = ".mcp.json";
 /// The longest manifest, in bytes.
 const MANIFEST_MAX_BYTES: u64 = 1024 * 1024;
-/// The maximum number of files and folders per configured folder that are checked for changes.
-const MARKS_MAX: usize = 20_000;
 
 static EMBEDDED: &[Embedded] = include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
@@ -62,27 +59,6 @@ pub fn read_one(folder: &Path) -> PluginLibrary {
         reader.add_notice(&folder, None, "no skill, agent or MCP server found", !is_plugin);
     }
     reader.into_library()
-}
-
-/// Returns a hash that changes when anything in the folders changes. Blocks.
-#[must_use]
-pub fn fingerprint_folders(folders: &[PathBuf]) -> [u8; 32] {
-    let mut marks = Vec::new();
-    for folder in folders {
-        if let Ok(tree) = PluginTree::open_folder(folder) {
-            tree.visit_metadata(MARKS_MAX, &mut |path, metadata| {
-                marks.push((path.to_owned(), mark_of(metadata)))
-            });
-        }
-    }
-    // The order of directory entries is unspecified.
-    marks.sort();
-    let mut hash = Sha256::new();
-    for (path, mark) in marks {
-        hash.update(path.as_os_str().as_encoded_bytes());
-        mark.iter().for_each(|number| hash.update(number.to_be_bytes()));
-    }
-    hash.finalize().into()
 }
 
 #[derive(Default)]
