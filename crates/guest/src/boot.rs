@@ -292,7 +292,7 @@ async fn wait_for_end(
                 return Ok(());
             }
             error = async { port_ended.as_mut().expect("there is a port").recv().await }, if port_ended.is_some() => {
-                return Err(error.unwrap_or_else(|| io::Error::other("its threads are gone"))).with_context("the port");
+                return Err(error.unwrap_or_else(|| io::Error::other("its threads have exited"))).with_context("the port");
             }
             _ = child_ended.recv() => {}
         }

@@ -210,7 +210,7 @@ fn parse_body<T: DeserializeOwned>(body: &[u8], max_bytes: usize) -> Result<T, S
 async fn open_session(State(guest): State<Guest>, body: Body) -> Response {
     let mut frames = HostFrameReader { body, lines: LineReader::of_at_most(HOST_FRAME_MAX_BYTES) };
     let Some(HostFrame::Open(open)) = frames.next_frame().await else {
-        return (StatusCode::BAD_REQUEST, "a session begins with open").into_response();
+        return (StatusCode::BAD_REQUEST, "session must begin with an `open` frame").into_response();
     };
     let (answer, stamp) = (open.answer, open.stamp);
     let (lines, waiting) = mpsc::channel::<Bytes>(LINES_WAITING_MAX);

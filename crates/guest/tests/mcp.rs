@@ -198,7 +198,7 @@ async fn mcp_broken_server_restarts_without_repeats() {
     let stage = McpTestMachine::with_servers(&[("registry", "plain")]);
     for (tool, expected) in [
         ("crash", "it ended with status 3; its log ends with: the disk of the registry broke"),
-        ("flood", "bytes that nobody asked for"),
+        ("flood", "unsolicited bytes"),
         ("long", "a line of more than"),
     ] {
         let broken = stage.call_tool(&format!("registry__{tool}"), json!({})).await;
@@ -352,7 +352,7 @@ async fn list_tools_failed_server_is_missing() {
         reason(0)
     );
     assert!(reason(1).contains("another version of the protocol"), "{}", reason(1));
-    assert!(reason(2).contains("not of the protocol"), "{}", reason(2));
+    assert!(reason(2).contains("does not follow the protocol"), "{}", reason(2));
     let count = |at: usize| match &servers[at].tools {
         ToolsUpdate::Tools { list, .. } => list.len(),
         _ => 0,

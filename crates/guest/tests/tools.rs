@@ -318,7 +318,7 @@ async fn search_names_missing_attached_files() {
     assert_eq!(output.passages.len(), 1, "{}", output.text);
     let unread: Vec<_> = output.unread.iter().map(|file| (&*file.path, &*file.reason)).collect();
     assert_eq!(unread, [("/gone.txt", "missing")]);
-    assert!(output.text.contains("Not there any more: /gone.txt."), "{}", output.text);
+    assert!(output.text.contains("No longer there: /gone.txt."), "{}", output.text);
 }
 
 #[tokio::test]

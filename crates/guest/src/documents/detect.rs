@@ -281,5 +281,5 @@ fn detect_compound_content(bytes: &[u8], path: &Path) -> Result<DetectedContent<
     if file.exists("/Workbook") || file.exists("/Book") || is_workbook_name {
         return Ok(DetectedContent::Workbook(Workbook::Xls));
     }
-    Err(ExtractError::Binary { kind: "a compound file of no known program", size: bytes.len() as u64 })
+    Err(ExtractError::Binary { kind: "a compound file of an unknown program", size: bytes.len() as u64 })
 }

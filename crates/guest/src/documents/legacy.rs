@@ -16,7 +16,7 @@ pub(super) fn extract_doc(bytes: &[u8]) -> Result<Extracted, ExtractError> {
     const ENCRYPTED: u16 = 0x0100;
     const SECOND_TABLE: u16 = 0x0200;
     let mut file = open_compound_file(bytes)?;
-    let broken = || ExtractError::broken_file("DOC", "its head is damaged");
+    let broken = || ExtractError::broken_file("DOC", "its header is damaged");
     let main = read_compound_stream(&mut file, "/WordDocument").ok_or_else(broken)?;
     let flags = u16_at(&main, 0x0a).ok_or_else(broken)?;
     if flags & ENCRYPTED != 0 {

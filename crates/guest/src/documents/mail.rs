@@ -126,7 +126,7 @@ fn parse_message(bytes: &[u8]) -> Result<Message<'_>, ExtractError> {
         Cow::Borrowed(bytes) => MessageParser::default().parse(bytes),
         Cow::Owned(bytes) => MessageParser::default().parse(&bytes).map(Message::into_owned),
     };
-    message.ok_or_else(|| ExtractError::broken_file("message", "it has no head"))
+    message.ok_or_else(|| ExtractError::broken_file("message", "its header is missing"))
 }
 
 /// Returns the attachments of a message. A web page that was saved as one names what it shows by its address.

@@ -181,7 +181,7 @@ pub(super) fn load_pdf(bytes: &[u8]) -> Result<Pdf, ExtractError> {
             Err(ExtractError::Encrypted("PDF"))
         }
         Ok(Err(LoadPdfError::Decryption(_))) => {
-            Err(ExtractError::broken_file("PDF", "its encryption is of no known kind"))
+            Err(ExtractError::broken_file("PDF", "its encryption is unknown"))
         }
         Ok(Err(LoadPdfError::Invalid)) => {
             Err(ExtractError::broken_file("PDF", "its structure cannot be read"))

@@ -16,7 +16,7 @@ pub(super) fn extract_text(bytes: &[u8], format: DocumentFormat) -> Result<Extra
         Some(decoded) => decoded.into(),
         None => match detect_encoding(bytes) {
             Some(encoding) => encoding.decode(bytes).0,
-            None => return Err(ExtractError::Binary { kind: "of no known type", size: bytes.len() as u64 }),
+            None => return Err(ExtractError::Binary { kind: "of unknown type", size: bytes.len() as u64 }),
         },
     };
     let (text, truncated) = clean_text(&decoded);

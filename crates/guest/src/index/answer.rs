@@ -94,7 +94,9 @@ fn describe_update(text: &mut String, update: &Update) {
         ));
     }
     if update.cut {
-        text.push_str(&format!("\nThe workspace holds more than the {FILES_MAX} files that are searched."));
+        text.push_str(&format!(
+            "\nThe workspace holds too many files: only {FILES_MAX} of them are searched."
+        ));
     }
 }
 

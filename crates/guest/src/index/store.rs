@@ -454,14 +454,10 @@ fn add_batch(
     } else if own == 0 && file.stamp.size > 0 {
         Some(ExtractionProblem::no_text(batch.span))
     } else if is_long || batch.cut {
-        problem(
-            UnreadReason::Long,
-            "only its beginning is searched: it is longer than what is read of a document",
-        )
+        problem(UnreadReason::Long, "only its beginning is searched: the document is too long")
     } else if known.cut_pages > 0 {
         let pages = known.cut_pages;
-        let text =
-            format!("text of {pages} of its pages was left out: they hold more than is read of a page");
+        let text = format!("text of {pages} of its pages was left out: they exceed the limit for one page");
         problem(UnreadReason::Long, &text)
     } else if known.scans > 0 && batch.holds_files {
         let text = format!("{} of the files in it could not be read, or not whole", known.scans);

@@ -370,7 +370,7 @@ impl ServerReader {
                 }
             }
             if unasked > FLOOD_MAX_BYTES {
-                return format!("it wrote more than {FLOOD_MAX_BYTES} bytes that nobody asked for");
+                return format!("it wrote more than {FLOOD_MAX_BYTES} unsolicited bytes");
             }
             if self.shared.ended.borrow().is_some() {
                 return String::new();

@@ -140,7 +140,7 @@ impl MachineMcpServer {
                 let output = ::mcp::parse_output(&result, Some(WORKSPACE));
                 output
                     .map(to_reply)
-                    .ok_or_else(|| "The answer of the MCP server is not of the protocol.".to_owned())
+                    .ok_or_else(|| "The answer of the MCP server does not follow the protocol.".to_owned())
             }
             Ok(RpcResponse::Error(error)) => {
                 self.record_success().await;
@@ -157,7 +157,7 @@ impl MachineMcpServer {
                     .await
                     .is_ok();
                 if !lives {
-                    up.connection.give_up("it does not answer any more");
+                    up.connection.give_up("it no longer answers");
                 }
                 Err("The MCP server did not answer in time and the request was cancelled. The call may have \
                      run."
@@ -169,7 +169,7 @@ impl MachineMcpServer {
     /// Explains the failure of a call whose server is gone.
     async fn explain_end(&self, up: &RunningServer, what: &str) -> String {
         let why = up.connection.connection_end().map_or_else(|| "it ended".to_owned(), |ended| ended.why);
-        format!("{what}: the MCP server is gone ({}).", with_log(&why, &up.connection))
+        format!("{what}: the MCP server has exited ({}).", with_log(&why, &up.connection))
     }
 
     async fn record_success(&self) {
@@ -278,7 +278,7 @@ impl MachineMcpServer {
                 Err(Unanswered::NotSent | Unanswered::Ended) => return Err("it ended".to_owned()),
             };
             cursor = ::mcp::tools_of_page(&self.spec.name, &page, grants, &mut tools)
-                .map_err(|::mcp::NoPage| "its answer is not of the protocol".to_owned())?;
+                .map_err(|::mcp::NoPage| "its answer does not follow the protocol".to_owned())?;
             if cursor.is_none() {
                 break;
             }

@@ -56,7 +56,7 @@ fn describe_file(jail: &Jail, path: &str, room: &mut usize, output: &mut ToolOut
     }
     let Ok((path, file)) = jail.open_file(path) else {
         output.unread.extend(gone_file(path).as_ref().map(FoundUnread::from));
-        return format!("{}: not there any more", plain_line(path));
+        return format!("{}: no longer exists", plain_line(path));
     };
     let mut unread = |path: &str, reason| {
         output.unread.push(FoundUnread::from(&UnreadFile { path: path.to_owned(), reason }));
@@ -106,7 +106,7 @@ fn describe_file(jail: &Jail, path: &str, room: &mut usize, output: &mut ToolOut
         unread(&name, UnreadReason::InnerFiles);
     }
     if !is_whole || text > *room || output.passages.len() + pieces.len() > OUTPUT_PASSAGES_MAX {
-        return format!("{about}; too long to stand here: use search and read");
+        return format!("{about}; too long to show here: use search and read");
     }
     if !document.cut_pages.is_empty() {
         unread(&name, UnreadReason::Long);
@@ -125,7 +125,7 @@ fn describe_file(jail: &Jail, path: &str, room: &mut usize, output: &mut ToolOut
     if !document.cut_pages.is_empty() {
         let pages = document.cut_pages.len();
         return format!(
-            "{about}; below, but for text of {pages} of its pages, which hold more than is read of a page"
+            "{about}; below, except text of {pages} of its pages, which exceed the limit for one page"
         );
     }
     match document.images.len() {
@@ -182,14 +182,14 @@ mod tests {
         assert_eq!((&*output.images[0].path, &*output.images[0].mime), ("/a.png", "image/png"));
         for line in [
             "/small.txt: text, 25 bytes, 1 line; whole below",
-            "/large.txt: text, 6800 bytes, 1 line; too long to stand here: use search and read",
+            "/large.txt: text, 6800 bytes, 1 line; too long to show here: use search and read",
             "/a.png: image/png, 9 x 7 pixels",
             "/wide.png: an image that can't be shown",
             "/wide.gif: an image that can't be shown: it is larger than models accept",
             "/odd.bin: 4 bytes; the file is binary",
             "/folder: a folder",
-            "/gone: not there any more",
-            "/../etc/passwd: not there any more",
+            "/gone: no longer exists",
+            "/../etc/passwd: no longer exists",
         ] {
             assert!(output.text.contains(line), "{line}: {}", output.text);
         }

@@ -321,7 +321,7 @@ pub(super) fn explain_exit(status: ExitStatus, report: &[u8], limits: &ToolLimit
             Some(UnreadReason::TooMuchMemory),
         ),
         Some(libc::SIGSEGV | libc::SIGBUS) => {
-            ("the document is built so that its reader broke".to_owned(), Some(UnreadReason::Broken))
+            ("the document crashed its reader".to_owned(), Some(UnreadReason::Broken))
         }
         Some(libc::SIGXCPU) => {
             ("it took too much computing time and was ended".to_owned(), Some(UnreadReason::TooSlow))

@@ -78,7 +78,7 @@ fn expand_braces(text: &str, into: &mut Vec<String>) -> Result<(), String> {
             _ => {}
         }
     }
-    let close = close.ok_or("the glob has a { without its }")?;
+    let close = close.ok_or("the glob has an unclosed {")?;
     cuts.push(close);
     for pair in cuts.windows(2) {
         let middle = &text[pair[0] + 1..pair[1]];

@@ -71,7 +71,7 @@ pub(super) async fn read_document(
             Ok(output)
         }
         Ok(WorkerAnswer::Output(output)) => Ok(output),
-        Ok(_) => Err("the tool gave an answer of another kind".to_owned()),
+        Ok(_) => Err("the tool gave an unexpected kind of answer".to_owned()),
         Err(WorkerError { text, reason }) => {
             let mut output = failed_output(&text);
             if let (Some(reason), Some(found)) = (reason, found) {
@@ -117,7 +117,7 @@ pub(super) async fn with_missing(output: ToolOutput, attached: &[String], limits
     });
     let mut output = output;
     for file in gone.await.unwrap_or_default() {
-        output.text.push_str(&format!("\nNot there any more: {}.", plain_line(&file.path)));
+        output.text.push_str(&format!("\nNo longer there: {}.", plain_line(&file.path)));
         output.unread.push(FoundUnread::from(&file));
     }
     output
@@ -237,7 +237,9 @@ async fn extract_pages(
             let reason = UnreadReason::of_code(&error.reason).unwrap_or(UnreadReason::Broken);
             ExtractionProblem { reason, text: plain_line(&error.text), passing: error.passing }
         })),
-        _ => Err(WorkerError { text: "the worker gave an answer of another kind".to_owned(), reason: None }),
+        _ => {
+            Err(WorkerError { text: "the worker gave an unexpected kind of answer".to_owned(), reason: None })
+        }
     }
 }
 
@@ -372,7 +374,7 @@ async fn read_attached(path: &str, room: usize, until: Instant, limits: &ToolLim
         Ok(_) => {
             return AttachedRead::Unread(ExtractionProblem {
                 reason: UnreadReason::Broken,
-                text: "the worker gave an answer of another kind".to_owned(),
+                text: "the worker gave an unexpected kind of answer".to_owned(),
                 passing: true,
             });
         }
@@ -438,7 +440,7 @@ async fn with_recognized(
                 stored.pieces.into_iter().map(|piece| read::found_passage(&inside, piece)).collect();
         }
         None if result.passages.is_empty() && result.images.is_empty() && result.unread.is_empty() => {
-            result.text.push_str("; its recognized text is too long to stand here: use search and read");
+            result.text.push_str("; its recognized text is too long to show here: use search and read");
         }
         Some(_) | None => {}
     }

@@ -167,7 +167,7 @@ async fn dispatch_tool(
             | WorkerAnswer::Preview(_)
             | WorkerAnswer::Picture(_)
             | WorkerAnswer::Unpack => {
-                Err("the tool gave an answer of another kind".to_owned())
+                Err("the tool gave an unexpected kind of answer".to_owned())
             }
         },
         () = stopped => Err(STOPPED.to_owned()),

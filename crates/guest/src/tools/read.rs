@@ -129,7 +129,7 @@ pub(crate) fn format_output(shown: ShownDocument, arguments: &ReadArguments) -> 
         text.push_str(&format!(" Note: {}.", plain_line(note)));
     }
     if truncated {
-        text.push_str(" The document is longer than what can be read of it.");
+        text.push_str(" The document is longer than the part that can be read.");
     }
     let passages = part.pieces.into_iter().map(|piece| found_passage(&path, piece)).collect();
     Ok(ToolOutput { text, passages, ..ToolOutput::default() })

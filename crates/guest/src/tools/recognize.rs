@@ -125,7 +125,7 @@ pub(super) fn recognize_image(
     languages: &str,
 ) -> Result<Recognized, String> {
     let (is_page, is_whole) = (image.is_scanned_page(), image.is_whole_of_inner());
-    let found = jail.find_file(path).ok_or("the document is not there any more")?;
+    let found = jail.find_file(path).ok_or("the document no longer exists")?;
     let document = || match unpack::open_foreign(jail, path) {
         Some((format, file)) => unpack::unpack_archive(format, file)
             .map(|unpacked| unpacked.tar)

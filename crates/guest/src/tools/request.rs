@@ -155,7 +155,7 @@ pub(crate) fn answer_request(request: &ChildRequest, kept: &mut Kept) -> WorkerA
             return WorkerAnswer::Usage(usage::measure_usage(&jail, Instant::now() + MEASURE_TIME_MAX));
         }
         ChildTask::Shell { .. } | ChildTask::Server { .. } => {
-            Err("a worker runs no command lines".to_owned())
+            Err("a worker cannot run command lines".to_owned())
         }
     };
     WorkerAnswer::Output(within_bounds(output.unwrap_or_else(|error| failed_output(&error))))

@@ -95,8 +95,8 @@ struct MobiBook<'a> {
 impl<'a> MobiBook<'a> {
     fn from_bytes(bytes: &'a [u8]) -> Result<Self, ExtractError> {
         let database = Database { bytes };
-        let head = database.find_record(0).ok_or_else(|| broken_book("it has no head"))?;
-        let short = || broken_book("its head is cut off");
+        let head = database.find_record(0).ok_or_else(|| broken_book("its header is missing"))?;
+        let short = || broken_book("its header is cut off");
         let packing = u16_at(head, 0).ok_or_else(short)?;
         let text_end = u16_at(head, 8).ok_or_else(short)?.min(RECORDS_MAX).saturating_add(1);
         if u16_at(head, 12).unwrap_or(0) != 0 {
