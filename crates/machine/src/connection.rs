@@ -71,10 +71,10 @@ pub enum GuestConnectionError {
     #[error("the guest did not answer in time")]
     Silent,
     /// The peer is not a guest, or speaks an unknown version.
-    #[error("unknown guest: {0}")]
+    #[error("unusable guest: {0}")]
     Foreign(String),
     /// The guest does not have what is asked for: it is of an earlier release, or has no index.
-    #[error("the guest does not know {0}")]
+    #[error("the guest does not support {0}")]
     Unsupported(&'static str),
 }
 
@@ -246,7 +246,9 @@ impl GuestConnection {
         if is_picture(&picture) {
             Ok(picture)
         } else {
-            Err(GuestConnectionError::Foreign("its picture is no PNG or JPEG within the limits".to_owned()))
+            Err(GuestConnectionError::Foreign(
+                "its picture is not a PNG or JPEG within the limits".to_owned(),
+            ))
         }
     }
 
@@ -337,7 +339,7 @@ async fn request_hello(sender: &mut SendRequest<Body>) -> Result<(InstanceId, u3
         .await
         .map_err(GuestConnectionError::Connection)?;
     let hello: Hello =
-        serde_json::from_slice(&body.to_bytes()).map_err(|_| foreign("its hello has another form"))?;
+        serde_json::from_slice(&body.to_bytes()).map_err(|_| foreign("its hello is malformed"))?;
     let oldest = protocol::VERSION.saturating_sub(1).max(1);
     if !(oldest..=protocol::VERSION).contains(&hello.version) {
         return Err(GuestConnectionError::Foreign(format!(
@@ -346,7 +348,7 @@ async fn request_hello(sender: &mut SendRequest<Body>) -> Result<(InstanceId, u3
             protocol::VERSION
         )));
     }
-    let instance = hello.instance.parse().map_err(|_| foreign("its instance is no UUID"))?;
+    let instance = hello.instance.parse().map_err(|_| foreign("its instance is not a UUID"))?;
     Ok((instance, hello.version))
 }
 

@@ -22,7 +22,7 @@ pub enum DriverError {
     #[error("this host cannot isolate machines: {0}")]
     Refused(String),
     /// Another process has the account's machine.
-    #[error("the machine runs already, started by another process")]
+    #[error("the machine is already running: another process started it")]
     Busy,
     /// Something failed that may not fail again.
     #[error("{0}")]

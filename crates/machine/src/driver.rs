@@ -46,7 +46,7 @@ impl PendingSandbox {
     /// Has machines started by this driver from now on. Only the first choice counts.
     pub fn choose_driver(&self, driver: Sandbox) {
         if self.chosen.set(driver).is_err() {
-            tracing::error!("machine driver chosen a second time");
+            tracing::error!("machine driver already chosen");
         }
     }
 
@@ -211,7 +211,7 @@ impl Driver {
         if let Some(folders) = self.machine_folders()
             && let Err(error) = folders.keep_reason(account, reason)
         {
-            tracing::debug!(%account, %error, "reason of the machine's state not kept");
+            tracing::debug!(%account, %error, "saving the reason of the machine state failed");
         }
     }
 

@@ -48,7 +48,8 @@ impl BootSources {
             None => list_kernels(Path::new("/boot")),
         };
         let mut reason =
-            "there is no kernel /boot/vmlinuz-* (Debian: `apt-get install linux-image-amd64`)".to_owned();
+            "no kernel /boot/vmlinuz-* found: install one (Debian: `apt-get install linux-image-amd64`)"
+                .to_owned();
         for kernel in candidates {
             match modules_of(&kernel) {
                 Ok(modules) => return Ok(Self { qemu, kernel, modules, init, boots_agent: false }),
@@ -107,7 +108,7 @@ fn modules_of(kernel: &Path) -> Result<PathBuf, String> {
     let version = kernel.file_name().and_then(|name| name.to_str()?.strip_prefix("vmlinuz-"));
     let version = version.ok_or_else(|| format!("{}: its name must be vmlinuz-VERSION", kernel.display()))?;
     if !kernel.is_file() {
-        return Err(format!("there is no kernel {}", kernel.display()));
+        return Err(format!("kernel {} not found", kernel.display()));
     }
     let root = kernel.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
     let folders = ["lib/modules", "usr/lib/modules"].map(|folder| root.join(folder).join(version));
@@ -250,7 +251,7 @@ fn read_module(path: &Path) -> io::Result<Vec<u8>> {
             let output = Command::new("xz").arg("-dc").arg(path).output()?;
             if output.status.success() { Ok(output.stdout) } else { Err(io::Error::other("xz failed")) }
         }
-        _ => Err(io::Error::other("its compression is not known")),
+        _ => Err(io::Error::other("its compression is unknown")),
     }
 }
 

@@ -168,7 +168,7 @@ impl KernelLink {
     /// Answers the machine's first frame with fresh entropy.
     fn send_introduction(&mut self, first: &[u8]) -> io::Result<()> {
         if first != PORT_READY {
-            return Err(io::Error::other("the machine did not say that it is ready"));
+            return Err(io::Error::other("the machine did not report that it is ready"));
         }
         self.send_bytes(link::encode_frame(&new_introduction()?.to_bytes()));
         Ok(())

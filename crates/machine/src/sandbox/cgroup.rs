@@ -210,7 +210,7 @@ pub(crate) fn remove_groups(folders: &[PathBuf]) {
     for folder in folders {
         match fs::remove_dir(folder) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::debug!(folder = %folder.display(), %error, "control group not removed");
+                tracing::debug!(folder = %folder.display(), %error, "removing a control group failed");
             }
             Ok(()) | Err(_) => {}
         }

@@ -206,7 +206,7 @@ impl MachineFolders {
                 machine.send_signal(Signal::KILL)?;
                 timeout(KILL_TIMEOUT, machine.wait_until_ended())
                     .await
-                    .map_err(|_| DriverError::Failed("the machine's processes do not go away".into()))?;
+                    .map_err(|_| DriverError::Failed("the machine's processes do not exit".into()))?;
             }
         }
         wait_until_unlocked(&folder).await?;
@@ -288,7 +288,7 @@ pub(super) async fn wait_until_unlocked(folder: &Path) -> Result<(), DriverError
             Err(error) => return Err(driver_failure("trying the machine's lock", error)),
         }
     }
-    Err(DriverError::Failed("another process holds the machine".into()))
+    Err(DriverError::Failed("the machine is locked by another process".into()))
 }
 
 /// Creates a folder that only the service may read, and takes it from others if it exists.

@@ -21,7 +21,7 @@ pub(crate) fn start_time(pid: i32) -> io::Result<u64> {
     let field = line.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().nth(AFTER_NAME));
     field
         .and_then(|field| field.parse().ok())
-        .ok_or_else(|| io::Error::other("an unknown form of /proc/pid/stat"))
+        .ok_or_else(|| io::Error::other("/proc/PID/stat has an unknown format"))
 }
 
 /// Returns the id of this boot of the host. Process ids of another boot are meaningless.

@@ -93,7 +93,7 @@ pub(crate) fn die_with_parent(parent: &PipeReader) -> io::Result<()> {
     let mut ends = [PollFd::new(parent, PollFlags::empty())];
     match retry_on_intr(|| poll(&mut ends, Some(&at_once)))? {
         0 => Ok(()),
-        _ => Err(io::Error::other("its parent is gone")),
+        _ => Err(io::Error::other("its parent has exited")),
     }
 }
 

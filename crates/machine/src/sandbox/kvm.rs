@@ -76,7 +76,7 @@ pub(super) fn run_kvm_trial(qemu: &Path) -> Result<(), LaunchFailure> {
     if ended.and_then(|(_, status)| status.exit_status()) == Some(0) {
         return Ok(());
     }
-    let line = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("no reason is given");
+    let line = said.lines().find(|line| !line.trim().is_empty()).unwrap_or("no reason given");
     let line: String = line.chars().filter(|letter| !letter.is_control()).take(WORDS_MAX).collect();
     Err(LaunchFailure::from_reason("creating a machine with KVM", &line))
 }
@@ -103,7 +103,7 @@ fn run_qemu(qemu: &Path, words: &impl AsFd) -> Result<i32, LaunchFailure> {
     commands_here.write_all(b"quit\n").with_context("writing a command")?;
     drop(commands_here);
     let program =
-        qemu.to_str().ok_or_else(|| LaunchFailure::from_reason("running QEMU", "its path is no UTF-8"))?;
+        qemu.to_str().ok_or_else(|| LaunchFailure::from_reason("running QEMU", "its path is not UTF-8"))?;
     match sys::fork_process().with_context("forking")? {
         ForkSide::Child => {
             let prepared = || -> Result<(), LaunchFailure> {

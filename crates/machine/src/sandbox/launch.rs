@@ -207,7 +207,7 @@ fn kill_first_process(process: &OwnedFd) -> io::Result<()> {
     let _ = pidfd_send_signal(process, Signal::KILL);
     let limit = Timespec::try_from(KILL_TIMEOUT).map_err(io::Error::other)?;
     match retry_on_intr(|| poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&limit)))? {
-        0 => Err(io::Error::other("its processes do not go away")),
+        0 => Err(io::Error::other("its processes do not exit")),
         _ => Ok(()),
     }
 }
@@ -260,9 +260,10 @@ fn start_machine(spec: &Spec, held: HeldFiles) -> Result<Launched, LaunchFailure
     let outcome = wait_until_ready(&mut up, &mut down, maker, spec, &mut first);
     match (outcome, first) {
         (Ok(()), Some((pid, process))) => Ok(Launched { pid, process, up, commit, _down: down }),
-        (Ok(()), None) => {
-            Err(LaunchFailure::from_reason("starting the machine", "it never named its first process"))
-        }
+        (Ok(()), None) => Err(LaunchFailure::from_reason(
+            "starting the machine",
+            "the launcher did not report its first process",
+        )),
         (Err(failure), first) => {
             if let Some((_, process)) = first {
                 // The failure that led to this says more.
@@ -278,7 +279,7 @@ pub(super) fn await_word(up: &PipeReader) -> io::Result<()> {
     let output = io::stdout();
     let mut fds = [PollFd::new(up, PollFlags::IN), PollFd::new(&output, PollFlags::empty())];
     retry_on_intr(|| poll(&mut fds, None))?;
-    if fds[1].revents().is_empty() { Ok(()) } else { Err(io::Error::other("the service is gone")) }
+    if fds[1].revents().is_empty() { Ok(()) } else { Err(io::Error::other("the service has exited")) }
 }
 
 /// Reads messages until everything is ready.
@@ -324,7 +325,7 @@ fn wait_until_ready(
             }
         }
     }
-    Err(LaunchFailure::from_reason("starting the machine", "its processes said too much"))
+    Err(LaunchFailure::from_reason("starting the machine", "its processes reported too much"))
 }
 
 fn map_ids(process: Pid, spec: &Spec) -> Result<(), LaunchFailure> {
@@ -478,7 +479,7 @@ fn empty_index(spec: &Spec) -> Result<(), LaunchFailure> {
     let ended = waitpid(Some(child), WaitOptions::empty()).with_context("waiting for a process")?;
     match ended.and_then(|(_, status)| status.exit_status()) {
         Some(0) => Ok(()),
-        _ => Err(LaunchFailure::from_reason("emptying the index", "some of it is left")),
+        _ => Err(LaunchFailure::from_reason("emptying the index", "some of its files could not be removed")),
     }
 }
 
@@ -518,7 +519,7 @@ fn explain_failure(failure: &LaunchFailure) -> String {
         text.push_str("; a filter of system calls denies it, as a container's does: start the container with --security-opt seccomp=unconfined");
     }
     if denied && failure.what.contains("/proc") {
-        text.push_str("; this host's /proc is covered in places, as inside a container, so that the kernel gives no new one");
+        text.push_str("; XX");
     }
     text
 }

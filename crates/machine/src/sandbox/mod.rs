@@ -293,7 +293,7 @@ impl Sandbox {
         let (ordinal, workspace, index) = (home.ordinal, home.workspace.clone(), index.to_owned());
         let bounding = spawn_blocking(move || bound_disk(ordinal, &workspace, &index, quota)).await;
         if let Err(error) = bounding.map_err(io::Error::other).and_then(|outcome| outcome) {
-            tracing::warn!(account = %home.account, %error, "project quota not set");
+            tracing::warn!(account = %home.account, %error, "setting the project quota failed");
         }
     }
 
@@ -303,7 +303,7 @@ impl Sandbox {
     /// [`DriverError::Busy`] when the machine runs already, otherwise the launcher's reason.
     pub async fn start_machine(&self, home: &MachineHome) -> Result<SandboxMachine, DriverError> {
         if home.ordinal >= ORDINALS_MAX {
-            return Err(DriverError::Refused("there are no more ids for this many accounts".into()));
+            return Err(DriverError::Refused("no user ids are left for another account".into()));
         }
         let folder = self.machine_folder(home.account);
         let index = folder.join(self.kernel().index_folder_name());

@@ -38,7 +38,7 @@ impl Sandbox {
         let booted = self.launch_within(booting, spec).await;
         // If this fails as well, the saved machine may not be the cause.
         if booted.is_ok() {
-            tracing::warn!(reason, "saved machine does not continue; machines boot from now on");
+            tracing::warn!(reason, "saved machine failed to resume: machines boot from now on");
             self.discard_template();
         }
         booted
@@ -78,7 +78,7 @@ impl Sandbox {
         match loaded.map_err(io::Error::other).and_then(|loaded| loaded) {
             Ok(Some(template)) => return Ok(template),
             Ok(None) => {}
-            Err(error) => tracing::warn!(%error, "saved machine not read"),
+            Err(error) => tracing::warn!(%error, "reading the saved machine failed"),
         }
         let template = Template::create_empty(memory_bytes).map_err(failed)?;
         spec.template = Some(template.file_paths());
@@ -98,7 +98,7 @@ impl Sandbox {
         if let Some(machine) = self.config.kernel.as_ref().and_then(OwnKernel::virtual_machine)
             && let Err(error) = template::remove_template(machine.boot_folder())
         {
-            tracing::warn!(%error, "saved machine not removed");
+            tracing::warn!(%error, "removing the saved machine failed");
         }
     }
 

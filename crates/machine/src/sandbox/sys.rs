@@ -249,7 +249,7 @@ pub(crate) fn measure_time_stamps() -> io::Result<u32> {
     u32::try_from(khz)
         .ok()
         .filter(|khz| *khz > 0)
-        .ok_or_else(|| io::Error::other("there is no time stamp counter"))
+        .ok_or_else(|| io::Error::other("no time stamp counter found"))
 }
 
 /// Returns the time and the time stamp counter of the same moment.
@@ -264,7 +264,8 @@ fn time_stamp() -> io::Result<(Instant, u64)> {
     });
     // The one that was interrupted least.
     let best = trials.min_by_key(|(took, ..)| *took);
-    best.map(|(_, time, stamp)| (time, stamp)).ok_or_else(|| io::Error::other("there is no time"))
+    best.map(|(_, time, stamp)| (time, stamp))
+        .ok_or_else(|| io::Error::other("the time stamp counter cannot be read"))
 }
 
 #[cfg(not(target_arch = "x86_64"))]

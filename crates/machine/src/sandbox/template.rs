@@ -73,7 +73,7 @@ impl Template {
         {
             let kept = File::open(folder.join(name))?;
             if kept.metadata()?.len() > bytes_max {
-                return Err(io::Error::other(format!("{name} is longer than it can be")));
+                return Err(io::Error::other(format!("{name} is too long")));
             }
             copy_data(&kept, file)?;
         }
@@ -88,7 +88,7 @@ impl Template {
     pub(crate) fn seal_and_save(self, folder: &Path, stamp: &str) -> io::Result<Self> {
         self.seal_files()?;
         if let Err(error) = self.save_files(folder, stamp) {
-            tracing::warn!(%error, "saved machine not kept for later services");
+            tracing::warn!(%error, "storing the saved machine failed");
             // What was written of it takes space.
             let _ = remove_template(folder);
         }

@@ -77,7 +77,7 @@ impl Sandbox {
         match self.save_template_within(limit).await {
             Err(error) if Instant::now() >= ends_at => return Err(failure_to_refusal(error)),
             Err(error) => {
-                tracing::warn!(%error, "no virtual machine could be saved, so that each start boots");
+                tracing::warn!(%error, "saving a virtual machine failed: each start boots");
             }
             Ok(()) => {}
         }
@@ -137,15 +137,15 @@ pub async fn sweep_trials(machines: &Path, trial_workspaces: &Path) {
             Err(error) => Err(error.to_string()),
         };
         match swept {
-            Ok(()) => tracing::info!(folder = %folder.display(), "trial of an earlier start removed"),
+            Ok(()) => tracing::info!(folder = %folder.display(), "leftover sandbox self-test removed"),
             Err(error) => {
-                tracing::warn!(folder = %folder.display(), error, "trial of an earlier start not removed");
+                tracing::warn!(folder = %folder.display(), error, "removing a leftover sandbox self-test failed");
             }
         }
     }
     for folder in trials_in(trial_workspaces) {
         if let Err(error) = fs::remove_dir_all(&folder) {
-            tracing::warn!(folder = %folder.display(), %error, "trial of an earlier start not removed");
+            tracing::warn!(folder = %folder.display(), %error, "removing a leftover sandbox self-test failed");
         }
     }
 }
@@ -227,7 +227,7 @@ impl TrialRecord {
             written.and_then(|text| fs::write(&fresh, text)).and_then(|()| fs::rename(&fresh, &self.file));
         if let Err(error) = written {
             // The next start tries again.
-            tracing::debug!(%error, "trial of a machine driver not remembered");
+            tracing::debug!(%error, "storing the self-test result of a machine driver failed");
         }
     }
 }

@@ -58,7 +58,7 @@ pub(super) async fn follow_index(
                 Ok(report) => report,
                 Err(GuestConnectionError::Unsupported(_)) => return,
                 Err(error) => {
-                    tracing::debug!(%account, %error, "no report of documents");
+                    tracing::debug!(%account, %error, "reading the document report failed");
                     let may_work = !matches!(reading, IndexingActivity::Idle);
                     reading = next_reading(reading, may_work, &turns);
                     sleep(RETRY_PAUSE).await;
@@ -75,7 +75,7 @@ pub(super) async fn follow_index(
                 let shared = Arc::clone(&shared);
                 let kept = spawn_blocking(move || shared.driver.keep_documents(account, &files)).await;
                 if let Ok(Err(error)) = kept {
-                    tracing::debug!(%account, %error, "report of documents not kept");
+                    tracing::debug!(%account, %error, "saving the document report failed");
                 }
             }
             sleep(pause).await;

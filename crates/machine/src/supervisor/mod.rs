@@ -356,7 +356,7 @@ impl Machines {
                 None => machines.when_running(account).await.ok()?,
             };
             if let Err(error) = link.index_changed(&IndexChanged { paths }).await {
-                tracing::debug!(%account, %error, "machine not told of changed files");
+                tracing::debug!(%account, %error, "changed-file notification failed");
             }
             Some(())
         };

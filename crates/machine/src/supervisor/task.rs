@@ -380,7 +380,7 @@ impl Supervisor {
         };
         self.unsaved = None;
         saved.unwrap_or_else(|error| {
-            tracing::error!(%account, %error, failures, "desired machine state not saved");
+            tracing::error!(%account, %error, failures, "saving the desired machine state failed");
             let again = Instant::now() + SAVE_RETRY_DELAY * 2_u32.pow(failures.min(SAVE_RETRY_DOUBLINGS_MAX));
             self.unsaved = Some(PendingSave { effect, again, failures: failures + 1 });
             false
