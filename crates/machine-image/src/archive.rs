@@ -63,7 +63,7 @@ pub(crate) fn for_each<R: Read>(
             // Defaults for all entries, such as a comment with the commit of an export.
             EntryType::XGlobalHeader => drop(read_record(&mut entry)?),
             EntryType::GNUSparse => {
-                return Err(invalid_archive("it has sparse files; make it without `--sparse`"));
+                return Err(invalid_archive("sparse files are not supported: make it without `--sparse`"));
             }
             _ => {
                 let head = parse_head(&entry, std::mem::take(&mut extensions))?;
@@ -161,7 +161,7 @@ fn read_records(mut text: &[u8], extensions: &mut Extensions) -> Result<(), Mach
             // A file of 8 GiB and more, or one with holes.
             b"size" => return Err(invalid_archive("a file is larger than 8 GiB")),
             key if key.starts_with(b"GNU.sparse.") => {
-                return Err(invalid_archive("it has sparse files; make it without `--sparse`"));
+                return Err(invalid_archive("sparse files are not supported: make it without `--sparse`"));
             }
             _ => {}
         }

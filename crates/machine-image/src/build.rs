@@ -132,7 +132,7 @@ pub fn build_image(
 
 fn check_counts(packages: &[PackageName], mirrors: &[String]) -> Result<(), MachineImageError> {
     if packages.len() > PACKAGES_MAX {
-        return Err(MachineImageError::Invalid(format!("at most {PACKAGES_MAX} packages can be named")));
+        return Err(MachineImageError::Invalid(format!("too many packages: name at most {PACKAGES_MAX}")));
     }
     let known = ["http://", "https://", "file:", "copy:", "deb "];
     let fits = |mirror: &String| {
@@ -143,7 +143,7 @@ fn check_counts(packages: &[PackageName], mirrors: &[String]) -> Result<(), Mach
             "{wrong:?} is not a mirror: expected a URL such as http://deb.debian.org/debian, or a line of sources.list"
         ))),
         None if mirrors.len() > MIRRORS_MAX => {
-            Err(MachineImageError::Invalid(format!("at most {MIRRORS_MAX} mirrors can be named")))
+            Err(MachineImageError::Invalid(format!("too many mirrors: name at most {MIRRORS_MAX}")))
         }
         None => Ok(()),
     }

@@ -10,25 +10,25 @@ pub enum MachineImageError {
     #[error("{0}")]
     Invalid(String),
     /// There is no such image.
-    #[error("there is no image {0}; `causerie image list` shows those there are")]
+    #[error("image {0} not found: `causerie image list` lists the images")]
     NotFound(String),
     /// The service or a machine uses the image.
     #[error("image {0} is in use: a machine or the service runs with it")]
     InUse(String),
     /// A program is missing on this host.
-    #[error("there is no program {program} (Debian: `apt-get install {package}`)")]
+    #[error("program {program} not found: install it (Debian: `apt-get install {package}`)")]
     MissingProgram { program: &'static str, package: &'static str },
     /// A program that builds the image failed.
     #[error("{program} failed: {reason}")]
     Program { program: &'static str, reason: String },
     /// The disk has too little space.
-    #[error("{} has {free_mib} MiB free, and the image needs about {needed_mib} MiB there", folder.display())]
+    #[error("too little space in {}: {free_mib} MiB free, about {needed_mib} MiB needed", folder.display())]
     NoSpace { folder: PathBuf, free_mib: u64, needed_mib: u64 },
     /// The archive cannot be a root file system.
-    #[error("the archive is refused: {0}")]
+    #[error("archive refused: {0}")]
     Archive(String),
     /// The operator stopped the build.
-    #[error("interrupted; nothing is left of the build")]
+    #[error("interrupted: the unfinished image was removed")]
     Cancelled,
     /// The operating system refused something.
     #[error("{what}: {source}")]

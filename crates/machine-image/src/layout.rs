@@ -175,9 +175,7 @@ impl ImageTree {
         } else {
             ""
         };
-        Err(MachineImageError::Archive(format!(
-            "it is no root file system: there is no program bin/sh in it{hint}"
-        )))
+        Err(MachineImageError::Archive(format!("not a root file system: bin/sh is missing{hint}")))
     }
 
     /// Opens a folder at the top of the tree; creates it if it is missing.
@@ -190,7 +188,7 @@ impl ImageTree {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let folder = match rustix::fs::openat(&self.root, name, flags, Mode::empty()) {
             Err(Errno::NOTDIR | Errno::LOOP) => {
-                return Err(MachineImageError::Archive(format!("/{name} is no folder in it")));
+                return Err(MachineImageError::Archive(format!("/{name} is not a folder")));
             }
             opened => opened.with_context(what)?,
         };
@@ -206,7 +204,7 @@ impl ImageTree {
         match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(Errno::ISDIR | Errno::PERM) => {
-                return Err(MachineImageError::Archive(format!("{name} is a folder in it")));
+                return Err(MachineImageError::Archive(format!("{name} is a folder, not a file")));
             }
             Err(errno) => return Err(errno).with_context(what),
         }

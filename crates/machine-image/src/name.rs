@@ -106,7 +106,9 @@ impl FromStr for Suite {
         if is_valid_name(text, ".-") {
             return Ok(Self(text.to_owned()));
         }
-        Err(MachineImageError::Invalid(format!("{text:?} is not a suite of Debian, such as bookworm")))
+        Err(MachineImageError::Invalid(format!(
+            "{text:?} is not a Debian suite: expected a name such as bookworm"
+        )))
     }
 }
 

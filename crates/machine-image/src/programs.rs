@@ -146,7 +146,7 @@ fn failure_hint(said: &str) -> Option<String> {
     }
     let hints = [
         ("has no installation candidate", "a package is not installable from this suite"),
-        ("was not found", "a package does not have the version that was asked for"),
+        ("was not found", "a package is not available in this version: check the version"),
         ("Could not resolve", "no mirror was reached: check the network, or name another with --mirror"),
         ("Could not connect", "no mirror was reached: check the network, or name another with --mirror"),
         ("Failed to fetch", "the mirror does not have this: check --mirror and --suite"),

@@ -168,7 +168,7 @@ impl Unpacker<'_> {
             }
             ArchiveEntryKind::File => self.write_file(&folder, name, head, content),
             ArchiveEntryKind::Symlink(target) if target.is_empty() => {
-                Err(UnpackProblem::LeftOut("a link to nothing"))
+                Err(UnpackProblem::LeftOut("an empty link"))
             }
             ArchiveEntryKind::Symlink(target) => {
                 make_room(&folder, name)?;
@@ -232,7 +232,7 @@ impl Unpacker<'_> {
             return Err(UnpackProblem::LeftOut("a hard link to a folder"));
         };
         if !matches!(layout::entry_fate(&parts), Fate::Kept) {
-            return Err(UnpackProblem::LeftOut("a hard link to what is left out"));
+            return Err(UnpackProblem::LeftOut("a hard link to a skipped entry"));
         }
         let from = self.open_folder(above)?;
         // No flag to follow a link: another name of the link itself is harmless.
@@ -241,7 +241,7 @@ impl Unpacker<'_> {
                 make_room(folder, name)?;
                 Ok(rustix::fs::linkat(&from, *target_name, folder, name, AtFlags::empty())?)
             }
-            Err(Errno::NOENT) => Err(UnpackProblem::LeftOut("a hard link to a file that is not there")),
+            Err(Errno::NOENT) => Err(UnpackProblem::LeftOut("a hard link to a missing file")),
             Err(Errno::PERM) => Err(UnpackProblem::LeftOut("a hard link to a folder")),
             made => Ok(made?),
         }
