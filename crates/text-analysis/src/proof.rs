@@ -65,11 +65,11 @@ impl std::fmt::Display for Unproven {
             Self::Number(number) => write!(f, "the passage does not contain the number {number}"),
             Self::Date(month) => write!(f, "the passage does not contain the date ({month})"),
             Self::Name(name) => write!(f, "the passage does not contain the name {name}"),
-            Self::Negation => f.write_str("the passage says the contrary"),
+            Self::Negation => f.write_str("the passage says the opposite"),
             Self::Quantity(number) => write!(f, "the passage gives {number} another value, unit or limit"),
-            Self::Participant(name) => write!(f, "the passage says this of another than {name}"),
-            Self::TimeOrder => f.write_str("the passage says another order in time"),
-            Self::Obligation => f.write_str("the passage says otherwise what must, may or must not be done"),
+            Self::Participant(name) => write!(f, "the passage says this about someone other than {name}"),
+            Self::TimeOrder => f.write_str("the passage gives a different order of events"),
+            Self::Obligation => f.write_str("the passage differs on what must, may or must not be done"),
             Self::Words => f.write_str("the passage has too few words in common with the sentence"),
         }
     }
