@@ -29,7 +29,7 @@ pub const HOST_FRAME_MAX_BYTES: usize = 32 * 1024 * 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum InvalidFrame {
     /// It is not JSON of a known form.
-    #[error("the line is no frame: {0}")]
+    #[error("invalid frame: {0}")]
     Malformed(#[from] serde_json::Error),
     /// A field exceeds its limit.
     #[error("the frame's {0} is out of bounds")]
