@@ -96,7 +96,7 @@ impl BenchConnection {
         request: &[u8],
     ) -> BenchResult<(BenchResponseHead, usize)> {
         let head = self.read_response_head(request).await?;
-        let length = head.length.ok_or("a length was expected")?;
+        let length = head.length.ok_or("a response has no length")?;
         let mut left = length;
         loop {
             let now = self.buffer.len().min(left);

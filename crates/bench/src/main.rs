@@ -74,14 +74,14 @@ fn parse_arguments(arguments: &[String]) -> BenchResult<Arguments<'_>> {
     let mut arguments = arguments.iter().map(String::as_str);
     while let Some(argument) = arguments.next() {
         if argument == "--json" {
-            parsed.json = Some(arguments.next().ok_or("--json wants a file")?);
+            parsed.json = Some(arguments.next().ok_or("--json needs a file")?);
         } else if argument == "--charts" {
-            parsed.charts = Some(arguments.next().ok_or("--charts wants a folder")?);
+            parsed.charts = Some(arguments.next().ok_or("--charts needs a folder")?);
         } else if scenarios::ALL.iter().any(|scenario| scenario.name == argument) {
             parsed.names.push(argument);
         } else {
             let known: Vec<&str> = scenarios::ALL.iter().map(|scenario| scenario.name).collect();
-            return Err(format!("there is no scenario {argument}; there are {}", known.join(", ")).into());
+            return Err(format!("unknown scenario {argument}: choose from {}", known.join(", ")).into());
         }
     }
     Ok(parsed)

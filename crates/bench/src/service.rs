@@ -97,7 +97,7 @@ impl BenchService {
 
     /// Kills the service, as a power failure would.
     pub(crate) fn kill(&mut self) -> BenchResult<()> {
-        let mut child = self.child.take().ok_or("the service does not run")?;
+        let mut child = self.child.take().ok_or("the service is not running")?;
         child.kill()?;
         child.wait()?;
         Ok(())
@@ -105,14 +105,14 @@ impl BenchService {
 
     /// Terminates the service gracefully.
     pub(crate) fn terminate(&mut self) -> BenchResult<()> {
-        let mut child = self.child.take().ok_or("the service does not run")?;
+        let mut child = self.child.take().ok_or("the service is not running")?;
         process::terminate_process(child.id());
         let status = child.wait()?;
         if status.success() { Ok(()) } else { Err(format!("the service ended with {status}").into()) }
     }
 
     pub(crate) fn pid(&self) -> BenchResult<u32> {
-        Ok(self.child.as_ref().ok_or("the service does not run")?.id())
+        Ok(self.child.as_ref().ok_or("the service is not running")?.id())
     }
 
     /// Creates an account with a machine and a key.
@@ -184,7 +184,7 @@ impl BenchService {
         let binary =
             std::env::var_os("CAUSERIE_BIN").map_or_else(|| "target/release/causerie".into(), PathBuf::from);
         if !binary.is_file() {
-            return Err(format!("{} is not there: `make build` builds it", binary.display()).into());
+            return Err(format!("{} not found: run `make build`", binary.display()).into());
         }
         let mut command = self.place.build_command(binary.canonicalize()?);
         command.env_clear();
@@ -223,7 +223,7 @@ pub(crate) async fn ask_question(
         .call_json(&build_request("POST", "/api/v1/chats", Some(&account.key), Some(&body)), 202)
         .await?;
     let text =
-        |field: &str| asked[field].as_str().map(str::to_owned).ok_or("a question was answered otherwise");
+        |field: &str| asked[field].as_str().map(str::to_owned).ok_or("a question got an unexpected answer");
     Ok(AskedQuestion { chat: text("chatId")?, message: text("id")? })
 }
 

@@ -29,7 +29,7 @@ impl ServiceAddress {
             || authority.contains(['@', '?', '#', ' '])
             || prefix.contains(['?', '#', ' '])
         {
-            return Err(format!("{url:?} is no base URL: scheme, host, port and path are all it may have"));
+            return Err(format!("{url:?} is not a base URL: give only scheme, host, port and path"));
         }
         Ok(Self { authority: authority.to_owned(), prefix: prefix.to_owned(), tls })
     }

@@ -45,7 +45,7 @@ fn check_machines(output: &Output) -> Result<(), String> {
     let said: Value =
         serde_json::from_slice(&output.stdout).map_err(|_| format!("doctor ended with {}", output.status))?;
     let check = said["checks"].as_array().into_iter().flatten().find(|check| check["name"] == "machines");
-    let check = check.ok_or("doctor says nothing of machines")?;
+    let check = check.ok_or("doctor has no check of machines")?;
     if check["status"] == "pass" {
         return Ok(());
     }

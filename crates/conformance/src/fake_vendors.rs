@@ -46,11 +46,7 @@ impl FakeVendors {
     pub fn start() -> Self {
         let test = std::env::current_exe().expect("the test knows its own path");
         let binary = test.ancestors().nth(2).expect("target/<profile>").join("fake-vendor");
-        assert!(
-            binary.is_file(),
-            "{} is not there: `make test` builds it before the tests",
-            binary.display()
-        );
+        assert!(binary.is_file(), "{} not found: run `make test`, which builds it", binary.display());
         let port = ReservedPort::reserve();
         let mut vendors = Self { binary, address: port.address().to_string(), _port: port, child: None };
         vendors.restart();

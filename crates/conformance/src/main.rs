@@ -87,12 +87,12 @@ impl ConformanceCli {
             return Ok(service.api_for(&service.create_account()));
         }
         let address = ServiceAddress::from_base_url(self.base_url.as_deref().unwrap_or_default())?;
-        let key = self.key.clone().ok_or("--key is missing: a key of an empty account")?;
+        let key = self.key.clone().ok_or("--key is missing: give a key of an empty account")?;
         let api = Api { address, key };
         let looked = api.new_request("GET", "/api/v1/directories").try_send(&api.address);
         match looked.map_err(|error| format!("{} cannot be reached: {error}", api.address))?.status {
             200 => Ok(api),
-            401 => Err("the key is refused".to_owned()),
+            401 => Err("the service refused the key".to_owned()),
             status => Err(format!("the service answers {status} to a listing")),
         }
     }
@@ -129,12 +129,12 @@ impl ConformanceCli {
         for case in skipped {
             writeln!(out, "  {}: {}", case_title(case), self.why_not(case).unwrap_or_default())?;
         }
-        writeln!(out, "\nNot seen from outside, and shown by the project's own tests:")?;
+        writeln!(out, "\nNot testable from outside, covered by the project's own tests:")?;
         for (what, why) in cases::NOT_FROM_OUTSIDE {
             writeln!(out, "  {what}: {why}")?;
         }
         let held = outcomes.len() - failed.len();
-        writeln!(out, "\n{held} cases hold, {} do not, {} are skipped", failed.len(), skipped.len())
+        writeln!(out, "\n{held} cases passed, {} failed, {} skipped", failed.len(), skipped.len())
     }
 }
 

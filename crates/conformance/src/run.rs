@@ -39,7 +39,7 @@ pub fn run_all(
     let before = panic::take_hook();
     panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(|place| format!(" ({}:{})", place.file(), place.line()));
-        let message = panic.payload_as_str().unwrap_or("it failed without a word");
+        let message = panic.payload_as_str().unwrap_or("it failed without a message");
         PANIC_MESSAGE.set(Some(format!("{message}{}", place.unwrap_or_default())));
     }));
     let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(Vec::new()));

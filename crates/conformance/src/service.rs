@@ -118,11 +118,7 @@ impl TestService {
                 .environment
                 .push((DATABASE.to_owned(), test_support::postgres::shared_server().new_database()));
         }
-        assert!(
-            binary.is_file(),
-            "{} is not there: `make test` builds it before the tests",
-            binary.display()
-        );
+        assert!(binary.is_file(), "{} not found: run `make test`, which builds it", binary.display());
         let home = tempfile::Builder::new().prefix("conformance-").tempdir().expect("a temporary folder");
         // Machines run as other users, who must be able to traverse the folder.
         fs::set_permissions(home.path(), PermissionsExt::from_mode(0o711)).expect("a folder of one's own");

@@ -22,7 +22,7 @@ fn main() -> ExitCode {
             for complaint in &report.complaints {
                 println!("{complaint}");
             }
-            println!("tidy: {} places to mend", report.complaints.len());
+            println!("tidy: {} violations", report.complaints.len());
             ExitCode::FAILURE
         }
         Err(error) => {

@@ -91,7 +91,7 @@ fn apply_exceptions(tree: &SourceTree, complaints: Vec<Complaint>) -> Vec<Compla
         if left.len() == before {
             left.push(wrong("unused exception: remove the line"));
         } else if reason.trim().is_empty() {
-            left.push(wrong("it lacks a reason"));
+            left.push(wrong("its reason is missing"));
         }
     }
     left

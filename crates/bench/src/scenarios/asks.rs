@@ -104,11 +104,11 @@ async fn none_is_missing(service: &BenchService, account: &BenchAccount, accepte
     let listed = connection
         .call_json(&build_request("GET", "/api/v1/chats?limit=1", Some(&account.key), None), 200)
         .await?;
-    let there = listed["totalCount"].as_f64().ok_or("a list tells no count")?;
+    let there = listed["totalCount"].as_f64().ok_or("a list has no totalCount")?;
     // No question was in progress when they were counted: each was awaited.
     if there == accepted {
         Ok(())
     } else {
-        Err(format!("{accepted} questions were accepted, {there} are there").into())
+        Err(format!("{accepted} questions were accepted, {there} are stored").into())
     }
 }

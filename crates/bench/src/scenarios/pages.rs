@@ -88,5 +88,5 @@ fn sign_in(service: &BenchService, account: &BenchAccount) -> BenchResult<String
     let mut response = String::new();
     stream.read_to_string(&mut response)?;
     let cookie = response.lines().find_map(|line| line.strip_prefix("set-cookie: ")?.split(';').next());
-    Ok(cookie.ok_or_else(|| format!("nobody was signed in: {response}"))?.to_owned())
+    Ok(cookie.ok_or_else(|| format!("sign-in failed: {response}"))?.to_owned())
 }

@@ -94,7 +94,7 @@ async fn check_complete_answer(
     if has_all_tokens(&parse_stamps(text), TOKENS) {
         Ok(())
     } else {
-        Err(format!("an answer is not whole: {text}").into())
+        Err(format!("an answer is incomplete: {text}").into())
     }
 }
 
@@ -115,6 +115,6 @@ fn restart_proxy(vendor: &BenchVendor) -> BenchResult<f64> {
                 return Ok(began.elapsed().as_secs_f64() * 1e3);
             }
         }
-        Err("the proxy passes nothing on".into())
+        Err("the proxy forwards nothing".into())
     })
 }

@@ -99,7 +99,7 @@ impl StopBench {
         let completed = millis_since(sent);
         let gone = self.measure_close_delay(before - 1, sent).await?;
         if self.vendor_requests().await?.len() != before {
-            return Err("the vendor was asked more after a stop".into());
+            return Err("the vendor got another request after a stop".into());
         }
         Ok(Stopped { gone, completed })
     }
@@ -129,7 +129,7 @@ impl StopBench {
         let (gone, completed): (BenchResult<f64>, _) = tokio::join!(gone, over);
         let stopped = Stopped { gone: gone?, completed: completed? };
         if self.vendor_requests().await?.len() != before {
-            return Err("the vendor was asked more after a stop".into());
+            return Err("the vendor got another request after a stop".into());
         }
         Ok(stopped)
     }
@@ -175,7 +175,7 @@ impl StopBench {
         timeout(TIMEOUT, async {
             loop {
                 let seen = self.vendor_requests().await?;
-                let one = seen.get(number).ok_or("a request is gone")?;
+                let one = seen.get(number).ok_or("a request is missing")?;
                 if let Some(ended) = one["endedMicros"].as_u64() {
                     return Ok(ended.saturating_sub(since) as f64 / 1e3);
                 }

@@ -117,7 +117,7 @@ pub(super) async fn run_tool_turn(
     }
     let spoken = parse_stamps(answer["text"].as_str().unwrap_or_default());
     if spoken.len() != 2 * calls.len() + 1 || states.len() != calls.len() {
-        return Err(format!("a turn has not all of its steps: {answer}").into());
+        return Err(format!("a turn is missing steps: {answer}").into());
     }
     Ok(spoken[1..].chunks_exact(2).map(|pair| pair[1].1.saturating_sub(pair[0].1) as f64 / 1e3).collect())
 }

@@ -41,7 +41,7 @@ fn check_links(tree: &SourceTree, file: &SourceFile, out: &mut Vec<Complaint>) {
             let (path, heading) = target.split_once('#').unwrap_or((target, ""));
             let full = if path.is_empty() { Some(file.path.clone()) } else { resolve_link(&file.path, path) };
             let Some(full) = full.filter(|full| tree.paths.contains(full)) else {
-                push_complaint(out, &file.path, index + 1, "link", format!("{target} leads nowhere"));
+                push_complaint(out, &file.path, index + 1, "link", format!("broken link: {target}"));
                 continue;
             };
             if !heading.is_empty() && !heading_anchors(tree.file_text(&full).unwrap_or("")).contains(heading)

@@ -101,7 +101,7 @@ fn check_map(tree: &SourceTree, crates: &Crates) -> Vec<Complaint> {
     let show = |edges: &Edges| format!("{:?}, for tests {:?}", edges.normal, edges.tests);
     for (line, name, meant) in &rows {
         match crates.get(name) {
-            None => out.push(new_complaint(MAP, *line, "map", format!("there is no crate {name}"))),
+            None => out.push(new_complaint(MAP, *line, "map", format!("unknown crate {name}"))),
             Some(real) if real != meant => {
                 let text = format!("{name} uses {}; the manifest says {}", show(meant), show(real));
                 out.push(new_complaint(MAP, *line, "map", text));
@@ -118,10 +118,15 @@ fn check_map(tree: &SourceTree, crates: &Crates) -> Vec<Complaint> {
 fn check_member(path: &str, text: &str, crates: &Crates, out: &mut Vec<Complaint>) {
     let folder = path.rsplit('/').nth(1).unwrap_or("");
     if !crates.contains_key(folder) {
-        out.push(new_complaint(path, 0, "manifest", "the crate is not named as its folder".into()));
+        out.push(new_complaint(path, 0, "manifest", "the crate's name differs from its folder".into()));
     }
     if !text.contains("[lints]\nworkspace = true") {
-        out.push(new_complaint(path, 0, "manifest", "it does not take the lints of the workspace".into()));
+        out.push(new_complaint(
+            path,
+            0,
+            "manifest",
+            "the lints of the workspace are missing: add `[lints] workspace = true`".into(),
+        ));
     }
     let mut section = "";
     for (index, line) in text.lines().enumerate() {
@@ -132,7 +137,7 @@ fn check_member(path: &str, text: &str, crates: &Crates, out: &mut Vec<Complaint
             && !line.starts_with('#')
             && !line.contains("workspace = true")
         {
-            let text = "versions stand in the root's [workspace.dependencies] alone".into();
+            let text = "version set here: move it to the root's [workspace.dependencies]".into();
             out.push(new_complaint(path, index + 1, "manifest", text));
         }
     }
@@ -154,7 +159,7 @@ fn check_root(tree: &SourceTree, out: &mut Vec<Complaint>) {
                     ROOT,
                     index + 1,
                     "reason",
-                    format!("{name} stands there without a reason"),
+                    format!("{name} has no reason: add a comment"),
                 ));
             }
             let used = tree.with_suffix("/Cargo.toml").any(|file| {

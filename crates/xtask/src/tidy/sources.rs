@@ -58,7 +58,7 @@ fn strip_comment_and_strings(line: &str) -> String {
 fn check_lengths(file: &SourceFile, out: &mut Vec<Complaint>) {
     let lines: Vec<&str> = file.text.lines().collect();
     if lines.len() > FILE_MAX_LINES {
-        let text = format!("{} lines, more than {FILE_MAX_LINES}: split it by what it is about", lines.len());
+        let text = format!("{} lines, more than {FILE_MAX_LINES}: split it by topic", lines.len());
         push_complaint(out, file, 0, "long-file", text);
     }
     for (index, line) in lines.iter().enumerate() {
@@ -101,10 +101,16 @@ fn check_unsafe_code(file: &SourceFile, out: &mut Vec<Complaint>) {
                 file,
                 index + 1,
                 "unsafe",
-                "unsafe code stands in the crates machine and guest, and in memory.rs of causerie",
+                "unsafe code outside the crates machine and guest and memory.rs of causerie",
             );
         } else if !above.iter().any(|line| line.contains("SAFETY:") || line.contains("# Safety")) {
-            push_complaint(out, file, index + 1, "unsafe", "no `// SAFETY:` line says why it is sound");
+            push_complaint(
+                out,
+                file,
+                index + 1,
+                "unsafe",
+                "unsafe code without a `// SAFETY:` comment: say why it is sound",
+            );
         }
     }
 }
@@ -114,7 +120,7 @@ fn banned_leftovers() -> [(String, &'static str); 8] {
     let joined = |left: &str, right: &str| format!("{left}{right}");
     [
         (joined("TO", "DO"), "do it, or write an issue"),
-        (joined("FIX", "ME"), "mend it, or write an issue"),
+        (joined("FIX", "ME"), "fix it, or write an issue"),
         (joined("todo", "!("), "write it"),
         (joined("unimpl", "emented!("), "write it"),
         (joined("#[all", "ow("), "use #[expect(…, reason = …)], which reports when it is no longer needed"),

@@ -61,7 +61,7 @@ fn find_fragments(tree: &SourceTree) -> Vec<Complaint> {
         for (index, line) in file.text.lines().enumerate() {
             let Some(doc) = doc_fragment(line) else { continue };
             if !(is_api && published.contains(doc)) {
-                let text = "a doc line begins with a verb or a noun, not with What, Who or Whether";
+                let text = "doc line begins with What, Who or Whether: begin with a verb or a noun";
                 push_complaint(&mut out, file, index + 1, text.to_owned());
             }
         }
