@@ -519,7 +519,7 @@ fn explain_failure(failure: &LaunchFailure) -> String {
         text.push_str("; a filter of system calls denies it, as a container's does: start the container with --security-opt seccomp=unconfined");
     }
     if denied && failure.what.contains("/proc") {
-        text.push_str("; XX");
+        text.push_str("; parts of this host's /proc are masked, as inside a container, so the kernel refuses to mount a new one");
     }
     text
 }
