@@ -24,7 +24,7 @@ const AGENT_CAPABILITIES: CapabilitySet = CapabilitySet::KILL
     .union(CapabilitySet::SETUID)
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::FOWNER);
-/// Environment of the largest file, in bytes, and of the most processes.
+/// Environment of the largest file, in bytes, and of the maximum number of processes.
 const FILE_BYTES: &str = "CAUSERIE_FILE_BYTES";
 const PROCESSES: &str = "CAUSERIE_PROCESSES";
 

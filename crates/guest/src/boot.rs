@@ -1,7 +1,7 @@
 //! Process 1 of a virtual machine: sets the kernel up, starts the agent, reaps orphans and powers the machine off.
 //!
 //! ```text
-//! kernel ── boot (mounts, link, listeners, a network of its own for what follows) ── agent (`serve`) ── tools
+//! kernel ── boot (mounts, link, listeners, a separate network for later processes) ── agent (`serve`) ── tools
 //! ```
 //! The root file system is the host's read-only view of the system; what must be writable or private is mounted over
 //! it. Only this process holds the listener that powers the machine off. A machine of QEMU does all of it that is the same
@@ -73,7 +73,7 @@ pub struct Prepared {
 pub fn run_machine(platform: Platform) -> ExitCode {
     match platform {
         Platform::UserModeLinux => shut_down_machine(user_mode_linux(), RebootCommand::PowerOff),
-        // QEMU ends when its machine restarts, whatever the machine's firmware can do.
+        // QEMU ends when its machine restarts, regardless of the machine's firmware.
         Platform::Qemu(prepared) => shut_down_machine(run_qemu(prepared), RebootCommand::Restart),
     }
 }
@@ -136,8 +136,7 @@ pub(crate) struct HostLink {
 }
 
 impl HostLink {
-    /// Opens the listeners, and gives this process and those that follow a network of their own, in which the link does not
-    /// exist.
+    /// Opens the listeners, and moves this process and its later children to a separate network namespace without the link.
     pub(crate) fn open_listeners() -> Result<Self, BootError> {
         rustix::system::sethostname(b"machine").with_context("setting the host name")?;
         link_interface::configure_interface().with_context("configuring the link to the host")?;
@@ -254,7 +253,7 @@ pub(crate) fn file_system(kind: &str, at: &str, flags: MountFlags, options: &str
     mount("none", at, kind, flags, options).with_context(&context)
 }
 
-/// Starts the agent, or lets the one that waits go on, and waits for its end or the host's request.
+/// Starts the agent or resumes the waiting one, then waits for its end or the host's request.
 fn supervise_agent(link: HostLink, agent: Option<AgentProcess>, port: Option<Port>) -> Result<(), BootError> {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_io().build().with_context("starting")?;

@@ -9,7 +9,7 @@ use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use crate::boot::{HostLink, Prepared};
 use crate::port::Port;
 
-/// The numbers, above those of the standard streams.
+/// The descriptor numbers, above the standard streams.
 const NUMBERS: [RawFd; 5] = [3, 4, 5, 6, 7];
 /// Above all of them.
 const AWAY: RawFd = 100;

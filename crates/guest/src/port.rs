@@ -16,7 +16,7 @@ use crate::link_interface;
 const APPEARS_WITHIN: Duration = Duration::from_secs(10);
 /// The pause between looks for the port.
 const APPEARS_POLL: Duration = Duration::from_millis(2);
-/// The error of the clock that is good enough, and the most questions for the time until it is reached.
+/// The accepted clock error, and the maximum number of time requests until it is reached.
 const CLOCK_ERROR_MAX: Duration = Duration::from_millis(5);
 const CLOCK_QUESTIONS_MAX: u32 = 8;
 
@@ -31,7 +31,7 @@ impl Port {
     /// Opens the port, which appears soon after its driver was loaded, and creates the interface.
     ///
     /// # Errors
-    /// If there is no port after ten seconds, or no interface can be made.
+    /// Fails if the port is missing after ten seconds, or the interface cannot be created.
     pub(crate) fn open_port() -> io::Result<Self> {
         let interface = link_interface::create_interface()?;
         let began = Instant::now();
@@ -56,8 +56,7 @@ impl Port {
             .ok_or_else(|| io::Error::other("the host did not introduce this machine"))
     }
 
-    /// Sets the clock to the host's. The answer that came soonest tells it best: the time passed on its way by no more than half
-    /// of what the question took.
+    /// Sets the clock to the host's. The fastest answer is the most exact one: its error is at most half of the round trip.
     ///
     /// # Errors
     /// If the port fails, or the host sends something else.
@@ -101,7 +100,7 @@ impl Port {
     }
 
     /// Starts the threads that carry packets in both directions. The first error of one of them is received from the
-    /// channel; there is none while the machine works.
+    /// channel; it stays empty while the machine works.
     ///
     /// # Errors
     /// If a thread cannot be started.

@@ -65,7 +65,7 @@ impl Guest {
     }
 
     /// Keeps the index of the workspace's documents up to date, soon after the host has said hello: until then the machine
-    /// is starting, and has no time for it. Ends only if there is none.
+    /// is starting, and has no time for it. Ends only if the machine has no index.
     pub async fn keep_index(self) {
         self.greeted.notified().await;
         tokio::time::sleep(INDEXES_AFTER).await;
@@ -121,7 +121,7 @@ async fn list_mcp_tools(State(guest): State<Guest>, body: Bytes) -> Response {
     }
 }
 
-/// Reports the states of documents, once they differ from those that the host has seen.
+/// Reports the states of documents, once they differ from the states that the host has seen.
 async fn report_index(State(guest): State<Guest>, body: Bytes) -> Response {
     let Some(library) = &guest.limits.library else { return StatusCode::NOT_FOUND.into_response() };
     let request: IndexRequest = match parse_body(&body, protocol::index::REQUEST_MAX_BYTES) {

@@ -48,7 +48,7 @@ fn serve_requests() -> Result<(), String> {
         if !request.more {
             return Ok(());
         }
-        // At the end of its input it is no longer needed.
+        // At the end of its input, the worker is no longer needed.
         let Ok(next) = tools::read_request() else { return Ok(()) };
         request = next;
     }

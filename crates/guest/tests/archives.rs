@@ -187,7 +187,7 @@ fn zip_long_and_equal_names_distinct() {
     assert!(name.starts_with('…') && name.ends_with("/decision.txt") && name.len() <= 120, "{name}");
     assert!(document.unread_files.is_empty());
 
-    // Two files of one name, of which most programs find the last.
+    // Two files with the same name; most programs find the last one.
     let mut twice = zip_files(&[("a.txt", b"First."), ("b.txt", b"Second.")]);
     for at in (0..twice.len() - 5).rev() {
         if &twice[at..at + 5] == b"a.txt" {
@@ -230,7 +230,7 @@ fn zip_bombs_refused_one_by_one() {
     assert_eq!(page_texts(&read_one, 2), ["small.txt", "Small."]);
     assert!(page_texts(&read_one, 1)[0].contains("unpacks to more than"), "{:?}", page_texts(&read_one, 1));
 
-    // Each of these is accepted alone; binary, so that they are no text.
+    // Each of these is accepted alone; they are binary, not text.
     let block = vec![0; 60 * 1024 * 1024];
     let names = ["1", "2", "3", "4", "5"];
     let read_all = read_zip(&zip_files(&names.map(|name| (name, &block[..]))));

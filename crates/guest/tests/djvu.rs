@@ -31,7 +31,7 @@ fn place_of(mark: &[u8]) -> usize {
     ROOKS.windows(mark.len()).position(|window| window == mark).expect("it is there")
 }
 
-/// Returns the first page as a file of its own. It lacks the shapes that it shares.
+/// Returns the first page as a separate file, without its shared shapes.
 fn first_page() -> Vec<u8> {
     let page = place_of(b"FORM\0\0\x01\xb7DJVU");
     [b"AT&T", &ROOKS[page..page + 8 + 0x1b7]].concat()

@@ -87,7 +87,7 @@ fn text_with_font(font: &str, content: &str, objects: &str) -> String {
 
 #[test]
 fn pdf_missing_fonts_keep_words_whole() {
-    // All letters are as wide as in no font that stands in for it.
+    // The widths of the letters differ from every fallback font.
     let widths = ["458"; 95].join(" ");
     let font = format!(
         "<</Type/Font/Subtype/TrueType/BaseFont/SimSun/Encoding/WinAnsiEncoding/FirstChar 32/LastChar 126\
@@ -381,7 +381,7 @@ fn harm_is_refused() {
     assert_eq!(error.to_string(), "the file is binary (PNG image, 16 bytes) and has no text to read");
 }
 
-/// Whatever is done to a document, extraction answers.
+/// Extraction answers for every mutation of a document.
 #[test]
 fn damaged_files_never_bring_it_down() {
     for name in ["lease.pdf", "minutes.docx", "prices.xlsx", "text.odt", "notice.html"] {

@@ -1,4 +1,4 @@
-//! Documents that mean harm: each is read or refused within its bounds, and says what was not read.
+//! Malicious documents: each is read or refused within its bounds, and the unread parts are reported.
 
 #[path = "support/archive.rs"]
 mod archive;
@@ -13,8 +13,8 @@ use compound::{compound_file, utf16_bytes};
 use domain::unread::{UnreadImages, UnreadReason};
 use guest::documents::{ExtractError, Extracted, OUTPUT_MAX_BYTES, PAGES_MAX, extract_bytes};
 
-/// The most processor time of one document: far below the time after which its reader is killed. Other work of the host
-/// does not count.
+/// The maximum processor time of one document: far below the time after which its reader is killed. Other work of the
+/// host does not count.
 const TIME_MAX: Duration = Duration::from_secs(20);
 /// The unit in which Linux tells processor times.
 const TICKS_PER_SECOND: u64 = 100;
@@ -154,7 +154,7 @@ fn docx_repeated_comments_read_once() {
     let document = read_document("a.docx", &document).expect("it is read");
     assert!(document_text(&document).len() < 100_000 && document.truncated);
 
-    // The ends need not belong to what began.
+    // The ends need not match the beginnings.
     let replies = format!("<cm>{}", "<reply><t>a</t></cm>".repeat(1_000_000));
     let slide = ("ppt/slides/s.xml".to_owned(), b"<a:p><a:t>x</a:t></a:p>".to_vec());
     let comments = "<Relationship Id=\"c\" Type=\"x/comments\" Target=\"c.xml\"/>".repeat(10_000);
@@ -556,7 +556,7 @@ fn pdf_stream(entries: &str, content: &str) -> String {
 #[test]
 fn pdf_recursive_forms_read_in_part() {
     let font = (30, "<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>".to_owned());
-    // Twelve forms, each of which draws the next one ten times: 10^12 texts, or as many clips without any.
+    // Twelve forms, each drawing the next one ten times: 10^12 texts, or 10^12 clips without text.
     for (drawn, is_text) in [("BT /A 9 Tf 50 700 Td (once more) Tj ET ", true), ("", false)] {
         let mut objects =
             vec![(4, pdf_stream("", "BT /A 9 Tf 50 750 Td (The rent is 850.) Tj ET /F Do")), font.clone()];
@@ -625,7 +625,7 @@ fn odt_any_images_keep_document_readable() {
     // More pixels than are decoded, for one image and for all of them.
     assert!(document(&[png(100_000, 100_000), png(u32::MAX, u32::MAX), png(0, 0)]).images.is_empty());
     assert!(document(&vec![png(5_000, 5_000); 50]).images.len() <= 8);
-    // Parts that unpack to more than a part may, and one that is no image.
+    // Parts that unpack to more than the limit, and one that is not an image.
     let mut long = png(640, 480);
     long.resize(70_000_000, 0);
     assert!(document(&[long, b"GIF8".to_vec(), b"\xff\xd8\xff\xe0\xff\xff".to_vec()]).images.is_empty());

@@ -13,7 +13,7 @@ use guest::tools::Spares;
 use serde_json::json;
 use support::TestMachine;
 
-/// The most text that one call of `read` gives, in bytes.
+/// The maximum number of bytes of text that one call of `read` returns.
 const READ_MAX_BYTES: usize = 32 * 1024;
 
 /// A machine with an index.
@@ -65,7 +65,7 @@ fn pdf_with_pages(pages: u32) -> Vec<u8> {
     out
 }
 
-/// Returns the number that follows a word in what `read` says.
+/// Returns the number that follows a word in the output of `read`.
 fn number_after(text: &str, word: &str) -> Option<u32> {
     let rest = text.split(&format!("{word} ")).nth(1)?;
     rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
@@ -81,7 +81,7 @@ async fn read_parses_each_page_once() {
     assert_eq!(first.passages[0].page, Some(150));
     assert!(first.passages[0].text.contains("folio150"), "{:?}", first.passages[0]);
     assert!(first.text.contains("PDF, 200 pages. Not whole: pages 1"), "{}", first.text);
-    // Without a program there are no workers: what comes now comes from what was kept.
+    // Without a program there are no workers: the text comes from the cache.
     let program = machine.limits.program.replace(PathBuf::from("/nowhere"));
     machine.limits.spares = Spares::default();
     assert_eq!(machine.call_tool("read", page.clone()).await, first);

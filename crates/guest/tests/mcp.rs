@@ -91,7 +91,7 @@ fn is_running(pid: &Value) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z"))
 }
 
-/// Waits for what comes soon.
+/// Waits briefly for the next message.
 async fn wait_until(what: &str, holds: impl Fn() -> bool) {
     let until = Instant::now() + Duration::from_secs(60);
     let mut again = tokio::time::interval(Duration::from_millis(5));

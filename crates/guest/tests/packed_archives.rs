@@ -148,7 +148,7 @@ fn extract_part_reads_any_part_alone() {
     let files: Vec<(&str, &[u8])> =
         texts.iter().map(|(name, text)| (name.as_str(), text.as_bytes())).collect();
     std::fs::write(&path, gzip_content(&tar_archive(&files))).expect("it is written");
-    // The files together are larger than what is unpacked ahead.
+    // The files together exceed the limit for unpacking ahead.
     for (first_page, last_page) in [(4, 4), (1, 1), (2, 4)] {
         let bounds = ExtractBounds { first_page, last_page, ..ExtractBounds::default() };
         let part =

@@ -205,7 +205,7 @@ async fn shell_cannot_create_setuid_files() {
 #[tokio::test]
 async fn epoll_watches_are_bounded() {
     let machine = TestMachine::new();
-    // Two hundred instances, each of which watches two hundred counters: forty thousand watches.
+    // Two hundred instances, each watching two hundred counters: forty thousand watches.
     machine.put_file(
         "watches.pl",
         r#"
@@ -223,7 +223,7 @@ async fn epoll_watches_are_bounded() {
     if cfg!(target_arch = "x86_64") {
         assert!(output.text.starts_with("4096 28\n"), "{}", output.text);
     }
-    // What is usual goes on.
+    // Ordinary use continues.
     machine.put_file(
         "loop.py",
         "import asyncio\n\
@@ -337,7 +337,7 @@ async fn kill_watcher(machine: &TestMachine, file: &str) -> rustix::process::Pid
     shell
 }
 
-/// Should the watcher die all the same, the call ends, and what it left behind goes with the next sweep.
+/// If the watcher dies anyway, the call ends, and the next sweep removes its leftovers.
 #[tokio::test]
 async fn a_lost_watcher_ends_the_call() {
     let machine = TestMachine::new();
@@ -351,7 +351,7 @@ async fn a_lost_watcher_ends_the_call() {
     if machine.limits.tools_user.is_some() {
         assert!(is_gone(shell.as_raw_nonzero().get()));
     } else {
-        // Without a user of their own they cannot be distinguished from others.
+        // Without a separate user they cannot be distinguished from others.
         let _ = rustix::process::kill_process(shell, rustix::process::Signal::KILL);
     }
 }

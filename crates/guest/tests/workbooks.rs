@@ -1,4 +1,4 @@
-//! Workbooks: cells as they are shown, and what stands beside them. Each is made in its test.
+//! Workbooks: cells as they are shown, and the content beside them. Each is made in its test.
 
 #[path = "support/archive.rs"]
 mod archive;

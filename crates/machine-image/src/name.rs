@@ -9,7 +9,7 @@ use crate::error::MachineImageError;
 const NAME_MAX_BYTES: usize = 100;
 /// The length of a digest in hexadecimal digits.
 pub(crate) const DIGEST_DIGITS: usize = 64;
-/// The fewest digits that identify a version.
+/// The minimum number of digits that identify a version.
 const DIGEST_DIGITS_MIN: usize = 6;
 const DIGEST_PREFIX: &str = "sha256:";
 

@@ -20,9 +20,9 @@ use crate::error::{ImageErrorContext, MachineImageError};
 use crate::layout::{self, Fate};
 use crate::metadata::{FILE_MODE, FOLDER_MODE, PROGRAM_MODE, timestamps_at};
 
-/// The most entries of an image.
+/// The maximum number of entries of an image.
 const ENTRIES_MAX: u64 = 1_000_000;
-/// The most bytes of an image.
+/// The maximum number of bytes of an image.
 const BYTES_MAX: u64 = 64 << 30;
 /// The deepest folder.
 const DEPTH_MAX: usize = 128;

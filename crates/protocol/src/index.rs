@@ -14,9 +14,9 @@ pub const INDEX_PATH: &str = "/index";
 pub const CHANGED_PATH: &str = "/index/changed";
 /// The longest request, in bytes.
 pub const REQUEST_MAX_BYTES: usize = 256 * 1024;
-/// The longest report, in bytes: the most files with paths of ordinary length.
+/// The longest report, in bytes: the maximum number of files with paths of ordinary length.
 pub const REPORT_MAX_BYTES: usize = 16 * 1024 * 1024;
-/// The most files of a report; further ones are left out.
+/// The maximum number of files of a report; further ones are left out.
 pub const REPORTED_MAX: usize = 40_000;
 /// The most changed paths of one request.
 pub const CHANGED_MAX: usize = 100;

@@ -15,7 +15,7 @@ pub const PLUGINS: &str = "/plugins";
 pub const SERVERS_FILE: &str = ".servers.json";
 /// The longest such file, in bytes.
 pub const SERVERS_FILE_MAX_BYTES: u64 = 8 * 1024 * 1024;
-/// The most bytes of the tools of one server; further tools are omitted.
+/// The maximum number of bytes of the tools of one server; further tools are omitted.
 pub const TOOLS_MAX_BYTES: usize = 256 * 1024;
 /// The longest request for tools, in bytes.
 pub const REQUEST_MAX_BYTES: usize = 64 * 1024;

@@ -13,13 +13,13 @@ pub const PREVIEW_PATH: &str = "/preview";
 pub const PAGE_PATH: &str = "/preview/page";
 /// The longest request, in bytes: an escaped path and passage.
 pub const REQUEST_MAX_BYTES: usize = 64 * 1024;
-/// The most pages of one reply.
+/// The maximum number of pages of one reply.
 pub const PAGES_MAX: u32 = 20;
 /// The most text of one reply, in bytes.
 pub const TEXT_MAX_BYTES: usize = 256 * 1024;
 /// The maximum name of a sheet or a file, in bytes.
 pub const NAME_MAX_BYTES: usize = 200;
-/// The most texts of one reply.
+/// The maximum number of texts of one reply.
 pub const TEXTS_MAX: usize = 4_000;
 /// The most areas of a passage.
 pub const MARKS_MAX: usize = 200;
@@ -27,7 +27,7 @@ pub const MARKS_MAX: usize = 200;
 pub const PREVIEW_MAX_BYTES: usize = TEXT_MAX_BYTES * 6 + TEXTS_MAX * 64 + 64 * 1024;
 /// The largest picture, in bytes.
 pub const PICTURE_MAX_BYTES: usize = 8 * 1024 * 1024;
-/// The longest side of a picture, and the most pixels.
+/// The longest side of a picture, and the maximum number of pixels.
 pub const PICTURE_SIDE_MAX: u32 = 6_000;
 pub const PICTURE_PIXELS_MAX: u64 = 6_000_000;
 /// The width of a picture, in pixels, unless its pixels would be too many.

@@ -212,9 +212,9 @@ pub const PASSAGES_MAX: usize = domain::tool::PASSAGES_MAX as usize;
 pub const OUTPUT_PASSAGES_MAX: usize = MachineTool::AttachedFiles.facts().passages_max as usize;
 /// The most text of attached files, in bytes, so that it fits into a frame when escaped.
 pub const ATTACHED_MAX_BYTES: usize = 256 * 1024;
-/// The most pages that are shown as pictures by one call.
+/// The maximum number of pages that are shown as pictures by one call.
 pub const VIEW_PAGES_MAX: u32 = 4;
-/// The most images of one result.
+/// The maximum number of images of one result.
 pub const IMAGES_MAX: usize = domain::image::IMAGES_MAX;
 /// The most written paths of one result.
 pub const WRITTEN_MAX: usize = 100;

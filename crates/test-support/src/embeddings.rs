@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 /// The dimension of the vectors.
 pub const DIMENSION: usize = 256;
-/// The most texts of a request, as of OpenAI.
+/// The maximum number of texts of a request, as of OpenAI.
 const INPUTS_MAX: usize = 2048;
 /// The model rejects a request with a text that contains this.
 pub const REJECTED: &str = "REJECT-ME";

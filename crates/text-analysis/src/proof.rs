@@ -26,7 +26,7 @@ use facts::CitedValues;
 const WORDS_MIN_PERCENT: usize = 34;
 /// Of a sentence with fewer words all have to stand there, if it has no number or name.
 const WORDS_MIN: usize = 3;
-/// The fewest words of a quotation; shorter ones are terms.
+/// The minimum number of words of a quotation; shorter ones are terms.
 const QUOTE_WORDS_MIN: usize = 3;
 /// Limits the text of a claim that is checked, in bytes.
 const CLAIM_MAX_BYTES: usize = 8 * 1024;

@@ -59,7 +59,7 @@ impl<'a> ZipReader<'a> {
     }
 
     /// Returns a part as a stream that fails at [`PART_MAX_BYTES`], and when all parts together exceed
-    /// [`TOTAL_MAX_BYTES`]; `None` if there is no such part.
+    /// [`TOTAL_MAX_BYTES`]; `None` if the part does not exist.
     pub(super) fn open_part(&mut self, name: &str) -> Result<Option<impl Read + use<'_, 'a>>, ExtractError> {
         let Some(index) = self.zip.index_for_name(name) else { return Ok(None) };
         let entry = self.zip.by_index(index).map_err(|error| ExtractError::broken_file("ZIP", error))?;
@@ -70,7 +70,7 @@ impl<'a> ZipReader<'a> {
         Utf8Part::new(part).map(Some).map_err(|error| unpack_error("ZIP", &error))
     }
 
-    /// Returns a part as text; nothing if there is no such part.
+    /// Returns a part as text; nothing if the part does not exist.
     ///
     /// # Errors
     /// [`ExtractError::Bomb`] if it is longer than `max_bytes`.
@@ -82,7 +82,7 @@ impl<'a> ZipReader<'a> {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Returns at most `max_bytes` of a part; `None` if there is no such part.
+    /// Returns at most `max_bytes` of a part; `None` if the part does not exist.
     pub(super) fn read_part_start(
         &mut self,
         name: &str,
@@ -94,7 +94,7 @@ impl<'a> ZipReader<'a> {
         Ok(Some(bytes))
     }
 
-    /// Returns the length of a part that the archive declares, in bytes; 0 if there is no such part.
+    /// Returns the length of a part that the archive declares, in bytes; 0 if the part does not exist.
     pub(super) fn declared_bytes(&mut self, name: &str) -> u64 {
         let index = self.zip.index_for_name(name);
         index.and_then(|index| self.zip.by_index_raw(index).ok()).map_or(0, |entry| entry.size())
@@ -164,8 +164,8 @@ impl FileContainer for ZipReader<'_> {
     }
 }
 
-/// The letters of the upper half of code page 852, in which Windows writes names in Central Europe. The umlauts are those of code
-/// page 437, too.
+/// The letters of the upper half of code page 852, in which Windows writes names in Central Europe. The umlauts are the same in
+/// code page 437.
 const CODE_PAGE_852: &str = "ÇüéâäůćçłëŐőîŹÄĆÉĹĺôöĽľŚśÖÜŤťŁ×čáíóúĄąŽžĘę¬źČş«»░▒▓│┤ÁÂĚŞ╣║╗╝Żż┐└┴┬├─┼Ăă╚╔╩╦╠═╬¤đĐĎËďŇÍÎě┘┌█▄ŢŮ▀ÓßÔŃńňŠšŔÚŕŰýÝţ´\u{ad}˝˛ˇ˘§÷¸°¨˙űŘř■\u{a0}";
 
 /// Decodes the name of a file: UTF-8, else as old programs write it.

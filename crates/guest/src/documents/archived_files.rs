@@ -25,7 +25,7 @@ const PARTIAL_READ_TIME_MIN: Duration = Duration::from_secs(5);
 const CUT: &str = "(the rest is not read: it takes too long)";
 /// The line in place of files of an archive inside another document.
 const TOO_MANY_ATTACHED: &str = "(not read: there are too many)";
-/// The line in place of files that come after as much as is unpacked of an archive.
+/// The line in place of the files beyond the unpacking limit of an archive.
 const TOTAL_EXCEEDED: &str = "(not read: the files before it are too large together)";
 
 /// Reads files of an archive within bounds, each whole. A file for which the time does not suffice is left to the next call; if it is
@@ -96,7 +96,7 @@ fn extract_archived_file(
     if file.is_encrypted {
         return Err(refused(ExtractError::Encrypted("archived")));
     }
-    // The files of an archive are its pages; those of one inside another document are its attachments.
+    // The files of an archive are its pages; the files of an archive inside another document are its attachments.
     let own_attachments = Cell::new(ATTACHMENTS_MAX);
     let nesting = match nesting.depth {
         0 => Nesting { attachments_left: &own_attachments, ..nesting },
@@ -187,7 +187,7 @@ impl ArchivePages {
             };
             self.push_segment(DocumentSegment {
                 page: Some(page),
-                // Lines begin anew on each page of the file.
+                // Line numbers restart on each page of the file.
                 lines: segment.lines.filter(|_| document.pages.is_none()),
                 heading: segment.heading,
                 text: segment.text,

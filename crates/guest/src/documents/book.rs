@@ -34,7 +34,7 @@ pub(super) struct WorkbookWriter {
     bytes: usize,
     /// True if nothing more is read.
     pub(super) truncated: bool,
-    /// True if parts of what was read were left out.
+    /// True if some of the content was left out.
     pub(super) left_out: bool,
     /// The letters of the upper half of the code page, if what was read took its bytes for Windows' letters.
     pub(super) letters: Option<&'static str>,
@@ -149,7 +149,7 @@ impl WorkbookWriter {
         });
     }
 
-    /// Adds the lines that stand beside the cells of the sheet.
+    /// Adds the lines beside the cells of the sheet.
     pub(super) fn add_notes(&mut self, lines: &[String]) {
         self.end_segment();
         let line = |line: &String| line.replace(|c: char| c.is_control() || c.is_whitespace(), " ");
@@ -173,7 +173,7 @@ impl WorkbookWriter {
         });
     }
 
-    /// Adds an image of the sheet. One that stands in several places counts where it stands first.
+    /// Adds an image of the sheet. An image in several places counts at the first one.
     pub(super) fn add_image(&mut self, part: String) {
         if self.sheets > 0 && self.images.len() < LISTED_MAX && self.image_parts.insert(part.clone()) {
             let heading = self.sheet_heading();
@@ -192,7 +192,7 @@ impl WorkbookWriter {
         self.row_number = 0;
     }
 
-    /// Ends the workbook, with those of its images that can be recognized.
+    /// Ends the workbook and keeps its recognizable images.
     pub(super) fn finish_with_images(self, archive: &mut ZipReader<'_>) -> Extracted {
         let mut extracted = self.finish_workbook();
         retain_recognizable(archive, &mut extracted);

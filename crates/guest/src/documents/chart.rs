@@ -8,9 +8,9 @@ use quick_xml::events::{BytesStart, Event};
 use super::ExtractError;
 use super::xml::{attribute_value, event_text, read_events};
 
-/// The most points of a chart that are read.
+/// The maximum number of points of a chart that are read.
 const POINTS_MAX: usize = 10_000;
-/// The most series of a chart that are read.
+/// The maximum number of series of a chart that are read.
 const SERIES_MAX: usize = 100;
 
 /// Returns the title, the titles of the axes, and the values that the document keeps beside the chart.

@@ -1,7 +1,7 @@
 //! Finds the rows of headings above the rows of a table, so that each passage of rows carries them.
 //!
-//! Headings are recognized by what stands below them: names, years or other labels above columns of figures, or names above
-//! columns of text. Of a table without such a row the first row is data.
+//! Headings are recognized by the content below them: names, years or other labels above columns of figures, or names above
+//! columns of text. In a table without such a row, the first row is data.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -10,10 +10,10 @@ use super::DocumentSegment;
 
 /// The rows of a table by which its headings are found.
 const SAMPLE_ROWS: usize = 60;
-/// The most titles above the headings of a table, and the longest title, in bytes.
+/// The maximum number of titles above the headings of a table, and the longest title, in bytes.
 const TITLES_MAX: usize = 4;
 const TITLE_MAX_BYTES: usize = 160;
-/// The most rows of headings, and the longest heading of a column, in bytes.
+/// The maximum number of rows of headings, and the longest heading of a column, in bytes.
 const HEADS_MAX: usize = 4;
 const HEAD_MAX_BYTES: usize = 200;
 /// The minimum share of a column's values that are figures, if it is one of figures.
@@ -23,7 +23,7 @@ const FIGURES_OF_PAIRS_MIN: f64 = 0.9;
 /// The minimum share of the columns that have a heading, above figures and above text.
 const HEADED_MIN: f64 = 0.5;
 const HEADED_TEXT_MIN: f64 = 0.8;
-/// The fewest rows below the headings of a sheet that has no figures.
+/// The minimum number of rows below the headings of a sheet that has no figures.
 const TEXT_ROWS_MIN: usize = 2;
 /// The minimum share of a table's rows that have all cells, in documents that do not say which are empty.
 const WHOLE_ROWS_MIN: f64 = 0.8;
@@ -160,14 +160,14 @@ fn mark_sheet(segments: &mut [DocumentSegment], is_delimited: bool) {
     release_waiting_rows(segments, &mut waiting, current.as_ref());
 }
 
-/// Gives rows the headings of those before them, unless they have more columns.
+/// Gives rows the headings of the rows before them, unless they have more columns.
 fn inherit_headings(segment: &mut DocumentSegment, width: usize, current: Option<&Current>) {
     if let Some((rows, _)) = current.filter(|(_, of)| width <= *of) {
         segment.columns = Some(Columns { rows: Rc::clone(rows), own: 0..0 });
     }
 }
 
-/// Takes rows that waited as headings for what they are: rows of the table before them, or titles of nothing.
+/// Resolves rows that waited as headings: they become rows of the table before them, or titles of nothing.
 fn release_waiting_rows(
     segments: &mut [DocumentSegment],
     waiting: &mut Vec<(usize, bool)>,
@@ -195,7 +195,7 @@ fn has_waiting_headings(
     matches!(RowBlock::from_text(&together, is_delimited), RowBlock::Table { own, .. } if own.end == above.len())
 }
 
-/// Returns the rows of waiting segments and those of a segment's lines.
+/// Returns the rows of waiting segments and of a segment's lines.
 fn join_heading_rows(
     segments: &[DocumentSegment],
     waiting: &[(usize, bool)],
@@ -225,7 +225,7 @@ fn spread_headings(mut heads: Vec<Vec<&str>>) -> Vec<Vec<&str>> {
     heads
 }
 
-/// Says of waiting segments that all their rows are headings of what follows.
+/// Marks all rows of waiting segments as headings of the rows that follow.
 fn carry_headings(segments: &mut [DocumentSegment], waiting: &mut Vec<(usize, bool)>, rows: &Rc<str>) {
     for (at, _) in waiting.drain(..) {
         let own = 0..segments[at].text.lines().count();
@@ -240,11 +240,11 @@ fn is_title(row: &str) -> bool {
 /// Consecutive rows of a sheet.
 #[derive(Debug, PartialEq, Eq)]
 enum RowBlock {
-    /// Headings in these lines, with what they are above.
+    /// Headings in these lines, with the rows below them.
     Table { own: Range<usize>, width: usize },
-    /// Titles, or headings too if it is full, of what follows.
+    /// Titles of the following rows; also headings if it is full.
     Heads { is_full: bool },
-    /// Rows without headings of their own.
+    /// Rows without headings.
     Rows { width: usize },
     /// Lines of one cell.
     Text,
@@ -284,7 +284,7 @@ pub(super) fn count_heading_rows(rows: &[Vec<&str>], is_delimited: bool) -> Opti
     let columns = (0..width).map(|column| ColumnProfile::from_rows(heads, data, column)).collect::<Vec<_>>();
     let used = columns.iter().filter(|column| column.values > 0).count();
     let headed = columns.iter().filter(|column| column.values > 0 && column.is_headed).count();
-    // Years above years are no headings.
+    // Years above years are not headings.
     if columns.iter().any(|column| column.date_above && column.share_of_values(column.dates) > HEADED_MIN) {
         return None;
     }
@@ -410,7 +410,7 @@ fn count_filled_cells(row: &[&str]) -> usize {
     row.iter().filter(|cell| !cell.is_empty()).count()
 }
 
-/// Returns true for what stands in place of a value.
+/// Returns true for a placeholder of a value.
 fn is_missing_mark(cell: &str) -> bool {
     matches!(
         cell,

@@ -1,4 +1,4 @@
-//! Archives whose files are read as documents of their own.
+//! Archives whose files are read as separate documents.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -13,9 +13,9 @@ use super::packed;
 use super::pst::{DataFile, is_pst};
 use super::seven_zip::{SevenZip, is_seven_zip};
 
-/// The most memory that a decoder may take for what it refers back to.
+/// The maximum memory of a decoder's window.
 pub(super) const DICTIONARY_MAX_KIB: u32 = 128 * 1024;
-/// The most bytes of files that are kept because they were unpacked with another one.
+/// The maximum number of bytes of files that are kept because they were unpacked with another one.
 const AHEAD_MAX_BYTES: u64 = 32 * 1024 * 1024;
 
 /// A file in an archive.
@@ -35,17 +35,17 @@ pub(super) trait FileContainer {
     /// Returns the name of its format.
     fn format_name(&self) -> &'static str;
 
-    /// Returns the files, without those that operating systems add.
+    /// Returns the files except the metadata files that operating systems add.
     fn list_files(&mut self) -> Vec<ArchivedFile>;
 
-    /// Returns true if it lists files that it has not, or is damaged after those that it lists.
+    /// Returns true if listed files are missing, or the archive is damaged after the listed ones.
     fn lacks_files(&self) -> bool;
 
     /// Unpacks the file of a number, at most [`PART_MAX_BYTES`]. Those after it are asked for in their order.
     fn unpack_file(&mut self, index: usize) -> Result<Vec<u8>, ExtractError>;
 }
 
-/// Opens an archive; `None` if a file is none. The name of a file that is compressed alone stands in `path`.
+/// Opens an archive; `None` if the file is not an archive. `path` gives the name of a file that is compressed alone.
 pub(super) fn open_container<'a>(
     path: &Path,
     bytes: &'a [u8],
@@ -62,7 +62,7 @@ pub(super) fn open_container<'a>(
     packed::open_packed(path, bytes)
 }
 
-/// Unpacks one file of an archive, which is not read further; `None` if `bytes` are none.
+/// Unpacks one file of an archive and reads no further; `None` if `bytes` are not an archive.
 pub(super) fn unpack_single_file(bytes: &[u8], index: usize) -> Result<Option<Vec<u8>>, ExtractError> {
     if is_zip(bytes) {
         return ZipReader::from_bytes(bytes)?.unpack_file(index).map(Some);
@@ -76,8 +76,8 @@ pub(super) fn unpack_single_file(bytes: &[u8], index: usize) -> Result<Option<Ve
     packed::unpack_packed_file(bytes, index)
 }
 
-/// Unpacks the file of a number, and with it other wanted files that would else be unpacked from the beginning, too, as far as there is
-/// room. Returns `None` if `bytes` are no archive.
+/// Unpacks the file with this number, and as room permits other wanted files that would otherwise be unpacked from the beginning
+/// again. Returns `None` if `bytes` are not an archive.
 ///
 /// # Errors
 /// Fails if the asked file cannot be unpacked.
@@ -95,7 +95,7 @@ pub(super) fn unpack_wanted_files(
     }
 }
 
-/// Files that follow the one that was asked for, where none can be unpacked without those before it.
+/// Files after the requested one, in formats where each needs the files before it to be unpacked first.
 pub(super) struct Ahead {
     files: BTreeMap<usize, Vec<u8>>,
     bytes: u64,
@@ -175,7 +175,8 @@ impl Ahead {
         Ok(self.bytes < self.bytes_max && !is_last)
     }
 
-    /// Takes the file that was asked for out of those unpacked. Those from it to `end` are out of reach if it was not reached.
+    /// Takes the requested file out of the unpacked ones. If it was not reached, the files from it to `end` are out of
+    /// reach.
     ///
     /// # Errors
     /// Returns the error of the unpacking.

@@ -8,10 +8,10 @@ use super::mail::MailWriter;
 use super::xml::{attribute_value, event_text, read_events};
 use super::{DocumentFormat, ExtractError, Extracted, Nesting};
 
-/// The most bytes of a field of the envelope, and the most events.
+/// The maximum number of bytes of a field of the envelope, and the maximum number of events.
 const FIELD_MAX_BYTES: usize = 4096;
 const EVENTS_MAX: usize = 100;
-/// The most attachments of a message.
+/// The maximum number of attachments of a message.
 const FILES_MAX: usize = 10_000;
 
 /// The fields of an envelope that are lines of the text, with their labels in the language of the messages.

@@ -5,7 +5,7 @@ use super::{DocumentSegment, columns};
 
 /// The characters that may separate values.
 const SEPARATORS: &[u8] = b",;\t|";
-/// The rows by which the separator is chosen, and the minimum share of them that have as many values as most.
+/// The number of rows by which the separator is chosen, and the minimum share of them with the usual number of values.
 const SAMPLE_ROWS: usize = 50;
 const ALIKE_MIN: f64 = 0.7;
 
@@ -15,7 +15,7 @@ pub(super) fn parse_delimited(text: &str) -> Option<Vec<DocumentSegment>> {
     let separator = named.or_else(|| detect_separator(text))?;
     let mut found: Vec<DocumentSegment> = Vec::new();
     let mut heading: Option<String> = None;
-    // A row of several lines has a segment of its own, as lines of text are counted as lines of the file.
+    // A row of several lines has a separate segment, because lines of text are counted as lines of the file.
     let mut next_line = None;
     for DelimitedRow { text: row, lines: (line, last_line), .. } in parse_rows(text, separator) {
         let (line, last_line) = (line.saturating_add(skipped), last_line.saturating_add(skipped));

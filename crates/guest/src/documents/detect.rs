@@ -149,13 +149,13 @@ pub(super) fn detect_content<'a>(path: &Path, bytes: &'a [u8]) -> Result<Detecte
     })
 }
 
-/// Fails for a file that is no document by its signature.
+/// Fails if the signature shows that a file is not a document.
 fn no_document(bytes: &[u8]) -> Result<(), ExtractError> {
     let magic = || MAGIC.iter().find(|(magic, _)| bytes.starts_with(magic)).map(|(_, kind)| *kind);
     if let Some(kind) = ImageFormat::from_signature(bytes).map(ImageFormat::name).or_else(magic) {
         return Err(ExtractError::Binary { kind, size: bytes.len() as u64 });
     }
-    // Those that are no files inside others were unpacked by a program.
+    // Archives that are not files inside others were unpacked by a program.
     if let Some(format) = ForeignFormat::from_signature(bytes) {
         return Err(format.unsupported_error());
     }

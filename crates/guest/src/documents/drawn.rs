@@ -17,7 +17,7 @@ pub(crate) fn page_sizes(bytes: &[u8], first: u32, max: u32) -> Option<Vec<PageS
     })
 }
 
-/// Returns the areas of a passage on a page of a PDF, counted from 1; none of other formats.
+/// Returns the areas of a passage on a page of a PDF, counted from 1; empty for other formats.
 pub(crate) fn find_passage_marks(bytes: &[u8], page: u32, passage: &str) -> Vec<PreviewMark> {
     let document = detect::is_pdf(bytes).then(|| pdf::load_pdf(bytes).ok()).flatten();
     document.map(|document| super::marks::find_marks(&document, page, passage)).unwrap_or_default()
@@ -57,7 +57,8 @@ impl<'a> DrawnDocument<'a> {
         }
     }
 
-    /// Draws a page, counted from 1, as a PNG or JPEG. Returns `None` if there is no such page or it cannot be drawn.
+    /// Draws a page, counted from 1, as a PNG or JPEG. Returns `None` if the page does not exist or it cannot be
+    /// drawn.
     pub(crate) fn draw_page(&self, page: u32, viewer: Viewer) -> Option<Vec<u8>> {
         match (self, viewer) {
             (Self::Pdf(document), Viewer::Person) => {

@@ -9,7 +9,7 @@ use super::{ExtractBounds, ExtractError, Nesting};
 
 /// The line in place of a file that is one too many.
 pub(super) const TOO_MANY: &str = "(not read: there are too many)";
-/// The most lines of a file that stand in the document.
+/// The maximum number of lines of a file that are included in the document.
 const LINES_MAX: usize = 10_000;
 
 /// A file inside a document: its name with its text, or why it is not read.
@@ -25,7 +25,7 @@ pub(super) fn embedded_file_title(name: &str) -> String {
     format!("Embedded file: {name}")
 }
 
-/// Reads a file inside a document; it has no lines if there is no such part.
+/// Reads a file inside a document; it has no lines if the part does not exist.
 pub(super) fn read_embedded_file(
     archive: &mut ZipReader<'_>,
     target: &str,

@@ -1,4 +1,4 @@
-//! Images inside documents that have text: which of them may show text, and where they stand.
+//! Images inside documents that have text: which of them may show text, and their places.
 
 use std::path::Path;
 
@@ -12,12 +12,13 @@ use super::{DocumentFormat, ExtractError, Extracted, container, detect, loose_im
 
 /// The maximum number of images of a document whose text is recognized.
 pub(crate) const IMAGES_MAX: usize = 100;
-/// The maximum number of images of a document that are looked at: as many as an archive has parts.
+/// The maximum number of images of a document that are examined, equal to the maximum number of parts of an archive.
 pub(super) const LISTED_MAX: usize = 10_000;
 /// The least sides of an image whose text is recognized, in pixels: smaller ones are symbols and signs.
 const WIDTH_MIN: u32 = 200;
 const HEIGHT_MIN: u32 = 60;
-/// The most pixels of one image that is no file of its own, and of all such images of a document together.
+/// The maximum number of pixels of one image that is not a separate file, and of all such images of a
+/// document together.
 const PIXELS_MAX: u64 = 25_000_000;
 const TOTAL_PIXELS_MAX: u64 = 200_000_000;
 /// The largest image in bytes, and the beginning that has its sides.
@@ -27,8 +28,8 @@ const HEAD_BYTES: u64 = 128 * 1024;
 /// An image inside a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmbeddedImage {
-    /// The name of its part in the document's archive, or its area on the page of a PDF, or what a format without parts knows it by;
-    /// with the file before it, if it stands in a file inside the document.
+    /// The name of its part in the document's archive, or its area on the page of a PDF, or its identifier in a format without
+    /// parts; prefixed with the file if it is in a file inside the document.
     pub part: String,
     /// The page that it is on, where the format has pages.
     pub page: Option<u32>,
@@ -39,7 +40,7 @@ pub struct EmbeddedImage {
 }
 
 impl EmbeddedImage {
-    /// Returns true if it stands in a file inside the document.
+    /// Returns true if it is in a file inside the document.
     pub(crate) fn is_of_inner(&self) -> bool {
         self.part.contains('\n')
     }
@@ -55,20 +56,20 @@ impl EmbeddedImage {
     }
 }
 
-/// Retains the images of a document that can be recognized, and counts those that would have to be, but are not. Symbols, drawings and
-/// addresses of other files are neither.
+/// Retains the recognizable images of a document, and counts the images that should be recognized but cannot. Symbols, drawings
+/// and addresses of other files are neither.
 pub(super) fn retain_recognizable(archive: &mut ZipReader<'_>, document: &mut Extracted) {
     retain_by_pixels(document, |part| count_part_pixels(archive, part));
 }
 
-/// As [`retain_recognizable`], of a document that is no archive. `find` returns an image by the name of its part.
+/// Like [`retain_recognizable`], for a document that is not an archive. `find` returns an image by the name of its part.
 pub(super) fn retain_recognizable_of(document: &mut Extracted, find: impl Fn(&str) -> Option<Vec<u8>>) {
     retain_by_pixels(document, |part| {
         find(part).map_or(Ok(None), |image| pixels_in(part, &image, image.len() as u64))
     });
 }
 
-/// Retains images by the number of their pixels, which is `None` of what is no such image.
+/// Retains images by the number of their pixels, which is `None` for an image that cannot show text.
 fn retain_by_pixels(
     document: &mut Extracted,
     mut pixels: impl FnMut(&str) -> Result<Option<u64>, UnreadImage>,
@@ -98,7 +99,7 @@ fn retain_by_pixels(
     document.unread_images.add_all(unread);
 }
 
-/// Returns the number of pixels of an image that may show text; `None` if the part is none.
+/// Returns the number of pixels of an image that may show text; `None` if the part is not such an image.
 fn count_part_pixels(archive: &mut ZipReader<'_>, part: &str) -> Result<Option<u64>, UnreadImage> {
     let Some(head) = read_image_start(archive, part, HEAD_BYTES)? else { return Ok(None) };
     pixels_in(part, &head, archive.declared_bytes(part))
@@ -173,7 +174,7 @@ pub(super) fn images_of_inner(file: &str, inner: &Extracted) -> Vec<EmbeddedImag
     inner.images.iter().map(image).chain(inner.scans.iter().map(scan)).collect()
 }
 
-/// Returns the name of the file inside a document that an image stands in, and the image in that file; `None` of an image of the
+/// Returns the name of the file inside a document that contains an image, and the image in that file; `None` for an image of the
 /// document itself.
 fn split_inner_image(part: &str) -> Option<(&str, EmbeddedImage)> {
     let (file, rest) = part.split_once('\n')?;
@@ -182,14 +183,14 @@ fn split_inner_image(part: &str) -> Option<(&str, EmbeddedImage)> {
     Some((file, EmbeddedImage { part: part.to_owned(), page, line: None, heading: None }))
 }
 
-/// Returns the number of the file that an image stands in, and the image in that file; `None` if its file has no number, as those of
-/// archives have.
+/// Returns the number of the file that contains an image, and the image in that file; `None` if the file has no number (only
+/// files of archives do).
 pub(super) fn in_archived(part: &str) -> Option<(usize, EmbeddedImage)> {
     let (file, image) = split_inner_image(part)?;
     Some((file.parse().ok()?, image))
 }
 
-/// Returns the file inside the document that an image stands in, and the image in that file; `None` of an image of the document
+/// Returns the file inside the document that contains an image, and the image in that file; `None` for an image of the document
 /// itself.
 pub(super) fn in_inner(document: &[u8], part: &str) -> Option<(Vec<u8>, EmbeddedImage)> {
     let (file, image) = split_inner_image(part)?;
@@ -218,7 +219,7 @@ pub(super) fn find_image_content(document: &[u8], part: &str) -> Option<Vec<u8>>
     (image.len() as u64 <= IMAGE_MAX_BYTES).then_some(image)
 }
 
-/// Returns the beginning of a part; `None` if there is no such part.
+/// Returns the beginning of a part; `None` if the part does not exist.
 fn read_image_start(
     archive: &mut ZipReader<'_>,
     part: &str,

@@ -72,7 +72,7 @@ fn list_sections(archive: &mut ZipReader<'_>, package: &str) -> Result<Vec<Strin
         if let Event::Start(element) | Event::Empty(element) = event {
             match element.local_name().as_ref() {
                 "item" => {
-                    // Images and sounds may stand in the reading order, too.
+                    // The reading order may also contain images and sounds.
                     let kind = attribute_value(element, "media-type").unwrap_or_default();
                     let is_text = !["image/", "audio/", "video/"].iter().any(|other| kind.starts_with(other));
                     if let (true, Some(id), Some(path)) = (

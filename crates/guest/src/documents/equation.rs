@@ -6,7 +6,7 @@ use super::xml::{attribute_value, push_within};
 
 /// The maximum depth of parts of an equation; deeper ones are text of the one around them.
 const DEPTH_MAX: usize = 64;
-/// The most text of an equation, in bytes.
+/// The maximum text length of an equation, in bytes.
 const TEXT_MAX_BYTES: usize = 64 * 1024;
 
 /// An equation that is being read.
@@ -19,14 +19,14 @@ pub(super) struct Equation {
     bytes: usize,
 }
 
-/// A part of an equation: an element with what stands in it.
+/// A part of an equation: an element with its content.
 #[derive(Default)]
 pub(super) struct EquationPart {
     name: String,
     text: String,
     /// Its arguments by their names.
     arguments: Vec<(String, String)>,
-    /// The signs that it names: of a sum, or around and between what stands in brackets.
+    /// The signs that it names: of a sum, or around and between the content of brackets.
     sign: Option<String>,
     begin: Option<String>,
     end: Option<String>,
@@ -111,7 +111,7 @@ impl EquationPart {
     }
 }
 
-/// Returns a text in brackets, unless it is a single sign or stands in some.
+/// Returns a text in brackets, unless it is a single sign or already in brackets.
 fn bracket_operand(text: &str) -> String {
     let is_word = text.chars().all(char::is_alphanumeric);
     if is_word || text.chars().count() <= 1 || is_bracketed(text) || is_name(text) {
@@ -121,12 +121,12 @@ fn bracket_operand(text: &str) -> String {
     }
 }
 
-/// Returns a text in brackets, unless it stands in some.
+/// Returns a text in brackets, unless it already is.
 fn bracket_text(text: &str) -> String {
     if is_bracketed(text) { text.to_owned() } else { format!("({text})") }
 }
 
-/// Returns true for a letter with an accent of its own.
+/// Returns true for a letter with an accent.
 fn is_name(text: &str) -> bool {
     text.chars().all(|letter| letter.is_alphanumeric() || ('\u{300}'..='\u{36f}').contains(&letter))
 }
@@ -172,7 +172,7 @@ impl Equation {
                 _ => {}
             }
         }
-        // Properties are those of the element that they stand in.
+        // Properties belong to the element that contains them.
         if !opens || name.as_ref().ends_with("Pr") {
             return;
         }

@@ -11,10 +11,10 @@ use super::{DocumentFormat, ExtractError, Extracted, PAGES_MAX, loose_images};
 
 /// How deep sections begin pages.
 const PAGE_DEPTH: u32 = 2;
-/// The name of the format in those of its images, which have identifiers.
+/// The name of the format in the names of its images, which have identifiers.
 pub(super) const IMAGES: &str = "fb2";
 
-/// Extracts the text of a book: its title and authors, then its bodies, of which further ones hold the notes.
+/// Extracts the text of a book: its title and authors, then its bodies; bodies after the first contain the notes.
 pub(super) fn extract_fiction_book(bytes: &[u8]) -> Result<Extracted, ExtractError> {
     let text = super::text::decode_declared(bytes, "encoding=");
     let mut reading = FictionBookReader::new();
@@ -42,7 +42,7 @@ pub(super) fn find_fiction_book_image(bytes: &[u8], id: &str) -> Option<Vec<u8>>
     loose_images::decode_base64_image(images.get(&part)?)
 }
 
-/// Returns those of a book's images whose parts are wanted, in letters.
+/// Returns the wanted images of a book as encoded text.
 fn collect_wanted_images(text: &str, wanted: &HashSet<String>) -> HashMap<String, String> {
     let mut images = HashMap::<String, String>::new();
     if wanted.is_empty() {
@@ -72,7 +72,7 @@ fn collect_wanted_images(text: &str, wanted: &HashSet<String>) -> HashMap<String
 struct FictionBookReader {
     writer: DocumentWriter,
     line: String,
-    /// The parts of images that stand on the page that begins with the next line.
+    /// The parts of the images on the page that begins with the next line.
     images: Vec<String>,
     page: u32,
     /// True if the text that comes next begins a page.
@@ -125,7 +125,7 @@ impl FictionBookReader {
         let name = element.local_name();
         match name.as_ref() {
             _ if self.hidden > 0 => self.hidden += 1,
-            // Images, in letters; and what is not shown of the description.
+            // Images as encoded text, and the hidden fields of the description.
             "binary" | "stylesheet" | "document-info" | "publish-info" | "custom-info" | "src-title-info"
             | "genre" | "keywords" | "coverpage" | "lang" | "src-lang" | "id" | "home-page" | "email" => {
                 self.hidden = 1
@@ -171,7 +171,7 @@ impl FictionBookReader {
         }
     }
 
-    /// Takes an image, which stands after the line that is being read.
+    /// Takes an image, which follows the line that is being read.
     fn add_image(&mut self, element: &BytesStart<'_>) {
         let address = attribute_value(element, "href").filter(|_| self.hidden == 0 && self.in_body);
         if let Some(id) = address.as_deref().and_then(|address| address.strip_prefix('#'))
@@ -218,7 +218,7 @@ impl FictionBookReader {
     }
 }
 
-/// Returns true for an element whose text stands on lines of its own.
+/// Returns true for an element whose text is on separate lines.
 fn is_block(name: &str) -> bool {
     matches!(
         name,

@@ -4,7 +4,7 @@ use quick_xml::events::BytesStart;
 
 use super::xml::attribute_value;
 
-/// A form field of Word before 2007 whose value is no text: a list or a check box.
+/// A form field of Word before 2007 without a text value: a list or a check box.
 pub(super) struct FormField {
     is_list: bool,
     choice: usize,
@@ -13,7 +13,7 @@ pub(super) struct FormField {
 }
 
 impl FormField {
-    /// The most entries of a list; Word takes 25.
+    /// The maximum number of entries of a list; Word takes 25.
     const ENTRIES_MAX: usize = 1000;
 
     /// Begins a field by the name of its element.
@@ -45,7 +45,7 @@ impl FormField {
     }
 }
 
-/// Returns the letter that an element stands for: a break, a tab stop, a hyphen, or a sign of a font of symbols.
+/// Returns the letter that an element represents: a break, a tab stop, a hyphen, or a sign of a font of symbols.
 pub(super) fn element_sign(element: &BytesStart<'_>) -> Option<char> {
     match element.local_name().as_ref() {
         // Tab stops of a paragraph have the same element name, and a position.

@@ -98,7 +98,7 @@ impl DocumentFormat {
         matches!(self, Self::Archive | Self::Message)
     }
 
-    /// Returns true if tables stand between its paragraphs, with tabs between the cells of a row.
+    /// Returns true if its paragraphs may be rows of tables, with tabs between the cells.
     pub(super) const fn has_tables(self) -> bool {
         matches!(
             self,

@@ -13,7 +13,7 @@ use super::{DocumentFormat, Extracted};
 /// The longest address of an image: others hold the image itself.
 const ADDRESS_MAX_BYTES: usize = 1024;
 
-/// The class of the elements by which a widespread program (KaTeX) draws an equation that stands before them as MathML.
+/// The class of the elements by which a widespread program (KaTeX) draws an equation that precedes them as MathML.
 const EQUATION_COPY: &str = "katex-html";
 
 /// The prefix of the number of an image in older books of Kindle, which have no addresses.
@@ -86,7 +86,8 @@ impl HtmlReader {
         }
     }
 
-    /// Reads a tag of an equation. Returns false if it is none, and ends the equation at an element that cannot stand in it.
+    /// Reads a tag of an equation. Returns false for other tags, and ends the equation at an element that it cannot
+    /// contain.
     fn start_in_equation(&mut self, tag: &Tag<'_>) -> bool {
         let name = tag.name.as_str();
         if is_block(name) || is_heading(name) || matches!(name, "table" | "tr" | "td" | "th" | "pre") {
@@ -128,7 +129,7 @@ impl HtmlReader {
         }
     }
 
-    /// Writes the text that stands for a picture: as a line, or inside the one that it stands in.
+    /// Writes the alternative text of a picture: as a line, or inside the current line.
     fn alternative_text(&mut self, tag: &Tag<'_>) {
         let alternative = tag.find_attribute("alt").unwrap_or_default();
         let Some(text) = alternative_text(&alternative) else { return };

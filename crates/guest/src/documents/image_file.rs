@@ -13,13 +13,13 @@ use protocol::preview::{PageSize, Viewer};
 
 use super::PIXELS_MAX;
 
-/// The most pages of a TIFF.
+/// The maximum number of pages of a TIFF.
 const PAGES_MAX: usize = 500;
-/// The most pixels of a photograph whose text is recognized; larger ones are shrunk to them.
+/// The maximum number of pixels of a photograph whose text is recognized; larger ones are shrunk to them.
 const RECOGNIZED_PIXELS_MAX: f64 = 16e6;
-/// The most pixels of a HEIC image, which takes nine bytes for each while it is decoded.
+/// The maximum number of pixels of a HEIC image, which takes nine bytes for each while it is decoded.
 const HEIC_PIXELS_MAX: u64 = 64_000_000;
-/// The most memory of a decoded image, in bytes: with colors, of the most pixels.
+/// The maximum memory of a decoded image, in bytes: the maximum number of pixels with colors.
 const DECODED_MAX_BYTES: u64 = 4 * PIXELS_MAX;
 /// The quality of pictures as JPEG, from 1 to 100.
 const QUALITY: u8 = 85;
@@ -27,7 +27,7 @@ const QUALITY: u8 = 85;
 /// The formats of image files that are known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ImageFormat {
-    /// Of those that every vendor of models accepts.
+    /// Among the formats that every model vendor accepts.
     Common(ImageKind),
     Bmp,
     Tiff,
@@ -61,7 +61,7 @@ impl ImageFormat {
         }
     }
 
-    /// Returns the most pixels of an image that is read.
+    /// Returns the maximum number of pixels of an image that is read.
     pub(super) const fn pixels_max(self) -> u64 {
         match self {
             Self::Heic => HEIC_PIXELS_MAX,
@@ -81,7 +81,7 @@ impl ImageFormat {
     }
 }
 
-/// Returns true for a file whose brands are those of HEIC; those of AVIF have the same container.
+/// Returns true for a file with the brands of HEIC. AVIF has the same container.
 fn is_heic(bytes: &[u8]) -> bool {
     let Some((head, _)) = bytes.split_first_chunk::<8>() else { return false };
     if !head.ends_with(b"ftyp") {
@@ -158,8 +158,8 @@ impl<'a> ImageFile<'a> {
             .unwrap_or(Orientation::NoTransforms)
     }
 
-    /// Draws a page, counted from 1, as a JPEG that is no larger than the image. Returns `None` if there is no such page or it cannot
-    /// be decoded.
+    /// Draws a page, counted from 1, as a JPEG that is no larger than the image. Returns `None` if the page does not exist or it
+    /// cannot be decoded.
     pub(crate) fn draw_page(&self, page: u32, viewer: Viewer) -> Option<Vec<u8>> {
         let (width, height) = self.page_sides(page)?;
         let size = PageSize { width, height };

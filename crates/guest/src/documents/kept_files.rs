@@ -6,7 +6,7 @@ use std::iter::once;
 
 use super::{EmbeddedImage, FoundImage, container, embedded_image, embedded_images, without_signatures};
 
-/// The most bytes of files that are kept.
+/// The maximum number of bytes of files that are kept.
 pub(super) const KEPT_MAX_BYTES: u64 = 32 * 1024 * 1024;
 
 /// The files that were unpacked of one archive, by their numbers.
@@ -14,8 +14,8 @@ pub(super) const KEPT_MAX_BYTES: u64 = 32 * 1024 * 1024;
 pub(crate) struct KeptFiles(BTreeMap<usize, Vec<u8>>);
 
 impl KeptFiles {
-    /// Returns an image inside a document, as [`embedded_image`] does. `following` are the parts of the images that will be asked for
-    /// next, in their order. The document is only read if the image is in none of the files that are kept.
+    /// Returns an image inside a document, as [`embedded_image`] does. `following` are the parts of the images that will be
+    /// requested next, in their order. The document is only read if no kept file contains the image.
     ///
     /// # Errors
     /// Returns the error of reading the document.

@@ -6,7 +6,7 @@ use super::mail::{open_compound_file, read_compound_stream};
 use super::output::DocumentWriter;
 use super::{DocumentFormat, ExtractError, Extracted, PAGES_MAX};
 
-/// The most pieces of a document's text.
+/// The maximum number of pieces of a document's text.
 const PIECES_MAX: usize = 1_000_000;
 /// The depth of records in a presentation.
 const DEPTH_MAX: u32 = 24;
@@ -158,7 +158,8 @@ pub(super) fn extract_ppt(bytes: &[u8]) -> Result<Extracted, ExtractError> {
     collect_ppt_text(&content, 0, PptTextPlace::Elsewhere, &mut found);
     let mut writer = DocumentWriter::new();
     let slides = found.outlines.len().max(found.slides.len());
-    // A file that was saved in parts holds old versions of slides, too; then only the outline says what is where.
+    // A file that was saved incrementally also contains old versions of slides; then only the outline tells which are
+    // current.
     let own = if found.slides.len() == found.outlines.len() || found.outlines.is_empty() {
         found.slides
     } else {

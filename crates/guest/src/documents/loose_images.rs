@@ -1,4 +1,5 @@
-//! Images that lie in the one file of a document, which is no archive. Their parts are named by the format and what it knows them by.
+//! Images in a document that is a single file, not an archive. Their parts are named by the format and its identifier of
+//! the image.
 
 use base64::Engine;
 use base64::alphabet::STANDARD;
@@ -14,7 +15,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// Returns an image of a document; `None` if there is none of this name.
+/// Returns an image of a document; `None` if no image has this name.
 pub(super) fn find_loose_image(document: &[u8], part: &str) -> Option<Vec<u8>> {
     let (format, name) = part.split_once(':')?;
     match format {
@@ -159,7 +160,7 @@ mod tests {
                 { "output_type": "display_data", "data": { "image/jpeg": [jpeg], "text/plain": "<Figure>" } } ] },
             { "cell_type": "markdown", "source": "The end.", "attachments": 7 },
         ] });
-        // The text before the second: a heading, the image's address, three lines of code, three of what is printed.
+        // The text before the second: a heading, the image's address, three lines of code, three of output.
         assert_eq!(
             find_document_images("a.ipynb", notebook.to_string().as_bytes()),
             [(3, "PNG"), (11, "JPEG")]

@@ -28,7 +28,8 @@ const CODE_PAGES: [(u16, &str); 6] = [
     ),
 ];
 
-/// Returns the letters of the upper half of a code page; `None` of one that is none of the Mac's, or known elsewhere.
+/// Returns the letters of the upper half of a code page; `None` for a code page that is not a Mac one, or is known
+/// elsewhere.
 pub(super) fn upper_half(code_page: u16) -> Option<&'static str> {
     CODE_PAGES.iter().find(|(number, _)| *number == code_page).map(|(_, letters)| *letters)
 }

@@ -18,13 +18,14 @@ use super::{
 
 /// The line in place of attachments that are not read.
 const TOO_MANY: &str = "(further attachments are not read: there are too many)";
-/// The most lines of a message that may begin parts of it, and the most of its head.
+/// The maximum number of lines of a message that may begin parts of it, and the maximum number in its head.
 const PARTS_MAX: usize = 500_000;
-/// The most characters of the line with the length of a message in a file of Apple Mail, which is padded with blanks.
+/// The maximum number of characters of the line with the length of a message in a file of Apple Mail, which is padded
+/// with blanks.
 const LENGTH_MAX_DIGITS: usize = 20;
-/// The most parts of a message that say that they are messages.
+/// The maximum number of parts of a message that are declared as messages.
 const MESSAGES_MAX: usize = 1_000;
-/// The most recipients that are shown.
+/// The maximum number of recipients that are shown.
 const ADDRESSES_MAX: usize = 50;
 /// The largest stream of a message of Outlook, in bytes.
 const STREAM_MAX_BYTES: u64 = 64 * 1024 * 1024;
@@ -92,7 +93,7 @@ pub(super) fn extract_mailbox(bytes: &[u8], nesting: Nesting<'_>) -> Extracted {
     messages.writer.finish_document(DocumentFormat::Message)
 }
 
-/// Returns the message in a file of Apple Mail (`.emlx`): it stands between its length, on a line of its own, and a property list.
+/// Returns the message in a file of Apple Mail (`.emlx`): it follows a line with its length and precedes a property list.
 fn of_apple_mail(bytes: &[u8]) -> Option<&[u8]> {
     let end = bytes.iter().take(LENGTH_MAX_DIGITS + 1).position(|byte| *byte == b'\n')?;
     let (length, message) = bytes.split_at(end);
@@ -320,7 +321,7 @@ fn pad_sectors(bytes: &[u8]) -> Option<Vec<u8>> {
     (size > bytes.len()).then(|| [bytes, &vec![0; size - bytes.len()]].concat())
 }
 
-/// Reads a stream; `None` if there is none.
+/// Reads a stream; `None` if it is missing.
 pub(super) fn read_compound_stream(file: &mut Compound<'_>, name: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     file.open_stream(name).ok()?.take(STREAM_MAX_BYTES).read_to_end(&mut bytes).ok()?;

@@ -9,7 +9,7 @@ use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
 
 use super::{mail_text, text};
 
-/// The most bytes of a message by which its encoding is detected.
+/// The maximum number of bytes of a message by which its encoding is detected.
 const SAMPLE_MAX_BYTES: usize = 64 * 1024;
 /// The range in which a message names its encoding, in bytes from its start.
 const NAMED_WITHIN_BYTES: usize = 64 * 1024;
@@ -90,7 +90,7 @@ impl Heads<'_> {
         }
     }
 
-    /// Returns the encoding that a part names, else the one that the letters of the message seem to be in.
+    /// Returns the encoding that a part names, else the detected encoding of the message.
     fn detect_encoding(&mut self) -> &'static Encoding {
         let message = self.message;
         self.encoding.get_or_insert_with(|| {
@@ -144,7 +144,7 @@ struct EncodedWord<'a> {
     rest: &'a [u8],
 }
 
-/// Returns a field in which encoded words that follow each other in one encoding are one word; `None` if there are none.
+/// Returns a field in which encoded words that follow each other in one encoding are one word; `None` without such words.
 fn joined_words(field: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let (mut rest, mut is_changed) = (field, false);

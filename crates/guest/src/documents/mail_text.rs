@@ -11,7 +11,7 @@ use mail_parser::{Encoding as Transfer, Message, MessagePart, MimeHeaders, PartT
 
 use super::{html, text};
 
-/// The most words of a text that are compared with those of another.
+/// The maximum number of words of a text that are compared with another text.
 const COMPARED_MAX_WORDS: usize = 20_000;
 /// The share of a text's words that makes another one dispensable: 4 of 5.
 const COVERED_OF_FIVE: usize = 4;
@@ -82,7 +82,8 @@ pub(super) fn of_forms(plain: MailBody, page: MailBody) -> Vec<MailBody> {
     choose_alternatives(vec![plain], vec![page], MailBody::visible_words)
 }
 
-/// Returns the plain texts if they have the words of the pages, the pages if they have those of the plain texts, else both.
+/// Returns the plain texts if they contain the words of the pages, the pages if they contain the words of the plain
+/// texts, else both.
 fn choose_alternatives<T>(
     mut plain: Vec<T>,
     mut pages: Vec<T>,
@@ -161,7 +162,7 @@ fn part_charset<'a>(part: &'a MessagePart<'_>) -> Option<&'a str> {
     part.content_type().and_then(|kind| kind.attribute("charset")).map(str::trim)
 }
 
-/// Returns the encoding of a name; `None` of those that say nothing about letters.
+/// Returns the encoding of a name; `None` for encodings that say nothing about letters.
 pub(super) fn named_encoding(label: &str) -> Option<&'static Encoding> {
     const OF_NO_LETTERS: [&str; 4] = ["us-ascii", "ascii", "ansi_x3.4-1968", "iso646-us"];
     let says_nothing = OF_NO_LETTERS.iter().any(|name| name.eq_ignore_ascii_case(label));
@@ -184,8 +185,8 @@ fn decode_with_charset(content: &[u8], named: Option<&'static Encoding>) -> Stri
     }
 }
 
-/// Returns the bytes of a part without the encoding in which it is sent, and what stands behind it in no such encoding; `None` if they are
-/// no longer there.
+/// Returns the bytes of a part without the encoding in which it is sent, and the trailing bytes outside that encoding; `None` if
+/// they are no longer there.
 fn without_transfer<'a>(
     message: &'a Message<'_>,
     part: &'a MessagePart<'_>,
@@ -233,7 +234,7 @@ pub(super) fn from_base64(raw: &[u8]) -> (Vec<u8>, &[u8]) {
 }
 
 fn push_piece(content: &mut Vec<u8>, piece: &mut Vec<u8>) {
-    // A single code is no byte.
+    // An incomplete code is not a byte.
     if piece.len() % 4 == 1 {
         piece.pop();
     }
@@ -241,7 +242,7 @@ fn push_piece(content: &mut Vec<u8>, piece: &mut Vec<u8>) {
     piece.clear();
 }
 
-/// Decodes quoted-printable; what is no code stays.
+/// Decodes quoted-printable; other bytes stay.
 pub(super) fn from_quoted(raw: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(raw.len());
     let mut rest = raw;
@@ -269,7 +270,7 @@ pub(super) fn from_quoted(raw: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Joins lines that were broken to fit (RFC 3676): those that end with a space go on in the next one.
+/// Joins lines that were broken to fit (RFC 3676): a line that ends with a space continues in the next one.
 fn unflow_lines(text: &str, deletes_space: bool) -> String {
     let mut out = String::with_capacity(text.len());
     let mut open: Option<usize> = None;

@@ -15,7 +15,7 @@ use unicode_normalization::UnicodeNormalization;
 
 /// The maximum number of letters per page; further ones are not searched.
 const LETTERS_MAX: usize = 200_000;
-/// The fewest letters that are searched for: fewer stand anywhere.
+/// The minimum number of letters that are searched for: shorter texts match anywhere.
 const SOUGHT_MIN: usize = 10;
 /// The units of a glyph's own space in a font size, and how far letters reach above and below their line.
 const UNITS_PER_SIZE: f64 = 1000.0;
@@ -84,7 +84,7 @@ fn comparable_letters(text: &str) -> impl Iterator<Item = char> + '_ {
     text.nfkc().filter(|letter| letter.is_alphanumeric())
 }
 
-/// Returns the areas of a passage, one for each line; of its paragraphs alone if it does not stand there as a whole.
+/// Returns the areas of a passage, one for each line; of its paragraphs alone if the page does not contain it as a whole.
 fn find_passage_areas(page: &[Letter], passage: &str) -> Vec<PreviewMark> {
     let drawn: Vec<char> = page.iter().map(|letter| letter.letter).collect();
     let text: String = drawn.iter().collect();

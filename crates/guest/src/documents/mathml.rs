@@ -1,4 +1,5 @@
-//! Writes equations of web pages and OpenDocument (MathML) on one line, as those of Office are: `(1+x)^n`, `(a)/(b)`, `∑_(i=1)^n x`.
+//! Writes equations of web pages and OpenDocument (MathML) on one line, like equations of Office: `(1+x)^n`, `(a)/(b)`,
+//! `∑_(i=1)^n x`.
 
 use quick_xml::events::Event;
 
@@ -7,11 +8,11 @@ use super::xml::{attribute_value, event_text, push_within};
 
 /// The maximum depth of elements of an equation; deeper ones are text of the one around them.
 const DEPTH_MAX: usize = 64;
-/// The most text of an equation, in bytes.
+/// The maximum text length of an equation, in bytes.
 const TEXT_MAX_BYTES: usize = 64 * 1024;
-/// The most elements of an equation; further ones are left out.
+/// The maximum number of elements of an equation; further ones are left out.
 const ELEMENTS_MAX: usize = 20_000;
-/// The signs of sums, products and integrals, and of their like, whose limits stand below and above them.
+/// The signs of sums, products, integrals and similar operators, which have limits below and above them.
 const LARGE_SIGNS: &str = "∑∏∐∫∬∭∮∯∰⋀⋁⋂⋃⨀⨁⨂⨄";
 
 /// An equation that is being read.
@@ -27,7 +28,7 @@ pub(super) struct MathEquation {
     source: String,
 }
 
-/// An element with what stands in it.
+/// An element with its content.
 #[derive(Debug, Default)]
 struct MathElement {
     name: String,
@@ -41,7 +42,7 @@ struct MathElement {
 }
 
 impl MathEquation {
-    /// Begins an equation. Its text stands for one that has no other.
+    /// Begins an equation. `text` is used if the equation has no content.
     pub(super) fn with_source(text: Option<String>) -> Self {
         let mut source = String::new();
         push_within(&mut source, &text.unwrap_or_default(), TEXT_MAX_BYTES);
@@ -205,7 +206,7 @@ impl MathElement {
         }
     }
 
-    /// Returns a number, a name or a sign, without those that are not seen.
+    /// Returns a number, a name or a sign without invisible characters.
     fn token_text(&self) -> String {
         let is_seen = |letter: &char| !matches!(letter, '\u{2061}'..='\u{2064}' | '\u{200b}');
         let text: String = self.text.chars().filter(is_seen).collect();
@@ -216,14 +217,14 @@ impl MathElement {
         }
     }
 
-    /// Returns true if what stands above is a mark on a letter.
+    /// Returns true if the upper part is a mark on a letter.
     fn is_mark(&self) -> bool {
         let above = self.children.get(1).map_or("", |child| child.trim());
         let mark = combining_mark(above);
         self.is_accent && above.chars().count() == 1 || mark != above
     }
 
-    /// Writes what stands below and above a sign or the name of a function.
+    /// Writes the parts below and above a sign or the name of a function.
     fn write_limits(&self, part: EquationPart, sign: &str, (below, above): (&str, &str)) -> String {
         // A brace says nothing.
         let is_brace = |text: &str| matches!(text, "⏞" | "⏟" | "︷" | "︸" | "_" | "\u{332}");
@@ -264,8 +265,8 @@ fn combining_mark(above: &str) -> &str {
     }
 }
 
-/// Joins parts that stand beside each other. Names of several letters are kept apart from what would continue them, and so is what
-/// follows a sum.
+/// Joins adjacent parts. A space separates names of several letters from text that would continue them, and a sum from the part
+/// after it.
 fn join_parts(parts: &[String]) -> String {
     let mut line = String::new();
     let mut before = "";

@@ -106,18 +106,18 @@ pub const INPUT_MAX_BYTES: u64 = 64 * 1024 * 1024;
 pub const OUTPUT_MAX_BYTES: usize = 8 * 1024 * 1024;
 /// The maximum number of pages per document.
 pub const PAGES_MAX: u32 = 5_000;
-/// The most attachments that are read of a message, with those of messages in it.
+/// The maximum number of attachments that are read of a message, including the attachments of messages in it.
 const ATTACHMENTS_MAX: u32 = 50;
 /// How deep documents in documents are read.
 const NESTING_MAX: u32 = 3;
-/// The most pixels of an image whose text is recognized.
+/// The maximum number of pixels of an image whose text is recognized.
 const PIXELS_MAX: u64 = 100_000_000;
 /// The line in place of a document that is not read.
 const TOO_DEEP: &str = "(not read: too many documents inside each other)";
 /// The version of the readers: documents that failed with another version are read again.
 pub const READER_VERSION: i64 = 14;
-/// The versions since which files of some extensions are read in another way, in ascending order: those that an earlier version
-/// has read are read again, too.
+/// The versions since which files of some extensions are read in another way, in ascending order: files that an earlier version
+/// has read are read again.
 const CHANGED_READERS: &[(i64, &[&str])] = &[
     (6, &["docx", "docm", "xlsx", "xlsm", "xls", "pptx", "pptm", "odt", "ods", "odp", "mht", "mhtml"]),
     (7, &["eml", "msg", "mbox", "zip", "asice", "asics", "sce", "scs", "bdoc"]),
@@ -168,11 +168,11 @@ pub struct Extracted {
     /// The pages that were read, if the format allows reading single pages; `None` if the document was read as a
     /// whole.
     pub span: Option<PageRange>,
-    /// The pages that show images and hardly any text, of those that were read.
+    /// The read pages that show images and hardly any text.
     pub scans: Vec<u32>,
-    /// The pages of which text was left out, because they hold more than is read of a page.
+    /// The pages whose text was cut off at the limit for one page.
     pub cut_pages: Vec<u32>,
-    /// The damaged pages, of which text may be missing: those of `scans` that are no scans.
+    /// The damaged pages, whose text may be incomplete: pages in `scans` that are not scans.
     pub damaged_pages: Vec<u32>,
     /// The files inside the document that were not read, or not whole: pages of an archive, attachments of a message from 1 on.
     pub unread_files: Vec<u32>,
@@ -183,7 +183,7 @@ pub struct Extracted {
 }
 
 impl Extracted {
-    /// Returns true if all text was read, but for that of images.
+    /// Returns true if all text was read, except the text in images.
     fn is_whole(&self) -> bool {
         let is_to_end = self.span.is_none_or(|span| span.last >= span.of);
         is_to_end && !self.truncated && self.cut_pages.is_empty() && self.unread_files.is_empty()
@@ -512,7 +512,7 @@ pub(crate) fn recognizable_image(bytes: Vec<u8>) -> Option<Vec<u8>> {
     image_file::for_recognition(bytes)
 }
 
-/// Returns the document of recognized text on one page; `None` if there is none.
+/// Returns a document with the recognized text on one page; `None` if nothing was recognized.
 pub(crate) fn recognized_document(page: u32, text: &str) -> Option<Extracted> {
     let text = scan::join_recognized_lines(text);
     let segments = vec![DocumentSegment {
@@ -587,14 +587,14 @@ fn extract_content(
         }
         DetectedContent::Signed => {
             let content = signed::extract_signed_content(bytes)?;
-            // The name of what is signed stands before the extension, unless it is the text of a mail.
+            // The name of the signed file precedes the extension, unless it is the text of a mail.
             let path = path.with_extension(if signed::is_mail(&content) { "eml" } else { "" });
             catch_parser_panic("CMS", || extract_content(&path, &content, bounds, nesting))
         }
         DetectedContent::Archive(mut archive) => catch_parser_panic("archive", || {
             archived_files::extract_archived_files(archive.as_mut(), bounds, nesting)
         }),
-        // Images of a page are no parts of its file.
+        // Images of a page are not parts of its file.
         DetectedContent::Html => {
             catch_parser_panic("HTML", || Ok(Extracted { images: Vec::new(), ..html::extract_html(bytes) }))
         }

@@ -1,5 +1,5 @@
-//! Reads notebooks of Jupyter as Markdown: their texts, their code, and what it has printed. Without that, the pictures in them, in
-//! letters, would be most of their text.
+//! Reads notebooks of Jupyter as Markdown: their texts, their code and its output. Otherwise, encoded pictures would be most of
+//! their text.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,10 +9,10 @@ use serde::Deserialize;
 use super::embedded_images::{LISTED_MAX, retain_recognizable_of};
 use super::{DocumentFormat, EmbeddedImage, ExtractError, Extracted, OUTPUT_MAX_BYTES, loose_images, text};
 
-/// The name of the format in those of its images, which are numbered.
+/// The name of the format in the names of its images, which are numbered.
 pub(super) const IMAGES: &str = "ipynb";
 
-/// The most that is read of one output, in bytes.
+/// The maximum number of bytes that are read of one output.
 const OUTPUT_PART_MAX_BYTES: usize = 64 * 1024;
 
 /// A notebook since version 4, or one of version 3, whose cells lie in sheets.
@@ -106,7 +106,7 @@ struct NotebookOutputData {
 }
 
 impl NotebookOutputData {
-    /// Returns the picture in letters, in one of its forms; empty if there is none.
+    /// Returns the encoded picture in one of its forms; empty if it is missing.
     fn first_picture(&self) -> String {
         first_of([&self.png, &self.jpeg, &self.gif])
     }
@@ -220,7 +220,7 @@ impl NotebookMarkdown {
             self.counted_lines = self.counted_lines.saturating_add(u32::from(ends_line));
         }
         self.counted_bytes = self.text.len();
-        // What stands before it ends with an empty line.
+        // The text before it ends with an empty line.
         self.pictures.push(NotebookPicture { letters, line: self.counted_lines.saturating_sub(1) });
     }
 

@@ -27,7 +27,7 @@ impl NumberingLevel {
     }
 }
 
-/// A list: an abstract list with levels of its own. Several lists of one abstract list continue each other, unless they say where
+/// A list: an abstract list with separate levels. Several lists of one abstract list continue each other, unless they say where
 /// they begin.
 #[derive(Debug, Default)]
 struct NumberedList {

@@ -11,7 +11,7 @@ use super::parts::resolve_target;
 use super::xml::{read_events, unless_broken};
 use super::{DocumentFormat, ExtractError, Extracted, Nesting, embedded_files, ods, odt};
 
-/// The most objects of a document, and the most text of one, in lines.
+/// The maximum number of objects of a document, and the maximum text length of one, in lines.
 const OBJECTS_MAX: usize = 500;
 const LINES_MAX: usize = 10_000;
 /// The maximum size of an object, in bytes.
@@ -73,7 +73,7 @@ impl OdfObjects {
         Ok(objects)
     }
 
-    /// Takes the object that an element refers to; the same one stands in one place.
+    /// Takes the object that an element refers to; each object is shown once.
     pub(super) fn take_object(&mut self, href: &str) -> Option<OdfObject> {
         self.objects.remove(&resolve_target("", href).replace("%20", " "))
     }

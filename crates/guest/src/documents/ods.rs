@@ -62,9 +62,9 @@ pub(super) fn read_part(
 #[derive(Default)]
 struct OdsCell {
     text: String,
-    /// The value that stands in place of the text if the cell has none.
+    /// The value that replaces the text if the cell has no text.
     value: String,
-    /// A date, which stands in place of the text.
+    /// A date, which replaces the text.
     date: Option<String>,
     /// The number of neighboring cells with this content.
     count: u32,
@@ -91,7 +91,7 @@ struct OdsReader<'a> {
     /// The notes and the texts of drawings of the sheet.
     beside: Vec<String>,
     beside_bytes: usize,
-    /// The text that stands for a picture, while it is being read.
+    /// The alternative text of a picture, while it is being read.
     alternative: Option<String>,
     objects: OdfObjects,
     is_full: bool,

@@ -15,7 +15,7 @@ use super::{DocumentFormat, ExtractError, Extracted, Nesting, PAGES_MAX};
 
 /// The maximum number of spaces that one element may represent.
 const BLANKS_MAX: usize = 64;
-/// The maximum number of comments at one line, the most text of one, and the maximum name of its author, in bytes.
+/// The maximum number of comments at one line, and the maximum lengths of a comment and of its author's name, in bytes.
 const COMMENTS_MAX: usize = 10_000;
 const COMMENT_MAX_BYTES: usize = 64 * 1024;
 const AUTHOR_MAX_BYTES: usize = 200;
@@ -45,7 +45,7 @@ fn read_open_document(
     Ok(extracted)
 }
 
-/// Reads the body of a document that is no archive, but a single file. Its images are not read.
+/// Reads the body of a document that is a single file, not an archive. Its images are not read.
 pub(super) fn extract_flat(body: &[u8], format: DocumentFormat) -> Result<Extracted, ExtractError> {
     Ok(Extracted { images: Vec::new(), ..read_body(body, format, OdfObjects::default())? })
 }
@@ -83,7 +83,7 @@ struct OdtReader {
     writer: DocumentWriter,
     line: String,
     row: String,
-    /// The depth of paragraphs and headings; there is no text outside of them.
+    /// The depth of paragraphs and headings; text outside them does not exist.
     paragraphs: u32,
     tables: u32,
     items: u32,
@@ -98,10 +98,11 @@ struct OdtReader {
     comment: Option<Comment>,
     /// True if a comment was left out, or a part of it.
     is_cut: bool,
-    /// Lines that belong below the last one: comments, texts that stand for pictures, and those of objects; and the parts of images.
+    /// Lines that belong below the last one: comments, alternative texts of pictures, and texts of objects; and the parts
+    /// of images.
     below: Vec<String>,
     images: Vec<String>,
-    /// The text that stands for a picture, while it is being read.
+    /// The alternative text of a picture, while it is being read.
     alternative: Option<String>,
     equation: Option<MathEquation>,
     objects: OdfObjects,
@@ -159,7 +160,7 @@ impl OdtReader {
         }
     }
 
-    /// Puts a line below the one that is being read.
+    /// Puts a line below the current one.
     fn put_below(&mut self, line: String) {
         if self.below.len() >= COMMENTS_MAX {
             self.is_cut = true;
@@ -168,7 +169,7 @@ impl OdtReader {
         }
     }
 
-    /// Reads an equation that stands in the text. Returns false if the event is of none.
+    /// Reads an equation in the text. Returns false if the event does not belong to one.
     fn read_equation_event(&mut self, event: &Event<'_>) -> bool {
         if let Some(equation) = &mut self.equation {
             // It is not ended where it should be.
@@ -191,7 +192,7 @@ impl OdtReader {
         false
     }
 
-    /// Adds the text of an object: an equation where it stands, others below the line.
+    /// Adds the text of an object: an equation in place, others below the line.
     fn add_object(&mut self, element: &BytesStart<'_>) {
         match attribute_value(element, "href").and_then(|href| self.objects.take_object(&href)) {
             Some(OdfObject::Equation(line)) if self.paragraphs > 0 => self.line.push_str(&line),

@@ -13,11 +13,11 @@ use super::number_format::NumberFormats;
 use super::xml::{attribute_value, event_text, push_within, read_events};
 use super::{ExtractError, Extracted, text};
 
-/// The most parts of a package.
+/// The maximum number of parts of a package.
 const PARTS_MAX: usize = 10_000;
-/// The most styles of a workbook.
+/// The maximum number of styles of a workbook.
 const STYLES_MAX: usize = 10_000;
-/// The most text of a cell, in bytes.
+/// The maximum text length of a cell, in bytes.
 const CELL_MAX_BYTES: usize = 128 * 1024;
 
 /// Reads a workbook of Excel 2003.
@@ -156,7 +156,7 @@ impl ExcelXmlReader {
     }
 }
 
-/// Returns the code of a format, some of which have names.
+/// Returns the code of a format; some formats have names.
 fn format_code(format: String) -> String {
     match format.as_str() {
         "General" | "General Number" => String::new(),
@@ -168,7 +168,7 @@ fn format_code(format: String) -> String {
     }
 }
 
-/// Returns a package whose parts are elements of a file as the archive that it stands for.
+/// Returns a package whose parts are elements of a file as an archive.
 pub(super) fn flat_opc_to_zip(bytes: &[u8]) -> Result<Vec<u8>, ExtractError> {
     let broken = |error| ExtractError::broken_file("Flat OPC", error);
     let content = text::decode_text(bytes);

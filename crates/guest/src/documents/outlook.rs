@@ -23,7 +23,7 @@ pub(super) fn extract_outlook(bytes: &[u8], nesting: Nesting<'_>) -> Result<Extr
     Ok(messages.writer.finish_document(DocumentFormat::Message))
 }
 
-/// Returns the content of an attachment, by its number and those of the messages that it lies in, from 0.
+/// Returns the content of an attachment, by its number and the numbers of the messages that contain it, from 0.
 pub(super) fn find_outlook_attachment(file: &[u8], at: &[usize]) -> Option<Vec<u8>> {
     Outlook::from_bytes(file).ok()?.find_attachment(at)
 }
@@ -36,7 +36,7 @@ fn attachment_folder(folder: &str, number: usize) -> String {
     format!("{folder}/__attach_version1.0_#{number:08X}")
 }
 
-/// A message of Outlook, in a file of its own or in a folder of another message's file.
+/// A message of Outlook, in a separate file or in a folder of another message's file.
 struct Outlook<'a> {
     file: Compound<'a>,
     folder: String,
@@ -85,7 +85,7 @@ impl<'a> Outlook<'a> {
         self.folder = folder;
     }
 
-    /// Returns the content of an attachment, by its number and those of the messages that it lies in, from 0.
+    /// Returns the content of an attachment, by its number and the numbers of the messages that contain it, from 0.
     fn find_attachment(&mut self, at: &[usize]) -> Option<Vec<u8>> {
         let (number, deeper) = at.split_first()?;
         self.folder = attachment_folder(&self.folder, *number);

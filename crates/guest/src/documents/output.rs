@@ -24,7 +24,7 @@ pub(super) struct DocumentWriter {
     next_line: u32,
     bytes: usize,
     truncated: bool,
-    /// True if parts of what was read were left out.
+    /// True if some of the content was left out.
     left_out: bool,
     images: Vec<EmbeddedImage>,
     /// The parts of the images.
@@ -110,7 +110,7 @@ impl DocumentWriter {
         self.heading = None;
     }
 
-    /// Adds an image after the last line. One that stands in several places counts where it stands first.
+    /// Adds an image after the last line. An image in several places counts at the first one.
     pub(super) fn add_image(&mut self, part: String) {
         let line = self.page.is_none().then(|| self.last_line());
         self.add_placed_image(EmbeddedImage { part, page: self.page, line, heading: self.heading.clone() });

@@ -10,7 +10,7 @@ use super::archive::{ENTRIES_MAX, PART_MAX_BYTES, TOTAL_MAX_BYTES, decoded_name,
 use super::container::{Ahead, ArchivedFile, DICTIONARY_MAX_KIB, FileContainer, check_length};
 use super::unpacked::UnpackedArchive;
 
-/// The block in which the head of a file stands.
+/// The block that contains the head of a file.
 const BLOCK_BYTES: usize = 512;
 /// The place of the checksum in a head.
 const CHECKSUM: std::ops::Range<usize> = 148..156;
@@ -71,7 +71,7 @@ impl FileCompression {
     }
 }
 
-/// Returns true for a frame of Zstandard that has no content, which may stand before others.
+/// Returns true for a frame of Zstandard that has no content, which may precede others.
 fn is_skippable(bytes: &[u8]) -> bool {
     bytes.first().is_some_and(|first| first & 0xf0 == 0x50) && bytes.get(1..4) == Some(b"\x2a\x4d\x18")
 }
@@ -125,7 +125,7 @@ pub(super) fn is_tar(bytes: &[u8]) -> bool {
     written.is_ok_and(|written| written == spaces + others.map(|byte| u32::from(*byte)).sum::<u32>())
 }
 
-/// A compressed file that is no tar archive.
+/// A compressed file that is not a tar archive.
 pub(super) struct CompressedFile<'a> {
     bytes: &'a [u8],
     compression: FileCompression,
@@ -176,7 +176,7 @@ impl<'a> Tar<'a> {
         Self { bytes, compression, files: Vec::new(), is_cut: false, doubtful: None, ahead, format: "tar" }
     }
 
-    /// Lists the files of an archive, until a damaged one or the bound of what is unpacked.
+    /// Lists the files of an archive, until a damaged one or the unpacking limit.
     fn from_bytes(bytes: &'a [u8], compression: Option<FileCompression>) -> Result<Self, ExtractError> {
         let mut tar = Self::without_list(bytes, compression, Ahead::default());
         let mut files = Vec::new();
@@ -199,7 +199,7 @@ impl<'a> Tar<'a> {
         }
     }
 
-    /// Lists the files of an archive of another format, of which a program has made a tar archive.
+    /// Lists the files of an archive of another format, which a program has converted to a tar archive.
     ///
     /// # Errors
     /// Fails if it has unpacked no file.
@@ -217,7 +217,7 @@ impl<'a> Tar<'a> {
         Ok(Self { is_cut: true, doubtful: (!has_end).then_some(last), ..tar })
     }
 
-    /// Unpacks a file, with those that are to be unpacked ahead.
+    /// Unpacks a file, and the files to unpack ahead.
     fn files_with(mut self, asked: usize) -> Result<BTreeMap<usize, Vec<u8>>, ExtractError> {
         let content = self.unpack_file(asked)?;
         let mut files = self.ahead.into_files();
@@ -293,7 +293,8 @@ impl FileContainer for Tar<'_> {
     }
 }
 
-/// Opens a tar archive or compressed file; `None` if it is neither. The name of a file that is compressed alone stands in `path`.
+/// Opens a tar archive or compressed file; `None` if it is neither. `path` gives the name of a file that is compressed
+/// alone.
 pub(super) fn open_packed<'a>(
     path: &Path,
     bytes: &'a [u8],
@@ -321,7 +322,7 @@ pub(super) fn unpack_packed_file(bytes: &[u8], index: usize) -> Result<Option<Ve
     .map(Some)
 }
 
-/// Unpacks a file of a tar archive, and other wanted ones with it; `None` if `bytes` are none.
+/// Unpacks a file of a tar archive, and other wanted ones with it; `None` if `bytes` are not such an archive.
 pub(super) fn unpack_tar_files(
     bytes: &[u8],
     asked: usize,

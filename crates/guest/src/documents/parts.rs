@@ -28,7 +28,7 @@ pub(super) fn main_part(archive: &mut ZipReader<'_>) -> Result<Option<String>, E
     Ok(names.find(|name| archive.has_part(name)))
 }
 
-/// Reads the references of a part, of the whole document if it has no name; none if there is no list of them.
+/// Reads the references of a part, of the whole document if it has no name; empty if the list of them is missing.
 pub(super) fn read_relations(archive: &mut ZipReader<'_>, part: &str) -> Result<Vec<Relation>, ExtractError> {
     let (folder, file) = part.rsplit_once('/').unwrap_or(("", part));
     let list =

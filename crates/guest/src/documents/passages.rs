@@ -130,7 +130,7 @@ impl PassageCutter {
         if parts.is_empty() {
             return self.cut_segment(segment);
         }
-        // Further parts are below the headings that stand before them.
+        // Further parts are below the preceding headings.
         parts.iter_mut().skip(1).for_each(|part| part.heading = None);
         for part in &parts {
             match &part.columns {
@@ -140,7 +140,7 @@ impl PassageCutter {
         }
     }
 
-    /// Cuts rows below the headings of their columns. The headings are no passages themselves.
+    /// Cuts rows below the headings of their columns. The headings are not passages themselves.
     fn cut_table(&mut self, segment: &DocumentSegment, columns: &Columns) {
         if columns.own.start > 0 {
             let above: Vec<&str> = segment.text.split('\n').take(columns.own.start).collect();
@@ -427,7 +427,7 @@ pub(super) fn heading_in(file: &InnerFile, heading: Option<&str>) -> String {
     truncate_heading(&format!("{}{page}{heading}", file.name))
 }
 
-/// Returns true if a heading is a mark without words of its own: `§ 12`, `ČÁST PRVNÍ`.
+/// Returns true if a heading is only a mark: `§ 12`, `ČÁST PRVNÍ`.
 fn is_bare_mark(heading: &str) -> bool {
     heading.split_whitespace().count() <= 2
 }

@@ -96,7 +96,7 @@ pub(super) fn extract_pdf(
         }
         let is_scan = covered >= SCAN_COVERED_MIN
             && text.chars().filter(|letter| letter.is_alphanumeric()).nth(SCAN_LETTERS_MAX).is_none();
-        // What could not be read may be recognized; else the page is named like a scan.
+        // Unreadable text may be recognized; otherwise the page is reported like a scan.
         has_scans |= is_scan;
         if is_damaged {
             damaged_pages.push(next);
@@ -200,7 +200,7 @@ struct Drawing<'l, 'd> {
     is_cut: bool,
     /// The place of the last run that was filled, which may be drawn once more for its outline.
     filled_at: Option<Point>,
-    /// The area of the page, and the part of it that images cover, those that overlap counted twice.
+    /// The area of the page, and the part of it that images cover; overlapping images count twice.
     area: f64,
     covered: f64,
     images: PageImages,
@@ -231,7 +231,7 @@ impl<'l, 'd> Drawing<'l, 'd> {
         interpret_page(page, &mut context, self);
     }
 
-    /// Returns the text of the page, and true if it is longer than what is read.
+    /// Returns the text of the page, and true if it exceeds the limit.
     fn into_text(self) -> (String, bool) {
         let lines = self.lines.iter();
         let is_backward = is_page_right_to_left(lines.map(|line| line.line.text.as_str()));
@@ -337,7 +337,7 @@ impl DrawnLine {
         drawn
     }
 
-    /// Adds a glyph behind those that were drawn.
+    /// Appends a glyph to the drawn ones.
     fn append_glyph(&mut self, glyph: &PdfLine) {
         let line = &mut self.line;
         let begin = line.text.len();

@@ -1,8 +1,8 @@
 //! Turns lines of Hebrew, Arabic and scripts like them from the order in which they are seen into the order in which they are read.
 //!
 //! A PDF says where each letter is drawn, and programs draw them in any order. The letters of a line are sorted by their places;
-//! then words are read from right to left, and those of other scripts and numbers from left to right, by the rules of the Unicode
-//! bidirectional algorithm as far as they can be told from what is seen.
+//! then words are read from right to left, and other scripts and numbers from left to right, by the rules of the Unicode
+//! bidirectional algorithm as far as they can be inferred from the drawn page.
 
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
@@ -20,7 +20,7 @@ pub(super) struct GlyphPlace {
     pub(super) end: usize,
 }
 
-/// The gaps between the glyphs of a line that are spaces, and those that separate the cells of a row.
+/// The gaps between the glyphs of a line that are spaces, and the gaps that separate the cells of a row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Gaps {
     pub(super) word: f64,
@@ -80,8 +80,8 @@ pub(super) fn logical_line(text: &str, glyphs: &[GlyphPlace], gaps: Gaps, is_pag
     to_logical_order(&clusters, is_page_backward)
 }
 
-/// Returns the glyphs with their letters in the order in which they were drawn, each with the marks on it: those that were drawn before
-/// or after it and lie nearer to it than to the other one beside them.
+/// Returns the glyphs with their letters in the order in which they were drawn, each with its marks: the marks that were drawn
+/// before or after it and are nearer to it than to their other neighbor.
 fn with_marks(text: &str, glyphs: &[GlyphPlace]) -> Vec<(GlyphPlace, String)> {
     let middle = |glyph: &GlyphPlace| f64::midpoint(glyph.left, glyph.right);
     let mut bases: Vec<(GlyphPlace, String)> = Vec::with_capacity(glyphs.len());
@@ -111,7 +111,7 @@ fn with_marks(text: &str, glyphs: &[GlyphPlace]) -> Vec<(GlyphPlace, String)> {
     bases
 }
 
-/// Returns the letters of a line as they are read; those of one glyph stay together.
+/// Returns the letters of a line as they are read; letters of one glyph stay together.
 fn to_logical_order(seen: &[String], is_page_backward: bool) -> String {
     let has = |text: &String, is: fn(char) -> bool| text.contains(is);
     let mut read = String::new();
@@ -135,9 +135,9 @@ fn to_logical_order(seen: &[String], is_page_backward: bool) -> String {
     read
 }
 
-/// Appends letters that are read from right to left, but for words of other scripts and numbers.
+/// Appends letters that are read from right to left, except words of other scripts and numbers.
 fn push_backward(seen: &[String], read: &mut String) {
-    // The brackets beside letters from right to left, by their places in what is read.
+    // The brackets beside letters from right to left, by their places in the read text.
     let mut brackets = Vec::new();
     let mut forward_end = seen.len();
     let mut follows_arabic = false;
@@ -174,7 +174,7 @@ fn push_forward(seen: &[String], follows_arabic: bool, read: &mut String, bracke
     push_reversed(&seen[..rest], read, brackets);
 }
 
-/// Returns true for a sign between two numbers each of which is read for itself.
+/// Returns true for a sign between two numbers that are read separately.
 fn is_end_of_number(text: &str, follows_arabic: bool) -> bool {
     text.chars().all(|letter| letter.is_whitespace() || (follows_arabic && matches!(letter, '-' | '+')))
 }

@@ -20,7 +20,8 @@ use super::{
     Nesting, OUTPUT_MAX_BYTES, PAGES_MAX, pdf, text,
 };
 
-/// The most files of a PDF that are looked at, and the most nodes of the tree of their names, and notes on its pages.
+/// The maximum number of files of a PDF that are looked at, and the maximum number of nodes of the tree of their
+/// names, and notes on its pages.
 const FILES_MAX: usize = 1_000;
 const NODES_MAX: usize = 10_000;
 const NOTES_MAX: usize = 100_000;
@@ -97,7 +98,7 @@ pub(super) fn attached_file_content(document: &[u8], name: &str) -> Option<Vec<u
     list_attached_files(&document).nth(number.checked_sub(1)?).map(|file| file.content)
 }
 
-/// Returns the attached files, but for those that say the same as the pages, for programs.
+/// Returns the attached files, except machine-readable copies of the pages.
 fn list_attached_files(document: &Pdf) -> impl Iterator<Item = PdfFile> {
     let mut found = catch_unwind(AssertUnwindSafe(|| file_specifications(document))).unwrap_or_default();
     found.extend(catch_unwind(AssertUnwindSafe(|| specifications_of_notes(document))).unwrap_or_default());

@@ -1,4 +1,4 @@
-//! Images beside the text of a PDF's page: those that may show text which is not on the page, and their pictures.
+//! Images beside the text of a PDF's page: images that may show text which is not on the page, and their pictures.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use hayro_interpret::{CacheKey, Image};
 
 use super::{EmbeddedImage, pdf, scan};
 
-/// The most images of a page that are looked at; a page with more is drawn of tiles.
+/// The maximum number of images of a page that are looked at; a page with more is drawn of tiles.
 const DRAWN_MAX: usize = 500;
 /// The least sides of an area whose text is recognized, in points, and its least pixels for each inch.
 const WIDTH_MIN: f64 = 120.0;
@@ -54,7 +54,7 @@ impl PageImages {
         self.letters.push(at);
     }
 
-    /// Returns the areas of a page whose text is to be recognized, without those that were `seen` on pages before.
+    /// Returns the areas of a page whose text is to be recognized, except areas `seen` on earlier pages.
     pub(super) fn into_embedded(self, page: u32, seen: &mut HashSet<u128>) -> Vec<EmbeddedImage> {
         if self.drawn.len() > DRAWN_MAX {
             return Vec::new();
@@ -84,7 +84,7 @@ impl PageImages {
 fn join_touching_areas(mut drawn: Vec<Area>) -> Vec<Area> {
     let mut areas: Vec<Area> = Vec::new();
     while let Some(mut area) = drawn.pop() {
-        // What was apart may touch the grown area.
+        // Areas that were apart may touch the grown area.
         while let Some(at) = areas.iter().position(|other| are_touching(area.rect, other.rect)) {
             let other = areas.swap_remove(at);
             let key = area.key.wrapping_add(other.key);

@@ -2,7 +2,7 @@
 //!
 //! A composite font without `ToUnicode` may still say which letters it has: by the character collection of its CIDs
 //! (Adobe-Japan1 and others), or by the table of the embedded font that maps letters to glyphs. The glyphs of most TrueType
-//! fonts are in the same order, of which a subset without such a table keeps the numbers.
+//! fonts are in the same order, and a subset without such a table keeps the numbers.
 
 use std::collections::HashMap;
 
@@ -51,7 +51,7 @@ impl<'a> GlyphLetters<'a> {
         Self { document, collections: None, embedded: HashMap::new() }
     }
 
-    /// Returns the letters of a glyph: by what the document or the font says about it, or else by its code.
+    /// Returns the letters of a glyph: by the mapping of the document or the font, else by its code.
     pub(super) fn of_glyph(&mut self, glyph: &Glyph<'_>) -> Option<String> {
         match glyph.as_unicode() {
             // Some documents say a control character of a letter.

@@ -67,7 +67,7 @@ pub(super) fn assemble_paragraphs(lines: &[PdfLine]) -> String {
     out
 }
 
-/// Returns true if the line that was drawn last looks like a page number and stands above or below all others.
+/// Returns true if the line that was drawn last looks like a page number above or below all others.
 fn ends_with_page_number(lines: &[PdfLine]) -> bool {
     let Some((last, others)) = lines.split_last() else { return false };
     let distances = || others.iter().filter(|line| line.angle == last.angle).map(|line| line.y - last.y);

@@ -10,21 +10,22 @@ use quick_xml::events::{BytesStart, Event};
 use super::xml::{attribute_value, event_text, push_within, read_events};
 use super::{OUTPUT_MAX_BYTES, text};
 
-/// The most bytes of a form's description and of its data, unpacked, and the most streams that they lie in.
+/// The maximum number of bytes of a form's description and of its data, unpacked, and the maximum number of streams
+/// that they lie in.
 const FORM_MAX_BYTES: usize = 32 * 1024 * 1024;
 const STREAMS_MAX: usize = 100;
-/// The most texts and fields of a form, and the most values.
+/// The maximum number of texts and fields of a form, and the maximum number of values.
 const ITEMS_MAX: usize = 50_000;
-/// The most text of a field, of its caption and of its value, in bytes.
+/// The maximum text length of a field, of its caption and of its value, in bytes.
 const TEXT_MAX_BYTES: usize = 64 * 1024;
 /// The maximum depth of the names that a value is found by.
 const DEPTH_MAX: usize = 64;
 /// The maximum depth of the element with the description, and of that with the values: deeper ones of these names are settings.
 const PACKET_DEPTH_MAX: usize = 2;
-/// The most pages that are searched for fields, and the most notes and fields of one.
+/// The maximum number of pages that are searched for fields, and the maximum number of notes and fields of one.
 const PAGES_LOOKED_AT_MAX: usize = 10;
 const NOTES_MAX: usize = 1_000;
-/// The most choices of a field.
+/// The maximum number of choices of a field.
 const CHOICES_MAX: usize = 2_000;
 /// The name of the viewer that the page of such a form asks for.
 const VIEWER: &str = "Adobe";
@@ -35,8 +36,8 @@ pub(super) struct FormText {
     pub(super) is_cut: bool,
 }
 
-/// Returns the text of a form that is laid out when it is opened; `None` if the document is no such form. `page` is the text of the
-/// first page.
+/// Returns the text of a form that is laid out when it is opened; `None` if the document is not such a form. `page` is the text
+/// of the first page.
 pub(super) fn form_text(document: &Pdf, page: &str) -> Option<FormText> {
     let root: Dict<'_> = document.xref().get(document.xref().root_id())?;
     let form = root.get::<Dict<'_>>("AcroForm")?;
@@ -99,7 +100,7 @@ struct XfaItem {
     /// The names by which its value is found, without and with those around it.
     name: String,
     path: String,
-    /// The path of the group of boxes of which one is checked.
+    /// The path of the group of boxes that allows one checked box.
     group: Option<String>,
     caption: String,
     hint: String,

@@ -30,8 +30,8 @@ pub(super) fn pdf_page_count(document: &Pdf) -> u32 {
     u32::try_from(count.unwrap_or(0)).unwrap_or(u32::MAX)
 }
 
-/// Draws a page, counted from 1, as a PNG of this many columns and rows. Returns `None` if there is no such page or it
-/// cannot be drawn.
+/// Draws a page, counted from 1, as a PNG of this many columns and rows. Returns `None` if the page does not exist or
+/// it cannot be drawn.
 pub(super) fn draw_pdf_page(
     document: &Pdf,
     page: u32,

@@ -32,7 +32,7 @@ const KIND_AT: usize = 8;
 /// The place of the version, and the one from which pages are larger.
 const VERSION_AT: usize = 10;
 const VERSION_WITH_LARGE_PAGES: u8 = 36;
-/// The most folders, and how deep they lie.
+/// The maximum number of folders, and how deep they lie.
 const FOLDERS_MAX: usize = 2_000;
 const FOLDER_DEPTH_MAX: usize = 30;
 /// Properties of folders and of messages in their tables.
@@ -98,7 +98,7 @@ impl DataFile {
         })
     }
 
-    /// Lists the messages of a folder, and those of the folders in it.
+    /// Lists the messages of a folder and of the folders in it.
     fn list_folder(&mut self, folder: &dyn Folder, path: &str, depth: usize) {
         let is_new = self.folders.insert(u32::from(folder.properties().node_id()));
         if !is_new || self.folders.len() > FOLDERS_MAX || depth > FOLDER_DEPTH_MAX {

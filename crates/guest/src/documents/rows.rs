@@ -4,7 +4,8 @@ use super::columns::{Columns, split_cells};
 
 /// From this length on, in bytes, a passage ends at the next row.
 const ROWS_MIN_BYTES: usize = 600;
-/// The longest names at the beginning of a row that are repeated in each part of a long row, in bytes, and the most of them.
+/// The longest names at the beginning of a row that are repeated in each part of a long row, in bytes, and their maximum
+/// number.
 const NAMES_MAX_BYTES: usize = 120;
 const NAMES_MAX: usize = 2;
 /// The longest heading of a column in a part of a row, in bytes.
@@ -20,8 +21,8 @@ pub(super) struct Rows {
     pub(super) text: String,
 }
 
-/// Cuts the lines of a table from `first` on. A table that fits with its headings stays whole. Of a row that is too long each part
-/// has the names at its beginning and the headings of its own columns.
+/// Cuts the lines of a table from `first` on. A table that fits with its headings stays whole. A row that is too long is split;
+/// each part has the names at the row's beginning and the headings of its columns.
 pub(super) fn cut_table_rows(text: &str, columns: &Columns, first: usize, max_bytes: usize) -> Vec<Rows> {
     let heads = &*columns.rows;
     let lines: Vec<&str> = text.split('\n').collect();

@@ -10,7 +10,7 @@ use super::{DocumentFormat, Extracted};
 
 /// The maximum depth of groups; deeper ones are treated as being at this depth.
 const DEPTH_MAX: usize = 256;
-/// The most fonts whose character sets are known.
+/// The maximum number of fonts whose character sets are known.
 const FONTS_MAX: usize = 10_000;
 /// Groups without text of the document.
 const HIDDEN: &[&[u8]] = &[
@@ -52,7 +52,7 @@ struct RtfReader<'a> {
     at: usize,
     groups: Vec<RtfGroup>,
     encoding: &'static Encoding,
-    /// The encodings of fonts with a character set of their own.
+    /// The encodings of fonts with a specific character set.
     fonts: HashMap<i32, &'static Encoding>,
     default_font: i32,
     writer: DocumentWriter,
@@ -101,7 +101,7 @@ impl RtfReader<'_> {
     fn interpret_byte(&mut self, byte: u8) {
         match byte {
             b'{' => {
-                // What old readers show ends with its group.
+                // The fallback for old readers ends with its group.
                 self.skip = 0;
                 if self.groups.len() < DEPTH_MAX {
                     self.groups.push(self.current_group());

@@ -13,10 +13,10 @@ use hayro_interpret::{
 /// The resolution in pixels per inch, and that of a page so large that its pixels would exceed their bound.
 const DPI: f64 = 300.0;
 const DPI_MIN: f64 = 70.0;
-/// The most pixels of a page, and of one image on it.
+/// The maximum number of pixels of a page, and of one image on it.
 const PIXELS_MAX: f64 = 25e6;
 const IMAGE_PIXELS_MAX: u64 = 100_000_000;
-/// The most samples of an image for one pixel, in each direction.
+/// The maximum number of samples of an image for one pixel, in each direction.
 const SAMPLES_MAX: u32 = 4;
 const POINTS_PER_INCH: f64 = 72.0;
 
@@ -38,8 +38,8 @@ impl GrayPage {
     }
 }
 
-/// Renders the images of a page, counted from 1, or of an area of it, in points from its upper left corner. Returns `None` if there is no
-/// such page or it cannot be interpreted.
+/// Renders the images of a page, counted from 1, or of an area of it, in points from its upper left corner. Returns `None` if the
+/// page does not exist or it cannot be interpreted.
 pub(crate) fn render_page_images(document: &Pdf, page: u32, area: Option<Rect>) -> Option<GrayPage> {
     catch_unwind(AssertUnwindSafe(|| draw_page_images(document, page, area))).ok().flatten()
 }
@@ -74,8 +74,8 @@ fn draw_page_images(document: &Pdf, page: u32, area: Option<Rect>) -> Option<Gra
 }
 
 impl GrayPage {
-    /// Draws samples of an image, whose pixels `transform` maps to those of the page. `sample` returns the gray value at
-    /// a column and row of the image; `None` leaves what is there.
+    /// Draws samples of an image, whose pixels `transform` maps to the page. `sample` returns the gray value at a column
+    /// and row of the image; `None` leaves the pixel unchanged.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped to the page")]
     fn paste_samples(
         &mut self,
@@ -181,7 +181,7 @@ impl<'a> Device<'a> for GrayPage {
                 },
                 None,
             ),
-            // Whatever the color, ink is ink.
+            // Any color counts as ink.
             Image::Stencil(stencil) => stencil.with_stencil(
                 |mask, _| {
                     let transform = scale_transform(props.transform, mask.scale_factors);

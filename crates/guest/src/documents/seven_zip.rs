@@ -34,7 +34,7 @@ impl<'a> SevenZip<'a> {
         Ok(Self { bytes, archive, ahead })
     }
 
-    /// Unpacks a file, with those of its block that are to be unpacked ahead.
+    /// Unpacks a file, and the files of its block to unpack ahead.
     pub(super) fn files_with(mut self, asked: usize) -> Result<BTreeMap<usize, Vec<u8>>, ExtractError> {
         let content = self.unpack_file(asked)?;
         let mut files = self.ahead.into_files();
@@ -95,7 +95,7 @@ impl FileContainer for SevenZip<'_> {
     }
 }
 
-/// Returns true for a file that is no folder, link or deletion.
+/// Returns true for a file that is not a folder, link or deletion.
 fn is_regular(file: &ArchiveEntry) -> bool {
     /// The attribute of entries whose upper half is the mode of Unix.
     const HAS_MODE: u32 = 0x8000;

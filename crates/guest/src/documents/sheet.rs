@@ -18,7 +18,7 @@ use super::{ExtractError, Extracted, Nesting, ods, xml_encoding};
 
 /// The day after the last one that Excel knows, from the beginning of its time.
 const DAYS_MAX: f64 = 2_958_466.0;
-/// The most bytes that the styles of a workbook may take when each has the longest text of them.
+/// The maximum number of bytes that the styles of a workbook may take when each has the longest text of them.
 const STYLES_MAX_BYTES: u64 = 256 * 1024 * 1024;
 
 pub(super) fn extract_workbook(
@@ -52,7 +52,7 @@ pub(super) fn extract_workbook(
     Ok(book.finish_workbook())
 }
 
-/// Reads the body of a workbook of LibreOffice that is no archive, but a single file. Its images are not read.
+/// Reads the body of a workbook of LibreOffice that is a single file, not an archive. Its images are not read.
 pub(super) fn extract_flat(body: &[u8]) -> Result<Extracted, ExtractError> {
     let mut book = WorkbookWriter::default();
     ods::read_part(body, &mut book, OdfObjects::default())?;
@@ -177,7 +177,7 @@ fn format_cell(value: &Data) -> String {
 /// Formats a date, a time of day, or a duration.
 pub(super) fn shown_time(time: ExcelDateTime) -> String {
     let days = time.as_f64();
-    // Numbers that are no dates, whatever their format.
+    // Numbers that are not dates, regardless of their format.
     if !(0.0..DAYS_MAX).contains(&days.abs()) || (time.is_datetime() && days < 0.0) {
         return format_float(days);
     }

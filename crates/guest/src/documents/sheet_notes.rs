@@ -1,5 +1,5 @@
-//! Reads what stands on the sheets of a workbook since 2007 beside the cells: text boxes, notes at cells,
-//! images with the texts that stand for them, and files inside the workbook.
+//! Reads the content beside the cells on the sheets of a workbook since 2007: text boxes, notes at cells,
+//! images with their alternative texts, and files inside the workbook.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
@@ -25,7 +25,7 @@ pub(super) struct SheetExtras {
     pub(super) is_cut: bool,
 }
 
-/// Returns what stands beside the cells of each sheet that has anything, by its name.
+/// Returns the content beside the cells of each sheet that has any, by the sheet's name.
 pub(super) fn read_sheet_extras(
     archive: &mut ZipReader<'_>,
     nesting: Nesting<'_>,
@@ -63,7 +63,7 @@ pub(super) fn read_sheet_extras(
     Ok(found)
 }
 
-/// Returns the texts of a drawing: those that stand for its pictures, and the paragraphs of its shapes.
+/// Returns the texts of a drawing: the alternative texts of its pictures, and the paragraphs of its shapes.
 fn read_drawing_texts(part: impl Read) -> Result<Vec<String>, ExtractError> {
     let (mut lines, mut line, mut in_text, mut bytes) = (Vec::<String>::new(), String::new(), false, 0);
     read_events(part, |event| {

@@ -8,13 +8,13 @@ use bytes::Bytes;
 
 use super::ExtractError;
 
-/// The identifiers of what a file of this kind contains, as they stand at its beginning.
+/// The identifiers of the content of such a file, as encoded at its beginning.
 const SIGNED: &[u8] = b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02";
 const ENVELOPED: &[u8] = b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x03";
 const AUTH_ENVELOPED: &[u8] = b"\x06\x0b\x2a\x86\x48\x86\xf7\x0d\x01\x09\x10\x01\x17";
 /// The longest tag and length before them, in bytes.
 const HEADER_MAX_BYTES: usize = 6;
-/// The most signatures around each other.
+/// The maximum number of signatures around each other.
 const SIGNATURES_MAX: usize = 4;
 
 /// Returns true for a signed or encrypted file.
@@ -60,7 +60,7 @@ fn enclosed_by_one(bytes: Bytes) -> Result<Vec<u8>, ExtractError> {
         file.take_sequence(|file| read_signed_data(file, &mut found))
     });
     match (found, read) {
-        // What stands behind it may be damaged.
+        // The bytes after it may be damaged.
         (Some(Some(content)), _) => Ok(content.to_bytes().to_vec()),
         (Some(None), _) => Err(ExtractError::Unsupported {
             kind: "a signature that does not enclose what it signs",
@@ -71,7 +71,7 @@ fn enclosed_by_one(bytes: Bytes) -> Result<Vec<u8>, ExtractError> {
     }
 }
 
-/// Reads `ContentInfo` of signed data, and puts the content, or that there is none, into `found`.
+/// Reads `ContentInfo` of signed data, and puts the content, or its absence, into `found`.
 fn read_signed_data<S: Source>(
     file: &mut Constructed<'_, S>,
     found: &mut Option<Option<OctetString>>,

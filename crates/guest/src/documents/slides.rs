@@ -20,7 +20,7 @@ const AUTHORS_MAX: usize = 10_000;
 const AUTHOR_MAX_BYTES: usize = 200;
 /// The depth of comments: a comment and a reply.
 const COMMENTS_DEPTH_MAX: usize = 2;
-/// The most text of the comments of a slide, in bytes.
+/// The maximum text length of the comments of a slide, in bytes.
 const COMMENTS_MAX_BYTES: usize = 1024 * 1024;
 /// The line above the speaker's notes.
 const NOTES: &str = "Notes:";
@@ -138,7 +138,7 @@ fn read_comments(part: impl Read, authors: &HashMap<String, String>) -> Result<V
                 name @ ("cm" | "reply") => {
                     let comment = open.pop().filter(|(_, text)| !text.trim().is_empty());
                     let line = comment.map(|(author, text)| comment_line(&author, &text));
-                    // The file has replies before the text of what they reply to.
+                    // The file has replies before the comment that they reply to.
                     if name == "cm" {
                         lines.extend(line);
                         lines.append(&mut replies);
@@ -170,7 +170,7 @@ fn list_slides(archive: &mut ZipReader<'_>, main: &str) -> Result<Vec<String>, E
         if let Event::Start(element) | Event::Empty(element) = event
             && element.local_name().as_ref() == "sldId"
         {
-            // It has two attributes `id`, of which the second is the relation's.
+            // It has two attributes `id`, and the second one is the relation's.
             for attribute in element.attributes().with_checks(false).flatten() {
                 if attribute.key.as_ref() == "r:id" {
                     ids.push(attribute.value.to_string());

@@ -7,7 +7,7 @@ mod rar;
 
 /// The beginning of a file by which such an archive is recognized, in bytes.
 pub(crate) const HEAD_BYTES: usize = 21;
-/// The most that a program may unpack of one archive, in bytes. It is kept in memory.
+/// The maximum number of bytes that a program may unpack of one archive. It is kept in memory.
 pub(crate) const UNPACKED_MAX_BYTES: u64 = 128 * 1024 * 1024;
 
 /// The format of an archive that a program unpacks.

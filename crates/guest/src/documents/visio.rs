@@ -12,7 +12,7 @@ use super::{DocumentFormat, ExtractError, Extracted, PAGES_MAX};
 
 /// The list of the pages.
 pub(super) const PAGES: &str = "visio/pages/pages.xml";
-/// The most text of a shape, in bytes.
+/// The maximum text length of a shape, in bytes.
 const SHAPE_MAX_BYTES: usize = 1024 * 1024;
 
 pub(super) fn extract_visio(mut archive: ZipReader<'_>) -> Result<Extracted, ExtractError> {

@@ -86,7 +86,7 @@ pub(super) fn extract_flat(bytes: &[u8]) -> Result<Extracted, ExtractError> {
     Ok(Extracted { images: Vec::new(), ..body.finish_document() })
 }
 
-/// Writes the lines of headers or footers, each once; numbers of pages are none.
+/// Writes the lines of headers or footers, each once; page numbers are skipped.
 fn write_margins(
     archive: &mut ZipReader<'_>,
     relations: &[Relation],
@@ -105,7 +105,7 @@ fn write_margins(
     Ok(())
 }
 
-/// The parts that stand at a place of the text, by the ids of their references.
+/// The parts at a place of the text, by the ids of their references.
 #[derive(Default)]
 struct WordEmbedded {
     /// The lines of charts and diagrams.
@@ -162,7 +162,7 @@ impl WordEmbedded {
     }
 }
 
-/// Returns the images of a document inside this one, none of which is recognized.
+/// Returns the images of a document inside this one, which are not recognized.
 fn images_of(chunk: &Extracted) -> UnreadImages {
     let images = u32::try_from(chunk.images.len() + chunk.scans.len()).unwrap_or(u32::MAX);
     let mut unread = chunk.unread_images;
@@ -240,7 +240,8 @@ struct WordBody {
     hidden: u32,
     has_pages: bool,
     page: u32,
-    /// The page breaks in the cell that is being read, and the most in a cell of its row: after the row so many pages begin.
+    /// The page breaks in the cell that is being read, and the maximum in a cell of its row, which is the number of pages
+    /// that the row adds.
     breaks_in_cell: u32,
     breaks_in_row: u32,
 }
@@ -365,7 +366,7 @@ impl WordBody {
                     self.writer.unread_images(chunk.map_or(UnreadImages::NONE, |chunk| images_of(&chunk)));
                 }
             }
-            // In drawings, and in those of earlier versions.
+            // In drawings, also of earlier versions.
             "blip" => self.add_image(attribute_value(element, "embed")),
             "imagedata" => self.add_image(attribute_value(element, "id")),
             "tbl" if opens && self.rows.len() < NESTING_MAX => self.rows.push(String::new()),
@@ -423,7 +424,7 @@ impl WordBody {
         self.pending_notes.extend(lines.unwrap_or_default());
     }
 
-    /// Puts the text that stands for a picture below the paragraph.
+    /// Puts the alternative text of a picture below the paragraph.
     fn alternative_text(&mut self, element: &BytesStart<'_>) {
         if self.hidden == 0
             && let Some(line) = alternative_line(element)
@@ -466,7 +467,7 @@ impl WordBody {
                     row.push('\t');
                 }
                 if self.rows.len() == 1 {
-                    // The cells of a row stand beside each other.
+                    // The cells of a row are on one line.
                     self.breaks_in_row = self.breaks_in_row.max(std::mem::take(&mut self.breaks_in_cell));
                 }
             }

@@ -77,7 +77,7 @@ impl WordNotes {
         })
     }
 
-    /// Takes the line of the note that an element refers to. It stands at its first reference alone.
+    /// Takes the line of the note that an element refers to. The note is shown only at its first reference.
     pub(super) fn take_note(&mut self, reference: &BytesStart<'_>) -> Option<String> {
         let name = reference.local_name();
         let (_, element) = PARTS.iter().find(|(_, element)| *element == name.as_ref())?;

@@ -53,7 +53,7 @@ impl CellFormats {
 /// How the texts of a workbook are encoded.
 #[derive(Clone, Copy)]
 pub(super) enum TextEncoding {
-    /// Whatever code page the workbook names.
+    /// Regardless of the workbook's code page.
     Unicode,
     CodePage(u16),
 }
@@ -81,7 +81,7 @@ impl TextEncoding {
         const WINDOWS: u16 = 1252;
         Some(match self {
             Self::Unicode => UNICODE,
-            // Of the first versions for the Mac, and what they write for Windows.
+            // The values of the first versions for the Mac, and of their files for Windows.
             Self::CodePage(0x8000) => 10_000,
             Self::CodePage(
                 page @ (10_000 | 10_007 | 437 | 850 | 852 | 866 | 874 | 932 | 936 | 949 | 950),

@@ -8,7 +8,7 @@ use quick_xml::{Reader, XmlVersion};
 use super::ExtractError;
 use super::archive::unpack_error;
 
-/// The most text of a header, footer or diagram, in bytes.
+/// The maximum text length of a header, footer or diagram, in bytes.
 const PARAGRAPHS_MAX_BYTES: usize = 1024 * 1024;
 
 /// Reads the events of a part until `each` returns `false`.
@@ -78,20 +78,20 @@ pub(super) fn event_text(event: &Event<'_>) -> Option<String> {
     }
 }
 
-/// Appends as much of a text as fits. Returns false if that is not all of it.
+/// Appends the part of a text that fits. Returns false if the rest was cut off.
 pub(super) fn push_within(target: &mut String, text: &str, max_bytes: usize) -> bool {
     let room = max_bytes.saturating_sub(target.len());
     target.push_str(&text[..text.floor_char_boundary(text.len().min(room))]);
     text.len() <= room
 }
 
-/// Returns the line with the text that stands for a picture; `None` if it is the name of a file.
+/// Returns the line with the alternative text of a picture; `None` if it is the name of a file.
 pub(super) fn alternative_line(element: &BytesStart<'_>) -> Option<String> {
     let text = attribute_value(element, "descr")?;
     alternative_text(&text).map(|text| format!("Picture: {text}"))
 }
 
-/// Returns the text that stands for a picture, trimmed; `None` if it is a word alone, such as the name of a file.
+/// Returns the alternative text of a picture, trimmed; `None` if it is a word alone, such as the name of a file.
 pub(super) fn alternative_text(text: &str) -> Option<&str> {
     let text = text.trim();
     let is_text = text.contains(char::is_whitespace) && text.contains(char::is_alphabetic);

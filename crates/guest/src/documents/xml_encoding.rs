@@ -23,7 +23,7 @@ fn detect_utf16(start: &[u8]) -> Option<&'static Encoding> {
     }
 }
 
-/// Reads at most as many bytes as fit.
+/// Reads until the buffer is full.
 fn fill_buffer(source: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {

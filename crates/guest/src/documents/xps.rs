@@ -80,7 +80,7 @@ fn write_page(page: &str, writer: &mut DocumentWriter) -> Result<(), ExtractErro
 struct XpsLines<'a> {
     writer: &'a mut DocumentWriter,
     line: String,
-    /// The height at which the line stands, and the place where its text ends by estimate.
+    /// The vertical position of the line, and the estimated end of its text.
     end: Option<(f64, f64)>,
 }
 

@@ -1,4 +1,4 @@
-//! Tells files of one name in a ZIP archive apart, of which libraries know only the last.
+//! Distinguishes files with the same name in a ZIP archive; libraries know only the last one.
 
 use std::collections::HashMap;
 

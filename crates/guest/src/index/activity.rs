@@ -147,7 +147,7 @@ impl IndexActivity {
         self.seen.send_modify(|seen| seen.number += 1);
     }
 
-    /// Replaces the files of the workspace by those of a walk.
+    /// Replaces the files of the workspace by the result of a walk.
     pub(super) fn replace_walked_files(&self, files: &[FoundFile]) {
         let mut known = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let is_first = !self.seen.borrow().walked;

@@ -1,4 +1,5 @@
-//! The answer of a search: the passages found, how often each word stands in the documents, and what was not searched.
+//! The answer of a search: the passages found, how often each word occurs in the documents, and the files that were not
+//! searched.
 
 use domain::unread::{UNREAD_MAX, UnreadFile, UnreadReason};
 use protocol::embedding::QueryVector;
@@ -100,7 +101,7 @@ fn describe_update(text: &mut String, update: &Update) {
     }
 }
 
-/// Adds the headings under which the passages stand, in their order, as far as they do not begin with them.
+/// Adds the headings above the passages, in their order, unless the passages begin with them.
 fn describe_headings(text: &mut String, ranked: &[Ranked]) {
     let heading = |ranked: &Ranked| {
         let candidate = &ranked.candidate;

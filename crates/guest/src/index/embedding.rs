@@ -47,7 +47,7 @@ impl DocumentLibrary {
         self.with_index(move |index| index.list_unembedded(&asked.model, asked.after, limit)).await
     }
 
-    /// Stores vectors of passages, except those of passages that have changed.
+    /// Stores vectors of passages, except for passages that have changed.
     ///
     /// # Errors
     /// Fails if the index cannot be written.

@@ -19,11 +19,10 @@ use crate::documents::{EmbeddedImage, IMAGES_MAX};
 pub(super) const TIME_MAX: Duration = Duration::from_secs(10);
 /// The time in which the images of a document are read, from the beginning of one to its end; the rest are not read.
 const DOCUMENT_TIME_MAX: Duration = Duration::from_secs(600);
-/// The part of an image's words that stand beside it if its text is repeated.
+/// The share of an image's words on its page above which its text counts as repeated.
 const REPEATED_MIN_PERCENT: usize = 80;
-/// An image has a row until it was read. The images of a file that were taken to be read are counted, those that are not read, and the
-/// time that was spent.
-/// In an index of an earlier release, documents that may have images are to be read again.
+/// An image has a row until it was read. The images of a file that were taken to be read are counted, and the ones that are not
+/// read, and the time spent. In an index of an earlier release, documents that may have images are to be read again.
 const SCHEMA: &str = "DROP TABLE IF EXISTS image;
 CREATE TABLE image (
     id INTEGER PRIMARY KEY, file INTEGER NOT NULL, part TEXT NOT NULL, page INTEGER, line INTEGER, heading TEXT) STRICT;
@@ -82,7 +81,7 @@ pub(super) fn add_images(
     Ok(u32::try_from(images.len() - room).unwrap_or(u32::MAX))
 }
 
-/// Returns true if the text of an image stands on its page beside it, too.
+/// Returns true if the page of an image already contains its text.
 fn repeats_page_text(
     transaction: &Transaction<'_>,
     file: i64,
@@ -113,7 +112,7 @@ pub(super) fn remove_images(transaction: &Transaction<'_>, file: i64) -> Result<
     Ok(())
 }
 
-/// Adds to the time spent on the images of a file, and to the numbers of those that are not read. Returns the sums.
+/// Adds to the time spent on the images of a file, and to the numbers of images that are not read. Returns the sums.
 pub(super) fn add_unread_counts(
     transaction: &Transaction<'_>,
     file: i64,

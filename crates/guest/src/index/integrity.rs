@@ -17,7 +17,7 @@ impl DocumentLibrary {
     /// Cancel safe: the check goes on to its end, without effect.
     pub async fn check_integrity(&self) {
         let folder = self.folder.clone();
-        // A connection of its own, so that it holds nobody up.
+        // A separate connection, so that the check blocks nobody.
         let opened = tokio::task::spawn_blocking(move || open_to_read(&folder)).await;
         let Ok(Ok(connection)) = opened else { return };
         let interrupt = connection.get_interrupt_handle();

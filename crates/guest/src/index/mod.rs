@@ -63,7 +63,7 @@ const FAIR_TIME: Duration = Duration::from_secs(15);
 const BACKGROUND_TIME_MAX: Duration = Duration::from_secs(60);
 /// The number of documents that are read at the same time, at most one for each processor.
 const READERS_MAX: usize = 2;
-/// The time for documents that a search does not name, after those that it names were read.
+/// The time for documents that a search does not name, after the named ones were read.
 const OTHERS_TIME_MAX: Duration = Duration::from_secs(4);
 /// No document is begun with less time left.
 const BEGIN_TIME_MIN: Duration = Duration::from_millis(500);
@@ -83,7 +83,7 @@ pub struct DocumentLibrary {
 /// The outcome of an update.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 struct Update {
-    /// Files that are not completely read yet, with what is left.
+    /// Files that are not completely read yet, with the remaining work.
     waiting: Vec<(String, IndexQueue)>,
     /// True if the workspace has more files than the index may contain.
     cut: bool,
@@ -155,8 +155,8 @@ impl DocumentLibrary {
     }
 
     /// Updates the index for at most `time`, then searches it. `attached` are the paths of the question; they are
-    /// searched even if they are hidden. `read` returns passages of a file or the reason why there are none; it
-    /// must bound its own memory, and is dropped when its time is up.
+    /// searched even if they are hidden. `read` returns passages of a file or the reason for their absence; it
+    /// must bound its memory, and is dropped when its time is up.
     ///
     /// Cancel safe: what was read by then stays in the index.
     pub async fn search_documents<R, F>(
@@ -217,7 +217,8 @@ impl DocumentLibrary {
         }
     }
 
-    /// Returns the update of a search of named files that are all read, whatever other files are being read; `None` for one that reads.
+    /// Returns the update of a search of named files that are all read, regardless of other files being read; `None` for
+    /// one that reads.
     async fn without_reading(&self, scope: &SearchScope) -> Result<Option<Update>, IndexError> {
         if scope.background || scope.wanted.is_empty() || !scope.wanted_only && scope.paths.is_empty() {
             return Ok(None);
@@ -278,7 +279,7 @@ impl DocumentLibrary {
         let images_until =
             if scope.background { until } else { until.min(Instant::now() + images::TIME_MAX) };
         for (mut queue, is_wanted) in [(wanted, true), (rest, scope.wanted.is_empty())] {
-            // Documents that nobody named do not hold up an answer from those that somebody did.
+            // Documents that the search does not name do not delay an answer from the named ones.
             let until = if is_wanted { until } else { until.min(Instant::now() + OTHERS_TIME_MAX) };
             let mut reading = FuturesUnordered::new();
             loop {
@@ -287,7 +288,7 @@ impl DocumentLibrary {
                 {
                     reading.push(async move {
                         let turn = match todo {
-                            // New files come before images and what was read before.
+                            // New files come before images and files that were read before.
                             _ if scope.background && todo.comes_last() && self.activity.is_touched() => {
                                 Ok(SliceOutcome::Over(todo))
                             }
@@ -359,7 +360,7 @@ impl DocumentLibrary {
         self.activity.touch_files(paths.into_iter().filter_map(|path| normalize_path(&path)));
     }
 
-    /// Reads the files at or below these paths for at most `time`, and returns those of them that the index does not
+    /// Reads the files at or below these paths for at most `time`, and returns the files that the index does not
     /// contain completely, with the reasons; at most [`UNREAD_MAX`]. `read` is as in [`Self::search`].
     ///
     /// Cancel safe: what was read by then stays in the index.
@@ -534,7 +535,7 @@ fn find_changes(
     let todo = |file: &FoundFile| match known.get(&file.path) {
         Some((known, _)) => {
             let is_reread = known.stamp == file.stamp && known.is_reread(&file.path);
-            // Images of what is read again would be read twice.
+            // Images of files that are read again would be read twice.
             if is_reread && !put_off.contains(&file.path) {
                 return Some(IndexQueue::for_reread());
             }

@@ -41,7 +41,7 @@ pub struct PassageBatch {
     pub pieces: Vec<DocumentPassage>,
     /// The pages that were read; `None` for a document that was read as a whole.
     pub span: Option<PageRange>,
-    /// True if the document is longer than what is read of it.
+    /// True if the document is longer than the part that can be read.
     #[serde(default)]
     pub cut: bool,
     /// True of an archive or a message.
@@ -50,10 +50,10 @@ pub struct PassageBatch {
     /// The files inside the document that were not read, or not whole.
     #[serde(default)]
     pub unread_files: Vec<u32>,
-    /// The pages that are images without text, of those that were read.
+    /// The read pages that are images without text.
     #[serde(default)]
     pub scans: Vec<u32>,
-    /// The pages of which text was left out, of those that were read.
+    /// The read pages whose text was partly left out.
     #[serde(default)]
     pub cut_pages: Vec<u32>,
     /// The damaged pages among `scans`, which show more than their images.
@@ -125,7 +125,7 @@ pub struct IndexedFile {
     pub text_bytes: i64,
     /// The number of indexed pages that are images without text, or files inside it that were not read whole.
     pub scans: u32,
-    /// The number of indexed pages of which text was left out.
+    /// The number of indexed pages whose text was partly left out.
     pub cut_pages: u32,
     /// The number of images inside it that are still to be read.
     pub images: u32,
@@ -147,12 +147,12 @@ pub struct IndexQueue {
 }
 
 impl IndexQueue {
-    /// Returns the work for a document of which nothing has been read.
+    /// Returns the work for a document that has not been read.
     pub(super) const fn for_new_document() -> Self {
         Self { pages: None, attempts: 0, reached: None, images: 0, reread: false }
     }
 
-    /// Returns true for what is read when nothing else is left.
+    /// Returns true for work that waits until nothing else is left.
     pub(super) const fn comes_last(&self) -> bool {
         self.reread || self.images > 0
     }
@@ -164,7 +164,7 @@ impl IndexQueue {
 }
 
 impl IndexedFile {
-    /// Creates the state of a file of which nothing has been read.
+    /// Creates the state of a file that has not been read.
     pub(super) fn new(stamp: FileStamp) -> Self {
         Self {
             stamp,
@@ -237,8 +237,8 @@ impl IndexedFile {
         self.complete && self.text_bytes > 0 && (0..READER_VERSION).contains(&self.reader) && is_changed
     }
 
-    /// Returns the remaining work for the file's current state; `None` if there is none, or none before the next
-    /// retry.
+    /// Returns the remaining work for the file's current state; `None` if nothing remains, or nothing before the
+    /// next retry.
     #[must_use]
     pub fn remaining_work(&self, present: &FileStamp, now: i64) -> Option<IndexQueue> {
         if self.stamp != *present || self.is_outdated() {

@@ -109,7 +109,7 @@ pub(super) fn query_terms(index: &Index, query: &str) -> Result<Vec<QueryTerm>, 
 }
 
 /// Splits a word that no passage contains into two words that some contain: `urlaubstag` into `urlaub` and `tag`. Returns
-/// the stems of the split whose rarer word is most frequent; none if there is no split.
+/// the stems of the split whose rarer word is most frequent; empty if no split exists.
 fn split_compound(index: &Index, stems: &[String]) -> Result<Vec<String>, IndexError> {
     let mut found: (u64, Vec<String>) = (0, Vec::new());
     for stem in stems {
@@ -277,7 +277,7 @@ fn score_candidate(
     if is_listing(&candidate.text) { score * LISTING } else { score }
 }
 
-/// Returns what stands above a passage: the name and title of its file, its heading, and the headings of its columns.
+/// Returns the context of a passage: the name and title of its file, its heading, and the headings of its columns.
 fn candidate_context(PassageCandidate { path, title, heading, columns, .. }: &PassageCandidate) -> String {
     format!("{path} {title} {heading} {columns}")
 }

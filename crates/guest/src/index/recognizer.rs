@@ -44,7 +44,7 @@ impl Index {
     }
 
     /// Marks files as outdated whose pages could not be recognized with fewer languages, and returns their paths; `None` if
-    /// the languages are no more.
+    /// no language was added.
     fn mark_unrecognized_outdated(&mut self, languages: u32) -> Result<Option<Vec<String>>, IndexError> {
         let transaction = self.begin_transaction()?;
         let before: u32 =

@@ -46,7 +46,7 @@ CREATE VIRTUAL TABLE stems_in USING fts5vocab (stems, row);
 /// Gives the file of each passage without reading the passage, whose text fills pages of the database. Indexes that were made
 /// before have it from their next opening on.
 const PLACES: &str = "CREATE INDEX IF NOT EXISTS passage_place ON passage (id, file);";
-/// The number of a file's pages of which text was left out. Indexes that were made before have it from their next opening on.
+/// The number of a file's pages whose text was partly left out. Older indexes get it when they are opened next.
 const CUT_PAGES: &str = "ALTER TABLE file ADD COLUMN cut_pages INTEGER NOT NULL DEFAULT 0;";
 /// The memory for pages of the database, in KiB.
 const CACHE_MAX_KIB: u32 = 16 * 1024;
@@ -199,8 +199,8 @@ impl Index {
         Ok(statement.query_row([path], |row| indexed_file_from_row(row, 0)).optional()?)
     }
 
-    /// Adds the outcome of reading a file with its stamp. Pages are added to those of the same stamp; anything else
-    /// replaces what the index has.
+    /// Adds the outcome of reading a file with its stamp. Pages are added to the pages of the same stamp; anything
+    /// else replaces the indexed content.
     ///
     /// # Errors
     /// Fails if the index cannot be written.
@@ -216,7 +216,7 @@ impl Index {
         let is_reread = same.as_ref().is_some_and(|(_, known)| known.is_reread(&file.path));
         let known = match (outcome, same) {
             (Ok(batch), same) => add_batch(&transaction, file, same.filter(|_| !is_reread), batch)?,
-            // What was read before stays.
+            // Content that was read before stays.
             (Err(problem), Some((id, mut known))) if is_reread => {
                 if known.retry_at.is_some() {
                     known.attempts = known.attempts.saturating_add(1);
@@ -280,7 +280,7 @@ impl Index {
 /// Opens the file of the index in this folder once more, to read it as it is.
 ///
 /// # Errors
-/// Fails if there is none.
+/// Fails if it is missing.
 pub(super) fn open_to_read(folder: &Path) -> Result<Connection, IndexError> {
     Ok(Connection::open_with_flags(folder.join(FILE_NAME), OpenFlags::SQLITE_OPEN_READ_ONLY)?)
 }
@@ -529,7 +529,7 @@ pub(super) fn update_file(
     Ok(())
 }
 
-/// Adds pieces to those of a file, if the index has room for them.
+/// Adds pieces to a file, if the index has room for them.
 pub(super) fn add_pieces(
     transaction: &Transaction<'_>,
     found: &FoundFile,

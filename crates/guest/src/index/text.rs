@@ -43,7 +43,7 @@ pub(super) fn document_title(pieces: &[DocumentPassage]) -> String {
     out.trim_end().to_owned()
 }
 
-/// Detects the language of a document. Defaults to English, which has the fewest endings.
+/// Detects the language of a document. Defaults to English, which has the least inflection.
 pub(super) fn language_of(pieces: &[DocumentPassage]) -> TextLanguage {
     let mut sample = String::new();
     for piece in pieces {

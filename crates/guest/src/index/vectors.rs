@@ -1,6 +1,6 @@
 //! The vectors of passages, in the file of the index, and the passages nearest to a query's vector.
 //!
-//! They are of one model and one dimension; those of another are dropped.
+//! All of them have the same model and dimension; others are dropped.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -85,8 +85,8 @@ impl Index {
         Ok(Unembedded { passages: rows.collect::<Result<_, _>>()?, full: false })
     }
 
-    /// Stores vectors of this model, except those of passages that have changed, and returns their number. Vectors of another
-    /// model or dimension are dropped first. Of vectors that differ in dimension only those like the first are stored.
+    /// Stores vectors of this model, except for passages that have changed, and returns their number. Vectors of another
+    /// model or dimension are dropped first. If dimensions differ, only vectors with the first one's dimension are stored.
     ///
     /// # Errors
     /// Fails if the index cannot be written.
@@ -187,7 +187,7 @@ impl Index {
     }
 }
 
-/// Drops all vectors, and records the model and dimension of those to come; dimension 0 is not known yet.
+/// Drops all vectors, and records the model and dimension of later ones; dimension 0 means not known yet.
 fn reset_vectors(connection: &Connection, model: &str, dimension: i64) -> Result<(), IndexError> {
     connection.execute("DELETE FROM vector", [])?;
     let insert = "INSERT OR REPLACE INTO embedding (only_row, model, dimension) VALUES (1, ?1, ?2)";

@@ -8,7 +8,7 @@ pub(super) const LINE_MAX_BYTES: usize = 4 * 1024 * 1024;
 pub struct LineCutter(Vec<u8>);
 
 impl LineCutter {
-    /// Returns the complete lines. `None` stands for a line that is too long; no more follow it.
+    /// Returns the complete lines. `None` is a line that is too long; no more lines follow it.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<Option<Vec<u8>>> {
         let mut lines = Vec::new();
         let mut pieces = bytes.split(|byte| *byte == b'\n');

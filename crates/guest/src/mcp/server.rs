@@ -166,7 +166,7 @@ impl MachineMcpServer {
         }
     }
 
-    /// Explains the failure of a call whose server is gone.
+    /// Explains the failure of a call whose server has exited.
     async fn explain_end(&self, up: &RunningServer, what: &str) -> String {
         let why = up.connection.connection_end().map_or_else(|| "it ended".to_owned(), |ended| ended.why);
         format!("{what}: the MCP server has exited ({}).", with_log(&why, &up.connection))

@@ -23,7 +23,7 @@ use super::role::ProcessRole;
 use super::{ToolLimits, kill, path};
 use crate::index::PassageBatch;
 
-/// The number of concurrent workers; each may use as much memory as the limits allow.
+/// The number of concurrent workers; each may use the memory that the limits allow.
 const WORKERS_MAX: usize = 4;
 /// The longest response of a worker, in bytes: all pieces of the longest document as JSON.
 pub(super) const ANSWER_MAX_BYTES: u64 = 32 * 1024 * 1024;
@@ -69,7 +69,7 @@ pub(crate) enum WorkerAnswer {
     Output(ToolOutput),
     /// The result of `read`, and the passages of whole pages that it was made from, for the index.
     Read(ToolOutput, Option<PassageBatch>),
-    /// Passages of a document, or the reason why there are none.
+    /// Passages of a document, or the reason for their absence.
     Batch(Result<PassageBatch, SerializedProblem>),
     /// The recognized text of a page or image.
     Recognized(Result<Recognized, String>),
@@ -157,8 +157,8 @@ pub(super) async fn acquire_worker_place() -> Result<SemaphorePermit<'static>, &
     WORKERS.acquire().await.map_err(|_| "no more tools can be run")
 }
 
-/// Kills leftover processes of the tools' user, or has the last running call do so when it ends. Normally there are
-/// none; this handles processes whose supervisor was killed.
+/// Kills leftover processes of the tools' user, or has the last running call do so when it ends. This only handles
+/// processes whose supervisor was killed.
 pub(super) async fn sweep_leftovers(limits: &ToolLimits) {
     let Some((user, _)) = limits.tools_user else { return };
     *SWEEP_DUE.lock().unwrap_or_else(PoisonError::into_inner) = Some(user);

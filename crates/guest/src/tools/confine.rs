@@ -71,7 +71,7 @@ impl Confinement {
         Self { writable: vec![PathBuf::from("/dev/null")], ..Self::of_shell(limits, time_max) }
     }
 
-    /// Creates the confinement of an MCP server: that of a command, but for a long-lived process.
+    /// Creates the confinement of an MCP server: like a command's, but for a long-lived process.
     pub(crate) fn of_server(limits: &ToolLimits) -> Self {
         Self {
             cpu_seconds: SERVER_CPU_SECONDS,

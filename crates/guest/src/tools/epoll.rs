@@ -3,7 +3,7 @@
 //! the service could no longer accept connections.
 //!
 //! A seccomp filter sends each `epoll_ctl` call that adds a watch to the supervisor, which counts it and lets it
-//! continue. On kernels and in environments without such filters there is no limit.
+//! continue. Kernels and environments without such filters set no limit.
 #![expect(unsafe_code, reason = "filters with a listener have no safe form")]
 
 use std::io::{self, IoSlice, IoSliceMut};

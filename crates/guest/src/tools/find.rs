@@ -158,7 +158,7 @@ fn matching_passages(
     let bounds = ExtractBounds { until: Some(until), ..ExtractBounds::default() };
     let document = extract_part(path, file.into(), &bounds).map_err(|error| error.to_string())?;
     let mut pieces = split_passages(&document, PIECE_MAX_BYTES);
-    // Headings that stand above several passages are found with the first of them.
+    // Headings above several passages are found with the first of them.
     let mut above: Option<String> = None;
     pieces.retain(|piece| {
         let is_new = piece.columns.is_some() && piece.columns != above;

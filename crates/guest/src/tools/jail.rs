@@ -26,7 +26,7 @@ use crate::index::{FoundFile, file_stamp};
 
 /// The maximum number of links that one path may traverse, as in the kernel.
 const LINKS_MAX: u32 = 40;
-/// The maximum number of names in one path, including those of its links.
+/// The maximum number of names in one path, including the names in its links.
 const NAMES_MAX: u32 = 4096;
 /// The maximum depth of a walk; each level uses a descriptor.
 const DEPTH_MAX: usize = 512;

@@ -89,7 +89,7 @@ pub(super) async fn find_file(path: &str, limits: &ToolLimits) -> Option<FoundFi
     found.await.ok().flatten()
 }
 
-/// Returns a search whose paths are those of the workspace, where their names are written in another Unicode normal form.
+/// Returns a search with the paths of the workspace, whose names may have another Unicode normal form.
 pub(super) async fn resolve_spellings(arguments: SearchArguments, limits: &ToolLimits) -> SearchArguments {
     if arguments.paths.iter().all(|path| path.is_ascii()) {
         return arguments;
@@ -152,7 +152,7 @@ async fn stored_output(
         truncated: stored.problem.as_ref().is_some_and(|problem| problem.reason == UnreadReason::Long),
         notes: stored.problem.into_iter().map(|problem| problem.text).collect(),
     };
-    // An indexed range without text does not tell what follows it: the worker reads on.
+    // An indexed range without text does not show the next one: the worker reads on.
     let output = read::format_output(shown, arguments).ok()?;
     (!output.passages.is_empty()).then_some(output)
 }
@@ -243,8 +243,8 @@ async fn extract_pages(
     }
 }
 
-/// Reads the first files of those of an archive that a worker does not survive: as many as it does, or none but the first one, which is
-/// left out. Returns `None` if nothing is known of the archive.
+/// Reads the first files of an archive that a worker does not survive: the files that it survives, or only the first one, which
+/// is left out. Returns `None` for an unknown archive.
 async fn without_crash(
     path: &str,
     pages: Option<(u32, u32)>,
@@ -294,13 +294,13 @@ enum AttachedRead {
     Output(ToolOutput),
     /// It cannot be read.
     Unread(ExtractionProblem),
-    /// It cannot be read because of files in it, one of which ended the worker. What else is in it can be searched.
+    /// It cannot be read because a file in it ended the worker. The other files in it can be searched.
     PartlyRead(ExtractionProblem),
     /// The time did not suffice to show it.
     OutOfTime,
 }
 
-/// Reads the attached files, each in a worker of its own, so that a file that crashes its parser does not affect
+/// Reads the attached files, each in a separate worker, so that a file that crashes its parser does not affect
 /// the others.
 pub(super) async fn read_attachments(arguments: &AttachedArguments, limits: &ToolLimits) -> ToolOutput {
     let until = Instant::now() + ATTACHED_TIME_MAX;
@@ -355,7 +355,7 @@ async fn read_attached(path: &str, room: usize, until: Instant, limits: &ToolLim
     };
     let inner_files = match known {
         Some(problem) if problem.reason == UnreadReason::InnerFiles => Some(problem),
-        // An image may be shown, and so may a document of which a part is searched.
+        // An image may be shown, and so may a partly searched document.
         Some(problem) if !may_be_shown(problem.reason) => return AttachedRead::Unread(problem),
         _ => None,
     };

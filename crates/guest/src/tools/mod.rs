@@ -177,7 +177,7 @@ async fn dispatch_tool(
 /// The result of a killed call.
 const STOPPED: &str = "stopped before it was done";
 
-/// The arguments as the tool takes them, or what the model should do differently.
+/// Returns the arguments as the tool takes them, or advice for the model.
 fn parse_arguments<T: DeserializeOwned>(tool: MachineTool, arguments: &str) -> Result<T, String> {
     // Models omit the arguments where none are required.
     let arguments = if arguments.trim().is_empty() { "{}" } else { arguments };

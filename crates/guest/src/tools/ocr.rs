@@ -19,9 +19,9 @@ use crate::index::{ExtractionProblem, PassageBatch, PendingImage};
 
 /// The languages that a text is first recognized in, as far as they are installed.
 const PREFERRED: [&str; 4] = ["ces", "slk", "deu", "eng"];
-/// The most languages at once: each takes time.
+/// The maximum number of languages at once: each takes time.
 const LANGUAGES_MAX: usize = 5;
-/// The time that is left of a document's for what follows recognition.
+/// The part of a document's time that is reserved for the work after recognition.
 const MARGIN: Duration = Duration::from_secs(1);
 /// Half of the time that a page must have been given before it counts as one that cannot be recognized.
 const FAIR_TIME: Duration = Duration::from_millis(7_500);
@@ -40,7 +40,7 @@ pub struct Recognition(Arc<OnceCell<String>>);
 
 impl Recognition {
     /// Returns the languages as the program takes them; `None` if it or its languages are missing, which is looked at again each
-    /// time. The index learns when they are found, so that it has scans read that were met without them.
+    /// time. When they are found, the index is told, so that scans which were read without them are read again.
     pub(super) async fn chosen_languages(&self, limits: &ToolLimits) -> Option<&str> {
         let asked = async {
             let installed = recognize::is_installed()
@@ -62,7 +62,7 @@ impl Recognition {
     }
 }
 
-/// Returns the languages for a text of which nothing is known.
+/// Returns the languages for an unknown text.
 fn choose_languages(installed: &[String]) -> Option<String> {
     let preferred = PREFERRED.into_iter().filter(|code| installed.iter().any(|one| one == code));
     let others = installed.iter().map(String::as_str).filter(|code| !PREFERRED.contains(code));
@@ -124,9 +124,9 @@ pub(super) async fn read_image(
     })
 }
 
-/// Adds the recognized text of scanned pages, or of an image, to what was extracted within `time`. Pages for which the time
-/// does not suffice are left out together with those after them, so that reading goes on there. The time may not suffice
-/// because the host is busy: a page counts as one that cannot be recognized after several attempts.
+/// Adds the recognized text of scanned pages, or of an image, to the extracted text within `time`. When the time runs out,
+/// the remaining pages are left out, so that reading goes on there. The time may not suffice because the host is busy: a
+/// page counts as one that cannot be recognized after several attempts.
 pub(super) async fn add_text(
     path: &str,
     extracted: Result<PassageBatch, ExtractionProblem>,
@@ -184,7 +184,7 @@ pub(super) async fn add_text(
             // The caller ends it, and takes it for a document that is still to be read.
             Err(true) if time < FAIR_TIME => return std::future::pending().await,
             Err(true) if attempts < ATTEMPTS_MAX => return Err(ExtractionProblem::too_slow(2 * time)),
-            // Its images show nothing of what is missing.
+            // Its images do not show the missing text.
             Ok(recognized) if recognized.pieces.is_empty() && batch.damaged_pages.contains(&page) => {
                 unread.push(page);
             }

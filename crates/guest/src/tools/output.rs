@@ -1,4 +1,4 @@
-//! Bounds results to what the host accepts.
+//! Bounds results to the limits of the host.
 
 use domain::unread::UNREAD_MAX;
 use protocol::tool::{

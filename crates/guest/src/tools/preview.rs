@@ -189,7 +189,7 @@ pub(super) fn draw_page(jail: &Jail, request: &PageRequest) -> Option<String> {
     (png.len() <= PICTURE_MAX_BYTES).then(|| domain::hex::encode_hex(&png))
 }
 
-/// Returns the bytes of a file, as far as documents are read; of a signed one, those of what it encloses.
+/// Returns the bytes of a file, up to the size limit of documents; for a signed file, the bytes of the enclosed one.
 pub(super) fn read_document_bytes(file: std::fs::File) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(INPUT_MAX_BYTES).read_to_end(&mut bytes).ok()?;

@@ -135,7 +135,7 @@ pub(crate) fn format_output(shown: ShownDocument, arguments: &ReadArguments) -> 
     Ok(ToolOutput { text, passages, ..ToolOutput::default() })
 }
 
-/// The most scanned pages that are named.
+/// The maximum number of scanned pages that are named.
 const SCANS_NAMED_MAX: usize = 20;
 
 /// Returns the passages of a document or of some of its pages, for the index.
@@ -265,8 +265,8 @@ struct ReadPart {
 }
 
 impl ReadPart {
-    /// Returns as many passages as fit into one call, after `skip` of the first page or line. Returns `None` if
-    /// there are none.
+    /// Returns the passages that fit into one call, after `skip` of the first page or line. Returns `None` if
+    /// no passages are left.
     fn from_pieces(mut pieces: Vec<DocumentPassage>, skip: usize, next_page: Option<u32>) -> Option<Self> {
         let Some(begins) = pieces.first().map(piece_place) else {
             // These pages have no text, but later ones may.

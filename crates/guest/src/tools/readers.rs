@@ -1,5 +1,5 @@
 //! Workers that read many documents for the index, one after another: starting a process takes longer than reading a
-//! short document. Others recognize the images in the files of one archive, of which they keep what they have unpacked.
+//! short document. Others recognize the images in the files of one archive, whose unpacked files they keep.
 //!
 //! Only requests of [`Task::Extract`] and [`Task::RecognizeImage`] are sent to them. A worker that fails is dropped, and the document that it failed on
 //! is tried once more in a new one, so that no document suffers from those before it.
@@ -50,7 +50,7 @@ struct DocumentReader {
     stderr: ChildStderr,
     documents: u32,
     started: Instant,
-    /// It counts as a worker, and its processes are no leftovers.
+    /// It counts as a worker, and its processes are not leftovers.
     _place: SemaphorePermit<'static>,
     _running: ProcessCallGuard,
 }
@@ -61,7 +61,7 @@ impl Readers {
         self.lock_idle().clear();
     }
 
-    /// Takes a reader for this work. If there is none, one for other work is ended, so that its place is free.
+    /// Takes a reader for this work. If none is idle, a reader for other work is ended to free its place.
     fn take_idle(&self, work: &ReaderWork) -> Option<DocumentReader> {
         let mut idle = self.lock_idle();
         idle.retain(|reader| reader.started.elapsed() < AGE_MAX);

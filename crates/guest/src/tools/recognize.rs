@@ -18,11 +18,11 @@ use crate::documents::{
 };
 use crate::index::{FileStamp, FoundFile};
 
-/// The most text of a page or image that is kept, in bytes.
+/// The maximum number of bytes of text that are kept of a page or image.
 const TEXT_MAX_BYTES: u64 = 512 * 1024;
 /// The longest list of languages.
 const LANGUAGES_MAX_BYTES: u64 = 16 * 1024;
-/// The most pages of one image file.
+/// The maximum number of pages of one image file.
 const IMAGE_PAGES_MAX: usize = 500;
 /// The program.
 const TESSERACT: &str = "tesseract";
@@ -53,7 +53,7 @@ pub(super) fn list_languages() -> Result<Vec<String>, String> {
     Ok(out.lines().map(str::trim).filter(is_language).map(str::to_owned).collect())
 }
 
-/// Recognizes the text of a page of a PDF, or of an image if there is no page.
+/// Recognizes the text of a page of a PDF, or of an image if no page is given.
 pub(super) fn recognize_text(
     jail: &Jail,
     path: &str,
@@ -71,7 +71,7 @@ pub(super) fn recognize_text(
         }
     };
     let resolution = dpi.to_string();
-    // Its mode 1 turns a page that lies on its side or stands on its head.
+    // Its mode 1 turns a page that is sideways or upside down.
     let mut arguments = vec!["stdin", "stdout", "-l", languages, "--psm", "1"];
     if dpi > 0 {
         arguments.extend(["--dpi", &resolution]);
@@ -172,7 +172,7 @@ fn run_tesseract(arguments: &[&str], input: &[u8], output_max_bytes: u64) -> Res
     drop(stdin);
     let mut out = Vec::new();
     let read = stdout.take(output_max_bytes).read_to_end(&mut out);
-    // What is beyond the bound is not waited for.
+    // Output beyond the limit is not waited for.
     if out.len() as u64 >= output_max_bytes {
         let _ = child.kill();
     }

@@ -27,7 +27,7 @@ pub(crate) struct ChildRequest {
     pub(crate) confinement: Confinement,
     pub(crate) workspace: PathBuf,
     pub(crate) task: ChildTask,
-    /// True if the worker takes another request after this one, with the confinement that it has.
+    /// True if the worker takes another request after this one, with the same confinement.
     #[serde(default)]
     pub(crate) more: bool,
     /// The confinement after a program has unpacked the document; without it none may.
@@ -53,7 +53,7 @@ pub(crate) enum ChildTask {
         /// No page is begun after this time.
         time: Duration,
     },
-    /// Recognizes the text of a page of a PDF, or of an image if there is no page.
+    /// Recognizes the text of a page of a PDF, or of an image if no page is given.
     Recognize {
         path: String,
         page: Option<u32>,

@@ -1,4 +1,4 @@
-//! The roles of the processes that the agent starts of its own program.
+//! The roles of the processes that the agent starts from its program.
 
 /// The role of a process that the agent starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

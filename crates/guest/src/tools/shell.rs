@@ -179,8 +179,8 @@ impl RunningCommand {
         }
     }
 
-    /// Returns true if none of the command's processes can be left: its supervisor ended after all of them, and had to
-    /// kill none.
+    /// Returns true if none of the command's processes can be left: its supervisor ended after all of them without
+    /// killing any.
     fn is_clean(&self) -> bool {
         let left = match self.ended {
             CommandExit::Exit { left, .. } | CommandExit::Signal { left, .. } => left,

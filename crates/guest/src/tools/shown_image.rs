@@ -14,7 +14,7 @@ use protocol::tool::{FoundImage, ToolOutput};
 
 use crate::documents::{INPUT_MAX_BYTES, ImageFile, ImageFormat};
 
-/// The longest time in which a picture is drawn: half of what a worker has when it is drawn again.
+/// The longest time in which a picture is drawn: half of a worker's time when it is drawn again.
 pub(super) const PICTURE_TIME_MAX: Duration = Duration::from_secs(5);
 /// The number of bytes that determine whether a file is an image.
 const IMAGE_MARK_BYTES: u64 = 256;

@@ -15,7 +15,7 @@ use super::ToolLimits;
 use super::child::start_process;
 use super::role::ProcessRole;
 
-/// The roles of which a spare process is kept, the one that takes longest without it first.
+/// The roles with a spare process, the slowest to start first.
 const ROLES: [ProcessRole; 2] = [ProcessRole::Command, ProcessRole::Worker];
 /// The time after the last call in which spare processes are kept.
 const KEPT_FOR: Duration = Duration::from_secs(60);

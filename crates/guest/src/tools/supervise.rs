@@ -89,7 +89,7 @@ fn watch_command(request: &ChildRequest) -> Result<CommandExit, String> {
         return Err("the request is not for a command".to_owned());
     };
     let start = |counting: &OwnedFd| {
-        // What it says at the end of all is told on the descriptor that the command does not get.
+        // Its final report is sent on the descriptor that the command does not get.
         if let Ok(told) = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 3) {
             let why = become_shell(request, command, temp, counting);
             report_exit(&CommandExit::Failed(why), &told);
@@ -124,7 +124,7 @@ pub(super) fn run_child(
     Ok(match status.map(|status| (status.exit_status(), status.terminating_signal())) {
         Some((Some(status), _)) => CommandExit::Exit { status, left },
         Some((_, Some(signal))) => CommandExit::Signal { signal, left },
-        // It was among those that were ended; its status is gone with it, which is no loss.
+        // It was among the ended processes; its status is lost, which does not matter.
         Some((None, None)) | None => {
             CommandExit::Signal { signal: libc::SIGKILL, left: left.saturating_sub(1) }
         }

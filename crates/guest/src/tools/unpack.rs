@@ -30,7 +30,7 @@ pub(super) fn open_foreign(jail: &Jail, path: &str) -> Option<(ForeignFormat, Fi
 /// Unpacks an archive.
 ///
 /// # Errors
-/// Fails for an archive of which no file would be read as it is, and if the machine does not have the program.
+/// Fails for an archive without files that would be read, and if the machine lacks the program.
 pub(super) fn unpack_archive(format: ForeignFormat, mut file: File) -> Result<UnpackedArchive, ExtractError> {
     let mut bytes = Vec::new();
     (&mut file).take(INPUT_MAX_BYTES + 1).read_to_end(&mut bytes)?;

@@ -1,5 +1,5 @@
-//! Measures the disk usage of the workspace: of all its folders, also of those that their owner has locked, and of
-//! files that have no name any more but are still open.
+//! Measures the disk usage of the workspace: of all its folders, also folders that their owner has locked, and of
+//! deleted files that are still open.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -72,7 +72,7 @@ fn named_bytes(unlocked: &mut Unlocked<'_>, until: Instant) -> Option<u64> {
     let mut waiting = vec![PathBuf::from(".")];
     while let Some(folder) = waiting.pop() {
         let Ok(opened) = unlocked.jail.open_at(&folder, FOLDER, Mode::empty()) else {
-            // It is gone, or cannot be unlocked.
+            // It was deleted, or cannot be unlocked.
             if unlocked.jail.open_at(&folder, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty()).is_ok() {
                 return None;
             }

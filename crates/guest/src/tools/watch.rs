@@ -34,8 +34,8 @@ const MEASURE_TIME_MAX: Duration = Duration::from_secs(15);
 /// The bytes and files that a command may still write on a full disk, so that it can clean up.
 const LEEWAY_BYTES: u64 = 16 * 1024 * 1024;
 const LEEWAY_FILES: u64 = 1024;
-/// One part in this many of the disk's file capacity stays free, and at least so many files: four times as many as the service
-/// needs to accept work, so that a machine stops writing long before.
+/// One part in this many of the disk's file capacity stays free, and at least this number of files: four times the service's
+/// minimum, so that a machine stops writing long before the service does.
 const FILES_FLOOR_SHARE: u64 = 100;
 const FILES_FLOOR_MIN: u64 = 4000;
 /// The interval between two checks of memory and sockets.
@@ -128,7 +128,7 @@ struct Growth {
     quota: u64,
     /// The free space at the start.
     free_at_start: u64,
-    /// The most that the workspace may use: the quota, or what it used at the start.
+    /// The maximum size of the workspace: the quota, or its usage at the start.
     allowed: Option<u64>,
     /// The last usage and the free space at that time.
     last: Option<(u64, u64)>,
@@ -146,8 +146,9 @@ impl Growth {
         UNMEASURED_MAX_BYTES.min(self.quota / 8).min(left)
     }
 
-    /// Takes a measurement, `None` if it is incomplete, that began with so much free space and ended with so much. Returns
-    /// the usage and what is allowed. An incomplete one counts as the last one and the decrease of free space since.
+    /// Takes a measurement, `None` if it is incomplete, with the free space at its beginning and end. Returns the usage
+    /// and the allowed usage. An incomplete measurement counts as the last complete one plus the decrease of free space
+    /// since.
     fn record_measurement(&mut self, measured: Option<u64>, free_before: u64, free_after: u64) -> (u64, u64) {
         let used = match (measured, self.last) {
             (Some(used), _) => {

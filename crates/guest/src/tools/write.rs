@@ -49,7 +49,7 @@ pub(crate) struct WriteTarget<'a> {
     name: &'a OsStr,
     folder: OwnedFd,
     mode: u32,
-    /// The state of the file that will be replaced; `None` if there is none.
+    /// The state of the file that will be replaced; `None` for a new file.
     known: Option<FileStamp>,
 }
 
@@ -69,7 +69,7 @@ impl<'a> WriteTarget<'a> {
         Ok(Self { path, name, folder, mode, known })
     }
 
-    /// Returns the target for content that was made of what was read of the file in this state.
+    /// Returns the target for content that was derived from the file in this state.
     pub(crate) fn read_as(self, state: FileStamp) -> Self {
         Self { known: Some(state), ..self }
     }
@@ -77,7 +77,7 @@ impl<'a> WriteTarget<'a> {
     /// Writes the file atomically.
     ///
     /// # Errors
-    /// Fails if the file is no longer as it was found or read: an upload or a command has changed it meanwhile.
+    /// Fails if the file has changed since it was found or read: an upload or a command has changed it meanwhile.
     pub(crate) fn replace_content(&self, content: &[u8]) -> Result<(), JailError> {
         let failed = |error: Errno| path_error(&display_path(self.path), error);
         let (file, temporary) = create_temporary(&self.folder, self.mode).map_err(failed)?;
@@ -95,7 +95,7 @@ impl<'a> WriteTarget<'a> {
     }
 }
 
-/// Creates a temporary file next to the one that it will replace.
+/// Creates a temporary file next to its target.
 fn create_temporary(folder: &OwnedFd, mode: u32) -> Result<(OwnedFd, String), Errno> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let own = std::process::id();

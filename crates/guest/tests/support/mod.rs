@@ -1,4 +1,4 @@
-//! A workspace of its own for each test, and the built agent's workers on it.
+//! A separate workspace for each test, and the built agent's workers on it.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};

@@ -20,7 +20,7 @@ const ETHERNET_HEADER: [u8; 14] = {
     let (to, from) = (MACHINE_MAC, link::HOST_MAC);
     [to[0], to[1], to[2], to[3], to[4], to[5], from[0], from[1], from[2], from[3], from[4], from[5], 8, 0]
 };
-/// The most bytes that are read of a stream at once, and that it holds unread.
+/// The maximum number of bytes that are read of a stream at once, and that it holds unread.
 const READ_BYTES: usize = 64 * 1024;
 
 /// The link of a kernel: IP packets over a socket.

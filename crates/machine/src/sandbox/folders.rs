@@ -20,7 +20,7 @@ use super::{
 };
 use crate::contract::DriverError;
 
-/// The most bytes of a machine's log that are read: more than it grows to.
+/// The maximum number of bytes of a machine's log that are read: more than it grows to.
 const LOG_READ_MAX_BYTES: u64 = 1024 * 1024 + 64 * 1024;
 
 /// The folder that holds a folder for each machine. Cheap to clone.

@@ -10,7 +10,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use super::spec::MachineIdentity;
 
-/// The most processes of the host that are examined.
+/// The maximum number of processes of the host that are examined.
 const PROCESSES_MAX: usize = 100_000;
 
 /// Returns the start time of the process, in clock ticks since boot.

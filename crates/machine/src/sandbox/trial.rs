@@ -25,7 +25,7 @@ const PASSING_MAX_AGE: Duration = Duration::from_secs(60);
 /// the first kind also have one beside the workspaces.
 const TRIAL: &str = ".trial";
 pub(super) const SAVING: &str = ".saving";
-/// The most bytes of a remembered trial, and of a failure in it.
+/// The maximum number of bytes of a remembered trial, and of a failure in it.
 const RECORD_MAX_BYTES: u64 = 64 * 1024;
 /// Messages of systems for failures that may pass: the disk or the memory was full, or too much ran at once.
 const PASSING: [&str; 5] = [

@@ -6,11 +6,11 @@ use djvu_jb2::{decode, decode_dict};
 
 use super::structure::{DjvuPage, Structure};
 
-/// The most pixels of a page that is drawn as it is; of larger ones four are one.
+/// The maximum number of pixels of a page that is drawn as it is; on larger pages four pixels become one.
 const PIXELS_MAX: u64 = 25_000_000;
 
-/// Draws a page, counted from 1, as a portable graymap, and returns it with its pixels per inch. Returns `None` if there is no such page, or
-/// it has no foreground that can be decoded.
+/// Draws a page, counted from 1, as a portable graymap, and returns it with its pixels per inch. Returns `None` if the page does
+/// not exist, or it has no foreground that can be decoded.
 pub(in crate::documents) fn render_djvu_page(bytes: &[u8], page: u32) -> Option<(Vec<u8>, u32)> {
     let drawn = || {
         let document = Structure::from_bytes(bytes).ok()?;

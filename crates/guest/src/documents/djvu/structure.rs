@@ -15,7 +15,7 @@ const KINDS: [&[u8; 4]; 4] = [b"DJVU", b"DJVM", b"PM44", b"BM44"];
 /// The length of the magic alone, and that of the head of a chunk.
 const MAGIC_BYTES: usize = 4;
 const HEAD_BYTES: usize = 8;
-/// The most chunks of a page that are looked at.
+/// The maximum number of chunks of a page that are looked at.
 const CHUNKS_MAX: usize = 10_000;
 
 /// A DjVu file.
@@ -143,12 +143,12 @@ impl<'a> DjvuPage<'a> {
         field.map_or(0, |field| u32::from(u16::from_le_bytes(field)))
     }
 
-    /// Returns the text below the image, in UTF-8; `None` if there is none.
+    /// Returns the text layer below the image, in UTF-8; `None` if it is missing.
     ///
     /// # Errors
     /// Fails if it is damaged.
     pub(super) fn decode_text(self) -> Option<Result<Vec<u8>, ExtractError>> {
-        /// The length of the text stands before it.
+        /// The length precedes the text.
         const LENGTH_BYTES: usize = 3;
         let plain = self.find_chunk(b"TXTa").map(|plain| Ok(plain.to_vec()));
         let layer = plain.or_else(|| Some(bzz_decode(self.find_chunk(b"TXTz")?)))?;
@@ -163,7 +163,7 @@ impl<'a> DjvuPage<'a> {
     }
 }
 
-/// Returns the form at the beginning; `None` if it is none or is cut off.
+/// Returns the form at the beginning; `None` if it is missing or cut off.
 fn parse_form(bytes: &[u8]) -> Option<DjvuForm<'_>> {
     let head = bytes.strip_prefix(b"FORM")?;
     let length = u32::from_be_bytes(*head.first_chunk()?);

@@ -11,11 +11,11 @@ use crate::documents::OUTPUT_MAX_BYTES;
 use crate::documents::book::{CELL_MAX_BYTES, COLUMNS_MAX, WorkbookWriter, format_float};
 use crate::documents::output::DocumentWriter;
 
-/// How deep objects stand in texts of objects.
+/// The maximum nesting depth of objects in texts of objects.
 const DEPTH_MAX: u32 = 8;
 /// How many kinds of objects one refines: a placeholder is a text box, which is a shape.
 const REFINED_MAX: usize = 3;
-/// The most rows and columns of a chart that are read.
+/// The maximum number of rows and columns of a chart that are read.
 const CHART_ROWS_MAX: usize = 200;
 const CHART_COLUMNS_MAX: usize = 100;
 
@@ -37,7 +37,7 @@ impl<'a> Objects<'a> {
         Self { package, seen: HashSet::new(), files: files.collect(), depth: 0 }
     }
 
-    /// Writes a text with its headings, and what is anchored in it below the paragraphs.
+    /// Writes a text with its headings, and the anchored objects below their paragraphs.
     pub(super) fn write_text(&mut self, id: u64, writer: &mut DocumentWriter) {
         if self.depth >= DEPTH_MAX || !self.seen.insert(id) {
             return;
@@ -68,7 +68,7 @@ impl<'a> Objects<'a> {
         writer.add_heading(&join_paragraphs(self.package, text));
     }
 
-    /// Writes a text below a line that says what it is, unless it is empty.
+    /// Writes a text below a line with its kind, unless it is empty.
     pub(super) fn text_below(&mut self, label: &str, id: u64, writer: &mut DocumentWriter) {
         if !self.seen.contains(&id) && !join_paragraphs(self.package, Some(id)).is_empty() {
             writer.add_line(label);
@@ -95,7 +95,8 @@ impl<'a> Objects<'a> {
         }
     }
 
-    /// Reads a sheet of a workbook: each table is a page, and the rest stands beside the first. Returns `false` when no more is read.
+    /// Reads a sheet of a workbook: each table is a page, and other content belongs to the first one. Returns `false`
+    /// when no more is read.
     pub(super) fn read_sheet(&mut self, sheet: ProtoMessage<'_>, book: &mut WorkbookWriter) -> bool {
         let package = self.package;
         let name = sheet.text_field(1).unwrap_or_default();
@@ -184,7 +185,7 @@ fn collect_sheet_extras(objects: &mut Objects<'_>, drawables: Vec<u64>) -> Iwork
     beside
 }
 
-/// Returns an object, or those of a group, that were not seen before.
+/// Returns an object, or the objects of a group, without those seen before.
 fn ungroup_drawables(package: &IworkPackage, drawable: u64, seen: &mut HashSet<u64>) -> Vec<u64> {
     let (mut leaves, mut open) = (Vec::new(), vec![drawable]);
     while let Some(id) = open.pop() {
@@ -227,7 +228,7 @@ fn join_paragraphs(package: &IworkPackage, text: Option<u64>) -> String {
 /// Returns the values that a chart shows: a line with the names of the columns, and one for each row.
 fn read_chart_values(object: ProtoMessage<'_>) -> Vec<String> {
     let chart = object.message_field(10_000);
-    // Samples of the program are no content.
+    // Samples of the program are not content.
     if chart.number_field(6) == Some(1) {
         return Vec::new();
     }

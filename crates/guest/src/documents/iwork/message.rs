@@ -40,7 +40,7 @@ impl<'a> ProtoMessage<'a> {
         self.bytes_fields(number).map(ProtoMessage)
     }
 
-    /// Returns the message of a field; an empty one if there is none.
+    /// Returns the message of a field; an empty one if it is missing.
     pub(super) fn message_field(self, number: u32) -> Self {
         self.message_fields(number).next().unwrap_or_default()
     }

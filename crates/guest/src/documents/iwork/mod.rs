@@ -1,7 +1,7 @@
 //! Reads documents of Pages, Numbers and Keynote.
 //!
-//! Since 2013 they are archives of messages of Protocol Buffers (`package`, `message`); earlier ones are XML (`xml`). The numbers of
-//! fields and kinds are as in the programs of 2023; those of 2013 have the same.
+//! Since 2013 they are archives of messages of Protocol Buffers (`package`, `message`); earlier ones are XML (`xml`). The numbers
+//! of fields and kinds are as in the programs of 2023; the programs of 2013 use the same.
 
 mod drawn;
 mod message;
@@ -49,7 +49,8 @@ const EXTENSIONS: [&str; 3] = [".pages", ".numbers", ".key"];
 /// The files of a password in an encrypted document.
 const PASSWORD_HINTS: [&str; 2] = [".iwph", ".iwpv2"];
 
-/// Returns the folder of the archive in which such a document lies, with its slash; `None` if the archive is none.
+/// Returns the folder of the archive in which such a document lies, with its slash; `None` if the archive is not such a
+/// document.
 pub(super) fn find_root_folder(archive: &mut ZipReader<'_>) -> Option<String> {
     if is_root(archive, "") {
         return Some(String::new());
@@ -93,7 +94,7 @@ pub(super) fn extract_iwork(mut archive: ZipReader<'_>, root: &str) -> Result<Ex
     Ok(extracted)
 }
 
-/// Reads a text: its body with what is anchored in it, what lies on its pages, headers and footers.
+/// Reads a text: its body with anchored objects, the objects on its pages, headers and footers.
 fn extract_pages(package: &IworkPackage, document: ProtoMessage<'_>) -> Extracted {
     let mut objects = Objects::new(package);
     let mut writer = DocumentWriter::new();

@@ -61,7 +61,7 @@ impl IworkPackage {
         Some((*kind, ProtoMessage(self.files.get(*file)?.get(range.clone())?)))
     }
 
-    /// Returns the message of an object; an empty one if there is no such object.
+    /// Returns the message of an object; an empty one if the object does not exist.
     pub(super) fn object_message(&self, id: Option<u64>) -> ProtoMessage<'_> {
         id.and_then(|id| self.get(id)).map(|(_, message)| message).unwrap_or_default()
     }

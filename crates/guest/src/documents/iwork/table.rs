@@ -25,7 +25,7 @@ pub(super) struct IworkTable<'a> {
     package: &'a IworkPackage,
     model: ProtoMessage<'a>,
     texts: HashMap<u64, &'a str>,
-    /// The identifiers of formatted texts, and those that were read.
+    /// The identifiers of formatted texts, and the formatted texts that were read.
     rich_texts: HashMap<u64, u64>,
     read_texts: HashMap<u64, String>,
 }
@@ -187,7 +187,7 @@ impl IworkCell {
         Some(cell)
     }
 
-    /// Reads a cell as older programs write it: styles and formulas stand before the values.
+    /// Reads a cell as older programs write it: styles and formulas precede the values.
     fn read_old(stored: &[u8]) -> Option<Self> {
         let mut rest = stored;
         let version = *stored.first()?;

@@ -1,4 +1,4 @@
-//! Reads the texts of iWork: paragraphs with what is anchored in them.
+//! Reads the texts of iWork: paragraphs with the objects anchored in them.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ const ENDS: [char; 7] = ['\n', '\r', '\u{4}', '\u{5}', '\u{c}', '\u{f}', '\u{202
 pub(super) struct IworkParagraph {
     pub(super) text: String,
     pub(super) is_heading: bool,
-    /// The objects that stand in it.
+    /// The objects in it.
     pub(super) objects: Vec<u64>,
     /// The lines of its comments.
     pub(super) comments: Vec<String>,
@@ -85,7 +85,7 @@ fn attribute_runs(storage: ProtoMessage<'_>, field: u32) -> BTreeMap<u64, u64> {
     entries.map(|entry| (entry.number_field(1).unwrap_or(0), entry.reference_field(2).unwrap_or(0))).collect()
 }
 
-/// Adds what stands at a place of the text.
+/// Adds the objects at a place of the text.
 fn add_anchored_object(
     package: &IworkPackage,
     id: u64,
@@ -108,7 +108,7 @@ fn add_anchored_object(
     }
 }
 
-/// Takes what was read from the bytes that are left. Reading nothing takes one, so that it has an end, too.
+/// Subtracts the read bytes from the remaining ones. An empty read subtracts one, so that reading ends.
 fn spend_bytes(bytes_left: &mut usize, read: usize) {
     *bytes_left = bytes_left.saturating_sub(read.max(1));
 }

@@ -20,9 +20,9 @@ const PARTS: [(&str, bool); 4] =
 /// Elements whose text is not shown: samples, templates, and formulas.
 const HIDDEN: [&str; 6] =
     ["ghost-text", "section-prototypes", "master-slides", "prototypes", "metadata", "cell-comment-mapping"];
-/// Elements whose text is written after all other: it stands before what it belongs to.
+/// Elements whose text is written last because the file has it before the content it belongs to.
 const ASIDE: [&str; 3] = ["headers", "footers", "footnotes"];
-/// The most entries of a list that is kept: styles, and choices of cells.
+/// The maximum number of entries of a list that is kept: styles, and choices of cells.
 const KEPT_MAX: usize = 100_000;
 /// The longest name of a style, in bytes.
 const STYLE_NAME_MAX_BYTES: usize = 256;
@@ -40,7 +40,7 @@ pub(super) fn is_root(archive: &ZipReader<'_>, root: &str) -> bool {
     archive.has_part(&format!("{root}buildVersionHistory.plist")) && part_of(archive, root).is_some()
 }
 
-/// Reads a document; `None` if the archive has none of this kind.
+/// Reads a document; `None` if the archive has no document of this kind.
 pub(super) fn extract_iwork_xml(
     archive: &mut ZipReader<'_>,
     root: &str,
@@ -249,7 +249,7 @@ impl IworkXmlReader {
         self.beside.clear();
     }
 
-    /// Ends a sheet: its texts stand beside its last table.
+    /// Ends a sheet: its texts belong to its last table.
     fn end_sheet(&mut self) {
         let lines = std::mem::take(&mut self.beside);
         let (is_empty, name) = (self.tables == 0, &self.sheet);

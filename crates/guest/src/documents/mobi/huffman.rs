@@ -1,12 +1,13 @@
-//! Unpacks the text of books that are packed by a dictionary: codes of different lengths stand for phrases, which may be packed in turn.
+//! Unpacks the text of books that are packed by a dictionary: codes of different lengths represent phrases, which may be
+//! packed too.
 
 /// The bits of a number's place in the dictionary: the longest code.
 const CODE_BITS: u32 = 32;
-/// The most phrases of a dictionary.
+/// The maximum number of phrases of a dictionary.
 const PHRASES_MAX: usize = 1 << 20;
 /// How deep phrases are packed in each other.
 const DEPTH_MAX: u32 = 24;
-/// The most codes that are read for one record, with those of packed phrases.
+/// The maximum number of codes that are read for one record, including the codes of packed phrases.
 const CODES_MAX: u32 = 1 << 20;
 /// The bit of a phrase's length that marks one that is not packed.
 const IS_PLAIN: u16 = 0x8000;
@@ -29,7 +30,7 @@ struct Short {
 }
 
 impl<'a> Huffman<'a> {
-    /// Reads the record of the codes and those of the phrases after it. Returns nothing if they are damaged.
+    /// Reads the record of the codes and the records of the phrases after it. Returns nothing if they are damaged.
     pub(super) fn from_records(records: &mut impl Iterator<Item = &'a [u8]>) -> Option<Self> {
         let codes = records.next().filter(|codes| codes.starts_with(b"HUFF"))?;
         let table = |at: usize, count: usize| -> Option<Vec<u32>> {
@@ -83,7 +84,7 @@ impl<'a> Huffman<'a> {
                 (length, greatest) = (longer, self.by_length[longer as usize - 1].1);
             }
             at += length as usize;
-            // The bits that fill the last byte are no code.
+            // The padding bits of the last byte are not a code.
             if length == 0 || at > bits {
                 return (length > 0).then_some(());
             }

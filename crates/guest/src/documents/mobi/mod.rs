@@ -14,17 +14,17 @@ const KINDS: [&[u8]; 2] = [b"BOOKMOBI", b"TEXtREAd"];
 /// The place of the list of a database's records, and the bytes of an entry.
 const RECORDS_AT: usize = 78;
 const ENTRY_BYTES: usize = 8;
-/// The most bytes of a book's HTML, which is longer than its text.
+/// The maximum number of bytes of a book's HTML, which is longer than its text.
 const HTML_MAX_BYTES: usize = 3 * OUTPUT_MAX_BYTES;
-/// The most records of text.
+/// The maximum number of records of text.
 const RECORDS_MAX: u16 = 16_384;
-/// The most bytes that a record of text may unpack to; books have 4,096.
+/// The maximum number of bytes that a record of text may unpack to; books have 4,096.
 const RECORD_MAX_BYTES: usize = 64 * 1024;
 /// The version of books of several files.
 const KINDLE_8: u32 = 8;
 /// The code page of UTF-8.
 const UTF_8: u32 = 65_001;
-/// The name of the format in those of its images, which are numbered records.
+/// The name of the format in the names of its images, which are numbered records.
 pub(super) const IMAGES: &str = "mobi";
 /// The beginning of an image's address in books of several files, before its number of digits and letters up to `V`.
 const EMBEDDED: &str = "kindle:embed:";
@@ -80,7 +80,7 @@ enum Packing<'a> {
 struct MobiBook<'a> {
     database: Database<'a>,
     packing: Packing<'a>,
-    /// The first record after those of text.
+    /// The first record after the text records.
     text_end: u16,
     /// The bytes of all text before what a book of several files has after it, such as styles.
     text_bytes: usize,

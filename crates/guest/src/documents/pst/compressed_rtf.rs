@@ -4,7 +4,7 @@
 const BEGINNING: &[u8] = b"{\\rtf1\\ansi\\mac\\deff0\\deftab720{\\fonttbl;}{\\f0\\fnil \\froman \\fswiss \\fmodern \\fscript \\fdecor MS Sans SerifSymbolArialTimes New RomanCourier{\\colortbl\\red0\\green0\\blue0\r\n\\par \\pard\\plain\\f0\\fs20\\b\\i\\u\\tab\\tx";
 const WINDOW_BYTES: usize = 4096;
 const HEAD_BYTES: usize = 16;
-/// The most text of a message, in bytes.
+/// The maximum text length of a message, in bytes.
 const TEXT_MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// Returns the rich text; `None` if it is in no known form. A damaged one ends early.

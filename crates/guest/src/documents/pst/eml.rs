@@ -18,7 +18,7 @@ use crate::documents::archive::PART_MAX_BYTES;
 use crate::documents::output::clean_line;
 use crate::documents::{ATTACHMENTS_MAX, ExtractError, rtf, text};
 
-/// The most recipients that are written.
+/// The maximum number of recipients that are written.
 const RECIPIENTS_MAX: usize = 100;
 /// Properties of messages.
 const SENT: u16 = 0x0039;
@@ -47,7 +47,7 @@ pub(super) const PROPERTIES: &[u16] = &[
 const RECIPIENT_KIND: u16 = 0x0c15;
 const RECIPIENT_NAME: u16 = 0x3001;
 const RECIPIENT_ADDRESS: [u16; 2] = [0x39fe, 0x3003];
-/// Names of attachments: the long one, the short one, and the one that is shown.
+/// Names of attachments: the long one, the short one, and the displayed one.
 const ATTACHMENT_NAMES: [u16; 3] = [0x3707, 0x3704, 0x3001];
 
 /// Returns a message with its attachments.
@@ -76,7 +76,7 @@ pub(super) fn write_eml(message: &OpenMessage) -> Result<Vec<u8>, ExtractError> 
     Ok(out.into_bytes())
 }
 
-/// Returns a value as text; empty if it is none.
+/// Returns a value as text; empty for other values.
 pub(super) fn value_to_text(value: &PropertyValue) -> String {
     text_in(value, None)
 }
@@ -146,7 +146,7 @@ fn message_head(message: &dyn Message) -> String {
     out
 }
 
-/// Returns those a message is sent to, and those that get a copy.
+/// Returns the recipients of a message, and the recipients of a copy.
 fn list_recipients(message: &dyn Message, encoding: Option<&'static Encoding>) -> [String; 2] {
     let mut found = [Vec::new(), Vec::new()];
     let table = message.recipient_table();
@@ -244,7 +244,7 @@ fn push_message(out: &mut String, message: &dyn Message) {
 
 /// Adds an attachment in place of one that is not read. The reader of messages names it as one that is encrypted or damaged is.
 fn push_unreadable(out: &mut String, why: &str) {
-    /// A file that is no document.
+    /// A file that is not a document.
     const CONTENT: &[u8] = b"\0";
     push_file(out, &format!("unread ({})", clean_line(why).replace(['"', '\\'], "'")), CONTENT);
 }

@@ -79,7 +79,7 @@ fn block_4(bytes: &[u8]) -> Option<RarBlock> {
     let low = if has_content { u64::from(double(usize::from(HEAD_BYTES))?) } else { 0 };
     let is_large = kind == FILE && flags & FILE_IS_LARGE != 0;
     let high = if is_large { u64::from(double(LARGE_AT)?) } else { 0 };
-    // A damaged head may say that it has no bytes.
+    // A damaged header may declare zero bytes.
     Some(RarBlock::Other { bytes: (low | high << 32).saturating_add(u64::from(head_bytes.max(HEAD_BYTES))) })
 }
 
