@@ -1,4 +1,4 @@
-//! The first process of a guest whose kernel has project quotas: sets them on a file system of its own, tries to pass them
+//! The first process of a guest whose kernel has project quotas: sets them on a separate file system, tries to exceed them
 //! as another user, and leaves the outcome in a file. `tests/project_quota.rs` boots it.
 
 use std::error::Error;
@@ -57,7 +57,7 @@ fn check_quotas(disk: &Path) -> Outcome {
         fs::create_dir(folder)?;
         fs::set_permissions(folder, fs::Permissions::from_mode(0o777))?;
     }
-    // What is there already counts.
+    // Existing files count too.
     fs::create_dir_all(workspace.join("old/deep"))?;
     fs::write(workspace.join("old/deep/file"), vec![1; MIB as usize])?;
     for path in ["old/deep/file", "old/deep"] {
@@ -86,7 +86,7 @@ fn check_quotas(disk: &Path) -> Outcome {
     ensure_holds((40..=50).contains(&count), &format!("{count} files of at most 50"))
 }
 
-/// Writes as much as there is room for, up to so many MiB.
+/// Writes until the disk is full, at most the given number of MiB.
 fn fill_file(file: &Path, mebibytes: u64) -> Outcome<bool> {
     as_tools(&format!("head -c {} /dev/zero > \"$0\"", mebibytes * MIB), file)
 }

@@ -64,7 +64,7 @@ pub type Body = UnsyncBoxBody<Bytes, Box<dyn std::error::Error + Send + Sync>>;
 /// The reason why a guest could not be reached.
 #[derive(Debug, thiserror::Error)]
 pub enum GuestConnectionError {
-    /// There is no connection, or it broke.
+    /// The connection is missing or broke.
     #[error("connection to the guest failed: {0}")]
     Connection(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The guest did not answer in time.

@@ -31,7 +31,7 @@ struct KnownFile {
 
 impl FolderIndexReport {
     /// Returns the state of the file at a workspace path, which has this size in bytes and was modified at this time in
-    /// seconds since 1970. A file of which this content was not reported is still to be read.
+    /// seconds since 1970. A file whose current content was not reported is still to be read.
     #[must_use]
     pub fn file_indexing(&self, path: &str, size: u64, modified: i64) -> FileIndexing {
         let known = self.files.get(path).filter(|known| (known.size, known.modified) == (size, modified));
@@ -78,7 +78,7 @@ pub(crate) fn save_report(machine: &Path, files: &[ReportedFile]) -> io::Result<
     std::fs::rename(fresh, machine.join(DOCUMENTS))
 }
 
-/// Returns the kept states of the files in a folder of the workspace. There are none without a report.
+/// Returns the kept states of the files in a folder of the workspace. Empty without a report.
 pub(crate) fn load_report(machine: &Path, folder: &str) -> FolderIndexReport {
     let mut indexing = FolderIndexReport::default();
     let Ok(file) = File::open(machine.join(DOCUMENTS)) else { return indexing };

@@ -21,7 +21,7 @@ use crate::simulated::{Simulated, SimulatedMachine};
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "a service has one")]
 pub enum Driver {
-    /// Runs processes in namespaces of the host, on its kernel or on one of their own.
+    /// Runs processes in namespaces of the host, on its kernel or on a separate one.
     Sandbox(Sandbox),
     /// A sandbox that is still being chosen. Machines start once it is; everything else goes on.
     Pending(PendingSandbox),
@@ -37,7 +37,7 @@ pub struct PendingSandbox {
 }
 
 impl PendingSandbox {
-    /// Creates a driver whose machines have their folders in this one, as those of the driver that is chosen.
+    /// Creates a driver whose machines have their folders in this one, like the chosen driver.
     #[must_use]
     pub fn new(machines: PathBuf) -> Self {
         Self { folders: MachineFolders::new(machines), chosen: Arc::default() }
@@ -164,7 +164,8 @@ impl Driver {
         }
     }
 
-    /// Stops the account's machine and waits until all of it is gone; does nothing if there is none.
+    /// Stops the account's machine and waits until all its processes have ended; does nothing if the account has no
+    /// machine.
     ///
     /// # Errors
     /// See [`DriverError`].

@@ -1,13 +1,14 @@
 //! The machines of accounts: their supervisor and drivers.
 //!
-//! [`Machines`] runs one task for each machine. The task drives the machine from its actual to its desired state, and
-//! provides [`GuestConnection`]s: HTTP/2 connections to the programs in the machines, over which a [`Session`] runs the
-//! calls of an answer. A [`Driver`] creates machines: [`sandbox`] in namespaces of the host, on its kernel or on one of
-//! their own, [`simulated`] inside the process for tests. [`domain::machine`] decides the state transitions. This crate knows no questions or answers.
+//! [`Machines`] runs one task for each machine. The task drives the machine from its actual to its desired state, and provides
+//! [`GuestConnection`]s: HTTP/2 connections to the programs in the machines, over which a [`Session`] runs the calls of an
+//! answer. A [`Driver`] creates machines: [`sandbox`] in namespaces of the host, on its kernel or on a separate one,
+//! [`simulated`] inside the process for tests. [`domain::machine`] decides the state transitions. This crate does not handle
+//! questions or answers.
 //!
-//! Invariants: a machine has no network, no keys, and of the host only its programs, read-only, or those of an image. Its only channel is the
-//! connection that the host opens, and only the agent's user can accept it, not the tools' user. Machines outlive the
-//! service. No two services run a machine of the same account. All unsafe code is in `sandbox::sys`.
+//! Invariants: a machine has no network and no keys. Of the host it sees only the programs, read-only, or instead the programs of
+//! an image. Its only channel is the connection that the host opens, and only the agent's user can accept it, not the tools'
+//! user. Machines outlive the service. No two services run a machine of the same account. All unsafe code is in `sandbox::sys`.
 
 pub mod connection;
 pub mod contract;

@@ -8,7 +8,7 @@ pub struct LimitStatus {
     pub limit: &'static str,
     /// The mechanism that enforces it on this host.
     pub enforced_by: Enforcement,
-    /// By what means; where it is not the kernel, why not and what the operator can do.
+    /// The mechanism; where it is not the kernel, also the reason and the operator's remedy.
     pub detail: String,
 }
 

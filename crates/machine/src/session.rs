@@ -18,7 +18,7 @@ use crate::connection::{GuestConnection, GuestConnectionError};
 /// Lines that wait to be sent in one exchange.
 const LINES_WAITING_MAX: usize = 256;
 
-/// The guest sent something that is no frame.
+/// The guest sent an invalid frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the guest broke the protocol")]
 pub struct ProtocolViolation;
@@ -179,7 +179,7 @@ impl SessionExchange {
     }
 }
 
-/// Returns the next frame of the host, `None` when there will be none; waits for ever once that was returned.
+/// Returns the next frame of the host, or `None` at the end; later calls never return.
 async fn next_frame(frames: &mut Option<mpsc::Receiver<HostFrame>>) -> Option<HostFrame> {
     match frames {
         Some(frames) => frames.recv().await,

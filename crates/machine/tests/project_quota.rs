@@ -1,5 +1,5 @@
-//! Project quotas bound what an account takes on disk. Few test hosts have a file system with them, so they are tried in
-//! a guest: User Mode Linux boots on a disk of its own, with this host's files as its read-only root.
+//! Project quotas bound the disk space of an account. Few test hosts have a file system with them, so they are tried in
+//! a guest: User Mode Linux boots on a separate disk, with this host's files as its read-only root.
 
 use std::fs::{self, File};
 use std::path::Path;

@@ -367,7 +367,7 @@ async fn next_service_attaches_running_machines() {
     assert_eq!(site.driver.start_count(), 1);
     next.shutdown().await;
 
-    // A machine that is gone is started again, and one that is no longer wanted is stopped.
+    // A machine that has ended is started again, and an unwanted one is stopped.
     site.driver.kill_machine(site.account);
     let third = new_machines(&site.driver, &site.records);
     third.resume_machines().await.unwrap();
@@ -464,7 +464,7 @@ async fn earlier_give_up_permits_next_start() {
     waiting.unwrap();
 }
 
-/// Records of which one load is held after it has read.
+/// Records that hold one load after it has read.
 #[derive(Default)]
 struct HeldRecords {
     records: FakeMachineRecords,
@@ -503,7 +503,7 @@ impl MachineRecords for HeldRecords {
     }
 }
 
-/// Otherwise its task would start the machine of an account that is gone.
+/// Otherwise its task would start the machine of a deleted account.
 #[tokio::test(start_paused = true)]
 async fn removed_account_is_not_supervised() {
     let (gone, other) = (AccountId::from_random(7), AccountId::from_random(8));
@@ -568,7 +568,7 @@ where
     (machines, account, embeddings, requests)
 }
 
-/// A report that failed says nothing of those that follow.
+/// A failed report does not affect later ones.
 #[tokio::test(start_paused = true)]
 async fn index_reports_followed_while_connected() {
     let (machines, account, embeddings, _) = machines_with_reports(async |number| {

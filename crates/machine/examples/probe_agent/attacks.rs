@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, FromRawFd};
 const STEP_BYTES: usize = 16 << 20;
 const STEPS: usize = 24;
 
-/// Carries out an attack; says `refused` and why, or `got` and what.
+/// Carries out an attack; prints `refused` and the reason, or `got` and the result.
 pub(crate) fn run_attack(what: &str) -> String {
     let outcome = match what {
         "memfd" => fill_memfds(),
@@ -144,7 +144,7 @@ fn fill_shm_segments() -> io::Result<String> {
     Ok("segments that nobody holds".into())
 }
 
-/// Maps memory to be shared, writes it, and lets go of all but a page.
+/// Maps memory to be shared, writes it, and unmaps all but a page.
 fn fill_shared_mappings(zero: Option<&File>) -> io::Result<String> {
     const PAGE: usize = 4096;
     let (flags, fd) = zero
@@ -164,7 +164,7 @@ fn fill_shared_mappings(zero: Option<&File>) -> io::Result<String> {
     Ok("memory behind a page each".into())
 }
 
-/// Fills the buffers of as many pairs of sockets as there may be.
+/// Fills the buffers of the maximum number of socket pairs.
 fn fill_socket_buffers() -> io::Result<String> {
     let mut pairs = Vec::new();
     let mut bytes = 0;

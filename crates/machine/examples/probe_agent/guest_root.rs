@@ -59,8 +59,7 @@ fn when_told(attack: fn()) {
         while !Path::new("/workspace/guest-root/go").exists() {
             std::thread::sleep(Duration::from_millis(10));
         }
-        // With mounts of its own.
-        // SAFETY: the flag names no descriptors.
+        // With a separate mount namespace. SAFETY: the flag names no descriptors.
         unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) }.unwrap();
         mount("none", OWN, "tmpfs", MountFlags::empty(), None).unwrap();
         attack();
@@ -187,7 +186,7 @@ fn run_attempts(kind: GuestKind) -> io::Result<()> {
             mknodat(CWD, workspace.join(name), kind, Mode::from_raw_mode(0o666), makedev(major, minor));
         note(&format!("make {name}"), made.map_err(io::Error::from).map(|()| "a device".into()));
     }
-    // Devices of User Mode Linux that stand for something of the host: disks, a watchdog, sound.
+    // Devices of User Mode Linux that give access to the host: disks, a watchdog, sound.
     for (name, kind, major, minor) in [
         ("disk", FileType::BlockDevice, 98, 0),
         ("watchdog", FileType::CharacterDevice, 10, 130),
@@ -402,7 +401,7 @@ fn overwrite_memory() {
     }
 }
 
-/// Starts processes, each of which is a process of the host, until no more can be started.
+/// Starts processes, which are also processes of the host, until the limit is reached.
 fn fork_until_refused() {
     const MOST: u32 = 4000;
     let fork = || {

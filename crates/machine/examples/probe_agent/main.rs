@@ -1,8 +1,8 @@
 //! The tests' agent: it greets, runs what it is told inside the jail, and tries to get out.
 //!
-//! The same program is the tests' launcher (`machine-launch`), a service that can be killed (`service`), the one that
-//! tries whether machines run here (`probe`), and, run
-//! inside as the tools' user, the one that makes attempts (`attempt`).
+//! The same program is the tests' launcher (`machine-launch`), a service that can be killed (`service`), the program
+//! that tries whether machines run here (`probe`), and, run inside as the tools' user, the program that makes
+//! attempts (`attempt`).
 #![expect(unsafe_code, reason = "attempts are bare system calls")]
 #![expect(clippy::print_stdout, clippy::unwrap_used, clippy::panic, reason = "a program of the tests")]
 
@@ -126,7 +126,7 @@ async fn run_agent() {
     }
 }
 
-/// The agent on a kernel of its own.
+/// The agent on its machine's kernel.
 #[tokio::main(flavor = "current_thread")]
 async fn agent_of_a_kernel() {
     let number = std::env::var("CAUSERIE_LISTEN_FD").unwrap().parse().unwrap();
@@ -188,12 +188,12 @@ fn run_shell(command: &str, as_tools: bool) -> String {
     }
 }
 
-/// Makes an attempt; says `refused` and why, or what it got.
+/// Makes an attempt; prints `refused` and the reason, or the result.
 fn run_attempt(what: &str, argument: Option<&String>) -> String {
     let number = argument.map_or(0, |argument| argument.parse::<i64>().unwrap());
     let call = |number: i64, arguments: [i64; 4]| {
         let [a, b, c, d] = arguments;
-        // SAFETY: attempts pass null or numbers for what the kernel would read or write.
+        // SAFETY: attempts pass null or numbers instead of memory that the kernel would read or write.
         unsafe { libc::syscall(number, a, b, c, d) }
     };
     let newuser = i64::from(libc::CLONE_NEWUSER);

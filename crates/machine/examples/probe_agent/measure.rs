@@ -18,7 +18,7 @@ const SENDS: usize = 5;
 /// The requests whose round trips are measured.
 const ROUND_TRIPS: usize = 500;
 
-/// Starts ten machines one after another, and says how long each took to its hello and what it holds when idle. The
+/// Starts ten machines one after another, and prints the time of each until its hello and its memory when idle. The
 /// arguments are a folder, and, if given, the agent (`-` for this program), a kernel (`-` for the host's) and the folder of
 /// an image.
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]

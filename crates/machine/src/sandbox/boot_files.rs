@@ -1,4 +1,4 @@
-//! The files that a QEMU machine boots, made from those of the host's distribution: the kernel without its compression, and
+//! The files that a QEMU machine boots, made from files of the host's distribution: the kernel without its compression, and
 //! an initramfs of the guest program and the modules that the kernel needs for it.
 //!
 //! They are kept in a folder and made again when one of their sources has changed.
@@ -41,7 +41,7 @@ impl BootSources {
     /// Finds the kernel: `named`, or else the newest in `/boot` whose modules are there.
     ///
     /// # Errors
-    /// The reason why there is none, for the operator.
+    /// Returns the reason for the operator if the files cannot be made.
     pub fn find_sources(qemu: PathBuf, named: Option<&Path>, init: PathBuf) -> Result<Self, String> {
         let candidates = match named {
             Some(named) => vec![named.to_owned()],
@@ -180,7 +180,7 @@ fn write_initramfs(file: File, init: &Path, modules: &[(String, Vec<u8>)]) -> io
 /// The modules of a kernel.
 struct Modules {
     files: HashMap<String, PathBuf>,
-    /// The list of those that are built in, by their paths.
+    /// The list of built-in modules, by their paths.
     built_in: String,
 }
 
@@ -191,7 +191,7 @@ impl Modules {
         Ok(Self { files, built_in: fs::read_to_string(folder.join("modules.builtin"))? })
     }
 
-    /// Returns these modules and what they depend on, each after its dependencies.
+    /// Returns these modules and their dependencies, each after its dependencies.
     fn resolve_modules(&self, names: &[&str]) -> Result<Vec<(String, Vec<u8>)>, DriverError> {
         let mut ordered = Vec::new();
         for name in names {

@@ -3,9 +3,9 @@
 //! ```text
 //! service ── agent.sock ── bridge ── packets over a socket pair ── kernel ── TCP ── agent
 //! ```
-//! The link has no other host and no route (see [`super::carrier`] for how packets pass). Each connection of the service becomes a TCP connection to the agent, with
-//! its bounds: buffers of [`BUFFER_BYTES`] each way, and what a side does not read stops the other one. The kernel and
-//! all it sends are untrusted; frames that fit no connection are dropped.
+//! The link has no other host and no route (see [`super::carrier`] for how packets pass). Each connection of the service becomes
+//! a TCP connection to the agent, with its bounds: buffers of [`BUFFER_BYTES`] each way, and a side that does not read stops the
+//! other one. The kernel and all it sends are untrusted; frames that fit no connection are dropped.
 
 use std::io::{self, PipeWriter, Write};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -23,18 +23,18 @@ use smoltcp::wire::{HardwareAddress, IpCidr, Ipv4Cidr};
 use super::carrier::KernelLink;
 use super::sys;
 
-/// The most connections at once; the service needs one for each of its processes.
+/// The maximum number of concurrent connections; the service needs one for each of its processes.
 const CONNECTIONS_MAX: usize = 16;
 /// The buffer of a connection for each direction.
 const BUFFER_BYTES: usize = 256 * 1024;
-/// The most frames that are taken from the kernel before connections are served.
+/// The maximum number of frames that are taken from the kernel before connections are served.
 const FRAMES_PER_TURN_MAX: u32 = 64;
 /// The first port of connections; ports are used in turn.
 const PORT_FIRST: u16 = 49_152;
 /// The longest time that the kernel may leave what was sent to it without an acknowledgement.
 const SILENCE_TIMEOUT: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(30);
-/// Serves connections until the kernel is gone. Writes a byte to `ready` once the machine has sent its first frame,
-/// which it does when its listeners are open. SIGTERM asks the machine to power off.
+/// Serves connections until the kernel has exited. Writes a byte to `ready` once the machine has sent its first
+/// frame, which it does when its listeners are open. SIGTERM asks the machine to power off.
 pub(crate) fn run_bridge(listener: BorrowedFd<'_>, link: KernelLink, ready: PipeWriter) -> io::Result<()> {
     let signals = sys::open_signal_fd()?;
     rustix::io::ioctl_fionbio(listener, true)?;
@@ -155,7 +155,7 @@ impl LinkBridge {
         Ok(BridgeEvents { signalled: is_ready(0), connected: is_listening && is_ready(2) })
     }
 
-    /// Moves as much data as possible in both directions.
+    /// Moves all data that is ready in both directions.
     fn move_data(&mut self) {
         self.device.flush_unsent();
         let now = self.smoltcp_now();

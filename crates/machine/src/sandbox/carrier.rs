@@ -31,7 +31,7 @@ pub(crate) struct KernelLink {
     unsent: Option<Vec<u8>>,
     /// True once the machine has announced that its listeners are open.
     pub(crate) is_up: bool,
-    /// The outcome once the kernel is gone, or has broken the rules of the link.
+    /// The outcome once the kernel has exited, or has broken the rules of the link.
     pub(crate) closed: Option<io::Result<()>>,
 }
 
@@ -174,7 +174,7 @@ impl KernelLink {
         Ok(())
     }
 
-    /// Receives bytes. Returns their number; `None` if there are none.
+    /// Receives bytes. Returns their number; `None` if nothing is ready.
     fn receive_bytes(&mut self, buffer: &mut [u8]) -> Option<usize> {
         match recv(&self.socket, buffer, RecvFlags::empty()) {
             Ok((0, _)) => {

@@ -9,10 +9,10 @@ use super::spec::MachineLimits;
 
 /// How the name of a machine's group begins.
 pub(crate) const GROUP_PREFIX: &str = "causerie-";
-/// The age from which a group without processes is none of a machine that is being started.
+/// The age from which a group without processes cannot belong to a machine that is being started.
 const ABANDONED_AFTER: Duration = Duration::from_secs(600);
 
-/// The mechanism of the limits beyond those of each process.
+/// The mechanism of the limits beyond the limits of each process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LimitsKind {
     /// Control groups, version 2.

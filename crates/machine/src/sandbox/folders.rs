@@ -58,7 +58,7 @@ pub enum MemorySource {
     ControlGroup,
     /// The sum of the proportional shares of its processes.
     ProportionalShares,
-    /// The sum of the resident pages of its processes, of which shared ones are counted more than once.
+    /// The sum of the resident pages of its processes; shared pages are counted more than once.
     ResidentPages,
 }
 
@@ -142,7 +142,7 @@ impl MachineFolders {
         })
     }
 
-    /// Returns the end of the machine's log, which may hold any bytes; empty if there is none.
+    /// Returns the end of the machine's log, which may hold any bytes; empty if it is missing.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -158,8 +158,8 @@ impl MachineFolders {
         Ok(read)
     }
 
-    /// Returns the last line of the machine's log, by which a kernel or an agent that ended says why; `None` if there is
-    /// none. Without control characters, because a tool may have written it.
+    /// Returns the last line of the machine's log, in which a kernel or an agent reports why it ended; `None` if the log
+    /// is empty. Without control characters, because a tool may have written it.
     #[must_use]
     pub fn last_words(&self, account: AccountId) -> Option<String> {
         const SHOWN_MAX: usize = 200;
@@ -274,7 +274,7 @@ fn read_identity(folder: &Path) -> Result<Option<MachineIdentity>, DriverError> 
     }
 }
 
-/// Waits until no process holds the machine's lock: also those of an abandoned start are gone then.
+/// Waits until no process holds the machine's lock: by then, the processes of an abandoned start have ended too.
 pub(super) async fn wait_until_unlocked(folder: &Path) -> Result<(), DriverError> {
     let lock = match fs::File::open(folder.join(LOCK)) {
         Ok(lock) => lock,

@@ -46,8 +46,8 @@ pub(crate) struct WatchedFiles {
     pub(crate) lease: Option<LeaseWatch>,
 }
 
-/// Lives until the agent ends, until the machine's folder is removed or its service is gone for too long; gives the exit code. What else still runs inside
-/// ends with the first process.
+/// Lives until the agent ends, until the machine's folder is removed or its service is absent for too long; returns the exit
+/// code. Other processes inside end with the first one.
 pub(crate) fn watch_machine(
     processes: Processes,
     output: PipeReader,

@@ -305,7 +305,7 @@ impl KernelEnds {
                 // The machine must not see it closed before it is saved.
                 let _connected = await_port(link)?;
                 Monitor::open_monitor(monitor)?.save_machine(&state)?;
-                // Until then it may write to what is saved.
+                // Until then it may write to the saved files.
                 waitpid(Some(kernel), WaitOptions::empty()).with_context("waiting for QEMU's end")?;
                 return Ok(None);
             }
@@ -462,7 +462,7 @@ fn check_as_tools(spec: &Spec) -> LaunchFailure {
     let changed = rustix::thread::set_thread_groups(&[])
         .and_then(|()| rustix::thread::set_thread_res_gid(gid, gid, gid))
         .and_then(|()| rustix::thread::set_thread_res_uid(uid, uid, uid));
-    // An image may have a home folder of its own.
+    // An image may have a home folder.
     let check = if spec.image.is_some() { CHECK.to_owned() } else { format!("{CHECK} && ! test -e /home") };
     match changed {
         Ok(()) => LaunchFailure::new(

@@ -26,10 +26,11 @@ pub(crate) const PROGRAM: &str = "run/kernel";
 pub(crate) const LIBRARIES: &str = "run/kernel-lib";
 /// The path of the initramfs in the jail.
 pub(crate) const INITRAMFS: &str = "run/initramfs";
-/// The path in the jail of the system that the machine shows, if it is not the jail's own: an image, or what QEMU shares.
+/// The path in the jail of the system that the machine shows, if it is not the jail's root: an image, or the folder that
+/// QEMU shares.
 pub(crate) const SYSTEM: &str = "run/system";
 
-/// The descriptor numbers of what QEMU inherits to be saved, or to continue; the link is [`LISTENER`].
+/// The descriptor numbers that QEMU inherits to be saved, or to continue; the link is [`LISTENER`].
 pub(crate) mod descriptor {
     pub(crate) const MONITOR: i32 = 4;
     pub(crate) const MEMORY: i32 = 5;

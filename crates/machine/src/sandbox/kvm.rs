@@ -1,7 +1,7 @@
 //! A trial of the host's processor: can it run virtual machines?
 //!
-//! QEMU runs in a process namespace of its own, whose first process dies with the launcher: whatever QEMU starts ends with the
-//! trial.
+//! QEMU runs in a separate process namespace, whose first process dies with the launcher: every process that QEMU starts ends
+//! with the trial.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -22,20 +22,20 @@ use crate::contract::DriverError;
 
 /// The second argument of a launcher that is to call [`create`] with the third.
 pub(super) const CREATE_ARGUMENT: &str = "try-kvm";
-/// The most of QEMU's words that are read, and passed on.
+/// The maximum number of bytes of QEMU's output that are read, and that are passed on.
 const WORDS_READ_MAX: usize = 64 * 1024;
 const WORDS_MAX: usize = 200;
 
 /// Opens the device of the processor's virtualisation.
 ///
 /// # Errors
-/// The reason why this process may not, or that there is none.
+/// Returns the reason if this process may not use it, or if it is missing.
 pub fn open_kvm() -> io::Result<()> {
     File::options().read(true).write(true).open("/dev/kvm").map(drop)
 }
 
-/// Has QEMU create a machine on the processor's virtualisation, and end, within this time. Nothing runs in it; so success is
-/// no proof that a kernel boots, but a failure costs little. `launcher` is a program that runs [`super::launch_main`].
+/// Has QEMU create a machine on the processor's virtualisation, and end, within this time. Nothing runs in it; so success
+/// does not prove that a kernel boots, but a failure costs little. `launcher` is a program that runs [`super::launch_main`].
 ///
 /// # Errors
 /// The reason, for the operator.

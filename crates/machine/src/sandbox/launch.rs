@@ -5,10 +5,10 @@
 //!              │            exits with the launcher         keeps running after the commit
 //!              └ writes the id maps, stores the identity, commits, exits
 //! ```
-//! Until the commit each of them dies with the one before it, so an interrupted launch leaves no process behind, whatever a
-//! kernel or a program inside does: the launcher sees the service's end of its output close, the maker waits on a pipe that closes
-//! with the launcher, the kernel kills the init process when the maker exits, and with it everything in its namespace.
-//! The lock on the machine's folder passes to the init process, which holds it for the machine's lifetime.
+//! Until the commit each of them dies with the one before it, so an interrupted launch leaves no process behind, regardless of a
+//! kernel or a program inside: the launcher sees the service's end of its output close, the maker waits on a pipe that closes
+//! with the launcher, the kernel kills the init process when the maker exits, and with it everything in its namespace. The lock
+//! on the machine's folder passes to the init process, which holds it for the machine's lifetime.
 
 use std::fs;
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -201,7 +201,7 @@ impl Launched {
     }
 }
 
-/// Kills the first process of a machine and waits until everything in its namespace is gone.
+/// Kills the first process of a machine and waits until all processes in its namespace have ended.
 fn kill_first_process(process: &OwnedFd) -> io::Result<()> {
     // It may have exited already.
     let _ = pidfd_send_signal(process, Signal::KILL);
@@ -388,7 +388,7 @@ fn privileged_sources(spec: &Spec) -> Result<MountSources, LaunchFailure> {
 }
 
 /// Makes the device of the processor's virtualisation available to the machine's user alone: the host's belongs to root
-/// and a group, of which nobody is a member inside.
+/// and a group without members inside.
 fn create_kvm_device(spec: &Spec) -> Result<Option<OwnedFd>, LaunchFailure> {
     if !spec.kernel.as_ref().is_some_and(OwnKernel::needs_kvm) {
         return Ok(None);

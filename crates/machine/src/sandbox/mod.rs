@@ -1,5 +1,5 @@
 //! The drivers `sandbox`, `uml` and `qemu`: run the agent in its own namespaces on the host of the service, on the host's
-//! kernel or on a kernel of its own (see [`kernel`]): User Mode Linux, or one in a virtual machine of QEMU.
+//! kernel or on the machine's (see [`kernel`]): User Mode Linux, or one in a virtual machine of QEMU.
 //!
 //! The service starts a machine through a launcher (see [`launch_main`]); the machine then runs without it. The folder
 //! `machines/<account>` in the data folder holds the agent's socket, a lock that the machine holds while it runs, the
@@ -91,7 +91,7 @@ const LOCK_POLLS_MAX: u32 = 500;
 const FOLDER_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// The first of the ids on the host that a root service assigns to machines, two for each account.
 const IDS_FIRST: u32 = 0x7000_0000;
-/// The most accounts of one root service.
+/// The maximum number of accounts of one root service.
 const ORDINALS_MAX: u32 = 0x0400_0000;
 
 /// The configuration of a sandbox driver.
@@ -106,7 +106,7 @@ pub struct SandboxConfig {
     pub plugins: Option<PathBuf>,
     /// A program that runs [`launch_main`] when called with [`LAUNCH_ARGUMENT`]; the service's own.
     pub launcher: PathBuf,
-    /// The kernel of its own on which each machine runs; `None` runs them on the host's.
+    /// The kernel that each machine boots; `None` runs machines on the host's.
     pub kernel: Option<OwnKernel>,
     /// The system that machines show; `None` shows programs and libraries of the host.
     pub image: Option<MachineImage>,
@@ -116,7 +116,7 @@ pub struct SandboxConfig {
     pub disk_quota: Option<DiskQuota>,
     /// The folder on the file system of the workspaces in which a trial makes its own, for a moment.
     pub trial_workspaces: PathBuf,
-    /// The interval in which a machine looks whether its folder is still there; it ends when the folder is gone.
+    /// The interval in which a machine checks its folder; it ends when the folder was removed.
     pub folder_check_interval: Duration,
     /// The time for which a machine stays suspended after its service has gone; then it ends. `None` lets machines work
     /// without a service that moves their [`LeasePage`].
@@ -345,19 +345,19 @@ impl Sandbox {
         MachineFolders::new(self.config.machines.clone())
     }
 
-    /// Stops the account's machine if there is one: asks the agent to exit, then kills all processes. Returns when
-    /// all of them are gone. May be called at any time, also after an abandoned start.
+    /// Stops the account's machine, if any: asks the agent to exit, then kills all processes. Returns when all of
+    /// them have ended. May be called at any time, also after an abandoned start.
     ///
     /// # Errors
     /// When a process does not exit.
     pub async fn stop_machine(&self, account: AccountId) -> Result<(), DriverError> {
         self.machine_folders().stop_machine(account).await?;
-        // The groups of an abandoned start, and those of another configuration.
+        // The groups of an abandoned start, and of another configuration.
         cgroup::remove_groups(&self.cgroups.group_folders(&group_name(account)));
         Ok(())
     }
 
-    /// Removes the index of an account whose machine is stopped; the next start reads the workspace anew.
+    /// Removes the index of an account whose machine is stopped; the next start reads the whole workspace again.
     ///
     /// # Errors
     /// [`DriverError::Busy`] if the machine runs, or when something of the index is left.
@@ -456,12 +456,12 @@ impl Sandbox {
         }
     }
 
-    /// Runs a launcher to its end. Dropping the future ends it with everything that it has started.
+    /// Runs a launcher to its end. Dropping the future ends it with all processes that it has started.
     async fn run_launch(&self, spec: &Spec) -> Result<LaunchReport, DriverError> {
         self.launch_within(launch_timeout(spec.kernel.as_ref()), spec).await
     }
 
-    /// Runs a launcher for at most so long. Nothing that it has started is left after a failure.
+    /// Runs a launcher within a time limit. A failure leaves none of its processes behind.
     async fn launch_within(&self, limit: Duration, spec: &Spec) -> Result<LaunchReport, DriverError> {
         let text = serde_json::to_vec(spec).map_err(|error| driver_failure("writing the spec", error))?;
         let report = run_launcher(&self.config.launcher, &[], &text, limit).await?;

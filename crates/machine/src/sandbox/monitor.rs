@@ -17,7 +17,7 @@ use super::sys::{LaunchErrorContext, LaunchFailure};
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest message of QEMU, in bytes.
 const MESSAGE_MAX_BYTES: u64 = 64 * 1024;
-/// The most messages of QEMU that are read for one answer: events come in between.
+/// The maximum number of messages of QEMU that are read for one answer: events come in between.
 const MESSAGES_MAX: u32 = 100;
 /// The name by which QEMU knows the file of the state.
 const STATE: &str = "state";
@@ -30,8 +30,8 @@ pub(crate) struct Monitor {
 }
 
 impl Monitor {
-    /// Greets QEMU, which answers once it has created its devices, and leaves the machine's shared memory out of what is
-    /// saved and read.
+    /// Greets QEMU, which answers once it has created its devices, and excludes the machine's shared memory from saving
+    /// and reading.
     pub(crate) fn open_monitor(socket: OwnedFd) -> Result<Self, LaunchFailure> {
         let socket = UnixStream::from(socket);
         socket.set_read_timeout(Some(ANSWER_TIMEOUT)).with_context("bounding the wait for QEMU")?;

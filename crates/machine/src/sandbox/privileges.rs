@@ -111,7 +111,7 @@ pub(crate) fn drop_capabilities() -> Result<(), LaunchFailure> {
     retain_capabilities(CapabilitySet::empty())
 }
 
-/// Filters system calls. Refuses those whose resources only a control group counts, if there is none.
+/// Filters system calls. Without a control group, refuses calls whose resources only a control group counts.
 pub(crate) fn filter_system_calls(grouped: bool) -> Result<(), LaunchFailure> {
     seccomp::apply_profile(SeccompProfile::Agent { counted: grouped }).with_context("filtering system calls")
 }

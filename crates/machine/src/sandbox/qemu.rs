@@ -62,8 +62,8 @@ impl Qemu {
         (self.program.display().to_string(), self.qemu_arguments(spec), environment)
     }
 
-    /// Returns the arguments, which a saved machine and those that continue from it have in common up to the ends of their
-    /// connections.
+    /// Returns the arguments, which a saved machine and the machines that continue from it share, except for the ends of
+    /// their connections.
     pub(crate) fn qemu_arguments(&self, spec: &Spec) -> Vec<String> {
         let accelerator = match self.accelerator {
             Accelerator::Kvm => "kvm".to_owned(),

@@ -6,7 +6,7 @@ use crate::limits::{Enforcement, LimitStatus};
 
 /// Lists every limit.
 ///
-/// `no_disk_quota` is the reason why there are no project quotas.
+/// `no_disk_quota` is the reason for the absence of project quotas.
 pub(super) fn list_limits(
     kernel: Kernel,
     cgroups: &Cgroups,

@@ -1,5 +1,5 @@
 //! Sets up the root file system of a machine: programs and the skills' files read-only, the workspace, and nothing else.
-//! The programs are the host's or those of an image.
+//! The programs come from the host or an image.
 
 use std::fs;
 use std::io;
@@ -29,7 +29,7 @@ const SYSTEM: [&str; 6] = ["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
 /// The files of `/etc` that programs need and that reveal nothing about the host.
 const ETC: [&str; 5] = ["alternatives", "fonts", "ld.so.cache", "localtime", "mime.types"];
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
-/// The most inotify instances and watches of all processes of a machine together.
+/// The maximum number of inotify instances and watches of all processes of a machine together.
 const INOTIFY: [(&str, &str); 2] = [("max_inotify_instances", "64"), ("max_inotify_watches", "16384")];
 /// The parts of `/proc` that could change the behaviour of the host's kernel.
 const PROC_READ_ONLY: [&str; 5] = ["sys", "irq", "bus", "fs", "sysrq-trigger"];

@@ -44,11 +44,11 @@ impl Sandbox {
         booted
     }
 
-    /// Boots a virtual machine and saves it, so that others continue from it instead of booting; or takes the one that an
-    /// earlier service saved. Does nothing for machines of other kinds.
+    /// Boots a virtual machine and saves it, so that others continue from it instead of booting; or takes the machine
+    /// that an earlier service saved. Does nothing for machines of other kinds.
     ///
     /// # Errors
-    /// The reason why there is none. Machines then boot.
+    /// Returns the reason if no machine was saved. Machines then boot.
     pub async fn save_template(&self) -> Result<(), DriverError> {
         self.save_template_within(launch_timeout(self.config.kernel.as_ref())).await
     }

@@ -52,7 +52,7 @@ pub(crate) fn find_id_ranges(uid: u32) -> Result<(Range, Range), String> {
     Ok((of("/etc/subuid", "subuids")?, of("/etc/subgid", "subgids")?))
 }
 
-/// Checks that a range which the service uses as root without an entry of its own belongs to no user.
+/// Checks that no user owns a range which the service uses as root without an entry.
 ///
 /// # Errors
 /// A message that names the owner.
@@ -73,7 +73,7 @@ pub(crate) fn check_free(range: Range) -> Result<(), String> {
 #[derive(Debug, PartialEq, Eq)]
 enum RangeFault {
     None,
-    /// Another user may create processes with the same ids, and could kill those of machines.
+    /// Another user may create processes with the same ids, and could kill machines' processes.
     Shared {
         own: Range,
         with: String,
@@ -142,9 +142,9 @@ fn usable_range(ranges: &str, passwd: &str, uid: u32, name: Option<&str>) -> Res
     taken.map_or(Ok(own), |user| Err(RangeFault::Taken { own, user }))
 }
 
-/// Finds a range that no user has, above all assigned ranges and those of a root service.
+/// Finds a range that no user has, above all assigned ranges and the ranges of a root service.
 fn suggest_range(ranges: &str) -> Range {
-    /// The most ranges that are tried; then the last one is suggested.
+    /// The maximum number of ranges that are tried; then the last one is suggested.
     const RANGES_MAX: u32 = 1024;
     const FIRST: u32 = 0x7800_0000;
     const COUNT: u32 = 65_536;

@@ -100,7 +100,7 @@ pub(crate) fn close_all_but(retained: &[RawFd]) -> io::Result<()> {
 
 /// Duplicates `fd` to the descriptor `number`, which the next executed program inherits.
 pub(crate) fn inherit_as(fd: BorrowedFd<'_>, number: RawFd) -> io::Result<()> {
-    // SAFETY: called in a forked child just before it executes; whatever had `number` is not used again.
+    // SAFETY: called in a forked child just before it executes; the previous descriptor `number` is not used again.
     let result = unsafe {
         if fd.as_raw_fd() == number {
             libc::fcntl(number, libc::F_SETFD, 0)
@@ -111,7 +111,7 @@ pub(crate) fn inherit_as(fd: BorrowedFd<'_>, number: RawFd) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Changes the attributes of a mount, and with `recursive` those of the mounts below it.
+/// Changes the attributes of a mount, and with `recursive` also of the mounts below it.
 pub(crate) fn mount_setattr(
     mount: BorrowedFd<'_>,
     recursive: bool,

@@ -17,7 +17,7 @@ use rustix::fs::{MemfdFlags, SealFlags, SeekFrom as Seeking, fcntl_add_seals, me
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-/// The files of a saved machine, in the folder of those that machines boot.
+/// The files of a saved machine, in the folder of the boot files.
 const MEMORY: &str = "saved-memory";
 const STATE: &str = "saved-state";
 const STAMP: &str = "saved-stamp";
@@ -59,7 +59,7 @@ impl Template {
         Ok(Self { memory, state })
     }
 
-    /// Reads the machine that an earlier service saved with the same stamp; `None` if there is none.
+    /// Reads the machine that an earlier service saved with the same stamp; `None` if no such machine was saved.
     ///
     /// # Errors
     /// If its files cannot be read.
@@ -89,7 +89,7 @@ impl Template {
         self.seal_files()?;
         if let Err(error) = self.save_files(folder, stamp) {
             tracing::warn!(%error, "storing the saved machine failed");
-            // What was written of it takes space.
+            // The partial files take space.
             let _ = remove_template(folder);
         }
         Ok(self)
@@ -111,7 +111,7 @@ impl Template {
         fs::write(folder.join(STAMP), stamp)
     }
 
-    /// Forbids every change, also by those who map the memory.
+    /// Forbids every change, also through memory mappings.
     fn seal_files(&self) -> io::Result<()> {
         let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
         for file in [&self.memory, &self.state] {

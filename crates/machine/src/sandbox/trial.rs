@@ -48,7 +48,7 @@ impl TrialFolder {
         let kernel = config.kernel.as_ref().map_or(Kernel::Host, OwnKernel::kernel_kind);
         let name = format!("{kind}-{}-{}", kernel.driver_name(), std::process::id());
         let machine = config.machines.join(&name);
-        // What is saved mounts no workspace.
+        // A saved machine mounts no workspace.
         let workspace = if kind == TRIAL && config.trial_workspaces != config.machines {
             config.trial_workspaces.join(&name)
         } else {
@@ -66,7 +66,7 @@ impl TrialFolder {
 
 impl Sandbox {
     /// Saves a machine, if the driver can, and runs the self-test, both within this time on a processor that is not emulated.
-    /// Nothing of a trial is left, whatever a kernel does.
+    /// A trial leaves nothing behind, regardless of the kernel.
     ///
     /// # Errors
     /// [`DriverError::Refused`] with the feature that the host lacks, or why no kernel boots.
@@ -106,7 +106,7 @@ impl Sandbox {
         }
     }
 
-    /// A launch of a trial. Its ids are no account's, because accounts' machines may run meanwhile.
+    /// A launch of a trial. No account has its ids, because accounts' machines may run meanwhile.
     pub(super) fn trial_spec(&self, task: LaunchTask, trial: &TrialFolder) -> Spec {
         let TrialFolder { machine, workspace, index } = trial;
         Spec { ids: self.user_ids(ORDINALS_MAX - 1), ..self.launch_spec(task, machine, index, workspace) }
@@ -117,7 +117,7 @@ impl Sandbox {
         let clear = Spec { kernel: None, image: None, ..self.trial_spec(LaunchTask::Clear, &trial) };
         let _ = self.run_launch(&clear).await;
         let _ = fs::remove_dir_all(&trial.workspace);
-        // What is left is removed by the next start.
+        // The next start removes leftovers.
         let _ = remove_folder(trial.machine).await;
     }
 }

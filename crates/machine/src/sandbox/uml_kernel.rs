@@ -47,7 +47,7 @@ enum KernelOrigin {
 
 impl UmlKernel {
     /// Finds the kernels in the order in which they are to be tried: only `named` (a path or a name in `PATH`) if it is
-    /// given, otherwise the one that comes with the service, then the distribution's.
+    /// given, otherwise the service's kernel, then the distribution's.
     #[must_use]
     pub fn find_all(named: Option<&Path>) -> Vec<Self> {
         if let Some(named) = named {
@@ -86,7 +86,7 @@ impl UmlKernel {
         }
     }
 
-    /// Returns true if the kernel needs libraries of its own.
+    /// Returns true if the kernel needs shared libraries.
     pub(crate) const fn has_libraries(&self) -> bool {
         self.libraries.is_some()
     }
@@ -97,7 +97,7 @@ impl UmlKernel {
         libraries.into_iter().chain([(&*self.program, PROGRAM)]).collect()
     }
 
-    /// Reads the release from the program, such as `7.2.13`; `None` if there is none in it.
+    /// Reads the release from the program, such as `7.2.13`; `None` if the program contains none.
     ///
     /// # Errors
     /// When the program cannot be read.

@@ -206,8 +206,8 @@ impl Machines {
         self
     }
 
-    /// Attaches to machines that an earlier service left running, and starts those that should run but do not.
-    /// Returns before they run.
+    /// Attaches to machines that an earlier service left running, and starts machines that should run but do
+    /// not. Returns before they run.
     ///
     /// # Errors
     /// Fails if the store query fails.
@@ -364,7 +364,7 @@ impl Machines {
         self.shared.tasks.spawn(async move { shutdown.run_until_cancelled(telling).await });
     }
 
-    /// Returns the account's machine to show its owner documents: the one that runs, or is started as by
+    /// Returns the account's machine to show its owner documents: the running one, or one started as by
     /// [`Self::files_changed`], within [`PREVIEW_START_TIMEOUT`]. Cancel safe: the start continues.
     ///
     /// # Errors
@@ -438,7 +438,7 @@ impl Machines {
         }
     }
 
-    /// Stops the account's machine and removes its index, so that the next start reads the workspace anew.
+    /// Stops the account's machine and removes its index, so that the next start reads the whole workspace again.
     ///
     /// # Errors
     /// As [`Self::stop_completely`]; [`MachineError::Driver`] if the index is left or the machine was started meanwhile.
@@ -447,8 +447,7 @@ impl Machines {
         Ok(self.shared.driver.remove_index(account).await?)
     }
 
-    /// Stops the machine of an account that is gone, if it runs, and removes all that is kept for it. Cancel safe: the
-    /// next call continues.
+    /// Stops the machine of a deleted account, if it runs, and removes its data. Cancel safe: the next call continues.
     ///
     /// # Errors
     /// [`MachineError::Driver`].

@@ -321,7 +321,7 @@ impl Supervisor {
         self.apply_event_because(event, None).await;
     }
 
-    /// Applies an event for this reason, or for the one that the event itself says.
+    /// Applies an event for this reason, or for the event's reason.
     async fn apply_event_because(&mut self, event: MachineEvent, reason: Option<ChangeReason>) {
         let before = self.machine.status();
         let has_grown = matches!(self.machine.state(), MachinePhase::Running { grown: true, .. });

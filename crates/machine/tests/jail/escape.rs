@@ -39,7 +39,7 @@ async fn processes_of_the_host_are_not_seen(kind: DriverKind) {
     let site = JailSite::new(kind);
     let (machine, link) = site.start_machine().await;
     let seen = as_tools(&link, "ls /proc | grep -c '^[0-9]'").await;
-    // A kernel has threads of its own.
+    // A kernel has its threads.
     let expected = if kind == DriverKind::Sandbox { 8 } else { 64 };
     assert!(seen.parse::<u32>().unwrap() <= expected, "{seen} processes");
     let host = format!("ls -d /proc/{}", std::process::id());

@@ -9,8 +9,8 @@ use tokio::time::timeout;
 use crate::available;
 use crate::site::{DriverKind, ENDED_WITHIN, JailSite, as_tools};
 
-/// The processes on the host of a machine that may have 40: two for each, and those of the kernel itself. A machine that
-/// starts as many as it can has at least the other number.
+/// The processes on the host of a machine that may have 40: two for each, and the kernel's processes. A machine that
+/// reaches its limit has at least the other number.
 const PROCESSES_MAX: usize = 144;
 const PROCESSES_EXPECTED: usize = 60;
 /// The longest time in which it starts them on a busy host.
@@ -108,7 +108,7 @@ async fn processes_of_a_machine_are_bounded_on_the_host(kind: DriverKind) {
     let (machine, _) = site.start_machine().await;
     release_attack(&site);
     let expected = match kind {
-        // The first one, the bridge and QEMU, whatever runs inside.
+        // The first one, the bridge and QEMU, regardless of the processes inside.
         DriverKind::Qemu => 3..=3,
         _ => PROCESSES_EXPECTED..=PROCESSES_MAX,
     };

@@ -57,11 +57,11 @@ async fn uml_programs_stay_on_one_processor() {
         .unwrap()
         .into_iter()
         .filter_map(|pid| std::fs::read_to_string(format!("/proc/{pid}/status")).ok())
-        // Beside the kernel's processes, whose names depend on its version, are those of the jail.
+        // Beside the kernel's processes, whose names depend on its version, are the jail's processes.
         .filter(|status| !["causerie-vm", "machine-bridge"].contains(&status_field(status, "Name")))
         .map(|status| status_field(&status, "Cpus_allowed_list").to_owned())
         .collect();
-    // The kernel, and a process of its own for each address space.
+    // The kernel, and one process for each address space.
     assert!(places.len() > 1, "{places:?}");
     assert!(places.iter().all(|place| *place == places[0] && place.parse::<u32>().is_ok()), "{places:?}");
 }

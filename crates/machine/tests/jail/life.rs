@@ -17,7 +17,7 @@ use crate::site::{DriverKind, ENDED_WITHIN, JailSite, as_agent, as_tools, probe_
 
 /// The longest time in which a machine starts on a busy host, also on an emulated processor.
 const STARTED_WITHIN: Duration = Duration::from_secs(120);
-/// The most by which a machine's clock may differ from the host's.
+/// The maximum difference between a machine's clock and the host's.
 const CLOCK_ERROR_MAX: Duration = Duration::from_secs(1);
 
 on_each_driver!(
@@ -50,10 +50,10 @@ on_qemu!(
     a_crash_of_a_machine_s_kernel_is_seen,
 );
 
-/// The longest time for what is bound to happen.
+/// The time limit for certain events.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Returns the letter of the process's state, as in `ps`; `X` if there is none.
+/// Returns the letter of the process's state, as in `ps`; `X` without a process.
 fn state_of(pid: i32) -> char {
     let line = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     line.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next()).unwrap_or('X')
@@ -151,7 +151,7 @@ async fn a_machine_is_suspended_without_its_service_and_goes_on_with_it(kind: Dr
     page.extend_for(Duration::ZERO).unwrap();
     wait_for_value(async || log_contains(&site, "suspended").then_some(())).await;
     match kind {
-        // All but the first process, which is not among those that it suspends.
+        // All but the first process, which does not suspend itself.
         DriverKind::Sandbox => {
             wait_for_value(async || {
                 // A process that ended while its parent was being suspended waits for that, and one that made another
@@ -203,7 +203,7 @@ async fn a_workspace_is_the_same_on_both_sides(kind: DriverKind) {
     let (_machine, link) = site.start_machine().await;
     assert_eq!(as_tools(&link, "echo one > notes.txt; mkdir -p a/b; mv notes.txt a/b/; ls").await, "a");
     assert_eq!(std::fs::read_to_string(workspace.join("a/b/notes.txt")).unwrap(), "one\n");
-    // What the machine has read is changed, grows, is replaced and goes away on the host.
+    // A file that the machine has read is changed, grows, is replaced and removed on the host.
     for content in ["two\n".to_owned(), "longer\n".repeat(10_000), "3\n".to_owned()] {
         std::fs::write(workspace.join("a/b/notes.txt"), &content).unwrap();
         let read = as_tools(&link, "cat a/b/notes.txt").await;
@@ -251,7 +251,7 @@ async fn a_virtual_machine_has_what_it_was_given_and_no_more(kind: DriverKind) {
     assert!((earliest..=latest).contains(&clock), "{clock:?} in the machine, {before:?} outside");
 }
 
-/// Two machines that continue from the same saved one: each with random numbers, a clock and a workspace of its own.
+/// Two machines that continue from the same saved one: each with separate random numbers, a separate clock and workspace.
 async fn machines_continue_from_a_saved_one_and_differ(kind: DriverKind) {
     let (one, two) = (JailSite::new(kind), JailSite::new(kind));
     let ((first, one_link), (second, two_link)) = (one.start_machine().await, two.start_machine().await);
@@ -326,7 +326,7 @@ async fn stopping_ends_every_process(kind: DriverKind) {
     )
     .await;
     let processes = machine.list_processes().unwrap();
-    // The processes of a virtual machine are not those of its host.
+    // The processes of a virtual machine are not visible on its host.
     let least = if kind == DriverKind::Qemu { 3 } else { 4 };
     assert!(processes.len() >= least, "{processes:?}");
     site.sandbox.stop_machine(site.home().account).await.unwrap();
@@ -382,7 +382,7 @@ async fn the_host_sees_what_a_machine_is(kind: DriverKind) {
     assert!(details.memory.unwrap().bytes > 100_000, "{details:?}");
     let name = std::fs::read_to_string(format!("/proc/{}/comm", details.pids[0])).unwrap();
     assert_eq!(name, "causerie-vm\n");
-    // Whoever has the folder stops the machine, with a driver or without.
+    // Anyone with the folder can stop the machine, with a driver or without.
     folders.stop_machine(account).await.unwrap();
     timeout(ENDED_WITHIN, machine.wait_until_ended()).await.unwrap();
     assert_eq!(folders.machine_details(account).unwrap().driver, None);

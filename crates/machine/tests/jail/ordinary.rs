@@ -13,7 +13,7 @@ use crate::site::probe_agent_path;
 const UID: u32 = 47_113;
 
 /// Runs tests of this program as an ordinary user, in a mount namespace in which that user exists with these
-/// subordinate ids. Which drivers that user can run is tried anew; those that are `expected` must.
+/// subordinate ids. The drivers that this user can run are tried again; the `expected` ones must run.
 fn as_ordinary_user(subordinate: &str, expected: &str, tests: &[&str]) -> Output {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();

@@ -34,7 +34,7 @@ impl DriverKind {
     }
 }
 
-/// Makes a module with each of these tests on one kind of machine, for those that this host can run.
+/// Makes a module with each of these tests on one kind of machine, if this host can run it.
 macro_rules! on_kind {
     ($module:ident, $kind:ident: $($name:ident),*) => {
         mod $module {
@@ -63,7 +63,7 @@ macro_rules! on_all_drivers {
     };
 }
 
-/// Runs each of these tests on each kind of machine with a kernel of its own.
+/// Runs each of these tests on each kind of machine with a separate kernel.
 macro_rules! on_own_kernels {
     ($($name:ident),* $(,)?) => {
         on_kind!(uml, Uml: $($name),*);

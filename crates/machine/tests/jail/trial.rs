@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::available;
 use crate::site::{DriverKind, JailSite, probe_agent_path, qemu_kernel, run_by, sandbox_config};
 
-/// The longest time for what is certain to happen.
+/// The time limit for certain events.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The limit of a trial: long enough for it to get to where it hangs.
 const LIMIT: Duration = Duration::from_secs(2);
