@@ -1,7 +1,7 @@
 //! Reads an archive's entries one after another, from a source that is not trusted.
 //!
-//! The entries are read raw, and what extends them (long names, records of POSIX) is interpreted here: the crate would
-//! read such a record into memory whole, whatever size it claims.
+//! The entries are read raw, and their extensions (long names, records of POSIX) are interpreted here: the crate would
+//! read such a record into memory whole, regardless of its size.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, Read};
@@ -182,7 +182,7 @@ fn invalid_archive(reason: &str) -> MachineImageError {
     MachineImageError::Archive(reason.to_owned())
 }
 
-/// Computes the digest of what is read.
+/// Computes the digest of the bytes read.
 struct Hashed<R> {
     source: R,
     digest: Sha256,

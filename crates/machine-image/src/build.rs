@@ -34,7 +34,7 @@ const DPKG_OPTIONS: [&str; 6] = [
 ];
 /// The folder for temporary files of mmdebstrap unless `TMPDIR` names another: on many hosts `/tmp` is memory.
 const TEMPORARY: &str = "/var/tmp";
-/// The most mirrors.
+/// The maximum number of mirrors.
 const MIRRORS_MAX: usize = 20;
 
 /// An image to build.
@@ -52,7 +52,7 @@ pub enum ImageSource {
     /// Debian packages.
     Debian {
         profile: PackageProfile,
-        /// Packages besides those of the profile.
+        /// Packages in addition to the profile's.
         packages: Vec<PackageName>,
         suite: Suite,
         /// Mirrors or lines of `sources.list`; the suite's usual ones if empty.

@@ -9,7 +9,7 @@ pub enum MachineImageError {
     /// A name, a package or another argument has the wrong form.
     #[error("{0}")]
     Invalid(String),
-    /// There is no such image.
+    /// The image does not exist.
     #[error("image {0} not found: `causerie image list` lists the images")]
     NotFound(String),
     /// The service or a machine uses the image.

@@ -52,7 +52,7 @@ impl Installed {
         self.manifest.erofs.as_ref().map(|_| self.folder.join(EROFS))
     }
 
-    /// Returns the file on which whoever uses the version holds a shared lock (`flock`).
+    /// Returns the file on which every user of the version holds a shared lock (`flock`).
     #[must_use]
     pub fn lock_path(&self) -> PathBuf {
         self.folder.join(MANIFEST)
@@ -131,8 +131,8 @@ impl Images {
         Ok(version)
     }
 
-    /// Removes the versions that a reference names, all of them or none: without a digest all of the image, or with
-    /// `only_old` those that are neither current nor in use.
+    /// Removes either all or none of the versions that a reference names: without a digest, every version of the
+    /// image; with `only_old`, only versions that are neither current nor in use.
     ///
     /// # Errors
     /// [`ImageError::NotFound`], or [`ImageError::InUse`] if a machine or a service uses one of them.
@@ -268,7 +268,7 @@ impl NewImageVersion {
 
 impl Drop for NewImageVersion {
     fn drop(&mut self) {
-        // What cannot be removed now is removed by the next build.
+        // The next build removes the leftovers.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }

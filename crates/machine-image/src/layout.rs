@@ -1,4 +1,4 @@
-//! The layout of an image's tree: what of a source is kept, and what every machine needs.
+//! The layout of an image's tree: the parts of a source that are kept, and the files that every machine needs.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -85,7 +85,7 @@ pub(crate) fn entry_fate(path: &[&[u8]]) -> Fate {
 /// Adds what every machine needs: mount points, users, and names of hosts.
 ///
 /// # Errors
-/// [`ImageError::Archive`] if the tree is no root file system.
+/// [`ImageError::Archive`] if the tree is not a root file system.
 pub(crate) fn complete_tree(root: &Path) -> Result<(), MachineImageError> {
     let tree = ImageTree::open_root(root)?;
     tree.require_shell()?;
@@ -100,7 +100,7 @@ pub(crate) fn complete_tree(root: &Path) -> Result<(), MachineImageError> {
     let etc = tree.create_folder("etc")?;
     for name in REMOVED_OF_ETC {
         match rustix::fs::unlinkat(&etc, name, AtFlags::empty()) {
-            // A folder of that name is no secret of a system.
+            // A folder with that name does not hold a system's secrets.
             Ok(()) | Err(Errno::NOENT | Errno::ISDIR) => {}
             Err(errno) => return Err(errno).with_context(|| format!("removing /etc/{name}")),
         }
@@ -135,7 +135,7 @@ fn etc_files() -> [(&'static str, String); 5] {
     ]
 }
 
-/// Reads a file of the tree, following links only inside it; `None` if there is no such text.
+/// Reads a file of the tree, following links only inside it; `None` if it is missing or not text.
 pub(crate) fn read_file(root: &Path, path: &str) -> Option<String> {
     let tree = ImageTree::open_root(root).ok()?;
     let file = tree.open_path(path, OFlags::RDONLY | OFlags::NONBLOCK).ok()?;
@@ -198,7 +198,7 @@ impl ImageTree {
         Ok(folder)
     }
 
-    /// Writes a file in place of whatever has its name.
+    /// Writes a file, replacing any entry with its name.
     fn write_file(&self, folder: &OwnedFd, name: &str, content: &str) -> Result<(), MachineImageError> {
         let what = || format!("writing {name} of the new tree");
         match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {

@@ -7,7 +7,7 @@
 //! ```
 //! Both sources take the same way, and neither is trusted: nothing is written outside the new folder, everything
 //! belongs to the service's user, and no set-id bit or device remains. A version is assembled under another name and
-//! then renamed. Whoever uses one holds a shared lock on its manifest; it cannot be removed meanwhile.
+//! then renamed. A user of a version holds a shared lock on its manifest, which prevents its removal.
 
 mod archive;
 mod build;

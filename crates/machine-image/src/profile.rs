@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::error::{ImageErrorContext, MachineImageError, describe_action};
 use crate::name::PackageName;
 
-/// The most packages that an image is built from by name; others come as their dependencies.
+/// The maximum number of packages that an image is built from by name; others come as their dependencies.
 pub const PACKAGES_MAX: usize = 1000;
 /// The largest file of packages, in bytes.
 const FILE_MAX_BYTES: u64 = 256 * 1024;

@@ -1,4 +1,4 @@
-//! The programs that build images: found in `PATH`, run in a process group of their own, ended when the build is.
+//! The programs that build images: found in `PATH`, run in a separate process group, ended with the build.
 
 use std::collections::VecDeque;
 use std::io::{self, BufRead, BufReader, Read};

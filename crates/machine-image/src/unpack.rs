@@ -31,7 +31,7 @@ const FREE_MIN_BYTES: u64 = 256 << 20;
 /// The interval in bytes and entries at which the free space is looked at.
 const CHECK_BYTES: u64 = 64 << 20;
 const CHECK_ENTRIES: u64 = 4096;
-/// The most left-out entries that are reported by name.
+/// The maximum number of left-out entries that are reported by name.
 const LEFT_OUT_NAMED_MAX: usize = 50;
 const BUFFER_BYTES: usize = 256 * 1024;
 
@@ -275,7 +275,7 @@ impl Unpacker<'_> {
     }
 }
 
-/// Removes a file or link of an earlier entry. A folder stays, and what should replace it fails.
+/// Removes a file or link of an earlier entry. A folder stays, and the entry that should replace it fails.
 fn make_room(folder: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
     match rustix::fs::unlinkat(folder, name, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
