@@ -31,7 +31,7 @@ static OPTIONS: LazyLock<Options<'static>> = LazyLock::new(|| {
 /// The treatment of HTML within Markdown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RawHtml {
-    /// Shown as text but for a few elements, as in answers.
+    /// Shown as text, except a few elements, as in answers.
     Shown,
     /// Read, as in documents.
     Read,

@@ -90,7 +90,7 @@ fn is_site(name: &str) -> bool {
     name.starts_with("www.") || name.rsplit_once('.').is_some_and(|(_, last)| DOMAINS.contains(&last))
 }
 
-/// Decodes percent-encoding; `None` if that is no text.
+/// Decodes percent-encoding; `None` if the result is not text.
 fn percent_decode(text: &str) -> Option<String> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

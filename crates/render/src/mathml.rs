@@ -1,8 +1,8 @@
 //! Draws formulas: TeX, as models write it, to MathML, which browsers show by themselves.
 //!
-//! TeX is a language of macros, of which formulas need few. This reads those, and refuses a formula with any other, which
-//! then stands as it was written. What is written are the elements of MathML Core without links, styles or scripts, with
-//! classes for what MathML leaves to style sheets. Time is linear in the length of a formula, times its bounded depth.
+//! TeX is a language of macros, and formulas need few. This reads these, and refuses a formula with any other, which is
+//! then shown as written. The output has only elements of MathML Core without links, styles or scripts, with classes for
+//! what MathML leaves to style sheets. Time is linear in the length of a formula, times its bounded depth.
 
 mod commands;
 mod letters;
@@ -56,9 +56,9 @@ struct Atom {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AtomKind {
     Ordinary,
-    /// An operator or an opening bracket: a sign after it belongs to what follows.
+    /// An operator or an opening bracket: a sign after it belongs to the following term.
     Operator,
-    /// A function's name, which is applied to what follows.
+    /// A function's name, which is applied to the following term.
     Function,
     /// An element with limits below and above it instead of an index and an exponent.
     Limits,
@@ -69,7 +69,7 @@ impl Atom {
         Self { html, kind: AtomKind::Ordinary }
     }
 
-    /// Returns its one element, an empty one for what is not shown.
+    /// Returns its one element, an empty one for hidden content.
     fn some_html(self) -> String {
         if self.html.is_empty() { EMPTY.to_owned() } else { self.html }
     }
@@ -295,7 +295,7 @@ impl<'t> Parser<'t> {
         Err(UnsupportedTex)
     }
 
-    /// Takes an argument in square brackets, if one stands here.
+    /// Takes an argument in square brackets, if one follows.
     fn optional_argument(&mut self) -> Option<&'t str> {
         self.skip_spaces();
         let raw = self.rest.strip_prefix('[')?;
@@ -329,14 +329,14 @@ impl<'t> Parser<'t> {
         taken
     }
 
-    /// Returns true if a command stands here, and no longer one.
+    /// Returns true if exactly this command follows, not a longer one.
     fn starts_with_command(&self, command: &str) -> bool {
         let after = self.rest.strip_prefix(command);
         let is_word = command.ends_with(|c: char| c.is_ascii_alphabetic());
         after.is_some_and(|after| !is_word || !after.starts_with(|c: char| c.is_ascii_alphabetic()))
     }
 
-    /// Takes a token, if it stands here.
+    /// Takes a token, if it follows.
     fn take_token(&mut self, token: &str) -> bool {
         self.skip_spaces();
         let stands = self.starts_with_command(token);

@@ -1,5 +1,5 @@
-//! Formulas in Markdown: `\(a_1^2\)`, `\[…\]`, `$…$` and `$$…$$`. As Markdown they would lose their backslashes and underscores, so
-//! they are escaped, and stand in the HTML as they were written. A page can draw them there.
+//! Formulas in Markdown: `\(a_1^2\)`, `\[…\]`, `$…$` and `$$…$$`. As Markdown they would lose their backslashes and underscores,
+//! so they are escaped, and appear in the HTML as written. A page can draw them there.
 
 use std::ops::Range;
 
@@ -11,10 +11,10 @@ use crate::mathml::{self, TEX_MAX_BYTES};
 /// A formula within a text.
 #[derive(Debug, PartialEq, Eq)]
 struct TextFormula {
-    /// Where it stands, with the signs around it.
+    /// Its place, including the signs around it.
     whole: Range<usize>,
     tex: Range<usize>,
-    /// True if it stands in a line of its own.
+    /// True if it is on a separate line.
     is_block: bool,
 }
 
@@ -22,7 +22,7 @@ struct TextFormula {
 struct Formulas<'t> {
     text: &'t str,
     at: usize,
-    /// Where a formula may begin, and what would close it.
+    /// The possible beginning of a formula, and its closing sign.
     open: Option<(usize, &'static str)>,
 }
 
@@ -151,7 +151,7 @@ fn push_formula(text: &str, formula: Range<usize>, out: &mut String) {
 /// Appends a text of rendered HTML, in which formulas are drawn as MathML. Those that cannot be drawn, or for which `room` has no
 /// bytes left, stay as they are written.
 ///
-/// `text` stands between two tags. The TeX of a formula stands in its annotation.
+/// `text` is the text between two tags. The annotation of a formula contains its TeX.
 pub fn draw_formulas(text: &str, room: &mut usize, out: &mut String) {
     let decoded = match text.contains(['\\', '$']).then(|| HtmlTokens::new(text).next()) {
         Some(Some(HtmlToken::Text(decoded))) => decoded,
@@ -159,7 +159,7 @@ pub fn draw_formulas(text: &str, room: &mut usize, out: &mut String) {
     };
     let mut written = 0;
     for TextFormula { whole, tex, is_block } in Formulas::new(&decoded) {
-        // What cannot be drawn takes time as well.
+        // Formulas that cannot be drawn take time too.
         *room = room.saturating_sub(tex.len());
         let drawn = (*room > 0).then(|| mathml::tex_to_mathml(&decoded[tex], is_block)).flatten();
         let Some(drawn) = drawn.filter(|drawn| drawn.len() <= *room) else { continue };

@@ -126,8 +126,8 @@ impl Renderer {
     }
 }
 
-/// Returns true for a paragraph without any markup, the most common block and the cheapest to render. The first `known`
-/// bytes were checked before.
+/// Returns true for a paragraph without any markup, the most frequent block and the cheapest to render. The first
+/// `known` bytes were checked before.
 fn is_plain_paragraph(block: &str, known: usize) -> bool {
     let is_plain = |byte: &u8| {
         byte.is_ascii_alphanumeric()

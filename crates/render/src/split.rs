@@ -85,7 +85,7 @@ enum BlockState {
     Unsure,
 }
 
-/// A formula of several lines, which are text whatever they begin with, if it ends.
+/// A formula of several lines, which are text regardless of their beginnings, if it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct OpenFormula {
     closing: &'static [u8],

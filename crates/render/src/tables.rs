@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// The most cells of all tables of a text.
+/// The maximum number of cells of all tables of a text.
 const CELLS_MAX: usize = 30_000;
 
 /// The cells that the tables of a text may still have.
@@ -31,7 +31,7 @@ struct WideTable {
     whole: Range<usize>,
     /// The first hyphen of its delimiter row.
     hyphen: usize,
-    /// True if it stands in a quotation or a list.
+    /// True if it is in a quotation or a list.
     is_nested: bool,
 }
 

@@ -1,9 +1,9 @@
 //! HTML within Markdown documents, such as the README of a repository has it: known elements without their attributes, and the
 //! text of all others. Answers have fewer elements, and the rest of their HTML is shown as it is written.
 //!
-//! An element that is opened within a block of Markdown is closed in it. One that is opened between blocks, such as
-//! `<details>`, holds the blocks up to its end tag, or all that follow. So the output is nested as it should be whatever the
-//! document says, and its depth is bounded.
+//! An element that is opened within a block of Markdown is closed in it. An element that is opened between blocks, such as
+//! `<details>`, contains the blocks up to its end tag, or all following blocks. So the output is well nested for any
+//! document, and its depth is bounded.
 
 use html::{HtmlToken, HtmlTokens, Tag};
 
@@ -16,7 +16,7 @@ pub(super) struct OpenElement {
     element: HtmlElement,
     /// The number of elements of Markdown around it.
     depth: usize,
-    /// True if it stands for text that has no element of its own.
+    /// True if it represents text without an element.
     is_implied: bool,
 }
 
@@ -100,7 +100,7 @@ fn find_element(name: &str) -> Option<HtmlElement> {
 const OF_ANSWERS: [&str; 11] =
     ["b", "br", "code", "details", "em", "i", "kbd", "strong", "sub", "summary", "sup"];
 
-/// Returns true if all tags of a piece of HTML are those of answers.
+/// Returns true if answers may contain all tags of a piece of HTML.
 fn is_of_answers(html: &str) -> bool {
     let is_known = |name: &str| OF_ANSWERS.contains(&name);
     HtmlTokens::new(html).all(|token| match token {
@@ -110,7 +110,7 @@ fn is_of_answers(html: &str) -> bool {
     })
 }
 
-/// Returns true for elements that are blocks, but are not shown: the text in them stands by itself.
+/// Returns true for elements that are blocks, but are not shown: the text in them is separate.
 fn is_plain_block(name: &str) -> bool {
     const NAMES: [&str; 17] = [
         "address",
@@ -134,7 +134,7 @@ fn is_plain_block(name: &str) -> bool {
     NAMES.contains(&name)
 }
 
-/// Returns the elements of which one has to be around an element of a table; `None` for all others.
+/// Returns the elements that may enclose an element of a table, one of which must; `None` for other elements.
 fn table_parents(name: &str) -> Option<&'static [&'static str]> {
     match name {
         "tbody" | "thead" => Some(&["table"]),
@@ -147,7 +147,7 @@ fn table_parents(name: &str) -> Option<&'static [&'static str]> {
 impl HtmlWriter<'_> {
     /// Returns true if HTML between blocks is read rather than shown.
     pub(super) fn reads_block(&self, html: &str) -> bool {
-        // Comments and instructions are no tokens.
+        // Comments and instructions are not tokens.
         let has_tags_only = || !html.contains("<!") && !html.contains("<?");
         self.raw_html == RawHtml::Read || has_tags_only() && is_of_answers(html)
     }
@@ -214,7 +214,7 @@ impl HtmlWriter<'_> {
                 },
             }
         }
-        // Markdown that follows stands by itself.
+        // Following Markdown is separate.
         if let Some(at) = self.html.iter().rposition(|open| open.is_implied)
             && self.html[at].depth == self.depth()
         {
@@ -268,7 +268,7 @@ impl HtmlWriter<'_> {
         }
     }
 
-    /// Opens a paragraph for text that has no element of its own.
+    /// Opens a paragraph for text without an element.
     fn imply_paragraph(&mut self) {
         self.leave_table();
         let holds_text = |element: HtmlElement| {

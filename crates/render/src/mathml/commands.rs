@@ -7,7 +7,7 @@ use super::{
     text_element,
 };
 
-/// Returns the accent of a command, and whether it is as wide as what it stands on.
+/// Returns the accent of a command, and whether it is as wide as its base.
 fn find_accent(name: &str) -> Option<(&'static str, bool)> {
     Some(match name {
         "hat" => ("ˆ", false),
@@ -255,7 +255,7 @@ impl<'t> Parser<'t> {
         Ok(Atom { html, kind: AtomKind::Operator })
     }
 
-    /// Reads what stands between `\left` and `\right`, with its brackets.
+    /// Reads the content between `\left` and `\right`, with its brackets.
     fn read_fence_group(&mut self) -> Formula {
         let mut out = format!("<mrow>{}", stretchy_fence(self.take_delimiter()?, "form=\"prefix\""));
         loop {
@@ -284,7 +284,7 @@ impl<'t> Parser<'t> {
         find_delimiter(self.take_bytes(first.len_utf8())).ok_or(UnsupportedTex)
     }
 
-    /// Reads text, in which formulas may stand between dollar signs.
+    /// Reads text, which may contain formulas between dollar signs.
     fn read_text(&mut self, command: &str) -> Formula {
         let raw = self.raw_argument()?;
         let mut out = String::new();

@@ -1,4 +1,4 @@
-//! The alphabets of mathematics: bold, double-struck, script and the like, each a block of characters of its own.
+//! The alphabets of mathematics: bold, double-struck, script and the like, each a separate block of characters.
 
 /// An alphabet that a command such as `\mathbb` chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ impl Alphabet {
         shifted.and_then(char::from_u32).unwrap_or(character)
     }
 
-    /// Returns a letter that does not stand in the block of its alphabet.
+    /// Returns a letter outside the block of its alphabet.
     fn exceptional_letter(self, character: char) -> Option<char> {
         let (from, to) = match self {
             Self::DoubleStruck => ("CHNPQRZ", "ℂℍℕℙℚℝℤ"),

@@ -1,4 +1,4 @@
-//! The commands of TeX that stand for one symbol or one name.
+//! The commands of TeX for one symbol or one name.
 
 /// A symbol, by the way in which it is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub(super) enum Symbol {
     Nothing,
 }
 
-/// Names with what each stands for, and the way in which that is set.
+/// Names with their symbols, and the way in which the symbols are set.
 type Table = (&'static str, fn(&'static str) -> Symbol);
 
 /// Returns the symbol of a command, without its backslash.
@@ -58,7 +58,7 @@ pub(super) fn command_delimiter(name: &str) -> Option<&'static str> {
     find_in_table(FENCES, name).or_else(|| find_in_table(DELIMITER_COMMANDS, name))
 }
 
-/// Finds a name in a table of names, each with what it stands for.
+/// Finds a name in a table of names, each with its symbol.
 fn find_in_table(table: &'static str, name: &str) -> Option<&'static str> {
     let mut words = table.split(' ');
     while let (Some(known), Some(meaning)) = (words.next(), words.next()) {

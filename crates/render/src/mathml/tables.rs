@@ -111,7 +111,7 @@ impl Parser<'_> {
         self.rest.starts_with("\\end")
     }
 
-    /// Takes the end of the environment, if it stands here.
+    /// Takes the end of the environment, if it follows.
     fn takes_end(&mut self, name: &str) -> Result<bool, UnsupportedTex> {
         if !self.take_token("\\end") {
             return if self.rest.is_empty() { Err(UnsupportedTex) } else { Ok(false) };
@@ -124,7 +124,7 @@ impl Parser<'_> {
 #[derive(Clone, Copy)]
 struct ArrayColumn {
     alignment: char,
-    /// True if a line stands before it.
+    /// True if a line precedes it.
     is_ruled: bool,
 }
 

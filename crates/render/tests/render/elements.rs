@@ -149,7 +149,7 @@ fn comments_hide_nothing_but_themselves() {
     }
 }
 
-/// A table of a megabyte has some hundred thousand cells, each of which costs a reader hundreds of bytes.
+/// A table of a megabyte has some hundred thousand cells, and each costs a reader hundreds of bytes.
 #[test]
 fn oversized_table_shown_as_written() {
     let row = |cell: &str| format!("|{}\n", format!(" {cell} |").repeat(1000));
