@@ -46,7 +46,7 @@ const OTHER: &str = "\
     jest sa czy jaki jaka jakie ile kto gdzie kiedy dlaczego oraz przez dla od nie na z w \
     zapytanie umowa umowy";
 
-/// The number of languages that are told apart: those of [`Language::ALL`], and all others together.
+/// The number of distinguished languages: all of [`Language::ALL`], and one for all others.
 const KINDS: usize = 5;
 
 /// The languages of each of these words, in the order of [`Language::ALL`], and then whether it is of another one.
@@ -63,7 +63,7 @@ static KNOWN: LazyLock<HashMap<&'static str, [bool; KINDS]>> = LazyLock::new(|| 
 /// The maximum number of words that are examined.
 const WORDS_MAX: usize = 2_000;
 
-/// Returns the language of a text, or `None` if it cannot be determined or is none of these. Works for short questions and
+/// Returns the language of a text, or `None` if it cannot be determined or is another one. Works for short questions and
 /// whole documents.
 #[must_use]
 pub fn detect_language(text: &str) -> Option<TextLanguage> {

@@ -24,7 +24,7 @@ pub use term::{Term, extract_terms};
 
 /// A language of documents and questions, with stemming and stop words: Czech, Slovak, German, English.
 ///
-/// Labels of the catalog (`domain`) and the web application (`app`) have enums of their own, without German.
+/// Labels of the catalog (`domain`) and the web application (`app`) have separate enums without German.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TextLanguage {
     /// Czech.

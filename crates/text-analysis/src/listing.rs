@@ -1,7 +1,7 @@
 //! Tells lists of places from text: tables of contents, indexes, lists of links or of questions without their answers, and
 //! commands of typesetting. They name many subjects and say nothing about any.
 
-/// A text with fewer lines is no list of places.
+/// A text with fewer lines is not a list of places.
 const LINES_MIN: usize = 3;
 /// The share of lines, in per cent, from which a text is one.
 const SHARE_MIN: usize = 60;

@@ -1,9 +1,9 @@
-//! Checks whether a sentence stands in the passages that it cites: what it quotes, its numbers, dates and names, and
-//! some of its words. With the sentences of the passages that share most of its words it is compared further: negations,
-//! units and limits, who does what, may and must, before and after.
+//! Checks whether the cited passages support a sentence: its quotations, numbers, dates and names, and some of its
+//! words. It is compared further with the sentences of the passages that share most of its words: negations, units and
+//! limits, roles of participants, obligations and permissions, order in time.
 //!
-//! It is no judgement of meaning. A sentence that passes may still say something else about the same things; one that
-//! does not pass says something that nobody finds in the passages, or that they contradict.
+//! The check does not judge meaning. A sentence that passes may still say something else about the same things; a
+//! sentence that fails says something that the passages do not contain, or that they contradict.
 
 mod aligned;
 mod facts;
@@ -22,9 +22,9 @@ use crate::{TextLanguage, detect_language, extract_terms, fold_text, token};
 use aligned::{AlignedSentence, Alignment};
 use facts::CitedValues;
 
-/// The share of a sentence's words, in per cent, that have to stand in the passages.
+/// The share of a sentence's words, in per cent, that the passages must contain.
 const WORDS_MIN_PERCENT: usize = 34;
-/// Of a sentence with fewer words all have to stand there, if it has no number or name.
+/// The passages must contain all words of a sentence with fewer words, if it has no number or name.
 const WORDS_MIN: usize = 3;
 /// The minimum number of words of a quotation; shorter ones are terms.
 const QUOTE_WORDS_MIN: usize = 3;
@@ -33,7 +33,7 @@ const CLAIM_MAX_BYTES: usize = 8 * 1024;
 /// Limits what is shown of a missing quotation, in characters.
 const SHOWN_MAX_CHARS: usize = 60;
 
-/// The first thing of a claim that does not stand in the passages.
+/// The first part of a claim that the passages do not contain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Unproven {
     /// Words in quotation marks or in a block quote.
@@ -46,9 +46,9 @@ pub enum Unproven {
     Name(String),
     /// It says the contrary of the sentences with its words.
     Negation,
-    /// A number of which the passages say another unit or limit, or another number of the unit.
+    /// A number that has another unit or limit in the passages, or the unit has another number.
     Quantity(String),
-    /// One of whom it says what the passages say of another.
+    /// A participant to whom it attributes something that the passages attribute to another.
     Participant(String),
     /// It says before what the passages say after, or the other way round.
     TimeOrder,
@@ -79,7 +79,7 @@ impl std::fmt::Display for Unproven {
 ///
 /// # Errors
 ///
-/// Returns the first thing that does not stand in them.
+/// Returns the first part that they do not contain.
 pub fn prove_claim(claim: &str, passages: &[&str]) -> Result<(), Unproven> {
     let claim = strip_markdown(&claim[..claim.floor_char_boundary(CLAIM_MAX_BYTES)]);
     let cited: String = passages.iter().map(|passage| fold_letters(passage)).collect();
@@ -135,7 +135,7 @@ pub fn prove_claim(claim: &str, passages: &[&str]) -> Result<(), Unproven> {
     }
 }
 
-/// Returns what the sentences of the claim change in those that they may stand in.
+/// Returns the change that the sentences of the claim make to the sentences that may support them.
 fn find_change(claim: &str, text: &str, language: Option<TextLanguage>) -> Option<Unproven> {
     let (said, cited) = (AlignedSentence::parse_all(claim), AlignedSentence::parse_all(text));
     let alignments: Vec<Alignment<'_, '_>> = said.iter().map(|said| Alignment::new(said, &cited)).collect();
@@ -149,7 +149,7 @@ fn find_change(claim: &str, text: &str, language: Option<TextLanguage>) -> Optio
         .or_else(|| alignments.iter().any(modality::is_changed).then_some(Unproven::Obligation))
 }
 
-/// Returns true if the words of the claim stand in the text one after another.
+/// Returns true if the text contains the words of the claim one after another.
 fn stands_verbatim(claim: &str, text: &str) -> bool {
     let words = |text: &str| {
         let words = token::tokenize_text(text).into_iter().map(|token| fold_text(token.text));
@@ -201,12 +201,12 @@ fn strip_markdown(markdown: &str) -> String {
     out
 }
 
-/// Returns true if a quotation has enough words to be one that must stand in the passage.
+/// Returns true if a quotation has enough words that the passage must contain it.
 fn is_long(quote: &str) -> bool {
     quote.split_whitespace().count() >= QUOTE_WORDS_MIN
 }
 
-/// Returns the lines of block quotes that are not empty, and what stands in quotation marks if that is long.
+/// Returns the lines of block quotes that are not empty, and long texts in quotation marks.
 fn extract_quotations(claim: &str) -> Vec<&str> {
     let lines = claim.lines().filter_map(|line| line.strip_prefix('>'));
     let lines = lines.map(|line| line.trim().trim_end_matches('…'));

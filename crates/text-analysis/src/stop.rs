@@ -35,7 +35,7 @@ very was we were what when where which while who whom whose why will with within
 tell show find explain give say says said according document documents get gets got happens happen take takes \
 s t re ve ll d m need needs there";
 
-/// Folded stop words of German, without those that are words with content in another language (`man`, `war`, `hat`).
+/// Folded stop words of German, except words with content in another language (`man`, `war`, `hat`).
 const GERMAN: &str = "
 aber alle allem allen aller alles als am auch auf aus bei beim bin bis bist da dabei dadurch dafur dagegen damit danach daran \
 darauf daraus darf darin darum das dass davon davor dazu dein dem den denen denn der deren des dessen dich die dies diese diesem \

@@ -2,7 +2,7 @@
 
 use text_analysis::proof::prove_claim;
 
-/// The most sentences that stand in their passage and are called unproven, in per cent.
+/// The maximum share of supported sentences that are called unproven, in per cent.
 const FALSE_ALARMS_MAX_PERCENT: usize = 3;
 
 #[test]
@@ -15,7 +15,7 @@ fn prove_claim_rarely_misjudges_public_documents() {
     check_sentences(include_str!("sentences_public.txt"), (50, 50), 10);
 }
 
-/// A fifth of its wrong sentences swap who does what; those that name things or peoples are not compared.
+/// A fifth of its wrong sentences swap roles; sentences that name things or peoples are not compared.
 #[test]
 fn prove_claim_judges_later_documents() {
     check_sentences(include_str!("sentences_later.txt"), (30, 30), 34);
@@ -31,8 +31,8 @@ fn sentences_set_apart_are_judged_alike() {
     check_sentences(include_str!("sentences_apart.txt"), (20, 20), 10);
 }
 
-/// Checks the sentences of a file with this number of right ones and of wrong ones, of which at most this share, in per
-/// cent, is called proven.
+/// Checks the sentences of a file with this number of right ones and of wrong ones. At most this share of the wrong
+/// ones, in per cent, may be called proven.
 #[expect(clippy::print_stdout, reason = "the figures are shown on request")]
 fn check_sentences(sentences: &str, of: (usize, usize), misses_max_percent: usize) {
     let (mut passage, mut alarms, mut misses) = ("", Vec::new(), Vec::new());

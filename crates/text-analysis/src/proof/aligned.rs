@@ -1,4 +1,4 @@
-//! Sentences of a claim beside the sentences of the passages that they may stand in.
+//! Sentences of a claim beside the sentences of the passages that may support them.
 
 use crate::fold::fold_text;
 use crate::sentence::split_sentences;
@@ -66,7 +66,7 @@ impl<'a> AlignedSentence<'a> {
         self.words.iter().any(|own| own.is_form_of(word))
     }
 
-    /// Returns true if one of its words (folded) stands in the list.
+    /// Returns true if the list contains one of its words (folded).
     pub(super) fn has_any(&self, list: &str) -> bool {
         self.words.iter().any(|word| list_contains(list, &word.folded))
     }
@@ -76,7 +76,7 @@ impl<'a> AlignedSentence<'a> {
         self.overlap_of(other, |_| true)
     }
 
-    /// Returns the share of those of its words that count which the other sentence contains in some form.
+    /// Returns the share of its content words that the other sentence contains in some form.
     pub(super) fn overlap_of(&self, other: &Self, counts: impl Fn(&SentenceWord<'_>) -> bool) -> f64 {
         let counted = || self.content_words().filter(|word| counts(word));
         let met = |word: &&SentenceWord<'_>| {
@@ -110,7 +110,7 @@ impl<'a, 'b> Alignment<'a, 'b> {
         Self { said, cited: compared.map(|(cited, _)| cited).filter(|_| enough).collect() }
     }
 
-    /// Returns true if the claim differs in this respect from each sentence that it may stand in.
+    /// Returns true if the claim differs in this respect from each sentence that may support it.
     pub(super) fn differs_everywhere(
         &self,
         is_other: impl Fn(&AlignedSentence<'a>, &AlignedSentence<'a>) -> bool,

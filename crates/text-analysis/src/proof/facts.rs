@@ -149,10 +149,10 @@ const NUMERALS: &[(&str, u32)] = &[
 /// Endings (folded) of Czech and Slovak numerals of at least this length: `dvanástich`, `osmdesátých`.
 const NUMERAL_ENDINGS: [&str; 4] = ["i", "ich", "im", "ych"];
 const INFLECTED_MIN_CHARS: usize = 6;
-/// The beginnings (folded) of what follows a numeral in one word.
+/// The beginnings (folded) of the word part that may follow a numeral.
 const COUNTED: [&str; 12] =
     ["let", "roc", "den", "tyden", "tyzd", "mesic", "mesac", "hodin", "jahr", "tag", "monat", "stund"];
-/// The prefixes (folded) of each month's names. Ambiguous ones, such as `may` and `mar`, stand as whole words after `=`.
+/// The prefixes (folded) of each month's names. Ambiguous ones, such as `may` and `mar`, are whole words after `=`.
 const MONTHS: [&str; 12] = [
     "januar leden ledna lednu",
     "februar unor",
@@ -172,12 +172,12 @@ const NAME_PREFIX_MIN_CHARS: usize = 3;
 /// The number of letters at the end of a name that may differ.
 const NAME_ENDING_MAX_CHARS: usize = 3;
 
-/// Endings (folded) of German nouns that are hardly those of names.
+/// Endings (folded) of German nouns that are rare in names.
 const NOUN_ENDINGS: [&str; 15] = [
     "ung", "ungen", "heit", "keit", "schaft", "tion", "tionen", "tat", "ment", "zeit", "recht", "tag",
     "tage", "jahr", "geld",
 ];
-/// Codes of currencies, which stand for their names.
+/// Codes of currencies, which represent their names.
 pub(super) const CURRENCIES: [&str; 6] = ["czk", "eur", "usd", "gbp", "chf", "pln"];
 
 /// A number of a claim.
@@ -226,7 +226,7 @@ impl CitedValues {
         self.numbers.contains(&number.value)
     }
 
-    /// Returns true if the number is one of these months of dates in digits, and stands here, be it by its name.
+    /// Returns true if the number is one of these months of dates in digits, and is found here, possibly by its name.
     pub(super) fn has_dated(&self, number: &ClaimNumber, dated: &[usize]) -> bool {
         number.value.parse().is_ok_and(|month| dated.contains(&month) && self.months.contains(&month))
     }
@@ -236,7 +236,7 @@ impl CitedValues {
     }
 }
 
-/// Returns the numbers of a claim, without those of list items.
+/// Returns the numbers of a claim, except the numbers of list items.
 pub(super) fn claim_numbers(claim: &str) -> Vec<ClaimNumber> {
     let number = |token: TextToken<'_>| {
         let line = claim[..token.start].rsplit('\n').next().unwrap_or_default();
@@ -298,8 +298,8 @@ pub(super) fn claim_names(claim: &str) -> Vec<Name> {
     tokenize_text(claim).into_iter().filter_map(name).collect()
 }
 
-/// Returns the names of people in a German claim: two capitalized words together, of which the second is no usual noun, and
-/// what follows `Frau` and `Herr`. A single capitalized word may be any noun.
+/// Returns the names of people in a German claim: two capitalized words together if the second is not a usual noun, and
+/// words after `Frau` and `Herr`. A single capitalized word may be any noun.
 pub(super) fn full_names(claim: &str) -> Vec<Name> {
     let capital = |token: &TextToken<'_>| {
         token.kind == TokenKind::Word

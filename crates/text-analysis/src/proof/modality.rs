@@ -1,4 +1,4 @@
-//! Compares what must be done, what may be done and what is forbidden.
+//! Compares obligations, permissions and prohibitions.
 
 use super::aligned::{AlignedSentence, Alignment, list_contains};
 use super::negation;
@@ -9,7 +9,7 @@ const MUST: &str = "\
 const MAY: &str = "\
     may allowed permit permits permitted entitled muze mohou smi smeji lze mozne mozno opravnen opravnena opravneni opravneny moze mozu \
     smie smu kann konnen darf durfen berechtigt";
-/// Words (folded) that permit something, but are used of what must be done, too.
+/// Words (folded) that permit something, but are also used for obligations.
 const CAN: &str = "can could";
 const FORBIDDEN: &str = "\
     forbidden prohibited disallowed verboten untersagt unzulassig zakazano zakazane zakazana zakazan zakaz zakazany";

@@ -1,7 +1,7 @@
-//! Finds what a sentence negates, and compares it with the sentences that it is said to stand in.
+//! Finds the negated words of a sentence, and compares them with the sentences that it cites.
 //!
-//! A negation word negates the words beside it. A claim contradicts a sentence if it negates words that stand there and are
-//! not negated, or the other way round. In Czech and Slovak a verb is negated by `ne`: `neplatí` contradicts `platí`.
+//! A negation word negates the words beside it. A claim contradicts a sentence if it negates words that the sentence
+//! contains without negation, or vice versa. In Czech and Slovak a verb is negated by `ne`: `neplatí` contradicts `platí`.
 
 use std::collections::HashSet;
 
@@ -43,14 +43,14 @@ const WORDS_MIN: usize = 2;
 /// The minimum length of a word that `ne` negates.
 const VERB_MIN_CHARS: usize = 3;
 
-/// A sentence: the stems of its words, and of those that it negates.
+/// A sentence: the stems of its words, and of its negated words.
 struct NegationSentence {
     /// The stems of each word in each language.
     words: Vec<Vec<String>>,
     /// The stems of these words, and those without the `ne` that negates them.
     stems: HashSet<String>,
     positives: HashSet<String>,
-    /// The stems of all words, also of those without content, such as `platí`.
+    /// The stems of all words, including words without content, such as `platí`.
     all: HashSet<String>,
     negated: HashSet<String>,
     excepting: bool,
@@ -65,7 +65,7 @@ pub(super) fn is_negating(sentence: &aligned::AlignedSentence<'_>) -> bool {
     })
 }
 
-/// Returns true if a sentence of the claim says the contrary of all sentences of the text that it may stand in.
+/// Returns true if a sentence of the claim says the opposite of all sentences of the text that may support it.
 pub(super) fn contradicts_text(claim: &str, text: &str) -> bool {
     let cited: Vec<NegationSentence> =
         split_sentences(text).into_iter().map(|range| NegationSentence::parse(&text[range])).collect();
@@ -153,7 +153,7 @@ impl NegationSentence {
             || other.has_negative_of(self)
     }
 
-    /// Returns true if it negates words of the other sentence, of which that one negates none.
+    /// Returns true if it negates words of the other sentence that the other one does not negate.
     fn negates_what_stands_in(&self, other: &Self) -> bool {
         self.negated.iter().any(|stem| other.stems.contains(stem)) && self.negated.is_disjoint(&other.negated)
     }

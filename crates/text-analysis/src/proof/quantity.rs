@@ -34,7 +34,7 @@ const RATES: [&str; 14] = [
     "monthly", "daily", "weekly", "annual", "yearly", "hourly", "mesicn", "mesacn", "denn", "rocn", "tydn",
     "tyzdn", "jahrlich", "taglich",
 ];
-/// Words (folded) that make a lower limit of a number, an upper one, and those that name what is beyond one.
+/// Words (folded) that make a number a lower limit, an upper limit, or a bound to exceed or stay below.
 const AT_LEAST: &str = "\
     least minimum minimal mindestens wenigstens alespon aspon nejmene najmenej minimalne minimalni minimalny nejdrive najskor \
     fruhestens earliest";
@@ -43,7 +43,7 @@ const AT_MOST: &str = "\
     spatestens latest up exceeding";
 const ABOVE: &str = "over above nad";
 const BELOW: &str = "below under pod unter";
-/// Words (folded) that no unit of a number follows: articles, of which `den` is a day in Czech, too.
+/// Words (folded) that are never followed by the unit of a number: articles; `den` is also a day in Czech.
 const NO_UNITS: &str = "a an den";
 /// The words between a number and its unit, or between it and its limit.
 const BETWEEN_MAX: usize = 3;
@@ -57,7 +57,7 @@ enum Limit {
     Below,
 }
 
-/// A number with what is said of it.
+/// A number with its unit and limit.
 struct Quantity<'a> {
     shown: &'a str,
     value: &'a str,
@@ -65,7 +65,7 @@ struct Quantity<'a> {
     limit: Option<Limit>,
 }
 
-/// Returns the first number of the claim of which the passages say something else.
+/// Returns the first number of the claim that differs in the passages.
 pub(super) fn find_changed_quantity(
     alignments: &[Alignment<'_, '_>],
     cited: &[AlignedSentence<'_>],

@@ -1,8 +1,8 @@
 //! Compares who does something: whether what a sentence says of one participant is said of another in its passage.
 //!
-//! A participant acts if it is the subject of an active sentence, or stands with *by* in a passive one. Languages mark that
-//! by the order of words (English), by articles (German) or by endings (Czech, Slovak). A role that cannot be
-//! recognized is not compared.
+//! A participant acts if it is the subject of an active sentence, or follows *by* in a passive one. Languages mark that by
+//! the order of words (English), by articles (German) or by endings (Czech, Slovak). A role that cannot be recognized is
+//! not compared.
 
 use std::sync::LazyLock;
 
@@ -15,7 +15,7 @@ use super::aligned::{AlignedSentence, Alignment, SentenceWord, list_contains};
 const PARTICIPANTS: &str = include_str!("participants.txt");
 /// Words (folded) before one who acts in a passive sentence.
 const BY: &str = "by vom von durch seitens";
-/// Prepositions and German articles (folded) before a participant that is no subject.
+/// Prepositions and German articles (folded) before a participant that is not the subject.
 const PREPOSITIONS: &str = "\
     to from with for without against at on upon about between of \
     an bei beim mit ohne fur gegen zu zum zur aus in im des dem den einem einen eines jedem jeden \
@@ -29,7 +29,7 @@ const PASSIVE: &str = "\
 const PASSIVE_GERMAN: &str = "wird werden wurde wurden worden";
 const PARTICIPLE_ENDINGS: [&str; 12] =
     ["ed", "en", "ena", "eno", "eny", "eni", "an", "ana", "ano", "any", "ani", "id"];
-/// Participles (folded) that make no passive: their subject is the one that acts.
+/// Participles (folded) that do not form a passive: their subject acts.
 const DUTIES: &str = "\
     required obliged allowed permitted entitled prohibited authorized povinen opravnen opravnena opravneni povinny opravneny";
 /// Words between an auxiliary and its participle.
@@ -37,7 +37,7 @@ const PARTICIPLE_DISTANCE_MAX: usize = 3;
 /// Adjectives between a participant and its article.
 const ADJECTIVES_MAX: usize = 1;
 const ADJECTIVE_MIN_CHARS: usize = 4;
-/// German endings (folded) of participants whose article `der` is no nominative, and whose `die` may be an accusative.
+/// German endings (folded) of participants whose article `der` is not a nominative, and whose `die` may be an accusative.
 const FEMININE: [&str; 5] = ["ung", "schaft", "bank", "polizei", "gemeinde"];
 /// Words (folded) that may begin another clause with another subject.
 const AND: &str = "and und a";
@@ -83,7 +83,7 @@ struct SentenceParticipant<'a> {
     role: ParticipantRole,
 }
 
-/// Returns the participant of whom the claim says what the passages say of another one.
+/// Returns the participant to whom the claim attributes something that the passages attribute to another.
 pub(super) fn find_changed_participant(
     alignment: &Alignment<'_, '_>,
     language: TextLanguage,

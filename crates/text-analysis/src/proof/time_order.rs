@@ -1,4 +1,4 @@
-//! Compares what comes before something and what after it.
+//! Compares the order of events in time.
 
 use super::aligned::{AlignedSentence, Alignment, SentenceWord, list_contains};
 use super::negation::NEGATING;
@@ -9,7 +9,7 @@ const AFTER: &str = "after following po nach nachdem afterwards nachher danach p
 const ADVERBS: &str = "vorher zuvor nachher danach potom pote afterwards beforehand predtim predtym nasledne";
 /// The words after a preposition that say before or after which event.
 const EVENT_WORDS_MAX: usize = 2;
-/// The words between a preposition and what negates it: *not before* is *after*.
+/// The maximum number of words between a preposition and its negation: *not before* is *after*.
 const NEGATION_DISTANCE_MAX: usize = 3;
 
 /// Returns true if something is said to be before what the passages say that it comes after, or the other way round.
@@ -33,7 +33,7 @@ fn is_reversed(said: &AlignedSentence<'_>, cited: &AlignedSentence<'_>, own: &st
     })
 }
 
-/// Returns the words after each word of the list that no negation word stands beside; none for an adverb.
+/// Returns the words after each word of the list without an adjacent negation; empty for an adverb.
 fn words_after_events<'a, 'b>(
     sentence: &'b AlignedSentence<'a>,
     list: &str,

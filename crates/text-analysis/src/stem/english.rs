@@ -1,5 +1,5 @@
-//! The English stemmer, on folded words. Removes plural, tense, the silent `e` and the most common endings of nouns and
-//! adverbs. Keeps endings that name another person or thing (`employer`, `employee`).
+//! The English stemmer, on folded words. Removes plural, tense, the silent `e` and common endings of nouns and adverbs.
+//! Keeps endings that name another person or thing (`employer`, `employee`).
 
 use std::sync::LazyLock;
 
