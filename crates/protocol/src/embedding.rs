@@ -1,9 +1,9 @@
 //! The vectors of passages and queries, for search by meaning.
 //!
-//! The agent has no network, so the host drives: `POST /index/unembedded` asks for passages without a vector,
-//! `POST /index/embedded` hands their vectors back, `POST /index/query` hands over the vector of a query before the search
-//! that uses it runs. All three are repeatable. The host treats replies as untrusted. Agents of earlier releases know
-//! none of the paths and search by words alone.
+//! The agent has no network, so the host drives: `POST /index/unembedded` asks for passages without a vector, `POST
+//! /index/embedded` hands their vectors back, `POST /index/query` hands over the vector of a query before the search that
+//! uses it runs. All three are repeatable. The host treats replies as untrusted. Agents of earlier releases do not support
+//! these paths and search by words alone.
 
 use domain::embedding::DIMENSION_MAX;
 use serde::{Deserialize, Serialize};
@@ -14,7 +14,7 @@ pub const UNEMBEDDED_PATH: &str = "/index/unembedded";
 pub const EMBEDDED_PATH: &str = "/index/embedded";
 /// The path of vectors of queries.
 pub const QUERY_PATH: &str = "/index/query";
-/// The most passages of one request.
+/// The maximum number of passages of one request.
 pub const BATCH_MAX: usize = 64;
 /// The longest text of a passage with its heading, in bytes.
 pub const EMBEDDED_TEXT_MAX_BYTES: usize = 4 * 1024;

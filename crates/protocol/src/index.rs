@@ -1,8 +1,8 @@
 //! The index of the workspace's documents.
 //!
-//! `POST /index` waits until the states of the files differ from those that the host has seen, then reports all of
-//! them. `POST /index/changed` says which files the host has changed, so that they are read at once. The host treats
-//! reports as untrusted. Agents of earlier releases know neither path.
+//! `POST /index` waits until the states of the files differ from the last ones that the host has seen, then reports
+//! all of them. `POST /index/changed` names the files that the host has changed, so that they are read at once. The
+//! host treats reports as untrusted. Agents of earlier releases know neither path.
 
 use domain::indexing::{FileIndexing, IndexState, PageProgress};
 use domain::unread::UnreadReason;
@@ -18,7 +18,7 @@ pub const REQUEST_MAX_BYTES: usize = 256 * 1024;
 pub const REPORT_MAX_BYTES: usize = 16 * 1024 * 1024;
 /// The maximum number of files of a report; further ones are left out.
 pub const REPORTED_MAX: usize = 40_000;
-/// The most changed paths of one request.
+/// The maximum number of changed paths of one request.
 pub const CHANGED_MAX: usize = 100;
 /// The time for which the agent waits for a change before it reports nothing new, in seconds.
 pub const WAIT_SECONDS: u64 = 20;
@@ -45,7 +45,7 @@ pub struct IndexReport {
     pub revision: u64,
     /// True while documents are being read.
     pub working: bool,
-    /// The files; `None` if the revision is the one that the host has seen.
+    /// The files; `None` if the host has already seen the revision.
     pub files: Option<Vec<ReportedFile>>,
 }
 

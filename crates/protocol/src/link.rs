@@ -1,12 +1,12 @@
 //! The network between a virtual machine and its host: one link, on which TCP connections carry HTTP/2.
 //!
-//! Nothing is routed. The machine's process 1 opens both listeners and then gives every other process of the machine a
-//! network of its own, in which the link does not exist.
+//! Nothing is routed. The machine's process 1 opens both listeners and then moves every other process of the machine
+//! to a separate network namespace without the link.
 //!
-//! A User Mode Linux kernel has the link as an Ethernet interface. A machine of QEMU has no network device: process 1
-//! carries the packets of a TUN interface over a serial port, in frames of a length (`u16`, little endian) and as many
-//! bytes. The first frame of the machine is [`PORT_READY`]; the first of the host, an [`Introduction`]. Then the machine asks for
-//! the time, by [`ASK_TIME`].
+//! A User Mode Linux kernel has the link as an Ethernet interface. A machine of QEMU has no network device: process 1 carries the
+//! packets of a TUN interface over a serial port, in frames of a length (`u16`, little endian) and that number of bytes. The
+//! first frame of the machine is [`PORT_READY`]; the first of the host, an [`Introduction`]. Then the machine asks for the time,
+//! by [`ASK_TIME`].
 //!
 //! The first packet of a machine is a datagram with [`ANNOUNCEMENT`] to the host: the listeners are open. Packets before it are
 //! of its kernel (such as those by which IPv6 looks for routers).

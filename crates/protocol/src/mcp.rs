@@ -2,7 +2,7 @@
 //!
 //! The host lists the servers in [`SERVERS_FILE`], in the plugins' folder, which is read-only in a machine.
 //! `POST /tools` asks the agent for their tools with a [`ToolsRequest`]. The host treats the [`ToolsReply`]
-//! as untrusted. Calls of these tools belong to a turn, like those of all tools.
+//! as untrusted. Calls of these tools belong to a turn, like calls of other tools.
 
 use std::collections::BTreeMap;
 
@@ -21,8 +21,8 @@ pub const TOOLS_MAX_BYTES: usize = 256 * 1024;
 pub const REQUEST_MAX_BYTES: usize = 64 * 1024;
 /// The longest reply, in bytes: the tools of all servers.
 pub const REPLY_MAX_BYTES: usize = 10 * 1024 * 1024;
-/// The time for which the agent waits for the lists of servers before it reports those that it has, in seconds. The host must
-/// wait longer, or one slow server hides all others.
+/// The time for which the agent waits for the lists of servers before it reports the lists received so far, in seconds. The
+/// host must wait longer, or one slow server hides all others.
 pub const LIST_WAIT_SECONDS: u64 = 8;
 /// The longest reason for missing tools, in bytes.
 pub const REASON_MAX_BYTES: usize = 2000;
@@ -44,7 +44,7 @@ pub struct McpServerSpec {
     /// The program: a path, or a name that is looked up in `PATH`.
     pub command: String,
     pub args: Vec<String>,
-    /// Environment variables in addition to those of every tool.
+    /// Environment variables in addition to the ones of every tool.
     pub env: BTreeMap<String, String>,
     /// Its working folder.
     pub folder: String,

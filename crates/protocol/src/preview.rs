@@ -15,13 +15,13 @@ pub const PAGE_PATH: &str = "/preview/page";
 pub const REQUEST_MAX_BYTES: usize = 64 * 1024;
 /// The maximum number of pages of one reply.
 pub const PAGES_MAX: u32 = 20;
-/// The most text of one reply, in bytes.
+/// The maximum text length of one reply, in bytes.
 pub const TEXT_MAX_BYTES: usize = 256 * 1024;
 /// The maximum name of a sheet or a file, in bytes.
 pub const NAME_MAX_BYTES: usize = 200;
 /// The maximum number of texts of one reply.
 pub const TEXTS_MAX: usize = 4_000;
-/// The most areas of a passage.
+/// The maximum number of areas of a passage.
 pub const MARKS_MAX: usize = 200;
 /// The longest reply with text, in bytes: its text, escaped, and its numbers.
 pub const PREVIEW_MAX_BYTES: usize = TEXT_MAX_BYTES * 6 + TEXTS_MAX * 64 + 64 * 1024;
@@ -59,7 +59,7 @@ pub struct CitedOnPage {
 /// The text of a document, or of some of its pages.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DocumentPreview {
-    /// The code of an [`UnreadReason`], if there is no text.
+    /// The code of an [`UnreadReason`], if the text is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The number of pages; `None` of formats without pages.

@@ -238,7 +238,7 @@ pub struct LineReader {
     buffer: Vec<u8>,
     /// The offset of the first line that was not returned yet.
     start: usize,
-    /// The offset up to which there is no line feed.
+    /// The offset up to which no line feed was found.
     searched: usize,
     bytes_max: usize,
 }

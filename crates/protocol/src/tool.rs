@@ -103,7 +103,7 @@ pub struct FindArguments {
 pub struct AttachedArguments {
     /// The files and folders.
     pub paths: Vec<String>,
-    /// The most text of all files together, in bytes. A file that exceeds the rest is only named.
+    /// The maximum text length of all files together, in bytes. A file that exceeds the rest is only named.
     pub text_max_bytes: usize,
 }
 
@@ -166,7 +166,7 @@ pub struct FoundImage {
     /// The page of a document, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page: Option<u32>,
-    /// Its MIME type, one of those in [`domain::image::ImageKind`].
+    /// Its MIME type, one of [`domain::image::ImageKind`].
     pub mime: String,
     /// SHA-256 of its bytes, in hexadecimal digits.
     pub sha256: String,
@@ -206,15 +206,15 @@ pub const PAGE_NAME_MAX_BYTES: usize = 200;
 pub const URL_MAX_BYTES: usize = 2048;
 /// The longest title of a URL, in bytes.
 pub const TITLE_MAX_BYTES: usize = 300;
-/// The most passages that a model gets by one call.
+/// The maximum number of passages that a model gets by one call.
 pub const PASSAGES_MAX: usize = domain::tool::PASSAGES_MAX as usize;
-/// The most passages of one result: no tool gives more than the attached files.
+/// The maximum number of passages of one result: no tool gives more than the attached files.
 pub const OUTPUT_PASSAGES_MAX: usize = MachineTool::AttachedFiles.facts().passages_max as usize;
-/// The most text of attached files, in bytes, so that it fits into a frame when escaped.
+/// The maximum text length of attached files, in bytes, so that it fits into a frame when escaped.
 pub const ATTACHED_MAX_BYTES: usize = 256 * 1024;
 /// The maximum number of pages that are shown as pictures by one call.
 pub const VIEW_PAGES_MAX: u32 = 4;
 /// The maximum number of images of one result.
 pub const IMAGES_MAX: usize = domain::image::IMAGES_MAX;
-/// The most written paths of one result.
+/// The maximum number of written paths of one result.
 pub const WRITTEN_MAX: usize = 100;

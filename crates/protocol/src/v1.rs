@@ -18,7 +18,7 @@ use crate::tool::ToolOutput;
 pub const TURN_PATH: &str = "/turn";
 /// The version number.
 pub const VERSION: u32 = 1;
-/// The most `open`s per session: many times the bound on the waiting calls of an answer.
+/// The maximum number of `open`s per session: many times the bound on the waiting calls of an answer.
 const LINKS_PER_SESSION: u32 = 4096;
 /// The name of a call of an unknown step: only its identifier matters.
 const UNKNOWN: &str = "";
