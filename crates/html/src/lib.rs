@@ -47,7 +47,7 @@ impl<'a> Tag<'a> {
         Some(decode_entities(value))
     }
 
-    /// Returns the content of an element that contains no markup, such as a title. Its end tag is no token of its own.
+    /// Returns the content of an element that contains no markup, such as a title. Its end tag is not a separate token.
     pub fn raw_text(&self) -> Option<Cow<'a, str>> {
         self.raw.map(decode_entities)
     }
@@ -190,7 +190,7 @@ fn is_raw(name: &str) -> bool {
     matches!(name, "script" | "style" | "iframe" | "noembed" | "noframes" | "xmp" | "textarea" | "title")
 }
 
-/// Replaces entities by the characters that they stand for.
+/// Replaces entities by their characters.
 fn decode_entities(text: &str) -> Cow<'_, str> {
     if !text.contains('&') {
         return Cow::Borrowed(text);
