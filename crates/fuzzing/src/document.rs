@@ -34,7 +34,7 @@ pub(crate) fn assert_promises(name: &str, content: &[u8]) {
     }
 }
 
-/// Has only panics of the project's own code reported, which ends a run: the reader catches those of the libraries that parse.
+/// Reports only panics of the project's code, which end a run: the reader catches panics of parsing libraries.
 fn tolerate_libraries() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -29,7 +29,7 @@ pub use workspace_paths::try_input as workspace_paths;
 /// A name, and the function that runs one input.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// All targets. Their names are those of the programs and of the input folders.
+/// All targets. Their names are also the names of the programs and the input folders.
 pub const TARGETS: &[Target] = &[
     ("container", container),
     ("document", document),

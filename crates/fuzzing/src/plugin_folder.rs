@@ -1,5 +1,5 @@
-//! Fuzzes plugin folders: whatever the files contain, the result stays within its bounds, reveals nothing outside of
-//! the folder, and can be shown on one line.
+//! Fuzzes plugin folders: for any content of the files, the result stays within its bounds, reveals nothing outside
+//! of the folder, and can be shown on one line.
 
 use std::cell::OnceCell;
 use std::collections::HashSet;

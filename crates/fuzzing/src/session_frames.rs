@@ -1,5 +1,5 @@
-//! Fuzzes the lines between host and machine: each input is a bounded frame or an error, in whatever chunks it arrives,
-//! and a parsed frame round-trips.
+//! Fuzzes the lines between host and machine: each input is a bounded frame or an error, regardless of how it is split
+//! into chunks, and a parsed frame round-trips.
 
 use domain::turn::ExecutorFrame;
 use protocol::session::{LineReader, executor_line, host_line, read_executor_line, read_host_line};

@@ -1,4 +1,4 @@
-//! Fuzzes the streams of model servers: the same events in whatever chunks they arrive, in order, and within bounds.
+//! Fuzzes the streams of model servers: the same events for any split into chunks, in order, and within bounds.
 
 use std::collections::{HashSet, VecDeque};
 
