@@ -86,7 +86,7 @@ fn top_module(path: &str) -> &str {
     first.strip_suffix(".rs").unwrap_or(first)
 }
 
-/// Removes comments and items under `#[cfg(test)]`. Returns the names of such modules in files of their own, too.
+/// Removes comments and items under `#[cfg(test)]`. Also returns the names of such modules in separate files.
 fn without_tests(text: &str) -> (String, Vec<String>) {
     let (mut code, mut modules) = (String::new(), Vec::new());
     let mut lines = text.lines();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Complaint, SourceFile, SourceTree};
 
-/// The folder of documents that describe variables: those of the service, of machines and of tests.
+/// The folder of documents that describe variables: variables of the service, of machines and of tests.
 const DOCUMENTS: &str = "docs/";
 const SETTINGS: &str = "docs/configuration.md";
 const OPERATIONS: &str = "docs/operations.md";
@@ -117,7 +117,7 @@ fn machine_paths(tree: &SourceTree, file: &SourceFile, out: &mut Vec<Complaint>)
     }
 }
 
-/// Checks that the error codes of the operator's commands are those that the page of operations lists.
+/// Checks that the page of operations lists exactly the error codes of the operator's commands.
 fn check_error_codes(tree: &SourceTree, out: &mut Vec<Complaint>) {
     const ERRORS: &str = "crates/causerie/src/error.rs";
     let is_code = |text: &&str| {

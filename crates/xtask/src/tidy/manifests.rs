@@ -60,7 +60,7 @@ fn crate_edges(metadata: &Value) -> Crates {
 }
 
 /// Parses the crates and edges of the map's table: rows of `| crate | what it is | uses |`. Uses are names,
-/// or `–` for none; those of tests only follow `; tests:`.
+/// or `–` if empty; uses of tests follow `; tests:`.
 fn parse_map_rows(text: &str) -> Vec<(usize, String, Edges)> {
     let names = |list: &str| -> BTreeSet<String> {
         list.split(',')

@@ -1,4 +1,4 @@
-//! Checks the registry of tools: no name of a tool stands as a string literal beside the table.
+//! Checks the registry of tools: tool names are string literals only in the table.
 //!
 //! Short names such as `list` are ordinary words, so only the crates are checked that offer, route, run or read calls.
 
@@ -14,7 +14,7 @@ pub(super) fn check_tool_names(tree: &SourceTree) -> Vec<Complaint> {
     let names = table_tool_names(table);
     let mut out = Vec::new();
     for file in tree.with_suffix(".rs").filter(|file| is_product(&file.path)) {
-        // Tests stand at the end of a file.
+        // Tests are at the end of a file.
         let code = file.text.lines().take_while(|line| line.trim() != "#[cfg(test)]");
         for (index, line) in code.enumerate().filter(|(_, line)| !line.trim_start().starts_with("//")) {
             for name in names.iter().filter(|name| line.contains(&format!("\"{name}\""))) {

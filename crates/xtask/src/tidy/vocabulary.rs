@@ -15,7 +15,7 @@ const PHRASES: &[(&str, &str)] = &[
     ("as it was told", "as configured"),
 ];
 
-/// The words that no doc line begins with: docs of functions begin with a verb, those of types and fields with a noun.
+/// The words that no doc line begins with: docs of functions begin with a verb, docs of types and fields with a noun.
 const FRAGMENT_BEGINNINGS: [&str; 3] = ["What ", "Who ", "Whether "];
 /// The document that publishes docs of `api` to clients. Lines that it contains are its text, so they stay as published.
 const PUBLISHED: &str = "crates/api/openapi.yaml";
