@@ -3,7 +3,7 @@
 //! - `drivers try DRIVER` exits with 0 if the built binary can run it;
 //! - `drivers skip DRIVER` reads names of tests, one a line, and records that they are not run for want of it; it fails
 //!   if the driver is expected (`CAUSERIE_EXPECT_DRIVERS`);
-//! - `drivers summary` prints a line for each driver for want of which tests were not run.
+//! - `drivers summary` prints a line for each missing driver whose tests were not run.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the caller reads both")]
 
 use std::process::ExitCode;

@@ -69,7 +69,7 @@ fn main() {
     }
 }
 
-/// Writes a picture with as many colours as it needs, so that it is small.
+/// Writes a picture with a minimal palette, so that it is small.
 fn write_picture(path: &Path, picture: &[u8]) {
     fs::write(path, picture).expect("a picture");
     let mut command = Command::new("pngquant");

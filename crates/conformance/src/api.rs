@@ -46,7 +46,7 @@ impl Api {
             self.delete_chat(&id_field(chat, "chatId")).expect_status(204);
         }
         for entry in entries {
-            // Percent signs may already stand for bytes.
+            // Percent signs may already encode bytes.
             let encode = |byte: u8| match byte {
                 b'%' | b'0'..=b'9' | b'a'..=b'z' | b'A'..=b'Z' => char::from(byte).to_string(),
                 _ => format!("%{byte:02X}"),
@@ -259,7 +259,7 @@ impl Api {
 /// Returns the id in a field of an object.
 ///
 /// # Panics
-/// If there is none.
+/// If no such part exists.
 #[must_use]
 pub fn id_field(object: &Value, field: &str) -> String {
     object[field].as_str().expect("an id").to_owned()
@@ -292,7 +292,7 @@ pub fn builtin_reader_id(api: &Api) -> String {
     id_field(found.expect("the built-in reader"), "id")
 }
 
-/// Checks all parts of a completed answer and returns those of a type.
+/// Checks all parts of a completed answer and returns the parts of a type.
 ///
 /// # Panics
 /// If two parts have the same id, or a part is still running.

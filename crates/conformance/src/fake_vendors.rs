@@ -11,7 +11,7 @@ use test_support::port::ReservedPort;
 use crate::api::Expect;
 use crate::http::HttpRequest;
 
-/// The most attempts to start again on the address, whose last connections may still be closing.
+/// The maximum number of attempts to start again on the address, whose last connections may still be closing.
 const STARTS_MAX: u32 = 50;
 
 /// The formats of vendors, which the fake distinguishes by the request's path.

@@ -1,6 +1,6 @@
 //! Black-box tests of the documented interface, over HTTP.
 //!
-//! The harness uses its own HTTP/1.1 client and raw JSON, and none of the service's types.
+//! The harness uses its own HTTP/1.1 client and raw JSON, not the service's types.
 //!
 //! [`cases`] holds the tests that need only a key. `causerie-conformance` runs them against any deployment,
 //! and `tests/interface` against the built binary, all cases concurrently on one service. `tests/suite` adds

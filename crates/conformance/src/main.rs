@@ -14,8 +14,8 @@ use conformance::{Api, ServiceAddress, ServiceOptions, TestService};
 #[derive(Debug, Parser)]
 #[command(name = "causerie-conformance", version)]
 struct ConformanceCli {
-    /// The service: http:// or https://, with the path before /api/v1 if there is one. Without it the built binary is
-    /// started on a folder of its own.
+    /// The service: http:// or https://, with the path before /api/v1, if any. Without it, the built binary is
+    /// started on a temporary folder.
     #[arg(long, env = "CAUSERIE_BASE_URL")]
     base_url: Option<String>,
     /// A key of an empty account.
@@ -27,7 +27,7 @@ struct ConformanceCli {
     /// Not the cases whose subject or name holds this text.
     #[arg(long, value_name = "TEXT")]
     skip: Vec<String>,
-    /// A proxy stands before the service: skip what it would answer in the service's place.
+    /// The service is behind a proxy: skip the cases that the proxy would answer itself.
     #[arg(long)]
     proxied: bool,
     /// Ask nothing, so that no credits are spent.

@@ -11,14 +11,14 @@ const INTERVAL: Duration = Duration::from_millis(10);
 /// Polls until `look` returns a value.
 ///
 /// # Panics
-/// If there is none within [`TIMEOUT`]. `what` names the awaited condition.
+/// If there is no value within [`TIMEOUT`]. `what` names the awaited condition.
 pub fn wait_until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     let found = poll_in_time(look);
     assert!(found.is_some(), "{what}: not within {TIMEOUT:?}");
     found.expect("it was found")
 }
 
-/// Polls until `look` returns a value; `None` if there is none within [`TIMEOUT`].
+/// Polls until `look` returns a value; `None` after [`TIMEOUT`].
 pub fn poll_in_time<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let start = Instant::now();
     loop {

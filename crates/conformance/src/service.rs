@@ -1,4 +1,4 @@
-//! The built binary, run with a data folder of its own.
+//! The built binary, run with a separate data folder.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -353,7 +353,7 @@ impl Drop for TestService {
             let _ = child.kill();
             let _ = child.wait();
         }
-        // Machines outlive their service; those of a test must not.
+        // Machines outlive their service; machines of a test must not.
         processes::kill_processes_in_folder(self.home.path());
         if std::thread::panicking() {
             let log = self.log_text();

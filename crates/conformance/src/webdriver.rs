@@ -14,7 +14,7 @@ use crate::poll;
 
 /// The name of the member that identifies an element in the protocol.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
-/// The most tries to start a driver.
+/// The maximum number of attempts to start a driver.
 const STARTS_MAX: u32 = 5;
 /// The line by which the driver says that it listens.
 const STARTED: &str = "ChromeDriver was started successfully on port ";
@@ -22,7 +22,7 @@ const STARTED: &str = "ChromeDriver was started successfully on port ";
 const SCRIPT_TIMEOUT_MS: u64 = 30_000;
 /// The beginning of the browser's own pages, which no page of a site can request.
 const OWN_PAGES: &str = "chrome://";
-/// The options of the browser. Nothing but what pages ask for leaves it.
+/// The options of the browser. It sends only the requests of pages.
 const OPTIONS: [&str; 11] = [
     "--headless",
     "--no-sandbox",
@@ -37,7 +37,7 @@ const OPTIONS: [&str; 11] = [
     "--hide-scrollbars",
 ];
 
-/// A key of the keyboard that is no letter.
+/// A key of the keyboard that is not a letter.
 #[derive(Debug, Clone, Copy)]
 pub enum KeyboardKey {
     Enter,
@@ -72,7 +72,7 @@ pub struct View {
     pub language: &'static str,
 }
 
-/// A running browser with a profile of its own. It ends when it is dropped.
+/// A running browser with a separate profile. It ends when it is dropped.
 #[derive(Debug)]
 pub struct WebDriver {
     driver: Child,
@@ -134,7 +134,7 @@ impl WebDriver {
             &json!({ "capabilities": { "alwaysMatch": capabilities } }),
         );
         self.session = format!("/session/{}", begun["sessionId"].as_str().expect("a session"));
-        // The browser's own page for new tabs is none of the service's.
+        // The browser's page for new tabs does not belong to the service.
         self.open_page("about:blank");
         let _ = self.take_requested_urls();
     }
@@ -179,7 +179,7 @@ impl WebDriver {
     /// Waits until an element of this CSS selector is on the page.
     ///
     /// # Panics
-    /// If there is none in time.
+    /// If no element appears in time.
     #[must_use]
     pub fn find_element(&self, selector: &str) -> BrowserElement {
         let found = poll::poll_in_time(|| self.find_element_now(selector));
@@ -198,7 +198,7 @@ impl WebDriver {
         Some(BrowserElement(found[ELEMENT].as_str()?.to_owned()))
     }
 
-    /// Waits until there is no element of this CSS selector.
+    /// Waits until no element matches this CSS selector.
     ///
     /// # Panics
     /// If there still is one after the longest wait.

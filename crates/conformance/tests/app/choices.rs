@@ -107,7 +107,7 @@ fn follow_up_changes_model_and_search() {
     assert!(tools.contains("web_fetch"), "{tools}");
     assert_eq!(chat()["chat"]["jurisdictions"], serde_json::json!(["SK"]));
 
-    // What is not checked any more goes.
+    // Unchecked choices are removed.
     ask_further(&[("input", "Three"), ("model", &other)]).expect_redirect(&path);
     let page = wait_for_completed_page(&browser, &path);
     assert!(dock(&page).contains(&format!("<option value=\"{other}\" selected>")), "{page}");

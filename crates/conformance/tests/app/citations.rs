@@ -65,7 +65,7 @@ fn citation_link_leads_to_passage() {
     assert_eq!(find_attribute(&gone, "#a-", "href"), back);
     browser.upload_files("/uploads", &[("a lease.txt", b"Other words.\n")]).expect_redirect("/files/uploads");
 
-    // Nobody else learns of the passage, and what names none is left out.
+    // Nobody else learns of the passage, and citations without one are left out.
     let other = account_with_password(&stage.service);
     let stranger = HttpBrowser::new(&stage.service);
     stranger.sign_in(&other.email, PASSWORD).expect_redirect("/");

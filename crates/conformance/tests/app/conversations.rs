@@ -31,7 +31,7 @@ pub(crate) fn wait_for_completed_page(browser: &HttpBrowser, path: &str) -> Stri
     })
 }
 
-/// Reads events up to the one that `wanted` accepts.
+/// Reads events until `wanted` accepts one.
 pub(crate) fn read_event_until(
     lines: &mut impl BufRead,
     mut wanted: impl FnMut(&str, &str) -> bool,
@@ -83,7 +83,7 @@ fn answer_grows_with_and_without_script() {
     });
     assert!(later.contains("<strong>One</strong> two") && !last.contains("data-events"), "{later}");
     assert!(!later.contains("A long paragraph."), "what the page has is not sent again: {later}");
-    // What it has cost is known at its end, and is what the ledger says.
+    // Its cost is known at its end, and matches the ledger.
     assert!(!first.contains("class=\"cost\"") && !page.contains("class=\"cost\""), "{first}");
     let ledger = browser.get_page("/credits/ledger.csv").text();
     let settled = ledger.lines().map(|line| line.split(',').collect::<Vec<_>>());

@@ -327,11 +327,11 @@ fn cited_image_text_in_archive_marked() {
     let page = browser.get_page(href.trim_end_matches("#cited")).expect_page(200);
     let marked = page.split("<mark id=\"cited\">").nth(1).unwrap_or_default();
     assert!(marked.starts_with("The code word is heron."), "{page}");
-    // What the machine reads without recognition stands there once.
+    // Text that the machine reads without recognition appears once.
     assert_eq!(page.matches("střechy").count(), document_text_count(&browser), "{page}");
 }
 
-/// Returns how often the word of `minutes.docx` stands on its own page.
+/// Returns how often the word of `minutes.docx` appears on the page of the file.
 fn document_text_count(browser: &HttpBrowser) -> usize {
     browser.get_page("/files/uploads/minutes.docx?view").expect_page(200).matches("střechy").count()
 }

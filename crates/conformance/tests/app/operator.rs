@@ -101,7 +101,7 @@ fn operator_creates_account_with_role() {
     owner.get_page("/").expect_redirect("/sign-in");
     owner.sign_in("new@example.test", "another horse").expect_redirect("/");
 
-    // A session alone changes neither the password nor the role of its own account.
+    // A session alone changes neither the password nor the role of its account.
     let own = format!("/operator/accounts/{}", stage.account.id);
     browser.post_form(&format!("{own}/password"), &[("password", "another horse")]).expect_page(400);
     browser.post_form(&format!("{own}/role"), &[("role", "owner")]).expect_page(400);

@@ -1,4 +1,4 @@
-//! Signing in and out, and what only a signed-in user sees.
+//! Signing in and out, and the pages for signed-in users only.
 
 use conformance::{Api, Say, ServiceOptions, TestAccountOptions, TestService};
 
@@ -63,7 +63,7 @@ fn sign_in_returns_to_page() {
     answer.expect_redirect(&format!("/sign-in?next={conversation}&done=ended"));
     let form = late.get_page("/sign-in?done=ended").expect_page(200);
     assert!(form.contains("Your session has ended. Sign in again."), "{form}");
-    // What a refused form leaves in the address bar leads to its page.
+    // The address after a refused form leads to its page.
     browser.get_page("/ask").expect_redirect("/");
     browser.get_page(&format!("{conversation}/ask")).expect_redirect(conversation);
     assert_eq!(browser.get_page("/account/email").header("location"), Some("/account"));
@@ -120,7 +120,7 @@ fn known_browser_signs_in_during_guesses() {
     assert!(guesses.contains(&429), "{guesses:?}");
     from(250).sign_in(&victim.email, PASSWORD).expect_page(429);
     owner.sign_in(&victim.email, PASSWORD).expect_redirect("/");
-    // What the browser keeps opens nothing, and is good for its own account only.
+    // The cookie alone opens nothing, and is valid for its account only.
     let other = account_with_password(&service);
     assert_eq!(owner.sign_in(&other.email, "wrong").status, 401);
     let guesses: Vec<_> = (0..11).map(|_| owner.sign_in(&victim.email, "wrong").status).collect();

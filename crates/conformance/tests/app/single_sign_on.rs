@@ -15,7 +15,7 @@ struct SingleSignOnFixture {
 fn single_sign_on_fixture(settings: &[(&str, &str)]) -> SingleSignOnFixture {
     let provider = IdentityProvider::start();
     let mut environment = provider.service_environment();
-    // The provider returns to whatever is configured; the tests' browser ignores the host.
+    // The provider returns to the configured address; the tests' browser ignores the host.
     environment.push(("CAUSERIE_OIDC_PUBLIC_URL".to_owned(), "http://127.0.0.1".to_owned()));
     environment.extend(settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
     let service = TestService::start(ServiceOptions { environment, ..ServiceOptions::default() });

@@ -75,7 +75,7 @@ fn edited_question_keeps_both_versions() {
     assert_eq!(api.get_message(&chat, &two).expect_status(200).json()["text"], "To Two <b>");
     let export = browser.get_page(&format!("{path}/export.md")).text();
     assert!(export.contains("Two, edited") && !export.contains("Three"), "{export}");
-    // Back to the first version, with what followed it.
+    // Back to the first version, with its continuation.
     let back = browser.post_form(&format!("{path}/show"), &[("answer", &two)]);
     back.expect_redirect(&format!("{path}#e-{two}"));
     let page = browser.get_page(&path).expect_page(200);
@@ -109,7 +109,7 @@ fn retried_answer_keeps_new_model() {
     assert_eq!(api.get_chat(&chat).json()["chat"]["model"], other.as_str());
     assert_eq!(api.get_message(&chat, &second).json()["model"], other.as_str());
     assert_eq!(api.get_message(&chat, &first).json()["model"], MODEL, "who answered stays as it was");
-    // The interface goes on with what is shown.
+    // The interface continues the shown version.
     api.wait_for_completion(&api.expect_accepted(&json!({ "input": "And when?", "chatId": chat })));
     let page = browser.get_page(&path).expect_page(200);
     assert_eq!(page_questions(&page), ["What is the rent?", "And when?"]);

@@ -41,7 +41,7 @@ fn find_violations(browser: &WebDriver) -> Vec<String> {
 pub(crate) struct AccessibilityFindings(BTreeMap<String, String>);
 
 impl AccessibilityFindings {
-    /// Looks at the page that is open for what holds of every page.
+    /// Checks the open page for the requirements of every page.
     pub(crate) fn check_page(&mut self, stage: &BrowserFixture, view: View, name: &str) {
         let mut found = find_violations(&stage.browser);
         let wide = stage.browser.run_script("return document.documentElement.scrollWidth", &[]);

@@ -92,7 +92,7 @@ fn answer_grows_in_place() {
         stage.vendor.wait_for_holds(1);
         browser.wait_for_text("The first half");
         let _ = browser.find_element("[aria-busy=true]");
-        // What is there stays the same element, so that a selection survives.
+        // Existing elements stay the same, so that a selection survives.
         browser.run_script("window.kept = document.querySelector('.answer strong')", &[]);
         stage.vendor.release_hold();
         browser.wait_for_text("The first half and the second.");
@@ -358,7 +358,7 @@ fn code_is_copied_by_itself() {
             browser.run_script("return window.taken ?? null", &[]).as_str().map(str::to_owned)
         });
         assert!(answer.contains("exit") && !answer.contains("button"), "{answer}");
-        // Without a script there is none.
+        // Without a script it is missing.
         browser.run_script("document.documentElement.classList.remove('copies')", &[]);
         assert_eq!(
             browser.run_script("return document.querySelector('.copy-code').checkVisibility()", &[]),

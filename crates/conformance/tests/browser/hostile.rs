@@ -32,7 +32,7 @@ const INTRUDERS: &str = "return [...document.body.querySelectorAll('*')].filter(
 
 /// Requires of the page that is open that no text became anything else.
 fn check_no_payload_ran(stage: &BrowserFixture, path: &str) {
-    // What would run later gets its chance: focus, a frame, what has to be fetched.
+    // Gives delayed scripts their chance: focus, a frame, fetched content.
     stage.browser.run_async_script(
         "document.querySelectorAll('main details').forEach((it) => { it.open = true; });
          await new Promise((next) => requestAnimationFrame(() => requestAnimationFrame(next)));",
@@ -186,7 +186,7 @@ fn hostile_passages_run_nothing() {
     let api = stage.service.api_for(&stage.account);
     let payloads = payloads::all_payloads();
     let on_lines: Vec<_> = payloads.iter().map(|payload| payload.replace(char::is_control, " ")).collect();
-    // A byte that is no text has the machine read the message.
+    // A byte that is not text makes the machine read the message.
     let message = format!("Subject: x\0\n\n{}\n", on_lines.join("\n\n"));
     assert_eq!(api.upload_file("message.eml", message.as_bytes()).status, 201);
     visit_with_and_without_policy(&stage, "/files/uploads/message.eml?view", payloads.len() / 2);

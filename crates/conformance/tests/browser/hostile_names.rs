@@ -29,7 +29,7 @@ fn sign_in_operator(stage: &BrowserFixture) {
     stage.sign_in_at(&stage.browser);
 }
 
-/// Writes a plugin whose name and description, and those of its skills and of its agent, are payloads.
+/// Writes a plugin with payloads as names and descriptions of itself, its skills and its agent.
 fn write_plugin(folder: &Path, number: usize, texts: &[String]) {
     let home = folder.join(format!("p{number}"));
     let file = |path: String, text: &str| {

@@ -42,7 +42,7 @@ const MARKUP: [&str; 36] = [
     "<math><mtext><table><mglyph><style><!--</style><img title=\"--&gt;&lt;img src=/loaded onerror=hit()&gt;\">",
 ];
 
-/// Beginnings that end the place in which a text stands.
+/// Beginnings that break out of the context of a text.
 const BREAKS: [&str; 6] = ["", "\">", "'>", "</textarea></title>", "--></script></style>", "`\n\n```\n"];
 
 /// Markup of other kinds: links, pictures and references of Markdown, templates, encodings.

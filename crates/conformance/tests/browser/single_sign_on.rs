@@ -1,4 +1,4 @@
-//! Signing in at an identity provider that is none of ours.
+//! Signing in at a third-party identity provider.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;

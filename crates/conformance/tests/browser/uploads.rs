@@ -115,7 +115,7 @@ fn dropped_folder_keeps_subfolders() {
 fn large_upload_resumes_after_service_kill() {
     let mut stage = BrowserFixture::start_signed_in(desktop_view(false, "en"));
     stage.open_path("/files/uploads");
-    // The fourth piece waits until the service is gone.
+    // The fourth piece waits until the service has ended.
     let script = "
         const real = window.fetch;
         window.pieces = 0;
@@ -276,7 +276,7 @@ fn failed_upload_has_no_full_bar() {
 
 #[test]
 fn cancel_all_stops_every_upload() {
-    // Files of a folder `kept/made`, of which no piece leaves the browser until it is given up.
+    // Files of a folder `kept/made`. The browser sends no piece of them until they are cancelled.
     let script = "
         const real = window.fetch;
         window.fetch = async (path, options) => {

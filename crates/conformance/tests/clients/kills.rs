@@ -10,9 +10,9 @@ use serde_json::Value;
 use crate::expect_success;
 use crate::programs::{prepare_typescript_folder, python_command, test_file, typescript_compiler};
 
-/// The text that the model writes each time that it is called; the service is killed in mid-sentence but for the last.
+/// The text that the model writes on each call; the service is killed in mid-sentence, except in the last one.
 const SAYINGS: [&str; 3] = ["One two", "One two three", "One two three, four"];
-/// The length of the text that every reader sees after a restart: shorter than what it read before.
+/// The length of the text that every reader sees after a restart: shorter than the text that it read before.
 const BEGUN: usize = "One".len();
 
 /// A program that prints the pieces of an answer's text as it reads them, a line of JSON each, and at last the text.

@@ -19,7 +19,7 @@ fn language_samples(page: &str, language: &str) -> Vec<String> {
     shown.collect()
 }
 
-/// Splits a sample into its imports, which stand outside functions, and the rest.
+/// Splits a sample into its imports, which are outside functions, and the rest.
 fn split_imports(sample: &str) -> (String, String) {
     sample.split_inclusive('\n').partition(|line| line.starts_with("import "))
 }

@@ -57,7 +57,7 @@ impl Trap {
         probe.map_or_else(|_| "127.0.0.1".to_owned(), |address| address.ip().to_string())
     }
 
-    /// Asserts that there were no connections.
+    /// Asserts that nothing connected.
     pub(crate) fn assert_quiet(&self) {
         let quiet = |came: std::io::Result<String>| match came {
             Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock, "{error}"),

@@ -6,7 +6,7 @@ use conformance::{ServiceOptions, TestService, large};
 
 /// The size of the file, unless `LARGE_FILE_BYTES` is set.
 const FILE_BYTES: u64 = 256 * 1024 * 1024 + 17;
-/// The most that the service's memory may grow during the transfer.
+/// The maximum growth of the service's memory during the transfer.
 const GROWTH_MAX_KIB: u64 = 16 * 1024;
 
 /// Reads a field of the process's memory status, in KiB.

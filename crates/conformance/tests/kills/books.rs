@@ -106,7 +106,7 @@ fn check_report(whole: &Value, marker: &str) {
     assert!(once("The lawyer looks.") && once(&format!("The lawyer reports on {marker}, ")), "{part}");
 }
 
-/// Checks that every accepted answer is in its conversation once, and that there are no others.
+/// Checks that every accepted answer is in its conversation once, without others.
 pub(crate) fn check_history(caller: Caller<'_>, answers: &[&CompletedAnswer]) {
     let mut left: HashMap<&str, &CompletedAnswer> =
         answers.iter().map(|answered| (answered.whole["id"].as_str().expect("an id"), *answered)).collect();
@@ -179,7 +179,7 @@ fn check_note(marker: &str, states: &[&str], ran: u32) {
     assert!(ran == 1 || states == ["ERROR"], "a note of {marker} is {states:?} and was never taken");
 }
 
-/// Counts each line, except those of the undisturbed question.
+/// Counts each line, except the lines of the undisturbed question.
 fn count_lines(text: &str) -> HashMap<&str, u32> {
     let mut lines: HashMap<&str, u32> = HashMap::new();
     for line in text.lines().filter(|line| !line.starts_with(UNDISTURBED)) {

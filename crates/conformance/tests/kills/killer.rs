@@ -11,8 +11,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::random::Random;
 
-/// The most kills of one machine between two starts of the service. Answers fail if their machine is lost
-/// more often within a short time; other tests cover that.
+/// The maximum number of kills of one machine between two starts of the service. Answers fail if their
+/// machine is lost more often within a short time; other tests cover that.
 const MACHINE_KILLS_MAX: u32 = 3;
 /// The pause between two kills, in milliseconds.
 const PAUSE: std::ops::Range<u64> = 30..650;

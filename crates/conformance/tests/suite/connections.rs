@@ -210,7 +210,7 @@ fn silent_connections_yield_to_active_ones() {
         read_rest(&mut stream);
         asking.push(stream);
     }
-    // The silent ones were closed, those that had asked were not.
+    // The silent ones were closed, the ones that had asked were not.
     for stream in &mut silent {
         assert_eq!(read_status(stream), None);
     }

@@ -70,7 +70,7 @@ fn small_files_are_given_whole() {
     assert_eq!(citations[0]["source"]["path"], json!(small), "{text}");
     assert!(find_parts(&answer, "TOOL").is_empty(), "no tool ran that the model had called: {answer}");
 
-    // The next question can cite the previous question's file, with a number of its own answer.
+    // The next question can cite the previous question's file, with a number in the new answer.
     vendor.add_script([Say::from_text("Ano [1].")]);
     let second = ask_with_files(&api, "Opravdu?", &[], Some(&answer));
     let request = vendor.request_bodies().swap_remove(1);

@@ -1,6 +1,6 @@
 //! A data folder on a small disk that runs out of space or inodes.
 //!
-//! Each test re-executes itself in a mount namespace of its own, which its services share.
+//! Each test re-executes itself in a separate mount namespace, which its services share.
 
 use std::fs::{self, File};
 use std::io::Write;

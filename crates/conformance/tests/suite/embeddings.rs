@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::metrics::read_metrics;
 
-/// The words of the question stand in no document.
+/// No document contains the words of the question.
 const QUESTION: &str = "Are canaries tolerated?";
 const RULES: &str = "A parrot may stay in the flat if it does not shriek at night.";
 

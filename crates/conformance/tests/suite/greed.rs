@@ -197,8 +197,8 @@ fn stalled_uploads_are_given_up() {
     .into_bytes();
     begun.extend(vec![b'z'; 2_000_000]);
     let uploads = stage.open_connections(UPLOADS, &begun);
-    // Each connection has a descriptor, and those that are read from have two more for their file. Each of these holds at
-    // most a batch of 512 KiB for its file, and what was read from the connection. Of the refused ones 32 are read on.
+    // Each connection has a descriptor, and an accepted upload two more for its file. It holds at most a batch of 512 KiB
+    // for its file, and the bytes read from the connection. 32 of the refused ones are read on.
     stage.check_bounds(96, UPLOADS + 200);
     let statuses = read_statuses(uploads);
     let times = |wanted: u16| statuses.iter().filter(|status| **status == wanted).count();

@@ -13,7 +13,7 @@ use crate::streams::{StreamFixture, find_shown_text, stream_fixture};
 
 /// The lifetime of a key that expires during use.
 const LIFE_SECONDS: u64 = 3;
-/// The time after the expiry within which its streams must end: five seconds, and what a busy host adds.
+/// The time after the expiry within which its streams must end: five seconds, and the delay of a busy host.
 const ENDED_WITHIN: Duration = Duration::from_secs(5 + 20);
 
 /// Creates another key of the account with these arguments. Returns a caller with it and its id.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::authentication::assert_rejected;
 use crate::streams::{StreamFixture, find_shown_text, stream_fixture};
 
-/// The time within which the streams of an expired licence must end: five seconds, and what a busy host adds.
+/// The time within which the streams of an expired licence must end: five seconds, and the delay of a busy host.
 const ENDED_WITHIN: Duration = Duration::from_secs(5 + 20);
 
 fn licence_until(stage: &StreamFixture, day: &str) {

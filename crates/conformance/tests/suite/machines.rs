@@ -35,7 +35,7 @@ fn is_running(machine: &Value) {
     assert_eq!(machine["status"], "RUNNING", "{machine}");
     assert!(machine["driver"].as_str().is_some_and(|driver| driver.contains("(limits: ")), "{machine}");
     let pids = machine["pids"].as_array().expect("a list");
-    // Others come and go, such as those that read documents.
+    // Others come and go, such as readers of documents.
     assert!(pids.iter().filter(|pid| is_process_alive(pid)).count() >= 2, "{machine}");
 }
 

@@ -1,4 +1,4 @@
-//! Refusals before the body: clients that are still sending read the status, whatever they sent it over.
+//! Refusals before the body: clients that are still sending can read the status over every transport.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

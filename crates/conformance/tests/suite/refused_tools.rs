@@ -1,4 +1,4 @@
-//! Models whose servers refuse something: they answer nevertheless, and the answer says what was left out.
+//! Models whose servers refuse something: they answer nevertheless, and the answer lists the omissions.
 
 use conformance::fake_vendors::{FakeVendorFormat, FakeVendors};
 use conformance::{Api, Expect, ServiceOptions, TestService, poll};

@@ -8,7 +8,7 @@ use conformance::events::{StreamFrame, parse_version};
 use conformance::{AnswerStream, Api, Expect, Say, ScriptedVendor, ServiceOptions, TestAccount, TestService};
 use serde_json::{Value, json};
 
-/// The time within which the stream of a revoked key must end: five seconds, and what a busy host adds.
+/// The time within which the stream of a revoked key must end: five seconds, and the delay of a busy host.
 const REVOKED_WITHIN: Duration = Duration::from_secs(5 + 20);
 /// The longest time between two comments on a busy host.
 const BEAT_WITHIN: Duration = Duration::from_secs(10 + 20);

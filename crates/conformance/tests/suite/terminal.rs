@@ -1,4 +1,4 @@
-//! The commands for those who ask: `ask`, `chat`, `ls`, `show`, `cp`, `mkdir`, `rm`, `stop`.
+//! The commands for users: `ask`, `chat`, `ls`, `show`, `cp`, `mkdir`, `rm`, `stop`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Output, Stdio};

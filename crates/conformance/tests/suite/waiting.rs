@@ -173,7 +173,7 @@ fn declining_model_shown_in_parts() {
     }));
     assert_eq!(vendor.request_bodies().len(), 1, "it is not asked again");
     assert_eq!(service.show_credits(&account), (10_000, 0), "a declined answer costs nothing");
-    // What was written before a filter cut it stays, and the answer says that it is not whole.
+    // Text written before a filter cut the answer stays, and the answer is marked as incomplete.
     vendor.add_script([Say::from_text("The notice period is"), Say::Decline]);
     let answer = api
         .wait_for_completion(&api.expect_accepted(&json!({ "input": "Please", "chatId": answer["chatId"] })));
@@ -203,7 +203,7 @@ fn conversations_beyond_machine_limit_queue() {
             answer
         })
         .collect();
-    // Another account's machine has a limit of its own.
+    // Another account's machine has a separate limit.
     assert_eq!(other.wait_for_completion(&other.ask_question("Fremde"))["text"], "Done.");
     assert_eq!(vendor.request_bodies().len(), 2, "the others wait");
     assert!(answers[1..].iter().all(|answer| api.get_answer(answer)["status"] == "in_progress"));
