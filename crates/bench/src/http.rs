@@ -90,7 +90,7 @@ impl BenchConnection {
         Ok((head, body))
     }
 
-    /// Sends a request and reads its response, of which nothing is kept; the length of its body.
+    /// Sends a request, discards the response and returns the length of its body.
     pub(crate) async fn discard_response(
         &mut self,
         request: &[u8],

@@ -1,7 +1,8 @@
 //! Benchmarks the built service from outside, each result beside a baseline in the same run.
 //!
-//! `bench [name…] [--json FILE] [--charts FOLDER]` runs the named scenarios, or all; each becomes a chart there. `CAUSERIE_BIN` is the program to measure, by default
-//! `target/release/causerie`. Slowness is no failure; an incomplete stream or a lost question is.
+//! `bench [name…] [--json FILE] [--charts FOLDER]` runs the named scenarios, or all; each becomes a chart there. `CAUSERIE_BIN`
+//! is the program to measure, by default `target/release/causerie`. Slowness is not a failure; an incomplete stream or a lost
+//! question is.
 
 mod bare;
 mod chart;

@@ -39,7 +39,7 @@ impl MeasurementUnit {
     }
 }
 
-/// The target of a measurement. Missing it is no failure: the speed of the host says nothing about the program.
+/// The target of a measurement. Missing it is not a failure: the speed of the host says nothing about the program.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Goal {
     /// The median is at most this.

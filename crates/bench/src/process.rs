@@ -126,7 +126,7 @@ impl ProcessMemory {
 /// Sends SIGTERM to a process.
 pub(crate) fn terminate_process(pid: u32) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-        // A process that is gone has ended.
+        // A missing process has ended.
         let _ = kill_process(pid, Signal::TERM);
     }
 }
@@ -161,7 +161,7 @@ pub(crate) fn find_processes_in_folder(folder: &Path) -> Vec<u32> {
 pub(crate) fn kill_processes_in_folder(folder: &Path) {
     for id in find_processes_in_folder(folder) {
         if let Some(pid) = i32::try_from(id).ok().and_then(Pid::from_raw) {
-            // A process that is gone has ended.
+            // A missing process has ended.
             let _ = kill_process(pid, Signal::KILL);
         }
     }

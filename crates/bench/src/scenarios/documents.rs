@@ -1,4 +1,4 @@
-//! Measures how soon uploaded documents are read and answered from, and what memory that takes.
+//! Measures how soon uploaded documents are read and answered from, and the memory for it.
 //!
 //! The documents are of Debian packages, which are downloaded. Without them nothing is measured, and the output says so.
 
@@ -18,7 +18,7 @@ use crate::measurement::{Goal, Measurement, MeasurementUnit};
 use crate::process::{self, CpuPlacement, ProcessMemory};
 use crate::service::{BenchAccount, BenchService, ask_and_wait, build_upload_request};
 
-/// The packages, and what of them is read.
+/// The packages, and their files that are read.
 const WEB_PAGES: [&str; 2] = ["postgresql-doc-15", "python3.11-doc"];
 const MANUAL: (&str, &str) = ("r-doc-pdf", "usr/share/R/doc/manual/fullrefman.pdf");
 /// Of the web pages, the first so many by path of these sizes in bytes: 18 MB.
@@ -36,7 +36,7 @@ const POLL: Duration = Duration::from_millis(20);
 const MEMORY_POLL: Duration = Duration::from_millis(200);
 /// The timeout of reading all documents.
 const TIMEOUT: Duration = Duration::from_secs(300);
-/// The most that a question may take after the documents were read.
+/// The time limit of a question after the documents were read.
 const QUESTION_MAX_MILLIS: f64 = 100.0;
 
 /// The machine drivers, and where each service runs with its machine.
@@ -52,7 +52,7 @@ struct DocumentCollection {
     /// The names and contents.
     files: Vec<(String, Vec<u8>)>,
     questions: &'static [CollectionQuestion],
-    /// The most that reading all of them may take.
+    /// The time limit for reading all of them.
     read_max: Duration,
 }
 
@@ -116,7 +116,7 @@ pub(crate) fn measure_documents() -> BenchResult<Vec<Measurement>> {
     Ok(measurements)
 }
 
-/// Measures a collection, each figure with a service of its own.
+/// Measures a collection, each figure with a separate service.
 fn measure_collection(
     collection: &DocumentCollection,
     driver: &'static str,

@@ -37,7 +37,8 @@ struct Told {
     late_millis: Vec<f64>,
 }
 
-/// Measures thousands of readers of one answer, beside those of a baseline server's state of the same size.
+/// Measures thousands of readers of one answer, and as a baseline, readers of a state of the same size from a bare
+/// server.
 pub(crate) fn fan_out() -> BenchResult<Vec<Measurement>> {
     process::run_apart(|| {
         let vendor = BenchVendor::start()?;

@@ -128,7 +128,7 @@ async fn download_repeatedly(
     Ok(())
 }
 
-/// Downloads the large file once: mebibytes in a second, and what each took of the server's processor.
+/// Downloads the large file once: returns the mebibytes per second, and the server's processor time of each.
 async fn download_large(
     address: SocketAddr,
     pid: u32,

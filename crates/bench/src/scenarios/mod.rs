@@ -58,8 +58,8 @@ fn block_on<T>(load: impl Future<Output = BenchResult<T>>) -> BenchResult<T> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(load)
 }
 
-/// Measures the drivers of virtual machines and compares the figures of each with those of the sandbox. QEMU is left out, with
-/// the reason, where it cannot be measured.
+/// Measures the drivers of virtual machines and compares the figures of each with the sandbox. QEMU is left out, with the
+/// reason, where it cannot be measured.
 fn compare_with_sandbox<T>(
     measure: impl Fn(&'static str) -> BenchResult<T>,
     compare: impl Fn(&'static str, T, &T) -> Vec<Measurement>,

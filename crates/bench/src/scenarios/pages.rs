@@ -18,7 +18,7 @@ const CONVERSATIONS: usize = 10_000;
 const ASKERS: usize = 16;
 const LOADS: usize = 500;
 const PASSWORD: &str = "correct horse";
-/// The pages, of which a word of the history's is searched in one.
+/// The pages. On one of them, a word is searched in the history.
 const PAGES: [&str; 7] =
     ["/", "/history", "/history?q=rent", "/history?q=4711", "/files", "/credits", "/credits/ledger"];
 const P99_MAX_MILLIS: f64 = 20.0;

@@ -12,11 +12,11 @@ use crate::process::{CpuPlacement, ProcessMemory, find_processes_in_folder};
 use crate::service::{BenchAccount, BenchService};
 
 const ROUNDS: usize = 100;
-/// The rounds between two counts until nothing is added, and the most such counts: caches fill, and a virtual machine is
-/// saved for all.
+/// The rounds between two counts until nothing is added, and the maximum number of such counts: caches fill, and a
+/// virtual machine is saved for all.
 const WARM_UP: usize = 5;
 const WARM_UPS_MAX: usize = 20;
-/// The growth of the service's memory that is no leak, in mebibytes: the allocator's slack.
+/// The growth of the service's memory that is not a leak, in mebibytes: the allocator's slack.
 const GROWTH_MAX: f64 = 8.0;
 
 /// The endings of files that a database of SQLite has while it is open, or if its process is stopped.
@@ -103,7 +103,7 @@ fn count_held_resources(service: &BenchService) -> BenchResult<HeldResources> {
     })
 }
 
-/// Counts the entries of a folder and of those in it.
+/// Counts the entries of a folder and its subfolders.
 fn count_folder_entries(folder: &Path) -> BenchResult<usize> {
     let mut count = 0;
     let mut folders = vec![folder.to_owned()];
