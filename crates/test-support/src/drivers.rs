@@ -1,8 +1,8 @@
 //! The machine drivers that this host can run, for tests that need a certain one.
 //!
-//! A driver is tried by a program, once in a run of all tests: each test is a process of its own, so the outcome is kept
-//! in a file. A test whose driver cannot run here says so, is recorded for the [`summary`], and returns. Where the driver
-//! is expected ([`EXPECTED`]), the test fails instead.
+//! A driver is tried by a program, once in a run of all tests: each test is a separate process, so the outcome is kept in
+//! a file. A test whose driver cannot run here says so, is recorded for the [`summary`], and returns. Where the driver is
+//! expected ([`EXPECTED`]), the test fails instead.
 //!
 //! The files are in `drivers` of the target folder, or in the folder that [`FOLDER`] names: `tried-*` with outcomes, and
 //! `not-run` with a line for each test.
@@ -91,7 +91,7 @@ pub fn adopt_records(other: &Path, prefix: &str) {
     }
 }
 
-/// Returns a line for each driver for want of which tests were not run, with their number.
+/// Returns a line for each missing driver, with the number of its tests that were not run.
 #[must_use]
 pub fn summarize_skipped_tests() -> Vec<String> {
     DriverTestRun::from_environment().summarize_skipped_tests()
@@ -176,7 +176,7 @@ impl DriverTestRun {
             !self.expected.split(',').any(|name| name.trim() == driver),
             "{driver} does not run here: {reason}; {EXPECTED} names it, so its tests must run"
         );
-        // Tests print to standard error, whoever collects it.
+        // Tests print to standard error, which may be collected.
         let _ = writeln!(io::stderr(), "{test}: not run here: {driver}, because {reason}");
         let line = format!("{driver}\t{test}\t{}\n", one_line(reason));
         // One write, so that lines of other processes do not mix with it.
@@ -267,7 +267,7 @@ fn run_within(mut program: Command, home: &Path, limit: Duration) -> Result<Outp
         let _ = kill_process_group(group, Signal::KILL);
         let _ = child.wait();
     }
-    // What is killed may take a moment to go, or may just have started another process.
+    // A killed process may take a moment to end, or may just have started another one.
     let begun = Instant::now();
     while processes::kill_processes_in_folder(home) > 0 && begun.elapsed() < KILL_MAX {
         std::thread::sleep(POLL);
@@ -330,7 +330,7 @@ mod tests {
         let mut command = shell_command(
             "echo tried >>\"$0/driver-trials-$1\"; echo 'Kernel panic:\tno  floats' >&2; exit 3",
         );
-        // The trial's folder is made anew each time, the one above it is not.
+        // The trial's folder is created again each time, its parent is not.
         command.arg(home.parent().expect("a folder")).arg(std::process::id().to_string());
         Ok(command)
     }
@@ -395,7 +395,7 @@ mod tests {
         assert!(message.contains(expected), "{message}");
     }
 
-    /// A trial that never answers, ignores signals and leaves a group of its own.
+    /// A trial that never answers, ignores signals and leaves its process group.
     #[test]
     fn trial_timeout_kills_its_processes() {
         let home = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! A stand-in for a model of embeddings, in OpenAI's format: texts of like words or like meaning get like vectors.
+//! A fake embedding model in OpenAI's format: texts with similar words or meaning get similar vectors.
 //!
 //! A vector counts the hashed trigrams of a text's words, and the concepts of a small table of synonyms, which weigh more. So
 //! it is the same for equal texts, and finds what shares no word, as far as the table goes. The model's name selects

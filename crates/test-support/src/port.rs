@@ -3,8 +3,8 @@
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::ops::Range;
 
-/// The ports to choose from: below those that Linux gives to outgoing connections (`ip_local_port_range`), so that no
-/// connection takes one while nothing listens on it.
+/// The ports to choose from: below the ports that Linux gives to outgoing connections (`ip_local_port_range`), so
+/// that no connection takes one while nothing listens on it.
 const PORTS: Range<u16> = 20_000..32_768;
 /// Spreads the first choices of processes that start at the same time, whose ids follow one another.
 const STRIDE: u32 = 61;

@@ -79,7 +79,7 @@ pub(super) fn parse_request(body: &[u8]) -> Result<ParsedRequest, VendorRefusal>
         match message.role.as_str() {
             "user" => parse_user_message(&message.content, &mut open, &mut messages)?,
             "assistant" => {
-                // Each search ended a request of its own by a pause.
+                // Each search ended a separate request by a pause.
                 let pauses = if is_last { count_searches(&message.content) } else { 0 };
                 messages.extend((1..pauses).map(|_| RequestMessage::new("assistant", "")));
                 messages.push(parse_assistant_message(&message.content, &mut open)?);
