@@ -80,7 +80,7 @@ async fn read_gives_passages_with_their_pages() {
 #[tokio::test]
 async fn read_encrypted_pdf_without_password() {
     let mut machine = TestMachine::new();
-    // Made of `lease.pdf` by qpdf, with an empty user password and 256-bit keys.
+    // Made of `lease.pdf` by qpdf, with an empty user password and keys of the named length.
     for fixture in ["unlocked128.pdf", "unlocked256.pdf"] {
         machine.put_fixture(fixture);
     }
