@@ -259,7 +259,7 @@ impl Api {
 /// Returns the id in a field of an object.
 ///
 /// # Panics
-/// If no such part exists.
+/// If the field is not an id.
 #[must_use]
 pub fn id_field(object: &Value, field: &str) -> String {
     object[field].as_str().expect("an id").to_owned()

@@ -358,7 +358,7 @@ fn code_is_copied_by_itself() {
             browser.run_script("return window.taken ?? null", &[]).as_str().map(str::to_owned)
         });
         assert!(answer.contains("exit") && !answer.contains("button"), "{answer}");
-        // Without a script it is missing.
+        // Without scripts, the button is hidden.
         browser.run_script("document.documentElement.classList.remove('copies')", &[]);
         assert_eq!(
             browser.run_script("return document.querySelector('.copy-code').checkVisibility()", &[]),
