@@ -29,7 +29,7 @@ impl Api {
     /// Empties an account that is marked as owned by the suite, or empty.
     ///
     /// # Panics
-    /// If the account is not empty and not marked.
+    /// Panics if the account is not empty and not marked.
     pub fn empty_account(&self) {
         let entries = self.list_home().expect_status(200).json()["entries"].clone();
         let chats = self.list_chats("?limit=200").expect_status(200).json()["chats"].clone();
@@ -213,7 +213,7 @@ impl Api {
     /// Asks in a new conversation and returns the accepted answer.
     ///
     /// # Panics
-    /// If the question is not accepted.
+    /// Panics if the question is not accepted.
     #[must_use]
     pub fn ask_question(&self, input: &str) -> Value {
         self.expect_accepted(&json!({ "input": input }))
@@ -222,7 +222,7 @@ impl Api {
     /// Sends a question that must be accepted.
     ///
     /// # Panics
-    /// If it is not.
+    /// Panics if it is not.
     #[must_use]
     pub fn expect_accepted(&self, question: &Value) -> Value {
         let response = self.send_question(question);
@@ -239,7 +239,7 @@ impl Api {
     /// Returns the current state of the answer.
     ///
     /// # Panics
-    /// If the answer cannot be read.
+    /// Panics if the answer cannot be read.
     #[must_use]
     pub fn get_answer(&self, answer: &Value) -> Value {
         self.get_message(&id_field(answer, "chatId"), &id_field(answer, "id")).expect_status(200).json()
@@ -259,7 +259,7 @@ impl Api {
 /// Returns the id in a field of an object.
 ///
 /// # Panics
-/// If the field is not an id.
+/// Panics if the field is not an id.
 #[must_use]
 pub fn id_field(object: &Value, field: &str) -> String {
     object[field].as_str().expect("an id").to_owned()
@@ -284,7 +284,7 @@ pub fn is_time(text: &Value) -> bool {
 /// Returns the id of the built-in reader, which every service has. It answers at once and costs little.
 ///
 /// # Panics
-/// If it is not in the catalog.
+/// Panics if it is not in the catalog.
 #[must_use]
 pub fn builtin_reader_id(api: &Api) -> String {
     let models = api.get_catalog("models", None).expect_status(200).json();
@@ -295,7 +295,7 @@ pub fn builtin_reader_id(api: &Api) -> String {
 /// Checks all parts of a completed answer and returns the parts of a type.
 ///
 /// # Panics
-/// If two parts have the same id, or a part is still running.
+/// Panics if two parts have the same id, or a part is still running.
 #[must_use]
 pub fn find_parts<'a>(answer: &'a Value, kind: &str) -> Vec<&'a Value> {
     let parts = answer["parts"].as_array().expect("parts");
@@ -325,7 +325,7 @@ pub fn encode_path(path: &str) -> String {
 /// Returns the path of an uploaded file.
 ///
 /// # Panics
-/// If the upload failed.
+/// Panics if the upload failed.
 pub fn uploaded_path(response: HttpResponse) -> String {
     let uploaded = response.expect_status(201).json();
     uploaded["path"].as_str().expect("a path").to_owned()
@@ -334,7 +334,7 @@ pub fn uploaded_path(response: HttpResponse) -> String {
 /// Returns the names in a folder.
 ///
 /// # Panics
-/// If the folder cannot be listed.
+/// Panics if the folder cannot be listed.
 #[must_use]
 pub fn list_names(api: &Api, folder: &str) -> Vec<String> {
     let listing = api.list_directory(folder).expect_status(200).json();

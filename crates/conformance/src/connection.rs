@@ -18,7 +18,7 @@ impl RawConnection {
     /// Connects to the service.
     ///
     /// # Errors
-    /// If the service cannot be reached.
+    /// Fails if the service cannot be reached.
     pub fn connect(address: &ServiceAddress) -> io::Result<Self> {
         Ok(Self { reader: Some(BufReader::new(ServiceWire::connect_to(address)?)) })
     }
@@ -84,7 +84,7 @@ impl RawConnection {
 /// Sends raw bytes and returns the status of the response; `None` if the connection is closed without one.
 ///
 /// # Errors
-/// If the service cannot be reached.
+/// Fails if the service cannot be reached.
 pub fn send_bytes(address: impl Into<ServiceAddress>, bytes: &[u8]) -> io::Result<Option<u16>> {
     let mut connection = RawConnection::connect(&address.into())?;
     connection.write_bytes(bytes);

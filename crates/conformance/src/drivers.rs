@@ -14,7 +14,7 @@ const NONE: &str = "/no/program";
 /// Returns true if a test can have services with this driver. Otherwise says why, and records that the test is not run.
 ///
 /// # Panics
-/// If the driver is expected here and does not run.
+/// Panics if the driver is expected here and does not run.
 #[must_use]
 pub fn can_run(driver: &str) -> bool {
     drivers::can_run(&doctor_trial(driver))

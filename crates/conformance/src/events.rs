@@ -53,7 +53,7 @@ impl AnswerStream {
     /// Opens the stream of this response.
     ///
     /// # Panics
-    /// If the response is not an event stream with the documented headers.
+    /// Panics if the response is not an event stream with the documented headers.
     #[must_use]
     pub fn new(response: StreamingResponse) -> Self {
         assert_eq!(response.status, 200, "the stream opens");
@@ -89,7 +89,7 @@ impl AnswerStream {
     /// Skips events until one matches, and returns it.
     ///
     /// # Panics
-    /// If the stream ends first.
+    /// Panics if the stream ends first.
     pub fn find_event(&mut self, what: &str, mut wanted: impl FnMut(&AnswerEvent) -> bool) -> AnswerEvent {
         let mut last = None;
         while let Some(event) = self.next_event() {
@@ -114,7 +114,7 @@ impl AnswerStream {
     /// Reads the next frame; `None` at the end of the stream.
     ///
     /// # Panics
-    /// If a frame does not have exactly one `event`, one `data` and one `id` line, if its data is not JSON,
+    /// Panics if a frame does not have exactly one `event`, one `data` and one `id` line, if its data is not JSON,
     /// or if nothing arrives for a long time.
     pub fn next_frame(&mut self) -> Option<StreamFrame> {
         let mut fields: Vec<(String, String)> = Vec::new();
@@ -181,7 +181,7 @@ fn assert_id(id: &str, data: &Value) {
 /// Parses the version in an event's id, which increases.
 ///
 /// # Panics
-/// If the id does not have the documented form.
+/// Panics if the id does not have the documented form.
 #[must_use]
 pub fn parse_version(id: &str) -> (u64, u64) {
     let (_, version) = id.split_once(':').expect("an id of two halves");

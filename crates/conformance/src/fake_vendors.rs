@@ -41,7 +41,7 @@ impl FakeVendors {
     /// Starts it on a free port.
     ///
     /// # Panics
-    /// If it is not built or no port is free.
+    /// Panics if it is not built or no port is free.
     #[must_use]
     pub fn start() -> Self {
         let test = std::env::current_exe().expect("the test knows its own path");
@@ -96,7 +96,7 @@ impl FakeVendors {
     /// Kills it and its open responses.
     ///
     /// # Panics
-    /// If it is not running.
+    /// Panics if it is not running.
     pub fn kill(&mut self) {
         let mut child = self.child.take().expect("a running vendor");
         child.kill().expect("it can be killed");
@@ -106,7 +106,7 @@ impl FakeVendors {
     /// Restarts it on the same address.
     ///
     /// # Panics
-    /// If it still runs, or does not start.
+    /// Panics if it still runs, or does not start.
     pub fn restart(&mut self) {
         assert!(self.child.is_none(), "it still runs");
         self.child = (0..STARTS_MAX).find_map(|_| spawn_vendor(&self.binary, &self.address));
@@ -116,7 +116,7 @@ impl FakeVendors {
     /// Returns the requests since its start, oldest first: objects with `body` and `outcome`.
     ///
     /// # Panics
-    /// If it does not respond.
+    /// Panics if it does not respond.
     #[must_use]
     pub fn all_requests(&self) -> Vec<Value> {
         let requests =

@@ -61,7 +61,7 @@ impl HttpRequest {
     /// Sends the request and reads the head of the response.
     ///
     /// # Panics
-    /// If the service cannot be reached or does not respond with HTTP/1.1.
+    /// Panics if the service cannot be reached or does not respond with HTTP/1.1.
     #[must_use]
     pub fn send_streaming(self, address: impl Into<ServiceAddress>) -> StreamingResponse {
         self.try_send_streaming(address).expect("an HTTP/1.1 response")
@@ -81,7 +81,7 @@ impl HttpRequest {
     /// Sends the request like [`Request::send`], for a service that may be down or shutting down.
     ///
     /// # Errors
-    /// If the service cannot be reached or the connection breaks.
+    /// Fails if the service cannot be reached or the connection breaks.
     pub fn try_send(self, address: impl Into<ServiceAddress>) -> io::Result<HttpResponse> {
         self.try_send_streaming(address)?.try_read_whole()
     }
@@ -89,7 +89,7 @@ impl HttpRequest {
     /// Sends the request like [`Request::open`], for a service that may be down or shutting down.
     ///
     /// # Errors
-    /// If the service cannot be reached or does not respond with HTTP/1.1.
+    /// Fails if the service cannot be reached or does not respond with HTTP/1.1.
     pub fn try_send_streaming(self, address: impl Into<ServiceAddress>) -> io::Result<StreamingResponse> {
         let address = address.into();
         let mut wire = ServiceWire::connect_to(&address)?;
@@ -178,7 +178,7 @@ impl StreamingResponse {
     /// Reads the complete response.
     ///
     /// # Panics
-    /// If the body is incomplete.
+    /// Panics if the body is incomplete.
     #[must_use]
     pub fn read_whole(self) -> HttpResponse {
         self.try_read_whole().expect("a whole body")
@@ -187,7 +187,7 @@ impl StreamingResponse {
     /// Reads the complete response like [`Self::whole`], for a connection that may break.
     ///
     /// # Errors
-    /// If the body is incomplete.
+    /// Fails if the body is incomplete.
     pub fn try_read_whole(self) -> io::Result<HttpResponse> {
         self.read_whole_and_rest().map(|(response, _)| response)
     }
@@ -228,7 +228,7 @@ impl HttpResponse {
     /// Parses the body as JSON.
     ///
     /// # Panics
-    /// If it is not JSON.
+    /// Panics if it is not JSON.
     #[must_use]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body)

@@ -31,7 +31,7 @@ impl Http2 {
     /// Connects, with an initial flow-control window of `window` bytes per stream.
     ///
     /// # Errors
-    /// If the service cannot be reached.
+    /// Fails if the service cannot be reached.
     pub fn connect(address: &str, window: u32) -> io::Result<Self> {
         let mut stream = TcpStream::connect(address)?;
         stream.write_all(PREFACE)?;
@@ -46,7 +46,7 @@ impl Http2 {
     /// Sends a request without waiting for the response.
     ///
     /// # Errors
-    /// If the connection is broken.
+    /// Fails if the connection is broken.
     pub fn send_get(&mut self, target: &str, headers: &[(&str, &str)]) -> io::Result<()> {
         let named = [(":method", "GET"), (":scheme", "http"), (":authority", "x"), (":path", target)];
         let mut block = Vec::new();

@@ -92,7 +92,7 @@ impl IdentityProvider {
     /// Starts it with the user `ada@example.org`.
     ///
     /// # Panics
-    /// If no port is free.
+    /// Panics if no port is free.
     #[must_use]
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -170,7 +170,7 @@ impl IdentityProvider {
     /// it is sent back.
     ///
     /// # Panics
-    /// If the request for a sign-in is wrong.
+    /// Panics if the request for a sign-in is wrong.
     #[must_use]
     pub fn authorize_user(&self, url: &str) -> String {
         let query =

@@ -22,7 +22,7 @@ fn content_piece() -> Vec<u8> {
 /// Uploads a file of this size, downloads it and its end, and deletes it.
 ///
 /// # Panics
-/// If the downloaded file differs.
+/// Panics if the downloaded file differs.
 pub fn check_large_file_round_trip(api: &Api, bytes: u64) {
     let uploaded = upload_large_file(api, bytes);
     assert_eq!(uploaded["size"], bytes, "{uploaded}");

@@ -11,7 +11,7 @@ const INTERVAL: Duration = Duration::from_millis(10);
 /// Polls until `look` returns a value.
 ///
 /// # Panics
-/// If there is no value within [`TIMEOUT`]. `what` names the awaited condition.
+/// Panics if there is no value within [`TIMEOUT`]. `what` names the awaited condition.
 pub fn wait_until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     let found = poll_in_time(look);
     assert!(found.is_some(), "{what}: not within {TIMEOUT:?}");

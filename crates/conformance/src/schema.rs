@@ -32,7 +32,7 @@ impl Schema {
     /// Parses a schema in YAML.
     ///
     /// # Panics
-    /// If it is invalid.
+    /// Panics if it is invalid.
     #[must_use]
     pub fn from_yaml(yaml: &str) -> Self {
         let root: Value = yaml_serde::from_str(yaml).expect("a document in YAML");

@@ -87,7 +87,7 @@ impl TestService {
     /// Starts it on an empty folder and waits until it is healthy.
     ///
     /// # Panics
-    /// If the binary is not built or the service does not start.
+    /// Panics if the binary is not built or the service does not start.
     #[must_use]
     pub fn start(options: ServiceOptions) -> Self {
         Self::start_on(options, |_| {})
@@ -152,7 +152,7 @@ impl TestService {
     /// Returns the id of its process.
     ///
     /// # Panics
-    /// If it is not running.
+    /// Panics if it is not running.
     #[must_use]
     pub fn process_id(&self) -> u32 {
         self.child.as_ref().expect("a running service").id()
@@ -161,7 +161,7 @@ impl TestService {
     /// Sends SIGKILL, to simulate a power failure.
     ///
     /// # Panics
-    /// If it is not running.
+    /// Panics if it is not running.
     pub fn kill(&mut self) {
         let mut child = self.child.take().expect("a running service");
         child.kill().expect("it can be killed");
@@ -171,7 +171,7 @@ impl TestService {
     /// Sends SIGTERM and waits until it has exited.
     ///
     /// # Panics
-    /// If it does not exit, or fails.
+    /// Panics if it does not exit, or fails.
     pub fn terminate(&mut self) {
         self.send_signal(Signal::TERM);
         let status = self.wait_for_exit();
@@ -181,7 +181,7 @@ impl TestService {
     /// Sends a signal.
     ///
     /// # Panics
-    /// If it is not running.
+    /// Panics if it is not running.
     pub fn send_signal(&self, signal: Signal) {
         let child = self.child.as_ref().expect("a running service");
         kill_process(Pid::from_child(child), signal).expect("the signal is sent");
@@ -190,7 +190,7 @@ impl TestService {
     /// Waits until it has exited and returns its status.
     ///
     /// # Panics
-    /// If it was not running, or does not exit.
+    /// Panics if it was not running, or does not exit.
     pub fn wait_for_exit(&mut self) -> ExitStatus {
         let mut child = self.child.take().expect("a running service");
         poll::wait_until("the service ends", || child.try_wait().expect("it can be looked at"))
@@ -199,7 +199,7 @@ impl TestService {
     /// Restarts it on the same folder and, if possible, the same address.
     ///
     /// # Panics
-    /// If it still runs, or does not start.
+    /// Panics if it still runs, or does not start.
     pub fn restart(&mut self) {
         assert!(self.child.is_none(), "it still runs");
         self.start_until_healthy();
@@ -214,7 +214,7 @@ impl TestService {
     /// Creates an account with a key.
     ///
     /// # Panics
-    /// If the operator's commands fail.
+    /// Panics if the operator's commands fail.
     #[must_use]
     pub fn create_account_with(&self, wanted: &TestAccountOptions) -> TestAccount {
         let number = self.accounts.fetch_add(1, Ordering::Relaxed);
@@ -235,7 +235,7 @@ impl TestService {
     /// Creates another key of an account and returns its id and the key.
     ///
     /// # Panics
-    /// If the operator's command fails.
+    /// Panics if the operator's command fails.
     #[must_use]
     pub fn new_key(&self, email: &str) -> (String, String) {
         let made = self.run_admin_command(&["key", "create", "--account", email, "--name", "conformance"]);
@@ -252,7 +252,7 @@ impl TestService {
     /// Returns the available and the reserved credits of the account.
     ///
     /// # Panics
-    /// If the operator's command fails.
+    /// Panics if the operator's command fails.
     #[must_use]
     pub fn show_credits(&self, account: &TestAccount) -> (i64, i64) {
         let shown = self.run_admin_command(&["credits", "show", "--account", &account.email]);
@@ -263,7 +263,7 @@ impl TestService {
     /// Runs an operator's command that must succeed, and returns the JSON that it printed.
     ///
     /// # Panics
-    /// If it fails or prints no JSON.
+    /// Panics if it fails or prints no JSON.
     pub fn run_admin_command(&self, arguments: &[&str]) -> Value {
         let output = self.try_admin_command(arguments);
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -274,7 +274,7 @@ impl TestService {
     /// Runs an operator's command.
     ///
     /// # Panics
-    /// If it cannot be run.
+    /// Panics if it cannot be run.
     #[must_use]
     pub fn try_admin_command(&self, arguments: &[&str]) -> Output {
         let mut command = self.build_command();
@@ -285,7 +285,7 @@ impl TestService {
     /// Runs an operator's command with the given standard input.
     ///
     /// # Panics
-    /// If it cannot be run.
+    /// Panics if it cannot be run.
     #[must_use]
     pub fn try_admin_command_with_stdin(&self, arguments: &[&str], typed: &[u8]) -> Output {
         let mut command = self.build_command();

@@ -29,7 +29,7 @@ impl TestSite {
     /// Starts it.
     ///
     /// # Panics
-    /// If no port is free.
+    /// Panics if no port is free.
     #[must_use]
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -71,7 +71,7 @@ impl ScriptedVendor {
     /// Starts it.
     ///
     /// # Panics
-    /// If no port is free.
+    /// Panics if no port is free.
     #[must_use]
     pub fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -155,7 +155,7 @@ impl ScriptedVendor {
     /// Waits until this many answers are held.
     ///
     /// # Panics
-    /// If that takes too long.
+    /// Panics if that takes too long.
     pub fn wait_for_holds(&self, count: usize) {
         let (state, timeout) = self
             .shared

@@ -107,7 +107,7 @@ impl WebDriver {
     /// Starts a browser.
     ///
     /// # Panics
-    /// If Chromium and its driver are not installed, or do not start.
+    /// Panics if Chromium and its driver are not installed, or do not start.
     #[must_use]
     pub fn start(view: View) -> Self {
         let profile = tempfile::Builder::new().prefix("browser-").tempdir().expect("a temporary folder");
@@ -169,7 +169,7 @@ impl WebDriver {
     /// Returns the address of the page.
     ///
     /// # Panics
-    /// If the browser has ended.
+    /// Panics if the browser has ended.
     #[must_use]
     pub fn page_url(&self) -> String {
         let url = self.send_request("GET", &format!("{}/url", self.session), &Value::Null);
@@ -179,7 +179,7 @@ impl WebDriver {
     /// Waits until an element of this CSS selector is on the page.
     ///
     /// # Panics
-    /// If no element appears in time.
+    /// Panics if no element appears in time.
     #[must_use]
     pub fn find_element(&self, selector: &str) -> BrowserElement {
         let found = poll::poll_in_time(|| self.find_element_now(selector));
@@ -201,7 +201,7 @@ impl WebDriver {
     /// Waits until no element matches this CSS selector.
     ///
     /// # Panics
-    /// If there still is one after the longest wait.
+    /// Panics if one is left after the longest wait.
     pub fn wait_until_gone(&self, selector: &str) {
         poll::wait_until(&format!("no {selector}"), || {
             self.find_element_now(selector).is_none().then_some(())
@@ -211,7 +211,7 @@ impl WebDriver {
     /// Waits until the page contains this text.
     ///
     /// # Panics
-    /// If it does not in time.
+    /// Panics if it does not in time.
     pub fn wait_for_text(&self, text: &str) {
         let shown = "return document.body?.innerText.includes(arguments[0]) ?? false";
         poll::wait_until(text, || (self.run_script(shown, &[json!(text)]) == true).then_some(()));
@@ -261,7 +261,7 @@ impl WebDriver {
     /// Returns a picture of the window, as PNG.
     ///
     /// # Panics
-    /// If the browser has ended.
+    /// Panics if the browser has ended.
     #[must_use]
     pub fn take_screenshot(&self) -> Vec<u8> {
         let shot = self.send_request("GET", &format!("{}/screenshot", self.session), &Value::Null);
@@ -271,7 +271,7 @@ impl WebDriver {
     /// Returns the messages of the console since the last call, violations of the security policy among them.
     ///
     /// # Panics
-    /// If the browser has ended.
+    /// Panics if the browser has ended.
     #[must_use]
     pub fn take_console_messages(&self) -> Vec<String> {
         let entries = self.send_command("/se/log", &json!({ "type": "browser" }));
@@ -282,7 +282,7 @@ impl WebDriver {
     /// Returns the addresses that the pages have requested since the last call.
     ///
     /// # Panics
-    /// If the browser has ended.
+    /// Panics if the browser has ended.
     #[must_use]
     pub fn take_requested_urls(&self) -> Vec<String> {
         let entries = self.send_command("/se/log", &json!({ "type": "performance" }));

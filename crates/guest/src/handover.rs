@@ -18,7 +18,7 @@ impl Prepared {
     /// Hands everything over but the agent, which the next program starts.
     ///
     /// # Errors
-    /// If the kernel refuses a descriptor.
+    /// Fails if the kernel refuses a descriptor.
     pub(crate) fn hand_over(self) -> io::Result<()> {
         let Self {
             port: Port { port, interface },
@@ -42,7 +42,7 @@ impl Prepared {
     /// Takes over what the program before this one left open.
     ///
     /// # Errors
-    /// If it left nothing.
+    /// Fails if it left nothing.
     pub fn from_inherited() -> io::Result<Self> {
         let [port, interface, agent, power_off, announcement] = NUMBERS.map(|number| {
             // SAFETY: process 1 calls this once, first of all, and nothing else uses these descriptors.

@@ -48,7 +48,7 @@ impl Port {
     /// Tells the host that the machine is ready, and waits for the introduction.
     ///
     /// # Errors
-    /// If the port fails, or the host sends something else.
+    /// Fails if the port fails, or the host sends something else.
     pub(crate) fn receive_introduction(&mut self) -> io::Result<Introduction> {
         self.port.write_all(&encode_frame(PORT_READY))?;
         let content = self.read_frame(Introduction::BYTES)?;
@@ -59,7 +59,7 @@ impl Port {
     /// Sets the clock to the host's. The fastest answer is the most exact one: its error is at most half of the round trip.
     ///
     /// # Errors
-    /// If the port fails, or the host sends something else.
+    /// Fails if the port fails, or the host sends something else.
     pub(crate) fn set_clock(&mut self) -> io::Result<()> {
         let mut best: Option<HostTime> = None;
         for _ in 0..CLOCK_QUESTIONS_MAX {
@@ -103,7 +103,7 @@ impl Port {
     /// channel; it stays empty while the machine works.
     ///
     /// # Errors
-    /// If a thread cannot be started.
+    /// Fails if a thread cannot be started.
     pub(crate) fn forward_packets(self) -> io::Result<mpsc::Receiver<io::Error>> {
         let (failed, failures) = mpsc::channel(2);
         let (mut port, mut interface) = (self.port.try_clone()?, self.interface.try_clone()?);
@@ -130,7 +130,7 @@ struct HostTime {
 /// machine that continues it.
 ///
 /// # Errors
-/// If the kernel refuses.
+/// Fails if the kernel refuses.
 pub(crate) fn seed_kernel_random(introduction: &Introduction) -> io::Result<()> {
     /// `struct rand_pool_info` of the kernel.
     #[repr(C)]

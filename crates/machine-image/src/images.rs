@@ -94,7 +94,7 @@ impl Images {
     /// Lists all versions of all images, by name, the newest first. Leaves out what cannot be read.
     ///
     /// # Errors
-    /// When the folder cannot be read.
+    /// Fails if the folder cannot be read.
     pub fn list_versions(&self) -> Result<Vec<Installed>, MachineImageError> {
         let mut all = Vec::new();
         for entry in list_entries(&self.folder)? {

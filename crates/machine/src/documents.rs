@@ -62,7 +62,7 @@ impl FolderIndexReport {
 /// that is being kept, of an earlier connection or service.
 ///
 /// # Errors
-/// Errors of the file system.
+/// Returns errors of the file system.
 pub(crate) fn save_report(machine: &Path, files: &[ReportedFile]) -> io::Result<()> {
     let lock = File::create(machine.join(format!("{DOCUMENTS}.lock")))?;
     lock.lock()?;
@@ -98,7 +98,7 @@ pub(crate) fn load_report(machine: &Path, folder: &str) -> FolderIndexReport {
 /// Removes the kept report.
 ///
 /// # Errors
-/// Errors of the file system.
+/// Returns errors of the file system.
 pub(crate) fn remove_report(machine: &Path) -> io::Result<()> {
     match std::fs::remove_file(machine.join(DOCUMENTS)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

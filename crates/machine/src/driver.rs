@@ -108,7 +108,7 @@ impl Driver {
     /// Opens the page that lets machines work; `None` if they work without one.
     ///
     /// # Errors
-    /// Errors of the file system.
+    /// Returns errors of the file system.
     pub fn lease_page(&self) -> io::Result<Option<LeasePage>> {
         match self {
             Self::Sandbox(driver) => driver.lease_page(),
@@ -225,7 +225,7 @@ impl Driver {
     /// Keeps what the machine has reported of its workspace's documents. Blocks.
     ///
     /// # Errors
-    /// Errors of the file system.
+    /// Returns errors of the file system.
     pub fn keep_documents(&self, account: AccountId, files: &[ReportedFile]) -> io::Result<()> {
         self.machine_folders()
             .map_or(Ok(()), |folders| documents::save_report(&folders.machine_folder(account), files))
@@ -269,7 +269,7 @@ impl RunningMachine {
     /// Opens a new byte stream to the agent.
     ///
     /// # Errors
-    /// When the agent does not listen.
+    /// Fails if the agent does not listen.
     pub async fn connect_agent(&self) -> io::Result<Box<dyn ByteStream>> {
         Ok(match self {
             Self::Sandbox(machine) => Box::new(machine.connect_agent().await?),
@@ -288,7 +288,7 @@ impl RunningMachine {
     /// Returns the process ids on the host; none for a simulated machine.
     ///
     /// # Errors
-    /// When they cannot be listed.
+    /// Fails if they cannot be listed.
     pub fn list_processes(&self) -> io::Result<Vec<i32>> {
         match self {
             Self::Sandbox(machine) => machine.list_processes(),

@@ -51,7 +51,7 @@ const EXCEPTIONS: &str = "crates/xtask/exceptions.txt";
 /// Checks the tree under `root`.
 ///
 /// # Errors
-/// If the tree or its manifests cannot be read.
+/// Fails if the tree or its manifests cannot be read.
 pub fn check_tree(root: &Path) -> Result<TidyReport, String> {
     let tree = SourceTree::read_from(root)?;
     let mut complaints = manifests::check_manifests(&tree, &manifests::read_metadata(root)?);

@@ -9,7 +9,7 @@ use crate::operations::{all_operations, sample_target};
 /// leave the workspace.
 ///
 /// # Panics
-/// If one passes.
+/// Panics if one passes.
 pub fn assert_rejected(api: &Api) {
     for operation in all_operations() {
         api.call_endpoint(operation.method, &sample_target(operation)).expect_rejection();

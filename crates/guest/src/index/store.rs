@@ -288,7 +288,7 @@ pub(super) fn open_to_read(folder: &Path) -> Result<Connection, IndexError> {
 /// Deletes the index in this folder.
 ///
 /// # Errors
-/// Errors of the file system.
+/// Returns errors of the file system.
 pub(super) fn delete_index(folder: &Path) -> Result<(), IndexError> {
     delete_index_files(&folder.join(FILE_NAME))
 }

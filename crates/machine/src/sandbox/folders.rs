@@ -102,7 +102,7 @@ impl MachineFolders {
     /// Returns the account's machine, if one runs.
     ///
     /// # Errors
-    /// When the machine's folder or the kernel cannot be read.
+    /// Fails if the machine's folder or the kernel cannot be read.
     pub fn attach_machine(&self, account: AccountId) -> Result<Option<SandboxMachine>, DriverError> {
         let folder = self.machine_folder(account);
         match read_identity(&folder)? {
@@ -114,7 +114,7 @@ impl MachineFolders {
     /// Returns what the host knows of the account's machine.
     ///
     /// # Errors
-    /// When the machine's folder or the kernel cannot be read.
+    /// Fails if the machine's folder or the kernel cannot be read.
     pub fn machine_details(&self, account: AccountId) -> Result<MachineDetails, DriverError> {
         let folder = self.machine_folder(account);
         let log = folder.join(LOG);
@@ -145,7 +145,7 @@ impl MachineFolders {
     /// Returns the end of the machine's log, which may hold any bytes; empty if it is missing.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Fails if it cannot be read.
     pub fn read_log(&self, account: AccountId) -> io::Result<Vec<u8>> {
         let mut log = match fs::File::open(self.machine_folder(account).join(LOG)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -176,7 +176,7 @@ impl MachineFolders {
     /// Remembers the reason of the last change of the machine's state, for [`Self::reason`].
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// Fails if it cannot be written.
     pub fn keep_reason(&self, account: AccountId, reason: &ChangeReason) -> io::Result<()> {
         let folder = self.machine_folder(account);
         let fresh = folder.join(format!("{REASON}.new"));
@@ -196,7 +196,7 @@ impl MachineFolders {
     /// left.
     ///
     /// # Errors
-    /// When a process of it does not go away.
+    /// Fails if a process of it does not go away.
     pub async fn stop_machine(&self, account: AccountId) -> Result<(), DriverError> {
         let folder = self.machine_folder(account);
         let identity = read_identity(&folder)?;
@@ -228,7 +228,7 @@ impl MachineFolders {
     /// Kills the machine of a trial that an earlier service has left in this folder, if there is one.
     ///
     /// # Errors
-    /// When a process of it does not go away.
+    /// Fails if a process of it does not go away.
     pub(super) async fn kill_in(folder: &Path) -> Result<(), DriverError> {
         if let Some(identity) = read_identity(folder)?
             && let Some(machine) = SandboxMachine::from_identity(folder, identity)?

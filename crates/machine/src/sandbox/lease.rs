@@ -43,7 +43,7 @@ impl MachineFolders {
     /// Opens the page that lets the machines of these folders work. Creates the folder around them if it is missing.
     ///
     /// # Errors
-    /// Errors of the file system.
+    /// Returns errors of the file system.
     pub(crate) fn lease_page(&self) -> io::Result<LeasePage> {
         private_folder(&self.machines).map_err(io::Error::other)?;
         LeasePage::open_page(&page_in(&self.machines))
@@ -54,7 +54,7 @@ impl Sandbox {
     /// Opens the page that lets machines work; `None` if they work without one.
     ///
     /// # Errors
-    /// Errors of the file system.
+    /// Returns errors of the file system.
     pub fn lease_page(&self) -> io::Result<Option<LeasePage>> {
         self.config.suspended_max.map(|_| LeasePage::open_page(&page_in(&self.config.machines))).transpose()
     }
@@ -83,7 +83,7 @@ impl LeasePage {
     /// Opens the page, and creates it if it is missing. The machines of an earlier service watch the same one.
     ///
     /// # Errors
-    /// Errors of the file system.
+    /// Returns errors of the file system.
     pub fn open_page(path: &Path) -> io::Result<Self> {
         let page =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
@@ -93,7 +93,7 @@ impl LeasePage {
     /// Lets machines work for `time` from now on.
     ///
     /// # Errors
-    /// Errors of the file system.
+    /// Returns errors of the file system.
     pub fn extend_for(&self, time: Duration) -> io::Result<()> {
         self.extend_until(time_since_boot() + time)
     }
@@ -101,7 +101,7 @@ impl LeasePage {
     /// Lets machines work until then: a time since the host was booted.
     ///
     /// # Errors
-    /// Errors of the file system.
+    /// Returns errors of the file system.
     pub fn extend_until(&self, deadline: Duration) -> io::Result<()> {
         let nanos = u64::try_from(deadline.as_nanos()).unwrap_or(u64::MAX);
         self.page.write_all_at(&nanos.to_le_bytes(), 0)

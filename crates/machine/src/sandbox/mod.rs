@@ -334,7 +334,7 @@ impl Sandbox {
     /// Returns the account's machine if one runs that this or an earlier service started.
     ///
     /// # Errors
-    /// When the machine's folder or the kernel cannot be read.
+    /// Fails if the machine's folder or the kernel cannot be read.
     pub fn attach_machine(&self, account: AccountId) -> Result<Option<SandboxMachine>, DriverError> {
         self.machine_folders().attach_machine(account)
     }
@@ -349,7 +349,7 @@ impl Sandbox {
     /// them have ended. May be called at any time, also after an abandoned start.
     ///
     /// # Errors
-    /// When a process does not exit.
+    /// Fails if a process does not exit.
     pub async fn stop_machine(&self, account: AccountId) -> Result<(), DriverError> {
         self.machine_folders().stop_machine(account).await?;
         // The groups of an abandoned start, and of another configuration.
@@ -377,7 +377,7 @@ impl Sandbox {
     /// Removes everything that the driver stores for an account with a stopped machine, in particular the index.
     ///
     /// # Errors
-    /// When something of it is left.
+    /// Fails if something of it is left.
     pub async fn remove_account(&self, account: AccountId) -> Result<(), DriverError> {
         let folder = self.machine_folder(account);
         let index = folder.join(Kernel::Host.index_folder_name());

@@ -42,7 +42,7 @@ pub fn missing_disk_quota(folder: &Path) -> Option<String> {
 /// Limits the workspace and the index of the account with this number. Blocks; the first call visits all their files.
 ///
 /// # Errors
-/// Errors of the kernel; the quota may then apply to some of the folders only.
+/// Returns errors of the kernel; the quota may then apply to some of the folders only.
 pub fn bound_disk(ordinal: u32, workspace: &Path, index: &Path, quota: DiskQuota) -> io::Result<()> {
     for (folder, project) in [(workspace, 2 * ordinal), (index, 2 * ordinal + 1)] {
         let (folder, project) = (open_folder(folder)?, PROJECTS_FROM + project);

@@ -37,7 +37,7 @@ impl SandboxMachine {
     /// Opens a new byte stream to the agent.
     ///
     /// # Errors
-    /// When the agent does not listen.
+    /// Fails if the agent does not listen.
     pub async fn connect_agent(&self) -> io::Result<UnixStream> {
         // The address of a socket is limited to about a hundred bytes, less than a path may need.
         let folder = rustix::fs::open(
@@ -58,7 +58,7 @@ impl SandboxMachine {
     /// Returns the process ids of the machine on the host, the init process first.
     ///
     /// # Errors
-    /// When `/proc` cannot be read.
+    /// Fails if `/proc` cannot be read.
     pub fn list_processes(&self) -> io::Result<Vec<i32>> {
         identity::list_processes(self.first)
     }

@@ -51,7 +51,7 @@ impl Template {
     /// Creates the files for a machine with so much memory, which is to be saved.
     ///
     /// # Errors
-    /// If the host has no files in memory.
+    /// Fails if the host has no files in memory.
     pub(crate) fn create_empty(memory_bytes: u64) -> io::Result<Self> {
         let file = |name: &str| memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING);
         let (memory, state) = (File::from(file("machine-memory")?), File::from(file("machine-state")?));
@@ -62,7 +62,7 @@ impl Template {
     /// Reads the machine that an earlier service saved with the same stamp; `None` if no such machine was saved.
     ///
     /// # Errors
-    /// If its files cannot be read.
+    /// Fails if its files cannot be read.
     pub(crate) fn load_template(folder: &Path, stamp: &str, memory_bytes: u64) -> io::Result<Option<Self>> {
         if !fs::read_to_string(folder.join(STAMP)).is_ok_and(|text| text == stamp) {
             return Ok(None);
@@ -84,7 +84,7 @@ impl Template {
     /// Seals the machine that was saved, and keeps it for later services. If the disk is full, only this service has it.
     ///
     /// # Errors
-    /// If it is still written to.
+    /// Fails if it is still written to.
     pub(crate) fn seal_and_save(self, folder: &Path, stamp: &str) -> io::Result<Self> {
         self.seal_files()?;
         if let Err(error) = self.save_files(folder, stamp) {
@@ -131,7 +131,7 @@ impl Template {
 /// Removes the saved machine of a folder, whole or not.
 ///
 /// # Errors
-/// If it cannot be removed.
+/// Fails if it cannot be removed.
 pub(crate) fn remove_template(folder: &Path) -> io::Result<()> {
     // Without the stamp the others count for nothing.
     [STAMP, MEMORY, STATE].iter().try_for_each(|name| remove_if_exists(&folder.join(name)))

@@ -189,7 +189,7 @@ impl TrialRecord {
     /// Names the record of this driver in this folder of machines, for these files of the host and limits.
     ///
     /// # Errors
-    /// If one of the files cannot be found.
+    /// Fails if one of the files cannot be found.
     pub fn new(machines: &Path, driver: &str, files: &[&Path], limits: &MachineLimits) -> io::Result<Self> {
         let (boot, user) = (identity::boot_id()?, rustix::process::geteuid().as_raw());
         let stamp = format!("{boot} {user} {}{}", limits.memory_bytes, files_stamp(files)?);

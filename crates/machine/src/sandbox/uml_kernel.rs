@@ -100,7 +100,7 @@ impl UmlKernel {
     /// Reads the release from the program, such as `7.2.13`; `None` if the program contains none.
     ///
     /// # Errors
-    /// When the program cannot be read.
+    /// Fails if the program cannot be read.
     fn read_release(&self) -> io::Result<Option<String>> {
         let mut bytes = Vec::new();
         File::open(&self.program)?.take(PROGRAM_MAX_BYTES).read_to_end(&mut bytes)?;

@@ -34,7 +34,7 @@ impl SourceTree {
     /// Reads the tree under `root`.
     ///
     /// # Errors
-    /// If a folder or file cannot be read.
+    /// Fails if a folder or file cannot be read.
     pub fn read_from(root: &Path) -> Result<Self, String> {
         let root = root.canonicalize().map_err(|error| format!("{}: {error}", root.display()))?;
         let mut tree = Self { root: root.display().to_string(), ..Self::default() };
