@@ -69,7 +69,7 @@ impl Drop for Bare {
     }
 }
 
-/// Runs the server of this name, if there is one, until it is killed.
+/// Runs the server with this name, if any, until it is killed.
 pub(crate) fn run_role(role: &str, arguments: &[String]) -> BenchResult<bool> {
     let argument = |at: usize| arguments.get(at).map(String::as_str).unwrap_or_default();
     let hello = Router::new().route("/", get(async || "hello"));
@@ -141,7 +141,7 @@ struct Fan {
 }
 
 impl Fan {
-    /// Returns the state after so many tokens, in the structure and size of the service's states.
+    /// Returns the state after this number of tokens, in the structure and size of the service's states.
     fn state_event(&self, tokens: u32) -> Bytes {
         let text: String = (0..tokens).map(|number| format!("t{number} ")).collect();
         let event = if tokens == self.count { "completed" } else { "message" };

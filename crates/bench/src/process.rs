@@ -12,7 +12,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::BenchResult;
 
-/// The processor of the measured process, and that of clients and vendor.
+/// The processors of the measured process and of clients and vendor.
 const MEASURED: usize = 0;
 const REST: usize = 1;
 
@@ -142,7 +142,7 @@ pub(crate) fn find_processes_by_command(text: &str) -> Vec<u32> {
     named.collect()
 }
 
-/// Returns the processes of a folder: those whose command line or mounts contain it, like machines.
+/// Returns the processes of a folder: processes with it in their command line or mounts, such as machines.
 pub(crate) fn find_processes_in_folder(folder: &Path) -> Vec<u32> {
     let folder = folder.as_os_str().as_encoded_bytes();
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };

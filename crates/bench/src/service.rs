@@ -66,7 +66,7 @@ impl BenchService {
         Self::start_with(place, vendor, None)
     }
 
-    /// As [`Self::start`], with this machine driver.
+    /// Like [`Self::start`], with this machine driver.
     pub(crate) fn start_with(
         place: CpuPlacement,
         vendor: Option<String>,

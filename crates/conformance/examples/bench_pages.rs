@@ -1,5 +1,5 @@
-//! Measures the pages of the web application in headless Chromium: what the first page takes on a slow phone, and whether
-//! an answer of two hundred pages keeps the main thread free while it grows.
+//! Measures the pages of the web application in headless Chromium: the time of the first page on a slow phone, and
+//! whether an answer of two hundred pages keeps the main thread free while it grows.
 //!
 //! Needs what `make tools` installs. `CAUSERIE_BIN` is the program to measure.
 #![expect(clippy::print_stdout, reason = "its output is what it measured")]

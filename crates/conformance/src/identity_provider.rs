@@ -47,7 +47,7 @@ pub enum ProviderFault {
     NoEmail,
     /// The user info alone has the email, as the specification permits.
     EmailInUserInfo,
-    /// The user info alone has an email, and is that of another user.
+    /// Only the user info has an email, and it belongs to another user.
     OtherUserInfo,
     /// The callback names another provider.
     MixUp,

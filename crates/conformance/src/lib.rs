@@ -7,7 +7,7 @@
 //! tests that need operator commands, crashes, or a model whose output is controlled. All responses are
 //! checked against the published schema: see [`schema`].
 //!
-//! The binary is `target/<profile>/causerie` beside the tests, or that of `CAUSERIE_BIN`.
+//! The binary is `target/<profile>/causerie` beside the tests, or `CAUSERIE_BIN`.
 
 pub mod address;
 pub mod api;

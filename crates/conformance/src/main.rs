@@ -33,7 +33,7 @@ struct ConformanceCli {
     /// Ask nothing, so that no credits are spent.
     #[arg(long)]
     no_questions: bool,
-    /// Do not start and stop the account's machine. Questions start it all the same.
+    /// Do not start and stop the account's machine. Questions start it anyway.
     #[arg(long)]
     no_machine: bool,
     /// Upload nothing large.

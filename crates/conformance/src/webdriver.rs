@@ -59,7 +59,7 @@ impl KeyboardKey {
     }
 }
 
-/// How a page is looked at.
+/// The view of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct View {
     /// The width of the window, in CSS pixels.
@@ -98,7 +98,7 @@ fn start_driver() -> Option<(Child, String)> {
         let _ = driver.wait();
         return None;
     };
-    // The driver goes on writing, so somebody has to read.
+    // The driver continues to write, so its output must be read.
     thread::spawn(move || lines.count());
     Some((driver, port))
 }
@@ -139,7 +139,7 @@ impl WebDriver {
         let _ = self.take_requested_urls();
     }
 
-    /// Changes how pages are looked at. It holds for pages that are opened afterwards.
+    /// Changes the view of pages. It holds for pages that are opened afterwards.
     pub fn set_view(&self, view: View) {
         let (width, height) = (view.width, view.height);
         let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
@@ -147,7 +147,7 @@ impl WebDriver {
         let theme = if view.dark { "dark" } else { "light" };
         let features = json!([
             { "name": "prefers-color-scheme", "value": theme },
-            // So that no state between two others is looked at.
+            // So that no intermediate state is checked.
             { "name": "prefers-reduced-motion", "value": "reduce" },
         ]);
         self.send_cdp_command("Emulation.setEmulatedMedia", &json!({ "features": features }));
@@ -190,7 +190,7 @@ impl WebDriver {
         found.expect("it was found")
     }
 
-    /// Returns the first element of this CSS selector, if there is one.
+    /// Returns the first element that matches this CSS selector, if any.
     #[must_use]
     pub fn find_element_now(&self, selector: &str) -> Option<BrowserElement> {
         let wanted = json!({ "using": "css selector", "value": selector });
@@ -240,7 +240,7 @@ impl WebDriver {
         self.send_command("/execute/sync", &json!({ "script": body, "args": arguments }))
     }
 
-    /// Runs the body of an asynchronous function on the page, which awaits what it needs, and returns its result.
+    /// Runs the body of an asynchronous function on the page and returns its result.
     pub fn run_async_script(&self, body: &str, arguments: &[Value]) -> Value {
         let last = "const done = arguments[arguments.length - 1];";
         let script =

@@ -1,4 +1,4 @@
-//! Fuzzes what is inside containers: the parts of office documents and books in archives, the streams of compound files, and the
+//! Fuzzes the content of containers: the parts of office documents and books in archives, the streams of compound files, and the
 //! objects of iWork. A mutated container would mostly be refused before a part of it is read.
 
 use std::io::{Cursor, Write};

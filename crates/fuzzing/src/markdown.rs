@@ -56,7 +56,7 @@ pub fn try_input(data: &[u8]) {
     assert_eq!(render_incrementally(text, usize::from(size % 61) + 1, sources), html);
 }
 
-/// Draws the formulas between the tags: what is written is balanced and has no more than the room that there is.
+/// Draws the formulas between the tags: the output is balanced and within its size limit.
 fn try_formulas(html: &str) {
     const ROOM: usize = 100_000;
     for text in html.split(['<', '>']) {

@@ -18,7 +18,7 @@ use rustix::thread::{
 use crate::listener::{LISTEN_FD, WAITS_ARGUMENT};
 
 /// The capabilities of the agent: it runs tools as another user, ends them, reads the index, whose files the kernel shows
-/// as the tools' user's, and opens a workspace that a tool has closed.
+/// as the tools' user's, and reopens a workspace that a tool has closed.
 const AGENT_CAPABILITIES: CapabilitySet = CapabilitySet::KILL
     .union(CapabilitySet::SETGID)
     .union(CapabilitySet::SETUID)
@@ -53,7 +53,7 @@ impl AgentProcess {
         Ok(Self { pid, waits: Some(ours) })
     }
 
-    /// Tells the agent to go on, if it waits. Returns its process.
+    /// Tells the agent to continue, if it waits. Returns its process.
     pub(crate) fn resume_process(self) -> io::Result<Pid> {
         if let Some(mut waits) = self.waits {
             waits.write_all(&[1])?;
@@ -98,7 +98,7 @@ fn spawn_agent(mut command: Command, listener: &TcpListener) -> io::Result<Pid> 
 fn reduce_privileges() -> io::Result<()> {
     for capability in CapabilitySet::all().difference(AGENT_CAPABILITIES).iter() {
         match remove_capability_from_bounding_set(capability) {
-            // A kernel that does not know it does not give it either.
+            // A kernel that does not support it does not grant it either.
             Ok(()) | Err(rustix::io::Errno::INVAL) => {}
             Err(error) => return Err(error.into()),
         }

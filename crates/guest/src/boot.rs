@@ -3,9 +3,9 @@
 //! ```text
 //! kernel ── boot (mounts, link, listeners, a separate network for later processes) ── agent (`serve`) ── tools
 //! ```
-//! The root file system is the host's read-only view of the system; what must be writable or private is mounted over
-//! it. Only this process holds the listener that powers the machine off. A machine of QEMU does all of it that is the same
-//! for every account before the host introduces it ([`crate::initramfs`]), because it may be saved there.
+//! The root file system is the host's read-only view of the system; what must be writable or private is mounted over it.
+//! Only this process holds the listener that powers the machine off. A machine of QEMU does every step that is the same
+//! for all accounts before the host introduces it ([`crate::initramfs`]), because it may be saved at that point.
 #![expect(unsafe_code, reason = "a network namespace is entered")]
 
 use std::ffi::CStr;
@@ -33,8 +33,7 @@ use crate::port::Port;
 /// Device files: name, major and minor number.
 const DEVICES: [(&str, u32, u32); 6] =
     [("null", 1, 3), ("zero", 1, 5), ("full", 1, 7), ("random", 1, 8), ("urandom", 1, 9), ("tty", 5, 0)];
-/// Settings of the kernel that close what no process of the machine needs, and bound what it counts for each user;
-/// older kernels lack some.
+/// Kernel settings that disable unneeded features and bound per-user resources; older kernels lack some.
 const SETTINGS: [(&str, &str); 7] = [
     ("kernel/modules_disabled", "1"),
     ("kernel/kptr_restrict", "2"),
@@ -44,7 +43,7 @@ const SETTINGS: [(&str, &str); 7] = [
     ("user/max_inotify_instances", "64"),
     ("user/max_inotify_watches", "16384"),
 ];
-/// How folders are mounted that hold data alone, and those whose programs may be executed.
+/// Mount flags of folders with data only, and of folders whose programs may be executed.
 const DATA: MountFlags = MountFlags::NOEXEC.union(SHARED);
 const SHARED: MountFlags = MountFlags::NOSUID.union(MountFlags::NODEV);
 /// Environment of the size of each temporary file system, in bytes.
@@ -80,7 +79,7 @@ pub fn run_machine(platform: Platform) -> ExitCode {
 
 fn user_mode_linux() -> Result<(), BootError> {
     private_file_systems()?;
-    // The path is one that the kernel's own process sees.
+    // The path is seen by the kernel's process.
     shared_folders(|share, at, flags| file_system("hostfs", at, flags, share.host_path()))?;
     let link = HostLink::open_listeners()?;
     link.announce_listeners()?;
@@ -90,7 +89,7 @@ fn user_mode_linux() -> Result<(), BootError> {
 fn run_qemu(Prepared { port, link, agent }: Prepared) -> Result<(), BootError> {
     shared_folders(|share, at, flags| mount_9p(share.mount_tag(), at, flags, "mmap"))?;
     if Path::new(PLUGINS).exists() {
-        // The system keeps what it has read of other files.
+        // The system caches other files that it has read.
         mount_9p(link::PLUGINS_TAG, PLUGINS, SHARED | MountFlags::RDONLY, "mmap")?;
     }
     link.announce_listeners()?;
@@ -131,7 +130,7 @@ impl<T, E: Into<io::Error>> BootErrorContext<T> for Result<T, E> {
 pub(crate) struct HostLink {
     pub(crate) agent: TcpListener,
     pub(crate) power_off: TcpListener,
-    /// Reaches the host, as no other socket of the machine does.
+    /// Reaches the host, unlike any other socket of the machine.
     pub(crate) announcement: UdpSocket,
 }
 
@@ -156,7 +155,7 @@ impl HostLink {
     }
 }
 
-/// Mounts the file systems that are the machine's own, and sets the kernel up.
+/// Mounts the machine's file systems and sets up the kernel.
 pub(crate) fn private_file_systems() -> Result<(), BootError> {
     let bytes = limit_from_environment(TEMPORARY_BYTES).unwrap_or(64 << 20);
     file_system("proc", "/proc", MountFlags::NODEV | DATA, "")?;
@@ -276,7 +275,7 @@ async fn wait_for_end(
     };
     drop(listener);
     let agent = agent.resume_process().with_context("telling the agent to go on")?;
-    // Its threads start after the agent, before which this process may have but one.
+    // Its threads start after the agent, because this process must be single-threaded until then.
     let mut port_ended = port.map(Port::forward_packets).transpose().with_context("carrying packets")?;
     loop {
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {

@@ -18,7 +18,7 @@ use crate::mcp::McpServers;
 use crate::tools::{self, ToolLimits};
 
 /// The number of answers whose state is retained, idle ones included: their stamps invalidate sessions that arrive
-/// late. Far more than are worked on at once.
+/// late. Far more than run concurrently.
 const ANSWERS_MAX: usize = 4096;
 /// The number of calls that run at once in the machine; further calls wait.
 const RUNNING_MAX: usize = 16;
@@ -164,7 +164,7 @@ fn may_write(call: &StepCall) -> bool {
         .is_none_or(|tool| tool.facts().effect == domain::tool::CallEffect::Effectful)
 }
 
-/// Runs a call of one of the machine's tools or of an MCP server's, as [`tools::run`] does.
+/// Runs a call of one of the machine's tools or of an MCP server's, like [`tools::run`].
 pub async fn run_call(
     call: &StepCall,
     limits: &ToolLimits,

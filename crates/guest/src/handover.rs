@@ -15,7 +15,7 @@ const NUMBERS: [RawFd; 5] = [3, 4, 5, 6, 7];
 const AWAY: RawFd = 100;
 
 impl Prepared {
-    /// Hands everything over but the agent, which the next program starts.
+    /// Hands everything over except the agent, which the next program starts.
     ///
     /// # Errors
     /// Fails if the kernel refuses a descriptor.
@@ -27,7 +27,7 @@ impl Prepared {
         } = self;
         let open: [OwnedFd; 5] =
             [port.into(), interface.into(), agent.into(), power_off.into(), announcement.into()];
-        // Each may have the number of another, so all are moved out of the way first.
+        // Each may have another one's number, so all are moved out of the way first.
         let away = open.map(|descriptor| fcntl_dupfd_cloexec(&descriptor, AWAY));
         for (descriptor, number) in away.into_iter().zip(NUMBERS) {
             let descriptor = descriptor?;
@@ -39,7 +39,7 @@ impl Prepared {
         Ok(())
     }
 
-    /// Takes over what the program before this one left open.
+    /// Takes over the descriptors that the previous program left open.
     ///
     /// # Errors
     /// Fails if it left nothing.

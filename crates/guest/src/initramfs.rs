@@ -4,8 +4,8 @@
 //! modules ── port ── own file systems ── link ── agent, which waits ── (a saved machine continues here)
 //!     ── introduction by the host ── system ── boot
 //! ```
-//! Up to the introduction nothing is mounted that the host shares and nothing is of one account, so that a machine may be
-//! saved there and continued many times. What comes after it is done at each start.
+//! Before the introduction, nothing is mounted that the host shares and nothing belongs to an account, so a machine may
+//! be saved there and continued many times. Later steps are done at each start.
 #![expect(unsafe_code, reason = "modules are loaded by a system call without a safe wrapper")]
 
 use std::fs::{self, File};
@@ -29,9 +29,9 @@ use crate::port::{Port, seed_kernel_random};
 
 /// Where the system is mounted before it becomes the root.
 const SYSTEM: &str = "/system";
-/// Where the root of the initramfs is mounted once more, because what the kernel mounted itself cannot be replaced.
+/// Where the root of the initramfs is mounted once more, because a mount of the kernel cannot be replaced.
 const BASE: &str = "/base";
-/// The machine's own file systems, which the system takes along.
+/// The machine's file systems, which move to the system.
 const OWN: [&str; 4] = ["/proc", "/tmp", "/run", "/dev"];
 
 /// Runs the machine until it ends.
@@ -95,13 +95,13 @@ fn load_modules() -> Result<(), BootError> {
         if loaded == -1 {
             return Err(io::Error::last_os_error()).with_context(&context);
         }
-        // Its memory is the machine's.
+        // Its memory belongs to the machine.
         fs::remove_file(&path).with_context(&context)?;
     }
     Ok(())
 }
 
-/// Makes the system that the host shows the root of all processes.
+/// Makes the system that the host shares the root of all processes.
 fn enter_system() -> Result<(), BootError> {
     let flags = MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV;
     mount_9p(link::SYSTEM_TAG, SYSTEM, flags, "loose")?;
@@ -111,7 +111,7 @@ fn enter_system() -> Result<(), BootError> {
             mount_move(own, Path::new(SYSTEM).join(below))?;
         }
         chdir(SYSTEM)?;
-        // The earlier root comes to lie over the new one, and is taken away.
+        // The earlier root is then mounted over the new one, and unmounted.
         pivot_root(".", ".")?;
         unmount(".", UnmountFlags::DETACH)?;
         chdir("/")

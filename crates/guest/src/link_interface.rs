@@ -32,7 +32,7 @@ pub(crate) fn configure_interface() -> io::Result<()> {
     let mask = Ipv4Addr::from(u32::MAX << (32 - u32::from(link::PREFIX_BITS)));
     interface_address(&socket, libc::SIOCSIFADDR, link::MACHINE)?;
     interface_address(&socket, libc::SIOCSIFNETMASK, mask)?;
-    // There is one host at the other end, so nobody has to be asked for its address.
+    // There is one host at the other end, so address resolution is unnecessary.
     let flags = libc::c_short::try_from(libc::IFF_UP | libc::IFF_NOARP).map_err(io::Error::other)?;
     set_interface(&socket, libc::SIOCSIFFLAGS, &with_flags(flags))
 }

@@ -45,7 +45,7 @@ pub fn serve_agent(waits: bool) -> ExitCode {
     }
 }
 
-/// Says that this process waits, and waits for a line on its standard input before it goes on.
+/// Reports that this process waits, and waits for a line on its standard input.
 fn wait_for_introduction() -> io::Result<()> {
     let input = rustix::stdio::stdin();
     rustix::io::write(input, &[1])?;

@@ -1,4 +1,4 @@
-//! The serial port of a QEMU machine, over which the packets of its link go to the host and come back.
+//! The serial port of a QEMU machine, which carries the packets of its link to and from the host.
 #![expect(unsafe_code, reason = "random numbers are seeded by ioctl, and the clock is set")]
 
 use std::fs::File;
@@ -14,7 +14,7 @@ use crate::link_interface;
 
 /// The longest time in which the port appears.
 const APPEARS_WITHIN: Duration = Duration::from_secs(10);
-/// The pause between looks for the port.
+/// The interval of checks for the port.
 const APPEARS_POLL: Duration = Duration::from_millis(2);
 /// The accepted clock error, and the maximum number of time requests until it is reached.
 const CLOCK_ERROR_MAX: Duration = Duration::from_millis(5);
@@ -84,7 +84,7 @@ impl Port {
         best.map_or(Ok(()), |host| set_clock(host.since_epoch + host.at.elapsed()))
     }
 
-    /// Reads a frame with a content of this length. What follows belongs to the interface and is left.
+    /// Reads a frame with a content of this length. Later bytes belong to the interface and are not read.
     fn read_frame(&mut self, length: usize) -> io::Result<Vec<u8>> {
         let mut received = Vec::new();
         loop {

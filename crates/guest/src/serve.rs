@@ -2,10 +2,10 @@
 //!
 //! `GET /hello` identifies the instance; `POST /session` runs the calls of one answer and streams lines in both
 //! directions (see [`protocol::session`]); `POST /tools` lists the tools of MCP servers (see [`protocol::mcp`]);
-//! `POST /index` reports the states of documents, and `POST /index/changed` has some read (see [`protocol::index`]);
-//! `POST /preview` and `POST /preview/page` show documents to their owner (see [`protocol::preview`]);
-//! the other paths below `/index` exchange vectors (see [`protocol::embedding`]).
-//! Only the host can connect: the listening socket is inherited and has no path in the machine.
+//! `POST /index` reports the states of documents, and `POST /index/changed` schedules the reading of some (see
+//! [`protocol::index`]); `POST /preview` and `POST /preview/page` show documents to their owner (see
+//! [`protocol::preview`]); the other paths below `/index` exchange vectors (see [`protocol::embedding`]). Only the
+//! host can connect: the listening socket is inherited and has no path in the machine.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -65,7 +65,7 @@ impl Guest {
     }
 
     /// Keeps the index of the workspace's documents up to date, soon after the host has said hello: until then the machine
-    /// is starting, and has no time for it. Ends only if the machine has no index.
+    /// is busy starting. Ends only if the machine has no index.
     pub async fn keep_index(self) {
         self.greeted.notified().await;
         tokio::time::sleep(INDEXES_AFTER).await;
@@ -131,7 +131,7 @@ async fn report_index(State(guest): State<Guest>, body: Bytes) -> Response {
     Json(library.report_states(request.seen, Duration::from_secs(WAIT_SECONDS)).await).into_response()
 }
 
-/// Has files read that the host has changed.
+/// Schedules the reading of files that the host has changed.
 async fn touch_changed_files(State(guest): State<Guest>, body: Bytes) -> StatusCode {
     let Some(library) = &guest.limits.library else { return StatusCode::NOT_FOUND };
     let changed: IndexChanged = match parse_body(&body, protocol::index::REQUEST_MAX_BYTES) {

@@ -30,7 +30,7 @@ fn run_worker() -> ExitCode {
     }
 }
 
-/// Handles the request on standard input, and those after it if it says that there are more.
+/// Handles the request on standard input, and further requests if it announces them.
 fn serve_requests() -> Result<(), String> {
     let mut request = tools::read_request()?;
     tools::confine_process(&request.confinement).map_err(|error| error.to_string())?;

@@ -153,7 +153,7 @@ fn extract_part_pages_cover_archive() {
     let late = part(7, usize::MAX, past);
     assert_eq!(late.span.map(|span| (span.first, span.last)), Some((7, 7)), "one file is read at least");
 
-    // A file of many parts is not cut because there was little time when it was begun.
+    // A file of many parts is not cut because little time was left at its beginning.
     let inner = zip_files(&files);
     std::fs::write(&path, zip_files(&[("inner.zip", &inner), ("last.txt", b"Last.")]))
         .expect("it is written");

@@ -93,7 +93,7 @@ fn mobi_old_book_pages_decoded() {
 fn mobi_new_book_files_are_pages() {
     let html = "<html><body><p>Skřivan.</p></body></html><html><body><p>Čáp.</p></body></html>";
     let styles = "p { color: red }";
-    // Packed, which leaves ASCII as it is and tells how many other bytes follow.
+    // Packed: ASCII is unchanged, and other bytes are preceded by their number.
     let packed = |text: &str| {
         let mut packed = Vec::new();
         for letter in text.chars() {

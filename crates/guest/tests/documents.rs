@@ -407,7 +407,7 @@ fn zip_parts(parts: &[(&str, &[u8])]) -> Vec<u8> {
     zip.finish().expect("an archive").into_inner()
 }
 
-/// The header of a PNG, which is all that is looked at before its text is recognized.
+/// The header of a PNG: only the header is examined before text recognition.
 fn png_header(width: u32, height: u32) -> Vec<u8> {
     let mut bytes = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR".to_vec();
     bytes.extend([width.to_be_bytes(), height.to_be_bytes()].concat());

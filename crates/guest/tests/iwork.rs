@@ -1,4 +1,4 @@
-//! Documents of Pages, Numbers and Keynote: what is read of them, and hostile ones.
+//! Documents of Pages, Numbers and Keynote: their content, and hostile ones.
 
 #[path = "support/archive.rs"]
 mod archive;

@@ -123,7 +123,7 @@ async fn mcp_tools_share_one_process() {
     assert_eq!(before["pid"], after["pid"], "a command line beside it ends nothing of it");
 }
 
-/// Every revision, and every way in which a server of an older one takes what it does not know.
+/// Every revision, and every reaction of servers of older revisions to unknown requests.
 #[tokio::test]
 async fn mcp_server_gets_its_own_revision() {
     for mode in ["plain", "first", "silent", "strict", "stateless", "both"] {
@@ -363,7 +363,7 @@ async fn list_tools_failed_server_is_missing() {
     assert_eq!(stage.output_of("fine__echo", "here").await, "here");
 }
 
-/// Bounds what a server does between calls.
+/// Bounds the resources of a server between calls.
 #[tokio::test]
 async fn mcp_server_filling_disk_is_killed() {
     const ROOM: u64 = 128 << 20;

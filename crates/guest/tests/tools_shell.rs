@@ -289,7 +289,7 @@ async fn shell_fast_filled_disk_keeps_floor() {
         "{} MiB",
         workspace_used_bytes(&machine) >> 20
     );
-    // No single file may take what the floor is.
+    // No single file may use up the floor.
     let one = machine.run_shell("rm -f f*; truncate -s 1G large 2>/dev/null; stat -c %s large").await;
     assert!(!one.text.contains("1073741824"), "{}", one.text);
 }

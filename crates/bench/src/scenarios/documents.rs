@@ -21,7 +21,7 @@ use crate::service::{BenchAccount, BenchService, ask_and_wait, build_upload_requ
 /// The packages, and their files that are read.
 const WEB_PAGES: [&str; 2] = ["postgresql-doc-15", "python3.11-doc"];
 const MANUAL: (&str, &str) = ("r-doc-pdf", "usr/share/R/doc/manual/fullrefman.pdf");
-/// Of the web pages, the first so many by path of these sizes in bytes: 18 MB.
+/// The first web pages by path with sizes in this range of bytes: 18 MB.
 const PAGES: usize = 500;
 const PAGE_BYTES: std::ops::Range<u64> = 15_000..90_000;
 /// The deepest folder of a package that is looked into.
@@ -141,7 +141,7 @@ fn measure_collection(
         upload_all(&mut connection, account, collection).await?;
         let (mut machine, mut of_service) = (Vec::new(), Vec::new());
         let sample = || {
-            // Processes of the machine that end while they are looked at have no memory.
+            // Processes of the machine that end during the measurement have no memory.
             machine.extend(machines_memory(service).map(ProcessMemory::pss_mebibytes));
             of_service.push(ProcessMemory::of_process(service.pid()?)?.pss_mebibytes());
             Ok(())
@@ -315,7 +315,8 @@ fn web_pages(folder: &Path, depth: u32, pages: &mut Vec<PathBuf>) -> BenchResult
     Ok(())
 }
 
-/// Returns a file's content, and its name with that of its folder, because the folders of a package have files of the same names.
+/// Returns a file's content and its name prefixed with its folder's, because folders of a package contain files with the
+/// same names.
 fn read_named_document(path: &Path) -> BenchResult<(String, Vec<u8>)> {
     let names: Vec<_> =
         path.components().rev().take(2).map(|part| part.as_os_str().to_string_lossy()).collect();

@@ -147,7 +147,7 @@ async fn download_large(
     Ok(())
 }
 
-/// Uploads so many bytes to the service. Returns mebibytes per second.
+/// Uploads this number of bytes to the service. Returns mebibytes per second.
 async fn upload_to_service(address: SocketAddr, key: &str, name: &str, bytes: usize) -> BenchResult<f64> {
     let head =
         format!("--{BOUNDARY}\r\ncontent-disposition: form-data; name=\"file\"; filename=\"{name}\"\r\n\r\n");
@@ -160,7 +160,7 @@ async fn upload_to_service(address: SocketAddr, key: &str, name: &str, bytes: us
     send_upload(address, begin.as_bytes(), bytes, tail.as_bytes()).await
 }
 
-/// Uploads so many bytes to nginx. Returns mebibytes per second.
+/// Uploads this number of bytes to nginx. Returns mebibytes per second.
 async fn upload_to_nginx(address: SocketAddr, path: &str, bytes: usize) -> BenchResult<f64> {
     let begin = format!("PUT {path} HTTP/1.1\r\nhost: bench\r\ncontent-length: {bytes}\r\n\r\n");
     send_upload(address, begin.as_bytes(), bytes, b"").await

@@ -24,7 +24,7 @@ const IDLE_WATCHED: Duration = Duration::from_secs(30);
 
 /// The turns whose calls are measured, after the first call of the machine.
 const TURNS: usize = 5;
-/// The calls that are measured, in this order, and their names: processes, an interpreter, nothing but computing, system
+/// The calls that are measured, in this order, and their names: processes, an interpreter, pure computation, system
 /// calls, and files of the workspace.
 const COMMANDS: [(&str, &str); 10] = [
     ("sh", "true"),

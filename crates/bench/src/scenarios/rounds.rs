@@ -1,4 +1,4 @@
-//! Starts and stops a machine of each driver a hundred times, and compares what the host holds before and after.
+//! Starts and stops a machine of each driver a hundred times, and compares the host's resources before and after.
 
 use std::fs;
 use std::io::Write;
@@ -22,7 +22,7 @@ const GROWTH_MAX: f64 = 8.0;
 /// The endings of files that a database of SQLite has while it is open, or if its process is stopped.
 const TRANSIENT: [&str; 3] = ["-wal", "-shm", "-journal"];
 
-/// Counts what a service with one stopped machine holds.
+/// Counts the resources of a service with one stopped machine.
 #[derive(Debug, PartialEq, Eq)]
 struct HeldResources {
     /// The service's open descriptors, its sockets among them.

@@ -8,7 +8,7 @@ use super::compare_with_sandbox;
 use crate::BenchResult;
 use crate::measurement::{Goal, Measurement, MeasurementUnit};
 
-/// The least rate each way, in MiB/s: 20 MB/s.
+/// The minimum rate in each direction, in MiB/s: 20 MB/s.
 const RATE_MIN: f64 = 19.1;
 
 /// The measurements of one driver.

@@ -21,7 +21,7 @@ pub enum Needs {
 /// A case.
 #[derive(Debug, Clone, Copy)]
 pub struct Case {
-    /// The promise that it checks, in words joined by underscores.
+    /// The promise that it checks, as words joined by underscores.
     pub name: &'static str,
     /// Its requirements.
     pub needs: Needs,

@@ -48,7 +48,7 @@ fn ask_form_choices_apply_and_persist() {
     let prompt = |at: usize| stage.vendor.request_bodies()[at]["messages"][0].to_string();
     assert!(prompt(0).contains("You write for a lawyer"), "{}", prompt(0));
 
-    // The page offers the same for the next question, with the last choices; what is not wanted is taken away.
+    // The page offers the same for the next question, with the last choices; unwanted ones can be removed.
     for kept in [
         "<option value=\"causerie:lawyer\" selected>",
         "value=\"causerie:statute-lookup\" checked",
@@ -117,7 +117,7 @@ fn follow_up_changes_model_and_search() {
     );
     assert_eq!(chat()["chat"]["model"], other.as_str());
 
-    // A refused question keeps what it chose, and changes nothing.
+    // A refused question keeps its choices, and changes nothing.
     let refused = ask_further(&[("input", " "), ("model", MODEL), ("web", "on")]).expect_page(400);
     assert!(dock(&refused).contains(&format!("<option value=\"{MODEL}\" selected>")), "{refused}");
     assert!(dock(&refused).contains("name=\"web\" value=\"on\" checked"), "{refused}");

@@ -13,7 +13,7 @@ use crate::hostile::{PAYLOADS, assert_harmless};
 
 const LEASE: &str = "Lease of flat 7\n\nThe rent is 14,500 crowns a month.\n";
 
-/// Has a file read and cited, and returns the page of the answer.
+/// Makes an answer read and cite a file, and returns the page of the answer.
 fn ask_with_citation(stage: &AppFixture, browser: &HttpBrowser, name: &str, text: &str) -> String {
     let read = json!({ "path": format!("/uploads/{name}") });
     stage.vendor.add_script([Say::Call { tool: "read".to_owned(), arguments: read }]);
@@ -58,7 +58,7 @@ fn citation_link_leads_to_passage() {
     assert!(changed.contains("The file has changed since the answer."), "{changed}");
     assert!(!shown.contains("has changed"), "{shown}");
 
-    // Of one that was deleted, the passage stays.
+    // The passage of a deleted file stays.
     browser.post_form("/workspace/delete", &[("path", "/uploads/a lease.txt")]);
     let gone = browser.get_page(file).expect_page(404);
     assert!(gone.contains("Lease of flat 7") && gone.contains("it was deleted or renamed"), "{gone}");
@@ -239,7 +239,7 @@ fn sources_numbered_in_text_order() {
         (expected.map(str::to_owned).to_vec(), vec!["1".to_owned(), "2".to_owned()])
     );
 
-    // The card and the page of the file say the same number; their addresses have that of the interface.
+    // The card and the page of the file show the same number; their addresses contain the interface's.
     let cards = find_attribute(&print, "data-cards", "data-cards");
     let card = browser.get_page(&format!("{cards}3")).expect_page(200);
     assert_eq!(numbers(&card), ["1"], "{card}");

@@ -289,7 +289,7 @@ fn names_of_files_are_text() {
         browser.upload_files("/uploads", &[(name.as_str(), b"text")]).expect_redirect("/files/uploads");
         browser.post_form("/workspace/folder", &[("folder", "/"), ("name", &name)]);
         assert_harmless(&browser.get_page(&format!("/?file={}", encode_path(payload))).expect_page(200));
-        // It has a slash, or is there already.
+        // It has a slash, or already exists.
         let refused = browser.post_form("/workspace/folder", &[("folder", "/"), ("name", payload)]);
         assert!([400, 409].contains(&refused.status), "{}", refused.status);
         assert_harmless(&refused.expect_page(refused.status));

@@ -208,7 +208,7 @@ fn owners_find_no_pages_of_operators() {
     assert_eq!(stage.service.show_credits(&other).0, 10_000);
     assert!(!owner.get_page("/").expect_page(200).contains("href=\"/operator\""));
     assert!(operator.get_page("/").expect_page(200).contains("href=\"/operator\""));
-    // The role is that of the account now, not of the time of signing in.
+    // The account's current role counts, not its role at sign-in.
     let arguments = ["account", "set-role", "--account", &stage.account.email, "--role", "owner"];
     stage.service.run_admin_command(&arguments);
     operator.get_page("/operator").expect_page(404);

@@ -1,4 +1,4 @@
-//! Email, password, sessions, the ledger, what is known of the machine.
+//! Email, password, sessions, the ledger, and the state of the machine.
 
 use crate::browser::{
     AppFixture, HttpBrowser, PASSWORD, PageAssertions, account_with_password, find_attribute,

@@ -198,7 +198,7 @@ fn expired_licence_allows_reading_and_export() {
         "2020-01-01",
     ]);
 
-    // The session goes on, and a new one begins.
+    // The session continues, and a new one begins.
     before.get_page("/").expect_page(200);
     let browser = HttpBrowser::new(&stage.service);
     browser.sign_in(&stage.account.email, PASSWORD).expect_redirect("/");

@@ -65,7 +65,7 @@ fn edited_question_keeps_both_versions() {
     assert_eq!(page_questions(&page), ["One", "Two, edited"]);
     assert!(page.contains("2 / 2") && page.contains("To the other two"), "{page}");
     assert!(page.contains("href=\"/files/uploads/a%20b.txt?view\""), "{page}");
-    // The model knows what is shown, and nothing else.
+    // The model knows only the shown version.
     let request = stage.vendor.request_bodies().pop().expect("a request").to_string();
     assert!(request.contains("To One") && request.contains("Two, edited"), "{request}");
     assert!(!request.contains("Two <b>") && !request.contains("Three"), "{request}");

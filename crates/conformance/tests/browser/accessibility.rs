@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::stage::{BrowserFixture, VIEWS, desktop_view};
 
-/// Everything that Markdown can be, so that its styles are looked at.
+/// Every element of Markdown, so that its styles are checked.
 const PROSE: &str = "# Heading\n\nText with **strong**, *emphasis*, `code` and a [link](https://example.org).\n\n\
     - one\n- two\n\n1. first\n2. second\n\n> A quotation.\n\n```rust\nlet a_long_line = \"of code that is wider than \
     the column of a phone, so that it scrolls by itself\";\n```\n\n| column | another |\n|---|---|\n| cell | cell |\n\n---\n\n\
@@ -218,7 +218,7 @@ fn key_and_progress_pages_are_accessible() {
     findings.assert_none();
 }
 
-/// Opens what is folded, so that it is looked at, too.
+/// Opens folded parts, so that they are checked, too.
 fn open_sections(stage: &BrowserFixture) {
     stage.browser.run_script(
         "document.querySelectorAll('main details:not(.more)').forEach((it) => { it.open = true; })",

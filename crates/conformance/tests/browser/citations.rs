@@ -15,7 +15,7 @@ pub(crate) fn read_guest_fixture(name: &str) -> Vec<u8> {
     std::fs::read(path).expect("a document")
 }
 
-/// Has a PDF read and cited twice, and returns the path of the conversation.
+/// Makes answers read and cite a PDF twice, and returns the path of the conversation.
 pub(crate) fn ask_with_citations(stage: &BrowserFixture) -> String {
     let api = stage.service.api_for(&stage.account);
     assert_eq!(api.upload_file("lease.pdf", &read_guest_fixture("lease.pdf")).status, 201);
@@ -186,7 +186,7 @@ fn source_numbers_agree_across_pages() {
         assert_eq!(browser.run_script(listed, &[]), json!(["1", "2"]), "{page}");
     }
     stage.open_path(&path);
-    // The first mark is that of the source that the interface calls c2.
+    // The first mark belongs to the source that the interface calls c2.
     point_at(browser, element_middle(browser, ".prose a[data-citation=c2]"));
     assert!(wait_card(browser).starts_with('1'));
     browser.click_element(&browser.find_element(".prose a[data-citation=c2]"));

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::payloads;
 use crate::stage::{BrowserFixture, desktop_view};
 
-/// The questions of a conversation: no more than one page shows.
+/// The questions of a conversation: they fit on one page.
 const EXCHANGES: usize = 40;
 /// The files of a question.
 const ATTACHED: usize = 90;
@@ -21,8 +21,8 @@ const CITED: usize = 12;
 pub(crate) const TRAP: &str = "window.hits = []; window.hit = () => { window.hits.push(location.href); };
     window.alert = window.confirm = window.prompt = window.hit;";
 
-/// Returns the elements that no text may become: foreign ones, and those with handlers or scripts as their target. The
-/// script places the card of a citation by its style. An image of an answer is a file of the account.
+/// Returns the elements that no text may become: foreign ones, and elements with handlers or scripts as their target.
+/// The script places the card of a citation by its style. An image of an answer is a file of the account.
 const INTRUDERS: &str = "return [...document.body.querySelectorAll('*')].filter((element) =>
     element.matches('img:not(.picture > [src^=\"/files/\"][src$=\"?image\"]),image,iframe,frame,object,embed,video,audio,source,base,math,style,link,script,template,canvas,applet')
     || element.matches('svg *:not(path, rect, title)') || element.matches('form:not([method=post], .search, .find, [action=\\\\2f])')

@@ -1,4 +1,4 @@
-//! Pages where there is little room: what has to be seen is seen.
+//! Pages on narrow screens: important parts stay visible.
 
 use conformance::{Say, View};
 use serde_json::json;

@@ -104,7 +104,7 @@ impl BrowserFixture {
         let complaints = self.browser.take_console_messages();
         assert_eq!(complaints, Vec::<String>::new());
         let own = self.service_url("/");
-        // The browser's own icons, such as that of a date, are bytes in its style.
+        // The browser's built-in icons, such as the date picker's, are bytes in its style.
         let is_foreign = |url: &String| !url.starts_with(&own) && !url.starts_with("data:");
         let foreign: Vec<_> = self.browser.take_requested_urls().into_iter().filter(is_foreign).collect();
         assert_eq!(foreign, Vec::<String>::new());

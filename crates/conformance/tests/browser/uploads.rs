@@ -1,4 +1,4 @@
-//! Uploads: large ones go on, folders are kept, and they are cancelled, alone and together.
+//! Uploads: large ones resume, folders are kept, and they are cancelled, alone and together.
 
 use crate::stage::{BrowserFixture, desktop_view};
 
@@ -120,7 +120,7 @@ fn large_upload_resumes_after_service_kill() {
         const real = window.fetch;
         window.pieces = 0;
         window.fetch = async (path, options) => {
-            // An upload is begun once.
+            // An upload begins once.
             if (options.body instanceof URLSearchParams && window.pieces > 0) throw new TypeError('begun again');
             if (options.body instanceof Blob) window.pieces += 1;
             if (window.pieces === 4) await new Promise((go) => { window.go = go; });
@@ -136,7 +136,7 @@ fn large_upload_resumes_after_service_kill() {
     stage.browser.run_script("window.pieces += 1; window.go()", &[]);
     stage.browser.wait_for_text("The connection was lost. Trying again");
     stage.service.restart();
-    // The page is loaded again once all is there.
+    // The page is reloaded once everything is uploaded.
     let _ = stage.browser.find_element("[href='/files/uploads/large.bin']");
     let stored = stage.service.api_for(&stage.account).download_file("/uploads/large.bin").body;
     let right = stored.iter().enumerate().all(|(at, byte)| usize::from(*byte) == at % 251);
@@ -230,7 +230,7 @@ fn waiting_uploads_warn_before_leaving() {
 
 #[test]
 fn upload_pieces_fit_proxy_limit() {
-    // A proxy that lets requests of 1 MiB through, as nginx does unless it is told otherwise.
+    // A proxy that lets requests of 1 MiB through, as nginx does by default.
     let script = "
         const real = window.fetch;
         const most = arguments[0];

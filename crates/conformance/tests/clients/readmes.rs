@@ -1,4 +1,4 @@
-//! The first examples of each client's README are typed, and run as they are written.
+//! The first examples of each client's README are typed, and run unchanged.
 
 use std::fs;
 use std::path::Path;

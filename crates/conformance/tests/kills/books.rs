@@ -134,7 +134,7 @@ pub(crate) fn check_history(caller: Caller<'_>, answers: &[&CompletedAnswer]) {
     assert!(left.is_empty(), "answers that were promised are in no history: {left:?}");
 }
 
-/// Checks that no effectful call ran twice, and that those with state COMPLETE ran.
+/// Checks that no effectful call ran twice, and that calls with state COMPLETE ran.
 pub(crate) fn check_runs(caller: Caller<'_>, answers: &[&CompletedAnswer]) {
     let file = caller.send_until_answered(&caller.new_request("GET", "/api/v1/files/runs.txt"));
     assert_eq!(file.status, 200, "{}", file.text());

@@ -6,7 +6,7 @@ use conformance::{ServiceOptions, TestAccountOptions, TestService};
 
 use crate::{expect_success, python_command, schema_file};
 
-/// The number of generated cases per operation, in addition to those from examples and boundary values.
+/// The number of generated cases per operation, in addition to cases from examples and boundary values.
 const CASES: &str = "25";
 /// The number of cases when the run is limited by time.
 const CASES_IN_TIME: &str = "2000";

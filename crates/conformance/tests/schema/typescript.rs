@@ -9,7 +9,7 @@ use conformance::{Expect, HttpRequest, start_with_api};
 
 use crate::{expect_success, schema_file};
 
-/// Each generator with its arguments, and the program that uses what it generates.
+/// Each generator with its arguments, and the program that uses its output.
 const GENERATORS: [(&str, &[&str]); 3] = [
     ("openapi-ts", &["-i", "openapi.json", "-o", "hey_api"]),
     ("openapi-typescript", &["openapi.json", "-o", "openapi_typescript/types.ts"]),

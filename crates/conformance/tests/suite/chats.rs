@@ -79,7 +79,7 @@ fn conversation_continues_with_history() {
     let first = api.wait_for_completion(&api.ask_question("What is the rent?"));
     vendor.add_script([Say::from_text("It rises in May.")]);
     let chat = id_field(&first, "chatId");
-    // A continuation keeps the conversation's choices; those in the request are not even validated.
+    // A continuation keeps the conversation's choices; the request's choices are not even validated.
     let again = json!({ "input": "When does it rise?", "chatId": chat, "model": "no-such-model",
         "jurisdictions": "CZ", "webSearchEnabled": 1, "settings": [{ "key": "none", "value": "none" }] });
     let second = api.wait_for_completion(&api.expect_accepted(&again));

@@ -9,7 +9,7 @@ fn account_folder_exists(service: &TestService, folder: &str, account: &TestAcco
     service.data_folder().join(folder).join(&account.id).exists()
 }
 
-/// Waits until nothing but the ledger and the audit log is left of an account.
+/// Waits until only the ledger and the audit log are left of an account.
 fn wait_until_removed(service: &TestService, account: &TestAccount) {
     let api = service.api_for(account);
     poll::wait_until("the account is removed", || {

@@ -49,7 +49,7 @@ impl EmbeddingsFixture {
         });
     }
 
-    /// Has a model search for the question, and returns what it read as the result.
+    /// Makes a model search for the question, and returns the result that it read.
     fn search_by_model(&self) -> String {
         let api = self.account_api();
         let before = self.vendor.request_bodies().len();

@@ -9,7 +9,7 @@ use conformance::{Say, ScriptedVendor, ServiceOptions, TestService, drivers, pol
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-/// Prints what a tool sees of the system.
+/// Prints the system as a tool sees it.
 const LOOK: &str = "grep PRETTY /etc/os-release; cat /usr/share/marker; dpkg-query -W jq | head -1; \
      echo '{\"sum\":41}' | jq -c '.sum + 1'; command -v gcc cargo || echo no compiler; \
      touch /usr/x /etc/x 2>/dev/null || echo read only; id -un; touch /workspace/made && echo writable; \
@@ -58,7 +58,7 @@ fn export_tree(tree: &Path, folder: &Path) {
     assert!(Command::new("sh").args(["-c", &shell]).status().expect("a shell").success());
 }
 
-/// Has a tool look around in a machine of this driver and image, and returns what it saw.
+/// Runs a tool that inspects a machine of this driver and image, and returns its output.
 fn inspect_machine(
     vendor: &ScriptedVendor,
     folder: &Path,

@@ -22,7 +22,7 @@ fn failure_code(service: &TestService, arguments: &[&str]) -> String {
     error["code"].as_str().expect("a code").to_owned()
 }
 
-/// Returns what a command prints for people.
+/// Returns the human-readable output of a command.
 fn run_printing_command(service: &TestService, arguments: &[&str]) -> String {
     let mut command = service.build_command();
     let output =

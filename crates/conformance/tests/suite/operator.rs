@@ -329,7 +329,7 @@ fn doctor_names_checks_and_remedies() {
     for name in ["configuration", "host", "service", "disk", "database", "driver_sandbox"] {
         assert_eq!(found(&well, name).0, "pass", "{well}");
     }
-    // A warning says how this host could isolate machines better.
+    // A warning explains how this host could isolate machines better.
     assert_ne!(found(&well, "machines").0, "fail", "{well}");
     assert!(found(&well, "service").1.starts_with("runs on"));
 

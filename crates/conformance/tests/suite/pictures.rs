@@ -22,7 +22,7 @@ fn request_pictures(request: &Value) -> Vec<(String, u32, u32)> {
     request_pictures_in(FakeVendorFormat::ChatCompletions, request)
 }
 
-/// Returns those images of a request that are where the vendor documents them, in the user's turns.
+/// Returns the images of a request at the documented place, in the user's turns.
 fn request_pictures_in(format: FakeVendorFormat, request: &Value) -> Vec<(String, u32, u32)> {
     let (turns, pieces) = match format {
         FakeVendorFormat::Anthropic | FakeVendorFormat::ChatCompletions => ("messages", "content"),
@@ -68,7 +68,7 @@ fn vision_model_shown_requested_pages() {
     let text = result.expect("a result")["content"].to_string();
     assert!(text.contains("page 2: 1108 x 1568 pixels"), "{text}");
 
-    // They are drawn again when the conversation goes on, as long as the file is the same.
+    // They are drawn again when the conversation continues, while the file is unchanged.
     vendor.add_script([Say::from_text("Still two.")]);
     let again = ask_with_files(&api, "How many?", &[], Some(&answer));
     assert_eq!(request_pictures(&vendor.request_bodies()[2]), [shown(1), shown(2)]);

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use conformance::{Api, Expect, HttpRequest, TestService, poll, start_with_api};
 use test_support::port::ReservedPort;
 
-/// More than nginx lets through unless it is told otherwise.
+/// More than nginx lets through by default.
 const UPLOAD_BYTES: usize = 3 << 20;
 
 /// A running proxy, which ends with the test.
@@ -30,7 +30,7 @@ fn is_installed(program: &str) -> bool {
     version.is_ok()
 }
 
-/// Checks what the samples promise, through the proxy at `address`.
+/// Checks the promises of the samples through the proxy at `address`.
 fn keeps_its_promises(service: &TestService, api: &Api, address: &str) {
     poll::wait_until("the proxy listens", || {
         HttpRequest::new("GET", "/healthz").try_send(address).ok().filter(|answer| answer.status == 200)

@@ -100,7 +100,7 @@ impl<'a> ZipReader<'a> {
         index.and_then(|index| self.zip.by_index_raw(index).ok()).map_or(0, |entry| entry.size())
     }
 
-    /// Returns true for a part that is encrypted, or packed by a method that only its program knows.
+    /// Returns true for a part that is encrypted, or packed by a proprietary method.
     pub(super) fn is_encrypted(&mut self, name: &str) -> bool {
         let entry = self.zip.index_for_name(name).and_then(|index| self.zip.by_index_raw(index).ok());
         entry.is_some_and(|entry| {
@@ -187,7 +187,7 @@ fn is_signature(name: &str) -> bool {
         || has("evidencerecord", &[".xml", ".ers"])
 }
 
-/// Returns true for the name of a file that is there for the signatures alone.
+/// Returns true for the name of a file that only serves the signatures.
 fn is_of_signature(name: &str) -> bool {
     name == "mimetype" || name.to_ascii_lowercase().starts_with("meta-inf/")
 }
@@ -198,9 +198,9 @@ pub(super) fn is_of_system(name: &str) -> bool {
     name.split(['/', '\\']).any(|part| OF_SYSTEM.contains(&part) || part.starts_with("._"))
 }
 
-/// The error of a part that is one too many.
+/// The error of a part beyond the limit.
 const TOTAL_EXCEEDED: &str = "all parts together are too large";
-/// The signature of the record at the end of an archive, its length, and that of the longest comment after it.
+/// The signature of the record at the end of an archive, its length, and the length of the longest comment after it.
 const END_MARK: &[u8] = b"PK\x05\x06";
 const END_BYTES: usize = 22;
 const COMMENT_MAX_BYTES: usize = 65_535;

@@ -19,7 +19,8 @@ use super::{
 
 /// The longest name of a file that is shown, in bytes.
 const NAME_MAX_BYTES: usize = 120;
-/// The first file is read in part only if this much time was left when it was begun, or the caller wants no more.
+/// The first file is read in part only if at least this time was left at its beginning, or the caller wants only that
+/// file.
 const PARTIAL_READ_TIME_MIN: Duration = Duration::from_secs(5);
 /// The end of a file that is read in part.
 const CUT: &str = "(the rest is not read: it takes too long)";
@@ -232,7 +233,7 @@ fn title_of(name: &str) -> String {
     if name.is_empty() {
         return "unnamed".to_owned();
     }
-    // The end of a long path tells more than its beginning.
+    // The end of a long path is more informative than its beginning.
     let cut = name.len().saturating_sub(NAME_MAX_BYTES);
     match cut {
         0 => name,

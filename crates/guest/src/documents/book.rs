@@ -36,7 +36,7 @@ pub(super) struct WorkbookWriter {
     pub(super) truncated: bool,
     /// True if some of the content was left out.
     pub(super) left_out: bool,
-    /// The letters of the upper half of the code page, if what was read took its bytes for Windows' letters.
+    /// The letters of the upper half of the code page, if the reader decoded its bytes as Windows' letters.
     pub(super) letters: Option<&'static str>,
     images: Vec<EmbeddedImage>,
     /// The parts of the images.

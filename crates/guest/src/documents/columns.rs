@@ -25,7 +25,7 @@ const HEADED_MIN: f64 = 0.5;
 const HEADED_TEXT_MIN: f64 = 0.8;
 /// The minimum number of rows below the headings of a sheet that has no figures.
 const TEXT_ROWS_MIN: usize = 2;
-/// The minimum share of a table's rows that have all cells, in documents that do not say which are empty.
+/// The minimum share of a table's rows that have all cells, in documents that do not mark empty cells.
 const WHOLE_ROWS_MIN: f64 = 0.8;
 /// The years that may be headings.
 const YEARS: std::ops::RangeInclusive<u32> = 1800..=2100;
@@ -51,8 +51,8 @@ pub(super) fn mark_headings(segments: &mut [DocumentSegment], is_delimited: bool
     }
 }
 
-/// Splits a text of paragraphs at its tables, which have tabs between their cells. A table has headings here only if most rows have
-/// all cells: of others it is not known which cell is below which heading.
+/// Splits a text of paragraphs at its tables, which have tabs between their cells. A table has headings here only if most rows
+/// have all cells: in others, the column of a cell is unknown.
 pub(super) fn split_tables(segment: &DocumentSegment) -> Vec<DocumentSegment> {
     let lines: Vec<&str> = segment.text.split('\n').collect();
     let part = |of: Range<usize>, columns: Option<Columns>| DocumentSegment {

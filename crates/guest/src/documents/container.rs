@@ -41,7 +41,7 @@ pub(super) trait FileContainer {
     /// Returns true if listed files are missing, or the archive is damaged after the listed ones.
     fn lacks_files(&self) -> bool;
 
-    /// Unpacks the file of a number, at most [`PART_MAX_BYTES`]. Those after it are asked for in their order.
+    /// Unpacks the file with this number, at most [`PART_MAX_BYTES`]. Later files are requested in their order.
     fn unpack_file(&mut self, index: usize) -> Result<Vec<u8>, ExtractError>;
 }
 
@@ -80,7 +80,7 @@ pub(super) fn unpack_single_file(bytes: &[u8], index: usize) -> Result<Option<Ve
 /// again. Returns `None` if `bytes` are not an archive.
 ///
 /// # Errors
-/// Fails if the asked file cannot be unpacked.
+/// Fails if the requested file cannot be unpacked.
 pub(super) fn unpack_wanted_files(
     bytes: &[u8],
     asked: usize,
@@ -100,7 +100,7 @@ pub(super) struct Ahead {
     files: BTreeMap<usize, Vec<u8>>,
     bytes: u64,
     bytes_max: u64,
-    /// The files that will be asked for; `None` if all may be.
+    /// The files that will be requested; `None` if all may be.
     wanted: Option<BTreeSet<usize>>,
     /// Files that cannot be reached, because one before them is damaged.
     unreachable: Vec<Range<usize>>,
@@ -113,7 +113,7 @@ impl Default for Ahead {
 }
 
 impl Ahead {
-    /// Unpacks only files that are asked for.
+    /// Unpacks only requested files.
     pub(super) const fn without_wanted_files() -> Self {
         Self { files: BTreeMap::new(), bytes: 0, bytes_max: 0, wanted: None, unreachable: Vec::new() }
     }
@@ -147,7 +147,7 @@ impl Ahead {
     /// Unpacks a file, and returns true if there is room for another one.
     ///
     /// # Errors
-    /// Fails if it is the first one and is damaged. A later one is left out, to be asked for again.
+    /// Fails if it is the first one and is damaged. A later one is left out, to be requested again.
     pub(super) fn unpack_entry(
         &mut self,
         index: usize,

@@ -84,7 +84,7 @@ fn parse_rows(text: &str, separator: u8) -> impl Iterator<Item = DelimitedRow> {
             if row.trim_start().is_empty() {
                 continue;
             }
-            // The position is that of the empty lines before it.
+            // The position is before the empty lines.
             let position = record.position()?;
             let rest = text.as_bytes().get(usize::try_from(position.byte()).ok()?..)?;
             let empty = rest.iter().take_while(|byte| **byte == b'\n').count();
@@ -96,7 +96,7 @@ fn parse_rows(text: &str, separator: u8) -> impl Iterator<Item = DelimitedRow> {
     })
 }
 
-/// Returns the character that separates the values: the one with which most rows have equally many.
+/// Returns the character that separates the values: the one that gives most rows the same number.
 fn detect_separator(text: &str) -> Option<u8> {
     let of = |separator: &u8| {
         let counts: Vec<usize> =

@@ -87,7 +87,7 @@ const IMAGES: &[(usize, &[u8], &str)] = &[(4, b"ftypavif", "an AVIF image")];
 /// The extensions of workbooks of Excel before 2007.
 const WORKBOOK_EXTENSIONS: [&str; 3] = ["xls", "xlt", "xla"];
 
-/// Returns the extensions of names that have a say in the format of a file.
+/// Returns the name extensions that influence the detected format.
 pub fn known_extensions() -> impl Iterator<Item = &'static str> {
     TextFormat::known_extensions().chain(WORKBOOK_EXTENSIONS)
 }
@@ -100,7 +100,8 @@ pub(super) fn detect_content<'a>(path: &Path, bytes: &'a [u8]) -> Result<Detecte
     if is_compound(bytes) {
         return detect_compound_content(bytes, path);
     }
-    // A text may mention the signature. Messages are written into PDFs and PDFs into messages; what begins as a PDF is one.
+    // A text may mention the signature. Messages are written into PDFs and PDFs into messages; a file that begins as a
+    // PDF is one.
     let is_message_name = TextFormat::is_message_name(&name) && !bytes.starts_with(b"%PDF-");
     if is_pdf(bytes) && !TextFormat::is_text_name(&name) && !is_message_name {
         return Ok(DetectedContent::Pdf);
@@ -174,8 +175,7 @@ pub(super) fn is_image(bytes: &[u8]) -> bool {
     ImageFormat::from_signature(bytes).is_some() && super::text::detect_encoding(bytes).is_none()
 }
 
-/// Returns true for a PDF, which may begin with something else. An archive or message may as well begin with a PDF that lies
-/// in it.
+/// Returns true for a PDF, which may begin with something else. An archive or message may also begin with a PDF inside it.
 pub(super) fn is_pdf(bytes: &[u8]) -> bool {
     let start = &bytes[..bytes.len().min(PDF_MARK_WITHIN_BYTES)];
     !is_zip(bytes) && !is_compound(bytes) && start.windows(5).any(|window| window == b"%PDF-")
@@ -236,7 +236,7 @@ fn open_document(archive: &mut ZipReader<'_>) -> Result<Option<OpenDocument>, Ex
         |archive: &mut ZipReader<'_>| archive.read_part_text("META-INF/manifest.xml", parts::LIST_MAX_BYTES);
     let kind = match archive.read_part_start("mimetype", KIND_MAX_BYTES)? {
         Some(kind) => OpenDocument::from_media_type(&String::from_utf8_lossy(&kind)),
-        // StarOffice says it in the list of the parts.
+        // StarOffice declares it in the list of the parts.
         None => OpenDocument::from_media_type(&manifest(archive)?),
     };
     let Some(open) = kind else { return Ok(None) };

@@ -57,7 +57,7 @@ pub(super) fn extract_djvu(bytes: &[u8], bounds: &ExtractBounds) -> Result<Extra
             }
             PageText::Blank => {}
             PageText::Scan => scans.push(next),
-            // It may be recognized; else it is named as a scan.
+            // It may be recognized; otherwise it is reported as a scan.
             PageText::Damaged => {
                 if notes.len() < NOTES_MAX {
                     notes.push(format!("page {next} could not be read whole"));
@@ -141,7 +141,7 @@ fn join_page_lines(text: &str) -> String {
     out
 }
 
-/// Returns true if the last word of a text goes on with the next line.
+/// Returns true if the last word of a text continues on the next line.
 fn is_split(text: &str, next: &str) -> bool {
     let word = text.strip_suffix('-').unwrap_or_default();
     word.ends_with(char::is_alphabetic) && next.starts_with(char::is_lowercase)

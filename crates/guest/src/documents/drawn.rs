@@ -6,7 +6,8 @@ use protocol::preview::{PageSize, PreviewMark, Viewer};
 use super::image_file::ImageFile;
 use super::{DocumentFormat, ExtractError, detect, pdf, picture};
 
-/// Returns the sizes of pages of a PDF or an image, from `first` on, counted from 1, at most `max`; `None` of other formats.
+/// Returns the sizes of pages of a PDF or an image, from `first` on, counted from 1, at most `max`; `None` for other
+/// formats.
 pub(crate) fn page_sizes(bytes: &[u8], first: u32, max: u32) -> Option<Vec<PageSize>> {
     Some(match DrawnDocument::from_bytes(bytes)?.ok()? {
         DrawnDocument::Pdf(document) => picture::pdf_page_sizes(&document, first, max),
@@ -30,7 +31,7 @@ pub(crate) enum DrawnDocument<'a> {
 }
 
 impl<'a> DrawnDocument<'a> {
-    /// Opens a PDF or an image; `None` of other formats.
+    /// Opens a PDF or an image; `None` for other formats.
     ///
     /// # Errors
     /// [`ExtractError::Encrypted`], [`ExtractError::Broken`].

@@ -7,12 +7,12 @@ use super::archive::{ZipReader, unpack_error};
 use super::mail::{open_compound_file, read_compound_stream};
 use super::{ExtractBounds, ExtractError, Nesting};
 
-/// The line in place of a file that is one too many.
+/// The line in place of a file beyond the limit.
 pub(super) const TOO_MANY: &str = "(not read: there are too many)";
 /// The maximum number of lines of a file that are included in the document.
 const LINES_MAX: usize = 10_000;
 
-/// A file inside a document: its name with its text, or why it is not read.
+/// A file inside a document: its name with its text, or the reason why it is not read.
 #[derive(Debug, Default)]
 pub(super) struct EmbeddedFile {
     pub(super) lines: Vec<String>,

@@ -14,14 +14,14 @@ use super::{DocumentFormat, ExtractError, Extracted, container, detect, loose_im
 pub(crate) const IMAGES_MAX: usize = 100;
 /// The maximum number of images of a document that are examined, equal to the maximum number of parts of an archive.
 pub(super) const LISTED_MAX: usize = 10_000;
-/// The least sides of an image whose text is recognized, in pixels: smaller ones are symbols and signs.
+/// The minimum sides of an image whose text is recognized, in pixels: smaller ones are symbols and signs.
 const WIDTH_MIN: u32 = 200;
 const HEIGHT_MIN: u32 = 60;
 /// The maximum number of pixels of one image that is not a separate file, and of all such images of a
 /// document together.
 const PIXELS_MAX: u64 = 25_000_000;
 const TOTAL_PIXELS_MAX: u64 = 200_000_000;
-/// The largest image in bytes, and the beginning that has its sides.
+/// The largest image in bytes, and the length of the beginning that contains its dimensions.
 const IMAGE_MAX_BYTES: u64 = 16 * 1024 * 1024;
 const HEAD_BYTES: u64 = 128 * 1024;
 
@@ -105,7 +105,7 @@ fn count_part_pixels(archive: &mut ZipReader<'_>, part: &str) -> Result<Option<u
     pixels_in(part, &head, archive.declared_bytes(part))
 }
 
-/// As [`pixels`], of a part with this beginning and length.
+/// Like [`pixels`], for a part with this beginning and length.
 fn pixels_in(part: &str, head: &[u8], bytes: u64) -> Result<Option<u64>, UnreadImage> {
     let Some(kind) = ImageKind::from_bytes(head) else {
         return if has_name_of_kind(part) { Err(UnreadImage::Failed) } else { Ok(None) };
@@ -116,13 +116,13 @@ fn pixels_in(part: &str, head: &[u8], bytes: u64) -> Result<Option<u64>, UnreadI
     }
 }
 
-/// Returns an image file as a document whose only part is the image, if it may show text; `None` of other files.
+/// Returns an image file as a document whose only part is the image, if it may show text; `None` for other files.
 pub(super) fn of_image(bytes: &[u8]) -> Option<Extracted> {
     let mut image = Extracted::empty(DocumentFormat::Text);
     let file = ImageFile::from_bytes(bytes).filter(|_| detect::is_image(bytes))?;
     let pixels = match file.page_sides(1) {
         Some(sides) => pixels_of(sides, file.format.pixels_max()),
-        // The program that recognizes text reads more kinds of them.
+        // The text recognition program reads more kinds of them.
         None if matches!(file.format, ImageFormat::Tiff | ImageFormat::Bmp) => Ok(Some(0)),
         None => Err(UnreadImage::Failed),
     };

@@ -89,7 +89,7 @@ fn list_sections(archive: &mut ZipReader<'_>, package: &str) -> Result<Vec<Strin
         }
         order.len() <= PAGES_MAX as usize
     })?;
-    // A book that names a section often would be read as often.
+    // A section that a book lists several times would be read several times.
     let mut known = HashSet::new();
     let sections = order.iter().filter_map(|id| files.get(id).cloned());
     Ok(sections.filter(|name| known.insert(name.clone())).collect())

@@ -1,4 +1,4 @@
-//! Reads FictionBook, a book in one XML file: its sections are pages, those with sections in them down to the second level.
+//! Reads FictionBook, a book in one XML file: its sections are pages; sections with subsections down to the second level.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,7 +9,7 @@ use super::output::DocumentWriter;
 use super::xml::{attribute_value, event_text, read_events};
 use super::{DocumentFormat, ExtractError, Extracted, PAGES_MAX, loose_images};
 
-/// How deep sections begin pages.
+/// The maximum depth of sections that begin pages.
 const PAGE_DEPTH: u32 = 2;
 /// The name of the format in the names of its images, which have identifiers.
 pub(super) const IMAGES: &str = "fb2";
@@ -18,7 +18,7 @@ pub(super) const IMAGES: &str = "fb2";
 pub(super) fn extract_fiction_book(bytes: &[u8]) -> Result<Extracted, ExtractError> {
     let text = super::text::decode_declared(bytes, "encoding=");
     let mut reading = FictionBookReader::new();
-    // A book that is damaged or cut off is read up to there.
+    // A damaged or truncated book is read up to the damage.
     let ended = read_events(text.as_bytes(), |event| reading.read_event(event));
     if !reading.in_body {
         return Err(ExtractError::broken_file("FictionBook", "it has no body"));
@@ -49,7 +49,7 @@ fn collect_wanted_images(text: &str, wanted: &HashSet<String>) -> HashMap<String
         return images;
     }
     let mut present = None;
-    // Those of a book that is damaged or cut off are found up to there.
+    // Images of a damaged or truncated book are found up to the damage.
     let _ = read_events(text.as_bytes(), |event| {
         match event {
             Event::Start(element) if element.local_name().as_ref() == "binary" => {
@@ -78,7 +78,7 @@ struct FictionBookReader {
     /// True if the text that comes next begins a page.
     begins_page: bool,
     in_body: bool,
-    /// The depth of sections, and that of elements whose text is not read.
+    /// The depth of sections, and of elements whose text is not read.
     sections: u32,
     hidden: u32,
     in_title: bool,
@@ -190,7 +190,7 @@ impl FictionBookReader {
 
     fn new_page(&mut self) {
         self.end_line();
-        // Those before the first text wait for it.
+        // Images before the first text wait for it.
         if !self.begins_page {
             self.place_images();
         }

@@ -1,4 +1,4 @@
-//! Form fields and signs of Word documents, which are not among their text.
+//! Form fields and signs of Word documents, which are not part of their text.
 
 use quick_xml::events::BytesStart;
 

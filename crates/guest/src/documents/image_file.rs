@@ -1,5 +1,5 @@
-//! Image files: photographs as phones make them, and scans. They are decoded for whom they are too large, turned, or of a format that
-//! is not accepted: text recognition, models, browsers.
+//! Image files: photographs as phones make them, and scans. They are decoded for consumers (text recognition, models, browsers)
+//! that do not accept their size, orientation or format.
 
 use std::borrow::Cow;
 use std::io::Cursor;
@@ -41,7 +41,7 @@ impl ImageFormat {
             return Some(Self::Common(kind));
         }
         match bytes {
-            // Its size, then four bytes that no text has.
+            // Its size, then four bytes that do not occur in text.
             [b'B', b'M', _, _, _, _, 0, 0, 0, 0, ..] => Some(Self::Bmp),
             [b'I', b'I', b'*', 0, ..] | [b'M', b'M', 0, b'*', ..] => Some(Self::Tiff),
             _ => is_heic(bytes).then_some(Self::Heic),
@@ -69,7 +69,7 @@ impl ImageFormat {
         }
     }
 
-    /// Returns the format in the words of the library, if the library decodes it.
+    /// Returns the library's name of the format, if the library decodes it.
     const fn decoded_by_library(self) -> Option<image::ImageFormat> {
         match self {
             Self::Common(ImageKind::Png) => Some(image::ImageFormat::Png),
@@ -102,7 +102,7 @@ pub(crate) struct ImageFile<'a> {
 }
 
 impl<'a> ImageFile<'a> {
-    /// Opens an image; `None` of other files.
+    /// Opens an image; `None` for other files.
     pub(crate) fn from_bytes(bytes: &'a [u8]) -> Option<Self> {
         let format = ImageFormat::from_signature(bytes)?;
         let directories = if format == ImageFormat::Tiff { list_tiff_directories(bytes) } else { Vec::new() };
@@ -114,7 +114,7 @@ impl<'a> ImageFile<'a> {
         u32::try_from(self.directories.len()).unwrap_or(u32::MAX).max(1)
     }
 
-    /// Returns the width and height of a page, counted from 1, in pixels, as it is seen: turned. `None` if they are unknown.
+    /// Returns the width and height of a page, counted from 1, in pixels, after rotation. `None` if they are unknown.
     pub(crate) fn page_sides(&self, page: u32) -> Option<(u32, u32)> {
         let sides = || match self.format {
             ImageFormat::Heic => heic_rs::probe(self.bytes).ok().map(|image| (image.width, image.height)),
@@ -141,17 +141,18 @@ impl<'a> ImageFile<'a> {
         self.page_sides(1).is_some_and(|sides| pixels(sides) > self.format.pixels_max())
     }
 
-    /// Returns the reference with which a model sees the file as it is; `None` if it is too large, turned, or of another format.
+    /// Returns the reference with which a model sees the unchanged file; `None` if it is too large, rotated, or of
+    /// another format.
     pub(crate) fn as_it_is(&self, path: &str) -> Option<ImageRef> {
         (!self.is_turned()).then(|| ImageRef::from_file(path, self.bytes).ok()).flatten()
     }
 
-    /// Returns true if it is to be shown in another position than it is stored, which models do not regard.
+    /// Returns true if it must be rotated for display, which models ignore.
     fn is_turned(&self) -> bool {
         self.read_orientation() != Orientation::NoTransforms
     }
 
-    /// Returns how it is to be turned, by its metadata.
+    /// Returns the rotation from its metadata.
     fn read_orientation(&self) -> Orientation {
         let Some(format) = self.format.decoded_by_library() else { return Orientation::NoTransforms };
         catch_decoder_panic(|| open_decoder(self.bytes, format)?.orientation().ok())
@@ -171,7 +172,7 @@ impl<'a> ImageFile<'a> {
         catch_decoder_panic(draw).filter(|picture| picture.len() <= IMAGE_MAX_BYTES)
     }
 
-    /// Decodes a page, shrinks it to this width and height as it is seen, and turns it.
+    /// Decodes a page, shrinks it to this displayed width and height, and rotates it.
     fn decode_page(&self, page: u32, (columns, rows): (u32, u32)) -> Option<DynamicImage> {
         let shrunk = |image: DynamicImage, columns, rows| match (image.width(), image.height()) {
             sides if sides == (columns, rows) => image,
@@ -210,8 +211,8 @@ impl<'a> ImageFile<'a> {
     }
 }
 
-/// Returns an image as text recognition takes it: what is turned, too large for its time, or of a format that it does not know as a
-/// portable graymap, and others as they are.
+/// Returns an image for text recognition: as a portable graymap if it is rotated, too large, or of an unsupported format;
+/// otherwise unchanged.
 pub(super) fn for_recognition(bytes: Vec<u8>) -> Option<Vec<u8>> {
     let Some(image) = ImageFile::from_bytes(&bytes) else { return Some(bytes) };
     // Recognition reads the others itself, with their resolution, and all pages of a TIFF.
@@ -272,7 +273,7 @@ fn decode_heic(bytes: &[u8]) -> Option<DynamicImage> {
     RgbImage::from_raw(width, height, data).map(DynamicImage::ImageRgb8)
 }
 
-/// Returns an image as a JPEG; what is transparent is white.
+/// Returns an image as a JPEG; transparent pixels are white.
 fn encode_jpeg(image: &DynamicImage) -> Option<Vec<u8>> {
     let mut out = Vec::new();
     let mut encoder = JpegEncoder::new_with_quality(&mut out, QUALITY);
@@ -348,7 +349,7 @@ mod tests {
         include_bytes!("../../tests/fixtures/code_word.webp"),
     ];
 
-    /// Asserts that a picture shows what the PNG shows.
+    /// Asserts that a picture shows the same as the PNG.
     fn assert_shows_the_word(picture: &[u8]) {
         let gray = |image: &[u8]| image::load_from_memory(image).expect("it is an image").into_luma8();
         let (expected, shown) = (gray(PNG), gray(picture));

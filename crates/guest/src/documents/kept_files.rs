@@ -1,5 +1,5 @@
-//! Files of an archive in which several images are read one after another. Those that can only be unpacked with the files before them are
-//! unpacked together.
+//! Files of an archive in which several images are read one after another. Files that can only be unpacked with the files before
+//! them are unpacked together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::once;
@@ -14,7 +14,7 @@ pub(super) const KEPT_MAX_BYTES: u64 = 32 * 1024 * 1024;
 pub(crate) struct KeptFiles(BTreeMap<usize, Vec<u8>>);
 
 impl KeptFiles {
-    /// Returns an image inside a document, as [`embedded_image`] does. `following` are the parts of the images that will be
+    /// Returns an image inside a document, like [`embedded_image`]. `following` are the parts of the images that will be
     /// requested next, in their order. The document is only read if no kept file contains the image.
     ///
     /// # Errors
@@ -39,7 +39,7 @@ impl KeptFiles {
                 Err(_) => return Ok(None),
             }
         }
-        // Those before it are not asked for again.
+        // Earlier files are not requested again.
         self.0 = self.0.split_off(&number);
         let file = self.0.get(&number).cloned();
         Ok(file.and_then(|file| embedded_image(&without_signatures(file), &inner)))
@@ -69,7 +69,7 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    /// Asks for the images that are the files of these numbers, one after another. Returns the contents that were found and how often the
+    /// Requests the images with these file numbers, one after another. Returns the contents that were found and how often the
     /// archive was read.
     fn find_images_in_order(archive: &[u8], numbers: &[usize]) -> (Vec<Option<Vec<u8>>>, usize) {
         let parts: Vec<String> = numbers.iter().map(|number| format!("{number}\n0\n")).collect();

@@ -22,7 +22,7 @@ pub(super) fn extract_doc(bytes: &[u8]) -> Result<Extracted, ExtractError> {
     if flags & ENCRYPTED != 0 {
         return Err(ExtractError::Encrypted("DOC"));
     }
-    // Word 6 and 95 have another head.
+    // Word 6 and 95 have another header.
     if u16_at(&main, 2).ok_or_else(broken)? < 0x00c1 {
         return Err(ExtractError::Unsupported {
             kind: "a document of Word before 97",
@@ -121,7 +121,7 @@ impl DocText {
         }
     }
 
-    /// Ends a cell. The mark of a row's end looks like that of an empty cell.
+    /// Ends a cell. The mark of a row's end looks like an empty cell's.
     fn end_cell(&mut self) {
         if self.line.trim().is_empty() {
             self.line.clear();

@@ -7,7 +7,7 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
 use super::{fiction_book, mobi, notebook};
 
-/// Reads base64 as other programs do: they are content with less.
+/// Reads base64 leniently, as other programs do.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -31,7 +31,7 @@ pub(super) fn image_part_name(format: &str, name: impl std::fmt::Display) -> Str
     format!("{format}:{name}")
 }
 
-/// Decodes an image in letters, in lines or not; `None` if it is damaged.
+/// Decodes an image encoded as text, with or without line breaks; `None` if it is damaged.
 pub(super) fn decode_base64_image(letters: &str) -> Option<Vec<u8>> {
     let letters: Vec<u8> = letters.bytes().filter(|letter| !letter.is_ascii_whitespace()).collect();
     BASE64.decode(letters).ok()
@@ -87,7 +87,7 @@ mod tests {
         images
     }
 
-    /// Writes letters in lines, as programs do.
+    /// Wraps encoded text in lines, as programs do.
     fn base64_lines(content: &[u8]) -> String {
         let letters = WRITER.encode(content);
         letters.as_bytes().chunks(76).map(|line| format!("{}\n", str::from_utf8(line).unwrap())).collect()

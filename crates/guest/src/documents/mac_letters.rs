@@ -1,4 +1,4 @@
-//! The letters of the Mac's own encodings, in which workbooks of Excel for Mac before 98 are, as far as the library of encodings lacks them.
+//! The letters of the Mac encodings that the encoding library lacks. Workbooks of Excel for Mac before 98 use them.
 
 /// The code pages with the letters of their upper halves.
 const CODE_PAGES: [(u16, &str); 6] = [

@@ -1,4 +1,4 @@
-//! Reads messages: the head, the text, and the attachments that are documents.
+//! Reads messages: the header, the text, and the attachments that are documents.
 
 use std::borrow::Cow;
 use std::io::{Cursor, Read};
@@ -42,7 +42,7 @@ pub(super) enum MailFileKind {
 impl MailFileKind {
     const ALL: [Self; 4] = [Self::Eml, Self::Mailbox, Self::Outlook, Self::DataBox];
 
-    /// Returns the letter by which names of attachments begin.
+    /// Returns the letter with which names of attachments begin.
     const fn attachment_prefix(self) -> char {
         match self {
             Self::Eml => 'e',
@@ -53,11 +53,11 @@ impl MailFileKind {
     }
 }
 
-/// The messages of a file as they are written, with their attachments.
+/// Writes the messages of a file with their attachments.
 pub(super) struct MailWriter<'a> {
     pub(super) writer: DocumentWriter,
     kind: MailFileKind,
-    /// The numbers of the attachment that is written, in its message, and of the messages that it lies in.
+    /// The number of the current attachment in its message, and the numbers of the messages around it.
     at: Vec<u32>,
     /// The number of attachments so far, and of messages that are not read.
     count: u32,
@@ -101,8 +101,8 @@ fn of_apple_mail(bytes: &[u8]) -> Option<&[u8]> {
     Some(message[1..].get(..length).unwrap_or(&message[1..]))
 }
 
-/// Parses a message, unless it says to have so many parts that they would fill the memory, or the stack. Encoded messages inside it
-/// are not looked at.
+/// Parses a message, unless it declares so many parts that they would exhaust the memory or the stack. Encoded messages inside it
+/// are not examined.
 fn parse_message(bytes: &[u8]) -> Result<Message<'_>, ExtractError> {
     const KIND: &[u8] = b"content-type:";
     let bytes = mail_head::normalize_message_heads(of_apple_mail(bytes).unwrap_or(bytes));
@@ -130,7 +130,7 @@ fn parse_message(bytes: &[u8]) -> Result<Message<'_>, ExtractError> {
     message.ok_or_else(|| ExtractError::broken_file("message", "its header is missing"))
 }
 
-/// Returns the attachments of a message. A web page that was saved as one names what it shows by its address.
+/// Returns the attachments of a message. A web page that was saved as a message names its resources by their addresses.
 fn list_attachments<'a>(message: &'a Message<'a>) -> impl Iterator<Item = &'a MessagePart<'a>> {
     message.attachments().filter(|part| part.content_location().is_none())
 }
@@ -212,13 +212,13 @@ impl<'a> MailWriter<'a> {
         is_read
     }
 
-    /// Says once in a row why attachments are not read.
+    /// Reports once why consecutive attachments are not read.
     fn write_refusal(&mut self, why: &str) {
         self.writer.unread_file(self.count);
         self.writer.line_once(why);
     }
 
-    /// Writes the text of an attachment, or why it has none.
+    /// Writes the text of an attachment, or the reason why it has none.
     pub(super) fn write_attachment(&mut self, name: &str, content: &[u8], depth: u32) {
         let heading = format!("Attachment: {name}");
         self.writer.add_heading(&heading);
@@ -311,7 +311,7 @@ pub(super) fn open_compound_file(bytes: &[u8]) -> Result<Compound<'_>, ExtractEr
         .map_err(|error| ExtractError::broken_file("Office", error))
 }
 
-/// Returns the content with all sectors that its table of sectors has entries for; some programs write fewer.
+/// Returns the content padded to all sectors in its table of sectors; some programs write fewer.
 fn pad_sectors(bytes: &[u8]) -> Option<Vec<u8>> {
     const ENTRY_BYTES: usize = 4;
     let sector = 1_usize.checked_shl(u32::from(u16::from_le_bytes(*bytes.get(30..)?.first_chunk()?)))?;

@@ -31,7 +31,7 @@ pub(super) fn normalize_message_heads(message: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(heads.out)
 }
 
-/// The heads of a message and of its parts, and the message as it becomes.
+/// The headers of a message and of its parts, and the rewritten message.
 struct Heads<'a> {
     message: &'a [u8],
     encoding: Option<&'static Encoding>,
@@ -54,7 +54,7 @@ impl Heads<'_> {
                 holds_message = false;
             } else if trimmed.is_empty() {
                 self.end_field();
-                // The head of a message that is a part follows that of the part.
+                // The header of a nested message follows the part's header.
                 in_head = std::mem::take(&mut holds_message);
             } else if is_continued && !self.field.is_empty() {
                 self.field.end = end;

@@ -15,7 +15,7 @@ use super::{html, text};
 const COMPARED_MAX_WORDS: usize = 20_000;
 /// The share of a text's words that makes another one dispensable: 4 of 5.
 const COVERED_OF_FIVE: usize = 4;
-/// The least length of a line of base64 that follows the end of some, in bytes.
+/// The minimum length, in bytes, of a line of base64 after the end of another.
 const MORE_BASE64_MIN_BYTES: usize = 16;
 
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
@@ -54,7 +54,7 @@ fn collect_words<'a>(texts: impl IntoIterator<Item = &'a str>) -> HashSet<String
     words.map(str::to_lowercase).collect()
 }
 
-/// Returns the texts of a message in their order: of alternatives the plain one, unless the page says more.
+/// Returns the texts of a message in their order: for alternatives, the plain one, unless the page contains more.
 pub(super) fn message_bodies(message: &Message<'_>) -> Vec<MailBody> {
     let body = |id: &u32| {
         let part = message.parts.get(*id as usize)?;
@@ -169,7 +169,7 @@ pub(super) fn named_encoding(label: &str) -> Option<&'static Encoding> {
     Encoding::for_label(label.as_bytes()).filter(|_| !says_nothing)
 }
 
-/// Decodes a text by the encoding that it names, if it can be that.
+/// Decodes a text by the encoding that it names, if it is valid.
 fn decode_with_charset(content: &[u8], named: Option<&'static Encoding>) -> String {
     let is_wide = |encoding: &&Encoding| [UTF_16LE, UTF_16BE].contains(encoding);
     let is_utf_8 = !content.is_ascii() && std::str::from_utf8(content).is_ok();
@@ -208,7 +208,7 @@ fn without_transfer<'a>(
     })
 }
 
-/// Decodes base64 as far as it goes, and returns the rest.
+/// Decodes base64 up to its end, and returns the rest.
 pub(super) fn from_base64(raw: &[u8]) -> (Vec<u8>, &[u8]) {
     let is_code = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=".contains(byte);
     let (mut content, mut piece) = (Vec::new(), Vec::new());
@@ -259,7 +259,7 @@ pub(super) fn from_quoted(raw: &[u8]) -> Vec<u8> {
             rest = &after[2..];
             continue;
         }
-        // A line that goes on; blanks may have been added behind it.
+        // A line that continues; trailing blanks may have been added.
         let blank = after.iter().take_while(|byte| b" \t\r".contains(byte)).count();
         match after.get(blank) {
             Some(b'\n') => rest = &after[blank + 1..],
@@ -286,7 +286,7 @@ fn unflow_lines(text: &str, deletes_space: bool) -> String {
         };
         let is_signature = words == "-- ";
         if open == Some(depth) && !is_signature {
-            // Where the space before the end is deleted, one that nothing requires parts words.
+            // Where the space before the line end is deleted, an optional space separates words.
             if deletes_space && is_stuffed {
                 out.push(' ');
             }

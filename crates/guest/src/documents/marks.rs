@@ -17,7 +17,7 @@ use unicode_normalization::UnicodeNormalization;
 const LETTERS_MAX: usize = 200_000;
 /// The minimum number of letters that are searched for: shorter texts match anywhere.
 const SOUGHT_MIN: usize = 10;
-/// The units of a glyph's own space in a font size, and how far letters reach above and below their line.
+/// The units of a glyph's space in a font size, and how far letters reach above and below their line.
 const UNITS_PER_SIZE: f64 = 1000.0;
 const ABOVE: f64 = 0.8;
 const BELOW: f64 = 0.25;

@@ -24,7 +24,7 @@ pub(super) struct MathEquation {
     too_deep: usize,
     bytes: usize,
     elements: usize,
-    /// The equation in the words of the program that wrote it, for one that has no other text.
+    /// The source of the equation from the program that wrote it, used if it has no other text.
     source: String,
 }
 
@@ -130,7 +130,7 @@ impl MathEquation {
         }
     }
 
-    /// Ends an element, with those in it that were not ended. Returns the line of the equation if that was all of it.
+    /// Ends an element, including unclosed elements in it. Returns the line of the equation if that was all of it.
     pub(super) fn end_element(&mut self, name: &str) -> Option<String> {
         if self.too_deep > 0 && name != "math" {
             self.too_deep -= 1;
@@ -151,7 +151,7 @@ impl MathEquation {
         None
     }
 
-    /// Ends an equation that is not ended where it should be.
+    /// Ends an equation that is not closed.
     pub(super) fn finish_equation(mut self) -> String {
         self.end_element("math").unwrap_or_default()
     }
@@ -161,7 +161,7 @@ impl MathEquation {
     }
 }
 
-/// Stands between the indexes behind and before a sign.
+/// The separator between the indexes behind and before a sign.
 const PRESCRIPTS: &str = "\u{0}";
 
 impl MathElement {
@@ -251,7 +251,7 @@ impl MathElement {
     }
 }
 
-/// Returns the mark that is written behind a letter for the one above it; others as they are.
+/// Returns the mark that is written behind a letter for the one above it; other marks unchanged.
 fn combining_mark(above: &str) -> &str {
     match above {
         "^" | "ˆ" | "\u{302}" => "\u{302}",

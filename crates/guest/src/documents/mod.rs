@@ -108,7 +108,7 @@ pub const OUTPUT_MAX_BYTES: usize = 8 * 1024 * 1024;
 pub const PAGES_MAX: u32 = 5_000;
 /// The maximum number of attachments that are read of a message, including the attachments of messages in it.
 const ATTACHMENTS_MAX: u32 = 50;
-/// How deep documents in documents are read.
+/// The maximum nesting depth of documents that are read.
 const NESTING_MAX: u32 = 3;
 /// The maximum number of pixels of an image whose text is recognized.
 const PIXELS_MAX: u64 = 100_000_000;
@@ -116,8 +116,8 @@ const PIXELS_MAX: u64 = 100_000_000;
 const TOO_DEEP: &str = "(not read: too many documents inside each other)";
 /// The version of the readers: documents that failed with another version are read again.
 pub const READER_VERSION: i64 = 14;
-/// The versions since which files of some extensions are read in another way, in ascending order: files that an earlier version
-/// has read are read again.
+/// The versions since which files of some extensions are read in another way, in ascending order: files read by an earlier
+/// version are read again.
 const CHANGED_READERS: &[(i64, &[&str])] = &[
     (6, &["docx", "docm", "xlsx", "xlsm", "xls", "pptx", "pptm", "odt", "ods", "odp", "mht", "mhtml"]),
     (7, &["eml", "msg", "mbox", "zip", "asice", "asics", "sce", "scs", "bdoc"]),
@@ -142,7 +142,7 @@ const CHANGED_READERS: &[(i64, &[&str])] = &[
     ),
 ];
 
-/// Returns the version since which a file of this name is read as it is now.
+/// Returns the version of the current reader for a file of this name.
 pub(crate) fn reader_of(path: &str) -> i64 {
     let extension = path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
     let Some(extension) = extension else { return 0 };
@@ -258,7 +258,7 @@ pub struct DocumentSegment {
     pub heading: Option<String>,
     /// The text; lines end with `\n`, without one at the end. No control characters but `\n` and `\t`.
     pub text: String,
-    /// The file inside the document that the text is of, if it is an archive.
+    /// The file inside the document that contains the text, if the document is an archive.
     pub inner: Option<Rc<InnerFile>>,
     /// The headings of the columns, if the text is rows of a table.
     pub columns: Option<Columns>,
@@ -267,9 +267,9 @@ pub struct DocumentSegment {
 /// A file in an archive.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InnerFile {
-    /// Its name with its folders, on one line. Of a long one the beginning is left out.
+    /// Its name with its folders, on one line. The beginning of a long name is left out.
     pub name: String,
-    /// The page of it that the text is on, in the words of its format, if it has pages: `slide 3`.
+    /// The page with the text, named as in its format, if it has pages: `slide 3`.
     pub page: Option<String>,
     /// Its format.
     pub format: DocumentFormat,
@@ -384,7 +384,7 @@ pub fn extract_file(path: &Path, file: File) -> Result<Extracted, ExtractError> 
 /// Extracts the text of a part of a file, if its format can be read in parts.
 ///
 /// # Errors
-/// As [`extract`].
+/// Like [`extract`].
 pub fn extract_part(path: &Path, file: File, bounds: &ExtractBounds) -> Result<Extracted, ExtractError> {
     let size = file.metadata()?.len();
     if size > INPUT_MAX_BYTES {
@@ -401,7 +401,7 @@ pub fn extract_part(path: &Path, file: File, bounds: &ExtractBounds) -> Result<E
 /// Extracts the text of the files that a program has unpacked of an archive.
 ///
 /// # Errors
-/// Fails if it has unpacked none.
+/// Fails if the program unpacked no file.
 pub(crate) fn extract_unpacked(
     unpacked: &UnpackedArchive,
     bounds: &ExtractBounds,
@@ -415,7 +415,7 @@ pub(crate) fn extract_unpacked(
 /// Extracts the text of a file's content.
 ///
 /// # Errors
-/// As [`extract`].
+/// Like [`extract`].
 pub fn extract_bytes(path: &Path, bytes: &[u8]) -> Result<Extracted, ExtractError> {
     extract_bytes_part(path, bytes, &ExtractBounds::default())
 }
@@ -462,7 +462,7 @@ impl Nesting<'_> {
     }
 }
 
-/// Returns what the signatures of a file enclose; other files as they are.
+/// Returns the content inside the signatures of a file; other files unchanged.
 pub(crate) fn without_signatures(bytes: Vec<u8>) -> Vec<u8> {
     if !signed::is_cms(&bytes) {
         return bytes;
@@ -480,7 +480,7 @@ pub(crate) fn render_scan(bytes: &[u8], page: u32) -> Option<(Vec<u8>, u32)> {
     Some((rendered.into_pgm(), dpi))
 }
 
-/// An image as text recognition takes it, with its pixels per inch if they are known.
+/// An image for text recognition, with its pixels per inch if they are known.
 type FoundImage = (Vec<u8>, Option<u32>);
 
 /// Returns an image inside a document; `None` if it cannot be recognized.
@@ -507,7 +507,7 @@ pub(crate) fn embedded_image(document: &[u8], image: &EmbeddedImage) -> Option<F
     Some((embedded_images::find_image_content(document, &image.part)?, None))
 }
 
-/// Returns an image file as text recognition takes it; `None` if it cannot be decoded.
+/// Returns an image file for text recognition; `None` if it cannot be decoded.
 pub(crate) fn recognizable_image(bytes: Vec<u8>) -> Option<Vec<u8>> {
     image_file::for_recognition(bytes)
 }

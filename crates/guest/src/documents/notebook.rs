@@ -51,7 +51,7 @@ struct NotebookCell {
     source: NotebookText,
     #[serde(default)]
     outputs: Vec<NotebookOutput>,
-    /// Of headings in version 3.
+    /// The level of headings in version 3.
     #[serde(default)]
     level: Option<u8>,
     #[serde(default)]
@@ -142,7 +142,7 @@ impl NotebookText {
     }
 }
 
-/// Extracts the text of a notebook; that of another file with its name as it is.
+/// Extracts the text of a notebook; another file with its extension is read as plain text.
 pub(super) fn extract_notebook(bytes: &[u8]) -> Result<Extracted, ExtractError> {
     let Some(notebook) = parse_notebook(bytes) else {
         return text::extract_text(bytes, DocumentFormat::Text);
@@ -175,7 +175,7 @@ pub(super) fn find_notebook_image(bytes: &[u8], name: &str) -> Option<Vec<u8>> {
     )
 }
 
-/// The end of an image's name: that of a damaged one says that it was to be one.
+/// The end of an image's name; the name of a damaged one shows that it should be one.
 const EXTENSION: &str = ".png";
 
 fn picture_part_name(number: usize) -> String {
@@ -202,7 +202,7 @@ struct NotebookMarkdown {
     counted_lines: u32,
 }
 
-/// A picture in letters, and the last line before it.
+/// An encoded picture, and the last line before it.
 struct NotebookPicture {
     letters: String,
     line: u32,
@@ -247,7 +247,7 @@ fn render_markdown(notebook: &Notebook) -> NotebookMarkdown {
     let language = notebook.metadata.language_info.as_ref().map_or("", |language| language.name.as_str());
     let mut out = NotebookMarkdown::default();
     for cell in notebook.cells.iter().chain(notebook.worksheets.iter().flat_map(|sheet| &sheet.cells)) {
-        // The reader of text cuts the rest off and says so.
+        // The text reader cuts the rest off and reports that.
         if out.text.len() > OUTPUT_MAX_BYTES {
             break;
         }
@@ -282,7 +282,7 @@ fn output_start(text: &str) -> &str {
     &text[..text.floor_char_boundary(text.len().min(OUTPUT_PART_MAX_BYTES))]
 }
 
-/// Removes the escapes by which programs color what they print.
+/// Removes the escape sequences that color output.
 fn without_escapes(text: &str) -> String {
     let mut parts = text.split("\u{1b}[");
     let mut out = parts.next().unwrap_or_default().to_owned();

@@ -10,11 +10,11 @@ use ssfmt::{FormatOptions, Locale, NumberFormat};
 const CODE_MAX_BYTES: usize = 1024;
 /// The maximum number of different format codes; cells of further ones show the plain number.
 const CODES_MAX: usize = 4096;
-/// Stands for the separator of thousands, and is removed: which one people expect depends on their language.
+/// Represents the thousands separator, and is removed: the expected one depends on the language.
 const THOUSANDS: char = '\u{e000}';
-/// Stands for a slash that is text, which the parser takes for that of a fraction.
+/// Represents a literal slash, which the parser would read as a fraction's.
 const SLASH: char = '\u{e001}';
-/// From here on numbers have no more than the digits that are precise, and show plainly.
+/// From here on, numbers have only precise digits, and are shown plainly.
 const NUMBER_MAX: f64 = 1e15;
 /// Numbers up to this are rounded by their decimal value, as people expect: 1.005 to 1.01.
 const DECIMAL_MAX: f64 = 1e11;
@@ -23,7 +23,7 @@ const DECIMAL_MAX: f64 = 1e11;
 #[derive(Default)]
 pub(super) struct NumberFormats {
     by_code: HashMap<String, Option<Rc<CellNumberFormat>>>,
-    /// The format of each style of cells, where it has one that shows a number in another way.
+    /// The format of each cell style, if it changes how numbers are shown.
     of_styles: Vec<Option<Rc<CellNumberFormat>>>,
 }
 
@@ -84,7 +84,7 @@ impl CellNumberFormat {
         shows_numbers.then_some(Self { format, hides_sign })
     }
 
-    /// Returns a number as it is shown; `None` if it is shown plainly.
+    /// Returns the shown form of a number; `None` if it is shown plainly.
     fn format_value(&self, number: f64) -> Option<String> {
         if number.is_nan() || number.abs() >= NUMBER_MAX {
             return None;
@@ -94,7 +94,7 @@ impl CellNumberFormat {
         let options = FormatOptions { locale, ..FormatOptions::default() };
         let text = self.format.try_format(value, &options).ok()?.replace(THOUSANDS, "").replace(SLASH, "/");
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        // A format may show nothing but a sign in place of the number, if it is not 0.
+        // A format may show only a sign in place of the number, if it is not 0.
         if text.is_empty() || (text == "-" && number != 0.0) {
             return None;
         }
@@ -131,7 +131,7 @@ impl Sections {
                     out.extend([letter, if text == '/' { SLASH } else { text }]);
                     shape.into_iter().for_each(|shape| shape.push(text));
                 }
-                // The letter after these only says a width.
+                // The letter after these only specifies a width.
                 '_' | '*' => out.extend(std::iter::once(letter).chain(letters.next())),
                 ';' if !in_brackets => {
                     out.push(letter);

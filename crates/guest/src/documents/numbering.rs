@@ -37,7 +37,7 @@ struct NumberedList {
 
 #[derive(Debug, Default)]
 struct OwnLevel {
-    /// The number of the first paragraph, until that has it. Without one it continues.
+    /// The number of the first paragraph, until it is used. Without one, the list continues.
     begins_at: Option<u32>,
     level: Option<NumberingLevel>,
 }
@@ -56,7 +56,7 @@ impl Numbering {
     pub(super) fn parse(part: impl Read) -> Result<Self, ExtractError> {
         let mut found = Self::default();
         let mut current = String::new();
-        // The list and its own level that is being read; an abstract list otherwise.
+        // The list and its level that are being read; otherwise an abstract list.
         let (mut list, mut in_list) = (String::new(), false);
         let mut level = 0;
         read_events(part, |event| {

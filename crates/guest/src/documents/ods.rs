@@ -1,4 +1,4 @@
-//! Reads OpenDocument workbooks (LibreOffice): cells as they are shown, notes at cells, text boxes, and images.
+//! Reads OpenDocument workbooks (LibreOffice): cells with their shown values, notes at cells, text boxes, and images.
 
 use std::io::Read;
 
@@ -13,7 +13,7 @@ use super::{ExtractError, Nesting, OUTPUT_MAX_BYTES};
 
 /// The maximum number of spaces that one element may represent.
 const BLANKS_MAX: usize = 64;
-/// A cell below one that spans several.
+/// A cell covered by one that spans several.
 const COVERED: &str = "table:covered-table-cell";
 /// Elements whose text is left out.
 const HIDDEN: [&str; 5] = [COVERED, "table:tracked-changes", "dc:creator", "dc:date", "office:binary-data"];

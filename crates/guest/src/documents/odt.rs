@@ -150,7 +150,7 @@ impl OdtReader {
         }
     }
 
-    /// Writes what belongs below the last line.
+    /// Writes the lines that belong below the last one.
     fn write_pending(&mut self) {
         for line in std::mem::take(&mut self.below) {
             self.writer.add_line(&line);
@@ -172,7 +172,7 @@ impl OdtReader {
     /// Reads an equation in the text. Returns false if the event does not belong to one.
     fn read_equation_event(&mut self, event: &Event<'_>) -> bool {
         if let Some(equation) = &mut self.equation {
-            // It is not ended where it should be.
+            // It is not closed.
             let is_beyond = matches!(event, Event::End(element) if element.name().as_ref() == "text:p");
             let written = match is_beyond {
                 true => self.equation.take().map(MathEquation::finish_equation),

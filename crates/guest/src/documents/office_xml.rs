@@ -194,7 +194,7 @@ pub(super) fn flat_opc_to_zip(bytes: &[u8]) -> Result<Vec<u8>, ExtractError> {
         } else {
             continue;
         };
-        // Of two parts of one name the first counts.
+        // The first of two parts with the same name counts.
         if zip.start_file(name.trim_start_matches('/'), options).is_ok() {
             zip.write_all(&content).map_err(|error| ExtractError::broken_file("Flat OPC", error))?;
         }

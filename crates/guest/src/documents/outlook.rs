@@ -126,7 +126,7 @@ impl<'a> Outlook<'a> {
         text.trim_end_matches('\0').to_owned()
     }
 
-    /// Returns the text of the message: as it is plain, as a page or as both, else as rich text.
+    /// Returns the text of the message: plain, as a page or as both, else as rich text.
     fn read_bodies(&mut self) -> Vec<MailBody> {
         let page = match self.read_stream(HTML) {
             Some(page) => text::decode_declared(&page, "charset="),
@@ -144,7 +144,7 @@ impl<'a> Outlook<'a> {
         texts.collect()
     }
 
-    /// Returns the time at which the message was sent, else received, else made.
+    /// Returns the time at which the message was sent, else received, else created.
     fn message_date(&mut self) -> Option<String> {
         const PER_SECOND: u64 = 10_000_000;
         /// From 1601 to 1970, in seconds.
@@ -179,7 +179,7 @@ fn fixed_property<'a>(properties: &'a [u8], tag: &[u8; 4]) -> Option<&'a [u8]> {
     properties.chunks_exact(8).skip_while(|entry| !entry.starts_with(tag)).nth(1)
 }
 
-/// Returns a name with an address. Many names are the address, or have it.
+/// Returns a name with an address. Many names are the address, or contain it.
 fn sender_line(name: &str, address: &str) -> String {
     let bare = name.trim().trim_matches(['\'', '"']);
     let has_address = bare.to_lowercase().contains(&address.to_lowercase());

@@ -57,7 +57,7 @@ impl DocumentWriter {
         self.truncated
     }
 
-    /// Notes that something before the next line is left out. Reading goes on.
+    /// Records that something before the next line is left out. Reading continues.
     pub(super) const fn leave_out(&mut self) {
         self.left_out = true;
     }

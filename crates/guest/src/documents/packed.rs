@@ -1,4 +1,4 @@
-//! Unpacks tar archives and single compressed files: gzip, bzip2, xz and Zstandard. Nothing in them tells where a file begins: they
+//! Unpacks tar archives and single compressed files: gzip, bzip2, xz and Zstandard. They have no index of their files, so they
 //! are unpacked from the beginning.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -22,7 +22,7 @@ const ITEMS_MIN_BYTES: usize = 600;
 const BOUND_MIN_BYTES: usize = 100;
 /// The longest heading, in bytes.
 const HEADING_MAX_BYTES: usize = 200;
-/// Stands between the name of a file in an archive and a heading in it.
+/// Separates the name of a file in an archive from a heading in it.
 const BELOW: &str = " › ";
 
 /// A piece of a document.
@@ -114,7 +114,7 @@ struct PassageCutter {
 }
 
 impl PassageCutter {
-    /// Begins a file inside the document, if the segment is of another one than those before.
+    /// Begins a file inside the document, if the segment belongs to another one than the segments before.
     fn enter_file(&mut self, format: DocumentFormat, segment: &DocumentSegment) {
         let name = |inner: &Option<Rc<InnerFile>>| inner.as_ref().map(|inner| inner.name.clone());
         if name(&segment.inner) != name(&self.inner) {
@@ -255,7 +255,7 @@ impl PassageCutter {
         self.pieces.push(DocumentPassage { page: segment.page, lines, heading, columns: None, text });
     }
 
-    /// Splits a segment into units. Blank lines belong to none.
+    /// Splits a segment into units. Blank lines belong to no unit.
     fn split_units(&self, segment: &DocumentSegment) -> Vec<TextUnit> {
         let mut units: Vec<TextUnit> = Vec::new();
         let mut previous = "";
@@ -367,13 +367,13 @@ impl PassageCutter {
     }
 }
 
-/// Returns true if a text ends by announcing what follows: `as follows:`, `What is it for?`
+/// Returns true if a text ends with an announcement: `as follows:`, `What is it for?`
 fn announces_more(text: &str, next: UnitKind) -> bool {
     let text = text.trim_end();
     text.ends_with([':', '?']) || next == UnitKind::Paragraph && text.ends_with(',')
 }
 
-/// Stands before the name of a file that is attached to a document.
+/// Precedes the name of a file that is attached to a document.
 pub(super) const ATTACHMENT: &str = "Attachment: ";
 
 /// The maximum length of a title above the first line of a section, in bytes.

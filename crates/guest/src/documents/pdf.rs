@@ -32,21 +32,21 @@ const LINES_MAX: usize = 20_000;
 /// The maximum number of glyphs per page; further ones are left out.
 const GLYPHS_MAX: usize = 1_000_000;
 /// The maximum number of drawing operations per page, and of clips among them. Each form sets one, and forms that draw each
-/// other can make endless ones of a few bytes.
+/// other can create endless ones from a few bytes.
 const OPERATIONS_MAX: usize = 4_000_000;
 const CLIPS_MAX: usize = 50_000;
 /// The maximum number of notes about unreadable pages.
 const NOTES_MAX: usize = 20;
-/// A page whose images cover this part of it and that has no more than this number of letters is a scan.
+/// A page whose images cover this part of it and that has at most this number of letters is a scan.
 const SCAN_COVERED_MIN: f64 = 0.3;
 const SCAN_LETTERS_MAX: usize = 40;
 /// A gap of this many font sizes separates words.
 const WORD_GAP: f64 = 0.15;
 /// A gap of this many font sizes separates the cells of a row.
 const CELL_GAP: f64 = 1.8;
-/// Units of a run's glyphs that differ by no more than this factor are the same.
+/// Units of a run's glyphs that differ by at most this factor are the same.
 const SAME_UNIT_FACTOR: f64 = 1.01;
-/// The units of a glyph's own space in a font size.
+/// The units of a glyph's space in a font size.
 const UNITS_PER_SIZE: f64 = 1000.0;
 
 pub(super) fn extract_pdf(
@@ -242,8 +242,8 @@ impl<'l, 'd> Drawing<'l, 'd> {
         (text, is_cut)
     }
 
-    /// Counts an operation. Ends the page by unwinding when there are too many, as the library has no way to stop; what was
-    /// drawn by then stays.
+    /// Counts an operation. Ends the page by unwinding when there are too many, because the library cannot be stopped
+    /// otherwise; text drawn until then stays.
     fn count_operation(&mut self) {
         self.operations += 1;
         if self.operations > OPERATIONS_MAX || self.clips > CLIPS_MAX || self.glyphs > GLYPHS_MAX {
@@ -252,7 +252,7 @@ impl<'l, 'd> Drawing<'l, 'd> {
         }
     }
 
-    /// Adds a glyph. `unit` is the length of a unit of its font along the line, if its own says otherwise.
+    /// Adds a glyph. `unit` is the length of a unit of its font along the line, if the font does not define it.
     fn add_glyph(
         &mut self,
         glyph: &PositionedGlyph<'_>,
@@ -321,7 +321,7 @@ impl<'l, 'd> Drawing<'l, 'd> {
     }
 }
 
-/// A line with the places of its glyphs, as it is drawn.
+/// A line with the places of its glyphs, as drawn.
 struct DrawnLine {
     line: PdfLine,
     glyphs: Vec<GlyphPlace>,
@@ -350,7 +350,7 @@ impl DrawnLine {
         line.size = line.size.max(glyph.size);
     }
 
-    /// Returns the line as it is read.
+    /// Returns the line in reading order.
     fn into_line(self, is_page_backward: bool) -> PdfLine {
         let Self { line, glyphs, is_backward } = self;
         if !is_backward {
@@ -369,7 +369,7 @@ fn glyph_advance(glyph: &Glyph<'_>) -> Option<f32> {
 }
 
 /// Returns the length of a unit along the line in a run of a font that the document lacks. The library stretches the glyphs
-/// of its substitute, each to the width that the document says, and so their own units are of different lengths.
+/// of its substitute, each to the width that the document says, so their units have different lengths.
 fn unit_of_substitute(run: &GlyphRun<'_, '_>, transform: Affine) -> Option<f64> {
     let drawn: Vec<(Point, f64, Option<f32>)> = run
         .glyphs()

@@ -62,7 +62,7 @@ pub(super) fn is_page_right_to_left<'a>(texts: impl Iterator<Item = &'a str>) ->
     backward >= forward
 }
 
-/// Returns the text of a line as it is read. The glyphs may have been drawn in any order.
+/// Returns the text of a line in reading order. The glyphs may have been drawn in any order.
 pub(super) fn logical_line(text: &str, glyphs: &[GlyphPlace], gaps: Gaps, is_page_backward: bool) -> String {
     let mut seen = with_marks(text, glyphs);
     seen.sort_by(|(a, _), (b, _)| a.left.total_cmp(&b.left));
@@ -111,7 +111,7 @@ fn with_marks(text: &str, glyphs: &[GlyphPlace]) -> Vec<(GlyphPlace, String)> {
     bases
 }
 
-/// Returns the letters of a line as they are read; letters of one glyph stay together.
+/// Returns the letters of a line in reading order; letters of one glyph stay together.
 fn to_logical_order(seen: &[String], is_page_backward: bool) -> String {
     let has = |text: &String, is: fn(char) -> bool| text.contains(is);
     let mut read = String::new();
@@ -179,7 +179,7 @@ fn is_end_of_number(text: &str, follows_arabic: bool) -> bool {
     text.chars().all(|letter| letter.is_whitespace() || (follows_arabic && matches!(letter, '-' | '+')))
 }
 
-/// Returns a piece with the signs beside it that belong to its numbers, and the brackets whose others are in it.
+/// Returns a piece with the signs beside it that belong to its numbers, and the brackets that match brackets in it.
 fn with_signs(seen: &[String], first: usize, last: usize, is_arabic_number: bool) -> (usize, usize) {
     let (mut first, mut last) = (first, last);
     let is_open = |piece: &[String], open: char, close: char| {
@@ -221,7 +221,7 @@ fn push_reversed(seen: &[String], read: &mut String, brackets: &mut Vec<usize>) 
     }
 }
 
-/// Returns the other bracket of a pair.
+/// Returns the matching bracket.
 fn mirror_bracket(text: &str) -> Option<char> {
     let mut letters = text.chars();
     let letter = letters.next().filter(|_| letters.next().is_none())?;
@@ -232,7 +232,7 @@ fn mirror_bracket(text: &str) -> Option<char> {
     })
 }
 
-/// Mirrors brackets if more of them are pairs then: some documents say the letter, and others the shape that is drawn of it.
+/// Mirrors brackets if more of them are pairs then: some documents contain the letter, and others its drawn shape.
 fn mirror_brackets(read: &mut String, brackets: &[usize]) {
     let pairs = |are_mirrored: bool| {
         let (mut depth, mut pairs) = (0_usize, 0_usize);

@@ -20,12 +20,12 @@ use super::{
     Nesting, OUTPUT_MAX_BYTES, PAGES_MAX, pdf, text,
 };
 
-/// The maximum number of files of a PDF that are looked at, and the maximum number of nodes of the tree of their
+/// The maximum number of files of a PDF that are examined, and the maximum number of nodes of the tree of their
 /// names, and notes on its pages.
 const FILES_MAX: usize = 1_000;
 const NODES_MAX: usize = 10_000;
 const NOTES_MAX: usize = 100_000;
-/// No page of an attached file is begun after this time.
+/// No further page of an attached file is started after this time.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
 /// An attached file.
@@ -88,7 +88,8 @@ pub(super) fn add_attached_files(document: &Pdf, page: u32, into: &mut Extracted
     }
 }
 
-/// The letter before the number of an attached file, in the names of images inside it. Those of messages have others.
+/// The letter before the number of an attached file, in the names of images inside it. Attachments of messages have other
+/// letters.
 pub(super) const PREFIX: char = 'p';
 
 /// Returns the content of an attached file by the name that [`add`] gave it.
@@ -131,7 +132,7 @@ fn file_specifications(document: &Pdf) -> Vec<Dict<'_>> {
             children.reverse();
             nodes.extend(children);
         }
-        // Names and specifications in turn.
+        // Alternating names and specifications.
         if let Some(pairs) = node.get::<Array<'_>>("Names") {
             found.extend(array_dictionaries(&pairs).take(FILES_MAX));
         }

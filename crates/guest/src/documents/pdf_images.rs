@@ -7,9 +7,9 @@ use hayro_interpret::{CacheKey, Image};
 
 use super::{EmbeddedImage, pdf, scan};
 
-/// The maximum number of images of a page that are looked at; a page with more is drawn of tiles.
+/// The maximum number of images of a page that are examined; a page with more consists of tiles.
 const DRAWN_MAX: usize = 500;
-/// The least sides of an area whose text is recognized, in points, and its least pixels for each inch.
+/// The minimum sides of an area whose text is recognized, in points, and its minimum resolution in pixels per inch.
 const WIDTH_MIN: f64 = 120.0;
 const HEIGHT_MIN: f64 = 40.0;
 const DPI_MIN: f64 = 60.0;
@@ -24,7 +24,7 @@ const LETTERS_MAX: usize = 12;
 struct Area {
     rect: Rect,
     pixels: f64,
-    /// Identifies what is drawn in it.
+    /// Identifies the image drawn in it.
     key: u128,
 }
 

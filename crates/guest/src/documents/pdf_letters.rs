@@ -1,8 +1,8 @@
-//! The letters of glyphs about which a PDF says nothing.
+//! The letters of glyphs without a mapping in the PDF.
 //!
-//! A composite font without `ToUnicode` may still say which letters it has: by the character collection of its CIDs
-//! (Adobe-Japan1 and others), or by the table of the embedded font that maps letters to glyphs. The glyphs of most TrueType
-//! fonts are in the same order, and a subset without such a table keeps the numbers.
+//! A composite font without `ToUnicode` may still define its letters: by the character collection of its CIDs (Adobe-Japan1
+//! and others), or by the table of the embedded font that maps letters to glyphs. The glyphs of most TrueType fonts are in
+//! the same order, and a subset without such a table keeps the numbers.
 
 use std::collections::HashMap;
 
@@ -21,7 +21,7 @@ const LETTERS_MAX: usize = 100_000;
 /// The lengths of character codes in bytes.
 const CODE_BYTES: std::ops::RangeInclusive<u8> = 1..=4;
 
-/// Finds the letters of glyphs, and keeps what it has read of each font.
+/// Finds the letters of glyphs, and caches the data of each font.
 pub(super) struct GlyphLetters<'a> {
     document: &'a Pdf,
     /// The composite fonts without `ToUnicode` by their names without the tags of subsets; read when the first is needed.
@@ -54,7 +54,7 @@ impl<'a> GlyphLetters<'a> {
     /// Returns the letters of a glyph: by the mapping of the document or the font, else by its code.
     pub(super) fn of_glyph(&mut self, glyph: &Glyph<'_>) -> Option<String> {
         match glyph.as_unicode() {
-            // Some documents say a control character of a letter.
+            // Some documents map a letter to a control character.
             Some(BfString::Char(letter)) if letter.is_control() => {
                 ascii_graphic(glyph.char_code()).or(Some(letter)).map(String::from)
             }
@@ -162,8 +162,8 @@ fn load_predefined_cmap(name: &[u8]) -> Option<CMap> {
     CMap::parse(load_embedded(CMapName::from_bytes(name))?, load_embedded)
 }
 
-/// Returns the letters of the glyphs of an embedded font. A glyph of several letters has the first one; letters for private
-/// use say nothing.
+/// Returns the letters of the glyphs of an embedded font. A glyph of several letters has the first one; private-use letters
+/// are ignored.
 fn letters_of(font: &OutlineFontData) -> HashMap<u32, char> {
     let bytes: &[u8] = font.data.as_ref().as_ref();
     let Ok(font) = FontRef::new(bytes) else { return HashMap::new() };

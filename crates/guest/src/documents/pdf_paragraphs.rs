@@ -7,7 +7,7 @@ use super::clause;
 /// A line step larger than the usual one by this factor separates paragraphs.
 const PARAGRAPH_STEP: f64 = 1.3;
 
-/// A line of text as drawn. Its coordinates are along and across its own direction.
+/// A line of text as drawn. Its coordinates are along and across its direction.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct PdfLine {
     pub(super) left: f64,

@@ -1,5 +1,5 @@
-//! Forms of PDFs that a program lays out when it opens them (dynamic XFA): their pages show nothing but the advice to use another
-//! viewer. The texts and fields of the form are read in their order, with the values that were filled in.
+//! Forms of PDFs that a program lays out when it opens them (dynamic XFA): their pages only advise to use another viewer. The
+//! texts and fields of the form are read in their order, with the values that were filled in.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -20,7 +20,8 @@ const ITEMS_MAX: usize = 50_000;
 const TEXT_MAX_BYTES: usize = 64 * 1024;
 /// The maximum depth of the names that a value is found by.
 const DEPTH_MAX: usize = 64;
-/// The maximum depth of the element with the description, and of that with the values: deeper ones of these names are settings.
+/// The maximum depth of the element with the description, and of the element with the values: deeper elements with these
+/// names are settings.
 const PACKET_DEPTH_MAX: usize = 2;
 /// The maximum number of pages that are searched for fields, and the maximum number of notes and fields of one.
 const PAGES_LOOKED_AT_MAX: usize = 10;
@@ -30,7 +31,7 @@ const CHOICES_MAX: usize = 2_000;
 /// The name of the viewer that the page of such a form asks for.
 const VIEWER: &str = "Adobe";
 
-/// The text that a form shows, and true if that is not all.
+/// The text that a form shows, and true if it is incomplete.
 pub(super) struct FormText {
     pub(super) text: String,
     pub(super) is_cut: bool,
@@ -65,12 +66,12 @@ fn has_fields(document: &Pdf) -> bool {
     notes.any(|notes| notes.iter::<Dict<'_>>().take(NOTES_MAX).any(|note| is_field(&note)))
 }
 
-/// Returns the XML of a form, which may lie in several streams one after another, and true if that is not all.
+/// Returns the XML of a form, which may lie in several streams one after another, and true if it is incomplete.
 fn read_form_xml(form: &Dict<'_>) -> (Vec<u8>, bool) {
     let streams: Vec<Stream<'_>> = match (form.get::<Stream<'_>>("XFA"), form.get::<Array<'_>>("XFA")) {
         (Some(stream), _) => vec![stream],
         (None, Some(packets)) => {
-            // Names and streams in turn.
+            // Alternating names and streams.
             let packets = packets.iter::<hayro_interpret::hayro_syntax::object::Object<'_>>();
             packets.take(2 * STREAMS_MAX).filter_map(|packet| packet.into_stream()).collect()
         }
@@ -97,7 +98,7 @@ struct XfaItem {
     is_field: bool,
     /// True for a box that is checked or not.
     is_box: bool,
-    /// The names by which its value is found, without and with those around it.
+    /// The names by which its value is found, without and with the surrounding names.
     name: String,
     path: String,
     /// The path of the group of boxes that allows one checked box.
@@ -105,7 +106,7 @@ struct XfaItem {
     caption: String,
     hint: String,
     value: String,
-    /// The choices as they are shown, and as they are kept.
+    /// The choices as shown, and as stored.
     shown: Vec<String>,
     kept: Vec<String>,
 }
@@ -133,7 +134,7 @@ struct FilledValue {
 #[derive(Debug, Default)]
 struct FormReader {
     depth: usize,
-    /// The depth of the element with the description, and of that with the values.
+    /// The depth of the element with the description, and of the element with the values.
     template: Option<usize>,
     in_datasets: bool,
     data: Option<usize>,
@@ -359,7 +360,7 @@ impl FormReader {
         }
     }
 
-    /// Returns the lines of the form, and true if they are not all.
+    /// Returns the lines of the form, and true if they are incomplete.
     fn into_lines(mut self) -> (String, bool) {
         let mut values = XfaValues::from_filled(&mut self.values);
         let (mut lines, mut is_cut) = (String::new(), false);
@@ -423,7 +424,7 @@ impl<'a> XfaValues<'a> {
 }
 
 impl XfaItem {
-    /// Writes the item on one line; nothing of a field about which nothing is said.
+    /// Writes the item on one line; nothing for a field without a caption and value.
     fn to_line(&self, values: &mut XfaValues<'_>, chosen: &mut HashMap<String, String>) -> String {
         if !self.is_field {
             return self.value.clone();
@@ -442,7 +443,7 @@ impl XfaItem {
         let value = values.take_value(&self.path, &self.name).unwrap_or_else(|| self.value.clone());
         let value = value.trim();
         if self.is_box {
-            // The first of its values is that of a checked one.
+            // The first of its values is the checked one's.
             let first = self.shown_choices().next().map_or("1", |(_, kept)| kept);
             return checkbox_line(value == first, caption.unwrap_or(&self.name));
         }
@@ -455,7 +456,7 @@ impl XfaItem {
         }
     }
 
-    /// Returns the choices as they are shown and as they are kept.
+    /// Returns the choices as shown and as stored.
     fn shown_choices(&self) -> impl Iterator<Item = (&str, &str)> {
         let kept = if self.kept.is_empty() { &self.shown } else { &self.kept };
         let shown = if self.shown.is_empty() { kept } else { &self.shown };

@@ -21,7 +21,7 @@ pub(super) fn pdf_page_sizes(document: &Pdf, first: u32, max: u32) -> Vec<PageSi
     catch_unwind(AssertUnwindSafe(sizes)).unwrap_or_default()
 }
 
-/// The divisors of a picture's sides for a model, one after another until its bytes are few enough.
+/// The divisors of a picture's sides for a model, tried in order until the picture is small enough.
 const DIVISORS: [u32; 3] = [1, 2, 4];
 
 /// Returns the number of pages.
@@ -44,7 +44,7 @@ pub(super) fn draw_pdf_page(
     catch_unwind(AssertUnwindSafe(draw)).ok().flatten()
 }
 
-/// Draws a page as [`draw`], within the limits of images for models.
+/// Like [`draw`], within the limits of images for models.
 pub(super) fn draw_for_model(document: &Pdf, page: u32) -> Option<Vec<u8>> {
     let mut pictures = DIVISORS.into_iter().map_while(|divisor| {
         draw_pdf_page(document, page, |size| {

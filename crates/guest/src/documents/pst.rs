@@ -24,15 +24,15 @@ mod eml;
 pub(super) use compressed_rtf::decompress_rtf;
 
 const FORMAT: &str = "Outlook";
-/// The beginning of a file, and the kind of the program's own file after a checksum.
+/// The beginning of a file, and the file kind after a checksum.
 const MAGIC: &[u8] = b"!BDN";
 const PERSONAL: &[u8] = b"SM";
 const OFFLINE: &[u8] = b"SO";
 const KIND_AT: usize = 8;
-/// The place of the version, and the one from which pages are larger.
+/// The place of the version, and the version from which pages are larger.
 const VERSION_AT: usize = 10;
 const VERSION_WITH_LARGE_PAGES: u8 = 36;
-/// The maximum number of folders, and how deep they lie.
+/// The maximum number of folders, and their maximum depth.
 const FOLDERS_MAX: usize = 2_000;
 const FOLDER_DEPTH_MAX: usize = 30;
 /// Properties of folders and of messages in their tables.
@@ -106,7 +106,7 @@ impl DataFile {
             return;
         }
         for row in folder.contents_table().into_iter().flat_map(|table| table.rows_matrix()) {
-            // One more shows that there are too many.
+            // One more shows that the limit is exceeded.
             if self.files.len() > PAGES_MAX as usize {
                 return;
             }

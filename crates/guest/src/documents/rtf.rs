@@ -269,7 +269,7 @@ impl RtfReader<'_> {
     }
 }
 
-/// Returns the encoding of a font's character set; `None` of sets that say nothing, or are not of letters.
+/// Returns the encoding of a font's character set; `None` for sets that are unspecific, or do not contain letters.
 fn character_set(number: i32) -> Option<&'static Encoding> {
     code_page(match number {
         77 => 10_000,

@@ -1,4 +1,4 @@
-//! Renders the images of a PDF's page, in gray, as they lie on it: what text recognition needs of a scan.
+//! Renders the images of a PDF's page, in gray, as placed on it, for text recognition of a scan.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -10,7 +10,7 @@ use hayro_interpret::{
     InterpreterCache, InterpreterSettings, SoftMask, interpret_page,
 };
 
-/// The resolution in pixels per inch, and that of a page so large that its pixels would exceed their bound.
+/// The resolution in pixels per inch, and the resolution of a page whose pixels would exceed their limit.
 const DPI: f64 = 300.0;
 const DPI_MIN: f64 = 70.0;
 /// The maximum number of pixels of a page, and of one image on it.

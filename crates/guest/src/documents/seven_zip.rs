@@ -1,4 +1,4 @@
-//! Unpacks 7z archives. Files lie in blocks that are compressed as one: those before a file are unpacked with it.
+//! Unpacks 7z archives. Files are in blocks that are compressed as one: the files before a file are unpacked with it.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;

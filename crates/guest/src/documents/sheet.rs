@@ -99,7 +99,7 @@ fn extract_xlsx(bytes: &[u8], nesting: Nesting<'_>) -> Result<Extracted, Extract
     Ok(book.finish_with_images(&mut archive))
 }
 
-/// Fails if the styles unfold: the library gives each style of cells its own copy of its font and format.
+/// Fails if the styles expand too much: the library copies font and format for each cell style.
 fn check_styles(archive: &mut ZipReader<'_>) -> Result<(), ExtractError> {
     let (mut longest, mut count) = (0, 0_u64);
     if let Some(part) = archive.open_part("xl/styles.xml")? {

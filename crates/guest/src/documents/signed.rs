@@ -1,4 +1,4 @@
-//! Signed files (CMS, also called PKCS #7): what their signature encloses. Signatures are not checked.
+//! Signed files (CMS, also called PKCS #7): the content that their signature encloses. Signatures are not checked.
 
 use std::borrow::Cow;
 
@@ -28,10 +28,10 @@ fn is_of(bytes: &[u8], kinds: &[&[u8]]) -> bool {
             .any(|at| bytes.get(at..).is_some_and(|rest| kinds.iter().any(|kind| rest.starts_with(kind))))
 }
 
-/// Returns what the signatures of a file enclose.
+/// Returns the content that the signatures of a file enclose.
 ///
 /// # Errors
-/// Fails if it is encrypted or broken, or has the signature alone.
+/// Fails if it is encrypted or broken, or contains only the signature.
 pub(super) fn extract_signed_content(bytes: &[u8]) -> Result<Cow<'_, [u8]>, ExtractError> {
     let mut content = Cow::Borrowed(bytes);
     for _ in 0..SIGNATURES_MAX {
@@ -46,7 +46,7 @@ pub(super) fn extract_signed_content(bytes: &[u8]) -> Result<Cow<'_, [u8]>, Extr
     Err(ExtractError::TooManyParts { bound: SIGNATURES_MAX })
 }
 
-/// Returns true for the body of a mail, with its own head.
+/// Returns true for the body of a mail with a header.
 pub(super) fn is_mail(content: &[u8]) -> bool {
     const FIRST: [&[u8]; 2] = [b"content-type:", b"mime-version:"];
     FIRST

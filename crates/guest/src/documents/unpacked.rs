@@ -1,5 +1,5 @@
-//! Archives that a program of the machine unpacks, because no reader here does: RAR, cabinets, LHA. The program converts them to tar.
-//! It accepts parts of archives, encrypted files and missing ends without a word, so the heads are checked before.
+//! Archives that a program of the machine unpacks, because no reader here supports them: RAR, cabinets, LHA. The program converts
+//! them to tar. It accepts parts of archives, encrypted files and missing ends silently, so the headers are checked before.
 
 use super::ExtractError;
 
@@ -19,7 +19,7 @@ pub(crate) enum ForeignFormat {
 }
 
 impl ForeignFormat {
-    /// Returns the format by the beginning of a file, [`HEAD_BYTES`] of it if it has so many.
+    /// Returns the format by the beginning of a file, up to [`HEAD_BYTES`] of it.
     pub(crate) fn from_signature(head: &[u8]) -> Option<Self> {
         // The bytes after a cabinet's signature are reserved and zero.
         if head.starts_with(b"MSCF\0\0\0\0") {
@@ -57,10 +57,10 @@ impl ForeignFormat {
         ExtractError::Unsupported { kind: self.archive_description(), remedy: "pack its files as ZIP" }
     }
 
-    /// Checks what the program would not tell of an archive.
+    /// Checks the problems of an archive that the program would not report.
     ///
     /// # Errors
-    /// Fails for one of several parts, for an archive with an encrypted file, and for one that is cut off.
+    /// Fails for a multi-part archive, an archive with an encrypted file, and a truncated one.
     pub(crate) fn check_archive(self, bytes: &[u8]) -> Result<(), ExtractError> {
         match self {
             Self::Rar => rar::check_rar(bytes),
@@ -76,7 +76,7 @@ pub(crate) struct UnpackedArchive {
     pub(crate) format: ForeignFormat,
     /// A tar archive, at most [`UNPACKED_MAX_BYTES`]. The last file in it may be cut off.
     pub(crate) tar: Vec<u8>,
-    /// True if the program unpacked everything without a complaint.
+    /// True if the program unpacked everything without an error.
     pub(crate) is_whole: bool,
 }
 
@@ -86,7 +86,7 @@ fn cut_off(format: ForeignFormat) -> ExtractError {
 }
 
 fn check_cabinet(bytes: &[u8]) -> Result<(), ExtractError> {
-    /// The flags of a cabinet that has one before it, or after it.
+    /// The flags of a cabinet that continues another one, or is continued.
     const HAS_OTHERS: u8 = 0b11;
     if bytes.get(30).is_some_and(|flags| flags & HAS_OTHERS != 0) {
         return Err(ExtractError::Unsupported {

@@ -112,7 +112,7 @@ struct WordEmbedded {
     drawings: HashMap<String, Vec<String>>,
     /// The parts of images.
     images: HashMap<String, String>,
-    /// Documents of other formats, which Word shows as if they were written there.
+    /// Documents of other formats, which Word shows inline.
     chunks: HashMap<String, Result<Extracted, String>>,
     /// True if a file was read in part.
     is_cut: bool,

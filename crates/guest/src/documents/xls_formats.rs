@@ -1,4 +1,5 @@
-//! Reads which number formats the cells of an Excel 97 workbook have; the library that reads their values does not say.
+//! Reads which number formats the cells of an Excel 97 workbook have; the library that reads their values does not
+//! provide them.
 
 use std::collections::HashMap;
 
@@ -38,7 +39,7 @@ impl CellFormats {
         workbook_stream(bytes).and_then(|book| parse_cell_formats(&book)).unwrap_or_default()
     }
 
-    /// Returns a number as its cell shows it; `None` if it shows it plainly.
+    /// Returns a number as its cell shows it; `None` if the cell shows it plainly.
     pub(super) fn format_number(
         &self,
         sheet: usize,
@@ -50,7 +51,7 @@ impl CellFormats {
     }
 }
 
-/// How the texts of a workbook are encoded.
+/// The encoding of a workbook's texts.
 #[derive(Clone, Copy)]
 pub(super) enum TextEncoding {
     /// Regardless of the workbook's code page.
@@ -75,7 +76,7 @@ impl TextEncoding {
         if version < UNICODE_VERSION { Self::CodePage(1252) } else { Self::Unicode }
     }
 
-    /// Returns the code page in which the library shall read the texts.
+    /// Returns the code page in which the library should read the texts.
     pub(super) const fn code_page(self) -> Option<u16> {
         const UNICODE: u16 = 1200;
         const WINDOWS: u16 = 1252;
@@ -91,7 +92,7 @@ impl TextEncoding {
         })
     }
 
-    /// Returns the letters of a code page that the library does not know.
+    /// Returns the letters of a code page that the library does not support.
     pub(super) fn upper_letters(self) -> Option<&'static str> {
         match self {
             Self::Unicode => None,

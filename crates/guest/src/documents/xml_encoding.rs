@@ -9,7 +9,7 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter};
 use super::ExtractError;
 use super::archive::TOTAL_MAX_BYTES;
 
-/// The beginning of a part that decides, in bytes.
+/// The length of the beginning that determines the encoding, in bytes.
 const START_BYTES: usize = 4;
 /// The bytes that are decoded at once.
 const CHUNK_BYTES: usize = 8 * 1024;
@@ -35,7 +35,7 @@ fn fill_buffer(source: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usi
     Ok(filled)
 }
 
-/// A part whose text is in UTF-8; other parts come as they are.
+/// A part whose text is in UTF-8; other parts are unchanged.
 pub(super) struct Utf8Part<R> {
     inner: R,
     /// The beginning, which was read to know the encoding.
@@ -89,7 +89,7 @@ impl<R: Read> Read for Utf8Part<R> {
     }
 }
 
-/// Returns an archive with its parts in UTF-8, for a library that reads no other; `None` if they are.
+/// Returns an archive with its parts in UTF-8, for a library that requires it; `None` if they already are.
 pub(super) fn in_utf8(bytes: &[u8]) -> Result<Option<Vec<u8>>, ExtractError> {
     let broken = |error| ExtractError::broken_file("ZIP", error);
     let mut zip = ZipArchive::new(Cursor::new(bytes)).map_err(broken)?;

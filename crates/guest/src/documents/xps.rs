@@ -14,12 +14,13 @@ use super::{DocumentFormat, ExtractError, Extracted, PAGES_MAX, text};
 const DOCUMENTS: &str = "fixedrepresentation";
 /// The part of the height of a text by which its line may rise.
 const SAME_LINE: f64 = 0.4;
-/// The width of a letter, of the gap beyond it that is a space, and of a step back that is one, as parts of the height of a text.
+/// The width of a letter, of the gap beyond it that is a space, and of a step back that is a space, as fractions of the
+/// height of a text.
 const LETTER: f64 = 0.55;
 const GAP: f64 = 0.4;
 const BACK: f64 = 3.2;
 
-/// Returns the part with the list of the documents; `None` if the archive is no XPS document.
+/// Returns the part with the list of the documents; `None` if the archive is not an XPS document.
 pub(super) fn find_document_list(archive: &mut ZipReader<'_>) -> Result<Option<String>, ExtractError> {
     const USUAL: [&str; 2] = ["FixedDocSeq.fdseq", "FixedDocumentSequence.fdseq"];
     let named = read_relations(archive, "")?.into_iter().find(|relation| relation.kind == DOCUMENTS);

@@ -17,7 +17,7 @@ const NAMED_MAX: usize = 1_000;
 #[derive(Debug)]
 pub(super) struct IndexActivity {
     changed: Notify,
-    /// True if the workspace is to be looked at again.
+    /// True if the workspace must be walked again.
     touched: AtomicBool,
     searches: watch::Sender<u32>,
     seen: watch::Sender<IndexRevision>,
@@ -43,7 +43,7 @@ impl Default for IndexActivity {
             changed: Notify::new(),
             touched: AtomicBool::new(false),
             searches: watch::Sender::new(0),
-            // Another instance of the agent must not continue the numbers of this one.
+            // Another instance of the agent must not continue this one's numbers.
             seen: watch::Sender::new(IndexRevision { number: first_revision(), working: 0, walked: false }),
             named: Mutex::default(),
             files: Mutex::new(Arc::new([])),
@@ -54,7 +54,7 @@ impl Default for IndexActivity {
 
 fn first_revision() -> u64 {
     let mut bits = [0; 8];
-    // Without randomness a host would take a report of this instance for one of another, until the next change.
+    // Without randomness, a host would confuse a report of this instance with another's until the next change.
     let _ = getrandom::fill(&mut bits);
     u64::from_le_bytes(bits) >> 16
 }
@@ -95,7 +95,7 @@ impl IndexActivity {
         UpdateGuard(self)
     }
 
-    /// Has the workspace looked at soon, and the hidden files among these paths read, too.
+    /// Schedules a walk of the workspace, and the reading of the hidden files among these paths.
     pub(super) fn touch_files(&self, paths: impl IntoIterator<Item = String>) {
         let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
         named.extend(paths.into_iter().filter(|path| is_hidden(path)));
@@ -111,7 +111,7 @@ impl IndexActivity {
         self.named.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
-    /// Has a file that was read before not be read again by this instance of the agent.
+    /// Prevents this instance of the agent from reading a file again that was read before.
     pub(super) fn put_off_until_restart(&self, path: &str) {
         self.put_off.lock().unwrap_or_else(PoisonError::into_inner).insert(path.to_owned());
     }
@@ -127,7 +127,7 @@ impl IndexActivity {
         self.touched.store(false, Ordering::Relaxed);
     }
 
-    /// Returns true if the workspace is to be looked at since [`Self::changed`] returned.
+    /// Returns true if the workspace must be walked since [`Self::changed`] returned.
     pub(super) fn is_touched(&self) -> bool {
         self.touched.load(Ordering::Relaxed)
     }

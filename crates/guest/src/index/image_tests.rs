@@ -25,7 +25,7 @@ async fn index_outcome(fixture: &IndexFixture, path: &str) -> (IndexState, Optio
     (indexing.state, indexing.reason)
 }
 
-/// Lets the background read what it would, until nothing is left.
+/// Runs the background reading until nothing is left.
 async fn keep_up(fixture: &IndexFixture) {
     fixture.library.touch_files([]);
     fixture.library.keep_up(|wanted| fixture.lines_of(wanted)).await;

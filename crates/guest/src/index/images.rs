@@ -21,8 +21,8 @@ pub(super) const TIME_MAX: Duration = Duration::from_secs(10);
 const DOCUMENT_TIME_MAX: Duration = Duration::from_secs(600);
 /// The share of an image's words on its page above which its text counts as repeated.
 const REPEATED_MIN_PERCENT: usize = 80;
-/// An image has a row until it was read. The images of a file that were taken to be read are counted, and the ones that are not
-/// read, and the time spent. In an index of an earlier release, documents that may have images are to be read again.
+/// An image has a row until it was read. For each file, the images taken for reading, the images that are not read, and the
+/// time spent are counted. In an index of an earlier release, documents that may have images must be read again.
 const SCHEMA: &str = "DROP TABLE IF EXISTS image;
 CREATE TABLE image (
     id INTEGER PRIMARY KEY, file INTEGER NOT NULL, part TEXT NOT NULL, page INTEGER, line INTEGER, heading TEXT) STRICT;
@@ -33,7 +33,7 @@ CREATE TABLE image_count (
     failed INTEGER NOT NULL DEFAULT 0) STRICT;
 UPDATE file SET reader = -1, complete = 0 WHERE path LIKE '%.docx' OR path LIKE '%.pptx' OR path LIKE '%.odt'
     OR path LIKE '%.odp' OR path LIKE '%.epub' OR path LIKE '%.pdf';";
-/// The number of a file's images that are to be read: without text recognition none.
+/// The number of a file's images that are still to be read; 0 without text recognition.
 pub(super) const PENDING: &str = "CASE WHEN EXISTS (SELECT 1 FROM recognizer WHERE languages > 0)
      THEN (SELECT count(*) FROM image WHERE image.file = file.id) ELSE 0 END";
 
@@ -57,7 +57,7 @@ pub(super) fn create_image_tables(connection: &Connection) -> rusqlite::Result<(
     connection.execute_batch(&format!("BEGIN; {SCHEMA} COMMIT;"))
 }
 
-/// Adds images of a file that are to be read, as far as it may have more. Returns the number of the others.
+/// Adds images of a file for reading, up to the limit of the file. Returns the number of the others.
 pub(super) fn add_images(
     transaction: &Transaction<'_>,
     file: i64,
@@ -143,7 +143,7 @@ pub(super) fn are_any(connection: &Connection) -> Result<bool, IndexError> {
 }
 
 impl DocumentLibrary {
-    /// Reads the next image inside a document. One that cannot be recognized in a fair time is counted.
+    /// Reads the next image inside a document. An image that cannot be recognized in time is counted.
     pub(super) async fn read_image<R, F>(
         &self,
         file: &FoundFile,
@@ -212,7 +212,7 @@ impl Index {
         Ok(Some(PendingImage { following: rows.collect::<Result<_, _>>()?, ..next }))
     }
 
-    /// Adds the outcome of reading an image, which took this time, if the file is still that of this stamp. If the images of the file
+    /// Adds the outcome of reading an image, which took this time, if the file still has this stamp. If the images of the file
     /// took too long altogether, the rest of them are not read.
     pub(super) fn add_image(
         &mut self,
@@ -234,7 +234,7 @@ impl Index {
         known.images = known.images.saturating_sub(1);
         let pieces = &outcome.pieces;
         if !pieces.is_empty()
-            // The page of an archive is a whole file, in which another image may say nearly the same.
+            // The page of an archive is a whole file, in which another image may contain nearly the same text.
             && (image.image.is_of_inner() || !repeats_page_text(&transaction, id, image.image.page, pieces)?)
             && add_pieces(&transaction, file, id, pieces)?
         {

@@ -14,7 +14,7 @@ const CHECK_TIME_MAX: Duration = Duration::from_secs(60);
 impl DocumentLibrary {
     /// Checks the whole index, and deletes it if it is damaged, so that documents are read again. Searches run meanwhile.
     ///
-    /// Cancel safe: the check goes on to its end, without effect.
+    /// Cancel safe: the check runs to its end, without effect.
     pub async fn check_integrity(&self) {
         let folder = self.folder.clone();
         // A separate connection, so that the check blocks nobody.
@@ -24,7 +24,7 @@ impl DocumentLibrary {
         let mut checking = tokio::task::spawn_blocking(move || is_sound(&connection));
         match tokio::time::timeout(CHECK_TIME_MAX, &mut checking).await {
             Ok(Ok(false)) => {
-                // The call that reports damage has the index deleted.
+                // The call that reports damage deletes the index.
                 let _ = self.with_index(|_| Err::<(), _>(IndexError::Damaged)).await;
                 self.touch_files([]);
             }

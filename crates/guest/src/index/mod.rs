@@ -1,10 +1,10 @@
 //! Search: ranked passages of the workspace's documents, from an index that is stored beside the workspace.
 //!
-//! Each machine has one index. Changed files are read in the background ([`Library::keep_up`]) while no tool runs. Each search first walks
-//! the workspace and reads changed files again, as far as the timeout allows, in place of the background; the result
-//! lists what has not been read yet. Long documents are read in ranges of pages, and ranges that were read are retained.
-//! A failed document is recorded with the file's stamp: it is retried when the file changes or, if time may help, after
-//! a delay that doubles. The index contains only derived data: a damaged one is deleted and rebuilt.
+//! Each machine has one index. Changed files are read in the background ([`Library::keep_up`]) while no tool runs. Each search
+//! first walks the workspace and reads changed files again, within the timeout, in place of the background; the result lists the
+//! files that have not been read yet. Long documents are read in ranges of pages, and ranges that were read are retained. A
+//! failed document is recorded with the file's stamp: it is retried when the file changes or, if time may help, after a delay
+//! that doubles. The index contains only derived data: a damaged one is deleted and rebuilt.
 //!
 //! Hidden files are searched only if a question or a call names them.
 
@@ -65,7 +65,7 @@ const BACKGROUND_TIME_MAX: Duration = Duration::from_secs(60);
 const READERS_MAX: usize = 2;
 /// The time for documents that a search does not name, after the named ones were read.
 const OTHERS_TIME_MAX: Duration = Duration::from_secs(4);
-/// No document is begun with less time left.
+/// No document is started with less time left.
 const BEGIN_TIME_MIN: Duration = Duration::from_millis(500);
 
 /// The documents of the workspace and their index.
@@ -158,7 +158,7 @@ impl DocumentLibrary {
     /// searched even if they are hidden. `read` returns passages of a file or the reason for their absence; it
     /// must bound its memory, and is dropped when its time is up.
     ///
-    /// Cancel safe: what was read by then stays in the index.
+    /// Cancel safe: passages read until then stay in the index.
     pub async fn search_documents<R, F>(
         &self,
         arguments: &SearchArguments,
@@ -269,7 +269,8 @@ impl DocumentLibrary {
             return Ok(update);
         }
         let _working = self.activity.begin_update();
-        // Reads the files that the question names first, then small files, images inside them, and last what was read before.
+        // Reads the files that the question names first, then small files, images inside them, and last the files that
+        // were read before.
         changed.sort_by_key(|(file, todo)| (todo.reread, todo.images, file.stamp.size, file.path.clone()));
         let (wanted, mut rest): (VecDeque<_>, VecDeque<_>) =
             changed.into_iter().partition(|(file, _)| scope.is_wanted(&file.path));
@@ -315,10 +316,10 @@ impl DocumentLibrary {
         Ok(update)
     }
 
-    /// Waits until files may have changed, then reads them until a search needs the readers, for at most a minute. What
-    /// is left is read by the next call. `read` is as in [`Self::search`].
+    /// Waits until files may have changed, then reads them until a search needs the readers, for at most a minute. The
+    /// next call reads the rest. `read` is as in [`Self::search`].
     ///
-    /// Cancel safe: what was read by then stays in the index.
+    /// Cancel safe: passages read until then stay in the index.
     pub async fn keep_up<R, F>(&self, read: R)
     where
         R: Fn(Wanted) -> F,
@@ -330,7 +331,7 @@ impl DocumentLibrary {
         let until = Instant::now() + BACKGROUND_TIME_MAX;
         tokio::select! {
             biased;
-            // The search reads what is left, and has this go on when it ends.
+            // The search reads the rest, and resumes this when it ends.
             () = self.activity.any_search() => {}
             updated = self.update_index(&scope, until, &read) => {
                 if updated.is_ok_and(|update| update.progressed && !update.waiting.is_empty()) {
@@ -340,7 +341,7 @@ impl DocumentLibrary {
         }
     }
 
-    /// Has changed files read soon, also the hidden ones that an earlier agent has read.
+    /// Schedules the reading of changed files, including hidden ones that an earlier agent has read.
     pub async fn touch_known_files(&self) {
         let hidden = self.with_index(|index| {
             let files = index.indexed_files()?.into_iter();
@@ -355,7 +356,7 @@ impl DocumentLibrary {
         self.activity.begin_search()
     }
 
-    /// Has changed files read soon, the hidden ones among these paths, too.
+    /// Schedules the reading of changed files, including the hidden ones among these paths.
     pub fn touch_files(&self, paths: impl IntoIterator<Item = String>) {
         self.activity.touch_files(paths.into_iter().filter_map(|path| normalize_path(&path)));
     }
@@ -363,7 +364,7 @@ impl DocumentLibrary {
     /// Reads the files at or below these paths for at most `time`, and returns the files that the index does not
     /// contain completely, with the reasons; at most [`UNREAD_MAX`]. `read` is as in [`Self::search`].
     ///
-    /// Cancel safe: what was read by then stays in the index.
+    /// Cancel safe: passages read until then stay in the index.
     pub async fn read_now<R, F>(&self, paths: &[String], time: Duration, read: R) -> Vec<UnreadFile>
     where
         R: Fn(Wanted) -> F,
@@ -371,7 +372,7 @@ impl DocumentLibrary {
     {
         let scope = SearchScope { wanted_only: true, ..SearchScope::from_paths(Vec::new(), paths) };
         let _searching = self.activity.begin_search();
-        // Files that were not read in time are named as such.
+        // Files that were not read in time are reported as such.
         let _ = self.update_index(&scope, Instant::now() + time, &read).await;
         let states = self.file_states().await;
         let unread = states.into_iter().filter_map(|(file, indexing)| {
@@ -414,14 +415,14 @@ impl DocumentLibrary {
         self.activity.record_progress();
         Ok(match known.remaining_work(&file.stamp, unix_seconds()) {
             None => SliceOutcome::Done,
-            // Without progress it would loop forever.
+            // Without this, it would loop forever.
             Some(next) if next.images == 0 && next.reached == todo.reached => SliceOutcome::Over(next),
             Some(next) => SliceOutcome::More(next),
         })
     }
 
-    /// Returns the passages of whole pages of a document from a page on, if the index has that page of the file's current state and it
-    /// has no more than `at_most` passages.
+    /// Returns the passages of whole pages of a document from a page on, if the index has that page of the file's current state
+    /// and the page has at most `at_most` passages.
     pub async fn read_stored_pages(
         &self,
         path: &str,
@@ -448,7 +449,7 @@ impl DocumentLibrary {
         self.with_index(move |index| index.stored_rows(&path, &stamp, from, at_most)).await.ok().flatten()
     }
 
-    /// Returns true if the index has all that can be read of a file in its current state.
+    /// Returns true if the index has everything readable of a file in its current state.
     pub async fn is_complete(&self, path: &str, stamp: FileStamp) -> bool {
         let path = path.to_owned();
         let known = self.with_index(move |index| index.indexed_file(&path)).await.ok().flatten();

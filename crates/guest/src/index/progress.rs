@@ -28,7 +28,7 @@ pub struct Wanted {
     pub pages: Option<(u32, u32)>,
     /// The image inside the document whose text is wanted, and nothing else.
     pub image: Option<PendingImage>,
-    /// The time after which no further page should be begun. Extraction is cancelled after twice this time.
+    /// The time after which no further page should be started. Extraction is cancelled after twice this time.
     pub time: Duration,
     /// The number of consecutive attempts that failed.
     pub attempts: u32,
@@ -44,7 +44,7 @@ pub struct PassageBatch {
     /// True if the document is longer than the part that can be read.
     #[serde(default)]
     pub cut: bool,
-    /// True of an archive or a message.
+    /// True for an archive or a message.
     #[serde(default)]
     pub holds_files: bool,
     /// The files inside the document that were not read, or not whole.
@@ -142,7 +142,7 @@ pub struct IndexQueue {
     pub reached: Option<(u32, u32)>,
     /// The number of images inside it to read, after everything else.
     pub images: u32,
-    /// True of a document that was read, and is read again when nothing else is left to read.
+    /// True for a document that was read, and is read again when nothing else is left to read.
     pub reread: bool,
 }
 
@@ -181,7 +181,7 @@ impl IndexedFile {
         }
     }
 
-    /// Counts text of images. A document that has no other is not without text.
+    /// Counts text of images. A document with only such text is not without text.
     pub(super) fn add_text(&mut self, pieces: &[DocumentPassage]) {
         let bytes = pieces.iter().map(|piece| piece.text.len()).sum::<usize>();
         self.text_bytes = self.text_bytes.saturating_add_unsigned(bytes as u64);
@@ -190,7 +190,7 @@ impl IndexedFile {
         }
     }
 
-    /// Names the images inside the document whose text is not read, unless more of it is not.
+    /// Reports the images inside the document whose text is not read, unless more of the document is unread.
     pub(super) fn note_unread_images(&mut self, images: UnreadImages) {
         let reason = self.problem.as_ref().map(|problem| problem.reason);
         let is_lesser = matches!(reason, None | Some(UnreadReason::NoText | UnreadReason::Images(_)));
@@ -222,15 +222,15 @@ impl IndexedFile {
         FileIndexing { state, reason, pages }
     }
 
-    /// Returns true if the current reader version may succeed where the recorded one failed, and nothing is lost by trying. A version
-    /// below 0 is that of a file that is to be read.
+    /// Returns true if the current reader version may succeed where the recorded one failed, and nothing is lost by trying. A
+    /// version below 0 marks a file that must be read.
     #[must_use]
     pub fn is_outdated(&self) -> bool {
         let has_text = self.reader >= 0 && self.complete && self.text_bytes > 0;
         self.reader != READER_VERSION && !has_text && (self.problem.is_some() || !self.complete)
     }
 
-    /// Returns true if the file, of this path, has text, and the current readers may have more or another of it.
+    /// Returns true if the file at this path has text, and the current readers may extract more or different text.
     #[must_use]
     pub fn is_reread(&self, path: &str) -> bool {
         let is_changed = self.problem.is_some() || self.reader < reader_of(path);

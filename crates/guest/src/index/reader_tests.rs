@@ -10,7 +10,7 @@ use super::{ExtractionProblem, Index, PassageBatch, Wanted};
 use crate::documents::PageRange;
 use crate::documents::passages::DocumentPassage;
 
-/// Has all documents been read by an earlier release.
+/// Marks all documents as read by an earlier release.
 fn date_back(fixture: &IndexFixture) {
     let index = Index::open_or_create(fixture.index.path()).unwrap();
     index.connection().execute("UPDATE file SET reader = 1", []).unwrap();

@@ -1,4 +1,4 @@
-//! Scans are read again when text recognition can do more than it could when they were met.
+//! Scans are read again when text recognition has gained languages since they were read.
 
 use domain::unread::UnreadReason;
 use rusqlite::params;
@@ -8,7 +8,7 @@ use super::{DocumentLibrary, images};
 
 /// The number of languages of text recognition when scans were last read; without a row, none.
 pub(super) const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS recognizer (languages INTEGER NOT NULL) STRICT;";
-/// The reader version of files that are to be read again.
+/// The reader version of files that must be read again.
 const OUTDATED: i64 = -1;
 
 /// The reasons of files that text recognition may read.

@@ -15,7 +15,7 @@ const REPORTED_MAX_BYTES: usize = 200;
 
 impl DocumentLibrary {
     /// Waits at most `time` until the states of files differ from the seen revision and no search needs the index, and returns
-    /// them. Without a change, and before the workspace was looked at, the report has no files. Cancel safe.
+    /// them. Without a change, and before the first walk of the workspace, the report has no files. Cancel safe.
     pub async fn report_states(&self, seen: Option<u64>, time: Duration) -> IndexReport {
         let revision = self.activity.wait_for_revision(seen, time).await;
         let (number, working) = (revision.number, revision.working > 0);

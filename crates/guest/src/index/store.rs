@@ -43,8 +43,8 @@ CREATE VIRTUAL TABLE stems USING fts5 (body, context, content='', contentless_de
 CREATE VIRTUAL TABLE stems_in USING fts5vocab (stems, row);
 ";
 
-/// Gives the file of each passage without reading the passage, whose text fills pages of the database. Indexes that were made
-/// before have it from their next opening on.
+/// Gives the file of each passage without reading the passage, whose text fills pages of the database. Older indexes get it
+/// when they are opened next.
 const PLACES: &str = "CREATE INDEX IF NOT EXISTS passage_place ON passage (id, file);";
 /// The number of a file's pages whose text was partly left out. Older indexes get it when they are opened next.
 const CUT_PAGES: &str = "ALTER TABLE file ADD COLUMN cut_pages INTEGER NOT NULL DEFAULT 0;";
@@ -60,7 +60,7 @@ pub enum IndexError {
     /// An error from SQLite.
     #[error("the index cannot be used")]
     Sqlite(#[from] rusqlite::Error),
-    /// The content of the file is not that of an index.
+    /// The file is not an index.
     #[error("the index is damaged")]
     Damaged,
 }
@@ -160,7 +160,7 @@ impl Index {
         columns::add_headings_column(&connection)?;
         images::create_image_tables(&connection)?;
         text_total::create_text_total(&connection)?;
-        // The tables that every search needs are there.
+        // The tables that every search needs exist.
         connection.query_row(
             "SELECT EXISTS (SELECT 1 FROM file), EXISTS (SELECT 1 FROM stems)",
             [],
@@ -229,7 +229,7 @@ impl Index {
                 }
                 known
             }
-            // It was read before: a reader of the whole document had too little time.
+            // It was read before: reading the whole document timed out.
             (Err(problem), Some((_, known))) if problem.passing && known.complete => known,
             (Err(problem), same) => add_problem(&transaction, file, same, problem, now)?,
         };
@@ -277,7 +277,7 @@ impl Index {
     }
 }
 
-/// Opens the file of the index in this folder once more, to read it as it is.
+/// Opens the file of the index in this folder again, to read its raw content.
 ///
 /// # Errors
 /// Fails if it is missing.

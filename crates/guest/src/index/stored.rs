@@ -21,8 +21,8 @@ pub struct StoredPages {
 }
 
 impl Index {
-    /// Returns the passages of whole pages from a page on, if the index has that page of the file's current state and it has no
-    /// more than `at_most` passages.
+    /// Returns the passages of whole pages from a page on, if the index has that page of the file's current state and the page
+    /// has at most `at_most` passages.
     ///
     /// # Errors
     /// Fails if the index is damaged.
@@ -40,7 +40,7 @@ impl Index {
             "SELECT page, heading, text, first_line, last_line, columns FROM passage
              WHERE file = ?1 AND page BETWEEN ?2 AND ?3 ORDER BY page, id LIMIT ?4",
         )?;
-        // One more says whether there are more.
+        // One more passage shows whether more exist.
         let rows_max = i64::try_from(at_most).unwrap_or(i64::MAX).saturating_add(1);
         let rows = statement.query_map(params![id, page, through, rows_max], piece_from_row)?;
         let mut pieces: Vec<DocumentPassage> = rows.collect::<Result<_, _>>()?;

@@ -56,7 +56,7 @@ async fn row_passage_begins_with_headings() {
     let lines: Vec<&str> = first.text.lines().collect();
     assert_eq!(lines[0], "Town\t2017\t2018\t2019", "empty columns are left out");
     assert!(lines.contains(&"Town 217\t217017\t217018\t217019"), "{lines:?}");
-    // The place is that of the rows: the file's first line has the headings.
+    // The place counts rows after the file's first line, which has the headings.
     let (from, to) = first.lines.unwrap();
     assert_eq!(lines[1], format!("Town {0}\t{0}017\t{0}018\t{0}019", from - 1));
     assert_eq!(lines.len() as u32 - 1, to - from + 1);

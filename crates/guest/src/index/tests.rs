@@ -131,7 +131,7 @@ impl IndexFixture {
         );
     }
 
-    /// Returns what was read since the last call, in the order of reading.
+    /// Returns the files read since the last call, in the order of reading.
     pub(super) fn read_in_order(&self) -> Vec<String> {
         self.read.take()
     }
@@ -309,7 +309,7 @@ async fn timed_out_document_waits_for_retry() {
     assert_eq!(first.passages.len(), 1, "the others are searched");
     fixture.search_all("apple").await;
     assert!(fixture.read_since().is_empty(), "it was tried again by the next search");
-    // Another agent on the same index knows it as well.
+    // Another agent on the same index also knows it.
     let again = fixture.restart_library();
     again.search_all("apple").await;
     assert!(again.read_since().is_empty());
@@ -384,7 +384,7 @@ async fn search_hidden_files_needs_attachment() {
     assert_eq!(passage_paths(&fixture.search_all("one apple").await), ["/.tmp/1/a.txt", "/c.txt"]);
     assert_eq!(passage_paths(&fixture.search_in("apple", &["/.tmp/1/a.txt"]).await), ["/.tmp/1/a.txt"]);
     fixture.read_since();
-    // The other's question neither finds the first file nor has it forgotten.
+    // The other question neither finds the first file nor removes it.
     fixture.attached.replace(vec!["/.tmp/2".to_owned()]);
     assert_eq!(passage_paths(&fixture.search_all("two apples").await), ["/.tmp/2/b.txt", "/c.txt"]);
     fixture.attached.take();

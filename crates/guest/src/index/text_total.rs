@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(is_sum(&index), 8, "it has changed");
         index.drop_files(["/b"].into_iter()).unwrap();
         assert_eq!(is_sum(&index), 5);
-        // As an earlier release left it.
+        // The state that an earlier release left.
         let undone = "DROP TABLE text_total; DROP TRIGGER text_added; DROP TRIGGER text_removed;
             DROP TRIGGER text_changed;";
         index.connection().execute_batch(undone).unwrap();

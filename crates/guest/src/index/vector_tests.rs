@@ -146,7 +146,7 @@ async fn vectors_go_with_passages_and_model() {
     assert_eq!(list_unembedded(&fixture, "m", 0).await.len(), 1);
     assert_eq!(embed_all(&fixture, "m").await, 1);
     assert_eq!(embed_all(&fixture, "n").await, 2, "another model starts anew");
-    // Another dimension of the same model, too.
+    // The same for another dimension of the same model.
     let index = Index::open_or_create(fixture.index.path()).unwrap();
     let count = || -> i64 {
         index.connection().query_row("SELECT count(*) FROM vector", [], |row| row.get(0)).unwrap()

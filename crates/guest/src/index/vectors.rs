@@ -66,7 +66,7 @@ impl Index {
         if embedding_model(connection)?.is_none_or(|(known, _)| known != model) {
             reset_vectors(connection, model, 0)?;
         }
-        // Counting vectors reads them all, so that is done only where they may be too many.
+        // Counting vectors reads them all, so this is done only near the limit.
         let count = |of: &str| connection.query_row(of, [], |row| row.get::<_, i64>(0));
         if count("SELECT count(*) FROM passage")? >= VECTORS_MAX
             && count("SELECT count(*) FROM vector")? >= VECTORS_MAX
@@ -201,8 +201,8 @@ fn embedding_model(connection: &Connection) -> Result<Option<(String, i64)>, Ind
     Ok(statement.query_row([], |row| Ok((row.get(0)?, row.get(1)?))).optional()?)
 }
 
-/// Returns what of a passage is embedded, from the columns of a row with its heading, the headings of its columns, and its text:
-/// what follows a heading belongs to it.
+/// Returns the embedded text of a passage, from the columns of a row with its heading, the headings of its columns, and its
+/// text: text after a heading belongs to it.
 fn embedded_text(row: &Row<'_>, from: usize) -> rusqlite::Result<String> {
     let parts: [String; 3] = [row.get(from)?, row.get(from + 1)?, row.get(from + 2)?];
     let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();

@@ -5,7 +5,7 @@
 //!   request <- answer <- [reader] <- standard output          other output is ignored, within bounds
 //!                       [listener] <- standard error          the end of the log is retained
 //! ```
-//! Dropping the connection ends the server: its standard input is closed, and its supervisor does the rest.
+//! Dropping the connection ends the server: its standard input is closed, and its supervisor ends it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -384,7 +384,7 @@ impl ServerReader {
             McpMessage::Answer(number, answer) => {
                 self.shared.end_subscription(number);
                 let waiting = lock_mutex(&self.shared.pending).waiting.remove(&number);
-                // The caller may have gone meanwhile.
+                // The caller may have been dropped meanwhile.
                 return waiting.is_some_and(|waiting| waiting.answer.send(answer).is_ok());
             }
             McpMessage::Notification(notification) => self.shared.accept_notification(&notification),

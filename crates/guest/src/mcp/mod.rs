@@ -103,7 +103,7 @@ impl McpServers {
             } else {
                 Some(protocol::mcp::McpServersFile::default())
             };
-            // On a read error the servers stay as they are; the next call reads the file again.
+            // On a read error the servers stay unchanged; the next call reads the file again.
             if let Some(listed) = listed {
                 seen.mark = mark;
                 seen.replace_servers(listed);

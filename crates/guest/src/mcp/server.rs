@@ -233,7 +233,7 @@ impl MachineMcpServer {
     /// Returns the cached list of tools, or lists them again after the server has announced a change.
     async fn cached_tools(&self, up: &RunningServer) -> Result<Arc<[McpTool]>, String> {
         let mut known = up.tools.lock().await;
-        // Discarded with its announcement, because the caller may go before the new list is there.
+        // Discarded with its announcement, because the caller may be dropped before the new list arrives.
         if up.connection.took_list_change() {
             *known = None;
         }

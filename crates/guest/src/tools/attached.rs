@@ -35,14 +35,14 @@ pub(crate) fn describe_attached(jail: &Jail, arguments: &AttachedArguments) -> R
     Ok(output)
 }
 
-/// Returns the attached files that are not there any more.
+/// Returns the attached files that no longer exist.
 pub(super) fn missing_attached(jail: &Jail, attached: &[String]) -> Vec<UnreadFile> {
     let paths = attached.iter().take(domain::limits::ATTACHMENTS_MAX);
     let gone = paths.filter(|path| jail.open_file(path).is_err() && jail.open_folder(path).is_err());
     gone.filter_map(|path| gone_file(path)).collect()
 }
 
-/// Returns the file that is not at a path any more, if the path is in the workspace.
+/// Returns the missing file at a path, if the path is in the workspace.
 fn gone_file(path: &str) -> Option<UnreadFile> {
     let parsed = parse_path(path).ok()?;
     let is_outside = parsed.components().any(|name| name == Component::ParentDir);
@@ -77,7 +77,7 @@ fn describe_file(jail: &Jail, path: &str, room: &mut usize, output: &mut ToolOut
         }
         None => {}
     }
-    // Reads no more than fits, within the timeout of one file.
+    // Reads only the part that fits, within the timeout of one file.
     let bounds = ExtractBounds {
         text_max_bytes: *room + 1,
         until: Some(Instant::now() + READ_TIME_MAX),

@@ -36,7 +36,7 @@ static WORKERS: Semaphore = Semaphore::const_new(WORKERS_MAX);
 /// Held for reading by every call that has processes; the sweep needs the write lock.
 static RUNNING: RwLock<()> = RwLock::const_new(());
 
-/// The user whose leftover processes are to be killed as soon as no call is running.
+/// The user whose leftover processes must be killed as soon as no call is running.
 static SWEEP_DUE: Mutex<Option<u32>> = Mutex::new(None);
 
 /// Supervisors of processes that outlive a call: MCP servers.
@@ -139,7 +139,7 @@ pub(crate) struct ProcessCallGuard(Option<RwLockReadGuard<'static, ()>>);
 impl Drop for ProcessCallGuard {
     fn drop(&mut self) {
         self.0 = None;
-        // The last one serves the sweep that the others held off.
+        // The last one runs the sweep that the others delayed.
         let _continues = sweep_if_due();
     }
 }

@@ -66,7 +66,7 @@ impl Confinement {
         }
     }
 
-    /// Creates the confinement of a program that reads a document: that of a command that may write nothing.
+    /// Creates the confinement of a program that reads a document: like a command's, but without write access.
     pub(super) fn of_program(limits: &ToolLimits, time_max: Duration) -> Self {
         Self { writable: vec![PathBuf::from("/dev/null")], ..Self::of_shell(limits, time_max) }
     }

@@ -145,7 +145,7 @@ fn search_contents(jail: &Jail, files: &[FolderEntry], needle: &str, until: Inst
     output
 }
 
-/// Returns the passages of a file that contain the text, and why others may, too, that were not read.
+/// Returns the passages of a file that contain the text, and the reason if unread parts may contain it, too.
 fn matching_passages(
     jail: &Jail,
     path: &Path,

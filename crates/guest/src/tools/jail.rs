@@ -137,12 +137,12 @@ impl Jail {
         }
     }
 
-    /// Sets what a program has unpacked of the archive that the task reads.
+    /// Sets the output of the program that has unpacked the archive that the task reads.
     pub(crate) fn set_unpacked(&self, unpacked: Result<UnpackedArchive, ExtractError>) {
         self.unpacked.set(Some(unpacked));
     }
 
-    /// Extracts the text of the file that the task reads, as far as the bounds say.
+    /// Extracts the text of the file that the task reads, within the bounds.
     pub(crate) fn extract_text(
         &self,
         path: &Path,
@@ -198,9 +198,9 @@ impl Jail {
         }
     }
 
-    /// Returns the path that is meant by one that names no file: in each folder the exact name, else the only one that is equal in
-    /// composed form, else the name as it is. Returns `None` if that is the path itself. macOS uploads names decomposed, and models
-    /// write them composed.
+    /// Returns the intended path for one that names no file: in each folder the exact name, else the only name that is equal in
+    /// composed form, else the unchanged name. Returns `None` if that is the path itself. macOS uploads names decomposed, and
+    /// models write them composed.
     pub(crate) fn resolve_spelling(&self, path: &Path) -> Option<PathBuf> {
         if path.as_os_str().is_ascii() {
             return None;
@@ -215,7 +215,7 @@ impl Jail {
         (found != path).then_some(found)
     }
 
-    /// Returns the only name in a folder that equals one that is not there in composed form.
+    /// Returns the only name in a folder that equals a missing one in composed form.
     fn equal_name(&self, folder: &Path, name: &OsStr) -> Option<OsString> {
         let composed = name.to_str().filter(|name| !name.is_ascii())?.nfc().collect::<String>();
         let opened = self.open_at(folder, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).ok()?;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, wait};
 
-/// The maximum number of scans for new processes before those found are killed.
+/// The maximum number of scans for new processes before the found ones are killed.
 const ROUNDS_MAX: usize = 64;
 /// The time that killed processes may take to exit, and the polling interval.
 const DYING_TIME_MAX: Duration = Duration::from_secs(5);

@@ -1,5 +1,5 @@
-//! Documents from the agent's side: avoids reading again what the index has, and stores what workers read in the
-//! index.
+//! Documents from the agent's side: avoids reading indexed documents again, and stores the results of workers in
+//! the index.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,11 +24,11 @@ use crate::documents::passages::DocumentPassage;
 use crate::documents::{DocumentFormat, PAGES_MAX, PageRange};
 use crate::index::{ExtractionProblem, FoundFile, PassageBatch, StoredPages, Wanted};
 
-/// The timeout of reading all attached files, of one of them, and of reading those for the index that are not shown.
+/// The timeout of reading all attached files, of one of them, and of reading files for the index that are not shown.
 const ATTACHED_TIME_MAX: Duration = Duration::from_secs(50);
 const ATTACHED_FILE_TIME_MAX: Duration = Duration::from_secs(20);
 const ATTACHED_INDEX_TIME_MAX: Duration = Duration::from_secs(10);
-/// The pause before changes are looked for, in which more may come.
+/// The pause before a check for changes, in which more may arrive.
 const CHANGES_PAUSE: Duration = Duration::from_millis(50);
 /// The maximum number of passages that one call of `read` takes from the index.
 const STORED_MAX: usize = 200;
@@ -39,8 +39,8 @@ const FAIR_TIME: Duration = Duration::from_secs(5);
 pub(crate) async fn keep_index(limits: std::sync::Arc<ToolLimits>) {
     let Some(library) = &limits.library else { return };
     if library.lacks_recognition().await {
-        // Tells the index of languages that were installed since. Their program takes a machine time and memory, so it is not asked
-        // without need.
+        // Tells the index about newly installed languages. The recognition program takes time and memory, so it is only run when
+        // needed.
         limits.recognition.chosen_languages(&limits).await;
     }
     library.touch_known_files().await;
@@ -82,7 +82,7 @@ pub(super) async fn read_document(
     }
 }
 
-/// Returns the file's current state, off the agent's own threads.
+/// Returns the file's current state, on a blocking thread.
 pub(super) async fn find_file(path: &str, limits: &ToolLimits) -> Option<FoundFile> {
     let (path, workspace) = (path.to_owned(), limits.workspace.clone());
     let found = tokio::task::spawn_blocking(move || Jail::open_workspace(&workspace).ok()?.find_file(&path));
@@ -109,7 +109,7 @@ pub(super) async fn resolve_spellings(arguments: SearchArguments, limits: &ToolL
     }
 }
 
-/// Adds the attached files that are not there any more to the output of a search.
+/// Adds the attached files that no longer exist to the output of a search.
 pub(super) async fn with_missing(output: ToolOutput, attached: &[String], limits: &ToolLimits) -> ToolOutput {
     let (workspace, paths) = (limits.workspace.clone(), attached.to_vec());
     let gone = tokio::task::spawn_blocking(move || {
@@ -170,7 +170,7 @@ async fn stored_rows(
     let from = (arguments.first_page.unwrap_or(1).max(1), arguments.first_line.unwrap_or(1).max(1));
     let stored = library.stored_rows(&found.path, found.stamp, from, STORED_MAX).await?;
     let bytes: usize = stored.pieces.iter().map(DocumentPassage::shown_bytes).sum();
-    // Of more passages than fit into one call the first that does not fit is known.
+    // If more passages exist than fit into one call, the first that does not fit is known.
     if stored.pieces.len() > STORED_MAX && bytes <= read::READ_MAX_BYTES {
         return None;
     }
@@ -251,7 +251,7 @@ async fn without_crash(
     time: Duration,
     limits: &ToolLimits,
 ) -> Option<Result<Result<PassageBatch, ExtractionProblem>, WorkerError>> {
-    // No file is unpacked for the number of files.
+    // Counting the files does not unpack any.
     let beyond = extract_pages(path, Some((PAGES_MAX + 1, PAGES_MAX + 1)), time, limits).await;
     let of = beyond.ok()?.ok()?.span?.of;
     let (first, mut last) = pages.unwrap_or((1, of));
@@ -266,7 +266,7 @@ async fn without_crash(
     }
 }
 
-/// Returns what is known of a file of an archive that no worker survives.
+/// Returns the known problem of a file of an archive that no worker survives.
 fn left_out(page: u32, of: u32, why: &str) -> PassageBatch {
     let text = format!("(file {page} is not read: {why})");
     PassageBatch {
@@ -396,7 +396,7 @@ async fn read_attached(path: &str, room: usize, until: Instant, limits: &ToolLim
     AttachedRead::Unread(problem)
 }
 
-/// Returns true if something of a file with this problem may be shown.
+/// Returns true if part of a file with this problem may be shown.
 const fn may_be_shown(reason: UnreadReason) -> bool {
     use UnreadReason::{Image, Images, InnerFiles, Long, NoText, ScannedPages};
     matches!(reason, Image | Images(_) | InnerFiles | Long | NoText | ScannedPages)
@@ -447,7 +447,7 @@ async fn with_recognized(
     result
 }
 
-/// Adds the result of one file if it fits. Returns true if the file's content is shown, or why it cannot be.
+/// Adds the result of one file if it fits. Returns true if the file's content is shown, or the reason why it cannot be.
 fn add_result(output: &mut ToolOutput, result: ToolOutput, room: &mut usize) -> bool {
     let bytes: usize = result.passages.iter().map(|passage| passage.text.len()).sum();
     let name = result.text.split(": ").next().unwrap_or_default().to_owned();

@@ -45,7 +45,7 @@ fn watch_server(request: &ChildRequest) -> Result<CommandExit, String> {
 }
 
 /// Waits until the server exits. When the agent closes standard input, the server has received end-of-file, too;
-/// after a grace period it receives SIGTERM, and the caller kills what is left after another.
+/// after a grace period it receives SIGTERM, and after another one the caller kills the remaining processes.
 fn wait_or_end(server: Pid, mut counter: Option<WatchCounter>) -> io::Result<Option<WaitStatus>> {
     let handle = pidfd_open(server, PidfdFlags::empty())?;
     let stdin = rustix::stdio::stdin();

@@ -86,7 +86,7 @@ pub async fn run_tool(
 ) -> ToolOutput {
     open_workspace(&limits.workspace);
     let Some(tool) = MachineTool::from_name(&call.tool) else {
-        // Which ones a model is offered, only the host knows.
+        // Only the host knows which tools a model is offered.
         return failed_output(&format!("there is no tool `{}`", path::plain_line(&call.tool)));
     };
     let output = match dispatch_tool(tool, &call.arguments, limits, attached, wait_until_killed(killed)).await
@@ -98,8 +98,7 @@ pub async fn run_tool(
 }
 
 /// Opens the workspace's folder to its owner again, where an earlier tool closed it. The service does so on the host, but
-/// a kernel of the machine's own keeps the mode that it saw. Without the capability, on the host's kernel, this does
-/// nothing.
+/// the machine's kernel keeps the mode that it saw. Without the capability, on the host's kernel, this does nothing.
 fn open_workspace(workspace: &Path) {
     const OWNER: u32 = 0o700;
     let Ok(mode) = workspace.metadata().map(|metadata| metadata.permissions().mode()) else { return };
@@ -143,7 +142,7 @@ async fn dispatch_tool(
                 () = stopped => Err(STOPPED.to_owned()),
             };
         }
-        // Nobody kills it: it ends by itself in a minute.
+        // It is not killed: it ends by itself in a minute.
         MachineTool::AttachedFiles => {
             return match serde_json::from_str(arguments) {
                 Ok(arguments) => Ok(library::read_attachments(&arguments, limits).await),

@@ -1,4 +1,4 @@
-//! Text recognition from the agent's side: which languages there are, and the pages of a document one after another.
+//! Text recognition from the agent's side: the available languages, and the pages of a document one after another.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,29 +17,30 @@ use crate::documents::PageRange;
 use crate::documents::passages::DocumentPassage;
 use crate::index::{ExtractionProblem, PassageBatch, PendingImage};
 
-/// The languages that a text is first recognized in, as far as they are installed.
+/// The languages that a text is first recognized in, if they are installed.
 const PREFERRED: [&str; 4] = ["ces", "slk", "deu", "eng"];
 /// The maximum number of languages at once: each takes time.
 const LANGUAGES_MAX: usize = 5;
 /// The part of a document's time that is reserved for the work after recognition.
 const MARGIN: Duration = Duration::from_secs(1);
-/// Half of the time that a page must have been given before it counts as one that cannot be recognized.
+/// Half of the minimum time after which a page counts as unrecognizable.
 const FAIR_TIME: Duration = Duration::from_millis(7_500);
-/// The attempts, minutes apart, after which a page that took too long counts as one that cannot be recognized.
+/// The attempts, minutes apart, after which a page that took too long counts as unrecognizable.
 const ATTEMPTS_MAX: u32 = 3;
 /// No page is given less time.
 const PAGE_TIME_MIN: Duration = Duration::from_secs(2);
-/// The timeout of an image inside a document, as a busy host needs it for a page that was scanned; all of them together are bounded by the index.
+/// The timeout of an image inside a document, enough for a scanned page on a busy host; all of them together are bounded
+/// by the index.
 const IMAGE_TIME_MAX: Duration = Duration::from_secs(50);
 /// The timeout of listing the languages.
 const LANGUAGES_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// The languages of the machine's text recognition, once there are any. Clones share them.
+/// The languages of the machine's text recognition, once known. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct Recognition(Arc<OnceCell<String>>);
 
 impl Recognition {
-    /// Returns the languages as the program takes them; `None` if it or its languages are missing, which is looked at again each
+    /// Returns the languages in the program's format; `None` if it or its languages are missing, which is checked again each
     /// time. When they are found, the index is told, so that scans which were read without them are read again.
     pub(super) async fn chosen_languages(&self, limits: &ToolLimits) -> Option<&str> {
         let asked = async {
@@ -125,8 +126,8 @@ pub(super) async fn read_image(
 }
 
 /// Adds the recognized text of scanned pages, or of an image, to the extracted text within `time`. When the time runs out,
-/// the remaining pages are left out, so that reading goes on there. The time may not suffice because the host is busy: a
-/// page counts as one that cannot be recognized after several attempts.
+/// the remaining pages are left out, so that reading continues there. The time may not suffice because the host is busy: a
+/// page counts as unrecognizable after several attempts.
 pub(super) async fn add_text(
     path: &str,
     extracted: Result<PassageBatch, ExtractionProblem>,
@@ -136,7 +137,7 @@ pub(super) async fn add_text(
     let is_image = matches!(&extracted, Err(problem) if problem.reason == UnreadReason::Image);
     let has_scans = matches!(&extracted, Ok(batch) if !batch.scans.is_empty());
     if matches!(&extracted, Ok(batch) if !batch.images.is_empty()) {
-        // Those are read later, if the index knows that they can be.
+        // They are read later, if the index knows that they are readable.
         limits.recognition.chosen_languages(limits).await;
     }
     if !(is_image || has_scans) {
@@ -181,7 +182,7 @@ pub(super) async fn add_text(
                 batch.span = batch.span.map(|span| PageRange { last, ..span });
                 break;
             }
-            // The caller ends it, and takes it for a document that is still to be read.
+            // The caller ends it, and treats it as a document that is still to be read.
             Err(true) if time < FAIR_TIME => return std::future::pending().await,
             Err(true) if attempts < ATTEMPTS_MAX => return Err(ExtractionProblem::too_slow(2 * time)),
             // Its images do not show the missing text.

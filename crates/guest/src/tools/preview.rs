@@ -1,5 +1,5 @@
-//! Previews of documents: the text and the sizes of pages, and pages as pictures. Workers parse; the agent hands their
-//! replies on.
+//! Previews of documents: the text and the sizes of pages, and pages as pictures. Workers parse; the agent forwards
+//! their replies.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Seek};
@@ -21,7 +21,7 @@ use crate::documents::{
     page_sizes, without_signatures,
 };
 
-/// No page is begun after this time, and the timeouts of a worker.
+/// No page is started after this time, and the timeouts of a worker.
 const PAGES_TIME_MAX: Duration = Duration::from_secs(4);
 const PREVIEW_TIME_MAX: Duration = Duration::from_secs(12);
 const PICTURE_TIME_MAX: Duration = Duration::from_secs(10);
@@ -41,7 +41,7 @@ pub(crate) async fn preview_document(request: PreviewRequest, limits: &ToolLimit
     }
 }
 
-/// Adds the text of images in the shown files of an archive, as far as the index has it: the worker recognizes none.
+/// Adds the text of images in the shown files of an archive, if the index has it: the worker does no text recognition.
 async fn add_recognized(preview: &mut DocumentPreview, path: &str, limits: &ToolLimits) {
     let mut shown: BTreeMap<u32, String> = BTreeMap::new();
     for text in &preview.texts {
@@ -167,7 +167,7 @@ fn sheet_of(segment: &DocumentSegment, format: DocumentFormat) -> Option<SheetNa
     Some(SheetName { page: segment.page, inner_page, name })
 }
 
-/// Drops the files of an archive that do not fit behind the first one: they are asked for later.
+/// Drops the files of an archive that do not fit behind the first one: they are requested later.
 fn retain_whole_files(segments: &mut Vec<DocumentSegment>) {
     let first = segments.first().and_then(|segment| segment.page);
     let mut bytes = 0;

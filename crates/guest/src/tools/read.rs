@@ -379,7 +379,7 @@ mod tests {
         extract_bytes(Path::new("a.txt"), text.as_bytes()).unwrap()
     }
 
-    /// Reads on from where each part says, and gives all that was read.
+    /// Continues reading at the place that each part names, and returns everything that was read.
     fn read_on(document: &Extracted) -> Vec<DocumentPassage> {
         let (mut at, mut skip) = ((None, None), 0);
         let mut seen = Vec::new();

@@ -1,8 +1,8 @@
 //! Workers that read many documents for the index, one after another: starting a process takes longer than reading a
 //! short document. Others recognize the images in the files of one archive, whose unpacked files they keep.
 //!
-//! Only requests of [`Task::Extract`] and [`Task::RecognizeImage`] are sent to them. A worker that fails is dropped, and the document that it failed on
-//! is tried once more in a new one, so that no document suffers from those before it.
+//! Only requests of [`Task::Extract`] and [`Task::RecognizeImage`] are sent to them. A worker that fails is dropped, and the
+//! document that it failed on is tried again in a new one, so that earlier documents do not affect it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -102,7 +102,7 @@ pub(super) async fn extract_in_reader(
     let workspace = limits.workspace.clone();
     let request = ChildRequest { confinement, workspace, task, more: true, after_unpacking: None };
     match exchange_with_reader(ReaderWork::Documents, &request, limits, time_max).await {
-        // These read many documents, so they may not start a program for one.
+        // They read many documents, so they may not start programs.
         Ok(WorkerAnswer::Unpack) => ask_worker(request.task, limits, time_max).await,
         answer => answer,
     }
@@ -111,7 +111,7 @@ pub(super) async fn extract_in_reader(
 /// Recognizes an image in a worker that may have recognized others of the same document before.
 ///
 /// # Errors
-/// As [`extract`].
+/// Like [`extract`].
 ///
 /// Cancel safe: the worker is killed.
 pub(super) async fn recognize_in_reader(

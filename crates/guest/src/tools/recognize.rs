@@ -1,5 +1,5 @@
-//! Recognizes the text of scanned pages and of images, with the machine's `tesseract`, in a process that may do no more
-//! than a command of the shell.
+//! Recognizes the text of scanned pages and of images, with the machine's `tesseract`, in a process confined like a
+//! command of the shell.
 
 use std::io::{Read, Write};
 use std::path::Path;
@@ -95,7 +95,7 @@ pub(super) fn recognize_text(
     Ok(Recognized { pieces, text: text.to_owned(), pages })
 }
 
-/// The files that a worker keeps of the document in which it last recognized an image.
+/// The files that a worker caches of the document in which it last recognized an image.
 #[derive(Default)]
 pub(crate) struct Kept {
     /// The path and the state of the document.
@@ -104,7 +104,7 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// Returns the files that are kept of a document, none if it is another one or has changed.
+    /// Returns the cached files of a document; none if it is another one or has changed.
     fn files_for(&mut self, found: FoundFile) -> &mut KeptFiles {
         let document = Some((found.path, found.stamp));
         if self.document != document {
@@ -114,8 +114,8 @@ impl Kept {
     }
 }
 
-/// Recognizes the text of an image inside a document. Its pieces have no places. `following` are the parts of the images that will
-/// be asked for next.
+/// Recognizes the text of an image inside a document. Its pieces have no places. `following` are the parts of the images that
+/// will be requested next.
 pub(super) fn recognize_image(
     jail: &Jail,
     kept: &mut Kept,

@@ -1,9 +1,9 @@
-//! Chooses the text of an image from the words that text recognition believes to see in it, with its confidence in each. Of a
-//! photograph or a drawing it sees words that are not there, mostly with little confidence.
+//! Chooses the text of an image from the words that text recognition believes to see in it, with its confidence in each. In
+//! photographs and drawings it sees words that do not exist, mostly with little confidence.
 
-/// The least confidence in a word that is kept, in hundredths.
+/// The minimum confidence in a word that is kept, in hundredths.
 const CONFIDENCE_MIN: f32 = 60.0;
-/// An image has text if there are so many words of so many letters in which the confidence is at least this.
+/// An image has text if it has at least this number of words with this number of letters and this confidence.
 const SURE_WORDS_MIN: usize = 3;
 const SURE_LETTERS_MIN: usize = 3;
 const SURE_CONFIDENCE_MIN: f32 = 70.0;

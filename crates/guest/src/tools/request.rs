@@ -30,7 +30,7 @@ pub(crate) struct ChildRequest {
     /// True if the worker takes another request after this one, with the same confinement.
     #[serde(default)]
     pub(crate) more: bool,
-    /// The confinement after a program has unpacked the document; without it none may.
+    /// The confinement after a program has unpacked the document; `None` forbids programs.
     #[serde(default)]
     pub(crate) after_unpacking: Option<Confinement>,
 }
@@ -50,7 +50,7 @@ pub(crate) enum ChildTask {
         path: String,
         piece_max_bytes: usize,
         pages: Option<(u32, u32)>,
-        /// No page is begun after this time.
+        /// No page is started after this time.
         time: Duration,
     },
     /// Recognizes the text of a page of a PDF, or of an image if no page is given.
@@ -63,7 +63,7 @@ pub(crate) enum ChildTask {
     RecognizeImage {
         path: String,
         image: EmbeddedImage,
-        /// The parts of the images that will be asked for next, in their order.
+        /// The parts of the images that will be requested next, in their order.
         following: Vec<String>,
         languages: String,
     },

@@ -145,7 +145,7 @@ impl RunningCommand {
                 }
                 () = sleep_until(until) => {
                     if !running {
-                        // The supervisor is stuck or gone.
+                        // The supervisor is stuck or has exited.
                         let _ = self.child.start_kill();
                         break;
                     }

@@ -1,4 +1,5 @@
-//! Shows an image file to a model: as it is, or drawn again if it is too large, turned, or of a format that vendors do not accept.
+//! Shows an image file to a model: unchanged, or drawn again if it is too large, rotated, or of a format that vendors do
+//! not accept.
 //!
 //! The result has references only: the host reads the file, or has the image drawn, each time when it shows it.
 

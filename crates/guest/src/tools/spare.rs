@@ -1,8 +1,8 @@
 //! Processes of the agent's program that are started before a call needs them: starting one takes most of the time of a
-//! short call, above all on a kernel that is a process itself.
+//! short call, especially on a User Mode Linux kernel.
 //!
 //! A spare process has done nothing yet: it waits for its request, by which it is confined. There is one for each role,
-//! and none in a machine that has had no call for [`KEPT_FOR`].
+//! and none in a machine without a call for [`KEPT_FOR`].
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,7 +38,7 @@ impl Spares {
     /// Takes the spare process of a role, if one waits.
     pub(super) fn take_spare(&self, role: ProcessRole) -> Option<Child> {
         let mut spare = self.lock_state().waiting.remove(&role)?;
-        // One that has ended is of no use.
+        // An exited process is useless.
         matches!(spare.try_wait(), Ok(None)).then_some(spare)
     }
 
@@ -59,8 +59,8 @@ impl Spares {
         self.refill_after(REFILL_AFTER, limits, |_| true);
     }
 
-    /// Starts the missing spare processes, the first after `first`, as long as `goes_on` permits it with so many calls, and
-    /// removes all once there has been no call for a while.
+    /// Starts the missing spare processes, the first after `first`, as long as `goes_on` permits it with this number of
+    /// calls, and removes all after a while without calls.
     fn refill_after(&self, first: Duration, limits: &ToolLimits, goes_on: fn(usize) -> bool) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let (spares, limits) = (self.clone(), limits.clone());

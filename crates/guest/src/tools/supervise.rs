@@ -99,7 +99,7 @@ fn watch_command(request: &ChildRequest) -> Result<CommandExit, String> {
         .map_err(|error| format!("the command cannot be started: {error}"))
 }
 
-/// Runs a child that `start` turns into its program, waits for it by `wait`, and ends all that descends from it.
+/// Runs a child that `start` turns into its program, waits for it by `wait`, and ends all its descendants.
 pub(super) fn run_child(
     start: impl FnOnce(&OwnedFd),
     watches_max: u32,

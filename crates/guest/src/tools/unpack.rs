@@ -1,4 +1,5 @@
-//! Archives that no reader here unpacks: the machine's `bsdtar` converts them to tar, in a process that may write nothing.
+//! Archives that no built-in reader unpacks: the machine's `bsdtar` converts them to tar, in a process that may write
+//! nothing.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek};
@@ -13,8 +14,8 @@ use crate::documents::{
 
 /// The program, of libarchive.
 const BSDTAR: &str = "bsdtar";
-/// Converts the archive on standard input. Names are kept as they are, since they are only shown. In blocks of this size nothing is
-/// held back of the files before a damaged one. The format keeps names in any encoding.
+/// Converts the archive on standard input. Names are kept unchanged, since they are only shown. With blocks of this size, the
+/// files before a damaged one are complete. The format keeps names in any encoding.
 const ARGUMENTS: [&str; 7] = ["-P", "-b", "1", "--format=gnutar", "-cf", "-", "@-"];
 
 /// Opens a document of the workspace if it is an archive that the program unpacks.
@@ -54,7 +55,7 @@ fn start_unpacker(program: &'static str, format: ForeignFormat, file: File) -> R
     })
 }
 
-/// Returns the output of the program within its bound, and whether it is all and the program had nothing to complain of.
+/// Returns the output of the program within its bound, and whether it is complete and the program reported no error.
 fn read_output(mut child: Child) -> std::io::Result<(Vec<u8>, bool)> {
     let (Some(stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
         return Err(std::io::Error::other("the program has no pipes"));

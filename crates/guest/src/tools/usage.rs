@@ -51,7 +51,7 @@ impl Unlocked<'_> {
 
 impl Drop for Unlocked<'_> {
     fn drop(&mut self) {
-        // Those inside first, as long as they can be reached.
+        // Inner folders first, while they can be reached.
         for (folder, mode) in self.folders.drain(..).rev() {
             set_mode(self.jail, &folder, mode);
         }
@@ -66,7 +66,7 @@ fn set_mode(jail: &Jail, folder: &Path, mode: Mode) -> bool {
     chmodat(&parent, name, mode, AtFlags::empty()).is_ok()
 }
 
-/// Returns the usage of all that has a name.
+/// Returns the usage of all files with a name.
 fn named_bytes(unlocked: &mut Unlocked<'_>, until: Instant) -> Option<u64> {
     let (mut bytes, mut seen) = (0_u64, 0);
     let mut waiting = vec![PathBuf::from(".")];

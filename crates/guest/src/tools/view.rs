@@ -1,7 +1,7 @@
 //! `view`: shows pages of a PDF as pictures, or an image file, to a model that accepts images.
 //!
-//! The result has references only: the host has each page drawn again when it shows it. A page that takes too long is
-//! not shown, so that the host can rely on its being drawn in time.
+//! The result has references only: the host draws each page again when it shows it. A page that takes too long is not
+//! shown, so that the host can rely on its being drawn in time.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use super::read::describe_extent;
 use super::shown_image::{self, PICTURE_TIME_MAX};
 use crate::documents::{DocumentFormat, DrawnDocument, ExtractError, INPUT_MAX_BYTES};
 
-/// No page is begun after this time.
+/// No page is started after this time.
 const PAGES_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// Shows pages of a PDF, or an image file.
@@ -30,7 +30,7 @@ pub(super) fn view_document(jail: &Jail, arguments: &ViewArguments) -> Result<To
         return Ok(unreadable_output(name, &ExtractError::TooLarge { size }));
     }
     let content = read_document_bytes(file).ok_or_else(|| format!("{name} cannot be read"))?;
-    // The host shows a file as it is, so an image inside a signature is drawn.
+    // The host shows a file unchanged, so an image inside a signature is drawn.
     let is_signed = content.len() as u64 != size;
     let Some(opened) = DrawnDocument::from_bytes(&content) else {
         return Err(format!("{name} is neither a PDF nor an image that can be shown; use read"));

@@ -1,7 +1,7 @@
 //! Watches the resources that the kernel limits only per process or per file: disk space and files, workspace size,
 //! the total memory of all processes, sockets.
 //!
-//! Polls a resource more often the less of it is left, so that little can be used between two polls.
+//! Polls a resource more often when less of it is left, so that little can be used between two polls.
 
 use std::fs;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -20,10 +20,10 @@ const FREE_OFTEN: Duration = Duration::from_millis(2);
 const BYTES_PER_SECOND: u64 = 8 << 30;
 const FILES_PER_SECOND: u64 = 400_000;
 /// The time after which a command's workspace is measured for the first time, unless free space has decreased by the
-/// other: most commands end before.
+/// second value: most commands end before.
 const FIRST_MEASURE_AFTER: Duration = Duration::from_millis(500);
 const UNMEASURED_MAX_BYTES: u64 = 64 << 20;
-/// The interval in which that is looked at.
+/// The interval in which that is checked.
 const UNMEASURED_POLL: Duration = Duration::from_millis(20);
 /// The minimum interval between two measurements of the workspace.
 const MEASURE_EVERY: Duration = Duration::from_secs(2);
@@ -82,7 +82,7 @@ async fn watch_disk(limits: &ToolLimits) -> String {
         )
     });
     let files_floor = at_start.and_then(|free| free.files).map_or(0, |files| {
-        // A disk of few files could hold nothing else.
+        // A disk with a small file capacity could hold nothing else.
         let reserve = (files.total / FILES_FLOOR_SHARE).max(FILES_FLOOR_MIN.min(files.total / 4));
         free_floor(reserve, files.free, LEEWAY_FILES, reserve / 4 * 3)
     });
@@ -104,8 +104,8 @@ async fn watch_disk(limits: &ToolLimits) -> String {
     }
 }
 
-/// Returns the amount that must stay free: the reserve; or if less was free at the start, what the leeway leaves of that, but
-/// no less than the lowest floor. Below that a command may take nothing, because repeated leeways would take all.
+/// Returns the amount that must stay free: the reserve; or if less was free at the start, that minus the leeway, but at least
+/// the lowest floor. Below the floor a command may write nothing, because repeated leeways would use up everything.
 fn free_floor(reserve: u64, free_at_start: u64, leeway: u64, lowest: u64) -> u64 {
     reserve.min(free_at_start.saturating_sub(leeway).max(lowest.min(free_at_start)))
 }

@@ -42,7 +42,7 @@ pub(crate) fn write_file(jail: &Jail, arguments: &WriteArguments) -> Result<Tool
     })
 }
 
-/// A file that is to be written, as it was found.
+/// A file to be written, in the state in which it was found.
 #[derive(Debug)]
 pub(crate) struct WriteTarget<'a> {
     path: &'a Path,

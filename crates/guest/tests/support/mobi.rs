@@ -8,7 +8,7 @@ pub(crate) struct MobiFile<'a> {
     pub(crate) version: u32,
     pub(crate) packing: u16,
     pub(crate) encryption: u16,
-    /// The records of text, as they are packed.
+    /// The packed records of text.
     pub(crate) records: &'a [&'a [u8]],
     /// Says what follows the text in each record.
     pub(crate) trailers: u16,

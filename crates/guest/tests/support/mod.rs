@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 
 /// A user that has no other processes, for tests under root: as in a machine, tools are not the agent's user.
-/// Each test, being a process, has another one, since what a user leaves behind is ended after its calls.
+/// Each test is a process with a separate user, because leftovers of a user are killed after its calls.
 fn tools_id() -> u32 {
     60_000 + std::process::id() % 5_000
 }

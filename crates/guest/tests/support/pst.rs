@@ -14,7 +14,7 @@ pub(crate) type Property = (u16, PstValue);
 
 pub(crate) struct OutlookMessage {
     pub(crate) properties: Vec<Property>,
-    /// The kind (1 for those it is sent to), the name and the address of each.
+    /// The kind (1 for a recipient), the name and the address of each.
     pub(crate) recipients: Vec<(u32, &'static str, &'static str)>,
     pub(crate) attachments: Vec<Vec<Property>>,
 }

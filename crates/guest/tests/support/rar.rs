@@ -8,7 +8,7 @@ pub(crate) struct RarFile<'a> {
     pub(crate) extra: &'a [u8],
 }
 
-/// The flags of a head whose content goes on in the next part.
+/// The flags of a header whose content continues in the next part.
 pub(crate) const GOES_ON: u64 = 0x10;
 /// The extra record of an encrypted file: its length and its kind.
 pub(crate) const ENCRYPTION: &[u8] = &[1, 1];

@@ -1,4 +1,4 @@
-//! Draws the text of a DjVu page that has none as letters: the shapes of its foreground, in gray.
+//! Draws the text of a DjVu page without a text layer: the shapes of its foreground, in gray.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -6,7 +6,7 @@ use djvu_jb2::{decode, decode_dict};
 
 use super::structure::{DjvuPage, Structure};
 
-/// The maximum number of pixels of a page that is drawn as it is; on larger pages four pixels become one.
+/// The maximum number of pixels of a page that is drawn at full size; on larger pages four pixels become one.
 const PIXELS_MAX: u64 = 25_000_000;
 
 /// Draws a page, counted from 1, as a portable graymap, and returns it with its pixels per inch. Returns `None` if the page does

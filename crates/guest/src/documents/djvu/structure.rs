@@ -10,17 +10,17 @@ const FORMAT: &str = "DjVu";
 const MAGIC: &[u8] = b"AT&TFORM";
 /// The beginning of an encrypted file.
 const SECURE: &[u8] = b"SDJVFORM";
-/// The kinds of files: a page, several, and an image in the manner of a page's background.
+/// The kinds of files: one page, several pages, and an image like a page's background.
 const KINDS: [&[u8; 4]; 4] = [b"DJVU", b"DJVM", b"PM44", b"BM44"];
-/// The length of the magic alone, and that of the head of a chunk.
+/// The lengths of the magic number and of a chunk's header.
 const MAGIC_BYTES: usize = 4;
 const HEAD_BYTES: usize = 8;
-/// The maximum number of chunks of a page that are looked at.
+/// The maximum number of chunks of a page that are examined.
 const CHUNKS_MAX: usize = 10_000;
 
 /// A DjVu file.
 pub(super) struct Structure<'a> {
-    /// The pages in their order; `None` of one that cannot be found.
+    /// The pages in their order; `None` for a missing one.
     pub(super) pages: Vec<Option<DjvuPage<'a>>>,
     /// The content of the parts that pages share, by their names.
     shared: HashMap<Vec<u8>, &'a [u8]>,
@@ -36,7 +36,7 @@ struct DjvuForm<'a> {
     content: &'a [u8],
 }
 
-/// The entries of a directory as far as they are compressed: the kind of each, and its name.
+/// The compressed part of the directory's entries: the kind of each, and its name.
 type Entries = Vec<(u8, Vec<u8>)>;
 
 /// Returns true for a DjVu file, also an encrypted one.
@@ -82,7 +82,7 @@ impl<'a> Structure<'a> {
         }
         let (offsets, compressed) = rest.split_at_checked(count * 4)?;
         let offsets = offsets.as_chunks::<4>().0.iter().map(|offset| u32::from_be_bytes(*offset));
-        // Without its names the pages can be read, but not what they share.
+        // Without its names the pages can be read, but not their shared parts.
         let entries = bzz_decode(compressed)
             .ok()
             .and_then(|list| parse_directory_entries(&list, count))
@@ -107,7 +107,7 @@ impl<'a> Structure<'a> {
         Some(Ok(structure))
     }
 
-    /// Returns the dictionary of shapes that a page shares with others; `None` if it has none, or it is not there.
+    /// Returns the dictionary of shapes that a page shares with others; `None` if it has none, or it is missing.
     pub(super) fn shape_dictionary(&self, page: DjvuPage<'a>) -> Option<&'a [u8]> {
         let own = page.find_chunk(b"Djbz");
         let mut included = page.page_chunks().filter(|(id, _)| *id == b"INCL").map(|(_, name)| name);

@@ -1,4 +1,4 @@
-//! Reads what is drawn on pages, slides and sheets: text boxes, shapes with a text, tables, charts, and images.
+//! Reads the drawn objects of pages, slides and sheets: text boxes, shapes with a text, tables, charts, and images.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,7 +13,7 @@ use crate::documents::output::DocumentWriter;
 
 /// The maximum nesting depth of objects in texts of objects.
 const DEPTH_MAX: u32 = 8;
-/// How many kinds of objects one refines: a placeholder is a text box, which is a shape.
+/// The maximum depth of refined kinds of objects: a placeholder is a text box, which is a shape.
 const REFINED_MAX: usize = 3;
 /// The maximum number of rows and columns of a chart that are read.
 const CHART_ROWS_MAX: usize = 200;
@@ -76,7 +76,7 @@ impl<'a> Objects<'a> {
         }
     }
 
-    /// Writes what an object shows.
+    /// Writes the content of an object.
     pub(super) fn write_drawable(&mut self, drawable: u64, writer: &mut DocumentWriter) {
         for id in ungroup_drawables(self.package, drawable, &mut self.seen) {
             let Some((kind, object)) = self.package.get(id) else { continue };
@@ -185,7 +185,7 @@ fn collect_sheet_extras(objects: &mut Objects<'_>, drawables: Vec<u64>) -> Iwork
     beside
 }
 
-/// Returns an object, or the objects of a group, without those seen before.
+/// Returns an object, or the objects of a group, except the ones seen before.
 fn ungroup_drawables(package: &IworkPackage, drawable: u64, seen: &mut HashSet<u64>) -> Vec<u64> {
     let (mut leaves, mut open) = (Vec::new(), vec![drawable]);
     while let Some(id) = open.pop() {

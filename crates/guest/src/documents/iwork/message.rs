@@ -1,6 +1,6 @@
 //! Reads messages of Protocol Buffers without their schema: fields by their numbers.
 
-/// A message. What is damaged ends it.
+/// A message. Damage ends it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ProtoMessage<'a>(pub(super) &'a [u8]);
 

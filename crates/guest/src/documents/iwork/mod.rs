@@ -187,7 +187,7 @@ fn extract_numbers(package: &IworkPackage, document: ProtoMessage<'_>) -> Extrac
     let mut book = WorkbookWriter::default();
     for sheet in document.reference_fields(1) {
         let sheet = package.object_message(Some(sheet));
-        // A sheet with a form has that of its table in it.
+        // A sheet with a form contains the sheet of its table.
         let sheet = if sheet.text_field(1).is_some() { sheet } else { sheet.message_field(1) };
         if !objects.read_sheet(sheet, &mut book) {
             break;

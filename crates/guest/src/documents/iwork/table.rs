@@ -143,7 +143,7 @@ fn stored_cells(row: ProtoMessage<'_>) -> impl Iterator<Item = Option<&'_ [u8]>>
     })
 }
 
-/// A cell as it is stored.
+/// A stored cell.
 #[derive(Debug, Default, PartialEq)]
 struct IworkCell {
     kind: u8,

@@ -10,7 +10,7 @@ use crate::documents::xml::comment_line;
 
 /// The depth of footnotes in footnotes.
 const FOOTNOTES_DEPTH_MAX: u32 = 2;
-/// How many styles are asked for the name of one that changes another.
+/// The maximum length of the chain of styles that is followed for a name.
 const PARENTS_MAX: usize = 8;
 /// The characters in place of an object, and of a footnote's mark.
 const OBJECT: char = '\u{fffc}';
@@ -34,7 +34,7 @@ pub(super) fn read_paragraphs(package: &IworkPackage, id: u64) -> Vec<IworkParag
     read_text_storage(package, id, FOOTNOTES_DEPTH_MAX, &mut { OUTPUT_MAX_BYTES })
 }
 
-/// Reads a text with so many bytes of footnotes and comments: several marks of a damaged text may share one.
+/// Reads a text with a limit on the bytes of footnotes and comments: several marks of a damaged text may share one.
 fn read_text_storage(
     package: &IworkPackage,
     id: u64,
@@ -79,7 +79,7 @@ fn read_text_storage(
     paragraphs
 }
 
-/// Returns what a table of attributes says of the text, by the place where it begins: an object, or 0 for none.
+/// Returns the attributes of the text by their beginnings: an object, or 0 for none.
 fn attribute_runs(storage: ProtoMessage<'_>, field: u32) -> BTreeMap<u64, u64> {
     let entries = storage.message_field(field).message_fields(1);
     entries.map(|entry| (entry.number_field(1).unwrap_or(0), entry.reference_field(2).unwrap_or(0))).collect()
@@ -125,7 +125,7 @@ fn comment_lines(package: &IworkPackage, highlight: u64) -> Vec<String> {
     std::iter::once(first).chain(replies).filter_map(line).collect()
 }
 
-/// Returns true for the style of a title or heading, by its name or that of the style that it changes.
+/// Returns true for the style of a title or heading, by its name or its parent style's.
 fn is_heading(package: &IworkPackage, style: u64) -> bool {
     let mut style = package.object_message(Some(style)).message_field(1);
     for _ in 0..PARENTS_MAX {

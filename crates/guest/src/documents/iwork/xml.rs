@@ -81,7 +81,7 @@ fn read_document_xml(part: impl Read) -> Result<Extracted, ExtractError> {
 
 #[derive(Default)]
 struct IworkXmlReader {
-    /// A workbook, if it is one; else what is written.
+    /// A workbook, or else the written text.
     book: Option<WorkbookWriter>,
     writer: Option<DocumentWriter>,
     is_presentation: bool,

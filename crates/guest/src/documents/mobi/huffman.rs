@@ -5,7 +5,7 @@
 const CODE_BITS: u32 = 32;
 /// The maximum number of phrases of a dictionary.
 const PHRASES_MAX: usize = 1 << 20;
-/// How deep phrases are packed in each other.
+/// The maximum nesting depth of packed phrases.
 const DEPTH_MAX: u32 = 24;
 /// The maximum number of codes that are read for one record, including the codes of packed phrases.
 const CODES_MAX: u32 = 1 << 20;
@@ -14,9 +14,9 @@ const IS_PLAIN: u16 = 0x8000;
 
 /// A dictionary.
 pub(super) struct Huffman<'a> {
-    /// For the first eight bits of a code its length, whether that is certain, and its greatest code.
+    /// For the first eight bits of a code: its length, whether that is certain, and its maximum code.
     by_byte: Vec<Short>,
-    /// The least code and the greatest one of each length, in the upper bits.
+    /// The minimum and maximum code of each length, in the upper bits.
     by_length: Vec<(u32, u32)>,
     /// The phrases, and whether they are not packed.
     phrases: Vec<(&'a [u8], bool)>,
@@ -62,7 +62,7 @@ impl<'a> Huffman<'a> {
         (!phrases.is_empty()).then_some(Self { by_byte, by_length, phrases })
     }
 
-    /// Unpacks a record. Returns nothing if it is damaged or unpacks to more than so many bytes.
+    /// Unpacks a record. Returns nothing if it is damaged or unpacks to more than the limit.
     pub(super) fn unpack_record(&self, record: &[u8], max_bytes: usize) -> Option<Vec<u8>> {
         let mut unpacking = Unpacking { out: Vec::new(), max_bytes, codes_left: CODES_MAX };
         self.unpack_phrases(record, &mut unpacking, 0)?;
@@ -114,7 +114,7 @@ impl Unpacking {
     }
 }
 
-/// Returns the greatest number of 32 bits that begins with a code of so many bits.
+/// Returns the maximum 32-bit number that begins with a code of this number of bits.
 fn upper_end(code: u32, length: u32) -> Option<u32> {
     if length == 0 {
         return Some(0);
@@ -180,7 +180,7 @@ mod tests {
     fn huffman_recursive_and_long_phrases_refused() {
         assert_eq!(unpack_with_phrases(&[(&[0xff], false)], &[0xff]), None);
         assert_eq!(unpack_with_phrases(&[(b"wren", true)], &[0xff; 17]), None);
-        // Two phrases of nothing but each other's codes take no more time for that.
+        // Two phrases that consist of each other's codes take no more time.
         assert_eq!(unpack_with_phrases(&[(b"", true), (&[0xff; 200], false)], &[0xfe; 60_000]), None);
     }
 

@@ -1,5 +1,5 @@
-//! Reads books of Mobipocket and Kindle (`.mobi`, `.azw3`, `.prc`): HTML in the compressed records of a Palm database. A page of the
-//! text, in older books, and a file of it, in those since 2011, is a page.
+//! Reads books of Mobipocket and Kindle (`.mobi`, `.azw3`, `.prc`): HTML in the compressed records of a Palm database. A page is
+//! a page of the text in older books, and a file of the text in books since 2011.
 
 use super::embedded_images::retain_recognizable_of;
 use super::output::DocumentWriter;
@@ -82,12 +82,12 @@ struct MobiBook<'a> {
     packing: Packing<'a>,
     /// The first record after the text records.
     text_end: u16,
-    /// The bytes of all text before what a book of several files has after it, such as styles.
+    /// The bytes of all text, before other parts of a book of several files, such as styles.
     text_bytes: usize,
     code_page: u32,
     /// The record of the first image, if the book has any.
     first_image: Option<u32>,
-    /// Says what follows the text in each record.
+    /// Flags for the trailing data of each record.
     trailers: u16,
     has_files: bool,
 }
@@ -102,7 +102,7 @@ impl<'a> MobiBook<'a> {
         if u16_at(head, 12).unwrap_or(0) != 0 {
             return Err(ExtractError::Encrypted("book"));
         }
-        // Books of Palm's own reader have nothing more.
+        // Books of Palm's reader have nothing more.
         let mobi = head.get(16..).filter(|mobi| mobi.starts_with(b"MOBI"));
         let length = mobi.and_then(|mobi| u32_at(mobi, 4)).unwrap_or(0);
         let field = |at: usize| mobi.filter(|_| at < length as usize).and_then(|mobi| u32_at(mobi, at));
@@ -140,7 +140,7 @@ impl<'a> MobiBook<'a> {
         })
     }
 
-    /// Unpacks the HTML. Returns false with it if that is not all.
+    /// Unpacks the HTML. Also returns false if it is incomplete.
     fn unpack_html(&self) -> Result<(Vec<u8>, bool), ExtractError> {
         let mut html = Vec::new();
         let mut is_whole = true;
@@ -222,7 +222,7 @@ impl<'a> Database<'a> {
     }
 }
 
-/// Removes what follows the text in a record: entries that end with their size, and letters that the next record repeats.
+/// Removes the trailing data of a record: entries that end with their size, and letters that the next record repeats.
 fn without_trailers(record: &[u8], trailers: u16) -> &[u8] {
     let mut record = record;
     for _ in 0..(trailers >> 1).count_ones() {
@@ -289,7 +289,7 @@ mod tests {
 
     #[test]
     fn the_packing_of_palm_refers_back() {
-        // Letters, a pair four back of five letters, a space with a letter, two letters as they are.
+        // Letters, a pair (distance four, length five), a space with a letter, two literal letters.
         let packed = [b'a', b'b', b'c', b'd', 0x80, 4 << 3 | 2, 0xc0 | b'e', 2, 0xc4, 0x8d];
         assert_eq!(unpack_palm_record(&packed).as_deref(), Some("abcdabcda eč".as_bytes()));
         for damaged in [&[0x80][..], &[0x80, 8], &[b'a', 0x80, 2], &[8, 1]] {

@@ -1,4 +1,4 @@
-//! Decompresses the rich text of messages of Outlook: pieces that repeat what came before, in a window that is not empty at first.
+//! Decompresses the rich text of messages of Outlook: pieces that repeat earlier text, in a window that is prefilled.
 
 /// The content of the window at the beginning.
 const BEGINNING: &[u8] = b"{\\rtf1\\ansi\\mac\\deff0\\deftab720{\\fonttbl;}{\\f0\\fnil \\froman \\fswiss \\fmodern \\fscript \\fdecor MS Sans SerifSymbolArialTimes New RomanCourier{\\colortbl\\red0\\green0\\blue0\r\n\\par \\pard\\plain\\f0\\fs20\\b\\i\\u\\tab\\tx";
@@ -7,7 +7,7 @@ const HEAD_BYTES: usize = 16;
 /// The maximum text length of a message, in bytes.
 const TEXT_MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// Returns the rich text; `None` if it is in no known form. A damaged one ends early.
+/// Returns the rich text; `None` if its form is unknown. A damaged one ends early.
 pub(in crate::documents) fn decompress_rtf(bytes: &[u8]) -> Option<Vec<u8>> {
     let (head, content) = bytes.split_at_checked(HEAD_BYTES)?;
     let length = u32::from_le_bytes(*head.get(4..)?.first_chunk()?);

@@ -61,7 +61,7 @@ pub(super) fn write_eml(message: &OpenMessage) -> Result<Vec<u8>, ExtractError> 
     let _ = write!(out, "Content-Type: multipart/mixed; boundary=\"{BOUNDARY}\"\r\n\r\n--{BOUNDARY}\r\n");
     push_body(&mut out, properties);
     let attachments = properties.attachment_table().into_iter().flat_map(|table| table.rows_matrix());
-    // One more shows that there are too many.
+    // One more shows that the limit is exceeded.
     for row in attachments.take(ATTACHMENTS_MAX as usize + 1) {
         let _ = write!(out, "--{BOUNDARY}\r\n");
         match message.open_attachment(NodeId::from(u32::from(row.id()))) {
@@ -122,7 +122,7 @@ fn message_encoding(message: &dyn Message) -> Option<&'static Encoding> {
     })
 }
 
-/// Returns the head without the kind of the content.
+/// Returns the header without the content type.
 fn message_head(message: &dyn Message) -> String {
     let encoding = message_encoding(message);
     let of = |property: u16| message.properties().get(property).map(|value| text_in(value, encoding));
@@ -184,7 +184,7 @@ fn format_date(time: i64) -> Option<String> {
     Some(DateTime::from_timestamp(seconds - SECONDS_BEFORE).to_rfc822())
 }
 
-/// Adds the text of a message: as it is plain, else as a page, else as rich text.
+/// Adds the text of a message: plain, else as a page, else as rich text.
 fn push_body(out: &mut String, message: &dyn Message) {
     let encoding = message_encoding(message);
     let of = |property: u16| message.properties().get(property).map(|value| text_in(value, encoding));
@@ -242,7 +242,8 @@ fn push_message(out: &mut String, message: &dyn Message) {
     let _ = write!(out, "--{BOUNDARY}--\r\n");
 }
 
-/// Adds an attachment in place of one that is not read. The reader of messages names it as one that is encrypted or damaged is.
+/// Adds an attachment in place of one that is not read. The reader of messages reports it like an encrypted or damaged
+/// one.
 fn push_unreadable(out: &mut String, why: &str) {
     /// A file that is not a document.
     const CONTENT: &[u8] = b"\0";

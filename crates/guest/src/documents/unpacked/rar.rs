@@ -1,4 +1,4 @@
-//! The heads of RAR archives, of versions 4 and 5: whether there are further parts, encrypted files, and an end.
+//! The heads of RAR archives, of versions 4 and 5: whether the archive has further parts, encrypted files, and an end.
 
 use super::{ForeignFormat, cut_off};
 use crate::documents::ExtractError;
@@ -23,7 +23,7 @@ pub(super) fn is_rar(head: &[u8]) -> bool {
     head.starts_with(SIGNATURE_4) || head.starts_with(SIGNATURE_5)
 }
 
-/// Fails for one of several parts, for an archive with an encrypted file, and for one that is cut off.
+/// Fails for a multi-part archive, an archive with an encrypted file, and a truncated one.
 pub(super) fn check_rar(bytes: &[u8]) -> Result<(), ExtractError> {
     let (mut left, is_version_5) = match bytes.strip_prefix(SIGNATURE_5) {
         Some(blocks) => (blocks, true),
@@ -120,7 +120,7 @@ fn block_5(bytes: &[u8]) -> Option<RarBlock> {
     Some(RarBlock::Other { bytes: content_bytes.saturating_add(length_bytes).saturating_add(head_bytes) })
 }
 
-/// Returns true if the extra records of a file have the one of its encryption.
+/// Returns true if the extra records of a file include an encryption record.
 fn is_encrypted(mut records: &[u8]) -> bool {
     const ENCRYPTION: u64 = 1;
     while let Some(bytes) = take_vint(&mut records) {
@@ -134,7 +134,7 @@ fn is_encrypted(mut records: &[u8]) -> bool {
     false
 }
 
-/// Takes a number off the front: seven bits a byte, the lowest first, with a bit that says that more follow.
+/// Takes a number off the front: seven bits a byte, the lowest first, with a continuation bit.
 fn take_vint(bytes: &mut &[u8]) -> Option<u64> {
     const BYTES_MAX: usize = 10;
     let mut value = 0_u64;
