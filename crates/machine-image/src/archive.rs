@@ -71,7 +71,7 @@ pub(crate) fn for_each<R: Read>(
             }
         }
     }
-    // A program that writes the archive must not find its pipe closed.
+    // The program that writes the archive must not see its pipe closed.
     let mut rest = archive.into_inner();
     io::copy(&mut rest, &mut io::sink()).map_err(unreadable_archive)?;
     Ok(encode_hex(&rest.digest.finalize()))

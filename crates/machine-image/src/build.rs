@@ -20,8 +20,8 @@ use crate::programs::{MKFS_EROFS, MMDEBSTRAP, RunningProgram};
 use crate::unpack::{UnpackedTree, require_space, unpack_archive};
 use crate::{archive, layout};
 
-/// The latest time that files of a built system have, in seconds since 1970: what the build itself makes gets this
-/// time, so that two builds are the same.
+/// The latest time that files of a built system have, in seconds since 1970: files that the build creates get this
+/// time, so that two builds are identical.
 const SOURCE_DATE_EPOCH: u64 = 1_735_689_600;
 /// Files of packages that no tool reads. Licences stay.
 const DPKG_OPTIONS: [&str; 6] = [
@@ -72,7 +72,7 @@ pub enum ImageSource {
 #[derive(Debug)]
 pub struct BuildOutcome {
     pub image: Installed,
-    /// True if this version was there already.
+    /// True if this version already existed.
     pub unchanged: bool,
 }
 
@@ -149,7 +149,7 @@ fn check_counts(packages: &[PackageName], mirrors: &[String]) -> Result<(), Mach
     }
 }
 
-/// Says how much space the build needs, and refuses to begin without it.
+/// Reports the space that the build needs, and refuses to start without it.
 fn announce_space(
     images: &Images,
     source: &ImageSource,
@@ -157,7 +157,7 @@ fn announce_space(
 ) -> Result<(), MachineImageError> {
     /// The tree, and the compressed file beside it, in tenths of the tree.
     const TREE_AND_FILE: u64 = 16;
-    /// How much larger a compressed archive may become.
+    /// The maximum factor by which a compressed archive may grow.
     const EXPANSION: u64 = 3;
     let (needed, temporary) = match source {
         ImageSource::Debian { profile, packages, .. } => {
@@ -216,7 +216,7 @@ fn build_debian(
     command.args([suite.as_str(), "-"]).args(&mirrors);
     let (program, output) = RunningProgram::start_program(MMDEBSTRAP, command, spawn, progress, cancel)?;
     let unpacked = match output.map(|output| unpack_archive(output, &new.tree_path(), cancel)) {
-        // It was cut short, and the program knows why.
+        // It was truncated, and the program knows why.
         None | Some(Err(MachineImageError::Archive(_))) => {
             program.wait_for_exit()?;
             return Err(MachineImageError::Archive("mmdebstrap wrote no readable archive".into()));

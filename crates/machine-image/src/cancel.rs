@@ -7,19 +7,19 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::error::MachineImageError;
 
-/// Receives what is being done, in words for the operator.
+/// Receives progress messages for the operator.
 pub type Progress = fn(&str);
 
 /// Stops a build from another thread or task.
 #[derive(Debug, Default)]
 pub struct Cancel {
     cancelled: AtomicBool,
-    /// The process group of the program that runs.
+    /// The process group of the running program.
     program: Mutex<Option<Pid>>,
 }
 
 impl Cancel {
-    /// Stops the build: it ends the program that runs, removes what there is, and returns [`ImageError::Cancelled`].
+    /// Stops the build: it ends the running program, removes the partial image, and returns [`ImageError::Cancelled`].
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::SeqCst);
         self.end_program();

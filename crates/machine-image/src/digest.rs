@@ -1,4 +1,4 @@
-//! The digest of a tree: the same for trees in which every tool sees the same.
+//! The digest of a tree: equal for trees that look the same to every tool.
 
 use std::fs::File;
 use std::io::{self, Read};

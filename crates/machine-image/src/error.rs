@@ -35,7 +35,7 @@ pub enum MachineImageError {
     Io { what: String, source: io::Error },
 }
 
-/// Adds what was being done to an error of the operating system.
+/// Adds the failed action to an error of the operating system.
 pub(crate) trait ImageErrorContext<T> {
     /// `what` names the action and the file.
     fn with_context(self, what: impl FnOnce() -> String) -> Result<T, MachineImageError>;

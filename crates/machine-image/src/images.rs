@@ -79,7 +79,7 @@ impl Installed {
 }
 
 impl Images {
-    /// Uses this folder, which need not exist yet.
+    /// Uses this folder, which may not exist yet.
     #[must_use]
     pub const fn from_folder(folder: PathBuf) -> Self {
         Self { folder }
@@ -91,7 +91,7 @@ impl Images {
         &self.folder
     }
 
-    /// Lists all versions of all images, by name, the newest first. Leaves out what cannot be read.
+    /// Lists all versions of all images, by name, the newest first. Leaves out unreadable ones.
     ///
     /// # Errors
     /// Fails if the folder cannot be read.
@@ -111,7 +111,7 @@ impl Images {
     /// Finds the version that a reference names.
     ///
     /// # Errors
-    /// [`ImageError::NotFound`], or [`ImageError::Invalid`] if the digest begins that of several versions or if the
+    /// [`ImageError::NotFound`], or [`ImageError::Invalid`] if several versions begin with the digest, or if the
     /// image was built for another version of the service.
     pub fn find_version(&self, reference: &Reference) -> Result<Installed, MachineImageError> {
         let mut found = self.image_versions(&reference.name)?;
@@ -162,7 +162,7 @@ impl Images {
         }
         let mut removed = Vec::new();
         for (version, _lock) in locked {
-            // Its disappearance is one step, which a start of a machine sees or does not.
+            // It disappears in one atomic step for starts of machines.
             let away =
                 self.folder.join(format!("{REMOVED}{}-{}", std::process::id(), digest_digits(&version)));
             fs::rename(&version.folder, &away)
@@ -181,7 +181,7 @@ impl Images {
         Ok(removed)
     }
 
-    /// Creates the folder for a new version, and removes what interrupted builds and removals left.
+    /// Creates the folder for a new version, and removes leftovers of interrupted builds and removals.
     pub(crate) fn begin_version(&self) -> Result<NewImageVersion, MachineImageError> {
         private_folder(&self.folder).with_context(|| describe_action("making", &self.folder))?;
         for entry in list_entries(&self.folder)? {
@@ -204,7 +204,7 @@ impl Images {
         Ok(new)
     }
 
-    /// Gives a complete version its name and makes it the current one. Returns true if it was there already.
+    /// Gives a complete version its name and makes it the current one. Returns true if it already existed.
     pub(crate) fn commit_version(
         &self,
         new: NewImageVersion,
@@ -249,7 +249,7 @@ impl Images {
     }
 }
 
-/// A version that is being made. Dropping it removes what there is of it.
+/// A version that is being made. Dropping it removes its files.
 #[derive(Debug)]
 pub(crate) struct NewImageVersion {
     folder: PathBuf,

@@ -19,7 +19,7 @@ const TOOLS_ID: u32 = 1000;
 /// The largest file of the tree that the host reads.
 const READ_MAX_BYTES: u64 = 32 << 20;
 
-/// The folders over which a machine mounts its own.
+/// The folders that a machine mounts over.
 const MOUNT_POINTS: [&str; 8] = ["dev", "index", "plugins", "proc", "run", "tmp", "var", "workspace"];
 /// The file over which the agent's program is mounted.
 const AGENT: &str = "agent";
@@ -52,7 +52,7 @@ const REMOVED_OF_ETC: [&str; 10] = [
     "mtab",
 ];
 
-/// The fate of an entry of a source.
+/// The handling of an entry of a source.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Kept,
@@ -61,7 +61,7 @@ pub(crate) enum Fate {
     Refused(&'static str),
 }
 
-/// Decides about an entry by its path.
+/// Decides how to handle an entry by its path.
 pub(crate) fn entry_fate(path: &[&[u8]]) -> Fate {
     if path.first().is_some_and(|first| REPLACED.contains(first)) {
         return Fate::Replaced;
@@ -82,7 +82,7 @@ pub(crate) fn entry_fate(path: &[&[u8]]) -> Fate {
     Fate::Kept
 }
 
-/// Adds what every machine needs: mount points, users, and names of hosts.
+/// Adds the entries that every machine needs: mount points, users, and host names.
 ///
 /// # Errors
 /// [`ImageError::Archive`] if the tree is not a root file system.
@@ -95,7 +95,7 @@ pub(crate) fn complete_tree(root: &Path) -> Result<(), MachineImageError> {
     tree.write_file(&tree.root, AGENT, "")?;
     let var = tree.create_folder("var")?;
     rustix::fs::symlinkat(c"/tmp", &var, c"tmp").with_context(|| "linking /var/tmp".into())?;
-    // A file system that keeps no times of links is good enough.
+    // A file system that does not store times of links is accepted.
     let _ = rustix::fs::utimensat(&var, c"tmp", &timestamps_at(MODIFIED), AtFlags::SYMLINK_NOFOLLOW);
     let etc = tree.create_folder("etc")?;
     for name in REMOVED_OF_ETC {

@@ -18,7 +18,7 @@ pub struct Manifest {
     pub digest: String,
     /// The time of the build, in seconds since 1970.
     pub created: u64,
-    /// The name that the system gives itself in `/etc/os-release`.
+    /// The name of the system in `/etc/os-release`.
     pub system: Option<String>,
     pub origin: ImageOrigin,
     /// The sum of the sizes of all files.
@@ -33,7 +33,7 @@ pub struct Manifest {
     pub left_out: Vec<String>,
     /// The number of entries left out.
     pub left_out_count: u64,
-    /// The packages of the image's own database, by name.
+    /// The packages of the image's package database, by name.
     pub packages: Vec<InstalledPackage>,
 }
 

@@ -6,7 +6,7 @@ pub(crate) const FOLDER_MODE: Mode = Mode::from_bits_truncate(0o755);
 pub(crate) const PROGRAM_MODE: Mode = Mode::from_bits_truncate(0o755);
 pub(crate) const FILE_MODE: Mode = Mode::from_bits_truncate(0o644);
 
-/// Returns this time of the last change, in seconds since 1970, and no change of the time of access.
+/// Returns timestamps with this modification time, in seconds since 1970, and an unchanged access time.
 pub(crate) fn timestamps_at(seconds: u64) -> Timestamps {
     let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
     Timestamps {

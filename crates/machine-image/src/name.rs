@@ -43,7 +43,7 @@ impl ImageName {
 }
 
 impl PackageName {
-    /// Returns the name, with the version if there is one.
+    /// Returns the name, with the version, if any.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -1,4 +1,4 @@
-//! The sets of packages that come with the service, and an operator's own.
+//! The sets of packages that come with the service, and an operator's list.
 
 use std::fs::File;
 use std::io::Read;
@@ -66,7 +66,7 @@ impl PackageProfile {
         }
     }
 
-    /// Returns the packages, besides the essential ones.
+    /// Returns the packages except the essential ones.
     pub fn package_names(self) -> impl Iterator<Item = &'static str> {
         let (small, documents): (&[_], &[_]) = match self {
             Self::Base => (&[], &[]),

@@ -12,7 +12,7 @@ use rustix::process::Pid;
 use crate::cancel::{Cancel, Progress};
 use crate::error::{ImageErrorContext, MachineImageError};
 
-/// The last lines of a program that a report of its failure has.
+/// The number of last output lines in the report of a program's failure.
 const LINES_KEPT_MAX: usize = 12;
 /// The longest line that is read, in bytes.
 const LINE_MAX_BYTES: u64 = 16 * 1024;
@@ -48,13 +48,13 @@ impl Program {
     pub(crate) fn find_program(self) -> Result<PathBuf, MachineImageError> {
         let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/sbin:/usr/bin:/sbin:/bin".into());
         let places = std::env::split_paths(&path).map(|folder| folder.join(self.name));
-        // An ordinary user's PATH often lacks these.
+        // The PATH of ordinary users often lacks these folders.
         let others = ["/usr/sbin", "/sbin"].map(|folder| PathBuf::from(folder).join(self.name));
         let found = places.chain(others).find(|place| place.is_file());
         found.ok_or(MachineImageError::MissingProgram { program: self.name, package: self.package })
     }
 
-    /// Returns what the program says its version is.
+    /// Returns the version that the program reports.
     pub(crate) fn read_version(self) -> Option<String> {
         let output =
             Command::new(self.find_program().ok()?).arg("--version").stdin(Stdio::null()).output().ok()?;
@@ -87,7 +87,7 @@ pub(crate) struct RunningProgram<'a> {
 }
 
 impl<'a> RunningProgram<'a> {
-    /// Starts a program; its messages are reported as they come.
+    /// Starts a program; its messages are reported as they arrive.
     pub(crate) fn start_program(
         program: Program,
         mut command: Command,
@@ -114,7 +114,7 @@ impl<'a> RunningProgram<'a> {
     /// Waits for its end.
     ///
     /// # Errors
-    /// [`ImageError::Program`] with its last lines and, where the reason is known, what to do.
+    /// [`ImageError::Program`] with its last lines and, for known failures, a remedy.
     pub(crate) fn wait_for_exit(mut self) -> Result<(), MachineImageError> {
         let status = self.child.wait();
         self.cancel.set_program(None);

@@ -1,8 +1,8 @@
 //! Unpacks the archive of a root file system into a folder, from a source that is not trusted.
 //!
 //! Every folder on the way to an entry is opened by its descriptor and never through a link, so nothing is written
-//! outside. Links are made as they are, wherever they lead: only processes inside a machine follow them. Set-id bits,
-//! owners, attributes, devices and pipes are dropped; the modes are 0755 and 0644.
+//! outside. Links are created unchanged, regardless of their targets: only processes inside a machine follow them.
+//! Set-id bits, owners, attributes, devices and pipes are dropped; the modes are 0755 and 0644.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -28,7 +28,7 @@ const BYTES_MAX: u64 = 64 << 30;
 const DEPTH_MAX: usize = 128;
 /// The disk space that remains free for the service.
 const FREE_MIN_BYTES: u64 = 256 << 20;
-/// The interval in bytes and entries at which the free space is looked at.
+/// The interval in bytes and entries at which the free space is checked.
 const CHECK_BYTES: u64 = 64 << 20;
 const CHECK_ENTRIES: u64 = 4096;
 /// The maximum number of left-out entries that are reported by name.
@@ -111,7 +111,7 @@ struct Unpacker<'a> {
     cancel: &'a Cancel,
     entries: u64,
     bytes: u64,
-    /// The bytes and entries at which the free space is looked at next.
+    /// The bytes and entries at which the free space is checked next.
     next_check: (u64, u64),
     /// Folders and their times, which are set last, because every new entry changes them.
     folders: Vec<(Vec<u8>, u64)>,
@@ -157,7 +157,7 @@ impl Unpacker<'_> {
         match &head.kind {
             ArchiveEntryKind::Folder => {
                 match rustix::fs::mkdirat(&folder, *name, FOLDER_MODE) {
-                    // It must be a folder, and the next entry in it finds out.
+                    // It must be a folder; otherwise the next entry in it fails.
                     Ok(()) | Err(Errno::EXIST) => {}
                     Err(errno) => return Err(errno.into()),
                 }
@@ -174,7 +174,7 @@ impl Unpacker<'_> {
                 make_room(&folder, name)?;
                 rustix::fs::symlinkat(target, &folder, *name)?;
                 let times = timestamps_at(head.modified);
-                // A file system that keeps no times of links is good enough.
+                // A file system that does not store times of links is accepted.
                 let _ = rustix::fs::utimensat(&folder, *name, &times, AtFlags::SYMLINK_NOFOLLOW);
                 Ok(())
             }
@@ -183,7 +183,7 @@ impl Unpacker<'_> {
         }
     }
 
-    /// Opens a folder of the tree without following links; creates what is missing.
+    /// Opens a folder of the tree without following links; creates missing ones.
     fn open_folder(&self, path: &[&[u8]]) -> Result<OwnedFd, UnpackProblem> {
         let mut at = rustix::fs::openat(&self.root, c".", FOLDER_FLAGS, Mode::empty())?;
         for name in path {
@@ -235,7 +235,7 @@ impl Unpacker<'_> {
             return Err(UnpackProblem::LeftOut("a hard link to a skipped entry"));
         }
         let from = self.open_folder(above)?;
-        // No flag to follow a link: another name of the link itself is harmless.
+        // Without a flag to follow links: another name of the link itself is harmless.
         match rustix::fs::linkat(&from, *target_name, folder, name, AtFlags::empty()) {
             Err(Errno::EXIST) => {
                 make_room(folder, name)?;
@@ -247,7 +247,7 @@ impl Unpacker<'_> {
         }
     }
 
-    /// Stops when the operator has, when the image is too large, or when the disk would be full.
+    /// Stops when the operator cancels, the image is too large, or the disk would be full.
     fn check_bounds(&mut self) -> Result<(), MachineImageError> {
         self.cancel.check_cancelled()?;
         if self.bytes > BYTES_MAX {
@@ -264,7 +264,7 @@ impl Unpacker<'_> {
         for (path, modified) in self.folders.iter().rev() {
             let parts: Vec<&[u8]> = path.split(|byte| *byte == b'/').collect();
             let set = self.open_folder(&parts).map(|folder| {
-                // A file system that keeps no such time is good enough.
+                // A file system that does not store such times is accepted.
                 let _ = rustix::fs::utimensat(&folder, c".", &timestamps_at(*modified), AtFlags::empty());
             });
             if let Err(UnpackProblem::Fatal(error)) = set {

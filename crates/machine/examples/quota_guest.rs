@@ -13,14 +13,14 @@ use machine::{DiskQuota, bound_disk, missing_disk_quota};
 use rustix::mount::{MountFlags, mount};
 use rustix::system::{RebootCommand, finit_module, reboot};
 
-/// Whose files a machine's tools write.
+/// The owner of files that a machine's tools write.
 const TOOLS: u32 = 4711;
 const MIB: u64 = 1 << 20;
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
 fn main() {
-    // The host's folder; what the kernel does not know itself follows.
+    // The host's folder, after arguments that the kernel does not know.
     let folder = std::env::args().nth(1).unwrap_or_default();
     let told = match std::panic::catch_unwind(|| run_quota_checks(&folder)) {
         Ok(Ok(())) => "passed".to_owned(),
@@ -70,7 +70,7 @@ fn check_quotas(disk: &Path) -> Outcome {
     fill_file(&workspace.join("big"), 8)?;
     let taken = (fs::metadata(workspace.join("big"))?.blocks() * 512).div_ceil(MIB);
     ensure_holds((2..=3).contains(&taken), &format!("3 MiB were left, and {taken} were written"))?;
-    // A folder in a folder is bounded as well, and a file that was there before is.
+    // Subfolders and existing files are bounded, too.
     ensure_holds(
         !can_write(&workspace.join("old/deep/more"), 1)?,
         "nothing more fits into a folder that was there",

@@ -44,14 +44,15 @@ const HEADERS_MAX_BYTES: u32 = 16 * 1024;
 /// The send buffer of a stream.
 const SEND_BUFFER_BYTES: usize = 64 * 1024;
 /// The interval between pings of an idle guest, and the timeout of the response. A kernel on an emulated processor whose
-/// memory is used up takes half a minute, on a busy host a whole one, until it kills a process; meanwhile nothing answers.
+/// memory is used up takes half a minute, a whole minute on a busy host, until it kills a process; meanwhile nothing
+/// answers.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 const PING_TIMEOUT: Duration = Duration::from_secs(120);
 /// The timeout of the first exchange.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 /// The timeout of a report of documents beyond the time for which the guest waits, and of a report of changes.
 const INDEX_TIMEOUT: Duration = Duration::from_secs(20);
-/// The timeout of a preview: above that of the guest's worker.
+/// The timeout of a preview: above the timeout of the guest's worker.
 const PREVIEW_TIMEOUT: Duration = Duration::from_secs(15);
 /// The longest reply to vectors of passages.
 const EMBEDDED_REPLY_MAX_BYTES: usize = 1024;
@@ -73,7 +74,7 @@ pub enum GuestConnectionError {
     /// The peer is not a guest, or speaks an unknown version.
     #[error("unusable guest: {0}")]
     Foreign(String),
-    /// The guest does not have what is asked for: it is of an earlier release, or has no index.
+    /// The guest does not support the request: it is of an earlier release, or has no index.
     #[error("the guest does not support {0}")]
     Unsupported(&'static str),
 }
@@ -111,7 +112,7 @@ impl GuestConnection {
             .handshake(TokioIo::new(stream))
             .await
             .map_err(connection_error)?;
-        // Boxed here, because the compiler cannot prove otherwise that the task below is `Send`.
+        // Boxed here, because the compiler otherwise cannot prove that the task below is `Send`.
         let connection: BoxFuture<'static, hyper::Result<()>> = Box::pin(connection);
         let (closed, abandoned) = (CancellationToken::new(), CancellationToken::new());
         let open = Arc::new(abandoned.clone().drop_guard());
@@ -155,17 +156,17 @@ impl GuestConnection {
     /// after [`WAIT_SECONDS`].
     ///
     /// # Errors
-    /// See [`ConnectionError`]; [`ConnectionError::Unsupported`] of a guest without an index.
+    /// See [`ConnectionError`]; [`ConnectionError::Unsupported`] for a guest without an index.
     pub async fn index_report(&self, asked: &IndexRequest) -> Result<IndexReport, GuestConnectionError> {
         let time = Duration::from_secs(WAIT_SECONDS) + INDEX_TIMEOUT;
         let body = timeout(time, self.post_json(INDEX_PATH, asked, REPORT_MAX_BYTES)).await;
         parse_json(&body.map_err(|_| GuestConnectionError::Silent)??)
     }
 
-    /// Tells the guest which files were changed.
+    /// Notifies the guest of changed files.
     ///
     /// # Errors
-    /// See [`ConnectionError`]; [`ConnectionError::Unsupported`] of a guest without an index.
+    /// See [`ConnectionError`]; [`ConnectionError::Unsupported`] for a guest without an index.
     pub async fn index_changed(&self, changed: &IndexChanged) -> Result<(), GuestConnectionError> {
         let done = timeout(INDEX_TIMEOUT, self.post_json(CHANGED_PATH, changed, 0)).await;
         done.map_err(|_| GuestConnectionError::Silent)?.map(drop)
@@ -174,7 +175,7 @@ impl GuestConnection {
     /// Asks the guest for passages without a vector of this model.
     ///
     /// # Errors
-    /// See [`ConnectionError`]; [`ConnectionError::Unsupported`] of a guest that keeps no vectors,
+    /// See [`ConnectionError`]; [`ConnectionError::Unsupported`] for a guest that keeps no vectors,
     /// [`ConnectionError::Foreign`] for a reply beyond the limits of [`protocol::embedding`].
     pub async fn list_unembedded(
         &self,
@@ -196,10 +197,10 @@ impl GuestConnection {
         }
     }
 
-    /// Hands the guest vectors of passages, and returns how many it stored.
+    /// Sends vectors of passages to the guest, and returns the number that it stored.
     ///
     /// # Errors
-    /// As [`Self::unembedded`].
+    /// Like [`Self::unembedded`].
     pub async fn store_embeddings(
         &self,
         vectors: &EmbeddedPassages,
@@ -209,19 +210,19 @@ impl GuestConnection {
         parse_json(&body.map_err(|_| GuestConnectionError::Silent)??)
     }
 
-    /// Hands the guest the vector of a query, for the searches that follow.
+    /// Sends the vector of a query to the guest, for later searches.
     ///
     /// # Errors
-    /// As [`Self::unembedded`].
+    /// Like [`Self::unembedded`].
     pub async fn query_vector(&self, vector: &QueryVector) -> Result<(), GuestConnectionError> {
         let done = timeout(INDEX_TIMEOUT, self.post_json(QUERY_PATH, vector, 0)).await;
         done.map_err(|_| GuestConnectionError::Silent)?.map(drop)
     }
 
-    /// Asks the guest for the text of a document.
+    /// Requests the text of a document from the guest.
     ///
     /// # Errors
-    /// See [`ConnectionError`]; [`ConnectionError::Unsupported`] of a guest that shows no documents,
+    /// See [`ConnectionError`]; [`ConnectionError::Unsupported`] for a guest that shows no documents,
     /// [`ConnectionError::Foreign`] for a reply beyond the limits of [`protocol::preview`].
     pub async fn request_preview(
         &self,
@@ -298,7 +299,7 @@ impl GuestConnection {
     }
 }
 
-/// Returns true of a PNG or JPEG whose header has sides within the limits.
+/// Returns true for a PNG or JPEG whose header has sides within the limits.
 fn is_picture(picture: &[u8]) -> bool {
     let kind = ImageKind::from_bytes(picture).filter(|kind| matches!(kind, ImageKind::Png | ImageKind::Jpeg));
     let sides = kind.and_then(|kind| kind.dimensions(picture));

@@ -1,4 +1,4 @@
-//! The reports of machines on the documents in their accounts' workspaces, kept for the time in which they do not run.
+//! The reports of machines on the documents in their accounts' workspaces, kept while they do not run.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -21,7 +21,7 @@ pub struct FolderIndexReport {
     below: IndexCounts,
 }
 
-/// The state of a file, and the content that it is of.
+/// The state of a file, and the content to which it belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct KnownFile {
     size: u64,
@@ -59,7 +59,7 @@ impl FolderIndexReport {
 }
 
 /// Keeps a report in a machine's folder, in place of the last one. Files with impossible paths are left out. Waits for a report
-/// that is being kept, of an earlier connection or service.
+/// that is being saved by an earlier connection or service.
 ///
 /// # Errors
 /// Returns errors of the file system.
@@ -73,7 +73,7 @@ pub(crate) fn save_report(machine: &Path, files: &[ReportedFile]) -> io::Result<
         serde_json::to_writer(&mut out, file)?;
         out.write_all(b"\n")?;
     }
-    // Otherwise a host that loses its power may find the new name on an empty file.
+    // Otherwise, after a power loss, the new name may point to an empty file.
     out.into_inner().map_err(io::IntoInnerError::into_error)?.sync_data()?;
     std::fs::rename(fresh, machine.join(DOCUMENTS))
 }

@@ -23,7 +23,7 @@ use crate::simulated::{Simulated, SimulatedMachine};
 pub enum Driver {
     /// Runs processes in namespaces of the host, on its kernel or on a separate one.
     Sandbox(Sandbox),
-    /// A sandbox that is still being chosen. Machines start once it is; everything else goes on.
+    /// A sandbox that is still being chosen. Machines start once it is chosen; everything else continues.
     Pending(PendingSandbox),
     /// Runs agents inside the service's process, for tests.
     Simulated(Simulated),
@@ -43,7 +43,7 @@ impl PendingSandbox {
         Self { folders: MachineFolders::new(machines), chosen: Arc::default() }
     }
 
-    /// Has machines started by this driver from now on. Only the first choice counts.
+    /// Starts machines with this driver from now on. Only the first choice counts.
     pub fn choose_driver(&self, driver: Sandbox) {
         if self.chosen.set(driver).is_err() {
             tracing::error!("machine driver already chosen");
@@ -57,13 +57,13 @@ impl PendingSandbox {
 }
 
 impl Driver {
-    /// Returns the kernel of machines; `None` if they are simulated, or as long as the driver is being chosen.
+    /// Returns the kernel of machines; `None` if they are simulated, or while the driver is being chosen.
     #[must_use]
     pub fn kernel(&self) -> Option<Kernel> {
         self.chosen_sandbox().map(Sandbox::kernel)
     }
 
-    /// Returns how machines are isolated, in words for operators.
+    /// Describes the isolation of machines for operators.
     #[must_use]
     pub fn describe_isolation(&self) -> &'static str {
         match (self, self.chosen_sandbox()) {
@@ -188,7 +188,7 @@ impl Driver {
         }
     }
 
-    /// Returns the accounts that the driver keeps something for, be it a machine or an index.
+    /// Returns the accounts that the driver keeps something for, a machine or an index.
     pub async fn stored_accounts(&self) -> Vec<AccountId> {
         match self {
             Self::Simulated(driver) => driver.left_over(),
@@ -222,7 +222,7 @@ impl Driver {
         spawn_blocking(move || folders.last_change_reason(account)).await.ok()?
     }
 
-    /// Keeps what the machine has reported of its workspace's documents. Blocks.
+    /// Saves the machine's report of its workspace's documents. Blocks.
     ///
     /// # Errors
     /// Returns errors of the file system.
@@ -231,20 +231,20 @@ impl Driver {
             .map_or(Ok(()), |folders| documents::save_report(&folders.machine_folder(account), files))
     }
 
-    /// Returns what the machine has last reported of the documents in a folder of its workspace. Blocks.
+    /// Returns the last report of the machine on the documents in a folder of its workspace. Blocks.
     #[must_use]
     pub fn kept_documents(&self, account: AccountId, folder: &str) -> FolderIndexReport {
         let kept = |folders: MachineFolders| documents::load_report(&folders.machine_folder(account), folder);
         self.machine_folders().map(kept).unwrap_or_default()
     }
 
-    /// Returns what the machine's log says last; `None` if it says nothing.
+    /// Returns the last line of the machine's log; `None` if it is empty.
     #[must_use]
     pub fn last_words(&self, account: AccountId) -> Option<String> {
         self.machine_folders()?.last_words(account)
     }
 
-    /// Removes all that the driver keeps for an account whose machine is stopped.
+    /// Removes all data that the driver keeps for an account whose machine is stopped.
     ///
     /// # Errors
     /// See [`DriverError`].

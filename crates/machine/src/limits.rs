@@ -1,9 +1,9 @@
 //! Limits on the host resources that a machine can use.
 
-/// Says of one resource of the host what keeps a machine from taking more than its part.
+/// The mechanism that bounds a machine's use of one resource of the host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimitStatus {
-    /// The resource, by a name that stays the same: `memory`, `kernel_memory`, `processes`, `cpu`, `disk_bytes`,
+    /// The stable name of the resource: `memory`, `kernel_memory`, `processes`, `cpu`, `disk_bytes`,
     /// `disk_files`, `file_size`, `temporary_files`, `epoll_watches`, `inotify_watches`, `ipc`.
     pub limit: &'static str,
     /// The mechanism that enforces it on this host.
@@ -15,9 +15,9 @@ pub struct LimitStatus {
 /// The mechanism that enforces a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Enforcement {
-    /// The kernel: the limit cannot be passed.
+    /// The kernel: the limit cannot be exceeded.
     Kernel,
-    /// The agent, which ends what passes the limit: it can be passed for a moment.
+    /// The agent, which ends processes that exceed the limit: it can be exceeded briefly.
     Watch,
     /// Nobody.
     Nothing,

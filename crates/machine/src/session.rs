@@ -24,7 +24,8 @@ const LINES_WAITING_MAX: usize = 256;
 pub struct ProtocolViolation;
 
 /// The session of one answer. Its exchange begins with the first frame of the host, so that an answer without calls in
-/// the machine costs none. The session ends when the sender of its frames is dropped and the guest has ended its side.
+/// the machine needs no exchange. The session ends when the sender of its frames is dropped and the guest has ended
+/// its side.
 pub struct GuestSession {
     connection: GuestConnection,
     /// `None` once their sender was dropped.
@@ -44,11 +45,11 @@ impl GuestSession {
         Self { connection, frames: Some(frames), exchange: None, v1, kept: None }
     }
 
-    /// Sends the frames that are due and returns the next frame of the executor; `None` when the session or its
-    /// connection has ended. Cancel safe.
+    /// Sends due frames and returns the next frame of the executor; `None` when the session or its connection
+    /// has ended. Cancel safe.
     ///
     /// # Errors
-    /// [`ProtocolViolation`] ends the session as well.
+    /// [`ProtocolViolation`] also ends the session.
     pub async fn next_executor_frame(&mut self) -> Result<Option<ExecutorFrame>, ProtocolViolation> {
         loop {
             if let Some(frame) = self.kept.take() {
@@ -85,7 +86,7 @@ impl GuestSession {
         }
     }
 
-    /// Sends a frame and returns whether it could be.
+    /// Sends a frame and returns true on success.
     fn send_frame(&mut self, frame: HostFrame) -> bool {
         let Some(v1) = &mut self.v1 else {
             let line = host_line(&frame);
@@ -148,7 +149,7 @@ impl SessionExchange {
         }
     }
 
-    /// Sends a line and returns whether there was room for it.
+    /// Sends a line and returns true if there was room for it.
     fn send_line(&self, line: Vec<u8>) -> bool {
         self.lines.as_ref().is_some_and(|lines| lines.try_send(line.into()).is_ok())
     }

@@ -16,7 +16,7 @@ use crate::contract::DriverError;
 /// The buffer of each direction of a stream.
 const STREAM_BYTES: usize = 64 * 1024;
 
-/// One connection that an agent serves: whose, in which life, over what.
+/// One connection that an agent serves: its account, the life of the agent, and the stream.
 #[derive(Debug)]
 pub struct SimulatedConnection {
     pub account: AccountId,
@@ -28,7 +28,7 @@ pub struct SimulatedConnection {
 
 type Serve = dyn Fn(SimulatedConnection) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync;
 
-/// The driver. Clones are the same driver: a test keeps one to interfere.
+/// The driver. Clones share its state: a test keeps one to interfere.
 #[derive(Clone)]
 pub struct Simulated {
     serve: Arc<Serve>,
@@ -47,7 +47,7 @@ struct SimulatedState {
 }
 
 impl Simulated {
-    /// A driver whose agents serve each connection with `serve`. The machine's end cuts it.
+    /// A driver whose agents serve each connection with `serve`. The end of the machine cuts it.
     pub fn new<F, S>(serve: F) -> Self
     where
         F: Fn(SimulatedConnection) -> S + Send + Sync + 'static,
@@ -56,7 +56,7 @@ impl Simulated {
         Self { serve: Arc::new(move |connection| Box::pin(serve(connection))), state: Arc::default() }
     }
 
-    /// Lets the next start fail like this. Several are used up one after another.
+    /// Makes the next start fail with this error. Several errors are used one after another.
     pub fn fail_next_start(&self, error: DriverError) {
         self.lock_state().failures.push(error);
     }
@@ -66,7 +66,7 @@ impl Simulated {
         self.lock_state().held = true;
     }
 
-    /// Lets held starts go on.
+    /// Releases held starts.
     pub fn release_starts(&self) {
         let mut state = self.lock_state();
         state.held = false;
@@ -80,14 +80,14 @@ impl Simulated {
         }
     }
 
-    /// Cuts the newest connection to the account's agent, which goes on.
+    /// Cuts the newest connection to the account's agent, which continues.
     pub fn cut_connection(&self, account: AccountId) {
         if let Some(connection) = self.lock_state().connections.remove(&account) {
             connection.cancel();
         }
     }
 
-    /// Lets every machine hold this much memory from now on.
+    /// Makes every machine report this memory from now on.
     pub fn set_memory(&self, memory_bytes: u64) {
         self.lock_state().memory_bytes = memory_bytes;
     }
@@ -112,7 +112,7 @@ impl Simulated {
         loop {
             let released = Arc::clone(&self.lock_state().released);
             let mut released = std::pin::pin!(released.notified());
-            // Registered before the look, so that no release is missed.
+            // Registered before the check, so that no release is missed.
             released.as_mut().enable();
             if !self.lock_state().held {
                 break;

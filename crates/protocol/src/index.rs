@@ -41,7 +41,7 @@ pub struct IndexChanged {
 /// The states of all files.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexReport {
-    /// Differs from that of the last report if anything has changed.
+    /// Differs from the last report's if anything has changed.
     pub revision: u64,
     /// True while documents are being read.
     pub working: bool,

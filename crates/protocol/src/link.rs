@@ -8,8 +8,8 @@
 //! first frame of the machine is [`PORT_READY`]; the first of the host, an [`Introduction`]. Then the machine asks for the time,
 //! by [`ASK_TIME`].
 //!
-//! The first packet of a machine is a datagram with [`ANNOUNCEMENT`] to the host: the listeners are open. Packets before it are
-//! of its kernel (such as those by which IPv6 looks for routers).
+//! The first packet of a machine is a datagram with [`ANNOUNCEMENT`] to the host: the listeners are open. Earlier packets come
+//! from its kernel (such as IPv6 router solicitations).
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 

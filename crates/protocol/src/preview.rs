@@ -62,10 +62,10 @@ pub struct DocumentPreview {
     /// The code of an [`UnreadReason`], if the text is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The number of pages; `None` of formats without pages.
+    /// The number of pages; `None` for formats without pages.
     #[serde(default)]
     pub pages: Option<u32>,
-    /// A page in the words of its format: `page`, `slide`, `sheet`, `section` or `file`.
+    /// A page, named as in its format: `page`, `slide`, `sheet`, `section` or `file`.
     #[serde(default)]
     pub unit: String,
     /// True if the text is Markdown.

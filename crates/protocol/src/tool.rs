@@ -157,7 +157,7 @@ impl From<&domain::unread::UnreadFile> for FoundUnread {
     }
 }
 
-/// An image of the workspace, or the picture of a page, without its bytes: the host reads the file, or has the page drawn
+/// An image of the workspace, or the picture of a page, without its bytes: the host reads the file, or draws the page
 /// again, when it shows the image to a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundImage {

@@ -218,7 +218,7 @@ impl HtmlWriter<'_> {
         end
     }
 
-    /// Returns the number of elements of Markdown around what is written next.
+    /// Returns the number of elements of Markdown around the next output.
     fn depth(&self) -> usize {
         self.ends.len()
     }

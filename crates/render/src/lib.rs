@@ -9,7 +9,8 @@
 //! `http`, `https` and `mailto`, and to files of the workspace that the answer cites or names. Reference definitions (`[a]:
 //! address`) in answers are text, so that the meaning of a link never depends on another block.
 //!
-//! Tables with too many cells are shown as they are written. Formulas stay as they are written. [`draw_formulas`] draws them as MathML, for pages.
+//! Tables with too many cells are shown as written. Formulas stay as written. [`draw_formulas`] draws them as MathML, for
+//! pages.
 
 mod emit;
 mod escape;

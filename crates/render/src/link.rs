@@ -84,7 +84,7 @@ pub(crate) fn workspace_file_href(url: &str) -> Option<String> {
     Some(href)
 }
 
-/// Returns true for a name that is more likely that of a site than of a file.
+/// Returns true for a name that more likely names a site than a file.
 fn is_site(name: &str) -> bool {
     const DOMAINS: [&str; 12] = ["ai", "app", "at", "com", "cz", "de", "dev", "eu", "io", "net", "org", "sk"];
     name.starts_with("www.") || name.rsplit_once('.').is_some_and(|(_, last)| DOMAINS.contains(&last))
@@ -112,7 +112,7 @@ fn percent_decode(text: &str) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-/// Appends the text and percent-encodes all bytes except letters, digits and those in `plain`.
+/// Appends the text and percent-encodes all bytes except letters, digits and the ones in `plain`.
 fn percent_encode(text: &str, plain: &[u8], out: &mut String) {
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || plain.contains(&byte) {

@@ -88,7 +88,7 @@ impl<'t> Parser<'t> {
         Parser { rest: tex, depth: self.depth, alphabet: self.alphabet }.read_formula()
     }
 
-    /// Reads elements up to the end of the row: that of the formula, of a group, a cell or a line.
+    /// Reads elements up to the end of the row: the row of the formula, of a group, a cell or a line.
     fn read_row(&mut self) -> Formula {
         let mut out = String::new();
         let mut before = AtomKind::Operator;
@@ -273,7 +273,7 @@ impl<'t> Parser<'t> {
         argument
     }
 
-    /// Takes an argument in braces as it is written.
+    /// Takes an argument in braces unchanged.
     fn raw_argument(&mut self) -> Result<&'t str, UnsupportedTex> {
         self.expect_token("{")?;
         let mut depth = 0_usize;

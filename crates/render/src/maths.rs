@@ -115,7 +115,7 @@ pub(crate) fn push_text(text: &str, out: &mut String) {
     out.push_str(&text[written..]);
 }
 
-/// Appends the Markdown text that ends a growing one, without a formula that has only begun.
+/// Appends the end of a growing Markdown text, without an unfinished formula.
 pub(crate) fn push_growing_text(text: &str, out: &mut String) {
     let mut formulas = Formulas::new(text);
     formulas.by_ref().for_each(drop);
@@ -148,8 +148,8 @@ fn push_formula(text: &str, formula: Range<usize>, out: &mut String) {
     }
 }
 
-/// Appends a text of rendered HTML, in which formulas are drawn as MathML. Those that cannot be drawn, or for which `room` has no
-/// bytes left, stay as they are written.
+/// Appends a text of rendered HTML, in which formulas are drawn as MathML. Formulas that cannot be drawn, or exceed the bytes
+/// left in `room`, stay as written.
 ///
 /// `text` is the text between two tags. The annotation of a formula contains its TeX.
 pub fn draw_formulas(text: &str, room: &mut usize, out: &mut String) {

@@ -36,7 +36,7 @@ pub struct Renderer {
 }
 
 impl Renderer {
-    /// Appends text. `sources` are those known so far.
+    /// Appends text. `sources` are the sources known so far.
     pub fn push_text(&mut self, markdown: &str, sources: &dyn CitationSources) {
         let mut text = markdown;
         if std::mem::take(&mut self.held) {

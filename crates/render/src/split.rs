@@ -46,7 +46,7 @@ impl Segments {
         self.closed
     }
 
-    /// Adjusts positions after so many bytes were removed from the start of the text.
+    /// Adjusts positions after this number of bytes was removed from the start of the text.
     pub(crate) fn forget_prefix(&mut self, bytes: usize) {
         self.seen -= bytes;
         self.closed -= bytes;
@@ -79,7 +79,7 @@ enum BlockState {
     Quote { lazy: bool },
     /// Indented code.
     Code,
-    /// A fence of so many characters.
+    /// A fence with this number of characters.
     Fence { mark: u8, length: usize },
     /// A construct that this splitter does not track.
     Unsure,

@@ -1,5 +1,5 @@
 //! Bounds the cells of tables. A table of a megabyte can have a million cells, each of them some hundred bytes while it is
-//! rendered: beyond the bound a table is shown as it is written.
+//! rendered: beyond the bound a table is shown as written.
 
 use std::borrow::Cow;
 use std::ops::Range;

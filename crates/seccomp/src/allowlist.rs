@@ -337,8 +337,8 @@ pub const STARTING_PROCESSES: &[i64] = &[
     libc::SYS_vfork,
 ];
 
-/// Allocates disk space faster than monitoring can react; programs are told that the file system lacks support, and
-/// write instead.
+/// Allocates disk space faster than monitoring can react; programs get the error that the file system lacks
+/// support, and write instead.
 pub const FALLOCATE: &[i64] = &[libc::SYS_fallocate];
 
 /// Creates memory that belongs to no process. Only a control group accounts for it.

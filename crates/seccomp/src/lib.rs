@@ -31,7 +31,8 @@ pub enum SeccompProfile {
         /// As for the agent.
         counted: bool,
     },
-    /// QEMU, which runs the kernel of its machine: what a process without children needs that is given its sockets.
+    /// QEMU, which runs the kernel of its machine: the system calls of a process without children that inherits its
+    /// sockets.
     Qemu {
         /// As for the agent.
         counted: bool,

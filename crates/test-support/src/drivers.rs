@@ -1,8 +1,8 @@
 //! The machine drivers that this host can run, for tests that need a certain one.
 //!
 //! A driver is tried by a program, once in a run of all tests: each test is a separate process, so the outcome is kept in
-//! a file. A test whose driver cannot run here says so, is recorded for the [`summary`], and returns. Where the driver is
-//! expected ([`EXPECTED`]), the test fails instead.
+//! a file. A test whose driver cannot run here reports that, is recorded for the [`summary`], and returns. Where the
+//! driver is expected ([`EXPECTED`]), the test fails instead.
 //!
 //! The files are in `drivers` of the target folder, or in the folder that [`FOLDER`] names: `tried-*` with outcomes, and
 //! `not-run` with a line for each test.
@@ -32,7 +32,7 @@ const TRIAL_MAX: Duration = Duration::from_secs(30);
 const EMULATED_TRIAL_MAX: Duration = Duration::from_secs(150);
 /// The longest time for killed processes to go.
 const KILL_MAX: Duration = Duration::from_secs(10);
-/// The interval in which a trial is looked at.
+/// The interval in which a trial is checked.
 const POLL: Duration = Duration::from_millis(10);
 /// Limits the reason of a failed trial, in characters.
 const REASON_MAX_CHARACTERS: usize = 600;
@@ -109,7 +109,7 @@ struct DriverTestRun {
     folder: PathBuf,
     /// The drivers that must run, separated by commas.
     expected: String,
-    /// nextest's id of the run, or else that of this process.
+    /// nextest's id of the run, or else the id of this process.
     id: String,
 }
 
@@ -226,7 +226,7 @@ fn usual_folder() -> PathBuf {
     program.ancestors().nth(3).expect("target/PROFILE/FOLDER").join("drivers")
 }
 
-/// Returns the name of the running test, which is that of its thread unless it runs on the first one.
+/// Returns the name of the running test, which is its thread's name unless it runs on the first one.
 fn test_name() -> String {
     let current = std::thread::current();
     match current.name() {
@@ -406,7 +406,7 @@ mod tests {
         command.arg("sh").arg(home.path());
         let pid = home.path().join("pid");
         let mut limit = Duration::from_millis(50);
-        // On a busy host it takes longer until the other group is there.
+        // On a busy host it takes longer until the other group exists.
         while !pid.exists() {
             let mut again = Command::new(command.get_program());
             again.args(command.get_args());

@@ -13,7 +13,7 @@
 //!
 //! It also plays the other servers that the service calls: see [`web`](mod@web).
 //!
-//! `GET /standin/requests` returns the received requests, as [`Handle::requests`] does within the process.
+//! `GET /standin/requests` returns the received requests, like [`Handle::requests`] within the process.
 
 mod attempt;
 pub mod drivers;

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Kills the processes that were started on this folder: those whose command line names it, and machines, whose mount
-/// namespace contains a mount from it. The caller is spared. Returns how many there were.
+/// Kills the processes that were started on this folder: processes whose command line names it, and machines, whose
+/// mount namespace contains a mount from it. The caller is spared. Returns how many there were.
 pub fn kill_processes_in_folder(folder: &Path) -> usize {
     let folder = folder.as_os_str().as_encoded_bytes();
     let Ok(processes) = fs::read_dir("/proc") else { return 0 };

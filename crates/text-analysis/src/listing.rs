@@ -43,7 +43,7 @@ fn has_leader(line: &str) -> bool {
         && line.ends_with(|c: char| c.is_ascii_digit() || c == '.')
 }
 
-/// Returns true for an item that is nothing but a link in Markdown.
+/// Returns true for an item that is only a link in Markdown.
 fn is_link(line: &str) -> bool {
     let item = line.trim_start_matches(['-', '*', '+', ' ']);
     item.starts_with('[') && item.ends_with(')') && item.matches("](").count() == 1

@@ -1,9 +1,9 @@
-//! Literals: what a question names exactly as a document writes it, such as options, variables and paths.
+//! Literals: exact terms of a question as documents write them, such as options, variables and paths.
 
 /// The maximum number of literals that are taken from a text, and of the bytes of each.
 const LITERALS_MAX: usize = 4;
 const LITERAL_MAX_BYTES: usize = 80;
-/// A word of at least so many capitals is an identifier.
+/// A word with at least this number of capitals is an identifier.
 const CAPITALS_MIN: usize = 5;
 const QUOTES: [char; 5] = ['"', '„', '“', '”', '`'];
 

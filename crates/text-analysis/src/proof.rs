@@ -30,7 +30,7 @@ const WORDS_MIN: usize = 3;
 const QUOTE_WORDS_MIN: usize = 3;
 /// Limits the text of a claim that is checked, in bytes.
 const CLAIM_MAX_BYTES: usize = 8 * 1024;
-/// Limits what is shown of a missing quotation, in characters.
+/// The maximum shown length of a missing quotation, in characters.
 const SHOWN_MAX_CHARS: usize = 60;
 
 /// The first part of a claim that the passages do not contain.
@@ -50,7 +50,7 @@ pub enum Unproven {
     Quantity(String),
     /// A participant to whom it attributes something that the passages attribute to another.
     Participant(String),
-    /// It says before what the passages say after, or the other way round.
+    /// It contradicts the order in time of the passages.
     TimeOrder,
     /// It permits what the passages require or forbid, or requires what they permit.
     Obligation,

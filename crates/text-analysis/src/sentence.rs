@@ -111,7 +111,7 @@ fn begins_item(line: &str) -> bool {
         return true;
     }
     if let Some(number) = line.strip_prefix('§') {
-        // `§ 11 se nepoužije` goes on with a sentence.
+        // `§ 11 se nepoužije` continues a sentence.
         let rest = number.trim_start_matches(|c: char| c.is_ascii_digit() || c.is_whitespace());
         return !rest.starts_with(char::is_lowercase);
     }

@@ -22,8 +22,8 @@ fn by_form(stems: &[(&'static str, &[&'static str])]) -> Irregular {
     found
 }
 
-/// Returns the distinct stems of a folded word in each language, for a query whose language may not be that of the
-/// document.
+/// Returns the distinct stems of a folded word in each language, for a query whose language may differ from the
+/// document's.
 #[must_use]
 pub fn stem_in_all_languages(folded: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::with_capacity(TextLanguage::STEMMED.len());

@@ -25,7 +25,7 @@ pub struct Term {
     pub position: usize,
 }
 
-/// The longest word in characters that is looked at; a longer one is cut.
+/// The longest analyzed word in characters; a longer one is cut.
 pub const WORD_MAX_CHARS: usize = 64;
 
 /// The terms of a text, stemmed as words of `language`. A section mark gives one term: `§ 12` is `par12`.

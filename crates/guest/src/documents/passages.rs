@@ -32,7 +32,7 @@ pub struct DocumentPassage {
     pub page: Option<u32>,
     /// The first and last line, from 1 and inclusive, where the format has lines.
     pub lines: Option<(u32, u32)>,
-    /// The heading that applies where the piece begins; its own if it begins with one.
+    /// The heading that applies where the piece begins; the piece's heading if it begins with one.
     pub heading: Option<String>,
     /// The titles and the rows of headings above the rows of a table that the text is of.
     pub columns: Option<String>,

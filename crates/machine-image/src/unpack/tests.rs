@@ -1,4 +1,4 @@
-//! Tests archives that nobody should have to trust.
+//! Tests untrusted archives.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -7,7 +7,7 @@ use tar::{Builder, EntryType, Header};
 
 use super::*;
 
-/// An archive that is put together entry by entry, with names as they are.
+/// An archive that is built entry by entry, with unchanged names.
 struct Hostile(Builder<Vec<u8>>);
 
 impl Hostile {
@@ -17,7 +17,7 @@ impl Hostile {
 
     fn put_entry(mut self, path: &str, kind: EntryType, mode: u32, link: &str, content: &[u8]) -> Self {
         let mut header = Header::new_gnu();
-        // The crate's own setters refuse what these tests are about.
+        // The crate's setters refuse the values that these tests need.
         let old = header.as_old_mut();
         old.name[..path.len()].copy_from_slice(path.as_bytes());
         old.linkname[..link.len()].copy_from_slice(link.as_bytes());
@@ -44,7 +44,7 @@ impl Hostile {
     }
 }
 
-/// Unpacks into a folder beside which a file must stay as it is.
+/// Unpacks into a folder beside a file that must stay unchanged.
 fn unpack_to_temp(archive: &[u8]) -> (tempfile::TempDir, Result<UnpackedTree, MachineImageError>) {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("outside"), "untouched").expect("a file");

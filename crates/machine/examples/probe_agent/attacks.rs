@@ -1,11 +1,11 @@
-//! Attacks that take several calls: programs of other users on the host's disk, and memory that nobody counts.
+//! Attacks that take several calls: programs of other users on the host's disk, and uncounted memory.
 
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd};
 
-/// One step of memory, in bytes, and how many of them are taken: twice what a machine of the tests may use.
+/// One step of memory, in bytes, and the number of steps: twice the limit of a machine of the tests.
 const STEP_BYTES: usize = 16 << 20;
 const STEPS: usize = 24;
 
@@ -33,7 +33,7 @@ fn check_syscall(result: i64) -> io::Result<i64> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Makes a program of this process's own that runs as its file's owner and group, in one of these ways.
+/// Makes a set-id program of this process in one of these ways.
 fn set_id(way: &str) -> io::Result<String> {
     const MODE: i64 = 0o6775;
     const CWD: i64 = libc::AT_FDCWD as i64;

@@ -15,8 +15,7 @@ use protocol::link;
 use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use rustix::mount::{MountFlags, UnmountFlags, mount, mount_bind, mount_remount, unmount};
 
-/// A folder of this process's own, and in it the jail as the kernel's process sees it, and the workspace, writable as far
-/// as they are.
+/// A private folder, and in it the jail as the kernel's process sees it, and the workspace, both as writable as possible.
 const OWN: &str = "/tmp";
 const JAIL: &str = "/tmp/jail";
 const WORKSPACE: &str = "/tmp/workspace";
@@ -32,7 +31,7 @@ pub(crate) enum GuestKind {
     Qemu,
 }
 
-/// Makes the attack that the workspace asks for, if it asks for one.
+/// Makes the attack that the workspace requests, if any.
 pub(crate) fn run_chosen_attack(kind: GuestKind) {
     own_folder(kind).unwrap();
     let chosen = |name: &str| Path::new(WORKSPACE).join("guest-root").join(name).exists();
@@ -365,7 +364,7 @@ fn write_to_devices() {
     }
 }
 
-/// Makes the kernel panic: by the command for it, or where the kernel has none, by the end of process 1.
+/// Makes the kernel panic: by the command for it, or if the kernel lacks it, by the end of process 1.
 fn crash_kernel() {
     let proc = Path::new(OWN).join("proc");
     fs::create_dir(&proc).unwrap();
@@ -378,7 +377,7 @@ fn crash_kernel() {
     }
 }
 
-/// Overwrites the stack of a process, which then fails as soon as it goes on: when this process ends, its child.
+/// Overwrites the stack of a process, which then fails as soon as it continues: when this process ends, its child.
 fn overwrite_stack(process: &Path) {
     let maps = fs::read_to_string(process.join("maps")).unwrap();
     let stack = maps.lines().find(|line| line.ends_with("[stack]")).unwrap();
@@ -390,7 +389,7 @@ fn overwrite_stack(process: &Path) {
     memory.write_all(&vec![0xa5; usize::try_from(end - begin).unwrap()]).unwrap();
 }
 
-/// Overwrites the kernel's memory until nothing runs any more.
+/// Overwrites the kernel's memory until nothing runs.
 fn overwrite_memory() {
     let path = Path::new(OWN).join("mem");
     mknodat(CWD, &path, FileType::CharacterDevice, Mode::from_raw_mode(0o600), makedev(1, 1)).unwrap();

@@ -1,4 +1,4 @@
-//! The tests' agent: it greets, runs what it is told inside the jail, and tries to get out.
+//! The tests' agent: it greets, runs commands inside the jail, and tries to escape.
 //!
 //! The same program is the tests' launcher (`machine-launch`), a service that can be killed (`service`), the program
 //! that tries whether machines run here (`probe`), and, run inside as the tools' user, the program that makes
@@ -55,7 +55,7 @@ fn main() {
     }
 }
 
-/// A service that starts a machine in this folder and then does nothing, to be killed.
+/// A service that starts a machine in this folder, then idles until it is killed.
 #[tokio::main(flavor = "multi_thread", worker_threads = 1)]
 async fn run_service(folder: PathBuf, account: &str, kernel: Option<&String>) {
     let program = std::env::current_exe().unwrap();
@@ -149,7 +149,7 @@ fn random_instance() -> &'static str {
 async fn serve_stream(stream: impl ByteStream, instance: &'static str) {
     let service = service_fn(move |request| answer_request(request, instance));
     let connection = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-    // The service closes it when it likes.
+    // The service may close it at any time.
     let _ = connection.serve_connection(TokioIo::new(stream), service).await;
 }
 
@@ -240,10 +240,10 @@ fn run_attempt(what: &str, argument: Option<&String>) -> String {
     if outcome == -1 { format!("refused: {}", io::Error::last_os_error()) } else { format!("got {outcome}") }
 }
 
-/// Stands where the kernel of a machine does, and is what a kernel becomes that a machine has taken over: makes every
-/// attempt, writes down what came of each, and then floods the link.
+/// Replaces the kernel of a machine, and acts like a kernel that a machine has taken over: makes every attempt,
+/// records each outcome, and then floods the link.
 fn hostile_kernel() {
-    /// Kernels of machines with so much memory, in mebibytes, hang.
+    /// Kernels of machines with this amount of memory, in mebibytes, hang.
     const HANGING: std::ops::RangeInclusive<u64> = 201..=230;
     let mebibytes = |argument: String| {
         argument.trim_start_matches("mem=").strip_suffix('M').and_then(|number| number.parse().ok())

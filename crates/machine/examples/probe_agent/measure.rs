@@ -12,7 +12,7 @@ use machine::{
     find_qemu,
 };
 
-/// The bytes that are sent each way, and how often.
+/// The bytes that are sent in each direction, and the number of repetitions.
 const SENT_MIB: usize = 64;
 const SENDS: usize = 5;
 /// The requests whose round trips are measured.
@@ -53,8 +53,8 @@ pub(crate) async fn measure_starts(arguments: &[String]) {
     }
 }
 
-/// Starts one machine of a driver in this folder, and prints what its stream does as JSON: `to` the machine and `from`
-/// it in MiB/s, and `round_trips` in microseconds. For QEMU, `CAUSERIE_GUEST` is the guest program.
+/// Starts one machine of a driver in this folder, and prints the performance of its stream as JSON: `to` the machine
+/// and `from` it in MiB/s, and `round_trips` in microseconds. For QEMU, `CAUSERIE_GUEST` is the guest program.
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 pub(crate) async fn measure_stream(folder: &Path, driver: &str) {
     std::fs::create_dir_all(folder.join("workspace")).unwrap();

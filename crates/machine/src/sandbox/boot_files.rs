@@ -33,12 +33,12 @@ pub struct BootSources {
     modules: PathBuf,
     /// The program that becomes process 1 in the initramfs. It must be linked statically.
     pub init: PathBuf,
-    /// True if process 1 becomes the agent's program once the system is there; needed only if that is another one.
+    /// True if process 1 becomes the agent's program once the system is mounted; needed only if the programs differ.
     pub boots_agent: bool,
 }
 
 impl BootSources {
-    /// Finds the kernel: `named`, or else the newest in `/boot` whose modules are there.
+    /// Finds the kernel: `named`, or else the newest in `/boot` with its modules.
     ///
     /// # Errors
     /// Returns the reason for the operator if the files cannot be made.
@@ -59,13 +59,13 @@ impl BootSources {
         Err(reason)
     }
 
-    /// Returns the files of the host whose change makes it another machine.
+    /// Returns the files of the host that determine the machine.
     #[must_use]
     pub fn source_files(&self) -> [&Path; 4] {
         [&self.qemu, &self.kernel, &self.modules, &self.init]
     }
 
-    /// Makes the machine's files in this folder, unless they are there. Blocks for some seconds the first time.
+    /// Makes the machine's files in this folder, unless they exist. Blocks for some seconds the first time.
     ///
     /// # Errors
     /// [`DriverError::Refused`] when the kernel cannot be used, [`DriverError::Failed`] when files cannot be written.
@@ -103,7 +103,7 @@ fn list_kernels(folder: &Path) -> Vec<PathBuf> {
     kernels.into_iter().rev().map(|(_, path)| path).collect()
 }
 
-/// Returns the folder of a kernel's modules, which lies beside that of the kernel.
+/// Returns the folder of a kernel's modules, which is beside the kernel's folder.
 fn modules_of(kernel: &Path) -> Result<PathBuf, String> {
     let version = kernel.file_name().and_then(|name| name.to_str()?.strip_prefix("vmlinuz-"));
     let version = version.ok_or_else(|| format!("{}: its name must be vmlinuz-VERSION", kernel.display()))?;
@@ -112,7 +112,7 @@ fn modules_of(kernel: &Path) -> Result<PathBuf, String> {
     }
     let root = kernel.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
     let folders = ["lib/modules", "usr/lib/modules"].map(|folder| root.join(folder).join(version));
-    // Kernels for clouds come without it.
+    // Cloud kernels do not have it.
     let has_9p = |folder: &PathBuf| folder.join("kernel/fs/9p").is_dir();
     folders.into_iter().find(has_9p).ok_or_else(|| {
         format!(
@@ -123,7 +123,7 @@ fn modules_of(kernel: &Path) -> Result<PathBuf, String> {
     })
 }
 
-/// Writes a file so that it is there whole or not at all. Machines' users may read it.
+/// Writes a file atomically. Machines' users may read it.
 fn write_whole(path: &Path, write: impl FnOnce(File) -> io::Result<()>) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     let fresh = path.with_extension("new");
@@ -133,8 +133,8 @@ fn write_whole(path: &Path, write: impl FnOnce(File) -> io::Result<()>) -> io::R
     fs::rename(fresh, path)
 }
 
-/// Writes the kernel without its compression, which takes seconds when it is undone on an emulated processor. One that
-/// is not compressed in a known way is copied, and undoes that itself.
+/// Writes the kernel without its compression, because decompression takes seconds on an emulated processor. A kernel
+/// with an unknown compression is copied, and decompresses itself.
 fn unpack_kernel(path: &Path, mut file: File) -> io::Result<()> {
     let image = fs::read(path)?;
     let Some(payload) = xz_payload(&image) else { return file.write_all(&image) };
@@ -146,7 +146,7 @@ fn xz_payload(image: &[u8]) -> Option<&[u8]> {
     const SETUP_SECTORS: usize = 0x1f1;
     const PAYLOAD_OFFSET: usize = 0x248;
     const PAYLOAD_LENGTH: usize = 0x24c;
-    /// The length of the kernel follows what is compressed.
+    /// The length of the kernel follows the compressed data.
     const TRAILER_BYTES: usize = 4;
     let word = |at: usize| Some(u32::from_le_bytes(*image.get(at..)?.first_chunk()?));
     let setup = (usize::from(*image.get(SETUP_SECTORS)?) + 1) * 512;
@@ -156,7 +156,7 @@ fn xz_payload(image: &[u8]) -> Option<&[u8]> {
     payload.starts_with(b"\xfd7zXZ\0").then_some(payload)
 }
 
-/// Undoes the compression by the program `xz`, which every Debian has.
+/// Decompresses with the program `xz`, which every Debian has.
 fn unpack_xz(packed: &[u8], output: File) -> io::Result<()> {
     let mut xz = Command::new("xz").arg("-dc").stdin(Stdio::piped()).stdout(output).spawn()?;
     let fed = xz.stdin.take().map_or(Ok(()), |mut input| input.write_all(packed));

@@ -4,8 +4,8 @@
 //! service ── agent.sock ── bridge ── packets over a socket pair ── kernel ── TCP ── agent
 //! ```
 //! The link has no other host and no route (see [`super::carrier`] for how packets pass). Each connection of the service becomes
-//! a TCP connection to the agent, with its bounds: buffers of [`BUFFER_BYTES`] each way, and a side that does not read stops the
-//! other one. The kernel and all it sends are untrusted; frames that fit no connection are dropped.
+//! a TCP connection to the agent, with bounds: buffers of [`BUFFER_BYTES`] each way, and a side that does not read stops the
+//! other one. The kernel and all it sends are untrusted; frames that match no connection are dropped.
 
 use std::io::{self, PipeWriter, Write};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -29,9 +29,9 @@ const CONNECTIONS_MAX: usize = 16;
 const BUFFER_BYTES: usize = 256 * 1024;
 /// The maximum number of frames that are taken from the kernel before connections are served.
 const FRAMES_PER_TURN_MAX: u32 = 64;
-/// The first port of connections; ports are used in turn.
+/// The first port of connections; ports are used in rotation.
 const PORT_FIRST: u16 = 49_152;
-/// The longest time that the kernel may leave what was sent to it without an acknowledgement.
+/// The longest time after which the kernel must have acknowledged sent data.
 const SILENCE_TIMEOUT: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(30);
 /// Serves connections until the kernel has exited. Writes a byte to `ready` once the machine has sent its first
 /// frame, which it does when its listeners are open. SIGTERM asks the machine to power off.
@@ -226,14 +226,14 @@ impl BridgeClient {
         }
         match socket.state() {
             State::Closed | State::TimeWait => false,
-            // One side has ended, and all that came from the agent was passed on. HTTP/2 does not go on in one direction.
+            // One side has ended, and all data from the agent was forwarded. HTTP/2 does not continue in one direction.
             State::CloseWait | State::FinWait2 => socket.can_recv(),
             _ => true,
         }
     }
 }
 
-/// Returns the number of bytes that a call took from a buffer, and its outcome.
+/// Returns the number of bytes that a call consumed from a buffer, and its outcome.
 fn consumed_bytes(outcome: rustix::io::Result<usize>) -> (usize, rustix::io::Result<usize>) {
     (outcome.unwrap_or(0), outcome)
 }

@@ -1,5 +1,5 @@
 //! How packets pass between the bridge and a kernel: as Ethernet frames over datagrams to a User Mode Linux kernel, as
-//! frames of a stream to the serial port of a QEMU machine. All that comes from there is untrusted.
+//! frames of a stream to the serial port of a QEMU machine. All incoming data is untrusted.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -27,7 +27,7 @@ const READ_BYTES: usize = 64 * 1024;
 pub(crate) struct KernelLink {
     socket: OwnedFd,
     framing: PacketFraming,
-    /// Bytes that the kernel's queue had no room for.
+    /// Bytes that did not fit into the kernel's queue.
     unsent: Option<Vec<u8>>,
     /// True once the machine has announced that its listeners are open.
     pub(crate) is_up: bool,
@@ -40,7 +40,7 @@ enum PacketFraming {
     Ethernet,
     Port {
         received: Vec<u8>,
-        /// True once the machine's first frame has come and was answered.
+        /// True once the machine's first frame was received and answered.
         is_introduced: bool,
     },
 }
@@ -56,8 +56,8 @@ impl KernelLink {
         Self::new(socket, PacketFraming::Port { received: Vec::new(), is_introduced: false })
     }
 
-    /// A link to the serial port of a machine that continues from a saved one: it has said that it is ready, and is
-    /// introduced at once.
+    /// A link to the serial port of a machine that continues from a saved one: it has already reported that it is
+    /// ready, and is introduced at once.
     pub(crate) fn saved_port(socket: OwnedFd) -> io::Result<Self> {
         let mut link = Self::new(socket, PacketFraming::Port { received: Vec::new(), is_introduced: true })?;
         link.send_bytes(link::encode_frame(&new_introduction()?.to_bytes()));
@@ -74,7 +74,7 @@ impl KernelLink {
         if self.unsent.is_some() { PollFlags::IN.union(PollFlags::OUT) } else { PollFlags::IN }
     }
 
-    /// Returns true if a packet was received that was not taken yet, which no event announces.
+    /// Returns true if a received packet was not taken yet, which no event announces.
     pub(crate) fn has_packet(&self) -> bool {
         let PacketFraming::Port { received, .. } = &self.framing else { return false };
         self.unsent.is_none() && link::has_frame(received)
@@ -191,7 +191,7 @@ impl KernelLink {
     }
 }
 
-/// Returns fresh random bytes for a machine that has just said that it is ready.
+/// Returns fresh random bytes for a machine that has just reported that it is ready.
 fn new_introduction() -> io::Result<Introduction> {
     let mut entropy = [0; 64];
     File::open("/dev/urandom")?.read_exact(&mut entropy)?;
@@ -234,7 +234,7 @@ impl phy::Device for KernelLink {
         let mut capabilities = DeviceCapabilities::default();
         capabilities.medium = Medium::Ip;
         capabilities.max_transmission_unit = MTU;
-        // Frames pass through memory; the kernel checks what it receives, as it always does.
+        // Frames pass through memory; the kernel checks received frames, as always.
         capabilities.checksum.ipv4 = Checksum::Tx;
         capabilities.checksum.tcp = Checksum::Tx;
         capabilities

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use super::spec::MachineLimits;
 
-/// How the name of a machine's group begins.
+/// The prefix of the name of a machine's group.
 pub(crate) const GROUP_PREFIX: &str = "causerie-";
 /// The age from which a group without processes cannot belong to a machine that is being started.
 const ABANDONED_AFTER: Duration = Duration::from_secs(600);
@@ -19,7 +19,7 @@ pub enum LimitsKind {
     Cgroup2,
     /// Control groups, version 1.
     Cgroup1,
-    /// None: each process has its own limits, and only the number of processes is limited in total.
+    /// No groups: each process has its limits, and only the number of processes is limited in total.
     Rlimit,
 }
 
@@ -35,11 +35,11 @@ impl LimitsKind {
     }
 }
 
-/// The files of a group that tell its memory in bytes, of version 2 and 1.
+/// The files with the memory of a group in bytes, for versions 2 and 1.
 const MEMORY: [&str; 2] = ["memory.current", "memory.usage_in_bytes"];
 
-/// Returns the memory of a group in bytes, without cached contents of files, which the host takes back when it needs to;
-/// `None` if the group does not count memory.
+/// Returns the memory of a group in bytes, without cached contents of files, which the host reclaims when needed; `None`
+/// if the group does not count memory.
 pub(crate) fn group_memory(group: &Path) -> Option<u64> {
     let used = MEMORY.iter().find_map(|file| fs::read_to_string(group.join(file)).ok());
     let used: u64 = used?.trim().parse().ok()?;
@@ -100,7 +100,7 @@ impl Cgroups {
         self.base_folders().into_iter().map(|base| base.join(name)).collect()
     }
 
-    /// Removes the groups of machines that ended with nobody to see it, because their folder was removed.
+    /// Removes the groups of machines that ended unnoticed, because their folder was removed.
     pub(crate) fn remove_abandoned(&self) {
         let before = SystemTime::now().checked_sub(ABANDONED_AFTER);
         for base in self.base_folders() {

@@ -31,7 +31,7 @@ impl<W: Write> CpioArchive<W> {
         self.write_entry(name, PROGRAM, content)
     }
 
-    /// Ends the archive and returns what it was written to.
+    /// Ends the archive and returns the writer.
     pub(crate) fn finish(mut self) -> io::Result<W> {
         self.write_entry(TRAILER, 0, &[])?;
         Ok(self.output)
@@ -54,7 +54,7 @@ impl<W: Write> CpioArchive<W> {
         self.write_padding(content.len())
     }
 
-    /// Fills up to a multiple of four bytes.
+    /// Pads to a multiple of four bytes.
     fn write_padding(&mut self, written: usize) -> io::Result<()> {
         let padding = written.next_multiple_of(4) - written;
         self.output.write_all([0; 3].get(..padding).unwrap_or_default())

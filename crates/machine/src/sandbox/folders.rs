@@ -29,7 +29,7 @@ pub struct MachineFolders {
     pub(super) machines: PathBuf,
 }
 
-/// The facts that the host knows of a machine.
+/// The host's data about a machine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MachineDetails {
     /// The kernel that the machine runs on and the kind of its limits; `None` if no machine runs.
@@ -40,7 +40,7 @@ pub struct MachineDetails {
     pub started_at: Option<SystemTime>,
     /// The memory of its processes.
     pub memory: Option<MachineMemory>,
-    /// The path of its log, written or not.
+    /// The path of its log, which may not exist.
     pub log: PathBuf,
 }
 
@@ -74,7 +74,7 @@ impl MemorySource {
     }
 }
 
-/// The lines at the end of a log in which a kernel's last words are looked for.
+/// The number of lines at the end of a log that are searched for a kernel's panic.
 const PANIC_LINES_MAX: usize = 100;
 
 impl MachineFolders {
@@ -84,7 +84,7 @@ impl MachineFolders {
         Self { machines }
     }
 
-    /// Returns the accounts that have a folder, with a machine or without.
+    /// Returns the accounts that have a folder, with or without a machine.
     #[must_use]
     pub fn list_accounts(&self) -> Vec<AccountId> {
         let folders = fs::read_dir(&self.machines).into_iter().flatten().flatten();
@@ -111,7 +111,7 @@ impl MachineFolders {
         }
     }
 
-    /// Returns what the host knows of the account's machine.
+    /// Returns the host's data about the account's machine.
     ///
     /// # Errors
     /// Fails if the machine's folder or the kernel cannot be read.
@@ -192,11 +192,11 @@ impl MachineFolders {
             .map(|text| ChangeReason::parse(&text))
     }
 
-    /// Stops the account's machine, if there is one: asks the agent to end, then kills all. Returns when nothing of it is
+    /// Stops the account's machine, if any: asks the agent to end, then kills all processes. Returns when none of them is
     /// left.
     ///
     /// # Errors
-    /// Fails if a process of it does not go away.
+    /// Fails if one of its processes does not exit.
     pub async fn stop_machine(&self, account: AccountId) -> Result<(), DriverError> {
         let folder = self.machine_folder(account);
         let identity = read_identity(&folder)?;
@@ -210,7 +210,7 @@ impl MachineFolders {
             }
         }
         wait_until_unlocked(&folder).await?;
-        // Those that another configuration had.
+        // The groups of another configuration.
         if let Some(identity) = identity {
             cgroup::remove_groups(&identity.cgroups);
         }
@@ -225,10 +225,10 @@ impl MachineFolders {
         Ok(())
     }
 
-    /// Kills the machine of a trial that an earlier service has left in this folder, if there is one.
+    /// Kills the machine of a trial that an earlier service has left in this folder, if any.
     ///
     /// # Errors
-    /// Fails if a process of it does not go away.
+    /// Fails if one of its processes does not exit.
     pub(super) async fn kill_in(folder: &Path) -> Result<(), DriverError> {
         if let Some(identity) = read_identity(folder)?
             && let Some(machine) = SandboxMachine::from_identity(folder, identity)?
@@ -267,7 +267,7 @@ fn read_proc_bytes(pid: i32, file: &str, name: &str) -> Option<u64> {
 
 fn read_identity(folder: &Path) -> Result<Option<MachineIdentity>, DriverError> {
     match fs::read(folder.join(STATE)) {
-        // One that can't be understood names no process; the lock still guards against a second machine.
+        // An unreadable identity names no process; the lock still guards against a second machine.
         Ok(text) => Ok(serde_json::from_slice(&text).ok()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(driver_failure("reading the machine's identity", error)),

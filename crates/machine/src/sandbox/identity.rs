@@ -40,7 +40,7 @@ pub(crate) fn open_process(identity: &MachineIdentity) -> io::Result<Option<Owne
         Err(rustix::io::Errno::SRCH) => return Ok(None),
         Err(error) => return Err(error.into()),
     };
-    // The descriptor was opened before, so the start time read now is that of its process or of none.
+    // The descriptor was opened before, so the start time read now belongs to its process or to none.
     match start_time(identity.pid) {
         Ok(time) if time == identity.start_time => {
             Ok(if has_ended(&process)? { None } else { Some(process) })

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// A read-only system for machines. Its tree has everything that the service of this version mounts over.
+/// A read-only system for machines. Its tree has all mount points that this version of the service needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineImage {
     /// The folder with the tree. It belongs to the service's user and has no secrets.

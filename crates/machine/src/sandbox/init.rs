@@ -1,5 +1,5 @@
-//! The init process of a machine: reaps children, bounds the log, suspends the machine while no service lets it work, and
-//! exits with the agent.
+//! The init process of a machine: reaps children, bounds the log, suspends the machine while no service permits its work,
+//! and exits with the agent.
 
 use std::fs::File;
 use std::io::{self, PipeReader, Write};
@@ -34,7 +34,7 @@ pub(crate) struct FolderLock {
 }
 
 impl FolderLock {
-    /// Returns true if the lock has no name any more: no service will find this machine again.
+    /// Returns true if the lock was unlinked: no service will find this machine again.
     fn is_removed(&self) -> bool {
         self.file.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
     }
@@ -134,9 +134,9 @@ fn apply_action(action: LeaseAction, processes: Processes, log: &mut File) -> Co
     };
     log_line(log, line);
     let sent = match processes.bridge {
-        // The processes of a kernel of the machine's own do nothing without it.
+        // The processes of a machine's kernel do nothing without it.
         Some(_) => kill_process(processes.agent, signal),
-        // To all processes of the machine but this one.
+        // To all processes of the machine except this one.
         None => kill_process_group(Pid::INIT, signal),
     };
     match sent {
@@ -159,7 +159,7 @@ fn copy_output(output: Option<&OwnedFd>, log: &mut File) -> usize {
 }
 
 fn write_log(log: &mut File, piece: &[u8]) {
-    // A log that cannot be written does not end the machine.
+    // A failed write to the log does not end the machine.
     if log.metadata().is_ok_and(|metadata| metadata.len() > LOG_MAX_BYTES) {
         let _ = log.set_len(0);
     }

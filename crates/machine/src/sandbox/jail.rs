@@ -29,7 +29,7 @@ use super::sys::{self, ForkSide, LaunchErrorContext, LaunchFailure};
 /// The descriptor number of the agent's listening socket.
 pub(crate) const LISTENER: i32 = 3;
 
-/// The longest time for which a kernel boots that is to be saved.
+/// The longest boot of a kernel that will be saved.
 const SAVED_BOOT_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// The parameters that the launcher passes to the maker.
@@ -46,8 +46,8 @@ pub(crate) struct LaunchPlan<'a> {
     pub(crate) commit: PipeReader,
 }
 
-/// Enters the namespaces and starts the init process there, which dies with this one until the commit; exits with the
-/// launcher.
+/// Enters the namespaces and starts the init process there, which dies with this process before the commit; exits
+/// with the launcher.
 pub(crate) fn run_maker(mut plan: LaunchPlan<'_>) -> ! {
     let entered = enter_namespaces(&mut plan).and_then(|entered| {
         let (alive, alive_here) = io::pipe().with_context("making a pipe")?;
@@ -62,7 +62,7 @@ pub(crate) fn run_maker(mut plan: LaunchPlan<'_>) -> ! {
             Ok(ForkSide::Parent(pid)) => {
                 let [a, b, c, d] = pid.as_raw_nonzero().get().to_le_bytes();
                 let sent = plan.up.write_all(&[word::PID, a, b, c, d]);
-                // The launcher must see when the others close their ends.
+                // The launcher must notice when the others close their ends.
                 let alone = sys::close_all_but(&[plan.down.as_raw_fd(), alive_here.as_raw_fd()]);
                 if sent.is_ok() && alone.is_ok() {
                     // Without events, it returns when the launcher has closed its end.
@@ -85,8 +85,8 @@ fn exit_with_failure(up: &mut PipeWriter, failure: &LaunchFailure) -> ! {
     sys::exit_now(1)
 }
 
-/// Has the kernel kill this process when its parent exits. The parent alone holds the other end of the pipe, by which an exit
-/// before this call is seen.
+/// Has the kernel kill this process when its parent exits. Only the parent holds the other end of the pipe, which reveals an
+/// exit before this call.
 pub(crate) fn die_with_parent(parent: &PipeReader) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -258,13 +258,13 @@ struct Saving {
     state: fs::File,
 }
 
-/// The process that connects the kernel with the service, and the pipe by which it tells that the machine is ready.
+/// The process that connects the kernel with the service, and the pipe on which it reports that the machine is ready.
 struct BridgeProcess {
     pid: Pid,
     ready: PipeReader,
 }
 
-/// Connects the jail with a kernel that is to be started.
+/// Connects the jail with a kernel before its start.
 fn connect_kernel(
     spec: &Spec,
     kernel: &OwnKernel,
@@ -319,7 +319,7 @@ impl KernelEnds {
     }
 }
 
-/// Waits for the first frame of a machine that is to be saved, and leaves it without an answer. Returns the link.
+/// Waits for the first frame of a machine that will be saved, and does not answer it. Returns the link.
 fn await_port(link: OwnedFd) -> Result<UnixStream, LaunchFailure> {
     let (mut link, expected) = (UnixStream::from(link), encode_frame(PORT_READY));
     let mut received = vec![0; expected.len()];
@@ -366,8 +366,8 @@ fn open_link(spec: &Spec, kernel: &OwnKernel, socket: OwnedFd) -> io::Result<Ker
     }
 }
 
-/// Waits a moment for the end of a kernel that has failed. Returns its status; `None` if it runs on, as one does that was
-/// taken over. It ends with the jail.
+/// Waits a moment for the end of a kernel that has failed. Returns its status; `None` if it keeps running, as a
+/// compromised one does. It ends with the jail.
 fn await_end(kernel: Pid) -> Option<WaitStatus> {
     const ENDS_WITHIN: Duration = Duration::from_secs(2);
     let (signals, began) = (sys::open_signal_fd().ok()?, Instant::now());
@@ -376,7 +376,7 @@ fn await_end(kernel: Pid) -> Option<WaitStatus> {
             return Some(status);
         }
         let left = ENDS_WITHIN.checked_sub(began.elapsed())?;
-        // A child that ends is a signal.
+        // The exit of a child raises a signal.
         poll(&mut [PollFd::new(&signals, PollFlags::IN)], Timespec::try_from(left).ok().as_ref()).ok()?;
         sys::received_term(&signals);
     }
@@ -393,11 +393,11 @@ fn boot_failure(kernel: Pid, output: PipeReader) -> String {
         _ => "it runs on".to_owned(),
     };
     let mut text = Vec::new();
-    // Reports the output up to an error, and does not wait for more.
+    // Reports the output until a read fails, and does not wait for more.
     let _ = rustix::io::ioctl_fionbio(&output, true);
     let _ = output.take(READ_MAX).read_to_end(&mut text);
     let text = String::from_utf8_lossy(&text);
-    // A kernel that panics says why, then where, which nobody needs.
+    // A panicking kernel prints the reason, then the place, which is not needed.
     let panic = text.find("Kernel panic - ").and_then(|at| text.get(..at + text.get(at..)?.find('\n')?));
     let words = panic.unwrap_or(&text).trim();
     let start = words.len().saturating_sub(SHOWN_MAX);

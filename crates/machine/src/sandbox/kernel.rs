@@ -1,4 +1,4 @@
-//! The kernel of a machine's own: the configuration of one, and the process of the jail that is its processor and memory.
+//! The kernel of a machine: its configuration, and the process of the jail that is its processor and memory.
 //!
 //! Root in the machine controls this process, so the jail confines it like an agent: it has its own user, no
 //! capabilities, only the files of the jail, and a filter of system calls. It can trace only its own children,
@@ -135,11 +135,11 @@ pub(crate) fn exec_kernel(
             // up to 1 GiB away.
             sys::keep_addresses().with_context("fixing addresses")?;
             // The kernel and the programs of the machine are processes that take turns. On two processors, each turn
-            // wakes an idle one, which takes longer than most turns, above all if the host is itself a virtual machine.
-            // A host that refuses this has slower machines.
+            // wakes an idle one, which takes longer than most turns, especially if the host is itself a virtual
+            // machine. A host that refuses this has slower machines.
             let _ = sys::stay_on_processor();
         }
-        // The owner of the workspace, so that the service owns what the machine writes there.
+        // The owner of the workspace, so that the service owns files that the machine writes there.
         let (uid, gid) = (Uid::from_raw(TOOLS_ID), Gid::from_raw(TOOLS_ID));
         rustix::thread::set_thread_groups(&[]).with_context("leaving groups")?;
         rustix::thread::set_thread_res_gid(gid, gid, gid).with_context("becoming the kernel's group")?;

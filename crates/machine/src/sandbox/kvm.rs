@@ -20,7 +20,7 @@ use super::spec::LaunchReport;
 use super::sys::{self, ForkSide, LaunchErrorContext, LaunchFailure};
 use crate::contract::DriverError;
 
-/// The second argument of a launcher that is to call [`create`] with the third.
+/// The second argument of a launcher that must call [`create`] with the third.
 pub(super) const CREATE_ARGUMENT: &str = "try-kvm";
 /// The maximum number of bytes of QEMU's output that are read, and that are passed on.
 const WORDS_READ_MAX: usize = 64 * 1024;
@@ -81,7 +81,7 @@ pub(super) fn run_kvm_trial(qemu: &Path) -> Result<(), LaunchFailure> {
     Err(LaunchFailure::from_reason("creating a machine with KVM", &line))
 }
 
-/// Reads up to the end of QEMU, or as long as somebody waits for the report.
+/// Reads until QEMU ends, or nobody waits for the report any longer.
 fn read_words(mut words: PipeReader) -> io::Result<String> {
     let mut said = Vec::new();
     let mut piece = [0; 4096];
@@ -128,8 +128,8 @@ fn run_qemu(qemu: &Path, words: &impl AsFd) -> Result<i32, LaunchFailure> {
     }
 }
 
-/// Says what failed where QEMU would have said it.
+/// Reports a failure in the same way as QEMU.
 fn write_failure(words: &impl AsFd, failure: &LaunchFailure) {
-    // Without a reader nobody is interested.
+    // Without a reader, the report is not needed.
     let _ = rustix::io::write(words, failure.to_string().as_bytes());
 }

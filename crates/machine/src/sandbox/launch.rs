@@ -126,7 +126,8 @@ fn run_launch_task() -> Result<(), LaunchRefusal> {
     Ok(())
 }
 
-/// Starts a machine that ends as soon as it is ready. Its lock and its identity tell the next service what is left of it.
+/// Starts a machine that ends as soon as it is ready. From its lock and its identity, the next service finds its
+/// leftovers.
 fn try_machine(spec: &Spec) -> Result<(), LaunchRefusal> {
     let lock = hold_lock()?;
     start_machine(spec, HeldFiles { lock: Some(lock), ..HeldFiles::default() })?.kill_machine()?;
@@ -147,7 +148,7 @@ fn run_machine(spec: &Spec) -> Result<(), LaunchRefusal> {
         start_machine(spec, HeldFiles { lock: Some(held), image_lock: image, lease_page: page })?;
     let identity = machine_identity(launched.pid, spec)?;
     save_identity(&identity).with_context("keeping the machine's identity")?;
-    // Without a service to read this report the machine could not be taken over; it then ends.
+    // Without a service to read this report, the machine could not be taken over, so it ends.
     write_report(&LaunchReport::Running(identity)).with_context("reporting")?;
     launched.commit.write_all(b"c").with_context("committing")?;
     // The first process closes the pipe once it no longer dies with this one.
@@ -219,7 +220,7 @@ pub(crate) struct HeldFiles {
     pub(crate) lock: Option<fs::File>,
     /// The lock on the image.
     pub(crate) image_lock: Option<fs::File>,
-    /// The page that lets the machine work.
+    /// The page that permits the machine's work.
     pub(crate) lease_page: Option<fs::File>,
 }
 
@@ -266,7 +267,7 @@ fn start_machine(spec: &Spec, held: HeldFiles) -> Result<Launched, LaunchFailure
         )),
         (Err(failure), first) => {
             if let Some((_, process)) = first {
-                // The failure that led to this says more.
+                // The original failure is more informative.
                 let _ = kill_first_process(&process);
             }
             Err(failure)
@@ -274,7 +275,7 @@ fn start_machine(spec: &Spec, held: HeldFiles) -> Result<Launched, LaunchFailure
     }
 }
 
-/// Waits until the machine's processes say something. Fails when nobody waits for the report any more.
+/// Waits for a message of the machine's processes. Fails when nobody waits for the report any longer.
 pub(super) fn await_word(up: &PipeReader) -> io::Result<()> {
     let output = io::stdout();
     let mut fds = [PollFd::new(up, PollFlags::IN), PollFd::new(&output, PollFlags::empty())];
@@ -437,7 +438,7 @@ fn create_user_namespace(on_disk: (u32, u32), shown: (u32, u32)) -> Result<Owned
     namespace.map(Into::into)
 }
 
-/// Enters a new user namespace, in a child process, and tells the parent whether it could.
+/// Enters a new user namespace, in a child process, and reports the outcome to the parent.
 fn enter_user_namespace(parent: &mut PipeWriter) -> io::Result<()> {
     let entered = sys::unshare_namespaces(UnshareFlags::NEWUSER);
     let errno = entered.as_ref().err().and_then(io::Error::raw_os_error).unwrap_or_default();

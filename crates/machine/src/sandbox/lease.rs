@@ -1,7 +1,7 @@
-//! How long machines may work without their service.
+//! Leases: bounds how long machines may work without their service.
 //!
-//! The service writes a deadline to one file, the lease page, and moves it on while it certainly serves. The first process of
-//! each machine watches the page, which the service that is killed, frozen or cut off no longer moves:
+//! The service writes a deadline to one file, the lease page, and extends it while it certainly serves. The first process of
+//! each machine watches the page. A killed, frozen or disconnected service no longer extends it:
 //!
 //! ```text
 //!            deadline passed                  SUSPENDED_MAX later
@@ -9,8 +9,8 @@
 //!      ^      (SIGSTOP)            │
 //!      └─────────(SIGCONT)─────────┘ the deadline was moved on
 //! ```
-//! The deadline is a time since the boot of the host. Nobody outside the host can see the page; what follows for another host
-//! is that a machine works at most until the last deadline that its service had a right to write.
+//! The deadline is a time since the boot of the host. Nobody outside the host can see the page; for another host, this means
+//! that a machine works at most until the last deadline that its service was entitled to write.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -29,9 +29,9 @@ use super::spec::LeaseTerms;
 const PAGE: &str = ".lease";
 /// The time for which the machines of a service stay suspended before they end.
 pub const SUSPENDED_MAX: Duration = Duration::from_secs(5 * 60);
-/// The interval in which a suspended machine looks at the page.
+/// The interval in which a suspended machine checks the page.
 const SUSPENDED_CHECK_INTERVAL: Duration = Duration::from_millis(100);
-/// The shortest wait of a machine that works.
+/// The shortest wait of a working machine.
 const CHECK_INTERVAL_MIN: Duration = Duration::from_millis(10);
 
 /// Returns the path of the page for the machines in a folder.
@@ -40,7 +40,8 @@ fn page_in(machines: &Path) -> PathBuf {
 }
 
 impl MachineFolders {
-    /// Opens the page that lets the machines of these folders work. Creates the folder around them if it is missing.
+    /// Opens the page that permits the machines of these folders to work. Creates the folder around them if it is
+    /// missing.
     ///
     /// # Errors
     /// Returns errors of the file system.
@@ -51,7 +52,7 @@ impl MachineFolders {
 }
 
 impl Sandbox {
-    /// Opens the page that lets machines work; `None` if they work without one.
+    /// Opens the page that permits machines to work; `None` if they work without one.
     ///
     /// # Errors
     /// Returns errors of the file system.
@@ -59,7 +60,7 @@ impl Sandbox {
         self.config.suspended_max.map(|_| LeasePage::open_page(&page_in(&self.config.machines))).transpose()
     }
 
-    /// Returns what a new machine has to watch.
+    /// Returns the data that a new machine must watch.
     pub(crate) fn lease_terms(&self) -> Option<LeaseTerms> {
         self.config.suspended_max.map(|most| LeaseTerms {
             page: page_in(&self.config.machines),
@@ -90,7 +91,7 @@ impl LeasePage {
         Ok(Self { page })
     }
 
-    /// Lets machines work for `time` from now on.
+    /// Permits machines to work for `time` from now on.
     ///
     /// # Errors
     /// Returns errors of the file system.
@@ -98,7 +99,7 @@ impl LeasePage {
         self.extend_until(time_since_boot() + time)
     }
 
-    /// Lets machines work until then: a time since the host was booted.
+    /// Permits machines to work until this time since the host's boot.
     ///
     /// # Errors
     /// Returns errors of the file system.
@@ -108,7 +109,7 @@ impl LeasePage {
     }
 }
 
-/// The next act of a machine's first process.
+/// The next action of a machine's first process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LeaseAction {
     Suspend,
@@ -129,7 +130,7 @@ impl LeaseWatch {
         Self { page, suspended_max, suspended_since: None }
     }
 
-    /// Returns what is to be done, if anything, and the time until the next look.
+    /// Returns the next action, if any, and the time until the next check.
     pub(crate) fn next_action(&mut self) -> (Option<LeaseAction>, Duration) {
         self.look_at(time_since_boot())
     }
@@ -157,7 +158,7 @@ impl LeaseWatch {
         self.suspended_since.is_some()
     }
 
-    /// Returns the deadline; one that cannot be read has passed.
+    /// Returns the deadline; an unreadable one counts as passed.
     fn read_deadline(&self) -> Duration {
         let mut nanos = [0; 8];
         match self.page.read_exact_at(&mut nanos, 0) {

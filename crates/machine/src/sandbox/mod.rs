@@ -74,7 +74,7 @@ use crate::contract::{DriverError, MachineHome};
 use crate::documents;
 use crate::limits::LimitStatus;
 
-/// The first argument of a program that is to run [`launch_main`].
+/// The first argument of a program that must run [`launch_main`].
 pub const LAUNCH_ARGUMENT: &str = "machine-launch";
 
 /// The maximum duration of a launch, and of one that boots on an emulated processor.
@@ -82,12 +82,12 @@ const LAUNCH_TIMEOUT: Duration = Duration::from_secs(10);
 const EMULATED_LAUNCH_TIMEOUT: Duration = Duration::from_secs(100);
 /// The time between SIGTERM and SIGKILL.
 const TERM_TIMEOUT: Duration = Duration::from_secs(2);
-/// The maximum time for a killed machine to disappear.
+/// The maximum time in which a killed machine must disappear.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The interval between attempts to take the lock of a dying process, and their total duration.
 const LOCK_POLL: Duration = Duration::from_millis(10);
 const LOCK_POLLS_MAX: u32 = 500;
-/// The interval in which a machine looks whether its folder is still there.
+/// The interval in which a machine checks that its folder exists.
 const FOLDER_CHECK_INTERVAL: Duration = Duration::from_secs(60);
 /// The first of the ids on the host that a root service assigns to machines, two for each account.
 const IDS_FIRST: u32 = 0x7000_0000;
@@ -114,12 +114,12 @@ pub struct SandboxConfig {
     pub limits: MachineLimits,
     /// The disk space of an account's workspace and index, where the kernel can enforce it.
     pub disk_quota: Option<DiskQuota>,
-    /// The folder on the file system of the workspaces in which a trial makes its own, for a moment.
+    /// The folder on the file system of the workspaces in which a trial briefly creates its folder.
     pub trial_workspaces: PathBuf,
     /// The interval in which a machine checks its folder; it ends when the folder was removed.
     pub folder_check_interval: Duration,
-    /// The time for which a machine stays suspended after its service has gone; then it ends. `None` lets machines work
-    /// without a service that moves their [`LeasePage`].
+    /// The time for which a machine stays suspended after its service has gone; then it ends. `None` permits machines
+    /// to work without a service that extends their [`LeasePage`].
     pub suspended_max: Option<Duration>,
 }
 
@@ -147,7 +147,7 @@ impl SandboxConfig {
 #[derive(Debug)]
 pub struct Sandbox {
     config: SandboxConfig,
-    /// The machines' own kernel in words; it is read from the program once.
+    /// The description of the machines' kernel, read from the program once.
     kernel_description: Option<String>,
     /// The lock on the image of new machines.
     _image: Option<fs::File>,
@@ -186,7 +186,7 @@ impl Kernel {
         format!("{} (limits: {})", self.driver_name(), limits.as_str())
     }
 
-    /// How a machine on this kernel is isolated, in words for operators.
+    /// Describes the isolation of a machine on this kernel for operators.
     #[must_use]
     pub const fn describe_isolation(self) -> &'static str {
         match self {
@@ -260,7 +260,7 @@ impl Sandbox {
         }
     }
 
-    /// Describes the machines' own kernel: release, path, origin. `None` if they run on the host's.
+    /// Describes the machines' kernel: release, path, origin. `None` if they run on the host's.
     #[must_use]
     pub fn kernel_description(&self) -> Option<&str> {
         self.kernel_description.as_deref()
@@ -360,7 +360,7 @@ impl Sandbox {
     /// Removes the index of an account whose machine is stopped; the next start reads the whole workspace again.
     ///
     /// # Errors
-    /// [`DriverError::Busy`] if the machine runs, or when something of the index is left.
+    /// [`DriverError::Busy`] if the machine runs, or if part of the index is left.
     pub async fn remove_index(&self, account: AccountId) -> Result<(), DriverError> {
         let folder = self.machine_folder(account);
         for kernel in [Kernel::Qemu, Kernel::UserModeLinux, Kernel::Host] {
@@ -377,7 +377,7 @@ impl Sandbox {
     /// Removes everything that the driver stores for an account with a stopped machine, in particular the index.
     ///
     /// # Errors
-    /// Fails if something of it is left.
+    /// Fails if part of it is left.
     pub async fn remove_account(&self, account: AccountId) -> Result<(), DriverError> {
         let folder = self.machine_folder(account);
         let index = folder.join(Kernel::Host.index_folder_name());
@@ -393,7 +393,7 @@ impl Sandbox {
         let ids = self.user_ids(0);
         let ids = match self.users {
             Users::Root => ids,
-            // Files of the service's own user need no other one.
+            // Files of the service's user need no other user.
             Users::Ordinary { own, .. } if owner.uid() == own.0 => ids,
             Users::Ordinary { .. } => UserIds { agent_uid: owner.uid(), agent_gid: owner.gid(), ..ids },
         };
@@ -524,7 +524,7 @@ async fn run_launcher(
 struct ProcessGroup(Option<Pid>);
 
 impl ProcessGroup {
-    /// The launcher must not have been waited for, so that its number is still its own.
+    /// The launcher must not have been waited for, so that its number is not reused.
     fn from_launcher(launcher: &tokio::process::Child) -> Self {
         Self(launcher.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)))
     }

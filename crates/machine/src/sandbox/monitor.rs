@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::sys::{LaunchErrorContext, LaunchFailure};
 
-/// The longest time in which QEMU answers, and in which it saves or reads a machine.
+/// The timeouts of an answer of QEMU, and of saving or reading a machine.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest message of QEMU, in bytes.
 const MESSAGE_MAX_BYTES: u64 = 64 * 1024;
@@ -59,7 +59,7 @@ impl Monitor {
         save().with_context("saving the machine")
     }
 
-    /// Has a machine continue from the saved state of its devices.
+    /// Continues a machine from the saved state of its devices.
     pub(crate) fn restore_machine(mut self, state: &File) -> Result<(), LaunchFailure> {
         let mut restore = || -> io::Result<()> {
             self.pass_state_file(state)?;
@@ -82,7 +82,7 @@ impl Monitor {
         }
     }
 
-    /// Gives QEMU the file of the state.
+    /// Passes the file of the state to QEMU.
     fn pass_state_file(&mut self, state: &File) -> io::Result<()> {
         let line = command_message("getfd", &json!({ "fdname": STATE }));
         let files = [state.as_fd()];
@@ -110,7 +110,7 @@ impl Monitor {
         }
     }
 
-    /// Reads messages up to the first one that is wanted.
+    /// Reads messages until a wanted one.
     fn receive_message(&mut self, is_wanted: impl Fn(&Value) -> bool) -> io::Result<Value> {
         for _ in 0..MESSAGES_MAX {
             let mut line = Vec::new();

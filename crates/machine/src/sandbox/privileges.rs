@@ -46,7 +46,7 @@ pub(crate) fn set_resource_limits(spec: &Spec) -> Result<(), LaunchFailure> {
         (Resource::Rtprio, 0),
     ];
     for (resource, bound) in bounds {
-        // A hard limit of the service itself cannot be raised.
+        // A hard limit of the service cannot be raised.
         let bound = getrlimit(resource).maximum.map_or(bound, |maximum| maximum.min(bound));
         let both = Rlimit { current: Some(bound), maximum: Some(bound) };
         setrlimit(resource, both).with_context("limiting resources")?;
@@ -79,13 +79,13 @@ pub(crate) fn reduce_privileges() -> Result<(), LaunchFailure> {
     Ok(())
 }
 
-/// Drops the remaining privileges, because the bridge needs none.
+/// Drops the remaining privileges, because the bridge needs no privileges.
 pub(crate) fn renounce_privileges(grouped: bool) -> Result<(), LaunchFailure> {
     renounce_to(CapabilitySet::empty(), grouped)
 }
 
-/// Drops the remaining privileges except the one to signal the tools, which are another user's: once the agent runs, the init
-/// process needs no other one.
+/// Drops the remaining privileges except the one to signal the tools, which run as another user: once the agent runs, the
+/// init process needs no other privilege.
 pub(crate) fn renounce_but_kill(grouped: bool) -> Result<(), LaunchFailure> {
     renounce_to(CapabilitySet::KILL, grouped)
 }

@@ -28,7 +28,7 @@ pub struct DiskQuota {
     pub files_max: u64,
 }
 
-/// Returns why the file system of the folder enforces no project quotas; `None` when it does.
+/// Returns the reason why the file system of the folder enforces no project quotas; `None` if it does.
 #[must_use]
 pub fn missing_disk_quota(folder: &Path) -> Option<String> {
     let enforced = || -> io::Result<bool> { sys::enforces_project_quotas(open_folder(folder)?.as_fd()) };
@@ -57,8 +57,8 @@ pub fn bound_disk(ordinal: u32, workspace: &Path, index: &Path, quota: DiskQuota
     Ok(())
 }
 
-/// Assigns everything below a folder to the project. Skips entries that disappear, and those other than files and
-/// folders.
+/// Assigns everything below a folder to the project. Skips entries that disappear, and entries other than files
+/// and folders.
 fn assign_below(folder: &OwnedFd, project: u32, depth_left: usize) -> io::Result<()> {
     for entry in Dir::read_from(folder)? {
         let entry = entry?;

@@ -17,7 +17,7 @@ use super::spec::{LaunchTask, Spec};
 pub enum Accelerator {
     /// The host's processor, by `/dev/kvm`.
     Kvm,
-    /// One that QEMU emulates: many times slower.
+    /// A processor emulated by QEMU, which is many times slower.
     Emulation {
         /// The frequency of the host's time stamp counter, in kHz, which the machine's kernel could not measure.
         time_stamp_khz: u32,
@@ -39,7 +39,7 @@ pub struct Qemu {
     pub(crate) kernel: PathBuf,
     pub(crate) initramfs: PathBuf,
     pub(crate) accelerator: Accelerator,
-    /// True if process 1 becomes the agent's program of the system instead of staying that of the initramfs.
+    /// True if process 1 becomes the agent's program of the system instead of remaining the initramfs's program.
     pub(crate) boots_agent: bool,
 }
 
@@ -51,7 +51,7 @@ pub fn find_qemu(named: Option<&Path>) -> Option<PathBuf> {
 }
 
 impl Qemu {
-    /// Returns the folder of the files that machines boot, in which one is saved, too.
+    /// Returns the folder of the boot files, in which a machine is also saved.
     pub(crate) fn boot_folder(&self) -> &Path {
         self.initramfs.parent().unwrap_or(Path::new("/"))
     }
@@ -129,7 +129,7 @@ impl Qemu {
         let mut arguments = vec![
             "console=ttyS0".to_owned(),
             "quiet".to_owned(),
-            // A kernel that panics restarts, with which QEMU ends.
+            // A panicking kernel restarts, which ends QEMU.
             "panic=-1".to_owned(),
             "reboot=t".to_owned(),
             "no_timer_check".to_owned(),
@@ -139,7 +139,7 @@ impl Qemu {
             "pty.legacy_count=0".to_owned(),
         ];
         if let Accelerator::Emulation { time_stamp_khz } = self.accelerator {
-            // Without it the kernel measures the counter against a clock that is emulated as well, and may never agree.
+            // Without it the kernel measures the counter against an emulated clock, which may never converge.
             arguments.push(format!("tsc_early_khz={time_stamp_khz}"));
             // The kernel would compare the counter with its timer ticks, which come late or never on a busy host, and keep time by
             // the ticks instead.

@@ -49,12 +49,12 @@ const PROC_HIDDEN: [&str; 12] = [
     "latency_stats",
 ];
 
-/// The mounts of the account's own folders, not attached yet.
+/// The mounts of the account's folders, not attached yet.
 pub(crate) struct MountSources {
     pub(crate) workspace: OwnedFd,
     pub(crate) index: OwnedFd,
     pub(crate) agent: OwnedFd,
-    /// The files of a kernel of the machine's own, with their paths in the jail.
+    /// The files of the machine's kernel, with their paths in the jail.
     pub(crate) kernel: Vec<(OwnedFd, &'static str)>,
     /// The device of the processor's virtualisation.
     pub(crate) kvm: Option<OwnedFd>,
@@ -72,7 +72,7 @@ pub(crate) fn clone_mount(path: impl AsRef<Path>, recursive: bool) -> Result<Own
     open_tree(CWD, path, flags).with_context(&format!("taking {}", path.display()))
 }
 
-/// Takes the files of a kernel of the machine's own.
+/// Takes the files of the machine's kernel.
 pub(crate) fn kernel_files(spec: &Spec) -> Result<Vec<(OwnedFd, &'static str)>, LaunchFailure> {
     let files = spec.kernel.as_ref().map(OwnKernel::jail_files).unwrap_or_default();
     files.into_iter().map(|(path, inside)| Ok((clone_mount(path, false)?, inside))).collect()
@@ -155,8 +155,8 @@ pub(crate) fn enter_root(sources: &MountSources, spec: &Spec) -> Result<(), Laun
     if own_kernel.is_some() { Ok(()) } else { own_index() }
 }
 
-/// Shows the process of a kernel the root of its machine, apart from its own root: without its processes and devices. The
-/// machine mounts the workspace and the index itself.
+/// Shows the process of a kernel the root of its machine, apart from the process's root: without its processes and
+/// devices. The machine mounts the workspace and the index itself.
 fn place_system(system: &OwnedFd, with_plugins: bool) -> Result<(), LaunchFailure> {
     restrict_mount(system, false, READ_ONLY, "the system")?;
     place_mount(system, kernel::SYSTEM)?;

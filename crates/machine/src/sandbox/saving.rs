@@ -1,4 +1,4 @@
-//! How the driver `qemu` saves a virtual machine once, and lets others continue from it (see [`super::template`]).
+//! Saves a virtual machine of the driver `qemu` once, and continues others from it (see [`super::template`]).
 
 use std::fs;
 use std::io;
@@ -16,13 +16,13 @@ use super::{Sandbox, driver_failure, files_stamp, identity, launch_timeout, unex
 use crate::contract::DriverError;
 
 impl Sandbox {
-    /// Launches a machine from the saved one, if there is one; boots it if that fails.
+    /// Launches a machine from the saved one, if any; boots it if that fails.
     pub(super) async fn launch_from_template(&self, spec: &mut Spec) -> Result<LaunchReport, DriverError> {
         let limit = launch_timeout(self.config.kernel.as_ref());
         self.launch_from_template_within([limit, limit], spec).await
     }
 
-    /// As [`Self::launch_from_template`], with limits of both attempts.
+    /// Like [`Self::launch_from_template`], with time limits for both attempts.
     pub(super) async fn launch_from_template_within(
         &self,
         [continuing, booting]: [Duration; 2],
@@ -53,7 +53,7 @@ impl Sandbox {
         self.save_template_within(launch_timeout(self.config.kernel.as_ref())).await
     }
 
-    /// As [`Self::save_template`], where the boot takes at most so long.
+    /// Like [`Self::save_template`], with a time limit for the boot.
     pub(super) async fn save_template_within(&self, limit: Duration) -> Result<(), DriverError> {
         let machine = self.config.kernel.as_ref().and_then(OwnKernel::virtual_machine);
         if let Some(machine) = machine.filter(|_| self.lock_template().is_none()) {

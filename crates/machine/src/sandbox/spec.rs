@@ -57,7 +57,7 @@ impl MachineLimits {
         const OPEN_FILES: u64 = 65_536;
         let kernel_memory_bytes: u64 = match kernel {
             Kernel::Host | Kernel::UserModeLinux => 96 << 20,
-            // The program itself with the stacks of its threads, its translations of code, and the kernel it loads.
+            // The program with the stacks of its threads, its translated code, and the kernel that it loads.
             Kernel::Qemu => 256 << 20,
         };
         let memory_bytes = self.memory_bytes.saturating_add(self.memory_bytes / 8 + kernel_memory_bytes);
@@ -115,7 +115,7 @@ pub(crate) struct Spec {
     pub(crate) workspace: PathBuf,
     pub(crate) index: PathBuf,
     pub(crate) agent: PathBuf,
-    /// A kernel of the machine's own, which then runs the agent; `None` runs it on the host's kernel.
+    /// The machine's kernel, which runs the agent; `None` runs it on the host's kernel.
     pub(crate) kernel: Option<OwnKernel>,
     /// The saved virtual machine from which this one continues, or which it becomes; `None` boots.
     pub(crate) template: Option<TemplateFiles>,
@@ -129,7 +129,7 @@ pub(crate) struct Spec {
     pub(crate) limits: MachineLimits,
     /// The machine's control groups, made by the service.
     pub(crate) cgroups: Vec<PathBuf>,
-    /// The interval in which the machine looks whether its folder is still there.
+    /// The interval in which the machine checks that its folder exists.
     pub(crate) folder_check_ms: u64,
     /// The deadline until which the machine may work; `None` sets none.
     #[serde(default)]

@@ -12,7 +12,7 @@ use rustix::thread::{CpuSet, UnshareFlags, sched_getcpu, sched_setaffinity};
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// A failed step of a launch, in words for the operator.
+/// A failed step of a launch, described for the operator.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {source}")]
 pub(crate) struct LaunchFailure {
@@ -64,7 +64,7 @@ pub(crate) fn exit_now(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// Leaves the namespaces that `flags` name for new ones.
+/// Moves to new namespaces of the kinds in `flags`.
 pub(crate) fn unshare_namespaces(flags: UnshareFlags) -> io::Result<()> {
     // SAFETY: the callers never pass `FILES`, which alone would make descriptors of other threads invalid.
     unsafe { rustix::thread::unshare_unsafe(flags) }.map_err(Into::into)
@@ -79,7 +79,7 @@ pub(crate) fn close_from(first: u32) -> io::Result<()> {
     }
 }
 
-/// Closes every descriptor above standard error except those in `retained`; their owners must not use them again.
+/// Closes every descriptor above standard error except the ones in `retained`; their owners must not use them again.
 pub(crate) fn close_all_but(retained: &[RawFd]) -> io::Result<()> {
     let mut retained: Vec<u32> = retained.iter().filter_map(|fd| u32::try_from(*fd).ok()).collect();
     retained.sort_unstable();
@@ -147,7 +147,7 @@ pub(crate) fn bound_capabilities(retained: &[u32]) -> io::Result<()> {
         // SAFETY: a plain prctl with integer arguments.
         if unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(capability), 0, 0, 0) } == -1 {
             let error = io::Error::last_os_error();
-            // The kernel knows neither a capability of this number nor any greater one.
+            // The kernel has no capability with this or a greater number.
             return if error.raw_os_error() == Some(libc::EINVAL) { Ok(()) } else { Err(error) };
         }
     }
@@ -262,7 +262,7 @@ fn time_stamp() -> io::Result<(Instant, u64)> {
         let (before, time, after) = (read(), Instant::now(), read());
         (after.saturating_sub(before), time, before.midpoint(after))
     });
-    // The one that was interrupted least.
+    // The least interrupted one.
     let best = trials.min_by_key(|(took, ..)| *took);
     best.map(|(_, time, stamp)| (time, stamp))
         .ok_or_else(|| io::Error::other("the time stamp counter cannot be read"))

@@ -1,4 +1,4 @@
-//! A virtual machine that was booted once and saved before it got anything of an account, and from which others continue.
+//! A virtual machine that was booted once and saved before it received any account data. Others continue from it.
 //!
 //! ```text
 //! boot ── agent, which waits ── saved here ─┬─ introduced as machine A ── system, workspace ── agent goes on
@@ -32,7 +32,7 @@ pub(crate) struct Template {
     state: File,
 }
 
-/// Paths by which the processes of the launch open the files of a saved machine, or of one that is to be saved.
+/// Paths by which the processes of the launch open the files of a saved machine, or of one to save.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TemplateFiles {
     pub(crate) memory: PathBuf,
@@ -48,10 +48,10 @@ impl TemplateFiles {
 }
 
 impl Template {
-    /// Creates the files for a machine with so much memory, which is to be saved.
+    /// Creates the files for saving a machine with this amount of memory.
     ///
     /// # Errors
-    /// Fails if the host has no files in memory.
+    /// Fails if the host does not support files in memory.
     pub(crate) fn create_empty(memory_bytes: u64) -> io::Result<Self> {
         let file = |name: &str| memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING);
         let (memory, state) = (File::from(file("machine-memory")?), File::from(file("machine-state")?));
@@ -84,7 +84,7 @@ impl Template {
     /// Seals the machine that was saved, and keeps it for later services. If the disk is full, only this service has it.
     ///
     /// # Errors
-    /// Fails if it is still written to.
+    /// Fails if it is still being written.
     pub(crate) fn seal_and_save(self, folder: &Path, stamp: &str) -> io::Result<Self> {
         self.seal_files()?;
         if let Err(error) = self.save_files(folder, stamp) {
@@ -107,7 +107,7 @@ impl Template {
             copy_data(file, &kept)?;
             kept.set_len(file.metadata()?.len())?;
         }
-        // The files count once it is there; a crash of the host in between is seen by the boot's identifier in the stamp.
+        // The files are valid once it exists; the boot identifier in the stamp reveals a crash of the host in between.
         fs::write(folder.join(STAMP), stamp)
     }
 
@@ -133,7 +133,7 @@ impl Template {
 /// # Errors
 /// Fails if it cannot be removed.
 pub(crate) fn remove_template(folder: &Path) -> io::Result<()> {
-    // Without the stamp the others count for nothing.
+    // Without the stamp the others are invalid.
     [STAMP, MEMORY, STATE].iter().try_for_each(|name| remove_if_exists(&folder.join(name)))
 }
 

@@ -1,4 +1,4 @@
-//! Trials of a driver: a machine is started, checked and ended; what came of it is remembered.
+//! Trials of a driver: a machine is started, checked and ended; the outcome is stored.
 
 use std::fs;
 use std::io;
@@ -17,9 +17,9 @@ use super::{
 };
 use crate::contract::DriverError;
 
-/// The time in which a virtual machine with KVM shows that it works: some ten times what its boot takes.
+/// The time in which a virtual machine with KVM must show that it works: about ten times its boot.
 pub const TRIAL_TIMEOUT: Duration = Duration::from_secs(4);
-/// The age from which a failure that may pass is forgotten.
+/// The age from which a temporary failure is forgotten.
 const PASSING_MAX_AGE: Duration = Duration::from_secs(60);
 /// The beginnings of the names of the folders that trials have in the machines' folder, for the time of a launch. Those of
 /// the first kind also have one beside the workspaces.
@@ -27,7 +27,7 @@ const TRIAL: &str = ".trial";
 pub(super) const SAVING: &str = ".saving";
 /// The maximum number of bytes of a remembered trial, and of a failure in it.
 const RECORD_MAX_BYTES: u64 = 64 * 1024;
-/// Messages of systems for failures that may pass: the disk or the memory was full, or too much ran at once.
+/// System messages of temporary failures: the disk or the memory was full, or too many processes ran.
 const PASSING: [&str; 5] = [
     "No space left on device",
     "Disk quota exceeded",
@@ -69,7 +69,7 @@ impl Sandbox {
     /// A trial leaves nothing behind, regardless of the kernel.
     ///
     /// # Errors
-    /// [`DriverError::Refused`] with the feature that the host lacks, or why no kernel boots.
+    /// [`DriverError::Refused`] with the feature that the host lacks, or the reason why no kernel boots.
     pub async fn try_out(&self, limit: Duration) -> Result<(), DriverError> {
         let kernel = self.config.kernel.as_ref();
         let limit = if kernel.is_some_and(OwnKernel::is_emulated) { launch_timeout(kernel) } else { limit };
@@ -96,7 +96,7 @@ impl Sandbox {
         let trial = TrialFolder::new(&self.config, TRIAL);
         trial.create_folders()?;
         let mut spec = self.trial_spec(LaunchTask::Check, &trial);
-        // If the saved machine does not continue, there is time for a boot.
+        // If the saved machine does not continue, time for a boot remains.
         let outcome = self.launch_from_template_within([limit / 2, limit], &mut spec).await;
         self.remove_trial(trial).await;
         match outcome {
@@ -129,7 +129,7 @@ fn failure_to_refusal(error: DriverError) -> DriverError {
     }
 }
 
-/// Ends what trials of earlier services have left, and removes their folders. No trial of this process may run.
+/// Ends leftover machines of earlier services' trials, and removes their folders. No trial of this process may run.
 pub async fn sweep_trials(machines: &Path, trial_workspaces: &Path) {
     for folder in trials_in(machines) {
         let swept = match MachineFolders::kill_in(&folder).await {
@@ -196,7 +196,7 @@ impl TrialRecord {
         Ok(Self { file: machines.join(format!(".probed-{driver}")), stamp })
     }
 
-    /// Returns the last trial on a host in this state, unless it has failed for a reason that has passed since.
+    /// Returns the last trial on a host in this state, unless it failed for a temporary reason that has expired.
     #[must_use]
     pub fn last_trial(&self) -> Option<TrialOutcome> {
         self.recall_at(SystemTime::now())
@@ -206,7 +206,7 @@ impl TrialRecord {
         let is_bounded = fs::metadata(&self.file).ok()?.len() <= RECORD_MAX_BYTES;
         let text = if is_bounded { fs::read(&self.file).ok()? } else { return None };
         let StoredTrial { stamp, tried_at, failure } = serde_json::from_slice(&text).ok()?;
-        // A clock that was set back makes it as old as can be.
+        // If the clock was set back, the record counts as expired.
         let tried_at = SystemTime::UNIX_EPOCH + Duration::from_secs(tried_at);
         let age = now.duration_since(tried_at).unwrap_or(Duration::MAX);
         let has_passed = failure.as_deref().is_some_and(may_pass) && age >= PASSING_MAX_AGE;

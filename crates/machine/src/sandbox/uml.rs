@@ -55,7 +55,7 @@ fn kernel_arguments(limits: &MachineLimits, shows_image: bool) -> Vec<String> {
         "ssl=null".to_owned(),
         "pty.legacy_count=0".to_owned(),
         format!("initcall_blacklist={}", SKIPPED_STEPS.join(",")),
-        // Without it the kernel measures how fast it loops, for a third of its boot. It waits for no hardware.
+        // Without it, the kernel calibrates its delay loop for a third of its boot, although it waits for no hardware.
         "lpj=16000000".to_owned(),
         // Tables that the kernel makes larger for the memory that a machine may take: 2 MiB of an idle one.
         "dhash_entries=16384".to_owned(),

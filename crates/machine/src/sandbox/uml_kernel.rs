@@ -1,4 +1,4 @@
-//! The programs of User Mode Linux kernels: where they are found, and how they are described to an operator.
+//! The programs of User Mode Linux kernels: their locations, and their description for an operator.
 
 use std::env;
 use std::fmt;
@@ -23,7 +23,7 @@ const INSTALLED_PROGRAM: &str = "linux.uml";
 const RELEASE_MARK: &[u8] = b"Linux version ";
 /// The longest release that is shown.
 const RELEASE_MAX_BYTES: usize = 64;
-/// The longest program in which a release is looked for.
+/// The longest program that is searched for a release.
 const PROGRAM_MAX_BYTES: u64 = 256 << 20;
 
 /// The program of a User Mode Linux kernel.
@@ -34,20 +34,20 @@ pub struct UmlKernel {
     origin: KernelOrigin,
 }
 
-/// Why a kernel is a candidate.
+/// The reason why a kernel is a candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 enum KernelOrigin {
     /// The setting `machine.kernel` names it.
     Set,
-    /// It comes with the service.
+    /// Shipped with the service.
     Shipped,
     /// The distribution has installed it.
     Installed,
 }
 
 impl UmlKernel {
-    /// Finds the kernels in the order in which they are to be tried: only `named` (a path or a name in `PATH`) if it is
-    /// given, otherwise the service's kernel, then the distribution's.
+    /// Finds the kernels in the order in which to try them: only `named` (a path or a name in `PATH`) if it is given,
+    /// otherwise the service's kernel, then the distribution's.
     #[must_use]
     pub fn find_all(named: Option<&Path>) -> Vec<Self> {
         if let Some(named) = named {
@@ -76,7 +76,7 @@ impl UmlKernel {
         &self.program
     }
 
-    /// Returns a word for whence the kernel comes.
+    /// Returns a word for the kernel's origin.
     #[must_use]
     pub const fn origin_name(&self) -> &'static str {
         match self.origin {
@@ -104,7 +104,7 @@ impl UmlKernel {
     fn read_release(&self) -> io::Result<Option<String>> {
         let mut bytes = Vec::new();
         File::open(&self.program)?.take(PROGRAM_MAX_BYTES).read_to_end(&mut bytes)?;
-        // The text occurs as a format as well, where no digit follows.
+        // The text also occurs as a format string, without a digit after it.
         let releases = memchr::memmem::find_iter(&bytes, RELEASE_MARK)
             .filter_map(|at| bytes.get(at + RELEASE_MARK.len()..))
             .filter(|text| text.first().is_some_and(u8::is_ascii_digit));
@@ -114,7 +114,7 @@ impl UmlKernel {
     }
 }
 
-/// Describes the kernel for an operator: its release, where it is and whence it comes.
+/// Describes the kernel for an operator: its release, path and origin.
 impl fmt::Display for UmlKernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.read_release() {

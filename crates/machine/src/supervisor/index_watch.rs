@@ -1,5 +1,5 @@
-//! Follows what a running machine reports of the documents in its workspace, keeps the last report, and has passages without a
-//! vector embedded.
+//! Follows the reports of a running machine on the documents in its workspace, saves the last report, and triggers embedding
+//! of passages without a vector.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,17 +17,17 @@ use crate::connection::{GuestConnection, GuestConnectionError};
 
 /// The pause between two reports.
 const REPORT_PAUSE: Duration = Duration::from_millis(250);
-/// The reports of large workspaces are rarer: this many files are reported in a second.
+/// The reports of large workspaces are rarer: this number of files is reported per second.
 const FILES_PER_SECOND: u32 = 1_000;
-/// The pause after a report that did not come, or was none.
+/// The pause after a missing or invalid report.
 const RETRY_PAUSE: Duration = Duration::from_secs(10);
-/// A machine that reads documents is not idle for at most this time; afterwards it must have finished once.
+/// A machine that reads documents counts as busy for at most this time; afterwards it must have finished once.
 const WORKING_MAX: Duration = Duration::from_secs(30 * 60);
 
-/// Gives the passages of documents vectors, for search by meaning.
+/// Embeds the passages of documents, for search by meaning.
 pub trait PassageEmbedder: Send + Sync + 'static {
     /// Embeds the passages in the account's machine that have no vector. Returns the pause before it should be tried again,
-    /// or `None` when nothing is left to do. Cancel safe: the next call goes on.
+    /// or `None` when nothing is left to do. Cancel safe: the next call continues.
     fn embed_machine_passages(
         &self,
         account: AccountId,
@@ -90,7 +90,7 @@ pub(super) async fn follow_index(
     }
 }
 
-/// Has passages embedded after each report of changes. Ends never.
+/// Triggers embedding of passages after each report of changes. Never returns.
 async fn embed_changes(
     shared: &SupervisorShared,
     account: AccountId,

@@ -38,9 +38,9 @@ const START_PATIENCE: Duration = Duration::from_secs(1);
 const PREVIEW_START_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum wait of [`Machines::ensure_running`].
 const RUNNING_TIMEOUT: Duration = Duration::from_secs(120);
-/// The number of times that a record is loaded while machines are forgotten meanwhile.
+/// The maximum number of loads of a record while machines are being forgotten.
 const LOADS_MAX: u32 = 100;
-/// The number of changes of files that machines are told of at once.
+/// The number of concurrent notifications of changed files.
 const CHANGES_TOLD_MAX: usize = 256;
 /// The maximum wait of [`Machines::stop_completely`].
 const STOPPED_TIMEOUT: Duration = Duration::from_secs(60);
@@ -135,7 +135,7 @@ struct MachineHandle {
 #[derive(Debug, Default)]
 struct Handles {
     known: HashMap<AccountId, MachineHandle>,
-    /// The number of machines that were forgotten. A record that was loaded before may be of one of them.
+    /// The number of forgotten machines. A record that was loaded earlier may belong to one of them.
     forgotten: u64,
 }
 
@@ -154,7 +154,7 @@ struct SupervisorShared {
     /// Limits concurrent starts to the number of processors.
     starts: Semaphore,
     handles: Mutex<Handles>,
-    /// Limits the machines that are told of changed files at once; others find the changes by themselves.
+    /// Limits concurrent notifications of changed files; other machines find the changes by themselves.
     changes: Arc<Semaphore>,
     tasks: TaskTracker,
     shutdown: CancellationToken,
@@ -199,7 +199,7 @@ impl Machines {
         }
     }
 
-    /// Has the passages of documents embedded. To be called before anything else.
+    /// Enables embedding of the passages of documents. Must be called before anything else.
     #[must_use]
     pub fn with_embedder(mut self, embedder: Arc<dyn PassageEmbedder>) -> Self {
         Arc::get_mut(&mut self.shared).expect("nothing shares it yet").embedder = Some(embedder);
@@ -242,7 +242,7 @@ impl Machines {
         self.send_command(account, |answer| SupervisorCommand::Stop { reason: None, answer }).await
     }
 
-    /// Stops the account's machine as [`Self::stop`] does, for a reason that its state then shows.
+    /// Stops the account's machine like [`Self::stop`], for a reason that its state then shows.
     ///
     /// # Errors
     /// [`MachineError::NoMachine`] among others.
@@ -323,7 +323,7 @@ impl Machines {
     }
 
     /// Registers a turn that needs the account's machine, from its question to its answer. Does not start the
-    /// machine, but prevents it from becoming idle, and has it restarted if it dies.
+    /// machine, but prevents it from becoming idle, and restarts it if it dies.
     ///
     /// # Errors
     /// [`MachineError::NoMachine`] among others.
@@ -331,8 +331,8 @@ impl Machines {
         Ok(TurnGuard::new(&self.machine_handle(account).await?.turns))
     }
 
-    /// Has these files of the workspace, which were changed, read soon: by the machine if it runs, which is otherwise
-    /// started, unless its owner stopped it or only owners start machines. Returns before they are read.
+    /// Schedules the reading of these changed files of the workspace. The machine is started if necessary, unless its
+    /// owner stopped it or only owners start machines. Returns before they are read.
     pub async fn files_changed(&self, account: AccountId, paths: Vec<String>) {
         // Nothing is read without a machine.
         let Ok(mut handle) = self.machine_handle(account).await else { return };
@@ -342,7 +342,7 @@ impl Machines {
             if self.may_start(&handle) {
                 let _ = self.start_machine(account).await;
             }
-            // A machine that starts reads all files but hidden ones.
+            // A starting machine reads all files except hidden ones.
             if !paths.iter().any(|path| path.contains("/.")) {
                 return;
             }
@@ -399,7 +399,7 @@ impl Machines {
         at_rest(&seen) && !is_unwanted && self.shared.rules.started_by_questions
     }
 
-    /// Returns what the account's machine has last reported of the documents in a folder of the workspace.
+    /// Returns the last report of the account's machine on the documents in a folder of the workspace.
     pub async fn documents_in_folder(&self, account: AccountId, folder: String) -> FolderIndexReport {
         let shared = Arc::clone(&self.shared);
         let kept = spawn_blocking(move || shared.driver.kept_documents(account, &folder)).await;
@@ -421,10 +421,10 @@ impl Machines {
         answered.await.map_err(|_| SupervisorError::ShuttingDown)
     }
 
-    /// Stops the account's machine as [`Self::stop`] does, and waits until nothing of it is left.
+    /// Stops the account's machine like [`Self::stop`], and waits until all its processes have ended.
     ///
     /// # Errors
-    /// [`MachineError::GivenUp`] if a process of it does not go away, [`MachineError::NotInTime`] among others.
+    /// [`MachineError::GivenUp`] if one of its processes does not exit, [`MachineError::NotInTime`] among others.
     pub async fn stop_completely(&self, account: AccountId) -> Result<(), SupervisorError> {
         self.stop_machine(account).await?;
         let mut seen = self.machine_handle(account).await?.seen;
@@ -441,7 +441,8 @@ impl Machines {
     /// Stops the account's machine and removes its index, so that the next start reads the whole workspace again.
     ///
     /// # Errors
-    /// As [`Self::stop_completely`]; [`MachineError::Driver`] if the index is left or the machine was started meanwhile.
+    /// Like [`Self::stop_completely`]; [`MachineError::Driver`] if the index is left or the machine was started
+    /// meanwhile.
     pub async fn reset_index(&self, account: AccountId) -> Result<(), SupervisorError> {
         self.stop_completely(account).await?;
         Ok(self.shared.driver.remove_index(account).await?)

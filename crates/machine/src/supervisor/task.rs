@@ -331,7 +331,7 @@ impl Supervisor {
             self.execute_event(MachineEvent::StartRequested).await;
         }
         let after = self.machine.status();
-        // It was to run, and its status has been that of a start since the service began.
+        // It should run, and its status has been starting since the service began.
         let is_restarted = is_missing && after == MachineStatus::Starting;
         if before != after || is_restarted {
             let (before, after) = (before.as_str(), after.as_str());
@@ -420,7 +420,7 @@ impl Supervisor {
         };
     }
 
-    /// Follows what the machine reports of its documents over this connection, in place of the last one.
+    /// Follows the machine's reports of its documents over this connection, in place of the last one.
     fn follow_documents(&mut self, link: GuestConnection) {
         let ended = CancellationToken::new();
         self.following = Some(ended.clone().drop_guard());

@@ -242,7 +242,7 @@ async fn a_virtual_machine_has_what_it_was_given_and_no_more(kind: DriverKind) {
     // More processes than it may have.
     let started = as_tools(&link, "for i in $(seq 60); do sleep 5 & done 2>&1 | grep -c fork").await;
     assert_ne!(started, "0");
-    // The host's clock within what the machine may take to learn it on a busy host; the saved machine's is older.
+    // The host's clock, within the delay of its transfer on a busy host; the saved machine's is older.
     let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let before = now();
     let millis = as_tools(&link, "date +%s%3N").await.parse().expect("a number");
@@ -284,7 +284,7 @@ async fn a_machine_boots_when_the_saved_one_does_not_continue(kind: DriverKind) 
     config.kernel = Some(crate::site::qemu_kernel(folder.path()).unwrap());
     let sandbox = Sandbox::open_driver(config.clone()).unwrap();
     sandbox.save_template().await.unwrap();
-    // A later service finds what has become of it meanwhile.
+    // A later service finds its current state.
     let state = folder.path().join("saved-state");
     let length = std::fs::metadata(&state).unwrap().len();
     std::fs::File::options().write(true).open(&state).unwrap().set_len(length / 2).unwrap();

@@ -132,7 +132,7 @@ pub(crate) fn sandbox_config(folder: &Path, kind: DriverKind) -> SandboxConfig {
     }
 }
 
-/// Returns the kernel of such machines; the reason if this host has none.
+/// Returns the kernel of such machines, or the reason if this host has none.
 pub(crate) fn find_kernel(kind: DriverKind) -> Result<Option<OwnKernel>, String> {
     match kind {
         DriverKind::Sandbox => Ok(None),

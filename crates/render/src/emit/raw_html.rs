@@ -1,5 +1,5 @@
 //! HTML within Markdown documents, such as the README of a repository has it: known elements without their attributes, and the
-//! text of all others. Answers have fewer elements, and the rest of their HTML is shown as it is written.
+//! text of all others. Answers have fewer elements, and the rest of their HTML is shown as written.
 //!
 //! An element that is opened within a block of Markdown is closed in it. An element that is opened between blocks, such as
 //! `<details>`, contains the blocks up to its end tag, or all following blocks. So the output is well nested for any
@@ -236,7 +236,7 @@ impl HtmlWriter<'_> {
         self.close_from(first);
     }
 
-    /// Closes what was opened deeper than in so many elements of Markdown.
+    /// Closes the elements that were opened deeper than at this number of Markdown elements.
     pub(super) fn close_deeper(&mut self, depth: usize) {
         let first = self.html.iter().position(|open| open.depth > depth).unwrap_or(self.html.len());
         self.close_from(first);
@@ -258,7 +258,7 @@ impl HtmlWriter<'_> {
         self.html.last().filter(|open| open.depth == depth).map(|open| open.element)
     }
 
-    /// Ends a table unless a cell is open: a parser would move what is written there to before the table.
+    /// Ends a table unless a cell is open: a parser would move content there to before the table.
     fn leave_table(&mut self) {
         if matches!(
             self.innermost_element().map(|element| element.name),
@@ -306,7 +306,7 @@ impl HtmlWriter<'_> {
         self.open_element(element, false);
     }
 
-    /// Writes what has no content: a break, or the description of an image.
+    /// Writes an element without content: a break, or the description of an image.
     fn empty_element(&mut self, tag: &Tag<'_>) {
         match &*tag.name {
             "br" => self.out.push_str("<br>"),
@@ -353,7 +353,7 @@ impl HtmlWriter<'_> {
         self.html.push(OpenElement { element, depth: self.depth(), is_implied });
     }
 
-    /// Closes the innermost element of this name, with those in it, unless one of `within` is around it.
+    /// Closes the innermost element of this name and the elements in it, unless one of `within` encloses it.
     fn close_element(&mut self, name: &str, within: &[&str]) {
         let depth = self.depth();
         for at in (0..self.html.len()).rev() {

@@ -32,7 +32,7 @@ impl Alphabet {
         })
     }
 
-    /// Returns a letter or digit in this alphabet, or as it is.
+    /// Returns a letter or digit in this alphabet, or unchanged.
     pub(super) fn of_character(self, character: char) -> char {
         if let Some(apart) = self.exceptional_letter(character) {
             return apart;

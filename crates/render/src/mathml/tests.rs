@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Returns the elements of a formula, without what is around them all.
+/// Returns the elements of a formula, without their wrapper.
 fn formula_elements(tex: &str) -> String {
     let Some(html) = tex_to_mathml(tex, false) else { return "refused".to_owned() };
     let html = html.strip_prefix("<math><semantics><mrow>").unwrap_or(&html);

@@ -35,7 +35,7 @@ pub(super) struct AlignedSentence<'a> {
     pub(super) words: Vec<SentenceWord<'a>>,
 }
 
-/// A sentence of the claim with those sentences of the passages that share most of its words.
+/// A sentence of the claim with the sentences of the passages that share most of its words.
 #[derive(Debug)]
 pub(super) struct Alignment<'a, 'b> {
     pub(super) said: &'b AlignedSentence<'a>,

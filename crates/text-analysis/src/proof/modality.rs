@@ -13,7 +13,7 @@ const MAY: &str = "\
 const CAN: &str = "can could";
 const FORBIDDEN: &str = "\
     forbidden prohibited disallowed verboten untersagt unzulassig zakazano zakazane zakazana zakazan zakaz zakazany";
-/// Words (folded) of conditions, which permit something all the same.
+/// Words (folded) of conditions, which still permit something.
 const CONDITIONS: &str = "\
     unless except without if when only provided subject ohne ausser wenn falls sofern nur bez pokud jestlize jen pouze krome \
     ak iba len okrem ledaze with consent";
@@ -21,7 +21,8 @@ const CONDITIONS: &str = "\
 /// The share of a claim's words that a sentence must contain to speak of the same duty.
 const OVERLAP_MIN: f64 = 0.75;
 
-/// Returns true if the claim permits what the passages require or forbid, or requires what they permit.
+/// Returns true if the claim permits something that the passages require or forbid, or requires something that they
+/// permit.
 pub(super) fn is_changed(alignment: &Alignment<'_, '_>) -> bool {
     alignment.differs_everywhere(|said, cited| {
         permits_what_is_forbidden(said, cited)
@@ -31,7 +32,7 @@ pub(super) fn is_changed(alignment: &Alignment<'_, '_>) -> bool {
     })
 }
 
-/// Returns true if the claim permits without a condition what the sentence forbids, be it with an exception.
+/// Returns true if the claim unconditionally permits something that the sentence forbids, even with an exception.
 fn permits_what_is_forbidden(said: &AlignedSentence<'_>, cited: &AlignedSentence<'_>) -> bool {
     let permits =
         (said.has_any(MAY) || said.has_any(CAN)) && !negation::is_negating(said) && !said.has_any(CONDITIONS);

@@ -47,7 +47,7 @@ const VERB_MIN_CHARS: usize = 3;
 struct NegationSentence {
     /// The stems of each word in each language.
     words: Vec<Vec<String>>,
-    /// The stems of these words, and those without the `ne` that negates them.
+    /// The stems of these words, and the stems without the negating `ne`.
     stems: HashSet<String>,
     positives: HashSet<String>,
     /// The stems of all words, including words without content, such as `platí`.

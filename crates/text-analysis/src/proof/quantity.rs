@@ -1,4 +1,4 @@
-//! Compares what is said of a number: its unit, and whether it is a lower or an upper limit.
+//! Compares the units of numbers, and whether they are lower or upper limits.
 
 use super::aligned::{AlignedSentence, Alignment, SentenceWord, list_contains};
 use super::facts::CURRENCIES;

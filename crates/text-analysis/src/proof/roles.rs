@@ -1,4 +1,4 @@
-//! Compares who does something: whether what a sentence says of one participant is said of another in its passage.
+//! Compares who does something: whether the passage attributes to another participant what the sentence says.
 //!
 //! A participant acts if it is the subject of an active sentence, or follows *by* in a passive one. Languages mark that by
 //! the order of words (English), by articles (German) or by endings (Czech, Slovak). A role that cannot be recognized is

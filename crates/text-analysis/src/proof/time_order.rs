@@ -12,7 +12,7 @@ const EVENT_WORDS_MAX: usize = 2;
 /// The maximum number of words between a preposition and its negation: *not before* is *after*.
 const NEGATION_DISTANCE_MAX: usize = 3;
 
-/// Returns true if something is said to be before what the passages say that it comes after, or the other way round.
+/// Returns true if the claim reverses the order in time of the passages.
 pub(super) fn is_changed(alignment: &Alignment<'_, '_>) -> bool {
     alignment.differs_everywhere(|said, cited| {
         is_reversed(said, cited, BEFORE, AFTER) || is_reversed(said, cited, AFTER, BEFORE)

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Complaint, SourceFile, SourceTree};
 
-/// The imports between the top-level modules of a crate: importer and imported module, with a file that says so.
+/// The imports between the top-level modules of a crate: importer and imported module, with a file that contains the
+/// import.
 type Imports = BTreeMap<String, BTreeMap<String, String>>;
 
 pub(super) fn check_cycles(tree: &SourceTree) -> Vec<Complaint> {

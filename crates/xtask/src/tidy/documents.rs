@@ -148,7 +148,7 @@ fn check_error_codes(tree: &SourceTree, out: &mut Vec<Complaint>) {
     }
 }
 
-/// Checks that the variables read by programs, builds and tests are those described.
+/// Checks that the variables read by programs, builds and tests are exactly the described ones.
 fn check_variables(tree: &SourceTree, out: &mut Vec<Complaint>) {
     let sources = tree.with_suffix(".rs").filter(|file| !file.path.starts_with("crates/xtask/"));
     let read: BTreeSet<String> = sources.flat_map(|file| variable_names(&file.text)).collect();
