@@ -54,7 +54,7 @@ fn plain_text(text: &str) -> Vec<u8> {
     djvu_chunk(b"TXTa", &[&length[1..], text.as_bytes(), &[1]].concat())
 }
 
-/// A machine whose documents are searched.
+/// A machine that searches documents.
 fn indexed_machine() -> TestMachine {
     let mut machine = TestMachine::new();
     let index = machine.outside_folder().join("index");
@@ -130,7 +130,7 @@ fn djvu_unreadable_refused_with_reason() {
     assert_eq!(cut, "the DjVu file is broken: its end is missing");
     let secure = [b"SDJVFORM", &ROOKS[8..]].concat();
     assert!(refused(&secure).contains("encrypted"), "{}", refused(&secure));
-    // Its directory says that its pages are other files.
+    // Its directory declares that its pages are other files.
     let mut indirect = ROOKS.to_vec();
     indirect[24] &= 0x7f;
     assert!(refused(&indirect).contains("whose pages are other files"), "{}", refused(&indirect));

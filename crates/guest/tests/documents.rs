@@ -1,4 +1,4 @@
-//! Real files of every format, and files that mean harm.
+//! Real files of every format, and malicious files.
 
 #[path = "support/compound.rs"]
 mod compound;
@@ -108,7 +108,8 @@ fn pdf_control_glyph_read_by_code() {
     assert_eq!(text_with_font(font, content, &objects), "conditional approach");
 }
 
-/// Draws words one after another from right to left: the letters of Hebrew, in lower case, each for itself, others whole.
+/// Draws words one after another from right to left: the letters of Hebrew, in lower case, each separately, other words
+/// whole.
 fn drawn_from_right(y: u32, words: &[&str]) -> String {
     const WIDTH: usize = 5;
     let (mut x, mut content) = (400, String::new());
@@ -135,7 +136,7 @@ fn pdf_right_to_left_order_kept() {
     let lines = [
         drawn_from_right(700, &["xfbv", "PDF", "hdz"]),
         drawn_from_right(660, &["znj", "2013", "OFFICE", "ACME", "hdz"]),
-        // As it is seen: from left to right.
+        // In display order: from left to right.
         "1 0 0 1 300 620 Tm (zdh ISO 9001 vbfx) Tj ".to_owned(),
         // Words from left to right, one after another from right to left.
         "1 0 0 1 380 580 Tm (vbfx) Tj 1 0 0 1 335 580 Tm (15,800) Tj 1 0 0 1 300 580 Tm (zdhzdh) Tj "

@@ -1,5 +1,5 @@
-//! The tables of formats in the README and in `docs/documents.md`: each of their entries is found by the agent's search and cited as
-//! the table says, and no format is missing from them.
+//! The tables of formats in the README and in `docs/documents.md`: the agent's search finds each of their entries and cites it as
+//! in the table, and no format is missing from them.
 
 #[path = "support/archive.rs"]
 mod archive;
@@ -40,12 +40,12 @@ const DOCUMENTS: (&str, &str) = ("docs/documents.md", "| format | files | place 
 
 /// A document that has the word. Unless it is plain text, the word is not in its bytes.
 struct Sample {
-    /// The entries of the tables that it shows to be true. The first is in the README.
+    /// The entries of the tables that it verifies. The first is in the README.
     entries: &'static [&'static str],
     name: &'static str,
     content: Vec<u8>,
     word: &'static str,
-    /// The citation, as the tables name it.
+    /// The citation, as in the tables.
     cited: &'static str,
 }
 

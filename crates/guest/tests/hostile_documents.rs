@@ -16,7 +16,7 @@ use guest::documents::{ExtractError, Extracted, OUTPUT_MAX_BYTES, PAGES_MAX, ext
 /// The maximum processor time of one document: far below the time after which its reader is killed. Other work of the
 /// host does not count.
 const TIME_MAX: Duration = Duration::from_secs(20);
-/// The unit in which Linux tells processor times.
+/// The unit of Linux's processor times.
 const TICKS_PER_SECOND: u64 = 100;
 
 /// Returns the processor time of this thread.
@@ -94,7 +94,7 @@ const SLIDE: &str = "<p:sld><p:cSld><p:sp><p:txBody><a:p><a:r><a:t>";
 fn presentation_bombs_are_refused() {
     let one = pptx_with_slides(&[("ppt/slides/slide1.xml".to_owned(), text_of_megabytes(SLIDE, 70))], 1);
     assert!(is_too_large(&read_document("one.pptx", &one)));
-    // Each part is within its bound, all together are not. Comments give no text that would end the reading.
+    // Each part is within its bound, but all together are not. Comments produce no text that would end the reading.
     let slide = |n: usize| {
         (format!("ppt/slides/slide{n}.xml"), text_of_megabytes(&format!("{SLIDE}x</a:t><!--"), 60))
     };
@@ -298,7 +298,7 @@ fn epub_sections_read_once_within_bounds() {
     let read_once =
         read_document("often.epub", &book(100_000, b"<html><body><p>The word is crane.</p>".to_vec()));
     assert_eq!(document_text(&read_once.expect("a book")).matches("crane").count(), 1);
-    // A section without any text, as long as one may be, named as often as a book may.
+    // A section without text, of maximum length, listed the maximum number of times.
     assert!(
         read_document("empty.epub", &book(100_000, text_of_megabytes("<html><body><p hidden title=\"", 15)))
             .is_ok()
@@ -378,7 +378,7 @@ fn zip_names_as_text_millions_refused() {
     let many = zip_archive((0..20_000).map(|n| (n.to_string(), "")));
     let refused = read_document("many.zip", &many);
     assert!(is_too_large(&refused), "{refused:?}");
-    // The end declares more than there are, and fewer.
+    // The end declares more than exist, and fewer.
     let mut liar = zip_archive((0..3).map(|n| (n.to_string(), "x")));
     let end = liar.len() - 22;
     for count in [0_u16, 1, 4, 9_999, 65_535] {
@@ -481,7 +481,7 @@ fn msg_nested_messages_are_bounded() {
 #[test]
 fn compound_file_looping_chains_end() {
     let sound = msg_with_attachments("sound", Some(&[b'x'; 20_000]), 3);
-    // The table of sectors is the first one after the head in files that this library writes.
+    // The table of sectors is the first sector after the header in files that this library writes.
     for at in (512..1_024).step_by(4) {
         for next in [0_u32, 1, 2, u32::MAX - 5, 0x7fff_ffff] {
             let mut bent = sound.clone();

@@ -301,7 +301,7 @@ fn hostile_references_end() {
     let root = (1, 10_000, new_message().with_reference(4, 2));
     let extracted = read_iwork("a.pages", &iwork_document(&[&[root][..], &objects].concat()));
     assert!(segment_parts(&extracted)[0].2.starts_with("x\nx"));
-    // Blocks that say they are larger than all that is read.
+    // Blocks that declare a size above the limit.
     let block = [0, 6, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f, 0];
     let bomb = zip_archive([("Index/Document.iwa", block)]);
     let error = extract_bytes(Path::new("a.pages"), &bomb).expect_err("it is too large");

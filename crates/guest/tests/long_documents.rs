@@ -25,7 +25,7 @@ fn indexed_machine() -> TestMachine {
     machine
 }
 
-/// A PDF in which each page says its number and some lines besides.
+/// A PDF whose pages contain their number and some more lines.
 fn pdf_with_pages(pages: u32) -> Vec<u8> {
     let mut objects = vec![
         "<< /Type /Catalog /Pages 2 0 R >>".to_owned(),
@@ -90,7 +90,7 @@ async fn read_parses_each_page_once() {
         "no other page was read"
     );
     machine.limits.program = program;
-    // A file that has changed is another one.
+    // A changed file is another one.
     machine.put_file("report.pdf", pdf_with_pages(3));
     assert!(machine.call_tool("read", page).await.text.contains("3 pages; there is nothing from there on"));
 }
@@ -208,7 +208,7 @@ async fn read_broken_archived_file_keeps_others() {
             found.passages.iter().any(|passage| passage.page == Some(number) && passage.text.contains(&word));
         assert!(is_found, "{number}: {:?}", found.passages);
     }
-    // Attaching it, which ends a worker each time, does not say that nothing of it was read.
+    // Attaching it, which ends a worker each time, does not report it as completely unread.
     let attached = json!({ "paths": ["/files.zip"], "text_max_bytes": 10_000 });
     for _ in 0..2 {
         let output = machine.call_tool("attached_files", attached.clone()).await;

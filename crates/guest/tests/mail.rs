@@ -1,5 +1,5 @@
-//! Bodies and heads of messages as mail programs write them: alternatives, missing and wrong character sets, footers of lists, words
-//! that are split, and messages of Outlook.
+//! Bodies and heads of messages as mail programs write them: alternatives, missing and wrong character sets, footers of lists,
+//! split words, and messages of Outlook.
 
 #[path = "support/compound.rs"]
 mod compound;

@@ -1,4 +1,4 @@
-//! MCP servers over standard input and output: one that speaks the protocol to the letter, in each of its faults.
+//! MCP servers over standard input and output: one that follows the protocol exactly, and each of its faults.
 
 #[expect(dead_code, reason = "each test file uses its part")]
 mod support;
@@ -40,7 +40,7 @@ impl McpTestMachine {
         stage
     }
 
-    /// Writes down which servers there are, as the host does.
+    /// Writes the list of servers, like the host.
     fn write_servers(&self, servers: &[(&str, &str)], version: &str) {
         let program = self.machine.outside_folder().join("mcp.py").display().to_string();
         let servers = servers.iter().map(|(name, mode)| McpServerSpec {
@@ -74,7 +74,7 @@ impl McpTestMachine {
         serde_json::from_str(&self.output_of("registry__environment", "").await).expect("JSON")
     }
 
-    /// Asks for the tools as the host does.
+    /// Requests the tools like the host.
     async fn list_tools(&self, asked: &ToolsRequest) -> Vec<ServerTools> {
         let guest =
             Guest::new(InstanceId::from_random(1), self.machine.limits.clone(), self.machine.servers.clone());
@@ -247,7 +247,7 @@ async fn mcp_unneeded_server_leaves_nothing() {
     let stage = McpTestMachine::with_servers(&[("registry", "plain")]);
     let pid = stage.server_environment().await["pid"].clone();
     stage.output_of("registry__spawn", "").await;
-    // It is a child of the thread that made it, for as long as there is that.
+    // It is a child of its creating thread while that thread exists.
     let children = || -> Vec<u32> {
         let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("it runs").flatten();
         let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
@@ -298,7 +298,7 @@ async fn list_tools_starts_only_unknown_servers() {
     // Another life of the agent: nothing runs, and nothing is started.
     let other = McpTestMachine::with_servers(&[("registry", "dead")]);
     assert!(unchanged(&other.list_tools(&request).await));
-    // A server that announces another list is listed again.
+    // The tools of a server that announces a change are listed again.
     stage.output_of("registry__change", "").await;
     let changed = stage.list_tools(&request).await;
     let [ServerTools { tools: ToolsUpdate::Tools { list, .. }, .. }] = changed.as_slice() else {
@@ -314,11 +314,11 @@ async fn list_tools_starts_only_unknown_servers() {
     ));
 }
 
-/// The host waits little longer than the agent says; an answer after that would be none, for all servers.
+/// The host waits little longer than the agent declares; a later answer would be lost for all servers.
 #[tokio::test]
 async fn list_tools_hanging_server_times_out() {
     let stage = McpTestMachine::with_servers(&[("hangs", "mute"), ("fine", "plain")]);
-    // From here on the time passes in which nothing happens.
+    // The clock is paused below, and advances only while nothing happens.
     stage.output_of("fine__echo", "warm").await;
     tokio::time::pause();
     let asked = tokio::time::Instant::now();

@@ -391,7 +391,7 @@ fn html_equations_match_office_ones() {
     for (math, written) in cases {
         assert_eq!(document_text("a.html", row(math)), format!("So {written} holds."));
     }
-    // KaTeX draws the same once more.
+    // KaTeX draws the same equation again.
     let drawn_twice = "<p>So <span class=katex><span class=katex-mathml><math><mi>x</mi></math></span>\
                        <span class=katex-html><span><span>x</span></span></span></span> holds.</p>";
     assert_eq!(document_text("a.html", drawn_twice), "So x holds.");

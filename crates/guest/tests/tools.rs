@@ -75,8 +75,8 @@ async fn read_gives_passages_with_their_pages() {
     assert!(third.failed && third.text.contains("2 pages"), "{}", third.text);
 }
 
-/// Deciphering takes random bytes, which the static program that runs in machines has of `/dev/urandom`. `make test`
-/// names that program; the one beside the tests has them of the kernel directly.
+/// Deciphering needs random bytes, which the static program in machines reads from `/dev/urandom`. `make test` names
+/// that program; the one beside the tests gets them directly from the kernel.
 #[tokio::test]
 async fn read_encrypted_pdf_without_password() {
     let mut machine = TestMachine::new();
@@ -349,7 +349,7 @@ async fn call_runs_in_spare_process() {
         }
     };
     tokio::time::timeout(Duration::from_secs(60), refilled).await.expect("two processes wait");
-    // Nothing can be started any more.
+    // No process can be started.
     machine.limits.program = Some("/nowhere".into());
     let listed = machine.call_tool("list", json!({})).await;
     assert!(!listed.failed && listed.text.contains("a.txt"), "{}", listed.text);

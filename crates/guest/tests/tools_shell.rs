@@ -191,7 +191,7 @@ async fn shell_cannot_create_setuid_files() {
     let output = machine.run_shell("umask 0; perl calls.pl").await;
     let expected = "acl 95\nallocation 95\nchmod 1\ncreat 1\ncreate_at 1\nfchmodat 1\nfchmodat2 38\nmknod 1\nopen 1\n\
         openat2 38\nremoval 95\ntmpfile 1\ntmpfile_at 1\n";
-    // The numbers are this architecture's.
+    // The numbers are specific to this architecture.
     if cfg!(target_arch = "x86_64") {
         assert!(output.text.starts_with(expected), "{}", output.text);
     }
@@ -201,7 +201,7 @@ async fn shell_cannot_create_setuid_files() {
     assert!(output.text.starts_with("750\n"), "{}", output.text);
 }
 
-/// The kernel counts watches for each user of the host, who may be the service's as well.
+/// The kernel counts watches for each user of the host, who may also be the service's user.
 #[tokio::test]
 async fn epoll_watches_are_bounded() {
     let machine = TestMachine::new();
@@ -248,7 +248,7 @@ async fn shell_memory_of_all_processes_bounded() {
     }
 }
 
-/// Each holds memory of the kernel's.
+/// Each holds kernel memory.
 #[tokio::test]
 async fn shell_sockets_of_all_processes_bounded() {
     let mut machine = TestMachine::new();
@@ -278,7 +278,7 @@ const FILL: &str = "i=0; while true; do i=$((i+1)); head -c 33554432 /dev/zero >
 async fn shell_fast_filled_disk_keeps_floor() {
     const ROOM: u64 = 256 << 20;
     const OVERSHOOT_MAX: u64 = 256 << 20;
-    // A disk on which nobody else writes much meanwhile.
+    // A disk to which others write little meanwhile.
     let mut machine = TestMachine::new_below("/dev/shm".as_ref());
     let disk = rustix::fs::statvfs(&machine.limits.workspace).unwrap();
     machine.limits.disk_free_floor_bytes = disk.f_bavail * disk.f_frsize - ROOM;

@@ -1,5 +1,5 @@
-//! Archives that the machine's `bsdtar` unpacks: RAR, cabinets made by gcab, and LHA made by jlha. They are read by workers, which
-//! alone may start it.
+//! Archives that the machine's `bsdtar` unpacks: RAR, cabinets made by gcab, and LHA made by jlha. They are read by workers; only
+//! workers may start it.
 
 #[path = "support/rar.rs"]
 mod rar;
@@ -19,7 +19,7 @@ use support::TestMachine;
 /// The flag of an archive that is one of several parts.
 const PART: u64 = 1;
 
-/// A machine whose documents are searched.
+/// A machine that searches documents.
 fn indexed_machine() -> TestMachine {
     let mut machine = TestMachine::new();
     let index = machine.outside_folder().join("index");
@@ -37,7 +37,7 @@ fn output_texts(output: &ToolOutput) -> Vec<&str> {
     output.passages.iter().map(|passage| passage.text.as_str()).collect()
 }
 
-/// Returns why a file is not read: the reason code, and the words for the model.
+/// Returns the reason why a file is not read: its code, and the text for the model.
 async fn read_refusal(machine: &TestMachine, name: &str, content: &[u8]) -> (String, String) {
     let output = read_archive(machine, name, content).await;
     assert!(output.failed && output.passages.is_empty(), "{output:?}");
@@ -90,7 +90,7 @@ async fn unpacked_misleading_archive_refused_with_reason() {
     let locked = RarFile { extra: ENCRYPTION, ..file() };
     let whole = rar_archive(0, &[file()]);
     let mut locked_names = rar_archive(0, &[file()]);
-    // The second block is the archive's; this one says that all after it is encrypted.
+    // The second block is the archive's; this one declares that the rest is encrypted.
     locked_names[8 + 4 + 1] = 4;
     let mut cabinet = include_bytes!("fixtures/birds.cab").to_vec();
     cabinet[30] |= 2;
@@ -126,7 +126,7 @@ async fn unpacked_archive_read_before_damage() {
         ],
     );
     let at = archive.windows(6).position(|window| window == b"second").expect("it is stored");
-    // The checksum of its head is wrong now.
+    // The checksum of its header is wrong now.
     archive[at] = b'S';
     let search = async |name: &str| {
         machine.call_tool("search", json!({ "query": "sings calls rises", "paths": [name] })).await

@@ -1,6 +1,6 @@
 //! Books of Mobipocket and Kindle for tests of documents.
 
-/// How a book is made.
+/// The options of a book.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct MobiFile<'a> {
     /// The code page of the text; 0 for a book without Mobipocket's head.
@@ -10,7 +10,7 @@ pub(crate) struct MobiFile<'a> {
     pub(crate) encryption: u16,
     /// The packed records of text.
     pub(crate) records: &'a [&'a [u8]],
-    /// Says what follows the text in each record.
+    /// Flags for the trailing data of each record.
     pub(crate) trailers: u16,
     /// The end of the HTML, if other parts follow it.
     pub(crate) html_end: Option<u32>,

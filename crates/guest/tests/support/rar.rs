@@ -1,4 +1,4 @@
-//! RAR archives of version 5 whose files are stored: no program that we may use writes any.
+//! RAR archives of version 5 whose files are stored: no free program writes them.
 
 /// A file of an archive: its name, its content, the flags of its head, and its extra records.
 pub(crate) struct RarFile<'a> {
