@@ -68,7 +68,7 @@ fn boot_command(_: &str, folder: &Path) -> Result<Command, String> {
         return Err(format!("there is no {PLACE} (Debian package user-mode-linux)"));
     }
     let mut kernel = guest_command(folder);
-    // A later trial sees whether the kernel is still the same.
+    // A later trial detects changes of the kernel.
     kernel.arg("--").arg(folder).env("KERNEL", PLACE);
     Ok(kernel)
 }

@@ -155,7 +155,7 @@ async fn account_without_machine_is_rejected() {
     assert!(matches!(site.machines.ensure_running(stranger).await, Err(SupervisorError::NoMachine)));
 }
 
-/// The reason of its last stop under an earlier service says nothing of a machine that runs again.
+/// The reason of its last stop under an earlier service does not apply to a machine that runs again.
 #[tokio::test(start_paused = true)]
 async fn resume_machines_gives_found_stopped_reason() {
     let site = SupervisorSite::new(DesiredState::Running);
@@ -381,7 +381,7 @@ async fn next_service_attaches_running_machines() {
     assert!(!site.driver.is_running(site.account));
 }
 
-/// A service that exceeds this reconnects without limit.
+/// A service that exceeds this number reconnects without limit.
 const CONNECTIONS_MAX: u32 = 10_000;
 
 /// Runs an agent that identifies itself and closes the connection, again and again.
@@ -524,7 +524,7 @@ async fn removed_account_is_not_supervised() {
     }
 }
 
-/// Counts how often passages were to be embedded.
+/// Counts the attempts to embed passages.
 #[derive(Default)]
 struct EmbeddingCounter(AtomicU32, Notify);
 
@@ -536,7 +536,8 @@ impl PassageEmbedder for EmbeddingCounter {
     }
 }
 
-/// Runs machines whose agents answer requests for reports as `report` does, from the first on. Returns the number of requests.
+/// Runs machines whose agents answer requests for reports with `report`, from the first one on. Returns the number of
+/// requests.
 fn machines_with_reports<F, R>(report: F) -> (Machines, AccountId, Arc<EmbeddingCounter>, Arc<AtomicU32>)
 where
     F: Fn(u32) -> R + Clone + Send + Sync + 'static,

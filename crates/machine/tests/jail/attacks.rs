@@ -1,4 +1,4 @@
-//! Tests what tools could do to the host with files, and which resources they could exhaust.
+//! Tests the effects of tools' files on the host, and the exhaustion of resources.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -54,8 +54,7 @@ async fn no_program_of_a_machine_runs_as_another_user_on_the_host(kind: DriverKi
     assert_eq!(as_tools(&link, usual).await, "750\n755");
 }
 
-/// Returns the command of an attack that the kernel kills first when memory runs out, as the agent arranges it for each
-/// tool.
+/// Returns the command of an attack that the kernel kills first when memory runs out, as the agent does for each tool.
 fn first_to_be_killed(way: &str) -> String {
     format!("(echo 1000 > /proc/self/oom_score_adj; exec /agent attack {way}); true")
 }

@@ -8,7 +8,7 @@ use test_support::drivers::{self, DriverTrial};
 
 use crate::site::{DriverKind, find_kernel, probe_agent_path};
 
-/// Returns true if this host can run such machines. Otherwise says why, and records that the test is not run.
+/// Returns true if this host can run such machines. Otherwise prints the reason, and records that the test is not run.
 pub(crate) fn can_run(kind: DriverKind) -> bool {
     let by = "tests-agent";
     drivers::can_run(&DriverTrial {
@@ -19,7 +19,7 @@ pub(crate) fn can_run(kind: DriverKind) -> bool {
     })
 }
 
-/// Runs the driver's own self-test with the tests' agent, in this folder.
+/// Runs the driver's self-test with the tests' agent, in this folder.
 fn probe_command(driver: &str, folder: &Path) -> Result<Command, String> {
     let kinds = [DriverKind::Sandbox, DriverKind::Uml, DriverKind::Qemu];
     let kind = kinds.into_iter().find(|kind| kind.driver_name() == driver).expect("a driver of the tests");
@@ -30,7 +30,7 @@ fn probe_command(driver: &str, folder: &Path) -> Result<Command, String> {
         let json = serde_json::to_vec(&kernel).map_err(|error| error.to_string())?;
         std::fs::write(&file, json).map_err(|error| error.to_string())?;
         command.arg(file);
-        // A later trial sees whether the program is still the same.
+        // A later trial detects changes of the program.
         match kernel {
             OwnKernel::UserModeLinux(kernel) => command.arg(kernel.program()),
             OwnKernel::Qemu(_) => command.args(find_qemu(None)),

@@ -1,4 +1,4 @@
-//! Tests what root in a machine's own kernel can do: to the host, to other machines, and to its own.
+//! Tests attacks by root in a machine's kernel: on the host, on other machines, and on its machine.
 
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, Instant};
@@ -87,7 +87,7 @@ async fn qemu_guest_hardware_attack_contained() {
     }
 }
 
-/// Makes an attack in one machine while another answers. The rest of the attacked one may run on or not; it can be stopped.
+/// Makes an attack in one machine while another answers. The attacked one may continue to run or not; it can be stopped.
 async fn harms_itself_alone(kind: DriverKind, attack: &str) {
     let site = site_with_attack(kind, attack);
     let other = JailSite::new(kind);

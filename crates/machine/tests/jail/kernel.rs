@@ -11,7 +11,7 @@ use crate::site::{DriverKind, ENDED_WITHIN, JailSite, as_tools, probe_agent_path
 
 #[tokio::test]
 async fn taken_over_uml_kernel_is_confined() {
-    // The program in place of the kernel needs none.
+    // The program in place of the kernel does not need a kernel.
     if !available::can_run(DriverKind::Sandbox) {
         return;
     }

@@ -105,7 +105,7 @@ async fn a_machine_outlives_its_service_and_is_taken_over(kind: DriverKind) {
     assert!(matches!(other.start_machine(&site.home()).await, Err(DriverError::Busy)));
 }
 
-/// A site whose machines work while the page lets them, and end `suspended_max` after that.
+/// A site whose machines work while the page permits it, and end `suspended_max` after that.
 fn site_with_lease(kind: DriverKind, suspended_max: Duration) -> (JailSite, LeasePage) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("workspace")).unwrap();
@@ -154,14 +154,14 @@ async fn a_machine_is_suspended_without_its_service_and_goes_on_with_it(kind: Dr
         // All but the first process, which does not suspend itself.
         DriverKind::Sandbox => {
             wait_for_value(async || {
-                // A process that ended while its parent was being suspended waits for that, and one that made another
-                // by `vfork` waits (`D`) until that one, which is stopped, runs its program.
+                // A process that ended while its parent was being suspended waits for that, and a process that forked
+                // by `vfork` waits (`D`) until its stopped child runs its program.
                 let rests = |pid: &i32| matches!(state_of(*pid), 'T' | 'D' | 'Z' | 'X');
                 machine.list_processes().unwrap()[1..].iter().all(rests).then_some(())
             })
             .await;
         }
-        // The kernel, without which nothing inside reads or writes.
+        // The kernel, which does all reads and writes inside.
         DriverKind::Uml | DriverKind::Qemu => {
             wait_for_value(async || {
                 machine.list_processes().unwrap()[1..].iter().any(|pid| is_stopped(*pid)).then_some(())
@@ -239,7 +239,7 @@ async fn a_virtual_machine_has_what_it_was_given_and_no_more(kind: DriverKind) {
     assert_eq!(interfaces, "lo", "the link exists for process 1 alone");
     assert_eq!(as_tools(&link, "cat /proc/partitions").await, "", "there is no disk");
     assert_eq!(as_tools(&link, "cat /proc/sys/kernel/modules_disabled; hostname").await, "1\nmachine");
-    // More processes than it may have.
+    // More processes than its limit.
     let started = as_tools(&link, "for i in $(seq 60); do sleep 5 & done 2>&1 | grep -c fork").await;
     assert_ne!(started, "0");
     // The host's clock, within the delay of its transfer on a busy host; the saved machine's is older.
@@ -301,7 +301,7 @@ async fn a_crash_of_a_machine_s_kernel_is_seen(kind: DriverKind) {
     let site = JailSite::new(kind);
     let (machine, link) = site.start_machine().await;
     let crash = async {
-        // No response comes of this.
+        // This gets no response.
         let body = http_body_util::Full::new(bytes::Bytes::from("echo c > /proc/sysrq-trigger"));
         let body = http_body_util::BodyExt::map_err(body, |never| match never {});
         let request =
@@ -355,7 +355,7 @@ async fn a_machine_ends_when_its_folder_is_removed(kind: DriverKind) {
     let site = JailSite::new(kind);
     let (machine, _link) = site.start_machine().await;
     let processes = machine.list_processes().unwrap();
-    // The index may belong to another user, so that not all of the folder goes.
+    // The index may belong to another user, so that part of the folder stays.
     std::fs::remove_file(site.machine_folder().join("lock")).unwrap();
     timeout(ENDED_WITHIN, machine.wait_until_ended()).await.unwrap();
     site.sandbox.stop_machine(site.home().account).await.unwrap();

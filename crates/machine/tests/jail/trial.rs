@@ -20,7 +20,7 @@ use crate::site::{DriverKind, JailSite, probe_agent_path, qemu_kernel, run_by, s
 
 /// The time limit for certain events.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// The limit of a trial: long enough for it to get to where it hangs.
+/// The limit of a trial: long enough to reach the point where it hangs.
 const LIMIT: Duration = Duration::from_secs(2);
 
 /// A configuration whose machines have a kernel that hangs because of this memory, and the argument by which its processes are recognized.
@@ -49,7 +49,7 @@ fn processes_with(argument: &str) -> Vec<i32> {
     list_process_ids().filter(has_argument).collect()
 }
 
-/// Returns the processes of jails that show something of this folder.
+/// Returns the processes of jails with mounts of this folder.
 fn processes_in(folder: &Path) -> Vec<i32> {
     let name = folder.file_name().unwrap().to_str().unwrap().to_owned();
     let shows = |pid: &i32| {
@@ -105,7 +105,7 @@ async fn dropped_save_template_leaves_nothing() {
     let site = JailSite::new(DriverKind::Qemu);
     let mut config = sandbox_config(site.folder.path(), DriverKind::Qemu);
     config.limits.memory_bytes = 202 << 20;
-    // Of its own, so that nobody has saved this machine before.
+    // A separate folder, without a saved machine.
     config.kernel = Some(qemu_kernel(&site.folder.path().join("boot")).unwrap());
     let (sandbox, argument) = (Sandbox::open_driver(config).unwrap(), "202M");
     tokio::select! {
