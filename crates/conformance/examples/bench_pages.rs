@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 const PASSWORD: &str = "correct horse";
 const PHONE: View = View { width: 390, height: 844, dark: false, language: "en" };
 const DESKTOP: View = View { width: 1280, height: 800, dark: false, language: "en" };
-/// A phone on a mobile network: the round trip in milliseconds, bytes per second, and how much slower it computes.
+/// A phone on a mobile network: the round trip in milliseconds, bytes per second, and the slowdown of its processor.
 const ROUND_TRIP_MILLIS: u32 = 150;
 const BYTES_PER_SECOND: u32 = 200_000;
 const SLOWER: u32 = 4;
@@ -20,7 +20,7 @@ const PARAGRAPH: &str = "The **notice period** is three months and begins on the
     delivered. Either side may give notice in writing; a tenant who is late with the rent pays `0.1` per cent a day, which is \
     settled at the end of the year together with the costs of heating, water and the lift. What was agreed about the deposit \
     holds for the garage as well, unless the parties have said otherwise in an annex to this lease, signed by both of them.\n\n";
-/// From this duration on, a task of the main thread is noticed by people, and reported by the browser.
+/// From this duration on, people notice a task of the main thread, and the browser reports it.
 const LONG_MILLIS: f64 = 50.0;
 
 fn main() {
@@ -48,7 +48,7 @@ fn sign_in_browser(service: &TestService, account: &TestAccount, view: View) -> 
     browser
 }
 
-/// Prints what each page transfers, and when it shows something, on a phone that has nothing of it yet.
+/// Prints the transferred bytes of each page, and the time until it shows something, on a phone with an empty cache.
 fn first_pages(service: &TestService, account: &TestAccount) {
     let browser = sign_in_browser(service, account, PHONE);
     let network = json!({
@@ -58,7 +58,7 @@ fn first_pages(service: &TestService, account: &TestAccount) {
     for path in ["/", "/history", "/files", "/keys", "/account"] {
         browser.open_page("about:blank");
         browser.send_cdp_command("Network.clearBrowserCache", &json!({}));
-        // It says that the browser has the style sheet.
+        // It shows that the browser has the style sheet.
         let style = json!({ "name": "causerie-style", "url": format!("http://{}/", service.address()) });
         browser.send_cdp_command("Network.deleteCookies", &style);
         browser.send_cdp_command("Network.emulateNetworkConditions", &network);

@@ -1,8 +1,8 @@
-//! Says which machine drivers this host can run, for the Makefile:
+//! Reports which machine drivers this host can run, for the Makefile:
 //!
 //! - `drivers try DRIVER` exits with 0 if the built binary can run it;
-//! - `drivers skip DRIVER` reads names of tests, one a line, and records that they are not run for want of it; it fails
-//!   if the driver is expected (`CAUSERIE_EXPECT_DRIVERS`);
+//! - `drivers skip DRIVER` reads names of tests, one a line, and records that they are not run without it; it fails if
+//!   the driver is expected (`CAUSERIE_EXPECT_DRIVERS`);
 //! - `drivers summary` prints a line for each missing driver whose tests were not run.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the caller reads both")]
 

@@ -1,4 +1,4 @@
-//! Makes the pictures of the documentation: a service with a story in it, seen by headless Chromium. The argument is the folder.
+//! Makes the pictures of the documentation: a service with sample data in headless Chromium. The argument is the folder.
 
 use std::fs;
 use std::path::Path;
@@ -36,7 +36,7 @@ fn main() {
     let account = create_account(&service);
     let conversation = play_story(&service, &vendor, &account);
     let desktop = View { width: 1200, height: 900, dark: false, language: "en" };
-    // As high as the conversation with its versions.
+    // The height of the conversation with its versions.
     let high = View { height: 1000, ..desktop };
     let phone = View { width: 390, height: 780, dark: true, language: "en" };
     let browser = WebDriver::start(desktop);
@@ -101,7 +101,7 @@ fn create_account(service: &TestService) -> TestAccount {
     TestAccount { id, email: email.to_owned(), key: text("key"), key_id: text("keyId") }
 }
 
-/// Has the model look the answer up and write it.
+/// Makes the model look up the answer and write it.
 fn script_answers(vendor: &ScriptedVendor) {
     let search = json!({ "query": "notice period lease flat 7" });
     let plan = "The lease is attached; its clause on notice answers this.";
@@ -112,7 +112,7 @@ fn script_answers(vendor: &ScriptedVendor) {
     vendor.add_script([Say::from_text(ANSWER)]);
 }
 
-/// Has some conversations and returns the path of the one to look at.
+/// Creates some conversations and returns the path of the one to show.
 fn play_story(service: &TestService, vendor: &ScriptedVendor, account: &TestAccount) -> String {
     let api = service.api_for(account);
     assert_eq!(api.upload_file("Lease flat 7.txt", LEASE.as_bytes()).status, 201);

@@ -8,10 +8,11 @@ use test_support::drivers::{self, DriverTrial};
 
 use crate::service;
 
-/// A program that is not there, so that a trial leaves the other drivers alone.
+/// A missing program, so that a trial skips the other drivers.
 const NONE: &str = "/no/program";
 
-/// Returns true if a test can have services with this driver. Otherwise says why, and records that the test is not run.
+/// Returns true if a test can have services with this driver. Otherwise prints the reason, and records that the test is
+/// not run.
 ///
 /// # Panics
 /// Panics if the driver is expected here and does not run.
@@ -40,7 +41,7 @@ fn doctor_command(driver: &str, folder: &Path) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Reads what `doctor` says of the driver that is set.
+/// Reads the result of `doctor` for the set driver.
 fn check_machines(output: &Output) -> Result<(), String> {
     let said: Value =
         serde_json::from_slice(&output.stdout).map_err(|_| format!("doctor ended with {}", output.status))?;

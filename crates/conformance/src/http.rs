@@ -1,4 +1,4 @@
-//! A minimal HTTP/1.1 client that sends requests unchanged. A library would normalize the very things that
+//! A minimal HTTP/1.1 client that sends requests unchanged. A library would normalize exactly the things that
 //! the service must withstand: dots in paths, odd bytes, missing lengths.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -70,7 +70,7 @@ impl HttpRequest {
     /// Sends the request and reads the complete response.
     ///
     /// # Panics
-    /// Like [`Request::open`], and if the body is incomplete.
+    /// Panics like [`Request::open`], and if the body is incomplete.
     #[must_use]
     pub fn send(self, address: impl Into<ServiceAddress>) -> HttpResponse {
         let request = format!("{} {}", self.method, self.target);

@@ -40,7 +40,7 @@ pub enum ProviderFault {
     PublicKeyAsSecret,
     Expired,
     FromTheFuture,
-    /// Signed with a key that is not published, under the name of one that is.
+    /// Signed with an unpublished key, under the name of a published one.
     OtherKey,
     EmailNotVerified,
     /// Neither the ID token nor the user info has an email.
@@ -125,7 +125,7 @@ impl IdentityProvider {
         format!("http://{}/realm", self.address)
     }
 
-    /// Returns the environment that makes a service its client. The service must be given its own public URL, too.
+    /// Returns the environment that makes a service its client. The service also needs its public URL.
     #[must_use]
     pub fn service_environment(&self) -> Vec<(String, String)> {
         [
@@ -277,7 +277,7 @@ impl IdentityProvider {
         ] })
     }
 
-    /// Redeems a code, once, with the client's secret and the verifier of its challenge.
+    /// Redeems a code once, with the client's secret and the verifier of its challenge.
     fn redeem_code(&self, authorization: &str, form: &BTreeMap<String, String>) -> (u16, Value) {
         let error = |status: u16, error: &str| (status, json!({ "error": error }));
         let client = format!("{}:{}", encode_form_text(CLIENT_ID), encode_form_text(CLIENT_SECRET));

@@ -8,9 +8,9 @@ use conformance::cases::{self, Case, Needs};
 use conformance::run::{CaseOutcome, CaseRun, run_all};
 use conformance::{Api, ServiceAddress, ServiceOptions, TestService};
 
-/// Shows that a running service keeps the interface's promises, as far as a key lets one see. The key's account must
-/// be empty and the suite's own: it is emptied before each case. Ends with 0 when all hold, 1 when one does not, 2
-/// when it could not begin.
+/// Shows that a running service keeps the interface's promises, as far as a key permits. The key's account must be
+/// empty and reserved for the suite: it is emptied before each case. Exits with 0 if all cases pass, 1 if one fails,
+/// 2 if it could not start.
 #[derive(Debug, Parser)]
 #[command(name = "causerie-conformance", version)]
 struct ConformanceCli {
@@ -21,16 +21,16 @@ struct ConformanceCli {
     /// A key of an empty account.
     #[arg(long, env = "CAUSERIE_API_KEY", hide_env_values = true, requires = "base_url")]
     key: Option<String>,
-    /// Only the cases whose subject or name holds this text.
+    /// Run only the cases whose subject or name contains this text.
     #[arg(long, value_name = "TEXT")]
     only: Vec<String>,
-    /// Not the cases whose subject or name holds this text.
+    /// Skip the cases whose subject or name contains this text.
     #[arg(long, value_name = "TEXT")]
     skip: Vec<String>,
     /// The service is behind a proxy: skip the cases that the proxy would answer itself.
     #[arg(long)]
     proxied: bool,
-    /// Ask nothing, so that no credits are spent.
+    /// Ask no questions, so that no credits are spent.
     #[arg(long)]
     no_questions: bool,
     /// Do not start and stop the account's machine. Questions start it anyway.
@@ -39,7 +39,7 @@ struct ConformanceCli {
     /// Upload nothing large.
     #[arg(long)]
     no_large_files: bool,
-    /// List the cases and end.
+    /// List the cases and exit.
     #[arg(long)]
     list: bool,
 }

@@ -341,7 +341,7 @@ impl TestService {
             let state: Value = serde_json::from_slice(&ready.body).ok()?;
             let driver =
                 state["checks"].as_array()?.iter().find(|check| check["name"] == "machine_driver")?;
-            // It listens before it has chosen the driver of machines.
+            // It listens before it has chosen the machine driver.
             (driver["status"] != "fail").then_some(true)
         })
     }
@@ -364,7 +364,7 @@ impl Drop for TestService {
     }
 }
 
-/// Returns the variables that each service gets: where programs are, and which driver and kernels machines have.
+/// Returns the variables that each service gets: the paths of programs, and the driver and kernels of machines.
 pub(crate) fn inherited_variables() -> impl Iterator<Item = (&'static str, OsString)> {
     INHERITED.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)))
 }

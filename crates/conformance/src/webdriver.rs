@@ -1,4 +1,4 @@
-//! Headless Chromium, driven over WebDriver (W3C) and, where that has no command, over the browser's own protocol.
+//! Headless Chromium, driven over WebDriver (W3C) and, where that has no command, over the browser's protocol.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -16,11 +16,11 @@ use crate::poll;
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 /// The maximum number of attempts to start a driver.
 const STARTS_MAX: u32 = 5;
-/// The line by which the driver says that it listens.
+/// The line by which the driver reports that it listens.
 const STARTED: &str = "ChromeDriver was started successfully on port ";
 /// The longest asynchronous script.
 const SCRIPT_TIMEOUT_MS: u64 = 30_000;
-/// The beginning of the browser's own pages, which no page of a site can request.
+/// The beginning of the browser's internal pages, which no page of a site can request.
 const OWN_PAGES: &str = "chrome://";
 /// The options of the browser. It sends only the requests of pages.
 const OPTIONS: [&str; 11] = [
@@ -139,7 +139,7 @@ impl WebDriver {
         let _ = self.take_requested_urls();
     }
 
-    /// Changes the view of pages. It holds for pages that are opened afterwards.
+    /// Changes the view of pages. It applies to pages that are opened afterwards.
     pub fn set_view(&self, view: View) {
         let (width, height) = (view.width, view.height);
         let metrics = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
@@ -217,7 +217,7 @@ impl WebDriver {
         poll::wait_until(text, || (self.run_script(shown, &[json!(text)]) == true).then_some(()));
     }
 
-    /// Clicks on the element as a person would: it has to be in view and not covered.
+    /// Clicks on the element like a person: it has to be in view and not covered.
     pub fn click_element(&self, element: &BrowserElement) {
         self.send_command(&format!("/element/{}/click", element.0), &json!({}));
     }
@@ -253,7 +253,7 @@ impl WebDriver {
         self.send_cdp_command("Page.addScriptToEvaluateOnNewDocument", &json!({ "source": script }));
     }
 
-    /// Sends a command of the browser's own protocol.
+    /// Sends a command of the browser's protocol.
     pub fn send_cdp_command(&self, command: &str, parameters: &Value) -> Value {
         self.send_command("/goog/cdp/execute", &json!({ "cmd": command, "params": parameters }))
     }
@@ -321,7 +321,7 @@ impl WebDriver {
 impl Drop for WebDriver {
     fn drop(&mut self) {
         if !self.session.is_empty() {
-            // It ends the browser; otherwise nobody would.
+            // It ends the browser, which otherwise would keep running.
             let _ = self.try_send_request("DELETE", &self.session, &Value::Null);
         }
         let _ = self.driver.kill();

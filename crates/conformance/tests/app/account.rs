@@ -47,10 +47,10 @@ fn key_page_shows_question_costs() {
     let path = ask_question(&browser, "And here?");
     wait_for_completed_page(&browser, &path);
     assert_eq!(cost(&browser.get_page("/keys").expect_page(200)), through_key, "the application uses no key");
-    // A key that may not ask has nothing to tell.
+    // A key that may not ask gets nothing.
     browser.post_form("/keys", &[("name", "Reader"), ("read", "on")]).expect_page(200);
     assert_eq!(browser.get_page("/keys").expect_page(200).matches("Credits, 30 days").count(), 1);
-    // The credits of other spans.
+    // The credits of other periods.
     for (query, bars, words) in [
         ("", 30, "30 days"),
         ("?days=7", 7, "7 days"),
@@ -118,13 +118,13 @@ fn repeated_key_form_creates_one_key() {
     assert!(again.contains("was made already") && again.contains("shown once"), "{again}");
     assert!(!again.contains("id=\"secret\""), "{again}");
     assert_eq!(again.matches("<h2>Script of Ada</h2>").count(), 1, "{again}");
-    // A form that was changed makes the key that it now describes.
+    // A changed form creates the key that it now describes.
     let changed = [("once", first.as_str()), ("name", "Reader"), ("read", "on")];
     assert!(browser.post_form("/keys", &changed).expect_page(200).contains("id=\"secret\""));
-    // Nor once it is revoked.
+    // A repeated form creates no key after the revocation either.
     browser.post_form(&find_attribute(&again, "/revoke", "action"), &[]).expect_redirect("/keys");
     browser.post_form("/keys", &fields).expect_page(409);
-    // The form of that page makes another one, and another account's is its own.
+    // The form of that page creates another one, and another account's form creates its key.
     let next = once(&again);
     browser
         .post_form("/keys", &[("once", next.as_str()), ("name", "Second"), ("read", "on")])

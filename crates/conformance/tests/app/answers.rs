@@ -1,4 +1,4 @@
-//! Answers on their pages: formulas, files and directions, and the stream by which a page hears of later ones.
+//! Answers on their pages: formulas, files and directions, and the stream that notifies a page of later ones.
 
 use std::io::{BufRead, BufReader};
 
@@ -70,7 +70,7 @@ fn conversation_page_streams_external_question() {
     let lines: Vec<_> = lines.map(|line| line.expect("a line")).collect();
     assert_eq!(lines.iter().filter(|line| line.starts_with("event:")).collect::<Vec<_>>(), ["event: later"]);
     assert!(lines.contains(&format!("id: {}", id_field(&second, "id"))), "{lines:?}");
-    // One that comes too late hears of it at once.
+    // A late one is notified at once.
     let lines = BufReader::new(browser.open_stream(&later).into_body()).lines();
     let lines: Vec<_> = lines.map(|line| line.expect("a line")).collect();
     assert!(lines.iter().any(|line| line == "event: later"), "{lines:?}");

@@ -125,7 +125,7 @@ fn folder_search_finds_and_sorts_names() {
     make_folders(&browser, &["Smlouvy"]);
     browser.upload_files("/Smlouvy", &[("Nájemní smlouva.txt", b"four")]).expect_redirect("/files/Smlouvy");
     browser.upload_files("/uploads", &[("b.txt", b"four")]).expect_redirect("/files/uploads");
-    // The times of files may be no finer than a tick of the kernel's clock.
+    // The times of files may have only the resolution of the kernel's clock.
     poll::wait_until("the files have different times", || {
         browser.upload_files("/uploads", &[("a.txt", b"one more")]).expect_redirect("/files/uploads");
         let page = browser.get_page("/files/uploads?sort=date-down").expect_page(200);

@@ -79,7 +79,7 @@ impl HttpBrowser {
             .post_from_anywhere(path, fields, self)
     }
 
-    /// Sends a form without saying where it comes from.
+    /// Sends a form without an origin.
     pub(crate) fn post_as_is(&self, path: &str, fields: &[(&str, &str)]) -> HttpResponse {
         self.post_from_anywhere(path, fields, self)
     }

@@ -174,7 +174,7 @@ fn repeated_ask_form_asks_once() {
     assert_ne!(first, other, "a corrected text is another question");
     wait_for_completed_page(&browser, &first);
     wait_for_completed_page(&browser, &other);
-    // Nor does a form that was changed elsewhere lead to the question before.
+    // A form that was changed elsewhere does not lead to the previous question either.
     let jurisdiction =
         find_attribute(&browser.get_page("/").expect_page(200), "name=\"jurisdiction\"", "value");
     let mut seen = vec![first];

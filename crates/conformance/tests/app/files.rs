@@ -334,7 +334,7 @@ fn large_upload_resumes_after_failure() {
     let piece = |at: usize, bytes: &[u8]| browser.send_bytes(&format!("{path}/{at}"), bytes);
     let first = piece(0, &content[..1_000_000]);
     assert_eq!((first.status, first.json()["received"].as_u64()), (200, Some(1_000_000)));
-    // Sent again, because the answer was lost; and one too far ahead.
+    // Sent again, because the answer was lost; and a piece too far ahead.
     for at in [0, 1_500_000] {
         let again = piece(at, &content[..10]);
         assert_eq!((again.status, again.json()["received"].as_u64()), (409, Some(1_000_000)));
@@ -419,7 +419,8 @@ fn a_large_upload_outlives_killed_services() {
             (200, Some((received + PIECE) as u64))
         );
         received += PIECE;
-        // Another piece is on its way when the service is killed, but not the last one: then it might be complete.
+        // Another piece is in transit when the service is killed, but not the last one, with which the file might be
+        // complete.
         let (at, half) = (received, if received + PIECE / 2 < content.len() { PIECE / 2 } else { 0 });
         let next = content[received..received + half].to_vec();
         let (sender, target) = (browser.with_request_header("x-copy", "1"), format!("{path}/{at}"));

@@ -1,4 +1,4 @@
-//! Texts of models, documents and users that would like to run in a page.
+//! Texts of models, documents and users that try to run in a page.
 
 use conformance::Say;
 use serde_json::json;

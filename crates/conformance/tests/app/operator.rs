@@ -36,7 +36,7 @@ fn operator_changes_licence_and_credits() {
         let form = [("amount", "500"), ("once", &*once)];
         browser.post_form(&format!("{path}/credits"), &form).expect_redirect(&path);
     }
-    // Who goes back and corrects the amount grants that, too.
+    // Going back and correcting the amount also grants the new amount.
     let corrected = [("amount", "1000"), ("once", &*once)];
     browser.post_form(&format!("{path}/credits"), &corrected).expect_redirect(&path);
     assert_eq!(stage.service.show_credits(&other).0, 11_500);

@@ -56,7 +56,7 @@ fn sign_in_returns_to_page() {
     let history = browser.get_page("/history?q=rent&page=2").expect_page(200);
     assert!(history.contains("name=\"next\" value=\"/history?q=rent&#38;page=2\""), "{history}");
 
-    // A form that comes too late says why nothing was done, and leads back to its page.
+    // A late form explains why nothing was done, and leads back to its page.
     let late = HttpBrowser::new(&stage.service);
     let conversation = "/c/0190c8a0-0000-7000-8000-000000000000";
     let answer = late.post_form(&format!("{conversation}/ask"), &[("input", "Hello")]);

@@ -1,4 +1,4 @@
-//! Signing in at an identity provider, and every way in which that must fail.
+//! Signing in at an identity provider, and all its failures.
 
 use conformance::identity_provider::{IdentityProvider, ProviderFault};
 use conformance::{ServiceOptions, TestAccount, TestAccountOptions, TestService};
@@ -50,13 +50,13 @@ fn provider_user_is_bound_to_account() {
     let (browser, response) = stage.sign_in();
     response.expect_redirect("/keys");
     assert!(browser.get_page("/keys").expect_page(200).contains(&stage.account.email));
-    // From now on the subject counts, and not the email.
+    // From now on the subject counts, not the email.
     stage.provider.sign_in_user("1", "other@example.org");
     stage.sign_in().1.expect_redirect("/keys");
     stage.provider.sign_in_user("2", &stage.account.email);
     let refused = stage.sign_in().1.expect_page(403);
     assert!(refused.contains("Somebody else signs in to the account"), "{refused}");
-    // A session as any other.
+    // A session like any other.
     let page = browser.get_page("/account").expect_page(200);
     assert!(page.contains("You sign in at the identity provider."), "{page}");
     browser.post_form("/sign-out", &[]).expect_redirect("/sign-in");
@@ -140,7 +140,7 @@ fn provider_sign_in_completes_once() {
     let stranger = HttpBrowser::new(&stage.service);
     stranger.get_page(&back).expect_page(400);
     stranger.get_page("/keys").expect_redirect("/sign-in?next=/keys");
-    // The stranger's own sign-in does not fit, either.
+    // The stranger's sign-in does not match either.
     let _own = stage.begin_sign_in(&stranger);
     stranger.get_page(&back).expect_page(400);
     let before = browser.cookie_value("causerie-sign-in").expect("a cookie");

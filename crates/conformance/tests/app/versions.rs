@@ -1,4 +1,4 @@
-//! Edited questions, answers that are tried again, and the way between versions.
+//! Edited questions, answers that are tried again, and switching between versions.
 
 use conformance::api::{builtin_reader_id, id_field};
 use conformance::vendor::MODEL;
@@ -256,7 +256,7 @@ fn title_follows_first_question_until_renamed() {
         browser.get_page("/history?q=rnet").expect_page(200).contains(&path),
         "the other version is found"
     );
-    // It follows the version that is shown.
+    // It follows the shown version.
     browser.post_form(&format!("{path}/show"), &[("answer", &first)]);
     assert_eq!(title(&browser.get_page(&path).expect_page(200)).as_deref(), Some("What is the rnet?"));
     browser.post_form(&format!("{path}/change"), &[("title", "My flat")]).expect_redirect(&path);

@@ -70,7 +70,7 @@ fn citation_card_opens_under_pointer() {
         &[],
     );
     assert_eq!(described, "card");
-    // It can be pointed at, and read there for as long as one likes.
+    // The pointer can move onto it and stay there.
     point_at(browser, element_middle(browser, "#card blockquote"));
     let stays = "await new Promise((done) => setTimeout(done, 400)); return document.getElementById('card').matches(':popover-open')";
     assert_eq!(browser.run_async_script(stays, &[]), true);

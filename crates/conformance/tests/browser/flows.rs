@@ -1,4 +1,4 @@
-//! The steps of owners, taken as people take them: they look, click and type.
+//! The flows of owners, performed like people do: they look, click and type.
 
 use conformance::{AnswerStream, KeyboardKey, Say, View, WebDriver};
 use serde_json::json;
@@ -20,7 +20,7 @@ fn in_each_view(flow: impl Fn(&BrowserFixture)) {
     }
 }
 
-/// Opens the menu where it is not always open.
+/// Opens the menu if it is not always open.
 fn open_menu(stage: &BrowserFixture) {
     let menu = stage.browser.find_element(".bar button");
     if stage.browser.run_script("return document.querySelector('.bar').offsetHeight > 0", &[]) == true {
@@ -69,7 +69,7 @@ fn keyboard_suffices_to_ask() {
     browser.type_text(&browser.find_element(":focus"), "By keyboard?");
     browser.press_key(KeyboardKey::Enter);
     let _ = browser.find_element(".conversation[data-state=idle] .answer .prose");
-    // From the beginning of the page, the first stop leads to its content.
+    // From the beginning of the page, the first tab stop leads to its content.
     browser.run_script("document.activeElement.blur(); window.scrollTo(0, 0);", &[]);
     stage.open_path("/keys");
     browser.press_key(KeyboardKey::Tab);
@@ -177,7 +177,7 @@ fn page_follows_answer_until_scrolled_up() {
     shown(160);
     let from_end = browser.run_script(FROM_END, &[]).as_f64().expect("pixels");
     assert!(from_end > paused + 1_000.0, "it stays where its visitor reads: {from_end}");
-    // The rest may come before the page hears that its visitor went to its end.
+    // The rest may arrive before the page notices that its visitor scrolled to the end.
     browser.run_script("window.scrollTo(0, document.documentElement.scrollHeight)", &[]);
     stage.vendor.release_hold();
     browser.wait_for_text("The end.");
@@ -195,7 +195,7 @@ fn instant_answer_shown_from_beginning() {
     browser.type_text(&browser.find_element("textarea"), "Go on");
     browser.press_key(KeyboardKey::Enter);
     let _ = browser.find_element(".conversation[data-state=open] .answer");
-    // On a busy host, the event of the page's own scroll to the end comes only after the answer's last one.
+    // On a busy host, the event of the page's scroll to the end arrives only after the answer's last one.
     browser.run_script(
         "new MutationObserver(() => {
             window.scrollTo({ top: document.documentElement.scrollHeight });
@@ -225,7 +225,7 @@ fn copied_answer_omits_steps() {
         browser.type_text(&browser.find_element("textarea"), "When?");
         browser.press_key(KeyboardKey::Enter);
         let _ = browser.find_element(".conversation[data-state=idle] .answer .prose strong");
-        // The clipboard of a test's browser is closed; its place takes what would go there.
+        // The clipboard of a test's browser is disabled; a variable replaces it.
         browser.run_script(
             "navigator.clipboard.write = async ([item]) => {
                 const kinds = ['text/plain', 'text/html'];
@@ -317,7 +317,7 @@ fn code_is_copied_by_itself() {
         browser.type_text(&browser.find_element("textarea"), "How?");
         browser.press_key(KeyboardKey::Enter);
         browser.wait_for_text("exit");
-        // The clipboard of a test's browser is closed; its place takes what would go there.
+        // The clipboard of a test's browser is disabled; a variable replaces it.
         let taking = "navigator.clipboard.writeText = async (text) => { window.taken = text; };
             navigator.clipboard.write = async ([item]) => {
                 window.taken = await (await item.getType('text/html')).text();
@@ -390,7 +390,7 @@ fn asked_question_leaves_no_draft() {
     assert_eq!(draft(), "", "after loading it again");
     goes("window.location.assign('/')");
     assert_eq!(draft(), "", "in a new conversation");
-    // A question that is typed again is kept.
+    // A retyped question is kept.
     browser.type_text(&browser.find_element(".home textarea"), "When is the rent due?");
     stage.open_path("/files");
     stage.open_path("/");
@@ -506,7 +506,7 @@ fn the_machine_is_started_and_stopped() {
     let browser = &stage.browser;
     stage.open_path("/machine");
     browser.click_element(&browser.find_element(".state.stopped button"));
-    // The page follows by itself.
+    // The page follows automatically.
     browser.click_element(&browser.find_element(".state.running button"));
     let _ = browser.find_element(".state.stopped");
     stage.assert_quiet();

@@ -17,7 +17,7 @@ const ATTACHED: usize = 90;
 /// The files that an answer finds.
 const CITED: usize = 12;
 
-/// Notes what runs. Runs before every page.
+/// Records running scripts. Runs before every page.
 pub(crate) const TRAP: &str = "window.hits = []; window.hit = () => { window.hits.push(location.href); };
     window.alert = window.confirm = window.prompt = window.hit;";
 
@@ -30,7 +30,7 @@ const INTRUDERS: &str = "return [...document.body.querySelectorAll('*')].filter(
         || (['href', 'src', 'action', 'formaction', 'xlink:href'].includes(name) && !/^(https?:\\/\\/|\\/(?!\\/)|#|mailto:)/.test(value)))
     ).map((element) => element.outerHTML.slice(0, 200));";
 
-/// Requires of the page that is open that no text became anything else.
+/// Requires that no text of the open page became anything else.
 fn check_no_payload_ran(stage: &BrowserFixture, path: &str) {
     // Gives delayed scripts their chance: focus, a frame, fetched content.
     stage.browser.run_async_script(
@@ -57,11 +57,11 @@ pub(crate) fn visit_with_and_without_policy(stage: &BrowserFixture, path: &str, 
 pub(crate) fn assert_nothing_loaded(stage: &BrowserFixture) {
     let own = stage.service_url("/");
     let requested: BTreeSet<_> = stage.browser.take_requested_urls().into_iter().collect();
-    // The browser's own icon of a date.
+    // The browser's icon of a date.
     let is_icon = |url: &str| url.starts_with("data:image/svg+xml;base64,");
-    // An image of the account's files is shown by itself.
+    // An image of the account's files is shown on a separate page.
     let (files, image) = (stage.service_url("/files/"), "?image");
-    // The page asks for the states of files by their names.
+    // The page requests the states of files by their names.
     let states = stage.service_url("/workspace/indexing?");
     let is_expected = |url: &&String| {
         let is_image = url.starts_with(&files) && url.ends_with(image);
@@ -75,7 +75,7 @@ pub(crate) fn assert_nothing_loaded(stage: &BrowserFixture) {
     assert_eq!(stage.browser.take_console_messages(), Vec::<String>::new());
 }
 
-/// Asks each payload and has it answered by itself: as reasoning, as the name of a tool and as text.
+/// Asks each payload and answers it with the payload: as reasoning, as the name of a tool and as text.
 fn ask_payloads(stage: &BrowserFixture, api: &Api, payloads: &[String]) -> String {
     let mut chat = Value::Null;
     for payload in payloads {

@@ -213,7 +213,7 @@ fn hostile_archive_names_run_nothing() {
     stage.browser.run_script_on_load(TRAP);
     let api = stage.service.api_for(&stage.account);
     let payloads = payloads::all_payloads();
-    // Of a page of the web, its text is shown, which not all payloads have.
+    // For a web page, only its text is shown, which not all payloads have.
     for (name, separator, shown) in
         [("all.md", "\n\n", 30), ("all.txt", "\n", 30), ("all.csv", ",1\n", 30), ("all.html", "\n", 20)]
     {

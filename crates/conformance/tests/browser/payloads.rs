@@ -1,4 +1,4 @@
-//! Texts that would like to run in a page: markup in each place from which it could break out, and links of Markdown.
+//! Texts that try to run in a page: markup in each place from which it could break out, and links of Markdown.
 //!
 //! Each would call `hit()` if it ran, or request an address that contains `loaded`.
 

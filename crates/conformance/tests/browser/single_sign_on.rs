@@ -36,7 +36,7 @@ impl NodeIdentityProvider {
             .expect("it can be run");
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
         let issuer = lines.by_ref().map_while(Result::ok).find(|line| line.starts_with("http://"));
-        // Its further lines are read, so that it never waits for a reader.
+        // Its further output is read, so that it never blocks.
         std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
         Self { child, issuer: issuer.expect("it listens"), _folder: folder }
     }

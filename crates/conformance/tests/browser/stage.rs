@@ -8,7 +8,7 @@ pub(crate) const PASSWORD: &str = "correct horse";
 const PHONE: (u32, u32) = (390, 844);
 const DESKTOP: (u32, u32) = (1280, 800);
 
-/// The views of a page. Every two of size, theme and language meet in one of them.
+/// The views of a page. Every pair of size, theme and language occurs in one of them.
 pub(crate) const VIEWS: [View; 6] = [
     phone_view(false, "en"),
     phone_view(true, "cs"),
@@ -91,15 +91,15 @@ impl BrowserFixture {
         format!("http://{}{path}", self.service.address())
     }
 
-    /// Asks a question by the interface and returns the path of its conversation.
+    /// Asks a question over the interface and returns the path of its conversation.
     pub(crate) fn ask_and_wait(&self, question: &str) -> String {
         let api = self.service.api_for(&self.account);
         let answer = api.wait_for_completion(&api.ask_question(question));
         format!("/c/{}", answer["chatId"].as_str().expect("an id"))
     }
 
-    /// Requires that nothing was complained of in the console, violations of the security policy above all, and that
-    /// nothing was requested of another host.
+    /// Requires that the console has no messages, such as violations of the security policy, and that nothing was
+    /// requested from another host.
     pub(crate) fn assert_quiet(&self) {
         let complaints = self.browser.take_console_messages();
         assert_eq!(complaints, Vec::<String>::new());

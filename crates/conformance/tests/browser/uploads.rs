@@ -38,7 +38,7 @@ fn large_upload_resumes_after_broken_connection() {
 #[test]
 fn a_large_upload_is_cancelled() {
     let stage = BrowserFixture::start_signed_in(desktop_view(false, "en"));
-    // The fourth piece does not arrive until it is given up.
+    // The fourth piece does not arrive until it times out.
     let script = "
         const real = window.fetch;
         window.asked = [];
@@ -207,7 +207,7 @@ fn waiting_uploads_warn_before_leaving() {
         count(".queued", 2);
         assert_eq!(browser.run_script(warns, &[]), true, "on {page}");
         browser.wait_for_text("Uploaded: 0 / 4");
-        // One that waits is cancelled without waiting for its turn.
+        // A waiting one is cancelled without waiting for its turn.
         browser.click_element(&browser.find_element("[aria-label='Cancel the upload: d.txt']"));
         count(rows, 3);
         browser.run_script(

@@ -1,4 +1,4 @@
-//! Where the clients and the programs that run them are.
+//! The locations of the clients and of the programs that run them.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -48,7 +48,7 @@ fn python_readme_examples_run_and_typecheck() {
 fn typescript_readme_example_runs_and_typechecks() {
     let (_service, api) = start_with_api();
     let folder = prepare_typescript_folder();
-    // A package knows itself by its name.
+    // A package can import itself by its name.
     expect_success(typescript_compiler().current_dir(folder.path()));
     let example = folder.path().join("example");
     fs::create_dir(&example).expect("a folder");

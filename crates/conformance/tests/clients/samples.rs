@@ -1,4 +1,4 @@
-//! The samples that `/docs` shows are code that its languages accept for the clients.
+//! The samples that `/docs` shows are valid code for the clients.
 
 use std::fmt::Write;
 use std::fs;

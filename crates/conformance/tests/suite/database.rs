@@ -121,8 +121,8 @@ fn second_service_waits_for_first() {
     until_said(&mut log, "listening on");
 }
 
-/// Another service continues the work of a dead one at once. Its machine, which the other one cannot see, works no
-/// longer.
+/// Another service continues the work of a dead one at once. Its machine, which the other one cannot see, no
+/// longer works.
 #[test]
 fn standby_continues_after_kill() {
     let vendor = ScriptedVendor::start();

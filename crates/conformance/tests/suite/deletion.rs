@@ -67,7 +67,7 @@ fn deleted_account_leaves_nothing() {
     stranger.download_file("/uploads/kept.txt").expect_status(200);
     assert_eq!(stranger.list_chats("").json()["totalCount"], 1);
     stranger.wait_for_completion(&stranger.ask_question("Hello again"));
-    // The email may be used again, by an account that begins with nothing.
+    // The email may be used again, by an account that starts empty.
     let made = service.run_admin_command(&[
         "account",
         "create",

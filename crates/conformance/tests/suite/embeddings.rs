@@ -1,5 +1,5 @@
-//! Search by meaning: passages are embedded by a vendor's model in the background, and searches find what shares no word with
-//! them.
+//! Search by meaning: passages are embedded by a vendor's model in the background, and searches find passages without common
+//! words.
 
 use std::collections::BTreeSet;
 

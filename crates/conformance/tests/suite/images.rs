@@ -32,7 +32,7 @@ fn run_image_command(folder: &Path, arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).expect("one JSON object")
 }
 
-/// Returns code and message with which a command fails.
+/// Returns the code and the message of a failed command.
 fn failure_code_and_message(output: &Output) -> (String, String) {
     assert!(!output.status.success() && output.stdout.is_empty());
     let error: Value = serde_json::from_slice(&output.stderr).expect("one JSON object");

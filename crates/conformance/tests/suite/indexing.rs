@@ -1,4 +1,4 @@
-//! Documents are read from their upload on, and the listing tells of each how far that has come.
+//! Documents are read from their upload on, and the listing shows the progress of each.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::streams::{StreamFixture, stream_fixture};
 use crate::unread::read_guest_fixture;
 
-/// Returns the states of the files in a folder, or the reasons where there are some.
+/// Returns the states of the files in a folder, or their reasons, if any.
 fn indexing_states(listing: &Value) -> BTreeMap<String, String> {
     let entries = listing["entries"].as_array().expect("entries").iter();
     let files = entries.filter(|entry| entry["type"] == "FILE");
@@ -21,7 +21,7 @@ fn indexing_states(listing: &Value) -> BTreeMap<String, String> {
     files.map(state).collect()
 }
 
-/// Waits until nothing of a folder is left to read, and returns its listing.
+/// Waits until all files of a folder are read, and returns its listing.
 fn wait_until_indexed(api: &Api, folder: &str) -> Value {
     poll::wait_until("all documents are read", || {
         let listing = api.list_directory(folder).expect_status(200).json();
@@ -63,7 +63,7 @@ fn uploads_indexed_and_states_listed() {
     let uploads = &home["entries"][0];
     assert!(uploads["indexing"].is_null(), "a folder has no state: {uploads}");
 
-    // The states stay while the machine does not run, and another content is another file.
+    // The states stay while the machine does not run, and changed content counts as another file.
     api.stop_vm().expect_status(202);
     poll::wait_until("the machine is stopped", || (api.get_vm().json()["status"] == "STOPPED").then_some(()));
     assert_eq!(indexing_states(&api.list_directory("/uploads").json()), found);

@@ -14,7 +14,7 @@ fn show_machine(service: &TestService, account: &str) -> Value {
     service.run_admin_command(&["machine", "show", account])
 }
 
-/// Returns the code with which a command fails.
+/// Returns the code of a failed command.
 fn failure_code(service: &TestService, arguments: &[&str]) -> String {
     let output = service.try_admin_command(arguments);
     assert!(!output.status.success() && output.stdout.is_empty(), "{arguments:?}");

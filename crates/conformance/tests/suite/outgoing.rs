@@ -1,4 +1,4 @@
-//! Connections that leave the host through a proxy, to a server that a private authority vouches for.
+//! Connections that leave the host through a proxy, to a server with a certificate of a private authority.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use serde_json::{Value, json};
 
-/// The server behind the proxy. No name server knows it.
+/// The server behind the proxy. It is not in DNS.
 const HOST: &str = "vendor.test";
 
 fn fixture_path(name: &str) -> PathBuf {
@@ -77,7 +77,7 @@ fn tunnel_request(
     heads: &Mutex<Vec<String>>,
     address: &str,
 ) -> io::Result<()> {
-    // The client sends nothing more before it has the answer.
+    // The client sends nothing else before it has the answer.
     let asked = read_head(&mut BufReader::new(&stream))?;
     heads.lock().expect("no thread failed").push(asked);
     stream.write_all(b"HTTP/1.1 200 Connected\r\n\r\n")?;
@@ -131,7 +131,7 @@ fn vendor_reached_through_configured_proxy() {
         // `user:word`
         assert!(head.to_lowercase().contains("proxy-authorization: basic dxnlcjp3b3jk"), "{head}");
     }
-    // The variables that other programs read do the same.
+    // The usual proxy variables have the same effect.
     check_answers(&start_service(&[("HTTPS_PROXY", proxy.url.as_str()), authority]));
 }
 

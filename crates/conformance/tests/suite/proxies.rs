@@ -1,4 +1,4 @@
-//! The samples for proxies before the service. A proxy that is not installed is passed over.
+//! The samples for proxies before the service. A proxy that is not installed is skipped.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

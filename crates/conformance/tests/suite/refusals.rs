@@ -48,7 +48,7 @@ fn refusal_reaches_clients_that_write_first() {
         let head = format!("{line} HTTP/1.1\r\nhost: x\r\n{key}content-length: {LARGE_BYTES}\r\n\r\n");
         assert_eq!(written_first(&service, &head, LARGE_BYTES), Some(status), "{name}");
     }
-    // The head alone is refused by the reader of heads.
+    // A long head is refused while it is read.
     let long = format!("GET /{} HTTP/1.1\r\nhost: x\r\n\r\n", "x".repeat(4 << 20));
     assert_eq!(written_first(&service, &long, 0), Some(431));
 }
