@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::measurement::{Measurement, format_number};
 
 const WIDTH: u32 = 720;
-/// Where bars begin, and how long the longest of a figure is.
+/// The start of bars, and the length of the longest bar of a figure.
 const BARS_AT: u32 = 110;
 const BAR_MAX: f64 = 480.0;
 const ROW: u32 = 20;

@@ -54,7 +54,7 @@ pub(crate) enum Goal {
 #[derive(Debug)]
 pub(crate) struct Measurement {
     name: String,
-    /// Which of several that are measured alike, such as machine drivers.
+    /// The series, if several are measured alike, such as machine drivers.
     series: Option<&'static str>,
     unit: MeasurementUnit,
     values: Vec<f64>,

@@ -56,7 +56,7 @@ pub(crate) struct BenchService {
     _port: ReservedPort,
     child: Option<Child>,
     accounts: u32,
-    /// The machine driver; the service's own choice unless given.
+    /// The machine driver; the service's choice unless given.
     driver: Option<&'static str>,
 }
 

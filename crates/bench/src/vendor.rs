@@ -31,7 +31,7 @@ impl BenchVendor {
                 runtime.block_on(async {
                     let vendor = test_support::start_server().await?;
                     started.send(vendor.base_url())?;
-                    // There is nobody left to serve in either case.
+                    // No client is left to serve in either case.
                     let _ = ended.await;
                     Ok(())
                 })

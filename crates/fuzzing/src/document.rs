@@ -5,7 +5,7 @@ use std::sync::Once;
 
 use guest::documents::{Extracted, OUTPUT_MAX_BYTES, PAGES_MAX, extract_bytes};
 
-/// Names whose extensions decide where the content does not.
+/// Names whose extensions determine the format if the content does not.
 const NAMES: [&str; 8] = ["a.pdf", "a.docx", "a.doc", "a.ppt", "a.eml", "a.xls", "a.html", "a"];
 
 /// Runs one input. Its first byte selects the name.

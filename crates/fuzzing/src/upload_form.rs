@@ -1,5 +1,5 @@
-//! Fuzzes upload forms: an accepted file is stored whole where the answer says, a refused one leaves nothing behind,
-//! and the chunks of the body make no difference.
+//! Fuzzes upload forms: an accepted file is stored completely at the answered path, a refused one leaves nothing
+//! behind, and the chunks of the body make no difference.
 
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
@@ -79,7 +79,7 @@ impl UploadWorkspace {
         }
     }
 
-    /// Deletes the file, and its own folder when it is a temporary one.
+    /// Deletes the file, and also its folder if it is temporary.
     fn delete_upload(&self, file: &Path) {
         let folder = file.parent().expect("a folder");
         std::fs::remove_file(file).expect("it can be deleted");

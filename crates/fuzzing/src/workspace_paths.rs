@@ -103,7 +103,7 @@ impl LinkedWorkspace {
         Self { _root: root, runtime, workspace }
     }
 
-    /// Asserts that only the file inside is ever opened.
+    /// Asserts that only the inner file is ever opened.
     fn assert_inside(&self, data: &[u8]) {
         let Ok(text) = std::str::from_utf8(data) else { return };
         for asked in [AskedPath::from_url(text), AskedPath::from_text(text)] {

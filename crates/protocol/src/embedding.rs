@@ -1,9 +1,9 @@
 //! The vectors of passages and queries, for search by meaning.
 //!
-//! The agent has no network, so the host drives: `POST /index/unembedded` asks for passages without a vector, `POST
-//! /index/embedded` hands their vectors back, `POST /index/query` hands over the vector of a query before the search that
-//! uses it runs. All three are repeatable. The host treats replies as untrusted. Agents of earlier releases do not support
-//! these paths and search by words alone.
+//! The agent has no network, so the host drives: `POST /index/unembedded` requests passages without a vector, `POST
+//! /index/embedded` returns their vectors, `POST /index/query` sends the vector of a query before its search runs. All
+//! three are repeatable. The host treats replies as untrusted. Agents of earlier releases do not support these paths and
+//! search by words alone.
 
 use domain::embedding::DIMENSION_MAX;
 use serde::{Deserialize, Serialize};
@@ -40,7 +40,7 @@ pub struct UnembeddedRequest {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unembedded {
     pub passages: Vec<UnembeddedPassage>,
-    /// True if there are more vectors than are kept: no passage gets one any more.
+    /// True if the limit of vectors is reached: no passage gets another one.
     #[serde(default)]
     pub full: bool,
 }
@@ -55,7 +55,7 @@ pub struct UnembeddedPassage {
     pub text: String,
 }
 
-/// The vectors of passages. Those of passages that have changed since are ignored.
+/// The vectors of passages. Vectors of passages that have changed since are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EmbeddedPassages {
     /// As in the [`UnembeddedRequest`].
@@ -68,7 +68,8 @@ pub struct EmbeddedPassages {
 pub struct PassageVector {
     pub id: i64,
     pub digest: u64,
-    /// See [`domain::embedding::quantize`]. Empty for a passage that the model rejects, so that it is not asked for again.
+    /// See [`domain::embedding::quantize`]. Empty for a passage that the model rejects, so that it is not requested
+    /// again.
     pub components: Vec<i8>,
 }
 

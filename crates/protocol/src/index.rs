@@ -2,7 +2,7 @@
 //!
 //! `POST /index` waits until the states of the files differ from the last ones that the host has seen, then reports
 //! all of them. `POST /index/changed` names the files that the host has changed, so that they are read at once. The
-//! host treats reports as untrusted. Agents of earlier releases know neither path.
+//! host treats reports as untrusted. Agents of earlier releases support neither path.
 
 use domain::indexing::{FileIndexing, IndexState, PageProgress};
 use domain::unread::UnreadReason;
@@ -26,7 +26,7 @@ pub const WAIT_SECONDS: u64 = 20;
 /// A request for a report.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexRequest {
-    /// The revision of the last report; none to get a report at once.
+    /// The revision of the last report; `None` requests a report at once.
     #[serde(default)]
     pub seen: Option<u64>,
 }
@@ -54,7 +54,7 @@ pub struct IndexReport {
 pub struct ReportedFile {
     /// The workspace path, starting with a slash.
     pub path: String,
-    /// The size in bytes and the modification time in seconds since 1970, of the content that the state is of.
+    /// The size in bytes and the modification time in seconds since 1970, of the content that the state describes.
     pub size: u64,
     pub modified: i64,
     /// The code of an [`IndexState`].
@@ -81,7 +81,7 @@ impl ReportedFile {
         }
     }
 
-    /// Returns the reported state; `None` if this version does not know it or it contradicts itself.
+    /// Returns the reported state; `None` if it is unknown to this version or inconsistent.
     #[must_use]
     pub fn to_file_indexing(&self) -> Option<FileIndexing> {
         let state = IndexState::of_code(&self.state)?;

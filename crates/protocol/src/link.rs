@@ -5,7 +5,7 @@
 //!
 //! A User Mode Linux kernel has the link as an Ethernet interface. A machine of QEMU has no network device: process 1 carries the
 //! packets of a TUN interface over a serial port, in frames of a length (`u16`, little endian) and that number of bytes. The
-//! first frame of the machine is [`PORT_READY`]; the first of the host, an [`Introduction`]. Then the machine asks for the time,
+//! first frame of the machine is [`PORT_READY`]; the first of the host, an [`Introduction`]. Then the machine requests the time,
 //! by [`ASK_TIME`].
 //!
 //! The first packet of a machine is a datagram with [`ANNOUNCEMENT`] to the host: the listeners are open. Earlier packets come
@@ -38,7 +38,7 @@ pub const BOOT_QEMU_ARGUMENT: &str = "boot-qemu";
 /// Environment of the program of the system that process 1 of a QEMU machine becomes once the system is mounted; without
 /// it, process 1 stays the program of the initramfs.
 pub const INIT: &str = "CAUSERIE_INIT";
-/// Mount point of the index in a virtual machine. The folder above it is open to root alone.
+/// Mount point of the index in a virtual machine. Only root can open the folder above it.
 pub const INDEX: &str = "/index/files";
 
 /// Folder of the initramfs with the modules of the kernel, loaded in the order of their names.
@@ -47,8 +47,8 @@ pub const MODULES: &str = "/modules";
 pub const PORT: &str = "/dev/vport0p1";
 /// The first frame of a machine over its port.
 pub const PORT_READY: &[u8] = b"ready";
-/// A frame of the machine that asks for the time, which a frame of 8 bytes answers: nanoseconds since the Unix epoch, little
-/// endian. It is like no packet, whose first bits are the version of IP.
+/// A frame of the machine that requests the time. A frame of 8 bytes answers it: nanoseconds since the Unix epoch, little
+/// endian. It differs from every packet, which begins with the version of IP.
 pub const ASK_TIME: &[u8] = b"time";
 /// The content of the datagram that announces the machine, to the port of [`AGENT`] at the host's address.
 pub const ANNOUNCEMENT: &[u8] = b"ready";

@@ -74,7 +74,8 @@ pub struct KnownToolList {
 /// A reply with the tools of all servers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolsReply {
-    /// An entry for each server of the file, in the same order. Those that took longer than [`LIST_WAIT_SECONDS`] are missing.
+    /// An entry for each server of the file, in the same order. Servers that took longer than [`LIST_WAIT_SECONDS`] are
+    /// missing.
     pub servers: Vec<ServerTools>,
 }
 
@@ -86,7 +87,7 @@ pub struct ServerTools {
     pub tools: ToolsUpdate,
 }
 
-/// The tools of a server, as far as the host does not know them.
+/// The tools of a server, unless the host knows them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolsUpdate {

@@ -1,8 +1,8 @@
 //! Previews of documents for their owner: the text of pages, and pages as pictures.
 //!
-//! Documents are untrusted, so only the machine parses them. `POST /preview` asks for the text of some pages of a document
-//! and the sizes of its pages; `POST /preview/page` asks for a page of a PDF or an image as a PNG or JPEG, also for a model. Both are repeatable. The host
-//! treats replies as untrusted. Agents of earlier releases know neither path.
+//! Documents are untrusted, so only the machine parses them. `POST /preview` requests the text of some pages of a document and
+//! the sizes of its pages; `POST /preview/page` requests a page of a PDF or an image as a PNG or JPEG, also for a model. Both are
+//! repeatable. The host treats replies as untrusted. Agents of earlier releases support neither path.
 
 use domain::unread::UnreadReason;
 use serde::{Deserialize, Serialize};
@@ -42,7 +42,7 @@ pub struct PreviewRequest {
     pub path: String,
     /// The first page, from 1, of formats whose pages are read one by one.
     pub first_page: u32,
-    /// A passage whose place on its page is asked for.
+    /// A passage whose place on its page is requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cited: Option<CitedOnPage>,
 }
@@ -121,7 +121,7 @@ pub struct PageRequest {
     pub path: String,
     /// The page, from 1.
     pub page: u32,
-    /// The viewer of the picture, by whom its size is chosen.
+    /// The viewer of the picture, which determines its size.
     #[serde(default)]
     pub viewer: Viewer,
 }

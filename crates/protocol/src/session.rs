@@ -150,7 +150,7 @@ pub fn output_in(output: ToolOutput) -> Result<turn::CallOutput, InvalidFrame> {
     }
     bounded(output.unread.len() <= UNREAD_MAX, "unread files")?;
     bounded(output.unread.iter().all(|file| path_fits(&file.path)), "path of an unread file")?;
-    // Reasons that this version does not know are dropped.
+    // Reasons unknown to this version are dropped.
     let unread = output.unread.into_iter().filter_map(|file| {
         Some(UnreadFile { reason: UnreadReason::of_code(&file.reason)?, path: file.path })
     });

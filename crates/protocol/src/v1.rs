@@ -1,9 +1,9 @@
 //! Protocol version 1, for machines that an older service left running.
 //!
 //! An agent of version 1 has its own loop, which requests model steps and orders calls. [`Translator`] uses
-//! only its execution of calls: each `open` of version 1 says that the next step is in progress, so that the
-//! loop requests none, and marks calls that must not run yet as calls of the host, for which the loop only
-//! waits. Adding a call needs a new `open`, which preserves running calls and results.
+//! only its execution of calls: each `open` of version 1 states that the next step is in progress, so that
+//! the loop requests none, and marks calls that must not run yet as calls of the host, for which the loop
+//! only waits. Adding a call needs a new `open`, which preserves running calls and results.
 
 use std::collections::BTreeMap;
 

@@ -254,12 +254,12 @@ impl HtmlWriter<'_> {
         self.open_tag(&format!("<{name}{align}>"), end)
     }
 
-    /// Opens a link. `of_file` are the attributes of one into the workspace.
+    /// Opens a link. `of_file` are the attributes of a link into the workspace.
     fn open_link(&mut self, link: &NodeLink, of_file: &str) -> &'static str {
         if self.links > 0 || !self.has_room() {
             return "";
         }
-        // Those of a document are relative to its own folder.
+        // Links of a document are relative to its folder.
         let file = || link::workspace_file_href(&link.url).filter(|_| self.raw_html == RawHtml::Shown);
         let address = link::allowed_address(&link.url).map(|address| (address, ""));
         let Some((address, attributes)) = address.or_else(|| Some((file()?, of_file))) else { return "" };

@@ -3,11 +3,11 @@
 //! [`whole`] renders a finished text, [`document`] a document of a user. [`Renderer`] renders a growing text: finished blocks once, only the last block
 //! again. Both produce the same blocks.
 //!
-//! Two independent layers make the output safe. [`emit`] writes only known elements and attributes and escapes the
-//! rest; [`sanitize`] removes everything else. Of HTML in answers a few elements are read and the rest is shown as text; of HTML
-//! in documents, known elements are kept without their attributes. Nothing is loaded: images become links. Links lead to
-//! `http`, `https` and `mailto`, and to files of the workspace that the answer cites or names. Reference definitions (`[a]:
-//! address`) in answers are text, so that the meaning of a link never depends on another block.
+//! Two independent layers make the output safe. [`emit`] writes only known elements and attributes and escapes the rest;
+//! [`sanitize`] removes everything else. In answers, a few HTML elements are read and the rest is shown as text; in documents,
+//! known elements are kept without their attributes. Nothing is loaded: images become links. Links lead to `http`, `https` and
+//! `mailto`, and to files of the workspace that the answer cites or names. Reference definitions (`[a]: address`) in answers are
+//! text, so that the meaning of a link never depends on another block.
 //!
 //! Tables with too many cells are shown as written. Formulas stay as written. [`draw_formulas`] draws them as MathML, for
 //! pages.

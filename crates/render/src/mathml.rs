@@ -1,4 +1,4 @@
-//! Draws formulas: TeX, as models write it, to MathML, which browsers show by themselves.
+//! Draws formulas: TeX, as models write it, to MathML, which browsers show natively.
 //!
 //! TeX is a language of macros, and formulas need few. This reads these, and refuses a formula with any other, which is
 //! then shown as written. The output has only elements of MathML Core without links, styles or scripts, with classes for
@@ -83,7 +83,7 @@ impl<'t> Parser<'t> {
         if self.rest.is_empty() { Ok(all) } else { Err(UnsupportedTex) }
     }
 
-    /// Reads a part of this formula by itself.
+    /// Reads a part of this formula separately.
     fn read_part(&self, tex: &'t str) -> Formula {
         Parser { rest: tex, depth: self.depth, alphabet: self.alphabet }.read_formula()
     }
@@ -357,7 +357,7 @@ impl<'t> Parser<'t> {
 
 const EMPTY: &str = "<mrow></mrow>";
 const THIN_SPACE: &str = "<mspace width=\"0.1667em\"></mspace>";
-/// Says to screen readers that a function is applied.
+/// Tells screen readers that a function is applied.
 const APPLIED: &str = "<mo>\u{2061}</mo>";
 
 fn text_element(name: &str, text: &str) -> String {

@@ -167,7 +167,7 @@ pub fn draw_formulas(text: &str, room: &mut usize, out: &mut String) {
         escape_html(&decoded[written..whole.start], out);
         written = whole.end;
         if is_block {
-            // A wide one is scrolled, by the keyboard as well.
+            // A wide one can be scrolled, also with the keyboard.
             out.push_str("<span class=\"formula\" tabindex=\"0\">");
             out.push_str(&drawn);
             out.push_str("</span>");

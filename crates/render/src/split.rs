@@ -91,7 +91,7 @@ struct OpenFormula {
     closing: &'static [u8],
     /// True if a line would be something else outside of a formula.
     is_ambiguous: bool,
-    /// True if it has an index or an exponent, and is a formula for that.
+    /// True if it has an index or an exponent, which makes it a formula.
     has_sign: bool,
     /// True if it has no code, marks or further signs around formulas.
     is_plain: bool,

@@ -148,7 +148,7 @@ fn is_row(line: &str) -> bool {
     !line.is_empty() && !line.starts_with("```") && !line.starts_with("~~~")
 }
 
-/// Returns the number of cells of a row; a pipe after a backslash separates none.
+/// Returns the number of cells of a row; a pipe after a backslash does not separate cells.
 fn count_cells(row: &str) -> usize {
     // In a list the first row follows the sign of its item.
     let row = row.find('|').filter(|at| *at <= 4 && !row[..*at].contains('\\')).map_or(row, |at| {

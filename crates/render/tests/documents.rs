@@ -1,4 +1,4 @@
-//! Checks the HTML of Markdown documents: what READMEs use is shown, and nothing of it acts.
+//! Checks the HTML of Markdown documents: the HTML of READMEs is shown, and none of it is active.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

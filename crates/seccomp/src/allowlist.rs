@@ -310,8 +310,8 @@ pub const STARTING: &[i64] = &[
     libc::SYS_vfork,
 ];
 
-/// The part of [`STARTING`] that QEMU needs: to be executed, threads, and the use of sockets that it was given. It opens
-/// none itself.
+/// The part of [`STARTING`] that QEMU needs: to be executed, threads, and the use of inherited sockets. It opens no
+/// sockets itself.
 pub const EMULATOR: &[i64] = &[
     libc::SYS_clone,
     libc::SYS_execve,

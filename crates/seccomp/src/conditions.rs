@@ -115,7 +115,7 @@ fn namespace_rules() -> Result<Vec<SeccompRule>, BackendError> {
 
 /// The execution domains of usual programs: Linux, 32-bit Linux, an old kernel name, and a query.
 const PERSONALITIES: &[u32] = &[0, 0x8, 0x2_0000, 0x2_0008, u32::MAX];
-/// Those of a User Mode Linux kernel, which expects to be loaded where it was linked (`ADDR_NO_RANDOMIZE`).
+/// The execution domains of a User Mode Linux kernel, which must be loaded where it was linked (`ADDR_NO_RANDOMIZE`).
 const KERNEL_PERSONALITIES: &[u32] = &[0, 0x4_0000, u32::MAX];
 
 /// Matches all execution domains except these.

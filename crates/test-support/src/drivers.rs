@@ -30,27 +30,27 @@ pub const FOLDER: &str = "CAUSERIE_DRIVERS_FOLDER";
 const TRIAL_MAX: Duration = Duration::from_secs(30);
 /// The same on a processor that is emulated.
 const EMULATED_TRIAL_MAX: Duration = Duration::from_secs(150);
-/// The longest time for killed processes to go.
+/// The longest time for killed processes to end.
 const KILL_MAX: Duration = Duration::from_secs(10);
 /// The interval in which a trial is checked.
 const POLL: Duration = Duration::from_millis(10);
 /// Limits the reason of a failed trial, in characters.
 const REASON_MAX_CHARACTERS: usize = 600;
 
-/// How it is found out whether a driver runs here.
+/// The trial that determines whether a driver runs here.
 #[derive(Debug)]
 pub struct DriverTrial<'a> {
     /// The driver's name.
     pub driver: &'a str,
     /// Distinguishes trials of the same driver by different programs.
     pub by: &'a str,
-    /// Makes the program, which gets a new folder, and names it in its arguments; or the reason why the driver cannot run.
+    /// Creates the command of the program in a new folder; or the reason why the driver cannot run.
     pub program: fn(&str, &Path) -> Result<Command, String>,
     /// Reads the program's output; the reason if the driver does not run.
     pub outcome: fn(&Output) -> Result<(), String>,
 }
 
-/// Returns true if a test can run on the driver. If it cannot, this says why on standard error and records the test.
+/// Returns true if a test can run on the driver. If it cannot, prints the reason on standard error and records the test.
 ///
 /// # Panics
 /// Panics if the driver is expected and does not run.
@@ -72,7 +72,7 @@ pub fn check_availability(trial: &DriverTrial) -> Result<(), String> {
     DriverTestRun::from_environment().check_availability(trial)
 }
 
-/// Says that a test is not run for want of a driver, and records it.
+/// Reports that a test is not run because its driver is missing, and records it.
 ///
 /// # Panics
 /// Panics if the driver is expected, or the record cannot be written.
@@ -80,7 +80,7 @@ pub fn record_skipped_test(driver: &str, reason: &str, test: &str) {
     DriverTestRun::from_environment().record_skipped_test(driver, reason, test);
 }
 
-/// Takes over the records of another folder, of tests whose names get this prefix.
+/// Takes over the records of another folder; the names of its tests get this prefix.
 ///
 /// # Panics
 /// Panics if a record cannot be written.
@@ -292,7 +292,7 @@ fn wait_within(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
     }
 }
 
-/// Reads the output of a program that exits with 0 if the driver runs, and otherwise says why in its last line.
+/// Reads the output of a program that exits with 0 if the driver runs, and otherwise prints the reason in its last line.
 ///
 /// # Errors
 /// The last line.

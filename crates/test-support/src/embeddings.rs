@@ -1,14 +1,14 @@
 //! A fake embedding model in OpenAI's format: texts with similar words or meaning get similar vectors.
 //!
 //! A vector counts the hashed trigrams of a text's words, and the concepts of a small table of synonyms, which weigh more. So
-//! it is the same for equal texts, and finds what shares no word, as far as the table goes. The model's name selects
-//! faults: see [`respond`].
+//! it is the same for equal texts, and finds texts without common words if the table has their synonyms. The model's name
+//! selects faults: see [`respond`].
 
 use serde_json::{Value, json};
 
 /// The dimension of the vectors.
 pub const DIMENSION: usize = 256;
-/// The maximum number of texts of a request, as of OpenAI.
+/// The maximum number of texts of a request, as at OpenAI.
 const INPUTS_MAX: usize = 2048;
 /// The model rejects a request with a text that contains this.
 pub const REJECTED: &str = "REJECT-ME";
@@ -18,7 +18,7 @@ const CONCEPT: f32 = 3.0;
 /// The numbers of a vector that is far too long.
 const HUGE: usize = 4_000_000;
 
-/// Words of one meaning, by their beginnings.
+/// Words with one meaning, by their beginnings.
 const CONCEPTS: &[&[&str]] = &[
     &["rent", "lease", "tenan", "landlord", "nájem", "miet", "pacht"],
     &["dog", "pet", "animal", "cat", "hund", "pes", "zvíř"],
@@ -35,7 +35,7 @@ const CONCEPTS: &[&[&str]] = &[
 #[must_use]
 pub fn embed_text(text: &str) -> Vec<f32> {
     let mut vector = vec![0.0; DIMENSION];
-    // A share of all texts, so that no text is without a direction.
+    // A component that all texts share, so that no vector is zero.
     vector[0] = 0.1;
     for word in text.to_lowercase().split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
         let letters: Vec<char> = format!("^{word}$").chars().collect();

@@ -11,7 +11,8 @@ const STRIDE: u32 = 61;
 
 /// A TCP port of `127.0.0.1` that no other holder of a reservation has, in any process of the host.
 ///
-/// The UDP socket of the same number is the claim: the kernel gives it to one process and takes it back when that ends.
+/// The UDP socket of the same number is the claim: the kernel gives it to one process and reclaims it when the process
+/// ends.
 #[derive(Debug)]
 pub struct ReservedPort {
     number: u16,
@@ -32,7 +33,7 @@ impl ReservedPort {
 
     fn claim(number: u16) -> Option<Self> {
         let claim = UdpSocket::bind((Ipv4Addr::LOCALHOST, number)).ok()?;
-        // A program that knows nothing of reservations may listen there.
+        // A program without a reservation may listen there.
         TcpListener::bind((Ipv4Addr::LOCALHOST, number)).ok()?;
         Some(Self { number, _claim: claim })
     }

@@ -49,7 +49,7 @@ const OTHER: &str = "\
 /// The number of distinguished languages: all of [`Language::ALL`], and one for all others.
 const KINDS: usize = 5;
 
-/// The languages of each of these words, in the order of [`Language::ALL`], and then whether it is of another one.
+/// The languages of each of these words, in the order of [`Language::ALL`], and then whether it belongs to another one.
 static KNOWN: LazyLock<HashMap<&'static str, [bool; KINDS]>> = LazyLock::new(|| {
     let mut known: HashMap<&str, [bool; KINDS]> = HashMap::new();
     for (index, words) in [CZECH, SLOVAK, GERMAN, ENGLISH, OTHER].into_iter().enumerate() {

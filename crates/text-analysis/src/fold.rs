@@ -1,4 +1,4 @@
-//! Folding: lower case without diacritics, so that `Výpověď`, `VÝPOVĚĎ` and `vypoved` are one.
+//! Folding: lower case without diacritics, so that `Výpověď`, `VÝPOVĚĎ` and `vypoved` are equal.
 
 /// Converts to lower case; keeps diacritics and composes decomposed Czech and Slovak letters.
 #[must_use]

@@ -1,7 +1,7 @@
 //! Text analysis for Czech, Slovak, German and English: tokenization, folding, stemming, stop words, synonyms and language
 //! detection.
 //!
-//! All functions are pure and need no external tables. A stem need not be a word: it only has to be equal for all forms
+//! All functions are pure and need no external tables. A stem may not be a word: it only has to be equal for all forms
 //! of one word, in the query and in the document.
 
 pub mod detect_language;
@@ -41,8 +41,8 @@ impl TextLanguage {
     /// Every language, in the order in which a tie is decided.
     pub const ALL: [Self; 4] = [Self::Czech, Self::Slovak, Self::German, Self::English];
 
-    /// Those that stem differently; Slovak shares the rules of Czech. A word of a query is looked up under the stem of
-    /// each.
+    /// The languages that stem differently; Slovak shares the rules of Czech. A word of a query is looked up under the
+    /// stem of each.
     pub const STEMMED: [Self; 3] = [Self::Czech, Self::German, Self::English];
 
     /// Returns the two letters of ISO 639-1.

@@ -1,9 +1,9 @@
-//! Tells lists of places from text: tables of contents, indexes, lists of links or of questions without their answers, and
-//! commands of typesetting. They name many subjects and say nothing about any.
+//! Distinguishes lists of places from text: tables of contents, indexes, lists of links or of questions without their
+//! answers, and commands of typesetting. They name many subjects and say nothing about any.
 
 /// A text with fewer lines is not a list of places.
 const LINES_MIN: usize = 3;
-/// The share of lines, in per cent, from which a text is one.
+/// The share of lines, in per cent, from which a text is a list.
 const SHARE_MIN: usize = 60;
 /// The longest line of a numbered table of contents, in bytes.
 const ENTRY_MAX_BYTES: usize = 90;

@@ -44,7 +44,7 @@ pub enum Unproven {
     Date(String),
     /// A name: a capitalized word within a sentence.
     Name(String),
-    /// It says the contrary of the sentences with its words.
+    /// It contradicts the sentences with its words.
     Negation,
     /// A number that has another unit or limit in the passages, or the unit has another number.
     Quantity(String),
@@ -52,9 +52,9 @@ pub enum Unproven {
     Participant(String),
     /// It contradicts the order in time of the passages.
     TimeOrder,
-    /// It permits what the passages require or forbid, or requires what they permit.
+    /// It permits something that the passages require or forbid, or requires something that they permit.
     Obligation,
-    /// Most of its words, or all there is to compare.
+    /// Most of its words, or everything comparable.
     Words,
 }
 

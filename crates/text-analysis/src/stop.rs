@@ -1,4 +1,4 @@
-//! Stop words: words that say nothing about the subject of a text, question words included.
+//! Stop words: words without information about the subject of a text, question words included.
 
 use std::collections::HashSet;
 use std::sync::LazyLock;

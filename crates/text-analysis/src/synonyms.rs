@@ -1,5 +1,5 @@
-//! Synonyms in contracts, statutes, minutes and price lists, across the languages, so that a question need not
-//! match the wording of a document.
+//! Synonyms in contracts, statutes, minutes and price lists, across the languages, so that a question does not
+//! have to match the wording of a document.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

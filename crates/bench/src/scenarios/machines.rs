@@ -22,7 +22,7 @@ const IDLE: Duration = Duration::from_secs(3);
 /// The time over which the processor time of idle machines is added up.
 const IDLE_WATCHED: Duration = Duration::from_secs(30);
 
-/// The turns whose calls are measured, after the first call of the machine.
+/// The number of turns whose calls are measured, after the first call of the machine.
 const TURNS: usize = 5;
 /// The calls that are measured, in this order, and their names: processes, an interpreter, pure computation, system
 /// calls, and files of the workspace.

@@ -27,7 +27,7 @@ const TRANSIENT: [&str; 3] = ["-wal", "-shm", "-journal"];
 struct HeldResources {
     /// The service's open descriptors, its sockets among them.
     descriptors: usize,
-    /// Processes that are not the service's own.
+    /// Processes that do not belong to the service.
     processes: usize,
     /// Files and folders of the data folder, without [`TRANSIENT`] ones.
     files: usize,

@@ -28,7 +28,7 @@ const POLL_INTERVAL: Duration = Duration::from_micros(200);
 /// The times of one stop, in milliseconds after its request.
 #[derive(Default)]
 struct Stopped {
-    /// Until the stopped connection to the vendor or the tool's process was gone.
+    /// Until the stopped connection to the vendor or the tool's process had ended.
     gone: f64,
     /// Until the reader had the answer's last state.
     completed: f64,

@@ -94,7 +94,7 @@ pub(crate) const ONE: Load = Load {
 struct TokenRun {
     /// The delay of each token from sending to reading, in microseconds.
     added: Vec<f64>,
-    /// The added delay over the vendor's own time.
+    /// The added delay over the vendor's time.
     over_floor_millis: f64,
     micros_per_token: f64,
 }
@@ -149,7 +149,7 @@ fn token_measurements(load: &Load, ours: &[TokenRun], bare: &[TokenRun]) -> Vec<
     });
     let cpu = |what| measurement(what, MeasurementUnit::Micros, &|run: &TokenRun| run.micros_per_token);
     if load.tokens == 1 {
-        // Per-token results say nothing about a single one.
+        // Per-token results are meaningless for a single token.
         return vec![cpu("processor per answer")];
     }
     measurements.push(cpu("processor per token").with_goal(Goal::AtMost(load.cpu_max)));
@@ -288,7 +288,7 @@ impl TokenReader {
     }
 }
 
-/// Reads the vendor's own frames through the proxy.
+/// Reads the vendor's frames through the proxy.
 async fn read_proxied(address: SocketAddr, model: &'static str, tokens: u32) -> BenchResult<Vec<f64>> {
     let mut connection = BenchConnection::open(address).await?;
     let body = json!({"model": model, "stream": true, "messages": [{"role": "user", "content": "What does the vendor say?"}]});

@@ -31,7 +31,7 @@ const WORD_MILLIS: u64 = 40;
 const COMMITS: usize = 3;
 const COMMIT_BYTES: usize = 4096;
 
-/// A tool of a server of the machine that is not there.
+/// A tool of a missing server of the machine.
 const NOTHING: &str = "nothing__here";
 
 /// Returns the calls in order.
@@ -44,7 +44,7 @@ fn tool_calls() -> Vec<(&'static str, Value)> {
         ("write", json!({"path": "/note.txt", "content": "alpha\n"})),
         ("edit", json!({"path": "/note.txt", "old": "alpha", "new": "beta"})),
         ("shell", json!({"command": "cat note.txt"})),
-        // The machine has no such server: the rest is the service's own time.
+        // The machine has no such server: the rest is the service's time.
         (NOTHING, json!({})),
     ]
 }

@@ -1,5 +1,5 @@
-//! HTML within Markdown documents, such as the README of a repository has it: known elements without their attributes, and the
-//! text of all others. Answers have fewer elements, and the rest of their HTML is shown as written.
+//! HTML within Markdown documents, as in the README of a repository: known elements without their attributes, and the text of
+//! all others. Answers have fewer elements, and the rest of their HTML is shown as written.
 //!
 //! An element that is opened within a block of Markdown is closed in it. An element that is opened between blocks, such as
 //! `<details>`, contains the blocks up to its end tag, or all following blocks. So the output is well nested for any
@@ -84,7 +84,7 @@ const ELEMENTS: [HtmlElement; 27] = [
     element!(Block, "ul"),
 ];
 
-/// Returns the element that is shown for one of a document; `None` if only its content is shown.
+/// Returns the shown element for one of a document; `None` if only its content is shown.
 fn find_element(name: &str) -> Option<HtmlElement> {
     let shown = match name {
         "b" => "strong",
@@ -373,7 +373,7 @@ impl HtmlWriter<'_> {
             let Some(open) = self.html.pop() else { return };
             let written = self.out.trim_end().len();
             if open.element.kind == ElementKind::Line && self.out[..written].ends_with(open.element.start) {
-                // An empty line would only take room.
+                // An empty line would waste space.
                 self.out.truncate(written - open.element.start.len());
                 continue;
             }

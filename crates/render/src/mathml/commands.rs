@@ -66,7 +66,7 @@ fn bracket_size(name: &str) -> Option<(&'static str, &'static str)> {
 }
 
 impl<'t> Parser<'t> {
-    /// Reads an element that begins with a command, which was taken.
+    /// Reads an element that begins with an already taken command.
     pub(super) fn command_atom(&mut self, name: &'t str) -> Result<Atom, UnsupportedTex> {
         if name.starts_with(char::is_whitespace) {
             return Ok(Atom::new_ordinary(space_element("0.25em")));

@@ -45,7 +45,7 @@ pub(super) fn find_symbol(name: &str) -> Option<Symbol> {
     kind.or_else(function).or_else(hidden)
 }
 
-/// Returns the bracket of a character after `\left`, `\right`, `\middle` or `\big`. That of `.` is empty.
+/// Returns the bracket of a character after `\left`, `\right`, `\middle` or `\big`. The bracket of `.` is empty.
 pub(super) fn find_delimiter(character: &str) -> Option<&'static str> {
     if character == "." {
         return Some("");

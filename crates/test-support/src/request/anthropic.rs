@@ -147,7 +147,7 @@ fn parse_user_message(
     }
 }
 
-/// Returns the number of searches by the vendor's own tool in a message.
+/// Returns the number of searches by the vendor's tool in a message.
 fn count_searches(content: &[Value]) -> usize {
     content.iter().filter(|block| block["type"] == "server_tool_use").count()
 }

@@ -254,7 +254,7 @@ pub(super) fn find_months(text: &str) -> Vec<Month> {
             Some(word) => folded == word,
             None => folded.starts_with(name),
         };
-        // `července` begins as `června` does, so the longer name is asked first.
+        // `července` begins like `června`, so the longer name is checked first.
         let found = MONTHS.iter().rposition(|names| names.split_whitespace().any(is))?;
         let ambiguous = folded == "may" && !token.text.starts_with('M');
         (!ambiguous).then(|| Month { shown: token.text.to_owned(), number: found + 1 })

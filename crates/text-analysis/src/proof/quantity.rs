@@ -27,7 +27,7 @@ const UNITS: &[&str] = &[
     "=mb =mib megabyte",
     "=gb =gib gigabyte",
 ];
-/// Words (folded) before a unit that make a rate of it: `per day`.
+/// Words (folded) before a unit that make it a rate: `per day`.
 const RATE: &str = "per pro za je every each kazd kazde kazdy kazdou kazdu kazdy kazdeho kazdeho jede jeden jedes jedem jeder";
 /// The beginnings (folded) of words that are rates by themselves.
 const RATES: [&str; 14] = [
@@ -48,7 +48,7 @@ const NO_UNITS: &str = "a an den";
 /// The words between a number and its unit, or between it and its limit.
 const BETWEEN_MAX: usize = 3;
 
-/// Tells a lower limit from an upper one.
+/// Distinguishes a lower limit from an upper one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Limit {
     AtLeast,

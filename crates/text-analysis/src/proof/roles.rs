@@ -13,7 +13,7 @@ use super::aligned::{AlignedSentence, Alignment, SentenceWord, list_contains};
 
 /// One participant a line.
 const PARTICIPANTS: &str = include_str!("participants.txt");
-/// Words (folded) before one who acts in a passive sentence.
+/// Words (folded) before the actor in a passive sentence.
 const BY: &str = "by vom von durch seitens";
 /// Prepositions and German articles (folded) before a participant that is not the subject.
 const PREPOSITIONS: &str = "\
@@ -41,7 +41,7 @@ const ADJECTIVE_MIN_CHARS: usize = 4;
 const FEMININE: [&str; 5] = ["ung", "schaft", "bank", "polizei", "gemeinde"];
 /// Words (folded) that may begin another clause with another subject.
 const AND: &str = "and und a";
-/// The share of a claim's words besides participants that a sentence must contain to tell of the same.
+/// The share of a claim's words besides participants that a sentence must contain to describe the same.
 const OVERLAP_MIN: f64 = 0.7;
 /// Czech and Slovak participants (folded) whose nominative may be an accusative.
 const AMBIGUOUS: &str = "\
@@ -67,7 +67,7 @@ static WORDS: LazyLock<Vec<Vec<String>>> = LazyLock::new(|| {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ParticipantRole {
     Acts,
-    /// Another one than that acts.
+    /// Another participant than the actor.
     Undergoes,
     /// It owns or gives something: `the owner's consent`.
     Of,
@@ -163,11 +163,11 @@ fn find_participants<'a>(
     found.into_iter().map(|(part, _)| part).collect()
 }
 
-/// The mark that a participant bears in its sentence.
+/// The grammatical mark of a participant in its sentence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RoleMark {
     Subject,
-    /// The subject, unless another one is.
+    /// The subject, unless another participant is.
     Ambiguous,
     By,
     Of,

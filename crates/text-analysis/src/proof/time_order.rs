@@ -5,9 +5,9 @@ use super::negation::NEGATING;
 
 const BEFORE: &str = "before prior pred vor bevor predtim predtym vorher zuvor beforehand";
 const AFTER: &str = "after following po nach nachdem afterwards nachher danach pote potom nasledne";
-/// Those of the words above that are adverbs, after which no event is named.
+/// The adverbs among the words above, after which no event is named.
 const ADVERBS: &str = "vorher zuvor nachher danach potom pote afterwards beforehand predtim predtym nasledne";
-/// The words after a preposition that say before or after which event.
+/// The number of words after a preposition that name its event.
 const EVENT_WORDS_MAX: usize = 2;
 /// The maximum number of words between a preposition and its negation: *not before* is *after*.
 const NEGATION_DISTANCE_MAX: usize = 3;

@@ -154,7 +154,7 @@ fn check_variables(tree: &SourceTree, out: &mut Vec<Complaint>) {
     let read: BTreeSet<String> = sources.flat_map(|file| variable_names(&file.text)).collect();
     let documents = tree.files.iter().filter(|file| file.path.starts_with(DOCUMENTS));
     let mut described: BTreeSet<String> = documents.flat_map(|file| variable_names(&file.text)).collect();
-    // The service reads a variable per key of the settings; its own tests compare the keys with that page.
+    // The service reads a variable per key of the settings; its tests compare the keys with that page.
     let settings: BTreeSet<String> = setting_variables(tree.file_text(SETTINGS).unwrap_or("")).collect();
     described.extend(settings.iter().cloned());
     for name in read.difference(&described) {
