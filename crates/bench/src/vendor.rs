@@ -38,7 +38,7 @@ impl BenchVendor {
             };
             base_url()
         });
-        let base_url = starting.recv().map_err(|_| "the stand-in vendor does not start")?;
+        let base_url = starting.recv().map_err(|_| "the fake vendor does not start")?;
         let address = base_url.trim_start_matches("http://").trim_end_matches("/v1").parse()?;
         Ok(Self { base_url, address, _end: end })
     }

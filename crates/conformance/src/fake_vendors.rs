@@ -110,7 +110,7 @@ impl FakeVendors {
     pub fn restart(&mut self) {
         assert!(self.child.is_none(), "it still runs");
         self.child = (0..STARTS_MAX).find_map(|_| spawn_vendor(&self.binary, &self.address));
-        assert!(self.child.is_some(), "the stand-in does not start on {} again", self.address);
+        assert!(self.child.is_some(), "the fake vendor does not restart on {}", self.address);
     }
 
     /// Returns the requests since its start, oldest first: objects with `body` and `outcome`.

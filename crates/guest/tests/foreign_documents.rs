@@ -185,7 +185,7 @@ fn docx_long_notes_are_cut() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!((lines[0], lines[1]), ("Smlouva", "Pod čarou-a"));
     assert!(lines[2].starts_with("Pokuta činí 7777 Kč.") && lines[2].len() <= 64 << 10, "{}", lines[2].len());
-    assert_eq!(lines[3..], ["žádná", "beta."], "a note stands at its first reference alone");
+    assert_eq!(lines[3..], ["žádná", "beta."], "a note is shown only at its first reference");
     assert!(document.truncated);
 }
 

@@ -266,7 +266,7 @@ async fn mcp_unneeded_server_leaves_nothing() {
     stage.write_servers(&[], "2");
     let gone = stage.call_tool("registry__echo", json!({})).await;
     assert!(gone.failed && gone.text.contains("there is no tool"), "{}", gone.text);
-    wait_until("the server and what it started are gone", || !is_running(&pid) && !is_running(&sleeper))
+    wait_until("the server and its processes have ended", || !is_running(&pid) && !is_running(&sleeper))
         .await;
 }
 
@@ -277,7 +277,7 @@ async fn mcp_changed_plugin_gets_new_server() {
     stage.write_servers(&[("registry", "plain")], "2");
     let after = stage.server_environment().await;
     assert_ne!(before["pid"], after["pid"]);
-    wait_until("the one before is gone", || !is_running(&before["pid"])).await;
+    wait_until("the previous one has ended", || !is_running(&before["pid"])).await;
 }
 
 #[tokio::test]

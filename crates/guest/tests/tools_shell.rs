@@ -81,7 +81,7 @@ async fn nothing_outlives_the_call() {
         output.text
     );
     let pid: i32 = std::fs::read_to_string(machine.workspace_path("a.pid")).unwrap().trim().parse().unwrap();
-    assert!(is_gone(pid), "the process that left the session and its group is gone, too");
+    assert!(is_gone(pid), "the process that left the session and its group has ended, too");
 }
 
 #[tokio::test]

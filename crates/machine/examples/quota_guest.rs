@@ -44,7 +44,7 @@ fn run_quota_checks(folder: &str) -> Outcome {
     let disk = Path::new("/tmp/disk");
     fs::create_dir(disk)?;
     mount("/dev/ubda", disk, "ext4", MountFlags::empty(), c"")?;
-    ensure_holds(missing_disk_quota(disk).is_some(), "a file system without prjquota is told")?;
+    ensure_holds(missing_disk_quota(disk).is_some(), "a file system without prjquota is reported")?;
     rustix::mount::unmount(disk, rustix::mount::UnmountFlags::empty())?;
     mount("/dev/ubda", disk, "ext4", MountFlags::empty(), c"prjquota")?;
     ensure_holds(missing_disk_quota(disk).is_none(), "one with prjquota is found")?;
@@ -75,7 +75,7 @@ fn check_quotas(disk: &Path) -> Outcome {
         !can_write(&workspace.join("old/deep/more"), 1)?,
         "nothing more fits into a folder that was there",
     )?;
-    ensure_holds(can_write(&index.join("own"), 3)?, "the index has a bound of its own")?;
+    ensure_holds(can_write(&index.join("own"), 3)?, "the index has a separate bound")?;
     ensure_holds(can_write(&other.join("own"), 3)?, "and so has another account")?;
 
     bound_disk(5, &workspace, &index, quota(16, 50))?;

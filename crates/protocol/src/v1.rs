@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(
             translator.translate_agent_line(&returned_line("z")).unwrap(),
             None,
-            "nobody asked for it"
+            "it is unsolicited"
         );
     }
 

@@ -292,7 +292,7 @@ fn a_body_that_is_declared_too_large_is_not_asked_for(api: &Api) {
     let mut connection = RawConnection::connect(&api.address).expect("a connection");
     assert!(connection.write_bytes(head(1 << 30).as_bytes()));
     connection.read_response("POST").expect("an answer").expect_code(413, "TOO_LARGE");
-    assert!(connection.is_closed(), "a body that comes all the same is not taken for a request");
+    assert!(connection.is_closed(), "a body that is sent anyway is not interpreted as a request");
     let mut connection = RawConnection::connect(&api.address).expect("a connection");
     assert!(connection.write_bytes(head(2).as_bytes()));
     assert_eq!(connection.read_bytes(12).as_deref(), Some(&b"HTTP/1.1 100"[..]), "a small one is");

@@ -197,12 +197,12 @@ impl PageAssertions for HttpResponse {
         for sheet in page.split("<style").skip(1) {
             assert!(
                 sheet.starts_with(">/* The style of the web application"),
-                "one style of its own: {page}"
+                "one separate style: {page}"
             );
             assert!(policy.contains("style-src 'self' 'sha256-"), "whose digest is known: {policy}");
         }
         for script in page.split("<script").skip(1) {
-            assert!(script.starts_with(" src=\"/assets/app.js?v="), "one script of its own: {script}");
+            assert!(script.starts_with(" src=\"/assets/app.js?v="), "one separate script: {script}");
         }
         page
     }

@@ -106,7 +106,7 @@ fn conversation_continues_and_is_listed() {
     stage.vendor.add_script([Say::from_text("Second answer.")]);
     let path = ask_question(&browser, "First question?\r\nOn two lines");
     let page = wait_for_completed_page(&browser, &path);
-    assert!(page.contains("First question?\nOn two lines"), "line ends are those of texts: {page}");
+    assert!(page.contains("First question?\nOn two lines"), "line ends are normalized: {page}");
     browser.post_form(&format!("{path}/ask"), &[("input", "Second question?")]).expect_redirect(&path);
     let page = wait_for_completed_page(&browser, &path);
     let order = ["First question?", "First answer.", "Second question?", "Second answer."];

@@ -89,5 +89,5 @@ fn command_made_operator_opens_operator_page() {
     let links = service.log_text().matches("/welcome?invitation=").count();
     service.terminate();
     service.restart();
-    assert_eq!(service.log_text().matches("/welcome?invitation=").count(), links, "nobody else is invited");
+    assert_eq!(service.log_text().matches("/welcome?invitation=").count(), links, "no further invitation");
 }

@@ -259,7 +259,7 @@ fn formulas_drawn_and_copied_verbatim() {
         browser.press_key(KeyboardKey::Enter);
         let _ = browser.find_element(".answer .formula math[display=block] mfrac");
         let is_high = "return document.querySelector('.answer mfrac').getBoundingClientRect().height > 20";
-        assert_eq!(browser.run_script(is_high, &[]), true, "numbers stand above each other");
+        assert_eq!(browser.run_script(is_high, &[]), true, "numbers are aligned");
         stage.vendor.release_hold();
         let _ = browser.find_element(".conversation[data-state=idle]");
         let copied = browser.run_script(

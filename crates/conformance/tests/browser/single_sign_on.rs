@@ -22,7 +22,7 @@ impl NodeIdentityProvider {
     fn start_for(service: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let modules = node_modules();
-        assert!(modules.join("oidc-provider").exists(), "it is not there: `make tools` installs it");
+        assert!(modules.join("oidc-provider").exists(), "not found: run `make tools`");
         symlink(modules, folder.path().join("node_modules")).expect("a link");
         let program = folder.path().join("identity_provider.mjs");
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/browser/identity_provider.mjs");

@@ -158,7 +158,7 @@ fn focus_stays_after_last_cancel() {
     let browser = &stage.browser;
     stage.open_path("/files/uploads");
     browser.run_script(script, &[]);
-    conformance::poll::wait_until("both uploads have begun", || {
+    conformance::poll::wait_until("both uploads have started", || {
         (browser.run_script("return window.held.length", &[]) == 2).then_some(())
     });
     browser.run_script("document.querySelector('.cancel-all').focus()", &[]);

@@ -20,7 +20,7 @@ pub(crate) fn test_file(name: &str) -> PathBuf {
 /// Returns a command for an installed Python program.
 pub(crate) fn python_command(program: &str) -> Command {
     let path = installed_folder("CAUSERIE_PYTHON", "python").join("bin").join(program);
-    assert!(path.is_file(), "{} is not there: `make tools` installs it", path.display());
+    assert!(path.is_file(), "{} not found: run `make tools`", path.display());
     let mut command = Command::new(path);
     command.env("PYTHONDONTWRITEBYTECODE", "1").env("PYTHONPATH", clients_folder().join("python/src"));
     command
@@ -52,7 +52,7 @@ pub(crate) fn typescript_compiler() -> Command {
 /// Returns a command for an installed Node program.
 pub(crate) fn node_program(name: &str) -> Command {
     let path = installed_folder("CAUSERIE_NODE", "node").join("node_modules/.bin").join(name);
-    assert!(path.exists(), "{} is not there: `make tools` installs it", path.display());
+    assert!(path.exists(), "{} not found: run `make tools`", path.display());
     Command::new(path)
 }
 

@@ -34,7 +34,7 @@ fn fork_bomb_ends_with_its_call() {
     }
     let answer = stage.api.get_answer(&answer);
     assert!(answer["error"].is_null() && answer["text"] == "Done.", "{answer}");
-    poll::wait_until("the bomb is gone", || (!stage.has_process("bomb() { [b]omb")).then_some(()));
+    poll::wait_until("the bomb has ended", || (!stage.has_process("bomb() { [b]omb")).then_some(()));
     let again = stage.run_commands(&["echo alive"]);
     assert!(again[0].contains("alive"), "{again:?}");
     stage.assert_unharmed();

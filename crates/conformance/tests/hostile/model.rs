@@ -84,7 +84,7 @@ fn repeated_call_ids_kept_apart() {
     let count = ids.len();
     ids.sort_unstable();
     ids.dedup();
-    assert_eq!((ids.len(), results.len()), (count, count), "each call has an id of its own and one result");
+    assert_eq!((ids.len(), results.len()), (count, count), "each call has a unique id and one result");
     let runs = stage.api.download_file("/runs.txt").expect_status(200).text();
     assert_eq!(runs, "a\nb\nc\nd\ne\nf\ng\n", "each ran once, in order");
     stage.assert_unharmed();

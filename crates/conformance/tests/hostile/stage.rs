@@ -141,7 +141,7 @@ impl HostileFixture {
             assert_eq!(self.before.get(path), Some(file), "{} came or changed", path.display());
         }
         for path in self.before.keys() {
-            assert!(after.contains_key(path), "{} is gone", path.display());
+            assert!(after.contains_key(path), "{} is missing", path.display());
         }
         let health = HttpRequest::new("GET", "/healthz").send(self.service.address());
         assert_eq!(health.status, 200);

@@ -172,7 +172,7 @@ fn see_to_the_end(
     record.reconnects += followed.reconnects;
     record.states += followed.states;
     let whole = caller.get_json(&events_target(answer));
-    assert_eq!(whole, followed.completed, "the stream ended with the answer as it stands");
+    assert_eq!(whole, followed.completed, "the stream ended with the stored answer");
     let chat = answer["chatId"].as_str().expect("a chat").to_owned();
     record.answers.push(CompletedAnswer { chat, marker, whole });
 }

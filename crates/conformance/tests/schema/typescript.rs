@@ -55,6 +55,6 @@ fn node_modules() -> PathBuf {
 /// Returns a command for an installed Node program.
 fn node_command(name: &str) -> Command {
     let path = node_modules().join(".bin").join(name);
-    assert!(path.exists(), "{} is not there: `make tools` installs it", path.display());
+    assert!(path.exists(), "{} not found: run `make tools`", path.display());
     Command::new(path)
 }

@@ -72,7 +72,7 @@ fn failing_model_is_down_until_success() {
     assert_eq!(
         api.wait_for_completion(&api.ask_question("Again"))["text"],
         "Done.",
-        "it can be asked all the same"
+        "it can still be asked"
     );
 }
 
@@ -116,7 +116,7 @@ fn refused_vendor_reported_until_success() {
     assert_eq!(
         api.wait_for_completion(&api.ask_question("Again"))["text"],
         "Done.",
-        "it is asked all the same"
+        "it is still asked"
     );
     assert_eq!(figure(up), Some(1.0));
     assert_eq!(service.run_admin_command(&["status"])["vendors"][0]["trouble"], Value::Null);

@@ -44,7 +44,7 @@ fn a_file_sets_the_service_up() {
     api.upload_file("b.txt", b"x").expect_status(201);
     api.upload_file("c.txt", b"x").expect_code(409, "QUOTA_EXCEEDED");
     let log =
-        poll::wait_until("the log is begun", || Some(service.log_text()).filter(|log| log.ends_with("\n")));
+        poll::wait_until("the log exists", || Some(service.log_text()).filter(|log| log.ends_with("\n")));
     for line in log.lines() {
         let event: Value = serde_json::from_str(line).expect("one JSON object a line");
         assert!(event["level"].is_string() && event["message"].is_string(), "{line}");

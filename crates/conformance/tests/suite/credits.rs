@@ -46,7 +46,7 @@ fn ask_unpaid_second_step(code: &str, vendor: &ScriptedVendor, api: &Api) -> Val
     assert!(last["content"].as_str().is_some_and(|html| html.contains(message)), "{whole}");
     assert!(parts.iter().all(|part| part["state"] != "PENDING"), "{whole}");
     assert_eq!(api.download_file("/note.txt").expect_status(200).text(), "x", "the paid step was executed");
-    assert_eq!(vendor.request_bodies().len(), 1, "no step is begun that can't be paid for");
+    assert_eq!(vendor.request_bodies().len(), 1, "no unaffordable step is started");
     whole
 }
 

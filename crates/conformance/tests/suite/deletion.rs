@@ -101,7 +101,7 @@ fn account_removal_resumes_after_kill() {
     service.run_admin_command(&["account", "delete", &first.email, "--yes"]);
     service.kill();
     service.run_admin_command(&["account", "delete", &second.email, "--yes"]);
-    assert!(account_folder_exists(&service, "workspaces", &second), "nobody removes it yet");
+    assert!(account_folder_exists(&service, "workspaces", &second), "it is not removed yet");
     service.restart();
     for account in [&first, &second] {
         assert_eq!(service.api_for(account).list_chats("").status, 401);

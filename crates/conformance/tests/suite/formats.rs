@@ -311,7 +311,7 @@ fn check_stop(format: FakeVendorFormat) {
         { "actions": [{ "say": "Looked." }] },
     ]});
     assert_eq!(api.wait_for_completion(&api.expect_accepted(&script_question(&look)))["text"], "Looked.");
-    assert_eq!(api.download_file("/free").status, 200, "the tool's process is gone");
+    assert_eq!(api.download_file("/free").status, 200, "the tool's process has ended");
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn licence_until(stage: &StreamFixture, day: &str) {
 fn ended_licence_ends_streams_not_answers() {
     let stage = stream_fixture();
     let StreamFixture { vendor, account, api, service } = &stage;
-    let write = json!({ "path": "/late.txt", "content": "written all the same" });
+    let write = json!({ "path": "/late.txt", "content": "still written" });
     vendor.add_script([
         Say::from_text("I look."),
         Say::Hold,
@@ -53,7 +53,7 @@ fn ended_licence_ends_streams_not_answers() {
     licence_until(&stage, "2099-12-31");
     let whole = api.wait_for_completion(&answer);
     assert_eq!((&whole["text"], &whole["error"]), (&Value::from("I look.\n\nAnd it is done."), &Value::Null));
-    assert_eq!(api.download_file("/late.txt").expect_status(200).text(), "written all the same");
+    assert_eq!(api.download_file("/late.txt").expect_status(200).text(), "still written");
     assert_eq!(vendor.request_bodies().len(), 2, "no step is repeated");
     neighbour.wait_for_completion(
         &neighbour.expect_accepted(&json!({ "input": "y", "chatId": theirs["chatId"] })),

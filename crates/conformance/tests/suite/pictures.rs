@@ -163,7 +163,7 @@ fn view_is_not_offered_without_vision() {
     let text = answer["text"].as_str().expect("text");
     assert!(
         text.contains("`scan.pdf` could not be read: it holds no text"),
-        "it was called all the same, and seen by nobody: {text}"
+        "it was called anyway, and not shown: {text}"
     );
 }
 

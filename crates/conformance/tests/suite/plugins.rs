@@ -264,7 +264,7 @@ fn answer_waits_for_removed_agent() {
     fs::rename(&agents, &away).expect("it was there");
     service.restart();
     service.run_admin_command(&["account", "set-role", "--account", &account.email, "--role", "operator"]);
-    let told = poll::wait_until("it is told that the answer is left", || {
+    let told = poll::wait_until("the left answer is reported", || {
         let request = HttpRequest::new("GET", "/readyz?verbose").with_header("x-api-key", &account.key);
         let checks = request.send(service.address()).expect_status(200).json();
         let checks = checks["checks"].as_array().cloned().unwrap_or_default();

@@ -199,7 +199,7 @@ fn answer_trace_survives_restart() {
         );
     }
     let (steps, calls) = (named("model step"), named("tool call"));
-    assert_eq!(steps.len(), 3, "two steps, the second one begun twice: {steps:?}");
+    assert_eq!(steps.len(), 3, "two steps, the second one started twice: {steps:?}");
     let committed: Vec<_> =
         steps.iter().filter(|step| step.attributes.contains_key("gen_ai.usage.output_tokens")).collect();
     assert!(committed.len() == 2 && steps.iter().all(|step| step.kind == 3), "{steps:?}");

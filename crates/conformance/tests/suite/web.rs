@@ -412,7 +412,7 @@ fn effectful_calls_run_in_step_order() {
     // In the meantime the machine runs calls of other answers.
     vendor.add_script([touch("other")]);
     assert_eq!(api.wait_for_completion(&api.ask_question("Do another"))["parts"][0]["state"], "COMPLETE");
-    assert!(is_there("other") && !is_there("second"), "the call after it has not begun");
+    assert!(is_there("other") && !is_there("second"), "the call after it has not started");
     site.release_file_call();
     poll::wait_until("the server is called again", || (site.tool_calls().len() == 2).then_some(()));
     assert!(is_there("second"));

@@ -47,7 +47,7 @@ pub(crate) fn render_page_images(document: &Pdf, page: u32, area: Option<Rect>) 
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "bounded by the most pixels of a page"
+    reason = "bounded by the maximum pixels of a page"
 )]
 fn draw_page_images(document: &Pdf, page: u32, area: Option<Rect>) -> Option<GrayPage> {
     let page = document.pages().get((page as usize).checked_sub(1)?)?;

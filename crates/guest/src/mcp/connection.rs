@@ -501,7 +501,7 @@ pub(super) mod tests {
         let (late, ()) = tokio::join!(connection.send_request("tools/call", json!({}), PATIENCE), async {
             tokio::select! { () = progress => {}, () = tokio::time::sleep(PATIENCE.at_most) => {} }
         });
-        assert_eq!((late, began.elapsed()), (Err(Unanswered::Late), PATIENCE.at_most), "but not for ever");
+        assert_eq!((late, began.elapsed()), (Err(Unanswered::Late), PATIENCE.at_most), "but not forever");
     }
 
     #[tokio::test]
@@ -572,7 +572,7 @@ pub(super) mod tests {
             assert_eq!(request["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"], "2026-07-28");
             assert_eq!(request["method"], "tools/call", "the request of the server has no reply");
             assert_eq!(request["params"]["_meta"]["progressToken"], request["id"]);
-            assert!(!connection.took_list_change(), "it came for nobody");
+            assert!(!connection.took_list_change(), "it was unsolicited");
             far.send_message(changed(meta(&listen["id"]))).await;
             far.send_message(
                 json!({"jsonrpc": "2.0", "id": listen["id"], "result": {"resultType": "complete"}}),

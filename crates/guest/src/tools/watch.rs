@@ -251,7 +251,7 @@ mod tests {
         assert_eq!(
             above.record_measurement(Some(150), 990, 990),
             (150, 140),
-            "growth above the quota is none to keep"
+            "growth above the quota is not kept"
         );
     }
 

@@ -194,7 +194,7 @@ impl Kernel {
                 "a sandbox on the host's kernel: namespaces, a private root, an allowlist of system calls, limits"
             }
             Self::UserModeLinux => {
-                "a Linux kernel of its own, an unprivileged process inside a sandbox on the host"
+                "a separate Linux kernel, an unprivileged process inside a sandbox on the host"
             }
             Self::Qemu => "a virtual machine, whose process is unprivileged inside a sandbox on the host",
         }

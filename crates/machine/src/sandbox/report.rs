@@ -30,12 +30,12 @@ pub(super) fn list_limits(
         if own_kernel { by_kernel(limit, "the machine's own kernel") } else { otherwise }
     };
     let epoll = match users {
-        Users::Root => by_kernel("epoll_watches", "each machine has users of its own"),
+        Users::Root => by_kernel("epoll_watches", "each machine has separate users"),
         Users::Ordinary { .. } => limit_status(
             "epoll_watches",
             Enforcement::Watch,
-            "tools have the service's user, and each program may add a number of watches; as root each machine has \
-             users of its own",
+            "tools have the service's user, and the watches of each program are limited; as root, each machine has \
+             separate users",
         ),
     };
     let disk = |limit| match no_disk_quota {
@@ -54,8 +54,8 @@ pub(super) fn list_limits(
                     "memory",
                     Enforcement::Watch,
                     &format!(
-                        "each process has its bound, what no process holds is refused, and command lines end that \
-                         hold twice as much together; {delegate}"
+                        "each process has a limit, memory without a process is refused, and command lines end that \
+                         use twice the limit together; {delegate}"
                     ),
                 ),
             ),

@@ -61,7 +61,7 @@ pub(crate) fn check_free(range: Range) -> Result<(), String> {
         let ranges = fs::read_to_string(file).unwrap_or_default();
         if let Some(other) = parse_lines(&ranges).find(|line| line.range.overlaps(range)) {
             return Err(format!(
-                "user {} has the ids {} in {file}, which overlap those of machines ({range}): give that user others",
+                "user {} has the ids {} in {file}, which overlap machines' ids ({range}): give that user others",
                 other.user, other.range
             ));
         }

@@ -215,7 +215,7 @@ async fn pending_driver_starts_once_chosen() {
     assert_eq!((driver.kernel(), driver.to_string()), (None, "pending (drivers are being tried)".to_owned()));
     assert!(
         driver.attach_machine(home.account).unwrap().is_none(),
-        "others' machines are looked for all the same"
+        "others' machines are still looked for"
     );
     let mut start = pin!(driver.start_machine(&home));
     tokio::select! {

@@ -249,6 +249,6 @@ mod tests {
         assert!(found_cycles(&files).is_empty(), "{:?}", found_cycles(&files));
         let mut files = files.to_vec();
         files.push(("b/other.rs", "use crate::a;\n"));
-        assert_eq!(found_cycles(&files).len(), 1, "what stands below a module is part of it");
+        assert_eq!(found_cycles(&files).len(), 1, "files below a module are part of it");
     }
 }

@@ -101,7 +101,7 @@ fn check_unsafe_code(file: &SourceFile, out: &mut Vec<Complaint>) {
                 file,
                 index + 1,
                 "unsafe",
-                "unsafe code outside the crates machine and guest and memory.rs of causerie",
+                "unsafe code in a wrong place: move it to the crates machine or guest, or to memory.rs of causerie",
             );
         } else if !above.iter().any(|line| line.contains("SAFETY:") || line.contains("# Safety")) {
             push_complaint(
