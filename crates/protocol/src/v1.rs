@@ -247,11 +247,7 @@ mod tests {
             matches!(translator.translate_host_frame(run_frame("b")), TranslatorAction::Receive(_)),
             "it does not run again"
         );
-        assert_eq!(
-            translator.translate_agent_line(&returned_line("z")).unwrap(),
-            None,
-            "it is unsolicited"
-        );
+        assert_eq!(translator.translate_agent_line(&returned_line("z")).unwrap(), None, "it is unsolicited");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-"""An MCP server over standard input and output, for tests: to the letter of the protocol, and with every fault.
+"""An MCP server over standard input and output, for tests: it follows the protocol exactly, and has every fault.
 
 The first argument is its mode:
 
@@ -30,10 +30,10 @@ writing = threading.Lock()
 cancelled = []
 replies = {}
 extra = []
-# Requests of a stateless revision: their results say that they are complete.
+# Requests of a stateless revision: their results state that they are complete.
 stateless = set()
 initialized = False
-# What a client of a stateless revision did that it may not.
+# Violations by a client of a stateless revision.
 violations = []
 subscription = None
 
@@ -74,7 +74,7 @@ def tool(name):
 
 
 def listed(id, params):
-    # Lists of a stateless revision say how long they hold.
+    # Lists of a stateless revision state how long they are valid.
     page = {"ttlMs": 0, "cacheScope": "public"} if is_stateless(id) else {}
     if MODE == "listless":
         return answer(id, {"tools": "none"})
@@ -93,7 +93,7 @@ def call(id, params):
     if name == "echo":
         said(id, text)
     elif name == "note":
-        # One line of a file for each run: whoever reads it counts them.
+        # One line of a file for each run, so that a test can count them.
         with open(arguments.get("file", "/workspace/notes.txt"), "a") as notes:
             notes.write(text + "\n")
         time.sleep(float(arguments.get("seconds", 0)))
@@ -194,7 +194,7 @@ def asked(id):
 
 
 def refuses(method, id, meta):
-    """Whether a request of a stateless revision is malformed."""
+    """Returns whether a request of a stateless revision is malformed."""
     version = meta.get(META + "protocolVersion")
     if version is None or not isinstance(meta.get(META + "clientCapabilities"), dict):
         fail(id, -32602, "Invalid params: the request says no revision or no capabilities")
@@ -209,7 +209,7 @@ def refuses(method, id, meta):
 
 
 def take_stateless(message):
-    """Takes a message of a stateless revision; whether it was one."""
+    """Takes a message of a stateless revision; returns whether it was one."""
     global subscription
     method, id = message.get("method"), message.get("id")
     meta = message.get("params", {}).get("_meta", {})

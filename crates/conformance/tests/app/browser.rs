@@ -195,10 +195,7 @@ impl PageAssertions for HttpResponse {
         let page = self.text();
         assert!(!page.contains(" style="), "no style in an element: {page}");
         for sheet in page.split("<style").skip(1) {
-            assert!(
-                sheet.starts_with(">/* The style of the web application"),
-                "one separate style: {page}"
-            );
+            assert!(sheet.starts_with(">/* The style of the web application"), "one separate style: {page}");
             assert!(policy.contains("style-src 'self' 'sha256-"), "whose digest is known: {policy}");
         }
         for script in page.split("<script").skip(1) {

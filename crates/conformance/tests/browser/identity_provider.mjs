@@ -1,5 +1,5 @@
-// An identity provider of others, certified for OpenID Connect, with its own pages for signing in. It knows whoever signs in by
-// their email, and prints its issuer when it listens. The argument is the redirect URL of its one client.
+// A third-party identity provider, certified for OpenID Connect, with its own sign-in pages. It identifies users by their
+// email, and prints its issuer when it listens. The argument is the redirect URL of its only client.
 
 import { createServer } from "node:http";
 import Provider from "oidc-provider";

@@ -1,4 +1,4 @@
-"""Prints the pieces of an answer's text as they are read, and at last the whole text: a line of JSON each."""
+"""Prints the pieces of an answer's text as they are read, and finally the whole text: a line of JSON each."""
 
 import asyncio
 import json

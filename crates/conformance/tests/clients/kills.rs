@@ -121,9 +121,7 @@ fn clients_read_answer_through_kills() {
             Say::from_text("."),
         ]);
         service.restart();
-        poll::wait_until("the answer restarts", || {
-            (api.get_answer(&answer)["text"] == begun).then_some(())
-        });
+        poll::wait_until("the answer restarts", || (api.get_answer(&answer)["text"] == begun).then_some(()));
         poll::wait_until("every reader is back", || (open_streams(&api) == readers.len()).then_some(()));
         vendor.release_hold();
         for reader in &mut readers {

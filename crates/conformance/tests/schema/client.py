@@ -33,7 +33,7 @@ from causerie_client.models import (
 )
 from causerie_client.types import File
 
-# How often an answer is asked for; each time it is waited for, too.
+# The number of requests for an answer, each of which also waits for it.
 COLLECTIONS_MAX = 12
 LEASE = b"Lease.\n\nThe rent is due on the fifth day of each month.\n\nThe deposit is two rents.\n"
 
@@ -67,7 +67,7 @@ def main(url, key):
     cited = [one.source for part in answer.parts if isinstance(part, TextPart) for one in part.citations]
     assert any(isinstance(source, FileSource) and source.path == uploaded.path for source in cited), cited
 
-    # It reads bodies whole. A stream is read by its call, with its type.
+    # It reads whole bodies. A stream is read from the response of its call, with its type.
     call = stream_answer._get_kwargs(answer.chat_id, answer.id)
     with client.get_httpx_client().stream(**call) as response:
         data = [line.removeprefix("data: ") for line in response.iter_lines() if line.startswith("data: ")]

@@ -1,4 +1,4 @@
-"""Tells schemathesis what OpenAPI 3.1 has no words for: the shape of each event of a stream."""
+"""Tells schemathesis what OpenAPI 3.1 cannot express: the shape of each event of a stream."""
 
 import schemathesis
 
@@ -16,5 +16,5 @@ def before_load_schema(context, raw_schema):
             for response in operation["responses"].values():
                 stream = response.get("content", {}).get("text/event-stream")
                 if stream is not None:
-                    # Its reading of a stream's schema: that of each event.
+                    # It reads the schema of a stream as the schema of each event.
                     stream["schema"] = {"$ref": "#/components/schemas/StreamEvent"}

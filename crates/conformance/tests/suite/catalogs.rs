@@ -69,11 +69,7 @@ fn failing_model_is_down_until_success() {
         assert_eq!(failed["error"]["code"], "MODEL_KEY_REFUSED", "{failed}");
     }
     shows("DOWN");
-    assert_eq!(
-        api.wait_for_completion(&api.ask_question("Again"))["text"],
-        "Done.",
-        "it can still be asked"
-    );
+    assert_eq!(api.wait_for_completion(&api.ask_question("Again"))["text"], "Done.", "it can still be asked");
 }
 
 #[test]
@@ -113,11 +109,7 @@ fn refused_vendor_reported_until_success() {
     let checks = ready["checks"].as_array().expect("checks");
     let vendor = checks.iter().find(|check| check["name"] == "vendor_openai");
     assert_eq!(vendor.map(|check| &check["status"]), Some(&json!("warn")), "{ready}");
-    assert_eq!(
-        api.wait_for_completion(&api.ask_question("Again"))["text"],
-        "Done.",
-        "it is still asked"
-    );
+    assert_eq!(api.wait_for_completion(&api.ask_question("Again"))["text"], "Done.", "it is still asked");
     assert_eq!(figure(up), Some(1.0));
     assert_eq!(service.run_admin_command(&["status"])["vendors"][0]["trouble"], Value::Null);
 }

@@ -246,7 +246,11 @@ mod tests {
             let data: Vec<u8> = numbers.iter().flat_map(|number| number.to_be_bytes()).collect();
             assert!(extract_text(&data, DocumentFormat::Text).is_err(), "{numbers:?}");
         }
-        assert_eq!(read_text(b"n\0a\0j\0e\0m\0n\0e\0!\0"), "najemne!", "UTF-16 with the same number of bytes");
+        assert_eq!(
+            read_text(b"n\0a\0j\0e\0m\0n\0e\0!\0"),
+            "najemne!",
+            "UTF-16 with the same number of bytes"
+        );
     }
 
     #[test]

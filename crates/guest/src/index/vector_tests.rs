@@ -142,7 +142,11 @@ async fn vectors_go_with_passages_and_model() {
     let late = embed_passages("m", &passages);
     fixture.write_file("rules.txt", "The boiler is new, the rest is as it was.");
     fixture.search_all("boiler").await;
-    assert_eq!(fixture.library.store_embeddings(late).await.unwrap().stored, 0, "a vector of a removed passage");
+    assert_eq!(
+        fixture.library.store_embeddings(late).await.unwrap().stored,
+        0,
+        "a vector of a removed passage"
+    );
     assert_eq!(list_unembedded(&fixture, "m", 0).await.len(), 1);
     assert_eq!(embed_all(&fixture, "m").await, 1);
     assert_eq!(embed_all(&fixture, "n").await, 2, "another model starts over");

@@ -213,10 +213,7 @@ async fn pending_driver_starts_once_chosen() {
     let pending = PendingSandbox::new(site.folder.path().join("machines"));
     let (driver, home) = (Driver::Pending(pending.clone()), site.home());
     assert_eq!((driver.kernel(), driver.to_string()), (None, "pending (drivers are being tried)".to_owned()));
-    assert!(
-        driver.attach_machine(home.account).unwrap().is_none(),
-        "others' machines are still looked for"
-    );
+    assert!(driver.attach_machine(home.account).unwrap().is_none(), "others' machines are still looked for");
     let mut start = pin!(driver.start_machine(&home));
     tokio::select! {
         biased;
