@@ -138,7 +138,7 @@ pub fn list_pending_embeddings(tx: &mut dyn Sql) -> Result<Vec<PostingId>> {
     })
 }
 
-const UNCOVERED: StoreError = StoreError::Rule("the credits reserved for embeddings are not reserved");
+const UNCOVERED: StoreError = StoreError::Rule("the balance does not hold the credits reserved for embeddings");
 
 /// Removes a request, and locks its account.
 fn take_request(tx: &mut dyn Sql, request: PostingId) -> Result<Option<(AccountId, Credits)>> {

@@ -13,31 +13,31 @@ pub enum StoreError {
     #[error("the database failed: {0}")]
     Engine(String),
     /// The database server was unreachable for longer than the store waits.
-    #[error("the database is not reachable: {0}")]
+    #[error("database unreachable: {0}")]
     Unreachable(String),
     /// The connection to the database server broke during a commit, and its outcome could not be determined.
     /// The operation may have happened.
-    #[error("whether the database committed is unknown: {0}")]
+    #[error("the outcome of a commit is unknown: {0}")]
     Uncertain(String),
-    #[error("another service works with this database")]
+    #[error("another service uses this database: stop it first")]
     Taken,
     /// The target of a restore is not empty.
-    #[error("there is a database already, and a restore replaces nothing")]
+    #[error("the database is not empty, and a restore does not overwrite data: use an empty one")]
     NotEmpty,
     /// A constraint of the schema was violated. Operations check before they write, so the API should have
     /// rejected the value, or this crate has a bug.
-    #[error("the constraint {0} was broken")]
+    #[error("constraint {0} violated")]
     Constraint(String),
     /// An argument violates a rule of the operation.
-    #[error("a rule was broken: {0}")]
+    #[error("invalid operation: {0}")]
     Rule(&'static str),
     /// A statement or a commit followed a failed statement.
-    #[error("the transaction had failed before")]
+    #[error("the transaction has already failed")]
     Poisoned,
     /// The transaction ended before its work was complete.
-    #[error("the transaction was lost")]
+    #[error("the transaction ended before its work was complete")]
     TransactionLost,
-    #[error("the work on the database panicked")]
+    #[error("a database operation panicked")]
     Panicked,
     /// The store is closed or closing.
     #[error("the store is closed")]
@@ -50,14 +50,14 @@ pub enum StoreError {
         reason: String,
     },
     /// A stored value has a form of a later version.
-    #[error("{place} was written by a later version of this program; run that version, or a later one")]
+    #[error("{place} was written by a later version of this program: run that version or a later one")]
     Newer {
         /// The table and the row.
         place: String,
     },
     #[error(
         "a later version of this program wrote the database: its tables have version {found}, and this program knows \
-         none after {known}; run that program, or a later one"
+         only up to {known}: run that version or a later one"
     )]
     TooNew { found: i64, known: i64 },
 }

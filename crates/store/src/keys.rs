@@ -90,12 +90,12 @@ pub enum KeyError {
     #[error("the account has no active licence")]
     NoLicence,
     /// The key's end is not in the future.
-    #[error("a key's end lies in the future")]
+    #[error("key expiry is in the past: give a later time")]
     Ended,
-    #[error("the account has too many keys")]
+    #[error("the account has too many keys: revoke one first")]
     TooMany,
     /// A key of this id was created before.
-    #[error("the key was already created")]
+    #[error("this key was already created by an earlier request")]
     AlreadyCreated,
     #[error(transparent)]
     Store(#[from] StoreError),

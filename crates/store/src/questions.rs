@@ -164,13 +164,13 @@ pub enum AskRefused {
     #[error("no such conversation")]
     NotFound,
     /// The conversation's previous question is still being answered.
-    #[error("the conversation is still being answered")]
+    #[error("the conversation is still being answered: wait for the answer or stop it")]
     Busy,
     /// The exchange has [`VERSIONS_MAX`] versions.
-    #[error("a question has at most {VERSIONS_MAX} versions")]
+    #[error("the question has too many versions: {VERSIONS_MAX} is the maximum")]
     TooManyVersions,
     /// The branch has another model than the question was checked for, because another one was shown meanwhile.
-    #[error("the conversation goes on with the model {0} meanwhile")]
+    #[error("the conversation was switched to the model {0} by another request")]
     OtherModel(String),
     /// The balance does not cover the first step.
     #[error("not enough credits: the question needs {needed}, and the account has {available}", needed = needed.0, available = available.0)]
@@ -179,10 +179,10 @@ pub enum AskRefused {
     #[error("the key has reached its spending limit")]
     SpendingLimit,
     /// The idempotency key was used with another body.
-    #[error("the idempotency key was used with another body")]
+    #[error("the idempotency key was used with another body: use a new key")]
     Mismatch,
     /// The same request was accepted before, and its conversation has been deleted since.
-    #[error("the conversation of the repeated request is gone")]
+    #[error("the conversation of the repeated request was deleted")]
     Gone,
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -331,7 +331,7 @@ impl Store {
     pub async fn check_writable(&self, max_wait: Duration) -> Result<()> {
         let written = self
             .write(|tx| tx.execute("UPDATE counters SET next = next WHERE name = 'machine'", &[]).map(drop));
-        let late = || StoreError::Unreachable(format!("a write takes longer than {max_wait:?}"));
+        let late = || StoreError::Unreachable(format!("a write took longer than {max_wait:?}"));
         tokio::time::timeout(max_wait, written).await.unwrap_or_else(|_| Err(late()))
     }
 

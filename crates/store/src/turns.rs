@@ -54,13 +54,13 @@ pub struct Fence {
 #[derive(Debug, thiserror::Error)]
 pub enum TurnError {
     /// The lease is not the current one: the answer was claimed by another process, completed or deleted.
-    #[error("the lease is over")]
+    #[error("the lease was lost")]
     Fenced,
     /// This step or a later one is already committed.
-    #[error("the step was committed before")]
+    #[error("the step is already committed")]
     StepCommitted,
     /// The balance does not cover the step's maximal cost.
-    #[error("the step can't be paid for")]
+    #[error("the credits do not cover the step")]
     Short(Shortage),
     #[error(transparent)]
     Store(#[from] StoreError),

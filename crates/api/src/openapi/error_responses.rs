@@ -219,7 +219,7 @@ const fn use_case_meaning(code: PublicCode) -> (&'static str, &'static str) {
         PublicCode::NotFound => ("it does not exist, or is not the caller's", "it does not exist"),
         PublicCode::ConversationBusy => (
             "the conversation's previous question is still being answered",
-            "the conversation is still being answered",
+            "the conversation is still being answered: wait for the answer or stop it",
         ),
         PublicCode::InsufficientCredits => (
             "the balance does not cover it",
@@ -239,13 +239,13 @@ const fn use_case_meaning(code: PublicCode) -> (&'static str, &'static str) {
         ),
         PublicCode::IdempotencyMismatch => (
             "the idempotency key came with another body before",
-            "the idempotency key was used with another body",
+            "the idempotency key was used with another body: use a new key",
         ),
-        PublicCode::AlreadyExists => ("something is there already", "the path is taken already"),
+        PublicCode::AlreadyExists => ("something is there already", "the path already exists"),
         PublicCode::AmbiguousPath => (
             "two entries can be meant by the path: one as it is written, one decoded",
-            "two entries can be meant by the path, one as it is written and one decoded; percent-encode every byte of the one that \
-             is meant",
+            "the path is ambiguous: one entry matches it as written, another one decoded; percent-encode every byte of \
+             the one that is meant",
         ),
         PublicCode::NotEmpty => ("the folder is not empty", "the folder is not empty"),
         PublicCode::TooManyEntries => {

@@ -101,7 +101,7 @@ fn assert_too_new(refused: &Output) {
     let stderr = String::from_utf8_lossy(&refused.stderr);
     assert!(!refused.status.success(), "{stderr}");
     let words = "a later version of this program wrote the database: its tables have version 4711, and";
-    assert!(stderr.contains(words) && stderr.contains("run that program, or a later one"), "{stderr}");
+    assert!(stderr.contains(words) && stderr.contains("run that version or a later one"), "{stderr}");
 }
 
 fn run_to_end(mut command: Command) -> Output {

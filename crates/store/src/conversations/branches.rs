@@ -46,7 +46,7 @@ pub enum ShowRefused {
     #[error("no such conversation or message")]
     NotFound,
     /// An answer of the conversation is in progress.
-    #[error("the conversation is still being answered")]
+    #[error("the conversation is still being answered: wait for the answer or stop it")]
     Busy,
     #[error(transparent)]
     Store(#[from] StoreError),

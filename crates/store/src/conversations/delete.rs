@@ -67,7 +67,7 @@ pub fn remove_conversation_rows(tx: &mut dyn Sql, conversation: ConversationId, 
     )?;
     if in_use.is_some() {
         return Err(StoreError::Rule(
-            "a conversation is removed once it is deleted and nobody answers in it",
+            "the conversation is not deleted yet or is still being answered",
         ));
     }
     let limit = u64::from(limit);

@@ -127,7 +127,7 @@ impl Importer {
             if cells.len() == head.columns.len() {
                 Ok(cells)
             } else {
-                Err(damaged_backup("a row has other columns"))
+                Err(damaged_backup("the columns of a row differ from those of its table"))
             }
         });
         match &mut self.to {
@@ -144,7 +144,7 @@ impl Importer {
     /// [`StoreError`] of the engine; then nothing was imported.
     pub fn finish_import(self) -> Result<()> {
         if !self.known {
-            return Err(damaged_backup("there is no version"));
+            return Err(damaged_backup("the schema version is missing"));
         }
         let release = if self.has_serving { format!("{RELEASE}; {UNNAME}") } else { RELEASE.to_owned() };
         match self.to {
@@ -173,7 +173,7 @@ fn version_of(chunk: &[u8]) -> Result<usize> {
     match usize::try_from(found) {
         Ok(version) if (1..=known).contains(&found) => Ok(version),
         Ok(_) if found > known => Err(StoreError::TooNew { found, known }),
-        _ => Err(damaged_backup("a version is 1 at least")),
+        _ => Err(damaged_backup("the schema version is below 1")),
     }
 }
 
@@ -195,7 +195,7 @@ impl ChunkHeader {
         if few && plain(&self.table) && self.columns.iter().all(plain) {
             return Ok(());
         }
-        Err(damaged_backup("a table or a column has no plain name"))
+        Err(damaged_backup("the name of a table or column is invalid"))
     }
 
     fn column_list(&self) -> String {
@@ -258,7 +258,7 @@ fn decode_blob(cell: &Json) -> Result<Vec<u8>> {
     let digits = cell
         .get("hex")
         .and_then(Json::as_str)
-        .ok_or_else(|| damaged_backup("a value has an unknown form"))?;
+        .ok_or_else(|| damaged_backup("a value has an unknown format"))?;
     hex::decode_hex(digits).ok_or_else(|| damaged_backup("a blob is not valid hex"))
 }
 

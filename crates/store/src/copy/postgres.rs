@@ -77,7 +77,7 @@ fn read_cell<'r>(row: &'r tokio_postgres::Row, at: usize, kind: &Type) -> Result
         Type::BYTEA => {
             row.try_get::<_, Option<&[u8]>>(at).map_err(pg_error)?.map_or(ExportCell::Null, ExportCell::Blob)
         }
-        _ => return Err(damaged_backup("a column has a type that is not copied")),
+        _ => return Err(damaged_backup("a column has an unsupported type")),
     })
 }
 

@@ -36,7 +36,7 @@ pub(super) fn export_sqlite<E: From<StoreError>>(path: &Path, take: &mut ChunkSi
                     Ok(ExportCell::Text(std::str::from_utf8(text).map_err(damaged_backup)?))
                 }
                 ValueRef::Blob(bytes) => Ok(ExportCell::Blob(bytes)),
-                ValueRef::Real(_) => Err(damaged_backup("a value is no whole number")),
+                ValueRef::Real(_) => Err(damaged_backup("a value is not an integer")),
             }))?;
         }
         chunks.flush_chunk()?;
@@ -102,7 +102,7 @@ impl SqliteImport {
     pub(super) fn finish_import(self, release: &str) -> Result<()> {
         self.connection.execute_batch(release).map_err(engine_error)?;
         if !query_column(&self.connection, "PRAGMA foreign_key_check", 0)?.is_empty() {
-            return Err(damaged_backup("rows refer to others that are not there"));
+            return Err(damaged_backup("rows reference missing rows"));
         }
         self.connection.execute_batch("COMMIT; PRAGMA wal_checkpoint(TRUNCATE)").map_err(engine_error)?;
         self.connection.close().map_err(|(_, error)| engine_error(error))

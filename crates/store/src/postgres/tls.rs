@@ -75,7 +75,7 @@ fn load_root_certificates(file: Option<&Path>) -> Result<RootCertStore, String> 
             roots.add(certificate).map_err(|error| failed(&error))?;
         }
         if roots.is_empty() {
-            return Err(failed(&"there are none"));
+            return Err(failed(&"the file contains none"));
         }
     } else {
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

@@ -52,7 +52,7 @@ impl SentStatement {
     }
 }
 
-const COUNT: StoreError = StoreError::Rule("a statement needs exactly its parameters");
+const COUNT: StoreError = StoreError::Rule("wrong number of statement parameters");
 
 /// A parameter that matches its type.
 #[derive(Debug)]
@@ -83,7 +83,7 @@ fn bind_one<'a>(wanted: &Type, value: SqlValue<'a>) -> Result<PgParam<'a>> {
     if fits {
         Ok(PgParam(value))
     } else {
-        Err(StoreError::Rule("a parameter must have the type of its column"))
+        Err(StoreError::Rule("a parameter has another type than its column"))
     }
 }
 

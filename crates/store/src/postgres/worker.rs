@@ -160,7 +160,7 @@ impl Worker {
                     self.reach.abort.wait_for_abort().await;
                     tokio::time::sleep(COMMIT_AFTER_ABORT_MAX).await;
                 } => {
-                    let reason = "the store was closed meanwhile".to_owned();
+                    let reason = "the store was closed".to_owned();
                     Err(PgError::Fatal(StoreError::Uncertain(reason)))
                 }
             }

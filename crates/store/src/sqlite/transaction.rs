@@ -79,7 +79,7 @@ impl Sql for SqliteTransaction<'_> {
 fn bind_params(statement: &mut CachedStatement<'_>, params: &[SqlValue<'_>]) -> Result<()> {
     let count = statement.parameter_count();
     if count != params.len() {
-        return Err(StoreError::Rule("a statement needs exactly its parameters"));
+        return Err(StoreError::Rule("wrong number of statement parameters"));
     }
     for at in 1..=count {
         let value = statement

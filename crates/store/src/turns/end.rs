@@ -47,14 +47,14 @@ pub fn complete_answer(
         Some(AnswerEnding::Failed(error)) => {
             ("failed", Some(error.code.as_str()), Some(truncate_text(&error.message, ERROR_MAX_BYTES)))
         }
-        None => return Err(StoreError::Rule("a completed answer has an ending").into()),
+        None => return Err(StoreError::Rule("a completed answer has no ending").into()),
     };
     lock_account(tx, fence)?;
     let open = read_open_answer(tx, fence)?;
     if open.outstanding > Credits(0) {
         let posting = open.new_posting(fence, *release, PostingKind::Release, open.outstanding, *now);
         post_credits(tx, &posting)?
-            .map_err(|_| StoreError::Rule("the balance covers the reserved credits"))?;
+            .map_err(|_| StoreError::Rule("the balance does not hold the reserved credits"))?;
     }
     tx.send_statement(
         "UPDATE conversations SET modified_at = $2 WHERE id = $1",

@@ -104,7 +104,7 @@ pub(super) fn read_position(
         params![fence.answer, call],
         |row| Ok(LogPosition { outstanding: row.get_credits(0)?, next_step: row.get_u32(1)? }),
     )?;
-    found.ok_or(StoreError::Rule("a delegation was begun before it is worked on"))
+    found.ok_or(StoreError::Rule("the delegation was not begun"))
 }
 
 /// Reserves the most that a step can cost and releases the log's previous reservation. Does nothing if
@@ -195,7 +195,7 @@ fn post_step(
     done: &StepDone,
 ) -> Result<(), TurnError> {
     let rest = held.0.checked_sub(done.cost.0);
-    let rest = Credits(rest.ok_or(StoreError::Rule("a step must not cost more than its reservation"))?);
+    let rest = Credits(rest.ok_or(StoreError::Rule("a step costs more than its reservation"))?);
     let posting = |id, kind, amount| Posting {
         model: Some(&done.model),
         step: Some(done.number),
@@ -264,7 +264,7 @@ pub fn commit_result(
     let is_first = [ATTACHED_FILES, WORKSPACE_INSTRUCTIONS].contains(&result.tool.as_str());
     let before_all = log == StepLog::Answer && number == 0 && is_first;
     if number >= read_position(tx, fence, &open, log)?.next_step && !before_all {
-        return Err(StoreError::Rule("a result must belong to a committed step").into());
+        return Err(StoreError::Rule("a result belongs to no committed step").into());
     }
     if has_result(tx, fence, log, &result.call)? {
         return Ok(false);
@@ -343,7 +343,7 @@ impl StepDone {
     }
 }
 
-pub(super) const UNCOVERED: StoreError = StoreError::Rule("the balance covers the reserved credits");
+pub(super) const UNCOVERED: StoreError = StoreError::Rule("the balance does not hold the reserved credits");
 
 impl OpenAnswer {
     /// Creates a posting for this answer.
