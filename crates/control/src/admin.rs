@@ -40,19 +40,19 @@ pub enum AdminError {
     #[error("there is no account {0:?}")]
     NoSuchAccount(String),
     /// The text is not an email.
-    #[error("{0:?} is no email address")]
+    #[error("{0:?} is not an email address")]
     NotAnEmail(String),
     /// The name of a key is empty, too long, or has control characters.
-    #[error("a name has 1 to {KEY_NAME_MAX_BYTES} bytes and no control characters")]
+    #[error("invalid name: use 1 to {KEY_NAME_MAX_BYTES} bytes without control characters")]
     NotAName,
     /// The amount is zero or exceeds [`GRANT_MAX`].
-    #[error("an amount of credits is from 1 to {GRANT_MAX}")]
+    #[error("invalid amount of credits: use 1 to {GRANT_MAX}")]
     NotAnAmount,
     /// The licence would end in the past.
-    #[error("the licence would have ended already")]
+    #[error("licence expiry is in the past: give a later time")]
     Past,
     /// Another account has the email.
-    #[error("an account of this email exists already")]
+    #[error("an account with this email already exists")]
     EmailTaken,
     /// The backup failed.
     #[error(transparent)]
@@ -61,7 +61,7 @@ pub enum AdminError {
     #[error(transparent)]
     Key(#[from] KeyError),
     /// The workspace could not be created.
-    #[error("the workspace could not be made: {0}")]
+    #[error("the workspace could not be created: {0}")]
     Workspace(#[from] WorkspaceError),
     /// The password could not be stored.
     #[error(transparent)]
@@ -76,7 +76,7 @@ pub enum AdminError {
     #[error("{failed} of {running} machines could not be stopped, the first because: {first}")]
     NotAllStopped { failed: usize, running: usize, first: Box<AdminError> },
     /// Only a running service can do it.
-    #[error("the service does not run; start it with `causerie serve`")]
+    #[error("the service is not running: start it with `causerie serve`")]
     NoService,
     /// The store failed.
     #[error(transparent)]

@@ -20,13 +20,13 @@ pub(crate) const SKILLS_MAX: usize = 100;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AskError {
     /// The text is missing or blank.
-    #[error("input is missing or blank: it is the text of the question")]
+    #[error("input is missing or blank: send the text of the question")]
     Blank,
     /// The text is too long.
-    #[error("input is longer than {QUESTION_MAX_BYTES} bytes")]
+    #[error("input is too long: send at most {QUESTION_MAX_BYTES} bytes")]
     TooLong,
     /// The text contains NUL.
-    #[error("input has a NUL character")]
+    #[error("input contains a NUL character: remove it")]
     Nul,
     /// The model does not exist.
     #[error("there is no model {}; valid values: {}", Excerpt(asked), valid.join(", "))]
@@ -64,7 +64,7 @@ pub(crate) enum AskError {
         valid: Vec<String>,
     },
     /// A setting is given more than once.
-    #[error("the setting {} is given more than once", Excerpt(.0))]
+    #[error("duplicate setting {}: send it only once", Excerpt(.0))]
     RepeatedSetting(String),
     /// The jurisdiction does not exist.
     #[error("there is no jurisdiction {}; valid values: {}", Excerpt(asked), valid.join(", "))]
@@ -99,10 +99,10 @@ pub(crate) enum AskError {
         meant: Vec<String>,
     },
     /// More than [`ATTACHMENTS_MAX`] files are attached.
-    #[error("more than {ATTACHMENTS_MAX} files are attached")]
+    #[error("too many files are attached: attach at most {ATTACHMENTS_MAX}")]
     TooManyAttachments,
     /// More than [`SKILLS_MAX`] skills are named.
-    #[error("more than {SKILLS_MAX} skills are named")]
+    #[error("too many skills are named: name at most {SKILLS_MAX}")]
     TooManySkills,
     /// An attached path does not exist.
     #[error("filePaths: there is nothing at {}", Excerpt(.0))]

@@ -130,7 +130,7 @@ impl Conversations {
             page_of(tx, account, conversation, exchanges..branch.exchanges).map(Some)
         };
         let page = self.store.read(page).await?;
-        page.ok_or_else(|| UseCaseError::new(PublicCode::ConversationBusy, "another version is shown now"))
+        page.ok_or_else(|| UseCaseError::new(PublicCode::ConversationBusy, "the conversation shows another version now: load it again"))
     }
 
     /// Returns the branch that is shown.
@@ -217,7 +217,7 @@ impl Conversations {
                         this.live.show_branch(Arc::new(LiveAnswer::new(meta, stored.answer)));
                     }
                     // Its readers stay where they are until the next question.
-                    Err(error) => tracing::debug!(%error, "streams were not moved to another branch"),
+                    Err(error) => tracing::debug!(%error, "moving streams to another branch failed"),
                 }
             }
             Ok::<_, ShowRefused>(shown)

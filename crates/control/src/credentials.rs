@@ -186,7 +186,7 @@ impl CredentialService {
         principal.session_id().ok_or_else(no_session)?;
         let account = principal.account();
         let found = self.store.read(move |tx| accounts::find_account(tx, account)).await?;
-        found.ok_or_else(|| UseCaseError::internal("the account of a session does not exist"))
+        found.ok_or_else(|| UseCaseError::internal("session of a missing account"))
     }
 
     fn audit_entry(&self, account: &StoredAccount, action: AuditAction) -> AuditEntry {

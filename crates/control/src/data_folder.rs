@@ -46,7 +46,7 @@ pub enum WorkspacesError {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The data folder cannot be used.
-    #[error("the data folder: {0}")]
+    #[error("data folder not usable: {0}")]
     Data(#[from] io::Error),
     /// The database cannot be used.
     #[error(transparent)]
@@ -77,25 +77,25 @@ pub enum StartError {
     )]
     RestoreInterrupted(PathBuf),
     /// A vendor's configuration cannot be used.
-    #[error("the vendors: {0}")]
+    #[error("invalid vendor configuration: {0}")]
     Vendor(#[from] VendorConfigError),
     /// The configuration of the identity provider cannot be used.
-    #[error("the identity provider: {0}")]
+    #[error("invalid identity provider configuration: {0}")]
     SingleSignOn(ConfigError),
     /// The configuration of web access cannot be used.
-    #[error("the web: {0}")]
+    #[error("invalid web configuration: {0}")]
     Web(#[from] ConfigError),
     /// The plugins cannot be used.
-    #[error("the plugins: {0}")]
+    #[error("plugins not usable: {0}")]
     Plugins(#[from] PluginsError),
     /// The prompt templates cannot be read.
-    #[error("the instructions: {0}")]
+    #[error("prompt templates not usable: {0}")]
     PromptTemplates(#[from] TemplateError),
     /// The machines cannot be taken over.
-    #[error("the machines: {0}")]
+    #[error("machines not usable: {0}")]
     Machines(#[from] SupervisorError),
     /// The model of embeddings cannot be used.
-    #[error("embeddings: {0}")]
+    #[error("embeddings not usable: {0}")]
     Embeddings(#[from] models::EmbeddingsError),
 }
 

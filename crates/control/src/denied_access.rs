@@ -64,7 +64,7 @@ impl DeniedAccessLog {
         let store = self.store.clone();
         self.tasks.spawn(async move {
             if let Err(error) = store.write(move |tx| audit::append_audit_entry(tx, &entry)).await {
-                tracing::warn!(%error, "audit entry for rejected key not written");
+                tracing::warn!(%error, "writing audit entry of rejected key failed");
             }
         });
     }

@@ -42,9 +42,9 @@ async fn stop_the_greedy((_, workspaces, machines): &Guarded) {
             Ok(None) => {}
             Ok(Some(reason)) => match machines.stop_because(account, reason.clone()).await {
                 Ok(()) => tracing::error!(%account, %reason, "machine stopped"),
-                Err(error) => tracing::error!(%account, %error, %reason, "machine not stopped"),
+                Err(error) => tracing::error!(%account, %error, %reason, "machine stop failed"),
             },
-            Err(error) => tracing::warn!(%account, %error, "files not counted while the disk is nearly full"),
+            Err(error) => tracing::warn!(%account, %error, "file count failed while the disk is nearly full"),
         }
     }
 }

@@ -201,7 +201,7 @@ impl DiskReserve {
             return true;
         }
         if let Err(error) = self.refill_reserve(self.config.free_min_bytes) {
-            tracing::warn!(%error, "disk reserve could not be allocated");
+            tracing::warn!(%error, "disk reserve allocation failed");
         }
         self.is_low()
     }

@@ -224,7 +224,7 @@ impl From<&StoreError> for UseCaseError {
         tracing::warn!(%error, "request failed: store unavailable");
         let message = match error {
             StoreError::Uncertain(_) => {
-                "whether the request was carried out is not known; look before you repeat it"
+                "the outcome of the request is unknown: check whether it took effect before you repeat it"
             }
             _ => "the service cannot reach its database; try again later",
         };

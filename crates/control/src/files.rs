@@ -127,11 +127,11 @@ impl FileService {
         match asked.await {
             Ok(Ok(reply)) => Some(reply),
             Ok(Err(error)) => {
-                tracing::debug!(%account, %error, "document not shown by its machine");
+                tracing::debug!(%account, %error, "document rendering failed");
                 None
             }
             Err(error) => {
-                tracing::debug!(%account, %error, "no machine to show a document");
+                tracing::debug!(%account, %error, "document rendering failed: no machine");
                 None
             }
         }

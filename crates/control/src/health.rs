@@ -97,7 +97,7 @@ impl HealthChecks {
             tracing::warn!(check = check.name, reason = check.reason, "host check did not pass");
         }
         if self.host.set(host).is_err() {
-            tracing::error!("host checked a second time");
+            tracing::error!("host checks ran twice: keeping the first results");
         }
     }
 
@@ -111,14 +111,14 @@ impl HealthChecks {
         };
         let mut checks = vec![readable, writable];
         checks.push(match self.marker.check_marker() {
-            Ok(()) => Check::new("workspaces", CheckStatus::Pass, "the folder of workspaces has its marker"),
+            Ok(()) => Check::new("workspaces", CheckStatus::Pass, "the workspaces folder has its marker"),
             Err(error) => Check::new("workspaces", CheckStatus::Fail, error.to_string()),
         });
         checks.extend(self.disk_checks());
         checks.push(self.left_answers());
         checks.extend(self.catalog.vendors_health().iter().map(vendor_check));
         checks.extend(self.host.get().cloned().unwrap_or_else(|| {
-            vec![Check::new("machine_driver", CheckStatus::Fail, "starting: machine drivers are being tried")]
+            vec![Check::new("machine_driver", CheckStatus::Fail, "starting: machine drivers are being tested")]
         }));
         checks
     }
@@ -127,12 +127,12 @@ impl HealthChecks {
     fn left_answers(&self) -> Check {
         let left = self.dispatch.left_answers();
         if left.is_empty() {
-            return Check::new("answers", CheckStatus::Pass, "every accepted answer can be worked on");
+            return Check::new("answers", CheckStatus::Pass, "every accepted answer can be continued");
         }
         let count: usize = left.values().sum();
         let reasons: Vec<String> =
             left.iter().take(REASONS_MAX).map(|(why, count)| format!("{count}: {why}")).collect();
-        let reason = format!("answers are left, {}", reasons.join("; "));
+        let reason = format!("some answers cannot be continued, {}", reasons.join("; "));
         Check::new("answers", CheckStatus::Warn, reason).with_value("left", count as u64)
     }
 
@@ -167,9 +167,9 @@ impl HealthChecks {
         };
         let of = |name: &str, free: u64, floor: u64| {
             let (status, reason) = if free < floor {
-                (CheckStatus::Fail, "less is free than the floor: no questions are accepted")
+                (CheckStatus::Fail, "free space is below the floor: new questions are refused")
             } else {
-                (CheckStatus::Pass, "more is free than the floor")
+                (CheckStatus::Pass, "free space is above the floor")
             };
             Check::new(name, status, reason).with_value("free", free).with_value("floor", floor)
         };
@@ -177,11 +177,11 @@ impl HealthChecks {
         let mut checks = vec![of("disk_bytes", bytes, config.free_min_bytes)];
         checks.push(match inodes {
             Some(free) => of("disk_inodes", free, self.disk.inodes_free_min()),
-            None => Check::new("disk_inodes", CheckStatus::Pass, "the file system has no bound of them"),
+            None => Check::new("disk_inodes", CheckStatus::Pass, "the file system does not limit inodes"),
         });
         let (status, reason) = match self.disk.is_reserve_whole() {
-            true => (CheckStatus::Pass, "all of it is allocated"),
-            false => (CheckStatus::Warn, "part of it is released, until more is free than floor and reserve"),
+            true => (CheckStatus::Pass, "fully allocated"),
+            false => (CheckStatus::Warn, "partly released until free space exceeds floor and reserve"),
         };
         checks.push(Check::new("disk_reserve", status, reason).with_value("bytes", config.reserve_bytes));
         checks

@@ -112,7 +112,7 @@ impl Jobs {
         loop {
             let now = self.shared.environment.now();
             if now < looked {
-                tracing::warn!(?looked, ?now, "the clock was set back: jobs are planned again");
+                tracing::warn!(?looked, ?now, "clock set back: rescheduling jobs");
                 self.replan().await;
             }
             looked = now;
@@ -122,7 +122,7 @@ impl Jobs {
                         running.spawn(self.clone().run_one(job, shutdown.clone()));
                     }
                 }
-                Err(error) => tracing::warn!(%error, "jobs could not be claimed"),
+                Err(error) => tracing::warn!(%error, "job claim failed"),
             }
             tokio::select! {
                 () = shutdown.cancelled() => break,
@@ -157,14 +157,14 @@ impl Jobs {
         let counted = self.shared.store.read(|tx| jobs::count_jobs(tx)).await?;
         for unknown in counted.iter().filter(|jobs| Job::known_kind(&jobs.kind) == Job::UNKNOWN) {
             let (kind, waiting) = (&unknown.kind, unknown.waiting);
-            tracing::warn!(kind, waiting, "jobs of an unknown kind are left: a later version must run them");
+            tracing::warn!(kind, waiting, "jobs of an unknown kind skipped: run a later version");
         }
         Ok(())
     }
 
     async fn replan(&self) {
         if let Err(error) = self.plan_recurring().await {
-            tracing::warn!(%error, "recurring jobs could not be planned");
+            tracing::warn!(%error, "recurring job scheduling failed");
         }
     }
 
@@ -185,17 +185,17 @@ impl Jobs {
         let ended = if job::may_run(claimed.attempts) {
             shutdown.run_until_cancelled(self.attempt_job(&claimed)).await
         } else {
-            Some(JobRunOutcome::Done(Err("the process ended during each attempt".to_owned())))
+            Some(JobRunOutcome::Done(Err("the process ended during every attempt".to_owned())))
         };
         let id = fence.id;
         match ended {
             Some(JobRunOutcome::Done(outcome)) => self.finish_job(&claimed, outcome, began.elapsed()).await,
             Some(JobRunOutcome::LeaseLost) => {
-                tracing::warn!(kind = claimed.kind, job = %id, "a job was claimed elsewhere while it ran here");
+                tracing::warn!(kind = claimed.kind, job = %id, "job lease lost: claimed by another process");
             }
             None => {
                 if let Err(error) = self.shared.store.write(move |tx| jobs::release_job(tx, fence)).await {
-                    tracing::warn!(job = %id, %error, "a job could not be given back");
+                    tracing::warn!(job = %id, %error, "job release failed");
                 }
             }
         }
@@ -211,7 +211,7 @@ impl Jobs {
             let JobsShared { store, environment, workspaces, machines, .. } = &*self.shared;
             let place = run::JobContext { store, workspaces, machines, now: environment.now() };
             let run = timeout(RUN_MAX, run::run_job(job, &place));
-            run.await.unwrap_or_else(|_| Err(format!("it takes longer than {RUN_MAX:?}")))
+            run.await.unwrap_or_else(|_| Err(format!("it took longer than {RUN_MAX:?}")))
         };
         tokio::select! {
             outcome = work => JobRunOutcome::Done(outcome),
@@ -228,7 +228,7 @@ impl Jobs {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(error) => {
-                    tracing::warn!(job = %fence.id, %error, "the lease of a job could not be renewed")
+                    tracing::warn!(job = %fence.id, %error, "job lease renewal failed")
                 }
             }
         }
@@ -248,17 +248,17 @@ impl Jobs {
         match (&error, next) {
             (None, _) => tracing::debug!(kind, job = %id, ?took, "job done"),
             (Some(error), NextRun::Retry(at)) => {
-                tracing::warn!(kind, job = %id, attempts, error, retry_at = %at, "job failed; it is tried again");
+                tracing::warn!(kind, job = %id, attempts, error, retry_at = %at, "job failed: retrying later");
             }
-            (Some(error), _) => tracing::error!(kind, job = %id, attempts, error, "job failed for good"),
+            (Some(error), _) => tracing::error!(kind, job = %id, attempts, error, "job failed permanently"),
         }
         self.shared.metrics.record_run(kind, error.is_some(), next, took);
         let finish = move |tx: &mut dyn store::Sql| jobs::finish_job(tx, fence, next, error.as_deref(), now);
         match self.shared.store.write(finish).await {
             Ok(true) => {}
-            Ok(false) => tracing::warn!(kind, job = %id, "a job was claimed elsewhere while it ran here"),
+            Ok(false) => tracing::warn!(kind, job = %id, "job lease lost: claimed by another process"),
             // The lease expires, and the job runs again.
-            Err(error) => tracing::warn!(kind, job = %id, %error, "the end of a job could not be stored"),
+            Err(error) => tracing::warn!(kind, job = %id, %error, "job completion not stored"),
         }
     }
 }
@@ -266,7 +266,7 @@ impl Jobs {
 /// Logs the panic of a job. Its lease stays until it expires, and the attempt counts.
 fn tell_panic(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended {
-        tracing::error!(%error, "a job panicked");
+        tracing::error!(%error, "job panicked");
     }
 }
 

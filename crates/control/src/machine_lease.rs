@@ -50,7 +50,7 @@ fn keep_extending(page: &LeasePage, lock: &Weak<ExclusiveLock>) {
         match extend_lease(page, &lock) {
             Ok(()) => is_failing = false,
             Err(error) if !is_failing => {
-                tracing::error!(%error, "the lease page of machines cannot be written: they are suspended");
+                tracing::error!(%error, "machine lease write failed: machines suspended");
                 is_failing = true;
             }
             Err(_) => {}
@@ -65,10 +65,10 @@ pub(crate) async fn succeed_another(folders: &MachineFolders, locked_at: Instant
         Ok(stopped) if stopped.is_empty() => {}
         Ok(stopped) => {
             let machines = stopped.len();
-            tracing::warn!(machines, "machines stopped: another service has worked since they were left");
+            tracing::warn!(machines, "machines stopped: another service has run since they were started");
         }
         // They stay suspended until their task attaches to them, which stops those that do not answer.
-        Err(error) => tracing::error!(%error, "machines of an earlier service not stopped"),
+        Err(error) => tracing::error!(%error, "stopping machines of an earlier service failed"),
     }
     tokio::time::sleep_until(locked_at + SHARED).await;
 }

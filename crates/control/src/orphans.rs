@@ -18,7 +18,7 @@ pub(crate) async fn remove_periodically(store: Store, machines: Machines, shutdo
 async fn remove_every(interval: Duration, store: &Store, machines: &Machines) {
     loop {
         if let Err(error) = remove_orphans(store, machines).await {
-            tracing::warn!(%error, "machines without an account not looked for");
+            tracing::warn!(%error, "orphaned machine scan failed");
         }
         tokio::time::sleep(interval).await;
     }
@@ -28,8 +28,8 @@ async fn remove_orphans(store: &Store, machines: &Machines) -> Result<(), StoreE
     for account in machines.driver().stored_accounts().await {
         if is_gone(store, account).await? {
             match machines.remove_account(account).await {
-                Ok(()) => tracing::warn!(%account, "machine of no account removed"),
-                Err(error) => tracing::error!(%account, %error, "machine of no account not removed"),
+                Ok(()) => tracing::warn!(%account, "orphaned machine removed"),
+                Err(error) => tracing::error!(%account, %error, "orphaned machine removal failed"),
             }
         }
     }

@@ -58,9 +58,9 @@ impl Owner {
         token: Option<FormToken>,
     ) -> Result<Option<CreatedKey>, UseCaseError> {
         signed_in(principal)?;
-        let name = key_name(name).ok_or_else(|| UseCaseError::invalid("the name of a key is invalid"))?;
+        let name = key_name(name).ok_or_else(|| UseCaseError::invalid("invalid key name: it is empty, too long or contains control characters"))?;
         if restrictions.spending_limit.is_some_and(|limit| !(1..=GRANT_MAX).contains(&limit.0)) {
-            return Err(UseCaseError::invalid("the spending limit of a key is invalid"));
+            return Err(UseCaseError::invalid(format_args!("invalid spending limit: use 1 to {GRANT_MAX}")));
         }
         let now = self.environment.now();
         let key = SecretKey::from_random(self.environment.random_bytes());
@@ -126,7 +126,7 @@ impl Owner {
         signed_in(principal)?;
         let account = principal.account();
         let balance = self.store.read(move |tx| credits::find_balance(tx, account)).await?;
-        balance.ok_or_else(|| UseCaseError::internal("the account of a session does not exist"))
+        balance.ok_or_else(|| UseCaseError::internal("session of a missing account"))
     }
 
     /// Returns the usage of the account's answers from the day of a time on, in UTC.

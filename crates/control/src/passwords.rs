@@ -37,13 +37,13 @@ pub struct Password(String);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidPassword {
     /// Fewer than [`PASSWORD_MIN_BYTES`].
-    #[error("a password has at least {PASSWORD_MIN_BYTES} bytes")]
+    #[error("password is too short: use at least {PASSWORD_MIN_BYTES} bytes")]
     TooShort,
     /// More than [`PASSWORD_MAX_BYTES`].
-    #[error("a password has at most {PASSWORD_MAX_BYTES} bytes")]
+    #[error("password is too long: use at most {PASSWORD_MAX_BYTES} bytes")]
     TooLong,
     /// It contains a NUL or a line end.
-    #[error("a password is one line without NUL")]
+    #[error("password contains a line break or NUL: use a single line")]
     NotALine,
 }
 
@@ -54,16 +54,16 @@ pub enum PasswordError {
     #[error("no such account")]
     NoSuchAccount,
     /// Another password was set since this one was verified.
-    #[error("the password was replaced meanwhile")]
+    #[error("the password was changed by another request: try again")]
     Replaced,
     /// The hash could not be computed.
     #[error("the password could not be hashed: {0}")]
     Hash(argon2::password_hash::Error),
     /// Too many others wait.
-    #[error("too many passwords are being compared")]
+    #[error("too many sign-ins at once: try again later")]
     Busy,
     /// The shutdown of the service interrupted the computation.
-    #[error("the service is ending")]
+    #[error("the service is shutting down")]
     Ending,
     /// The store failed.
     #[error(transparent)]

@@ -70,13 +70,13 @@ pub enum Invalidity {
     #[error("revoked")]
     Revoked,
     /// The key expired.
-    #[error("ended")]
+    #[error("expired")]
     Expired,
     /// The account has no valid licence.
-    #[error("without a licence that holds")]
+    #[error("account licence missing or expired")]
     NoLicence,
     /// The session's identifier is empty or longer than [`SESSION_ID_MAX_BYTES`].
-    #[error("without an identifier of its session")]
+    #[error("session identifier empty or too long")]
     NoSessionId,
 }
 

@@ -60,7 +60,7 @@ pub(crate) async fn ensure_folder(workspaces: &Workspaces, account: AccountId) {
     match workspaces.provision(account, None).await {
         Ok(_) => tracing::warn!(%account, "missing workspace folder created"),
         // The operation that needs the folder reports the error.
-        Err(error) => tracing::error!(%account, %error, "missing workspace folder could not be created"),
+        Err(error) => tracing::error!(%account, %error, "creating missing workspace folder failed"),
     }
 }
 

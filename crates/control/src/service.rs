@@ -440,7 +440,7 @@ async fn begin_serving(store: &Store, process: NodeId, folder: NodeId) -> Result
     let begun = store.write(move |tx| succession::begin_succession(tx, process, folder)).await?;
     let succession::Succession { folder_before, answers, jobs } = begun;
     if answers + jobs > 0 {
-        tracing::info!(answers, jobs, "work of an ended service taken over");
+        tracing::info!(answers, jobs, "took over work of a terminated service");
     }
     Ok(folder_before.is_some_and(|before| before != folder))
 }
@@ -470,7 +470,7 @@ fn log_failed_vendors(catalog: &Catalog) {
         tracing::warn!(
             vendor = provider,
             base_url,
-            "a vendor has not told its models yet; it is asked again"
+            "model discovery has not succeeded yet; retrying"
         );
     }
 }

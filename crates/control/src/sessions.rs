@@ -294,7 +294,7 @@ impl SessionService {
         let (id, end) =
             (session.id, now.saturating_add(IDLE_MAX).min(session.created_at.saturating_add(AGE_MAX)));
         if let Err(error) = self.store.write(move |tx| sessions::record_use(tx, id, now, end)).await {
-            tracing::warn!(session = %id, %error, "use of a session not recorded");
+            tracing::warn!(session = %id, %error, "recording session use failed");
         }
     }
 }

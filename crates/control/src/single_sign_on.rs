@@ -69,7 +69,7 @@ pub enum SingleSignOnError {
     #[error("the account belongs to another user of the identity provider")]
     BoundToAnother,
     /// The owner of the account with the email chose it, and no operator has confirmed that it is theirs.
-    #[error("nobody has confirmed the email of the account")]
+    #[error("the email of the account is not confirmed")]
     EmailNotConfirmed,
     /// There is no account with the email.
     #[error("there is no account with this email")]

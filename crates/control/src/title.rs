@@ -50,7 +50,7 @@ pub(crate) fn check_title(title: &str) -> Result<String, UseCaseError> {
     let title = title.trim();
     if title.is_empty() || title.chars().count() > TITLE_MAX_CHARS || title.chars().any(char::is_control) {
         return Err(UseCaseError::invalid(format_args!(
-            "title has 1 to {TITLE_MAX_CHARS} characters, none of them a control character"
+            "invalid title: use 1 to {TITLE_MAX_CHARS} characters without control characters"
         )));
     }
     Ok(title.to_owned())

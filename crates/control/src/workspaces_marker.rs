@@ -65,7 +65,7 @@ pub(crate) async fn accept_folder(
         (Some(id), Some(found)) if is_of(found, id) => return Ok(()),
         // A start was interrupted after the database had got its identity.
         (Some(id), None) if read_file(&folder.join(NEW))?.is_some_and(|new| is_of(&new, id)) => {}
-        (_, Some(ADOPT)) => tracing::warn!(folder = %folder.display(), "folder of workspaces adopted"),
+        (_, Some(ADOPT)) => tracing::warn!(folder = %folder.display(), "workspaces folder adopted"),
         (_, _) if !has_accounts => {}
         (_, Some(_)) => return Err(WorkspacesError::Foreign(folder.to_owned()).into()),
         (Some(_), None) => return Err(WorkspacesError::Missing(folder.to_owned()).into()),
@@ -116,7 +116,7 @@ impl WorkspacesMarker {
     /// When the store fails.
     pub(crate) async fn find_marker(store: &Store, folder: PathBuf) -> Result<Self, StoreError> {
         let id = store.read(|tx| serving::database_id(tx)).await?;
-        let id = id.ok_or(StoreError::Rule("a database that is served has an identity"))?;
+        let id = id.ok_or(StoreError::Rule("the database has no identity"))?;
         Ok(Self { folder, id, is_there: Arc::new(AtomicBool::new(true)) })
     }
 
@@ -156,9 +156,9 @@ impl WorkspacesMarker {
         let folder = self.folder.display();
         match (self.is_there.swap(is_there, Ordering::Relaxed), is_there) {
             (true, false) => {
-                tracing::error!(%folder, "the folder of workspaces has lost its marker: files and machines are refused");
+                tracing::error!(%folder, "workspaces folder without marker: refusing files and machines");
             }
-            (false, true) => tracing::info!(%folder, "the folder of workspaces has its marker again"),
+            (false, true) => tracing::info!(%folder, "workspaces folder has its marker again"),
             (true, true) | (false, false) => {}
         }
     }

@@ -117,7 +117,7 @@ fn history_has_pages_pins_and_keys() {
     assert_eq!(conversation_titles(&browser.get_page("/history").expect_page(200))[0], "Asked here");
     assert_eq!(search_titles(&browser, "asked"), ["Asked here"]);
     let refused = browser.post_form(&format!("{own}/change"), &[("title", " ")]).expect_page(400);
-    assert!(refused.contains("title has 1 to 120 characters"), "{refused}");
+    assert!(refused.contains("invalid title: use 1 to 120 characters"), "{refused}");
 }
 
 #[test]

@@ -104,7 +104,7 @@ pub(super) fn has_holes<R: Read>(entry: &mut tar::Entry<'_, R>) -> io::Result<bo
         if record.key_bytes() == SPARSE_MAJOR.0.as_bytes() {
             return match record.value_bytes() == SPARSE_MAJOR.1.as_bytes() {
                 true => Ok(true),
-                false => Err(io::Error::other("a file with holes has an unknown form")),
+                false => Err(io::Error::other("a sparse file has an unknown format")),
             };
         }
     }
@@ -113,7 +113,7 @@ pub(super) fn has_holes<R: Read>(entry: &mut tar::Entry<'_, R>) -> io::Result<bo
 
 /// Reads a sparse map that [`map`] created. The content follows it.
 pub(super) fn read_map(entry: &mut impl Read) -> io::Result<Vec<Range<u64>>> {
-    let wrong = || io::Error::other("a file's pieces are not told rightly");
+    let wrong = || io::Error::other("the extents of a sparse file are inconsistent");
     let mut reader = MapReader { entry, block: [0; BLOCK_BYTES as usize], at: BLOCK_BYTES as usize };
     let count = reader.read_number()?;
     if count > PIECES_MAX {

@@ -69,7 +69,7 @@ impl Extractor {
         entry: &mut Entry<'_, R>,
     ) -> io::Result<ExtractReport> {
         let Some(parts) = path_parts(path) else {
-            return Ok(ExtractReport::Skipped("its path leads out".to_owned()));
+            return Ok(ExtractReport::Skipped("its path leads out of the workspace".to_owned()));
         };
         // The folder of all workspaces exists already.
         let Some((name, folder)) = parts.split_last() else { return Ok(ExtractReport::Done) };

@@ -57,13 +57,13 @@ pub struct Summary {
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     /// The destination of the backup exists.
-    #[error("{} is there already, and a backup replaces nothing", .0.display())]
+    #[error("{} already exists, and a backup does not overwrite files: choose another path", .0.display())]
     Taken(PathBuf),
     /// The destination of the restore is not empty.
-    #[error("{} is not empty, and a restore replaces nothing", .0.display())]
+    #[error("{} is not empty, and a restore does not overwrite files: choose an empty folder", .0.display())]
     NotEmpty(PathBuf),
     /// An earlier restore left its folder, or is under way.
-    #[error("{} is of a restore that was interrupted, or is under way; remove it if none is", .0.display())]
+    #[error("{} is left from an interrupted restore, or one is still running: remove it if none is running", .0.display())]
     Interrupted(PathBuf),
     /// A path cannot be used.
     #[error("{}: {error}", path.display())]
@@ -78,7 +78,7 @@ pub enum BackupError {
     #[error("the backup is damaged: {0}")]
     Damaged(String),
     /// The archive was written by a later version of the program.
-    #[error("the backup has form {0}, this program knows {FORM}")]
+    #[error("the backup has format {0}, but this program reads only up to {FORM}: use a later version")]
     TooNew(u32),
     /// Reading or writing failed.
     #[error(transparent)]

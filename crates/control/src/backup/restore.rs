@@ -274,9 +274,9 @@ pub(super) fn verify_archive(file: &File) -> Result<Summary, BackupError> {
     }
     // The end of the frame contains its own checksum.
     io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(damaged)?;
-    let seal = found.ok_or_else(|| BackupError::Damaged("it ends too early".to_owned()))?;
+    let seal = found.ok_or_else(|| BackupError::Damaged("it is truncated".to_owned()))?;
     if seal.sha256 != sum.into_hex() {
-        return Err(BackupError::Damaged("its sum is another one".to_owned()));
+        return Err(BackupError::Damaged("checksum mismatch".to_owned()));
     }
     Ok(seal.summary)
 }
@@ -289,7 +289,7 @@ fn check_entry_kind(path: &Path, entry: &Entry<'_, Reader<'_>>) -> Result<(), Ba
     use EntryType::{Directory, Link, Regular, Symlink};
     match entry.header().entry_type() {
         Regular | Directory | Symlink | Link if path_parts(path).is_some() => Ok(()),
-        _ => Err(BackupError::Damaged(format!("{} is no file of a workspace", path.display()))),
+        _ => Err(BackupError::Damaged(format!("{} is not a file of a workspace", path.display()))),
     }
 }
 
@@ -303,7 +303,7 @@ fn check_head(path: &Path, text: &[u8]) -> Result<(), BackupError> {
     match head {
         Some(ArchiveHead { form: 1..=FORM }) => Ok(()),
         Some(ArchiveHead { form }) if form > FORM => Err(BackupError::TooNew(form)),
-        _ => Err(BackupError::Damaged("it is no backup of this program".to_owned())),
+        _ => Err(BackupError::Damaged("it is not a Causerie backup".to_owned())),
     }
 }
 

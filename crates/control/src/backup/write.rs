@@ -56,7 +56,7 @@ pub fn write_backup(
     let written = write_archive(output.file().try_clone()?, database, workspaces, now)?;
     let read = verify_archive(output.file())?;
     if read != written.summary {
-        return Err(BackupError::Damaged("it was not read back as it was written".to_owned()));
+        return Err(BackupError::Damaged("its contents differ from what was written".to_owned()));
     }
     output.place_file()?;
     Ok(written)

@@ -144,7 +144,7 @@ async fn failed_job_retried_fatal_given_up() {
     assert_eq!(stage.count_rows(waiting).await, 1);
     let failed = stage.store.read(|tx| jobs::list_failed(tx, 10)).await.expect("a read");
     assert_eq!((failed.len(), failed[0].id), (1, poison));
-    assert_eq!(failed[0].error, "the process ended during each attempt");
+    assert_eq!(failed[0].error, "the process ended during every attempt");
 }
 
 #[tokio::test]
