@@ -27,7 +27,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 const RETRY_DOUBLINGS_MAX: u32 = 7;
 
 /// The text of an answer whose machine was given up.
-const NOT_STARTED: &str = "it cannot be started; whoever runs the service finds the reason in its log";
+const NOT_STARTED: &str = "it cannot be started; the service's log says why";
 
 /// Opens a session and passes its frames until it ends. `failures` counts the sessions in a row without progress.
 pub(super) async fn run_session(
@@ -61,7 +61,7 @@ async fn exchange_frames(
         Ok(connection) => connection,
         Err(SupervisorError::GivenUp(reason)) => {
             // The driver's reason may contain internals; it was logged with each failed start.
-            tracing::warn!(%account, reason, "answers that need their machine end: it does not start");
+            tracing::warn!(%account, reason, "machine start failed: ending answers that need it");
             return SessionEvent::GivenUp(NOT_STARTED.to_owned());
         }
         Err(SupervisorError::NoMachine) => {
@@ -69,7 +69,7 @@ async fn exchange_frames(
         }
         Err(SupervisorError::Stopped) => return SessionEvent::MachineStopped,
         Err(error) => {
-            tracing::debug!(%account, %error, "machine not connected");
+            tracing::debug!(%account, %error, "machine connection failed");
             return SessionEvent::Down;
         }
     };

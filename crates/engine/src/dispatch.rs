@@ -112,7 +112,7 @@ impl EngineShared {
         let (signals, given) = watch::channel(ControlSignals::default());
         let Fence { answer, epoch, .. } = claimed.fence;
         if epoch > 1 {
-            tracing::info!(%answer, epoch, attempts = claimed.attempts, "answer taken up again");
+            tracing::info!(%answer, epoch, attempts = claimed.attempts, "answer resumed");
         }
         self.active_turns().insert(answer, ActiveTurn { account: claimed.account, epoch, signals });
         let guard = ActiveTurnGuard { shared: self.clone(), answer, epoch };

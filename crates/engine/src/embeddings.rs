@@ -152,7 +152,7 @@ impl EmbeddingService {
             Ok(()) => self.metrics.queries.increment(),
             Err(error) => {
                 self.metrics.words_alone.increment();
-                tracing::debug!(%account, %error, "machine takes no vector of a query");
+                tracing::debug!(%account, %error, "sending query vector to machine failed");
             }
         }
     }
@@ -175,7 +175,7 @@ impl EmbeddingService {
             let passages = match guest.list_unembedded(&asked).await {
                 Ok(reply) => reply.passages,
                 Err(error) => {
-                    tracing::debug!(%account, %error, "machine names no passages to embed");
+                    tracing::debug!(%account, %error, "listing passages to embed failed");
                     return pause_after(&error);
                 }
             };
@@ -198,7 +198,7 @@ impl EmbeddingService {
                 // The machine may say anything; it counts for an end of the loop alone.
                 Ok(reply) => stored_in_round += u64::from(reply.stored),
                 Err(error) => {
-                    tracing::debug!(%account, %error, "machine takes no vectors");
+                    tracing::debug!(%account, %error, "sending vectors to machine failed");
                     return pause_after(&error);
                 }
             }
@@ -370,7 +370,7 @@ impl EmbeddingService {
     /// Logs the failure of a run, once until one succeeds, and returns the pause after it.
     fn log_failure(&self, account: AccountId, error: &EmbedError) -> Duration {
         if self.lock_failing().insert(account) {
-            tracing::warn!(%account, %error, "embedding of passages failed: they are searched by words alone");
+            tracing::warn!(%account, %error, "embedding of passages failed: searching them by words alone");
         }
         match error {
             EmbedError::Credits => CREDITS_PAUSE,
@@ -409,7 +409,7 @@ impl Drop for Reservation {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         runtime.spawn(async move {
             if let Err(error) = release_reservation(&store, &environment, request).await {
-                tracing::warn!(%error, "credits of embeddings not released");
+                tracing::warn!(%error, "releasing credits of embeddings failed");
             }
         });
     }

@@ -65,7 +65,7 @@ pub(super) async fn fail_answer(
         }
         Completed::Before => true,
         Completed::NotYet(error) => {
-            tracing::error!(answer = %id, %error, "failed answer could not be completed");
+            tracing::error!(answer = %id, %error, "completing a failed answer failed");
             false
         }
     }
@@ -142,7 +142,7 @@ async fn complete_answer(
         Err(TurnError::Store(error)) => Completed::NotYet(error),
         Err(error @ (TurnError::StepCommitted | TurnError::Short(_))) => {
             tracing::error!(answer = %id, %error, "completion refused");
-            Completed::NotYet(StoreError::Rule("a completion commits no step and reserves nothing"))
+            Completed::NotYet(StoreError::Rule("a completion cannot commit a step or reserve credits"))
         }
     }
 }

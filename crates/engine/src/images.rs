@@ -107,7 +107,7 @@ impl<'a> PageDrawer<'a> {
         };
         let bytes = drawn
             .inspect_err(|error| {
-                tracing::debug!(account = %self.images.account, error, "page not drawn for a model");
+                tracing::debug!(account = %self.images.account, error, "page rendering for a model failed");
             })
             .ok()?;
         Some(LoadedImage {

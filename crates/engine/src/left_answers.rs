@@ -30,12 +30,12 @@ impl fmt::Display for LeaveReason {
         match self {
             Self::NoAgent(name) => write!(
                 f,
-                "its agent {} is not there: add its plugin again, or the answer ends after {} minutes",
+                "its agent {} is missing: add its plugin again, or the answer fails after {} minutes",
                 Excerpt(name),
                 AGENT_WAIT_MAX.as_secs() / 60
             ),
             Self::LaterVersion => f.write_str(
-                "a later version of this program has worked on it: run that version, or a later one",
+                "a later version of this program has worked on it: run that version or a later one",
             ),
         }
     }

@@ -74,9 +74,9 @@ impl MachineTools {
         if wanted || !resting {
             match timeout(LIST_TIMEOUT, request_lists(connection, &known)).await {
                 Ok(Ok(reply)) => self.store_lists(account, servers, reply),
-                Ok(Err(error)) => tracing::debug!(%account, %error, "a machine listed no tools"),
+                Ok(Err(error)) => tracing::debug!(%account, %error, "tool discovery failed in a machine"),
                 Err(_) => {
-                    tracing::info!(%account, "a machine did not list its tools in time");
+                    tracing::info!(%account, "tool discovery timed out in a machine");
                     self.mark_missing(account, servers, &known);
                 }
             }

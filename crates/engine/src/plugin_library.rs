@@ -28,7 +28,7 @@ pub enum PluginsError {
     #[error(transparent)]
     Publish(#[from] PublishError),
     /// Reading the plugins panicked.
-    #[error("reading the plugins failed: {0}")]
+    #[error("plugins not readable: {0}")]
     Panicked(#[from] JoinError),
 }
 

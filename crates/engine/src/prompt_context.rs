@@ -273,17 +273,17 @@ impl PromptContext {
             called.chars().filter(|letter| !letter.is_control()).take(NAME_MAX_CHARS).collect();
         let tools = self.tools_for(sees_images);
         let names: Vec<&str> = tools.iter().map(|tool| tool.name.as_str()).collect();
-        format!("there is no tool `{called}`; there are {}", names.join(", "))
+        format!("unknown tool `{called}`; use one of {}", names.join(", "))
     }
 
     /// Returns the error for a task to an agent that does not exist.
     pub(super) fn no_such_agent(&self) -> String {
         if !self.delegates {
-            return "Tasks can't be given to other agents here.".to_owned();
+            return "Tasks cannot be delegated to other agents here.".to_owned();
         }
         let names: Vec<&str> = self.library.agents.iter().map(|agent| agent.full_name.as_str()).collect();
         format!(
-            "The arguments are to be {{\"agent\": \"<full name>\", \"task\": \"…\"}}. There are: {}.",
+            "Invalid arguments: use {{\"agent\": \"<full name>\", \"task\": \"…\"}}. Agents: {}.",
             names.join(", ")
         )
     }
@@ -300,9 +300,9 @@ impl PromptContext {
             Some(Some(skill)) => (StepOutcome::Done, self.skill_text(skill)),
             Some(None) => (
                 StepOutcome::Failed,
-                format!("There is no such skill. There are: {}.", self.offered.join(", ")),
+                format!("Unknown skill. Use one of: {}.", self.offered.join(", ")),
             ),
-            None => (StepOutcome::Failed, "The arguments are to be {\"skill\": \"<full name>\"}.".to_owned()),
+            None => (StepOutcome::Failed, "Invalid arguments: use {\"skill\": \"<full name>\"}.".to_owned()),
         };
         CallOutput {
             images: Vec::new(),
@@ -390,7 +390,7 @@ fn list_skills(skills: &[&Skill]) -> String {
     let rest: Vec<&str> =
         skills.iter().skip(SKILLS_LISTED_MAX).map(|skill| skill.name.full_name.as_str()).collect();
     if !rest.is_empty() {
-        instructions.push_str(&format!("- and {} more, which only the user names\n", rest.len()));
+        instructions.push_str(&format!("- and {} more, which only the user can name\n", rest.len()));
     }
     instructions
 }
@@ -459,7 +459,7 @@ mod tests {
             let tools = context.tools_for(sees_images);
             let names = tools.into_iter().map(|tool| tool.name).collect::<Vec<_>>();
             let error = context.no_such_tool("gr\nep", sees_images);
-            assert_eq!(error, format!("there is no tool `grep`; there are {}", names.join(", ")));
+            assert_eq!(error, format!("unknown tool `grep`; use one of {}", names.join(", ")));
             names
         };
         assert_eq!(names(Some(&["View"]), true), ["view"]);

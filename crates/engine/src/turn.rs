@@ -188,7 +188,7 @@ async fn work_on_answer(
         if shared.left_answers.add_answer(answer, reason, shared.parts.environment.now()) < AGENT_WAIT_MAX {
             return TurnOutcome::Leave;
         }
-        return end_with_error(shared, claimed, give_up::no_agent(agent), "its agent is gone").await;
+        return end_with_error(shared, claimed, give_up::no_agent(agent), "agent unavailable").await;
     }
     shared.left_answers.remove_answer(answer);
     let (sender, mut inbox) = mpsc::channel(INBOX_MAX);

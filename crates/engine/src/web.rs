@@ -292,19 +292,19 @@ impl WebCall {
     /// Runs a call of one of the two tools.
     pub(super) async fn run_call(self, call: &StepCall) -> CallOutput {
         if number_of(&self.log, call) > CALLS_MAX {
-            return failed_output(format!("The web was asked {CALLS_MAX} times for this answer: no more."));
+            return failed_output(format!("This answer has already made {CALLS_MAX} web calls, which is the maximum."));
         }
         match HostTool::from_name(&call.tool).filter(|tool| self.reading.reach.has_tool(*tool)) {
             Some(HostTool::WebSearch) => self.search_web(&call.arguments).await,
             Some(HostTool::WebFetch) => self.fetch_page(&call.arguments).await,
-            _ => failed_output("The user did not allow the web for this question."),
+            _ => failed_output("The user did not allow web access for this question."),
         }
     }
 
     async fn search_web(self, arguments: &str) -> CallOutput {
         let WebSearchArguments { query, count, language } = match serde_json::from_str(arguments) {
             Ok(arguments) => arguments,
-            Err(error) => return failed_output(format!("The arguments can't be read: {error}.")),
+            Err(error) => return failed_output(format!("Invalid arguments: {error}.")),
         };
         let ToolFacts { passages_default, passages_max, .. } = *HostTool::WebSearch.facts();
         let count = count.unwrap_or(passages_default as usize).clamp(1, passages_max as usize);
@@ -326,17 +326,17 @@ impl WebCall {
     async fn fetch_page(self, arguments: &str) -> CallOutput {
         let FetchArguments { url, first_passage } = match serde_json::from_str(arguments) {
             Ok(arguments) => arguments,
-            Err(error) => return failed_output(format!("The arguments can't be read: {error}.")),
+            Err(error) => return failed_output(format!("Invalid arguments: {error}.")),
         };
         let allowed = self.reading.with_log(&self.log).allowed;
         let fetcher = match self.web.fetcher() {
             Ok(fetcher) => fetcher,
-            Err(error) => return failed_output(format!("It was not fetched: {error}.")),
+            Err(error) => return failed_output(format!("The fetch failed: {error}.")),
         };
         match fetcher.fetch_url(&url, first_passage, &allowed).await {
             Ok(Fetched::Page(page)) => page_output(page),
             Ok(Fetched::Document(document)) => self.keep_document(document).await,
-            Err(error) => failed_output(format!("It was not fetched: {error}.")),
+            Err(error) => failed_output(format!("The fetch failed: {error}.")),
         }
     }
 

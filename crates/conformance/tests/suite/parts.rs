@@ -81,8 +81,8 @@ fn answer_continues_after_failed_tool() {
     assert_eq!(tools.len(), 3, "{answer}");
     let sent = vendor.request_bodies()[2].to_string();
     // The model sees no images.
-    let offered = "there are search, read, list, find, write, edit, shell, agent, skill";
-    assert!(sent.contains(&format!("there is no tool `no_such_tool`; {offered}")), "{sent}");
+    let offered = "use one of search, read, list, find, write, edit, shell, agent, skill";
+    assert!(sent.contains(&format!("unknown tool `no_such_tool`; {offered}")), "{sent}");
     assert!(tools.iter().all(|tool| tool["state"] == "ERROR"), "{answer}");
 }
 

@@ -111,7 +111,7 @@ fn last_step_completes_without_machine() {
         // One may have ended with another.
         let _ = kill_process(pid.expect("a process"), Signal::KILL);
     }
-    let is_given_up = || service.log_text().contains("answers that need their machine end").then_some(());
+    let is_given_up = || service.log_text().contains("ending answers that need it").then_some(());
     poll::wait_until("the machine is given up", is_given_up);
     vendor.release_hold();
     let whole = api.wait_for_completion(&answer);

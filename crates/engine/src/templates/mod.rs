@@ -108,19 +108,19 @@ pub enum TemplateError {
         error: io::Error,
     },
     /// No section has the name of a file.
-    #[error("{path}: there is no such section; there are {}", join_names(&Section::ALL.map(Section::file_name)))]
+    #[error("{path}: unknown section; use one of {}", join_names(&Section::ALL.map(Section::file_name)))]
     NoSuchSection {
         /// The file.
         path: PathBuf,
     },
     /// A template is too long.
-    #[error("{path}: it is longer than {TEMPLATE_MAX_BYTES} bytes")]
+    #[error("{path}: the template is longer than {TEMPLATE_MAX_BYTES} bytes")]
     TooLong {
         /// The file.
         path: PathBuf,
     },
     /// The section does not have this placeholder.
-    #[error("{path}:{line}: there is no {{{{{name}}}}} here; {hint}")]
+    #[error("{path}:{line}: unknown placeholder {{{{{name}}}}}: {hint}")]
     NoSuchPlaceholder {
         /// The file.
         path: PathBuf,
@@ -132,7 +132,7 @@ pub enum TemplateError {
         hint: String,
     },
     /// A placeholder is missing.
-    #[error("{path}: {{{{{name}}}}} is missing")]
+    #[error("{path}: {{{{{name}}}}} is missing: add it")]
     Missing {
         /// The file.
         path: PathBuf,
@@ -237,12 +237,12 @@ fn check_template(path: &Path, section: Section, text: &str) -> Result<(), Templ
                 TemplateError::NoSuchPlaceholder { path, line: number, name, hint }
             };
             let Some((_, name, after)) = next_placeholder(&rest[begin..]) else {
-                return Err(unknown(&rest[begin + 2..], "it is not closed in its line".to_owned()));
+                return Err(unknown(&rest[begin + 2..], "it has no closing }} on its line".to_owned()));
             };
             if !known.contains(&name) {
                 let near = known.iter().min_by_key(|known| differing_length(name, known));
                 let hint =
-                    near.map_or("it has none".to_owned(), |near| format!("did you mean {{{{{near}}}}}?"));
+                    near.map_or("this section has none".to_owned(), |near| format!("did you mean {{{{{near}}}}}?"));
                 return Err(unknown(name, hint));
             }
             met.push(name);
@@ -329,12 +329,12 @@ mod tests {
             (
                 "skills.md",
                 "x\n{{chosen}} {{skils}}",
-                "skills.md:2: there is no {{skils}} here; did you mean {{skills}}?",
+                "skills.md:2: unknown placeholder {{skils}}: did you mean {{skills}}?",
             ),
-            ("base.md", "{{jurisdictions}}", "base.md:1: there is no {{jurisdictions}} here; it has none"),
-            ("agent.md", "Go on {{instructions", "agent.md:1: there is no {{instructions}} here"),
+            ("base.md", "{{jurisdictions}}", "base.md:1: unknown placeholder {{jurisdictions}}: this section has none"),
+            ("agent.md", "Go on {{instructions", "agent.md:1: unknown placeholder {{instructions}}"),
             ("skills.md", "{{skills}}", "skills.md: {{chosen}} is missing"),
-            ("basis.md", "x", "basis.md: there is no such section; there are base.md, agent.md"),
+            ("basis.md", "x", "basis.md: unknown section; use one of base.md, agent.md"),
         ] {
             let folder = template_folder(&[(name, content)]);
             let error = builtin_templates().with_folder(folder.path()).expect_err("it is wrong").to_string();

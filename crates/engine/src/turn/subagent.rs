@@ -68,7 +68,7 @@ pub(super) async fn run_subagent(task: SubagentTask, signals: watch::Receiver<Co
     let result = AssertUnwindSafe(work_on_task(task, signals)).catch_unwind().await;
     let result = result.unwrap_or_else(|_| {
         tracing::error!(%call, "subagent task panicked");
-        Ok(local_calls::failed_output("The other agent could not do it: the service failed."))
+        Ok(local_calls::failed_output("The other agent failed: internal error of the service."))
     });
     let input = match result {
         Ok(output) => TurnInput::Event(TurnEvent::ToolReturned { call: call.to_string(), output }),
@@ -102,11 +102,11 @@ async fn work_on_task(
     prompt.offer_tools(tools);
     let Ok(AgentArguments { task, .. }) = serde_json::from_str(&arguments) else {
         return Ok(local_calls::failed_output(
-            "The arguments are to be {\"agent\": \"<full name>\", \"task\": \"…\"}.",
+            "Invalid arguments: use {\"agent\": \"<full name>\", \"task\": \"…\"}.",
         ));
     };
     if task.trim().is_empty() || task.len() > TASK_MAX_BYTES {
-        return Ok(local_calls::failed_output(format!("A task has between 1 and {TASK_MAX_BYTES} bytes.")));
+        return Ok(local_calls::failed_output(format!("The task is empty or too long: use at most {TASK_MAX_BYTES} bytes.")));
     }
     let _permit = tokio::select! {
         permit = permits.acquire_owned() => permit.map_err(|_| TurnOutcome::GiveBack)?,
@@ -115,7 +115,7 @@ async fn work_on_task(
     let call = store.delegation.clone().unwrap_or_default();
     let Some(delegation) = begin_delegation(&store, &call).await? else {
         return Ok(local_calls::failed_output(format!(
-            "This answer has given away {DELEGATIONS_MAX} tasks: no more."
+            "This answer has already delegated {DELEGATIONS_MAX} tasks, which is the maximum."
         )));
     };
     let own = prompt.model_wished().and_then(|id| store.shared.parts.catalog.find_model(Some(id)));
@@ -123,7 +123,7 @@ async fn work_on_task(
         settings.clear(); // they are another model's
     }
     let Some(model) = own.or(model).or_else(|| store.shared.parts.catalog.find_model(None)) else {
-        return Ok(local_calls::failed_output("There is no model that could do it."));
+        return Ok(local_calls::failed_output("No model is available for it."));
     };
     let mut model_limits = model.entry.model_limits();
     // The base price of an answer is paid once.
