@@ -101,7 +101,7 @@ pub enum PostingError {
     #[error("not enough credits")]
     Insufficient,
     /// The amount exceeds the reserved credits, or the sum overflows.
-    #[error("the posting does not fit the balance")]
+    #[error("the balance cannot take this posting: it would become negative or overflow")]
     Impossible,
 }
 

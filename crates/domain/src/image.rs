@@ -114,13 +114,13 @@ fn sides_of_jpeg(bytes: &[u8]) -> Option<(u32, u32)> {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ImageRefError {
     /// It is not of a supported kind.
-    #[error("it is no PNG, JPEG, GIF or WebP image")]
+    #[error("it is not a PNG, JPEG, GIF or WebP image")]
     OtherKind,
     /// It exceeds the size limit.
     #[error("it is larger than {IMAGE_MAX_BYTES} bytes")]
     TooLarge,
     /// It exceeds the limit on its sides, or they cannot be determined.
-    #[error("its sides are not between 1 and {IMAGE_SIDE_MAX} pixels")]
+    #[error("its width or height is unknown or not between 1 and {IMAGE_SIDE_MAX} pixels")]
     Sides,
 }
 

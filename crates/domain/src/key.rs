@@ -19,7 +19,7 @@ pub struct SecretKey(String);
 
 /// The text is not a key: its prefix, form or checksum is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not a key")]
+#[error("invalid API key: its prefix, length or checksum is wrong")]
 pub struct InvalidKey;
 
 impl SecretKey {

@@ -46,7 +46,7 @@ pub struct Scope(u8);
 
 /// The text is not a scope.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no scope: it is one or more of read, ask, files, machine, with commas between them")]
+#[error("unknown scope {0:?}: use one or more of read, ask, files, machine, separated by commas")]
 pub struct InvalidScope(pub String);
 
 impl Scope {

@@ -31,11 +31,11 @@ impl StepNote {
                     .to_owned()
             }
             Self::ToolLeftOut(tool) => format!(
-                "The tool {} was not used: the model's server does not accept its definition.",
+                "The tool {} was not available: the model's server rejected its definition.",
                 format_code(tool)
             ),
             Self::CallsLeftOut(calls) => format!(
-                "The model asked for more tool calls at once than are run: {calls} of them were left out."
+                "The model requested too many tool calls at once: {calls} of them were skipped."
             ),
             Self::UnknownStop => "The model's server ended the answer for a reason that is not known here: the answer may \
                                   not be complete."

@@ -215,7 +215,7 @@ impl UnreadReason {
         Cow::Borrowed(match self {
             Self::Encrypted => "could not be read: it is encrypted and needs a password",
             Self::NoText => {
-                "could not be read: it holds no text, such as a scan whose text was not recognized"
+                "could not be read: it contains no text, such as a scan whose text was not recognized"
             }
             Self::UnknownForm => "could not be read: its format is not supported",
             Self::TooLarge => "could not be read: it is too large",
@@ -223,9 +223,9 @@ impl UnreadReason {
             Self::TooSlow => "could not be read whole: reading it takes too long",
             Self::TooMuchMemory => "could not be read: reading it takes too much memory",
             Self::Image => "could not be read: it is an image, and this model reads text only",
-            Self::Missing => "could not be read: it is not in the workspace any more",
+            Self::Missing => "could not be read: it is no longer in the workspace",
             Self::Indexing => {
-                "was not searched to its end: it is still being indexed, so ask again in a while"
+                "was not searched to its end: it is still being indexed, so ask again later"
             }
             Self::Long => "was read only in part: it is longer than what is read of a document",
             Self::ScannedPages => {

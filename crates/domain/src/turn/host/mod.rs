@@ -272,7 +272,7 @@ impl Turn {
         if let Some(LogEntry::Step { step, .. }) = self.log.last() {
             if step.stop == StopReason::OutputFull {
                 let message =
-                    "The answer is not complete: it reached the most that the model may write in one step.";
+                    "The answer is not complete: it reached the model's output limit for one step.";
                 self.fail_with(ErrorCode::OutputExhausted, message);
             }
             let ending = self.ending.get_or_insert(AnswerEnding::Done).clone();
@@ -405,7 +405,7 @@ impl Turn {
             // A retry would fail in the same way.
             self.phase = Phase::Streaming { step, held, draft };
             let message =
-                "The answer was ended: the model used up all that it may put out before it said anything.";
+                "The answer was ended: the model reached its output limit before it wrote any text.";
             return self.fail_with(ErrorCode::OutputExhausted, message);
         }
         if draft.is_empty() && matches!(stop, StopReason::Refused | StopReason::Filtered) {
@@ -416,7 +416,7 @@ impl Turn {
         // A model that wrote its answer before its last calls may add nothing to it.
         if draft.is_empty() && !(stop == StopReason::Done && self.has_text()) {
             let error =
-                StepError::Unavailable { reason: "the model said nothing".to_owned(), retry_after: None };
+                StepError::Unavailable { reason: "the model returned nothing".to_owned(), retry_after: None };
             let attempt = step.attempt;
             self.phase = Phase::Streaming { step, held, draft };
             return self.model_failed(self.next_step_number(), attempt, error, 0, effects);
