@@ -43,18 +43,18 @@ pub enum WorkspaceError {
     #[error("the path does not lead to a folder")]
     NotAFolder,
     /// A pipe, socket or device exists where a file is expected (400).
-    #[error("the path leads to something that is not a file")]
+    #[error("the path leads to something other than a file")]
     NotAFile,
     /// A folder cannot be created or replaced because something exists (409).
-    #[error("the path is taken already")]
+    #[error("the path already exists")]
     AlreadyExists,
     /// A folder is to be moved into itself or into one that it holds (400).
     #[error("a folder cannot be moved into itself: choose another folder")]
     IntoItself,
     /// The path of a deletion is that of one entry as written, and that of another decoded (409).
     #[error(
-        "two entries can be meant by the path, one as it is written and one decoded; percent-encode every byte of the one that is \
-         meant"
+        "the path is ambiguous: one entry matches it as written, another one decoded; percent-encode every byte of \
+         the one that is meant"
     )]
     AmbiguousPath,
     /// A folder to be deleted is not empty (409).
@@ -64,7 +64,7 @@ pub enum WorkspaceError {
     #[error("the home folder cannot be deleted")]
     HomeFolder,
     /// The file system denies the service access, because of the machine's changes (403).
-    #[error("the workspace does not permit this")]
+    #[error("permission denied in the workspace")]
     Denied,
     /// A program in the machine holds a lease on the file (409).
     #[error("a program in the machine holds a lease on the file; try again later")]
@@ -79,7 +79,7 @@ pub enum WorkspaceError {
     #[error("the folder has more than {0} entries")]
     TooManyEntries(usize),
     /// The content of an upload ended early; nothing is stored.
-    #[error("the upload broke off")]
+    #[error("the upload was interrupted")]
     Interrupted(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The file system failed (500).
     #[error("the file system failed")]

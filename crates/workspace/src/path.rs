@@ -32,13 +32,13 @@ pub enum WorkspacePathError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// Nothing is left after the folders are removed.
-    #[error("the file has no name")]
+    #[error("the file name is missing")]
     Missing,
     /// `.`, `..`, a name with NUL, or one that the workspace reserves.
-    #[error("the file's name is not allowed")]
+    #[error("the file name is not allowed")]
     NotAllowed,
     /// The name exceeds the limit of file systems.
-    #[error("the file's name is longer than {NAME_MAX_BYTES} bytes")]
+    #[error("the file name is longer than {NAME_MAX_BYTES} bytes")]
     TooLong,
 }
 
