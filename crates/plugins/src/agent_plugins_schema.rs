@@ -23,7 +23,7 @@ const AUTHOR: [&str; 3] = ["name", "email", "url"];
 
 /// Returns the reason why a skill's name or description violates the Agent Skills specification.
 pub(crate) fn skill_fault(name: Option<&str>, description: &str, folder: &str) -> Option<String> {
-    let Some(name) = name else { return Some("there is no name".to_owned()) };
+    let Some(name) = name else { return Some("name is missing".to_owned()) };
     let letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let edges = name.starts_with('-') || name.ends_with('-') || name.contains("--");
     if name.is_empty() || name.len() > NAME_MAX_CHARS || !name.bytes().all(letter) || edges {
@@ -52,7 +52,7 @@ pub(crate) fn checked_name(manifest: &Map<String, Value>) -> Result<String, (&'s
         None => return Err(("$schema", format!("$schema must be {MANIFEST_SCHEMA:?}"))),
     }
     let Some(name) = manifest.get("name").and_then(Value::as_str) else {
-        return Err(("name", "there is no name".to_owned()));
+        return Err(("name", "name is missing".to_owned()));
     };
     if !is_plugin_name(name) {
         let rule = "small letters, digits, single hyphens and periods, a letter or a digit at both ends";
@@ -109,7 +109,7 @@ pub(crate) fn checked_server(tree: &PluginTree, entry: &Value) -> Result<(), (&'
     let (known, required): (&[&str], &'static str) = match kind {
         Some("stdio") => (&["type", "command", "args", "env", "cwd"], "command"),
         Some("streamable-http" | "sse") => (&["type", "url", "headers"], "url"),
-        Some(other) => return Err(("type", format!("{other:?} is not a type of servers"))),
+        Some(other) => return Err(("type", format!("unknown type {other:?}: use stdio or streamable-http"))),
         None => return Err(("type", "there is no type: use stdio or streamable-http".to_owned())),
     };
     if let Some(key) = entry.keys().find(|key| !known.contains(&key.as_str())) {
@@ -125,7 +125,7 @@ pub(crate) fn checked_server(tree: &PluginTree, entry: &Value) -> Result<(), (&'
     };
     if required == "url" {
         if !is_endpoint(target) {
-            return Err(("url", "url is not an address that servers may have".to_owned()));
+            return Err(("url", "url is not a valid server address".to_owned()));
         }
         return if texts("headers") { Ok(()) } else { Err(("headers", "headers are not texts".to_owned())) };
     }

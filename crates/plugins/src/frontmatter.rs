@@ -67,7 +67,7 @@ enum FieldValue {
 /// The reason why the frontmatter is not readable.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum HeadError {
-    #[error("the frontmatter has no end: a line of --- is missing")]
+    #[error("the frontmatter has no end: add a line of --- after it")]
     Open,
     #[error("the frontmatter is longer than {HEAD_MAX_BYTES} bytes")]
     TooLong,
@@ -281,7 +281,7 @@ fn parse_unclosed(text: &str, lines: &[&str], skipped: u32) -> Result<Frontmatte
     }
     let mut head = FrontmatterLines { lines: lines[..count].to_vec(), at: 0 }.parse_fields();
     let end = u32::try_from(count + 2).unwrap_or(u32::MAX);
-    head.problems.push((end, "a line of --- is missing: the frontmatter is taken to end here".to_owned()));
+    head.problems.push((end, "a line of --- is missing: the frontmatter is assumed to end here".to_owned()));
     head.move_down(skipped);
     body.trim_start_matches(['\n', '\r']).clone_into(&mut head.body);
     Ok(head)

@@ -28,7 +28,7 @@ const LINK: &str = ".link";
 
 /// The reason why files could not be published.
 #[derive(Debug, thiserror::Error)]
-#[error("the skills' files cannot be published in {folder}: {source}")]
+#[error("publishing the files of skills in {folder} failed: {source}")]
 pub struct PublishError {
     folder: String,
     #[source]

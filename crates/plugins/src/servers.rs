@@ -144,7 +144,7 @@ fn parse_server<'a>(
     let Some(name) = tool_prefix(called) else {
         return reject_entry(
             "",
-            format!("a name has 1 to {SERVER_NAME_MAX_BYTES} letters, digits and hyphens"),
+            format!("invalid name: use 1 to {SERVER_NAME_MAX_BYTES} letters, digits and hyphens"),
         );
     };
     let folders = Folders {

@@ -40,7 +40,7 @@ pub(crate) struct TreeFile {
 /// The reason why a part of a tree is not read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TreeError {
-    #[error("it is not there")]
+    #[error("it does not exist")]
     Missing,
     #[error("it is a link to a place outside the folder")]
     Outside,

@@ -90,7 +90,7 @@ fn manifest_schema_violation_rejects_plugin() {
     for (manifest, part) in [
         (r#"{"name": "a"}"#.to_owned(), "$schema must be"),
         (MANIFEST.replace("1.0.0", "2.0.0"), "is not supported"),
-        (schema.to_owned(), "there is no name"),
+        (schema.to_owned(), "name is missing"),
         (format!(r#"{schema}, "name": "My-Plugin""#), "cannot be its name"),
         (format!(r#"{schema}, "name": "has--double""#), "cannot be its name"),
         (format!(r#"{schema}, "name": "a.""#), "cannot be its name"),
@@ -130,7 +130,7 @@ fn manifest_schema_violation_rejects_plugin() {
 fn invalid_components_leave_valid_ones() {
     let entries = [
         (r#"{"command": "x"}"#, "there is no type"),
-        (r#"{"type": "http", "url": "https://example.com"}"#, "is not a type of servers"),
+        (r#"{"type": "http", "url": "https://example.com"}"#, "unknown type"),
         (r#"{"type": "stdio", "command": "../x"}"#, "command must be"),
         (r#"{"type": "stdio", "command": "./../x"}"#, "is outside the plugin"),
         (r#"{"type": "stdio", "command": "./out/x"}"#, "is outside the plugin"),
@@ -140,8 +140,8 @@ fn invalid_components_leave_valid_ones() {
         (r#"{"type": "stdio", "command": "x", "cwd": "${PLUGIN_DATA}x"}"#, "cwd must be"),
         (r#"{"type": "stdio", "command": "x", "env": {"PLUGIN_DATA": "x"}}"#, "env may not set PLUGIN_DATA"),
         (r#"{"type": "stdio", "command": "x", "env": {"N": 1}}"#, "env is not"),
-        (r#"{"type": "sse", "url": "http://example.com"}"#, "url is not an address"),
-        (r#"{"type": "sse", "url": "https://me@example.com"}"#, "url is not an address"),
+        (r#"{"type": "sse", "url": "http://example.com"}"#, "url is not a valid"),
+        (r#"{"type": "sse", "url": "https://me@example.com"}"#, "url is not a valid"),
     ];
     let listed: Vec<String> =
         entries.iter().enumerate().map(|(at, (entry, _))| format!("\"wrong{at:02}\": {entry}")).collect();
