@@ -31,25 +31,25 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A response that does not match the interface.
-    #[error("the service answered in an unknown form")]
+    #[error("the service sent a response that this client cannot read")]
     Form(#[source] serde_json::Error),
     /// The base address is not an `http` or `https` URL.
-    #[error("{0:?} is no http or https address such as http://127.0.0.1:8080")]
+    #[error("invalid address {0:?}: use an http or https URL such as http://127.0.0.1:8080")]
     Address(String),
     /// The key contains invalid characters.
-    #[error("the key holds characters that no key has")]
+    #[error("the key contains invalid characters: use letters, digits and hyphens")]
     Key,
     /// A file of certificates without any.
-    #[error("there is no certificate (PEM) in the file")]
+    #[error("the file contains no certificate: use PEM format")]
     Certificates,
     /// The response exceeds a limit of this client.
-    #[error("the service sent more than {limit_bytes} bytes at once")]
+    #[error("the response exceeds the limit of {limit_bytes} bytes")]
     TooLong {
         /// The exceeded limit.
         limit_bytes: usize,
     },
     /// The stream was lost and could not be resumed.
-    #[error("the stream was lost and not found again in {attempts} attempts")]
+    #[error("the stream was lost and could not be resumed in {attempts} attempts")]
     StreamLost {
         /// The number of attempts in a row.
         attempts: u32,
@@ -101,9 +101,9 @@ fn unreachable(error: &reqwest::Error) -> String {
 
 fn refusal(status: u16, code: &str, message: &str) -> String {
     match (status, message.is_empty()) {
-        (401, true) => "the key is missing, wrong, revoked or without a licence (401)".to_owned(),
-        (300..=399, true) => format!("the service's address redirects ({status}); name the new one"),
-        (_, true) => format!("the service refused ({status})"),
+        (401, true) => "the key is missing, wrong, revoked or expired, or the account has no licence (401)".to_owned(),
+        (300..=399, true) => format!("the service's address redirects ({status}): use the new address"),
+        (_, true) => format!("the service refused the request ({status})"),
         (_, false) => format!("{message} ({status} {code})"),
     }
 }
