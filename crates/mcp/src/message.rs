@@ -149,7 +149,7 @@ fn number_of(id: &Value) -> Option<u64> {
 fn require_complete(result: Value) -> RpcResponse {
     let message = match result.get("resultType").map(Value::as_str) {
         None | Some(Some("complete")) => return RpcResponse::Result(result),
-        Some(Some("input_required")) => "it asks for input, and the service gives none",
+        Some(Some("input_required")) => "it asks for input, which the service does not provide",
         Some(_) => "its result is of an unknown type",
     };
     RpcResponse::Error(RpcError { code: NO_CODE, message: message.to_owned(), supported: Vec::new() })
@@ -157,7 +157,7 @@ fn require_complete(result: Value) -> RpcResponse {
 
 fn rpc_error(error: &Value) -> RpcError {
     let message = clean_paragraphs(error.get("message").and_then(Value::as_str).unwrap_or(""));
-    let message = if message.is_empty() { "it does not say which".to_owned() } else { message };
+    let message = if message.is_empty() { "without a message".to_owned() } else { message };
     let supported = error.pointer("/data/supported").and_then(Value::as_array);
     let supported = supported.into_iter().flatten().take(SUPPORTED_MAX).filter_map(Value::as_str);
     RpcError {
