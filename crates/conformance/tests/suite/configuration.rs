@@ -184,7 +184,8 @@ fn prompt_templates_can_be_replaced() {
 
     std::fs::write(written.join("skills.md"), "# Skills\n{{skils}}\n").expect("a file");
     let (_, refused) = output_texts(&run(&["config", "check", &at("causerie.toml")]));
-    let wanted = format!("{path}/skills.md:2: unknown placeholder {{{{skils}}}}: did you mean {{{{skills}}}}?");
+    let wanted =
+        format!("{path}/skills.md:2: unknown placeholder {{{{skils}}}}: did you mean {{{{skills}}}}?");
     assert!(refused.contains(&wanted), "{refused}");
     let (_, refused) = output_texts(&run(&["config", "instructions", path]));
     assert!(refused.contains("exists"), "existing files are not overwritten: {refused}");
