@@ -18,7 +18,7 @@ pub enum AuditAction {
     SignOutEverywhere,
     CreateKey,
     RevokeKey,
-    /// A key was refused because it is no longer valid, or for what is beyond its scope.
+    /// A key was refused because it has become invalid, or because its scope does not permit the request.
     RefusedKey,
     StartMachine,
     StopMachine,

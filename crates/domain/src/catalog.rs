@@ -4,8 +4,8 @@ use crate::credits::Price;
 
 /// A language of the catalog's labels: Czech, English, Slovak. The interface negotiates it.
 ///
-/// The web application (`app`) and text analysis (`text-analysis`) have enums of their own, because the default of
-/// the one and the set of the other differ.
+/// The web application (`app`) and text analysis (`text-analysis`) define separate enums, because the default of
+/// the former and the set of the latter differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum CatalogLanguage {
     /// Czech, the default.
@@ -41,8 +41,8 @@ impl CatalogLanguage {
 const ACCEPT_LANGUAGE_RANGES_MAX: usize = 64;
 
 /// Returns the language that an `Accept-Language` header prefers by its weights; the first of equal ones.
-/// Czech if the header is empty, malformed, or names no supported language; `*` stands for the best language
-/// that is not excluded.
+/// Czech if the header is empty, malformed, or names no supported language; `*` means the best language that
+/// is not excluded.
 #[must_use]
 pub fn negotiate_language(accept_language: &str) -> CatalogLanguage {
     let ranges: Vec<(&str, u16)> = accept_language
@@ -195,7 +195,7 @@ pub struct ModelEntry {
     pub price: Price,
     /// The context window: input and output tokens together.
     pub context_tokens: u32,
-    /// The most output tokens of one step.
+    /// The maximum number of output tokens of one step.
     pub output_max_tokens: u32,
     /// The vendor's name of the model.
     pub vendor_name: String,
@@ -211,7 +211,7 @@ pub struct ModelLimits {
     pub price: Price,
     /// The context window: input and output tokens together.
     pub context_tokens: u32,
-    /// The most output tokens of one step.
+    /// The maximum number of output tokens of one step.
     pub output_max_tokens: u32,
 }
 

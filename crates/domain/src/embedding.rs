@@ -1,6 +1,6 @@
 //! Vectors of texts (embeddings), for search by meaning: the angle between two says how near their meanings are.
 
-/// The most components of a vector.
+/// The maximum number of components of a vector.
 pub const DIMENSION_MAX: usize = 4096;
 /// The longest name of a model of embeddings, in bytes.
 pub const MODEL_MAX_BYTES: usize = 256;

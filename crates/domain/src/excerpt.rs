@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The most characters of client input in a message.
+/// The maximum number of characters of client input in a message.
 pub const EXCERPT_MAX_CHARS: usize = 100;
 
 /// Shows the beginning of a text in quotes, so that a message stays short.

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 pub const IMAGE_MAX_BYTES: usize = 3_900_000;
 /// The longest side of an image in pixels, by the strictest vendor's limit.
 pub const IMAGE_SIDE_MAX: u32 = 8000;
-/// The most images of one request; the newest are used.
+/// The maximum number of images of one request; the newest are used.
 pub const IMAGES_MAX: usize = 20;
 /// The maximum size of the images of one request: as base64 they fit into the strictest vendor's limit of 20 MB.
 pub const IMAGES_MAX_BYTES: usize = 14_000_000;

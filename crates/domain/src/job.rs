@@ -21,7 +21,7 @@ use crate::time::Timestamp;
 const BACKOFF: Duration = Duration::from_secs(2);
 /// The longest wait after a failure.
 const BACKOFF_MAX: Duration = Duration::from_secs(15 * 60);
-/// The most attempts before a job fails permanently: with the waits in between, about two hours.
+/// The maximum number of attempts before a job fails permanently: with the waits in between, about two hours.
 pub const ATTEMPTS_MAX: u32 = 16;
 /// The longest interval of a recurring job, and so the longest wait of any job. A later time was written by a
 /// wrong clock.

@@ -6,19 +6,19 @@ pub const QUESTION_MAX_BYTES: usize = 1024 * 1024;
 pub const TITLE_MAX_CHARS: usize = 120;
 /// The longest workspace path, in bytes.
 pub const PATH_MAX_BYTES: usize = 4096;
-/// The most files attached to one question.
+/// The maximum number of files attached to one question.
 pub const ATTACHMENTS_MAX: usize = 100;
-/// The most steps of one answer, unless the operator sets another number.
+/// The maximum number of steps of one answer, unless the operator sets another number.
 pub const STEPS_MAX: u32 = 60;
-/// The most steps of a subagent's task, unless the operator sets another number.
+/// The maximum number of steps of a subagent's task, unless the operator sets another number.
 pub const DELEGATED_STEPS_MAX: u32 = 30;
-/// The most calls of one step.
+/// The maximum number of calls of one step.
 pub const CALLS_MAX: usize = 32;
 /// The largest output of one step: the bytes of its text, reasoning and arguments together.
 pub const STEP_MAX_BYTES: usize = 4 * 1024 * 1024;
-/// The most files that are parts of one answer; further files written by tools are not shown.
+/// The maximum number of files that are parts of one answer; further files written by tools are not shown.
 pub const FILE_PARTS_MAX: usize = 500;
-/// The most numbered passages of one answer, because a mark has at most three digits.
+/// The maximum number of numbered passages of one answer, because a mark has at most three digits.
 pub const SOURCES_MAX: u32 = 999;
 /// Bounds the texts of passages that an answer keeps to check its citations, in bytes.
 pub const PASSAGES_MAX_BYTES: usize = 1024 * 1024;

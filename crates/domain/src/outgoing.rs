@@ -11,7 +11,7 @@ pub enum ProxyChoice {
     /// The variables of the environment: `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`.
     #[default]
     Environment,
-    /// None, whatever the environment says.
+    /// No proxy, even if the environment sets one.
     Off,
     /// This one, for all but some hosts.
     Server {
@@ -26,7 +26,7 @@ pub enum ProxyChoice {
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct OutgoingConfig {
     pub proxy: ProxyChoice,
-    /// Certificates of authorities that are trusted besides those of the system: X.509 in DER.
+    /// Certificates of authorities that are trusted in addition to the system's: X.509 in DER.
     pub authorities: Arc<[Vec<u8>]>,
 }
 

@@ -63,7 +63,7 @@ impl Scope {
     /// Parses names separated by commas, in any order.
     ///
     /// # Errors
-    /// [`InvalidScope`] if there is none, or an unknown one.
+    /// [`InvalidScope`] if the text is empty or contains an unknown scope.
     pub fn parse(text: &str) -> Result<Self, InvalidScope> {
         let read = |word: &str| Permission::ALL.into_iter().find(|one| one.as_str() == word.trim());
         let permissions: Option<Vec<Permission>> = text.split(',').map(read).collect();

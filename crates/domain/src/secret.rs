@@ -4,7 +4,7 @@ use std::fmt;
 
 /// The length in bytes from which on a word of a secret is redacted on its own.
 const WORD_MIN_BYTES: usize = 16;
-/// Shorter secrets are redacted only as whole words: `x` also stands in `max_tokens`.
+/// Shorter secrets are redacted only as whole words: `x` also occurs in `max_tokens`.
 const PART_MIN_BYTES: usize = 8;
 /// The replacement for a secret.
 const REDACTED: &str = "[secret]";
@@ -41,7 +41,7 @@ impl Secret {
     }
 }
 
-/// Redacts a word where it is no part of a longer one.
+/// Redacts a word where it is not part of a longer one.
 fn replace_whole_words(text: &str, word: &str) -> String {
     let joins = |letter: Option<char>| letter.is_some_and(char::is_alphanumeric);
     let (mut out, mut copied) = (String::with_capacity(text.len()), 0);

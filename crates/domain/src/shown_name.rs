@@ -3,7 +3,7 @@
 /// The sign of a blank.
 const VISIBLE_BLANK: char = '\u{2423}';
 
-/// Returns a file's name as it is shown, in as many characters, on one line.
+/// Returns a file's name for display: on one line, with the same number of characters.
 ///
 /// Blanks at its ends are visible, and invisible characters of a name that has nothing else: otherwise it would look
 /// like another one, or could not be clicked. The embeddings, overrides and isolates of Unicode's bidirectional algorithm are replaced:

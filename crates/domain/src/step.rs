@@ -27,7 +27,7 @@ pub struct StepRequest {
     pub tools: Vec<ToolSpec>,
     /// The chosen settings, as keys and values of the catalog.
     pub settings: Vec<(String, String)>,
-    /// The most output tokens of the step, including reasoning.
+    /// The maximum number of output tokens of the step, including reasoning.
     pub output_max_tokens: u32,
     /// The images that are shown to the model, with their bytes.
     pub images: Vec<LoadedImage>,

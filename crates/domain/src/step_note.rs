@@ -2,7 +2,7 @@
 
 use crate::shown_name::shown_name;
 
-/// The most notes of one step; further ones are dropped.
+/// The maximum number of notes of one step; further ones are dropped.
 pub const NOTES_MAX: usize = 32;
 /// The longest name that a note shows, in characters.
 const NAME_MAX_CHARS: usize = 120;

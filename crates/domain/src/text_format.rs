@@ -199,13 +199,13 @@ fn is_data_box(head: &str) -> bool {
     DATA_BOX_ROOTS.contains(&name) && root.contains(DATA_BOX_NAMESPACE)
 }
 
-/// Returns true for what a mail server or program has written, without regard to the name.
+/// Returns true for the output of a mail server or mail program, regardless of the name.
 fn is_message(head: &str) -> bool {
     const FIRST: [&str; 4] = ["Return-Path: ", "Delivered-To: ", "Received: from ", "X-Original-To: "];
     FIRST.iter().any(|first| head.starts_with(first))
 }
 
-/// Returns true for a page that was saved with what it shows; programs also export it under the name of a document.
+/// Returns true for a page that was saved with its resources; programs also export it under the name of a document.
 fn is_web_archive(head: &str) -> bool {
     let head = head.to_ascii_lowercase();
     let is_head =

@@ -3,9 +3,9 @@
 //! Each tool is listed by its executor: [`MachineTool`] or [`HostTool`]. Each side runs its tools in one exhaustive
 //! match, so a new entry does not compile until its executor handles it. Tools of MCP servers are not in the table.
 
-/// The most passages of one call.
+/// The maximum number of passages of one call.
 pub const PASSAGES_MAX: u32 = 40;
-/// The most passages of all attached files together.
+/// The maximum number of passages of all attached files together.
 const ATTACHED_PASSAGES_MAX: u32 = 300;
 
 /// The facts of a tool.
@@ -27,7 +27,7 @@ pub struct ToolFacts {
     pub form: CallPartKind,
     /// The passages of one result, unless the call asks for another number.
     pub passages_default: u32,
-    /// The most passages of one result.
+    /// The maximum number of passages of one result.
     pub passages_max: u32,
 }
 
@@ -245,7 +245,7 @@ tools! {
             passages_default: PASSAGES_MAX,
             passages_max: PASSAGES_MAX,
         },
-        // It resumes where it was interrupted, by the rules of its own calls.
+        // It resumes after an interruption, by the rules of its own calls.
         Agent: ToolFacts {
             name: "agent",
             aliases: &["task"],

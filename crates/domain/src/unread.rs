@@ -8,9 +8,9 @@ use std::fmt::{self, Write};
 
 use crate::shown_name::shown_name;
 
-/// The most unread files of one result.
+/// The maximum number of unread files of one result.
 pub const UNREAD_MAX: usize = 100;
-/// The most files that an answer names; the rest are counted.
+/// The maximum number of files that an answer names; the rest are counted.
 const NAMED_MAX: usize = 20;
 /// The longest name that an answer shows, in characters.
 const NAME_MAX_CHARS: usize = 120;
@@ -46,7 +46,7 @@ pub enum UnreadReason {
     Missing,
     /// The index does not contain all of it yet.
     Indexing,
-    /// Its beginning was read; it is longer than what is read of a document.
+    /// Only the beginning was read: the file exceeds the limit on the text of a document.
     Long,
     /// Some of its pages are images without recognized text.
     ScannedPages,
@@ -63,7 +63,7 @@ pub enum UnreadImage {
     TooLarge,
     /// Recognizing it, or all images of the document, took longer than allowed.
     TooSlow,
-    /// It comes after as many images as are read of a document.
+    /// It comes after the maximum number of images that are read of a document.
     TooMany,
     /// It could not be recognized, for example because it is damaged.
     Failed,
@@ -127,7 +127,7 @@ impl UnreadImages {
         UnreadImage::ALL.into_iter().zip(self.0).filter(|(_, images)| *images > 0)
     }
 
-    /// Returns true if there are none.
+    /// Returns true if all files were read.
     #[must_use]
     pub fn is_empty(self) -> bool {
         self == Self::NONE
@@ -224,10 +224,8 @@ impl UnreadReason {
             Self::TooMuchMemory => "could not be read: reading it takes too much memory",
             Self::Image => "could not be read: it is an image, and this model reads text only",
             Self::Missing => "could not be read: it is no longer in the workspace",
-            Self::Indexing => {
-                "was not searched to its end: it is still being indexed, so ask again later"
-            }
-            Self::Long => "was read only in part: it is longer than what is read of a document",
+            Self::Indexing => "was not searched to its end: it is still being indexed, so ask again later",
+            Self::Long => "was read only in part: it exceeds the limit on the text of a document",
             Self::ScannedPages => {
                 "was read only in part: some of its pages are scans whose text was not recognized"
             }
@@ -255,7 +253,7 @@ impl fmt::Display for UnreadReason {
     }
 }
 
-/// Returns the paragraph of Markdown that lists the files with reasons; `None` if there are none.
+/// Returns the paragraph of Markdown that lists the files with reasons; `None` without unread files.
 #[must_use]
 pub fn unread_files_note(files: &[UnreadFile]) -> Option<String> {
     let mut out = match files {

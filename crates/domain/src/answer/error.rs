@@ -20,7 +20,7 @@ pub enum ErrorCode {
     ModelKeyRefused,
     /// The service's account with the model's vendor has no credit left.
     ModelUnpaid,
-    /// The agent of the question is no longer there.
+    /// The agent of the question does not exist any more.
     AgentUnavailable,
     /// The context exceeds the model's window.
     ContextTooLong,
@@ -32,7 +32,7 @@ pub enum ErrorCode {
     MachineFailed,
     /// The answer took more steps than allowed.
     TooManySteps,
-    /// The model reached the limit of a step's output: the text is not complete, or there is none.
+    /// The model reached the limit of a step's output: the text is incomplete or empty.
     OutputExhausted,
     /// The model declined to answer without a text, or a filter of its server cut the answer off.
     ModelRefused,

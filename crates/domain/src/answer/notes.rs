@@ -7,7 +7,7 @@ use crate::step_note::{NOTES_MAX, StepNote};
 pub(super) struct StepNotes(Vec<(u32, StepNote)>);
 
 impl StepNotes {
-    /// Adds a note, unless the answer has it or as many as it tells.
+    /// Adds a note unless the answer already has it or has reached the limit.
     pub(super) fn add_note(&mut self, step: u32, note: StepNote) {
         if self.0.len() < NOTES_MAX && self.0.iter().all(|(_, known)| *known != note) {
             self.0.push((step, note));
@@ -19,7 +19,7 @@ impl StepNotes {
         self.0.retain(|(of, _)| *of < step);
     }
 
-    /// Returns the paragraph of Markdown that tells them; `None` if there are none.
+    /// Returns the notes as a paragraph of Markdown; `None` without notes.
     pub(super) fn to_paragraph(&self) -> Option<String> {
         let sentences: Vec<String> = self.0.iter().map(|(_, note)| note.to_sentence()).collect();
         (!sentences.is_empty()).then(|| sentences.join(" "))

@@ -28,7 +28,7 @@ impl Passages {
         self.0.get(&number)
     }
 
-    /// Adds those that are new, as far as there is room.
+    /// Adds the new ones, up to the limit.
     pub(super) fn add_new(&mut self, passages: &[NumberedPassage]) {
         let mut room = PASSAGES_MAX_BYTES.saturating_sub(self.0.values().map(|text| text.len()).sum());
         for passage in passages {
@@ -48,7 +48,7 @@ impl Answer {
         self.passages.get(number).map(AsRef::as_ref)
     }
 
-    /// Returns the same text for those who keep it longer than the answer.
+    /// Returns the same text, for callers that keep it longer than the answer.
     #[must_use]
     pub fn shared_passage(&self, number: u32) -> Option<Arc<str>> {
         self.passages.get(number).cloned()
@@ -68,7 +68,7 @@ impl Answer {
         cited.filter_map(|number| Some((number, self.passage_text(number)?))).collect()
     }
 
-    /// Restores the passages of a completed answer: those of [`Self::cited_passages`].
+    /// Restores the passages of a completed answer, as returned by [`Self::cited_passages`].
     #[must_use]
     pub fn with_passages(self, passages: impl IntoIterator<Item = (u32, Arc<str>)>) -> Self {
         Self { passages: passages.into_iter().collect(), ..self }

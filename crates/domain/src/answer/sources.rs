@@ -21,7 +21,7 @@ impl PartialEq for AnswerCitations {
 }
 
 impl Answer {
-    /// Returns the greatest number that can be cited; 0 if there is none.
+    /// Returns the greatest number that can be cited; 0 without passages.
     #[must_use]
     pub fn last_source(&self) -> u32 {
         self.sources.iter().map(|source| source.number).max().unwrap_or(0)

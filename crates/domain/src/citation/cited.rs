@@ -7,7 +7,7 @@
 use super::mark::{MarkdownPiece, decided_pieces, meaning_stays, split_pieces};
 use super::{PassagePlace, strip_marks};
 
-/// The most sources of one step that a vendor may report; further ones are dropped.
+/// The maximum number of sources of one step that a vendor may report; further ones are dropped.
 pub const CITED_MAX: usize = 256;
 /// The longest text that gets marks, in bytes, because each mark scans the text again.
 const TEXT_MAX_BYTES: usize = 512 * 1024;

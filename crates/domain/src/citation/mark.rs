@@ -1,9 +1,10 @@
 //! The citation marks of an answer: `[12]`, `[1, 2]`, `[1; 2]` or `[1-3]` in its Markdown. This is the only parser of them.
 //!
-//! A mark has numbers from 1 to [`MARK_MAX`] in square brackets. It is no code (fenced, indented, in backticks or in HTML), no part of a
-//! formula, of a link or of a URL, and no definition at the beginning of a line. Behind a digit, a bracket, a single letter,
-//! a TeX command or a name of a program it is an index ([`Word`] decides). The scanner knows the form only: a mark counts if all
-//! its numbers have sources, which those who read it look up ([`Mark::is_known`]); any other one is text.
+//! A mark has numbers from 1 to [`MARK_MAX`] in square brackets. It is not in code (fenced, indented, in backticks or
+//! in HTML), in a formula, in a link or in a URL, and not a definition at the beginning of a line. Behind a digit, a
+//! bracket, a single letter, a TeX command or a name of a program it is an index ([`Word`] decides). The scanner knows
+//! only the form: a mark counts if all its numbers have sources, which the reader looks up ([`Mark::is_known`]); any
+//! other mark is text.
 //!
 //! A growing answer is shown without its marks, and shown text must not change: the scanner decides from left to right, and
 //! waits where the next bytes could still change the meaning of earlier ones. The wait is bounded, and the bounds are part
@@ -31,7 +32,7 @@ use word::{Admits, WordState, ends_word};
 pub const MARK_MAX: u32 = 999;
 /// Bounds the numbers of one mark; what names more is text.
 pub const MARK_NUMBERS_MAX: usize = 16;
-/// The most delimiters of an emphasis that are removed with a mark.
+/// The maximum number of delimiters of an emphasis that are removed with a mark.
 const EMPHASIS_MAX: usize = 3;
 
 /// A piece of Markdown: text, code, or a mark.
@@ -62,9 +63,9 @@ pub struct CitationMark {
     /// The range that is removed with the mark: with the white space before it, or after it at the beginning of a line, and with the
     /// delimiters that emphasize it alone.
     pub whole: Range<usize>,
-    /// The brackets and what stands in them.
+    /// The brackets and their content.
     pub brackets: Range<usize>,
-    /// The numbers, at least one and at most [`MARK_NUMBERS_MAX`]; those of a range one by one.
+    /// The numbers, at least one and at most [`MARK_NUMBERS_MAX`]; ranges are expanded.
     pub numbers: Vec<u32>,
 }
 
@@ -149,8 +150,8 @@ pub enum Renumbered {
     Unknown,
 }
 
-/// Changes the numbers of the marks in finished Markdown. What has the form of a mark and is none is escaped, so that it is none
-/// among the new numbers either.
+/// Changes the numbers of the marks in finished Markdown. Escapes text that looks like a mark but has no sources, so
+/// that the new numbers do not turn it into one.
 #[must_use]
 pub fn renumber_marks(markdown: &str, number: impl Fn(u32) -> Renumbered) -> String {
     let mut out = String::with_capacity(markdown.len());
@@ -225,7 +226,7 @@ impl Stripper {
 enum MarkToken {
     /// Bytes of text without a mark.
     Text(usize),
-    /// Bytes of text that is closed: a link's address, the rest of what encloses no mark. A mark may follow.
+    /// Bytes of closed text: a link's address, or the rest of an enclosure without a mark. A mark may follow.
     Closed(usize),
     /// Bytes of code.
     Code(usize),
@@ -325,7 +326,7 @@ impl Scanner {
                 let token = &text[..*length];
                 let last = token.as_bytes()[length - 1];
                 self.after_bracket = last == b'[';
-                // A run of delimiters has the place of its beginning, in whatever pieces it comes.
+                // A run of delimiters has the position of its beginning, even if it arrives in pieces.
                 if !matches!(last, b'*' | b'_' | b'~') {
                     self.after_word = last.is_ascii_alphanumeric() || !last.is_ascii();
                 }
@@ -379,7 +380,7 @@ impl Scanner {
             },
             b'$' => {
                 let signs = if bytes.starts_with(b"$$") { 2 } else { 1 };
-                // What follows decides whether a formula begins or ends.
+                // The following text decides whether a formula begins or ends.
                 (ended || bytes.len() > signs).then_some(MarkToken::Text(signs))
             }
             b'<' => html_code_tag(text, ended).map(MarkToken::Text),

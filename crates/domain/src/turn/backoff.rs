@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-/// The most attempts at one step before the answer fails.
+/// The maximum number of attempts at one step before the answer fails.
 pub const ATTEMPTS_MAX: u32 = 6;
 /// The longest wait that a server may request.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
-/// The most attempts that are repeated because the server stopped in the middle of the answer.
+/// The maximum number of attempts that are repeated because the server stopped in the middle of the answer.
 pub const STALLS_MAX: u32 = 1;
 const FIRST: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(20);
 
-/// Returns the wait after the failed attempt `attempt` (from 0), or `None` if there are no further attempts.
+/// Returns the wait after the failed attempt `attempt` (from 0), or `None` after the last attempt.
 /// It doubles each time; `jitter` (any number) spreads it over its upper half, so that many answers do not
 /// retry at once.
 #[must_use]

@@ -48,7 +48,7 @@ pub enum HostFrame {
         /// The call.
         call: String,
     },
-    /// The call is no longer needed: it is killed if it runs.
+    /// The call is not needed any more: it is killed if it runs.
     Cancel {
         /// The call.
         call: String,

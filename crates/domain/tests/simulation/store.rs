@@ -15,7 +15,7 @@ pub(crate) const PRICE: Price = Price { base_millis: 1000, input_millis: 100, ou
 pub(crate) const SUMMING_UP: &str = "Sum up.";
 const OUTPUT_MAX_TOKENS: u32 = 1000;
 
-/// The tools of the host: its own, and those of a server, one of which is repeatable.
+/// The tools of the host: built-in ones, and the tools of a server, one of which is repeatable.
 #[derive(Debug)]
 pub(crate) struct SimulatedToolRouter;
 

@@ -1,4 +1,4 @@
-//! The enclosures in which a mark is none: formulas, code in HTML, and texts of links.
+//! The enclosures in which a mark does not count: formulas, code in HTML, and texts of links.
 //!
 //! An enclosure that has begun is remembered. Its end is looked for at a mark only, so that text without marks never waits.
 
@@ -17,7 +17,7 @@ pub(super) struct Enclosures {
     formula: Option<OpenFormula>,
     /// The name of the element of code.
     code: Option<&'static str>,
-    /// The brackets that may be those of links.
+    /// The brackets that may belong to links.
     brackets: u8,
     /// True if the line is a quote.
     pub(super) quoted: bool,
@@ -36,7 +36,7 @@ impl Enclosures {
         }
     }
 
-    /// Goes on by a token, which stands between these characters. Returns true if a formula ends with it.
+    /// Advances by a token, which is between these characters. Returns true if a formula ends with it.
     pub(super) fn pass_token(&mut self, token: &str, last: char, next: Option<char>) -> bool {
         match token.trim_start_matches([' ', '\t']) {
             "[" => self.brackets = (self.brackets + 1).min(BRACKETS_MAX),
@@ -81,8 +81,8 @@ impl Enclosures {
         }
     }
 
-    /// Looks for the end of what encloses the mark at the beginning of a text, which takes up `mark` bytes. Returns the number
-    /// of bytes to the end of the enclosure.
+    /// Finds the end of the enclosure of the mark at the beginning of a text, which takes up `mark` bytes. Returns the
+    /// number of bytes to the end of the enclosure.
     pub(super) fn find_end_around(&self, text: &str, mark: usize, ended: bool) -> ScanResult {
         let formula = self.formula.as_ref().map(|formula| self.end_of_formula(formula.clone(), text, ended));
         let code = self.code.map(|name| self.end_of_code(name, text, mark, ended));
@@ -274,7 +274,7 @@ impl Sign {
 enum SignRelation {
     End,
     Body,
-    /// The enclosure that was open is no formula.
+    /// The open enclosure is not a formula.
     Other,
 }
 

@@ -1,10 +1,10 @@
 //! The word before a bracket, which decides whether it may be a mark or is an index.
 //!
-//! `A[2]`, `x_1[3]`, `user.names[1]`, `f(x)[1]`, `2024[1]` and `\\item[1]` are no citations, and neither is anything in a URL. Models often
-//! write a mark at the end of a word without a space, "two months[1].": behind a plain word of two letters or more it is a mark
-//! if the word ends with it.
+//! `A[2]`, `x_1[3]`, `user.names[1]`, `f(x)[1]`, `2024[1]` and `\\item[1]` are not citations, and neither is anything
+//! in a URL. Models often write a mark at the end of a word without a space, "two months[1].": behind a plain word of
+//! two letters or more it is a mark if the word ends with it.
 
-/// Names that texts index, and that are no words of a language.
+/// Names that texts index, and that are not words of a language.
 const NAMES: [&[u8]; 20] = [
     b"arr", b"args", b"argv", b"vec", b"buf", b"str", b"tmp", b"ptr", b"idx", b"elem", b"lst", b"mat",
     b"env", b"obj", b"foo", b"bar", b"baz", b"nums", b"vals", b"cols",
@@ -23,14 +23,14 @@ pub(super) enum Admits {
     Nothing,
 }
 
-/// The end of what was read of a line.
+/// The end of the part of a line that was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WordState {
     last: char,
     /// The letters at the end, with the hyphens and apostrophes between them.
     letters: u8,
     name: [u8; NAME_MAX_BYTES],
-    /// False in what looks like a name of a program.
+    /// False in a text that looks like a name of a program.
     is_plain: bool,
     /// True in an argument of a call: behind a parenthesis that follows a letter.
     in_call: bool,
@@ -57,7 +57,7 @@ impl Default for WordState {
 }
 
 impl WordState {
-    /// Returns the state behind something that is closed, after which a mark may stand.
+    /// Returns the state after closed text, where a mark may follow.
     pub(super) fn after_closed() -> Self {
         Self { last: ')', ..Self::default() }
     }

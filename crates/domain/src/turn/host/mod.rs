@@ -94,7 +94,7 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// Creates the turn from what the store holds.
+    /// Creates the turn from its stored state.
     #[must_use]
     pub fn new(setup: Setup) -> Self {
         let log = setup.present.log.clone();
@@ -271,8 +271,7 @@ impl Turn {
         }
         if let Some(LogEntry::Step { step, .. }) = self.log.last() {
             if step.stop == StopReason::OutputFull {
-                let message =
-                    "The answer is not complete: it reached the model's output limit for one step.";
+                let message = "The answer is not complete: it reached the model's output limit for one step.";
                 self.fail_with(ErrorCode::OutputExhausted, message);
             }
             let ending = self.ending.get_or_insert(AnswerEnding::Done).clone();

@@ -12,7 +12,7 @@ use crate::answer::{AnswerChange, ErrorCode, LogEntry};
 use crate::credits::Credits;
 use crate::step::{OutputBlock, Step, StopReason, TokenUsage, TranscriptItem};
 
-/// The most tokens of a summary.
+/// The maximum number of tokens of a summary.
 const SUMMARY_MAX_TOKENS: u32 = 8192;
 
 /// The next step and its attempts.
@@ -45,7 +45,7 @@ impl PendingStep {
 }
 
 impl Turn {
-    /// Reserves the maximum cost of what comes next: the step, or a summary before it.
+    /// Reserves the maximum cost of the step, or of a summary before it.
     pub(super) fn reserve_step(&mut self, mut step: PendingStep, effects: &mut Vec<TurnEffect>) {
         let number = self.next_step_number();
         let known = |entry: &LogEntry| matches!(entry, LogEntry::Summary { number: of, .. } if *of == number);

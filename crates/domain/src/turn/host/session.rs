@@ -6,7 +6,7 @@ use crate::id::InstanceId;
 use crate::limits::CALLS_MAX;
 use crate::turn::{ExecutorFrame, HostFrame, SessionOpening, SessionStamp};
 
-/// The most protocol violations of an executor before its machine counts as failed.
+/// The maximum number of protocol violations of an executor before its machine counts as failed.
 pub(super) const VIOLATIONS_MAX: u32 = 3;
 /// The number of consecutive unexpected frames that violates the protocol. A correct executor sends only few
 /// of them, when a result crosses a cancellation.

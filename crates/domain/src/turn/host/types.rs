@@ -28,13 +28,13 @@ pub struct Setup {
     pub price: Price,
     /// The tokens of every request besides the transcript: instructions and tools.
     pub overhead_tokens: u64,
-    /// The most transcript tokens of a step.
+    /// The maximum number of transcript tokens of a step.
     pub context_tokens: u64,
     /// The instruction for a step that summarizes the transcript; the question follows it.
     pub summary_instruction: Arc<str>,
-    /// The most output tokens of a step.
+    /// The maximum number of output tokens of a step.
     pub output_max_tokens: u32,
-    /// The most steps of the answer.
+    /// The maximum number of steps of the answer.
     pub steps_max: u32,
     /// Decides where tools run and which of them are repeatable.
     pub router: Arc<dyn ToolRouter>,
@@ -159,7 +159,7 @@ pub enum TurnEffect {
         attempt: u32,
         /// It is for the summary before that step.
         summary: bool,
-        /// The most that it can cost.
+        /// The maximum cost.
         max_cost: Credits,
     },
     /// Call the model for the step.
@@ -172,7 +172,7 @@ pub enum TurnEffect {
         transcript: Vec<TranscriptItem>,
         /// Tools are offered.
         tools: bool,
-        /// The most output tokens.
+        /// The maximum number of output tokens.
         output_max_tokens: u32,
     },
     /// Cancel the model call at once.

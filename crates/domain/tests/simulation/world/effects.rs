@@ -1,4 +1,4 @@
-//! The invariants of effectful calls: each runs once, and those of a step run in order.
+//! The invariants of effectful calls: each runs once, and the calls of a step run in order.
 
 use domain::answer::LogEntry;
 use domain::id::MessageId;
