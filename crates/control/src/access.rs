@@ -151,7 +151,7 @@ impl Authenticator {
         valid.await.unwrap_or(true)
     }
 
-    /// Completes when the principal is no longer valid, which is at most twice [`VALIDITY_CHECK_INTERVAL`] later. The
+    /// Completes when the principal has become invalid, at most twice [`VALIDITY_CHECK_INTERVAL`] later. The
     /// first check is one interval after the call, because the principal was checked when it was created. Cancel safe.
     pub async fn await_revocation(self, principal: Principal) {
         let mut checks = validity_checks();
@@ -211,7 +211,7 @@ impl Authenticator {
 
     fn find_cached(&self, fingerprint: KeyFingerprint, now: Timestamp) -> Option<ResolvedKey> {
         let cache = self.lock_cache();
-        // What lies ahead of a clock that was set back is not known to be fresh.
+        // After the clock was set back, entries from the future are not known to be fresh.
         let known = cache
             .keys
             .get(&fingerprint)

@@ -472,7 +472,7 @@ impl Admin {
         Ok(self.store.read(move |tx| jobs::list_failed(tx, limit)).await?)
     }
 
-    /// Retries a job that has failed for good. Returns `false` if there is no such job.
+    /// Retries a job that has failed permanently. Returns `false` if the job does not exist.
     ///
     /// # Errors
     /// When the store fails.

@@ -19,7 +19,7 @@ use crate::principal::Principal;
 
 /// The size of [`LiveAnswer::size_bytes`] up to which an answer is rendered on the reader's own task.
 const RENDERED_AT_ONCE_MAX_BYTES: usize = 128 << 10;
-/// The most long answers that are rendered at the same time.
+/// The maximum number of long answers that are rendered at the same time.
 const RENDERINGS_MAX: usize = 2;
 
 /// The answers of all accounts. Cheap to clone.
@@ -39,7 +39,7 @@ pub const WAIT_MAX: Duration = Duration::from_secs(60);
 pub enum WaitOutcome {
     /// The answer may be shown, completed or in its present state.
     Show,
-    /// The principal is no longer valid and may not see the answer.
+    /// The principal has become invalid and may not see the answer.
     Revoked,
 }
 
@@ -95,7 +95,7 @@ impl AnswerService {
     }
 
     /// Waits until the answer has ended, for at most `max_wait` and [`WAIT_MAX`], until `shutdown` completes, or until
-    /// the principal is no longer valid. Cancel safe.
+    /// the principal has become invalid. Cancel safe.
     pub async fn wait_for_end(
         &self,
         principal: &Principal,

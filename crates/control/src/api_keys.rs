@@ -8,7 +8,8 @@ use domain::time::Timestamp;
 
 /// The maximum length of a key's name, in bytes.
 pub const KEY_NAME_MAX_BYTES: usize = 256;
-/// The most credits of one grant and of a spending limit. Millions of such grants still fit into a balance.
+/// The maximum number of credits of one grant and of a spending limit. Millions of such grants still fit into a
+/// balance.
 pub(crate) const GRANT_MAX: u64 = 1_000_000_000_000;
 
 /// A new key, which is shown only once.
@@ -27,7 +28,7 @@ pub struct KeyRestrictions {
     pub expires_at: Option<Timestamp>,
     /// The permissions of the key.
     pub scope: Scope,
-    /// The most credits that the key's questions may cost together.
+    /// The maximum number of credits that the key's questions may cost together.
     pub spending_limit: Option<Credits>,
 }
 

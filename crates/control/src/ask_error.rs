@@ -11,9 +11,9 @@ use workspace::WorkspaceError;
 
 use crate::workspaces_marker::WorkspacesGone;
 
-/// The most names that a message lists.
+/// The maximum number of names that a message lists.
 const NAMES_IN_ERROR_MAX: usize = 100;
-/// The most skills that a question names.
+/// The maximum number of skills that a question names.
 pub(crate) const SKILLS_MAX: usize = 100;
 
 /// The reason why a question was not accepted. Nothing was changed.
@@ -125,7 +125,7 @@ pub(crate) enum AskError {
     /// The disk is nearly full.
     #[error("the service is short of disk space and takes no questions; try again later")]
     DiskLow,
-    /// The file system of the workspaces is gone.
+    /// The file system of the workspaces is not available.
     #[error(transparent)]
     NoWorkspaces(#[from] WorkspacesGone),
     /// The state of the account's machine is unknown.

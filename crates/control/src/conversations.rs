@@ -130,7 +130,12 @@ impl Conversations {
             page_of(tx, account, conversation, exchanges..branch.exchanges).map(Some)
         };
         let page = self.store.read(page).await?;
-        page.ok_or_else(|| UseCaseError::new(PublicCode::ConversationBusy, "the conversation shows another version now: load it again"))
+        page.ok_or_else(|| {
+            UseCaseError::new(
+                PublicCode::ConversationBusy,
+                "the conversation shows another version now: load it again",
+            )
+        })
     }
 
     /// Returns the branch that is shown.
@@ -148,7 +153,7 @@ impl Conversations {
         self.store.read(branch).await?.ok_or_else(UseCaseError::no_conversation)
     }
 
-    /// Returns the versions of those of `limit` exchanges from the position `from` on that have several.
+    /// Returns the versions of the exchanges that have several, among `limit` exchanges from the position `from` on.
     ///
     /// # Errors
     /// [`UseCaseError`].

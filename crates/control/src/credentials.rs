@@ -1,4 +1,4 @@
-//! Changes of what an owner signs in with: password and email. Each requires the present password.
+//! Changes of an owner's credentials: password and email. Each requires the present password.
 
 use domain::audit::AuditAction;
 use store::accounts::{self, AccountError, EmailSource, StoredAccount};

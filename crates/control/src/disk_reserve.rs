@@ -117,7 +117,7 @@ impl DiskReserve {
         PARTS.iter().all(|part| self.files_of(*part).all(|(file, size)| is_kept(&file, size)))
     }
 
-    /// Releases as much of the reserve as a start needs, if any. The caller holds the lock on the data folder.
+    /// Releases the part of the reserve that a start needs, if any. The caller holds the lock on the data folder.
     pub fn make_room_to_start(&self) {
         for part in [ReservePart::Start, ReservePart::Running] {
             let Ok(free) = self.free_space() else { return };

@@ -159,7 +159,7 @@ impl UseCaseError {
         Self::new(PublicCode::NotFound, "there is no such conversation or message")
     }
 
-    /// Creates an error for what a user may not do because the licence of the account has ended.
+    /// Creates an error for an action that requires a licence, when the licence of the account has ended.
     #[must_use]
     pub fn licence_ended() -> Self {
         Self::new(PublicCode::Forbidden, LICENCE_ENDED)

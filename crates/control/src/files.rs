@@ -25,7 +25,7 @@ impl FileService {
     ///
     /// # Errors
     /// [`PublicCode::KeyScope`](crate::PublicCode::KeyScope); [`PublicCode::Unavailable`](crate::PublicCode::Unavailable) if
-    /// the file system of the workspaces is gone.
+    /// the file system of the workspaces is not available.
     pub fn workspace_of(&self, principal: &Principal) -> Result<Workspace, UseCaseError> {
         principal.require_any(&[Permission::Files])?;
         self.marker.check_marker()?;

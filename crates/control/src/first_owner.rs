@@ -2,8 +2,8 @@
 //! at its start.
 //!
 //! The link holds an invitation of 256 random bits, of which the service keeps the SHA-256 in memory. It is valid once, for
-//! [`INVITATION_MAX`], until the service ends, and only while there is no operator: accounts that were made by command leave
-//! it valid, because none of them opens the pages of operators.
+//! [`INVITATION_MAX`], until the service ends, and only before the first operator exists: accounts created by command
+//! leave it valid, because they cannot open the pages of operators.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -99,7 +99,7 @@ impl FirstOwner {
         Ok(Some(invitation))
     }
 
-    /// Returns true if the secret is that of the valid invitation, and there is no operator.
+    /// Returns true if the secret belongs to the valid invitation, and no operator exists.
     ///
     /// # Errors
     /// When the store fails.

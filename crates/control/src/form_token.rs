@@ -1,4 +1,4 @@
-//! Identifiers of what a form makes, so that a form that is sent twice makes it once.
+//! Identifiers of objects that a form creates, so that a form that is sent twice creates one object.
 
 use domain::id::AccountId;
 use sha2::{Digest, Sha256};
@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 /// Identifies a form that is shown: 16 random bytes, sent with it.
 pub type FormToken = [u8; 16];
 
-/// Returns the bits of the identifier of what a form makes in an account. `kind` tells apart what different forms make.
+/// Returns the bits of the identifier of an object that a form creates in an account. `kind` separates different forms.
 pub(crate) fn form_id_bits(kind: &[u8], account: AccountId, token: FormToken) -> u128 {
     let mut digest = Sha256::new_with_prefix(kind);
     digest.update(account.bits().to_be_bytes());

@@ -1,4 +1,4 @@
-//! The passage of a conversation that has searched words, for the list of what a search found.
+//! The passage of a conversation that contains searched words, for the list of results.
 
 /// The characters before the first found word, and those from it on.
 const BEFORE_CHARS: usize = 50;
@@ -58,13 +58,13 @@ fn matching_ranges<'a>(text: &'a str, words: &'a [String]) -> impl Iterator<Item
         .map(|(at, word)| (at, at + word.len()))
 }
 
-/// Returns true of the marks that stand behind their letter in decomposed texts.
+/// Returns true for marks that follow their letter in decomposed texts.
 const fn is_mark(letter: char) -> bool {
     matches!(letter, '\u{300}'..='\u{36f}')
 }
 
-/// Returns a text on one line without the marks of Markdown: those of quotations and headings at the beginnings of lines, those
-/// of emphasis and code anywhere, and backslashes that keep a mark from being one.
+/// Returns a text on one line without Markdown syntax: markers of quotations and headings at the beginnings of lines,
+/// markers of emphasis and code anywhere, and escaping backslashes.
 fn one_line(text: &str, mut is_line_start: bool) -> String {
     let mut out = String::with_capacity(text.len());
     let mut letters = text.chars().peekable();

@@ -20,7 +20,7 @@ const READY_TIMEOUT: Duration = Duration::from_secs(2);
 /// polls do not write as often.
 const WRITE_CHECK_TTL: Duration = Duration::from_secs(5);
 const FAILED_CHECK_TTL: Duration = Duration::from_secs(1);
-/// The most reasons that one check names.
+/// The maximum number of reasons that one check names.
 const REASONS_MAX: usize = 8;
 
 /// The outcome of a check.
@@ -118,7 +118,11 @@ impl HealthChecks {
         checks.push(self.left_answers());
         checks.extend(self.catalog.vendors_health().iter().map(vendor_check));
         checks.extend(self.host.get().cloned().unwrap_or_else(|| {
-            vec![Check::new("machine_driver", CheckStatus::Fail, "starting: machine drivers are being tested")]
+            vec![Check::new(
+                "machine_driver",
+                CheckStatus::Fail,
+                "starting: machine drivers are being tested",
+            )]
         }));
         checks
     }

@@ -136,7 +136,7 @@ impl HistoryService {
         with_passages.await.map_err(UseCaseError::internal)
     }
 
-    /// Indexes a batch of what has changed. Returns true if a task indexes the rest.
+    /// Indexes a batch of changed conversations. Returns true if a task indexes the rest.
     async fn index_changes(&self, account: AccountId) -> Result<bool, UseCaseError> {
         // The task takes the latest changes first, too: a batch of this search would be the same work again.
         if self.lock_indexing().contains(&account) {

@@ -33,7 +33,7 @@ use crate::ServiceEnvironment;
 
 pub use metrics::{JobKindMetrics, JobKindTotals, JobMetrics};
 
-/// The most jobs that run here at once.
+/// The maximum number of jobs that run here at once.
 const RUNNING_MAX: usize = 4;
 /// The interval between polls of the store without a notification.
 const CHECK_INTERVAL: Duration = Duration::from_secs(5);

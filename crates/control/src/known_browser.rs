@@ -1,5 +1,5 @@
-//! Browsers in which the owner of an account has signed in before. They keep a proof of it, so that those who guess passwords,
-//! from however many addresses, do not keep the owner out.
+//! Browsers in which the owner of an account has signed in before. They keep a proof of it, so that attackers who guess
+//! passwords, from any number of addresses, do not lock the owner out.
 //!
 //! The proof is a digest that only the service can make, because the stored hash of the password is part of it. So it ends with the
 //! password, and nothing of it is stored. It opens nothing: the password is compared as ever.

@@ -26,11 +26,11 @@ const MOVE_INTERVAL: Duration = Duration::from_millis(100);
 /// Moves the deadline of machines until the lock is dropped.
 ///
 /// # Errors
-/// When the page cannot be written or there is no thread for it.
+/// When the page cannot be written or the thread cannot be started.
 pub(crate) fn start_extending(page: LeasePage, lock: &Arc<ExclusiveLock>) -> io::Result<()> {
     extend_lease(&page, lock)?;
     let lock = Arc::downgrade(lock);
-    // A thread of its own, so that no load on the others suspends machines.
+    // A separate thread, so that load on other threads does not suspend machines.
     thread::Builder::new().name("machine-lease".to_owned()).spawn(move || keep_extending(&page, &lock))?;
     Ok(())
 }
@@ -67,7 +67,7 @@ pub(crate) async fn succeed_another(folders: &MachineFolders, locked_at: Instant
             let machines = stopped.len();
             tracing::warn!(machines, "machines stopped: another service has run since they were started");
         }
-        // They stay suspended until their task attaches to them, which stops those that do not answer.
+        // They stay suspended until their task attaches to them, which stops machines that do not answer.
         Err(error) => tracing::error!(%error, "stopping machines of an earlier service failed"),
     }
     tokio::time::sleep_until(locked_at + SHARED).await;

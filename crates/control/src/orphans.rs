@@ -1,4 +1,4 @@
-//! Removes the machines of accounts that are gone.
+//! Removes the machines of deleted accounts.
 
 use std::time::Duration;
 

@@ -58,7 +58,9 @@ impl Owner {
         token: Option<FormToken>,
     ) -> Result<Option<CreatedKey>, UseCaseError> {
         signed_in(principal)?;
-        let name = key_name(name).ok_or_else(|| UseCaseError::invalid("invalid key name: it is empty, too long or contains control characters"))?;
+        let name = key_name(name).ok_or_else(|| {
+            UseCaseError::invalid("invalid key name: it is empty, too long or contains control characters")
+        })?;
         if restrictions.spending_limit.is_some_and(|limit| !(1..=GRANT_MAX).contains(&limit.0)) {
             return Err(UseCaseError::invalid(format_args!("invalid spending limit: use 1 to {GRANT_MAX}")));
         }
@@ -175,8 +177,9 @@ impl Owner {
         Ok(self.store.read(move |tx| credits::list_postings(tx, account, offset, limit)).await?)
     }
 
-    /// Returns the most recent postings of the account's ledger before one of them, newest first: [`LEDGER_PAGE_MAX`], without those at its
-    /// end whose transaction the next page completes. `None` after the last one.
+    /// Returns the most recent postings of the account's ledger before one of them, newest first: at most
+    /// [`LEDGER_PAGE_MAX`], without postings at the end whose transaction continues on the next page. `None` after the
+    /// last page.
     ///
     /// # Errors
     /// [`UseCaseError`].
@@ -214,7 +217,7 @@ pub struct PostingPage {
     pub next: Option<(Timestamp, PostingId)>,
 }
 
-/// Requires a session. A key must not create, list or revoke keys, whatever its scope.
+/// Requires a session. A key must not create, list or revoke keys, regardless of its scope.
 fn signed_in(principal: &Principal) -> Result<(), UseCaseError> {
     if principal.session_id().is_some() { Ok(()) } else { Err(no_session()) }
 }

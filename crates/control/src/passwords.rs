@@ -20,9 +20,9 @@ use crate::ServiceEnvironment;
 pub const PASSWORD_MIN_BYTES: usize = 8;
 /// The maximum length of a password, in bytes of UTF-8.
 pub const PASSWORD_MAX_BYTES: usize = 1024;
-/// The most concurrent hashes, each of which takes 19 MiB and a core. Others wait.
+/// The maximum number of concurrent hashes, each of which takes 19 MiB and a core. Others wait.
 const HASHED_AT_ONCE_MAX: usize = 4;
-/// The most hashes that wait for others; further ones are refused.
+/// The maximum number of hashes that wait for others; further ones are refused.
 const WAITING_MAX: usize = 32;
 /// The same for users who are known: who guesses passwords does not make them wait.
 const HASHED_AT_ONCE_KNOWN_MAX: usize = 1;
@@ -145,7 +145,7 @@ impl PasswordHash {
     }
 }
 
-/// Whoever gives a password.
+/// The origin of a password attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
     /// Anybody.
@@ -154,7 +154,7 @@ pub enum Standing {
     Known,
 }
 
-/// Bounds the hashes that are computed at once, and those that wait.
+/// Bounds the number of hashes that are computed at once, and of waiting ones.
 struct HashQueue {
     hashing: Arc<Semaphore>,
     /// One for each hash that is computed or waits.

@@ -2,8 +2,8 @@
 //!
 //! Every use case takes a [`Principal`] and requires a permission of it before it does anything. A principal of a key exists
 //! only while its account's licence is valid: [`crate::Authenticator`] creates it and checks it again while a response is in
-//! progress. [`Principal::session`] creates those of the web application. Without a licence they read, export and delete; what
-//! adds something calls [`Principal::require_licence`].
+//! progress. [`Principal::session`] creates a principal of the web application. Without a licence it may read, export
+//! and delete; use cases that add something call [`Principal::require_licence`].
 
 use domain::account::Licence;
 use domain::id::{AccountId, KeyId, SessionId, UserId};
@@ -207,7 +207,7 @@ impl Principal {
         }
     }
 
-    /// Requires a valid licence, for what adds something to the account.
+    /// Requires a valid licence, for use cases that add something to the account.
     ///
     /// # Errors
     /// [`UseCaseError::licence_ended`].

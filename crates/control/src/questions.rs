@@ -175,7 +175,7 @@ impl QuestionService {
     }
 
     /// Asks a question of a conversation again, changed or to another model, with the same agent and skills. The new
-    /// version is shown instead of the exchange and of those that follow it, which are kept.
+    /// version is shown instead of the exchange and the following ones, which are kept.
     ///
     /// # Errors
     /// [`UseCaseError`]; nothing was changed then.
@@ -251,7 +251,7 @@ impl QuestionService {
         let (jurisdictions, web_search) = match (&target, &goes_on) {
             (QuestionTarget::New(new), _) => (new.jurisdictions.as_slice(), new.web_search),
             (_, Some(goes_on)) => (goes_on.jurisdictions.as_slice(), goes_on.web_search),
-            // The most that the conversation may permit.
+            // The conversation may permit at most this.
             (
                 QuestionTarget::Existing(_) | QuestionTarget::BranchOf { .. } | QuestionTarget::Version(_),
                 None,
@@ -491,8 +491,8 @@ impl QuestionService {
         Ok(model)
     }
 
-    /// Returns the model of a conversation. Of one that only an outage of its vendor hides, the limits and the price are those of the
-    /// default; its answer waits for the vendor.
+    /// Returns the model of a conversation. If an outage of its vendor hides the model, the limits and the price of the
+    /// default model apply, and the answer waits for the vendor.
     fn model_of(&self, id: &str) -> Result<ModelEntry, AskError> {
         if let Some(model) = self.catalog.find_model(Some(id)) {
             return Ok(model.entry);

@@ -42,7 +42,7 @@ use live::Live;
 /// The time limit for connecting to the database at the start.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 /// The time limit for another service to release the database. A server may take half a minute to notice that a host
-/// is gone.
+/// has failed.
 const LOCK_PATIENCE: Duration = Duration::from_secs(40);
 /// The time after which the shutdown cancels operations of the database.
 const STORE_SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -418,8 +418,8 @@ async fn open_exclusively(
     Ok(ExclusiveData { store, workspaces, marker, lock, process, locked_at, follows_another })
 }
 
-/// Lets machines work, attaches to those that run, and starts those that should. `left` has those that a service before
-/// another one may have left, and when the lock was acquired.
+/// Lets machines work, attaches to running machines, and starts the ones that should run. `left` has the machines that
+/// a service before another one may have left, and the time when the lock was acquired.
 async fn begin_machines(
     machines: &Machines,
     lock: &Arc<ExclusiveLock>,
@@ -467,11 +467,7 @@ fn folder_id(data: &Path, environment: &ServiceEnvironment) -> io::Result<NodeId
 fn log_failed_vendors(catalog: &Catalog) {
     for vendor in catalog.vendors_health().into_iter().filter(|vendor| vendor.up.is_none()) {
         let (provider, base_url) = (vendor.provider.as_str(), vendor.base_url);
-        tracing::warn!(
-            vendor = provider,
-            base_url,
-            "model discovery has not succeeded yet; retrying"
-        );
+        tracing::warn!(vendor = provider, base_url, "model discovery has not succeeded yet; retrying");
     }
 }
 

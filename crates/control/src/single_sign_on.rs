@@ -71,7 +71,7 @@ pub enum SingleSignOnError {
     /// The owner of the account with the email chose it, and no operator has confirmed that it is theirs.
     #[error("the email of the account is not confirmed")]
     EmailNotConfirmed,
-    /// There is no account with the email.
+    /// No account has this email.
     #[error("there is no account with this email")]
     NoAccount,
     /// The service failed.

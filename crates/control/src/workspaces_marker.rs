@@ -32,13 +32,13 @@ use crate::data_folder::{ADOPT, StartError, WorkspacesError};
 const MARKER: &str = workspace::DATABASE_MARKER;
 /// The name of a marker that is being written; it begins with that of the marker.
 const NEW: &str = ".causerie-database.new";
-/// The most bytes of a marker that are read.
+/// The maximum number of bytes of a marker that are read.
 const MARKER_MAX_BYTES: u64 = 256;
 /// The interval in which a running service looks for the marker, and the time limit of a look.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The file system of the workspaces is gone, or does not answer.
+/// The file system of the workspaces is missing, or does not answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the service cannot reach the file system of the workspaces; try again later")]
 pub struct WorkspacesGone;
@@ -91,7 +91,7 @@ fn read_marker(folder: &Path) -> io::Result<Option<String>> {
     read_file(&folder.join(MARKER))
 }
 
-/// Returns the trimmed text of the file; `None` if there is none.
+/// Returns the trimmed text of the file; `None` if the file does not exist.
 fn read_file(file: &Path) -> io::Result<Option<String>> {
     let file = match File::open(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

@@ -1,5 +1,5 @@
-//! Backups contain every file that can be stored, name those that cannot, and can be restored whatever a workspace
-//! contains.
+//! Backups contain every file that can be stored, name the omitted files, and can be restored for any content of a
+//! workspace.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 

@@ -61,7 +61,7 @@ impl Admin {
     }
 }
 
-/// Runs one call of the tool `shell` in a session of its own.
+/// Runs one call of the tool `shell` in a separate session.
 async fn call_shell(
     connection: GuestConnection,
     answer: MessageId,
@@ -103,7 +103,7 @@ fn command_line(command: &str, folder: &str, marker: &str) -> String {
     )
 }
 
-/// Separates what the command printed from what the command line reports.
+/// Separates the command's output from the report of the command line.
 fn read_output(output: &CallOutput, marker: &str, before: &str) -> ConsoleOutput {
     let failed = output.outcome != StepOutcome::Done;
     let text = output.text.trim_end();

@@ -5,8 +5,8 @@ use std::path::{Component, Path};
 
 use serde::Serialize;
 
-/// The most omitted files that are named, in total and per account, so that one account cannot hide the others. All
-/// are counted.
+/// The maximum number of omitted files that are named, in total and per account, so that one account cannot hide the
+/// others. All are counted.
 const NAMED_MAX: usize = 1_000;
 const NAMED_OF_ACCOUNT_MAX: usize = 10;
 

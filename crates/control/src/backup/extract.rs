@@ -192,7 +192,7 @@ impl Extractor {
 
 fn finish_file(file: &File, mode: u32, modified: u64) -> Result<(), Errno> {
     fs::fchmod(file, Mode::from_raw_mode(mode))?;
-    // A time that the file system does not support is no reason to lose the file.
+    // An unsupported time must not lose the file.
     let _ = fs::futimens(file, &modified_times(modified));
     Ok(())
 }

@@ -10,7 +10,7 @@
 //! seal.json                 the numbers of files and bytes, and the SHA-256 of everything before it
 //! ```
 //! The database comes first, so that the archive contains every file that it names, unless it was deleted in the
-//! meantime. Files that change while they are read are stored as they were read; those that shrink are padded and
+//! meantime. Files that change while they are read are stored as they were read; files that shrink are padded and
 //! counted. A file that cannot be stored or restored is named, and does not affect others.
 
 mod checksum;

@@ -20,14 +20,14 @@ use super::output::BackupOutput;
 use super::restore::verify_archive;
 use super::{BackupError, DATABASE, FORM, HEAD, SEAL, Summary, WORKSPACES, entry};
 
-/// The compression level: disks are no faster than this one.
+/// The compression level. Disks are not faster than this one.
 const LEVEL: i32 = 3;
 
 /// The size of the read buffer.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// The most bytes of paths that are remembered for the hard-linked files of an account. Further hard-linked files are
-/// omitted, because each would be stored as a copy.
+/// The maximum number of bytes of paths that are remembered for the hard-linked files of an account. Further
+/// hard-linked files are omitted, because each would be stored as a copy.
 const SHARED_PATHS_MAX_BYTES: usize = 64 << 20;
 
 /// The result of a backup.
@@ -188,7 +188,7 @@ impl ArchiveWriter {
             while at < piece.end {
                 let wanted = usize::try_from(piece.end - at).unwrap_or(usize::MAX).min(self.buffer.len());
                 let buffer = &mut self.buffer[..wanted];
-                // Writes exactly as many bytes as announced, even if the file changes in the meantime.
+                // Writes exactly the announced number of bytes, even if the file changes in the meantime.
                 let read = match source.file.read_at(buffer, at) {
                     Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                     Ok(0) => {

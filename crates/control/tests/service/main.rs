@@ -181,7 +181,7 @@ async fn answer_without_machine_ends_at_once() {
     );
     let config = service_config(&data, &driver, DispatchLimits::default());
     let service = CauserieService::start(config, environment).await.expect("a service");
-    // The clock stands still: no lease of this one runs out.
+    // The clock does not advance, so no lease of this service expires.
     poll_until(async || {
         let open = store.read(|tx| turns::open_answers(tx)).await.expect("a read");
         (open == 0).then_some(())

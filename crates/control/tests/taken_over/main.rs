@@ -285,8 +285,8 @@ async fn answer_deleted_at_shutdown_ends_next() {
 }
 
 /// A client may reset its stream at any moment: a committed deletion must still be carried out.
-/// A lease of a killed process is an attempt without progress, whatever killed it. So a service that is killed again and
-/// again must not fail what it works on, unless that goes on for a while.
+/// A lease of a killed process is an attempt without progress, no matter what killed it. So a service that is killed
+/// again and again must not fail its answers, unless that goes on for a while.
 #[tokio::test]
 async fn answer_fails_after_many_kills() {
     let stage = start_stage(2, WebConfig::default()).await;
@@ -398,7 +398,7 @@ async fn later_version_answer_is_left() {
     version("UPDATE log SET body = replace(body, '\"v\":1', '\"v\":2')").await;
     let service = start_next(&stage, 1 << 32).await;
     await_left(&service, "a later version").await;
-    // Whatever the time, and however often it was looked at.
+    // The time and the number of checks do not matter.
     stage.clock.0.fetch_add(100_000_000_000, Ordering::Relaxed);
     await_left(&service, "a later version").await;
     let open = store.read(|tx| turns::open_answers(tx)).await.expect("a read");
@@ -437,7 +437,7 @@ async fn dropped_stop_is_completed() {
     let mut stopping = Box::pin(service.conversations.stop_answer(&principal, live.meta().conversation));
     assert!(futures_util::poll!(&mut stopping).is_pending());
     drop(stopping);
-    // The clock stands still, so that no renewal of leases reveals it.
+    // The clock does not advance, so that no lease renewal reveals it.
     assert_eq!(await_ending(&live).await, AnswerEnding::Stopped);
     service.shutdown().await;
 }
