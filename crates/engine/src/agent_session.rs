@@ -20,7 +20,7 @@ use super::embeddings::EmbeddingService;
 use super::shared::EngineShared;
 use super::turn_input::{SessionEvent, TurnInput};
 
-/// The most frames that wait to be sent in one session. A guest that lets more pile up loses the session.
+/// The maximum number of frames that wait to be sent in one session. A guest that lets more pile up loses the session.
 const FRAMES_WAITING_MAX: usize = 256;
 /// Half of the pause after the first failed session; doubles with each failure in a row.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);

@@ -23,7 +23,7 @@ const LEASE: Duration = Duration::from_secs(30);
 const RENEW_EVERY: Duration = Duration::from_secs(8);
 /// The interval between polls of the store without a notification.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
-/// The most answers that one poll claims.
+/// The maximum number of answers that one poll claims.
 const CLAIMS_PER_LOOK: u32 = 256;
 
 /// Dispatches answers to turns. Cheap to clone.

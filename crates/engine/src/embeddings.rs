@@ -26,7 +26,7 @@ use tokio::time::{Instant, sleep};
 
 use super::environment::ServiceEnvironment;
 
-/// The requests for passages that run at once; those of one machine follow one another.
+/// The number of concurrent requests for passages. Requests of one machine run one after another.
 const REQUESTS_MAX: usize = 4;
 /// The attempts at a request for passages, the pause before the second one, which doubles, and the longest pause.
 const ATTEMPTS_MAX: u32 = 4;
@@ -267,8 +267,8 @@ impl EmbeddingService {
         if self.accepts_some(account).await { Ok(Vec::new()) } else { Err(rejection) }
     }
 
-    /// Returns true if the model accepts a text by now. If it accepts none, because its key or the vendor's credit is gone, no text
-    /// is at fault.
+    /// Returns true if the model accepts a text by now. If it accepts none, because its key or the vendor's credit has
+    /// expired, no text is at fault.
     async fn accepts_some(&self, account: AccountId) -> bool {
         self.with_retries(account, &[PROBE.to_owned()]).await.is_ok()
     }

@@ -1,4 +1,4 @@
-//! Fails an answer that can't make progress: its record is damaged, its agent is gone, or each attempt failed. The
+//! Fails an answer that can't make progress: its record is damaged, its agent is missing, or each attempt failed. The
 //! reserved credits are released.
 
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(super) fn internal_error() -> AnswerFailure {
     AnswerFailure { code: ErrorCode::Internal, message }
 }
 
-/// Returns the error of an answer whose agent is gone. Another agent may have other tools, so it does not take over.
+/// Returns the error of an answer whose agent is missing. Another agent may have other tools, so it does not take over.
 pub(super) fn no_agent(agent: &str) -> AnswerFailure {
     let message = format!("The answer was ended: the agent {} is no longer there.", Excerpt(agent));
     AnswerFailure { code: ErrorCode::AgentUnavailable, message }

@@ -16,9 +16,9 @@ use workspace::{AskedPath, Workspace};
 
 use super::shared::EngineShared;
 
-/// The time in which the pages of one step are drawn; those that are not drawn then are left out of it.
+/// The time limit for drawing the pages of one step. Pages that are not ready by then are left out.
 const DRAW_TIMEOUT: Duration = Duration::from_secs(20);
-/// The most bytes of drawn pages that are kept for the next step of a turn; others are drawn again.
+/// The maximum number of bytes of drawn pages that are kept for the next step of a turn; others are drawn again.
 const KEPT_MAX_BYTES: usize = 4_000_000;
 
 /// The images of one turn.

@@ -19,7 +19,7 @@ pub(super) const AGENT_WAIT_MAX: Duration = Duration::from_secs(10 * 60);
 /// The reason why an answer is left.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LeaveReason {
-    /// There is no agent of this full name.
+    /// No agent has this full name.
     NoAgent(String),
     /// A later version of this program has written its step log.
     LaterVersion,

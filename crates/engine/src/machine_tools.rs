@@ -46,7 +46,7 @@ struct SeenToolLists {
 #[derive(Debug, Clone)]
 struct ListedTools {
     version: String,
-    /// The agent's digest of the list; `None` if there is no list.
+    /// The agent's digest of the list; `None` without a list.
     digest: Option<String>,
     tools: Arc<[ToolSpec]>,
     missing_until: Option<Instant>,
@@ -245,7 +245,7 @@ mod tests {
         seen.store_lists(sample_account(), &[&one], tools_reply("other", "1", &["a"]));
         seen.store_lists(sample_account(), &[&one], tools_reply("registry", "0", &["a"]));
         assert_eq!(known_names(&seen, sample_account(), &one), [""; 0], "nobody asked for that");
-        // Tools belong to their server, whatever their names.
+        // Tools belong to their server, regardless of their names.
         seen.store_lists(
             sample_account(),
             &[&one],

@@ -51,7 +51,7 @@ struct PluginsShared {
     library: RwLock<Arc<PluginLibrary>>,
 }
 
-/// The fingerprints of the folders that were loaded, and of those that could not be.
+/// The fingerprints of the loaded folders, and of the ones that failed to load.
 #[derive(Debug, Clone, Copy, Default)]
 struct Looked {
     loaded: Option<[u8; 32]>,

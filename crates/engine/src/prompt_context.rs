@@ -18,15 +18,15 @@ use super::tool_selection::{self, PermittedTools, is_named};
 use super::web::{self, WebAccess};
 use crate::templates::{PromptTemplates, Section};
 
-/// The most skills that the instructions describe.
+/// The maximum number of skills that the instructions describe.
 const SKILLS_LISTED_MAX: usize = 100;
 /// The longest descriptions of all skills together, and of one skill, in characters.
 const DESCRIPTIONS_MAX_CHARS: usize = 32 * 1024;
 const DESCRIPTION_MAX_CHARS: usize = 1024;
-/// The most files that an opened skill names.
+/// The maximum number of files that an opened skill names.
 const FILES_LISTED_MAX: usize = 200;
 
-/// The most agents that the tool describes.
+/// The maximum number of agents that the tool describes.
 const AGENTS_LISTED_MAX: usize = 50;
 
 /// The prompt of a turn.
@@ -86,7 +86,7 @@ pub(super) struct AgentArguments {
 }
 
 impl PromptContext {
-    /// Creates the prompt of a question. Choices that are gone by now are ignored.
+    /// Creates the prompt of a question. Choices that do not exist any more are ignored.
     pub(super) fn new(library: Arc<PluginLibrary>, chosen: PromptOptions<'_>) -> Self {
         Self::from_options(library, chosen, true)
     }
@@ -174,7 +174,7 @@ impl PromptContext {
         }
     }
 
-    /// Adds tools of MCP servers, except those that the agent leaves out of the tools it names.
+    /// Adds tools of MCP servers, except tools that the agent's list leaves out.
     pub(super) fn offer_tools(&mut self, tools: Vec<ToolSpec>) {
         let (named, library) = (self.named.as_deref(), &self.library);
         let offered = |tool: &ToolSpec| tool_selection::is_mcp_tool_named(named, library, &tool.name);
@@ -265,9 +265,9 @@ impl PromptContext {
         }
     }
 
-    /// Returns the error for a call of a tool that does not exist. It names those that are offered.
+    /// Returns the error for a call of a tool that does not exist. It names the offered tools.
     pub(super) fn no_such_tool(&self, called: &str, sees_images: bool) -> String {
-        /// The most of the name that is repeated.
+        /// The maximum length of the repeated name.
         const NAME_MAX_CHARS: usize = 100;
         let called: String =
             called.chars().filter(|letter| !letter.is_control()).take(NAME_MAX_CHARS).collect();
@@ -298,10 +298,9 @@ impl PromptContext {
         };
         let (outcome, text) = match asked.as_deref().map(|asked| self.find_skill(asked)) {
             Some(Some(skill)) => (StepOutcome::Done, self.skill_text(skill)),
-            Some(None) => (
-                StepOutcome::Failed,
-                format!("Unknown skill. Use one of: {}.", self.offered.join(", ")),
-            ),
+            Some(None) => {
+                (StepOutcome::Failed, format!("Unknown skill. Use one of: {}.", self.offered.join(", ")))
+            }
             None => (StepOutcome::Failed, "Invalid arguments: use {\"skill\": \"<full name>\"}.".to_owned()),
         };
         CallOutput {
@@ -362,7 +361,7 @@ fn agent_list(agents: &[PluginAgent]) -> String {
     text
 }
 
-/// Returns the skills that may be opened: those that the question chose, or else all except skills for other
+/// Returns the skills that may be opened: the ones that the question chose, or else all except skills for other
 /// jurisdictions. Skills for the jurisdictions of the question come first.
 fn offered_skills<'l>(library: &'l PluginLibrary, chosen: PromptOptions<'_>) -> Vec<&'l Skill> {
     if !chosen.skills.is_empty() {

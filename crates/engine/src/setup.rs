@@ -169,7 +169,7 @@ fn attached_files_call(paths: Vec<String>, model_limits: ModelLimits, uses_tools
     })
 }
 
-/// Returns the tokens of a request besides its transcript, and the most of its transcript.
+/// Returns the tokens of a request besides its transcript, and the maximum for its transcript.
 pub(super) fn token_room(prompt: &PromptContext, model_limits: ModelLimits) -> (u64, u64) {
     let ModelLimits { context_tokens, output_max_tokens, .. } = model_limits;
     let overhead_tokens = prompt.estimate_tokens();
@@ -177,8 +177,8 @@ pub(super) fn token_room(prompt: &PromptContext, model_limits: ModelLimits) -> (
     (overhead_tokens, room.max(TRANSCRIPT_TOKENS_MIN))
 }
 
-/// Routes the service's own tools and those of the operator's MCP servers to the host, and those that may not be called, as the host knows
-/// which tools were offered; all others to the machine.
+/// Routes the service's own tools, the tools of the operator's MCP servers and tools that may not be called to the
+/// host, because the host knows which tools were offered; all others to the machine.
 #[derive(Debug)]
 struct Router {
     web: WebTools,

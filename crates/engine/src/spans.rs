@@ -25,7 +25,7 @@ use domain::turn::host::{TurnEffect, TurnEvent};
 use store::turns::{Fence, TurnRecord};
 use telemetry::trace::{Span, SpanContext, Tracer};
 
-/// The most calls in progress with a span.
+/// The maximum number of calls in progress with a span.
 const CALLS_MAX: usize = 64;
 
 /// Returns the context of the span in which the question was accepted.

@@ -40,7 +40,7 @@ impl PermittedTools {
     ) -> Self {
         let machine = MachineTool::ALL.iter().map(|tool| tool.facts());
         let host = HostTool::ALL.iter().map(|tool| tool.facts());
-        // The service itself calls those that are never offered.
+        // The service itself calls tools that are never offered.
         let builtin = machine.chain(host).filter(|tool| tool.offer == Offer::Never || offered(tool.name));
         Self {
             builtin: builtin.map(|tool| tool.name).collect(),
@@ -71,7 +71,7 @@ fn is_any_named(named: Option<&[String]>, is_known: impl Fn(&str) -> bool) -> bo
 }
 
 /// Returns the names that agents may use for a tool of an MCP server, in small letters: its own, the one of other agent
-/// programs, and those that mean all tools of its server.
+/// programs, and the names that mean all tools of its server.
 fn mcp_names(library: &PluginLibrary, tool: &str) -> Vec<String> {
     let own = tool.to_lowercase();
     let Some((server, bare)) = own.split_once(mcp::DIVIDER) else { return vec![own] };

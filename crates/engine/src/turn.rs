@@ -3,8 +3,8 @@
 //! | module | what it does |
 //! |---|---|
 //! | `runner` | executes the effects of the pure [`Turn`] and feeds it the events that follow, in one loop |
-//! | `model_call` | calls the model, and makes events of its output |
-//! | `session` | connects to the machine, and makes events of what the session reports |
+//! | `model_call` | calls the model, and turns its output into events |
+//! | `session` | connects to the machine, and turns the session's reports into events |
 //! | `machine_wait` | measures how long the machine keeps the turn waiting |
 //! | `calls` | runs the calls of tools that run on the host |
 //! | `subagent` | runs the turn of a subagent |
@@ -218,7 +218,7 @@ async fn create_runner(
     inbox: mpsc::Sender<TurnInput>,
 ) -> Option<TurnRunner> {
     let model = shared.parts.catalog.find_model(Some(&record.model));
-    // The model's price and limits as agreed with the question, whatever the catalog has now and even if the
+    // The model's price and limits as agreed with the question, even if the catalog has changed or the
     // vendor has not listed the model yet.
     let present =
         || Some(model.clone().or_else(|| shared.parts.catalog.find_model(None))?.entry.model_limits());

@@ -6,7 +6,7 @@ use domain::turn::{ExecutorFrame, HostFrame};
 use machine::GuestConnection;
 use tokio::sync::mpsc;
 
-/// The most inputs that wait for one turn. They are few because a frame may be long.
+/// The maximum number of inputs that wait for one turn. They are few because a frame may be long.
 pub(super) const INBOX_MAX: usize = 16;
 
 /// An input of a turn.

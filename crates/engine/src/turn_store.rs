@@ -39,7 +39,7 @@ pub(super) struct TurnStore {
     pub(super) delegation: Option<Arc<str>>,
     /// The spans of the work.
     pub(super) spans: Spans,
-    /// The sums for the log, with those of subagents.
+    /// The sums for the log, including subagents.
     pub(super) spent: Arc<Mutex<Spent>>,
 }
 

@@ -1,8 +1,8 @@
 //! Runs the tools `web_search` and `web_fetch` on the host: nothing in a machine can call them.
 //!
 //! They are offered only if the question allows web search. The addresses that may be fetched are derived from the
-//! conversation on each call: those in its users' words, and those that its own searches and fetches returned. Citations of
-//! other agents, MCP servers and vendors add nothing: they may contain what these received.
+//! conversation on each call: the addresses in its users' words, and the results of its own searches and fetches.
+//! Citations of other agents, MCP servers and vendors add nothing: they may contain what these received.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -27,7 +27,7 @@ use workspace::{AskedPath, Destination, FileName, WorkspaceError, Workspaces};
 use super::local_calls::failed_output;
 use super::tool_selection::is_named;
 
-/// The most calls to the web of one agent for an answer.
+/// The maximum number of calls to the web of one agent for an answer.
 const CALLS_MAX: usize = 60;
 /// The workspace folder of documents from the web.
 const FOLDER: &str = "/web";
@@ -87,7 +87,8 @@ pub struct WebTools {
 }
 
 impl WebTools {
-    /// Returns whether the host runs a tool of this name: one of its own, or of an MCP server that the operator grants.
+    /// Returns true if the host runs a tool of this name: a built-in one, or a tool of an MCP server that the operator
+    /// grants.
     pub(super) fn runs_tool(&self, tool: &str) -> bool {
         HostTool::from_name(tool).is_some() || self.mcp.is_named(tool)
     }
@@ -135,8 +136,8 @@ pub(super) struct WebCall {
 pub(super) struct WebPolicy {
     /// The web tools that the question may use.
     pub(super) reach: WebAccess,
-    /// The addresses that may be fetched, besides those that this agent finds itself. Tasks between agents add nothing:
-    /// they are not a user's words.
+    /// The addresses that may be fetched, besides the ones that this agent finds itself. Tasks between agents add
+    /// nothing: they are not a user's words.
     pub(super) allowed: Arc<UrlAllowlist>,
     /// The country whose pages are preferred.
     pub(super) country: Option<String>,
@@ -292,7 +293,9 @@ impl WebCall {
     /// Runs a call of one of the two tools.
     pub(super) async fn run_call(self, call: &StepCall) -> CallOutput {
         if number_of(&self.log, call) > CALLS_MAX {
-            return failed_output(format!("This answer has already made {CALLS_MAX} web calls, which is the maximum."));
+            return failed_output(format!(
+                "This answer has already made {CALLS_MAX} web calls, which is the maximum."
+            ));
         }
         match HostTool::from_name(&call.tool).filter(|tool| self.reading.reach.has_tool(*tool)) {
             Some(HostTool::WebSearch) => self.search_web(&call.arguments).await,

@@ -1,7 +1,7 @@
 //! The instructions that the owner of a workspace keeps in it, in the file `AGENTS.md` of its root.
 //!
 //! They are read once, when an answer begins, and committed to its log before the first step: each lease works with
-//! the same text, whatever the tools of the answer write into the file.
+//! the same text, even if tools of the answer change the file.
 
 use domain::answer::LogEntry;
 use domain::step::{INSTRUCTIONS_FILE, Purpose, StepCall, StepOutcome, WORKSPACE_INSTRUCTIONS};
@@ -9,9 +9,9 @@ use domain::turn::CallOutput;
 use futures_util::StreamExt;
 use workspace::{AskedPath, Workspace};
 
-/// The most bytes of the file that become instructions; the rest is cut.
+/// The maximum number of bytes of the file that become instructions; the rest is cut.
 const INSTRUCTIONS_MAX_BYTES: usize = 32 * 1024;
-/// The text in place of what is cut.
+/// The text in place of the cut part.
 const CUT: &str = "\n\n(The rest of the file is cut off because it is too long.)";
 
 /// Returns the instructions with which the answer began, if it has begun with any: before its first step.
@@ -31,7 +31,7 @@ pub(crate) fn has_begun(log: &[LogEntry]) -> bool {
     log.iter().any(|entry| matches!(entry, LogEntry::Step { .. } | LogEntry::Summary { .. }))
 }
 
-/// Reads the file; `None` if there is none or it holds no text.
+/// Reads the file; `None` if it does not exist or contains no text.
 pub(crate) async fn read_instructions(workspace: &Workspace) -> Option<String> {
     let file = workspace.open_file(&AskedPath::from_text(INSTRUCTIONS_FILE)).await.ok()?;
     // One more byte tells whether something is cut, three more complete a character.

@@ -12,7 +12,7 @@ use domain::catalog::{CatalogJurisdiction, CatalogLanguage};
 
 /// The longest template, in bytes.
 pub const TEMPLATE_MAX_BYTES: u64 = 64 * 1024;
-/// The most files of a folder of templates that are examined.
+/// The maximum number of files of a folder of templates that are examined.
 const FILES_MAX: usize = 100;
 
 /// A section of the prompt.
@@ -192,7 +192,7 @@ impl PromptTemplates {
         text.trim().to_owned()
     }
 
-    /// Lists jurisdictions by name: `Czechia (CZ)`; by identifier alone if they are no longer configured.
+    /// Lists jurisdictions by name: `Czechia (CZ)`; by identifier alone if they are not configured any more.
     pub(crate) fn name_jurisdictions(&self, ids: &[String]) -> String {
         let named = ids.iter().map(|id| {
             let known = self.jurisdictions.iter().find(|known| known.id == *id);
@@ -241,8 +241,9 @@ fn check_template(path: &Path, section: Section, text: &str) -> Result<(), Templ
             };
             if !known.contains(&name) {
                 let near = known.iter().min_by_key(|known| differing_length(name, known));
-                let hint =
-                    near.map_or("this section has none".to_owned(), |near| format!("did you mean {{{{{near}}}}}?"));
+                let hint = near.map_or("this section has none".to_owned(), |near| {
+                    format!("did you mean {{{{{near}}}}}?")
+                });
                 return Err(unknown(name, hint));
             }
             met.push(name);
@@ -331,7 +332,11 @@ mod tests {
                 "x\n{{chosen}} {{skils}}",
                 "skills.md:2: unknown placeholder {{skils}}: did you mean {{skills}}?",
             ),
-            ("base.md", "{{jurisdictions}}", "base.md:1: unknown placeholder {{jurisdictions}}: this section has none"),
+            (
+                "base.md",
+                "{{jurisdictions}}",
+                "base.md:1: unknown placeholder {{jurisdictions}}: this section has none",
+            ),
             ("agent.md", "Go on {{instructions", "agent.md:1: unknown placeholder {{instructions}}"),
             ("skills.md", "{{skills}}", "skills.md: {{chosen}} is missing"),
             ("basis.md", "x", "basis.md: unknown section; use one of base.md, agent.md"),

@@ -107,7 +107,7 @@ impl TurnRunner {
         Some(TurnEvent::ToolReturned { call: call.id, output })
     }
 
-    /// Runs a call in a task of its own.
+    /// Runs a call in a separate task.
     fn start_call<F: Future<Output = CallOutput> + Send>(
         &mut self,
         call: StepCall,

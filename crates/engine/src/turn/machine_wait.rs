@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The most that a machine may take for its calls; longer than any tool may run.
+/// The time limit for a machine's calls; longer than any tool may run.
 const WAIT_MAX: Duration = Duration::from_secs(20 * 60);
 
 /// Measures how long the machine has kept the turn waiting: only while nothing else can advance it. Models and calls of
@@ -27,7 +27,7 @@ impl MachineWait {
     }
 }
 
-/// Waits until that time; for ever if there is none.
+/// Waits until that time; forever without one.
 pub(super) async fn over_at(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,

@@ -1,5 +1,5 @@
-//! A turn's session with its machine: connects, sends frames, and makes events of what the session reports. The task that holds the
-//! connection is [`agent_session`].
+//! A turn's session with its machine: connects, sends frames, and turns the session's reports into events. The task
+//! that holds the connection is [`agent_session`].
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::{agent_session, setup};
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The failed sessions in a row after which the machine counts as failed.
 const FAILURES_MAX: u32 = 12;
-/// The most failures that count while the turn did not need the machine.
+/// The maximum number of failures that count while the turn did not need the machine.
 const UNNEEDED_FAILURES_MAX: u32 = FAILURES_MAX / 2;
 
 /// The session of a turn.
@@ -60,7 +60,7 @@ impl SessionState {
 }
 
 impl TurnRunner {
-    /// Takes an input, and returns the event of the turn that it is, if any. Inputs of earlier sessions are none.
+    /// Takes an input, and returns the event for the turn, if any. Inputs of earlier sessions cause no event.
     pub(super) fn receive_input(&mut self, input: TurnInput) -> Option<TurnEvent> {
         match input {
             TurnInput::Event(event) => {
@@ -116,7 +116,7 @@ impl TurnRunner {
         }
     }
 
-    /// Begins a session if the turn needs one and there is none.
+    /// Begins a session if the turn needs one and has none.
     pub(super) fn connect_if_wanted(&mut self) {
         if self.session.given_up && self.turn.needs_machine() {
             self.drop_session();

@@ -1,6 +1,6 @@
 //! Runs subagents: a model gives another agent a task by a call of the tool `agent`.
 //!
-//! A subagent has a turn of its own in the same machine, with its own context, instructions, tools and model. Its caller
+//! A subagent has a separate turn in the same machine, with its own context, instructions, tools and model. Its caller
 //! gets only its report. It cannot hand its task on. The answer pays for its steps.
 
 use std::collections::HashSet;
@@ -30,9 +30,9 @@ use crate::turn_store::TurnStore;
 use crate::web::WebPolicy;
 use crate::{local_calls, setup};
 
-/// The most subagents that work for one answer at once; the rest wait.
+/// The maximum number of subagents that work for one answer at once; the rest wait.
 pub(super) const AT_ONCE: usize = 4;
-/// The most subagents of one answer.
+/// The maximum number of subagents of one answer.
 pub(super) const DELEGATIONS_MAX: u32 = 16;
 /// The longest task, in bytes.
 pub(super) const TASK_MAX_BYTES: usize = 64 * 1024;
@@ -106,7 +106,9 @@ async fn work_on_task(
         ));
     };
     if task.trim().is_empty() || task.len() > TASK_MAX_BYTES {
-        return Ok(local_calls::failed_output(format!("The task is empty or too long: use at most {TASK_MAX_BYTES} bytes.")));
+        return Ok(local_calls::failed_output(format!(
+            "The task is empty or too long: use at most {TASK_MAX_BYTES} bytes."
+        )));
     }
     let _permit = tokio::select! {
         permit = permits.acquire_owned() => permit.map_err(|_| TurnOutcome::GiveBack)?,
