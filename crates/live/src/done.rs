@@ -47,7 +47,7 @@ impl CompletedCache {
         if bytes <= ANSWER_MAX_BYTES {
             self.insert(CachedAnswer { live, bytes });
         } else {
-            // Removes entries without readers, so that there are at most as many as current readers.
+            // Removes entries without readers, so that their number is bounded by the current readers.
             self.long.retain(|_, live| live.strong_count() > 0);
             self.long.insert(live.meta().answer, Arc::downgrade(&live));
         }

@@ -148,7 +148,7 @@ impl LiveAnswer {
     #[must_use]
     pub fn awaits_rendering(&self, min_bytes: usize) -> bool {
         let is_awaited = |state: &LiveState| state.shot.is_none() && size_of(&state.answer) >= min_bytes;
-        // Whoever holds the state of a completed answer is probably rendering it.
+        // The holder of a completed answer's state is probably rendering it.
         self.is_over() && self.state.try_lock().map_or(true, |state| is_awaited(&state))
     }
 

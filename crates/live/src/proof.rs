@@ -1,7 +1,7 @@
 //! Checks the citations of a finished text against the passages that they cite.
 //!
-//! A claim is what stands between the mark before and this one, in the last sentence; of an attribution below a block
-//! quote (`— lease.pdf, page 2 [1]`), the quote. Marks that follow one another prove a claim together.
+//! A claim is the text between the previous mark and this one, in the last sentence; for an attribution below a block
+//! quote (`— lease.pdf, page 2 [1]`), the quote. Consecutive marks prove a claim together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -19,8 +19,8 @@ const COMPARED_MAX_BYTES: usize = 512 << 10;
 /// A claim with fewer words takes in the sentence before.
 const CLAIM_WORDS_MIN: usize = 3;
 
-/// Returns for each number that is cited whether all its claims stand in the passages, with the first thing that does
-/// not. Numbers without a passage are left out, and those of a claim that was not checked, unless another one is unproven.
+/// Returns for each cited number whether the passages contain all its claims, with the first thing that they do not
+/// contain. Omits numbers without a passage, and numbers with an unchecked claim, unless another claim is unproven.
 pub(crate) fn prove_citations<'a>(
     markdown: &str,
     is_source: impl Fn(u32) -> bool,

@@ -74,7 +74,7 @@ impl Rope {
         self.0.iter().map(|segment| segment.text.len()).sum()
     }
 
-    /// Returns `true` if there is no text.
+    /// Returns `true` if the text is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -147,10 +147,10 @@ pub struct SnapshotCitation {
     pub number: u32,
     /// The place of the passage.
     pub place: PassagePlace,
-    /// True if each sentence that cites it stands in it; `None` while the text grows and where there is no passage to
+    /// True if the passage contains each sentence that cites it; `None` while the text grows and without a passage to
     /// compare.
     pub verified: Option<bool>,
-    /// The first thing that does not stand there, if it is not verified.
+    /// The first thing that the passage does not contain, if it is not verified.
     pub reason: Option<Unproven>,
     /// The text of the passage, as far as the answer has it.
     pub passage: Option<Arc<str>>,
