@@ -1,4 +1,4 @@
-//! Accounts and the people in them. No operation finds an account that was closed, except those of [`close`].
+//! Accounts and the people in them. Only the operations of [`close`] find a closed account.
 
 mod close;
 

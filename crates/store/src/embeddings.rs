@@ -14,7 +14,7 @@ use crate::sql::{Result, RowExt, Sql, SqlExt, params, stored_int};
 
 /// The millionths of a credit.
 const MICROS: u64 = 1_000_000;
-/// The most requests that one call of [`pending`] returns.
+/// The maximum number of requests that one call of [`pending`] returns.
 const PENDING_MAX: u32 = 1000;
 
 /// A reservation for a request.
@@ -23,7 +23,7 @@ pub struct EmbeddingReserve {
     pub account: AccountId,
     /// The posting that reserves the credits; it identifies the request, too.
     pub request: PostingId,
-    /// The most tokens that the request can have, and their price.
+    /// The maximum number of tokens that the request can have, and their price.
     pub tokens_max: u64,
     pub price: Price,
     /// The model that it will use.
@@ -55,7 +55,7 @@ pub enum EmbeddingError {
     Store(#[from] StoreError),
 }
 
-/// Reserves the most credits that a request can cost, together with what is not settled yet.
+/// Reserves the maximum cost of a request, in addition to the reservations that are not settled yet.
 ///
 /// # Errors
 /// [`EmbeddingError`].
@@ -89,7 +89,7 @@ pub fn settle_embedding(tx: &mut dyn Sql, done: &EmbeddingDone) -> Result<Credit
     let spent = cost_micros(done.price, done.usage.input_tokens);
     let micros = read_unsettled_micros(tx, account)?.saturating_add(spent);
     let cost = Credits((micros / MICROS).min(reserved.0));
-    // What exceeds the reservation is the service's loss.
+    // The service bears costs above the reservation.
     let rest = (micros - cost.0 * MICROS).min(MICROS - 1);
     tx.send_statement(
         "INSERT INTO embedding_costs (account_id, unsettled_micros) VALUES ($1, $2)
@@ -128,7 +128,7 @@ pub fn release_embedding(
     Ok(())
 }
 
-/// Returns requests that are under way, at most a thousand. At the start of a service they are those of a killed one.
+/// Returns requests in progress, at most a thousand. At the start of a service they belong to a killed one.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -138,7 +138,8 @@ pub fn list_pending_embeddings(tx: &mut dyn Sql) -> Result<Vec<PostingId>> {
     })
 }
 
-const UNCOVERED: StoreError = StoreError::Rule("the balance does not hold the credits reserved for embeddings");
+const UNCOVERED: StoreError =
+    StoreError::Rule("the balance does not hold the credits reserved for embeddings");
 
 /// Removes a request, and locks its account.
 fn take_request(tx: &mut dyn Sql, request: PostingId) -> Result<Option<(AccountId, Credits)>> {

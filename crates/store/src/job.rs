@@ -22,7 +22,7 @@ pub(crate) trait StoreJob: Send {
     fn run_work(&mut self, tx: &mut dyn Sql) -> TxOutcome;
     /// Replaces the outcome by an error of the engine.
     fn fail_with(&mut self, error: StoreError);
-    /// Sends the outcome. Ignores a caller that is gone.
+    /// Sends the outcome. Ignores a caller that no longer waits.
     fn send_outcome(self: Box<Self>);
 }
 

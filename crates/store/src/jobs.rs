@@ -45,7 +45,7 @@ pub struct JobClaimOptions {
     pub now: Timestamp,
     /// The duration of the lease unless it is renewed.
     pub lease: Duration,
-    /// The most jobs to claim.
+    /// The maximum number of jobs to claim.
     pub limit: u32,
 }
 
@@ -323,7 +323,7 @@ pub fn list_failed(tx: &mut dyn Sql, limit: u32) -> Result<Vec<FailedJob>> {
     )
 }
 
-/// Makes a failed job due now. Returns `false` if there is no such failed job.
+/// Makes a failed job due now. Returns `false` if the job does not exist or has not failed.
 ///
 /// # Errors
 /// [`StoreError`].

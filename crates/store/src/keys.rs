@@ -10,7 +10,7 @@ use domain::time::Timestamp;
 use crate::error::StoreError;
 use crate::sql::{Result, RowExt, Sql, SqlExt, SqlRow, params, stored_int};
 
-/// The most keys of one account at a time.
+/// The maximum number of keys of one account at a time.
 pub const KEYS_MAX: u32 = 1000;
 
 /// A key to be created.
@@ -104,8 +104,8 @@ pub enum KeyError {
 /// Creates a key.
 ///
 /// # Errors
-/// [`KeyError::NoLicence`], [`KeyError::TooMany`], [`KeyError::Ended`], [`KeyError::AlreadyCreated`], also if it was revoked since, and
-/// [`KeyError::NotFound`] when there is no such account.
+/// [`KeyError::NoLicence`], [`KeyError::TooMany`], [`KeyError::Ended`], [`KeyError::AlreadyCreated`] (even if the key was
+/// revoked since), and [`KeyError::NotFound`] if the account does not exist.
 pub fn create_key(tx: &mut dyn Sql, new: &NewKey) -> Result<(), KeyError> {
     tx.lock_rows("SELECT id FROM accounts WHERE id = $1 FOR NO KEY UPDATE", params![new.account])?;
     let (licence_until, keys, same) = tx

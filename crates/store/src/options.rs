@@ -8,7 +8,8 @@ pub struct StoreOptions {
     /// The maximum size of a SQLite database; the disk's size if `None`. Beyond it writes fail with
     /// [`StoreError::Full`](crate::StoreError::Full). PostgreSQL limits its own size.
     pub size_max_bytes: Option<u64>,
-    /// The number of connections that write to PostgreSQL; half as many read. Each is opened when it is first needed.
+    /// The number of connections that write to PostgreSQL; half that number read. Each is opened when it is first
+    /// needed.
     pub writers: Option<usize>,
     /// The time for which callers wait for an unreachable PostgreSQL server, from the first failure on; ten seconds
     /// if `None`.

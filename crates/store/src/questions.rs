@@ -17,7 +17,7 @@ use crate::sql::{Result, RowExt, Sql, SqlExt, params, stored_int};
 
 /// The lifetime of an idempotency key, in microseconds: 24 hours.
 const IDEMPOTENCY_KEPT_MICROS: i64 = 24 * 60 * 60 * 1_000_000;
-/// The most versions of one exchange.
+/// The maximum number of versions of one exchange.
 pub const VERSIONS_MAX: u32 = 100;
 
 /// A question to be accepted. Its catalog entries and paths are already checked.
@@ -85,7 +85,7 @@ pub enum QuestionTarget {
         /// The answer.
         answer: MessageId,
     },
-    /// Another version of an exchange. It is shown instead of that exchange and of those that follow it.
+    /// Another version of an exchange. It is shown instead of that exchange and the following ones.
     Version(NewExchangeVersion),
     /// A new conversation.
     New(NewConversation),
@@ -447,7 +447,7 @@ fn show_branch(
     Ok(place)
 }
 
-/// Hides an exchange, and those that follow it, in favour of a version of it. Returns their common place.
+/// Hides an exchange and the following ones in favour of a version of it. Returns their common place.
 fn make_way(
     tx: &mut dyn Sql,
     account: AccountId,

@@ -1,7 +1,7 @@
 //! Finds conversations by the words of their titles and messages.
 //!
-//! An account's conversations are indexed when its owner searches: at first all, later those that have changed. So an
-//! account that only asks pays nothing. The caller makes words of the texts, for the index and for a search alike.
+//! An account's conversations are indexed when its owner searches: at first all, later the changed ones. So an
+//! account that only asks pays nothing. The caller splits the texts into words, both for the index and for a search.
 
 use std::collections::BTreeSet;
 
@@ -143,8 +143,8 @@ pub fn index_conversation(
     Ok(())
 }
 
-/// The most rows of a rare word. Its conversations are found first, and sorted; for a frequent word, conversations are gone
-/// through in their order, and asked whether they have it, until the page is full.
+/// The maximum number of rows of a rare word. Its conversations are found first, and then sorted; for a frequent word,
+/// the search checks conversations in their order until the page is full.
 pub const RARE_ROWS_MAX: u32 = 5_000;
 
 /// Requires that the conversation `c` has a word of a range.

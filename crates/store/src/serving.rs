@@ -12,7 +12,7 @@ pub fn database_id(tx: &mut dyn Sql) -> Result<Option<NodeId>> {
     Ok(tx.query_one("SELECT database_id FROM serving", params![], |row| row.opt_id(0))?.flatten())
 }
 
-/// Gives the database an identity unless it has one. Returns the one that it has.
+/// Gives the database an identity unless it has one. Returns the identity.
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).

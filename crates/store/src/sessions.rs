@@ -5,9 +5,9 @@ use domain::time::Timestamp;
 
 use crate::sql::{Result, RowExt, Sql, SqlExt, SqlRow, params};
 
-/// The most sessions of one user at a time. A further one ends the oldest.
+/// The maximum number of sessions of one user at a time. A further one ends the oldest.
 pub const SESSIONS_MAX: u32 = 20;
-/// The most expired sessions that one new session removes.
+/// The maximum number of expired sessions that one new session removes.
 const SWEPT_MAX: u32 = 100;
 
 /// A session to be created.
@@ -119,7 +119,7 @@ pub fn record_use(
     Ok(())
 }
 
-/// Ends a session of the account. Returns false if there is none.
+/// Ends a session of the account. Returns false if it does not exist.
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).

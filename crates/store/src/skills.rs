@@ -1,10 +1,11 @@
-//! Skill use counts per account: the catalog lists the most used skills first (section 4.2 of the interface).
+//! Skill use counts per account: the catalog lists the most used skills first (section 4.2 of the
+//! interface).
 
 use domain::id::AccountId;
 
 use crate::sql::{Result, RowExt, Sql, SqlExt, params};
 
-/// The most skills that [`uses`] returns.
+/// The maximum number of skills that [`uses`] returns.
 const SKILLS_MAX: u32 = 10_000;
 
 /// Counts one use of each skill, given by full name; duplicates count once. The transaction must not take

@@ -24,15 +24,15 @@ use crate::queue::Queue;
 use crate::sql::{Result, RowExt, Sql, SqlExt};
 use crate::{migrations, sqlite};
 
-/// The most waiting writes. Further callers wait for room.
+/// The maximum number of waiting writes. Further callers wait for room.
 const WRITES_WAITING_MAX: usize = 4096;
-/// The most waiting reads.
+/// The maximum number of waiting reads.
 const READS_WAITING_MAX: usize = 4096;
 /// The interval at which running statements are interrupted after an abort.
 const ABORT_INTERVAL: Duration = Duration::from_millis(20);
 /// The fewest reader threads.
 const READERS_MIN: usize = 4;
-/// The most reader threads.
+/// The maximum number of reader threads.
 const READERS_MAX: usize = 16;
 
 /// The default number of connections that write to PostgreSQL. The server groups their commits, so more of
@@ -42,7 +42,7 @@ const PG_WRITERS: usize = 16;
 /// The default number of connections that read from PostgreSQL.
 #[cfg(feature = "postgres")]
 const PG_READERS: usize = 8;
-/// The most connections of each kind.
+/// The maximum number of connections of each kind.
 #[cfg(feature = "postgres")]
 const PG_CONNECTIONS_MAX: usize = 256;
 
@@ -336,7 +336,7 @@ impl Store {
     }
 
     /// Acquires the lock that makes `process` the only one serving the database. Waits up to `max_wait` for
-    /// another holder. SQLite grants it at once, because the data folder has a lock of its own.
+    /// another holder. SQLite grants it at once, because the data folder has a separate lock.
     ///
     /// # Errors
     /// [`StoreError::Taken`] if another process holds it, [`StoreError::Unreachable`].

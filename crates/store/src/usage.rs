@@ -10,7 +10,7 @@ use domain::time::Timestamp;
 
 use crate::sql::{Result, RowExt, Sql, SqlExt, SqlRow, params};
 
-/// The most rows per call: two years of a dozen models.
+/// The maximum number of rows per call: two years of a dozen models.
 pub const USAGE_ROWS_MAX: u32 = 10_000;
 /// A day in UTC, in microseconds.
 const DAY_MICROS: i64 = 86_400_000_000;

@@ -10,7 +10,7 @@ use crate::jobs::{self, NewJob};
 use crate::sql::{Result, RowExt, Sql, SqlExt, params, stored_int};
 use crate::{conversations, identities, machines};
 
-/// The most conversations that one call of [`delete_conversations`] deletes.
+/// The maximum number of conversations that one call of [`delete_conversations`] deletes.
 const CONVERSATIONS_MAX: u32 = 100;
 
 /// The progress of [`remove`].

@@ -28,7 +28,7 @@ pub(crate) fn decode_json<T: DeserializeOwned>(json: &str, table: &str, row: &st
     serde_json::from_str(json).map_err(|error| StoreError::damaged_row(table, row, error))
 }
 
-/// The version of a document, whatever else it holds.
+/// The version of a document, without its other fields.
 #[derive(Deserialize)]
 struct Versioned {
     v: u32,

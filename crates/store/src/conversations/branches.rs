@@ -55,7 +55,7 @@ pub enum ShowRefused {
 /// The result of [`show`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BranchPosition {
-    /// The position of the exchange among those that are shown, from 0.
+    /// The position among the shown exchanges, from 0.
     pub position: u32,
     /// The number of exchanges that are shown.
     pub exchanges: u32,
@@ -66,7 +66,7 @@ pub struct BranchPosition {
 /// The versions of an exchange that has several.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Versions {
-    /// The position of the exchange among those that are shown, from 0.
+    /// The position among the shown exchanges, from 0.
     pub position: u32,
     /// The number of the version that is shown, from 1.
     pub number: u32,
@@ -170,7 +170,8 @@ pub fn is_shown(
     Ok(place_of(tx, account, conversation, answer)?.is_some_and(|(_, is_shown)| is_shown))
 }
 
-/// Returns the versions of those of `limit` shown exchanges from the position `from` on that have several, in their order.
+/// Returns the versions of the exchanges that have several, among `limit` shown exchanges from the position `from` on,
+/// in their order.
 ///
 /// # Errors
 /// [`StoreError`].

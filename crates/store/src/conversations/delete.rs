@@ -66,9 +66,7 @@ pub fn remove_conversation_rows(tx: &mut dyn Sql, conversation: ConversationId, 
         |_| Ok(()),
     )?;
     if in_use.is_some() {
-        return Err(StoreError::Rule(
-            "the conversation is not deleted yet or is still being answered",
-        ));
+        return Err(StoreError::Rule("the conversation is not deleted yet or is still being answered"));
     }
     let limit = u64::from(limit);
     let mut removed = 0;

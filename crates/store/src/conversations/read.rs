@@ -11,7 +11,7 @@ use crate::error::StoreError;
 use crate::sql::{Result, RowExt, Sql, SqlExt, SqlRow, params};
 use crate::turns::log_before_damage;
 
-/// The most exchanges per read. A long conversation is never held in memory as a whole.
+/// The maximum number of exchanges per read. A long conversation is never held in memory as a whole.
 pub const EXCHANGES_PAGE_MAX: u32 = 50;
 
 /// A conversation with its first messages (section 2.9).
@@ -186,7 +186,7 @@ pub fn latest_answer(
     Ok(stored.ok_or(ConversationError::NotFound)?.read_whole_answer(tx)?)
 }
 
-/// Returns the title of a conversation, and the text of the first question that is shown; `None` if there is none.
+/// Returns the title of a conversation, and the text of its first shown question; `None` without a shown question.
 ///
 /// # Errors
 /// [`StoreError`].

@@ -22,7 +22,7 @@ use crate::url::DatabaseUrl;
 
 /// The size at which a chunk is passed on. Its last row may exceed it.
 const CHUNK_BYTES: usize = 1 << 20;
-/// The most tables, and the most columns of a table.
+/// The maximum number of tables, and the maximum number of columns of a table.
 const NAMES_MAX: usize = 1000;
 
 /// Receives chunks: a name, and the text.

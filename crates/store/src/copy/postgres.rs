@@ -1,4 +1,4 @@
-//! Copies of PostgreSQL databases, over a connection of their own in one transaction.
+//! Copies of PostgreSQL databases, over a separate connection in one transaction.
 
 use std::pin::pin;
 

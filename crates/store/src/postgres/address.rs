@@ -74,7 +74,7 @@ impl PgAddress {
         self.config.connect(self.tls.clone()).await
     }
 
-    /// Cancels the running statement of `client`'s session, over a connection of its own.
+    /// Cancels the running statement of `client`'s session, over a separate connection.
     pub(super) async fn cancel_statement(&self, client: &Client) {
         let token = client.cancel_token();
         let cancelling = token.cancel_query(self.tls.clone());

@@ -207,7 +207,9 @@ fn check_server(answers: &[SimpleQueryMessage]) -> Result<(), StoreError> {
     let version = row.and_then(|row| row.get(0)).and_then(|version| version.parse::<i64>().ok());
     let encoding = row.and_then(|row| row.get(1)).unwrap_or_default();
     if version.is_none_or(|version| version < VERSION_MIN) {
-        return Err(StoreError::Engine("the database server is too old: use PostgreSQL 13 or later".to_owned()));
+        return Err(StoreError::Engine(
+            "the database server is too old: use PostgreSQL 13 or later".to_owned(),
+        ));
     }
     if encoding != "UTF8" {
         return Err(StoreError::Engine(format!("the encoding of the database is {encoding}: use UTF8")));

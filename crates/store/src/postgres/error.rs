@@ -23,7 +23,7 @@ impl PgError {
         Self::Lost("the server does not answer".to_owned())
     }
 
-    /// Returns the error for the caller when there are no further attempts.
+    /// Returns the error for the caller after the last attempt.
     pub(crate) fn into_error(self) -> StoreError {
         match self {
             Self::Conflict(reason) | Self::Lost(reason) => StoreError::Engine(reason),

@@ -1,4 +1,4 @@
-//! The lock that allows one process at a time to serve a database: an advisory lock in a session of its own,
+//! The lock that allows one process at a time to serve a database: an advisory lock in a separate session,
 //! held for as long as the process serves.
 //!
 //! ```text
@@ -9,7 +9,7 @@
 //! The server releases the lock with the session, so a dead process leaves nothing behind. A process that
 //! cannot reach the server loses the lock without noticing. Its answers are protected by their leases and
 //! epochs, and it shuts down as soon as it learns that another process serves, or has served meanwhile. It knows when
-//! it was last certain to hold the lock: at the moment before it asked for what the server then answered.
+//! it was last certain to hold the lock: the moment before it sent the last query that the server answered.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

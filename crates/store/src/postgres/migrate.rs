@@ -38,7 +38,7 @@ pub(crate) fn migrate_server(address: &PgAddress) -> Result<String> {
     within_session(address, async |link| apply_migrations(link.client()).await)
 }
 
-/// Works in a session of its own. Blocks; must not run on a runtime's thread.
+/// Works in a separate session. Blocks; must not run on a runtime's thread.
 fn within_session<T>(address: &PgAddress, work: impl AsyncFnOnce(&PgConnection) -> Result<T>) -> Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

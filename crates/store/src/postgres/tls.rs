@@ -20,7 +20,7 @@ use tokio_rustls::TlsConnector;
 /// The ALPN protocol name of PostgreSQL.
 const PROTOCOL: &[u8] = b"postgresql";
 
-/// The verification of the server's certificate. The roots are those of the file, or of the system.
+/// The verification of the server's certificate. The roots come from the file, or from the system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TlsVerification {
     /// None: the connection is encrypted but not authenticated.

@@ -27,7 +27,7 @@ pub(super) struct PgTransaction<'l> {
     error: Option<TxError>,
 }
 
-/// The most statements that are sent together.
+/// The maximum number of statements that are sent together.
 const SENT_MAX: usize = 16;
 
 /// The state of a transaction when its work ends.

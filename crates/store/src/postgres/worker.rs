@@ -18,9 +18,9 @@ use crate::job::{StoreJob, TxOutcome};
 use crate::queue::Queue;
 use crate::sql::{Result, RowExt, SqlValue};
 
-/// The most reruns of a job because of conflicts with other transactions.
+/// The maximum number of reruns of a job because of conflicts with other transactions.
 const CONFLICT_RETRIES_MAX: u32 = 20;
-/// The most reruns of a job because of lost connections.
+/// The maximum number of reruns of a job because of lost connections.
 const CONNECTION_LOSSES_MAX: u32 = 5;
 /// The longest pause after a conflict.
 const CONFLICT_PAUSE_MAX: Duration = Duration::from_millis(64);

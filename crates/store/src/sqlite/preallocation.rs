@@ -38,7 +38,7 @@ impl PreallocatedSpace {
         Some(slack)
     }
 
-    /// Allocates missing space, each time half of what the disk has free at most: a start on a nearly full disk also
+    /// Allocates missing space, each time at most half of the free disk space: a start on a nearly full disk also
     /// needs other files. Cheap when nothing is missing.
     pub(crate) fn allocate_missing(&mut self) {
         // Half of it is still enough, so most commits need no system call for allocation.

@@ -15,9 +15,9 @@ use crate::job::{StoreJob, TxOutcome};
 use crate::queue::Queue;
 use crate::sql::Result;
 
-/// The most jobs per commit.
+/// The maximum number of jobs per commit.
 const BATCH_MAX: usize = 256;
-/// The longest wait of the writer for as many jobs as in the previous group. Callers that were answered
+/// The maximum wait of the writer for a group of the same size as the previous one. Callers that were answered
 /// together often return together; without the wait, the first would be committed alone. It is far shorter
 /// than a commit, and a single caller never waits.
 const GROUP_COMMIT_DELAY: Duration = Duration::from_micros(500);

@@ -18,7 +18,7 @@ use super::{ClaimedTurn, Fence, TurnClaimOptions};
 use crate::serving::nobody_else_serves;
 use crate::sql::{Result, RowExt, Sql, SqlExt, SqlRow, params};
 
-/// The most answers per call.
+/// The maximum number of answers per call.
 const CLAIMS_MAX: u32 = 256;
 /// The number of oldest rows that are examined before accounts are visited one by one.
 const OLDEST_MAX: u32 = 512;

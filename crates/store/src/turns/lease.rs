@@ -15,9 +15,9 @@ pub struct TurnClaimOptions {
     pub now: Timestamp,
     /// The end of the leases unless they are renewed.
     pub lease_until: Timestamp,
-    /// The most answers of one account that are worked on at the same time, by all processes together.
+    /// The maximum number of answers of one account that are worked on at the same time, by all processes together.
     pub per_account_max: u32,
-    /// The most answers to claim (at most 256).
+    /// The maximum number of answers to claim (at most 256).
     pub limit: u32,
 }
 

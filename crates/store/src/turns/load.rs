@@ -16,7 +16,7 @@ use crate::codec;
 use crate::error::StoreError;
 use crate::sql::{Result, RowExt, Sql, SqlExt, SqlRow, params};
 
-/// The most earlier exchanges that are read, newest first.
+/// The maximum number of earlier exchanges that are read, newest first.
 pub const EARLIER_EXCHANGES_MAX: u32 = 200;
 /// The bytes of earlier exchanges that are read with their step logs; more than most models accept. Further
 /// exchanges are read as question and answer only.
@@ -192,7 +192,7 @@ struct EarlierExchange {
 }
 
 /// Selects the exchanges that fit, newest first. The branch of an answer in progress is shown until it has ended, so that
-/// the exchanges before it are those that are shown.
+/// the exchanges before it are the shown ones.
 fn choose_exchanges(tx: &mut dyn Sql, conversation: ConversationId, before: u32) -> Result<EarlierExchange> {
     let mut earlier = EarlierExchange { first: before, brief: Vec::new() };
     let (mut whole, mut brief) = (EARLIER_WHOLE_MAX_BYTES, EARLIER_BRIEF_MAX_BYTES);

@@ -21,7 +21,7 @@ pub struct Reserve {
     pub step: u32,
     /// The reservation is for the summary before that step.
     pub summary: bool,
-    /// The most that the step can cost.
+    /// The maximum cost of the step.
     pub greatest: Credits,
     /// The model that it will use.
     pub model: String,
@@ -107,7 +107,7 @@ pub(super) fn read_position(
     found.ok_or(StoreError::Rule("the delegation was not begun"))
 }
 
-/// Reserves the most that a step can cost and releases the log's previous reservation. Does nothing if
+/// Reserves the maximum cost of a step and releases the log's previous reservation. Does nothing if
 /// exactly that amount is already reserved.
 ///
 /// # Errors
@@ -162,7 +162,7 @@ fn rest_of(open: &OpenAnswer, own: Credits) -> Result<Credits> {
     open.outstanding.0.checked_sub(own.0).map(Credits).ok_or(UNCOVERED)
 }
 
-/// Releases `before` and reserves the most that the step can cost.
+/// Releases `before` and reserves the maximum cost of the step.
 fn post_reservation(
     tx: &mut dyn Sql,
     fence: Fence,

@@ -171,7 +171,7 @@ async fn version_shows_instead_of_its_original(engine: StoreEngine) {
     let summary = summary.expect("it is there");
     assert_eq!(summary.model, "other", "it goes on with the model of the version");
     assert_eq!(summary.settings, [("reasoningEffort".to_owned(), "HIGH".to_owned())]);
-    // What is hidden is still there.
+    // The hidden answers still exist.
     for answer in [first, second, edited] {
         let read = move |tx: &mut dyn Sql| conversations::find_answer(tx, account, id, answer);
         assert_eq!(talk.fixture.store.read(read).await.expect("it is kept").id, answer);

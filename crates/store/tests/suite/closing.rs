@@ -1,4 +1,4 @@
-//! The deletion of accounts: closing, and the removal of what belonged to them.
+//! The deletion of accounts: closing, and the removal of their data.
 
 use domain::answer::AnswerEnding;
 use domain::credits::Credits;

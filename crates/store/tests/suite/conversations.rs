@@ -282,7 +282,7 @@ async fn delete_stops_answer_and_pays_it(engine: StoreEngine) {
     assert!(matches!(gone, Err(ConversationError::NotFound)));
     let remove = || fixture.store.write(move |tx| conversations::remove_conversation_rows(tx, id, 100));
     assert!(matches!(remove().await, Err(StoreError::Rule(_))), "it is not settled yet");
-    // The holder is gone; the next claim sees the requested stop.
+    // The holder has ended; the next claim sees the requested stop.
     fixture.store.write(move |tx| turns::release_lease(tx, fence)).await.expect("the lease holds");
     let claimed =
         fixture.store.write(|tx| turns::claim_stopped(tx, &claim_options())).await.expect("a claim");

@@ -172,7 +172,7 @@ impl StoreFixture {
         audited
     }
 
-    /// Requires that the sums of days are those of the ledger.
+    /// Requires that the sums of days match the ledger.
     pub(crate) async fn assert_usage(&self, account: AccountId) {
         let since = Timestamp::from_micros(0);
         let kept = self.store.read(move |tx| usage::of_days(tx, account, since)).await.expect("a read");

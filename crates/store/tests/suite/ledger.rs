@@ -135,7 +135,7 @@ async fn play_acts(engine: StoreEngine, acts: Vec<LedgerAct>) {
     }
 }
 
-/// Checks that the postings add up to the balance, that reserved credits are those of the answers, and that
+/// Checks that the postings add up to the balance, that reserved credits match the answers, and that
 /// grants equal the balance plus the spending. (Stored numbers cannot be negative.) All questions use one
 /// key, which must stay within its spending limit.
 async fn check_ledger(fixture: &StoreFixture, account: AccountId, key: KeyId) {

@@ -113,7 +113,7 @@ fn claim_work_independent_of_backlog() {
 #[test]
 fn claim_full_accounts_starve_nobody() {
     let (_folder, connection) = create_backlog(20_000, 40);
-    // Thousands of answers wait for accounts at their limit, and those of the last account are the newest.
+    // Thousands of answers wait for accounts at their limit, and the answers of the last account are the newest.
     connection
         .execute_batch(
             "UPDATE dispatch SET node_id = '00000000-0000-4000-8000-000000000009', lease_until = 1900000000000000
