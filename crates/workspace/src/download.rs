@@ -33,7 +33,7 @@ const CHUNK_BYTES: u64 = 256 * 1024;
 /// switch and delays no other request for long.
 const AT_HAND_BYTES: u64 = 64 * 1024;
 
-/// The most that the kernel is asked to send at once, so that other requests have their turn.
+/// The maximum number of bytes that the kernel is asked to send at once, so that other requests have their turn.
 const SENT_AT_ONCE_BYTES: u64 = 128 * 1024;
 
 /// The maximum wait for a leased file, and the interval between attempts.
@@ -317,7 +317,7 @@ const MIME_BY_EXTENSION: [(&str, &str); 6] = [
     ("ost", "application/vnd.ms-outlook"),
 ];
 
-/// Returns the most likely MIME type for a file name.
+/// Guesses the MIME type from a file name.
 pub(crate) fn guess_mime_type(name: &[u8]) -> &'static str {
     use std::os::unix::ffi::OsStrExt;
     let path = std::path::Path::new(std::ffi::OsStr::from_bytes(name));

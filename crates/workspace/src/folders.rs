@@ -31,7 +31,7 @@ const DELETED_MAX: u64 = 50_000_000;
 enum Extent {
     /// A folder without entries.
     EmptyFolder,
-    /// A folder without entries, or anything that is no folder.
+    /// An empty folder, or anything other than a folder.
     Entry,
     /// An entry with all that is in it.
     Tree,
@@ -59,7 +59,7 @@ impl Workspace {
         .await
     }
 
-    /// Deletes the entry at a path: a link itself, whatever its target; a non-empty folder only with `recursive`,
+    /// Deletes the entry at a path: a link itself, not its target; a non-empty folder only with `recursive`,
     /// without following links in it. Deleting the last file of a temporary upload also deletes its folder. A deletion
     /// that has started continues when this future is dropped.
     ///
@@ -70,7 +70,7 @@ impl Workspace {
         self.delete_extent(asked, if recursive { Extent::Tree } else { Extent::Entry }).await
     }
 
-    /// Deletes a folder that has no entries, and nothing else, whatever happens in it meanwhile.
+    /// Deletes an empty folder, and nothing else, even if its contents change meanwhile.
     ///
     /// # Errors
     /// Those of [`Self::delete`], and [`WorkspaceError::NotAFolder`].
@@ -202,15 +202,15 @@ fn delete_and_measure(
 /// Deletes a folder and its contents, by descriptors alone.
 ///
 /// Moves nested folders to the top folder before emptying them, so that any depth needs only two open folders and no
-/// recursion. Whatever is swapped concurrently, it deletes only entries of folders that it opened without following
-/// links.
+/// recursion. Even if entries are swapped concurrently, it deletes only entries of folders that it opened without
+/// following links.
 fn delete_tree(parent: BorrowedFd<'_>, name: &[u8]) -> Result<(), WorkspaceError> {
     let mut tree = DeletionTree { top: open_entry(parent, name)?, lifted: 0, deleted: 0 };
     for _ in 0..SWEEPS_MAX {
         while tree.sweep_top()? {}
         match fs::unlinkat(parent, name, AtFlags::REMOVEDIR) {
             Err(Errno::NOTEMPTY | Errno::EXIST) => {}
-            // Something else has the name now; the requested entry is gone.
+            // Something else has the name now; the requested entry does not exist any more.
             Ok(()) | Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
             Err(other) => return Err(other.into()),
         }
@@ -278,7 +278,7 @@ impl DeletionTree {
         Err(WorkspaceError::NotEmpty)
     }
 
-    /// Deletes an entry unless it is a non-empty folder. Returns true if it is gone.
+    /// Deletes an entry unless it is a non-empty folder. Returns true if it does not exist any more.
     fn delete_entry(
         &mut self,
         folder: BorrowedFd<'_>,

@@ -165,7 +165,7 @@ pub(crate) fn size_charged(stat: &Stat) -> u64 {
     if disk > size && disk - size <= ROUNDING_MAX_BYTES { size } else { disk }
 }
 
-/// Returns the size that a folder is charged with, besides its contents: long names, also those of deleted files.
+/// Returns the size that a folder is charged with, besides its contents: long names, including names of deleted files.
 pub(crate) fn folder_size_charged(stat: &Stat) -> u64 {
     size_on_disk(stat).saturating_sub(ROUNDING_MAX_BYTES)
 }

@@ -22,7 +22,7 @@ pub const ENTRIES_MAX: usize = 100_000;
 pub enum WorkspaceEntryKind {
     File,
     Folder,
-    /// A symbolic link, whatever its target.
+    /// A symbolic link, with any target.
     Link,
     /// A pipe, a socket or a device.
     Other,

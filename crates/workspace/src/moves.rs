@@ -15,7 +15,7 @@ use crate::usage::DiskUsage;
 
 impl Workspace {
     /// Moves the entry at a path into a folder, there under `name`, or under its own name if that is `None`. A link is moved itself,
-    /// whatever its target. Moving the last file of a temporary upload deletes its folder. Returns the new path. A move that
+    /// not its target. Moving the last file of a temporary upload deletes its folder. Returns the new path. A move that
     /// has started continues when this future is dropped.
     ///
     /// # Errors

@@ -235,7 +235,8 @@ impl fmt::Display for FileName {
     }
 }
 
-/// Returns true for a path that begins as those of Windows do: `C:\`, `\`, `.\` or `..\`. Elsewhere a name may contain `\`.
+/// Returns true for a path that begins like a Windows path: `C:\`, `\`, `.\` or `..\`. Elsewhere a name may contain
+/// `\`.
 fn is_windows_path(text: &[u8]) -> bool {
     let path = match text {
         [drive, b':', path @ ..] if drive.is_ascii_alphabetic() => path,

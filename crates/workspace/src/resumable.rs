@@ -28,7 +28,8 @@ use crate::upload::{
 };
 use crate::usage::{DiskUsage, ReservedSpace};
 
-/// The most unfinished uploads of an account; a further one ends the one that was not used for the longest time.
+/// The maximum number of unfinished uploads of an account; a further one ends the one that was not used for the longest
+/// time.
 pub const UNFINISHED_MAX: usize = 8;
 /// The time without a piece after which an unfinished upload ends.
 pub const UNFINISHED_IDLE_MAX: Duration = Duration::from_secs(24 * 3600);
@@ -96,9 +97,9 @@ impl Workspace {
     /// Begins an upload, or finds the unfinished one of the same file.
     ///
     /// # Errors
-    /// [`WorkspaceError::InvalidName`], also if the announcement is too long to be recorded, [`WorkspaceError::Empty`], those of
-    /// [`Self::find`] for the folder, [`WorkspaceError::QuotaExceeded`] if the whole file does not fit, and errors of the file
-    /// system.
+    /// [`WorkspaceError::InvalidName`], also if the announcement is too long to be recorded, [`WorkspaceError::Empty`],
+    /// the errors of [`Self::find`] for the folder, [`WorkspaceError::QuotaExceeded`] if the whole file does not fit,
+    /// and errors of the file system.
     pub async fn begin_resumable(&self, announced: AnnouncedUpload) -> Result<BegunUpload, WorkspaceError> {
         FileName::from_upload(&announced.name)?;
         let record = record_of(&announced)?;
@@ -187,7 +188,7 @@ impl Workspace {
         .await
     }
 
-    /// Opens the folder of the account's unfinished uploads; `None` if there is none.
+    /// Opens the folder of the account's unfinished uploads; `None` if it does not exist.
     fn unfinished_folder(&self) -> Result<Option<OwnedFd>, WorkspaceError> {
         let own = [UNFINISHED_FOLDER.as_bytes(), self.name().as_bytes()].join(&b'/');
         match fs::openat(self.accounts_root(), own, FOLDER_FLAGS | OFlags::NOFOLLOW, Mode::empty()) {
@@ -255,7 +256,7 @@ impl Workspace {
         Ok(BegunUpload { id, received: 0 })
     }
 
-    /// Makes room for one more upload: ends those that were not used for the longest time, also damaged ones.
+    /// Makes room for one more upload: ends the least recently used ones, including damaged ones.
     fn remove_oldest(&self, home: &OpenHome, folder: &OwnedFd) -> Result<(), WorkspaceError> {
         let mut used = Vec::new();
         for id in upload_ids(folder)? {
@@ -388,7 +389,7 @@ impl UnfinishedUpload {
             }
             room => room?,
         };
-        // What follows was not acknowledged.
+        // The rest was not acknowledged.
         content.set_len(offset)?;
         check_disk(&content, self.workspace.books.quota(), piece.len() as u64)?;
         content.write_all_at(piece, offset)?;
@@ -402,7 +403,7 @@ impl UnfinishedUpload {
         }
         let placed = self.place_file(content);
         if !matches!(placed, Err(WorkspaceError::Io(_))) {
-            // A record that stays without its content is no upload, and expires.
+            // A record without its content is not an upload, and expires.
             let _ = self.remove_files();
         }
         placed.map(AppendOutcome::Stored)
@@ -447,7 +448,7 @@ fn remove_upload(
     }
 }
 
-/// Removes an upload unless a piece of it is being written. Returns true if it is gone.
+/// Removes an upload unless a piece of it is being written. Returns true if it does not exist any more.
 fn remove_unused(
     workspace: &Workspace,
     home: &OpenHome,

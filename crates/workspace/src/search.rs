@@ -14,7 +14,7 @@ use crate::jail::{FOLDER_FLAGS, OpenHome, entry_stat, off_thread};
 use crate::listing::{ENTRIES_MAX, ListingEntry, WorkspaceEntryKind, WorkspaceListing, sort_entries};
 use crate::path::{WorkspacePath, format_path_bytes};
 
-/// The most entries that a search finds.
+/// The maximum number of entries that a search finds.
 pub const FOUND_MAX: usize = 1000;
 
 /// The entries that a search found.
@@ -27,7 +27,7 @@ pub struct FoundEntries {
 }
 
 impl Workspace {
-    /// Finds entries in a folder and those below it whose names have all these words, in whatever case and with whatever
+    /// Finds entries in a folder and its subfolders whose names have all these words, regardless of case and
     /// diacritics. Hidden entries are left out, and links are not followed.
     ///
     /// # Errors

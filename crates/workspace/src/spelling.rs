@@ -11,8 +11,8 @@ use crate::listing::ENTRIES_MAX;
 use crate::path::WorkspacePath;
 
 impl OpenHome {
-    /// Returns the path of the entry that is meant by a path that nothing has: in each folder the exact name, else the only one that is
-    /// equal in composed form. Returns `None` if there is none, or if the path is exact.
+    /// Returns the path of the entry that a path means if none matches it exactly: in each folder the exact name, else
+    /// the only one that is equal in composed form. Returns `None` without such an entry, or if the path is exact.
     pub(crate) fn find_by_normal_form(&self, path: &WorkspacePath) -> Option<WorkspacePath> {
         if path.as_bytes().is_ascii() {
             return None;

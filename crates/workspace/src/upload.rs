@@ -30,7 +30,7 @@ const RECOUNT_BEFORE_REFUSAL: Duration = Duration::from_secs(1);
 /// The minimum of free inodes that uploads leave on the disk.
 const DISK_INODES_FREE_MIN: u64 = 1000;
 
-/// The most numbers that are tried for a name that is taken.
+/// The maximum number of numbers that are tried for a name that is taken.
 const NUMBERED_MAX: u32 = 1000;
 
 /// Flags of an upload's file.
@@ -188,7 +188,7 @@ impl Staging {
     /// Ends the content.
     ///
     /// # Errors
-    /// [`WorkspaceError::Empty`] when there is no content, and those of [`Self::write`].
+    /// [`WorkspaceError::Empty`] without content, and the errors of [`Self::write`].
     pub async fn finish_upload(mut self) -> Result<StagedUpload, WorkspaceError> {
         self.flush_batch().await?;
         self.wait_for_write().await?;

@@ -78,7 +78,7 @@ type LeasedWalk = (PathBuf, OwnedFd);
 
 impl Workspaces {
     /// Visits everything, folders before their contents. Skips entries that disappear during the walk, and reports
-    /// unreadable ones as omitted. The service owns the files, so permissions are no obstacle. Blocks; waits at most a
+    /// unreadable ones as omitted. The service owns the files, so permissions do not matter. Blocks; waits at most a
     /// minute for leased files.
     ///
     /// # Errors
@@ -154,7 +154,7 @@ enum VisitedEntry {
     Leased(LeasedWalk),
 }
 
-/// Examines an entry, and enters it if it is a folder. Returns `None` when it is gone, and an omitted entry as an
+/// Examines an entry, and enters it if it is a folder. Returns `None` if it has disappeared, and an omitted entry as an
 /// error.
 fn visit_entry(
     walk: &mut TreeWalk,

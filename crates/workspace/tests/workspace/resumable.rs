@@ -1,4 +1,4 @@
-//! Checks that resumable uploads survive what ends a process, within their bounds, whatever the machine does to them.
+//! Checks that resumable uploads survive the end of a process, within their bounds, and changes by the machine.
 
 use std::fs::File;
 use std::io::Write;
