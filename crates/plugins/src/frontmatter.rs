@@ -1,4 +1,4 @@
-//! Parses the frontmatter of a Markdown file between two lines of `---`: `key: value` in YAML, or in what its
+//! Parses the frontmatter of a Markdown file between two lines of `---`: `key: value` in YAML, or in a text that its
 //! author considered YAML.
 //!
 //! Valid YAML is parsed by `yaml_serde`. Hand-written frontmatter in plugins often is invalid (an unquoted
@@ -31,7 +31,7 @@ const KEYS: [&str; 12] = [
     "skills",
     "hooks",
 ];
-/// Keys whose values are texts, whatever they look like.
+/// Keys whose values are always texts.
 const PROSE: [&str; 2] = ["name", "description"];
 /// The maximum number of keys.
 const KEYS_MAX: usize = 256;
@@ -107,7 +107,7 @@ impl Frontmatter {
         self.problems.iter_mut().for_each(|(line, _)| *line += lines);
     }
 
-    /// Replaces the values of the tolerant parser by those of YAML, the first of each key.
+    /// Replaces the values of the tolerant parser by the values of YAML, the first of each key.
     fn apply_yaml(&mut self, entries: YamlEntries) {
         self.problems.retain(|(_, problem)| problem.ends_with(DUPLICATE_KEY));
         for (key, value) in entries.0.into_iter().rev() {

@@ -30,10 +30,10 @@ pub use publish::PublishError;
 pub use reader::{read_one, read_plugins};
 pub use servers::McpServer;
 
-/// Where the folder stands in a machine.
+/// The path of the folder in a machine.
 pub const MACHINE_FOLDER: &str = "/plugins";
 
-/// The folder in a machine in which each plugin with MCP servers has a folder of its own for data. It belongs to the
+/// The folder in a machine in which each plugin with MCP servers has a separate folder for data. It belongs to the
 /// account's workspace, so it survives updates of the plugin.
 pub const DATA_FOLDER: &str = "/workspace/.plugin-data";
 
@@ -70,7 +70,7 @@ pub const NOTICES_MAX: usize = 500;
 pub struct Skill {
     /// The name.
     pub name: SkillName,
-    /// A one-line description of what it does and when to use it.
+    /// A one-line description: what it does and when to use it.
     pub description: String,
     /// The instructions, in Markdown.
     pub instructions: String,

@@ -121,7 +121,7 @@ impl PluginReader {
     }
 }
 
-/// Returns the first paragraph of a text that is no heading, as one line.
+/// Returns the first paragraph of a text that is not a heading, as one line.
 fn first_paragraph(body: &str) -> Option<String> {
     let is_text = |line: &&str| {
         let line = line.trim();

@@ -1,5 +1,5 @@
-//! Publishes the files of plugins below the data folder, where machines see them: those of skills, and all files of
-//! a plugin with MCP servers.
+//! Publishes the files of plugins below the data folder, where machines see them: the files of skills, and all files
+//! of a plugin with MCP servers.
 //!
 //! ```text
 //! <folder>/causerie             -> .content/3f9a…   one link per plugin, replaced atomically
@@ -36,7 +36,7 @@ pub struct PublishError {
 }
 
 impl PluginLibrary {
-    /// Publishes the files of all skills in `folder`, which is created if necessary, and removes those of deleted
+    /// Publishes the files of all skills in `folder`, which is created if necessary, and removes files of deleted
     /// plugins. If a plugin's files cannot be read, its previous files stay and a notice is recorded. Blocks.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
 //! Finds plugins in folders, and skills and agents in plugins.
 //!
 //! A folder may be a marketplace (`.claude-plugin/marketplace.json`), a plugin (`plugin.json`, or
-//! `.claude-plugin/plugin.json`, or `skills/` or `agents/`), a single skill (`SKILL.md`), or a folder of these. Where
-//! both manifests stand, `plugin.json` counts.
+//! `.claude-plugin/plugin.json`, or `skills/` or `agents/`), a single skill (`SKILL.md`), or a folder of these. If
+//! both manifests exist, `plugin.json` counts.
 
 mod names;
 
@@ -34,7 +34,7 @@ const MANIFEST_MAX_BYTES: u64 = 1024 * 1024;
 
 static EMBEDDED: &[Embedded] = include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
-/// Reads the built-in plugin and those of the folders, in this order: the first of several plugins with the same
+/// Reads the built-in plugin and the plugins of the folders, in this order: the first of several plugins with the same
 /// name is used. Blocks.
 #[must_use]
 pub fn read_plugins(folders: &[PathBuf]) -> PluginLibrary {
@@ -590,4 +590,43 @@ impl PluginReader {
             }
         }
     }
+}
+
+const NAME_RULE: &str = "1 to 64 letters, digits, dots, hyphens and underscores, a letter or a digit first";
+
+/// Returns true if a name can be part of a full name and of a path.
+fn is_name(name: &str) -> bool {
+    (1..=NAME_MAX_BYTES).contains(&name.len())
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
+        && name.as_bytes().first().is_some_and(u8::is_ascii_alphanumeric)
+}
+
+/// Returns true if a folder is a plugin of the standard Agent Plugins, even if its manifest is invalid.
+fn is_standard(tree: &PluginTree, root: &str) -> bool {
+    let manifest = join_path(root, agent_plugins_schema::MANIFEST);
+    tree.has_entry(&manifest) && !tree.is_folder(&manifest)
+}
+
+/// Returns true if the source of a plugin is not a path: a repository, a package or a URL.
+fn is_elsewhere(source: &Value) -> bool {
+    source.get("source").is_some_and(Value::is_string)
+        || source.as_str().is_some_and(|text| text.contains("://"))
+}
+
+/// Returns the last component of a path, or the name of the root folder.
+fn folder_name<'a>(tree: &'a PluginTree, path: &'a str) -> &'a str {
+    if path.is_empty() { tree.name() } else { path.rsplit('/').next().unwrap_or(path) }
+}
+
+/// Escapes a text for a terminal and a log, because it may contain what a plugin's author wrote.
+fn escape_text(text: &str) -> String {
+    let breaks = |letter: char| letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}');
+    let letters = text.chars().take(NOTICE_MAX_CHARS);
+    letters.map(|letter| if breaks(letter) { char::REPLACEMENT_CHARACTER } else { letter }).collect()
+}
+
+/// Returns the jurisdictions of a skill, in upper case.
+fn read_jurisdictions(head: &Frontmatter) -> Vec<String> {
+    let named = head.get_names("jurisdictions").unwrap_or_default();
+    named.into_iter().take(JURISDICTIONS_MAX).map(|id| id.to_uppercase()).collect()
 }

@@ -1,5 +1,5 @@
 //! Parses the MCP servers of a plugin: `.mcp.json`, and `mcpServers` of its manifest, in the format that agent
-//! tools share; and those of `mcp.json`, once its schema was checked.
+//! tools share; and the servers of `mcp.json`, after a check of its schema.
 //!
 //! Servers run in the machines, which have no network and no secrets: entries that use HTTP, or variables that
 //! machines do not have, are skipped.
@@ -65,7 +65,7 @@ impl ServerSource<'_> {
 pub(crate) enum Placeholders {
     /// The variables of machines, with fallbacks; others are refused.
     Machine,
-    /// `${PLUGIN_ROOT}` and `${PLUGIN_DATA}` only; whatever else looks like one is plain text.
+    /// `${PLUGIN_ROOT}` and `${PLUGIN_DATA}` only; similar texts are plain text.
     Standard,
 }
 

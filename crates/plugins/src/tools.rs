@@ -2,7 +2,7 @@
 
 use domain::tool::{Offer, ToolFacts};
 
-/// The tools of the programs for which plugins are written too, in small letters, apart from those that
+/// The tools of other programs for which plugins are written, in small letters, apart from the ones that
 /// [`domain::tool`] knows as aliases.
 const FOREIGN: [&str; 20] = [
     "askuserquestion",

@@ -74,7 +74,7 @@ impl PluginTree {
         }
     }
 
-    /// Returns true if the folder of a path has an entry with its name, of whatever kind and wherever it leads.
+    /// Returns true if the folder of a path has an entry with its name, of any kind and with any target.
     pub(crate) fn has_entry(&self, path: &str) -> bool {
         match self {
             Self::Disk(root) => fs::symlink_metadata(root.join(path)).is_ok(),

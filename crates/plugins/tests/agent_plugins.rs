@@ -1,4 +1,4 @@
-//! Plugins of the standard Agent Plugins 1.0.0, and skills as carelessly written as many are.
+//! Plugins of the standard Agent Plugins 1.0.0, and carelessly written skills.
 #![expect(clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
