@@ -101,7 +101,9 @@ fn unreachable(error: &reqwest::Error) -> String {
 
 fn refusal(status: u16, code: &str, message: &str) -> String {
     match (status, message.is_empty()) {
-        (401, true) => "the key is missing, wrong, revoked or expired, or the account has no licence (401)".to_owned(),
+        (401, true) => {
+            "the key is missing, wrong, revoked or expired, or the account has no licence (401)".to_owned()
+        }
         (300..=399, true) => format!("the service's address redirects ({status}): use the new address"),
         (_, true) => format!("the service refused the request ({status})"),
         (_, false) => format!("{message} ({status} {code})"),

@@ -68,7 +68,7 @@ impl Client {
     /// As [`Client::new`], and trusts the certificates in `pem` besides the system's.
     ///
     /// # Errors
-    /// As [`Client::new`], and [`Error::Certificates`] if there is none in a `pem` that is not empty.
+    /// As [`Client::new`], and [`Error::Certificates`] if a `pem` that is not empty contains no certificate.
     pub fn with_certificates(base_url: &str, key: &str, pem: &[u8]) -> Result<Self, Error> {
         let base = base_url.trim_end_matches('/');
         let address = reqwest::Url::parse(base).map_err(|_| Error::Address(base_url.to_owned()))?;
@@ -108,7 +108,7 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::Refused`] with 400 for a malformed question, 409 if the conversation is busy, the credits do
-    /// not suffice or there is no machine.
+    /// not suffice or the account has no machine.
     pub async fn send(&self, question: &Question) -> Result<ChatAnswer, Error> {
         self.send_for_json(self.new_request(Method::POST, "/chats").json(question)).await
     }

@@ -2,7 +2,7 @@
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 
-/// All characters except those that a path may contain unencoded.
+/// All characters except the ones that a path may contain unencoded.
 const WRITTEN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// The same set without the percent sign, for a path that is already encoded.
 const SHOWN: &AsciiSet = &WRITTEN.remove(b'%');

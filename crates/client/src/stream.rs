@@ -114,7 +114,7 @@ impl States {
         Ok((response.status() != StatusCode::NO_CONTENT).then_some(response))
     }
 
-    /// Returns the answer as it stands.
+    /// Returns the answer in its current state.
     async fn collect_answer(&mut self) -> Result<ChatAnswer, Error> {
         let path = self.path.strip_suffix(EVENTS).unwrap_or(&self.path);
         let collected = self.client.send_for_json(self.client.new_request(Method::GET, path)).await;

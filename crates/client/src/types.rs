@@ -193,10 +193,10 @@ pub struct PartCitation {
     /// Its identifier within the answer.
     pub citation_id: String,
     pub source: CitedSource,
-    /// True if each sentence that cites the passage stands in it; absent where that was not checked.
+    /// True if the passage contains each sentence that cites it; absent if that was not checked.
     #[serde(default)]
     pub verified: Option<bool>,
-    /// The first thing that does not stand there.
+    /// The first thing that the passage does not contain.
     #[serde(default)]
     pub reason: Option<String>,
 }
