@@ -1,6 +1,6 @@
 //! Metrics and traces of a running service.
 //!
-//! Each crate keeps its [`Counter`]s, [`Gauge`]s and [`Histogram`]s in a struct of its own. [`TextEncoder`] writes them in the
+//! Each crate keeps its [`Counter`]s, [`Gauge`]s and [`Histogram`]s in its struct. [`TextEncoder`] writes them in the
 //! Prometheus text format on request. Recording a value is one atomic addition and allocates nothing. Labels are fixed
 //! at compile time: one field for each combination.
 //!
