@@ -86,7 +86,7 @@ pub fn parse_tool(server: &str, listed: &Value) -> Option<McpTool> {
     Some(McpTool { original: original.to_owned(), spec })
 }
 
-/// Adds the tools of a page to `tools`: those that `grants` permits, without duplicates, [`TOOLS_MAX`] at most. Returns
+/// Adds the tools of a page that `grants` permits to `tools`, without duplicates, [`TOOLS_MAX`] at most. Returns
 /// the cursor of the next page.
 ///
 /// # Errors

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use crate::message::{RpcError, RpcResponse};
 
-/// The supported stateless revisions, newest first: there is no session, and each request names its revision.
+/// The supported stateless revisions, newest first: they have no session, and each request names its revision.
 pub const STATELESS_REVISIONS: [&str; 1] = ["2026-07-28"];
 /// The revisions that start with `initialize` and are supported over every transport, newest first.
 pub const HANDSHAKE_REVISIONS: [&str; 3] = ["2025-11-25", "2025-06-18", "2025-03-26"];
