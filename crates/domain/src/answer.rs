@@ -203,7 +203,7 @@ pub struct RevisionStamp {
 pub struct Answer {
     /// Its identifier.
     pub id: MessageId,
-    /// The last change that was folded in.
+    /// The last change that was applied.
     pub stamp: RevisionStamp,
     /// Its parts, in order of creation.
     pub parts: Vec<ContentPart>,
@@ -283,8 +283,8 @@ impl Answer {
         answer
     }
 
-    /// Folds one change in. Returns `false` and changes nothing if it is not newer than the last one or comes
-    /// after the end.
+    /// Applies one change. Returns `false` and changes nothing if it is not newer than the last one or comes after the
+    /// end.
     pub fn fold_change(&mut self, stamp: RevisionStamp, change: AnswerChange) -> bool {
         if stamp <= self.stamp || self.ending.is_some() {
             return false;
@@ -515,7 +515,7 @@ fn changes_of(step: &Step) -> impl Iterator<Item = AnswerChange> + '_ {
     blocks.chain(cited).chain(step.notes.iter().cloned().map(AnswerChange::Noted))
 }
 
-/// Returns true if a path equals the folder, or lies below it.
+/// Returns true if a path is the folder, or is below it.
 fn is_within(path: &str, folder: &str) -> bool {
     let rest = path.strip_prefix(folder.trim_end_matches('/'));
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

@@ -201,7 +201,7 @@ pub struct ModelEntry {
     pub vendor_name: String,
     /// True if it accepts images.
     pub sees_images: bool,
-    /// False if its server was found to accept no tools for it, so that it cannot use files.
+    /// False if its server has rejected tools for it, so that it cannot use files.
     pub uses_tools: bool,
 }
 

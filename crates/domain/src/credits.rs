@@ -34,7 +34,7 @@ impl Price {
 }
 
 impl TokenUsage {
-    /// Adds both; estimated if either is.
+    /// Adds both. The sum is estimated if either one is.
     #[must_use]
     pub fn saturating_add(self, other: Self) -> Self {
         Self {

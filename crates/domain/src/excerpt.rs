@@ -5,7 +5,7 @@ use std::fmt;
 /// The maximum number of characters of client input in a message.
 pub const EXCERPT_MAX_CHARS: usize = 100;
 
-/// Shows the beginning of a text in quotes, so that a message stays short.
+/// Formats the beginning of a text in quotes, so that a message stays short.
 #[derive(Debug, Clone, Copy)]
 pub struct Excerpt<'a>(pub &'a str);
 

@@ -5,7 +5,7 @@ use crate::unread::UnreadReason;
 /// The state of a file in the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum IndexState {
-    /// Nothing of its present content was read yet.
+    /// Its present content has not been read yet.
     Pending,
     /// Some of its pages were read.
     Indexing,
@@ -54,14 +54,14 @@ pub struct PageProgress {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileIndexing {
     pub state: IndexState,
-    /// The reason why not all of it can be read; of [`IndexState::Partial`] and [`IndexState::Unreadable`].
+    /// The reason why not all of it can be read; set for [`IndexState::Partial`] and [`IndexState::Unreadable`].
     pub reason: Option<UnreadReason>,
     /// The progress in a document that is read by pages.
     pub pages: Option<PageProgress>,
 }
 
 impl FileIndexing {
-    /// The indexing of a file that was not looked at yet.
+    /// The indexing of a file that has not been examined yet.
     pub const PENDING: Self = Self { state: IndexState::Pending, reason: None, pages: None };
 
     /// Returns the reason to name the file in an answer; `None` if all of it was read.
@@ -80,13 +80,13 @@ impl FileIndexing {
 pub struct IndexCounts {
     /// All files.
     pub files: u64,
-    /// Those of which all was read.
+    /// The number of files that were read completely.
     pub indexed: u64,
-    /// Those of which something is still to be read.
+    /// The number of files that are not read completely yet.
     pub pending: u64,
-    /// Those that can be read in part.
+    /// The number of files that can be read only in part.
     pub partial: u64,
-    /// Those that cannot be read.
+    /// The number of files that cannot be read.
     pub unreadable: u64,
 }
 

@@ -29,7 +29,7 @@ impl Secret {
     /// Removes the secret from a server's text, in case the server repeated it.
     #[must_use]
     pub fn redact(&self, text: &str) -> String {
-        // In `Bearer …` the second word is the secret; short words are not.
+        // In `Bearer …` the second word is the secret; short words are not secret.
         let words = self.0.split_whitespace().filter(|word| word.len() >= WORD_MIN_BYTES || *word == self.0);
         words.fold(text.to_owned(), |text, word| {
             if word.len() >= PART_MIN_BYTES {

@@ -5,9 +5,10 @@ const VISIBLE_BLANK: char = '\u{2423}';
 
 /// Returns a file's name for display: on one line, with the same number of characters.
 ///
-/// Blanks at its ends are visible, and invisible characters of a name that has nothing else: otherwise it would look
-/// like another one, or could not be clicked. The embeddings, overrides and isolates of Unicode's bidirectional algorithm are replaced:
-/// with them, a name shows an extension that it does not have. The result is not escaped.
+/// Blanks at its ends are made visible, and so are invisible characters of a name that has no others: otherwise it
+/// would look like another name, or could not be clicked. The embeddings, overrides and isolates of Unicode's
+/// bidirectional algorithm are replaced: with them, a name shows an extension that it does not have. The result is not
+/// escaped.
 #[must_use]
 pub fn shown_name(name: &str) -> String {
     let is_end = if name.chars().all(is_blank) { is_blank } else { char::is_whitespace };
@@ -29,7 +30,7 @@ fn shown_letter(letter: char) -> char {
     }
 }
 
-/// Returns true for letters that leave no trace on a page.
+/// Returns true for characters that are invisible on a page.
 fn is_blank(letter: char) -> bool {
     let is_invisible = matches!(
         letter,

@@ -211,7 +211,7 @@ pub struct TokenUsage {
     pub output_tokens: u64,
     /// The output tokens of reasoning.
     pub reasoning_tokens: u64,
-    /// Set if the vendor did not report all of it, and what is missing is estimated.
+    /// Set if the vendor did not report all of it, and the missing part is estimated.
     pub estimated: bool,
 }
 
@@ -290,7 +290,7 @@ pub enum StepError {
     /// The request exceeds the model's window.
     #[error("the exchange is longer than the model can read")]
     TooLong,
-    /// The server did not send anything for longer than it is waited for.
+    /// The server did not send anything within the time limit.
     #[error("the model's server is too slow: {reason}")]
     TimedOut {
         /// The cause, without secrets.

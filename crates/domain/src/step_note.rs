@@ -1,4 +1,4 @@
-//! Facts about a step that an answer tells its reader in a sentence.
+//! Facts about a step that an answer reports to its reader in a sentence.
 
 use crate::shown_name::shown_name;
 
@@ -14,7 +14,7 @@ pub enum StepNote {
     ToolsRefused,
     /// The model's server refuses this tool, so the model was called without it.
     ToolLeftOut(String),
-    /// The step made more calls than [`crate::limits::CALLS_MAX`]; so many were not run.
+    /// The step made more calls than [`crate::limits::CALLS_MAX`]; this number of them was not run.
     CallsLeftOut(u32),
     /// The model's server gave an unknown reason for the end of the step.
     UnknownStop,

@@ -1,7 +1,7 @@
-//! The formats of files that are texts, recognized from their name and their beginning. The machine reads them by this rule, and
-//! the application shows by it the lines of a file or what the machine reads in it.
+//! The formats of files that are texts, recognized from their name and their beginning. By this rule the machine reads
+//! them, and the application shows either the lines of a file or the text that the machine reads in it.
 
-/// The part of a file that decides, in bytes.
+/// The length of the beginning of a file that decides, in bytes.
 pub const START_BYTES: usize = 18 * 1024;
 /// The range in which a signature may occur, and in which the first element of a document begins.
 const SIGNATURE_WITHIN_BYTES: usize = 1024;
@@ -12,7 +12,7 @@ const DATA_BOX_NAMESPACE: &str = "http://isds.czechpoint.cz/v20";
 /// The format of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextFormat {
-    /// Its lines are what is read.
+    /// A text that is read line by line.
     Plain(PlainText),
     /// A PDF that happens to be a text.
     Pdf,
@@ -59,7 +59,7 @@ pub enum OfficeXml {
     Package,
 }
 
-/// The meaning of an extension, where the content may be that of several formats.
+/// The meaning of an extension, if the content may belong to several formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NamedFormat {
     Message,
@@ -100,7 +100,7 @@ impl TextFormat {
         let is_text_name = Self::is_text_name(name);
         let start = up_to(start.trim_start_matches('\u{feff}'), START_BYTES);
         let head = up_to(start, SIGNATURE_WITHIN_BYTES);
-        // Messages are written into PDFs and PDFs into messages; what begins as a PDF is one.
+        // PDFs contain messages and messages contain PDFs; a text that begins as a PDF is one.
         let is_message_name = named == Some(NamedFormat::Message) && !head.starts_with("%PDF-");
         if head.contains("%PDF-") && !is_text_name && !is_message_name {
             return Self::Pdf;
@@ -156,7 +156,7 @@ impl TextFormat {
         find_named_format(name) == Some(NamedFormat::Message)
     }
 
-    /// Returns the extensions that have a say.
+    /// Returns the extensions that influence the format.
     pub fn known_extensions() -> impl Iterator<Item = &'static str> {
         EXTENSIONS.into_iter().map(|(extension, _)| extension)
     }

@@ -50,7 +50,7 @@ pub enum UnreadReason {
     Long,
     /// Some of its pages are images without recognized text.
     ScannedPages,
-    /// Some of the files in it, an archive or a message, were not read, or not whole.
+    /// Some of the files in it (an archive or a message) were not read, or only in part.
     InnerFiles,
     /// The text of images inside it was not read.
     Images(UnreadImages),
@@ -271,7 +271,7 @@ pub fn unread_files_note(files: &[UnreadFile]) -> Option<String> {
         let _ = write!(out, "\n- {} {}.", format_file_name(&file.path), file.reason.to_phrase());
     }
     if files.len() > NAMED_MAX {
-        // More than so many are not counted.
+        // Files beyond the limit are not counted.
         let least = if files.len() >= UNREAD_MAX { "at least " } else { "" };
         let _ = write!(out, "\n- {least}{} more.", files.len() - NAMED_MAX);
     }

@@ -1,4 +1,4 @@
-//! The notes of an answer's steps, each of which is told once, at its end.
+//! The notes of an answer's steps. Each is shown once, at the end of the answer.
 
 use crate::step_note::{NOTES_MAX, StepNote};
 

@@ -54,7 +54,7 @@ impl Answer {
         self.passages.get(number).cloned()
     }
 
-    /// Returns the passages that its texts and reports cite, by number, as far as it has their text.
+    /// Returns the passages that its texts and reports cite, by number, if it has their text.
     #[must_use]
     pub fn cited_passages(&self) -> BTreeMap<u32, &str> {
         let cited = self.parts.iter().flat_map(|part| {

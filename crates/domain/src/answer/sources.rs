@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use super::{Answer, AnswerSource, ContentPart, PartContent};
 use crate::citation::{CitationMarkers, PassagePlace};
 
-/// Citations by vendors: steps and numbers, and the marks in the current step. Derived data: any two are equal.
+/// Citations by vendors: steps and numbers, and the marks in the current step. Derived data, so any two values are
+/// equal.
 #[derive(Debug, Clone, Default)]
 pub(super) struct AnswerCitations {
     numbers: Vec<(u32, u32)>,

@@ -27,9 +27,9 @@ impl UnreadFiles {
         self.unread.iter().map(|unread| unread.file.clone()).collect()
     }
 
-    /// Records the attached files that a call could not read. A later report of the same tool replaces
-    /// earlier ones; a file whose passages were read since counts as readable, and a document without text whose pages
-    /// were shown as pictures.
+    /// Records the attached files that a call could not read. A later report of the same tool replaces earlier ones. A
+    /// file counts as readable if its passages were read since, or if it is a document without text whose pages were
+    /// shown as pictures.
     pub(super) fn record_unread(&mut self, result: &CallResult, is_attached: impl Fn(&str) -> bool) {
         self.note_viewed(result, &is_attached);
         let is_read = |path: &str| {

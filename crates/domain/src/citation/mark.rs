@@ -30,7 +30,7 @@ use word::{Admits, WordState, ends_word};
 /// The greatest number of a mark. Three digits, so that the year of a reported case, `[2019] UKSC 5`, is not
 /// a mark.
 pub const MARK_MAX: u32 = 999;
-/// Bounds the numbers of one mark; what names more is text.
+/// The maximum number of numbers in one mark. A longer list is text.
 pub const MARK_NUMBERS_MAX: usize = 16;
 /// The maximum number of delimiters of an emphasis that are removed with a mark.
 const EMPHASIS_MAX: usize = 3;
@@ -84,7 +84,7 @@ pub fn split_pieces(markdown: &str) -> impl Iterator<Item = MarkdownPiece> + '_ 
     std::iter::from_fn(move || scanner.next_piece(markdown, &mut at, true))
 }
 
-/// Splits unfinished Markdown into pieces, as far as they are decided.
+/// Splits unfinished Markdown into pieces, up to the first undecided one.
 pub fn decided_pieces(markdown: &str) -> impl Iterator<Item = MarkdownPiece> + '_ {
     let mut scanner = Scanner::default();
     let mut at = 0;
@@ -96,7 +96,7 @@ pub fn decided_pieces(markdown: &str) -> impl Iterator<Item = MarkdownPiece> + '
 pub(super) fn meaning_stays(unmarked: &str, marked: &str, place: usize, mark_bytes: usize) -> bool {
     let Some((end, inside_text, mut before)) = scan_to(unmarked, place) else { return false };
     let Some((at, _, after)) = scan_to(marked, end + mark_bytes) else { return false };
-    // At a mark it is decided that nothing encloses it.
+    // A mark is recognized only if nothing encloses it.
     before.enclosures.retain_of(&after.enclosures);
     inside_text && at == end + mark_bytes && Scanner { after_mark: before.after_mark, ..after } == before
 }
@@ -114,7 +114,7 @@ fn scan_to(markdown: &str, place: usize) -> Option<(usize, bool, Scanner)> {
     }
 }
 
-/// Returns what has the form of a mark in finished Markdown, in order.
+/// Returns all texts with the form of a mark in finished Markdown, in order.
 pub fn find_marks(markdown: &str) -> impl Iterator<Item = CitationMark> + '_ {
     split_pieces(markdown).filter_map(|piece| match piece {
         MarkdownPiece::Mark(mark) => Some(mark),
@@ -140,13 +140,13 @@ pub fn strip_marks(markdown: &str, known: impl Fn(u32) -> bool) -> String {
     out
 }
 
-/// A number in a text whose marks are numbered anew.
+/// A number in a text whose marks are renumbered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Renumbered {
     To(u32),
-    /// It has a source, which is not handed on: it goes.
+    /// It has a source that is not passed on: the number is removed.
     Dropped,
-    /// It has no source: its mark is text, and stays.
+    /// It has no source: its mark is text, and is kept.
     Unknown,
 }
 
@@ -200,7 +200,7 @@ impl Stripper {
         self.strip_pending(known, false);
     }
 
-    /// Returns the text without marks, as far as it is decided.
+    /// Returns the decided part of the text, without marks.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.out
@@ -410,11 +410,12 @@ impl Scanner {
         }
     }
 
-    /// Scans the delimiters of an emphasis after `before` bytes of white space. What emphasizes a mark alone is removed with it.
+    /// Scans the delimiters of an emphasis after `before` bytes of white space. Delimiters that emphasize only a mark
+    /// are removed with it.
     fn scan_emphasis(&self, text: &str, before: usize, ended: bool) -> Option<MarkToken> {
         let bytes = text.as_bytes();
         let delimiter = bytes[before];
-        // Of a longer run it does not matter how long it is.
+        // The length of a longer run does not matter.
         let most = (before + EMPHASIS_MAX + 1).min(bytes.len());
         let length = run_length(&bytes[before..most], |byte| byte == delimiter);
         let no_mark = Some(MarkToken::Text(before + length.min(EMPHASIS_MAX)));

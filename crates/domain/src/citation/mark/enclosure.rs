@@ -1,10 +1,11 @@
 //! The enclosures in which a mark does not count: formulas, code in HTML, and texts of links.
 //!
-//! An enclosure that has begun is remembered. Its end is looked for at a mark only, so that text without marks never waits.
+//! An enclosure that has begun is remembered. Its end is searched only at a mark, so that text without marks never
+//! waits.
 
 use super::syntax::{ScanResult, ends_paragraph, find_address_end};
 
-/// The longest part of an enclosure after a mark, in bytes; what is longer encloses nothing.
+/// The longest part of an enclosure after a mark, in bytes. A longer one does not count.
 const ENCLOSED_MAX_BYTES: usize = 4096;
 /// The elements whose text is code.
 const CODE_ELEMENTS: [&str; 5] = ["code", "pre", "kbd", "samp", "tt"];
@@ -29,7 +30,7 @@ impl Enclosures {
         *self = Self { quoted: self.quoted, ..Self::default() };
     }
 
-    /// Closes what is closed in the other one.
+    /// Closes the enclosures that are closed in the other one.
     pub(super) fn retain_of(&mut self, other: &Self) {
         if other.formula.is_none() && other.code.is_none() && other.brackets == 0 {
             self.close_all();
@@ -72,7 +73,7 @@ impl Enclosures {
         is_closed
     }
 
-    /// Goes past the end of an enclosure, or the address of a link.
+    /// Moves past the end of an enclosure, or the address of a link.
     pub(super) fn close_enclosure(&mut self, token: &str) {
         if token.starts_with("](") {
             self.brackets = self.brackets.saturating_sub(1);

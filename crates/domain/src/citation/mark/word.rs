@@ -18,7 +18,7 @@ const UNSPACED: char = '\u{2e80}';
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Admits {
     Mark,
-    /// A mark, if nothing goes on behind it as after an index.
+    /// A mark, unless the text after it continues like after an index.
     MarkAtEndOfWord,
     Nothing,
 }
@@ -67,7 +67,7 @@ impl WordState {
         self.last
     }
 
-    /// Goes on by a character.
+    /// Advances by a character.
     pub(super) fn pass_char(&mut self, character: char) {
         let last = std::mem::replace(&mut self.last, character);
         self.after_call = character == ')' && self.in_call;
@@ -109,7 +109,7 @@ impl WordState {
         self.letters = 0;
     }
 
-    /// Returns what a bracket may be that follows immediately.
+    /// Classifies a bracket that follows immediately.
     pub(super) fn admitted_bracket(&self) -> Admits {
         let last = self.last;
         if self.in_url || self.after_call || last.is_numeric() {

@@ -41,7 +41,7 @@ impl Turn {
         }
     }
 
-    /// Returns the number of the source, reusing that of the same page or place. `None` when all numbers are
+    /// Returns the number of the source, reusing the number of the same page or place. `None` when all numbers are
     /// used.
     fn number_of(&mut self, place: &PassagePlace, draft: &Draft) -> Option<u32> {
         let same = |other: &PassagePlace| match (other, place) {

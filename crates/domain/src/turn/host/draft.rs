@@ -17,7 +17,7 @@ pub(super) struct Draft {
     bytes: usize,
     /// Sources whose marks have no position yet.
     waiting: Vec<VendorCitation>,
-    /// Set if one of these may have got its position.
+    /// Set if one of these may have a position now.
     look: bool,
     cited: Vec<NumberedCitation>,
     notes: Vec<StepNote>,
@@ -36,7 +36,7 @@ pub(super) struct PlacedCitation {
 pub(super) enum DraftChange {
     /// The answer changed.
     Changed(AnswerChange),
-    /// The step so far is told anew.
+    /// The step so far is published again.
     Redrawn(Vec<AnswerChange>),
     /// Nothing changed.
     None,
@@ -98,7 +98,7 @@ impl Draft {
         Step { blocks: self.blocks, cited: self.cited, notes: self.notes, stop, usage }
     }
 
-    /// Returns the sources whose marks have got positions; all possible ones once the step has `ended`.
+    /// Returns the sources whose marks have positions now; all possible ones once the step has `ended`.
     pub(super) fn take_placed(&mut self, ended: bool) -> Vec<PlacedCitation> {
         if !ended && !std::mem::take(&mut self.look) {
             return Vec::new();
@@ -157,7 +157,7 @@ impl Draft {
         None
     }
 
-    /// Completes the usage that the vendor reported: what is missing or zero for a step with output is estimated.
+    /// Completes the usage that the vendor reported: estimates counts that are missing, or zero for a step with output.
     pub(super) fn completed_usage(&self, reported: Option<TokenUsage>, input_tokens: u64) -> TokenUsage {
         let estimated = self.estimated_usage(input_tokens);
         let Some(mut usage) = reported else { return estimated };

@@ -16,8 +16,8 @@
 //! When the transcript has become too long, a step that summarizes it goes through the same phases before the
 //! pending step ([`pending_step`]).
 //!
-//! The turn begins its first step once a machine is connected, and calls the model to the end of a step without one.
-//! A session with the executor is opened by the first frame that is sent after `Connected`.
+//! The turn begins its first step once a machine is connected, and then continues to the end of a step without one. A
+//! session with the executor is opened by the first frame that is sent after `Connected`.
 
 mod calls;
 mod cited;

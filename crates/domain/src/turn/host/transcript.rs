@@ -236,7 +236,7 @@ impl Transcript {
         items
     }
 
-    /// Returns the position of the last step; before there is one, that of the current question.
+    /// Returns the position of the last step, or of the current question before the first step.
     fn last_step(&self) -> usize {
         let present =
             |entry: &TranscriptEntry| entry.note.present && entry.note.kind != TranscriptEntryKind::Result;

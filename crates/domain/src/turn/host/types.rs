@@ -226,7 +226,7 @@ pub struct TurnCompletion {
     pub answer: Answer,
 }
 
-/// Returns the error of an answer whose next step cannot be paid for.
+/// Returns the error of an answer whose credits do not cover the next step.
 pub(super) const fn of_shortage(shortage: Shortage) -> (ErrorCode, &'static str) {
     match shortage {
         Shortage::Balance => (
@@ -239,7 +239,7 @@ pub(super) const fn of_shortage(shortage: Shortage) -> (ErrorCode, &'static str)
     }
 }
 
-/// Returns the code of an answer whose step the server rejected, and what its message says of the server.
+/// Returns the error code of an answer whose step the server rejected, and the end of its message.
 pub(super) const fn of_rejection(refused: RefusedPart) -> (ErrorCode, &'static str) {
     match refused {
         RefusedPart::Request => (ErrorCode::ModelRejected, "refused the request."),
