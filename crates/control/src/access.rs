@@ -42,7 +42,7 @@ pub enum AccessError {
     Store(#[from] StoreError),
 }
 
-/// Makes principals of keys, and checks principals. Cheap to clone.
+/// Resolves keys to principals, and checks principals. Cheap to clone.
 #[derive(Clone)]
 pub struct Authenticator {
     store: Store,

@@ -1,4 +1,4 @@
-//! Deletes accounts: an account is closed in one transaction, and a [job](crate::jobs) removes what belongs to it.
+//! Deletes accounts: an account is closed in one transaction, and a [job](crate::jobs) removes its data.
 
 use domain::audit::AuditAction;
 use domain::id::{AccountId, JobId, MessageId};
@@ -26,7 +26,7 @@ pub(crate) struct AccountDeletion {
 }
 
 impl AccountDeletion {
-    /// Creates the deletion of accounts of this store. Without a running service, the next one does the rest.
+    /// Creates the deletion of accounts of this store. Without a running service, the next one completes deletions.
     pub(crate) fn new(
         store: Store,
         environment: ServiceEnvironment,
@@ -35,8 +35,8 @@ impl AccountDeletion {
         Self { store, environment, running }
     }
 
-    /// Closes the account: its keys and sessions end, its answers stop, its email is free. What belongs to it is removed in
-    /// the background. Returns `false` if it was closed already. Dropping the future does not interrupt it.
+    /// Closes the account: its keys and sessions end, its answers stop, its email is free. Its data is removed in the
+    /// background. Returns `false` if it was closed already. Dropping the future does not interrupt it.
     ///
     /// # Errors
     /// When the store fails.

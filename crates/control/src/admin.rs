@@ -106,7 +106,7 @@ pub struct DeletedAccount {
     pub email: Option<String>,
 }
 
-/// The accounts that are read at once.
+/// The number of accounts that are read at once.
 const ACCOUNTS_PAGE: u32 = 500;
 
 impl Admin {
@@ -185,7 +185,8 @@ impl Admin {
         })
     }
 
-    /// Stores a new account and creates its workspace. Returns `None` if it has to be the first one and is not.
+    /// Stores a new account and creates its workspace. Returns `None` if it must be the first one, but other accounts
+    /// exist.
     async fn store_account(
         &self,
         new: NewAccount,
@@ -220,7 +221,8 @@ impl Admin {
             AccountError::Store(error) => AdminError::Store(error),
         })?;
         if let Some(account) = &made {
-            // The service's own user owns what machines write there, because the id mapping translates their users.
+            // The service's own user owns the files that machines write there, because the id mapping translates their
+            // users.
             self.workspaces.provision(account.id, None).await?;
         }
         Ok(made)
@@ -310,8 +312,8 @@ impl Admin {
         Ok(account)
     }
 
-    /// Deletes an account: it is closed at once, and what belongs to it is removed in the background. Its postings and its
-    /// entries in the audit log stay, without its email. Repeating it with the identifier changes nothing.
+    /// Deletes an account: closes it at once, and removes its data in the background. Its postings and its entries in
+    /// the audit log stay, without its email. Repeating it with the identifier changes nothing.
     ///
     /// # Errors
     /// [`AdminError::NoSuchAccount`].
@@ -434,7 +436,7 @@ impl Admin {
         Ok(written)
     }
 
-    /// Carries out a change of keys or licences, after which the running service asks for them anew.
+    /// Carries out a change of keys or licences, after which the running service reads them again.
     async fn change_keys<T: Send + 'static, E: From<StoreError> + Send + 'static>(
         &self,
         change: impl Future<Output = Result<T, E>> + Send + 'static,
@@ -464,7 +466,7 @@ impl Admin {
         Ok(self.store.read(move |tx| audit::list_audit_entries(tx, &wanted)).await?)
     }
 
-    /// Returns the background jobs that have failed for good, newest first.
+    /// Returns the background jobs that have failed permanently, newest first.
     ///
     /// # Errors
     /// When the store fails.

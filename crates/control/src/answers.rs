@@ -64,7 +64,7 @@ impl AnswerService {
         Ok(self.find_own(principal.account(), conversation, message).await?)
     }
 
-    /// Returns what a completed answer has cost; `None` while it is in progress.
+    /// Returns the cost of a completed answer; `None` while it is in progress.
     ///
     /// # Errors
     /// As [`Self::find`].
@@ -162,7 +162,7 @@ impl AnswerService {
         self.live_of(principal, stored).snapshot()
     }
 
-    /// Returns a stored answer of the principal's account, as the one that is in memory if it is.
+    /// Returns a stored answer of the principal's account, or its live copy if that is in memory.
     #[must_use]
     pub fn live_of(&self, principal: &Principal, stored: StoredAnswer) -> Arc<LiveAnswer> {
         let live = self.live.find_cached(stored.id).ok();
@@ -241,7 +241,7 @@ impl AnswerService {
             Err(error) => {
                 let (this, meta) = (self.clone(), live.meta().clone());
                 drop(live);
-                // Others may read it by now.
+                // Others may be reading it by now.
                 self.dispatch.spawn_task(async move { settle_surely(&this.store, &this.live, &meta).await });
                 Err(error)
             }
@@ -258,8 +258,8 @@ impl AnswerService {
     }
 }
 
-/// Renders a completed long answer ahead of its readers, on a thread for blocking work, once for all of them. A reader who
-/// leaves while others are rendered leaves nothing to do.
+/// Renders a completed long answer ahead of its readers, on a thread for blocking work, once for all of them. If the
+/// reader leaves while it waits for other renderings, nothing is rendered.
 async fn render_ahead(live: &Arc<LiveAnswer>) {
     static PERMITS: Semaphore = Semaphore::const_new(RENDERINGS_MAX);
     if !live.awaits_rendering(RENDERED_AT_ONCE_MAX_BYTES) {

@@ -21,7 +21,7 @@ pub enum CredentialsError {
     /// The current password is wrong.
     #[error("wrong password")]
     WrongPassword,
-    /// The email that confirms a deletion is another one.
+    /// The email that confirms a deletion is wrong.
     #[error("wrong email")]
     WrongEmail,
     /// The new password is invalid.

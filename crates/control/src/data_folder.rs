@@ -1,4 +1,4 @@
-//! Opens what a data folder holds: the database and the workspaces.
+//! Opens the contents of a data folder: the database and the workspaces.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -61,13 +61,13 @@ pub enum StartError {
         /// The reason, in SQLite's words.
         reason: String,
     },
-    /// The database is not that of the workspaces.
+    /// The database does not belong to the workspaces.
     #[error(
         "the database is missing or empty, but the data folder has {0} workspaces; restore a backup into an empty data \
          folder, or set database.accept_empty to begin without accounts"
     )]
     EmptyDatabase(usize),
-    /// The folder of workspaces is not that of the database.
+    /// The folder of workspaces does not belong to the database.
     #[error(transparent)]
     Workspaces(#[from] WorkspacesError),
     /// A restore into the data folder was interrupted, or is under way.

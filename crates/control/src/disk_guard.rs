@@ -1,8 +1,8 @@
 //! Stops machines that fill the disk of the service.
 //!
 //! The quota of an account's files is enforced by the kernel only on file systems with project quotas; elsewhere the
-//! agent inside the machine watches it. A machine whose agent or kernel was taken over ignores that. So once the disk
-//! has less free space than uploads leave, the service counts the files of running machines itself.
+//! agent inside the machine watches it. A machine whose agent or kernel was taken over ignores that. So when the disk
+//! has less free space than uploads must leave, the service counts the files of running machines itself.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use workspace::{Quota, WorkspaceError, Workspaces};
 
 use crate::disk_reserve::DiskReserve;
 
-/// The interval in which the free space is looked at: one system call.
+/// The interval between checks of the free space, each one system call.
 const INTERVAL: Duration = Duration::from_secs(2);
 
 /// The disk, the files of accounts on it, and the machines that write them.
@@ -49,7 +49,7 @@ async fn stop_the_greedy((_, workspaces, machines): &Guarded) {
     }
 }
 
-/// Says by how much an account's files exceed its quota; `None` if they do not.
+/// Returns by how much an account's files exceed its quota; `None` if they do not.
 async fn quota_excess(
     workspaces: &Workspaces,
     account: AccountId,

@@ -32,7 +32,7 @@ impl FileService {
         Ok(self.workspaces.workspace_for(principal.account()))
     }
 
-    /// Returns the workspace of the principal's account, for a change that adds to it or moves what is in it.
+    /// Returns the workspace of the principal's account, for a change that adds or moves entries.
     ///
     /// # Errors
     /// Those of [`Self::of`], and [`UseCaseError::licence_ended`].
@@ -41,7 +41,8 @@ impl FileService {
         self.workspace_of(principal)
     }
 
-    /// Has files that the principal uploaded indexed, which may start the account's machine. Returns before they are.
+    /// Requests the indexing of files that the principal uploaded, which may start the account's machine. Does not wait
+    /// for it.
     ///
     /// # Errors
     /// [`PublicCode::KeyScope`](crate::PublicCode::KeyScope).
@@ -56,7 +57,7 @@ impl FileService {
         Ok(())
     }
 
-    /// Returns what is known of the indexing of the files in a folder.
+    /// Returns the known indexing state of the files in a folder.
     ///
     /// # Errors
     /// [`PublicCode::KeyScope`](crate::PublicCode::KeyScope).
@@ -69,9 +70,8 @@ impl FileService {
         Ok(self.machines.documents_in_folder(principal.account(), folder.to_string()).await)
     }
 
-    /// Returns the text of a document for its owner, from a page on, which the account's machine reads, and the
-    /// place of a passage on its page. `None` if there is
-    /// no machine that can, for now, and without a licence, which a machine needs.
+    /// Returns the text of a document for its owner, from a page on, which the account's machine reads, and the place
+    /// of a passage on its page. `None` if no machine can read it now, and without a licence, which a machine needs.
     ///
     /// # Errors
     /// [`PublicCode::KeyScope`](crate::PublicCode::KeyScope).

@@ -48,7 +48,7 @@ pub enum FirstOwnerError {
     /// The invitation is unknown, used or expired, or there is an operator.
     #[error("the invitation is not valid")]
     NotInvited,
-    /// The password cannot be one.
+    /// The password is invalid.
     #[error(transparent)]
     Password(#[from] InvalidPassword),
     /// The account could not be created.
@@ -146,8 +146,8 @@ impl FirstOwner {
     }
 }
 
-/// An invitation that is being used. Unless the account was created, it is put back, also if the request is dropped, as a
-/// browser does that sends its form again.
+/// An invitation that is being used. Unless the account was created, dropping it makes the invitation valid again, also
+/// if the request is dropped because the browser sends its form again.
 struct TakenInvitation<'a> {
     first_owner: &'a FirstOwner,
     issued: Option<Issued>,

@@ -1,6 +1,6 @@
 //! The passage of a conversation that contains searched words, for the list of results.
 
-/// The characters before the first found word, and those from it on.
+/// The number of characters before the first found word, and from it on.
 const BEFORE_CHARS: usize = 50;
 const AFTER_CHARS: usize = 130;
 
@@ -8,7 +8,7 @@ const AFTER_CHARS: usize = 130;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundPiece {
     pub text: String,
-    /// True of a searched word.
+    /// True for a searched word.
     pub is_found: bool,
 }
 
@@ -17,7 +17,7 @@ pub(crate) fn find_passage(text: &str, words: &[String]) -> Option<Vec<FoundPiec
     let (first, _) = matching_ranges(text, words).next()?;
     let mut start = text[..first].char_indices().rev().nth(BEFORE_CHARS).map_or(0, |(at, _)| at);
     if start > 0 {
-        // A word that is cut is left out.
+        // Words that would be cut are left out.
         start += text[start..first].find(char::is_whitespace).unwrap_or(0);
     }
     let mut end = text[first..].char_indices().nth(AFTER_CHARS).map_or(text.len(), |(at, _)| first + at);

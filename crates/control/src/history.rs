@@ -18,15 +18,15 @@ use crate::found_passage;
 pub use crate::found_passage::FoundPiece;
 use crate::principal::Principal;
 
-/// The characters of a word that count. The rest is an ending in most languages.
+/// The number of characters of a word that count. The rest is an ending in most languages.
 const WORD_MAX_CHARS: usize = 16;
 /// Shorter words are not indexed.
 const WORD_MIN_CHARS: usize = 2;
-/// The words of a conversation that are indexed at once.
+/// The number of words of a conversation that are indexed at once.
 const INDEXED_WORDS_MAX: usize = 8_000;
-/// The texts in which a search looks for the passages that it shows.
+/// The size of the texts in which a search looks for the passages that it shows, in bytes.
 const PASSAGES_TEXT_BYTES: usize = 512 << 10;
-/// The conversations of a batch.
+/// The number of conversations of a batch.
 const BATCH: u32 = 20;
 
 /// A conversation of the history.
@@ -65,8 +65,8 @@ impl HistoryService {
         Self { store: store.clone(), dispatch: dispatch.clone(), indexing: Arc::default() }
     }
 
-    /// Returns `limit` conversations from `offset` on: those with a word for each word of `searched` that begins with it,
-    /// regardless of case and diacritics; all if nothing is searched.
+    /// Returns `limit` conversations from `offset` on: the ones that contain, for each word of `searched`, a word that
+    /// begins with it, regardless of case and diacritics; all if `searched` is empty.
     ///
     /// # Errors
     /// [`UseCaseError`].
@@ -103,7 +103,7 @@ impl HistoryService {
         Ok(HistoryListing { entries, more, is_indexing })
     }
 
-    /// Adds the passages with searched words, as far as they are among the first [`PASSAGES_TEXT_BYTES`] of last messages.
+    /// Adds the passages with searched words, if they are among the first [`PASSAGES_TEXT_BYTES`] of last messages.
     async fn with_passages(
         &self,
         account: AccountId,
@@ -138,7 +138,7 @@ impl HistoryService {
 
     /// Indexes a batch of changed conversations. Returns true if a task indexes the rest.
     async fn index_changes(&self, account: AccountId) -> Result<bool, UseCaseError> {
-        // The task takes the latest changes first, too: a batch of this search would be the same work again.
+        // The task also takes the latest changes first: a batch of this search would repeat its work.
         if self.lock_indexing().contains(&account) {
             return Ok(true);
         }
@@ -148,7 +148,7 @@ impl HistoryService {
         if self.lock_indexing().insert(account) {
             let this = self.clone();
             self.dispatch.spawn_task(async move {
-                // Freed also when the service ends in the middle.
+                // Freed even if the service ends in the middle.
                 let _working = IndexingMark(&this, account);
                 while this.index_batch(account).await.unwrap_or(false) {}
             });

@@ -4,8 +4,8 @@
 //! Work that outlives a process, or that concerns the data of all processes, is a job. These loops belong to one process
 //! and are not jobs:
 //! - leases of answers and their renewal (`engine::dispatch`), the exclusive lock on the database (`store`);
-//! - the supervision of machines (`machine`), the removal of those without an account (`orphans`), the end of answers
-//!   with readers here (`engine::settle`);
+//! - the supervision of machines (`machine`), the removal of machines without an account (`orphans`), the end of
+//!   answers with readers here (`engine::settle`);
 //! - the vendors' models and health, the folders of plugins (`service`, `catalogs`);
 //! - the indexing of a history that is searched (`history`);
 //! - the deadline of the machines (`machine_lease`), the marker of the workspaces (`workspaces_marker`);
@@ -152,7 +152,7 @@ impl Jobs {
         self.shared.store.write(plan).await
     }
 
-    /// Logs that jobs of a later version wait. They are left to it.
+    /// Logs that jobs of a later version wait. Only that version runs them.
     async fn log_unknown(&self) -> Result<(), StoreError> {
         let counted = self.shared.store.read(|tx| jobs::count_jobs(tx)).await?;
         for unknown in counted.iter().filter(|jobs| Job::known_kind(&jobs.kind) == Job::UNKNOWN) {

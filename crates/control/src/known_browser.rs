@@ -1,8 +1,8 @@
 //! Browsers in which the owner of an account has signed in before. They keep a proof of it, so that attackers who guess
 //! passwords, from any number of addresses, do not lock the owner out.
 //!
-//! The proof is a digest that only the service can make, because the stored hash of the password is part of it. So it ends with the
-//! password, and nothing of it is stored. It opens nothing: the password is compared as ever.
+//! The proof is a digest that only the service can make, because the stored hash of the password is part of it. So it
+//! ends with the password, and is not stored. It grants no access: the password is still compared.
 
 use domain::hex;
 use domain::id::UserId;
@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use crate::passwords::PasswordHash;
 
-/// The bytes that tell browsers apart.
+/// The number of bytes that tell browsers apart.
 const NONCE_BYTES: usize = 16;
 /// The bytes of the proof.
 const PROOF_BYTES: usize = 32;
@@ -33,7 +33,7 @@ impl KnownBrowser {
         Self { nonce, proof: Sha256::digest(inner.finalize()).into() }
     }
 
-    /// Parses what a browser kept; `None` if the text cannot be a proof.
+    /// Parses a proof that a browser kept; `None` if the text is malformed.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (nonce, proof) = text.split_at_checked(2 * NONCE_BYTES)?;
@@ -46,7 +46,7 @@ impl KnownBrowser {
         hex::encode_hex(&self.nonce) + &hex::encode_hex(&self.proof)
     }
 
-    /// Returns what tells this browser from others.
+    /// Returns the bytes that identify this browser.
     #[must_use]
     pub const fn nonce(&self) -> [u8; 16] {
         self.nonce
@@ -54,7 +54,7 @@ impl KnownBrowser {
 
     /// Returns true if this is the proof of a user with this password.
     pub(crate) fn is_of(&self, user: UserId, password: &PasswordHash) -> bool {
-        // Digests of both are compared, so that the time says nothing of the proof.
+        // Digests of both are compared, so that the time reveals nothing about the proof.
         let right = Self::from_password(self.nonce, user, password);
         Sha256::digest(self.proof) == Sha256::digest(right.proof)
     }

@@ -18,7 +18,7 @@ use crate::admin::stop_left_over;
 
 /// The time for which machines work after the last certainty of the lock on a database that another service may take.
 const SHARED: Duration = Duration::from_millis(1200);
-/// The time for which machines work after the end of a service that has its database to itself.
+/// The time for which machines work after the end of a service whose database no other service can take over.
 const OWN: Duration = Duration::from_secs(60);
 /// The interval in which the deadline is moved.
 const MOVE_INTERVAL: Duration = Duration::from_millis(100);
@@ -58,8 +58,8 @@ fn keep_extending(page: &LeasePage, lock: &Weak<ExclusiveLock>) {
     }
 }
 
-/// Ends what an earlier service on this data folder left running, because another one has served since then, and returns when
-/// no machine of that other one works any more: [`SHARED`] after this process got the lock.
+/// Stops the machines that an earlier service on this data folder left running, because another service has run since
+/// then. Returns when no machine of that other service works any more: [`SHARED`] after this process acquired the lock.
 pub(crate) async fn succeed_another(folders: &MachineFolders, locked_at: Instant) {
     match stop_left_over(folders).await {
         Ok(stopped) if stopped.is_empty() => {}

@@ -1,4 +1,4 @@
-//! The way of operators to their operations in the web application: the commands' own, in the operator's name.
+//! The operations of operators in the web application: the same as those of the commands, in the operator's name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ impl Operators {
     /// Returns the operations, which the audit log notes under the user's email.
     ///
     /// # Errors
-    /// [`PublicCode::NotFound`] for anybody but an operator, as if there were no such operations.
+    /// [`PublicCode::NotFound`] for anyone who is not an operator, as if the operations did not exist.
     pub fn admin_for(&self, user: &SignedIn) -> Result<Admin, UseCaseError> {
         match user.role {
             AccountRole::Operator => Ok(self.admin.with_actor(user.email.clone())),

@@ -7,7 +7,7 @@ use machine::Machines;
 use store::{Store, StoreError, accounts};
 use tokio_util::sync::CancellationToken;
 
-/// The interval in which machines without an account are looked for.
+/// The interval between searches for machines without an account.
 const INTERVAL: Duration = Duration::from_secs(60);
 
 /// Stops machines whose account does not exist and removes their folders: at once, then every minute.
@@ -89,7 +89,7 @@ mod tests {
         let _kept = start(owned).await;
         let removing = remove_every(Duration::from_millis(1), &store, &machines);
         let watching = async {
-            // Found at once, and again in the interval.
+            // Found at once, and again after the interval.
             for _ in 0..2 {
                 start(orphan).await.wait_until_ended().await;
             }

@@ -24,7 +24,7 @@ pub const PASSWORD_MAX_BYTES: usize = 1024;
 const HASHED_AT_ONCE_MAX: usize = 4;
 /// The maximum number of hashes that wait for others; further ones are refused.
 const WAITING_MAX: usize = 32;
-/// The same for users who are known: who guesses passwords does not make them wait.
+/// The same for known users, so that attackers who guess passwords do not make them wait.
 const HASHED_AT_ONCE_KNOWN_MAX: usize = 1;
 const WAITING_KNOWN_MAX: usize = 16;
 
@@ -84,7 +84,7 @@ pub struct Verified {
 }
 
 impl Verified {
-    /// Returns true if the password is still the right one, and keeps it so until the transaction ends.
+    /// Returns true if the password is still current, and keeps it so until the transaction ends.
     pub(crate) fn still_holds(&self, tx: &mut dyn Sql) -> Result<bool, StoreError> {
         accounts::keeps_password(tx, self.account.user, self.hash.as_str())
     }
@@ -213,8 +213,8 @@ impl Passwords {
         self.known.run_hashing(move || PasswordHash::from_password(&password, salt)).await?
     }
 
-    /// Replaces the password of a user, whose sessions end, and records it in the audit log. With `verified`, only if the
-    /// password that was given is still the right one.
+    /// Replaces the password of a user, whose sessions end, and records it in the audit log. With `verified`, only if
+    /// the given password is still current.
     ///
     /// # Errors
     /// [`PasswordError::NoSuchAccount`], [`PasswordError::Replaced`] among others.
@@ -279,7 +279,7 @@ impl Passwords {
         Ok(found.filter(|_| is_same).map(|(account, hash)| Verified { account, hash }))
     }
 
-    /// Returns the account with this email and the hash of its owner's password, if there are both.
+    /// Returns the account with this email and the hash of its owner's password, if both exist.
     pub(crate) async fn of_email(
         &self,
         email: &str,

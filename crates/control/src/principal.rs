@@ -198,7 +198,7 @@ impl Principal {
         Err(UseCaseError::new(PublicCode::KeyScope, "the key's scopes do not permit this operation"))
     }
 
-    /// Returns true if the account has a valid licence. Others read, export and delete.
+    /// Returns true if the account has a valid licence. Without one, it may only read, export and delete.
     #[must_use]
     pub fn is_licensed(&self) -> bool {
         match self {

@@ -30,7 +30,7 @@ use crate::question_choices::{agent_of, check_settings, each_once, skills_of};
 use crate::workspaces_marker::WorkspacesMarker;
 use crate::{DiskReserve, Plugins, ServiceEnvironment, title};
 
-/// How often a question is checked anew because another model was shown meanwhile.
+/// The number of times that a question is checked again because the shown branch has another model meanwhile.
 const MODEL_TRIES: u32 = 3;
 
 /// A question as a client sends it.
@@ -44,8 +44,8 @@ pub struct AskRequest {
     pub place: AskPlace,
     /// Workspace paths to attach, as written.
     pub attachments: Vec<String>,
-    /// The model; the default if `None`. For a new conversation, like the next three, and for one that they change; a version has
-    /// a model with settings, too.
+    /// The model; the default if `None`. Applies to new conversations, like the next three, and to conversations that
+    /// they change; a version has a model with settings, too.
     pub model: Option<String>,
     /// Settings of the model.
     pub settings: Vec<(String, String)>,
@@ -53,7 +53,7 @@ pub struct AskRequest {
     pub jurisdictions: Vec<String>,
     /// True to permit web search.
     pub web_search: bool,
-    /// True to have an existing conversation go on with the four above. They are ignored otherwise.
+    /// True to change an existing conversation to the four above. Otherwise it ignores them.
     pub changes_conversation: bool,
     /// The agent; the default if `None`.
     pub agent: Option<String>,
@@ -133,9 +133,9 @@ struct ResolvedTarget {
     target: QuestionTarget,
     /// The name of the model in the conversation.
     model_id: String,
-    /// Its entry in the catalog, or that of the default while its vendor is out of reach.
+    /// Its entry in the catalog, or the entry of the default while its vendor is unreachable.
     model: ModelEntry,
-    /// How the conversation goes on, if the question changes it.
+    /// The changes that the question makes to the conversation, if any.
     goes_on: Option<GoesOn>,
 }
 
@@ -157,7 +157,7 @@ impl QuestionService {
     ) -> Result<AskOutcome, UseCaseError> {
         principal.require_any(&[Permission::Ask])?;
         principal.require_licence()?;
-        // Before all checks, because what an accepted question names may be gone when it is repeated.
+        // Before all checks, because the names in an accepted question may be unknown when it is repeated.
         if let Some(repeated) = self.find_repeated(principal, request.idempotency.as_ref()).await? {
             return Ok(repeated);
         }
@@ -251,7 +251,7 @@ impl QuestionService {
         let (jurisdictions, web_search) = match (&target, &goes_on) {
             (QuestionTarget::New(new), _) => (new.jurisdictions.as_slice(), new.web_search),
             (_, Some(goes_on)) => (goes_on.jurisdictions.as_slice(), goes_on.web_search),
-            // The conversation may permit at most this.
+            // Assumes the maximum that the conversation may permit.
             (
                 QuestionTarget::Existing(_) | QuestionTarget::BranchOf { .. } | QuestionTarget::Version(_),
                 None,
@@ -334,7 +334,7 @@ impl QuestionService {
             (new.account, new.attachments.clone(), self.live.generation());
         let submitted = self.store.write(move |tx| accept_question(tx, &new)).await;
         if matches!(submitted, Err(AskRefused::Store(StoreError::Uncertain(_)))) {
-            // Possibly it was accepted: then it must not wait for a machine that nobody starts.
+            // It may have been accepted: then it must not wait for a machine that nobody starts.
             self.start_machine(account).await;
         }
         match submitted? {
@@ -376,7 +376,7 @@ impl QuestionService {
         (live, begun)
     }
 
-    /// Starts the machine for a question, and has the question dispatched.
+    /// Starts the machine for a question, and dispatches the question.
     async fn start_machine(&self, account: AccountId) {
         // Before the dispatch, so that the failure of an earlier start does not end this answer.
         match self.machines.start_machine(account).await {
@@ -431,8 +431,7 @@ impl QuestionService {
         Ok(ResolvedTarget { target, model_id: model.id.clone(), model, goes_on: None })
     }
 
-    /// Returns the model with which a conversation goes on after the one that it had, its entry, and the changes that the
-    /// question makes.
+    /// Returns the next model of a conversation, its entry, and the changes that the question makes.
     fn going_on(
         &self,
         request: &AskRequest,
@@ -444,7 +443,7 @@ impl QuestionService {
         }
         self.check_jurisdictions(&request.jurisdictions)?;
         let is_other = request.model.as_ref().is_some_and(|model| *model != before);
-        // Of a model that an outage hides, nobody knows the settings.
+        // The settings of a model that an outage hides are unknown.
         let is_listed = is_other || self.catalog.find_model(Some(&before)).is_some();
         let (id, model) = if is_other {
             let model = self.chosen_model(request)?;
@@ -503,7 +502,7 @@ impl QuestionService {
         self.catalog.find_model(None).map(|model| model.entry).ok_or_else(|| self.unknown_model(Some(id)))
     }
 
-    /// Returns the error for an unknown model, or for an absent default if none is asked for. A vendor whose model
+    /// Returns the error for an unknown model, or for a missing default if no model is requested. A vendor whose model
     /// discovery failed may have the model.
     fn unknown_model(&self, asked: Option<&str>) -> AskError {
         let Some(asked) = asked else {
@@ -541,7 +540,7 @@ impl QuestionService {
         let workspace = self.workspaces.workspace_for(principal.account());
         let mut attachments = Vec::with_capacity(written.len());
         for path in written {
-            // Nobody means the home folder by nothing; that is `/`.
+            // An empty path does not mean the home folder; that is `/`.
             if path.is_empty() {
                 return Err(AskError::NoSuchAttachment(String::new()));
             }

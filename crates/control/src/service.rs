@@ -136,7 +136,8 @@ pub struct CauserieService {
     shutdown: CancellationToken,
 }
 
-/// Creates the embeddings, if they are configured, and releases what an earlier service has reserved for some, in any case.
+/// Creates the embeddings, if they are configured. In any case, releases the credits that an earlier service has
+/// reserved for embeddings.
 async fn build_embeddings(
     vendors: &VendorsConfig,
     store: &Store,
@@ -434,8 +435,8 @@ async fn begin_machines(
     Ok(machines.resume_machines().await?)
 }
 
-/// Makes this process the one that serves the database, and ends what earlier ones held. Returns true if the last of them had
-/// another data folder. The caller holds the exclusive lock.
+/// Makes this process the one that serves the database, and ends the leases of earlier ones. Returns true if the last
+/// of them had another data folder. The caller holds the exclusive lock.
 async fn begin_serving(store: &Store, process: NodeId, folder: NodeId) -> Result<bool, StoreError> {
     let begun = store.write(move |tx| succession::begin_succession(tx, process, folder)).await?;
     let succession::Succession { folder_before, answers, jobs } = begun;

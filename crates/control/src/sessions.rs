@@ -1,7 +1,7 @@
 //! Sessions of the web application: signing in with a password, resolving the secret of a session, listing them, signing out.
 //!
-//! A session ends when it is not used for [`IDLE_MAX`], at the latest after [`AGE_MAX`], when its user signs out, and when
-//! the user's password is replaced.
+//! A session ends when it has not been used for [`IDLE_MAX`], after [`AGE_MAX`] at the latest, when its user signs out,
+//! and when the user's password is replaced.
 
 use std::fmt;
 use std::time::Duration;
@@ -135,7 +135,7 @@ impl SessionService {
         browser: String,
         standing: Standing,
     ) -> Result<SessionSecret, SignInError> {
-        // A text that cannot be a password is nobody's.
+        // A text that cannot be a password matches no account.
         let password = Password::parse(password).map_err(|_| SignInError::Denied)?;
         let verified =
             self.passwords.verify_password(email, password, standing).await.map_err(sign_in_failure)?;
@@ -143,8 +143,8 @@ impl SessionService {
         self.open_session(&verified.account.clone(), "password", Some(verified), browser).await
     }
 
-    /// Returns the proof that the owner of the account with this email has signed in, for the browser to keep; `None` if there is
-    /// no such owner.
+    /// Returns the proof that the owner of the account with this email has signed in, for the browser to keep; `None`
+    /// if the owner does not exist.
     ///
     /// # Errors
     /// When the store fails.
@@ -155,7 +155,7 @@ impl SessionService {
         }))
     }
 
-    /// Returns the standing of a browser with this proof, for the account with this email.
+    /// Returns the trust in a browser with this proof, for the account with this email.
     ///
     /// # Errors
     /// When the store fails.
@@ -177,7 +177,7 @@ impl SessionService {
         self.open_session(account, "identity provider", None, browser).await
     }
 
-    /// Opens a session, by a password only if that is still the right one.
+    /// Opens a session. A session by password requires that the password is still current.
     async fn open_session(
         &self,
         account: &StoredAccount,
@@ -285,8 +285,8 @@ impl SessionService {
         Ok(listed.await?.into_iter().map(open).collect())
     }
 
-    /// Records that a session is used and moves its end, at most once in [`USE_RESOLUTION`]. A store that takes no writes does not
-    /// keep its user out: the next use is recorded.
+    /// Records that a session is used and moves its end, at most once in [`USE_RESOLUTION`]. If the store accepts no
+    /// writes, the user stays signed in and the next use is recorded.
     async fn record_use(&self, session: &StoredSession, now: Timestamp) {
         if now.duration_since(session.used_at) < USE_RESOLUTION {
             return;
@@ -309,7 +309,7 @@ fn sign_in_failure(error: PasswordError) -> SignInError {
     })
 }
 
-/// Creates the error for an operation that only a session may do.
+/// Creates the error for an operation that requires a session.
 pub(crate) fn no_session() -> UseCaseError {
     UseCaseError::new(PublicCode::Forbidden, "only a signed-in user may do this")
 }

@@ -53,13 +53,13 @@ pub enum SingleSignOnError {
     /// No provider is configured.
     #[error("no identity provider is configured")]
     NotConfigured,
-    /// The provider does not answer as it must.
+    /// The provider is unreachable, or its answer is invalid.
     #[error("the identity provider is unavailable")]
     Unavailable,
     /// The provider refused the user, or the user cancelled.
     #[error("the identity provider refused the sign-in")]
     Refused,
-    /// The sign-in is not one that this browser began, or what the provider sent is wrong.
+    /// This browser has not begun the sign-in, or the provider's response is invalid.
     #[error("the sign-in is not valid")]
     Invalid,
     /// The provider has not verified the email, or sent none.
@@ -145,7 +145,7 @@ impl SingleSignOn {
         })
     }
 
-    /// Returns the text of the button; `None` if no provider is configured.
+    /// Returns the text of the button; `None` without a provider.
     #[must_use]
     pub fn button_text(&self) -> Option<&str> {
         self.provider.as_ref().map(|provider| provider.config.button.as_str())
@@ -282,7 +282,7 @@ fn is_admitted(domains: &[String], email: &str) -> bool {
     domain.is_some_and(|domain| domains.contains(&domain))
 }
 
-/// Logs the cause, which is the operator's concern, and returns what the user needs to know.
+/// Logs the cause for operators, and returns the error for the user.
 fn log_refusal(error: OidcError) -> SingleSignOnError {
     tracing::warn!(%error, "sign-in at the identity provider failed");
     match error {

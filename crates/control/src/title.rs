@@ -18,8 +18,8 @@ pub(crate) fn of_question(question: &str) -> String {
     format!("{whole}…")
 }
 
-/// Makes a change of a conversation after which another version of its first question may be shown. A title that was made of the
-/// earlier one follows it; one that its owner gave stays.
+/// Makes a change of a conversation after which another version of its first question may be shown. A title that was
+/// derived from the earlier version is derived again; a title that the owner gave stays.
 ///
 /// # Errors
 /// Those of the change, and of the store.

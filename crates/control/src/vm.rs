@@ -110,7 +110,7 @@ impl Vm {
 pub(crate) struct StoreMachineRecords {
     pub(crate) store: Store,
     pub(crate) workspaces: Workspaces,
-    /// That of the folder of workspaces; `None` checks nothing.
+    /// The marker of the folder of workspaces; `None` checks nothing.
     pub(crate) marker: Option<WorkspacesMarker>,
 }
 

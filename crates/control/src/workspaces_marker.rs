@@ -30,11 +30,11 @@ use crate::data_folder::{ADOPT, StartError, WorkspacesError};
 
 /// The marker. Machines see only the folders of their accounts.
 const MARKER: &str = workspace::DATABASE_MARKER;
-/// The name of a marker that is being written; it begins with that of the marker.
+/// The name of a marker that is being written; it begins with the name of the marker.
 const NEW: &str = ".causerie-database.new";
 /// The maximum number of bytes of a marker that are read.
 const MARKER_MAX_BYTES: u64 = 256;
-/// The interval in which a running service looks for the marker, and the time limit of a look.
+/// The interval between checks of the marker by a running service, and the time limit of a check.
 const CHECK_INTERVAL: Duration = Duration::from_secs(2);
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -74,7 +74,7 @@ pub(crate) async fn accept_folder(
         }
         (None, None) => {}
     }
-    // On the disk before the database has the identity, and in its place after that.
+    // Written before the database has the identity, and renamed after that.
     write_new(folder, named.unwrap_or(new_id))?;
     let id = store.write(move |tx| serving::name_database(tx, new_id)).await?;
     write_new(folder, id)?;
@@ -120,7 +120,7 @@ impl WorkspacesMarker {
         Ok(Self { folder, id, is_there: Arc::new(AtomicBool::new(true)) })
     }
 
-    /// Fails if the folder has not had the marker at the last look.
+    /// Fails if the folder did not have the marker at the last check.
     ///
     /// # Errors
     /// [`WorkspacesGone`].
@@ -128,10 +128,10 @@ impl WorkspacesMarker {
         if self.is_there.load(Ordering::Relaxed) { Ok(()) } else { Err(WorkspacesGone) }
     }
 
-    /// Looks for the marker until the shutdown.
+    /// Checks the marker until the shutdown.
     pub(crate) async fn watch_periodically(self, shutdown: CancellationToken) {
         let watch = async {
-            // A look that does not end stays the only one.
+            // Only one check runs at a time, even if it does not end.
             let mut looking: Option<JoinHandle<bool>> = None;
             loop {
                 sleep(CHECK_INTERVAL).await;

@@ -24,7 +24,7 @@ const FRAMES: usize = 3;
 /// The part of a command that the audit log keeps, in characters.
 const AUDITED_CHARS: usize = 200;
 
-/// The outcome of a command. Nothing of it is trusted.
+/// The outcome of a command. None of it is trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConsoleOutput {
     /// The output of the command, and below it the exit status unless that is 0.
@@ -87,7 +87,7 @@ async fn call_shell(
         if returned == call.id {
             let _ = frames.send(HostFrame::Ack { call: returned }).await;
             drop(frames);
-            // The acknowledgement is sent by the session; what the machine still says does not matter.
+            // The session sends the acknowledgement; further frames of the machine do not matter.
             let _ = timeout(Duration::from_secs(1), session.next_executor_frame()).await;
             return Ok(output);
         }

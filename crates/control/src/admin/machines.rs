@@ -33,7 +33,7 @@ pub struct MachineSummary {
     pub pids: Vec<i32>,
 }
 
-/// All that is known of a machine.
+/// All that is known about a machine.
 #[derive(Debug, Clone)]
 pub struct ShownMachine {
     /// The account of the machine.
@@ -144,8 +144,8 @@ impl Admin {
         Ok(account)
     }
 
-    /// Stops the machine of an account and waits until nothing of it is left. Without a service, also the next one does not
-    /// start it by itself.
+    /// Stops the machine of an account and waits until nothing of it is left. Without a running service, the next
+    /// service does not start it by itself either.
     ///
     /// # Errors
     /// [`AdminError::NoSuchAccount`], [`AdminError::Machine`], [`AdminError::Driver`].
@@ -202,7 +202,7 @@ impl Admin {
         Ok(account)
     }
 
-    /// Returns the end of a machine's log, of which nothing is trusted.
+    /// Returns the end of a machine's log, none of which is trusted.
     ///
     /// # Errors
     /// [`AdminError::NoSuchAccount`], [`AdminError::Driver`].

@@ -52,7 +52,7 @@ pub struct JobKindMetrics {
     pub done: Counter,
     /// Runs that failed and will be retried.
     pub retried: Counter,
-    /// Runs that failed for good, or, for recurring jobs, until the next scheduled time.
+    /// Runs that failed permanently, or, for recurring jobs, until the next scheduled time.
     pub failed: Counter,
     /// The durations of runs.
     pub took: Histogram,

@@ -12,7 +12,8 @@ use store::{Sql, Store, StoreError, audit, conversations, jobs, questions};
 use tokio::time::sleep;
 use workspace::Workspaces;
 
-/// The rows that one transaction removes, and the pause between two, so that others can write meanwhile.
+/// The number of rows that one transaction removes, and the pause between two transactions, so that others can write
+/// meanwhile.
 const ROWS: u32 = 500;
 const PAUSE: Duration = Duration::from_millis(200);
 /// The retention time of the audit log.

@@ -1,4 +1,4 @@
-//! Tests that requests whose callers have gone are carried through, or leave no trace.
+//! Tests that requests whose callers have disconnected are completed, or leave no trace.
 
 use super::*;
 

@@ -284,7 +284,6 @@ async fn answer_deleted_at_shutdown_ends_next() {
     service.shutdown().await;
 }
 
-/// A client may reset its stream at any moment: a committed deletion must still be carried out.
 /// A lease of a killed process is an attempt without progress, no matter what killed it. So a service that is killed
 /// again and again must not fail its answers, unless that goes on for a while.
 #[tokio::test]
@@ -323,7 +322,7 @@ async fn answer_fails_after_many_kills() {
     service.shutdown().await;
 }
 
-/// Waits until `/readyz` would tell of an answer that is left for this reason.
+/// Waits until `/readyz` would report an answer that is left for this reason.
 async fn await_left(service: &CauserieService, reason: &str) {
     poll_until(async || {
         let checks = service.run_checks().await;

@@ -1,5 +1,5 @@
-//! Removes what belongs to a deleted account: its machine and index, files, conversations, keys and users, and its emails in
-//! the audit log. Each step finds what an interrupted run has left.
+//! Removes the data of a deleted account: its machine and index, files, conversations, keys and users, and its emails
+//! in the audit log. Each step finds what an interrupted run has left.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use tokio::time::sleep;
 
 use super::{JobContext, PAUSE, ROWS};
 
-/// The entries of the audit log that one transaction reads.
+/// The number of entries of the audit log that one transaction reads.
 const ENTRIES: u32 = 5000;
-/// The waits for answers that are being stopped; then the job fails and is tried again later.
+/// The number of waits for answers that are being stopped; then the job fails and is retried later.
 const ANSWERING_WAITS_MAX: u32 = 50;
 const ANSWERING_WAIT: Duration = Duration::from_millis(200);
 
