@@ -56,7 +56,7 @@ async fn embedding_fractions_sum_to_credits(engine: StoreEngine) {
     assert_eq!(fixture.read_balance(account).await, balance(2, 0));
 
     // A process is killed during a request.
-    // Its unsettled costs count in full.
+    // Unsettled costs of earlier requests count with its reservation.
     let lost = reserve_embedding(&fixture, account, 1).await.expect("credits");
     assert_eq!(fixture.read_balance(account).await, balance(0, 2));
     let pending = fixture.store.read(|tx| embeddings::list_pending_embeddings(tx)).await.expect("the store");
