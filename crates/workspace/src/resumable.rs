@@ -28,8 +28,8 @@ use crate::upload::{
 };
 use crate::usage::{DiskUsage, ReservedSpace};
 
-/// The maximum number of unfinished uploads of an account; a further one ends the one that was not used for the longest
-/// time.
+/// The maximum number of unfinished uploads of an account; a further one ends the least recently
+/// used one.
 pub const UNFINISHED_MAX: usize = 8;
 /// The time without a piece after which an unfinished upload ends.
 pub const UNFINISHED_IDLE_MAX: Duration = Duration::from_secs(24 * 3600);
