@@ -53,8 +53,8 @@ impl Dispatch {
         self.shared.left_answers.count_by_reason()
     }
 
-    /// Claims an accepted question of the account at once, unless the account's turns on this node are all taken: then
-    /// the end of one of them does.
+    /// Claims an accepted question of the account at once. If all turns of the account on this node are in use, the end
+    /// of one of them claims it.
     pub fn claim_accepted(&self, account: AccountId) {
         let full = self.shared.parts.limits.turns_per_account as usize;
         let working =
@@ -98,7 +98,7 @@ impl Dispatch {
         self.shared.active_turns().len()
     }
 
-    /// Ends all tasks. Answers in progress are released, and go on when a node claims them again.
+    /// Ends all tasks. Answers in progress are released, and continue when a node claims them again.
     pub async fn shutdown(&self) {
         self.shared.shutdown.cancel();
         self.shared.tasks.close();
@@ -155,8 +155,8 @@ impl EngineShared {
         Ok(())
     }
 
-    /// Renews the leases of this node and signals stops and lost leases to the turns. A lease without a turn could not be
-    /// released before: it is released now, or its answer would never go on.
+    /// Renews the leases of this node and signals stops and lost leases to the turns. A lease without a turn could not
+    /// be released before: it is released now, or its answer would never continue.
     async fn renew_leases(&self) -> Result<(), StoreError> {
         let (node, until) = (self.parts.node, self.parts.environment.now().saturating_add(LEASE));
         let held: Vec<HeldLease> =

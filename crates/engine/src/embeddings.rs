@@ -1,7 +1,8 @@
-//! Embeddings: has a vendor's model give the passages of documents and the queries of searches vectors.
+//! Embeddings: computes vectors of the passages of documents and of search queries with a vendor's model.
 //!
-//! The machines keep the vectors; this module asks them for passages without one, calls the model, and hands the vectors
-//! back. Each request is reserved and settled like a step. A failure never fails a search: it then finds words alone.
+//! The machines keep the vectors; this module asks them for passages without one, calls the model, and hands the
+//! vectors back. Each request is reserved and settled like a step. A failure never fails a search: it then searches by
+//! words alone.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,12 +29,13 @@ use super::environment::ServiceEnvironment;
 
 /// The number of concurrent requests for passages. Requests of one machine run one after another.
 const REQUESTS_MAX: usize = 4;
-/// The attempts at a request for passages, the pause before the second one, which doubles, and the longest pause.
+/// The number of attempts at a request for passages, the pause before the second one, which doubles, and the longest
+/// pause.
 const ATTEMPTS_MAX: u32 = 4;
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(30);
-/// The passages of the first request. A quick answer doubles them, up to [`BATCH_MAX`]; a slow one or a failure halves them, so
-/// that a model on a slow processor is not given more than it can do in time.
+/// The number of passages of the first request. A quick answer doubles it, up to [`BATCH_MAX`]; a slow one or a failure
+/// halves it, so that a model on a slow processor does not get more than it can process in time.
 const BATCH_FIRST: usize = 16;
 const FAST: Duration = Duration::from_secs(5);
 const SLOW: Duration = Duration::from_secs(20);
@@ -41,11 +43,12 @@ const SLOW: Duration = Duration::from_secs(20);
 const FAILURE_PAUSE: Duration = Duration::from_secs(60);
 /// The pause of a machine whose account has too few credits.
 const CREDITS_PAUSE: Duration = Duration::from_secs(10 * 60);
-/// The time in which queries are not embedded after a failure, so that searches do not all wait for a vendor that is down.
+/// The time for which queries are not embedded after a failure, so that searches do not all wait for a vendor that is
+/// down.
 const QUERY_PAUSE: Duration = Duration::from_secs(30);
-/// The requests of one run: more than a machine keeps vectors of, one passage at a time.
+/// The maximum number of requests of one run: even with one passage each, more than the vectors that a machine keeps.
 const BATCHES_MAX: u32 = 262_144;
-/// The rejected passages after which a run pauses: requests for them cost the account nothing.
+/// The number of rejected passages after which a run pauses: requests for them cost the account nothing.
 const REJECTED_MAX: usize = 1000;
 /// Of a passage that the model rejects, half is tried, then a quarter.
 const TEXT_MIN_BYTES: usize = 256;
@@ -124,7 +127,7 @@ impl EmbeddingService {
         &self.metrics
     }
 
-    /// Hands the machine the vector of a search's query. Without one the search finds words alone. Takes a few seconds at
+    /// Sends the machine the vector of a search's query. Without one it searches by words alone. Takes a few seconds at
     /// most.
     pub(crate) async fn hand_query(&self, account: AccountId, guest: &GuestConnection, query: &str) {
         let query = query.to_owned();
@@ -137,7 +140,7 @@ impl EmbeddingService {
         let components = match embedded {
             Ok(embedded) => embedded.vectors.first().and_then(|vector| quantize_vector(vector)),
             Err(error) => {
-                // Neither another text nor another account fares as badly.
+                // Other texts and other accounts may still succeed.
                 if !error.is_of_texts() && !matches!(error, EmbedError::Credits) {
                     let until = Instant::now() + QUERY_PAUSE;
                     *self.queries_rest_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(until);
@@ -162,7 +165,7 @@ impl EmbeddingService {
         until.is_some_and(|until| Instant::now() < until)
     }
 
-    /// Embeds what a machine has without a vector; returns the pause after a failure.
+    /// Embeds a machine's passages without a vector; returns the pause after a failure.
     async fn embed_missing(&self, account: AccountId, guest: &GuestConnection) -> Option<Duration> {
         let (mut after, mut stored_in_round, mut rejected) = (0, 0, 0);
         for _ in 0..BATCHES_MAX {
@@ -184,7 +187,7 @@ impl EmbeddingService {
                     self.lock_failing().remove(&account);
                     return None;
                 }
-                // Passages before may have changed meanwhile.
+                // Earlier passages may have changed meanwhile.
                 (after, stored_in_round) = (0, 0);
                 continue;
             };
@@ -195,7 +198,7 @@ impl EmbeddingService {
             };
             rejected += vectors.iter().filter(|vector| vector.components.is_empty()).count();
             match guest.store_embeddings(&EmbeddedPassages { model, vectors }).await {
-                // The machine may say anything; it counts for an end of the loop alone.
+                // The machine is untrusted; its report only ends the loop.
                 Ok(reply) => stored_in_round += u64::from(reply.stored),
                 Err(error) => {
                     tracing::debug!(%account, %error, "sending vectors to machine failed");
@@ -206,14 +209,14 @@ impl EmbeddingService {
         Some(FAILURE_PAUSE)
     }
 
-    /// Returns the vectors of passages. Those that the model rejects have an empty one.
+    /// Returns the vectors of passages. Rejected passages have an empty one.
     async fn passage_vectors(
         &self,
         account: AccountId,
         passages: &[UnembeddedPassage],
     ) -> Result<Vec<PassageVector>, EmbedError> {
         let mut vectors = Vec::with_capacity(passages.len());
-        // A batch that is rejected is split until the passage at fault is alone.
+        // A rejected batch is split until the faulty passage is alone.
         let mut batches: Vec<&[UnembeddedPassage]> = vec![passages];
         let mut accepts_some = false;
         while let Some(batch) = batches.pop() {
@@ -268,7 +271,7 @@ impl EmbeddingService {
     }
 
     /// Returns true if the model accepts a text by now. If it accepts none, because its key or the vendor's credit has
-    /// expired, no text is at fault.
+    /// expired, the texts are not the cause.
     async fn accepts_some(&self, account: AccountId) -> bool {
         self.with_retries(account, &[PROBE.to_owned()]).await.is_ok()
     }
@@ -285,7 +288,7 @@ impl EmbeddingService {
                 Err(EmbedError::Vendor(StepError::Unavailable { .. } | StepError::TimedOut { .. })) => {
                     self.adapt_batch(begun.elapsed(), false)
                 }
-                // Neither says anything of the size.
+                // Neither one depends on the size.
                 Err(_) => {}
             }
             let Err(EmbedError::Vendor(StepError::Unavailable { retry_after, .. })) = &embedded else {
@@ -330,7 +333,7 @@ impl EmbeddingService {
             model: model.clone(),
             now: self.environment.now(),
         };
-        // A request that is dropped gives its credits back, also while they are being reserved.
+        // A dropped request releases its credits, even while they are being reserved.
         let (store, environment) = (self.store.clone(), self.environment.clone());
         let reserving = tokio::spawn(async move {
             store.write(move |tx| embeddings::reserve_embedding(tx, &new)).await?;
@@ -424,8 +427,8 @@ async fn release_reservation(
     store.write(move |tx| embeddings::release_embedding(tx, request, posting, now)).await
 }
 
-/// Returns the pause after a machine has failed; none if it will not fare better. An older agent keeps no vectors, and a broken
-/// connection is followed by another one.
+/// Returns the pause after a machine has failed; none if a retry cannot succeed. An older agent keeps no vectors, and a
+/// broken connection is followed by another one.
 const fn pause_after(error: &GuestConnectionError) -> Option<Duration> {
     match error {
         GuestConnectionError::Silent => Some(FAILURE_PAUSE),
@@ -435,7 +438,7 @@ const fn pause_after(error: &GuestConnectionError) -> Option<Duration> {
     }
 }
 
-/// Releases the credits of requests that a killed service has left. None must be under way.
+/// Releases the credits of requests that a killed service has left. No request may be in progress.
 ///
 /// # Errors
 /// When the store fails.

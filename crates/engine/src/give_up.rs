@@ -17,7 +17,7 @@ use crate::spans::Spans;
 /// The lease on an answer that is ended after a restore. Nobody else works on the database meanwhile.
 const RESTORE_LEASE: Duration = Duration::from_secs(30);
 
-/// Returns the error of an answer that the service could not go on with.
+/// Returns the error of an answer that the service could not continue.
 pub(super) fn internal_error() -> AnswerFailure {
     let message = "The answer was ended: the service could not go on with it.".to_owned();
     AnswerFailure { code: ErrorCode::Internal, message }
@@ -37,10 +37,10 @@ fn interrupted_error() -> AnswerFailure {
     AnswerFailure { code: ErrorCode::Interrupted, message }
 }
 
-/// The fate of an answer that was to be completed with an error.
+/// The outcome of completing an answer with an error.
 enum Completed {
     Now(Box<Answer>),
-    /// It was completed before, or is another process's.
+    /// It was completed before, or another process holds it.
     Before,
     NotYet(StoreError),
 }
@@ -71,8 +71,8 @@ pub(super) async fn fail_answer(
     }
 }
 
-/// Ends every answer in progress of a restored database that nobody serves yet, so that nothing is asked or run a second
-/// time: the work after the backup may be done already. Returns the number of answers.
+/// Ends every answer in progress of a restored database that nobody serves yet, so that nothing is asked or run twice:
+/// work after the backup may already be done. Returns the number of answers.
 ///
 /// # Errors
 /// [`StoreError`]. The answers that were not ended are still in progress.

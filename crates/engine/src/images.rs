@@ -77,7 +77,7 @@ impl TurnImages {
 struct PageDrawer<'a> {
     images: &'a TurnImages,
     deadline: Instant,
-    /// The machine, once it was asked for.
+    /// The machine, after its first use.
     machine: Option<Result<GuestConnection, SupervisorError>>,
 }
 

@@ -9,7 +9,7 @@ use domain::excerpt::Excerpt;
 use domain::id::MessageId;
 use domain::time::Timestamp;
 
-/// The pause before a left answer is looked at again: as long as it has waited, within these bounds.
+/// The pause before a left answer is checked again: as long as it has waited, within these bounds.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 /// The time for which an answer waits for its agent. An agent that is being replaced, or that another process has, is there
@@ -63,12 +63,12 @@ impl LeftAnswers {
         now.duration_since(since)
     }
 
-    /// Forgets an answer that is left no longer.
+    /// Removes an answer that is not left any more.
     pub(super) fn remove_answer(&self, answer: MessageId) {
         self.lock_answers().remove(&answer);
     }
 
-    /// Returns the pause before the answer is looked at again.
+    /// Returns the pause before the answer is checked again.
     pub(super) fn retry_pause(&self, answer: MessageId, now: Timestamp) -> Duration {
         let waited =
             self.lock_answers().get(&answer).map(|left| now.duration_since(left.since)).unwrap_or_default();

@@ -208,8 +208,8 @@ impl PromptContext {
         self.templates.render_section(Section::Summary, &[])
     }
 
-    /// Returns the tools that are offered to a model. One that accepts no images reads files instead of viewing them, also
-    /// for an agent that names `view` alone.
+    /// Returns the tools that are offered to a model. A model that accepts no images reads files instead of viewing
+    /// them, even for an agent that names only `view`.
     pub(super) fn tools_for(&self, sees_images: bool) -> Vec<ToolSpec> {
         if sees_images {
             return self.tools.clone();

@@ -21,7 +21,7 @@ pub(super) fn of_machine(named: Option<&[String]>) -> Vec<ToolSpec> {
     if tools.is_empty() { offered().map(ToolSpec::from).collect() } else { tools }
 }
 
-/// The tools that a model may call in a turn. A model can call others, too, of which it knows from elsewhere.
+/// The tools that a model may call in a turn. A model may call other tools that it knows from elsewhere.
 #[derive(Debug, Clone)]
 pub(super) struct PermittedTools {
     /// The tools of the machine and of the host that are offered.
@@ -32,7 +32,7 @@ pub(super) struct PermittedTools {
 }
 
 impl PermittedTools {
-    /// Creates the tools of a turn, of which those with `offered` are the machine's and the host's.
+    /// Creates the tools of a turn. `offered` selects the tools of the machine and of the host.
     pub(super) fn new(
         offered: impl Fn(&str) -> bool,
         named: Option<&[String]>,

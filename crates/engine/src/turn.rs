@@ -48,10 +48,11 @@ use crate::workspace_instructions;
 /// The backoff before a failed answer is released; doubles with each attempt in a row.
 const BACKOFF: Duration = Duration::from_secs(1);
 const BACKOFF_DOUBLINGS_MAX: u32 = 5;
-/// Leases in a row without progress after which an answer fails: with the backoff between them, some four minutes.
+/// The number of consecutive leases without progress after which an answer fails: with the backoff between them, about
+/// four minutes.
 const ATTEMPTS_MAX: u32 = 12;
-/// The shortest time of them. A service that is killed again and again has no backoff between its leases, and it need not be
-/// the answer that kills it.
+/// The minimum total time of these leases. A service that is killed repeatedly has no backoff between its leases, and
+/// the answer need not be the cause.
 const ATTEMPTS_TIME_MIN: Duration = Duration::from_secs(60);
 
 /// Works on a claimed answer until it is complete, another node takes it over or the service shuts down.
@@ -93,7 +94,7 @@ pub(super) async fn run_claim(
     shared.shutdown.run_until_cancelled(settled).await;
 }
 
-/// Begins the answer for its readers, or restarts it. One of a deleted conversation has none.
+/// Begins the answer for its readers, or restarts it. An answer of a deleted conversation has no readers.
 fn begin_live(live: &Live, claimed: &ClaimedTurn, record: &TurnRecord, answer: &Answer) -> Arc<LiveAnswer> {
     let meta = Meta { created_at: record.created_at, model: record.model.clone(), ..claimed_meta(claimed) };
     let begun = if record.deleted {
@@ -172,7 +173,7 @@ async fn work_on_answer(
         Ok(None) => return TurnOutcome::Over,
         // Another version may read it.
         Err(StoreError::Newer { .. }) => return leave_answer(shared, answer, LeaveReason::LaterVersion),
-        // Damaged data cannot be read later either.
+        // Damaged data cannot be read by a later attempt either.
         Err(error @ StoreError::Damaged { .. }) => {
             return end_with_error(shared, claimed, give_up::internal_error(), &error.to_string()).await;
         }
@@ -256,7 +257,7 @@ async fn create_runner(
     let live = begin_live(&shared.parts.live, &claimed, &record, turn.answer());
     let guard = match shared.parts.machines.register_turn(claimed.account).await {
         Ok(guard) => Some(guard),
-        // The account is being deleted: the answer is to be ended.
+        // The account is being deleted, so the answer must end.
         Err(SupervisorError::NoMachine) => None,
         Err(error) => {
             tracing::error!(%error, "machine start request failed for a turn");
@@ -282,7 +283,8 @@ async fn create_runner(
     Some(TurnRunner::new(initial, inbox))
 }
 
-/// Returns the instructions in the workspace: those in the log once the answer has begun. A model that only quotes has none.
+/// Returns the instructions in the workspace: from the log once the answer has begun. A model that only quotes has
+/// none.
 async fn workspace_instructions(
     shared: &EngineShared,
     claimed: &ClaimedTurn,

@@ -43,7 +43,7 @@ pub(super) struct TurnStore {
     pub(super) spent: Arc<Mutex<Spent>>,
 }
 
-/// The usage of an answer in this process. One that was resumed after a crash has used more.
+/// The usage of an answer in this process. An answer that was resumed after a crash has used more.
 #[derive(Debug, Default)]
 pub(super) struct Spent {
     steps: u32,
@@ -159,7 +159,7 @@ impl TurnStore {
         .await
     }
 
-    /// Commits the end of the answer, with the part of the last step that stood.
+    /// Commits the end of the answer, with the finished part of the last step.
     pub(super) async fn complete_answer(
         &self,
         completion: TurnCompletion,
@@ -264,7 +264,7 @@ impl TurnStore {
     }
 }
 
-/// Converts a reservation that can't be paid into its event.
+/// Converts a failed reservation into its event.
 fn with_shortage(done: TurnEvent, shortage: Shortage) -> TurnEvent {
     match done {
         TurnEvent::Reserved { number, attempt, .. } => {

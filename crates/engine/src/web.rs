@@ -44,13 +44,13 @@ pub struct WebAccess {
 }
 
 impl WebAccess {
-    /// Returns whether there is any.
+    /// Returns true if any web tool is available.
     #[must_use]
     pub const fn is_any(self) -> bool {
         self.search || self.fetch
     }
 
-    /// Returns whether the web can be searched, and not only pages be read whose addresses are known.
+    /// Returns true if the web can be searched, rather than only pages with known addresses be read.
     #[must_use]
     pub const fn can_search(self) -> bool {
         self.search
@@ -64,7 +64,7 @@ impl WebAccess {
         }
     }
 
-    /// Returns whether the tool is one of them.
+    /// Returns true if the tool is one of them.
     pub(super) const fn has_tool(self, tool: HostTool) -> bool {
         match tool {
             HostTool::WebSearch => self.search,
@@ -272,8 +272,8 @@ fn web_results(log: &[LogEntry]) -> impl Iterator<Item = &CallResult> {
     results.filter(|result| is_of_web(&result.tool))
 }
 
-/// Returns the number of this call among the agent's calls to the web, from 1. The calls of a step count in their order,
-/// though they run side by side, and whichever lease runs them.
+/// Returns the number of this call among the agent's calls to the web, from 1. The calls of a step count in their
+/// order, although they run concurrently, and independent of the lease that runs them.
 fn number_of(log: &[LogEntry], call: &StepCall) -> usize {
     let steps = log.iter().filter_map(|entry| match entry {
         LogEntry::Step { step, .. } => Some(&**step),
@@ -284,7 +284,7 @@ fn number_of(log: &[LogEntry], call: &StepCall) -> usize {
     calls.iter().rposition(|other| other.id == call.id).map_or(calls.len(), |at| at) + 1
 }
 
-/// Returns whether the tool goes to the web.
+/// Returns true if the tool accesses the web.
 fn is_of_web(tool: &str) -> bool {
     HostTool::from_name(tool).is_some_and(|tool| tool.facts().offer == Offer::WithWeb)
 }

@@ -34,7 +34,7 @@ pub(crate) fn has_begun(log: &[LogEntry]) -> bool {
 /// Reads the file; `None` if it does not exist or contains no text.
 pub(crate) async fn read_instructions(workspace: &Workspace) -> Option<String> {
     let file = workspace.open_file(&AskedPath::from_text(INSTRUCTIONS_FILE)).await.ok()?;
-    // One more byte tells whether something is cut, three more complete a character.
+    // One more byte shows whether the file is cut, three more complete a character.
     let end = file.size.min(INSTRUCTIONS_MAX_BYTES as u64 + 4);
     let mut bytes = Vec::with_capacity(usize::try_from(end).ok()?);
     let mut stream = file.stream_range(0..end);

@@ -8,14 +8,14 @@ use tokio::time::Instant;
 const WAIT_MAX: Duration = Duration::from_secs(20 * 60);
 
 /// Measures how long the machine has kept the turn waiting: only while nothing else can advance it. Models and calls of
-/// the host take as long as they take.
+/// the host are not limited here.
 #[derive(Default)]
 pub(super) struct MachineWait {
     since: Option<Instant>,
 }
 
 impl MachineWait {
-    /// Returns when the wait will have lasted too long; `None` while the machine is not waited for.
+    /// Returns the time at which the wait exceeds the limit; `None` while the machine is not waited for.
     pub(super) fn deadline_at(&mut self, awaited: bool, now: Instant) -> Option<Instant> {
         self.since = awaited.then(|| self.since.unwrap_or(now));
         Some(self.since? + WAIT_MAX)

@@ -35,7 +35,7 @@ pub(super) async fn next_event(model_stream: &mut Option<ModelStream>) -> TurnEv
                 StepError::Unavailable { reason: "the stream ended early".to_owned(), retry_after: None };
             let error = other.and_then(Result::err).unwrap_or(cut);
             match &error {
-                // No other attempt fares better, and an operator may have to do something.
+                // A retry cannot succeed, and an operator may have to act.
                 StepError::Rejected { .. } => {
                     tracing::warn!(%answer, model, %error, number, attempt, "model step rejected");
                 }
