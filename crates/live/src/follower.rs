@@ -113,7 +113,7 @@ impl Follower {
     async fn move_on(&mut self) -> Option<()> {
         self.watch.as_ref()?;
         loop {
-            // Seen before the next answer is looked for, so that one that comes in between wakes the reader.
+            // Marked as seen before the next answer is looked up, so that an answer in between wakes the reader.
             let deleted = self.progress.borrow_and_update().deleted;
             if let Some(next) = self.current.next_answer() {
                 self.progress = next.progress();

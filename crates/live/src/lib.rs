@@ -1,9 +1,9 @@
 //! Answers in progress and their readers.
 //!
-//! One task owns an answer and folds its changes in; each fold raises the stamp that readers wait on. Readers
-//! get [`Snapshot`]s: each is created at most once per revision, from segments that all readers share, so the
-//! cost of a reader depends neither on the length nor on the speed of the answer. A snapshot supersedes
-//! earlier ones: slow readers get fewer of them.
+//! One task owns an answer and applies its changes; each change raises the stamp that readers wait on. Readers get
+//! [`Snapshot`]s: each is created at most once per revision, from segments that all readers share, so the cost of a
+//! reader depends neither on the length nor on the speed of the answer. A snapshot supersedes earlier ones: slow
+//! readers get fewer of them.
 
 mod done;
 mod follower;
@@ -152,7 +152,7 @@ impl LiveAnswer {
         self.is_over() && self.state.try_lock().map_or(true, |state| is_awaited(&state))
     }
 
-    /// Folds a change in. Ignores a change that is not newer.
+    /// Applies a change. Ignores a change that is not newer.
     pub fn fold_change(&self, stamp: RevisionStamp, change: AnswerChange) {
         let mut state = self.lock_state();
         let anew = state.answer.is_cut_by(&change);
@@ -317,9 +317,9 @@ impl Live {
         found.ok_or(Generation(known.deleted))
     }
 
-    /// Caches a completed answer, unless a conversation was deleted since `generation`, which must precede
-    /// the read of the answer. Returns the answer that all readers share: the one of another reader who was faster, so
-    /// that it is rendered once.
+    /// Caches a completed answer, unless a conversation was deleted since `generation`, which must precede the read of
+    /// the answer. Returns the answer that all readers share: possibly that of a faster reader, so that it is rendered
+    /// once.
     #[must_use]
     pub fn keep_completed(&self, live: Arc<LiveAnswer>, generation: Generation) -> Arc<LiveAnswer> {
         let mut known = self.lock_known();
@@ -377,7 +377,7 @@ impl Live {
         }
     }
 
-    /// Removes an answer that is completed, or no longer written here. Its readers keep it.
+    /// Removes an answer that is completed, or is not written here any more. Its readers keep it.
     pub fn finish_answer(&self, answer: MessageId) {
         self.lock_known().answers.remove(&answer);
     }

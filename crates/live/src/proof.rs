@@ -10,13 +10,13 @@ use domain::citation::{CitationMark, find_marks, strip_marks};
 use text_analysis::proof::{Unproven, prove_claim};
 use text_analysis::sentence::split_sentences;
 
-/// Bounds the claims of a text that are checked; citations of further ones are not.
+/// The maximum number of claims of a text that are checked; citations of further claims are not checked.
 const CLAIMS_MAX: usize = 200;
 /// Bounds the passages that prove one claim together; a claim with more is not checked.
 const PASSAGES_OF_CLAIM_MAX: usize = 16;
 /// Bounds the passages' text that the claims of one answer are compared with; further claims are not checked.
 const COMPARED_MAX_BYTES: usize = 512 << 10;
-/// A claim with fewer words takes in the sentence before.
+/// A claim with fewer words includes the sentence before it.
 const CLAIM_WORDS_MIN: usize = 3;
 
 /// Returns for each cited number whether the passages contain all its claims, with the first thing that they do not

@@ -152,7 +152,7 @@ pub struct SnapshotCitation {
     pub verified: Option<bool>,
     /// The first thing that the passage does not contain, if it is not verified.
     pub reason: Option<Unproven>,
-    /// The text of the passage, as far as the answer has it.
+    /// The text of the passage, if the answer has it.
     pub passage: Option<Arc<str>>,
 }
 
@@ -266,7 +266,7 @@ struct RenderedText {
     citations: Vec<SnapshotCitation>,
 }
 
-/// The citable of a text: the sources and passages of its part. By default nothing.
+/// The sources and passages that the part of a text may cite. Empty by default.
 #[derive(Clone, Copy, Default)]
 struct CitedPassages<'a>(Option<(&'a Answer, SourcesOf<'a>)>);
 
