@@ -211,7 +211,7 @@ pub fn set_licence(
     if changed == 0 { Err(AccountError::NotFound) } else { Ok(()) }
 }
 
-/// Replaces the role of a user. One that does not exist changes nothing.
+/// Replaces the role of a user. Does nothing if the user does not exist.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -229,7 +229,7 @@ pub fn set_password(tx: &mut dyn Sql, user: UserId, hash: &str) -> Result<(), Ac
     if changed == 0 { Err(AccountError::NotFound) } else { Ok(()) }
 }
 
-/// The source of the statement that an email is the user's.
+/// The person who confirmed that an email belongs to the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EmailSource {
     /// The user, without proof.

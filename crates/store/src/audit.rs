@@ -117,7 +117,7 @@ pub fn erase_account_from_audit(
     let last = tx.query_one("SELECT COALESCE(MAX(entry), 0) FROM audit", params![], |row| row.get_int(0))?;
     let (last, until) = (last.unwrap_or(0), after.saturating_add(i64::from(limit)));
     let erased = format!("deleted:{account}");
-    // The entries that tell former emails come last: the others need them.
+    // Entries with former emails come last, because the others need them.
     tx.execute(
         "UPDATE audit SET
             actor = CASE WHEN actor IN (SELECT email FROM users WHERE account_id = $1 UNION SELECT subject FROM audit

@@ -1,4 +1,4 @@
-//! When a process was last certain to hold the exclusive lock on its database.
+//! The time at which a process was last certain to hold the exclusive lock on its database.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 pub(crate) struct Confirmation(AtomicU64);
 
 impl Confirmation {
-    /// Returns the time since the host was booted, including the time in which it slept.
+    /// Returns the time since the host was booted, including suspended time.
     pub(crate) fn time_since_boot() -> Duration {
         Duration::try_from(clock_gettime(ClockId::Boottime)).unwrap_or_default()
     }

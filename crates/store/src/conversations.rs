@@ -125,7 +125,7 @@ pub fn list_conversations(
     Ok(ConversationListPage { conversations, total })
 }
 
-/// Returns the name of the key through which the first question of a conversation came, if it came through one.
+/// Returns the name of the key that asked the first question of a conversation, if any.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -178,7 +178,7 @@ pub fn patch_conversation(
     read_conversation_summary(tx, account, conversation)
 }
 
-/// Replaces the title by one that was made of another question. Leaves `modified_at` unchanged.
+/// Replaces the title by one that was derived from another question. Leaves `modified_at` unchanged.
 ///
 /// # Errors
 /// [`StoreError`].

@@ -1,4 +1,4 @@
-//! Credits: the balance of an account, and the ledger that it is the sum of.
+//! Credits: the balance of an account, and the ledger whose sum it is.
 
 use domain::credits::{Balance, Credits, PostingKind, Shortage};
 use domain::id::{AccountId, ConversationId, KeyId, MessageId, PostingId};
@@ -40,7 +40,7 @@ pub fn grant_credits(
     post_credits(tx, &posting)?.map_err(|_| GrantError::NotFound)
 }
 
-/// Returns true if there is a posting of this id. Locks the account, so that none is made meanwhile.
+/// Returns true if a posting with this id exists. Locks the account, so that none is created meanwhile.
 ///
 /// # Errors
 /// [`StoreError`].

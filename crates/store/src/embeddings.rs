@@ -12,7 +12,7 @@ use crate::credits::{Posting, post_credits};
 use crate::error::StoreError;
 use crate::sql::{Result, RowExt, Sql, SqlExt, params, stored_int};
 
-/// The millionths of a credit.
+/// The number of millionths in a credit.
 const MICROS: u64 = 1_000_000;
 /// The maximum number of requests that one call of [`pending`] returns.
 const PENDING_MAX: u32 = 1000;
@@ -79,8 +79,8 @@ pub fn reserve_embedding(tx: &mut dyn Sql, new: &EmbeddingReserve) -> Result<(),
     Ok(())
 }
 
-/// Settles a request, and releases the rest of its reservation. Returns the credits that were settled; none of a request that is
-/// over already.
+/// Settles a request, and releases the rest of its reservation. Returns the settled credits; zero for a request that
+/// has already ended.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -110,7 +110,7 @@ pub fn settle_embedding(tx: &mut dyn Sql, done: &EmbeddingDone) -> Result<Credit
     Ok(cost)
 }
 
-/// Releases the reservation of a request that failed. Does nothing for one that is over already.
+/// Releases the reservation of a request that failed. Does nothing for a request that has already ended.
 ///
 /// # Errors
 /// [`StoreError`].

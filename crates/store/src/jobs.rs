@@ -173,9 +173,9 @@ pub fn is_due(tx: &mut dyn Sql, now: Timestamp, lease: Duration) -> Result<bool>
     Ok(due.is_some())
 }
 
-/// Claims due jobs without a lease, the longest waiting first; only those whose kind this version knows. A lease is over at its end. It also counts as
-/// over when it ends later than any lease granted by `now` could, which means that the clock was set back. Claims none if
-/// another process serves.
+/// Claims due jobs without a lease, the longest waiting first; only those whose kind this version knows. A lease
+/// expires at its end. It also counts as expired when it ends later than any lease granted by `now` could, which means
+/// that the clock was set back. Claims none if another process serves.
 ///
 /// # Errors
 /// [`StoreError`].
@@ -289,7 +289,7 @@ pub fn release_job(tx: &mut dyn Sql, fence: JobFence) -> Result<bool> {
     Ok(released > 0)
 }
 
-/// Ends every lease and returns their number. No claim may be under way.
+/// Ends every lease and returns their number. No claim may be in progress.
 pub(crate) fn end_all_leases(tx: &mut dyn Sql) -> Result<u64> {
     tx.execute("UPDATE jobs SET node_id = NULL, lease_until = NULL WHERE node_id IS NOT NULL", params![])
 }

@@ -38,7 +38,7 @@ pub struct StoredKey {
     pub id: KeyId,
     pub name: String,
     pub created_at: Timestamp,
-    /// The end of the key: that of the licence, or its own if earlier; `None` without a licence.
+    /// The expiry of the key: the end of the licence, or the key's own end if earlier; `None` without a licence.
     pub expires_at: Option<Timestamp>,
     /// The minute of its last use.
     pub last_used_at: Option<Timestamp>,

@@ -45,10 +45,10 @@ pub struct NewQuestion {
     pub agent: Option<String>,
     /// The full names of the chosen skills.
     pub skills: Vec<String>,
-    /// The model that answers: of a new conversation, of a version and of one that changes how the conversation goes on that of
-    /// its own, otherwise the one that the branch is expected to have.
+    /// The model that answers. A new conversation, a version and a change of the conversation's choices set it;
+    /// otherwise it is the model that the branch is expected to have.
     pub model: String,
-    /// How the conversation goes on from this question on; `None` as before.
+    /// The choices of the conversation from this question on; `None` to keep them.
     pub goes_on: Option<GoesOn>,
     /// The price and token limits of the model. The answer is charged by these, regardless of later changes
     /// of the catalog.
@@ -105,7 +105,7 @@ pub struct NewConversation {
     pub web_search: bool,
 }
 
-/// The choices with which an existing conversation goes on.
+/// New choices of an existing conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GoesOn {
     /// The settings of [`NewQuestion::model`], as keys and values; `None` to keep the model and its settings.
@@ -169,7 +169,7 @@ pub enum AskRefused {
     /// The exchange has [`VERSIONS_MAX`] versions.
     #[error("the question has too many versions: {VERSIONS_MAX} is the maximum")]
     TooManyVersions,
-    /// The branch has another model than the question was checked for, because another one was shown meanwhile.
+    /// The branch has another model than the question was checked for, because another branch was shown meanwhile.
     #[error("the conversation was switched to the model {0} by another request")]
     OtherModel(String),
     /// The balance does not cover the first step.
@@ -192,8 +192,8 @@ pub enum AskRefused {
 /// dispatch row and skill uses in one transaction.
 ///
 /// # Errors
-/// [`AskRefused`]. Of several reasons the first in this order: repeated, not found, insufficient, busy,
-/// spending limit. In an existing conversation, busy precedes insufficient.
+/// [`AskRefused`]. If several apply, the first in this order: repeated, not found, insufficient, busy, spending limit.
+/// In an existing conversation, busy precedes insufficient.
 pub fn ask_question(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskResult, AskRefused> {
     if let Some(idempotency) = &new.idempotency
         && let Some((conversation, answer)) = claim_idempotency_key(tx, new, idempotency)?

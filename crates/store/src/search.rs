@@ -14,11 +14,11 @@ use crate::sql::{Result, RowExt, Sql, SqlExt, SqlValue, params, stored_int};
 const LAST_EXCHANGES_MAX: u32 = 10;
 /// The longest word, in bytes.
 pub const WORD_MAX_BYTES: usize = 64;
-/// The exchanges of a conversation that are indexed at once.
+/// The number of exchanges of a conversation that are indexed at once.
 pub const INDEXED_TOGETHER_MAX: u32 = 16;
 /// The size of the texts, in bytes, from which on a batch takes no further conversation.
 pub const BATCH_TEXT_BYTES: usize = 256 * 1024;
-/// The words of a search that count.
+/// The maximum number of words of a search that count.
 pub const WORDS_MAX: usize = 4;
 /// The largest result of [`find`].
 pub const FOUND_MAX: u32 = 200;
@@ -96,8 +96,8 @@ fn read_exchange_texts(
     )
 }
 
-/// Reads the beginnings of a conversation's last messages, the newest exchange first and each answer before its question.
-/// Returns none of a conversation of another account.
+/// Reads the beginnings of a conversation's last messages, the newest exchange first and each answer before its
+/// question. Returns nothing for a conversation of another account.
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
@@ -114,8 +114,8 @@ pub fn last_texts(tx: &mut dyn Sql, account: AccountId, conversation: Conversati
     Ok(exchanges.into_iter().flatten().collect())
 }
 
-/// Adds the words of texts that [`unindexed`] returned. Words that are there, or longer than [`WORD_MAX_BYTES`], are passed
-/// over. Does nothing if the conversation was deleted in the meantime.
+/// Adds the words of texts that [`unindexed`] returned. Skips words that exist already or are longer than
+/// [`WORD_MAX_BYTES`]. Does nothing if the conversation was deleted in the meantime.
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).
@@ -169,14 +169,14 @@ macro_rules! matching {
         )
     };
 }
-/// Requires that the conversation `c` is one of those with the first word, which is rare.
+/// Requires that the conversation `c` has the first word, which is rare.
 macro_rules! rare_word {
     () => {
         " AND c.id IN (SELECT conversation_id FROM search_words WHERE account_id = $1 AND word >= $4 AND word < $5)"
     };
 }
 
-/// The statements for one word, two words, and so on, of which the first is rare.
+/// The statements for one word, two words, and so on, if the first word is rare.
 const MATCHING_RARE: [&str; WORDS_MAX] = [
     matching!(rare_word!()),
     matching!(rare_word!(), has_word!("$6" "$7")),

@@ -1,4 +1,4 @@
-//! The one process that may claim work of a database, and the database's own identity.
+//! The only process that may claim work of a database, and the database's identity.
 
 use domain::id::NodeId;
 

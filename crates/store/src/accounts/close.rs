@@ -1,5 +1,5 @@
-//! Deletion: closes an account at once. A job then removes what belongs to it, in chunks. The account's row and its
-//! postings stay, without any personal data.
+//! Deletion: closes an account at once. A job then removes its data in chunks. The account's row and its postings stay,
+//! without any personal data.
 
 use domain::id::{AccountId, ConversationId, JobId, MessageId};
 use domain::job::Job;
@@ -24,8 +24,8 @@ pub enum AccountRemoval {
     Done,
 }
 
-/// Closes an account: it is not found any more, its email is free, its keys are revoked, its sessions end, its machine
-/// belongs to nobody, and no question is accepted. Writes the job that removes the rest, and returns the answers in
+/// Closes an account: it cannot be found any more, its email is free, its keys are revoked, its sessions end, its
+/// machine has no owner, and no question is accepted. Writes the job that removes the rest, and returns the answers in
 /// progress, which are requested to stop and are paid for like any other.
 ///
 /// # Errors
@@ -82,8 +82,8 @@ pub fn is_closed(tx: &mut dyn Sql, account: AccountId) -> Result<bool> {
     Ok(closed.is_some())
 }
 
-/// Deletes conversations of a closed account, at most a hundred, and returns their number. Each is removed by a job of its
-/// own, after its answer in progress has completed.
+/// Deletes conversations of a closed account, at most a hundred, and returns their number. A separate job removes each
+/// one after its answer in progress has completed.
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).

@@ -1,10 +1,10 @@
-//! Branches: the exchanges of a conversation are a tree, of which one path is shown.
+//! Branches: the exchanges of a conversation form a tree, and one path of it is shown.
 //!
-//! An exchange knows its parent. Of the children of a parent one is chosen, the one that was shown last; the path of
-//! chosen ones from the beginning on is shown. So a user who returns to a branch finds it as it was left. Indexes of the
-//! database permit one shown exchange at each depth, and one chosen one among the hidden children of a parent.
+//! An exchange knows its parent. One child of each parent is chosen: the one that was shown last. The path of chosen
+//! exchanges from the beginning on is shown, so a user who returns to a branch finds it unchanged. Indexes of the
+//! database permit one shown exchange at each depth, and one chosen exchange among the hidden children of a parent.
 //!
-//! Everything else reads what is shown: the public interface, the model's context, exports. While an answer is in
+//! Everything else reads the shown branch: the public interface, the model's context, exports. While an answer is in
 //! progress its branch stays shown.
 
 use domain::id::{AccountId, ConversationId, MessageId};
@@ -78,8 +78,8 @@ pub struct Versions {
     pub next: Option<MessageId>,
 }
 
-/// Shows the branch of an answer, as it was left. The conversation goes on with the model of its last exchange. Leaves
-/// `modified_at` unchanged.
+/// Shows the branch of an answer in its last state. The conversation continues with the model of its last exchange.
+/// Leaves `modified_at` unchanged.
 ///
 /// # Errors
 /// [`ShowRefused`].
@@ -112,8 +112,8 @@ pub fn show_branch(
     Ok(BranchPosition { position: place.depth, exchanges, is_other: !is_shown })
 }
 
-/// Returns the model with which the branch of an answer goes on; `None` if the answer does not exist, or belongs to another
-/// account.
+/// Returns the model with which the branch of an answer continues; `None` if the answer does not exist, or belongs to
+/// another account.
 ///
 /// # Errors
 /// [`StoreError`].

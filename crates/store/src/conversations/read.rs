@@ -150,7 +150,7 @@ pub fn find_answer(
     Ok(stored.ok_or(ConversationError::NotFound)?.read_whole_answer(tx)?)
 }
 
-/// Returns what a completed answer has cost; `None` while it is in progress.
+/// Returns the cost of a completed answer; `None` while it is in progress.
 ///
 /// # Errors
 /// [`ConversationError::NotFound`], also if the message is a question.

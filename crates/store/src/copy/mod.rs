@@ -137,8 +137,8 @@ impl Importer {
         }
     }
 
-    /// Commits the import durably. Ends all leases, because their holders serve another database, and takes the identity
-    /// away, because the copy has another folder of workspaces.
+    /// Commits the import durably. Ends all leases, because their holders serve another database, and removes the
+    /// identity, because the copy has another folder of workspaces.
     ///
     /// # Errors
     /// [`StoreError`] of the engine; then nothing was imported.
@@ -157,7 +157,7 @@ impl Importer {
 
 /// Ends all leases on answers.
 const RELEASE: &str = "UPDATE dispatch SET node_id = NULL, lease_until = NULL";
-/// Takes the database's identity away, and the service that works on the original.
+/// Removes the database's identity, and the record of the service that works on the original.
 const UNNAME: &str = "UPDATE serving SET database_id = NULL, process_id = NULL, folder_id = NULL";
 /// The first version of the schema with the table `serving`.
 const SERVING_SINCE: usize = 20;

@@ -19,7 +19,7 @@ use crate::sql::{Result, SqlRow, SqlValue};
 
 /// The time limit for closing a session.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// The oldest supported server version: older than any version that still gets updates.
+/// The oldest supported server version. Every version that still gets updates is newer.
 const VERSION_MIN: i64 = 130_000;
 
 /// Limits of a session: 10 s for a lock, 60 s for a statement, 10 s for an idle transaction. Also requires

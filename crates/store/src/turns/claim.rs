@@ -164,8 +164,8 @@ impl ClaimRun<'_> {
         Ok(())
     }
 
-    /// Returns the answers with expired leases, of accounts that have room. Their number is bounded by that
-    /// of the leases.
+    /// Returns the answers with expired leases, of accounts that have room. Their number is bounded by the number of
+    /// leases.
     fn list_expired(&self, tx: &mut dyn Sql) -> Result<Vec<ClaimableAnswer>> {
         tx.query_all(
             "SELECT d.accepted_at, d.answer_id, d.account_id, d.lease_until FROM dispatch d

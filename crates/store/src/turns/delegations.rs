@@ -33,7 +33,7 @@ pub fn begin_delegation(
     call: &str,
     max: u32,
 ) -> Result<Option<Delegation>, TurnError> {
-    // Of several calls at once each counts those before it.
+    // Concurrent calls are serialized, so that each counts the previous ones.
     lock_account(tx, fence)?;
     read_open_answer(tx, fence)?;
     let bill = tx.query_one(

@@ -84,8 +84,7 @@ pub fn release_lease(tx: &mut dyn Sql, fence: Fence) -> Result<(), TurnError> {
     if released == 0 { Err(TurnError::Fenced) } else { Ok(()) }
 }
 
-/// Releases a lease like [`release`], without counting the attempt: the turn only waited for something that
-/// did not come.
+/// Releases a lease like [`release`], without counting the attempt: the turn only waited in vain.
 ///
 /// # Errors
 /// [`TurnError::Fenced`].

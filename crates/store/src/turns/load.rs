@@ -23,7 +23,7 @@ pub const EARLIER_EXCHANGES_MAX: u32 = 200;
 pub const EARLIER_WHOLE_MAX_BYTES: i64 = 1024 * 1024;
 /// The bytes of exchanges that are read as question and answer only. Older ones are omitted.
 pub const EARLIER_BRIEF_MAX_BYTES: i64 = 512 * 1024;
-/// The longest text of an answer that is read in this case, in characters; the rest is truncated.
+/// The longest text of an answer that is read in that case, in characters; the rest is truncated.
 const BRIEF_ANSWER_MAX_CHARS: u32 = 16 * 1024;
 /// The same in bytes; a character has up to four.
 const BRIEF_ANSWER_MAX_BYTES: i64 = 64 * 1024;
@@ -183,11 +183,11 @@ fn read_model_limits(row: &dyn SqlRow, column: usize) -> Result<Option<ModelLimi
     Ok(Some(ModelLimits { price, context_tokens, output_max_tokens }))
 }
 
-/// The earlier exchanges that are read, and in which form.
+/// The earlier exchanges that are read, and their form.
 struct EarlierExchange {
     /// The position of the oldest one.
     first: u32,
-    /// Those that are read as question and answer only.
+    /// The exchanges that are read as question and answer only.
     brief: Vec<u32>,
 }
 
@@ -269,7 +269,7 @@ fn logs_of(
     before: u32,
 ) -> Result<HashMap<MessageId, Result<Vec<LogEntry>, ()>>> {
     let mut logs = HashMap::new();
-    // Exchanges without logs, oldest first, separate the ranges of those with logs.
+    // Exchanges without logs, oldest first, separate the ranges of exchanges with logs.
     let mut from = earlier.first;
     for end in earlier.brief.iter().rev().copied().chain([before]) {
         if from < end {

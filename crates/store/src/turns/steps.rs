@@ -36,8 +36,8 @@ pub struct Reserve {
 /// A finished step.
 #[derive(Debug, Clone)]
 pub struct StepDone {
-    /// Its number, larger than that of every committed step. A summary has the number of the step that
-    /// follows it.
+    /// Its number, greater than the numbers of all committed steps. A summary has the number of the step that follows
+    /// it.
     pub number: u32,
     /// For a summary: the number of earlier entries that stay unchanged.
     pub summary: Option<u32>,
@@ -157,7 +157,7 @@ pub(super) fn set_reservation(
     if held == 0 { Err(TurnError::Fenced) } else { Ok(()) }
 }
 
-/// Returns the part of the answer's reservation that belongs to other logs than the one that holds `own`.
+/// Returns the part of the answer's reservation that belongs to other logs. `own` is the part of this log.
 fn rest_of(open: &OpenAnswer, own: Credits) -> Result<Credits> {
     open.outstanding.0.checked_sub(own.0).map(Credits).ok_or(UNCOVERED)
 }
@@ -203,7 +203,7 @@ fn post_step(
         ..open.new_posting(fence, id, kind, amount, done.now)
     };
     let settle = posting(done.settle, PostingKind::Settle, done.cost);
-    // A free step has a posting, too, which records its usage.
+    // A free step also has a posting, which records its usage.
     post_credits(tx, &Posting { usage: Some(done.step.usage), ..settle })?.map_err(|_| UNCOVERED)?;
     if rest > Credits(0) {
         post_credits(tx, &posting(done.release, PostingKind::Release, rest))?.map_err(|_| UNCOVERED)?;

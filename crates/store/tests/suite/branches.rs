@@ -282,7 +282,7 @@ async fn question_follows_branch_of_its_page(engine: StoreEngine) {
     // A page that was opened before the last question.
     talk.ask_and_answer(QuestionTarget::BranchOf { conversation: talk.id, answer: b }, "d").await;
     assert_eq!(talk.shown_texts().await, ["a", "b", "c", "d"]);
-    // A program knows no branches.
+    // A program does not know about branches.
     talk.ask_next("e").await;
     assert_eq!(talk.shown_texts().await, ["a", "b", "c", "d", "e"]);
 }
@@ -340,7 +340,7 @@ async fn versions_have_bounds_and_owners(engine: StoreEngine) {
     let refused = talk.open_question(talk.version_target(first), "a").await;
     assert!(matches!(refused, Err(AskRefused::TooManyVersions)), "{refused:?}");
     assert_eq!(talk.list_versions().await[0].count, VERSIONS_MAX);
-    // They go with their conversation.
+    // They are removed with their conversation.
     let delete =
         move |tx: &mut dyn Sql| conversations::delete_conversation(tx, account, id, crate::fixture::START);
     talk.fixture.store.write(delete).await.expect("it is there");

@@ -202,7 +202,7 @@ async fn audit_log_forgets_closed_account_emails(engine: StoreEngine) {
     fixture.append_audit_note(None, START, "new@example.org", "backup", "/backup").await;
     fixture.append_audit_note(Some(id), START, "boss@example.org", "set licence", "new@example.org").await;
     fixture.close_account(id, later).await.expect("it is closed");
-    // Somebody else has the email now.
+    // Another user has the email now.
     fixture.append_audit_note(Some(other), later, "new@example.org", "create key", "key-2").await;
     let mut after = 0;
     let mut pieces = 1;

@@ -1,5 +1,5 @@
-//! Background jobs: enqueued in the transaction that makes them necessary, claimed by one process at a time,
-//! run until they succeed or have failed for good.
+//! Background jobs: enqueued in the transaction that makes them necessary, claimed by one process at a time, run until
+//! they succeed or fail permanently.
 
 use std::collections::HashSet;
 use std::time::Duration;

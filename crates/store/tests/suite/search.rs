@@ -1,4 +1,4 @@
-//! Search of conversations by words, and the names of the keys through which they came.
+//! Search of conversations by words, and the names of the keys that asked.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

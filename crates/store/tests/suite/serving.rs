@@ -53,7 +53,7 @@ async fn begin_succession_frees_all_leases(engine: StoreEngine) {
     let begun = begin_succession(&fixture, process_id(2)).await;
     assert_eq!((begun.answers, begun.jobs), (1, 1));
     assert_eq!(begun.folder_before, Some(NodeId::from_random(claiming_node().bits() << 8)));
-    // The earlier process was only frozen. The clock has not moved, so that its leases would hold still.
+    // The earlier process was only frozen. The clock has not moved, so its leases would still be valid.
     assert!(matches!(fixture.commit_step(fence, 0, 1).await, Err(TurnError::Fenced)));
     assert!(matches!(fixture.reserve_step(fence, 0, 5).await, Err(TurnError::Fenced)));
     let renewed = fixture
