@@ -22,12 +22,12 @@ const BOOKS_MAX: usize = 10_000;
 /// The age at which leftovers of an interrupted upload are removed.
 const STAGING_STALE_AFTER: Duration = Duration::from_secs(3600);
 
-/// The file beside the workspaces that names the database to which they belong. Its owner reads and writes it; backups leave
-/// it and files whose names begin with it out.
+/// The file beside the workspaces that names the database to which they belong. Its owner reads and writes it; backups
+/// omit it and files whose names begin with it.
 pub const DATABASE_MARKER: &str = ".causerie-database";
 
 /// The mode of the folder of all accounts. A machine may give its files and its home any permissions, but no other user
-/// on the host can reach them. The homes stay accessible to the agent, which is another user than their owner in a
+/// on the host can reach them. The homes stay accessible to the agent, which runs as another user than their owner in a
 /// machine.
 const PRIVATE_MODE: Mode = Mode::RWXU;
 
@@ -111,7 +111,7 @@ impl Workspaces {
     }
 
     /// Returns the workspace like [`Self::of`], but without caching its usage: a scan of all accounts must not displace
-    /// those in use.
+    /// accounts in use.
     fn without_books(&self, account: AccountId) -> Workspace {
         let trackers = self.shared.books.lock().unwrap_or_else(PoisonError::into_inner);
         let books = trackers.get(&account).cloned();

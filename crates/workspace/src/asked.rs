@@ -6,10 +6,10 @@ use crate::error::WorkspaceError;
 use crate::jail::OpenHome;
 use crate::path::{WorkspacePath, WorkspacePathError};
 
-/// A requested path, which can be read in several ways: as the entry that exists.
+/// A requested path that can be read in several ways; it means the entry that exists.
 ///
-/// Readers take the first candidate that exists. Creation takes what the path means by its rule, and deletion refuses a path
-/// of which two candidates exist.
+/// Readers take the first candidate that exists. Creation uses the meaning of the path by its rule, and deletion
+/// rejects a path if two candidates exist.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AskedPath {
     /// The path by the rule of its constructor.
@@ -18,10 +18,10 @@ pub struct AskedPath {
 }
 
 impl AskedPath {
-    /// Parses the raw, undecoded text of a URL after `/api/v1/files` or `/api/v1/directories`. It means the text decoded
-    /// once; an invalid `%` is literal. The next candidate is the text as written, which comes first where decoding makes `..`
-    /// or `.` of a name. Listings show a path that is not UTF-8 percent-encoded, and a client encodes it again: so the last
-    /// candidate is decoded twice, if that is not UTF-8 or has control characters.
+    /// Parses the raw, undecoded text of a URL after `/api/v1/files` or `/api/v1/directories`. It means the text
+    /// decoded once; an invalid `%` is literal. The next candidate is the text as written, which comes first if
+    /// decoding turns a name into `..` or `.`. Listings show a path that is not UTF-8 percent-encoded, and a client
+    /// encodes it again: so the last candidate is decoded twice, if that is not UTF-8 or has control characters.
     #[must_use]
     pub fn from_url(raw: &str) -> Self {
         let once = decode_percent(raw.as_bytes());
@@ -50,7 +50,7 @@ impl AskedPath {
         }
     }
 
-    /// Returns what the path means by its rule, the only one for creation.
+    /// Returns the meaning of the path by its rule, the only one for creation.
     ///
     /// # Errors
     /// [`PathError`].
@@ -63,7 +63,7 @@ impl AskedPath {
         self.candidates.iter()
     }
 
-    /// Returns what `open` finds at the first candidate that exists.
+    /// Returns the result of `open` for the first candidate that exists.
     pub(crate) fn first_found<T>(
         &self,
         home: &OpenHome,
@@ -81,7 +81,7 @@ impl AskedPath {
         }
     }
 
-    /// Returns the entry that a candidate means whose names are written in another normal form, if no candidate exists.
+    /// If no candidate exists, returns the entry whose names equal those of a candidate in another normal form.
     pub(crate) fn find_by_normal_form(&self, home: &OpenHome) -> Option<WorkspacePath> {
         self.candidates.iter().find_map(|path| home.find_by_normal_form(path))
     }
@@ -111,7 +111,7 @@ impl From<WorkspacePath> for AskedPath {
     }
 }
 
-/// Returns the path if it is valid and one that is shown percent-encoded: not UTF-8, or with characters that do not fit on a line.
+/// Returns the path if it is valid and shown percent-encoded: not UTF-8, or with characters that do not fit on a line.
 fn shown_encoded(path: Vec<u8>) -> Option<WorkspacePath> {
     let is_encoded = str::from_utf8(&path).map_or(true, |path| path.contains(is_odd));
     Some(path).filter(|_| is_encoded).and_then(|path| WorkspacePath::parse(path).ok())

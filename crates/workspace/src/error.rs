@@ -48,10 +48,10 @@ pub enum WorkspaceError {
     /// A folder cannot be created or replaced because something exists (409).
     #[error("the path already exists")]
     AlreadyExists,
-    /// A folder is to be moved into itself or into one that it holds (400).
+    /// A folder is to be moved into itself or into one of its subfolders (400).
     #[error("a folder cannot be moved into itself: choose another folder")]
     IntoItself,
-    /// The path of a deletion is that of one entry as written, and that of another decoded (409).
+    /// The path of a deletion matches one entry as written, and another one decoded (409).
     #[error(
         "the path is ambiguous: one entry matches it as written, another one decoded; percent-encode every byte of \
          the one that is meant"

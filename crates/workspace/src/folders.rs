@@ -38,7 +38,7 @@ enum Extent {
 }
 
 impl Workspace {
-    /// Creates a folder; its parent must exist. Its path is what the requested one means by its rule.
+    /// Creates a folder; its parent must exist. Its path is the meaning of the requested path by its rule.
     ///
     /// # Errors
     /// [`WorkspaceError::AlreadyExists`], [`WorkspaceError::NotFound`] for the parent, [`WorkspaceError::Outside`],
@@ -139,14 +139,15 @@ fn make_folder(home: &OpenHome, path: &WorkspacePath) -> Result<(), WorkspaceErr
     Ok(fs::fsync(&parent)?)
 }
 
-/// Returns a path in the folder that is meant, if the names of its folders are written in another normal form.
+/// Returns the path in the intended folder, if the path writes folder names in another normal form.
 fn in_spelled_folder(home: &OpenHome, path: WorkspacePath) -> WorkspacePath {
     let parts = path.split_name();
     let spelled = parts.and_then(|(folder, name)| Some(home.find_by_normal_form(&folder)?.join_name(name)));
     spelled.unwrap_or(path)
 }
 
-/// Returns the candidate that exists, or whose look-up fails otherwise; an error if that is not exactly one.
+/// Returns the only candidate that exists, or whose lookup fails with another error; an error if there is not exactly
+/// one.
 pub(crate) fn only_found(home: &OpenHome, asked: &AskedPath) -> Result<WorkspacePath, WorkspaceError> {
     let is_there = |path: &&WorkspacePath| !matches!(look_up(home, path), Err(WorkspaceError::NotFound));
     let mut found = asked.candidates().filter(is_there);

@@ -64,7 +64,7 @@ fn move_now(
     }
     let source = home.open_beneath(&parent, FOLDER_FLAGS)?;
     let kind = file_type(&entry_stat(source.as_fd(), own_name)?);
-    // A name in another normal form is the same name, but for the entry that is renamed.
+    // A name in another normal form counts as the same name, except for the renamed entry itself.
     let equal = equal_name(target.as_fd(), name).filter(|equal| folder != parent || equal != own_name);
     if entry_stat(target.as_fd(), name).is_ok() || equal.is_some() {
         return Err(WorkspaceError::AlreadyExists);
@@ -93,8 +93,8 @@ fn rename_entry(
     kind: FileType,
 ) -> Result<(), Errno> {
     match fs::renameat_with(source, own_name, target, name, RenameFlags::NOREPLACE) {
-        // Not every file system has it. A second name is never that of another entry, and of folders, only an empty one is
-        // replaced.
+        // Not every file system supports it. A hard link never replaces an entry, and renaming a folder replaces only
+        // an empty one.
         Err(Errno::INVAL) if kind == FileType::Directory => fs::renameat(source, own_name, target, name),
         Err(Errno::INVAL) => {
             fs::linkat(source, own_name, target, name, AtFlags::empty())?;
@@ -104,7 +104,7 @@ fn rename_entry(
     }
 }
 
-/// Returns true if a path is that of this entry or of one in it.
+/// Returns true if a path leads to this entry or to an entry in it.
 fn is_within(path: &WorkspacePath, entry: &WorkspacePath) -> bool {
     let rest = path.as_bytes().strip_prefix(entry.as_bytes());
     rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/')

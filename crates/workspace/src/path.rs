@@ -34,7 +34,7 @@ pub enum NameError {
     /// Nothing is left after the folders are removed.
     #[error("the file name is missing")]
     Missing,
-    /// `.`, `..`, a name with NUL, or one that the workspace reserves.
+    /// `.`, `..`, a name with NUL, or a reserved name.
     #[error("the file name is not allowed")]
     NotAllowed,
     /// The name exceeds the limit of file systems.
@@ -164,7 +164,7 @@ pub(crate) fn format_path_bytes(bytes: &[u8]) -> String {
     text
 }
 
-/// The longest extension that stays behind a number, with its dot, in bytes.
+/// The longest extension that is kept after a number, with its dot, in bytes.
 const EXTENSION_MAX_BYTES: usize = 16;
 
 /// The name of an uploaded file: one component, at most 255 bytes.
@@ -217,7 +217,7 @@ impl FileName {
         Self([&stem[..end], number.as_bytes(), extension].concat())
     }
 
-    /// Returns the name as an entry of a folder writes it.
+    /// Returns the name in the form that entries of a folder have.
     pub(crate) const fn of_entry(name: Vec<u8>) -> Self {
         Self(name)
     }
@@ -245,7 +245,7 @@ fn is_windows_path(text: &[u8]) -> bool {
     path.first() == Some(&b'\\')
 }
 
-/// Returns where a web address begins that is a part of a name, and not the whole of it or in a folder.
+/// Returns the position of a web address that is only a part of a name, not the whole name or in a folder.
 fn address_in_name(text: &[u8]) -> Option<usize> {
     let scheme_end = text.windows(3).position(|window| window == b"://")?;
     let scheme = text[..scheme_end].iter().rev().take_while(|byte| byte.is_ascii_alphanumeric()).count();

@@ -1,10 +1,10 @@
-//! Uploads of large files in pieces that go on after a broken connection, a restart or a power failure.
+//! Uploads of large files in pieces. They continue after a broken connection, a restart or a power failure.
 //!
-//! The content is a file with a hidden name in the home folder, so it counts as the account's from its first byte on and can
-//! be renamed to its place. The machine may write to the home folder; what the service has to rely on is kept apart from it,
-//! in a file for each upload beside the home folders. Its first line is the number of bytes that were acknowledged. Content
-//! is synchronised before that number and that number before the acknowledgement, so a resumed upload continues at a byte
-//! that is on disk. A lock on the file keeps two processes from writing the same upload.
+//! The content is a file with a hidden name in the home folder, so it counts as the account's from its first byte on
+//! and can be renamed to its place. The machine may write to the home folder, so the service keeps its own state
+//! elsewhere, in a file for each upload beside the home folders. Its first line is the number of bytes that were
+//! acknowledged. Content is synchronised before that number and that number before the acknowledgement, so a resumed
+//! upload continues at a byte that is on disk. A lock on the file keeps two processes from writing the same upload.
 
 use std::fs::File;
 use std::io;
@@ -44,7 +44,7 @@ const RECEIVED_DIGITS: usize = 20;
 const PRIVATE_FOLDER: Mode = Mode::RWXU;
 const PRIVATE_FILE: Mode = Mode::from_raw_mode(0o600);
 const RECORD_FLAGS: OFlags = OFlags::RDWR.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-/// A machine may have put a pipe in the place of the content.
+/// A machine may have replaced the content by a pipe.
 const CONTENT_FLAGS: OFlags = RECORD_FLAGS.union(OFlags::NONBLOCK);
 
 /// An upload as its client announces it.
@@ -78,11 +78,11 @@ pub struct BegunUpload {
 /// The outcome of a piece.
 #[derive(Debug)]
 pub enum AppendOutcome {
-    /// It is on disk, with all before it.
+    /// It is on disk, with all earlier pieces.
     Received(u64),
     /// It was the last one, and the file is in its place.
     Stored(PlacedUpload),
-    /// It does not begin where the content ends, or another piece is being written.
+    /// It does not begin at the end of the content, or another piece is being written.
     Conflict {
         /// The number of bytes that have arrived.
         received: u64,
@@ -234,7 +234,7 @@ impl Workspace {
         room: ReservedSpace,
     ) -> Result<BegunUpload, WorkspaceError> {
         let (home, folder, id) = (self.open_home()?, self.make_unfinished_folder()?, generate_name()?);
-        // One after another: otherwise several would each find room for one more.
+        // Serialized: otherwise concurrent uploads would each find room for one more.
         fs::flock(&folder, FlockOperation::LockExclusive)?;
         if let Some(found) = self.same_unfinished(announced)? {
             return Ok(found);
@@ -283,7 +283,7 @@ impl Workspace {
         let oldest = i64::try_from(oldest.saturating_sub(UNFINISHED_IDLE_MAX).as_secs()).unwrap_or(i64::MAX);
         let mut removed = 0;
         for id in upload_ids(&folder)? {
-            // Also one whose record is damaged.
+            // This also removes one whose record is damaged.
             if entry_stat(folder.as_fd(), id.as_bytes()).is_ok_and(|stat| stat.st_mtime < oldest) {
                 removed += u64::from(remove_unused(self, &home, &folder, &id)?);
             }
@@ -467,7 +467,7 @@ fn remove_unused(
     Ok(true)
 }
 
-/// Returns the record of an upload of which nothing has arrived.
+/// Returns the record of a new upload.
 fn record_of(announced: &AnnouncedUpload) -> Result<Vec<u8>, WorkspaceError> {
     let mut record = received_line(0).into_bytes();
     record.extend(serde_json::to_vec(announced).map_err(io::Error::from)?);

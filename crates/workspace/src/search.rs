@@ -20,7 +20,7 @@ pub const FOUND_MAX: usize = 1000;
 /// The entries that a search found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundEntries {
-    /// The folder that was searched, and what was found in it and below.
+    /// The searched folder, and the entries found in it and below.
     pub listing: WorkspaceListing,
     /// True if there may be more: more than [`FOUND_MAX`] have the words, or the folder has more than [`ENTRIES_MAX`] entries.
     pub is_cut: bool,
@@ -60,7 +60,7 @@ fn find_matching_entries(
         let opened = match home.open_beneath(&folder, FOLDER_FLAGS) {
             Ok(opened) => opened,
             Err(_) if folder == *path => home.open_folder(path)?,
-            // It was moved meanwhile, or its machine closed it.
+            // It was moved meanwhile, or its machine removed the permissions.
             Err(_) => continue,
         };
         for entry in Dir::read_from(&opened)? {

@@ -29,7 +29,8 @@ impl OpenHome {
     }
 }
 
-/// Returns the only name in a folder that equals this one in composed form; `None` if there are others or too many to compare.
+/// Returns the only name in a folder that equals this one in composed form; `None` if several do or too many would have
+/// to be compared.
 pub(crate) fn equal_name(folder: BorrowedFd<'_>, name: &[u8]) -> Option<Vec<u8>> {
     let composed = compose_name(name)?;
     let mut found = None;
@@ -46,7 +47,8 @@ pub(crate) fn equal_name(folder: BorrowedFd<'_>, name: &[u8]) -> Option<Vec<u8>>
     found
 }
 
-/// Returns the name under which an entry is made in a folder: that of the one which it replaces, if it is written in another form.
+/// Returns the name under which an entry is created in a folder: the existing name of the entry that it replaces, if
+/// that has another form.
 pub(crate) fn name_in(folder: BorrowedFd<'_>, name: &[u8]) -> Vec<u8> {
     match entry_stat(folder, name) {
         Ok(_) => name.to_vec(),
@@ -54,7 +56,7 @@ pub(crate) fn name_in(folder: BorrowedFd<'_>, name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Returns a name in composed form; `None` of one that has only one form.
+/// Returns a name in composed form; `None` if it has only one form.
 fn compose_name(name: &[u8]) -> Option<String> {
     let name = str::from_utf8(name).ok().filter(|name| !name.is_ascii())?;
     Some(name.nfc().collect())

@@ -52,7 +52,8 @@ pub enum Destination {
 pub enum SameName {
     /// It replaces the existing one.
     Replace,
-    /// It gets a number after its name: `offer (2).pdf`. If the existing one has the same content, it stays in its place.
+    /// The new file gets a number after its name: `offer (2).pdf`. If the existing one has the same content, it is kept
+    /// instead.
     KeepBoth,
 }
 

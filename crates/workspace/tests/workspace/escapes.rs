@@ -166,7 +166,7 @@ impl Drop for Stops<'_> {
     }
 }
 
-/// Exchanges two names atomically; either may be gone.
+/// Exchanges two names atomically; either may be missing.
 fn exchange_names(one: &std::path::Path, other: &std::path::Path) {
     let cwd = rustix::fs::CWD;
     let _ = rustix::fs::renameat_with(cwd, one, cwd, other, rustix::fs::RenameFlags::EXCHANGE);

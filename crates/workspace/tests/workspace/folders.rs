@@ -58,13 +58,13 @@ async fn ambiguous_path_deletes_nothing() {
     let refused = host.workspace.delete_path(&asked_path("/uploads/a%20b"), true).await;
     assert!(matches!(refused, Err(WorkspaceError::AmbiguousPath)), "{refused:?}");
     assert!(host.host_path("uploads/a b").exists() && host.host_path("uploads/a%20b").exists());
-    // Encoded to the last byte, it is the one; encoded once more, the other.
+    // Fully encoded, it means one entry; encoded once more, the other.
     host.workspace.delete_path(&asked_path("/uploads/%61%20%62"), false).await.unwrap();
     assert!(!host.host_path("uploads/a b").exists() && host.host_path("uploads/a%20b").exists());
     host.upload_text("/uploads", "a b", "a b").await.unwrap();
     host.workspace.delete_path(&asked_path("/uploads/a%2520b"), false).await.unwrap();
     assert!(host.host_path("uploads/a b").exists() && !host.host_path("uploads/a%20b").exists());
-    // A field of a body is what it says.
+    // A field of a body is taken literally.
     let gone = host.workspace.delete_path(&AskedPath::from_text("/uploads/a%20b"), true).await;
     assert!(matches!(gone, Err(WorkspaceError::NotFound)), "{gone:?}");
     host.workspace.delete_path(&asked_path("/uploads/a%20b"), false).await.unwrap();
