@@ -1,8 +1,8 @@
 //! Reads plugins of the standard Agent Plugins 1.0.0: `plugin.json` in the plugin's root, with a closed schema, and
 //! `mcp.json` beside it, with another.
 //!
-//! A violation of the schema of `plugin.json` rejects the plugin, except unknown fields and an `extensions` that
-//! is not an object. A violation in `mcp.json` disables the servers, one in a server's entry that server.
+//! A violation of the schema of `plugin.json` rejects the plugin, except unknown fields and an `extensions` that is not
+//! an object. A violation in `mcp.json` disables all servers; a violation in a server's entry disables that server.
 
 use serde_json::{Map, Value};
 

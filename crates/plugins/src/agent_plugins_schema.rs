@@ -73,7 +73,7 @@ pub(crate) fn checked_name(manifest: &Map<String, Value>) -> Result<String, (&'s
     if manifest.get("keywords").is_some_and(|keywords| !is_list(keywords)) {
         return Err(("keywords", "keywords is not a list of texts".to_owned()));
     }
-    // The schema of namespaces of others is theirs, but each is an object.
+    // The schema of other namespaces is unknown, but each is an object.
     let namespaces = manifest.get("extensions").and_then(Value::as_object);
     if namespaces.is_some_and(|map| map.values().any(|value| !value.is_object())) {
         return Err(("extensions", "extensions has a value that is not a JSON object".to_owned()));
@@ -146,7 +146,8 @@ pub(crate) fn checked_server(tree: &PluginTree, entry: &Value) -> Result<(), (&'
     }
 }
 
-/// Checks that a path stays in the plugin: `./…`, or a placeholder and what follows it. A command may also be a bare name.
+/// Checks that a path stays in the plugin: `./…`, or a placeholder and the rest after it. A command may also be a bare
+/// name.
 fn checked_path(
     tree: &PluginTree,
     key: &'static str,
@@ -172,7 +173,7 @@ fn checked_path(
     if start == "${PLUGIN_DATA}" {
         return Ok(());
     }
-    // A link outside counts also if what is named behind it does not exist.
+    // A link to the outside is rejected even if its target does not exist.
     let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
     let leaves = |end| matches!(tree.find_problem(&path[..end]), Some(TreeError::Outside));
     if ends.into_iter().any(leaves) { Err(outside()) } else { Ok(()) }

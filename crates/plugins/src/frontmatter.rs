@@ -1,12 +1,11 @@
 //! Parses the frontmatter of a Markdown file between two lines of `---`: `key: value` in YAML, or in a text that its
 //! author considered YAML.
 //!
-//! Valid YAML is parsed by `yaml_serde`. Hand-written frontmatter in plugins often is invalid (an unquoted
-//! description with a colon) and must be read nevertheless, by the tolerant parser here. It also provides the lines
-//! of keys and the digits of a version as written (`1.10`). It supports texts, quoted texts, block texts (`|` and
-//! `>`) and lists of texts; it skips deeper nesting and treats anchors, aliases and tags as plain text. Both
-//! parsers agree on 477 of 482 files of public plugins; in the other 5 the tolerant parser read a list below its
-//! key as a text.
+//! Valid YAML is parsed by `yaml_serde`. Hand-written frontmatter in plugins is often invalid (an unquoted description
+//! with a colon) and must still be read, by the tolerant parser here. It also provides the lines of keys and the digits
+//! of a version as written (`1.10`). It supports texts, quoted texts, block texts (`|` and `>`) and lists of texts; it
+//! skips deeper nesting and treats anchors, aliases and tags as plain text. Both parsers agree on 477 of 482 files of
+//! public plugins; in the other 5 the tolerant parser read a list below its key as a text.
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
@@ -123,8 +122,8 @@ impl Frontmatter {
 }
 
 impl Field {
-    /// Returns true if the tolerant parser's value is what the author meant rather than that of YAML: a description
-    /// with a colon, which is a nested value in YAML, or with `#1`, where a comment begins in YAML.
+    /// Returns true if the author meant the tolerant parser's value rather than the value of YAML: a description with a
+    /// colon, which is a nested value in YAML, or with `#1`, where a comment begins in YAML.
     fn is_meant_instead_of(&self, yaml: &FieldValue) -> bool {
         let FieldValue::Text(text) = &self.value else { return false };
         match yaml {
@@ -485,7 +484,7 @@ fn key_of(line: &str) -> Option<(&str, &str)> {
     (is_key && divided).then(|| (key, value.trim()))
 }
 
-/// Removes a comment: ` # ` and what follows. In `case #1` nobody means one.
+/// Removes a comment: ` # ` and the rest. `case #1` does not contain one.
 fn without_comment(text: &str) -> &str {
     let begins = |at: &usize| text[at + 2..].chars().next().is_none_or(char::is_whitespace);
     let mut found = text.match_indices(" #").map(|(at, _)| at);

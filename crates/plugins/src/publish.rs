@@ -128,7 +128,7 @@ fn lay_out(skill_files: &SkillFiles, folder: &Path) -> Result<String, TreeError>
     Ok(content)
 }
 
-/// Writes the content of a plugin. Returns its name, of the files as they were while they were written.
+/// Writes the content of a plugin. Returns its name, computed from the files as they were written.
 fn write_content(skill_files: &SkillFiles, folder: &Path) -> Result<String, TreeError> {
     let fresh = folder.join(CONTENT).join(FRESH);
     remove_path(&fresh)?;

@@ -53,7 +53,7 @@ pub fn read_one(folder: &Path) -> PluginLibrary {
     reader.read_folder(folder);
     let PluginLibrary { skills, agents, servers, .. } = &reader.library;
     if skills.is_empty() && agents.is_empty() && servers.is_empty() {
-        // A plugin of other things, such as commands, is not broken.
+        // A plugin with only other parts, such as commands, is not broken.
         let is_plugin = !reader.plugins.is_empty();
         let folder = folder.display().to_string();
         reader.add_notice(&folder, None, "no skill, agent or MCP server found", !is_plugin);
@@ -79,7 +79,7 @@ pub(crate) struct Plugin<'a> {
     skills: Vec<String>,
     agents: Vec<String>,
     pub(crate) servers: Vec<McpServer>,
-    /// True if it is of the standard Agent Plugins, whose skills are as strict.
+    /// True if it follows the standard Agent Plugins, whose skills are strict, too.
     is_standard: bool,
 }
 
@@ -201,7 +201,7 @@ impl PluginReader {
         lists_root
     }
 
-    /// Reads a plugin of the standard Agent Plugins, of which nothing outside of its folder is read.
+    /// Reads a plugin of the standard Agent Plugins. Reads nothing outside of its folder.
     fn standard_plugin(&mut self, tree: &PluginTree, root: &str) {
         self.reading = Some(escape_text(tree.display_path(root).trim_end_matches('/')));
         let tree = match tree.subtree_at(root) {
@@ -393,7 +393,7 @@ impl PluginReader {
         let tree = plugin.tree;
         let file = join_path(folder, SKILL_FILE);
         if !tree.is_file(&file) {
-            // Folders beside skills often hold what these share.
+            // Folders beside skills often contain files that the skills share.
             if tree.is_folder(folder) && !tree.has_entry(&file) {
                 self.add_notice(
                     &tree.display_path(folder),
@@ -618,7 +618,7 @@ fn folder_name<'a>(tree: &'a PluginTree, path: &'a str) -> &'a str {
     if path.is_empty() { tree.name() } else { path.rsplit('/').next().unwrap_or(path) }
 }
 
-/// Escapes a text for a terminal and a log, because it may contain what a plugin's author wrote.
+/// Escapes a text for a terminal and a log, because it may contain text of a plugin's author.
 fn escape_text(text: &str) -> String {
     let breaks = |letter: char| letter.is_control() || matches!(letter, '\u{2028}' | '\u{2029}');
     let letters = text.chars().take(NOTICE_MAX_CHARS);

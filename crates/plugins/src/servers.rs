@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 use crate::line_numbers::line_of;
 use crate::{DATA_FOLDER, MACHINE_FOLDER};
 
-/// The key of the server map, in files that contain other things, too.
+/// The key of the server map, in files with other keys, too.
 pub(crate) const KEY: &str = "mcpServers";
 /// The maximum number of arguments per server.
 const ARGUMENTS_MAX: usize = 128;
@@ -154,7 +154,7 @@ fn parse_server<'a>(
     };
     let is_standard = placeholders == Placeholders::Standard;
     let command = match entry.get("command") {
-        // A path is relative to the plugin, wherever the server works.
+        // A path is relative to the plugin, not to the server's working folder.
         Some(Value::String(command)) if is_standard => match command.strip_prefix("./") {
             Some(path) => format!("{}/{path}", folders.root),
             None => command.clone(),

@@ -31,7 +31,7 @@ const NAMES_SHOWN_MAX: usize = 5;
 /// The maximum length of a name in a notice, in characters.
 const NAME_SHOWN_MAX_CHARS: usize = 60;
 
-/// Lists the names that no known tool has; `None` if all are known. Ignores arguments in brackets. Tools of MCP
+/// Lists the names that match no known tool; `None` if all are known. Ignores arguments in brackets. Tools of MCP
 /// servers are always accepted.
 pub(crate) fn list_unknown_tools(names: &[String]) -> Option<String> {
     let is_tool = |name: &str| {

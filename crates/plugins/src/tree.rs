@@ -210,7 +210,7 @@ impl PluginTree {
         String::from_utf8(bytes).map_err(|_| TreeError::NotText)
     }
 
-    /// Reads a whole text file; one that is not UTF-8 is read as Latin-1, as the second value says.
+    /// Reads a whole text file. Returns true as the second value if it is not UTF-8 and was read as Latin-1.
     pub(crate) fn any_text(&self, path: &str, bytes_max: u64) -> Result<(String, bool), TreeError> {
         let bytes = self.read_bytes(path, bytes_max)?;
         if bytes.contains(&0) {

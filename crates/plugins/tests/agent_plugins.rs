@@ -176,7 +176,7 @@ fn invalid_components_leave_valid_ones() {
     {
         assert!(skipped.contains(part), "{part}: {skipped}");
     }
-    // Beside a plugin that is read, another one is as outside as the rest of the disk.
+    // A plugin may not refer to another plugin beside it, or to the rest of the disk.
     assert_eq!(skill_names(&read_one(root.path())), ["outside:outside", "reports:good"]);
 }
 
