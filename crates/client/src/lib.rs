@@ -65,7 +65,7 @@ impl Client {
         Self::with_certificates(base_url, key, b"")
     }
 
-    /// As [`Client::new`], and trusts the certificates in `pem` besides the system's.
+    /// Like [`Client::new`], but also trusts the certificates in `pem` besides the system's.
     ///
     /// # Errors
     /// As [`Client::new`], and [`Error::Certificates`] if a `pem` that is not empty contains no certificate.
@@ -133,7 +133,7 @@ impl Client {
         self.send_for_json(self.new_request(Method::GET, &path)).await
     }
 
-    /// Streams the states of the answer up to the completed one, each newer than the one before (section 6).
+    /// Streams the states of the answer up to the completed one, each newer than the previous one (section 6).
     #[must_use]
     pub fn stream(&self, answer: &ChatAnswer) -> States {
         let (chat, message) = (path::encode_segment(&answer.chat_id), path::encode_segment(&answer.id));
@@ -175,7 +175,7 @@ impl Client {
             .await
     }
 
-    /// As [`Client::chats`], as the service's JSON object.
+    /// Like [`Client::chats`], but returns the service's JSON object.
     ///
     /// # Errors
     /// As [`Client::chats`].
@@ -184,7 +184,7 @@ impl Client {
             .await
     }
 
-    /// As [`Client::chat`], as the service's JSON object.
+    /// Like [`Client::chat`], but returns the service's JSON object.
     ///
     /// # Errors
     /// As [`Client::chat`].
@@ -215,7 +215,7 @@ impl Client {
         self.upload_observed(file, destination, |_| {}).await
     }
 
-    /// As [`Client::upload`]. Calls `sent` with the number of bytes that have been handed to the connection so far.
+    /// Like [`Client::upload`]. Calls `sent` with the number of bytes that were passed to the connection so far.
     ///
     /// # Errors
     /// As [`Client::upload`].
@@ -229,7 +229,7 @@ impl Client {
         self.upload_as(file, &name, destination, sent).await
     }
 
-    /// As [`Client::upload_observed`], under another name.
+    /// Like [`Client::upload_observed`], but under another name.
     ///
     /// # Errors
     /// As [`Client::upload`].
@@ -307,7 +307,7 @@ impl Client {
             .await
     }
 
-    /// As [`Client::list`], as the service's JSON object.
+    /// Like [`Client::list`], but returns the service's JSON object.
     ///
     /// # Errors
     /// As [`Client::list`].

@@ -10,8 +10,8 @@ const SHOWN: &AsciiSet = &WRITTEN.remove(b'%');
 /// Encodes the path for `/api/v1/files`, with a leading slash. The service shows names that are not UTF-8
 /// with their bytes percent-encoded; such a path is used unchanged.
 ///
-/// Libraries resolve `..` in URLs, which would lead to another operation. A path that has it is sent as one segment, so that the
-/// service resolves it, and refuses what is outside.
+/// Libraries resolve `..` in URLs, which would lead to another operation. A path with `..` is sent as one segment, so
+/// that the service resolves it and rejects a path outside.
 pub(crate) fn in_url(path: &str) -> String {
     let set = if percent_decode_str(path).decode_utf8().is_ok() { WRITTEN } else { SHOWN };
     let path = utf8_percent_encode(path.trim_start_matches('/'), set).to_string();

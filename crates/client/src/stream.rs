@@ -23,7 +23,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(15);
 pub struct States {
     client: Client,
     path: String,
-    /// The stream of one answer ends with its completion; that of a conversation continues.
+    /// True if the stream ends when the answer is completed; the stream of a conversation continues.
     ends_when_completed: bool,
     connection: Option<(Response, EventFrameParser)>,
     last_event_id: Option<String>,
@@ -62,7 +62,7 @@ impl States {
                         return Ok(Some(answer));
                     }
                 }
-                // The service has no state after the one that was read: the answer is complete.
+                // The service has no newer state: the answer is complete.
                 Ok(None) if self.ended && self.ends_when_completed && !self.is_completed => {
                     return self.collect_answer().await.map(Some);
                 }

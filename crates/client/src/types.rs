@@ -220,7 +220,7 @@ pub struct CitedSource {
     /// The first and last line in the file, from 1, in formats with lines.
     #[serde(default)]
     pub lines: Option<(u32, u32)>,
-    /// The name of the page, if it has one: of a sheet, or of a file in an archive.
+    /// The name of the page, if it has one: a sheet, or a file in an archive.
     #[serde(default)]
     pub page_name: Option<String>,
     /// The title of the URL, if known.
@@ -267,18 +267,18 @@ pub struct FolderEntry {
     pub modified_time: String,
     /// Its media type.
     pub mime_type: String,
-    /// How far its indexing has come; of files only.
+    /// The progress of its indexing; only for files.
     #[serde(default)]
     pub indexing: Option<IndexingInfo>,
 }
 
-/// How far the indexing of a file has come.
+/// The progress of the indexing of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IndexingInfo {
     /// `pending`, `indexing`, `indexed`, `partial` or `unreadable`.
     pub state: String,
-    /// Why not everything of it can be read.
+    /// The reason why it cannot be read completely.
     #[serde(default)]
     pub reason: Option<String>,
     /// The pages that were read.
