@@ -1,8 +1,8 @@
 //! The answer: its parts, and the fold of changes that produces it (sections 2.8 and 2.10 of the interface).
 //!
 //! An answer is a pure function of its step log and of the step in progress. The owner of a live answer folds
-//! [`Change`]s in order; [`Answer::rebuild`] derives the same answer from the log. Part ids are derived from positions
-//! in the log, so both agree.
+//! [`AnswerChange`]s in order; [`Answer::from_log`] derives the same answer from the log. Part ids are derived from
+//! positions in the log, so both agree.
 
 mod error;
 mod files;

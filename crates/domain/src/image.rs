@@ -141,7 +141,7 @@ impl ImageRef {
     /// Creates a reference to the image in the file at `path`.
     ///
     /// # Errors
-    /// [`ImageError`].
+    /// [`ImageRefError`].
     pub fn from_file(path: &str, bytes: &[u8]) -> Result<Self, ImageRefError> {
         if bytes.len() > IMAGE_MAX_BYTES {
             return Err(ImageRefError::TooLarge);

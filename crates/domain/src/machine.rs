@@ -15,8 +15,8 @@
 //! service, while it checks whether the machine of an earlier one still runs.
 //! ```
 //!
-//! [`Machine::on`] decides; its caller executes the [`Effect`]s. At most one of attaching, starting, greeting and
-//! stopping is in progress at any time: [`Effect::StopDriver`] supersedes the others.
+//! [`Machine::apply_event`] decides; its caller executes the [`MachineEffect`]s. At most one of attaching, starting,
+//! greeting and stopping is in progress at any time: [`MachineEffect::StopDriver`] supersedes the others.
 
 mod change_reason;
 
@@ -287,7 +287,7 @@ impl Machine {
         self.turns
     }
 
-    /// Returns the time of the next [`Event::Tick`], if no other event comes first.
+    /// Returns the time of the next [`MachineEvent::Tick`], if no other event comes first.
     #[must_use]
     pub fn wake_at(&self) -> Option<Timestamp> {
         match self.state {

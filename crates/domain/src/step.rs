@@ -113,7 +113,7 @@ pub enum Purpose {
     Tool,
     /// To open a skill, with [`HostTool::Skill`].
     Skill(SkillName),
-    /// To give a task to a subagent, with the tool [`USE_AGENT`].
+    /// To give a task to a subagent, with [`HostTool::Agent`].
     Agent(AgentName),
     /// To search the web, with [`HostTool::WebSearch`].
     WebSearch { query: String },

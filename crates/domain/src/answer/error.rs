@@ -9,7 +9,7 @@ pub struct AnswerFailure {
     pub message: String,
 }
 
-/// The codes of [`AnswerError`].
+/// The codes of [`AnswerFailure`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorCode {
     /// The model's server was unreachable or failed repeatedly.

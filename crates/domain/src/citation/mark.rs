@@ -185,7 +185,8 @@ pub fn renumber_marks(markdown: &str, number: impl Fn(u32) -> Renumbered) -> Str
 }
 
 /// Removes the marks from Markdown that is still being written. [`Stripper::text`] is always a prefix of its
-/// later values, and of [`strip`] of the complete text if the same numbers are known. Each byte is scanned a bounded number of times.
+/// later values, and of [`strip_marks`] of the complete text if the same numbers are known. Each byte is scanned a
+/// bounded number of times.
 #[derive(Debug, Clone, Default)]
 pub struct Stripper {
     scanner: Scanner,
