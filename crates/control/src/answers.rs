@@ -17,7 +17,7 @@ use crate::access::Authenticator;
 use crate::error::UseCaseError;
 use crate::principal::Principal;
 
-/// The size of [`LiveAnswer::size_bytes`] up to which an answer is rendered on the reader's own task.
+/// The size of [`live::LiveAnswer::size_bytes`] up to which an answer is rendered on the reader's own task.
 const RENDERED_AT_ONCE_MAX_BYTES: usize = 128 << 10;
 /// The maximum number of long answers that are rendered at the same time.
 const RENDERINGS_MAX: usize = 2;
@@ -31,7 +31,7 @@ pub struct AnswerService {
     access: Authenticator,
 }
 
-/// The longest wait of [`Answers::wait_for_end`].
+/// The longest wait of [`AnswerService::wait_for_end`].
 pub const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// The result of waiting for the end of an answer.
@@ -67,7 +67,7 @@ impl AnswerService {
     /// Returns the cost of a completed answer; `None` while it is in progress.
     ///
     /// # Errors
-    /// As [`Self::find`].
+    /// As [`Self::find_answer`].
     pub async fn answer_cost(
         &self,
         principal: &Principal,
@@ -83,7 +83,7 @@ impl AnswerService {
     /// Returns the answer of a repeated question. The permission to ask is enough.
     ///
     /// # Errors
-    /// As [`Self::find`].
+    /// As [`Self::find_answer`].
     pub async fn find_replayed(
         &self,
         principal: &Principal,
@@ -140,7 +140,7 @@ impl AnswerService {
     /// Returns an answer that is in memory: it is being written here, or was read lately.
     ///
     /// # Errors
-    /// As [`Self::find`].
+    /// As [`Self::find_answer`].
     #[must_use]
     pub fn find_live(
         &self,
@@ -174,7 +174,7 @@ impl AnswerService {
     /// Follows an answer until its end.
     ///
     /// # Errors
-    /// As [`Self::find`].
+    /// As [`Self::find_answer`].
     pub async fn follow_answer(
         &self,
         principal: &Principal,
@@ -188,7 +188,7 @@ impl AnswerService {
     /// Follows a conversation: its latest answer, then each later one, until the conversation is deleted.
     ///
     /// # Errors
-    /// As [`Self::find`].
+    /// As [`Self::find_answer`].
     pub async fn follow_conversation(
         &self,
         principal: &Principal,

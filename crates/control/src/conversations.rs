@@ -110,7 +110,7 @@ impl Conversations {
     /// Returns the messages of a branch after the first `exchanges`: up to [`EXCHANGES_PAGE_MAX`] exchanges and about
     /// [`PAGE_BYTES`]; none at the end. Exchanges that were added to it since are left out, so that the messages before its
     /// end never change once they are completed. Answers in progress have their stored state;
-    /// [`crate::Answers::snapshot_of`] returns the present one.
+    /// [`crate::AnswerService::snapshot_of`] returns the present one.
     ///
     /// # Errors
     /// [`UseCaseError`]; [`PublicCode::ConversationBusy`] if another branch is shown now.

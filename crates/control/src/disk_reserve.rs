@@ -6,7 +6,7 @@
 //!         all works   │ no questions, no files,  │ half of the reserve is released; the other half at the
 //!                     │ not ready                │ start of a service, or of a command without a service
 //! ```
-//! The database's own files also have preallocated space ([`store::Options::slack_bytes`]).
+//! The database's own files also have preallocated space ([`store::StoreOptions::slack_bytes`]).
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

@@ -35,7 +35,7 @@ impl FileService {
     /// Returns the workspace of the principal's account, for a change that adds or moves entries.
     ///
     /// # Errors
-    /// Those of [`Self::of`], and [`UseCaseError::licence_ended`].
+    /// Those of [`Self::workspace_of`], and [`UseCaseError::licence_ended`].
     pub fn of_licensed(&self, principal: &Principal) -> Result<Workspace, UseCaseError> {
         principal.require_licence()?;
         self.workspace_of(principal)

@@ -110,7 +110,7 @@ fn write_new(folder: &Path, id: NodeId) -> io::Result<()> {
 }
 
 impl WorkspacesMarker {
-    /// Finds the marker of a folder that [`settle`] has accepted.
+    /// Finds the marker of a folder that [`accept_folder`] has accepted.
     ///
     /// # Errors
     /// When the store fails.

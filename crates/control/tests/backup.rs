@@ -67,7 +67,7 @@ impl BackupSource {
         self.root.path().join("backup.tar.zst")
     }
 
-    /// Returns the account's home folder after a restore to [`Self::target`].
+    /// Returns the account's home folder after a restore to [`Self::restore_target`].
     fn restored_home(&self) -> PathBuf {
         self.restore_target().join("workspaces").join(self.home.file_name().unwrap())
     }

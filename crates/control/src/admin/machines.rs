@@ -107,7 +107,7 @@ impl Admin {
     /// Shows the machine of an account.
     ///
     /// # Errors
-    /// [`AdminError::NoSuchAccount`], [`MachineError::NoMachine`] among others.
+    /// [`AdminError::NoSuchAccount`], [`AdminError::Machine`] among others.
     pub async fn show_machine(&self, account: &str) -> Result<ShownMachine, AdminError> {
         let account = self.with_machine(account).await?;
         let details = self.machine_details(account.id)?;

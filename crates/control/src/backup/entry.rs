@@ -111,7 +111,7 @@ pub(super) fn has_holes<R: Read>(entry: &mut tar::Entry<'_, R>) -> io::Result<bo
     Ok(false)
 }
 
-/// Reads a sparse map that [`map`] created. The content follows it.
+/// Reads a sparse map that [`sparse_map`] created. The content follows it.
 pub(super) fn read_map(entry: &mut impl Read) -> io::Result<Vec<Range<u64>>> {
     let wrong = || io::Error::other("the extents of a sparse file are inconsistent");
     let mut reader = MapReader { entry, block: [0; BLOCK_BYTES as usize], at: BLOCK_BYTES as usize };

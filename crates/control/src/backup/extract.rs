@@ -59,7 +59,7 @@ impl Extractor {
         Ok(Self { at, path: Vec::new(), buffer: vec![0; BUFFER_BYTES] })
     }
 
-    /// Restores an entry under a path that was checked by [`parts`].
+    /// Restores an entry under a path that was checked by [`path_parts`].
     ///
     /// # Errors
     /// When the archive cannot be read, or when no other entry could be restored either, such as on a full disk.

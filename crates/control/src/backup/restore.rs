@@ -242,7 +242,7 @@ fn open_archive(mut file: &File) -> Result<Archive<Reader<'_>>, BackupError> {
     Ok(Archive::new(Decoder::new(BufReader::new(file))?))
 }
 
-/// Reads the complete archive, checks that [`unpack`] accepts each entry, and compares the checksum.
+/// Reads the complete archive, checks that [`unpack_archive`] accepts each entry, and compares the checksum.
 pub(super) fn verify_archive(file: &File) -> Result<Summary, BackupError> {
     let damaged = |error: io::Error| BackupError::Damaged(error.to_string());
     let mut archive = open_archive(file)?;
