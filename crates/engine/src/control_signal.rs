@@ -32,7 +32,7 @@ pub(super) fn send_signal(signals: &watch::Sender<ControlSignals>, order: Contro
     });
 }
 
-/// Waits for a signal and leaves it to [`next`]. Cancel safe.
+/// Waits for a signal and leaves it to [`next_signal`]. Cancel safe.
 pub(super) async fn wait_for_signal(signals: &watch::Receiver<ControlSignals>) {
     // A closed channel is reported by `next`.
     let _ = signals.clone().changed().await;

@@ -35,8 +35,8 @@ pub(crate) async fn end_if_completed(store: &Store, live: &Live, meta: &Meta) ->
     }
 }
 
-/// Repeats [`settle`] until it succeeds, as long as the answer has readers. This is a task and not a background job,
-/// because only this process knows the readers, and they end with it.
+/// Repeats [`end_if_completed`] until it succeeds, as long as the answer has readers. This is a task and not a
+/// background job, because only this process knows the readers, and they end with it.
 pub async fn settle_surely(store: &Store, live: &Live, meta: &Meta) {
     let mut failures = 0;
     loop {

@@ -255,7 +255,7 @@ fn add_address(allowed: &mut UrlAllowlist, address: &str) {
     }
 }
 
-/// Finds the addresses in results of [`read`] and [`WebCall::keep`]: at most one a line.
+/// Finds the addresses in results of the web tools: at most one per line.
 fn find_addresses(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter_map(|line| match line.strip_suffix('>') {
         Some(line) => line.rsplit_once('<').map(|(_, address)| address),
