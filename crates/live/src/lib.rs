@@ -310,7 +310,7 @@ impl Live {
     /// Returns the answer if it is in progress in this process or was read recently.
     ///
     /// # Errors
-    /// The generation for [`Self::keep`], if it is not cached.
+    /// The generation for [`Self::keep_completed`], if it is not cached.
     pub fn find_cached(&self, answer: MessageId) -> Result<Arc<LiveAnswer>, Generation> {
         let mut known = self.lock_known();
         let found = known.answers.get(&answer).cloned().or_else(|| known.done.get(answer));

@@ -70,7 +70,7 @@ impl Snapshot {
         self.encoded[representation as usize].whole.get_or_init(|| encode(self))
     }
 
-    /// Returns the answer as `encode` writes it for an event stream; cached like [`Self::encoded`].
+    /// Returns the answer as `encode` writes it for an event stream; cached like [`Self::encode_once`].
     pub fn encode_event(
         &self,
         representation: Representation,
