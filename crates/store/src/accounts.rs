@@ -14,7 +14,7 @@ use crate::sql::{Result, RowExt, Sql, SqlExt, SqlRow, params};
 
 pub use close::{AccountRemoval, close_account, delete_conversations, is_closed, remove_account_rows};
 
-/// The largest page of [`list`].
+/// The largest page of [`list_accounts`].
 pub const ACCOUNTS_PAGE_MAX: u32 = 1000;
 
 macro_rules! account_select {

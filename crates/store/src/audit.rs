@@ -5,7 +5,7 @@ use domain::time::Timestamp;
 
 use crate::sql::{Result, RowExt, Sql, SqlExt, SqlRow, params};
 
-/// The largest page of [`list`].
+/// The largest page of [`list_audit_entries`].
 pub const AUDIT_PAGE_MAX: u32 = 1000;
 
 /// One recorded action.

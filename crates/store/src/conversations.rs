@@ -23,7 +23,7 @@ pub use read::{
     title_and_first_question,
 };
 
-/// The largest page of [`list`].
+/// The largest page of [`list_conversations`].
 pub const CONVERSATIONS_PAGE_MAX: u32 = 200;
 
 /// The columns of a [`ConversationSummary`] in the table `conversations`, without the open answer.
@@ -95,7 +95,7 @@ pub enum ConversationError {
     Store(#[from] StoreError),
 }
 
-/// The changes of [`patch`]; `None` leaves a field unchanged.
+/// The changes of [`patch_conversation`]; `None` leaves a field unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ConversationPatch {
     /// The title, at most 120 characters.

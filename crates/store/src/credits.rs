@@ -8,7 +8,7 @@ use domain::time::Timestamp;
 use crate::error::StoreError;
 use crate::sql::{Result, RowExt, Sql, SqlExt, SqlRow, params, stored_int};
 
-/// The largest page of [`ledger`].
+/// The largest page of [`list_postings`].
 pub const LEDGER_PAGE_MAX: u32 = 1000;
 
 /// The cap on the tokens of a posting, so that the sum of millions of postings cannot overflow.
@@ -121,7 +121,7 @@ pub fn ledger_before(
     )
 }
 
-/// Sums up the account's postings. A result other than [`balance`] means that the ledger is damaged.
+/// Sums up the account's postings. A result other than [`find_balance`] means that the ledger is damaged.
 ///
 /// # Errors
 /// [`StoreError`].

@@ -14,7 +14,7 @@ use crate::sql::{Result, RowExt, Sql, SqlExt, params, stored_int};
 
 /// The number of millionths in a credit.
 const MICROS: u64 = 1_000_000;
-/// The maximum number of requests that one call of [`pending`] returns.
+/// The maximum number of requests that one call of [`list_pending_embeddings`] returns.
 const PENDING_MAX: u32 = 1000;
 
 /// A reservation for a request.

@@ -4,7 +4,7 @@
 //! [`Store::write`] or [`Store::read`]:
 //!
 //! ```text
-//! let accepted = store.write(move |tx| questions::ask(tx, &question)).await?;
+//! let accepted = store.write(move |tx| questions::ask_question(tx, &question)).await?;
 //! ```
 //!
 //! # Invariants

@@ -6,7 +6,7 @@ use domain::time::Timestamp;
 use crate::error::StoreError;
 use crate::sql::{Result, RowExt, Sql, SqlExt, SqlRow, params};
 
-/// The largest page of [`list`].
+/// The largest page of [`list_machines`].
 pub const MACHINES_PAGE_MAX: u32 = 1000;
 
 /// The desired state of a machine.
@@ -79,7 +79,7 @@ pub fn find_machine(tx: &mut dyn Sql, account: AccountId) -> Result<Option<Store
 /// Sets the desired state of the account's machine.
 ///
 /// # Errors
-/// [`MachineError::NotFound`].
+/// [`MachineRecordError::NotFound`].
 pub fn set_desired(
     tx: &mut dyn Sql,
     account: AccountId,
@@ -108,7 +108,7 @@ pub fn request_start(tx: &mut dyn Sql, account: AccountId) -> Result<()> {
 /// it did.
 ///
 /// # Errors
-/// [`MachineError::NotFound`].
+/// [`MachineRecordError::NotFound`].
 pub fn clear_start_request(tx: &mut dyn Sql, account: AccountId) -> Result<bool, MachineRecordError> {
     lock_machine(tx, account)?;
     // Two conditions with an index each; their disjunction has none.

@@ -135,7 +135,7 @@ pub struct Idempotency {
     pub body_hash: [u8; 32],
 }
 
-/// The result of [`ask`].
+/// The result of [`ask_question`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AskResult {
     /// The question was accepted.

@@ -20,7 +20,7 @@ pub const INDEXED_TOGETHER_MAX: u32 = 16;
 pub const BATCH_TEXT_BYTES: usize = 256 * 1024;
 /// The maximum number of words of a search that count.
 pub const WORDS_MAX: usize = 4;
-/// The largest result of [`find`].
+/// The largest result of [`find_conversations`].
 pub const FOUND_MAX: u32 = 200;
 
 /// The texts of a conversation that are not indexed yet.
@@ -114,7 +114,7 @@ pub fn last_texts(tx: &mut dyn Sql, account: AccountId, conversation: Conversati
     Ok(exchanges.into_iter().flatten().collect())
 }
 
-/// Adds the words of texts that [`unindexed`] returned. Skips words that exist already or are longer than
+/// Adds the words of texts that [`list_unindexed`] returned. Skips words that exist already or are longer than
 /// [`WORD_MAX_BYTES`]. Does nothing if the conversation was deleted in the meantime.
 ///
 /// # Errors
@@ -159,7 +159,7 @@ macro_rules! has_word {
         )
     };
 }
-/// The conversations with words, in the order of [`conversations::list`](crate::conversations::list).
+/// The conversations with words, in the order of [`list_conversations`](crate::conversations::list_conversations).
 macro_rules! matching {
     ($($condition:expr),+) => {
         concat!(

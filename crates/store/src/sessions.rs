@@ -138,7 +138,7 @@ pub fn end_all(tx: &mut dyn Sql, user: UserId) -> Result<()> {
     Ok(())
 }
 
-/// Reads a session from the columns that [`resolve`] and [`list`] name.
+/// Reads a session from the columns that [`resolve_session`] and [`list_sessions`] name.
 fn read_session(row: &dyn SqlRow) -> Result<StoredSession> {
     Ok(StoredSession {
         id: row.get_id(0)?,

@@ -5,7 +5,7 @@ use domain::id::AccountId;
 
 use crate::sql::{Result, RowExt, Sql, SqlExt, params};
 
-/// The maximum number of skills that [`uses`] returns.
+/// The maximum number of skills that [`list_skill_uses`] returns.
 const SKILLS_MAX: u32 = 10_000;
 
 /// Counts one use of each skill, given by full name; duplicates count once. The transaction must not take

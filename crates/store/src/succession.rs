@@ -1,8 +1,8 @@
 //! Takes a database over from the previous service.
 //!
-//! A process that has acquired the exclusive lock calls [`begin`]: it ends the leases of every earlier process, and
-//! from then on no other one can claim anything. Epochs stay as they are and rise with the next claims. So an earlier
-//! process that was only frozen, or cut off, can neither finish nor begin any work.
+//! A process that has acquired the exclusive lock calls [`begin_succession`]: it ends the leases of every earlier
+//! process, and from then on no other one can claim anything. Epochs stay as they are and rise with the next claims. So
+//! an earlier process that was only frozen, or cut off, can neither finish nor begin any work.
 
 use domain::id::NodeId;
 

@@ -100,7 +100,7 @@ fn read_open_answer(tx: &mut dyn Sql, fence: Fence) -> Result<OpenAnswer, TurnEr
     .ok_or(TurnError::Fenced)
 }
 
-/// Locks the account, so that the result of [`open`] stays valid: every write that completes an answer or
+/// Locks the account, so that the result of [`read_open_answer`] stays valid: every write that completes an answer or
 /// moves its reserved credits locks the account first.
 fn lock_account(tx: &mut dyn Sql, fence: Fence) -> Result<()> {
     tx.lock_rows(

@@ -13,7 +13,7 @@ use crate::{conversations, identities, machines};
 /// The maximum number of conversations that one call of [`delete_conversations`] deletes.
 const CONVERSATIONS_MAX: u32 = 100;
 
-/// The progress of [`remove`].
+/// The progress of [`remove_account_rows`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccountRemoval {
     /// Rows are left.
@@ -109,7 +109,7 @@ pub fn delete_conversations(tx: &mut dyn Sql, account: AccountId, now: Timestamp
 }
 
 /// Removes up to `limit` rows of a closed account, its keys and users last. [`delete_conversations`] must have deleted its
-/// conversations, and [`audit::erase`](crate::audit::erase) must have erased its emails.
+/// conversations, and [`erase_account_from_audit`](crate::audit::erase_account_from_audit) must have erased its emails.
 ///
 /// # Errors
 /// [`StoreError`](crate::StoreError).

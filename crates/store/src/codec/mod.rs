@@ -23,7 +23,7 @@ pub(crate) fn encode_json<T: Serialize + ?Sized>(value: &T) -> Result<String> {
     serde_json::to_string(value).map_err(|error| StoreError::Engine(error.to_string()))
 }
 
-/// Decodes the output of [`write`]. Errors name `table` and `row`.
+/// Decodes the output of [`encode_json`]. Errors name `table` and `row`.
 pub(crate) fn decode_json<T: DeserializeOwned>(json: &str, table: &str, row: &str) -> Result<T> {
     serde_json::from_str(json).map_err(|error| StoreError::damaged_row(table, row, error))
 }

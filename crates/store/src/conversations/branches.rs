@@ -39,7 +39,7 @@ pub struct ShownBranch {
     pub exchanges: u32,
 }
 
-/// The reasons why [`show`] failed. Nothing was changed.
+/// The reasons why [`show_branch`] failed. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ShowRefused {
     /// The conversation or answer does not exist, or belongs to another account.
@@ -52,7 +52,7 @@ pub enum ShowRefused {
     Store(#[from] StoreError),
 }
 
-/// The result of [`show`].
+/// The result of [`show_branch`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BranchPosition {
     /// The position among the shown exchanges, from 0.

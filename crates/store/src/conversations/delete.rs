@@ -9,7 +9,7 @@ use crate::error::StoreError;
 use crate::jobs;
 use crate::sql::{Result, RowExt, Sql, SqlExt, params, stored_int};
 
-/// The result of [`delete`].
+/// The result of [`delete_conversation`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeletedConversation {
     /// The answer in progress. It is asked to stop, and is paid for like any other.
@@ -17,7 +17,7 @@ pub struct DeletedConversation {
 }
 
 /// Hides a conversation and requests a stop of its answer in progress. The holder of the answer's lease still
-/// completes it. A job then [removes](remove) the rows. The ledger stays.
+/// completes it. A job then [removes](remove_conversation_rows) the rows. The ledger stays.
 ///
 /// # Errors
 /// [`ConversationError::NotFound`].

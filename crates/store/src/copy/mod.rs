@@ -55,7 +55,7 @@ impl DatabaseExporter {
     }
 }
 
-/// Imports a database, all or nothing: without [`Importer::finish`] PostgreSQL is unchanged, and SQLite
+/// Imports a database, all or nothing: without [`Importer::finish_import`] PostgreSQL is unchanged, and SQLite
 /// leaves a file that the caller removes. Blocks; must not run on a runtime's thread.
 pub struct Importer {
     to: To,
@@ -253,7 +253,7 @@ impl<'a, 't, E: std::convert::From<StoreError>> ChunkWriter<'a, 't, E> {
     }
 }
 
-/// Decodes a blob as [`Chunks::row`] encodes it.
+/// Decodes a blob as [`ChunkWriter::write_row`] encodes it.
 fn decode_blob(cell: &Json) -> Result<Vec<u8>> {
     let digits = cell
         .get("hex")

@@ -34,7 +34,7 @@ impl SentStatement {
         Self { sql, params: params.iter().map(keep).collect() }
     }
 
-    /// Binds its parameters with the checks of [`bind`].
+    /// Binds its parameters with the checks of [`bind_params`].
     pub(super) fn bind_own_params(&self, types: &[Type]) -> Result<Vec<PgParam<'_>>> {
         if types.len() != self.params.len() {
             return Err(COUNT);

@@ -1,6 +1,6 @@
 //! Tasks that an answer's agent gave to subagents. Their steps are in the answer's log under the call that
-//! gave the task ([`Log::Delegation`]), and the answer's account pays for them. Their reserved credits are
-//! part of the answer's, so that completing the answer releases all of them.
+//! gave the task ([`StepLog::Delegation`]), and the answer's account pays for them. Their
+//! reserved credits are part of the answer's, so that completing the answer releases all of them.
 
 use domain::answer::LogEntry;
 use domain::credits::{AnswerCost, Credits, PostingKind};

@@ -84,7 +84,7 @@ pub fn release_lease(tx: &mut dyn Sql, fence: Fence) -> Result<(), TurnError> {
     if released == 0 { Err(TurnError::Fenced) } else { Ok(()) }
 }
 
-/// Releases a lease like [`release`], without counting the attempt: the turn only waited in vain.
+/// Releases a lease like [`release_lease`], without counting the attempt: the turn only waited in vain.
 ///
 /// # Errors
 /// [`TurnError::Fenced`].

@@ -114,7 +114,7 @@ pub fn find_trace(tx: &mut dyn Sql, answer: MessageId) -> Result<Option<(Option<
 }
 
 /// Reads the answer's log up to the first entry that cannot be decoded, for readers of the answer. A turn
-/// needs all of it and uses [`load`].
+/// needs all of it and uses [`load_turn`].
 pub(crate) fn log_before_damage(tx: &mut dyn Sql, answer: MessageId) -> Result<Vec<LogEntry>> {
     let entries = tx.query_all(
         "SELECT step, call_id, body, answer_id, summary_kept FROM log

@@ -1,5 +1,5 @@
 //! Reservations, steps and results: the writes of a turn while it runs. They work alike for the answer's own
-//! agent and for a delegated task; [`Log`] selects which.
+//! agent and for a delegated task; [`StepLog`] selects which.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! The guarantees of the store, tested on both engines.
 //!
-//! Each test uses [`fixture::Fixture`] and runs once per [`fixture::Engine`]. [`coverage`] fails if no test
+//! Each test uses [`fixture::StoreFixture`] and runs once per [`fixture::StoreEngine`]. [`coverage`] fails if no test
 //! calls a public operation.
 
 #![expect(clippy::panic, reason = "there is nothing but tests in here")]
