@@ -110,8 +110,8 @@ impl Workspaces {
         self.shared.books.lock().unwrap_or_else(PoisonError::into_inner).remove(&account);
     }
 
-    /// Returns the workspace like [`Self::of`], but without caching its usage: a scan of all accounts must not displace
-    /// accounts in use.
+    /// Returns the workspace like [`Self::workspace_for`], but without caching its usage: a scan of all accounts must
+    /// not displace accounts in use.
     fn without_books(&self, account: AccountId) -> Workspace {
         let trackers = self.shared.books.lock().unwrap_or_else(PoisonError::into_inner);
         let books = trackers.get(&account).cloned();

@@ -53,7 +53,7 @@ impl AskedPath {
     /// Returns the meaning of the path by its rule, the only one for creation.
     ///
     /// # Errors
-    /// [`PathError`].
+    /// [`WorkspacePathError`].
     pub fn meant_path(&self) -> Result<&WorkspacePath, WorkspacePathError> {
         self.meant.as_ref().map_err(|error| *error)
     }

@@ -73,7 +73,7 @@ impl Workspace {
     /// Deletes an empty folder, and nothing else, even if its contents change meanwhile.
     ///
     /// # Errors
-    /// Those of [`Self::delete`], and [`WorkspaceError::NotAFolder`].
+    /// Those of [`Self::delete_path`], and [`WorkspaceError::NotAFolder`].
     pub async fn delete_empty_folder(&self, asked: &AskedPath) -> Result<(), WorkspaceError> {
         self.delete_extent(asked, Extent::EmptyFolder).await
     }

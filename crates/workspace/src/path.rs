@@ -72,7 +72,7 @@ impl WorkspacePath {
     /// component, whether or not that exists.
     ///
     /// # Errors
-    /// [`PathError`]; existence is not checked.
+    /// [`WorkspacePathError`]; existence is not checked.
     pub fn parse(text: impl AsRef<[u8]>) -> Result<Self, WorkspacePathError> {
         let text = text.as_ref();
         if text.contains(&0) {

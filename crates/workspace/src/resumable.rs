@@ -98,8 +98,8 @@ impl Workspace {
     ///
     /// # Errors
     /// [`WorkspaceError::InvalidName`], also if the announcement is too long to be recorded, [`WorkspaceError::Empty`],
-    /// the errors of [`Self::find`] for the folder, [`WorkspaceError::QuotaExceeded`] if the whole file does not fit,
-    /// and errors of the file system.
+    /// the errors of [`Self::find_entry`] for the folder, [`WorkspaceError::QuotaExceeded`] if the whole file does not
+    /// fit, and errors of the file system.
     pub async fn begin_resumable(&self, announced: AnnouncedUpload) -> Result<BegunUpload, WorkspaceError> {
         FileName::from_upload(&announced.name)?;
         let record = record_of(&announced)?;

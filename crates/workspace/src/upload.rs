@@ -118,10 +118,10 @@ impl Workspace {
         })
     }
 
-    /// Receives the whole content of a file, without a place until [`Staged::place`].
+    /// Receives the whole content of a file, without a place until [`StagedUpload::place_file`].
     ///
     /// # Errors
-    /// Those of [`Self::begin_upload`], [`Staging::write`] and [`Staging::finish`], and
+    /// Those of [`Self::begin_upload`], [`Staging::write_chunk`] and [`Staging::finish_upload`], and
     /// [`WorkspaceError::Interrupted`] with the error of the stream.
     pub async fn stage_upload<S, E>(&self, content: S) -> Result<StagedUpload, WorkspaceError>
     where
@@ -136,7 +136,8 @@ impl Workspace {
         staging.finish_upload().await
     }
 
-    /// Receives a file and places it, replacing one of the same name: [`Self::stage`], then [`Staged::place`].
+    /// Receives a file and places it, replacing one of the same name: [`Self::stage_upload`], then
+    /// [`StagedUpload::place_file`].
     ///
     /// # Errors
     /// Those of both.
@@ -189,7 +190,7 @@ impl Staging {
     /// Ends the content.
     ///
     /// # Errors
-    /// [`WorkspaceError::Empty`] without content, and the errors of [`Self::write`].
+    /// [`WorkspaceError::Empty`] without content, and the errors of [`Self::write_chunk`].
     pub async fn finish_upload(mut self) -> Result<StagedUpload, WorkspaceError> {
         self.flush_batch().await?;
         self.wait_for_write().await?;
@@ -202,7 +203,7 @@ impl Staging {
     /// Starts to write the collected content, after the preceding batch is written.
     ///
     /// # Errors
-    /// Those of [`Self::write`].
+    /// Those of [`Self::write_chunk`].
     pub async fn flush_batch(&mut self) -> Result<(), WorkspaceError> {
         let batch = std::mem::take(&mut self.batch);
         let bytes = std::mem::take(&mut self.batch_bytes) as u64;
@@ -220,7 +221,7 @@ impl Staging {
     /// Writes all content so far and returns its size in bytes.
     ///
     /// # Errors
-    /// Those of [`Self::write`].
+    /// Those of [`Self::write_chunk`].
     pub async fn flush_and_size(&mut self) -> Result<u64, WorkspaceError> {
         self.flush_batch().await?;
         self.wait_for_write().await?;
@@ -262,7 +263,7 @@ impl StagedUpload {
         off_thread(move || self.place_now(&destination, &name, same_name)).await
     }
 
-    /// Places the file as [`Self::place`] does. Blocks.
+    /// Places the file as [`Self::place_file`] does. Blocks.
     pub(crate) fn place_now(
         self,
         destination: &Destination,
