@@ -1,9 +1,10 @@
 //! Reads plugins: folders of skills, agents and MCP servers in the layout that agent tools share, tolerantly and
 //! within bounds.
 //!
-//! [`read`] builds a [`Library`] from the built-in plugin and the operator's folders; [`Library::publish`] copies their
-//! files below the data folder, where machines see them read-only; [`fingerprint`] detects changes of folders. Broken
-//! items are skipped and reported as a [`Notice`] with file and line. This crate never executes any part of a plugin.
+//! [`read_plugins`] builds a [`PluginLibrary`] from the built-in plugin and the operator's folders;
+//! [`PluginLibrary::publish_skills`] copies their files below the data folder, where machines see them read-only;
+//! [`fingerprint_folders`] detects changes of folders. Broken items are skipped and reported as a [`Notice`] with file
+//! and line. This crate never executes any part of a plugin.
 
 mod agent_plugins;
 mod agent_plugins_schema;
