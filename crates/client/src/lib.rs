@@ -104,7 +104,7 @@ impl Client {
     }
 
     /// Asks a question (section 4.4). The returned answer is usually empty: use [`Client::stream`] or
-    /// [`Client::collect`].
+    /// [`Client::collect_answer`].
     ///
     /// # Errors
     /// [`Error::Refused`] with 400 for a malformed question, 409 if the conversation is busy, the credits do
@@ -126,7 +126,7 @@ impl Client {
     /// Returns the current state of the answer as the service's JSON object, with fields that this client does not know.
     ///
     /// # Errors
-    /// As [`Client::collect`].
+    /// As [`Client::collect_answer`].
     pub async fn collect_json(&self, chat_id: &str, message_id: &str) -> Result<serde_json::Value, Error> {
         let path =
             format!("/chats{}/messages{}", path::encode_segment(chat_id), path::encode_segment(message_id));
@@ -175,19 +175,19 @@ impl Client {
             .await
     }
 
-    /// Like [`Client::chats`], but returns the service's JSON object.
+    /// Like [`Client::list_chats`], but returns the service's JSON object.
     ///
     /// # Errors
-    /// As [`Client::chats`].
+    /// As [`Client::list_chats`].
     pub async fn chats_json(&self, offset: u64, limit: u64) -> Result<serde_json::Value, Error> {
         self.send_for_json(self.new_request(Method::GET, &format!("/chats?offset={offset}&limit={limit}")))
             .await
     }
 
-    /// Like [`Client::chat`], but returns the service's JSON object.
+    /// Like [`Client::get_chat`], but returns the service's JSON object.
     ///
     /// # Errors
-    /// As [`Client::chat`].
+    /// As [`Client::get_chat`].
     pub async fn chat_json(&self, chat_id: &str) -> Result<serde_json::Value, Error> {
         self.send_for_json(self.new_request(Method::GET, &format!("/chats{}", path::encode_segment(chat_id))))
             .await
@@ -307,10 +307,10 @@ impl Client {
             .await
     }
 
-    /// Like [`Client::list`], but returns the service's JSON object.
+    /// Like [`Client::list_folder`], but returns the service's JSON object.
     ///
     /// # Errors
-    /// As [`Client::list`].
+    /// As [`Client::list_folder`].
     pub async fn list_json(&self, folder: &str) -> Result<serde_json::Value, Error> {
         self.send_for_json(self.new_request(Method::GET, &format!("/directories{}", path::in_url(folder))))
             .await
