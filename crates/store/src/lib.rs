@@ -13,7 +13,7 @@
 //!   CONFLICT … RETURNING`), never by a read followed by a write. No operation continues after a constraint
 //!   violation.
 //! - Time and identifiers are arguments, because work may run again and must then do the same.
-//! - An operation that must read first locks the rows it reads ([`Sql::lock`]), usually the account.
+//! - An operation that must read first locks the rows it reads ([`Sql::lock_rows`]), usually the account.
 //! - Every operation that a user can reach takes the account and finds only that account's rows.
 //! - The ledger is append-only, and the balance in the account's row is its sum.
 

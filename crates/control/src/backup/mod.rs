@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! causerie-backup.json      the format, the version of the program, and the time
-//! database/000000-version   the database in chunks (`store::Exporter`), in the same format for both engines
+//! database/000000-version   the database in chunks (`store::DatabaseExporter`), in the same format for both engines
 //! database/000001-accounts
 //! workspaces/ACCOUNT/…      files, folders and links; sparse files in GNU format 1.0
 //! seal.json                 the numbers of files and bytes, and the SHA-256 of everything before it

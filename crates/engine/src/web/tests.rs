@@ -159,7 +159,7 @@ async fn parallel_web_calls_stay_bounded() {
             reading,
             log: log.clone(),
         };
-        refused.push(web_call.run_call(asked).await.text.contains("no more"));
+        refused.push(web_call.run_call(asked).await.text.contains("is the maximum"));
     }
     assert_eq!(refused.len(), 90);
     assert!(refused[..CALLS_MAX].iter().all(|refused| !refused), "{refused:?}");
