@@ -595,5 +595,5 @@ fn is_call_of(log: &[LogEntry], id: &str) -> bool {
 }
 
 fn machine_failed(reason: &str) -> String {
-    format!("The answer was ended: the machine could not go on ({reason}).")
+    format!("The answer was ended: the machine could not continue ({reason}).")
 }
