@@ -19,13 +19,13 @@ const RESTORE_LEASE: Duration = Duration::from_secs(30);
 
 /// Returns the error of an answer that the service could not continue.
 pub(super) fn internal_error() -> AnswerFailure {
-    let message = "The answer was ended: the service could not go on with it.".to_owned();
+    let message = "The answer was ended: the service could not continue it.".to_owned();
     AnswerFailure { code: ErrorCode::Internal, message }
 }
 
 /// Returns the error of an answer whose agent is missing. Another agent may have other tools, so it does not take over.
 pub(super) fn no_agent(agent: &str) -> AnswerFailure {
-    let message = format!("The answer was ended: the agent {} is no longer there.", Excerpt(agent));
+    let message = format!("The answer was ended: the agent {} does not exist any more.", Excerpt(agent));
     AnswerFailure { code: ErrorCode::AgentUnavailable, message }
 }
 

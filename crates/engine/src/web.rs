@@ -383,7 +383,7 @@ fn passage_of(found: SearchResult) -> Passage {
 fn page_output(page: WebPage) -> CallOutput {
     let mut text = format!("# {}\n<{}>\n", page.title, page.url.as_str());
     if let Some(next) = page.next_passage {
-        text.push_str(&format!("\nThe page is longer: go on with first_passage {next}.\n"));
+        text.push_str(&format!("\nThe page is longer: continue with first_passage {next}.\n"));
     }
     if !page.links.is_empty() {
         text.push_str("\nIts links:\n");

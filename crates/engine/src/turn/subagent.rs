@@ -204,7 +204,7 @@ fn subagent_report(agent: &AgentName, runner: &TurnRunner) -> CallOutput {
         Some(AnswerEnding::Done) => None,
     };
     if text.is_empty() && failure.is_none() {
-        text = format!("(the agent {} said nothing)", agent.full_name);
+        text = format!("(the agent {} returned nothing)", agent.full_name);
     }
     if let Some(failure) = &failure {
         text = format!("{text}\n\n{failure}").trim_start().to_owned();
