@@ -28,7 +28,7 @@ pub(crate) fn skill_fault(name: Option<&str>, description: &str, folder: &str) -
     let edges = name.starts_with('-') || name.ends_with('-') || name.contains("--");
     if name.is_empty() || name.len() > NAME_MAX_CHARS || !name.bytes().all(letter) || edges {
         return Some(format!(
-            "{name:?} cannot be the name of a skill: 1 to {NAME_MAX_CHARS} small letters, digits and single hyphens"
+            "invalid skill name {name:?}: use 1 to {NAME_MAX_CHARS} small letters, digits and single hyphens"
         ));
     }
     if name != folder {
@@ -56,7 +56,7 @@ pub(crate) fn checked_name(manifest: &Map<String, Value>) -> Result<String, (&'s
     };
     if !is_plugin_name(name) {
         let rule = "small letters, digits, single hyphens and periods, a letter or a digit at both ends";
-        return Err(("name", format!("{name:?} cannot be its name: 1 to {NAME_MAX_CHARS} {rule}")));
+        return Err(("name", format!("invalid name {name:?}: use 1 to {NAME_MAX_CHARS} {rule}")));
     }
     let is_text = |value: Option<&Value>| value.is_none_or(Value::is_string);
     if let Some(key) = TEXTS.into_iter().find(|key| !is_text(manifest.get(*key))) {

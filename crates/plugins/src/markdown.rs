@@ -44,7 +44,7 @@ impl PluginReader {
         let written = written.filter(|text| !text.is_empty());
         let described = written.or_else(|| {
             let first = may_be_described_by_text.then(|| first_paragraph(&head.body)).flatten()?;
-            let notice = "there is no description: the first paragraph is used";
+            let notice = "description is missing: the first paragraph is used";
             self.add_notice(
                 &tree.display_path(file),
                 head.line_of_key("description").or(Some(1)),
@@ -58,7 +58,7 @@ impl PluginReader {
             self.add_notice(
                 &tree.display_path(file),
                 line,
-                "there is no description of what it does and when to use it",
+                "description is missing: say what it does and when to use it",
                 true,
             );
             return None;
@@ -83,7 +83,7 @@ impl PluginReader {
             self.add_notice(
                 &tree.display_path(file),
                 Some(1),
-                format!("there is no name: {short} is used"),
+                format!("name is missing: {short} is used"),
                 false,
             );
             return short.to_owned();

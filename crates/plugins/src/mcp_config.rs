@@ -103,14 +103,18 @@ impl PluginReader {
         for server in servers {
             let name = &server.spec.name;
             if self.library.servers.len() >= SERVERS_MAX {
-                self.report_skipped(tree, &root, format!("there are more than {SERVERS_MAX} MCP servers"));
+                self.report_skipped(
+                    tree,
+                    &root,
+                    format!("too many MCP servers: {SERVERS_MAX} is the maximum"),
+                );
                 break;
             }
             if self.library.servers.iter().any(|other| other.spec.name == *name) {
                 self.report_skipped(
                     tree,
                     &root,
-                    format!("there is an MCP server {name} already; the first is used"),
+                    format!("duplicate MCP server {name}: the first one is used"),
                 );
                 continue;
             }

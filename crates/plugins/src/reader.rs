@@ -188,7 +188,11 @@ impl PluginReader {
                     if tree.is_folder(&folder) {
                         self.read_plugin(tree, &folder, entry);
                     } else {
-                        self.report_skipped(tree, &file, format!("{name}: there is no folder {source}"));
+                        self.report_skipped(
+                            tree,
+                            &file,
+                            format!("{name}: the folder {source} does not exist"),
+                        );
                     }
                 }
                 _ => self.report_skipped(
@@ -359,20 +363,20 @@ impl PluginReader {
     fn add_plugin(&mut self, plugin: Plugin<'_>) {
         let Plugin { tree, root, name, .. } = &plugin;
         if !is_name(name) {
+            return self.report_skipped(tree, root, format!("invalid plugin name {name:?}: use {NAME_RULE}"));
+        }
+        if self.plugins.len() >= PLUGINS_MAX {
             return self.report_skipped(
                 tree,
                 root,
-                format!("{name:?} cannot be the name of a plugin: {NAME_RULE}"),
+                format!("too many plugins: {PLUGINS_MAX} is the maximum"),
             );
-        }
-        if self.plugins.len() >= PLUGINS_MAX {
-            return self.report_skipped(tree, root, format!("there are more than {PLUGINS_MAX} plugins"));
         }
         if !self.plugins.insert(name.clone()) {
             return self.report_skipped(
                 tree,
                 root,
-                format!("there is a plugin {name} already; the first is used"),
+                format!("duplicate plugin {name}: the first one is used"),
             );
         }
         let mut shelf =
@@ -398,7 +402,7 @@ impl PluginReader {
                 self.add_notice(
                     &tree.display_path(folder),
                     None,
-                    "there is no SKILL.md in it: it is not a skill",
+                    "it is not a skill: SKILL.md is missing",
                     false,
                 );
             } else if let Some(error) = tree.find_problem(folder).or_else(|| tree.find_problem(&file)) {
@@ -411,18 +415,22 @@ impl PluginReader {
             return self.report_skipped(
                 tree,
                 folder,
-                format!("{short:?} cannot be the name of a skill: {NAME_RULE}"),
+                format!("invalid skill name {short:?}: use {NAME_RULE}"),
             );
         }
         if shelf.skills.iter().any(|(name, ..)| *name == short) {
             return self.report_skipped(
                 tree,
                 folder,
-                format!("the plugin has a skill {short} already; the first is used"),
+                format!("duplicate skill {short}: the first one is used"),
             );
         }
         if self.library.skills.len() >= SKILLS_MAX {
-            return self.report_skipped(tree, folder, format!("there are more than {SKILLS_MAX} skills"));
+            return self.report_skipped(
+                tree,
+                folder,
+                format!("too many skills: {SKILLS_MAX} is the maximum"),
+            );
         }
         let Some((head, description)) = self.read_head(tree, &file, !plugin.is_standard) else { return };
         let fault = plugin.is_standard.then(|| {
@@ -498,20 +506,16 @@ impl PluginReader {
             return;
         }
         if !is_name(&short) {
-            return self.report_skipped(
-                tree,
-                file,
-                format!("{short:?} cannot be the name of an agent: {NAME_RULE}"),
-            );
+            return self.report_skipped(tree, file, format!("invalid agent name {short:?}: use {NAME_RULE}"));
         }
         if self.library.agents.len() >= AGENTS_MAX {
-            return self.report_skipped(tree, file, format!("there are more than {AGENTS_MAX} agents"));
+            return self.report_skipped(tree, file, format!("too many agents: {AGENTS_MAX} is the maximum"));
         }
         if tree
             .any_text(file, TEXT_FILE_MAX_BYTES)
             .is_ok_and(|(text, _)| !frontmatter::has_frontmatter(&text))
         {
-            let notice = "it has no frontmatter: it is not an agent";
+            let notice = "it is not an agent: the frontmatter is missing";
             return self.add_notice(&tree.display_path(file), None, notice, false);
         }
         let Some((head, description)) = self.read_head(tree, file, false) else { return };
@@ -520,7 +524,7 @@ impl PluginReader {
             return self.report_skipped(
                 tree,
                 file,
-                format!("there is an agent {full_name} already; the first is used"),
+                format!("duplicate agent {full_name}: the first one is used"),
             );
         }
         let model = head.get_text("model").filter(|model| model != "inherit");
@@ -592,7 +596,8 @@ impl PluginReader {
     }
 }
 
-const NAME_RULE: &str = "1 to 64 letters, digits, dots, hyphens and underscores, a letter or a digit first";
+const NAME_RULE: &str =
+    "1 to 64 letters, digits, dots, hyphens and underscores, beginning with a letter or digit";
 
 /// Returns true if a name can be part of a full name and of a path.
 fn is_name(name: &str) -> bool {

@@ -160,10 +160,10 @@ fn parse_server<'a>(
             None => command.clone(),
         },
         Some(Value::String(command)) => expand_variables("command", command, &folders)?,
-        _ => return reject_entry("command", "there is no start command"),
+        _ => return reject_entry("command", "the start command is missing"),
     };
     if command.trim().is_empty() {
-        return reject_entry("command", "there is no start command");
+        return reject_entry("command", "the start command is missing");
     }
     let args = parse_texts("args", entry.get("args"), ARGUMENTS_MAX)?;
     let args = args.iter().map(|text| expand_variables("args", text, &folders)).collect::<Result<_, _>>()?;
@@ -187,7 +187,7 @@ fn parse_server<'a>(
     };
     let read_only = parse_texts("read_only", entry.get("read_only"), NAMED_MAX)?;
     if tools.iter().flatten().chain(&read_only).any(|tool| tool.len() > NAMED_MAX_BYTES) {
-        return reject_entry("tools", "a tool's name is too long");
+        return reject_entry("tools", "the name of a tool is too long");
     }
     let unknown = entry.keys().filter(|key| !KEYS.contains(&key.as_str())).collect();
     let data_folder = Some(folders.data);
@@ -235,7 +235,7 @@ fn parse_variables(
     let mut variables = BTreeMap::from(named("CLAUDE_"));
     for (name, value) in map {
         if !is_variable(name) {
-            return reject_entry("env", format!("{name:?} cannot be the name of a variable"));
+            return reject_entry("env", format!("invalid variable name {name:?}"));
         }
         let text = match value {
             Value::String(text) => expand_variables("env", text, folders)?,

@@ -59,7 +59,7 @@ fn notices_carry_no_control_characters() {
     let root = create_folder(&[(".claude-plugin/marketplace.json", market)]);
     let library = read_one(root.path());
     let notices = skipped_notices(&library).join("");
-    assert!(notices.contains("there is no folder") && notices.contains("where"), "{notices:?}");
+    assert!(notices.contains("does not exist") && notices.contains("where"), "{notices:?}");
     assert!(!notices.contains(|letter: char| letter.is_control() || letter == '\u{2028}'), "{notices:?}");
 }
 
@@ -209,7 +209,7 @@ fn servers_are_read_in_every_form() {
     assert!(!library.is_repeatable("other__look_up") && !library.is_repeatable("look_up"));
     let notices = skipped_notices(&library);
     assert_eq!(notices.len(), 1, "{notices:?}");
-    assert!(notices[0].contains("there is an MCP server bare already; the first is used"), "{notices:?}");
+    assert!(notices[0].contains("duplicate MCP server bare: the first one is used"), "{notices:?}");
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn invalid_servers_report_file_and_line() {
     let servers: Vec<&str> = library.servers.iter().map(|server| server.spec.name.as_str()).collect();
     assert_eq!(servers, ["fine", "odd"]);
     for (expected, is_left_out) in [
-        ("p/.mcp.json:4: the server none: there is no start command", true),
+        ("p/.mcp.json:4: the server none: the start command is missing", true),
         ("p/.mcp.json:7: the server number: args contains values that are not texts", true),
         ("p/.mcp.json:11: the server secret: REGISTRY_KEY is not set in machines", true),
         ("p/.mcp.json:13: the server far: it is skipped: only operators may grant servers over HTTP", false),
@@ -374,12 +374,12 @@ fn broken_entries_report_file_and_line() {
     assert_eq!(skill_names(&library), ["p:good", "p:named"]);
     let notices = skipped_notices(&library);
     for part in [
-        "p/skills/none/SKILL.md:1: there is no description",
+        "p/skills/none/SKILL.md:1: description is missing",
         "p/skills/open/SKILL.md:1: the frontmatter has no end",
         "p/skills/nul/SKILL.md: it is not UTF-8 text",
-        "p/skills/bad name: \"bad name\" cannot be",
+        "p/skills/bad name: invalid skill name \"bad name\"",
         "q/.claude-plugin/plugin.json:3: it is not valid JSON",
-        "r: \"../r\" cannot be",
+        "r: invalid plugin name \"../r\"",
     ] {
         assert!(notices.iter().any(|notice| notice.contains(part)), "{part} in {notices:#?}");
     }
