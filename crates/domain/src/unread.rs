@@ -215,7 +215,7 @@ impl UnreadReason {
         Cow::Borrowed(match self {
             Self::Encrypted => "could not be read: it is encrypted and needs a password",
             Self::NoText => {
-                "could not be read: it contains no text, such as a scan whose text was not recognized"
+                "could not be read: it holds no text, such as a scan whose text was not recognized"
             }
             Self::UnknownForm => "could not be read: its format is not supported",
             Self::TooLarge => "could not be read: it is too large",

@@ -250,7 +250,7 @@ fn invalid_servers_report_file_and_line() {
         ("p/.mcp.json:14: the server off: it is disabled", false),
         ("p/.mcp.json:15: the server odd: timeout is ignored", false),
         ("p/.mcp.json:15: the server odd: npx downloads what it runs", false),
-        ("p/.mcp.json:16: the server č: a name has", true),
+        ("p/.mcp.json:16: the server č: invalid name", true),
         ("q/.mcp.json:2: it is not valid JSON", true),
         ("r/.mcp.json:1: it is not a JSON object", true),
         ("s/.claude-plugin/plugin.json:3: the server a: it is not a JSON object", true),

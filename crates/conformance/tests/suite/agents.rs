@@ -305,7 +305,7 @@ fn unknown_agent_is_a_failed_tool() {
     for (arguments, expected) in [
         (json!({ "agent": "nobody", "task": "x" }), "causerie:lawyer"),
         (json!({ "agent": "lawyer" }), "task"),
-        (json!({ "agent": "lawyer", "task": " " }), "A task has"),
+        (json!({ "agent": "lawyer", "task": " " }), "The task is"),
     ] {
         vendor.add_script([tool_call("agent", arguments)]);
         let answer = api.wait_for_completion(&api.ask_question("Ask"));

@@ -49,7 +49,7 @@ impl PgAddress {
             ("verify-full", roots) => (SslMode::Require, TlsVerification::Name(roots)),
             (other, _) => {
                 return Err(url_error(&format!(
-                    "the database's URL has sslmode={other:?}; there are disable, prefer, require, verify-ca and \
+                    "unknown sslmode {other:?} in the database URL: use disable, prefer, require, verify-ca or \
                      verify-full"
                 )));
             }
@@ -111,7 +111,7 @@ impl Split {
         for parameter in url[query + 1..].split('&') {
             let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
             let decoded = percent_decode_str(value).decode_utf8().map(std::borrow::Cow::into_owned);
-            let decoded = decoded.map_err(|_| url_error("a parameter of the database's URL is not UTF-8"));
+            let decoded = decoded.map_err(|_| url_error("a parameter of the database URL is not UTF-8"));
             match name {
                 "sslmode" => split.mode = Some(decoded?),
                 "sslrootcert" => {
