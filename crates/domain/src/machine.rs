@@ -11,8 +11,8 @@
 //!      │     stopped                              │    ▲    stop, idle, lost       │
 //!      └──────────────────────────────────────────┘    └───────────────────────────┘
 //!
-//! Failed is Stopped with a reason: the start or the stop has failed for good. Attaching is the state at the start of a
-//! service, while it checks whether the machine of an earlier one still runs.
+//! Failed is Stopped with a reason: the start or the stop has failed permanently. Attaching is the state at the start
+//! of a service, while it checks whether the machine of an earlier one still runs.
 //! ```
 //!
 //! [`Machine::apply_event`] decides; its caller executes the [`MachineEffect`]s. At most one of attaching, starting,
@@ -350,7 +350,7 @@ impl Machine {
             MachinePhase::Stopping { then: then @ (AfterStop::Stay | AfterStop::GiveUp { .. }), .. } => {
                 *then = AfterStop::Start
             }
-            // The caller is about to use it, so the idle time starts anew.
+            // The caller is about to use it, so the idle time starts again.
             MachinePhase::Running { idle_since, .. } => *idle_since = (self.turns == 0).then_some(now),
             MachinePhase::Stopping { then: AfterStop::Start | AfterStop::Retry { .. }, .. }
             | MachinePhase::Attaching

@@ -79,7 +79,7 @@ impl Step {
 pub enum OutputBlock {
     /// Answer text: Markdown with marks like `[1]`.
     Text(String),
-    /// Reasoning, as far as the vendor shows it: Markdown.
+    /// Reasoning that the vendor shows: Markdown.
     Reasoning(String),
     /// A tool call.
     Call(StepCall),
