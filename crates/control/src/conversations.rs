@@ -189,8 +189,8 @@ impl Conversations {
         Ok(self.store.read(asked).await?)
     }
 
-    /// Shows the branch of an answer, as it was left; the conversation goes on there. Its streams get the last answer of
-    /// that branch. Dropping the future does not interrupt it.
+    /// Shows the branch of an answer in its last state; the conversation continues there. Its streams get the last
+    /// answer of that branch. Dropping the future does not interrupt it.
     ///
     /// # Errors
     /// [`UseCaseError`], [`PublicCode::ConversationBusy`](crate::PublicCode::ConversationBusy) while an answer is in
@@ -251,8 +251,8 @@ impl Conversations {
         Ok(patched.await.unwrap_or(Err(StoreError::Panicked.into()))?)
     }
 
-    /// Deletes a conversation and stops its open answer, which is paid for as far as it came. Dropping the future does
-    /// not interrupt the deletion.
+    /// Deletes a conversation and stops its open answer; the steps so far are paid for. Dropping the future does not
+    /// interrupt the deletion.
     ///
     /// # Errors
     /// [`UseCaseError`].

@@ -296,7 +296,7 @@ impl QuestionService {
             idempotency: request.idempotency,
             now,
         };
-        // Dropping the future must not leave an accepted question whose machine nobody starts.
+        // Dropping the future must not leave an accepted question whose machine is never started.
         let taken = self.dispatch.see_through(self.clone().submit_question(new)).await;
         taken.unwrap_or(Err(AskError::Store(StoreError::Panicked)))
     }
@@ -334,7 +334,7 @@ impl QuestionService {
             (new.account, new.attachments.clone(), self.live.generation());
         let submitted = self.store.write(move |tx| accept_question(tx, &new)).await;
         if matches!(submitted, Err(AskRefused::Store(StoreError::Uncertain(_)))) {
-            // It may have been accepted: then it must not wait for a machine that nobody starts.
+            // It may have been accepted: then it must not wait for a machine that is never started.
             self.start_machine(account).await;
         }
         match submitted? {
@@ -555,7 +555,7 @@ impl QuestionService {
 }
 
 /// Accepts the question and requests the start of its machine in one transaction, so that a crash in between cannot
-/// leave a question waiting for a machine that nobody starts.
+/// leave a question waiting for a machine that is never started.
 fn accept_question(tx: &mut dyn Sql, new: &NewQuestion) -> Result<AskResult, AskRefused> {
     let asked = match &new.target {
         QuestionTarget::Version(NewExchangeVersion { conversation, .. })

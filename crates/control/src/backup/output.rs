@@ -46,7 +46,7 @@ impl BackupOutput {
         &self.file
     }
 
-    /// Gives the file its name, unless that is taken by now.
+    /// Gives the file its name, unless another file has it now.
     pub(super) fn place_file(mut self) -> Result<(), BackupError> {
         let placed = as_caller(|| {
             match &self.partial {

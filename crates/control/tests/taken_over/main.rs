@@ -285,7 +285,7 @@ async fn answer_deleted_at_shutdown_ends_next() {
 }
 
 /// A lease of a killed process is an attempt without progress, no matter what killed it. So a service that is killed
-/// again and again must not fail its answers, unless that goes on for a while.
+/// again and again must not fail its answers, unless that continues for a while.
 #[tokio::test]
 async fn answer_fails_after_many_kills() {
     let stage = start_stage(2, WebConfig::default()).await;
