@@ -21,7 +21,7 @@ pub(super) struct ControlSignals {
     leave: bool,
 }
 
-/// Sends the signal. A repeated signal wakes nobody.
+/// Sends the signal. A repeated signal has no effect.
 pub(super) fn send_signal(signals: &watch::Sender<ControlSignals>, order: ControlSignal) {
     signals.send_if_modified(|signals| {
         let flag = match order {

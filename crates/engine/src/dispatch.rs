@@ -72,7 +72,7 @@ impl Dispatch {
     /// Stops the answer; the request for it is in the store already.
     pub fn stop_answer(&self, answer: MessageId) {
         self.shared.signal_turn(answer, ControlSignal::Stop);
-        self.wake_up(); // nobody may hold it: then only its end is left to be done
+        self.wake_up(); // it may have no holder: then it only has to be completed
     }
 
     /// Runs `work` to its end even if the caller is dropped. Shutdown waits for it.

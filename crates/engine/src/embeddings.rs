@@ -270,7 +270,7 @@ impl EmbeddingService {
         if self.accepts_some(account).await { Ok(Vec::new()) } else { Err(rejection) }
     }
 
-    /// Returns true if the model accepts a text by now. If it accepts none, because its key or the vendor's credit has
+    /// Returns true if the model accepts a test text. If it accepts none, because its key or the vendor's credit has
     /// expired, the texts are not the cause.
     async fn accepts_some(&self, account: AccountId) -> bool {
         self.with_retries(account, &[PROBE.to_owned()]).await.is_ok()

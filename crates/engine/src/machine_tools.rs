@@ -152,7 +152,7 @@ impl MachineTools {
         }
         let lists = seen.accounts.entry(account).or_default();
         if lists.len() >= mcp::SERVERS_MAX && !lists.contains_key(&server) {
-            lists.clear(); // most of them are of plugins that are gone
+            lists.clear(); // most belong to removed plugins
         }
         lists.insert(server, listed);
     }

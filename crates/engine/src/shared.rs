@@ -81,7 +81,7 @@ pub struct EngineParts {
     pub embeddings: Option<Arc<EmbeddingService>>,
     /// The skills and agents.
     pub plugins: Plugins,
-    /// Web access, as far as the configuration allows it.
+    /// Web access that the configuration allows.
     pub web: WebTools,
     /// The prompt templates.
     pub templates: Arc<PromptTemplates>,

@@ -40,7 +40,7 @@ pub(super) struct TurnRunner {
     pub(super) created_at: Timestamp,
     pub(super) prompt: PromptContext,
     pub(super) web_policy: WebPolicy,
-    /// Calls that open a skill whose use is to be counted.
+    /// Calls that open a skill whose use must be counted.
     pub(super) opening_skills: HashMap<String, String>,
     /// Skills whose use was counted with the question or an earlier call.
     pub(super) counted_skills: HashSet<String>,
