@@ -112,7 +112,7 @@ async fn lock_taken_meanwhile_is_lost() {
     let fixture = StoreFixture::open_at(server.new_database(), StoreOptions::default());
     let lock = fixture.store.lock_exclusively(Duration::ZERO, process_id(1)).await.expect("nobody has it");
     begin_succession(&fixture, process_id(1)).await;
-    // The other one has come and gone while the first could not reach the server.
+    // The other one has started and ended while the first could not reach the server.
     begin_succession(&fixture, process_id(2)).await;
     server.kill_and_start();
     tokio::time::timeout(Duration::from_secs(60), lock.wait_until_lost())
