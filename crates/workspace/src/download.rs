@@ -127,7 +127,7 @@ async fn wait_for_lease(file: Arc<OwnedFd>, path: WorkspacePath) -> Result<OpenF
 }
 
 fn reopen_file(file: &OwnedFd) -> Result<OwnedFd, Errno> {
-    // Reopens the descriptor, not the path, which may lead to another file by now.
+    // Reopens the descriptor, not the path, which may lead to another file now.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     openat(CWD, path, FILE_FLAGS | OFlags::CLOEXEC, Mode::empty())
 }

@@ -181,7 +181,7 @@ async fn unfinished_uploads_are_bounded() {
     host.unused_for(&ids[1], UNFINISHED_IDLE_MAX + Duration::from_secs(9));
     std::fs::write(host.record_path(&ids[4]), "").unwrap();
     host.unused_for(&ids[4], UNFINISHED_IDLE_MAX + Duration::from_secs(9));
-    // The content is older than leftovers may be, but its upload goes on.
+    // The content is older than leftovers may be, but its upload continues.
     host.unused_for(&ids[5], UNFINISHED_IDLE_MAX - Duration::from_secs(9));
     let content = File::options().write(true).open(host.content_path(&ids[5])).unwrap();
     content.set_modified(SystemTime::now() - Duration::from_secs(9000)).unwrap();
