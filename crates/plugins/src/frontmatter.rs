@@ -169,7 +169,7 @@ impl<'de> Deserialize<'de> for YamlEntries {
     }
 }
 
-/// A value; `None` if the tolerant parser's value is to be used.
+/// A value; `None` if the tolerant parser's value must be used.
 struct YamlValue(Option<FieldValue>);
 
 impl<'de> Deserialize<'de> for YamlValue {
