@@ -47,57 +47,6 @@ enum What {
     StartMachine,
 }
 
-/// The position of a turn: node, its instance number, the answer and the epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct TurnKey {
-    node: usize,
-    life: u64,
-    answer: MessageId,
-    epoch: u64,
-}
-
-struct Node {
-    life: u64,
-    up: bool,
-    frozen_until: u64,
-    turns: BTreeMap<MessageId, SimulatedTurn>,
-}
-
-struct SimulatedTurn {
-    epoch: u64,
-    turn: Turn,
-    connection: Option<u64>,
-    stamp: SessionStamp,
-    connecting: bool,
-    /// The answer as folded by a reader from the published changes.
-    reader: Answer,
-}
-
-struct SimulatedConnection {
-    at: TurnKey,
-    machine_life: u64,
-    /// The last arrival time, because bytes of a stream arrive in order.
-    last_to_executor: u64,
-    last_to_host: u64,
-}
-
-#[derive(Default)]
-struct WorldMachine {
-    up: bool,
-    starting: bool,
-    life: u64,
-    executors: BTreeMap<MessageId, Executor>,
-    routes: BTreeMap<MessageId, (SessionStamp, u64)>,
-    /// Calls that were killed because they were not needed any more.
-    killed: BTreeSet<(MessageId, String)>,
-}
-
-impl WorldMachine {
-    fn instance_id(&self) -> InstanceId {
-        InstanceId::from_random(u128::from(self.life) + 1)
-    }
-}
-
 pub(crate) struct SimulationWorld {
     rng: Rng,
     now: u64,

@@ -21,7 +21,7 @@ pub(super) fn is_name(name: &str) -> bool {
         && name.as_bytes().first().is_some_and(u8::is_ascii_alphanumeric)
 }
 
-/// Returns true if a folder is a plugin of the standard Agent Plugins, whatever its manifest holds or leads to.
+/// Returns true if a folder is a plugin of the standard Agent Plugins, even if its manifest is invalid.
 pub(super) fn is_standard(tree: &PluginTree, root: &str) -> bool {
     let manifest = join_path(root, agent_plugins_schema::MANIFEST);
     tree.has_entry(&manifest) && !tree.is_folder(&manifest)

@@ -49,7 +49,7 @@ pub(super) struct WorldMachine {
     pub(super) life: u64,
     pub(super) executors: BTreeMap<MessageId, Executor>,
     pub(super) routes: BTreeMap<MessageId, (SessionStamp, u64)>,
-    /// Calls that were killed because they are no longer needed.
+    /// Calls that were killed because they were not needed any more.
     pub(super) killed: BTreeSet<(MessageId, String)>,
 }
 
