@@ -205,7 +205,7 @@ operation! {
     schema:
         tag = "Conversations",
         params(OfChat),
-        responses((status = 204, description = "It is gone"), error_responses::OfChat),
+        responses((status = 204, description = "Deleted"), error_responses::OfChat),
 }
 
 pub(crate) async fn remove_chat(
@@ -254,7 +254,7 @@ operation! {
         tag = "Conversations",
         params(OfChat),
         responses(
-            (status = 202, description = "The conversation; it may be `in_progress` for a moment yet", body = Conversation),
+            (status = 202, description = "The conversation; it may still be `in_progress` for a moment", body = Conversation),
             error_responses::OfChat,
         ),
 }
@@ -279,7 +279,7 @@ fn new_ask_request(question: Question) -> ApiResult<AskRequest> {
     let settings = question.settings.unwrap_or_default();
     Ok(AskRequest {
         input: question.input.unwrap_or_default(),
-        conversation: conversation.map_err(|_| ApiError::bad_request("chatId is no UUID"))?,
+        conversation: conversation.map_err(|_| ApiError::bad_request("chatId is not a UUID"))?,
         attachments: question.file_paths.unwrap_or_default(),
         model: question.model,
         settings: settings.into_iter().map(|setting| (setting.key, setting.value)).collect(),
@@ -295,11 +295,12 @@ fn parse_idempotency_key(headers: &HeaderMap, body: &str) -> ApiResult<Option<Id
     let mut values = headers.get_all("idempotency-key").iter();
     let Some(value) = values.next() else { return Ok(None) };
     if values.next().is_some() {
-        return Err(ApiError::bad_request("Idempotency-Key is sent once"));
+        return Err(ApiError::bad_request("send only one Idempotency-Key header"));
     }
     let key = value.to_str().unwrap_or_default();
     if key.is_empty() || key.len() > IDEMPOTENCY_KEY_MAX_BYTES {
-        let message = format!("Idempotency-Key has 1 to {IDEMPOTENCY_KEY_MAX_BYTES} ASCII characters");
+        let message =
+            format!("Idempotency-Key is invalid: use 1 to {IDEMPOTENCY_KEY_MAX_BYTES} ASCII characters");
         return Err(ApiError::bad_request(message));
     }
     Ok(Some(Idempotency { key: key.to_owned(), body_hash: Sha256::digest(body.as_bytes()).into() }))
@@ -309,7 +310,7 @@ fn whole_number(name: &str, text: Option<&str>, default: u64, least: u64) -> Api
     let Some(text) = text else { return Ok(default) };
     let number = text.parse::<u64>().ok().filter(|number| *number >= least && *number <= i64::MAX as u64);
     number.ok_or_else(|| {
-        ApiError::bad_request(format!("{name} is a whole number from {least} on, not {}", Excerpt(text)))
+        ApiError::bad_request(format!("{name} is {}: use a whole number of at least {least}", Excerpt(text)))
     })
 }
 

@@ -205,12 +205,12 @@ impl IntoResponse for ApiError {
 
 /// Answers a path that the interface does not have.
 pub async fn no_such_path() -> ApiError {
-    ApiError::new(PublicCode::NotFound, "the interface has no such path")
+    ApiError::new(PublicCode::NotFound, "no such path: /openapi.yaml lists the paths of this service")
 }
 
 /// Answers a method that the path does not have.
 pub(crate) async fn no_such_method() -> ApiError {
-    ApiError::new(Code::MethodNotAllowed, "the path does not have this method")
+    ApiError::new(Code::MethodNotAllowed, "the path does not support this method")
 }
 
 impl From<UseCaseError> for ApiError {

@@ -71,7 +71,7 @@ impl JsonBody {
         let operation = extensions.get::<&'static Operation>().map(|operation| operation.accepts);
         let (Some(Accepts::Json { max_bytes }), Some(principal)) = (operation, extensions.get::<Principal>())
         else {
-            return Err(ApiError::internal("an operation reads a body that it does not declare"));
+            return Err(ApiError::internal("an operation reads a body without declaring it"));
         };
         let is_compressed = |coding: &HeaderValue| !coding.as_bytes().eq_ignore_ascii_case(b"identity");
         if let Some(coding) =
@@ -79,7 +79,7 @@ impl JsonBody {
         {
             let coding = String::from_utf8_lossy(coding.as_bytes());
             return Err(ApiError::bad_request(format!(
-                "bodies are not compressed (Content-Encoding: {})",
+                "compressed bodies are not supported (Content-Encoding: {}): send the body uncompressed",
                 Excerpt(&coding)
             )));
         }
@@ -91,7 +91,7 @@ impl JsonBody {
 
 fn parse_json_object<T: DeserializeOwned>(raw: &RawValue) -> ApiResult<T> {
     if !raw.get().starts_with('{') {
-        return Err(ApiError::bad_request("the body is no JSON object"));
+        return Err(ApiError::bad_request("the body is not a JSON object"));
     }
     let mut json = serde_json::Deserializer::from_str(raw.get());
     serde_path_to_error::deserialize(&mut json).map_err(|error| {

@@ -169,7 +169,7 @@ operation! {
     schema:
         tag = "Files",
         params(OfPath, DeleteFileQuery),
-        responses((status = 204, description = "It is gone"), error_responses::DeleteFile),
+        responses((status = 204, description = "Deleted"), error_responses::DeleteFile),
 }
 
 pub(crate) async fn delete_path(
@@ -181,7 +181,7 @@ pub(crate) async fn delete_path(
     let recursive = match query.recursive.as_deref() {
         None => false,
         Some(text) => http_common::parse_boolean(text).ok_or_else(|| {
-            ApiError::bad_request(format!("recursive is neither true nor false: {}", Excerpt(text)))
+            ApiError::bad_request(format!("recursive is {}: use true or false", Excerpt(text)))
         })?,
     };
     files.workspace_of(&principal)?.delete_path(&parse_asked_path(uri.path(), FILES), recursive).await?;

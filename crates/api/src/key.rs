@@ -151,7 +151,7 @@ impl AuthLayer {
             self.guard.by_key(key).map_err(too_many)?;
         }
         if is_target_too_long {
-            let message = format!("path and query are longer than {TARGET_MAX_BYTES} bytes");
+            let message = format!("the path with its query is longer than {TARGET_MAX_BYTES} bytes");
             return Err(ApiError::new(Code::TargetTooLong, message).into_response());
         }
         asked

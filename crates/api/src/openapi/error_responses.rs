@@ -151,7 +151,7 @@ fn challenge_header() -> Header {
 /// Creates the response to a request beyond a rate.
 fn rate_limit_response() -> Response {
     let number = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1));
-    let description = "After how many seconds to try again";
+    let description = "Seconds to wait before the next attempt";
     let header =
         HeaderBuilder::new().schema(Some(number)).description(Some(description)).example(Some(json!(2)));
     let mut response = error_response(&[PublicCode::RateLimited.into()]);
@@ -163,32 +163,33 @@ fn rate_limit_response() -> Response {
 pub(super) const fn code_meaning(code: Code) -> (&'static str, &'static str) {
     match code {
         Code::UseCase(code) => use_case_meaning(code),
-        Code::MethodNotAllowed => ("the path has no such method", "the path does not have this method"),
-        Code::RangeNotSatisfiable => {
-            ("no byte of the file is in the range", "the file has 52614 bytes, none of them in the range")
+        Code::MethodNotAllowed => {
+            ("the path does not support this method", "the path does not support this method")
         }
+        Code::RangeNotSatisfiable => (
+            "the range is beyond the end of the file",
+            "the range is beyond the end of the file, which has 52614 bytes",
+        ),
         Code::TargetTooLong => {
-            ("path and query are longer than any path", "path and query are longer than 16384 bytes")
+            ("the path with its query is too long", "the path with its query is longer than 16384 bytes")
         }
         Code::HeadTooLarge => (
-            "the request's line and headers are more than allowed",
-            "the request's line and headers are more than 65536 bytes",
+            "the request line and headers are longer than allowed",
+            "the request line and headers are longer than 65536 bytes",
         ),
-        Code::TooSlow => ("the body did not come in time", "the body did not come in time"),
+        Code::TooSlow => ("the body did not arrive in time", "the body did not arrive in time"),
     }
 }
 
 /// Returns the same for a code of the use cases.
 const fn use_case_meaning(code: PublicCode) -> (&'static str, &'static str) {
     match code {
-        PublicCode::BadRequest => {
-            ("the request cannot be read", "the request is not of the form that is wanted")
-        }
+        PublicCode::BadRequest => ("the request cannot be read", "a value in the request is invalid"),
         PublicCode::UnknownModel => {
             ("there is no such model", "there is no model \"clerk\"; valid values: reader")
         }
         PublicCode::UnknownSetting => (
-            "the model has no such setting, or the setting no such value",
+            "the model does not have this setting, or the setting does not have this value",
             "\"MAX\" is neither a setting of this model nor a value of one; valid values: LOW, MEDIUM, HIGH",
         ),
         PublicCode::UnknownJurisdiction => {
@@ -209,13 +210,15 @@ const fn use_case_meaning(code: PublicCode) -> (&'static str, &'static str) {
         PublicCode::EmptyFile => ("the uploaded file has no content", "the file is empty"),
         PublicCode::IsFolder => ("the path leads to a folder", "the path leads to a folder"),
         PublicCode::NotAFolder => {
-            ("the path leads to something else than a folder", "the path does not lead to a folder")
+            ("the path does not lead to a folder", "the path does not lead to a folder")
         }
         PublicCode::OutsideWorkspace => {
             ("the path leads out of the workspace", "the path points outside the workspace")
         }
         PublicCode::Forbidden => ("the workspace does not permit it", "the home folder cannot be deleted"),
-        PublicCode::KeyScope => ("the key may not do it", "the key's scopes do not permit this operation"),
+        PublicCode::KeyScope => {
+            ("the key's scopes do not permit this operation", "the key's scopes do not permit this operation")
+        }
         PublicCode::NotFound => ("it does not exist, or is not the caller's", "it does not exist"),
         PublicCode::ConversationBusy => (
             "the conversation's previous question is still being answered",
@@ -226,26 +229,26 @@ const fn use_case_meaning(code: PublicCode) -> (&'static str, &'static str) {
             "not enough credits: the question needs 12, and the account has 3",
         ),
         PublicCode::SpendingLimit => {
-            ("the key may not spend so much", "the key has reached its spending limit")
+            ("the key's spending limit does not cover it", "the key has reached its spending limit")
         }
         PublicCode::NoMachine => ("the account has no machine", "the account has no machine"),
         PublicCode::MachineNotRunning => (
-            "the account's machine does not run, and questions start none here",
+            "the account's machine is not running, and questions do not start it here",
             "the machine is STOPPED; start it and wait until it is RUNNING",
         ),
         PublicCode::ModelUnavailable => (
-            "there is no model to answer with: a vendor of models does not tell which it has",
+            "no model is available: model discovery failed",
             "there is no model to answer with now (OPENAI: its server does not answer); try again later",
         ),
         PublicCode::IdempotencyMismatch => (
-            "the idempotency key came with another body before",
-            "the idempotency key was used with another body: use a new key",
+            "the idempotency key was used with another body",
+            "the idempotency key was used with another body",
         ),
-        PublicCode::AlreadyExists => ("something is there already", "the path already exists"),
+        PublicCode::AlreadyExists => ("the path already exists", "the path is taken already"),
         PublicCode::AmbiguousPath => (
-            "two entries can be meant by the path: one as it is written, one decoded",
-            "the path is ambiguous: one entry matches it as written, another one decoded; percent-encode every byte of \
-             the one that is meant",
+            "the path matches two entries: one as written, one decoded",
+            "two entries can be meant by the path, one as it is written and one decoded; percent-encode every byte of the one that \
+             is meant",
         ),
         PublicCode::NotEmpty => ("the folder is not empty", "the folder is not empty"),
         PublicCode::TooManyEntries => {

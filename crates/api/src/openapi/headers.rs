@@ -13,29 +13,29 @@ const REQUEST_ID_HEADER: &str = "X-Request-Id";
 /// Returns the description of a header and an example.
 fn header_meaning(name: &str) -> (&'static str, Value) {
     match name {
-        "Accept-Ranges" => ("That ranges can be asked for", json!("bytes")),
-        "Cache-Control" => ("That events are not to be kept", json!("no-store")),
+        "Accept-Ranges" => ("Range requests are supported", json!("bytes")),
+        "Cache-Control" => ("Events must not be stored", json!("no-store")),
         "Content-Disposition" => (
-            "That it is an attachment, with its name, in UTF-8 where it needs that",
+            "An attachment, with the file's name, in UTF-8 if necessary",
             json!("attachment; filename=\"lease.pdf\""),
         ),
         "Content-Language" => ("The language of the labels: `cs`, `en` or `sk`", json!("en")),
-        "Content-Length" => ("How many bytes come", json!(52614)),
+        "Content-Length" => ("The length of the body in bytes", json!(52614)),
         "Content-Range" => (
-            "Which bytes these are, of how many; of a range that the file does not have, only how many",
+            "The bytes sent and the length of the file; with 416 only the length",
             json!("bytes 0-1023/52614"),
         ),
-        "ETag" => ("Names this state, for `If-None-Match`", json!("\"1.42\"")),
+        "ETag" => ("The entity tag of this state, for `If-None-Match`", json!("\"1.42\"")),
         "Idempotent-Replayed" => {
-            ("`true` when the question had been asked before; absent otherwise", json!(true))
+            ("`true` if the question had already been asked; absent otherwise", json!(true))
         }
-        "Last-Modified" => ("When it was changed, to the second", json!("Sat, 21 Nov 2026 09:30:00 GMT")),
+        "Last-Modified" => ("Time of the last change, to the second", json!("Sat, 21 Nov 2026 09:30:00 GMT")),
         "Retry-After" => {
-            ("Of `CONVERSATION_BUSY` and `UNAVAILABLE`: after how many seconds to try again", json!(5))
+            ("With `CONVERSATION_BUSY` and `UNAVAILABLE`: seconds to wait before the next attempt", json!(5))
         }
-        "Vary" => ("What the response depends on", json!("Accept-Language")),
+        "Vary" => ("The request headers that the response depends on", json!("Accept-Language")),
         REQUEST_ID_HEADER => (
-            "Names the request: as the client did, if it sent one of at most 128 visible ASCII characters, or anew",
+            "The id of the request: as sent by the client, if it has at most 128 visible ASCII characters, otherwise a new one",
             json!("9f2c4e5d8b1a7f03-2a"),
         ),
         _ => ("", Value::Null),
