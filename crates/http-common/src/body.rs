@@ -28,10 +28,10 @@ pub enum JsonBodyError {
     #[error("the body cannot be read: {0}")]
     Malformed(#[source] serde_json::Error),
     /// The body did not arrive in time (408).
-    #[error("the body did not come in time")]
+    #[error("the body did not arrive in time")]
     TooSlow,
     /// The connection broke, so there is no response.
-    #[error("the body broke off")]
+    #[error("the connection closed before the body ended")]
     Broken(#[source] axum::Error),
     /// The budget for bodies is used up (429, 503).
     #[error(transparent)]
@@ -116,11 +116,11 @@ pub(crate) async fn discard_body<E>(chunks: &mut (impl Stream<Item = Result<Byte
 /// The reason why a streamed body ended early.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum IncomingError {
-    #[error("nothing came for too long")]
+    #[error("no data arrived in time")]
     Idle,
-    #[error("more came than was to be held")]
+    #[error("more data arrived than the buffer holds")]
     TooMuch,
-    #[error("the body broke off")]
+    #[error("the connection closed before the body ended")]
     Broken(#[source] axum::Error),
 }
 

@@ -21,10 +21,10 @@ pub const BUDGET_RETRY_AFTER: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BudgetExceeded {
     /// The holder's own budget (429).
-    #[error("too much is under way for this account at once; finish some of it, or try again later")]
+    #[error("too many concurrent requests of this account: wait for some to finish, or try again later")]
     Own,
     /// The budget of all holders (503).
-    #[error("the service has too much under way at once; try again later")]
+    #[error("too many concurrent requests of all accounts: try again later")]
     All,
 }
 

@@ -22,7 +22,7 @@ use crate::raw_file::FileSlot;
 
 /// The requested range contains no byte of the file (416).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the file has {size} bytes, none of them in the range")]
+#[error("the range is beyond the end of the file, which has {size} bytes")]
 pub struct RangeNotSatisfiable {
     /// The size of the file in bytes.
     pub size: u64,

@@ -17,12 +17,12 @@ use crate::limits::READER_IN_FLIGHT_MAX_PIECES;
 
 /// The reader took no data for too long; the connection is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the reader took nothing for too long")]
+#[error("the client stopped reading")]
 pub struct Stalled;
 
 /// The condition under which a body is sent has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the response was broken off")]
+#[error("the response was aborted")]
 pub struct BodyAborted;
 
 /// The data in flight of one body.

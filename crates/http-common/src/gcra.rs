@@ -32,9 +32,7 @@ pub struct RateLimit {
 
 /// The text is not a rate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{0:?} is no rate: it is a number of requests each second, such as 50, or with those at once, such as 50/200"
-)]
+#[error("{0:?} is not a rate: use requests per second such as 50, or with a burst such as 50/200")]
 pub struct InvalidRate(pub String);
 
 impl FromStr for RateLimit {

@@ -14,7 +14,7 @@ pub const SHARED_MIN_BYTES: usize = 4 << 10;
 /// The value contains an unsupported type: a map, a float, bytes, or an externally tagged variant with
 /// content.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot be written as segments of JSON: {0}")]
+#[error("JSON serialization failed: {0}")]
 pub struct SegmentsError(String);
 
 impl ser::Error for SegmentsError {

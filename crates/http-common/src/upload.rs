@@ -32,34 +32,34 @@ pub enum UploadError {
     #[error("the form cannot be read: {0}")]
     Malformed(String),
     /// The form has too many parts (400).
-    #[error("the form has more than {FORM_PARTS_MAX} parts")]
+    #[error("the form has too many parts: send at most {FORM_PARTS_MAX}")]
     TooManyParts,
     /// The form of a page has too many files (400).
-    #[error("more than {UPLOADED_TOGETHER_MAX} files at once")]
+    #[error("too many files: upload at most {UPLOADED_TOGETHER_MAX} at once")]
     TooManyFiles,
     /// A part other than the file is too large (400).
     #[error("the part {0:?} is larger than {FORM_FIELD_MAX_BYTES} bytes")]
     PartTooLarge(String),
     /// A part occurs twice (400).
-    #[error("the part {0:?} is there more than once")]
+    #[error("the form has several parts {0:?}: send one")]
     Duplicate(&'static str),
     /// The form has no part `file` (400).
     #[error("the part \"file\" is missing")]
     FileMissing,
     /// The part `temporary` is neither `true` nor `false` (400).
-    #[error("the part \"temporary\" is neither true nor false")]
+    #[error("the part \"temporary\" is invalid: use true or false")]
     InvalidTemporary,
     /// `temporary` and `destination` exclude each other (400).
-    #[error("temporary and destination exclude each other")]
+    #[error("temporary and destination cannot be combined: send only one of them")]
     TemporaryWithDestination,
     /// The file exceeds the operator's limit (413).
     #[error("the file is larger than {0} bytes")]
     TooLarge(u64),
     /// The client stalled (408).
-    #[error("the body did not come in time")]
+    #[error("the body did not arrive in time")]
     TooSlow,
     /// The connection broke, so there is no response.
-    #[error("the body broke off")]
+    #[error("the connection closed before the body ended")]
     Broken,
     /// The workspace rejected it; its errors have their own statuses.
     #[error(transparent)]

@@ -117,7 +117,7 @@ async fn send_file_aborts_on_end() {
     client.read_exact(&mut [0; 1 << 16]).await.unwrap();
     end.notify_waiters();
     let error = sending.await.unwrap().unwrap_err();
-    assert_eq!(error.to_string(), "the response was broken off");
+    assert_eq!(error.to_string(), "the response was aborted");
     let goes_on = abort_response_when(file_response(&host, Some("bytes=0-199999")).await, pending);
     assert_eq!(send_and_read(goes_on, false).await.1.len(), 200_000);
 }
