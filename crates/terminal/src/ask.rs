@@ -77,7 +77,7 @@ pub fn question_text(text: Option<String>) -> Result<String, TerminalError> {
     };
     if text.trim().is_empty() {
         return Err(TerminalError::Usage(
-            "there is no question; give it as an argument, or by `-` from a pipe".to_owned(),
+            "there is no question: give it as an argument, or pipe it with `-`".to_owned(),
         ));
     }
     Ok(text)
@@ -90,11 +90,11 @@ fn read_question(input: impl Read) -> Result<String, TerminalError> {
     if bytes.len() as u64 > QUESTION_MAX_BYTES {
         let limit = format_size(QUESTION_MAX_BYTES);
         return Err(TerminalError::Usage(format!(
-            "the question is longer than {limit}; attach long texts with --file"
+            "the question is longer than {limit}: attach long texts with --file"
         )));
     }
     String::from_utf8(bytes).map_err(|_| {
-        TerminalError::Usage("the question is no UTF-8 text; attach files with --file".to_owned())
+        TerminalError::Usage("the question is not UTF-8 text: attach files with --file".to_owned())
     })
 }
 

@@ -38,7 +38,7 @@ pub(crate) async fn upload_attachments<O: Write, E: Write>(
     for file in files {
         let name = file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         if let Some(path) = taken.find_same(client, file, &name).await {
-            printer.print_note(&format!("{path} is there already"))?;
+            printer.print_note(&format!("{path} already exists"))?;
             if !paths.contains(&path) {
                 paths.push(path);
             }

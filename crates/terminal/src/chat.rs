@@ -115,7 +115,7 @@ pub async fn run_chat(options: ChatOptions) -> Result<u8, TerminalError> {
             Input::Exit => return Ok(outcome.code),
             Input::Help => HELP.lines().try_for_each(|line| printer.print_note(line))?,
             Input::Unknown(line) => {
-                printer.print_note(&format!("there is no command {line}; see /help"))?;
+                printer.print_note(&format!("unknown command {line}: see /help"))?;
                 outcome.add_code(TerminalError::EXIT_USAGE);
             }
             Input::New => {

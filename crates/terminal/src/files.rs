@@ -67,14 +67,14 @@ impl<'a> Copy<'a> {
                 let to = Path::new(to);
                 if count > 1 && !to.is_dir() {
                     return refused(&format!(
-                        "{} is no folder; several files are copied into one",
+                        "{} is not a folder: copy several files into a folder",
                         to.display()
                     ));
                 }
                 Ok(Self::Download { files: remote, to })
             }
             _ => refused(
-                "one side is in the workspace, with a colon before each path: `cp lease.pdf :/uploads`, \
+                "copy between this host and the workspace, with a colon before its paths: `cp lease.pdf :/uploads`, \
                  `cp :/report.docx .`",
             ),
         }
@@ -87,7 +87,7 @@ fn check_names(files: &[&Path]) -> Result<(), TerminalError> {
     match files.iter().find(|file| !names.insert(file.file_name())) {
         None => Ok(()),
         Some(file) => Err(TerminalError::Usage(format!(
-            "{} would replace another one of this name; copy it into another folder",
+            "{} would replace another file of this name: copy it into another folder",
             file.display()
         ))),
     }

@@ -56,7 +56,7 @@ pub async fn remove_files(
         let file = file.strip_prefix(WORKSPACE_MARK).unwrap_or(file);
         if file.trim_matches('/').is_empty() {
             return Err(TerminalError::Usage(
-                "the workspace itself is not removed; name what is in it".to_owned(),
+                "the workspace itself cannot be removed: name files or folders in it".to_owned(),
             ));
         }
         client.delete_file(file, recursive).await?;
@@ -114,12 +114,15 @@ impl UploadPlan {
         // `.` has a name only once it is resolved.
         let resolved = fs::canonicalize(folder).map_err(unreadable)?;
         let Some(name) = resolved.file_name().and_then(|name| name.to_str()) else {
-            return Err(TerminalError::Usage(format!("{} has no name in UTF-8", folder.display())));
+            return Err(TerminalError::Usage(format!(
+                "the name of {} is not UTF-8: rename it",
+                folder.display()
+            )));
         };
         if depth >= DEPTH_MAX || self.files.len() + self.folders.len() >= ENTRIES_MAX {
             let limit = format!("at most {DEPTH_MAX} folders deep and {ENTRIES_MAX} files at once");
             return Err(TerminalError::Usage(format!(
-                "{} is too much: {limit}; copy parts of it",
+                "{} is too large: copy parts of it, {limit}",
                 folder.display()
             )));
         }
@@ -167,10 +170,13 @@ pub(crate) async fn download_folder(
             count += 1;
             if depth >= DEPTH_MAX || count > ENTRIES_MAX {
                 let limit = format!("at most {DEPTH_MAX} folders deep and {ENTRIES_MAX} files at once");
-                return Err(TerminalError::Usage(format!("{} is too much: {limit}", entry.path)));
+                return Err(TerminalError::Usage(format!(
+                    "{} is too large: copy parts of it, {limit}",
+                    entry.path
+                )));
             }
             let Some(path) = local_path(&target, &entry.name) else {
-                printer.print_note(&format!("{} has a name that is none here; left out", entry.path))?;
+                printer.print_note(&format!("{} has a name that is invalid here; left out", entry.path))?;
                 continue;
             };
             match entry.kind.as_str() {
@@ -179,7 +185,7 @@ pub(crate) async fn download_folder(
                     let entries = client.list_folder(&entry.path).await?.entries;
                     waiting.push((entries, path, depth + 1));
                 }
-                _ => printer.print_note(&format!("{} is no file; left out", entry.path))?,
+                _ => printer.print_note(&format!("{} is not a regular file; left out", entry.path))?,
             }
         }
     }

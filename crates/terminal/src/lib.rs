@@ -169,16 +169,16 @@ impl TerminalError {
 fn connection_remedy(cause: &str) -> Option<&'static str> {
     const KNOWN: [(&str, &str); 7] = [
         ("Connection refused", "start it (`causerie serve`), or name another with --url or CAUSERIE_URL"),
-        ("dns error", "--url or CAUSERIE_URL names the service"),
-        ("failed to lookup address", "--url or CAUSERIE_URL names the service"),
+        ("dns error", "check the host in --url or CAUSERIE_URL"),
+        ("failed to lookup address", "check the host in --url or CAUSERIE_URL"),
         ("InvalidContentType", "it does not speak HTTPS there: try http://"),
         ("invalid HTTP version", "it speaks HTTPS there: try https://"),
         (
             "CaUsedAsEndEntity",
-            "its certificate is that of an authority, which must not be a server's: make one with \
+            "its certificate is a CA certificate, which a server cannot use: make one with \
              `openssl req -x509 -addext basicConstraints=critical,CA:FALSE`",
         ),
-        ("invalid peer certificate", "--cacert names a file with the certificates to trust"),
+        ("invalid peer certificate", "trust its certificate with --cacert FILE"),
     ];
     KNOWN.iter().find(|(words, _)| cause.contains(words)).map(|(_, remedy)| *remedy)
 }
@@ -191,18 +191,18 @@ fn check_uploadable(path: &Path) -> Result<(), TerminalError> {
     if metadata.is_dir() {
         let path = path.display();
         return Err(TerminalError::Usage(format!(
-            "{path} is a folder; name each file in it, as in {path}/NAME, or copy it with `causerie cp -r`"
+            "{path} is a folder: name each file in it, as in {path}/NAME, or copy it with `causerie cp -r`"
         )));
     }
     if !metadata.is_file() {
         let path = path.display();
         return Err(TerminalError::Usage(format!(
-            "{path} is a pipe or a device; save what it gives as a file first"
+            "{path} is a pipe or a device: save its output to a file first"
         )));
     }
     if metadata.len() == 0 {
         return Err(TerminalError::Usage(format!(
-            "{} is empty; the service takes no empty files",
+            "{} is empty: the service does not accept empty files",
             path.display()
         )));
     }
@@ -220,7 +220,7 @@ mod tests {
         assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         for path in [&pipe, Path::new("/dev/zero"), Path::new("/dev/null")] {
             let expected =
-                format!("{} is a pipe or a device; save what it gives as a file first", path.display());
+                format!("{} is a pipe or a device: save its output to a file first", path.display());
             assert_eq!(check_uploadable(path).unwrap_err().message(), expected);
         }
         assert!(check_uploadable(folder.path()).unwrap_err().message().contains("is a folder"));

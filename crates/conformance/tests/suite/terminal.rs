@@ -286,7 +286,7 @@ fn ask_attachment_replaces_no_file() {
     }
     let (one, other) = (path("a/offer.txt"), path("b/offer.txt"));
     let asked = ["ask", "How much is the rent?", "--file", &one, "--file", &other];
-    for noted in ["uploaded /uploads/offer (2).txt", "/uploads/offer.txt is there already"] {
+    for noted in ["uploaded /uploads/offer (2).txt", "/uploads/offer.txt already exists"] {
         let asked = run_client(&service, &api, &asked);
         assert!(bytes_to_text(&asked.stderr).contains(noted), "{}", bytes_to_text(&asked.stderr));
         let answer = bytes_to_text(&asked.stdout);
