@@ -43,7 +43,7 @@ pub(crate) fn load_locations_as_caller(at: &Where) -> Result<DataLocations, CliE
 /// Says that the data folder cannot be used, and what to do.
 pub(crate) fn unusable_data_folder_error(data: &Path, error: &std::io::Error) -> CliError {
     let why = data::describe_unusable_folder(data, error);
-    CliError::new("DATA_FOLDER_UNUSABLE", format!("the data folder {}: {why}", data.display()))
+    CliError::new("DATA_FOLDER_UNUSABLE", format!("data folder {} unusable: {why}", data.display()))
 }
 
 /// Executes a command and prints its result.
@@ -98,12 +98,12 @@ pub(crate) async fn carry_out(places: &DataLocations, request: AdminRequest) -> 
     {
         // A service that uses PostgreSQL leaves its identity, but no database.
         let elsewhere = if data.join(data::NODE).exists() {
-            "; a service with PostgreSQL used this folder: CAUSERIE_DATABASE or the configuration names its database"
+            "; a service with PostgreSQL used this folder: name its database with CAUSERIE_DATABASE or in the configuration"
         } else {
             ""
         };
         let message = format!(
-            "there is no database {}: --data (or CAUSERIE_DATA) names the data folder{elsewhere}",
+            "no database {}: name the data folder with --data or CAUSERIE_DATA{elsewhere}",
             data.join(data::DATABASE).display()
         );
         return Err(CliError::new("NO_DATABASE", message));
@@ -210,16 +210,15 @@ fn new_password(from_input: bool) -> Result<RequestSecret, CliError> {
         return typed_password(std::io::stdin());
     }
     let wrong = |message: String| CliError::new("INVALID_PASSWORD", message);
-    let unreadable = |error| wrong(format!("the terminal: {error}"));
+    let unreadable = |error| wrong(format!("reading the terminal failed: {error}"));
     let Some(prompt) = PasswordPrompt::open_terminal().map_err(unreadable)? else {
-        let message =
-            "there is no terminal to ask for the password: give it on standard input with --password-stdin";
+        let message = "no terminal to ask for the password: pass it on standard input with --password-stdin";
         return Err(wrong(message.to_owned()));
     };
     let first = typed_password(prompt.ask_line("New password: ").map_err(unreadable)?.as_bytes())?;
     let again = prompt.ask_line("The same again: ").map_err(unreadable)?;
     if again.trim_end_matches(['\r', '\n']) != first.0 {
-        return Err(wrong("the two passwords differ; nothing was changed".to_owned()));
+        return Err(wrong("the passwords differ, nothing was changed: try again".to_owned()));
     }
     Ok(first)
 }
@@ -230,10 +229,10 @@ fn typed_password(input: impl Read) -> Result<RequestSecret, CliError> {
     let mut line = Vec::new();
     // One byte more than the longest password with its line end shows that it is too long.
     let mut input = BufReader::new(input.take(PASSWORD_MAX_BYTES as u64 + 3));
-    let unreadable = |error| wrong(format!("standard input: {error}"));
+    let unreadable = |error| wrong(format!("reading standard input failed: {error}"));
     input.read_until(b'\n', &mut line).map_err(unreadable)?;
     if line.ends_with(b"\n") && !input.fill_buf().map_err(unreadable)?.is_empty() {
-        return Err(wrong("the standard input has more than one line".to_owned()));
+        return Err(wrong("standard input has more than one line: pass the password alone".to_owned()));
     }
     let line =
         line.strip_suffix(b"\n").map_or(line.as_slice(), |line| line.strip_suffix(b"\r").unwrap_or(line));
@@ -252,8 +251,8 @@ fn parse_time(text: &str) -> Result<Option<i64>, CliError> {
     if let Ok(time) = text.parse::<jiff::Timestamp>() {
         return Ok(Some(time.as_microsecond()));
     }
-    let day =
-        parse_day(text).ok_or_else(|| wrong("neither a day like 2027-12-31 nor a time with its zone"))?;
+    let day = parse_day(text)
+        .ok_or_else(|| wrong("not a date: use a day such as 2027-12-31, or a time with its zone"))?;
     let end = day.tomorrow().and_then(|next| next.to_zoned(jiff::tz::TimeZone::UTC));
     let end = end.map_err(|_| wrong(&format!("too late: the last day is {LAST_DAY}")))?;
     Ok(Some(end.timestamp().as_microsecond()))
@@ -271,7 +270,7 @@ fn parse_start_time(text: &str) -> Result<i64, CliError> {
     let wrong = || {
         CliError::new(
             "INVALID_DATE",
-            format!("{text:?} is neither a day like 2027-12-31 nor a time with its zone"),
+            format!("{text:?} is not a date: use a day such as 2027-12-31, or a time with its zone"),
         )
     };
     time.map(jiff::Timestamp::as_microsecond).ok_or_else(wrong)

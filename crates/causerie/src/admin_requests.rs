@@ -36,7 +36,10 @@ pub(crate) struct ServiceFacts {
 }
 
 fn no_service() -> CliError {
-    CliError::new("SERVICE_UNREACHABLE", "no service runs on this data folder; `causerie serve` starts one")
+    CliError::new(
+        "SERVICE_UNREACHABLE",
+        "no service is running on this data folder: start one with `causerie serve`",
+    )
 }
 
 /// Carries out a request and returns the result as one JSON object.
@@ -72,7 +75,8 @@ pub(crate) async fn execute_request(
             json!({ "accountId": set.id.to_string(), "email": set.email })
         }
         AdminRequest::SetRole { account, role } => {
-            let wrong = || CliError::new("INVALID_ROLE", format!("{role:?} is neither owner nor operator"));
+            let wrong =
+                || CliError::new("INVALID_ROLE", format!("unknown role {role:?}: use owner or operator"));
             let set = admin.set_role(&account, AccountRole::parse(&role).ok_or_else(wrong)?).await?;
             json!({ "accountId": set.id.to_string(), "email": set.email, "role": role })
         }
@@ -90,9 +94,9 @@ pub(crate) async fn execute_request(
             json!({ "keys": keys.iter().map(listed_key).collect::<Vec<_>>() })
         }
         AdminRequest::RevokeKey { key } => {
-            let id = key
-                .parse()
-                .map_err(|_| CliError::new("NO_SUCH_KEY", format!("{key:?} is no identifier of a key")))?;
+            let id = key.parse().map_err(|_| {
+                CliError::new("NO_SUCH_KEY", format!("{key:?} is not a key id: see `causerie key list`"))
+            })?;
             admin.revoke_key(id).await?;
             json!({ "keyId": key, "revoked": true })
         }
@@ -165,7 +169,7 @@ async fn set_first_role(admin: &Admin, made: &StoredAccount, role: AccountRole) 
 }
 
 async fn retry_job(admin: &Admin, job: &str) -> Result<Value, CliError> {
-    let wrong = || CliError::new("NO_SUCH_JOB", format!("there is no failed job {job:?}"));
+    let wrong = || CliError::new("NO_SUCH_JOB", format!("no failed job {job:?}"));
     if !admin.retry_job(job.parse().map_err(|_| wrong())?).await? {
         return Err(wrong());
     }

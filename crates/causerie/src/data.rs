@@ -53,7 +53,7 @@ pub(crate) fn prepare_data_folder(data: &Path) -> io::Result<PathBuf> {
 pub(crate) fn describe_unusable_folder(data: &Path, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            format!("{error}; run the command as the user of the service, or as root")
+            format!("{error}: run the command as the user of the service, or as root")
         }
         _ if data.exists() && !data.is_dir() => "it is a file, not a folder".to_owned(),
         _ => error.to_string(),

@@ -32,14 +32,14 @@ pub(crate) async fn run_doctor(at: &Where) -> bool {
         (Err(invalid), None) => failing_check("configuration", invalid),
         (Err(invalid), Some(_)) => warning_check(
             "configuration",
-            format_args!("the service runs with its own; what this command reads is not valid: {invalid}"),
+            format_args!("invalid for this command; the service uses its own configuration: {invalid}"),
         ),
         (Ok(loaded), _) if !loaded.warnings.is_empty() => {
             warning_check("configuration", loaded.warnings.join("; "))
         }
         (Ok(_), None) => passing_check("configuration", "valid"),
         (Ok(_), Some(_)) => {
-            passing_check("configuration", "valid; the service runs with its own, which is judged below")
+            passing_check("configuration", "valid; the service uses its own configuration, checked below")
         }
     }];
     match (service, loaded) {
@@ -84,7 +84,7 @@ async fn of_settings(at: &Where, settings: &ServiceSettings) -> Vec<Check> {
     let mut checks = vec![check_host()];
     let data = settings.data.display();
     checks.push(match data::check_data_folder_access(&settings.data) {
-        Ok(()) => passing_check("service", format_args!("none runs on {data}")),
+        Ok(()) => passing_check("service", format_args!("not running on {data}")),
         Err(error) => failing_check("service", admin::unusable_data_folder_error(&settings.data, &error)),
     });
     checks.push(match interrupted_restore(&settings.data) {
@@ -123,7 +123,7 @@ async fn check_database(at: &Where, is_served: bool) -> Check {
         match places.data.join(data::DATABASE).try_exists() {
             Ok(true) => {}
             Ok(false) => {
-                let words = "there is none yet: `causerie account create` or the first start makes it";
+                let words = "not created yet: run `causerie account create` or start the service";
                 return warning_check("database", words);
             }
             Err(error) => {
@@ -134,7 +134,9 @@ async fn check_database(at: &Where, is_served: bool) -> Check {
     match control::data_folder::schema_version(&places.data, places.database.as_ref()).await {
         Ok(SchemaVersion { found, known }) if found > known => failing_check(
             "database",
-            format_args!("of a later program: its schema is {found}, this one knows {known}"),
+            format_args!(
+                "schema {found} is newer than {known}, which this program supports: use a newer program"
+            ),
         ),
         Ok(SchemaVersion { found, known }) if found < known => passing_check(
             "database",

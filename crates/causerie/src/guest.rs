@@ -19,7 +19,7 @@ pub(crate) fn unpack_agent(data: &Path) -> Result<PathBuf, String> {
     if program.is_file() {
         return Ok(program);
     }
-    let text = |error: std::io::Error| format!("unpacking the agent: {error}");
+    let text = |error: std::io::Error| format!("unpacking the agent failed: {error}");
     let bytes = zstd::bulk::decompress(ARCHIVE, PROGRAM_MAX_BYTES).map_err(text)?;
     std::fs::create_dir_all(&folder).map_err(text)?;
     // Machines run as other users and need search permission on each folder.

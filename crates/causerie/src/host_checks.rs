@@ -103,7 +103,7 @@ fn disk_at(folder: &Path, settings: &ServiceSettings) -> Check {
             let (gibibytes, least) = (free.bytes >> 30, settings.disk.free_min_bytes >> 20);
             if reserve.is_low() {
                 let what =
-                    format!("{gibibytes} GiB free, questions are refused below {least} MiB: free some");
+                    format!("{gibibytes} GiB free, questions are refused below {least} MiB: free disk space");
                 return failing_check("disk", what);
             }
             passing_check("disk", format_args!("{gibibytes} GiB free for {}", settings.data.display()))
@@ -115,14 +115,19 @@ fn disk_at(folder: &Path, settings: &ServiceSettings) -> Check {
 async fn check_machine_drivers(settings: &ServiceSettings) -> Vec<Check> {
     let folder = match tempfile::Builder::new().prefix("causerie-doctor-").tempdir() {
         Ok(folder) => folder,
-        Err(error) => return vec![failing_check("machines", format_args!("a temporary folder: {error}"))],
+        Err(error) => {
+            return vec![failing_check(
+                "machines",
+                format_args!("creating a temporary folder failed: {error}"),
+            )];
+        }
     };
     let open = || {
         use std::os::unix::fs::PermissionsExt;
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o711))
     };
     if let Err(error) = open() {
-        return vec![failing_check("machines", format_args!("a temporary folder: {error}"))];
+        return vec![failing_check("machines", format_args!("creating a temporary folder failed: {error}"))];
     }
     let TrialFindings { drivers, chosen } =
         machine_driver::try_all(folder.path(), settings, TRIALS_TIMEOUT).await;
@@ -267,7 +272,7 @@ pub(crate) fn check_models(answer: Result<Value, String>) -> Vec<Check> {
             ),
         ),
         Some(id) => passing_check("models", format_args!("{}, {id} by default", count_with_noun(models.len(), "model"))),
-        None => failing_check("models", "there is no default model"),
+        None => failing_check("models", "no default model is available"),
     });
     checks
 }
@@ -299,7 +304,10 @@ pub(crate) async fn check_web_search(settings: &ServiceSettings) -> Check {
         Err(error) => return failing_check(NAME, error),
     };
     if !search.is_configured() {
-        return warning_check(NAME, "none is set: SEARXNG_URL, BRAVE_API_KEY or TAVILY_API_KEY");
+        return warning_check(
+            NAME,
+            "no search engine configured: set SEARXNG_URL, BRAVE_API_KEY or TAVILY_API_KEY",
+        );
     }
     let query = SearchQuery { text: "Debian".to_owned(), ..SearchQuery::default() };
     match search.search_web(&query).await {

@@ -131,7 +131,7 @@ pub(crate) async fn repeat_failed(
         };
         let driver = driver.name();
         match tried {
-            Ok(_) => tracing::info!(driver, "machine driver works by now; the next start uses it"),
+            Ok(_) => tracing::info!(driver, "machine driver now available: the next start uses it"),
             Err(error) => tracing::debug!(driver, %error, "machine driver still unavailable"),
         }
     }
@@ -261,10 +261,10 @@ impl Trials<'_> {
         let named = self.settings.qemu.as_deref();
         let program = find_qemu(named).ok_or_else(|| match named {
             Some(named) => Unavailable::new(format_args!(
-                "machine.qemu: there is no program {} below /usr",
+                "machine.qemu: program {} not found below /usr",
                 named.display()
             )),
-            None => Unavailable::new("there is no program qemu-system-x86_64")
+            None => Unavailable::new("program qemu-system-x86_64 not found")
                 .with_remedy("Debian: `apt-get install qemu-system-x86`"),
         })?;
         let kernel = self.settings.qemu_kernel.as_deref();
@@ -285,10 +285,10 @@ impl Trials<'_> {
         }
         Err(refused.unwrap_or_else(|| match named {
             Some(named) => {
-                Unavailable::new(format_args!("machine.kernel: there is no program {}", named.display()))
+                Unavailable::new(format_args!("machine.kernel: program {} not found", named.display()))
             }
             None if !cfg!(target_arch = "x86_64") => Unavailable::new("it exists for x86-64 only"),
-            None => Unavailable::new("there is no User Mode Linux kernel").with_remedy(KERNEL_REMEDY),
+            None => Unavailable::new("no User Mode Linux kernel found").with_remedy(KERNEL_REMEDY),
         }))
     }
 
@@ -358,7 +358,7 @@ async fn open_and_try(
     let sandbox = Sandbox::open_driver(config).map_err(Unavailable::new)?;
     if is_known {
         if let Err(error) = sandbox.save_template().await {
-            tracing::warn!(%error, "no virtual machine could be saved, so that each start boots");
+            tracing::warn!(%error, "saving a virtual machine failed: each start boots");
         }
         return Ok(sandbox);
     }
@@ -389,7 +389,7 @@ fn trial_record(config: &SandboxConfig, driver: &str, files: &[&Path]) -> Result
     let files: Vec<&Path> = files.iter().copied().chain(image).collect();
     let record = std::fs::create_dir_all(&config.machines)
         .and_then(|()| TrialRecord::new(&config.machines, driver, &files, &config.limits));
-    record.map_err(|error| Unavailable::new(format_args!("reading the programs of machines: {error}")))
+    record.map_err(|error| Unavailable::new(format_args!("reading the programs of machines failed: {error}")))
 }
 
 /// Returns true if the driver is known to work.
@@ -411,7 +411,7 @@ fn recall_trial(record: &TrialRecord, memory: TrialReuse) -> Result<bool, Unavai
 }
 
 fn failed_now(record: &TrialRecord, reason: &str) -> Unavailable {
-    tracing::debug!(reason, "trial of a machine driver failed");
+    tracing::debug!(reason, "machine driver trial failed");
     record.save_outcome(Some(reason));
     Unavailable::new(reason).with_failure_age(Duration::ZERO)
 }

@@ -82,7 +82,7 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
-        Err(error) => return report_failure(&format!("the runtime: {error}")),
+        Err(error) => return report_failure(&format!("starting the runtime failed: {error}")),
     };
     let code = runtime.block_on(run_command(cli.command));
     // Does not wait for a backup in progress: an incomplete backup leaves no file.

@@ -190,7 +190,7 @@ pub(crate) fn vendor_trouble(vendor: &Value) -> Option<String> {
         "key" => "it does not accept the key",
         "payment" => "its account has no credit left",
         "refused" => "it refuses to list its models",
-        "unreadable" => "its answer is no list of models",
+        "unreadable" => "its response is not a list of models",
         "empty" => "it lists no models",
         other => other,
     };

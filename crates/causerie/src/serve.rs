@@ -43,13 +43,13 @@ const BACKLOG: u32 = 1024;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
     /// The data folder cannot be used.
-    #[error("the data folder {}: {}", .0.display(), data::describe_unusable_folder(.0, .1))]
+    #[error("data folder {} unusable: {}", .0.display(), data::describe_unusable_folder(.0, .1))]
     Data(PathBuf, #[source] io::Error),
     /// Another service runs on the data folder.
-    #[error("another service runs on the data folder {0}")]
+    #[error("another service is running on the data folder {0}: stop it, or use another folder")]
     Taken(PathBuf),
     /// Another service took over the database.
-    #[error("another service holds the database lock")]
+    #[error("another service holds the database lock: stop one of them")]
     Ousted,
     /// The machine driver is unavailable.
     #[error("machine driver unavailable: {0}")]
@@ -72,7 +72,7 @@ pub(crate) enum ServeError {
 fn listen_remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AddrInUse => "; another program listens there: choose another port with --listen",
-        io::ErrorKind::AddrNotAvailable => "; it is no address of this host",
+        io::ErrorKind::AddrNotAvailable => "; it is not an address of this host",
         io::ErrorKind::PermissionDenied => "; ports below 1024 need root or CAP_NET_BIND_SERVICE",
         _ => "",
     }
@@ -115,7 +115,7 @@ pub(crate) async fn serve_until_signal(loaded: Loaded) -> Result<(), ServeError>
         () = running.service.lock_lost() => Err(ServeError::Ousted),
         () = reload_on_sighup(hangup, running.tls.clone()) => Ok(()),
     };
-    tracing::info!("ending");
+    tracing::info!("shutting down");
     notify::notify_systemd("STOPPING=1");
     let again = wait_for_signal();
     tokio::select! {
@@ -141,17 +141,17 @@ async fn say_what_next(running: &StartedService, scheme: &str) {
     let url = format!("{scheme}://{}", local_address(*address));
     let entries = service.catalog.model_entries();
     if let Some(missing) = service.catalog.missing_default() {
-        tracing::warn!("models.default names {missing}, and no vendor has a model of this name");
+        tracing::warn!("default model unavailable: models.default names {missing}, which no vendor lists");
     }
     if let Some(model) = entries.iter().find(|entry| entry.default) {
-        tracing::info!("questions are answered by {} unless they name another model", model.id);
+        tracing::info!("default model: {}", model.id);
     }
-    tracing::info!("the web application is at {url}/, the reference of the interface at {url}/docs");
+    tracing::info!("web application: {url}/, API reference: {url}/docs");
     // A failing store is reported by the readiness checks.
     if let Ok(Some(invitation)) = service.first_owner.issue_invitation().await {
         let secret = invitation.reveal();
         tracing::info!(
-            "there is no operator yet; create an operator's account at {url}/welcome?invitation={secret} within 24 hours, or \
+            "no operator yet: create an operator's account at {url}/welcome?invitation={secret} within 24 hours, or \
              with `causerie account create --operator --data {} --email YOU@EXAMPLE.ORG --licence-until 2030-12-31 \
              --credits 10000`, then a key with `causerie key create --data {} --account YOU@EXAMPLE.ORG --name NAME`",
             data.display(),

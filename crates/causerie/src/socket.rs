@@ -57,7 +57,8 @@ pub(crate) async fn ask_service(service: UnixStream, request: &AdminRequest) -> 
 }
 
 async fn exchange_request(stream: UnixStream, request: &AdminRequest) -> Result<Value, CliError> {
-    let broken = |error: std::io::Error| CliError::new(UNREACHABLE, format!("the service's socket: {error}"));
+    let broken =
+        |error: std::io::Error| CliError::new(UNREACHABLE, format!("the service's socket failed: {error}"));
     let (input, mut output) = stream.into_split();
     let mut line = serde_json::to_vec(request).map_err(|error| broken(error.into()))?;
     line.push(b'\n');
@@ -126,9 +127,10 @@ async fn serve_admin_connection(stream: UnixStream, admin: Admin, facts: Service
     }
     let answered = match serde_json::from_slice(&line) {
         Ok(request) => admin_requests::execute_request(&admin, Some(&facts), request).await,
-        Err(_) => {
-            Err(CliError::new("USAGE", "the service does not understand the command: it has another version"))
-        }
+        Err(_) => Err(CliError::new(
+            "USAGE",
+            "the service does not know this command: use the `causerie` of its version",
+        )),
     };
     let answer = answered.map_or_else(SocketAnswer::Failed, SocketAnswer::Done);
     if let Ok(mut line) = serde_json::to_vec(&answer) {

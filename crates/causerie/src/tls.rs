@@ -29,16 +29,16 @@ pub(crate) enum TlsError {
     #[error("{path}: {error}", path = .0.display(), error = .1)]
     File(PathBuf, std::io::Error),
     /// A file is too large.
-    #[error("{}: larger than {FILE_MAX_BYTES} bytes", .0.display())]
+    #[error("{}: file is larger than {FILE_MAX_BYTES} bytes", .0.display())]
     TooLarge(PathBuf),
     /// The file contains no certificate.
-    #[error("{}: no certificate in PEM", .0.display())]
+    #[error("{}: no PEM certificate found", .0.display())]
     NoCertificate(PathBuf),
     /// The file contains no key.
-    #[error("{}: no private key in PEM", .0.display())]
+    #[error("{}: no PEM private key found", .0.display())]
     NoKey(PathBuf),
     /// The certificate and key do not match, or are not supported.
-    #[error("the certificate and the key cannot be used: {0}")]
+    #[error("certificate and key are unusable: {0}")]
     Unusable(#[source] rustls::Error),
 }
 

@@ -312,7 +312,7 @@ fn head_too_large_error<B>(
     request: &Request<B>,
 ) -> Option<ApiError> {
     let refused = |what: String| {
-        ApiError::new(Code::HeadTooLarge, format!("the request's line and headers are more than {what}"))
+        ApiError::new(Code::HeadTooLarge, format!("the request line and headers are longer than {what}"))
     };
     if request.headers().len() > headers_max {
         return Some(refused(format!("{headers_max} lines")));
@@ -329,7 +329,7 @@ fn is_unclear<B>(request: &Request<B>) -> bool {
 
 /// Returns the error for such a request.
 fn transfer_coding_error() -> ApiError {
-    ApiError::bad_request("the only transfer coding is chunked, once")
+    ApiError::bad_request("unsupported Transfer-Encoding: use chunked once")
 }
 
 /// Prevents caches from storing a response without permission, and browsers from guessing its type.

@@ -46,7 +46,7 @@ pub(super) fn read_models(from: &mut SettingSources) -> Configured {
         models.push(model);
     }
     if models.len() > CONFIGURED_MAX {
-        from.record_problem(MODEL, format!("at most {CONFIGURED_MAX} models are configured"));
+        from.record_problem(MODEL, format!("too many models: configure at most {CONFIGURED_MAX}"));
     }
     Configured { models, default }
 }
@@ -82,7 +82,7 @@ fn read_model(from: &mut SettingSources, name: &str) -> Option<(ModelConfig, boo
     if id.len() > ID_MAX_BYTES || id == READER_ID {
         from.record_problem(
             &key("id"),
-            format!("an id has at most {ID_MAX_BYTES} bytes and is not {READER_ID}"),
+            format!("invalid id: use at most {ID_MAX_BYTES} bytes, and not {READER_ID}"),
         );
     }
     if default && hidden {

@@ -428,7 +428,7 @@ fn read_tls_files(from: &mut SettingSources) -> Option<TlsFiles> {
         [None, None] => None,
         [one, _] => {
             let (is, lacks) = if one.is_some() { (KEYS[0], KEYS[1]) } else { (KEYS[1], KEYS[0]) };
-            from.record_problem(is, format!("{lacks} is required, too"));
+            from.record_problem(is, format!("{lacks} is required as well"));
             None
         }
     }

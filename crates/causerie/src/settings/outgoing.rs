@@ -64,7 +64,7 @@ fn read_authorities(file: &Path) -> Result<Arc<[Vec<u8>]>, String> {
         found.push(certificate.to_vec());
     }
     match found.len() {
-        0 => Err(format!("{}: no certificate in PEM", file.display())),
+        0 => Err(format!("{}: no PEM certificate found", file.display())),
         1..=AUTHORITIES_MAX => Ok(found.into()),
         _ => Err(format!("{}: at most {AUTHORITIES_MAX} certificates are allowed", file.display())),
     }
@@ -91,7 +91,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("ca.pem");
         std::fs::write(&file, "no certificate").expect("a file");
-        assert!(read_authorities(&file).is_err_and(|error| error.contains("no certificate in PEM")));
+        assert!(read_authorities(&file).is_err_and(|error| error.contains("no PEM certificate found")));
         assert!(read_authorities(&folder.path().join("missing")).is_err());
     }
 }

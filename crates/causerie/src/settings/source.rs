@@ -216,8 +216,9 @@ impl SettingSources {
         self.read.push(Effective { key: file_key.clone(), value: shown, origin: file_origin.clone() });
         match (here, file) {
             (Some(_), Some(_)) => {
-                self.problems
-                    .push(format!("{file_origin}: {file_key} and {key} ({origin}) exclude each other"));
+                self.problems.push(format!(
+                    "{file_origin}: {file_key} and {key} ({origin}) cannot be combined: remove one of them"
+                ));
                 None
             }
             (Some((raw, origin)), None) => {
@@ -460,7 +461,7 @@ fn raw_from_toml(value: &Spanned<DeValue<'_>>) -> Raw {
         }
         table @ DeValue::Table(_) => match toml_to_json(table) {
             Some(Value::Object(table)) => Raw::Table(table),
-            _ => Raw::Other("a table with dates or numbers that JSON does not support"),
+            _ => Raw::Other("a table with dates or with numbers that JSON does not support"),
         },
     }
 }

@@ -208,7 +208,7 @@ fn secret_value_from_file_stays_hidden() {
     }
     write("sk-very-secret\n", 0o600);
     let both = load_settings(Some(&path), &[], &[("OPENAI_API_KEY", "sk-very-secret")]).expect_err("refused");
-    assert!(both[0].contains("exclude each other") && !both[0].contains("very-secret"), "{both:?}");
+    assert!(both[0].contains("cannot be combined") && !both[0].contains("very-secret"), "{both:?}");
     let by_variable =
         load_settings(None, &[], &[("CAUSERIE_OPENAI_API_KEY", "sk-very-secret")]).expect("it holds");
     assert!(by_variable.settings.vendors.openai.is_some());

@@ -140,7 +140,7 @@ fn warn_of_absent(from: &mut SettingSources, vendors: &VendorsConfig) {
         };
         if vendor.is_none() {
             from.record_warning(format!(
-                "the model {} is not offered: {name} has neither key nor address",
+                "the model {} is not offered: set the key or base URL of {name}",
                 model.id
             ));
         }

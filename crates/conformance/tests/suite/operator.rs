@@ -105,7 +105,7 @@ fn mistyped_data_folder_creates_nothing() {
     assert_eq!(fs::read_dir(&bare).expect("a folder").count(), 0);
     let mut command = service.build_command();
     let plain = command.args(["machine", "list", "--data"]).arg(&missing).output().expect("it can be run");
-    assert!(String::from_utf8_lossy(&plain.stderr).starts_with("causerie: there is no database "));
+    assert!(String::from_utf8_lossy(&plain.stderr).starts_with("causerie: no database "));
 }
 
 #[test]
@@ -354,7 +354,7 @@ fn doctor_names_checks_and_remedies() {
 
     service.terminate();
     let doctor = |environment: &[(&str, &str)]| run_doctor(&service, environment);
-    assert!(found(&doctor(&[]), "service").1.starts_with("none runs on"));
+    assert!(found(&doctor(&[]), "service").1.starts_with("not running on"));
     let ill = doctor(&[("SEARXNG_URL", "http://127.0.0.1:9"), ("CAUSERIE_MACHINE_KERNEL", "/no/kernel")]);
     assert_eq!(found(&ill, "web_search").0, "fail");
     let (status, reason) = found(&ill, "driver_uml");
@@ -371,7 +371,7 @@ fn status_commands_print_tables_and_json() {
     let mut service = TestService::start(ServiceOptions::default());
     let account = service.create_account();
     let log = service.log_text();
-    assert!(log.contains("there is no operator yet") && log.contains("/docs"), "what to do next: {log}");
+    assert!(log.contains("no operator yet") && log.contains("/docs"), "what to do next: {log}");
     let api = service.api_for(&account);
     let _ = api.wait_for_completion(&api.ask_question("What is written there?"));
     let listed = service.run_admin_command(&["account", "list"]);

@@ -52,7 +52,7 @@ fn second_signal_exits_at_once() {
     let account = service.create_account();
     let busy = start_unfinished_request(&service, &account.key);
     service.send_signal(rustix::process::Signal::TERM);
-    poll::wait_until("it is ending", || service.log_text().contains("ending").then_some(()));
+    poll::wait_until("it is ending", || service.log_text().contains("shutting down").then_some(()));
     service.send_signal(rustix::process::Signal::INT);
     let status = service.wait_for_exit();
     assert_eq!(status.code(), Some(1), "{status}");
