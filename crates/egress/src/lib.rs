@@ -67,7 +67,7 @@ pub struct WebConfig {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
     /// The URL is invalid, not HTTP, or contains a user, a query or a fragment.
-    #[error("{what}: the address is not a plain http or https address")]
+    #[error("{what}: invalid URL: use http or https, without user, query or fragment")]
     BaseUrl {
         /// The setting.
         what: String,
@@ -95,7 +95,7 @@ pub enum ConfigError {
         name: String,
     },
     /// Too many entries.
-    #[error("{what}: there are more than {most}")]
+    #[error("{what}: too many entries: use at most {most}")]
     TooMany {
         /// The setting.
         what: String,
@@ -103,7 +103,7 @@ pub enum ConfigError {
         most: usize,
     },
     /// TLS could not be initialized.
-    #[error("TLS is not available")]
+    #[error("TLS setup failed")]
     Tls,
     /// The engine selected as the only one is not configured.
     #[error("{what} is selected but not configured")]

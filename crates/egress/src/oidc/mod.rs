@@ -108,7 +108,7 @@ pub enum OidcError {
     #[error("the identity provider refused the sign-in: {0}")]
     Refused(String),
     /// The callback does not belong to a sign-in of this browser.
-    #[error("the sign-in was not begun in this browser")]
+    #[error("the sign-in was not started in this browser: start it again")]
     State,
     /// Another provider returned the user.
     #[error("another identity provider returned the user")]
@@ -295,12 +295,17 @@ impl Oidc {
 
     async fn user_info(&self, url: &Url, access: &Secret) -> Result<Value, OidcError> {
         let authorization = header_value("Bearer ", access);
-        let authorization =
-            authorization.ok_or_else(|| provider_unavailable_error("its access token is no header"))?;
+        let authorization = authorization.ok_or_else(|| {
+            provider_unavailable_error(
+                "its access token contains characters that are not allowed in a header",
+            )
+        })?;
         let request = self.http_client()?.get(url.clone()).header(AUTHORIZATION, authorization);
         match fetch_json(request).await? {
             (200, user_info) => Ok(user_info),
-            (status, _) => Err(provider_unavailable_error(&format!("its user info has the status {status}"))),
+            (status, _) => {
+                Err(provider_unavailable_error(&format!("its user info endpoint returned status {status}")))
+            }
         }
     }
 
@@ -355,7 +360,9 @@ impl Oidc {
         let url = connections::append_path(&self.issuer, "/.well-known/openid-configuration");
         let (status, document) = fetch_json(self.http_client()?.get(url)).await?;
         if status != 200 {
-            return Err(provider_unavailable_error(&format!("its metadata has the status {status}")));
+            return Err(provider_unavailable_error(&format!(
+                "its metadata endpoint returned status {status}"
+            )));
         }
         // A provider that is configured with another name would make tokens for that name.
         if document["issuer"].as_str() != Some(&self.config.issuer) {
@@ -402,7 +409,7 @@ impl Oidc {
         }
         let (status, document) = fetch_json(self.http_client()?.get(metadata.keys.clone())).await?;
         if status != 200 {
-            return Err(provider_unavailable_error(&format!("its keys have the status {status}")));
+            return Err(provider_unavailable_error(&format!("its key endpoint returned status {status}")));
         }
         let keys = keys::read_key_set(&document);
         store_value(&self.keys, keys.clone(), now);
@@ -418,7 +425,7 @@ impl Oidc {
     }
 
     fn http_client(&self) -> Result<&reqwest::Client, OidcError> {
-        self.connections.http_client().map_err(|_| provider_unavailable_error("TLS is not available"))
+        self.connections.http_client().map_err(|_| provider_unavailable_error("TLS setup failed"))
     }
 }
 

@@ -36,16 +36,16 @@ pub enum TokenError {
     #[error("the ID token has a wrong signature")]
     Signature,
     /// Another provider issued it.
-    #[error("the ID token has another issuer")]
+    #[error("the ID token has the wrong issuer")]
     Issuer,
     /// It was issued for another client.
-    #[error("the ID token has another audience")]
+    #[error("the ID token has the wrong audience")]
     Audience,
     /// It has expired, or was issued long ago or in the future.
-    #[error("the ID token is not valid at this time")]
+    #[error("the ID token is expired or not yet valid")]
     Time,
     /// It was issued for another sign-in.
-    #[error("the ID token has another nonce")]
+    #[error("the ID token has the wrong nonce")]
     Nonce,
     /// It has no subject.
     #[error("the ID token has no subject")]
@@ -57,7 +57,7 @@ pub enum TokenError {
     #[error("the email is not verified")]
     EmailNotVerified,
     /// The user info is that of another user.
-    #[error("the user info has another subject")]
+    #[error("the user info has the wrong subject")]
     OtherSubject,
 }
 

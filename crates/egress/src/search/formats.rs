@@ -155,7 +155,7 @@ pub(super) fn error_message(engine: SearchEngine, status: StatusCode, body: &[u8
     let body: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     let message = match engine {
         SearchEngine::Searxng if status == StatusCode::FORBIDDEN => {
-            return "it does not give JSON; its settings must list json under search.formats".to_owned();
+            return "it does not return JSON: add json to search.formats in its settings".to_owned();
         }
         SearchEngine::Searxng => body.get("error"),
         SearchEngine::Brave => body.pointer("/error/detail"),
