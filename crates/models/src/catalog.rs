@@ -102,7 +102,7 @@ impl CatalogState {
         match outcome {
             Ok(()) if changed => tracing::info!(vendor = provider.as_str(), "vendor accepts calls again"),
             Err(cause) if changed => {
-                tracing::warn!(vendor = provider.as_str(), %cause, "vendor refuses calls for the key or for money");
+                tracing::warn!(vendor = provider.as_str(), %cause, "vendor rejects calls: invalid key or no credit");
             }
             _ => {}
         }

@@ -38,7 +38,7 @@ const MARKS_TOKENS: u64 = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum EmbeddingsError {
     /// The vendor is not configured.
-    #[error("its vendor has neither key nor address")]
+    #[error("its vendor is not configured: set its key or base URL")]
     NoVendor,
     /// The name of the model is empty, or too long with the prefixes.
     #[error("the name of the model is empty, or longer than {MODEL_MAX_BYTES} bytes with a prefix")]
@@ -222,24 +222,24 @@ impl EmbeddingModel {
         let response: WireResponse =
             serde_json::from_slice(body).map_err(|_| unusable("has an unknown form"))?;
         if response.data.len() != texts.len() {
-            return Err(unusable("has another number of vectors"));
+            return Err(unusable("has a wrong number of vectors"));
         }
         let mut vectors: Vec<Vec<f32>> = vec![Vec::new(); texts.len()];
         for (at, vector) in response.data.into_iter().enumerate() {
             let place = vectors.get_mut(vector.index.unwrap_or(at)).filter(|place| place.is_empty());
-            let place = place.ok_or_else(|| unusable("has vectors of unknown texts"))?;
+            let place = place.ok_or_else(|| unusable("has vectors with a wrong index"))?;
             if !vector.embedding.iter().all(|component| component.is_finite()) {
-                return Err(unusable("has components that are no finite numbers"));
+                return Err(unusable("has components that are not finite numbers"));
             }
             *place = vector.embedding;
         }
         let dimension = vectors.first().map_or(0, Vec::len);
         if !(1..=DIMENSION_MAX).contains(&dimension) {
-            return Err(unusable("has vectors of an impossible dimension"));
+            return Err(unusable("has vectors of an unsupported dimension"));
         }
         let set = self.dimension.compare_exchange(0, dimension, Ordering::Relaxed, Ordering::Relaxed);
         if set.err().unwrap_or(dimension) != dimension || vectors.iter().any(|one| one.len() != dimension) {
-            return Err(unusable("has vectors of another dimension"));
+            return Err(unusable("has vectors of different dimensions"));
         }
         let counted = response.usage.and_then(|usage| usage.prompt_tokens.or(usage.total_tokens));
         let bytes = texts.iter().map(String::len).sum();

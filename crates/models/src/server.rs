@@ -16,7 +16,7 @@ use crate::format::WireFormat;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum VendorError {
     /// The base URL is invalid, not HTTP, or has a user, query or fragment.
-    #[error("the base URL is not a plain http or https address")]
+    #[error("invalid base URL: use http or https, without user, query or fragment")]
     BaseUrl,
     /// A header cannot contain the key.
     #[error("the key contains invalid characters")]

@@ -182,7 +182,11 @@ impl VendorClient {
             self.warn_unreadable(unreadable);
             if models.len() > MODELS_MAX {
                 let (vendor, listed) = (self.format.provider().as_str(), models.len());
-                tracing::warn!(vendor, listed, "left out models beyond the first {MODELS_MAX} of the list");
+                tracing::warn!(
+                    vendor,
+                    listed,
+                    "model list truncated: models beyond the first {MODELS_MAX} left out"
+                );
                 models.truncate(MODELS_MAX);
             }
             for (model, dialect) in self.format.parse_dialects(&body).into_iter().take(MODELS_MAX) {
@@ -200,7 +204,7 @@ impl VendorClient {
     fn warn_unreadable(&self, entries: usize) {
         if self.unreadable_entries.swap(entries, Ordering::Relaxed) != entries && entries > 0 {
             let vendor = self.format.provider().as_str();
-            tracing::warn!(vendor, entries, "left out entries without a model name in the list of models");
+            tracing::warn!(vendor, entries, "model list incomplete: entries without a name left out");
         }
     }
 
@@ -320,11 +324,7 @@ impl VendorClient {
     ) -> Result<Adaptation, StepError> {
         if let Some(other) = adaptation.after_refusal(&refused, request).filter(|_| retries < ADAPTATIONS_MAX)
         {
-            tracing::info!(
-                model = request.model,
-                ?other,
-                "request refused by the model's server, adapting it"
-            );
+            tracing::info!(model = request.model, ?other, "request refused by the vendor: adapting it");
             return Ok(other);
         }
         if refusal::refuses_chat(&refused.texts) {
