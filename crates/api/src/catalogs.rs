@@ -20,8 +20,8 @@ use crate::wire::{self, examples};
 operation! {
     /// List models
     ///
-    /// With what each can be set to, and how its calls have fared lately. One of them is the default; deprecated ones
-    /// still work, but are not for new clients.
+    /// With their settings and their current health. One of them is the default; deprecated models still work,
+    /// but new clients should not use them.
     list_models = get "/api/v1/models" as "listModels" => get_models;
     needs: &[Read, Ask];
     headers: &[(&["200"], &["Content-Language", "Vary"])];
@@ -48,7 +48,7 @@ pub(crate) async fn get_models(
 operation! {
     /// List jurisdictions
     ///
-    /// They say whose law a question is about, by the `id`s in `jurisdictions`.
+    /// A question selects by their `id`s in `jurisdictions` whose law it is about.
     list_jurisdictions = get "/api/v1/jurisdictions" as "listJurisdictions" => get_jurisdictions;
     needs: &[Read, Ask];
     headers: &[(&["200"], &["Content-Language", "Vary"])];
@@ -76,7 +76,7 @@ pub(crate) async fn get_jurisdictions(
 operation! {
     /// List skills
     ///
-    /// Those that the account has used most come first: chosen by its questions, or opened by the agent.
+    /// Sorted by use, most used first: selected by the account's questions or opened by the agent.
     list_skills = get "/api/v1/skills" as "listSkills" => get_skills;
     needs: &[Read, Ask];
     schema:
@@ -97,7 +97,7 @@ pub(crate) async fn get_skills(
 operation! {
     /// List agents
     ///
-    /// By full name. `causerie:assistant` answers when a question names none.
+    /// Sorted by full name. `causerie:assistant` answers if a question does not name an agent.
     list_agents = get "/api/v1/agents" as "listAgents" => get_agents;
     needs: &[Read, Ask];
     schema:

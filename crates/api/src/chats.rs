@@ -44,8 +44,8 @@ const IDEMPOTENCY_KEY_MAX_BYTES: usize = 255;
 operation! {
     /// Ask a question
     ///
-    /// When this is answered, question and answer are stored for good: whatever fails then, the answer will be completed
-    /// once and paid for once. A machine that does not run is started for it.
+    /// A successful response means that the question is durably stored: the answer is completed and charged
+    /// exactly once, even if the service fails meanwhile. A machine that is not running is started.
     ask_question = post "/api/v1/chats" as "askQuestion" => submit_question;
     needs: &[Ask];
     accepts: Accepts::Json { max_bytes: JSON_BODY_MAX_BYTES };
@@ -107,7 +107,7 @@ pub(crate) async fn submit_question(
 operation! {
     /// Get an answer
     ///
-    /// To be asked again every five to ten seconds, or held with `Prefer`, until the answer is completed.
+    /// Poll every five to ten seconds, or wait with `Prefer`, until the answer is completed.
     collect_answer = get "/api/v1/chats/{chatId}/messages/{messageId}" as "collectAnswer" => get_answer;
     needs: &[Read];
     headers: &[(&["200", "304"], &["ETag"])];
@@ -163,10 +163,10 @@ pub(crate) async fn collect_answer_as_it_stands(
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct Pagination {
-    /// How many conversations to skip.
+    /// The number of conversations to skip.
     #[param(value_type = u64, required = false, minimum = 0, default = 0, example = 0)]
     offset: Option<String>,
-    /// How many conversations to list; more than 200 is taken as 200.
+    /// The number of conversations to list; values above 200 are taken as 200.
     #[param(value_type = u64, required = false, minimum = 1, default = 50, example = 50)]
     limit: Option<String>,
 }
@@ -174,7 +174,8 @@ pub(crate) struct Pagination {
 operation! {
     /// List conversations
     ///
-    /// Pinned ones first, then the most recently changed, in pages: `totalCount` says how many there are.
+    /// Pinned conversations first, then the latest changed, in pages. `totalCount` is the number of all
+    /// conversations.
     list_chats = get "/api/v1/chats" as "listChats" => get_chats;
     needs: &[Read];
     schema:
@@ -199,7 +200,7 @@ pub(crate) async fn get_chats(
 operation! {
     /// Delete a conversation
     ///
-    /// Its answers go with it; one that is being written is stopped first.
+    /// Its answers are deleted too; an answer in progress is stopped first.
     delete_chat = delete "/api/v1/chats/{chatId}" as "deleteChat" => remove_chat;
     needs: &[Ask];
     schema:
@@ -220,7 +221,7 @@ pub(crate) async fn remove_chat(
 operation! {
     /// Rename or pin a conversation
     ///
-    /// What the body does not give stays as it is. Neither moves the conversation in time.
+    /// Fields that the body omits stay unchanged, and so does `modifiedAt`.
     change_chat = patch "/api/v1/chats/{chatId}" as "changeChat" => patch_chat;
     needs: &[Ask];
     accepts: Accepts::Json { max_bytes: JSON_BODY_MAX_BYTES };
@@ -247,7 +248,7 @@ pub(crate) async fn patch_chat(
 operation! {
     /// Stop an answer
     ///
-    /// What was written stands. When nothing is being written, nothing changes.
+    /// The text written so far is kept. Has no effect if no answer is in progress.
     stop_chat = post "/api/v1/chats/{chatId}/stop" as "stopChat" => stop_chat_answer;
     needs: &[Ask];
     schema:

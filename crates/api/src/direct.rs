@@ -1,4 +1,4 @@
-//! Answers the most frequent requests without the router: the collection of an answer and the download of a file.
+//! Answers the hot requests without the router: getting an answer and downloading a file.
 //!
 //! They pass the same authentication and call the same use cases as through the router. The router's boxed services and
 //! futures, extensions and owned copies of paths and headers cost more than all of that together.
@@ -25,7 +25,7 @@ const CHATS: &str = "/api/v1/chats/";
 const MESSAGES: &str = "/messages/";
 const FILES: &str = "/api/v1/files/";
 
-/// Answers the most frequent requests.
+/// Answers frequent requests without the router.
 pub struct Direct {
     pub(crate) layer: AuthLayer,
     pub(crate) answers: AnswerService,

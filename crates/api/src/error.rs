@@ -14,7 +14,7 @@ use workspace::WorkspaceError;
 /// `Retry-After` of a busy conversation and of an unavailable service, in seconds.
 const RETRY_AFTER: &str = "5";
 
-/// The codes of errors, for programs: those of the use cases, and those of HTTP.
+/// The codes of errors, for programs: codes of the use cases and codes of HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Code {
     /// A code of a use case.

@@ -50,7 +50,7 @@ impl JsonBody {
 impl FromRequest<State> for JsonBody {
     type Rejection = Response;
 
-    /// Reads the body. A key that was revoked while it arrived slowly is no longer valid.
+    /// Reads the body. Fails if the key was revoked while the body arrived.
     async fn from_request(request: Request, state: &State) -> Result<Self, Response> {
         let principal = request.extensions().get::<Principal>().cloned();
         let begun = Instant::now();

@@ -34,8 +34,8 @@ const INDEXING_STATE: HeaderName = HeaderName::from_static("indexing-state");
 operation! {
     /// Upload a file
     ///
-    /// A file that has the name already is replaced at once and whole; an upload that breaks off leaves the old one.
-    /// Parts come in any order, and others than those described are passed over.
+    /// Atomically replaces an existing file of the same name; an interrupted upload leaves the old file. The
+    /// parts may be sent in any order, and unknown parts are ignored.
     upload_file = post "/api/v1/files" as "uploadFile" => store_upload;
     routes: ["/api/v1/files", "/api/v1/files/"];
     needs: &[Permission::Files];
@@ -80,9 +80,9 @@ pub(crate) async fn store_upload(
 operation! {
     /// Download a file
     ///
-    /// The content streams as it is, with its own `Content-Type`, and is never compressed. `HEAD` tells the same without
-    /// the content, and in `Indexing-State` how far the indexing of the file has come: its state as in a listing, then
-    /// `reason`, `pages-read` and `pages` where there are such, each after a semicolon.
+    /// Streams the content with the file's `Content-Type`, never compressed. `HEAD` returns the same headers
+    /// without the content, and in `Indexing-State` the progress of the file's indexing: its state as in a
+    /// listing, then `reason`, `pages-read` and `pages` if they apply, separated by semicolons.
     download_file = get "/api/v1/files/{path}" as "downloadFile" => send_file;
     routes: ["/api/v1/files/{*path}", "/api/v1/files/"];
     needs: &[Permission::Files];
@@ -153,7 +153,7 @@ pub(crate) async fn file_response(
 #[derive(Debug, Deserialize, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DeleteFileQuery {
-    /// Whether a folder goes with all that is in it.
+    /// Whether to delete a folder with everything in it.
     #[param(value_type = bool, required = false, default = false, example = true)]
     recursive: Option<String>,
 }
@@ -161,8 +161,8 @@ pub(crate) struct DeleteFileQuery {
 operation! {
     /// Delete a file or a folder
     ///
-    /// Deleting a link deletes the link, wherever it leads. With a temporary file goes its own folder. Where the path as it is
-    /// written and the decoded one both exist, nothing is deleted.
+    /// Deleting a link deletes the link, not its target. Deleting a temporary file also deletes its folder. If
+    /// both the path as written and the decoded path exist, nothing is deleted.
     delete_file = delete "/api/v1/files/{path}" as "deleteFile" => delete_path;
     routes: ["/api/v1/files/{*path}", "/api/v1/files/"];
     needs: &[Permission::Files];
@@ -191,7 +191,7 @@ pub(crate) async fn delete_path(
 operation! {
     /// List the home folder
     ///
-    /// One level of it: folders first, each kind by name, nothing whose name begins with a dot.
+    /// One level: folders first, then files, each sorted by name, without names that begin with a dot.
     list_home_directory = get "/api/v1/directories" as "listHomeDirectory" => list_home;
     routes: ["/api/v1/directories", "/api/v1/directories/"];
     needs: &[Permission::Files];
@@ -212,8 +212,8 @@ pub(crate) async fn list_home(
 operation! {
     /// List a folder
     ///
-    /// One level of it: folders first, each kind by name, nothing whose name begins with a dot. Folders within are listed
-    /// by calls of their own, with the `path` of their entry.
+    /// One level: folders first, then files, each sorted by name, without names that begin with a dot. List a
+    /// subfolder by another call with the `path` of its entry.
     list_directory = get "/api/v1/directories/{path}" as "listDirectory" => get_directory;
     routes: ["/api/v1/directories/{*path}"];
     needs: &[Permission::Files];
@@ -240,7 +240,7 @@ pub(crate) async fn get_directory(
 operation! {
     /// Create a folder
     ///
-    /// The folder that it is to be in must exist.
+    /// The parent folder must exist.
     create_directory = post "/api/v1/directories/{path}" as "createDirectory" => create_folder;
     routes: ["/api/v1/directories/{*path}", "/api/v1/directories/"];
     needs: &[Permission::Files];

@@ -39,7 +39,7 @@ const SWEEP_AT_LEAST: usize = 64;
 operation! {
     /// Get a conversation
     ///
-    /// Questions and answers in the order in which they came. An answer that is being written is there as it stands.
+    /// Questions and answers, oldest first. An answer in progress is included with its current text.
     get_chat = get "/api/v1/chats/{chatId}" as "getChat" => get_chat_detail;
     needs: &[Read];
     schema:

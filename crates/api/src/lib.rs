@@ -88,8 +88,8 @@ pub struct ApiLimits {
 #[derive(Debug, Clone)]
 pub struct ApiShutdown(pub CancellationToken);
 
-/// Creates the router of the interface, behind the rate limiter `guard`, and what answers the most frequent requests
-/// without it. Both are counted in `metrics`.
+/// Creates the router of the interface behind the rate limiter `guard`, and [`Direct`], which answers the
+/// hottest requests without it. Both count into `metrics`.
 pub fn api_router(
     service: &CauserieService,
     limits: ApiLimits,

@@ -8,7 +8,7 @@ use telemetry::{Counter, FAST_BUCKETS, Gauge, Histogram};
 
 use crate::operations::{OPERATIONS, Operation};
 
-/// The statuses with counters of their own; 0 stands for all others.
+/// The statuses with separate counters; 0 counts all others.
 const STATUSES: [u16; 21] =
     [200, 201, 202, 204, 206, 304, 400, 401, 403, 404, 405, 408, 409, 413, 414, 416, 429, 431, 500, 503, 0];
 /// The row of requests without an operation.
@@ -55,7 +55,7 @@ impl ApiMetrics {
         self.answered[NO_OPERATION][status_column(status)].increment();
     }
 
-    /// Returns the number of responses by operation and status; `other` stands for what is not in the schema.
+    /// Returns the number of responses by operation and status; `other` counts requests that are not in the schema.
     pub fn request_counts(&self) -> impl Iterator<Item = (&'static str, String, u64)> {
         let rows = self.answered.iter().enumerate();
         rows.flat_map(|(row, columns)| {

@@ -12,7 +12,7 @@ use domain::scope::Permission;
 pub struct Operation {
     /// The name in the schema.
     pub id: &'static str,
-    /// The permissions, any of which is enough.
+    /// The permissions; any one of them is enough.
     pub needs: &'static [Permission],
     pub(crate) method: Method,
     /// The path of the route.

@@ -25,11 +25,11 @@ use crate::wire::{self, event_id, event_word, read_event_id};
 operation! {
     /// Stream an answer
     ///
-    /// Each event has the whole state of the answer and supersedes those before: `message` while it is in progress, at
-    /// last `completed`, which ends the stream. `data` is an `Answer` in one line of JSON, `id` what `Last-Event-ID`
-    /// takes. The present state comes at once; of an answer that is done, `completed` alone. A comment comes every ten
-    /// seconds; a reader that takes nothing for a minute is let go. A stream that ends without `completed` was cut:
-    /// connect again.
+    /// Each event has the whole state of the answer and supersedes earlier events: `message` while it is in
+    /// progress, and finally `completed`, which ends the stream. `data` is an `Answer` in one line of JSON,
+    /// `id` is a value for `Last-Event-ID`. The current state is sent at once; for a completed answer that is
+    /// `completed` alone. A comment is sent every ten seconds; a reader that accepts nothing for a minute is
+    /// disconnected. A stream that ends without `completed` was interrupted: connect again.
     stream_answer = get "/api/v1/chats/{chatId}/messages/{messageId}/events" as "streamAnswer" => follow_answer;
     needs: &[Read];
     headers: &[(&["200"], &["Cache-Control"])];
@@ -61,11 +61,12 @@ pub(crate) async fn follow_answer(
 operation! {
     /// Stream a conversation
     ///
-    /// Each event has the whole state of an answer and supersedes those before: `message` while it is in progress,
-    /// `completed` when it is done; then the next question's answer follows. `data` is an `Answer` in one line of JSON,
-    /// `id` what `Last-Event-ID` takes. The present state of the latest answer comes at once, which may be completed long
-    /// since: compare its `id`. The stream stays open until the conversation is deleted. A comment comes every ten
-    /// seconds; a reader that takes nothing for a minute is let go.
+    /// Each event has the whole state of an answer and supersedes its earlier events: `message` while it is in
+    /// progress, `completed` when it is done; then the next question's answer follows. `data` is an `Answer` in
+    /// one line of JSON, `id` is a value for `Last-Event-ID`. The current state of the latest answer is sent at
+    /// once, even if it was completed long ago: compare its `id`. The stream stays open until the conversation
+    /// is deleted. A comment is sent every ten seconds; a reader that accepts nothing for a minute is
+    /// disconnected.
     stream_chat = get "/api/v1/chats/{chatId}/events" as "streamChat" => follow_chat;
     needs: &[Read];
     headers: &[(&["200"], &["Cache-Control"])];

@@ -15,8 +15,8 @@ use crate::wire::VmStatus;
 operation! {
     /// Get the machine's state
     ///
-    /// Also the simplest way to try a key. A machine that does not run need not be waited for before asking: a question
-    /// starts it.
+    /// Also the simplest way to check a key. Before asking, there is no need to wait for a machine that is not
+    /// running: a question starts it.
     get_vm = get "/api/v1/vm" as "getVm" => read_machine_status;
     needs: &Permission::ALL;
     schema:
@@ -34,8 +34,8 @@ pub(crate) async fn read_machine_status(
 operation! {
     /// Start the machine
     ///
-    /// Answers `STARTING` from any state; what is really the case tells the machine's state. A machine that runs goes on,
-    /// one that is stopping starts once it has stopped. A question starts the machine by itself.
+    /// Returns `STARTING` in any state; get the machine's state for its progress. A running machine keeps
+    /// running, and a stopping one starts once it has stopped. A question starts the machine by itself.
     start_vm = post "/api/v1/vm/start" as "startVm" => start_machine;
     needs: &[Machine];
     schema:
@@ -57,8 +57,8 @@ pub(crate) async fn start_machine(
 operation! {
     /// Stop the machine
     ///
-    /// Answers `STOPPING` from any state. A start under way is abandoned. Answers under way wait until the machine is
-    /// started, or a new question starts it. Files stay.
+    /// Returns `STOPPING` in any state. A start in progress is cancelled. Answers in progress wait until the
+    /// machine is started, by this API or by a new question. Files are kept.
     stop_vm = post "/api/v1/vm/stop" as "stopVm" => stop_machine;
     needs: &[Machine];
     schema:

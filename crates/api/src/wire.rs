@@ -20,7 +20,7 @@ pub(crate) use self::catalog::{Jurisdiction, Model, PluginEntryBody};
 use self::enums::{AnswerStatus, MachineState};
 pub(crate) use self::folder::{DirectoryListingBody, FileIndexingBody};
 
-/// What the account's machine is doing.
+/// The state of the account's machine.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct VmStatus {
     #[schema(value_type = MachineState)]
@@ -33,18 +33,18 @@ impl VmStatus {
     }
 }
 
-/// The form of an upload, which is read as it comes in.
+/// The form of an upload, read while it arrives.
 #[derive(ToSchema)]
 #[expect(dead_code, reason = "read by the derive alone")]
 pub(crate) struct UploadForm {
-    /// The file, with a name and some content.
+    /// The file, with a name and not empty.
     #[schema(format = Binary, min_length = 1)]
     file: String,
-    /// A folder of the workspace that exists; `/uploads` unless given.
+    /// An existing folder of the workspace; `/uploads` by default.
     #[schema(value_type = String, required = false, examples("/contracts"))]
     destination: Option<String>,
-    /// Puts the file into a folder of its own, so that it replaces nothing; it stays until it is deleted. Not
-    /// together with `destination`.
+    /// Puts the file into a new folder, so that it replaces no other file; it stays until it is deleted. Cannot
+    /// be combined with `destination`.
     #[schema(value_type = bool, required = false, default = false, examples(true))]
     temporary: Option<bool>,
 }
@@ -53,10 +53,10 @@ pub(crate) struct UploadForm {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = UploadedFile)]
 pub(crate) struct UploadedFileBody {
-    /// Its name, without any folders that the client put into it.
+    /// Its name, without folders that the client sent with it.
     #[schema(examples("lease.pdf"))]
     pub(crate) name: String,
-    /// Where it is in the workspace; for `filePaths` of a question as it stands.
+    /// Its path in the workspace, as `filePaths` of a question accepts it.
     #[schema(examples("/uploads/lease.pdf"))]
     pub(crate) path: String,
     /// Its size in bytes.
@@ -71,12 +71,12 @@ pub(crate) struct CreatedDirectoryBody {
     /// Its name.
     #[schema(examples("contracts"))]
     pub(crate) name: String,
-    /// Where it is in the workspace; for `destination` of an upload as it stands.
+    /// Its path in the workspace, as `destination` of an upload accepts it.
     #[schema(examples("/contracts"))]
     pub(crate) path: String,
 }
 
-/// A conversation in short.
+/// A summary of a conversation.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Chat)]
@@ -84,7 +84,7 @@ pub(crate) struct Conversation {
     /// The conversation.
     #[schema(format = "uuid", examples("3b9f2c1e-5d47-4f6a-8e0b-7c6d5e4f3a21"))]
     chat_id: String,
-    /// Its title, at first taken from the first question.
+    /// Its title, initially taken from the first question.
     #[schema(examples("When is the rent due?"))]
     title: String,
     /// `in_progress` while an answer is being written.
@@ -93,13 +93,13 @@ pub(crate) struct Conversation {
     /// When its first question was accepted.
     #[schema(format = DateTime, examples("2026-11-21T09:30:00.000Z"))]
     created_at: String,
-    /// When its last question was accepted or its last answer was done.
+    /// When its last question was accepted or its last answer was completed.
     #[schema(format = DateTime, examples("2026-11-21T09:30:04.000Z"))]
     modified_at: String,
     /// The model that answers in it.
     #[schema(examples("reader"))]
     model: String,
-    /// Whether it is listed before those that are not.
+    /// Whether it is listed before conversations that are not pinned.
     #[schema(examples(false))]
     pinned: bool,
     /// Whether the web may be searched for its answers.
@@ -131,50 +131,50 @@ impl Conversation {
 #[serde(rename_all = "camelCase")]
 #[schema(as = ChatPage)]
 pub(crate) struct ChatPageBody {
-    /// Pinned ones first, then the most recently changed.
+    /// Pinned conversations first, then the latest changed.
     pub(crate) chats: Vec<Conversation>,
-    /// How many were skipped.
+    /// The number of skipped conversations.
     #[schema(examples(0))]
     pub(crate) offset: u64,
-    /// How many there may be on the page, as it was applied.
+    /// The maximum number of conversations of the page, as applied.
     #[schema(examples(50))]
     pub(crate) limit: u32,
-    /// How many conversations the caller has.
+    /// The number of the caller's conversations.
     #[schema(examples(1))]
     pub(crate) total_count: u64,
 }
 
-/// A question. A conversation that it goes on with keeps its model, settings, jurisdictions and web search: the
-/// question's own are then passed over.
+/// A question. An existing conversation keeps its model, settings, jurisdictions and web search: these fields
+/// of later questions are ignored.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Question {
-    /// The text, of at most 1 MiB, not of white space alone.
+    /// The text, at most 1 MiB and not only white space.
     #[schema(required, value_type = String, min_length = 1, examples("When is the rent due?"))]
     pub(crate) input: Option<String>,
-    /// The conversation to go on with; a new one unless given.
+    /// The conversation to continue; a new one by default.
     #[schema(format = "uuid", examples("3b9f2c1e-5d47-4f6a-8e0b-7c6d5e4f3a21"))]
     pub(crate) chat_id: Option<String>,
-    /// The agent that answers, by id, full name or name; the account's default one unless given.
+    /// The agent that answers, by id, full name or name; by default the account's default agent.
     #[schema(examples("causerie:lawyer"))]
     pub(crate) agent_id: Option<String>,
-    /// Skills for this question, each by id, full name or name: the agent then opens no others. All are open to it
-    /// if the list is absent or empty.
+    /// The skills that the agent may open for this question, by id, full name or name; all skills if the list
+    /// is absent or empty.
     #[schema(max_items = 100, examples("causerie:contract-review"))]
     pub(crate) skill_ids: Option<Vec<String>>,
     /// Files and folders of the workspace to attach.
     #[schema(max_items = 100, examples("/uploads/lease.pdf"))]
     pub(crate) file_paths: Option<Vec<String>>,
-    /// The model that answers, by id; the default one unless given.
+    /// The model that answers, by id; the default model if absent.
     #[schema(examples("reader"))]
     pub(crate) model: Option<String>,
-    /// Jurisdictions, by id: whose law the question is about.
+    /// The jurisdictions whose law the question is about, by id.
     #[schema(examples("CZ"))]
     pub(crate) jurisdictions: Option<Vec<String>>,
-    /// Whether the web may be searched; not unless given.
+    /// Whether the web may be searched; false by default.
     #[schema(examples(false))]
     pub(crate) web_search_enabled: Option<bool>,
-    /// Settings of the model, as its entry in the catalog offers them.
+    /// Settings of the model, as its catalog entry offers them.
     pub(crate) settings: Option<Vec<ChosenSetting>>,
 }
 
@@ -210,7 +210,7 @@ impl From<FollowUp> for Question {
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = QuestionSetting)]
 pub(crate) struct ChosenSetting {
-    /// Which setting.
+    /// The setting.
     #[schema(examples("reasoningEffort"))]
     pub(crate) key: String,
     /// One of its options.
@@ -218,14 +218,14 @@ pub(crate) struct ChosenSetting {
     pub(crate) value: String,
 }
 
-/// What to change of a conversation. What is not given stays.
+/// The changes of a conversation. Omitted fields stay unchanged.
 #[derive(Debug, Deserialize, ToSchema)]
 #[schema(as = ChatChange)]
 pub(crate) struct ChatChangeBody {
-    /// The title, without control characters; white space around it is dropped.
+    /// The title, without control characters; surrounding white space is removed.
     #[schema(min_length = 1, max_length = 120, examples("Rent"))]
     pub(crate) title: Option<String>,
-    /// Whether it is listed before those that are not.
+    /// Whether it is listed before conversations that are not pinned.
     #[schema(examples(true))]
     pub(crate) pinned: Option<bool>,
 }

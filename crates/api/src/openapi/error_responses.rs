@@ -50,7 +50,7 @@ macro_rules! refusals {
 
 // Besides these, any operation can be 401, 414, 429, 431, 500 and 503.
 refusals! {
-    /// Operations without errors of their own.
+    /// Operations without specific errors.
     Unlikely: KeyScope;
     /// Reading the machine's state, where an absent machine is "not found".
     VmStatus: NoMachine as NOT_FOUND;

@@ -16,7 +16,7 @@ pub(crate) struct OfChat {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
 pub(crate) struct OfMessage {
-    /// The answer: `id` of what asking gave.
+    /// The answer's `id`, as returned when the question was asked.
     #[param(rename = "messageId", format = "uuid", example = "8f0d3c52-6a0e-4d4b-9c1f-2b7e5a9d1c34")]
     message: String,
 }
@@ -25,8 +25,8 @@ pub(crate) struct OfMessage {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Path)]
 pub(crate) struct OfPath {
-    /// A path in the workspace: `path` of an upload or of an entry. Its slashes stand in the URL as they are, or
-    /// encoded; `?` and `#` must be encoded, other characters may be. A slash at its beginning makes no difference.
+    /// A path in the workspace: the `path` of an upload or of an entry. Slashes may be percent-encoded or not;
+    /// `?` and `#` must be encoded, other characters may be. A leading slash makes no difference.
     #[param(example = "uploads/lease.pdf", min_length = 1, max_length = 4095)]
     path: String,
 }
@@ -35,7 +35,7 @@ pub(crate) struct OfPath {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 pub(crate) struct InLanguage {
-    /// The language of labels: `cs`, `en` or `sk`, by their weights; Czech unless one of them is accepted.
+    /// The language of labels: `cs`, `en` or `sk`, by weight; Czech if none of them is accepted.
     #[param(rename = "Accept-Language", value_type = String, required = false, example = "en, cs;q=0.5")]
     accept_language: Option<String>,
 }
@@ -44,7 +44,7 @@ pub(crate) struct InLanguage {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 pub(crate) struct PreferWaitHeader {
-    /// `wait=N` holds the response until the answer is completed, for N seconds at most, and never more than 60.
+    /// `wait=N` delays the response until the answer is completed, for at most N seconds and never more than 60.
     #[param(rename = "Prefer", value_type = String, required = false, example = "wait=30")]
     prefer: Option<String>,
 }
@@ -53,8 +53,8 @@ pub(crate) struct PreferWaitHeader {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 pub(crate) struct Repeatable {
-    /// A name of your own for this question. The same key with the same body within 24 hours asks nothing again,
-    /// but gets the first answer as it stands now; with another body it is refused.
+    /// A unique name that you choose for this question. Within 24 hours, the same key with the same body
+    /// returns the current state of the first answer instead of asking again; with another body it is refused.
     #[param(
         rename = "Idempotency-Key", value_type = String, required = false, min_length = 1, max_length = 255,
         example = "2f6c1f0e-lease-question"
@@ -66,7 +66,7 @@ pub(crate) struct Repeatable {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 pub(crate) struct IfNoneMatchHeader {
-    /// Entity tags of what the client has: 304 when one of them still holds.
+    /// Entity tags of the states that the client has: 304 if one of them is current.
     #[param(rename = "If-None-Match", value_type = String, required = false, example = "\"1.42\"")]
     if_none_match: Option<String>,
 }
@@ -75,14 +75,14 @@ pub(crate) struct IfNoneMatchHeader {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 pub(crate) struct Ranged {
-    /// One range of bytes, answered with 206. Several ranges are answered with the whole file.
+    /// One range of bytes, answered with 206. A request for several ranges returns the whole file.
     #[param(rename = "Range", value_type = String, required = false, example = "bytes=0-1023")]
     range: Option<String>,
-    /// An entity tag: the range is sent only if the file still has it, otherwise the whole file. A time gets the whole file,
-    /// because a file may change twice within a second.
+    /// An entity tag: the range is sent only if it is the file's current one, otherwise the whole file. With a
+    /// time the whole file is sent, because a file may change twice within a second.
     #[param(rename = "If-Range", value_type = String, required = false, example = "\"2f-6a1b-5e\"")]
     if_range: Option<String>,
-    /// A time: 304 when the file was not changed since. Passed over beside `If-None-Match`.
+    /// A time: 304 if the file has not changed since. Ignored if `If-None-Match` is sent.
     #[param(
         rename = "If-Modified-Since", value_type = String, required = false,
         example = "Sat, 21 Nov 2026 09:30:00 GMT"
@@ -94,7 +94,7 @@ pub(crate) struct Ranged {
 #[derive(IntoParams)]
 #[into_params(parameter_in = Header)]
 pub(crate) struct Resumed {
-    /// The `id` of the last event that came. The state that it names is not sent again.
+    /// The `id` of the last received event. Its state is not sent again.
     #[param(
         rename = "Last-Event-ID", value_type = String, required = false,
         example = "8f0d3c52-6a0e-4d4b-9c1f-2b7e5a9d1c34:1.42"

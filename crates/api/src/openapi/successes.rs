@@ -11,10 +11,10 @@ use crate::wire::examples;
 /// The responses to an accepted question.
 #[derive(IntoResponses)]
 pub(crate) enum AskResponses {
-    /// The question is accepted and safely stored; its answer is being written
+    /// The question is accepted and durably stored; its answer is in progress
     #[response(status = 202, example = json!(examples::answer_begun()))]
     Begun(Answer<'static>),
-    /// The question is answered already
+    /// The answer is completed
     #[response(status = 201, example = json!(examples::answer_completed()))]
     Completed(Answer<'static>),
 }
@@ -22,7 +22,7 @@ pub(crate) enum AskResponses {
 /// The responses to the collection of an answer.
 #[derive(IntoResponses)]
 pub(crate) enum Collected {
-    /// The answer as it stands
+    /// The current state of the answer
     #[response(
         status = 200,
         examples(
@@ -31,7 +31,7 @@ pub(crate) enum Collected {
         )
     )]
     AsItStands(Answer<'static>),
-    /// The client has this state already
+    /// The client has the current state
     #[response(status = 304)]
     Known,
 }
@@ -39,13 +39,13 @@ pub(crate) enum Collected {
 /// The responses to a download.
 #[derive(IntoResponses)]
 pub(crate) enum Downloaded {
-    /// The file, or of `HEAD` what would come with it
+    /// The file; for `HEAD` its headers only
     #[response(status = 200, content_type = "*/*")]
     Whole(#[to_schema] FileContent),
-    /// The range of the file that was asked for
+    /// The requested range of the file
     #[response(status = 206, content_type = "*/*")]
     Part(#[to_schema] FileContent),
-    /// The client has the file as it stands
+    /// The client has the current file
     #[response(status = 304)]
     Known,
 }
@@ -53,10 +53,10 @@ pub(crate) enum Downloaded {
 /// The stream of one answer.
 #[derive(IntoResponses)]
 pub(crate) enum AnswerEvents {
-    /// Frames, each with `event`, `id` and the answer as `data`: a `StreamEvent`. `completed` is the last
+    /// Frames with `event`, `id` and the answer as `data`: a `StreamEvent`. `completed` is the last
     #[response(status = 200, content_type = "text/event-stream", example = json!(examples::EVENTS))]
     Events(Answer<'static>),
-    /// The reader has the `completed` of this answer: there is nothing more to come
+    /// The reader already has the `completed` event of this answer: no more events follow
     #[response(status = 204)]
     Over,
 }
@@ -64,7 +64,7 @@ pub(crate) enum AnswerEvents {
 /// The stream of a conversation.
 #[derive(IntoResponses)]
 pub(crate) enum ChatEvents {
-    /// Frames, each with `event`, `id` and an answer as `data`: a `StreamEvent`. One answer follows the other
+    /// Frames with `event`, `id` and an answer as `data`: a `StreamEvent`. One answer follows the other
     #[response(status = 200, content_type = "text/event-stream", example = json!(examples::EVENTS))]
     Events(Answer<'static>),
 }

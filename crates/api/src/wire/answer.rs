@@ -120,20 +120,20 @@ fn serialize_display<S: Serializer>(
     serializer.collect_str(value)
 }
 
-/// An answer as it stands: at first empty, then written bit by bit, at last completed.
+/// The current state of an answer: empty at first, then growing, finally completed.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(examples(examples::answer_begun, examples::answer_completed))]
 pub(crate) struct Answer<'a> {
-    /// The answer, by which it is collected.
+    /// The identifier of the answer.
     #[serde(serialize_with = "serialize_display")]
     #[schema(value_type = String, format = "uuid", examples("8f0d3c52-6a0e-4d4b-9c1f-2b7e5a9d1c34"))]
     id: MessageId,
-    /// Its conversation, by which the next question goes on with it.
+    /// The identifier of its conversation, with which the next question continues it.
     #[serde(serialize_with = "serialize_display")]
     #[schema(value_type = String, format = "uuid", examples("3b9f2c1e-5d47-4f6a-8e0b-7c6d5e4f3a21"))]
     chat_id: ConversationId,
-    /// `completed` once `text` and `parts` are whole.
+    /// `completed` once `text` and `parts` are complete.
     #[schema(value_type = AnswerStatus)]
     status: &'static str,
     /// When the question was accepted.
@@ -143,19 +143,20 @@ pub(crate) struct Answer<'a> {
     /// The model that the conversation answers with.
     #[schema(examples("reader"))]
     model: &'a str,
-    /// What is written so far, as Markdown without the marks of citations.
+    /// The text written so far, as Markdown without the marks of citations.
     #[schema(value_type = String, examples("The rent is due on the fifth of each month."))]
     text: RopeText<'a>,
-    /// What the answer consists of, in the order created. Parts come and change until the answer is completed.
+    /// The parts of the answer in the order of their creation. Parts are added and change until the answer is
+    /// completed.
     #[schema(value_type = Vec<AnswerPart<'static>>)]
     parts: Each<'a, AnswerPart<'a>, SnapshotPart>,
-    /// Why the answer could not be finished. Absent from any other.
+    /// Why the answer could not be finished; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, value_type = AnswerError<'static>)]
     error: Option<AnswerError<'a>>,
 }
 
-/// Why an answer could not be finished. What was written stands, and the text ends with a sentence that says so.
+/// Why an answer could not be finished. The text written so far is kept and ends with a sentence that says so.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct AnswerError<'a> {
     /// For programs.
@@ -166,7 +167,7 @@ pub(crate) struct AnswerError<'a> {
     message: &'a str,
 }
 
-/// A part of an answer, tagged by its `type`. A client that wants the answer alone reads `text`.
+/// A part of an answer, tagged by its `type`. A client that needs the answer alone reads `text`.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 #[schema(discriminator(property_name = "type", mapping(
@@ -188,11 +189,11 @@ pub(crate) enum AnswerPart<'a> {
     File(FilePart<'a>),
 }
 
-/// A piece of the answer.
+/// A section of the answer's text.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TextPart<'a> {
-    /// The part, under the same name as long as the answer exists.
+    /// The identifier of the part, stable as long as the answer exists.
     #[serde(serialize_with = "serialize_display")]
     #[schema(value_type = String, format = "uuid", examples("5a1e7b90-2c3d-4e5f-8a6b-9c0d1e2f3a4b"))]
     part_id: PartId,
@@ -201,16 +202,16 @@ pub(crate) struct TextPart<'a> {
     /// Safe HTML in which citations are links to their sources.
     #[schema(value_type = String, examples("<p>The rent is due on the fifth of each month.</p>"))]
     content: RopeText<'a>,
-    /// What the piece cites, in order, each once.
+    /// The citations of the piece, in order, without duplicates.
     #[schema(value_type = Vec<Citation<'static>>)]
     citations: Each<'a, Citation<'a>, live::SnapshotCitation>,
 }
 
-/// What the model thought before it answered.
+/// The model's reasoning before it answered.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ReasoningPart<'a> {
-    /// The part, under the same name as long as the answer exists.
+    /// The identifier of the part, stable as long as the answer exists.
     #[serde(serialize_with = "serialize_display")]
     #[schema(value_type = String, format = "uuid", examples("0b4c2d6e-7f80-4912-a3b4-c5d6e7f80912"))]
     part_id: PartId,
@@ -225,22 +226,22 @@ pub(crate) struct ReasoningPart<'a> {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ToolPart<'a> {
-    /// The part, under the same name as long as the answer exists.
+    /// The identifier of the part, stable as long as the answer exists.
     #[serde(serialize_with = "serialize_display")]
     #[schema(value_type = String, format = "uuid", examples("7d2f4a6c-8e10-4b3d-9f5a-6c7e8091a2b3"))]
     part_id: PartId,
     #[schema(inline)]
     r#type: ToolType,
-    /// Which tool.
+    /// The name of the tool.
     #[schema(examples("search"))]
     tool_name: &'a str,
-    /// This run of it.
+    /// The identifier of this run.
     #[schema(examples("call_1"))]
     tool_call_id: &'a str,
-    /// How far the run has come.
+    /// The progress of the run.
     #[schema(value_type = RunProgress)]
     state: &'static str,
-    /// Where it found something.
+    /// The sources that it found.
     #[schema(value_type = Vec<Source<'static>>)]
     sources: Each<'a, Source<'a>, PassagePlace>,
 }
@@ -249,7 +250,7 @@ pub(crate) struct ToolPart<'a> {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct WebSearchPart<'a> {
-    /// The part, under the same name as long as the answer exists.
+    /// The identifier of the part, stable as long as the answer exists.
     #[serde(serialize_with = "serialize_display")]
     #[schema(value_type = String, format = "uuid", examples("2e4f6a8c-0b1d-4c3e-8f5a-7b9c1d3e5f70"))]
     part_id: PartId,
@@ -257,25 +258,25 @@ pub(crate) struct WebSearchPart<'a> {
     r#type: WebSearchType,
     #[schema(inline)]
     tool_name: WebSearchName,
-    /// This run of it.
+    /// The identifier of this run.
     #[schema(examples("call_2"))]
     tool_call_id: &'a str,
-    /// How far the search has come.
+    /// The progress of the search.
     #[schema(value_type = RunProgress)]
     state: &'static str,
-    /// What was searched for.
+    /// The query.
     #[schema(examples("rent due date customary"))]
     query: &'a str,
-    /// What was found.
+    /// The results.
     #[schema(value_type = Vec<Source<'static>>)]
     sources: Each<'a, Source<'a>, PassagePlace>,
 }
 
-/// A skill that the agent opened, to follow its instructions.
+/// A skill whose instructions the agent opened.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SkillPart<'a> {
-    /// The part, under the same name as long as the answer exists.
+    /// The identifier of the part, stable as long as the answer exists.
     #[serde(serialize_with = "serialize_display")]
     #[schema(value_type = String, format = "uuid", examples("91a2b3c4-d5e6-4f70-8192-a3b4c5d6e7f8"))]
     part_id: PartId,
@@ -296,11 +297,11 @@ pub(crate) struct SkillPart<'a> {
     state: &'static str,
 }
 
-/// Another agent that was given a part of the task.
+/// Another agent to which a part of the task was delegated.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AgentPart<'a> {
-    /// The part, under the same name as long as the answer exists.
+    /// The identifier of the part, stable as long as the answer exists.
     #[serde(serialize_with = "serialize_display")]
     #[schema(value_type = String, format = "uuid", examples("a3b4c5d6-e7f8-4091-a2b3-c4d5e6f70819"))]
     part_id: PartId,
@@ -313,25 +314,25 @@ pub(crate) struct AgentPart<'a> {
     /// Its short name.
     #[schema(examples("lawyer"))]
     name: &'a str,
-    /// Its full name, which no other agent has.
+    /// Its unique full name.
     #[schema(examples("causerie:lawyer"))]
     full_name: &'a str,
-    /// How far it has come.
+    /// Its progress.
     #[schema(value_type = RunProgress)]
     state: &'static str,
-    /// What it says: safe HTML. Its citations are links once it is done.
+    /// Its output as safe HTML. Citations are links once it is done.
     #[schema(value_type = String, examples("<p>The rent is due on the fifth of each month.</p>"))]
     content: RopeText<'a>,
-    /// What it cites, in order, each once; nothing before it is done.
+    /// Its citations, in order, without duplicates; empty before it is done.
     #[schema(value_type = Vec<Citation<'static>>)]
     citations: Each<'a, Citation<'a>, live::SnapshotCitation>,
 }
 
-/// A workspace file that entered the answer.
+/// A workspace file that was used for the answer.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FilePart<'a> {
-    /// The part, under the same name as long as the answer exists.
+    /// The identifier of the part, stable as long as the answer exists.
     #[serde(serialize_with = "serialize_display")]
     #[schema(value_type = String, format = "uuid", examples("c4d5e6f7-0819-4a2b-b3c4-d5e6f708192a"))]
     part_id: PartId,
@@ -377,7 +378,7 @@ pub(crate) struct UserMessage<'a> {
     /// The text.
     #[schema(examples("When is the rent due?"))]
     text: &'a str,
-    /// What was attached.
+    /// The attached files.
     #[schema(examples("/uploads/lease.pdf"))]
     file_paths: &'a [String],
 }
@@ -386,26 +387,26 @@ pub(crate) struct UserMessage<'a> {
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct AssistantMessage<'a> {
-    /// The answer, by which it is collected.
+    /// The identifier of the answer.
     #[serde(serialize_with = "serialize_display")]
     #[schema(value_type = String, format = "uuid", examples("8f0d3c52-6a0e-4d4b-9c1f-2b7e5a9d1c34"))]
     id: MessageId,
     #[schema(inline)]
     role: AssistantRole,
-    /// `completed` once `text` and `parts` are whole.
+    /// `completed` once `text` and `parts` are complete.
     #[schema(value_type = AnswerStatus)]
     status: &'static str,
     /// When its question was accepted.
     #[serde(serialize_with = "serialize_display")]
     #[schema(value_type = String, format = DateTime, examples("2026-11-21T09:30:00.000Z"))]
     created_at: Timestamp,
-    /// What is written so far, as Markdown without the marks of citations.
+    /// The text written so far, as Markdown without the marks of citations.
     #[schema(value_type = String, examples("The rent is due on the fifth of each month."))]
     text: RopeText<'a>,
-    /// What the answer consists of, in the order created.
+    /// The parts of the answer in the order of their creation.
     #[schema(value_type = Vec<AnswerPart<'static>>)]
     parts: Each<'a, AnswerPart<'a>, SnapshotPart>,
-    /// Why the answer could not be finished. Absent from any other.
+    /// Why the answer could not be finished; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, value_type = AnswerError<'static>)]
     error: Option<AnswerError<'a>>,

@@ -6,31 +6,31 @@ use utoipa::ToSchema;
 
 use super::enums::{ModelHealth, ModelProvider};
 
-/// A model that a question can be answered by.
+/// A model that can answer questions.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Model<'a> {
-    /// What a question names it by.
+    /// The identifier by which a question refers to it.
     #[schema(examples("reader"))]
     id: &'a str,
     /// Its name in the caller's language.
     #[schema(examples("Built-in reader"))]
     label: &'a str,
-    /// What it is good for, in the caller's language.
+    /// A description of its strengths, in the caller's language.
     #[schema(examples("No language model: finds the passages of the documents that answer the question"))]
     description: &'a str,
     #[schema(value_type = ModelProvider)]
     provider: &'static str,
     #[schema(value_type = ModelHealth)]
     status: &'static str,
-    /// Whether it answers questions that name no model.
+    /// Whether it answers questions that do not name a model.
     #[schema(examples(true))]
     default: bool,
-    /// Whether it still works but is not to be chosen any more.
+    /// Whether it still works but should no longer be chosen.
     #[schema(examples(false))]
     deprecated: bool,
-    /// What a question may set.
+    /// The settings that a question may set.
     settings: Vec<ModelSettingBody<'a>>,
-    /// Whether it is the reader that comes with the service, which is no language model. Absent from any other.
+    /// True for the built-in reader, which is not a language model; absent otherwise.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     #[schema(required = false, examples(true))]
     builtin: bool,
@@ -41,24 +41,24 @@ pub(crate) struct Model<'a> {
 #[serde(rename_all = "camelCase")]
 #[schema(as = ModelSetting)]
 struct ModelSettingBody<'a> {
-    /// What a question names it by.
+    /// The identifier by which a question refers to it.
     #[schema(examples("reasoningEffort"))]
     key: &'a str,
     /// Its name in the caller's language.
     #[schema(examples("Reasoning effort"))]
     label: &'a str,
-    /// The values that it may have.
+    /// The allowed values.
     options: Vec<ModelSettingOptionBody<'a>>,
-    /// The value that it has unless a question sets it.
+    /// The default value.
     #[schema(examples("MEDIUM"))]
     default_value: &'a str,
 }
 
-/// A value that a setting may have.
+/// An allowed value of a setting.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = ModelSettingOption)]
 struct ModelSettingOptionBody<'a> {
-    /// What a question names it by.
+    /// The identifier by which a question refers to it.
     #[schema(examples("HIGH"))]
     value: &'a str,
     /// Its name in the caller's language.
@@ -103,10 +103,10 @@ impl<'a> ModelSettingBody<'a> {
     }
 }
 
-/// A jurisdiction, whose law a question can be about.
+/// A jurisdiction that a question can be about.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Jurisdiction<'a> {
-    /// What a question names it by.
+    /// The identifier by which a question refers to it.
     #[schema(examples("CZ"))]
     pub(crate) id: &'a str,
     /// Its name in the caller's language.
@@ -119,16 +119,16 @@ pub(crate) struct Jurisdiction<'a> {
 #[serde(rename_all = "camelCase")]
 #[schema(as = PluginEntry)]
 pub(crate) struct PluginEntryBody {
-    /// What a question names it by; the same for ever.
+    /// The permanent identifier by which a question refers to it.
     #[schema(format = "uuid", examples("d8d27773-57ec-56f8-8913-a7972f4d3c04"))]
     id: String,
-    /// Its short name, by which a question may name it while no other has it.
+    /// Its short name, by which a question may refer to it if it is unique.
     #[schema(examples("contract-review"))]
     name: String,
-    /// `<plugin>:<name>`, which no other has.
+    /// Its unique full name, `<plugin>:<name>`.
     #[schema(examples("causerie:contract-review"))]
     full_name: String,
-    /// What it is for, as its plugin says.
+    /// Its purpose, as described by its plugin.
     #[schema(examples("Reviews a contract clause by clause for one party"))]
     description: String,
 }

@@ -35,40 +35,40 @@ words! {
         MachineStatus::Running, MachineStatus::Stopped, MachineStatus::Starting, MachineStatus::Stopping,
     ].map(MachineStatus::as_str);
 
-    /// Whose protocol a model is reached by. `OPENAI` is also every other server that speaks it.
+    /// The vendor whose protocol the model's server speaks. `OPENAI` includes compatible servers.
     ModelProvider = [ProviderName::Anthropic, ProviderName::OpenAi, ProviderName::Google].map(ProviderName::as_str);
 
-    /// How a model's calls have fared lately.
+    /// The health of a model, by its recent calls.
     ModelHealth = [ModelStatus::Up, ModelStatus::Degraded, ModelStatus::Down, ModelStatus::Unknown]
         .map(ModelStatus::as_str);
 
-    /// What an entry of a folder is.
+    /// The type of a folder's entry.
     EntryType = [WorkspaceEntryKind::File, WorkspaceEntryKind::Folder, WorkspaceEntryKind::Link, WorkspaceEntryKind::Other].map(entry_word);
 
     /// Whether an answer is still being written.
     AnswerStatus = [false, true].map(status_word);
 
-    /// How far something that the agent ran has come.
+    /// The progress of a tool, search or subagent.
     RunProgress = [RunState::Pending, RunState::Complete, RunState::Error].map(state_word);
 
-    /// Whether the answer is still being written, or done.
+    /// Whether the answer is in progress or completed.
     EventName = [false, true].map(event_word);
 
-    /// The reasons that this version knows for an answer that could not be finished.
+    /// The known reasons why an answer could not be finished.
     KnownAnswerErrorCode = AnswerError::ALL.map(AnswerError::as_str);
 
-    /// The states that this version knows for the indexing of a file.
+    /// The known states of a file's indexing.
     KnownIndexingState = IndexState::ALL.map(IndexState::code);
 
-    /// The reasons that this version knows for a file of which not everything can be read.
+    /// The known reasons why a file cannot be read completely.
     KnownUnreadReason = UnreadReason::ALL.map(UnreadReason::code);
 
-    /// The error codes that this version knows.
+    /// The known error codes.
     KnownErrorCode = Code::ALL.iter().map(|code| code.on_the_wire().0).collect::<Vec<_>>();
 }
 
-/// Declares sets of words that may grow: one of the known words, by a schema of their own, or any other string. Generators
-/// give the known words a name, and clients that they generate read a word that was added later.
+/// Declares sets of words that may grow: one of the known words, in a separate schema, or any other string.
+/// Generators give the known words a name, and generated clients accept words that are added later.
 macro_rules! open_words {
     ($($(#[doc = $doc:literal])+ $name:ident = $known:ident;)+) => {$(
         $(#[doc = $doc])+
@@ -96,13 +96,13 @@ open_words! {
     /// Why an answer could not be finished. Codes may be added.
     AnswerErrorCode = KnownAnswerErrorCode;
 
-    /// How far the indexing of a file has come. States may be added.
+    /// The state of a file's indexing. States may be added.
     IndexingState = KnownIndexingState;
 
-    /// Why not everything of a file can be read. Reasons may be added.
+    /// Why a file cannot be read completely. Reasons may be added.
     UnreadReasonCode = KnownUnreadReason;
 
-    /// What went wrong, for programs. Codes may be added.
+    /// The error code, for programs. Codes may be added.
     ErrorCode = KnownErrorCode;
 }
 
@@ -135,7 +135,7 @@ constants! {
     /// A message of the agent.
     AssistantRole = "ASSISTANT";
 
-    /// A piece of the answer.
+    /// A section of the answer's text.
     TextType = "TEXT";
 
     /// Reasoning.

@@ -21,17 +21,17 @@ pub(crate) struct DirectoryListingBody {
     /// The folder.
     #[schema(examples("/uploads"))]
     path: String,
-    /// What is in it: folders first, each kind by name.
+    /// Its entries: folders first, then files, each sorted by name.
     entries: Vec<ListedEntry>,
-    /// How many they are.
+    /// The number of entries.
     #[schema(examples(1))]
     total_entries: usize,
-    /// How many files of the folder and of those below it are indexed, hidden ones aside.
+    /// The indexing of the files in the folder and below it, without hidden files.
     indexing: FolderIndexing,
 }
 
 impl DirectoryListingBody {
-    /// Makes the listing of a folder, with what is known of the indexing of its files.
+    /// Creates the listing of a folder, with the indexing state of its files as far as it is known.
     pub(crate) fn from_listing(
         listing: workspace::WorkspaceListing,
         known: &control::FolderIndexReport,
@@ -53,22 +53,22 @@ impl DirectoryListingBody {
     }
 }
 
-/// How far the indexing of the files at and below a folder has come, as the account's machine last reported.
+/// The progress of indexing the files in and below a folder, as last reported by the account's machine.
 #[derive(Debug, Serialize, ToSchema)]
 struct FolderIndexing {
-    /// How many files there are.
+    /// The number of files.
     #[schema(examples(1))]
     files: u64,
-    /// How many can be searched whole.
+    /// The number of files that can be searched completely.
     #[schema(examples(1))]
     indexed: u64,
-    /// How many are still to be read, at all or to their end.
+    /// The number of files that are not yet read completely.
     #[schema(examples(0))]
     pending: u64,
-    /// How many can be searched in part; the rest of them cannot be read.
+    /// The number of files that can be searched in part, because the rest cannot be read.
     #[schema(examples(0))]
     partial: u64,
-    /// How many cannot be read.
+    /// The number of files that cannot be read.
     #[schema(examples(0))]
     unreadable: u64,
 }
@@ -80,26 +80,26 @@ impl FolderIndexing {
     }
 }
 
-/// How far the indexing of a file has come.
+/// The state of a file's indexing.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = FileIndexing, examples(json!({"state": "indexing", "pagesRead": 40, "pages": 212})))]
 pub(crate) struct FileIndexingBody {
     #[schema(value_type = IndexingState)]
     state: &'static str,
-    /// Why not everything of it can be read; of `partial` and `unreadable`.
+    /// Why it cannot be read completely, for `partial` and `unreadable`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = UnreadReasonCode, required = false)]
     reason: Option<&'static str>,
-    /// The same for people, to follow the file's name.
+    /// The reason for people, to be shown after the file's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = false, examples("could not be read: it is encrypted and needs a password"))]
     message: Option<Cow<'static, str>>,
-    /// How many of its pages were read, if it is read by pages.
+    /// The number of its pages that were read, if it is read by pages.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u32, required = false, examples(40))]
     pages_read: Option<u32>,
-    /// How many pages it has, if it is read by pages.
+    /// The number of its pages, if it is read by pages.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u32, required = false, examples(212))]
     pages: Option<u32>,
@@ -138,21 +138,21 @@ struct ListedEntry {
     /// Its name.
     #[schema(examples("lease.pdf"))]
     name: String,
-    /// Where it is in the workspace, for whatever takes a path.
+    /// Its path in the workspace, as every operation with a path accepts it.
     #[schema(examples("/uploads/lease.pdf"))]
     path: String,
     #[schema(value_type = EntryType)]
     r#type: &'static str,
-    /// Its size in bytes; 0 unless it is a file.
+    /// Its size in bytes; 0 if it is not a file.
     #[schema(examples(52614))]
     size: u64,
     /// When it was changed.
     #[schema(format = DateTime, examples("2026-11-21T09:30:00.000Z"))]
     modified_time: String,
-    /// The type of its content by its name; `inode/directory` for folders.
+    /// The media type, by its name; `inode/directory` for folders.
     #[schema(examples("application/pdf"))]
     mime_type: String,
-    /// How far its indexing has come; of files only.
+    /// The state of its indexing; only for files.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = FileIndexingBody, required = false)]
     indexing: Option<FileIndexingBody>,

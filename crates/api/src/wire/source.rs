@@ -7,25 +7,25 @@ use utoipa::ToSchema;
 
 use super::enums::{FileSourceType, UrlSourceType};
 
-/// A source that a piece of the answer cites.
+/// A source that a part of the answer cites.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Citation<'a> {
-    /// The citation, which its link in `content` carries as well.
+    /// The identifier of the citation, which is also in its link in `content`.
     #[schema(examples("c1"))]
     citation_id: String,
     source: Source<'a>,
-    /// True if every sentence that cites the passage stands in it. Absent until the text is finished, or if unchecked.
+    /// True if the passage supports every sentence that cites it. Absent until the text is finished, or if unchecked.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = bool, required = false, examples(true))]
     verified: Option<bool>,
-    /// What does not stand in the passage, if it is not verified.
+    /// Why the citation is not verified, such as a number that the passage does not contain.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = false, examples("the passage does not contain the number 30"))]
     reason: Option<String>,
 }
 
-/// Where something was found, tagged by its `type`.
+/// The place of a source, tagged by its `type`.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 #[schema(discriminator(property_name = "type", mapping(
@@ -45,15 +45,15 @@ pub(crate) struct FileSource<'a> {
     /// The file in the workspace.
     #[schema(examples("/uploads/lease.pdf"))]
     path: &'a str,
-    /// The page, from 1, of a file that has pages.
+    /// The page, from 1, if the file has pages.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = u32, required = false, minimum = 1, examples(3))]
     page: Option<u32>,
-    /// The first line and the last, from 1, of a file that has lines.
+    /// The first and the last line, from 1, if the file has lines.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<u32>, required = false, min_items = 2, max_items = 2, examples(12))]
     lines: Option<(u32, u32)>,
-    /// The name of the page, if it has one: of a sheet, of a file in an archive, or of a file that is attached to the document.
+    /// The name of the page, if it has one: of a sheet, a file in an archive, or a file attached to the document.
     #[serde(rename = "pageName", skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = false, examples("offers/2025.pdf, page 2"))]
     page_name: Option<&'a str>,

@@ -1,4 +1,4 @@
-//! Renders the codes of errors, with what to do about each.
+//! Renders the codes of errors and the remedy of each.
 
 use std::fmt::Write;
 

@@ -313,7 +313,7 @@ fn every_example_fits_its_schema() {
         let answered = operation_responses(&document, operation).into_iter().map(|(_, response)| response);
         let bodies = answered.chain(operation.get("requestBody"));
         let contents = bodies.filter_map(|body| body.get("content")?.as_object()).flatten();
-        // What a stream shows is a frame; `openapi_event_example_matches_framing` checks it.
+        // The example of a stream is a frame; `openapi_event_example_matches_framing` checks it.
         for (_, content) in contents.filter(|(kind, _)| *kind != "text/event-stream") {
             let several = content.get("examples").and_then(Value::as_object).into_iter().flatten();
             for example in several.map(|(_, example)| &example["value"]).chain(content.get("example")) {
