@@ -147,7 +147,7 @@ impl AnswerView {
                         prose: page.show_text(part.id, blocks.len(), html, &mut fitted),
                     }
                 }
-                // Attached files, which come first, stand at the question.
+                // Attached files, which come first, are shown with the question.
                 PartKind::File { .. } if blocks.is_empty() => continue,
                 PartKind::File { path } => Block::File { name: name_of(path), href: view_href(path) },
                 PartKind::Tool { tool, state, sources, .. } => {

@@ -1,8 +1,8 @@
-//! The HTML of answers, fitted into a page: links to the application's own files, pictures of the workspace, formulas, headings
-//! below those of the page, the direction of each block, wide code and tables that the keyboard can scroll, and code that can
-//! be copied.
+//! Fits the HTML of answers into a page: links to the application's files, pictures of the workspace, formulas,
+//! headings below the page's headings, the direction of each block, wide code and tables that the keyboard can
+//! scroll, and code that can be copied.
 //!
-//! The HTML comes from the renderer, so `<` begins a tag and nothing else, and tags have no more attributes than it writes.
+//! The HTML comes from the renderer, so `<` always begins a tag, and tags have only the attributes that it writes.
 
 use crate::cited::CitingAnswer;
 use crate::source_numbers::SourceNumbers;
@@ -89,14 +89,14 @@ impl AnswerHtml {
         }
     }
 
-    /// Appends a tag without its `<`. The outermost blocks have the direction of their own text.
+    /// Appends a tag without its `<`. The direction of an outermost block follows its text.
     fn fit_tag(&mut self, tag: &str, is_outermost: bool, out: &mut String) {
         if let Some(rest) = tag.strip_prefix(API_FILE_LINK) {
             out.push_str(OWN_FILE_LINK);
             return self.fit_file_link(rest, out);
         }
         if let Some(level) = heading_level(tag) {
-            // A level is never skipped, whatever the model writes.
+            // A level is never skipped, even if the model skips one.
             self.level = (level + ABOVE).min(self.level + 1).min(LOWEST);
             out.push_str(&format!("h{}", self.level));
         } else if tag.strip_prefix('/').and_then(heading_level).is_some() {

@@ -6,7 +6,7 @@ use axum::extract::FromRequestParts;
 use axum::http::header;
 use axum::http::request::Parts;
 
-/// Names of browsers with the product that their header has, the particular ones before those that they claim to be.
+/// Names of browsers with the product in their header. Specific browsers precede the ones that they claim to be.
 const BROWSERS: [(&str, &str); 8] = [
     ("Edg", "Edge"),
     ("OPR/", "Opera"),

@@ -7,14 +7,14 @@ use domain::catalog::ModelEntry;
 use crate::composer::{ModelOption, QuestionForm, model_names, setting_field};
 use crate::texts::Texts;
 
-/// The most skills of the form: those that the account uses most. All can be named in the interface.
+/// The maximum number of skills in the form: the skills that the account uses most often. The API accepts all.
 const SKILLS_MAX: usize = 50;
 
 /// Everything that a question can choose.
 #[derive(Debug)]
 pub(crate) struct OfferedChoices {
     pub(crate) models: Vec<ModelOption>,
-    /// The use that can be made of the web, in words; `None` if there is none.
+    /// The available use of the web, in words; `None` if the web is unavailable.
     pub(crate) web: Option<String>,
     /// True if the web may be used.
     pub(crate) is_web_chosen: bool,

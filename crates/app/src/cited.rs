@@ -75,7 +75,8 @@ pub(crate) struct CitationCheck {
 }
 
 impl CitedPassage {
-    /// Finds the citation that a query names, `<conversation>.<answer>.<number>`. `None` if there is none any more.
+    /// Finds the citation that a query names, `<conversation>.<answer>.<number>`. Returns `None` if it no
+    /// longer exists.
     pub(crate) async fn find_by_query(
         answers: &AnswerService,
         principal: &Principal,
@@ -167,7 +168,7 @@ pub(crate) async fn show_citation_card(
     }))
 }
 
-/// Returns the name of a place that stands alone: of a file with its folders, unless it is among those that were attached.
+/// Returns the name of a place shown alone: for a file with its folders, unless it is an attached file.
 fn name_in_words(place: &PassagePlace) -> String {
     match place {
         PassagePlace::File { path, .. } => {
@@ -177,7 +178,7 @@ fn name_in_words(place: &PassagePlace) -> String {
     }
 }
 
-/// Returns the names of places that stand beside each other.
+/// Returns the names of places shown next to each other.
 pub(crate) fn place_names(places: &[&PassagePlace]) -> Vec<String> {
     let paths: Vec<&str> = places
         .iter()

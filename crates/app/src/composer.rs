@@ -18,7 +18,7 @@ use crate::texts::Texts;
 
 /// How the name of a setting's field begins. The setting's key and the model follow.
 const SETTING: &str = "setting/";
-/// The most skills, jurisdictions and settings that are read from a form, each: more than any catalog's form has.
+/// The maximum number of skills, of jurisdictions and of settings read from a form: more than any catalog's form has.
 const CHOICES_MAX: usize = 500;
 
 /// The form of a question. It is shown again with a text that was refused.
@@ -88,8 +88,8 @@ impl ModelOption {
     }
 }
 
-/// Returns the names of models that stand beside each other: the labels, of models with one label with their vendor, and of those
-/// of one vendor with their id.
+/// Returns distinct names for models shown next to each other: the label, followed by the vendor if labels are
+/// equal, and by the id if the vendors are equal too.
 pub(crate) fn model_names(texts: Texts, models: &[&ModelEntry]) -> Vec<String> {
     let labels: Vec<_> =
         models.iter().map(|model| (texts.in_language(&model.label), model.provider)).collect();
@@ -236,7 +236,7 @@ impl QuestionForm {
         }
     }
 
-    /// Returns another version of the question of an answer, with a text of its own if it is edited.
+    /// Returns another version of an answer's question, with a new text if it is edited.
     pub(crate) fn to_revision(&self, of: MessageId, is_edit: bool) -> QuestionRevision {
         let kind = if is_edit { "edit" } else { "retry" };
         QuestionRevision {

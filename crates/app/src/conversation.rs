@@ -26,7 +26,7 @@ use crate::texts::Texts;
 use crate::visit::SignedInVisitor;
 use crate::{error, paths};
 
-/// The most exchanges of a page.
+/// The maximum number of exchanges on a page.
 pub(crate) const SHOWN_MAX: u32 = 40;
 /// How often the last exchanges are read anew because another branch was shown meanwhile.
 const BRANCH_TRIES: u32 = 3;
@@ -36,7 +36,7 @@ pub(crate) struct ExchangeView {
     pub(crate) question: String,
     pub(crate) attachments: Vec<Attachment>,
     pub(crate) asked_at: ShownTime,
-    /// Rendered; empty if there is none.
+    /// The rendered answer; empty if there is no answer.
     pub(crate) answer: String,
     /// The answer's identifier.
     id: String,
@@ -138,7 +138,7 @@ pub(crate) struct ConversationPages {
     pub(crate) environment: ServiceEnvironment,
 }
 
-/// Messages, and where they stand in the conversation.
+/// Messages and their position in the conversation.
 struct Window {
     messages: VecDeque<StoredMessage>,
     first: u32,

@@ -208,8 +208,8 @@ pub(crate) async fn sign_out_everywhere(
 }
 
 impl CredentialPages {
-    /// Counts an attempt with a password, as signing in does: whoever has a session may not know the password. Those of others do not
-    /// count. Returns the response to an attempt beyond the limits.
+    /// Counts an attempt with a password, as signing in does, because the holder of a session may not know the
+    /// password. Attempts of other visitors do not count. Returns the response to an attempt beyond the limits.
     fn throttle_password_attempt(&self, user: &SignedInVisitor) -> Option<Response> {
         let wait = self.sign_in_limits.take_known(&user.signed_in.email).err()?;
         let (texts, seconds) = (user.visitor.texts, wait.as_secs() + 1);

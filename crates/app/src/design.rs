@@ -10,10 +10,10 @@ use crate::visit::Visitor;
 
 /// The least contrast of text, by WCAG 2.2 AA.
 const TEXT_MIN: f64 = 4.5;
-/// The least contrast of what is no text but has to be seen: edges of fields, states.
+/// The minimum contrast of visible elements other than text: edges of fields, states.
 const SHAPE_MIN: f64 = 3.0;
 
-/// Colours that stand on others: foreground, background, the least contrast.
+/// Pairs of colours: foreground, background, minimum contrast.
 const PAIRS: [(&str, &str, f64); 21] = [
     ("ink", "paper", TEXT_MIN),
     ("ink", "surface", TEXT_MIN),

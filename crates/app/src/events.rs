@@ -1,5 +1,6 @@
-//! The stream by which an answer grows on its page. Each event has the answer as HTML without the parts of its texts that the
-//! page has from the events before. What is long comes in several events, each of which the page shows quickly.
+//! The stream by which an answer grows on its page. Each event has the answer as HTML, without the parts of its
+//! texts that the page already has from earlier events. A long answer is sent in several events, so that the
+//! page can show each quickly.
 //!
 //! A page whose last answer is complete waits for the next one by a stream of a single event.
 
@@ -82,7 +83,7 @@ fn parse_answer_ids(conversation: &str, answer: &str) -> Result<(ConversationId,
     ids.ok_or_else(UseCaseError::no_conversation)
 }
 
-/// Streams states, each the newest at the time of its poll. Ends when the answer has ended, with what it has cost.
+/// Streams states, each the newest at the time of its poll. Ends when the answer has ended, with its cost.
 fn answer_events<C>(follower: Follower, texts: Texts, cost: impl Fn() -> C) -> impl Stream<Item = SseEvent>
 where
     C: Future<Output = Option<Credits>>,

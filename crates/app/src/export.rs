@@ -28,7 +28,7 @@ use crate::source_numbers::SourceNumbers;
 use crate::texts::Texts;
 use crate::visit::SignedInVisitor;
 
-/// The most exchanges of a page to print.
+/// The maximum number of exchanges on a page to print.
 const PRINTED_MAX: usize = 200;
 
 /// The format of an export.
@@ -219,7 +219,7 @@ impl Export {
 }
 
 impl ExportWriter {
-    /// Writes a message. In JSON a comma stands before all but the first one.
+    /// Writes a message. In JSON, a comma precedes every message except the first.
     fn write_message(&self, message: StoredMessage, is_first: bool) -> String {
         let separator = if is_first { "" } else { "," };
         match (message, self.format) {

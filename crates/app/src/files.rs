@@ -144,8 +144,8 @@ impl FilePages {
     }
 }
 
-/// Returns the type of a picture whose first bytes are those of its format. A picture in SVG is a document with scripts, so
-/// it is none here.
+/// Returns the type of a picture, recognized by its first bytes. SVG is not accepted as a picture, because it
+/// can contain scripts.
 async fn image_type(file: &OpenFile) -> Result<Option<&'static str>, UseCaseError> {
     let head = preview::read_beginning(file, MAGIC_BYTES).await?;
     Ok(match head.as_slice() {

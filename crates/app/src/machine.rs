@@ -19,7 +19,7 @@ struct MachinePage {
     frame: PageFrame,
     /// The state; `None` for an account without a machine.
     status: Option<StatusView>,
-    /// Names and values of what is known besides.
+    /// Names and values of further facts.
     facts: Vec<(String, String)>,
 }
 

@@ -40,7 +40,8 @@ pub fn without_slash(method: &Method, path: &str, requested: &HeaderMap) -> Opti
     Some(Redirect::permanent(paths::own_address(shorter)?).into_response())
 }
 
-/// Returns true if `Accept` names HTML, as that of every browser does. Wildcards are those of programs.
+/// Returns true if `Accept` names HTML, as every browser's header does. Wildcards are sent by programs and do
+/// not count.
 fn accepts_html(headers: &HeaderMap) -> bool {
     let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     values.flat_map(|value| value.split(',')).any(|range| {

@@ -31,7 +31,7 @@ use crate::shown_time::ShownTime;
 use crate::visit::SignedInVisitor;
 use crate::{error, paths};
 
-/// The most accounts of the list. Others are found by their email.
+/// The maximum number of listed accounts. Others are found by their email.
 const LISTED_MAX: usize = 200;
 
 /// An account in the list.

@@ -129,7 +129,7 @@ pub(crate) fn with_next(path: &str, next: Option<&str>, done: Option<&str>) -> S
 /// The change that leads to the page for signing in when a session has ended.
 pub(crate) const SESSION_ENDED: &str = "ended";
 
-/// Returns the page that a form belongs to, by the path of the form; the path itself if it is that of a page.
+/// Returns the page of a form, by the path of the form; the path itself if it is already a page.
 pub(crate) fn page_of(path: &str) -> &str {
     /// The prefixes of pages whose forms are below them, after an identifier.
     const WITH_IDENTIFIER: [&str; 2] = ["/c/", "/operator/accounts/"];

@@ -53,7 +53,7 @@ pub(crate) struct ShowForm {
     answer: String,
 }
 
-/// Shows a version of an exchange, with what followed it.
+/// Shows a version of an exchange and the exchanges after it.
 pub(crate) async fn show_version(
     State(conversations): State<Conversations>,
     user: SignedInVisitor,

@@ -1,8 +1,8 @@
 //! Cookies: the secret of the session, and the chosen language.
 //!
-//! Over HTTPS the cookie of the session is `Secure` and has the prefix `__Host-`, which no other host and no plain connection
-//! can set. Over plain HTTP it has another name, which is ignored wherever the connection is known to be HTTPS: whoever can
-//! write plain HTTP must not be able to sign a visitor in to another account.
+//! Over HTTPS the cookie of the session is `Secure` and has the prefix `__Host-`, which no other host and no
+//! plain connection can set. Over plain HTTP it has another name, which is ignored if the connection is known
+//! to be HTTPS: an attacker who can inject plain HTTP must not be able to sign a visitor in to another account.
 
 use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::Response;

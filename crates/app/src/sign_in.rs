@@ -135,7 +135,7 @@ pub(crate) struct SignInPages {
     pub(crate) sign_in_limits: Arc<SignInLimits>,
 }
 
-/// Shows the form. Whoever is signed in goes on.
+/// Shows the form. Redirects visitors who are already signed in.
 pub(crate) async fn show_sign_in(
     State(pages): State<SignInPages>,
     visitor: Visitor,
@@ -186,7 +186,7 @@ pub(crate) async fn sign_in(
             let mut response = Redirect::to(next).into_response();
             let session = session_cookie::keep_session(&secret, visitor.https);
             response.headers_mut().append(header::SET_COOKIE, session);
-            // Without it, the next attempt is that of anybody.
+            // Without it, the next attempt counts as one from an unknown browser.
             if let Ok(Some(known)) = pages.sessions.proof_of_browser(&given.email).await {
                 let known = session_cookie::keep_known(&known, visitor.https);
                 response.headers_mut().append(header::SET_COOKIE, known);

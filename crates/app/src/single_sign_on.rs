@@ -67,7 +67,7 @@ pub(crate) async fn complete_single_sign_on(
     headers: HeaderMap,
     returned: Result<Query<Returned>, QueryRejection>,
 ) -> Response {
-    // A query that cannot be read is that of no sign-in.
+    // A query that cannot be read belongs to no sign-in.
     let returned = returned.map(|Query(returned)| returned).unwrap_or_default();
     if let Some(throttled) = throttle_address(&pages, &visitor) {
         return throttled;
@@ -91,7 +91,7 @@ pub(crate) async fn complete_single_sign_on(
         }
         Err(failed) => refusal_page(&pages, &visitor, next, failed),
     };
-    // It is used once, whatever came of it.
+    // It can be used only once, even if the sign-in failed.
     response.headers_mut().append(header::SET_COOKIE, set_cookie(name, "", 0, https));
     response
 }

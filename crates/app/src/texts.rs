@@ -81,7 +81,7 @@ impl Texts {
         self.0.code()
     }
 
-    /// Returns the text of a key; the key itself if there is none, which a test excludes.
+    /// Returns the text of a key; the key itself if it has no text, which a test excludes.
     pub(crate) fn get(self, key: &str) -> String {
         self.find_text(key, None).unwrap_or_else(|| key.to_owned())
     }
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn audit_actions_are_translated() {
         let texts = locale_keys(PageLanguage::English).into_keys().filter(|key| key.starts_with("audit-"));
-        // Each has a text of its own, so the list of all is complete.
+        // Each has a distinct text, so the list of all is complete.
         assert_eq!(texts.count(), AuditAction::ALL.len());
     }
 

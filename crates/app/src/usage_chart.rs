@@ -1,4 +1,4 @@
-//! The chart of credits per day: bars in SVG that need neither a script nor a style of their own.
+//! The chart of credits per day: bars in SVG without scripts or inline styles.
 
 use domain::time::Timestamp;
 

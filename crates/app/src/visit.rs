@@ -35,7 +35,7 @@ pub(crate) struct VisitLayer {
     pub(crate) tls: bool,
 }
 
-/// Whoever sent a request.
+/// The sender of a request.
 #[derive(Clone)]
 pub(crate) struct Visitor {
     pub(crate) texts: Texts,
@@ -106,8 +106,8 @@ pub(crate) async fn attach_visitor(
     response
 }
 
-/// Returns the user whose session a request carries, for what is served beside the pages. `tls` is true if the service itself
-/// speaks HTTPS.
+/// Returns the user whose session a request carries, for handlers other than pages. `tls` is true if the
+/// service itself speaks HTTPS.
 pub async fn signed_in(sessions: &SessionService, headers: &HeaderMap, tls: bool) -> Option<SignedIn> {
     let secret = session_cookie::session_secret(headers, tls || origin::is_https(headers))?;
     sessions.resolve_session(&secret).await.ok().flatten()
@@ -195,7 +195,7 @@ impl VisitLayer {
         if announced > bytes_max as u64 {
             return Err(too_large());
         }
-        // Charged while it is read: afterwards the question has limits of its own.
+        // Charged while it is read: afterwards the question has separate limits.
         let held =
             holder.map(|holder| self.guard.budgets.body_bytes.take_share(holder, announced)).transpose();
         let _held = held.map_err(|_| rate_limit_page(visitor.texts))?;

@@ -34,7 +34,7 @@ impl Archived {
     }
 }
 
-/// The reason why there is no archive.
+/// The reason why no archive is created.
 enum ArchiveRefusal {
     TooLarge,
     Workspace(WorkspaceError),

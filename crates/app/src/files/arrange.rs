@@ -15,9 +15,9 @@ use crate::links::names_of;
 use crate::texts::Texts;
 use crate::visit::SignedInVisitor;
 
-/// The most files and folders of one form: those of a page.
+/// The maximum number of files and folders of one form: the entries of one page.
 const CHOSEN_MAX: usize = 200;
-/// The most folders that are proposed to move to.
+/// The maximum number of folders proposed as a target.
 const PROPOSED_MAX: usize = 200;
 
 /// The change of the chosen ones.
@@ -189,7 +189,7 @@ pub(crate) async fn delete_chosen(
     let mut failed = Vec::new();
     for path in form.files.iter().take(CHOSEN_MAX) {
         match workspace.delete_path(&AskedPath::from_text(path), true).await {
-            // An entry that is gone already needs no deletion.
+            // The entry was already deleted.
             Ok(()) | Err(WorkspaceError::NotFound) => {}
             Err(error) => failed.push((path.clone(), change_refusal(user.visitor.texts, error))),
         }
@@ -249,7 +249,7 @@ impl FilePages {
         self.render_arrangement(user, workspace, form, failed, None).await
     }
 
-    /// Shows the page of a form: with what was refused of its files, or with the reason why its field was refused.
+    /// Shows the page of a form, with the refused files, or with the reason why its field was refused.
     async fn render_arrangement(
         &self,
         user: &SignedInVisitor,
@@ -337,7 +337,7 @@ fn list_refused(failed: Vec<(String, (StatusCode, String))>) -> Vec<ChosenView> 
     failed.into_iter().zip(names).map(view).collect()
 }
 
-/// Returns folders to move to: those above a folder and in it, and those of the home folder.
+/// Returns the folders to move to: the parents and subfolders of a folder, and the subfolders of the home folder.
 async fn proposed_folders(workspace: &Workspace, folder: &str) -> Vec<String> {
     let asked = AskedPath::from_text(folder);
     let mut proposed = Vec::new();

@@ -72,7 +72,7 @@ impl PageView {
         self.is_cited && self.picture.as_ref().is_none_or(|picture| picture.marks.is_empty())
     }
 
-    /// Returns true of the page whose picture has the cited passage, if nothing on it shows where it stands.
+    /// Returns true for the page whose picture contains the cited passage, if the passage is not marked on it.
     pub(super) fn is_mark_missing(&self) -> bool {
         self.picture.is_some() && self.is_cited_whole() && self.text.marked.is_empty()
     }
@@ -118,7 +118,7 @@ impl FilePages {
             PassagePlace::Web { .. } => None,
         });
         let page = u32::try_from(page).ok().filter(|page| *page > 0).or(cited_page).unwrap_or(1);
-        // The files of an archive are long: as many are shown as fit.
+        // The file list of an archive is long: only the part that fits is shown.
         let is_archive = PageKind::from_path(&file.name) == PageKind::File;
         let first = if is_archive { page } else { (page - 1) / PAGES_MAX * PAGES_MAX + 1 };
         let preview = {
@@ -229,7 +229,7 @@ fn document_view(
     }
 }
 
-/// Renders the texts of a document that is Markdown, as those of files of Markdown are. Where a passage is marked, its source is shown.
+/// Renders the texts of a document as Markdown if it is Markdown. A text with a marked passage is shown as source.
 async fn with_html(mut document: DocumentView) -> Result<DocumentView, UseCaseError> {
     // Parsing takes milliseconds.
     let rendering = tokio::task::spawn_blocking(move || {
@@ -260,7 +260,7 @@ fn drawn_pages(texts: Texts, file: &OpenFile, href: &str, first: u32, sizes: &[P
     drawn.collect()
 }
 
-/// Adds texts to their pages, and pages for those that are not drawn.
+/// Adds texts to their pages, and adds pages for texts whose page is not drawn.
 fn add_texts(pages: &mut Vec<PageView>, texts: Texts, unit: &str, found: Vec<PreviewText>) {
     let key = match unit {
         "slide" => "document-slide",

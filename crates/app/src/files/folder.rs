@@ -47,7 +47,7 @@ struct FolderEntryView {
     indexing: Option<IndexingView>,
 }
 
-/// The most files of a folder that is uploaded; the script has the same bound.
+/// The maximum number of files of an uploaded folder; the script has the same limit.
 const FOLDER_FILES_MAX: u32 = 2000;
 
 #[derive(Template)]
@@ -275,7 +275,7 @@ impl FolderEntryView {
         let (shown, download) = match entry.kind {
             WorkspaceEntryKind::File => (Some(format!("{href}?view")), Some(href)),
             WorkspaceEntryKind::Folder => (Some(href.clone()), Some(format!("{href}?archive"))),
-            // What it leads to may be a file.
+            // Its target may be a file.
             WorkspaceEntryKind::Link => (Some(href.clone()), Some(href)),
             WorkspaceEntryKind::Other => (None, None),
         };

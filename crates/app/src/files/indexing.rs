@@ -16,7 +16,7 @@ use crate::texts::Texts;
 use crate::visit::SignedInVisitor;
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
-/// The most files whose states the script gets at once.
+/// The maximum number of files whose states the script requests at once.
 const FILES_MAX: usize = 100;
 
 /// The state of a file's indexing, as a page shows it.

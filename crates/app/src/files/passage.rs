@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use crate::cells::CellSeparator;
 
-/// The fewest characters without white space that are searched for: fewer stand anywhere.
+/// The minimum number of characters, without white space, to search for: shorter texts occur anywhere.
 const SOUGHT_MIN_CHARS: usize = 8;
-/// The most lines of headings above the rows of a passage.
+/// The maximum number of heading lines above the rows of a passage.
 const HEADINGS_MAX: usize = 16;
 
 /// A text with a marked part.
@@ -24,12 +24,12 @@ impl MarkedText {
         Self { before: text, ..Self::default() }
     }
 
-    /// Returns true if there is no text.
+    /// Returns true if the text is empty.
     pub(super) fn is_empty(&self) -> bool {
         self.before.is_empty() && self.marked.is_empty() && self.after.is_empty()
     }
 
-    /// Marks the passage where it stands in the text, whatever its white space.
+    /// Marks the passage in the text, ignoring differences of white space.
     pub(super) fn with_passage(text: String, passage: &str) -> Self {
         match find_passage(&text, passage) {
             Some(range) => Self::from_range(&text, range),
@@ -66,8 +66,8 @@ impl MarkedText {
     }
 }
 
-/// Returns where a passage stands in a text, or else what follows the headings of columns above its rows, or else its longest line.
-/// Differences of white space do not count.
+/// Returns the range of a passage in a text: of the whole passage, or else of the part below its column
+/// headings, or else of its longest line. Ignores differences of white space.
 fn find_passage(text: &str, passage: &str) -> Option<Range<usize>> {
     let (dense, places) = strip_white_space(text);
     let longest = passage.lines().max_by_key(|line| line.len()).unwrap_or_default();

@@ -74,7 +74,7 @@ struct FilePage {
 }
 
 impl FilePage {
-    /// Returns true if the cited passage is not marked in what is shown of the file, which may have changed.
+    /// Returns true if the cited passage is not marked in the shown part of the file, which may have changed.
     fn is_mark_missing(&self) -> bool {
         match &self.preview {
             Preview::Text(text) => text.marked.is_empty(),
@@ -271,7 +271,7 @@ async fn read_part(file: &OpenFile, from: u64, bytes_max: u64) -> Result<Vec<u8>
     Ok(read)
 }
 
-/// Returns the text of a file's beginning, which may end within a character; `None` if it is no text.
+/// Returns the text of a file's beginning, which may end within a character; `None` if it is not text.
 fn decode_text(mut bytes: Vec<u8>) -> Option<String> {
     if bytes.contains(&0) {
         return None;

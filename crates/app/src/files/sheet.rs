@@ -18,9 +18,9 @@ pub(super) struct SheetView {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct SheetRow {
     pub(super) cells: Vec<String>,
-    /// True if the cited passage stands in it.
+    /// True if it contains the cited passage.
     pub(super) is_cited: bool,
-    /// True of the first row in which it stands.
+    /// True for the first row that contains the cited passage.
     pub(super) is_first_cited: bool,
 }
 

@@ -1,6 +1,6 @@
 //! Tables of values that are separated by commas, semicolons or tabs (RFC 4180, and what programs make of it).
 
-/// The most rows and columns that are shown.
+/// The maximum number of rows and columns shown.
 pub(super) const ROWS_MAX: usize = 500;
 pub(super) const COLUMNS_MAX: usize = 50;
 

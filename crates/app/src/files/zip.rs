@@ -4,7 +4,7 @@
 use domain::time::Timestamp;
 use flate2::Crc;
 
-/// The most entries and bytes of an archive without the extensions for large ones.
+/// The maximum number of entries and bytes of an archive without ZIP64.
 pub(super) const ENTRIES_MAX: usize = 10_000;
 pub(super) const BYTES_MAX: u64 = 4_000_000_000;
 

@@ -1,6 +1,7 @@
 //! Accounts that operators create, and the passwords and roles of their owners.
 //!
-//! An operator's own password and role are not changed here: whoever has taken over a session does not know the password.
+//! An operator's own password and role cannot be changed here, because an attacker with a stolen session does
+//! not know the password.
 
 use axum::Form;
 use axum::extract::{Path, State};
