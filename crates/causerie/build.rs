@@ -1,9 +1,9 @@
 //! Embeds the agent's static program, compressed.
 //!
 //! `CAUSERIE_GUEST` gives the absolute path of the program, as `make build` sets it; by default the output of
-//! `make guest` for this profile is used. If there is none, an empty file is embedded, so that a fresh clone can be
-//! checked; a service built this way reports that it has no agent when a machine starts. Writes `agent.zst` and
-//! `agent.sha256` (hexadecimal, of the uncompressed program) to `OUT_DIR`; both are empty without an agent.
+//! `make guest` for this profile is used. If it is missing, an empty file is embedded, so that a fresh clone
+//! can be checked; a service built this way reports the missing agent when a machine starts. Writes `agent.zst`
+//! and `agent.sha256` (hexadecimal, of the uncompressed program) to `OUT_DIR`; both are empty without an agent.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};

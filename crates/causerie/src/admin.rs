@@ -258,7 +258,7 @@ fn parse_time(text: &str) -> Result<Option<i64>, CliError> {
     Ok(Some(end.timestamp().as_microsecond()))
 }
 
-/// Parses a day. A time without a zone is none, although its day could be read.
+/// Parses a day. Rejects a time without a zone, although its day could be read.
 fn parse_day(text: &str) -> Option<jiff::civil::Date> {
     text.parse().ok().filter(|_| !text.contains([':', 'T', 't', ' ']))
 }

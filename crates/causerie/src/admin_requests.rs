@@ -160,7 +160,7 @@ async fn run_checks(service: &ServiceFacts) -> Value {
     json!({ "checks": checks })
 }
 
-/// Gives the owner of a new account a role, which is that of an owner at first.
+/// Sets the role of a new account, which is initially that of an owner.
 async fn set_first_role(admin: &Admin, made: &StoredAccount, role: AccountRole) -> Result<(), CliError> {
     if role != AccountRole::Owner {
         admin.set_role(&made.email, role).await?;

@@ -1,4 +1,4 @@
-//! The commands for those who ask: they talk to a service by its public interface.
+//! The commands for users who ask questions: they call a service by its public interface.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -96,7 +96,7 @@ pub(crate) enum ClientCommand {
         /// The folders
         #[arg(required = true, value_name = "FOLDER")]
         folders: Vec<String>,
-        /// Make the folders above, too, and accept those that exist
+        /// Create missing parent folders, and accept existing folders
         #[arg(short, long)]
         parents: bool,
         #[command(flatten)]

@@ -14,7 +14,7 @@ use crate::examples;
 use crate::image_options::ImageCommand;
 use crate::settings::{MachineDriver, listen_address};
 
-/// Agents that answer questions about your documents, each account in a machine of its own.
+/// Agents that answer questions about your documents, each account in a separate machine.
 #[derive(Debug, Parser)]
 #[command(name = "causerie", version, about, disable_help_subcommand = true)]
 pub(crate) struct CauserieCli {

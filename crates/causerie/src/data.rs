@@ -60,7 +60,7 @@ pub(crate) fn describe_unusable_folder(data: &Path, error: &io::Error) -> String
     }
 }
 
-/// Tries to enter the data folder; a missing one is no error.
+/// Tries to enter the data folder. A missing folder is accepted.
 ///
 /// # Errors
 /// When it or a folder above it cannot be entered.
@@ -75,8 +75,8 @@ fn is_empty(folder: &Path) -> io::Result<bool> {
     Ok(std::fs::read_dir(folder)?.next().is_none())
 }
 
-/// Connects to the service that runs on the folder or, if there is none, locks the folder for this process. Waits
-/// for a service that is starting or ending, and for other commands.
+/// Connects to the service that runs on the folder. If no service runs, locks the folder for this process.
+/// Waits for a service that is starting or ending, and for other commands.
 pub(crate) async fn acquire_data_folder(data: &Path) -> io::Result<DataFolderHolder> {
     let max_wait = Instant::now() + LOCK_TIMEOUT;
     loop {

@@ -1,8 +1,8 @@
-//! `causerie doctor`: tries what a service needs on this host, and says what to mend or install.
+//! `causerie doctor`: checks the requirements of a service on this host, and reports how to fix problems.
 //!
-//! It changes nothing: machine drivers are tried in a temporary folder. Where a service runs, the service runs the checks,
-//! with its own settings. Without one they are those of the caller, so it should run as the service's user; root acts as the
-//! owner of the data folder.
+//! It changes nothing: machine drivers are tried in a temporary folder. If a service runs, it runs the checks
+//! itself, with its settings. Otherwise the caller's settings are used, so the command should run as the
+//! service's user; root acts as the owner of the data folder.
 
 use control::backup::interrupted_restore;
 use control::data_folder::{SchemaVersion, StartError};
@@ -19,8 +19,8 @@ use crate::request::AdminRequest;
 use crate::settings::{self, ServiceSettings};
 use crate::{admin, data, output, socket};
 
-/// Runs all checks and prints them. Returns true if none failed. What depends on settings is judged by the running service,
-/// whose settings and variables may be others than those of the shell.
+/// Runs all checks and prints them. Returns true if none failed. Checks that depend on settings are run by the
+/// running service, whose settings and variables may differ from the shell's.
 pub(crate) async fn run_doctor(at: &Where) -> bool {
     let service = match admin::load_locations_as_caller(at) {
         Ok(places) => socket::connect_service(&places.data).await.map(|service| (places.data, service)),

@@ -51,7 +51,7 @@ Examples:\n\
 \x20 causerie machine console ada@example.org\n\
 \x20 causerie machine console ada@example.org \"du -sh /workspace\"";
 
-/// The commands whose examples stand here: the command, and what follows it in each example.
+/// The commands with short examples: the command, and its arguments in each example.
 const COMMANDS: &[(&str, &[&str])] = &[
     ("chat", &["", "--chat 0198a7c2-…"]),
     ("ls", &["/contracts", "--chats"]),

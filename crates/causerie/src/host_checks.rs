@@ -54,7 +54,7 @@ pub(crate) async fn of_service(settings: &ServiceSettings, service: &CauserieSer
     let mut checks = host_checks(settings).await;
     checks.extend(check_models(Ok(model_list::to_json(&service.catalog, None))));
     checks.push(check_web_search(settings).await);
-    // Those are among the checks above, with what to mend.
+    // These are among the checks above, with their remedies.
     let is_above = |name: &str| name.starts_with("vendor_") || name.starts_with("machine_limit_");
     let readiness = service.run_checks().await.into_iter();
     checks.extend(readiness.filter(|check| check.status != CheckStatus::Pass && !is_above(&check.name)));
@@ -111,7 +111,7 @@ fn disk_at(folder: &Path, settings: &ServiceSettings) -> Check {
     }
 }
 
-/// Tries the drivers in a folder of their own.
+/// Tries the drivers in a temporary folder.
 async fn check_machine_drivers(settings: &ServiceSettings) -> Vec<Check> {
     let folder = match tempfile::Builder::new().prefix("causerie-doctor-").tempdir() {
         Ok(folder) => folder,

@@ -110,7 +110,7 @@ enum Writing {
     Busy,
     /// The thread is writing a batch.
     Out,
-    /// There is no thread.
+    /// The writer thread does not run.
     Nobody,
 }
 

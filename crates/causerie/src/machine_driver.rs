@@ -1,7 +1,8 @@
-//! The choice of the machine driver, and the report of what it guarantees on this host.
+//! The choice of the machine driver, and the report of its guarantees on this host.
 //!
-//! A driver is tried by starting a machine with it and taking it down again. The outcome is remembered, failure or not, as long as
-//! the host's boot and the programs are the same; a service chooses by what it remembers, and tries again only in the background.
+//! A driver is tried by starting and stopping a machine. The outcome is remembered, success or failure, until
+//! the host reboots or the programs change; a service chooses by remembered outcomes and repeats trials only in
+//! the background.
 
 use std::fmt;
 use std::io;
@@ -172,12 +173,12 @@ fn choose_best<D>(
     Some(Chosen { driver, reason, remedy, failed: failed.into_iter().flatten().collect() })
 }
 
-/// How far a trial is saved by what is remembered.
+/// Which remembered outcomes replace a new trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TrialReuse {
     /// A success and a failure count.
     Counts,
-    /// A success counts: there is no other driver after a failure.
+    /// Only a success counts: after a failure, no other driver could be used.
     OfSuccess,
     /// The trial is made afresh.
     Ignored,
@@ -428,7 +429,7 @@ async fn prepare_qemu(
 
 /// The outcomes of trials of all drivers, for `causerie doctor`.
 pub(crate) struct TrialFindings {
-    /// Each driver, with what it is or why it is unavailable.
+    /// Each driver, with its description or the reason why it is unavailable.
     pub(crate) drivers: Vec<(MachineDriver, Result<String, Unavailable>)>,
     /// The driver that a service would choose.
     pub(crate) chosen: Result<Chosen<Driver>, Unavailable>,

@@ -20,7 +20,7 @@ pub(crate) async fn return_unused() {
     let mut after_trim = MemoryUsage::default();
     loop {
         ticks.tick().await;
-        // Other threads continue meanwhile, except for those that need the same pool.
+        // Other threads continue meanwhile, except threads that need the same pool.
         let check = tokio::task::spawn_blocking(move || {
             let now = MemoryUsage::read_current();
             if !now.should_trim(after_trim) {

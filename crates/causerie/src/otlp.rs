@@ -1,8 +1,8 @@
 //! Exports spans to a collector: OTLP over HTTP, as JSON, with `opentelemetry-otlp`.
 //!
-//! The crate builds the messages and schedules retries. It uses our HTTP client, which sends the configured headers
-//! and none of those that the crate reads from its own environment variables. Spans and their queue come from
-//! `telemetry`, so that a build without this feature records nothing and contains no SDK.
+//! The crate builds the messages and schedules retries. It uses our HTTP client, which sends the configured
+//! headers only, not the headers that the crate reads from its environment variables. Spans and their queue
+//! come from `telemetry`, so that a build without this feature records nothing and contains no SDK.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -159,7 +159,7 @@ impl CollectorClient {
 
     async fn post_request(&self, request: http::Request<Bytes>) -> Result<http::Response<Bytes>, HttpError> {
         let (parts, body) = request.into_parts();
-        // Sends the configured headers, not those that the crate reads from variables.
+        // Sends the configured headers, not the headers that the crate reads from variables.
         let mut headers = self.headers.clone();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
         let request = self.client.post(parts.uri.to_string()).headers(headers).body(body);
@@ -373,7 +373,7 @@ mod tests {
             body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().map(Vec::len)
         };
         assert_eq!((count(), count()), (Some(BATCH_MAX), Some(1)));
-        // The collector is gone.
+        // The collector has shut down.
         drop(tracer.start_request(None, "request"));
         let started = tokio::time::Instant::now();
         new_exporter("http://127.0.0.1:1", &spans).export_until_shutdown(over).await;

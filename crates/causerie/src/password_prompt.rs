@@ -7,7 +7,7 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 
 /// The longest line that is read, in bytes. A longer one is refused by its end.
 const LINE_MAX_BYTES: u64 = 4096;
-/// The terminal of the process, whatever its input and output are.
+/// The terminal of the process, even if its input and output are redirected.
 const TERMINAL: &str = "/dev/tty";
 
 /// A terminal that does not show what is typed, until this is dropped.
@@ -17,7 +17,7 @@ pub(crate) struct PasswordPrompt {
 }
 
 impl PasswordPrompt {
-    /// Opens the terminal; `None` if the standard input is none.
+    /// Opens the terminal. Returns `None` if standard input is not a terminal.
     ///
     /// # Errors
     /// Errors of the terminal.
@@ -51,7 +51,7 @@ impl PasswordPrompt {
 
 impl Drop for PasswordPrompt {
     fn drop(&mut self) {
-        // Nothing is left to do about a terminal that is gone.
+        // An error means that the terminal was closed: ignore it.
         let _ = tcsetattr(&self.terminal, OptionalActions::Flush, &self.before);
     }
 }

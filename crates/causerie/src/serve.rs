@@ -124,7 +124,8 @@ pub(crate) async fn serve_until_signal(loaded: Loaded) -> Result<(), ServeError>
     }
 }
 
-/// Tells the service manager that the service is ready once the machine driver is chosen. Returns only if there is none.
+/// Tells the service manager that the service is ready once the machine driver is chosen. Returns only if no
+/// driver is available.
 async fn begin_machines(choice: Option<DriverChoice>, running: &StartedService) -> ServeError {
     if let Some(choice) = choice
         && let Err(reason) = choice.finish_choice(&running.service, &running.ending).await
@@ -160,7 +161,7 @@ async fn say_what_next(running: &StartedService, scheme: &str) {
     }
 }
 
-/// Returns an address by which this host reaches the service: one that stands for all addresses is none that a browser opens.
+/// Returns an address by which this host reaches the service: a browser cannot open a wildcard address.
 pub(crate) fn local_address(address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => SocketAddr::from((Ipv4Addr::LOCALHOST, address.port())),

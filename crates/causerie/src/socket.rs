@@ -35,7 +35,7 @@ enum SocketAnswer {
     Failed(CliError),
 }
 
-/// Connects to the service that runs on this data folder; `None` if there is none.
+/// Connects to the service that runs on this data folder. Returns `None` if no service runs.
 pub(crate) async fn connect_service(data: &Path) -> Option<UnixStream> {
     let folder = std::fs::File::open(data).ok()?;
     if !privileges::acts_as_owner() {

@@ -11,7 +11,7 @@ use super::connection::HandoverStream;
 use super::idle::IdleClock;
 use super::unread;
 
-/// The reading of what a client still sends of an answered request.
+/// Reads and discards the rest of a request that was already answered.
 type Discard = Pin<Box<dyn Future<Output = bool> + Send>>;
 
 /// The activity of a connection.
@@ -19,7 +19,7 @@ type Discard = Pin<Box<dyn Future<Output = bool> + Send>>;
 pub(super) struct ConnectionActivity {
     /// The number of requests that have begun.
     pub(super) begun: AtomicU64,
-    /// The number of requests whose responses have not ended.
+    /// The number of requests with unfinished responses.
     pub(super) under_way: AtomicUsize,
     /// An event stream for which the connection is to be taken.
     stream: Mutex<Option<HandoverStream>>,

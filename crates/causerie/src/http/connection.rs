@@ -37,7 +37,7 @@ use crate::tls::ReloadableTls;
 /// The buffer of a connection for incoming headers and outgoing bodies: larger than the bytes in flight of a reader, so
 /// that a stall is noticed.
 const BUFFER_BYTES: usize = 128 * 1024;
-/// The most streams of one HTTP/2 connection.
+/// The maximum number of streams of one HTTP/2 connection.
 const HTTP2_STREAMS_MAX: u32 = 100;
 /// The HTTP/2 flow control windows of a stream and of a connection.
 const HTTP2_STREAM_WINDOW_BYTES: u32 = 256 << 10;
@@ -50,7 +50,7 @@ const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// A head with up to this many times the allowed headers is still read, and rejected with an error body; beyond that
 /// the connection rejects it without a body.
 const HEADERS_READ_TIMES: usize = 4;
-/// The most headers that the HTTP library parses without extra memory, and the most lines of such a head.
+/// The maximum number of headers that the HTTP library parses without extra memory.
 const HEADERS_AT_ONCE: usize = 100;
 const LINES_AT_ONCE: usize = HEADERS_AT_ONCE;
 /// The HTTP/2 connection preface.

@@ -1,5 +1,5 @@
-//! The connections that wait for a request. When no more can be accepted, those that have waited longest are closed, so that
-//! silent ones do not keep others out.
+//! The connections that wait for a request. At the connection limit, the connections that have waited longest
+//! are closed, so that idle clients do not block new ones.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -112,7 +112,8 @@ impl IdleConnections {
         IdleEntry { all: self.clone(), number, clock }
     }
 
-    /// Closes a part of those that have waited longest: first those that never sent a request. Returns their number.
+    /// Closes a part of the connections that have waited longest, starting with connections without any
+    /// request. Returns their number.
     pub(super) fn close_longest(&self) -> usize {
         let now = clamped_milliseconds(self.origin.elapsed());
         let clocks = self.clocks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -123,7 +124,7 @@ impl IdleConnections {
             .collect();
         drop(clocks);
         if ranked.len() > most {
-            // Of those that have waited equally long, the one that came first.
+            // Among connections that have waited equally long, the oldest is first.
             ranked.select_nth_unstable_by_key(most, |(rank, number, _)| (*rank, *number));
             ranked.truncate(most);
         }

@@ -64,7 +64,7 @@ pub(crate) struct HttpServer {
 pub(crate) struct Frontend {
     /// The routes.
     pub(crate) router: Router,
-    /// Answers the most frequent requests without them.
+    /// Answers frequent requests without the routers.
     pub(crate) direct: api::Direct,
     /// Generates request ids.
     pub(crate) ids: RequestIds,
@@ -112,7 +112,7 @@ impl HttpServer {
         late.shutdown().await;
     }
 
-    /// Accepts connections and serves each in a task of its own.
+    /// Accepts connections and serves each in a separate task.
     async fn accept_into(&self, serving: &mut JoinSet<()>, late: bool) {
         let places = Arc::new(Semaphore::new(self.shared.limits.connections_max));
         let gentle_closes = Arc::new(Semaphore::new(GENTLE_CLOSES_MAX));
@@ -278,7 +278,7 @@ impl Frontend {
             self.metrics.record_refusal(response.status());
             return response.into();
         }
-        // An empty body needs no memory of its own.
+        // An empty body needs no allocation.
         let body = |body: RequestBody| if body.is_end_stream() { Body::empty() } else { Body::new(body) };
         let mut request = request.map(body);
         let compression = ResponseCompression::negotiate(request.method(), request.headers());

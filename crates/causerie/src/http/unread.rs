@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// The most bytes of a request that are read after its response.
+/// The maximum number of bytes of a request that are read after its response.
 const UNREAD_MAX_BYTES: usize = 256 << 20;
 /// The time for which they are read.
 const UNREAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -24,7 +24,7 @@ const UNREAD_TIMEOUT: Duration = Duration::from_secs(30);
 const UNREAD_IDLE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The clients at once whose requests are read on; each holds a buffer of its connection. Further ones are cut off.
 static UNREAD_AT_ONCE: Semaphore = Semaphore::const_new(32);
-/// The buffer of what is dropped after a head that could not be read.
+/// The size of the buffer for data that is dropped after an unreadable head.
 const DROPPED_AT_ONCE_BYTES: usize = 16 << 10;
 
 /// The body of a request. If its reader drops it before its end, the rest goes to the connection.
@@ -112,7 +112,7 @@ pub(super) async fn drain_body(mut body: Incoming) -> bool {
             }
         }
     };
-    // What comes later meets a closed connection or stream.
+    // Later data meets a closed connection or stream.
     timeout(UNREAD_TIMEOUT, reading).await.unwrap_or(false)
 }
 

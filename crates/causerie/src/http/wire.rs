@@ -119,7 +119,8 @@ impl<C: AsyncRead + Unpin> AsyncRead for BufferedConnection<C> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        // What has arrived is for the connection that takes over: a head that was begun here would be lost with its response.
+        // Received bytes are left to the connection that takes over: a head parsed here would be lost with its
+        // response.
         if self.activity.crowded.load(Ordering::Relaxed) {
             return Poll::Pending;
         }

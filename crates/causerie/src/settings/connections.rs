@@ -10,11 +10,11 @@ use super::source::SettingSources;
 /// The limits of connections.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionLimits {
-    /// The most connections; others wait to be accepted.
+    /// The maximum number of connections; others wait to be accepted.
     pub(crate) connections_max: usize,
-    /// The most header lines of a request.
+    /// The maximum number of header lines of a request.
     pub(crate) headers_max: usize,
-    /// The most bytes of the request line and all headers.
+    /// The maximum number of bytes of the request line and all headers.
     pub(crate) header_bytes_max: usize,
     /// The timeout of the TLS handshake and of the headers.
     pub(crate) header_timeout: Duration,
@@ -24,9 +24,9 @@ pub(crate) struct ConnectionLimits {
     pub(crate) idle_timeout: Duration,
     /// The time after which a body that makes no progress is aborted.
     pub(crate) stall_timeout: Duration,
-    /// The most connections of one address.
+    /// The maximum number of connections of one address.
     pub(crate) connections_per_address: usize,
-    /// The most unsent bytes that the kernel buffers for a connection (`TCP_NOTSENT_LOWAT`).
+    /// The maximum number of unsent bytes that the kernel buffers for a connection (`TCP_NOTSENT_LOWAT`).
     pub(crate) unsent_max_bytes: u32,
 }
 

@@ -17,7 +17,7 @@ const CALLBACK: &str = "/sign-in/callback";
 const LICENCE: Duration = Duration::from_secs(365 * 24 * 3600);
 /// The default credits of a new account.
 const CREDITS: u64 = 1000;
-/// The most domains whose users get an account.
+/// The maximum number of domains whose users get an account.
 const DOMAINS_MAX: usize = 100;
 /// The value for no domains.
 const NONE: &str = "none";

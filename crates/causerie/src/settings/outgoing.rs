@@ -16,7 +16,7 @@ use super::source::{SettingSources, read_bounded_file};
 const NONE: &str = "none";
 /// The hosts that are connected directly unless the operator sets others.
 const EXCEPT: &str = "localhost,127.0.0.0/8,::1";
-/// The most certificates of a file.
+/// The maximum number of certificates in a file.
 const AUTHORITIES_MAX: usize = 1000;
 
 /// Reads the keys under `outgoing`.

@@ -62,7 +62,7 @@ const REDACTED: &str = "(secret)";
 pub(crate) enum Raw {
     /// A text in the file.
     Text(String),
-    /// A text of an argument or a variable, which may stand for a number as well.
+    /// A text of an argument or a variable, which may represent a number as well.
     Typed(String),
     /// A number in the file.
     Number(String),

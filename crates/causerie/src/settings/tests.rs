@@ -25,7 +25,7 @@ fn load_settings(
     ServiceSettings::load(sources).map_err(|invalid| invalid.0)
 }
 
-/// A file of this content, in a folder of its own.
+/// Writes a file with this content into a new folder.
 fn write_config_file(content: &str) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("causerie.toml");
@@ -66,7 +66,7 @@ fn the_example_of_the_page_loads() {
     std::fs::write(at_hand("openai.key"), "sk-example\n").expect("a file");
     let list = "[[jurisdictions]]\nid = \"HU\"\ncs = \"Maďarsko\"\nen = \"Hungary\"\nsk = \"Maďarsko\"\n";
     std::fs::write(at_hand("jurisdictions.toml"), list).expect("a file");
-    // The files that it names are those of this folder.
+    // Its file names refer to this folder.
     let example = example.replace("/etc/causerie/", &at_hand(""));
     std::fs::write(&path, &example).expect("a file");
     let loaded = load_settings(Some(&path), &[], &[]).expect("it holds");
@@ -84,7 +84,7 @@ fn settings_web_page_examples_load() {
     for name in ["brave.key", "registry.token"] {
         std::fs::write(folder.path().join(name), "a secret\n").expect("a file");
     }
-    // A table stands once in a file.
+    // A table occurs once in a file.
     let whole = format!("[web]\n{}", examples.concat().replace("[web]\n", ""));
     let whole = whole.replace("/etc/causerie/", &format!("{}/", folder.path().display()));
     std::fs::write(&path, &whole).expect("a file");
@@ -325,7 +325,7 @@ fn the_models_of_the_page_load() {
     let entries = catalog.expect("a catalog").model_entries();
     let ids: Vec<&str> = entries.iter().map(|entry| entry.id.as_str()).collect();
     assert_eq!(ids, ["thorough", "quick"]);
-    // What is shown is read as the same.
+    // Printed settings are read back unchanged.
     let shown: Vec<String> = outcome
         .effective
         .iter()

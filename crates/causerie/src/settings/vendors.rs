@@ -111,7 +111,7 @@ pub(super) fn read_vendors(from: &mut SettingSources) -> VendorsConfig {
     vendors
 }
 
-/// Reads the model of embeddings; without one there are none.
+/// Reads the model of embeddings; without it, embeddings are disabled.
 fn read_embeddings(from: &mut SettingSources) -> Option<EmbeddingsConfig> {
     let model = from.optional_value(EMBEDDINGS, text_form());
     let show: fn(&ProviderName) -> String = |provider| {
