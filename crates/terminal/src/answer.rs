@@ -63,7 +63,7 @@ pub(crate) struct Printer<O, E> {
     /// The marks that have been printed.
     marked: BTreeSet<CitationMark>,
     language: LabelLanguage,
-    /// True while a line of progress stands on the terminal.
+    /// True while a progress line is on the terminal.
     has_status: bool,
     markdown: MarkdownStyler,
     mid_line: bool,
@@ -111,8 +111,8 @@ impl<O: Write, E: Write> Printer<O, E> {
         }
     }
 
-    /// Prints the new end of `text` with its marks. If the text differs from what was printed, an attempt was repeated: a note
-    /// says so on its own line, and printing resumes at the start of the line that differs.
+    /// Prints the new end of `text` with its marks. If the text differs from the printed text, an attempt was
+    /// repeated: a note says so on a separate line, and printing resumes at the start of the line that differs.
     fn print_growth(&mut self, text: &str, marks: &[CitationMark], is_completed: bool) -> io::Result<()> {
         let same = common_prefix(&self.written, text);
         let mut from = same;
@@ -125,7 +125,7 @@ impl<O: Write, E: Write> Printer<O, E> {
             writeln!(self.out, "{}", self.label(Label::Repeated))?;
             self.markdown = MarkdownStyler::default();
             self.marked.retain(|mark| mark.at < from);
-            // What was printed before decides whether this is inside a block of code.
+            // The printed text decides whether this is inside a block of code.
             let _ = self.markdown.push_piece(&text[..from]);
         }
         text.clone_into(&mut self.written);
@@ -140,8 +140,8 @@ impl<O: Write, E: Write> Printer<O, E> {
         self.out.flush()
     }
 
-    /// Returns the end of a text from a place on, with its marks. Marks of what was printed before, which a vendor reported late,
-    /// stand at the end of its line.
+    /// Returns the end of a text from a place on, with its marks. Marks of already printed text, which a vendor
+    /// reported late, are put at the end of its line.
     fn with_marks(&mut self, text: &str, from: usize, marks: &[CitationMark], is_completed: bool) -> String {
         let is_new = |mark: &&CitationMark| mark.at <= text.len() && !self.marked.contains(mark);
         let (late, mut new): (Vec<CitationMark>, Vec<CitationMark>) =

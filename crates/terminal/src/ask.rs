@@ -32,7 +32,7 @@ pub struct AskOptions {
     pub json: bool,
     /// Leave Markdown as it was written.
     pub plain: bool,
-    /// Print the answer while it grows, also if standard output is no terminal.
+    /// Print the answer while it grows, even if standard output is not a terminal.
     pub grows: bool,
 }
 
@@ -64,10 +64,11 @@ impl AskSummary {
     }
 }
 
-/// Returns the text of the question: `text`, or standard input if that is `-`, or absent and standard input is no terminal.
+/// Returns the text of the question: `text`, or standard input if `text` is `-`, or if it is absent and
+/// standard input is not a terminal.
 ///
 /// # Errors
-/// [`Error::Usage`] if there is no question, or it is too long or no UTF-8.
+/// [`TerminalError::Usage`] if the question is missing, too long or not UTF-8.
 pub fn question_text(text: Option<String>) -> Result<String, TerminalError> {
     let text = match text.as_deref() {
         Some("-") => read_question(io::stdin())?,

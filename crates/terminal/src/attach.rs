@@ -95,7 +95,7 @@ impl UploadedNames {
     }
 }
 
-/// Takes a content as long as it is that of a local file.
+/// Accepts content as long as it equals a local file's.
 struct Comparison {
     local: BufReader<File>,
 }

@@ -42,7 +42,7 @@ fn format_entry(entry: &FolderEntry) -> String {
     format!("{length:>12}  {}  {}{slash}", one_line(&changed), one_line(&entry.name))
 }
 
-/// The local path that stands for standard output.
+/// The local path that means standard output.
 const STANDARD_OUTPUT: &str = "-";
 
 /// The ends of a copy.

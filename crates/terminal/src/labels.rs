@@ -12,7 +12,7 @@ pub(crate) enum LabelLanguage {
 const LETTERS_MIN: usize = 12;
 
 impl LabelLanguage {
-    /// Returns the language of the user's locale; English if there are no labels in it.
+    /// Returns the language of the user's locale; English if the language has no labels.
     pub(crate) fn from_locale() -> Self {
         let set = ["LC_ALL", "LC_MESSAGES", "LANG"].into_iter().filter_map(|name| std::env::var(name).ok());
         Self::from_locale_name(&set.into_iter().find(|value| !value.is_empty()).unwrap_or_default())

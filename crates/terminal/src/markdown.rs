@@ -159,7 +159,7 @@ impl MarkdownStyler {
         self.last = c;
     }
 
-    /// Lets the held marks begin or end emphasis, or prints them, by what follows them.
+    /// Lets the held marks begin or end emphasis, or prints them, depending on the next character.
     fn resolve_marks(&mut self, follower: Option<char>, out: &mut String) {
         let count = std::mem::take(&mut self.held).len();
         if count == 0 {

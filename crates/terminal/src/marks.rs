@@ -1,7 +1,7 @@
 //! Puts the marks of citations into the text of an answer.
 //!
-//! The interface gives the text without marks, and HTML with a link at each mark. A mark goes behind the letters that stand
-//! before its link: they are looked for in the text behind the mark before.
+//! The interface returns the text without marks, and HTML with a link at each mark. A mark is placed after the
+//! letters that precede its link: these are searched for in the text after the previous mark.
 
 use client::{ChatAnswerPart, PartType};
 
@@ -117,7 +117,7 @@ impl VisibleText {
         false
     }
 
-    /// Returns the number of the text's letters up to the end of those that stand before the mark: at least `least`.
+    /// Returns the number of the text's letters up to the end of the letters that precede the mark: at least `least`.
     fn find_letters(&self, text: &[(usize, char)], least: usize) -> Option<usize> {
         if self.letters.is_empty() {
             return Some(0);
@@ -131,8 +131,8 @@ impl VisibleText {
     }
 }
 
-/// Returns the bytes of the signs that belong to the word before the mark: those that the HTML has before it, and what closes
-/// emphasis, code or a link.
+/// Returns the bytes of the signs that belong to the word before the mark: signs that precede it in the HTML,
+/// and signs that close emphasis, code or a link.
 fn closing_bytes(text: &str, signs: &str) -> usize {
     let closes = |c: char| matches!(c, '*' | '_' | '~' | '`');
     let mut rest = text;

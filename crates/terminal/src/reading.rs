@@ -1,4 +1,4 @@
-//! The reading of attached files, which an answer waits for: shown while there is no text yet.
+//! The progress of reading attached files, which an answer waits for: shown until text arrives.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Text of the service on a terminal, which hostile text must not command.
 
-/// Makes text safe for a terminal: replaces control characters except line feed and tab, and those that change the
-/// writing direction.
+/// Makes text safe for a terminal: replaces control characters except line feed and tab, and characters that
+/// change the writing direction.
 pub(crate) fn neutralize_controls(text: &str) -> String {
     text.chars()
         .filter(|c| *c != '\r')
