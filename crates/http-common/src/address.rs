@@ -9,7 +9,7 @@ use ipnet::IpNet;
 
 /// The header with the forwarding chain of proxies that do not use `Forwarded`.
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-/// The most addresses of a chain that are examined.
+/// The maximum number of addresses of a chain that are examined.
 const HOPS_MAX: usize = 32;
 /// The prefix that is assigned to one customer, whose addresses count as one.
 const IPV6_PREFIX_BITS: u32 = 64;

@@ -30,7 +30,7 @@ pub enum JsonBodyError {
     /// The body did not arrive in time (408).
     #[error("the body did not arrive in time")]
     TooSlow,
-    /// The connection broke, so there is no response.
+    /// The connection broke, so no response can be sent.
     #[error("the connection closed before the body ended")]
     Broken(#[source] axum::Error),
     /// The budget for bodies is used up (429, 503).
@@ -145,7 +145,7 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// Creates the stream of a body, of which some data must arrive within each `timeout`.
+    /// Creates the stream of a body. Some data must arrive within each `timeout`.
     pub(crate) fn new(body: Body, timeout: Duration) -> Self {
         Self {
             chunks: body.into_data_stream(),
@@ -210,7 +210,7 @@ mod tests {
         Request::new(Body::from_stream(stream::iter(chunks)))
     }
 
-    /// A body of a declared size, of which a sender that waits to be asked sends nothing.
+    /// A body of a declared size whose sender waits for `100 Continue` and sends nothing.
     struct DeclaredBody {
         bytes: u64,
         asked: Arc<AtomicU64>,

@@ -65,7 +65,7 @@ impl Budget {
         Ok(share)
     }
 
-    /// Takes this amount even if it exceeds the budget, for what the holder must get in any case.
+    /// Takes this amount even if it exceeds the budget, for data that the holder must get in any case.
     #[must_use]
     pub fn take_unchecked(self: &Arc<Self>, holder: BudgetHolder, amount: u64) -> BudgetShare {
         self.lock_amounts().add_amount(holder, amount);

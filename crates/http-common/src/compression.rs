@@ -25,7 +25,7 @@ use crate::events::{BoxError, StreamSlot};
 use crate::holder::BudgetHolder;
 use crate::limits::{COMPRESSED_MIN_BYTES, READER_IN_FLIGHT_MAX_BYTES};
 
-/// Marks a response that must not be compressed, whatever its type.
+/// Marks a response that must not be compressed, regardless of its type.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Uncompressed;
 

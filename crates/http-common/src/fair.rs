@@ -12,8 +12,8 @@ const SWEEP_MIN_HOLDERS: usize = 64;
 
 /// Limits concurrent work per holder and in total.
 ///
-/// A holder first waits for one of its own permits, then for one of all. So even a holder with many requests
-/// has only as many in the common queue as it has permits, and does not delay the others.
+/// A holder first waits for one of its permits, then for a common one. So even a holder with many requests has
+/// at most its number of permits in the common queue, and does not delay the others.
 #[derive(Debug)]
 pub struct FairGate {
     each: usize,

@@ -14,10 +14,10 @@ pub const HEADERS_MAX_BYTES: usize = 64 << 10;
 /// The size in bytes from which on an incomplete head is counted.
 pub const HEAD_COUNTED_BYTES: usize = 8 << 10;
 
-/// The most connections of one address with such a head; further ones are closed.
+/// The maximum number of connections of one address with such a head; further ones are closed.
 pub const HEADS_EACH: u64 = 512;
 
-/// The most connections of all addresses with such a head.
+/// The maximum number of connections of all addresses with such a head.
 pub const HEADS_MAX: u64 = 1_024;
 
 /// The longest target (path and query), in bytes. The longest path fits with all bytes percent-encoded.
@@ -33,16 +33,16 @@ pub const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// The time without data after which a stalled upload is flushed from memory to disk.
 pub const UPLOAD_FLUSH_AFTER: Duration = Duration::from_secs(1);
 
-/// The most parts of an upload form.
+/// The maximum number of parts of an upload form.
 pub const FORM_PARTS_MAX: usize = 16;
 
-/// The most files of one upload form of a page.
+/// The maximum number of files of one upload form of a page.
 pub const UPLOADED_TOGETHER_MAX: usize = 100;
 
 /// The largest part of an upload form except the file, in bytes.
 pub const FORM_FIELD_MAX_BYTES: usize = 64 << 10;
 
-/// The most bytes between the parts of an upload form: a boundary and the headers of the next part.
+/// The maximum number of bytes between the parts of an upload form: a boundary and the headers of the next part.
 pub const FORM_HEADERS_MAX_BYTES: u64 = 16 << 10;
 
 /// The bytes of a rejected form that are still read, so that the client can read the response.
@@ -57,63 +57,64 @@ pub const HEARTBEAT: Duration = Duration::from_secs(10);
 /// The time after which a reader of an event stream that takes no data is disconnected.
 pub const READER_STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The most bytes of an event stream that are in flight.
+/// The maximum number of bytes of an event stream in flight.
 pub const READER_IN_FLIGHT_MAX_BYTES: usize = 64 << 10;
 
-/// The most pieces of an event stream that are in flight. Fewer than a connection queues before it stops
+/// The maximum number of pieces of an event stream in flight. Fewer than a connection queues before it stops
 /// polling, so that a stalled reader is detected.
 pub const READER_IN_FLIGHT_MAX_PIECES: usize = 8;
 
 /// The bytes that a client may send during an event stream; more is left to its next request.
 pub const EARLY_MAX_BYTES: usize = 8 << 10;
 
-/// The most responses of one account that are compressed at once, with some megabytes each. Others are not
-/// compressed.
+/// The maximum number of responses of one account that are compressed at once, with some megabytes each. Others
+/// are not compressed.
 pub const COMPRESSED_EACH: u64 = 32;
 
-/// The most responses of all accounts that are compressed at once.
+/// The maximum number of responses of all accounts that are compressed at once.
 pub const COMPRESSED_MAX: u64 = 128;
 
-/// The most concurrent requests of one account, including open streams.
+/// The maximum number of concurrent requests of one account, including open streams.
 pub const REQUESTS_EACH: u64 = 8_000;
 
-/// The most concurrent requests of all accounts.
+/// The maximum number of concurrent requests of all accounts.
 pub const REQUESTS_MAX: u64 = 20_000;
 
-/// The most concurrent uploads and downloads of one account.
+/// The maximum number of concurrent uploads and downloads of one account.
 pub const TRANSFERS_EACH: u64 = 128;
 
-/// The most concurrent uploads and downloads of all accounts.
+/// The maximum number of concurrent uploads and downloads of all accounts.
 pub const TRANSFERS_MAX: u64 = 1_024;
 
-/// The most bytes of bodies in memory of one account: of questions while they are received, of responses
-/// until they are sent.
+/// The maximum number of bytes of bodies in memory for one account: of questions while they are received, of
+/// responses until they are sent.
 pub const BODY_BYTES_EACH: u64 = 32 << 20;
 
-/// The most bytes of bodies in memory of all accounts.
+/// The maximum number of bytes of bodies in memory for all accounts.
 pub const BODY_BYTES_MAX: u64 = 256 << 20;
 
-/// The most responses of one account that are created at once from much data: listings, pages of
+/// The maximum number of responses of one account that are created at once from much data: listings, pages of
 /// conversations. Others wait.
 pub const MADE_EACH: u64 = 4;
 
-/// The most such responses of all accounts that are created at once.
+/// The maximum number of such responses of all accounts that are created at once.
 pub const MADE_MAX: u64 = 8;
 
-/// The most previews of documents that the machine of one account makes at once, and those of all. Others wait.
+/// The maximum number of previews of documents that the machine of one account makes at once, and the machines
+/// of all accounts. Others wait.
 pub const PREVIEWS_EACH: u64 = 3;
 pub const PREVIEWS_MAX: u64 = 32;
 
-/// The most bytes of responses without a valid key in memory, per address.
+/// The maximum number of bytes in memory of responses without a valid key, per address.
 pub const STRANGER_BYTES_EACH: u64 = 4 << 20;
 
-/// The most bytes of responses without a valid key in memory, of all addresses.
+/// The maximum number of bytes in memory of responses without a valid key, for all addresses.
 pub const STRANGER_BYTES_MAX: u64 = 32 << 20;
 
 /// The size in bytes up to which a response is not counted, because its connection costs more.
 pub const OUTGOING_SMALL_BYTES: u64 = 4 << 10;
 
-/// The most bytes of a response that are in flight.
+/// The maximum number of bytes of a response in flight.
 pub const OUTGOING_IN_FLIGHT_BYTES: usize = 128 << 10;
 
 /// The bytes of a response that are passed at once to a connection that reports its client's progress.

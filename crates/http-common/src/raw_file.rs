@@ -56,7 +56,7 @@ pub fn is_file(response: &Response) -> bool {
     response.extensions().get::<FileSlot>().is_some()
 }
 
-/// Aborts the response when `end` completes, whoever sends it.
+/// Aborts the response when `end` completes, on every path that sends it.
 #[must_use]
 pub fn abort_response_when<F>(response: Response, end: impl Fn() -> F) -> Response
 where

@@ -23,7 +23,7 @@ use crate::raw_head::raw_head;
 
 /// The size of a read from the client during a stream.
 const READ_BYTES: usize = 512;
-/// The most pieces of one system call.
+/// The maximum number of pieces of one system call.
 const SLICES_MAX: usize = 16;
 
 /// Returns true if the response is an event stream that [`EventWriter`] can write.
@@ -142,7 +142,7 @@ impl<C: AsyncRead + AsyncWrite + Unpin> Future for EventWriter<C> {
     }
 }
 
-/// Writes as much as the connection takes at once.
+/// Writes the bytes that the connection accepts at once.
 fn poll_write(
     connection: Pin<&mut impl AsyncWrite>,
     queue: &VecDeque<Bytes>,

@@ -26,7 +26,7 @@ impl ser::Error for SegmentsError {
 /// Serializes `value` as one line of JSON, safe as a line of an event stream, in consecutive segments.
 ///
 /// Each text of at least [`SHARED_MIN_BYTES`] is offered to `shared`, which may return it as the inside of a
-/// JSON string ([`json_escape_into`]); it then becomes a segment of its own. Texts are offered as they are
+/// JSON string ([`json_escape_into`]); it then becomes a separate segment. Texts are offered as they are
 /// written: a value that uses `Serializer::collect_str` offers each piece of its `Display`. `room` is the
 /// expected size in bytes.
 ///

@@ -58,7 +58,7 @@ pub enum UploadError {
     /// The client stalled (408).
     #[error("the body did not arrive in time")]
     TooSlow,
-    /// The connection broke, so there is no response.
+    /// The connection broke, so no response can be sent.
     #[error("the connection closed before the body ended")]
     Broken,
     /// The workspace rejected it; its errors have their own statuses.
@@ -136,7 +136,7 @@ fn announced_length(headers: &HeaderMap) -> u64 {
     length.and_then(|length| length.parse().ok()).unwrap_or(0)
 }
 
-/// Returns the most bytes of a form besides the file.
+/// Returns the maximum number of bytes of a form besides the file.
 fn others_max() -> u64 {
     FORM_PARTS_MAX as u64 * (FORM_FIELD_MAX_BYTES as u64 + FORM_HEADERS_MAX_BYTES)
 }

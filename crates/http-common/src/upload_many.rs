@@ -13,10 +13,10 @@ use crate::disposition::{field_name, file_name};
 use crate::limits::{FORM_HEADERS_MAX_BYTES, FORM_PARTS_MAX, UPLOADED_TOGETHER_MAX};
 use crate::upload::{UploadError, checked_destination, form_boundary, read_text, receive_file, skip_part};
 
-/// Reads a form with files of the name `file`, and places each as soon as it is received: in the folder that the part
-/// `destination` before them names, otherwise in the upload folder. A file of the same name is replaced, unless a part
-/// `keep-both` stands before them. Fields in which no file was chosen are skipped. At
-/// most [`UPLOADED_TOGETHER_MAX`] files; the other arguments are those of [`receive_upload`](crate::receive_upload).
+/// Reads a form with files of the name `file`, and places each as soon as it is received: in the folder named
+/// by a preceding part `destination`, otherwise in the upload folder. A file of the same name is replaced,
+/// unless a part `keep-both` precedes them. Fields in which no file was chosen are skipped. At most
+/// [`UPLOADED_TOGETHER_MAX`] files; for the other arguments see [`receive_upload`](crate::receive_upload).
 ///
 /// # Errors
 /// [`UploadError`], [`UploadError::FileMissing`] if no file was chosen. Files that were placed before remain.
