@@ -51,7 +51,7 @@ async fn list_and_call_tools_both_forms() {
         assert_eq!((failed.text.as_str(), failed.failed), ("no such act", true));
         let kinds = mcp.call_tool("registry__kinds", "{}").await.expect("an output");
         assert!(kinds.text.contains("(an image, image/png"), "{}", kinds.text);
-        // What has an address can be cited.
+        // Output with an address can be cited.
         let act =
             PassagePlace::Web { url: "https://example.org/act".to_owned(), title: "The act".to_owned() };
         assert_eq!(kinds.passages, [Passage { place: act, text: "The act".to_owned() }]);
@@ -148,7 +148,7 @@ async fn failed_server_hides_only_own_tools() {
 async fn call_tool_distinguishes_cut_from_unavailable() {
     let standin = start_fake_vendors().await;
     for mode in MODES {
-        // Each on a server of its own: one that failed rests.
+        // Each on a separate server: a server that failed is not called for a while.
         let call = |tool: &'static str| {
             let mcp = new_mcp(vec![server_config(&standin, "registry", mode)]);
             async move { mcp.call_tool(&format!("registry__{tool}"), "{}").await }

@@ -1,4 +1,4 @@
-//! MCP servers of each revision over HTTP, those that speak the newest one as strict as its specification.
+//! MCP servers of each revision over HTTP. Servers of the newest one are as strict as its specification.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn start_fake_vendors() -> test_support::FakeVendorHandle {
     test_support::start_server().await.expect("a port")
 }
 
-/// The methods that were asked of the servers, in order; responses and other HTTP methods by what they are.
+/// The methods requested from the servers, in order; responses and other HTTP methods by their kind.
 fn requested_methods(standin: &test_support::FakeVendorHandle) -> Vec<String> {
     let asked = standin.web_requests();
     let method = |parameters: &Value| {

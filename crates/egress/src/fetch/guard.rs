@@ -255,7 +255,7 @@ mod tests {
         "printer..",
         ".localhost",
         "a..internal",
-        // IPv6 that stands for IPv4, or is nobody's.
+        // IPv6 that embeds IPv4, or is unassigned.
         "[::]",
         "[::1]",
         "[0:0:0:0:0:0:0:1]",

@@ -1,8 +1,8 @@
 //! Fetches pages, with restrictions on URLs, hosts and sizes.
 //!
-//! A fetch is a sequence of GET requests: the URL, then its redirects, each of which is checked before it is
-//! requested. Requests carry no cookies, no referrer, and nothing about the user. They are made on behalf of a
-//! person who asked for the page, so `robots.txt` does not apply.
+//! A fetch is a sequence of GET requests: the URL, then its redirects; each is checked before it is requested.
+//! Requests carry no cookies, no referrer, and nothing about the user. They are made on behalf of a person who
+//! asked for the page, so `robots.txt` does not apply.
 
 mod content;
 mod guard;
@@ -89,7 +89,7 @@ impl Fetched {
 pub struct WebPage {
     /// The URL after redirects.
     pub url: WebUrl,
-    /// The title, on one line, at most [`crate::TITLE_MAX_BYTES`]; the URL if there is no title.
+    /// The title, on one line, at most [`crate::TITLE_MAX_BYTES`]; the URL if the page has no title.
     pub title: String,
     /// The text, at most [`PASSAGES_MAX`] passages of at most [`PASSAGE_MAX_BYTES`] each.
     pub passages: Vec<Passage>,

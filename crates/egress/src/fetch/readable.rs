@@ -444,7 +444,7 @@ fn is_named_around(tag: &Tag<'_>) -> bool {
     })
 }
 
-/// Returns true for elements that contain the whole page, whatever their class.
+/// Returns true for elements that contain the whole page, regardless of their class.
 fn is_whole(name: &str) -> bool {
     matches!(name, "html" | "body" | "main" | "article")
 }

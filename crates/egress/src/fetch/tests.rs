@@ -111,8 +111,8 @@ async fn fetch_url_rejects_private_hosts() {
 
 #[tokio::test]
 async fn fetch_url_resolves_name_once() {
-    // The second look-up would give what the first one hid: there is none. Nothing listens at 203.0.113.1, but a
-    // connection to 127.0.0.1 would be answered by the site.
+    // A second look-up would return the hidden address, but none is made. Nothing listens at 203.0.113.1, while
+    // the site would answer a connection to 127.0.0.1.
     let standin = test_support::start_server().await.expect("a port");
     let port = standin.web_url("").rsplit(':').next().expect("a port").to_owned();
     let (look_up, count) = lookup_returning(&[&["127.0.0.1", "::1"], &["127.0.0.1"]]);

@@ -2,7 +2,7 @@
 //! stream, within bounds.
 //!
 //! Revisions with a handshake have sessions, resumable streams and cancellation notifications. In stateless
-//! revisions each request stands alone: closing its stream cancels it, and a broken stream is lost.
+//! revisions each request is independent: closing its stream cancels it, and a broken stream is lost.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -61,7 +61,7 @@ pub(super) struct McpSession {
     /// The session id, if the server assigned one.
     pub(super) id: Option<HeaderValue>,
     pub(super) revision: &'static str,
-    /// True if each request stands alone and there is no session.
+    /// True if each request is independent, without a session.
     pub(super) is_stateless: bool,
     pub(super) has_tools: bool,
 }

@@ -74,7 +74,7 @@ pub struct McpTools {
 /// The output of a call.
 pub type McpOutput = ::mcp::McpCallOutput;
 
-/// The reason why there are no tools or no output. Contains no secrets and is suitable for a model.
+/// The reason why tools or output are missing. Contains no secrets and is suitable for a model.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum McpError {
     /// The tool does not exist or is not granted.
@@ -185,8 +185,8 @@ impl Mcp {
         self.find_server(tool).is_some_and(|server| server.is_repeatable(tool))
     }
 
-    /// Calls a tool with a JSON object of arguments as the model wrote it; an empty text stands for an empty
-    /// object. Dropping the future sends a cancellation to the server in the background, for a few seconds at most.
+    /// Calls a tool with a JSON object of arguments as the model wrote it; an empty text means an empty object.
+    /// Dropping the future sends a cancellation to the server in the background, for a few seconds at most.
     ///
     /// # Errors
     /// [`McpError`]; only after [`McpError::Cut`] is it unknown whether the call was executed.

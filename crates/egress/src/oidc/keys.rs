@@ -1,4 +1,4 @@
-//! The keys with which a provider signs tokens: a JSON Web Key Set (RFC 7517), of which only keys of known signature
+//! The keys with which a provider signs tokens: a JSON Web Key Set (RFC 7517). Only keys of known signature
 //! algorithms are kept.
 
 use base64::Engine;
@@ -10,7 +10,7 @@ use ring::signature::{
 };
 use serde_json::Value;
 
-/// The most keys of a set that are read.
+/// The maximum number of keys of a set that are read.
 const KEYS_MAX: usize = 100;
 /// The longest identifier of a key, in bytes.
 const KEY_ID_MAX_BYTES: usize = 1024;

@@ -429,7 +429,7 @@ impl Oidc {
     }
 }
 
-/// Sends a request and returns the status and the JSON of the response; null if it is none.
+/// Sends a request and returns the status and the JSON of the response; null if the body is not JSON.
 async fn fetch_json(request: RequestBuilder) -> Result<(u16, Value), OidcError> {
     let request = request.header(ACCEPT, HeaderValue::from_static("application/json"));
     let exchanged = timeout(EXCHANGE_TIMEOUT, async {

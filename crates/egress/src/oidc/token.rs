@@ -15,7 +15,7 @@ const TOKEN_MAX_BYTES: usize = 32 << 10;
 const SUBJECT_MAX_BYTES: usize = 255;
 /// The longest email, in bytes.
 const EMAIL_MAX_BYTES: usize = 320;
-/// The most by which the provider's clock may differ.
+/// The maximum difference to the provider's clock.
 const CLOCK_SKEW: Duration = Duration::from_secs(60);
 /// The oldest token: it was issued for this sign-in, which takes no longer.
 const AGE_MAX: Duration = Duration::from_secs(15 * 60);
@@ -56,7 +56,7 @@ pub enum TokenError {
     /// The provider has not verified the email.
     #[error("the email is not verified")]
     EmailNotVerified,
-    /// The user info is that of another user.
+    /// The user info belongs to another user.
     #[error("the user info has the wrong subject")]
     OtherSubject,
 }
@@ -157,7 +157,7 @@ pub(super) fn user_info_email(user_info: &Value, subject: &str) -> Result<String
 
 fn verified_email(claims: &Value) -> Result<String, TokenError> {
     let email = text_claim(claims, "email", EMAIL_MAX_BYTES).ok_or(TokenError::NoEmail)?;
-    // Microsoft Entra has a claim of its own: the domain's owner has verified the email.
+    // Microsoft Entra has a separate claim: the domain's owner has verified the email.
     let is_verified = ["email_verified", "xms_edov"].iter().any(|name| is_true(&claims[*name]));
     if is_verified { Ok(email) } else { Err(TokenError::EmailNotVerified) }
 }
@@ -185,7 +185,7 @@ fn check_times(claims: &Value, now: Timestamp) -> Result<(), TokenError> {
     if is_over || is_early { Err(TokenError::Time) } else { Ok(()) }
 }
 
-/// Returns true for `true`, and for what providers send instead.
+/// Returns true for `true`, and for the strings and numbers that providers send instead.
 fn is_true(value: &Value) -> bool {
     match value {
         Value::Bool(flag) => *flag,

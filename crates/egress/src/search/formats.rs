@@ -51,7 +51,7 @@ const COUNTRIES: &[(&str, &str, &[&str])] = &[
 /// Returns the default base URL of an engine.
 pub(super) fn default_base_url(engine: SearchEngine) -> &'static str {
     match engine {
-        // There is no public server.
+        // No public server exists.
         SearchEngine::Searxng => "http://localhost:8888",
         SearchEngine::Brave => "https://api.search.brave.com",
         SearchEngine::Tavily => "https://api.tavily.com",

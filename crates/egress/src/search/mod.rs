@@ -97,7 +97,7 @@ pub struct SearchQuery {
 /// A search result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchResult {
-    /// The title: one line of plain text, at most [`TITLE_MAX_BYTES`]. The URL if there is no title.
+    /// The title: one line of plain text, at most [`TITLE_MAX_BYTES`]. The URL if the result has no title.
     pub title: String,
     /// The URL.
     pub url: WebUrl,
@@ -185,7 +185,7 @@ impl SearchClient {
         !self.servers.is_empty()
     }
 
-    /// Queries the engines in order until one answers; skips those that failed recently. Cancel safe.
+    /// Queries the engines in order until one answers; skips engines that failed recently. Cancel safe.
     ///
     /// # Errors
     /// Returns the error of the first engine if none answers.
