@@ -1,7 +1,8 @@
-//! Adapts requests to what a server was found to accept for one model.
+//! Adapts requests to the features that a server accepts for one model.
 //!
-//! Servers differ in what they accept, and tell it only by refusing a request. Each refusal leads to another request, in
-//! which the refused thing is left out, expressed differently or reduced; what helped is remembered for a while.
+//! Servers differ in the features that they accept, and reveal it only by refusing a request. Each refusal
+//! leads to another request, in which the refused feature is left out, expressed differently or reduced;
+//! successful adaptations are remembered for a while.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -15,7 +16,7 @@ use crate::error;
 use crate::estimate;
 use crate::refusal;
 
-/// The most tools that are left out for one model; beyond that, all are.
+/// The maximum number of tools that are left out for one model; beyond that, all tools are.
 const LEFT_OUT_MAX: usize = 32;
 /// The least output that is asked for because of the context window.
 const OUTPUT_MIN_TOKENS: u32 = 64;
@@ -78,7 +79,7 @@ pub(crate) struct Adaptation {
 }
 
 impl Adaptation {
-    /// Creates the adaptation of a model of which nothing is known.
+    /// Creates the adaptation of an unknown model.
     pub(crate) fn new(dialect: RequestDialect) -> Self {
         Self {
             dialect,
@@ -122,7 +123,7 @@ impl Adaptation {
         Self { chats: false, ..self.clone() }
     }
 
-    /// Returns the adaptation for another request after this refusal, or `None` when there is none.
+    /// Returns the adaptation for another request after this refusal, or `None` if no adaptation is left.
     pub(crate) fn after_refusal(&self, refused: &RequestRefusal, request: &StepRequest) -> Option<Self> {
         if !refused.may_be_adapted() {
             return None;
@@ -148,7 +149,7 @@ impl Adaptation {
         (other != *self).then_some(other)
     }
 
-    /// Returns the adaptation that asks for as much output as the refusal allows.
+    /// Returns the adaptation that reduces the output to the limit that the refusal names.
     fn fit_output_limit(&self, texts: &str, sent: &StepRequest) -> Option<Self> {
         let requested = u64::from(sent.output_max_tokens);
         let limits = refusal::named_limits(texts, requested, estimate::input_tokens(sent));
@@ -187,7 +188,7 @@ impl Adaptation {
     /// Returns the request as the server accepts it.
     pub(crate) fn adapt_request<'a>(&self, request: &'a StepRequest) -> Cow<'a, StepRequest> {
         let mut adapted = Cow::Borrowed(request);
-        // What is left beside the input in a window that is known only from a refusal.
+        // The space besides the input in a window that is known only from a refusal.
         let room = self.context_tokens.filter(|_| self.output_now.is_none()).and_then(|context| {
             let input = u32::try_from(estimate::input_tokens(request)).unwrap_or(u32::MAX);
             Some(context.saturating_sub(input)).filter(|room| *room >= OUTPUT_MIN_TOKENS)

@@ -303,7 +303,7 @@ impl Catalog {
         self.entries.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Returns the model with this identifier, or the default one. Returns `None` when there is none; see
+    /// Returns the model with this identifier, or the default one. Returns `None` if it does not exist; see
     /// [`Catalog::outage`].
     #[must_use]
     pub fn find_model(&self, id: Option<&str>) -> Option<CatalogModel> {
@@ -342,14 +342,15 @@ impl Catalog {
         if self.learned_count.load(Ordering::Relaxed) == count {
             return;
         }
-        // Whoever holds the lock arranges them.
+        // The holder of the lock arranges them.
         if let Ok(discovered) = self.discovered.try_lock() {
             self.learned_count.store(count, Ordering::Relaxed);
             self.rebuild_entries(&discovered.listed);
         }
     }
 
-    /// Applies what the vendors have learned about their models. Returns the names of those that do not chat.
+    /// Applies the properties that the vendors have learned about their models. Returns the names of models
+    /// that do not chat.
     fn apply_learned(&self, entries: &mut [ModelEntry]) -> HashSet<String> {
         let mut silent = HashSet::new();
         for entry in entries.iter_mut().filter(|entry| !entry.builtin) {

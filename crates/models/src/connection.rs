@@ -320,7 +320,7 @@ impl Idle {
         idle.push_back(Parked { slot, watch: watch.abort_handle() });
     }
 
-    /// Takes the most recently used connection that accepts a request.
+    /// Takes the last used connection that accepts a request.
     fn take_ready(&self) -> Option<PooledConnection> {
         loop {
             let parked = lock_unpoisoned(&self.0).pop_back()?;

@@ -185,7 +185,7 @@ impl StepDecoder {
         Ok(StreamProgress::More)
     }
 
-    /// Takes what a paused step is continued with. The next bytes are those of the response to that.
+    /// Takes the pause to continue a step with. The next bytes belong to the response to the continuation.
     pub(crate) fn resume_step(&mut self) -> Pause {
         self.frames = SseParser::default();
         self.body = BodyKind::default();
@@ -283,7 +283,7 @@ impl StepDecoder {
     }
 }
 
-/// Returns the JSON values of a body, and those of lists in it.
+/// Returns the JSON values of a body; a list yields its elements.
 fn parts_of(text: &str) -> Option<Vec<String>> {
     let mut parts = Vec::new();
     for value in serde_json::Deserializer::from_str(text).into_iter::<&RawValue>() {

@@ -53,7 +53,7 @@ impl WireFormat {
 }
 
 impl RequestDialect {
-    /// Returns another dialect to try after a rejection with this reason, in small letters; `None` when there is none.
+    /// Returns another dialect to try after a rejection with this reason, in lower case; `None` if none is left.
     pub(crate) fn fallback_dialect(self, reason: &str) -> Option<Self> {
         match self {
             Self::Anthropic(dialect) => dialect.fallback_dialect(reason).map(Self::Anthropic),

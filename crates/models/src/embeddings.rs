@@ -1,7 +1,8 @@
 //! Embeddings: vectors of texts, in OpenAI's format (`POST /embeddings`), which most servers speak.
 //!
-//! One attempt for each call; the caller decides on retries. Responses are untrusted: a response with another number of
-//! vectors, of another dimension than the first one had, or with a component that is no finite number is unusable.
+//! One attempt for each call; the caller decides on retries. Responses are untrusted: a response is unusable if
+//! it has a wrong number of vectors, a dimension different from the first response, or a component that is not
+//! finite.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
@@ -154,7 +155,7 @@ impl EmbeddingModel {
         self.price
     }
 
-    /// Returns the most tokens that passages or queries can have: no token is shorter than a byte.
+    /// Returns the maximum number of tokens of passages or queries: no token is shorter than a byte.
     #[must_use]
     pub fn tokens_max(&self, texts: &[String]) -> u64 {
         let each = self.passage_prefix.len().max(self.query_prefix.len()) as u64 + MARKS_TOKENS;

@@ -113,7 +113,7 @@ impl VendorProblem {
                 "prompt is too long",
                 "exceed context limit",
                 "input token count",
-                // What is left of the window is negative.
+                // The rest of the window is negative.
                 "max_tokens must be at least 1",
                 "max_completion_tokens must be at least 1",
             ]
@@ -176,8 +176,8 @@ fn value_text(value: &Value) -> String {
     }
 }
 
-/// Classifies a response by its status and body. `redact` removes the key from what is shown of the body; what the server
-/// means is read before, because a key may be a word of it.
+/// Classifies a response by its status and body. `redact` removes the key from the quoted part of the body. The
+/// body is classified before, because a key may be one of its words.
 pub(crate) fn of_status(
     status: StatusCode,
     retry_after: Option<Duration>,
@@ -268,7 +268,7 @@ pub(crate) fn reported_refusal(json: &str) -> Option<String> {
     }
 }
 
-/// Returns the status that an error without one of HTTP stands for.
+/// Returns the HTTP status equivalent to an error that was reported without one.
 pub(crate) fn reported_status(refusal: &str) -> u16 {
     let problem = VendorProblem::parse_body(refusal);
     let code = problem.code.parse().ok().filter(|code| (400..600).contains(code));
@@ -290,7 +290,7 @@ pub(crate) fn is_empty(error: &Value) -> bool {
     }
 }
 
-/// Returns all texts of an error's JSON, one a line, for comparison with what servers are known to say: in small letters.
+/// Returns all texts of an error's JSON in lower case, one per line, for comparison with known messages of servers.
 pub(crate) fn all_texts(body: &str) -> String {
     fn collect_texts(value: &Value, depth: usize, out: &mut String) {
         match value {
@@ -311,7 +311,7 @@ pub(crate) fn all_texts(body: &str) -> String {
                     out.push_str(&format!("{field}: {message}\n"));
                 }
                 for (name, value) in fields {
-                    // What was sent says nothing about what is refused.
+                    // The echoed request does not tell which part is refused.
                     if place.is_some() && name == "input" {
                         continue;
                     }

@@ -1,4 +1,5 @@
-//! The meaning of finish reasons. Servers behind gateways give those of other vendors, too, so all formats share one table.
+//! The meaning of finish reasons. Servers behind gateways also send finish reasons of other vendors, so all
+//! formats share one table.
 
 use domain::step::{StepError, StopReason};
 

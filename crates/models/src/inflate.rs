@@ -4,7 +4,7 @@ use std::io::Write;
 
 use flate2::write::{MultiGzDecoder, ZlibDecoder};
 
-/// As many compressed bytes are decompressed at once, so that little of a malicious response is held.
+/// The number of compressed bytes that are decompressed at once, so that little of a malicious response is held.
 const PIECE_BYTES: usize = 1024;
 
 /// Decompresses a response body.

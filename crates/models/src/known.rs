@@ -27,7 +27,7 @@ pub(crate) struct ModelFamily {
 /// The purpose of a family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum FamilyKind {
-    /// The most capable.
+    /// The largest and most capable model of its line.
     Large,
     /// Balances capability and price.
     Middle,

@@ -206,7 +206,7 @@ impl Probe {
         for (count, refused) in health.failures.iter_mut().zip(calls.counts) {
             *count += refused;
         }
-        // Many servers list their models whatever the key.
+        // Many servers list their models with any key.
         if let (None, Some((failure, since))) = (health.trouble, &calls.last) {
             health.up = Some(false);
             health.since = Some(*since);

@@ -5,11 +5,11 @@ use domain::step::{OutputBlock, StepError, TranscriptItem};
 
 use crate::server::VendorServer;
 
-/// As many bytes of a reason that stand in a text are taken for a quotation of it.
+/// The minimum number of bytes that a reason shares with a text to count as a quotation of it.
 const QUOTED_BYTES: usize = 16;
 /// Limits the texts that a reason is compared with. Errors repeat the last ones.
 const COMPARED_MAX_BYTES: usize = 256 * 1024;
-/// Stands for what was removed.
+/// Replaces removed text.
 const REMOVED: &str = "…";
 
 /// Redacts the errors of one step.
@@ -75,7 +75,7 @@ fn item_texts(item: &TranscriptItem) -> Vec<&str> {
     }
 }
 
-/// Replaces the parts of a reason that stand in one of the texts, too.
+/// Replaces the parts of a reason that also occur in one of the texts.
 fn without_quotations(reason: &str, texts: &[&str]) -> String {
     let mut out = String::new();
     let mut at = 0;
@@ -87,7 +87,7 @@ fn without_quotations(reason: &str, texts: &[&str]) -> String {
                 out.push_str(REMOVED);
             }
             at = end;
-            // What follows the last whole part of a quotation belongs to it, too.
+            // Text after the last whole part of a quotation belongs to it as well.
             while let Some(next) = reason[at..].chars().next() {
                 let window = reason.floor_char_boundary(at + next.len_utf8() - QUOTED_BYTES);
                 if !texts.iter().any(|text| text.contains(&reason[window..at + next.len_utf8()])) {

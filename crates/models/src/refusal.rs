@@ -8,7 +8,7 @@ use domain::step::ToolSpec;
 const OUTPUT_MIN_TOKENS: u64 = 64;
 /// The tokens that are left free when less output is asked for: counts differ a little from request to request.
 const MARGIN_TOKENS: u64 = 16;
-/// As many bytes around a word are searched for what is said about it.
+/// The number of bytes around a word that are searched for a statement about it.
 const NEARBY_BYTES: usize = 120;
 
 /// Words that say that something is not accepted.
@@ -350,7 +350,7 @@ fn sentence_around(text: &str, at: usize) -> &str {
     &text[begin..end]
 }
 
-/// Returns true if a name stands in the text by itself.
+/// Returns true if the text contains a name as a whole word.
 fn has_word(text: &str, name: &str) -> bool {
     let joins = |letter: Option<char>| letter.is_some_and(|letter| letter.is_alphanumeric() || letter == '_');
     text.match_indices(name).any(|(at, _)| {

@@ -1,4 +1,4 @@
-//! Reshapes the schemas of tools, which MCP servers write, to what all vendors accept.
+//! Reshapes the schemas of tools, which MCP servers write, so that all vendors accept them.
 //!
 //! A vendor refuses a whole request for one schema that it does not like: for a union at the top, an array without
 //! `items`, keywords of older drafts, or names with odd characters. Names are changed on the way out, and changed back in
@@ -25,7 +25,7 @@ const OBJECTS: [&str; 5] = ["properties", "$defs", "definitions", "patternProper
 const OF_OBJECTS: [&str; 5] =
     ["properties", "required", "additionalProperties", "patternProperties", "propertyNames"];
 
-/// The names of properties that were changed: the original ones by those that were sent.
+/// The changed names of properties: from the sent name to the original one.
 pub(crate) type Renamed = BTreeMap<String, String>;
 
 /// Returns the schema of a tool's arguments as it is sent, and the names that it changes; `None` when it is not JSON.
@@ -39,8 +39,8 @@ fn reshape_schema(tool: &ToolSpec) -> Option<(String, Renamed)> {
     Some((json, renamed))
 }
 
-/// Replaces the schemas of a request's tools by those that are sent. Returns the changed names by tool, and drops tools
-/// whose schema is not JSON, with a note.
+/// Replaces the schemas of a request's tools by the schemas to send. Returns the changed names by tool, and
+/// drops tools whose schema is not JSON, with a note.
 pub(crate) fn prepare_schemas(request: &mut StepRequest) -> (HashMap<String, Renamed>, Vec<StepNote>) {
     let (mut changed, mut notes) = (HashMap::new(), Vec::new());
     request.tools.retain_mut(|tool| match reshape_schema(tool) {
@@ -154,7 +154,7 @@ fn mend_schema(schema: &mut Value, renamed: &mut Renamed, depth: usize) {
         Some(Value::Array(kinds)) => kinds.iter().any(|other| other == kind),
         _ => false,
     };
-    // What only objects have makes vendors refuse a text.
+    // Vendors refuse a text with keywords that only objects have.
     if fields.contains_key("type") && !is_of(fields, "object") {
         for keyword in OF_OBJECTS {
             fields.remove(keyword);
@@ -229,7 +229,7 @@ fn mend_type(fields: &mut Map<String, Value>) {
     }
 }
 
-/// Replaces keywords of older drafts by those of 2020-12.
+/// Replaces keywords of older drafts by keywords of 2020-12.
 fn mend_older_drafts(fields: &mut Map<String, Value>) {
     if fields.get("items").is_some_and(Value::is_array)
         && let Some(items) = fields.remove("items")
@@ -290,7 +290,7 @@ fn rename_properties(fields: &mut Map<String, Value>, renamed: &mut Renamed) {
     }
 }
 
-/// Removes a requirement that is no list, and names of properties that do not exist.
+/// Removes a `required` that is not a list, and names of properties that do not exist.
 fn mend_required(fields: &mut Map<String, Value>) {
     let known = |name: &str, fields: &Map<String, Value>| {
         fields.get("properties").and_then(Value::as_object).is_some_and(|of| of.contains_key(name))

@@ -58,7 +58,7 @@ impl Surrogates {
                     self.append_text(TextStream::Reasoning, text, ready);
                     continue;
                 }
-                // A source stands beside the text and does not interrupt it.
+                // A source is next to the text and does not interrupt it.
                 StepEvent::Cited(cited) => cited.quote = join_whole(&cited.quote),
                 StepEvent::Call(call) => {
                     self.close_half(ready);
@@ -157,7 +157,7 @@ fn replace_in_json(json: &str) -> Option<String> {
     while let Some(found) = bytes.get(at..).and_then(|rest| rest.iter().position(|byte| *byte == b'\\')) {
         let escape = at + found;
         let Some(half) = escaped_half(bytes, escape) else {
-            // Whatever is escaped, a backslash included.
+            // Skips any escaped character, including a backslash.
             at = escape + 2;
             continue;
         };

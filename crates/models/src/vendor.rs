@@ -1,7 +1,8 @@
 //! A vendor's server: opens the streams of steps and lists the models.
 //!
-//! Servers differ in what they accept. What a server refuses (an optional parameter, tools, the system message, so much
-//! output) is left out, expressed differently or reduced, and the result is remembered per model for a while.
+//! Servers accept different features. A refused feature (an optional parameter, tools, the system message, so
+//! much output) is left out, expressed differently or reduced, and the result is remembered per model for a
+//! while.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -47,7 +48,7 @@ const LEARNED_FOR: Duration = Duration::from_secs(3600);
 #[derive(Debug, Clone)]
 struct Learned {
     adaptation: Adaptation,
-    /// `None` for what the server's list of models says.
+    /// `None` for properties from the server's list of models.
     at: Option<Instant>,
 }
 
@@ -260,8 +261,9 @@ impl VendorClient {
         RequestRefusal::new(error, status.as_u16(), &body)
     }
 
-    /// Sends the request, continued after a pause, and adapts it if the server refuses something in it, with a status or
-    /// at the beginning of a response. Returns the response, with the notes that its reader has not had yet.
+    /// Sends the request, continued after a pause, and adapts it if the server refuses something in it, with a
+    /// status or at the beginning of a response. Returns the response, with the notes that its reader has not
+    /// received yet.
     async fn open_step(
         &self,
         request: &StepRequest,
@@ -294,7 +296,7 @@ impl VendorClient {
             let sending = self.server.http_client()?.send_request(Method::POST, &url, headers, body);
             let response = sending.await.map_err(error::connection_failure)?;
             if response.status.is_success() {
-                // What does not help is not learned.
+                // An adaptation that does not help is not remembered.
                 if retries > 0 {
                     self.store_adaptation(&request.model, adaptation.to_lasting());
                 }
@@ -314,7 +316,7 @@ impl VendorClient {
     /// Returns the adaptation for another request after a refusal.
     ///
     /// # Errors
-    /// Returns the refusal when there is none. What it says about the model is learned.
+    /// Returns the refusal if no adaptation is left. Its statements about the model are remembered.
     fn adapt_request(
         &self,
         request: &StepRequest,

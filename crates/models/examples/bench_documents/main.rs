@@ -1,14 +1,15 @@
-//! Measures the built-in reader on public documents that nobody here wrote: `bench_documents FOLDER INDEX
-//! [tuned|kept|fresh|further|apart|later]... [questions=TABLE] [attached] [embeddings=URL,MODEL]`, with the documents of `fetch.sh` in
-//! FOLDER and their index in INDEX. The questions `fresh`, and `further` and `apart`, have documents of their own
-//! (`fetch.sh FOLDER fresh_sources.tsv`, `further_sources.tsv`) and were written later, `later` (`later_sources.tsv`) last, in
-//! words that are not the document's.
+//! Measures the built-in reader on public third-party documents: `bench_documents FOLDER INDEX
+//! [tuned|kept|fresh|further|apart|later]... [questions=TABLE] [attached] [embeddings=URL,MODEL]`, with the
+//! documents of `fetch.sh` in FOLDER and their index in INDEX. The questions `fresh`, and `further` and
+//! `apart`, have separate documents (`fetch.sh FOLDER fresh_sources.tsv`, `further_sources.tsv`) and were
+//! written later, `later` (`later_sources.tsv`) last, with words that the documents do not use.
 //!
-//! The questions and the passages that answer them were written from the documents before the reader was measured on
-//! them; a third of the first ones (`kept`), half of the further ones (`apart`) and all of the last are not looked at while
-//! the reader is improved. TABLE has the columns of `questions.tsv`, for documents and questions of your own or those of
-//! `public_sets.py`; several passages that answer a question are separated by ` || `. With `attached`, each question has
-//! the right document attached. With `embeddings`, passages and queries are embedded by the model of an OpenAI-compatible server.
+//! The questions and the passages that answer them were written from the documents before the reader was
+//! measured on them; a third of the first ones (`kept`), half of the further ones (`apart`) and all of the last
+//! are not looked at while the reader is improved. TABLE has the columns of `questions.tsv`, for your documents
+//! and questions or the sets of `public_sets.py`; several passages that answer a question are separated by ` ||
+//! `. With `attached`, each question has the right document attached. With `embeddings`, passages and queries
+//! are embedded by the model of an OpenAI-compatible server.
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the figures are what it is for")]
 
@@ -25,7 +26,7 @@ use exchange::{DocumentExchange, ReaderAnswer};
 use models::{EmbeddingModel, EmbeddingsConfig, VendorConfig, VendorsConfig};
 use protocol::tool::FoundPassage;
 
-/// The tables of questions with the parts that each has, each table over documents of its own.
+/// The tables of questions with their parts. Each table has separate documents.
 const TABLES: [(&[&str], &str); 4] = [
     (&["tuned", "kept"], include_str!("questions.tsv")),
     (&["fresh"], include_str!("fresh_questions.tsv")),

@@ -438,7 +438,7 @@ impl AnthropicFold {
         Ok(())
     }
 
-    /// Keeps a block as what a pause is continued with.
+    /// Keeps a block for the continuation of a pause.
     fn keep_block(&mut self, json: String) {
         self.pause_bytes += json.len();
         if self.pause_bytes <= PAUSED_MAX_BYTES {

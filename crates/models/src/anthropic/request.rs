@@ -216,7 +216,7 @@ pub(crate) fn build_body(
 }
 
 impl<'a> AnthropicBody<'a> {
-    /// Appends the content of a paused step as it stands: the model goes on from there.
+    /// Appends the unchanged content of a paused step: the model continues from there.
     pub(crate) fn with_pause(mut self, pause: &'a Pause) -> Self {
         if !pause.content.is_empty() {
             let content = pause.content.iter().map(|block| AnthropicBlock::Opaque(block)).collect();
@@ -268,7 +268,8 @@ fn thinking_config(
     }
 }
 
-/// Returns true when the calls that were answered last have no thinking block, as those of other vendors' models do.
+/// Returns true if the last answered calls have no thinking block, which is the case for calls of other
+/// vendors' models.
 fn lacks_thoughts(turns: &[ReplayTurn<'_>]) -> bool {
     let [.., ReplayTurn::Model(pieces), ReplayTurn::User(results)] = turns else { return false };
     results.iter().any(|piece| matches!(piece, UserPiece::Result(..)))

@@ -32,7 +32,7 @@ enum OutputLimitName {
 }
 
 impl CompletionsDialect {
-    /// Returns the dialect of OpenAI's own server, or the most common one.
+    /// Returns the dialect of OpenAI's server, or the dialect that most other servers speak.
     pub(crate) fn for_server(own: bool) -> Self {
         Self {
             bound: if own { OutputLimitName::CompletionTokens } else { OutputLimitName::Tokens },

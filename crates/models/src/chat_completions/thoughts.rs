@@ -6,7 +6,7 @@ const NAMES: [&str; 6] = ["think", "thinking", "thought", "reasoning", "seed:thi
 /// The longest tag.
 const TAG_MAX_BYTES: usize = "</seed:think>".len();
 
-/// A part of what arrived as text.
+/// A part of received text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ThoughtPiece {
     Text(String),

@@ -1,4 +1,4 @@
-//! Reads the sources that Gemini cites: the results of its own search (`groundingMetadata`) and recitations
+//! Reads the sources that Gemini cites: the results of Google's search (`groundingMetadata`) and recitations
 //! (`citationMetadata`). Positions in the text are in bytes.
 
 use std::collections::VecDeque;

@@ -271,7 +271,7 @@ const fn reader_notice(language: TextLanguage) -> &'static str {
     }
 }
 
-/// Returns a file's name, with as many of its folders as tell it from the others.
+/// Returns a file's name, preceded by the folders needed to tell it from the others.
 fn name_among<'a>(path: &'a str, files: &[&str]) -> &'a str {
     let ends = path.rmatch_indices('/').map(|(at, _)| at + 1);
     let is_unique = |name: &str| {
@@ -388,7 +388,8 @@ fn push_quote(out: &mut String, quote: &Quote<'_>) {
     }
 }
 
-/// Returns a line without blanks around it and, of a row, without empty cells, of which sheets have long runs.
+/// Returns a line without surrounding blanks; a row is also stripped of empty cells, because sheets have long
+/// runs of them.
 fn without_empty_cells(line: &str) -> Cow<'_, str> {
     let line = line.trim();
     if !line.contains('\t') {

@@ -78,7 +78,7 @@ const NAME_ONLY: f64 = 0.11;
 const COUNTED: f64 = 0.15;
 const COUNTED_BEFORE: usize = 3;
 const COUNTED_AFTER: usize = 2;
-/// The most rows of a table that is quoted whole, and its longest text, in bytes.
+/// The maximum number of rows and bytes of a table that is quoted whole.
 const SMALL_ROWS_MAX: usize = 12;
 const SMALL_MAX_BYTES: usize = 600;
 /// The beginning of the note in place of a file inside a document that was not read.
@@ -102,7 +102,7 @@ pub(super) struct Evidence<'a> {
     pub(super) words: usize,
     /// The number of words of the question.
     asked_words: usize,
-    /// The question names something that stands nowhere in what was found.
+    /// The question names something that occurs nowhere in the found passages.
     lacks_name: bool,
 }
 
@@ -202,12 +202,13 @@ fn best_evidence<'a>(
     })
 }
 
-/// Says whether what a question asks about stands nowhere: then the passages that share its other words answer another question.
+/// Tells whether the subject of a question occurs nowhere: then passages that share its other words answer
+/// another question.
 #[derive(Debug, Clone, Copy)]
 struct Lacking {
     /// A name, a number, or a letter that names one of several.
     name: bool,
-    /// Any word but a verb. Tables have the same words as questions about them, as texts have not.
+    /// Any word but a verb. Tables, unlike texts, have the same words as questions about them.
     of_tables: bool,
 }
 
@@ -246,7 +247,7 @@ fn score_sentence(
     }
     let mut focus = question.focus.met_by(reading.sentence_text(sentence));
     if focus < 1.0 && reading.head_lines > 0 {
-        // What a figure is stands above it: a year, a currency.
+        // The meaning of a figure, such as a year or a currency, is in the heading above it.
         focus = focus.max(question.focus.met_by(&reading.with_heads(sentence)));
     }
     if focus < 1.0 && sentence.kind == SentenceKind::Plain {

@@ -42,10 +42,11 @@ const WHEN: &str = "kdy kedy when dokdy dokedy odkdy odkedy wann";
 /// Nouns for points in time.
 const TIMES: &str = "datum date obdobi obdobie terminu soon";
 const WHO: &str = "kdo kto who whom whose koho komu kym kim cie ci wer wem wen wessen";
-/// Several may be named by what they do.
+/// Verbs of a question about one person; other verbs may ask about several.
 const BEING_ONE: &str = "je byl byla bol bola is was were ist waren";
 const WHERE: &str = "kde kam where odkud odkial wo woher wohin";
-/// Further words that begin a question. What follows them, `when` and `who` included, is no question of its own.
+/// Further words that begin a question. The words after them, including `when` and `who`, do not begin a
+/// separate question.
 const OTHER_QUESTIONS: &str = "\
     what which how why co cim jak jaky jaka jake jakou jakeho jakem jakym jakych ktery ktera ktere kterou kterem kteremu \
     kterych proc ako aky aka ake aku akeho akom akym akych ktory ktora ktore ktoru ktorom ktoreho preco was wie warum \
@@ -71,7 +72,7 @@ const SIZES: &str = "\
     minimalny velky velka velke velikost velkost pocet number size area vek age alter hohe \
     cislo cislem cislom cisla nummer port porte portu verze verzia verzi version";
 
-/// Words (folded) that ask for a summary by themselves, and those that do behind a word of `MAKING`.
+/// Words (folded) that ask for a summary by themselves, and words that do so after a word of `MAKING`.
 const SUMMARISE: &str = "\
     summarise summarize shrn shrnte shrnout zhrn zhrnte zhrnut zusammenfassen fasse fassen";
 const SUMMARY: &str = "summary shrnuti souhrn zhrnutie suhrn zusammenfassung";
@@ -97,7 +98,7 @@ pub(super) fn asks_summary(question: &str) -> bool {
     has(SUMMARISE) && !begin.iter().any(|word| word.starts_with("fass")) || has(MAKING) && has(SUMMARY)
 }
 
-/// Returns true for a question about a sum of what several places say.
+/// Returns true for a question about a sum over several places.
 pub(super) fn asks_total(question: &str) -> bool {
     let folded = fold_text(question);
     let mut words = folded.split(|c: char| !c.is_alphanumeric());

@@ -113,7 +113,8 @@ fn next_event(request: &StepRequest, question: &ReaderQuestion) -> StepEvent {
         call(SEARCH, arguments)
     };
     if question.words.is_empty() || question.asks_summary {
-        // There is nothing to search for, so show the beginning of an attachment. A search names those that cannot be read.
+        // Without anything to search for, show the beginning of an attachment. A search names attachments that
+        // cannot be read.
         let reads: Vec<&CallResult> =
             question.results.iter().filter(|result| result.tool == READ).map(AsRef::as_ref).collect();
         let is_read = reads.iter().any(|result| !result.passages.is_empty());
@@ -149,7 +150,7 @@ fn next_event(request: &StepRequest, question: &ReaderQuestion) -> StepEvent {
 #[derive(Debug, Clone, Copy)]
 struct ReaderPassage<'a> {
     passage: &'a NumberedPassage,
-    /// The heading above it, empty if there is none or the passage begins with it.
+    /// The heading above it; empty if it has no heading or begins with it.
     heading: &'a str,
     /// The number of its first lines that are titles of a table and headings of its columns.
     head_lines: usize,

@@ -51,7 +51,7 @@ pub(super) struct QueryWord {
     /// Its stems in each language that it may belong to.
     pub(super) stems: Vec<String>,
     pub(super) related: Vec<String>,
-    /// Its rarity, reduced for insignificant words and those of an earlier question.
+    /// Its rarity, reduced for insignificant words and for words of an earlier question.
     pub(super) weight: f64,
     /// No document contains it.
     pub(super) unknown: bool,
@@ -91,7 +91,7 @@ pub(super) struct ReaderQuestion {
     pub(super) language: TextLanguage,
     /// The kind of the expected answer.
     pub(super) focus: Focus,
-    /// Its significant words, followed by those of the previous question if it depends on it.
+    /// Its significant words, followed by the words of the previous question if it depends on it.
     pub(super) words: Vec<QueryWord>,
     /// Options, variables, paths, file names and quoted phrases, as written.
     pub(super) literals: Vec<String>,
@@ -266,7 +266,7 @@ fn single_letters(text: &str, language: TextLanguage) -> impl Iterator<Item = St
     let names = words.filter(move |word| {
         let mut letters = word.chars();
         let only = letters.next().filter(|_| letters.next().is_none());
-        // The pronoun is no name.
+        // The pronoun "I" is not a name.
         only.is_some_and(|only| only.is_ascii_uppercase())
             && !(language == TextLanguage::English && *word == "I")
     });

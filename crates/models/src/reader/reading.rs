@@ -67,8 +67,8 @@ pub(super) struct ScoredSentence {
 /// A passage with its sentences.
 pub(super) struct PassageReading<'a> {
     pub(super) passage: &'a NumberedPassage,
-    /// The number of its first lines that are titles of a table and headings of its columns; 0 if it is no table, or one without
-    /// known headings.
+    /// The number of its first lines that are titles of a table and headings of its columns; 0 if it is not a
+    /// table or has no known headings.
     pub(super) head_lines: usize,
     pub(super) sentences: Vec<ScoredSentence>,
     /// The match of each word in the headings.
@@ -241,8 +241,8 @@ fn met_in(question: &ReaderQuestion, terms: &[Term]) -> Vec<f64> {
     question.words.iter().map(|word| match_word(word, |stem| stems.contains(stem), names.iter())).collect()
 }
 
-/// Returns how much of the question a heading says, reduced by what else it says, and the share of its words that are
-/// words of the question.
+/// Returns the share of the question that a heading covers, reduced by its other words, and the share of its
+/// words that are words of the question.
 fn heading_match(question: &ReaderQuestion, terms: &[Term]) -> (f64, f64) {
     let stems: HashSet<&str> =
         terms.iter().filter(|term| !term.stop && !term.number).map(|term| term.stem.as_str()).collect();
@@ -255,7 +255,7 @@ fn heading_match(question: &ReaderQuestion, terms: &[Term]) -> (f64, f64) {
     let (mut possible, mut said) = (0.0, 0.0);
     for word in &question.words {
         let is_met = match_word(word, |stem| stems.contains(stem), stems.iter()) > 0.0;
-        // A name that is not in the heading is that of the document.
+        // A name that is not in the heading is the document's.
         possible += if is_met || !word.name { word.weight } else { 0.0 };
         said += if is_met { word.weight } else { 0.0 };
     }

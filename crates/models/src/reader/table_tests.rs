@@ -18,7 +18,7 @@ fn answer_from(question: &str, counts: &str, rows: &str) -> String {
     transcript.extend(search_items("reader-1", &report, vec![sample_passage(1, "/births.xlsx", &text)]));
     transcript.extend(search_items("reader-2", &report, Vec::new()));
     let answer = text_of(&reader_step(&reader_request(transcript)));
-    // What is quoted is proven by what is cited.
+    // The cited passage proves the quotation.
     if let Some(mark) = find_marks(&answer).next() {
         assert_eq!(prove_claim(&answer[..mark.brackets.start], &[&text]), Ok(()), "{answer}");
     }

@@ -1,4 +1,4 @@
-//! The calls of a response: puts the events of each call together, whatever a server leaves out of them.
+//! The calls of a response: assembles the events of each call, tolerating missing ones.
 
 use super::events::ITEMS_MAX;
 use crate::output::{VendorCall, extend_arguments, is_object};
@@ -58,7 +58,7 @@ impl PendingResponsesCall {
         self.item.arguments.trim() == item.arguments.trim()
     }
 
-    /// Takes what an item says. Empty fields, and arguments that are none, replace nothing.
+    /// Takes the fields of an item. Empty fields and placeholder arguments replace nothing.
     fn take_item(&mut self, item: CallItem) {
         for (own, given) in [
             (&mut self.item.item_id, item.item_id),
@@ -128,7 +128,7 @@ impl ResponsesCalls {
         }
     }
 
-    /// Takes an item of the whole response, whose positions need not be those of the events.
+    /// Takes an item of the whole response, whose positions may differ from the events'.
     pub(super) fn add_listed_call(&mut self, item: CallItem, rest: String) {
         let known = self.by_identifiers(&item, false).or_else(|| {
             self.calls.iter().position(|call| {
@@ -238,7 +238,7 @@ fn emitted_call(call: &mut PendingResponsesCall) -> (VendorCall, Option<String>)
     (emitted, call.rest.clone())
 }
 
-/// Returns true for arguments that servers send in place of those that come in other events.
+/// Returns true for placeholder arguments, which servers send if the actual ones come in other events.
 fn is_stub(arguments: &str) -> bool {
     matches!(arguments.trim(), "" | "{}")
 }

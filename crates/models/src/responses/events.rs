@@ -373,7 +373,7 @@ impl ResponsesFold {
         Ok(())
     }
 
-    /// Emits a finished item that is no call.
+    /// Emits a finished item other than a call.
     fn emit_content(
         &mut self,
         index: u64,

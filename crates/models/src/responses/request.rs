@@ -187,7 +187,7 @@ fn push_model<'a>(pieces: &[ModelPiece<'a>], input: &mut Vec<ResponsesInputItem<
             ModelPiece::Text(text) => {
                 let part = ResponsesInputPart::OutputText { text: (*text).into() };
                 match input.last_mut() {
-                    // A message with the vendor's fields is one of its own.
+                    // A message that has the vendor's fields is complete: begin another one.
                     Some(ResponsesInputItem::Message { role: "assistant", content, rest })
                         if rest.is_empty() =>
                     {
@@ -226,7 +226,7 @@ enum RestFields {
 }
 
 impl RestFields {
-    /// Returns `None` for an opaque item of its own.
+    /// Returns `None` for an item that is neither a message nor a call.
     fn parse_opaque(json: &str) -> Option<Self> {
         let mut fields: Map<String, Value> = serde_json::from_str(json).ok()?;
         let kind = fields.remove("type")?;

@@ -94,7 +94,7 @@ const FAULTS: &[VendorFault] = &[
         but: &[],
     },
     VendorFault {
-        // They tell so by a stop reason, as for what their filters cut off.
+        // They report it by a stop reason, as for output that their filters cut off.
         but: &[(WireFormat::Anthropic, FILTERED), (WireFormat::Gemini, FILTERED)],
         ..model_fault("refused", "I cannot help with that.", REFUSED)
     },

@@ -26,7 +26,7 @@ fn attach_image(result: &mut TranscriptItem, image: &LoadedImage) {
     Arc::make_mut(result).images = vec![image.of.clone()];
 }
 
-/// Builds a question with an attached image, and two calls, the first of which returned the picture of a page.
+/// Builds a question with an attached image, and two calls; the first returned the picture of a page.
 async fn image_question(
     format: WireFormat,
 ) -> (test_support::FakeVendorHandle, StepRequest, models::VendorClient) {

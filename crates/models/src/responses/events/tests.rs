@@ -313,7 +313,7 @@ fn text_only_in_response_is_shown() {
         vec![said(0, "Whole."), done_item(message(&[])), completed_response()],
         vec![said(0, "Who"), done_item(message(&["Who", "le."])), completed_response()],
         vec![done_item(message(&["Whole."])), whole()],
-        // What contradicts the text that was shown is left out.
+        // Text that contradicts the shown text is left out.
         vec![said(0, "Whole."), completed_with(json!([message(&["Other."])]))],
     ] {
         let folded = fold_events(&events).unwrap();
