@@ -19,7 +19,7 @@ use crate::visit::SignedInVisitor;
 /// The steps of the bars' scale: an element `meter` needs no style.
 const SCALE: u64 = 100;
 
-/// A table of usage; none if nothing was used.
+/// A table of usage; absent without usage.
 struct UsageTable {
     title: String,
     rows: Vec<UsageTableRow>,

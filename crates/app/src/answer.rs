@@ -1,5 +1,5 @@
-//! An answer as pages show it. Its HTML is safe: `render` has made it of the model's Markdown, and the template escapes
-//! everything else.
+//! An answer as shown on pages. Its HTML is safe: `render` creates it from the model's Markdown, and the
+//! template escapes everything else.
 
 use askama::Template;
 use control::live::{PartKind, Snapshot, SnapshotCitation};
@@ -51,7 +51,7 @@ struct ToolStepView {
     detail: String,
     /// `pending`, `done` or `failed`.
     state: &'static str,
-    /// The files and pages that it found, at most [`FOUND_MAX`], and how many more there are.
+    /// The files and pages that it found, at most [`FOUND_MAX`], and the number of further ones.
     found: Vec<FoundView>,
     more: usize,
 }
@@ -96,7 +96,7 @@ struct EndingNote {
 struct SourceView {
     /// Its number on the page.
     number: u32,
-    /// Its number in the interface, by which its card is found.
+    /// Its number in the API, which identifies its card.
     card: u32,
     name: String,
     detail: String,
@@ -118,7 +118,7 @@ impl AnswerView {
         let mut fitted = AnswerHtml::new(of);
         let mut cited = Vec::<&SnapshotCitation>::new();
         page.number_sources(SourceNumbers::from_snapshot(snapshot));
-        // The note says it in the visitor's language.
+        // The note states it in the visitor's language.
         let said_at_end = match &snapshot.ending {
             Some(AnswerEnding::Failed(error)) => {
                 Some(render::render_answer(&error.message, &(&[][..] as &[AnswerSource])))

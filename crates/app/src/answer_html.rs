@@ -24,11 +24,11 @@ const CODE_BLOCK: &str = "div class=\"code\"><button type=\"button\" class=\"cop
 const ABOVE: u8 = 2;
 /// The lowest level of a heading.
 const LOWEST: u8 = 6;
-/// The bytes of formulas in an answer, drawn and as they are written. Further ones are not drawn.
+/// The maximum number of bytes of formulas in an answer, drawn and as source. Further formulas are not drawn.
 const FORMULAS_MAX_BYTES: usize = 1 << 20;
 /// The pictures of an answer. Further ones are links.
 const PICTURES_MAX: usize = 50;
-/// The elements in which formulas stay as they are written. One in a link could not be scrolled.
+/// The elements in which formulas are shown as source. A formula in a link could not be scrolled.
 const VERBATIM: [&str; 3] = ["a", "code", "pre"];
 /// The blocks that have the direction of their text.
 const DIRECTED: [&str; 5] = ["p", "ul", "ol", "blockquote", "table"];
@@ -49,7 +49,7 @@ impl AnswerHtml {
         Self { level: ABOVE, formulas_room, pictures_left, cited }
     }
 
-    /// Returns the HTML of the next text: whole blocks. Its marks get the numbers of the page.
+    /// Returns the HTML of the next text, in whole blocks. Its marks get the page's numbers.
     pub(crate) fn fit_blocks(&mut self, html: &str, numbers: &SourceNumbers) -> String {
         let mut out = String::with_capacity(html.len());
         let mut pieces = html.split('<');
@@ -113,7 +113,8 @@ impl AnswerHtml {
         out.push_str(if is_outermost { " dir=\"auto\">" } else { ">" });
     }
 
-    /// Leads a link to the page of the file, which shows the passage that it cites. A picture is shown above its description.
+    /// Points a link to the page of the file, which shows the cited passage. A picture is shown above its
+    /// description.
     fn fit_file_link(&mut self, rest: &str, out: &mut String) {
         let (address, attributes) = rest.split_once('"').unwrap_or((rest, ""));
         let (path, _) = address.split_once('#').unwrap_or((address, ""));

@@ -1,8 +1,9 @@
 //! The style sheet, the script and the icon. Their addresses in pages contain their digests, so that browsers keep them for
 //! good and never mix versions.
 //!
-//! A browser that does not have the style sheet yet gets it within its first page, which saves a round trip before anything
-//! is shown; the security policy names its digest. It then loads the sheet without waiting for it, and a cookie says so.
+//! A browser without the style sheet gets it inline in its first page, which saves a round trip before the page
+//! is shown; the security policy names its digest. The browser then loads the sheet in the background and
+//! records that in a cookie.
 
 use std::sync::LazyLock;
 

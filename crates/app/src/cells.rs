@@ -1,9 +1,9 @@
 //! Rows of tables in texts that the machine has read: their cells are separated by tabs, which are hardly seen.
 
-/// The separator that is shown, as in answers.
+/// The shown separator, as in answers.
 const SEPARATOR: &str = " | ";
 
-/// Shows the cells of rows apart, in a text that is shown in several pieces.
+/// Separates the cells of rows visibly, in a text that is shown in several pieces.
 #[derive(Default)]
 pub(crate) struct CellSeparator {
     /// True within a line, after its indentation.

@@ -59,7 +59,7 @@ impl OfferedChoices {
     }
 }
 
-/// The choices of a question besides the model and web search.
+/// The choices of a question other than the model and web search.
 #[derive(Debug)]
 pub(crate) struct CatalogChoices {
     pub(crate) agents: Vec<ChoiceOption>,

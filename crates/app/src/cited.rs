@@ -39,7 +39,8 @@ impl CitingAnswer {
         format!("{FIELD}={}.{}.{number}#{FRAGMENT}", self.conversation, self.answer)
     }
 
-    /// Returns the link to a cited place: the page of the file, or the web page. `None` if nothing may be linked.
+    /// Returns the link to a cited place: the page of the file, or the web page. `None` if the place must not
+    /// be linked.
     pub(crate) fn place_href(&self, number: u32, place: &PassagePlace) -> Option<String> {
         match place {
             PassagePlace::File { path, .. } => {

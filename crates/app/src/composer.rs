@@ -21,7 +21,7 @@ const SETTING: &str = "setting/";
 /// The maximum number of skills, of jurisdictions and of settings read from a form: more than any catalog's form has.
 const CHOICES_MAX: usize = 500;
 
-/// The form of a question. It is shown again with a text that was refused.
+/// The form of a question. It is shown again with a refused text.
 #[derive(Debug, Default)]
 pub(crate) struct Composer {
     /// The text so far.
@@ -30,7 +30,7 @@ pub(crate) struct Composer {
     pub(crate) once: String,
     /// The files to attach.
     pub(crate) files: Vec<ComposerFile>,
-    /// The form as it was sent, whose choices a further question keeps.
+    /// The submitted form, whose choices the next question keeps.
     pub(crate) sent: Option<QuestionForm>,
     /// The reason why the question was refused.
     pub(crate) error: Option<String>,
@@ -65,8 +65,8 @@ pub(crate) struct ModelOption {
 }
 
 impl ModelOption {
-    /// Lists the models that are not deprecated, and the chosen one in any case; by default the default is chosen. A model
-    /// whose calls fail says so.
+    /// Lists the models that are not deprecated, and always the chosen one, which is initially the default. A
+    /// model with failing calls is marked.
     pub(crate) fn list_usable(
         texts: Texts,
         models: &[ModelEntry],
@@ -122,7 +122,7 @@ const fn vendor_name(provider: ProviderName) -> &'static str {
 pub(crate) struct RevisionForm {
     /// The answer of the exchange.
     pub(crate) of: MessageId,
-    /// True if the text is edited, too.
+    /// True if the text is edited as well.
     pub(crate) is_edit: bool,
     pub(crate) composer: Composer,
     pub(crate) models: Vec<ModelOption>,
@@ -140,7 +140,7 @@ impl Composer {
 pub(crate) struct QuestionForm {
     pub(crate) input: String,
     once: String,
-    /// The model. A form without one leaves an existing conversation as it is, also the next three.
+    /// The model. If this or one of the next three fields is absent, an existing conversation keeps its value.
     pub(crate) model: String,
     /// The settings of all models, as the names and values of their fields.
     pub(crate) settings: Vec<(String, String)>,
@@ -148,13 +148,13 @@ pub(crate) struct QuestionForm {
     pub(crate) jurisdictions: Vec<String>,
     /// True if web search is permitted.
     pub(crate) web: bool,
-    /// The full name of the agent, or nothing.
+    /// The full name of the agent, or empty.
     pub(crate) agent: String,
     /// The full names of skills.
     pub(crate) skills: Vec<String>,
     /// Workspace paths to attach.
     files: Vec<String>,
-    /// The last answer of the page, whose branch goes on.
+    /// The last answer of the page, whose branch the question continues.
     after: Option<MessageId>,
     /// The first exchange of the page.
     pub(crate) from: Option<u32>,
@@ -171,7 +171,7 @@ impl<S: Send + Sync> FromRequest<S> for QuestionForm {
 }
 
 impl QuestionForm {
-    /// Reads the fields of a form, or of the query of a page that begins a question. Other fields are passed over.
+    /// Reads the fields of a form, or of the query of a page with a new question. Unknown fields are ignored.
     pub(crate) fn parse(fields: &[u8]) -> Self {
         let mut form = Self::default();
         for (name, value) in form_urlencoded::parse(fields) {

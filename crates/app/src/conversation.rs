@@ -28,7 +28,8 @@ use crate::{error, paths};
 
 /// The maximum number of exchanges on a page.
 pub(crate) const SHOWN_MAX: u32 = 40;
-/// How often the last exchanges are read anew because another branch was shown meanwhile.
+/// The maximum number of times that the last exchanges are read again because another branch became current
+/// meanwhile.
 const BRANCH_TRIES: u32 = 3;
 
 /// A question with its answer.
@@ -57,7 +58,7 @@ impl ExchangeView {
     }
 }
 
-/// The version of an exchange that is shown, and the ways to the others.
+/// The shown version of an exchange, and the links to the others.
 struct VersionsView {
     number: u32,
     count: u32,
@@ -222,7 +223,7 @@ impl ConversationPages {
         let failed = |error: UseCaseError| user.failure_response(error);
         let summary = self.conversations.find_summary(principal, conversation).await.map_err(failed)?;
         let frame = PageFrame::load(&self.conversations, user, Some(conversation)).await?;
-        // A page of long answers takes memory and time. Few are made at once.
+        // A page of long answers takes memory and time, so few are rendered at once.
         let _place = self.budgets.made.acquire_permit(BudgetHolder::Account(principal.account())).await;
         let window =
             self.read_window(principal, conversation, from, SHOWN_MAX as usize).await.map_err(failed)?;
@@ -247,7 +248,7 @@ impl ConversationPages {
             let of = revision.of.to_string();
             match exchanges.iter_mut().find(|exchange| exchange.id == of) {
                 Some(exchange) => exchange.revision = Some(revision),
-                // Another version is shown by now. What was written is not lost.
+                // Another version has become current. The typed text is not lost.
                 None if revision.composer.error.is_some() => composer = revision.composer,
                 None => {}
             }
@@ -332,7 +333,7 @@ impl ConversationPages {
         Ok(ModelOption::list_usable(user.visitor.texts, &models, status, chosen))
     }
 
-    /// Renders the last exchanges, and tells whether there are earlier ones.
+    /// Renders the last exchanges. Returns whether earlier ones exist.
     pub(crate) async fn last_exchanges(
         &self,
         user: &SignedInVisitor,
@@ -348,8 +349,8 @@ impl ConversationPages {
         Ok((exchanges.map_err(|error| user.failure_response(error))?, is_cut))
     }
 
-    /// Reads exchanges of the branch that is shown, from an exchange on or the last ones, and again from the beginning
-    /// while another branch is shown meanwhile.
+    /// Reads exchanges of the current branch, from an exchange on or the last ones. Starts again if another
+    /// branch becomes current meanwhile.
     async fn read_window(
         &self,
         principal: &Principal,

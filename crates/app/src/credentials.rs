@@ -35,7 +35,7 @@ struct OwnAccountPage {
     sessions: Vec<SessionRow>,
     /// The email of a form that was refused.
     email: String,
-    /// The change that was made.
+    /// The completed change.
     done: Option<String>,
     error: Option<String>,
 }

@@ -55,8 +55,8 @@ pub(crate) async fn stream_answer(
     Ok(event_stream(states.take_until(ending.0.cancelled_owned()), access.await_revocation(principal)))
 }
 
-/// Waits until another answer is the latest of the conversation, and says so by one event. The stream ends without one when the
-/// conversation is deleted.
+/// Waits until another answer is the latest of the conversation, and sends one event. The stream ends without
+/// an event if the conversation is deleted.
 pub(crate) async fn stream_later_answer(
     State(answers): State<AnswerService>,
     State(access): State<Authenticator>,

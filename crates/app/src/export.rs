@@ -1,4 +1,4 @@
-//! Conversations as files: Markdown and JSON, made while they are sent, and a page to print.
+//! Conversations as files: Markdown and JSON, generated while they are sent, and a page to print.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt::Write as _;
@@ -169,7 +169,7 @@ struct Export {
     conversations: Conversations,
     writer: ExportWriter,
     id: ConversationId,
-    /// The branch that is sent. The export is aborted if another one is shown meanwhile.
+    /// The branch that is sent. The export is aborted if another branch becomes current meanwhile.
     branch: ShownBranch,
     waiting: VecDeque<String>,
     budgets: Budgets,
@@ -202,14 +202,14 @@ impl Export {
             self.is_last = !page.full || read == 0;
             let (writer, mut is_first) = (self.writer.clone(), self.is_first);
             self.is_first &= page.messages.is_empty();
-            // A page of long answers takes a while, whose citations are checked, too.
+            // A page of long answers takes a while, because their citations are checked as well.
             let writing = tokio::task::spawn_blocking(move || {
                 let messages = page.messages.into_iter();
                 messages.map(|message| writer.write_message(message, std::mem::take(&mut is_first))).collect()
             });
             self.waiting = writing.await.map_err(UseCaseError::internal)?;
             let bytes: usize = self.waiting.iter().map(String::len).sum();
-            // An export that has begun is completed: others are refused meanwhile.
+            // A started export is completed; others are refused meanwhile.
             self.held = Some(self.budgets.body_bytes.take_unchecked(holder, bytes as u64));
             if self.is_last && self.writer.format == ExportFormat::Json {
                 self.waiting.push_back("]}\n".to_owned());
@@ -284,7 +284,7 @@ fn question_markdown(question: &StoredQuestion) -> String {
     text
 }
 
-/// Returns an answer with its marks, and the places that they cite. A list would number them anew.
+/// Returns an answer with its marks, and the places that they cite. A Markdown list would renumber them.
 fn answer_markdown(texts: Texts, text: &str, sources: &[(u32, PassagePlace)]) -> String {
     let mut whole = format!("\n{}\n", make_inert(text.trim()));
     let is_source = |number| sources.iter().any(|(known, _)| *known == number);
@@ -317,7 +317,7 @@ fn code_span(text: &str) -> String {
     format!("{fence} {text} {fence}")
 }
 
-/// Returns words in which nothing acts as Markdown or HTML, without the marks that isolate directions of letters.
+/// Returns words escaped for Markdown and HTML, without the marks that isolate directions of letters.
 fn escape_markdown(words: &str) -> String {
     let mut out = String::with_capacity(words.len());
     for letter in words.chars().filter(|letter| !matches!(letter, '\u{2066}'..='\u{2069}')) {

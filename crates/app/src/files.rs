@@ -1,8 +1,8 @@
 //! Files of the workspace: folders, previews, downloads, uploads, archives.
 //!
-//! A file leaves as an attachment of no type, so that it cannot act in a browser. Only pictures that begin as their format
-//! does keep their type, which a page shows by `<img>`. Everything else that a page shows of a file is text, or HTML that
-//! `render` made of Markdown.
+//! A file is sent as an attachment without a type, so that a browser cannot execute it. Only pictures whose
+//! first bytes match their format keep their type; pages show them by `<img>`. Everything else that a page
+//! shows of a file is text, or HTML that `render` created from Markdown.
 
 mod archive;
 mod arrange;
@@ -64,7 +64,7 @@ pub(crate) struct FileQuery {
     version: String,
     /// Present to download a folder as an archive.
     archive: Option<String>,
-    /// The page of a large folder, or the first one shown of a document, counted from 1.
+    /// The page of a large folder, or the first shown page of a document, counted from 1.
     #[serde(default)]
     page: usize,
     /// The words that the names in a folder are searched for.

@@ -20,7 +20,7 @@ pub(crate) struct PageFrame {
     pub(crate) assets: &'static Addresses,
     pub(crate) email: String,
     pub(crate) is_operator: bool,
-    /// True if the account has a valid licence. Without one, nothing can be asked or added.
+    /// True if the account has a valid licence. Without it, the user cannot ask questions or add files.
     pub(crate) is_licensed: bool,
     /// The path of the page.
     path: String,

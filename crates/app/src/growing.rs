@@ -19,8 +19,8 @@ pub(crate) struct Prose {
     pub(crate) has_more: bool,
 }
 
-/// The HTML of texts in one event, in bytes, after which no further segment is begun. The page shows each event by itself,
-/// so that it stays responsive.
+/// The number of bytes of HTML in one event after which no further segment is started. The page shows events
+/// one by one, so that it stays responsive.
 const EVENT_MAX_BYTES: usize = 32 << 10;
 
 /// The texts of an answer that a page already has; initially none.
@@ -29,14 +29,14 @@ pub(crate) struct OnPage {
     texts: HashMap<PartId, OnPageText>,
     /// The numbers of the present state's sources.
     numbers: SourceNumbers,
-    /// The bytes that the present event may still hold; `None` without a limit.
+    /// The bytes left for the current event; `None` without a limit.
     room: Option<usize>,
     is_behind: bool,
 }
 
 #[derive(Debug, Default)]
 struct OnPageText {
-    /// The number of blocks before it: the page finds what it keeps by its place.
+    /// The number of blocks before it: the page finds its segments by position.
     at: usize,
     segments: Vec<OnPageSegment>,
 }
@@ -69,7 +69,7 @@ impl OnPage {
         self.is_behind
     }
 
-    /// Takes the numbers of the sources of the state that is shown next.
+    /// Sets the numbers of the sources of the next shown state.
     pub(crate) fn number_sources(&mut self, numbers: SourceNumbers) {
         self.numbers = numbers;
     }

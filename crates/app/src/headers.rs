@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, HeaderValue};
 
 use crate::assets;
 
-/// The security policy: nothing but the application's own style, script, pictures and streams, and no frame around it.
+/// The security policy: only the application's style, script, pictures and streams, and no framing.
 static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
     let policy = format!(
         "default-src 'none'; script-src 'self'; style-src 'self' {}; img-src 'self'; connect-src 'self'; \
@@ -20,7 +20,7 @@ static POLICY: LazyLock<HeaderValue> = LazyLock::new(|| {
 const HEADERS: [(HeaderName, &str); 6] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::X_FRAME_OPTIONS, "DENY"),
-    // With `no-referrer`, browsers would hide the origin of forms, too.
+    // With `no-referrer`, browsers would also hide the origin of forms.
     (header::REFERRER_POLICY, "same-origin"),
     // Of a link in an answer not even the name of its host leaves before a person follows it.
     (HeaderName::from_static("x-dns-prefetch-control"), "off"),

@@ -6,7 +6,7 @@
 //! Code is kept only where every renderer treats it as code: between fences that are closed here, and in an
 //! unambiguous span that begins and ends on one line.
 
-/// Inline elements without attributes that stay behind a word.
+/// Inline elements without attributes that may follow a word.
 const PLAIN_TAGS: &[&str] = &["br", "br/", "br /", "sub", "/sub", "sup", "/sup"];
 /// The schemes of addresses in angle brackets that stay.
 const SCHEMES: &[&str] = &["https://", "http://", "mailto:"];
@@ -151,13 +151,13 @@ fn push_line(line: &str, spans: &[(usize, usize)], out: &mut String) {
     }
 }
 
-/// Returns true if the bracket behind the `!` is the mark of a source.
+/// Returns true if the bracket after the `!` is the mark of a source.
 fn is_mark(rest: &str) -> bool {
     let number = rest[2..].split(']').next().unwrap_or_default();
     !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Returns true if nothing of HTML begins at the `<`, or an address, or an element that loads nothing.
+/// Returns true if the `<` begins no HTML, or an address, or an element that loads nothing.
 fn is_harmless(line: &str, place: usize) -> bool {
     let rest = &line[place + 1..];
     if !rest.starts_with(|next: char| next.is_ascii_alphabetic() || "/!?".contains(next)) {

@@ -9,8 +9,8 @@ pub(crate) struct Example {
     pub(crate) code: String,
 }
 
-/// Returns programs for a shell, Python and TypeScript that ask the service at `origin` (`http://host:port`) and print the answer.
-/// They need nothing that does not come with the language.
+/// Returns programs for a shell, Python and TypeScript that ask the service at `origin` (`http://host:port`)
+/// and print the answer. They need only the standard library.
 pub(crate) fn program_examples(texts: Texts, origin: &str, secret: &str) -> Vec<Example> {
     let question = texts.get("keys-example-question");
     let curl = format!(

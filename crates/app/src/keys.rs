@@ -53,11 +53,11 @@ struct KeysPage {
     lives: Vec<(u32, String, bool)>,
     /// The fields that the form begins with.
     form: NewKeyForm,
-    /// The secret of the key that was just made, and its name.
+    /// The secret and the name of the key just created.
     made: Option<(SecretKey, String)>,
-    /// The name of the key that the same form has made before.
+    /// The name of the key that the same form created before.
     made_before: Option<String>,
-    /// Identifies the form, so that one that is sent twice makes one key.
+    /// Identifies the form, so that sending it twice creates only one key.
     once: String,
     /// Programs that ask with that key.
     examples: Vec<Example>,
@@ -118,7 +118,7 @@ impl NewKeyForm {
         }
     }
 
-    /// Returns the restrictions, or the key of the text that says what is wrong.
+    /// Returns the restrictions, or the key of the error's text.
     fn key_restrictions(&self, environment: &ServiceEnvironment) -> Result<KeyRestrictions, &'static str> {
         let permissions: Vec<_> = Permission::ALL.into_iter().filter(|one| self.permits(*one)).collect();
         let scope = Scope::from_permissions(&permissions).ok_or("keys-no-permission")?;

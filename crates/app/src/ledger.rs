@@ -126,7 +126,7 @@ fn sort_newest_first(entries: &mut [LedgerEntry]) {
     entries.sort_by_key(|entry| (std::cmp::Reverse(entry.at), rank(entry.kind)));
 }
 
-/// Returns the names of the account's keys. A revoked one has none.
+/// Returns the names of the account's keys. A revoked key has no name.
 async fn key_names(owner: &Owner, principal: &Principal) -> Result<HashMap<KeyId, String>, UseCaseError> {
     Ok(owner.list_keys(principal).await?.into_iter().map(|key| (key.id, key.name)).collect())
 }

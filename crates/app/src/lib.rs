@@ -1,9 +1,10 @@
 //! The web application of account owners: pages that are rendered by the service, a face of the use cases in [`control`].
 //!
-//! Every request passes [`visit`]: it limits rates and sizes, refuses changes that come from other sites, and resolves the
-//! session. A handler calls its use cases and renders a template. Pages work without scripts: the one script lets an answer
-//! grow in place, and without it the page reloads. The security policy ([`headers`]) permits neither inline scripts nor
-//! inline styles nor anything of other hosts. Texts are in `locales`, a Fluent file for each [`language`].
+//! Every request passes [`visit`]: it limits rates and sizes, refuses cross-site changes, and resolves the
+//! session. A handler calls its use cases and renders a template. Pages work without scripts: the one script
+//! lets an answer grow in place, and without it the page reloads. The security policy ([`headers`]) permits
+//! neither inline scripts nor inline styles nor content from other hosts. Texts are in `locales`, a Fluent file
+//! for each [`language`].
 
 mod account;
 mod answer;
@@ -84,7 +85,7 @@ pub struct AppConfig {
     pub body_timeout: Duration,
     /// The largest upload, in bytes; `None` to leave it to the quota.
     pub upload_max_bytes: Option<u64>,
-    /// The time without progress after which an upload is given up.
+    /// The time without progress after which an upload is aborted.
     pub stall_timeout: Duration,
     /// True if the service itself speaks TLS.
     pub tls: bool,

@@ -6,7 +6,7 @@ use crate::shown_time::ShownTime;
 use crate::texts::Texts;
 
 const DAY_SECONDS: u64 = 24 * 3600;
-/// The days before its end from which on the licence is shown as ending.
+/// The number of days before its end from which the licence is shown as ending.
 const ENDING_DAYS: u64 = 30;
 
 /// The licence of an account.

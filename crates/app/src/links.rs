@@ -8,13 +8,13 @@ use crate::paths;
 /// The prefix of the public interface's files.
 const API_FILES: &str = "/api/v1/files";
 
-/// Returns the name of the file at a workspace path, as it is shown.
+/// Returns the displayed name of the file at a workspace path.
 pub(crate) fn name_of(path: &str) -> String {
     shown_name(last_of(path))
 }
 
-/// Returns the names of the files at different workspace paths, as they are shown. Files of one name have their folders
-/// before it.
+/// Returns the displayed names of the files at different workspace paths. Files of one name are preceded by
+/// their folders.
 pub(crate) fn names_of(paths: &[&str]) -> Vec<String> {
     let is_shared = |path: &str| paths.iter().any(|other| *other != path && last_of(other) == last_of(path));
     let name =
@@ -42,7 +42,7 @@ pub(crate) struct DividedName<'a> {
     pub(crate) is_long: bool,
 }
 
-/// Divides a name, so that its extension is shown also if it is cut.
+/// Divides a name, so that its extension is shown even if the name is cut.
 pub(crate) fn divide(name: &str) -> DividedName<'_> {
     let length = name.chars().count();
     let dot = name.rfind('.').filter(|dot| {

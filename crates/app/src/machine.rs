@@ -92,7 +92,7 @@ fn isolation_in_words(texts: Texts, described: &MachineDescription) -> String {
     }
 }
 
-/// Returns the reason of a change in words. A cause is technical and stays as it is.
+/// Returns the reason of a change in words. A technical cause is not translated.
 pub(crate) fn reason_in_words(texts: Texts, reason: &ChangeReason) -> String {
     let key = match reason {
         ChangeReason::StartRequested => "machine-reason-start",

@@ -1,4 +1,4 @@
-//! The page for a path that nothing serves, for visitors with a browser.
+//! The page for an unknown path, for visitors with a browser.
 
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
@@ -10,8 +10,8 @@ use crate::{error, headers, paths};
 /// The path of the interface, which programs use.
 const INTERFACE: &str = "/api";
 
-/// Creates the page for a request whose path nothing serves; `None` if it does not come from a browser that shows a page, or
-/// is for the interface.
+/// Creates the page for a request with an unknown path; `None` if a browser does not request a page, or if the
+/// path belongs to the API.
 #[must_use]
 pub fn no_such_page(method: &Method, path: &str, requested: &HeaderMap) -> Option<Response> {
     let below = path.strip_prefix(INTERFACE);

@@ -1,14 +1,15 @@
 //! Refuses changes that other sites send in the visitor's name (cross-site request forgery).
 //!
-//! A browser says where a form comes from: in `Sec-Fetch-Site` over HTTPS and to its own host, in `Origin` always. A request
-//! that changes something and says neither is refused, because no browser sends one. Cookies are `SameSite` besides.
+//! A browser states the source of a form: in `Sec-Fetch-Site` over HTTPS and to localhost, and always in
+//! `Origin`. A changing request with neither header is refused, because no browser sends one. Cookies are
+//! `SameSite` as well.
 
 use axum::http::{HeaderMap, Method, Uri, header};
 
 /// The header in which browsers relate the page to the target of its request.
 const SEC_FETCH_SITE: &str = "sec-fetch-site";
 
-/// Returns true if the request may be carried out: it changes nothing, or comes from a page of this host.
+/// Returns true if the request is allowed: it changes nothing, or comes from a page of this host.
 pub(crate) fn is_own(method: &Method, uri: &Uri, headers: &HeaderMap) -> bool {
     if matches!(*method, Method::GET | Method::HEAD) {
         return true;
@@ -37,7 +38,7 @@ pub(crate) fn request_origin(headers: &HeaderMap) -> String {
     format!("{scheme}://{host}")
 }
 
-/// Returns true if the page that sent the request was loaded over HTTPS, as far as the request says so.
+/// Returns true if the request states that its page was loaded over HTTPS.
 pub(crate) fn is_https(headers: &HeaderMap) -> bool {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     text("origin").starts_with("https://")

@@ -38,7 +38,7 @@ pub(crate) const UPLOAD: &str = "/workspace/upload";
 pub(crate) const RESUMABLE_UPLOADS: &str = "/workspace/uploads";
 pub(crate) const RESUMABLE_UPLOAD: &str = "/workspace/uploads/{upload}";
 pub(crate) const UPLOAD_PIECE: &str = "/workspace/uploads/{upload}/{offset}";
-/// How far the indexing of files has come.
+/// The progress of indexing files.
 pub(crate) const INDEXING: &str = "/workspace/indexing";
 pub(crate) const NEW_FOLDER: &str = "/workspace/folder";
 pub(crate) const DELETE_FILE: &str = "/workspace/delete";
@@ -106,16 +106,17 @@ pub(crate) fn cards_path(conversation: ConversationId, answer: MessageId) -> Str
 /// The longest address to return to, in bytes.
 const RETURN_MAX_BYTES: usize = 2048;
 
-/// Returns the path and query if they lead to a page of this application, so that nobody is sent to another site after signing in.
+/// Returns the path and query if they lead to a page of this application, so that signing in never redirects to
+/// another site.
 pub(crate) fn own_address(address: &str) -> Option<&str> {
-    // A cookie can hold these, too.
+    // These characters are also allowed in a cookie.
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~%?=&+:!$()*@".contains(&byte);
     let own = address.starts_with('/') && !address.starts_with("//") && address.bytes().all(plain);
     let is_sign_in = address.split('?').next() == Some(SIGN_IN);
     (own && !is_sign_in && address.len() <= RETURN_MAX_BYTES).then_some(address)
 }
 
-/// Returns the address of a page from which the visitor goes on to `next`, an [`own`] one, and that says what was done.
+/// Returns the address of a page that reports the completed change and leads on to `next`, an [`own_address`].
 pub(crate) fn with_next(path: &str, next: Option<&str>, done: Option<&str>) -> String {
     let next = next.map(|next| next.replace('%', "%25").replace('&', "%26").replace('+', "%2B"));
     match (next, done) {

@@ -1,5 +1,5 @@
-//! Identifies a form as it was sent: by the token of the page and everything that the form says. A form that is sent twice does
-//! its work once; one that was changed and sent again, such as after going back, does it anew.
+//! Identifies a submitted form by the token of the page and all its fields. A form that is sent twice takes
+//! effect once; a form that was changed and sent again, such as after going back, takes effect again.
 
 use sha2::{Digest, Sha256};
 
@@ -9,7 +9,7 @@ pub(crate) struct SentForm {
 }
 
 impl SentForm {
-    /// Begins with the token of the page; `None` if it has none.
+    /// Begins with the token of the page; `None` without a token.
     pub(crate) fn from_token(once: &str) -> Option<Self> {
         let token = domain::hex::decode_array::<16>(once)?;
         Some(Self { digest: Sha256::new_with_prefix(token) })
@@ -34,7 +34,7 @@ impl SentForm {
         self.digest.finalize().into()
     }
 
-    /// Returns the token of a form that makes something.
+    /// Returns the token of a form that creates something.
     pub(crate) fn into_token(self) -> control::form_token::FormToken {
         let digest = self.into_digest();
         let (token, _) = digest.split_first_chunk().expect("a digest has 32 bytes");

@@ -14,7 +14,7 @@ const SECURE: &str = "__Host-causerie";
 /// The cookies of a browser in which its owner has signed in before, over HTTPS and plain HTTP. They stay when the session ends.
 const SECURE_KNOWN: &str = "__Host-causerie-known";
 const PLAIN_KNOWN: &str = "causerie-known";
-/// The time for which they are kept.
+/// The lifetime of the cookies.
 const KNOWN_SECONDS: u32 = 365 * 24 * 3600;
 /// The cookie over plain HTTP.
 const PLAIN: &str = "causerie-session";
@@ -25,7 +25,7 @@ pub(crate) fn session_secret(headers: &HeaderMap, https: bool) -> Option<Session
     cookie_value(headers, SECURE).or_else(plain).and_then(SessionSecret::parse)
 }
 
-/// Creates the cookie that keeps a secret.
+/// Creates the cookie that holds a secret.
 pub(crate) fn keep_session(secret: &SessionSecret, https: bool) -> HeaderValue {
     let seconds = u32::try_from(AGE_MAX.as_secs()).unwrap_or(u32::MAX);
     set_cookie(if https { SECURE } else { PLAIN }, secret.reveal(), seconds, https)
@@ -37,7 +37,7 @@ pub(crate) fn known_browser(headers: &HeaderMap, https: bool) -> Option<KnownBro
     cookie_value(headers, SECURE_KNOWN).or_else(plain).and_then(KnownBrowser::parse)
 }
 
-/// Creates the cookie that keeps this proof.
+/// Creates the cookie that holds this proof.
 pub(crate) fn keep_known(known: &KnownBrowser, https: bool) -> HeaderValue {
     let name = if https { SECURE_KNOWN } else { PLAIN_KNOWN };
     set_cookie(name, &known.reveal(), KNOWN_SECONDS, https)

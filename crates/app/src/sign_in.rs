@@ -1,9 +1,9 @@
 //! Signing in and out.
 //!
-//! Guessing passwords is throttled for each address, for the networks around an address of IPv6, for each email from one address,
-//! and, less, for each email, so that nobody keeps its owner out from one address. An attempt counts before the password is compared,
-//! so that attempts at the same time count, too. A browser in which the owner has signed in before counts by itself, so that no
-//! number of addresses keeps the owner out.
+//! Guessing passwords is throttled per address, per network around an IPv6 address, per email from one address,
+//! and less strictly per email, so that an attacker at one address cannot lock the owner out. An attempt counts
+//! before the password is compared, so that concurrent attempts count as well. A browser in which the owner has
+//! signed in before is counted separately, so that attackers with many addresses cannot lock the owner out.
 
 use std::hash::Hash;
 use std::sync::Arc;

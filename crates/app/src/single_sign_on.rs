@@ -1,7 +1,8 @@
 //! Signing in at the identity provider: the way there, and the way back.
 //!
-//! Meanwhile the browser keeps the secret of the sign-in and the page to return to in a cookie, so nobody can complete a
-//! sign-in in another browser. The way back is a page of another site, so the cookie is `SameSite=Lax`.
+//! Meanwhile the browser keeps the secret of the sign-in and the page to return to in a cookie, so a sign-in
+//! cannot be completed in another browser. The redirect comes from another site, so the cookie is
+//! `SameSite=Lax`.
 
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};

@@ -1,8 +1,8 @@
 //! The numbers of an answer's sources on pages: from 1 without gaps, in the order in which its text first mentions them. Those
 //! that only reports of its subagents mention follow.
 //!
-//! In the interface a source keeps the number under which the model was given its passage. Links to cards and passages have that
-//! one.
+//! In the API, a source keeps the number under which the model received its passage. Links to cards and
+//! passages use that number.
 
 use control::live::{PartKind, Snapshot};
 use domain::citation::{Renumbered, renumber_marks};

@@ -192,7 +192,7 @@ mod tests {
     fn every_text_is_used() {
         let files = template_and_source_texts();
         let is_named = |key: &str| files.iter().any(|text| text.contains(&format!("\"{key}\"")));
-        // The keys of tools are made of their names.
+        // The keys of tools are derived from their names.
         let unused = locale_keys(PageLanguage::English)
             .into_keys()
             .filter(|key| !key.starts_with("tool-") && !is_named(key));

@@ -157,14 +157,15 @@ impl VisitLayer {
         let holder = visitor.user.as_ref().map(|user| BudgetHolder::Account(user.principal.account()));
         let shares = holder.map(|holder| self.take_shares(holder, &visitor.path)).transpose();
         let held = holder.zip(shares.map_err(refused)?);
-        // Files are received by the handler, and by nobody else.
+        // Only the handler receives files.
         let is_upload = holder.is_some() && visitor.path == paths::UPLOAD;
         let mut request = if is_upload { request } else { self.with_form(request, &visitor, holder).await? };
         request.extensions_mut().insert(visitor);
         Ok((request, held))
     }
 
-    /// Takes the shares of a request to a path: one of requests, and one of transfers if it may move a file.
+    /// Takes the budget shares of a request to a path: one of requests, and one of transfers if it may transfer
+    /// a file.
     fn take_shares(&self, holder: BudgetHolder, path: &str) -> Result<Vec<BudgetShare>, BudgetExceeded> {
         let budgets = &self.guard.budgets;
         let request = budgets.requests.take_share(holder, 1)?;

@@ -1,5 +1,5 @@
-//! Downloads a folder as a ZIP archive. The archive is made while it is sent and is never in memory whole. Hidden entries
-//! and links are left out.
+//! Downloads a folder as a ZIP archive. The archive is generated while it is sent and is never completely in
+//! memory. Hidden entries and links are left out.
 
 use std::collections::VecDeque;
 use std::io;

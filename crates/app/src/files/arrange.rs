@@ -1,4 +1,4 @@
-//! Renaming, moving and deleting of chosen files and folders: a page for each, which is shown again when something is refused.
+//! Renames, moves and deletes chosen files and folders, with a page for each, which is shown again after a refusal.
 
 use askama::Template;
 use axum::extract::{FromRequest, RawForm, Request, State};
@@ -75,7 +75,7 @@ impl<S: Send + Sync> FromRequest<S> for ChosenForm {
 struct ChosenView {
     path: String,
     name: String,
-    /// The reason why nothing was done with it.
+    /// The reason why it was left unchanged.
     refused: Option<String>,
 }
 
@@ -214,7 +214,7 @@ async fn move_one(
 }
 
 impl FilePages {
-    /// Has moved files indexed where they are now. Folders are found by their machine.
+    /// Has moved files indexed at their new paths. The machine detects moved folders by itself.
     async fn index_moved(
         &self,
         user: &SignedInVisitor,
@@ -315,7 +315,7 @@ impl ArrangePage {
     }
 }
 
-/// Returns the name of the first path as it is written, also if it is shown in another way.
+/// Returns the exact name of the first path, even if it is displayed differently.
 fn own_name(files: &[String]) -> Option<String> {
     files.first()?.trim_end_matches('/').rsplit('/').next().map(str::to_owned)
 }

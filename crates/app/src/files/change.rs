@@ -25,7 +25,7 @@ use crate::visit::SignedInVisitor;
 pub(crate) struct UploadLimits {
     /// The largest file, in bytes; `None` to leave it to the quota.
     pub(crate) size_max_bytes: Option<u64>,
-    /// The time without progress after which an upload is given up.
+    /// The time without progress after which an upload is aborted.
     pub(crate) stall_timeout: Duration,
 }
 
@@ -153,12 +153,12 @@ pub(super) fn change_refusal(texts: Texts, error: WorkspaceError) -> (StatusCode
 /// The form of a new folder.
 #[derive(Deserialize)]
 pub(crate) struct NewFolder {
-    /// The folder in which it is made.
+    /// The parent folder.
     folder: String,
     name: String,
 }
 
-/// The folder that was made, for the script.
+/// The created folder, for the script.
 #[derive(Serialize)]
 struct MadeFolder {
     path: String,
@@ -188,7 +188,7 @@ pub(crate) async fn create_folder(
     }
 }
 
-/// Parses the name of a file or folder as it is typed.
+/// Parses the typed name of a file or folder.
 pub(super) fn parse_name(typed: &str) -> Result<FileName, NameError> {
     let name = typed.trim();
     if name.contains(['/', '\\']) {
@@ -213,7 +213,7 @@ pub(crate) struct FileDeletionForm {
     if_empty: Option<String>,
 }
 
-/// Deletes a file, or a folder with all that is in it, and shows the folder in which it was.
+/// Deletes a file, or a folder with its contents, and shows the parent folder.
 pub(crate) async fn delete_path(
     State(pages): State<FilePages>,
     user: SignedInVisitor,

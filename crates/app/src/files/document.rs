@@ -26,7 +26,7 @@ const VERSION_DIGITS: usize = 16;
 /// A document, or some of its pages.
 pub(super) struct DocumentView {
     pub(super) pages: Vec<PageView>,
-    /// The number of its pages, if it has more than are shown.
+    /// The number of its pages, if only some are shown.
     pub(super) range: Option<String>,
     pub(super) previous: Option<u32>,
     pub(super) next: Option<u32>,
@@ -46,7 +46,7 @@ pub(super) struct PageView {
     sheet_starts: Vec<(usize, String)>,
     /// The text as tables, if the page is a sheet of a workbook, or a workbook in an archive.
     pub(super) sheets: Vec<SheetView>,
-    /// The text as safe HTML, if it is Markdown in which nothing is marked.
+    /// The text as safe HTML, if it is Markdown without a marked passage.
     pub(super) html: Option<String>,
     /// True of the page with the cited passage.
     pub(super) is_cited: bool,
@@ -102,7 +102,7 @@ pub(super) enum DocumentOutcome {
 }
 
 impl FilePages {
-    /// Has the machine read a document, from a page on; 0 for the one of the cited passage, or the first.
+    /// Has the machine read a document, from a page on; 0 means the page of the cited passage, or the first page.
     pub(super) async fn read_document(
         &self,
         user: &SignedInVisitor,
@@ -159,7 +159,7 @@ impl FilePages {
         of: &str,
     ) -> Result<Response, Response> {
         let principal = &user.signed_in.principal;
-        // The picture of another version would be kept as that of this one.
+        // The picture of another version would be cached as this version's.
         if of != content_version(file) {
             return Err(StatusCode::NOT_FOUND.into_response());
         }

@@ -43,7 +43,7 @@ struct FolderEntryView {
     is_folder: bool,
     size: String,
     modified: ShownTime,
-    /// How far the indexing of a file has come, unless it is done.
+    /// The progress of a file's indexing, unless it is complete.
     indexing: Option<IndexingView>,
 }
 
@@ -62,7 +62,7 @@ struct FolderPage {
     href: String,
     entries: Vec<FolderEntryView>,
     total: String,
-    /// The note that a search may have found more.
+    /// The note that a search may have more results.
     found_max: Option<String>,
     /// The queries of the pages before and after this one.
     previous: Option<String>,
@@ -84,7 +84,7 @@ struct OrderOption {
 
 /// A change in the folder that was refused.
 pub(super) enum FolderRefusal {
-    /// A new folder: its form is shown again with the name as it was typed.
+    /// A new folder: its form is shown again with the typed name.
     NewFolder { status: StatusCode, reason: String, name: String },
     /// Another change, with the reason in words.
     Change { status: StatusCode, reason: String },
@@ -250,7 +250,7 @@ impl FilePages {
     }
 }
 
-/// Lists a folder, or what a search finds in it and below. Returns whether there may be more.
+/// Lists a folder, or the results of a search in and below it. Returns whether more entries may exist.
 async fn list_or_search(
     workspace: &Workspace,
     asked: &AskedPath,

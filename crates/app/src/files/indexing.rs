@@ -1,4 +1,4 @@
-//! How far the indexing of a file has come, in words.
+//! The progress of a file's indexing, in words.
 
 use std::collections::HashMap;
 
@@ -35,12 +35,12 @@ pub(super) struct IndexingView {
 pub(crate) struct FileState {
     path: String,
     state: &'static str,
-    /// Empty of a file that is indexed whole.
+    /// Empty if the file is indexed completely.
     label: String,
     title: Option<String>,
 }
 
-/// Tells how far the indexing of the files in the query has come. Those that do not exist are left out.
+/// Returns the indexing progress of the files in the query. Missing files are left out.
 pub(crate) async fn show_indexing_states(
     State(pages): State<FilePages>,
     user: SignedInVisitor,
@@ -91,7 +91,7 @@ impl IndexingView {
         [IndexState::Pending.code(), IndexState::Indexing.code()].contains(&self.state)
     }
 
-    /// Returns the view of a state; `None` of a file that is indexed whole, as most are.
+    /// Returns the view of a state; `None` for a completely indexed file, as most are.
     pub(super) fn from_indexing(texts: Texts, indexing: FileIndexing) -> Option<Self> {
         let (text, title) = match indexing.state {
             IndexState::Indexed => return None,

@@ -85,7 +85,7 @@ impl FilePage {
     }
 }
 
-/// The page of a file that is not there any more, but that an answer cites.
+/// The page of a deleted file that an answer cites.
 #[derive(Template)]
 #[template(path = "gone.html")]
 struct GonePage {
@@ -175,7 +175,8 @@ impl FilePages {
     }
 }
 
-/// Decides how a file is shown: texts whose lines are what the machine reads, too, and pictures of browsers here, others by it.
+/// Decides how a file is shown: the service itself shows texts with the same lines as the machine reads, and
+/// pictures that browsers can display; the machine renders other files.
 async fn choose_preview(
     file: &OpenFile,
     href: &str,

@@ -1,8 +1,8 @@
 //! Uploads of large files in pieces, which go on where a broken connection or a restart of the service ended them.
 //!
-//! The script begins an upload, sends pieces at their offsets, and asks how much arrived when one failed. A piece is a body of
-//! the size of a form, so it is complete before it is written. Its acknowledgement says that it is on disk: what is unfinished
-//! is kept by the workspace, within its bounds.
+//! The script starts an upload, sends pieces at their offsets, and asks for the received size after a failure.
+//! A piece has at most the size of a form, so it is complete before it is written. Its acknowledgement means
+//! that it is on disk: the workspace keeps unfinished uploads, within its limits.
 
 use axum::Form;
 use axum::body::Bytes;
@@ -33,7 +33,7 @@ pub(crate) struct Beginning {
     keep_both: Option<String>,
 }
 
-/// An upload that has begun, maybe earlier.
+/// A started upload, possibly from an earlier attempt.
 #[derive(Serialize)]
 struct Begun {
     upload: String,
@@ -46,7 +46,7 @@ struct ResumableProgress {
     received: u64,
 }
 
-/// Begins an upload, or finds the unfinished one of the same file.
+/// Starts an upload, or finds the unfinished upload of the same file.
 pub(crate) async fn begin_upload(
     State(pages): State<FilePages>,
     State(limits): State<UploadLimits>,
@@ -90,7 +90,7 @@ pub(crate) async fn show_upload_progress(
     })
 }
 
-/// Cancels an upload. What has arrived of it is removed.
+/// Cancels an upload and removes its received data.
 pub(crate) async fn cancel_upload(
     State(pages): State<FilePages>,
     user: SignedInVisitor,

@@ -1,4 +1,4 @@
-//! Tables of values that are separated by commas, semicolons or tabs (RFC 4180, and what programs make of it).
+//! Tables of values separated by commas, semicolons or tabs (RFC 4180, and its common variants).
 
 /// The maximum number of rows and columns shown.
 pub(super) const ROWS_MAX: usize = 500;

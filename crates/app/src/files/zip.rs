@@ -1,5 +1,5 @@
-//! Writes a ZIP archive as a stream (APPNOTE 6.3): the content uncompressed, sizes and checksums behind it, because they
-//! are not known before.
+//! Writes a ZIP archive as a stream (APPNOTE 6.3): the content uncompressed, followed by sizes and checksums,
+//! which are not known before.
 
 use domain::time::Timestamp;
 use flate2::Crc;
@@ -12,7 +12,7 @@ const LOCAL_HEADER: u32 = 0x0403_4b50;
 const DATA_DESCRIPTOR: u32 = 0x0807_4b50;
 const CENTRAL_HEADER: u32 = 0x0201_4b50;
 const END_OF_DIRECTORY: u32 = 0x0605_4b50;
-/// ZIP 2.0, made on Unix.
+/// ZIP 2.0, created on Unix.
 const VERSION: u16 = 20;
 const MADE_BY: u16 = 3 << 8 | VERSION;
 /// The name is UTF-8; sizes and checksum follow the content.

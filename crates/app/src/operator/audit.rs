@@ -63,7 +63,7 @@ pub(crate) async fn show_audit_log(
     Ok(error::render_template(&AuditPage { frame, entries: entries.collect(), next }))
 }
 
-/// Returns the text of an action. One that another release has recorded is shown by its name.
+/// Returns the text of an action. An unknown action, recorded by another release, is shown by its name.
 fn action_text(texts: Texts, name: &str) -> String {
     AuditAction::parse(name).map_or_else(|| name.to_owned(), |action| texts.get(text_key(action)))
 }

@@ -21,7 +21,7 @@ struct PluginRow {
 struct NoticeRow {
     place: String,
     text: String,
-    /// True if something was skipped because of it.
+    /// True if it caused something to be skipped.
     is_skipped: bool,
 }
 
