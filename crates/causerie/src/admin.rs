@@ -40,7 +40,7 @@ pub(crate) fn load_locations_as_caller(at: &Where) -> Result<DataLocations, CliE
     read.map_err(|error| CliError::new("INVALID_CONFIGURATION", error.to_string()))?
 }
 
-/// Says that the data folder cannot be used, and what to do.
+/// Returns the error for an unusable data folder, with the remedy.
 pub(crate) fn unusable_data_folder_error(data: &Path, error: &std::io::Error) -> CliError {
     let why = data::describe_unusable_folder(data, error);
     CliError::new("DATA_FOLDER_UNUSABLE", format!("data folder {} unusable: {why}", data.display()))
@@ -63,7 +63,7 @@ pub(crate) fn prepare_request(
     Ok((load_locations_as_caller(&at)?, request, at.json))
 }
 
-/// Turns the failure of a command in a machine into one of this command.
+/// Turns the failure of a command in a machine into a failure of this command.
 pub(crate) fn check_command_outcome(answer: &Value) -> Result<(), CliError> {
     match answer["failed"].as_bool() {
         Some(true) => Err(CliError::new("COMMAND_FAILED", "the command failed in the machine")),
@@ -71,12 +71,12 @@ pub(crate) fn check_command_outcome(answer: &Value) -> Result<(), CliError> {
     }
 }
 
-/// As [`run`] does, but returns the answer.
+/// Runs a command like [`run_admin_command`], but returns the answer.
 pub(crate) async fn carry_out_at(at: &Where, request: AdminRequest) -> Result<Value, CliError> {
     carry_out(&load_locations_as_caller(at)?, request).await
 }
 
-/// Sends the request to the service; without one, executes it on the data folder, which is locked meanwhile.
+/// Sends the request to the service. Without a service, locks the data folder and executes the request on it.
 pub(crate) async fn carry_out(places: &DataLocations, request: AdminRequest) -> Result<Value, CliError> {
     let data = places.data.as_path();
     let unusable = |error: std::io::Error| unusable_data_folder_error(data, &error);
@@ -96,7 +96,7 @@ pub(crate) async fn carry_out(places: &DataLocations, request: AdminRequest) -> 
         && is_missing()?
         && socket::connect_service(data).await.is_none()
     {
-        // A service that uses PostgreSQL leaves its identity, but no database.
+        // A service that uses PostgreSQL leaves its identity in the folder, but no database.
         let elsewhere = if data.join(data::NODE).exists() {
             "; a service with PostgreSQL used this folder: name its database with CAUSERIE_DATABASE or in the configuration"
         } else {

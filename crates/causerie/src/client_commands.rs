@@ -17,7 +17,7 @@ pub(crate) enum ClientCommand {
         causerie ask --chat 0198a7c2-… \"And since when?\"\n  \
         git diff | causerie ask -")]
     Ask {
-        /// The question; `-` reads it from standard input, as does none in a pipe
+        /// The question; `-`, or none in a pipe, reads it from standard input
         text: Option<String>,
         /// A file to upload and attach
         #[arg(long = "file", value_name = "PATH")]
@@ -77,10 +77,10 @@ pub(crate) enum ClientCommand {
         causerie cp -r case :/\n  \
         causerie cp :/notes.txt - | less")]
     Cp {
-        /// Copy folders with all that is in them
+        /// Copy folders with their contents
         #[arg(short, long)]
         recursive: bool,
-        /// The files; a path of the workspace has a colon before it
+        /// The files; a path of the workspace begins with a colon
         #[arg(required = true)]
         from: Vec<String>,
         /// The folder of the workspace, or the local file or folder; `-` prints one file to standard output
@@ -110,7 +110,7 @@ pub(crate) enum ClientCommand {
         /// The files
         #[arg(required = true, value_name = "FILE")]
         files: Vec<String>,
-        /// Remove folders with all that is in them
+        /// Remove folders with their contents
         #[arg(short, long)]
         recursive: bool,
         #[command(flatten)]
@@ -126,22 +126,22 @@ pub(crate) enum ClientCommand {
     },
 }
 
-/// The model and the rest that a question is answered with.
+/// The model and other choices for answering a question.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct AnsweredWith {
     /// The model
     #[arg(long, value_name = "ID")]
     model: Option<String>,
-    /// Allow web search; a continued conversation keeps its own
+    /// Allow web search; a continued conversation keeps its setting
     #[arg(long, conflicts_with = "chat")]
     web: bool,
     /// The agent, by its name or identifier
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
-    /// A skill, by its name or identifier; may be given again
+    /// A skill, by its name or identifier; may be repeated
     #[arg(long = "skill", value_name = "NAME")]
     skills: Vec<String>,
-    /// A jurisdiction, by its identifier; may be given again
+    /// A jurisdiction, by its identifier; may be repeated
     #[arg(long = "jurisdiction", value_name = "ID", conflicts_with = "chat")]
     jurisdictions: Vec<String>,
 }
@@ -173,7 +173,7 @@ pub(crate) struct ServiceArgs {
     /// The key
     #[arg(long, env = "CAUSERIE_API_KEY", hide_env_values = true)]
     key: Option<String>,
-    /// A file with the certificates (PEM) to trust besides the system's
+    /// A file with certificates (PEM) to trust in addition to the system's
     #[arg(long, env = "CAUSERIE_CACERT", value_name = "FILE")]
     cacert: Option<PathBuf>,
 }

@@ -62,14 +62,14 @@ pub(crate) enum CauserieCommand {
         /// The folder
         folder: PathBuf,
     },
-    /// Print what makes a shell complete commands and arguments
+    /// Print a script that makes a shell complete commands and arguments
     ///
     /// For bash: causerie completions bash >/etc/bash_completion.d/causerie
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Try what a service needs on this host, and say what to mend or install
+    /// Check the requirements of a service on this host, and report how to fix problems
     ///
     /// Exits with 1 if there is a problem. Run it as the user of the service.
     Doctor {
@@ -86,7 +86,7 @@ pub(crate) enum CauserieCommand {
     Admin(AdminCommand),
 }
 
-/// Arguments take precedence over environment variables, those over the file, and that over defaults.
+/// Arguments take precedence over environment variables, variables over the file, and the file over defaults.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct ServeOptions {
     /// The configuration file [env: CAUSERIE_CONFIG]
@@ -105,7 +105,7 @@ pub(crate) struct ServeOptions {
     /// The machine driver [env: CAUSERIE_MACHINE_DRIVER] [default: auto]
     #[arg(long, value_enum)]
     pub(crate) machine_driver: Option<MachineDriver>,
-    /// The largest upload in bytes; limited only by the quota if not given [env: CAUSERIE_UPLOAD_MAX_BYTES]
+    /// The largest upload in bytes; by default limited only by the quota [env: CAUSERIE_UPLOAD_MAX_BYTES]
     #[arg(long, value_name = "BYTES")]
     pub(crate) upload_max_bytes: Option<u64>,
     /// Plugins or folders of plugins, separated by colons [env: CAUSERIE_PLUGINS]
@@ -251,7 +251,7 @@ impl Where {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AdminCommand {
-    /// Show what the service does: address, version, models, machines
+    /// Show the state of the service: address, version, models, machines
     Status {
         #[command(flatten)]
         at: Where,
@@ -378,7 +378,7 @@ pub(crate) enum AccountCommand {
     },
     /// Replace the password of the account's owner
     ///
-    /// On a terminal the password is asked for, and not shown.
+    /// On a terminal, prompts for the password without showing it.
     #[command(after_help = examples::SET_PASSWORD)]
     SetPassword {
         /// The account: email or identifier
@@ -392,8 +392,8 @@ pub(crate) enum AccountCommand {
     },
     /// Replace the email of the account's owner, or confirm it
     ///
-    /// By the email the owner signs in, and a user of an identity provider is matched the first time, unless the owner
-    /// chose the email.
+    /// The owner signs in with the email. A user of an identity provider is matched by it the first time,
+    /// unless the owner chose the email.
     SetEmail {
         /// The account: email or identifier
         #[arg(long)]
@@ -419,8 +419,8 @@ pub(crate) enum AccountCommand {
     },
     /// Delete an account with all its conversations and files, for good
     ///
-    /// Keys and sessions end at once, the rest is removed in the background. Postings and the audit log stay, without
-    /// the email.
+    /// Keys and sessions end at once, the rest is removed in the background. Postings and the audit log are
+    /// kept, without the email.
     #[command(after_help = examples::ACCOUNT_DELETE)]
     Delete {
         /// The account: email or identifier
@@ -533,7 +533,7 @@ pub(crate) enum MachineCommand {
         #[command(flatten)]
         at: Where,
     },
-    /// Stop a machine, or all of them, and wait until nothing of it is left
+    /// Stop a machine, or all machines, and wait until their processes have ended
     #[command(group = clap::ArgGroup::new("which").required(true))]
     Stop {
         /// The account: email or identifier
@@ -564,7 +564,7 @@ pub(crate) enum MachineCommand {
         #[command(flatten)]
         at: Where,
     },
-    /// Stop a machine and remove its index; the next start reads the workspace anew
+    /// Stop a machine and remove its index; the next start reads the workspace again
     Reset {
         /// The account: email or identifier
         account: String,

@@ -11,8 +11,8 @@ use crate::request::AdminRequest;
 /// The longest line that is read, in bytes.
 const LINE_MAX_BYTES: u64 = 1024;
 
-/// If the command deletes an account: shows what ends with it, and requires its email to be typed, unless it is confirmed
-/// already. Without a terminal nobody can be asked.
+/// If the command deletes an account, shows the data to be deleted and requires the email to be typed, unless
+/// already confirmed. Fails without a terminal.
 pub(crate) async fn confirm_account_deletion(command: &AdminCommand) -> Result<(), CliError> {
     let AdminCommand::Account(AccountCommand::Delete { account, yes: false, at }) = command else {
         return Ok(());
@@ -30,7 +30,7 @@ pub(crate) async fn confirm_account_deletion(command: &AdminCommand) -> Result<(
         output::format_value(&shown["balance"]),
     ));
     output::error_line("Type the email to delete the account:");
-    // The command has nothing else to do meanwhile.
+    // Blocking is fine here: the command does nothing else meanwhile.
     if is_email_confirmed(std::io::stdin(), &email) {
         return Ok(());
     }

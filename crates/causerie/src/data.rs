@@ -22,7 +22,7 @@ const LOCK: &str = "lock";
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The process that holds the data folder.
+/// The holder of the data folder.
 pub(crate) enum DataFolderHolder {
     /// This process, while the file is open.
     Us(File),
@@ -49,7 +49,7 @@ pub(crate) fn prepare_data_folder(data: &Path) -> io::Result<PathBuf> {
     Ok(data)
 }
 
-/// Says why a data folder cannot be used, and what to do.
+/// Returns the reason why a data folder cannot be used, and the remedy.
 pub(crate) fn describe_unusable_folder(data: &Path, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {

@@ -52,7 +52,7 @@ const STOP_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 /// The validity of the licence.
 const LICENCE: std::time::Duration = std::time::Duration::from_secs(365 * 24 * 3600);
 
-/// Starts the service, asks the question, prints the answer, and continues to serve unless `--once` is given.
+/// Starts the service, asks the question, prints the answer, and continues to serve unless `--once` is set.
 pub(crate) async fn run_demo(options: DemoOptions) -> Result<(), String> {
     print_line("Starting the service with all its data in one folder …");
     let once = options.once;

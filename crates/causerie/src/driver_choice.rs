@@ -1,4 +1,4 @@
-//! The choice of the machine driver while the service already listens: machines start once it is made.
+//! The choice of the machine driver while the service already listens: machines start once it is known.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::machine_driver::{self, Chosen};
 use crate::settings::ServiceSettings;
 
-/// A choice that is being made. Dropping it ends the trials.
+/// A choice in progress. Dropping it ends the trials.
 pub(crate) struct DriverChoice {
     driver: PendingSandbox,
     trials: JoinSet<Result<Chosen, String>>,

@@ -29,12 +29,13 @@ const TOOL_PROGRAMS: [(&str, &str); 7] = [
 /// The programs that build images.
 const IMAGE_PROGRAMS: [(&str, &str); 2] = [("mmdebstrap", "mmdebstrap"), ("mkfs.erofs", "erofs-utils")];
 
-/// The folders of programs that machines show, and that hold those for operators.
+/// The folders of programs in machines, and for operators on the host.
 const MACHINE_FOLDERS: [&str; 3] = ["usr/local/bin", "usr/bin", "bin"];
 
 const OPERATOR_FOLDERS: [&str; 4] = ["usr/sbin", "usr/bin", "sbin", "usr/local/bin"];
 
-/// The longest time of all trials of machine drivers: what the service gives one at its start, so that both find the same.
+/// The time limit of all trials of machine drivers: the same as at the service's start, so that both reach the
+/// same result.
 const TRIALS_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) fn passing_check(name: &str, reason: impl std::fmt::Display) -> Check {
@@ -133,7 +134,7 @@ async fn check_machine_drivers(settings: &ServiceSettings) -> Vec<Check> {
         machine_driver::try_all(folder.path(), settings, TRIALS_TIMEOUT).await;
     let mut checks: Vec<Check> = drivers
         .into_iter()
-        // The driver that is set says itself whether it emulates.
+        // The configured driver reports itself whether it emulates.
         .filter(|(driver, _)| *driver != MachineDriver::Qemu || settings.driver != *driver)
         .map(|(driver, found)| {
             let name = format!("driver_{}", driver.name());

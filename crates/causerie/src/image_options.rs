@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-/// The suite of images unless another is asked for.
+/// The default suite of images.
 const SUITE: &str = "bookworm";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ImageCommand {
-    /// Build an image from Debian packages or an archive; it becomes the current version of its name
+    /// Build an image from Debian packages or an archive, and make it the current version of its name
     Build(Box<BuildOptions>),
     /// List all versions of all images
     List {
@@ -23,7 +23,7 @@ pub(crate) enum ImageCommand {
         #[command(flatten)]
         place: ImageFolderArgs,
     },
-    /// Remove an image that nothing uses
+    /// Remove an unused image
     Remove {
         /// NAME, or NAME@DIGEST for one version
         image: String,
@@ -46,7 +46,7 @@ pub(crate) struct BuildOptions {
     /// An additional package, NAME or NAME=VERSION; may be repeated
     #[arg(long = "package", value_name = "PACKAGE")]
     pub(crate) packages: Vec<String>,
-    /// A file of additional packages, one a line
+    /// A file of additional packages, one per line
     #[arg(long, value_name = "FILE")]
     pub(crate) packages_file: Option<PathBuf>,
     /// The suite of Debian
@@ -62,7 +62,7 @@ pub(crate) struct BuildOptions {
         conflicts_with_all = ["profile", "packages", "packages_file", "suite", "mirrors"]
     )]
     pub(crate) from_tar: Option<PathBuf>,
-    /// Make only the tree, without the file root.erofs
+    /// Create only the tree, without the file root.erofs
     #[arg(long)]
     pub(crate) no_erofs: bool,
     #[command(flatten)]
@@ -94,7 +94,7 @@ pub(crate) struct ImageFolderArgs {
 }
 
 impl ImageCommand {
-    /// Returns the locations that the command was given.
+    /// Returns the command's locations.
     pub(crate) fn folder_args(&self) -> &ImageFolderArgs {
         match self {
             Self::Build(options) => &options.place,

@@ -23,12 +23,13 @@ use workspace::Quota;
 use crate::guest;
 use crate::settings::{MachineDriver, ServiceSettings};
 
-/// The longest trial of every other driver than KVM, which some hosts offer without booting anything: on a busy host a kernel
-/// that works takes seconds. The same for a driver that is set, and for a trial in the background.
+/// The time limit of a trial of any driver except KVM, which some hosts offer although nothing boots: on a busy
+/// host a working kernel takes seconds. Also the limit for a configured driver and for a trial in the
+/// background.
 const PATIENT_TRIAL_TIMEOUT: Duration = Duration::from_secs(10);
 /// The age from which a failed trial is repeated in the background, once for each start.
 const REPEATED_AFTER: Duration = Duration::from_secs(60);
-/// The longest reason that is shown on one line.
+/// The maximum length of a reason on one line.
 const REASON_MAX_CHARS: usize = 240;
 
 /// A driver that was tried on this host.
@@ -51,7 +52,7 @@ const KERNEL_REMEDY: &str =
 pub(crate) struct Unavailable {
     /// On one line.
     reason: String,
-    /// The way to make it available on this host; `None` if nothing does.
+    /// The way to make it available on this host, if one is known.
     remedy: Option<String>,
     /// The time since the trial that has failed; `None` if it was not tried.
     failed: Option<Duration>,
@@ -97,7 +98,7 @@ fn one_line(reason: &str) -> String {
     }
 }
 
-/// Returns the folder that holds a folder for each machine.
+/// Returns the folder that contains a folder for each machine.
 pub(crate) fn machines_folder(data: &Path) -> PathBuf {
     data.join("machines")
 }
@@ -180,9 +181,9 @@ enum TrialReuse {
     Counts,
     /// Only a success counts: after a failure, no other driver could be used.
     OfSuccess,
-    /// The trial is made afresh.
+    /// The trial is repeated.
     Ignored,
-    /// The same, with time for it, because nobody waits.
+    /// The trial is repeated with a long time limit, because nobody waits.
     Repeated,
 }
 
@@ -373,7 +374,7 @@ async fn open_and_try(
     }
 }
 
-/// Says why the device of the processor's virtualisation cannot be opened.
+/// Returns the reason why the device of the processor's virtualisation cannot be opened.
 fn no_kvm(error: &io::Error) -> Unavailable {
     let reason = Unavailable::new(format_args!("/dev/kvm cannot be opened: {error}"));
     match error.kind() {
@@ -438,7 +439,7 @@ pub(crate) struct TrialFindings {
 /// Tries all drivers at the same time, in this folder and within this time.
 pub(crate) async fn try_all(folder: &Path, settings: &ServiceSettings, limit: Duration) -> TrialFindings {
     let mut trials = Trials { data: folder, settings, ends_at: None };
-    // The programs are unpacked once. That takes nothing of the time of the trials.
+    // The programs are unpacked once, which does not count towards the time of the trials.
     let _ = trials.unpack_agent();
     trials.ends_at = Some(Instant::now() + limit);
     let (qemu, uml, sandbox) = tokio::join!(

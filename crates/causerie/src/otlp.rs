@@ -256,7 +256,7 @@ mod tests {
 
     use super::*;
 
-    /// Starts a collector that gives these responses, then 200, and forwards the head and body of each request.
+    /// Starts a collector that returns these responses, then 200, and forwards the head and body of each request.
     async fn start_collector(answers: &[&'static str]) -> (String, mpsc::UnboundedReceiver<(String, Value)>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let endpoint = format!("http://{}", listener.local_addr().expect("an address"));

@@ -23,7 +23,7 @@ pub(crate) fn error_line(line: impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Prints a JSON object: as it is, or a line for each field.
+/// Prints a JSON object as JSON, or as one line per field.
 pub(crate) fn print_object(answer: &Value, as_json: bool) {
     if as_json {
         print_line(answer);

@@ -1,4 +1,4 @@
-//! Asks a person on the terminal for a password, which is not shown while it is typed.
+//! Asks for a password on the terminal, without showing it.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
@@ -43,7 +43,7 @@ impl PasswordPrompt {
         let mut line = String::new();
         // The terminal hands out a line at a time, so no byte of the next one is lost in the buffer.
         BufReader::new(terminal.take(LINE_MAX_BYTES)).read_line(&mut line)?;
-        // The line end was not shown either.
+        // The typed line end was not echoed either.
         terminal.write_all(b"\n")?;
         Ok(line)
     }

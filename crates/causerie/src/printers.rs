@@ -171,7 +171,7 @@ fn print_status(answer: &Value, _: bool) {
     }
 }
 
-/// Says in one line how a vendor of models fares.
+/// Returns the health of a vendor of models in one line.
 fn vendor_line(vendor: &Value) -> String {
     let text = |name: &str| output::format_value(&vendor[name]);
     let health = format!("{}: {} at {}", text("vendor").to_lowercase(), text("status"), text("baseUrl"));
@@ -181,11 +181,11 @@ fn vendor_line(vendor: &Value) -> String {
     }
 }
 
-/// Says why a vendor does not answer.
+/// Returns the reason why a vendor does not answer.
 pub(crate) fn vendor_trouble(vendor: &Value) -> Option<String> {
     let cause = vendor["cause"].as_str().filter(|cause| !cause.is_empty());
     let what = match vendor["trouble"].as_str()? {
-        // The cause says that, too.
+        // The cause already states that.
         "unreachable" => return Some(cause.unwrap_or("it cannot be reached").to_owned()),
         "key" => "it does not accept the key",
         "payment" => "its account has no credit left",

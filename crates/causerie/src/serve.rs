@@ -88,7 +88,7 @@ pub(crate) struct StartedService {
     traces: Traces,
     ending: CancellationToken,
     serving: tokio::task::JoinHandle<()>,
-    /// The choice of the machine driver, until it is made.
+    /// The pending choice of the machine driver.
     choice: Option<DriverChoice>,
     data: PathBuf,
     _lock: File,
@@ -379,7 +379,7 @@ fn setting_in_force(setting: &Effective) -> SettingInForce {
     SettingInForce { key: setting.key.clone().into_owned(), value: setting.value.clone(), origin }
 }
 
-/// Answers a path that nothing serves: with a page to browsers, otherwise with an error of the interface.
+/// Answers an unknown path: with a page for browsers, otherwise with an error of the API.
 async fn no_such_path(method: Method, uri: Uri, headers: HeaderMap) -> Response {
     let page = app::without_slash(&method, uri.path(), &headers)
         .or_else(|| app::no_such_page(&method, uri.path(), &headers));

@@ -22,7 +22,7 @@ pub(crate) struct TlsFiles {
     pub(crate) key: PathBuf,
 }
 
-/// The reason why the TLS files are unusable. Contains nothing of the key.
+/// The reason why the TLS files are unusable. Contains no part of the key.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TlsError {
     /// A file cannot be read.

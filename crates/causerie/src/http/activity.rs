@@ -21,15 +21,15 @@ pub(super) struct ConnectionActivity {
     pub(super) begun: AtomicU64,
     /// The number of requests with unfinished responses.
     pub(super) under_way: AtomicUsize,
-    /// An event stream for which the connection is to be taken.
+    /// An event stream that is to take over the connection.
     stream: Mutex<Option<HandoverStream>>,
     /// True while bytes of an earlier response wait to be written.
     pub(super) clogged: AtomicBool,
     /// True once a head has arrived with more lines than the connection is configured for.
     pub(super) crowded: AtomicBool,
-    /// True once the HTTP library has refused a head, after which nothing is read.
+    /// True once the HTTP library has refused a head; no more data is read then.
     pub(super) is_refused: AtomicBool,
-    /// The rest of a body that nobody has read, over HTTP/1.1.
+    /// The unread rest of a body, over HTTP/1.1.
     unread: Mutex<Option<Discard>>,
     /// The time since which the connection waits for a request.
     pub(super) idle: Arc<IdleClock>,
@@ -51,8 +51,8 @@ impl ConnectionActivity {
         }
     }
 
-    /// Reads on with the rest of an answered request. One that is cut at the bounds stays active, so that no byte of it is taken
-    /// for a head.
+    /// Reads the rest of an answered request. A body that exceeds the bounds stays active, so that its bytes
+    /// are not parsed as a head.
     pub(super) fn poll_discard(&self, context: &mut Context<'_>) {
         let mut unread = self.unread.lock().unwrap_or_else(PoisonError::into_inner);
         let polled = unread.as_mut().map_or(Poll::Pending, |discard| discard.as_mut().poll(context));

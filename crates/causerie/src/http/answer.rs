@@ -25,7 +25,7 @@ tokio::task_local! {
 struct StreamState {
     /// The read progress of its client.
     progress: Arc<ReadProgress>,
-    /// The rest of a body that nobody has read.
+    /// The unread rest of a body.
     unread: Mutex<Option<Incoming>>,
 }
 
@@ -38,8 +38,8 @@ pub(super) fn discard_after_response(rest: Incoming) {
     });
 }
 
-/// Runs the streams of HTTP/2, each until it is done or its client stalls. A connection does not poll a body while
-/// the client's window is full, so nothing else would notice a stalled client.
+/// Runs the streams of HTTP/2, each until it is done or its client stalls. A connection does not poll a body
+/// while the client's window is full, so a stalled client would otherwise go unnoticed.
 #[derive(Clone)]
 pub(super) struct Streams {
     /// The time after which a client that reads nothing is disconnected.

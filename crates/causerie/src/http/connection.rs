@@ -58,7 +58,7 @@ const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// State that all connections share.
 pub(super) struct SharedConnectionState {
-    /// Serves heads with few lines, as nearly all are: parsing more of them takes memory for each request.
+    /// Serves heads with few lines, as nearly all are: parsing more lines takes memory for each request.
     http1: http1::Builder,
     /// Serves connections that sent a head with many lines.
     http1_crowded: http1::Builder,
@@ -341,7 +341,7 @@ impl SharedConnectionState {
         })
     }
 
-    /// Serves requests until the connection ends, is closed, or is taken for a stream.
+    /// Serves requests until the connection ends, is closed, or is taken over by a stream.
     async fn drive_connection(
         &self,
         mut http: Pin<&mut impl GracefulConnection<Error = hyper::Error>>,

@@ -20,7 +20,7 @@ const BUSY: u64 = u64::MAX;
 #[derive(Debug)]
 pub(super) struct IdleClock {
     origin: Instant,
-    /// In milliseconds since the origin; [`BUSY`] while a request is under way.
+    /// In milliseconds since the origin; [`BUSY`] while a request is in progress.
     since: AtomicU64,
     has_asked: AtomicBool,
     closing: Notify,
@@ -40,7 +40,7 @@ impl IdleClock {
         clock
     }
 
-    /// Notes that a request is under way.
+    /// Records that a request is in progress.
     pub(super) fn mark_busy(&self) {
         self.has_asked.store(true, Ordering::Relaxed);
         self.since.store(BUSY, Ordering::Relaxed);
@@ -51,7 +51,7 @@ impl IdleClock {
         self.since.store(clamped_milliseconds(self.origin.elapsed()), Ordering::Relaxed);
     }
 
-    /// Ready when the connection is to be closed for others.
+    /// Ready when the connection should be closed to free its place.
     pub(super) async fn wait_until_closed(&self) {
         self.closing.notified().await;
     }

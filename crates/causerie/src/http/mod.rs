@@ -159,7 +159,7 @@ impl HttpServer {
         }
     }
 
-    /// Waits for a place, and makes some by closing the connections that have waited longest for a request.
+    /// Waits for a free place, and frees places by closing the connections that have waited longest for a request.
     async fn acquire_connection_permit(&self, places: &Arc<Semaphore>) -> Option<OwnedSemaphorePermit> {
         loop {
             if let Ok(place) = places.clone().try_acquire_owned() {
@@ -233,7 +233,7 @@ impl Frontend {
         let headers = answered.response.headers_mut();
         add_safety_headers(headers);
         if is_unclear {
-            // Where the request ends is not certain, so nothing after it is read as another one.
+            // The end of the request is ambiguous, so no further request is read from the connection.
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         headers.insert(X_REQUEST_ID, id);

@@ -1,7 +1,8 @@
-//! Request bodies that nobody reads to their end, because the request was refused or needs none.
+//! Request bodies that the handler does not read to the end, because the request was refused or needs no body.
 //!
-//! A client that writes its whole request before it reads would meet a reset instead of the response if the connection were
-//! closed on it. So what it still sends is read and dropped, for a bounded time and amount, while the response is sent.
+//! A client that writes its whole request before it reads would get a reset instead of the response if the
+//! connection were closed early. So its remaining data is read and dropped, for a bounded time and amount,
+//! while the response is sent.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -22,7 +23,8 @@ const UNREAD_MAX_BYTES: usize = 256 << 20;
 const UNREAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// The time without data after which no more is expected.
 const UNREAD_IDLE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The clients at once whose requests are read on; each holds a buffer of its connection. Further ones are cut off.
+/// The maximum number of clients whose remaining data is read at once; each holds a buffer of its connection.
+/// Further clients are cut off.
 static UNREAD_AT_ONCE: Semaphore = Semaphore::const_new(32);
 /// The size of the buffer for data that is dropped after an unreadable head.
 const DROPPED_AT_ONCE_BYTES: usize = 16 << 10;
@@ -32,7 +34,7 @@ pub(super) struct RequestBody {
     /// `None` once it has ended.
     body: Option<Incoming>,
     rest: Option<Arc<UnreadBody>>,
-    /// True while a client that waits for `100 Continue` was not asked for it: then it sends nothing.
+    /// True while a client waits for `100 Continue` that was not sent: then it sends nothing.
     is_unasked: bool,
 }
 
@@ -48,7 +50,7 @@ impl UnreadBody {
 }
 
 impl RequestBody {
-    /// Returns the body for its reader, and what holds its rest unless it is empty.
+    /// Returns the body for its reader, and a handle of its rest unless it is empty.
     pub(super) fn lend_body(body: Incoming, headers: &HeaderMap) -> (Self, Option<Arc<UnreadBody>>) {
         if body.is_end_stream() {
             return (Self { body: Some(body), rest: None, is_unasked: false }, None);

@@ -33,7 +33,7 @@ pub(super) struct BufferedConnection<C> {
     heads: PartialHead,
 }
 
-/// The bytes of a request head that is not complete yet.
+/// The bytes of an incomplete request head.
 pub(super) struct PartialHead {
     budget: Arc<Budget>,
     holder: BudgetHolder,
@@ -204,7 +204,7 @@ mod tests {
         let sent: &[u8] = b"GET / HTTP/1.1\r\na: b\r\nc: d\r\n\r\n";
         let timeout = Duration::from_secs(60);
         let mut wire = BufferedConnection::new(sent, Bytes::new(), activity.clone(), timeout, true, heads);
-        // The HTTP library may read again before it gives the connection back.
+        // The HTTP library may read again before it returns the connection.
         for _ in 0..2 {
             let mut memory = [0; 64];
             let mut buffer = ReadBuf::new(&mut memory);

@@ -62,7 +62,7 @@ pub(crate) fn flag_form() -> SettingForm<bool> {
     SettingForm { read: Box::new(read), show: ToString::to_string }
 }
 
-/// A table that is not interpreted, or the same as JSON in a text.
+/// An uninterpreted table, or its JSON in a text.
 pub(crate) fn object_form() -> SettingForm<Map<String, Value>> {
     let read = |raw: &Raw| match raw {
         Raw::Table(table) => Ok(table.clone()),

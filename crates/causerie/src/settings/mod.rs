@@ -472,8 +472,8 @@ fn read_log_settings(from: &mut SettingSources) -> LogSettings {
     LogSettings { format, level }
 }
 
-/// Returns true for a valid log filter. A part without `=` must be a level: the filter library would take any other
-/// word for a module and log everything of it.
+/// Returns true for a valid log filter. A part without `=` must be a level: the filter library would treat any
+/// other word as a module and log everything from it.
 fn is_log_filter(text: &str) -> bool {
     let levels = ["off", "error", "warn", "info", "debug", "trace"];
     let is_level = |part: &str| levels.iter().any(|level| part.eq_ignore_ascii_case(level));

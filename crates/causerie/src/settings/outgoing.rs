@@ -46,7 +46,7 @@ pub(super) fn read_outgoing(from: &mut SettingSources) -> OutgoingConfig {
     OutgoingConfig { proxy, authorities: authorities.unwrap_or_default() }
 }
 
-/// Returns true for a URL of HTTP or HTTPS with nothing behind its host and port.
+/// Returns true for a URL of HTTP or HTTPS that ends after its host and port.
 fn is_proxy(url: &str) -> bool {
     url.parse::<Uri>().is_ok_and(|url| {
         matches!(url.scheme_str(), Some("http" | "https"))
