@@ -13,7 +13,7 @@ use crate::marks::{CitationMark, find_marks, push_mark, write_marked};
 use crate::sources::list_cited_sources;
 use crate::text::{format_size, neutralize_controls, one_line};
 
-/// When the text of an answer is printed.
+/// The time at which the text of an answer is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AnswerText {
     /// On a terminal: while it grows.
@@ -33,7 +33,7 @@ pub(crate) struct Style {
     pub(crate) markdown: bool,
     /// Notes are dim.
     pub(crate) colours: bool,
-    /// The language of the labels where the answer does not tell it.
+    /// The language of the labels if the answer does not determine it.
     pub(crate) language: LabelLanguage,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Printer<O, E> {
     has_status: bool,
     markdown: MarkdownStyler,
     mid_line: bool,
-    /// The parts that were announced, by id, and whether their failure was, too.
+    /// The announced parts, by id, and whether their failure was announced.
     noted: Vec<(String, bool)>,
 }
 
@@ -155,7 +155,7 @@ impl<O: Write, E: Write> Printer<O, E> {
             new.sort_by_key(|mark| mark.at);
         }
         let mut fresh = String::new();
-        // A mark right behind what was printed.
+        // A mark right after the printed text.
         let at_once = new.iter().take_while(|mark| mark.at == from).count();
         if from > 0 {
             fresh.extend(text[..from].chars().next_back());
@@ -303,7 +303,7 @@ impl UploadProgress {
         let percent = sent.saturating_mul(100).checked_div(self.total).unwrap_or(100).min(100);
         if self.shown && self.last_percent.swap(percent, Ordering::Relaxed) != percent {
             let (label, name, total) = (self.label, &self.name, format_size(self.total));
-            // The upload goes on, also if nobody can see it.
+            // The upload continues even if its progress cannot be shown.
             let _ = write!(io::stderr(), "\r\x1b[2K\x1b[2m· {label} {name}: {percent} % of {total}\x1b[0m");
         }
     }

@@ -147,7 +147,7 @@ impl<O: Write, E: Write> QuestionExchange<'_, O, E> {
         question: &Question,
     ) -> Result<(ChatAnswer, bool), TerminalError> {
         let mut interrupted = false;
-        // A question that is under way is accepted or not, so it is waited for, and stopped then.
+        // It is unknown whether a sent question was accepted, so wait for the response, and stop it then.
         let mut sent = std::pin::pin!(self.client.send(question));
         let mut answer = loop {
             tokio::select! {

@@ -15,7 +15,7 @@ use crate::text::format_size;
 
 /// The folder of uploads.
 const UPLOADS: &str = "/uploads";
-/// The largest file that is compared with one of its name and size, in bytes.
+/// The maximum size in bytes of a file that is compared with an existing file of its name and size.
 const COMPARED_MAX_BYTES: u64 = 64 << 20;
 /// The type of a file in a listing.
 const FILE: &str = "FILE";

@@ -98,8 +98,8 @@ impl DialogueExit {
 /// Returns the exit code: 0 on a terminal, else that of the first line that failed.
 ///
 /// # Errors
-/// As [`Error`] says. A question that is refused is reported, and the dialogue goes on; a key that is refused ends it,
-/// unless on a terminal.
+/// [`TerminalError`]. A refused question is reported, and the dialogue continues; a refused key ends it, unless
+/// on a terminal.
 pub async fn run_chat(options: ChatOptions) -> Result<u8, TerminalError> {
     let mut outcome = DialogueExit { is_terminal: io::stdin().is_terminal(), code: 0 };
     let client = options.connection.open_client()?;
@@ -186,7 +186,7 @@ pub async fn run_chat(options: ChatOptions) -> Result<u8, TerminalError> {
     }
 }
 
-/// Says that a choice waits for a new conversation, if one is being held.
+/// Notes that a choice applies to the next conversation, if one is in progress.
 fn note_if_kept<O: Write, E: Write>(printer: &mut Printer<O, E>, next: &Question) -> io::Result<()> {
     if next.chat_id.is_none() {
         return Ok(());

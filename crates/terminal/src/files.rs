@@ -98,7 +98,7 @@ fn check_names(files: &[&Path]) -> Result<(), TerminalError> {
 /// is in them if `recursive`.
 ///
 /// # Errors
-/// As [`Error`] says. The files before the one that failed are copied.
+/// [`TerminalError`]. The files before the failed one are copied.
 pub async fn copy_files(
     connection: &ServiceConnection,
     from: &[String],
@@ -167,7 +167,7 @@ async fn upload_file(
     Ok(printer.print_note(&format!("{label} {} ({})", uploaded.path, format_size(uploaded.size)))?)
 }
 
-/// Returns the local file that a download makes.
+/// Returns the local file that a download creates.
 fn download_target(file: &str, to: &Path) -> PathBuf {
     let name = file.trim_end_matches('/').rsplit('/').next().unwrap_or(file);
     if to.is_dir() { to.join(name) } else { to.to_owned() }

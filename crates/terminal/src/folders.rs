@@ -1,4 +1,4 @@
-//! Folders of the workspace on a terminal: made, removed, and copied with all that is in them.
+//! Creates, removes and copies folders of the workspace with their contents.
 
 use std::fs;
 use std::io;
@@ -17,10 +17,11 @@ const ENTRIES_MAX: usize = 100_000;
 const NOT_FOUND: u16 = 404;
 const CONFLICT: u16 = 409;
 
-/// Makes folders of the workspace. The parent of each must exist, unless `parents`: then it is made, and so may the folder.
+/// Creates folders of the workspace. With `parents`, creates missing parents and accepts existing folders;
+/// otherwise each parent must exist.
 ///
 /// # Errors
-/// As [`Error`] says. The folders before the one that failed are made.
+/// [`TerminalError`]. The folders before the failed one are created.
 pub async fn make_folders(
     connection: &ServiceConnection,
     folders: &[String],
@@ -45,7 +46,7 @@ pub async fn make_folders(
 /// Removes files of the workspace, and folders with all that is in them if `recursive`, or else empty ones.
 ///
 /// # Errors
-/// As [`Error`] says. The files before the one that failed are removed.
+/// [`TerminalError`]. The files before the failed one are removed.
 pub async fn remove_files(
     connection: &ServiceConnection,
     files: &[String],
@@ -79,13 +80,13 @@ pub(crate) async fn list_folder(
 ) -> Result<Option<Vec<FolderEntry>>, TerminalError> {
     match client.list_folder(path).await {
         Ok(listing) => Ok(Some(listing.entries)),
-        // Also if there is nothing: the download tells.
+        // A missing file counts as well: the download reports it.
         Err(client::Error::Refused { status: 400 | NOT_FOUND | CONFLICT, .. }) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
-/// The things to upload: folders, which are made first, and files with their folders.
+/// The entries to upload: folders, which are created first, and files with their folders.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct UploadPlan {
     pub(crate) folders: Vec<String>,
@@ -150,7 +151,7 @@ impl UploadPlan {
     }
 }
 
-/// Downloads a folder of the workspace with all that is in it into a local one, which may exist.
+/// Downloads a folder of the workspace with its contents into a local one, which may exist.
 pub(crate) async fn download_folder(
     client: &Client,
     entries: Vec<FolderEntry>,

@@ -1,6 +1,6 @@
-//! A client on a terminal: it asks, holds a conversation, and shows files and conversations.
+//! A client for terminals: asks questions, holds conversations, and shows files and conversations.
 //!
-//! Standard output carries only what was asked for, so that it can be piped; progress goes to standard error.
+//! Standard output carries only the requested data, so that it can be piped; progress goes to standard error.
 
 mod answer;
 mod ask;
@@ -38,7 +38,7 @@ pub struct ServiceConnection {
     pub url: String,
     /// The key of the account.
     pub key: String,
-    /// A file with the certificates (PEM) to trust besides the system's.
+    /// A file with certificates (PEM) to trust in addition to the system's.
     pub certificates: Option<PathBuf>,
 }
 
@@ -99,7 +99,7 @@ pub enum TerminalError {
         #[source]
         source: io::Error,
     },
-    /// The command makes no sense as it is.
+    /// The command is invalid.
     #[error("{0}")]
     Usage(String),
     /// Ctrl-C was pressed.
@@ -144,7 +144,7 @@ impl TerminalError {
         }
     }
 
-    /// Returns the message with its causes, on one line. Of what the network says, only the last cause is shown.
+    /// Returns the message with its causes, on one line. For network errors, only the last cause is shown.
     #[must_use]
     pub fn message(&self) -> String {
         let error: &dyn std::error::Error = self;

@@ -1,7 +1,8 @@
 //! Markdown on a terminal, styled while it is written.
 //!
-//! The text arrives in pieces, so it is styled as it comes: emphasis, code, headings, lists and quotes get styles of the
-//! terminal and lose their marks. What needs the whole block (tables, links) stays as it was written.
+//! The text arrives in pieces and is styled incrementally: emphasis, code, headings, lists and quotes get
+//! styles of the terminal and lose their marks. Elements that need the whole block (tables, links) are printed
+//! as source.
 
 const RESET: &str = "\x1b[0m";
 const BOLD: &str = "\x1b[1m";
@@ -50,7 +51,7 @@ impl MarkdownStyler {
         out
     }
 
-    /// Returns what was held back, and ends all styles.
+    /// Returns the text held back, and ends all styles.
     pub(crate) fn finish(&mut self) -> String {
         let mut out = String::new();
         if self.line == MarkdownLine::Start {
@@ -89,7 +90,7 @@ impl MarkdownStyler {
         }
     }
 
-    /// Decides what the line is by its held start, and prints that.
+    /// Decides the kind of the line by its held start, and prints the start.
     fn start_line(&mut self, out: &mut String) {
         let held = std::mem::take(&mut self.held);
         let trimmed = held.trim_start();
@@ -179,7 +180,7 @@ impl MarkdownStyler {
         self.restore_styles(out);
     }
 
-    /// Prints the styles that hold from here.
+    /// Prints the styles that apply from here.
     fn restore_styles(&self, out: &mut String) {
         out.push_str(RESET);
         match self.line {

@@ -13,7 +13,7 @@ const CITATION: &str = "data-citation=\"c";
 /// A mark in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CitationMark {
-    /// Where it goes, in bytes.
+    /// Its place in bytes.
     pub(crate) at: usize,
     pub(crate) number: u32,
 }
@@ -70,7 +70,7 @@ pub(crate) fn push_mark(number: u32, out: &mut String) {
 /// The text that a reader sees of the HTML so far.
 struct VisibleText {
     letters: Vec<char>,
-    /// The signs behind the last letter.
+    /// The signs after the last letter.
     after: String,
     /// The numbers of the marks here.
     numbers: Vec<u32>,

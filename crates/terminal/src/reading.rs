@@ -22,7 +22,7 @@ pub(crate) struct FilesBeingRead {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct FileBeingRead {
     name: String,
-    /// Those that were read, and all, as far as it is known.
+    /// The number of files read, and of all files, as far as they are known.
     pages: Option<(u64, u64)>,
 }
 
@@ -39,7 +39,7 @@ impl FilesBeingRead {
     pub(crate) async fn next_file(&mut self, client: &Client) -> Option<FileBeingRead> {
         let Some(first) = self.paths.first() else { return std::future::pending().await };
         self.looks.tick().await;
-        // All of them are in the folder of uploads. What cannot be listed is not shown: the answer tells of it.
+        // All of them are in the folder of uploads. Failures to list them are ignored: the answer reports them.
         let folder = first.rsplit_once('/').map_or("/", |(folder, _)| folder);
         let listing = client.list_folder(folder).await.ok()?;
         listing
