@@ -13,7 +13,7 @@ const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const HOPS_MAX: usize = 32;
 /// The prefix that is assigned to one customer, whose addresses count as one.
 const IPV6_PREFIX_BITS: u32 = 64;
-/// The prefixes that one customer may have all of, too.
+/// The prefixes that a single customer may own as well.
 pub const IPV6_WIDER_BITS: [u32; 2] = [56, 48];
 
 /// The remote address of a request's connection.
@@ -86,8 +86,8 @@ pub fn normalize_for_counting(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Returns the networks with the address that a single customer may have, too, the smallest first: providers assign from a /64 up
-/// to a /48. Empty for IPv4.
+/// Returns the networks around the address that a single customer may own, the smallest first: providers assign
+/// from a /64 up to a /48. Empty for IPv4.
 #[must_use]
 pub fn wider_networks(address: IpAddr) -> Vec<(u32, IpAddr)> {
     match address.to_canonical() {

@@ -1,7 +1,7 @@
 //! Booleans of queries and forms.
 
-/// Parses a boolean as programs write it: `true`, `True`, `1`, `false`, `False`, `0`, or nothing for false. Returns `None` for
-/// anything else.
+/// Parses a boolean as programs write it: `true`, `True`, `1`, `false`, `False`, `0`, or an empty text for
+/// false. Returns `None` for anything else.
 #[must_use]
 pub fn parse_boolean(text: &str) -> Option<bool> {
     match text.trim().to_ascii_lowercase().as_str() {

@@ -15,7 +15,7 @@ pub(crate) const COPIED_MAX_BYTES: usize = 4 << 10;
 /// The encoder of an event stream, flushed after every event.
 pub(crate) struct EventEncoder {
     encoder: Encoder,
-    /// The part of the current event that is not compressed yet.
+    /// The uncompressed rest of the current event.
     input: VecDeque<Bytes>,
     unflushed: bool,
     _place: BudgetShare,

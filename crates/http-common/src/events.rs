@@ -21,7 +21,7 @@ use crate::event_encoder::{COPIED_MAX_BYTES, EventEncoder};
 use crate::flow_control::{BodyAborted, FlowControl};
 use crate::limits::{HEARTBEAT, READER_IN_FLIGHT_MAX_BYTES, READER_STALL_TIMEOUT};
 
-/// The bytes of an event besides its data.
+/// The bytes of an event in addition to its data.
 const EVENT_BYTES: usize = 128;
 /// The end of the first event, with the reconnection time in milliseconds.
 const RETRY: &[u8] = b"retry: 1000\n\n";

@@ -108,7 +108,7 @@ impl GcraLimiter {
     #[must_use]
     pub fn with_interval(interval: Duration, burst: u32) -> Self {
         let interval = u64::try_from(interval.as_nanos()).unwrap_or(u64::MAX);
-        // A whole allowance takes at most a century, so that no sum overflows.
+        // The full burst refills within at most a century, so that no sum overflows.
         let interval = interval.min(u64::MAX / 8 / u64::from(burst.max(1)));
         Self::from_allowance(GcraAllowance { interval, burst: u64::from(burst) })
     }

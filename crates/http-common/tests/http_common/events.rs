@@ -154,7 +154,7 @@ async fn event_stream_disconnects_unread_connection() {
     let mut client = tokio::net::TcpStream::connect(address).await.unwrap();
     client.write_all(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     has_ended.await.unwrap();
-    // Only what fits into the kernel's buffers, which hold less than 10 MiB.
+    // Only the data that fits into the kernel's buffers, which hold less than 10 MiB.
     assert!((1..40).contains(&asked.load(Ordering::Relaxed)), "{asked:?}");
     server.abort();
     drop(client);
