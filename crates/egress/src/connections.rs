@@ -43,7 +43,7 @@ impl OutgoingConnections {
     }
 }
 
-/// Creates a client that uses this proxy and trusts these authorities besides the system's.
+/// Creates a client that uses this proxy and trusts these authorities in addition to the system's.
 fn build_client(outgoing: &OutgoingConfig) -> Result<Client, reqwest::Error> {
     let builder = match &outgoing.proxy {
         // The builder reads the variables itself.

@@ -56,7 +56,7 @@ async fn list_and_call_tools_both_forms() {
             PassagePlace::Web { url: "https://example.org/act".to_owned(), title: "The act".to_owned() };
         assert_eq!(kinds.passages, [Passage { place: act, text: "The act".to_owned() }]);
     }
-    // Two sessions were begun, and one list made for each.
+    // Two sessions were started, with one list for each.
     assert_eq!((count_requests(&standin, "initialize"), count_requests(&standin, "tools/list")), (2, 4));
     assert_eq!(count_requests(&standin, "notifications/initialized"), 2);
 }
@@ -74,7 +74,7 @@ async fn mcp_config_decides_grants_and_repeatability() {
         assert_eq!(mcp.call_tool(absent, "{}").await, Err(McpError::UnknownTool), "{absent}");
     }
     assert_eq!(count_requests(&standin, "tools/call"), 0);
-    // The server calls each of its tools read-only; that counts for nothing.
+    // The server declares each of its tools read-only, which is ignored.
     assert!(mcp.is_repeatable("registry__echo"));
     assert!(!mcp.is_repeatable("registry__fail") && !mcp.is_repeatable("other__echo"));
     let changed = mcp.list_tools().await.tools[1].name.clone();
@@ -135,7 +135,7 @@ async fn failed_server_hides_only_own_tools() {
     assert!(
         matches!(&listed.missing[1].1, McpError::Unavailable { retry_after, .. } if *retry_after == wait)
     );
-    // They rest: the next question asks none of them.
+    // They are paused: the next question calls none of them.
     let before = standin.web_requests().len();
     let again = all.list_tools().await;
     assert_eq!((again.tools.len(), again.missing.len(), standin.web_requests().len()), (15, 5, before));

@@ -89,7 +89,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 fn is_public_v6(address: Ipv6Addr) -> bool {
     match address.segments() {
         // Protocol assignments (including Teredo, which embeds IPv4 addresses), documentation, and 6to4, which
-        // embeds them, too.
+        // embeds them as well.
         [0x2001, 0..=0x01FF, ..] | [0x2001, 0x0DB8, ..] | [0x2002, ..] | [0x3FFF, 0..=0x0FFF, ..] => false,
         // All public addresses are in this range; outside are loopback, mapped and translated IPv4, private,
         // link-local and multicast addresses.

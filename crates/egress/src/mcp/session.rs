@@ -93,7 +93,7 @@ async fn discover_revision(endpoint: &Endpoint) -> Result<Option<McpSession>, Ex
     let answer = match timeout(PROBE_TIMEOUT, endpoint.exchange_request(Some(&probe), &request)).await {
         Ok(Ok((answer, _))) => answer,
         Ok(Err(ExchangeFailure::Refused(error))) => RpcResponse::Error(error),
-        // Without a connection, or if the server rejects the service, a handshake would fail, too.
+        // Without a connection, or if the server rejects the service, a handshake would fail as well.
         Ok(Err(
             failure @ ExchangeFailure::Error(McpError::Unavailable { .. } | McpError::Rejected { .. }),
         )) => {

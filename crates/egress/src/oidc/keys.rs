@@ -94,8 +94,8 @@ impl ProviderKey {
 }
 
 impl Material {
-    /// Returns true if keys of this kind sign by the algorithm. The kind decides, so that a token cannot have a public key
-    /// taken for something else.
+    /// Returns true if keys of this kind sign by the algorithm. The kind decides, so that a token cannot make a
+    /// public key be used as a secret.
     fn is_for(&self, algorithm: &str) -> bool {
         match self {
             Self::Rsa { .. } => rsa_parameters(algorithm).is_some(),

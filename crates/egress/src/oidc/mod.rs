@@ -14,8 +14,8 @@
 //!    │<── session ─────────────────│<── user info ────────────────│  if the ID token has no email
 //! ```
 //!
-//! Everything that a sign-in must remember is derived from one secret in the browser's cookie, so the service stores nothing
-//! and any process completes it. All that the provider sends is bounded.
+//! The state of a sign-in is derived from one secret in the browser's cookie, so the service stores nothing and
+//! any process can complete it. All data from the provider is bounded.
 
 mod keys;
 mod token;
@@ -82,7 +82,7 @@ pub struct SignInRequest {
 pub struct Callback<'a> {
     pub code: &'a str,
     pub state: &'a str,
-    /// The provider that returns the user, if it says so.
+    /// The provider that returns the user, if it identifies itself.
     pub issuer: Option<&'a str>,
     /// The provider's error instead of a code.
     pub error: Option<&'a str>,
@@ -343,7 +343,7 @@ impl Oidc {
         let (status, answer) = fetch_json(request.body(body)).await?;
         if status != 200 {
             let error = answer["error"].as_str().map_or_else(|| format!("status {status}"), loggable_code);
-            // Errors of the client's credentials are the operator's to mend.
+            // Errors of the client's credentials must be fixed by the operator.
             return Err(if status < 500 { OidcError::Refused(error) } else { OidcError::Unavailable(error) });
         }
         let id =
@@ -364,7 +364,7 @@ impl Oidc {
                 "its metadata endpoint returned status {status}"
             )));
         }
-        // A provider that is configured with another name would make tokens for that name.
+        // A provider that is configured with another name would issue tokens for that name.
         if document["issuer"].as_str() != Some(&self.config.issuer) {
             return Err(provider_unavailable_error("its metadata names another issuer"));
         }
@@ -416,7 +416,7 @@ impl Oidc {
         Ok(keys)
     }
 
-    /// Waits until nobody else reads from the provider, at most as long as one exchange takes.
+    /// Waits until no other task reads from the provider, at most as long as one exchange takes.
     async fn one_reader(&self) -> Result<SemaphorePermit<'_>, OidcError> {
         let waited = timeout(EXCHANGE_TIMEOUT, self.reading.acquire()).await;
         waited
@@ -482,7 +482,7 @@ fn loggable_code(error: &str) -> String {
 
 fn fresh_value<T: Clone>(read: &Read<T>, now: Timestamp, max_age: Duration) -> Option<T> {
     let read = read.lock().unwrap_or_else(PoisonError::into_inner);
-    // A clock that was set back makes nothing fresh.
+    // Setting the clock back does not make values fresh again.
     read.as_ref()
         .filter(|(_, at)| *at <= now && now.duration_since(*at) < max_age)
         .map(|(value, _)| value.clone())

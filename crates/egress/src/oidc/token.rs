@@ -26,7 +26,7 @@ pub enum TokenError {
     /// It is not a signed JSON Web Token, or is too long.
     #[error("the ID token is malformed")]
     Malformed,
-    /// Its algorithm is not a signature that a key of the provider makes.
+    /// Its algorithm does not match a key of the provider.
     #[error("the ID token has an unsupported algorithm")]
     Algorithm,
     /// No key of the provider fits its header.
@@ -50,7 +50,7 @@ pub enum TokenError {
     /// It has no subject.
     #[error("the ID token has no subject")]
     Subject,
-    /// Neither it nor the provider's user info has an email.
+    /// Neither the token nor the provider's user info has an email.
     #[error("the identity provider sent no email")]
     NoEmail,
     /// The provider has not verified the email.

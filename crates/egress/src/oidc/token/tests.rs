@@ -11,7 +11,7 @@ use crate::oidc::keys;
 const NOW: Timestamp = Timestamp::from_micros(1_800_000_000_000_000);
 const NOW_SECONDS: i64 = 1_800_000_000;
 
-/// An RSA key made for these tests, which signs nothing else.
+/// An RSA key created for these tests only.
 const RSA: &[u8] = include_bytes!("test_rsa_2048.pk8");
 
 enum Signer {
