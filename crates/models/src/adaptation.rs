@@ -20,7 +20,7 @@ use crate::refusal;
 const LEFT_OUT_MAX: usize = 32;
 /// The least output that is asked for because of the context window.
 const OUTPUT_MIN_TOKENS: u32 = 64;
-/// The part of instructions that tells a model without tools what to do.
+/// The instructions for a model without tools.
 const NO_TOOLS: &str = "No tools can be called in this conversation, whatever is said about tools above: answer from what \
                         stands in the conversation and its attachments, and say what you could not look up.";
 
@@ -29,7 +29,7 @@ pub(crate) struct RequestRefusal {
     pub(crate) error: StepError,
     /// The status of the response.
     pub(crate) status: u16,
-    /// All texts of the response, in small letters. They may contain the key: they are compared, never shown.
+    /// All texts of the response, in small letters. They may contain the key, so they are compared but never shown.
     pub(crate) texts: String,
 }
 
@@ -113,7 +113,7 @@ impl Adaptation {
         self.output_max_tokens
     }
 
-    /// Returns what also holds for other requests.
+    /// Returns the part that also applies to other requests.
     pub(crate) fn to_lasting(&self) -> Self {
         Self { output_now: None, ..self.clone() }
     }

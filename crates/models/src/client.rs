@@ -175,7 +175,7 @@ fn direct_request(
     Ok(request)
 }
 
-/// Returns what decides which servers are behind a proxy.
+/// Returns the matcher that decides which servers are behind a proxy.
 fn proxy_matcher(proxy: &ProxyChoice) -> Matcher {
     match proxy {
         ProxyChoice::Environment => Matcher::from_system(),

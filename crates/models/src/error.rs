@@ -126,7 +126,7 @@ impl VendorProblem {
         [&self.code, &self.kind].iter().any(|text| UNPAID_CODES.contains(&text.as_str()))
     }
 
-    /// Tells what a permanent error does not accept: a key and money are matters of the operator, never of the question.
+    /// Classifies a permanent error: a refused key or missing credit concerns the operator, never the question.
     fn classify_refusal(&self, status: Option<StatusCode>) -> RefusedPart {
         let message = self.message.to_lowercase();
         let says = |phrases: &[&str]| phrases.iter().any(|phrase| message.contains(phrase));
@@ -333,7 +333,7 @@ pub(crate) fn all_texts(body: &str) -> String {
     out.to_lowercase()
 }
 
-/// Returns the field that a server checked against a schema, and what it says about it: FastAPI's `loc` and `msg`.
+/// Returns the field that a server checked against a schema, and its message: FastAPI's `loc` and `msg`.
 fn checked_field(fields: &Map<String, Value>) -> Option<(&str, &str)> {
     let field = fields.get("loc")?.as_array()?.last()?.as_str()?;
     Some((field, fields.get("msg")?.as_str()?))

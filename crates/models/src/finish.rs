@@ -109,7 +109,7 @@ impl Finish {
     }
 }
 
-/// How a step ends, as far as its stream has told.
+/// How a step ends, as far as its stream has reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct StepEnding {
     /// The reason; `None` while the model is not done.
@@ -122,7 +122,7 @@ impl StepEnding {
     /// Takes the server's reason.
     ///
     /// # Errors
-    /// Fails when the reason tells that the server failed.
+    /// Fails if the reason means that the server failed.
     pub(crate) fn take_reason(&mut self, reason: &str) -> Result<(), StepError> {
         match Finish::from_reason(reason) {
             Finish::Stop(stop) => (self.stop, self.is_unknown) = (Some(stop), false),

@@ -45,8 +45,8 @@ pub(crate) fn count_of(value: &Value) -> Option<u64> {
     }
 }
 
-/// Mends JSON that cannot be read: replaces numbers that JSON does not have (`NaN`), escapes control characters in
-/// texts, and removes duplicate fields, of which the last one counts. Returns `None` if it still cannot be read.
+/// Repairs unreadable JSON: replaces invalid numbers (`NaN`), escapes control characters in texts, and removes
+/// all but the last of duplicate fields. Returns `None` if the result is still unreadable.
 pub(crate) fn mended_json(json: &str) -> Option<String> {
     let value = match serde_json::from_str::<Value>(json) {
         Ok(value) => value,

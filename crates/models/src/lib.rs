@@ -4,9 +4,9 @@
 //! needs no vendor. No other crate contains vendors' JSON. The [`Catalog`] lists the models and resolves their
 //! providers.
 //!
-//! An [`EmbeddingModel`] gives texts vectors, for search by meaning.
+//! An [`EmbeddingModel`] returns vectors of texts, for semantic search.
 //!
-//! A provider makes one attempt and reports errors; the caller decides on retries. A key appears nowhere but in the
+//! A provider makes one attempt and reports errors; the caller decides on retries. A key appears only in the
 //! header that carries it.
 
 mod adaptation;

@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-/// The output of a paused step so far, as the vendor sent it. The model goes on from there when it is sent back.
+/// The output of a paused step so far, as the vendor sent it. When it is sent back, the model continues from there.
 #[derive(Debug, Default)]
 pub(crate) struct Pause {
     /// The blocks of content, as JSON.

@@ -145,7 +145,7 @@ pub(crate) fn named_tools(text: &str, tools: &[ToolSpec]) -> Vec<usize> {
     let mut named: Vec<usize> = (0..tools.len())
         .filter(|at| {
             let name = tools[*at].name.to_lowercase();
-            // A name such as `read` is a word, too.
+            // A name such as `read` is also an ordinary word.
             let is_quoted =
                 ['\'', '"', '`'].iter().any(|quote| text.contains(&format!("{quote}{name}{quote}")));
             is_quoted || (name.contains(['_', '-']) && has_word(text, &name))
@@ -179,7 +179,7 @@ pub(crate) fn named_tools(text: &str, tools: &[ToolSpec]) -> Vec<usize> {
 pub(crate) struct NamedLimits {
     /// The output that the next request may ask for.
     pub(crate) output_tokens: Option<u64>,
-    /// The output limit holds for every request.
+    /// The output limit applies to every request.
     pub(crate) is_output_limit: bool,
     /// The context window of the model.
     pub(crate) context_tokens: Option<u64>,
@@ -282,7 +282,7 @@ fn context_of(text: &str) -> Option<u64> {
 fn input_of(text: &str, requested: u64, context: u64) -> Option<u64> {
     let values: Vec<u64> = find_numbers(text).into_iter().map(|number| number.value).collect();
     let others = || values.iter().copied().filter(|value| ![requested, context].contains(value));
-    // The sum of input and output may be named, too.
+    // The sum of input and output may also be named.
     let summed = others().find(|value| values.contains(&value.saturating_add(requested)));
     summed.or_else(|| others().max())
 }

@@ -82,7 +82,7 @@ fn restore_names(value: &mut Value, renamed: &Renamed, depth: usize) {
     }
 }
 
-/// Makes the schema one of an object: merges unions at the top, and drops anything else.
+/// Turns the schema into an object's: merges unions at the top, and drops anything else.
 fn object_schema(schema: Value) -> Value {
     let Value::Object(mut fields) = schema else { return json!({"type": "object", "properties": {}}) };
     for (union, is_all) in [("allOf", true), ("anyOf", false), ("oneOf", false)] {
@@ -135,7 +135,7 @@ fn merge_branches(fields: &mut Map<String, Value>, branches: Vec<Value>, is_all:
     }
 }
 
-/// Mends a schema and those in it.
+/// Repairs a schema and its nested schemas.
 fn mend_schema(schema: &mut Value, renamed: &mut Renamed, depth: usize) {
     let Value::Object(fields) = schema else { return };
     if depth >= DEPTH_MAX {

@@ -17,7 +17,7 @@ pub(crate) struct SseFrame {
 }
 
 impl SseFrame {
-    /// Mends JSON that cannot be read, as [`lenient::mended_json`] does. Returns `None` when that changes nothing.
+    /// Repairs unreadable JSON like [`lenient::mended_json`]. Returns `None` if that changes nothing.
     pub(crate) fn mend_json(&self) -> Option<Self> {
         let data = lenient::mended_json(&self.data)?;
         (data != self.data).then(|| Self { event: self.event.clone(), data })

@@ -33,7 +33,7 @@ const TABLES: [(&[&str], &str); 4] = [
     (&["further", "apart"], include_str!("further_questions.tsv")),
     (&["later"], include_str!("later_questions.tsv")),
 ];
-/// The parts whose single answers are not shown, so that nothing is made to fit them.
+/// The parts whose single answers are not shown, so that the reader is not tuned to them.
 const APART: [&str; 3] = ["kept", "apart", "later"];
 
 /// A question and the place of its answer.
@@ -215,7 +215,8 @@ fn miss_cause(question: &BenchQuestion, answer: &ReaderAnswer, right: &[bool]) -
     }
 }
 
-/// Assigns a question to one of two halves by its text, so that what is made with one can be checked with the other.
+/// Assigns a question to one of two halves by its text, so that rules tuned with one half can be checked with
+/// the other.
 fn question_half(question: &BenchQuestion) -> usize {
     let hash = question.text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -49,7 +49,7 @@ impl Thoughts {
         out
     }
 
-    /// Returns what was held at the end of the step.
+    /// Returns the text held at the end of the step.
     pub(super) fn take_held(&mut self) -> Option<ThoughtPiece> {
         let held = Some(std::mem::take(&mut self.held)).filter(|held| !held.is_empty())?;
         Some(if self.place == ThoughtPlace::Inside {
@@ -59,7 +59,7 @@ impl Thoughts {
         })
     }
 
-    /// Takes a step through what is held. Returns false when more text is needed.
+    /// Processes a part of the held text. Returns false if more text is needed.
     fn advance_held(&mut self, out: &mut Vec<ThoughtPiece>) -> bool {
         match self.place {
             ThoughtPlace::Beginning | ThoughtPlace::After => self.begin_thought(),
@@ -68,7 +68,7 @@ impl Thoughts {
         }
     }
 
-    /// Decides whether thoughts begin where nothing but white space came before.
+    /// Decides whether thoughts begin after leading white space only.
     fn begin_thought(&mut self) -> bool {
         let begun = self.held.trim_start();
         if begun.is_empty() || may_become_tag(begun) {
@@ -167,7 +167,7 @@ fn push_piece(out: &mut Vec<ThoughtPiece>, piece: ThoughtPiece) {
     }
 }
 
-/// Returns the name of the opening tag at the beginning as it is written, and what follows.
+/// Returns the name of the opening tag at the beginning as written, and the text after it.
 fn strip_opening_tag(text: &str) -> Option<(&str, &str)> {
     name_and_rest(text.strip_prefix('<')?)
 }
@@ -177,7 +177,7 @@ fn strip_closing_tag(text: &str) -> Option<&str> {
     name_and_rest(text.strip_prefix("</")?).map(|(_, rest)| rest)
 }
 
-/// Splits the rest of a tag behind its name.
+/// Splits the rest of a tag after its name.
 fn name_and_rest(inner: &str) -> Option<(&str, &str)> {
     NAMES.iter().find_map(|name| {
         let (written, rest) = inner.split_at_checked(name.len())?;

@@ -24,7 +24,7 @@ pub(super) struct Quote<'a> {
     pub(super) head_lines: usize,
     /// The quoted ranges of the passage's text.
     pub(super) ranges: Vec<Range<usize>>,
-    /// The range that answers, which is emphasized where more is quoted; empty if none does.
+    /// The range that answers, emphasized if more is quoted; empty if no range answers.
     pub(super) best: Range<usize>,
 }
 
@@ -70,7 +70,7 @@ pub(super) fn answer_from_quotes(language: TextLanguage, quotes: &[Quote<'_>], l
     out
 }
 
-/// Appends how many passages are not quoted, and that a sum is not made.
+/// Appends the number of passages that are not quoted, and a note that sums are not calculated.
 fn push_left_out(
     out: &mut String,
     language: TextLanguage,
@@ -238,7 +238,7 @@ fn files_of<'a>(quotes: &[Quote<'a>]) -> Vec<&'a str> {
 /// The reason why files were not searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum UnsearchedReason {
-    /// The index has not read them yet.
+    /// They are not indexed yet.
     Waiting,
     /// The search failed or is not offered.
     Failed,
@@ -287,7 +287,7 @@ fn format_place(language: TextLanguage, place: &PassagePlace, files: &[&str]) ->
     match place {
         PassagePlace::File { path, page, lines, page_name } => {
             let name = name_among(path, files);
-            // Markdown's emphasis does not begin or end with blanks, which are shown as visible ones.
+            // Markdown's emphasis must not begin or end with blanks, so blanks are made visible.
             let mut out = format!("**{}**", escape_markdown(&shown_name(name)));
             let kind = PageKind::from_path(name);
             let _ = match (page, page_name) {

@@ -186,7 +186,7 @@ impl Focus {
             }
             Self::Number => f64::from(u8::from(has_number(text))),
             Self::When if has_date(text) || has_span(text) => 1.0,
-            // `When does it end?` may ask for a condition, too.
+            // `When does it end?` may also ask for a condition.
             Self::When => {
                 if fold_words(text).iter().any(|(_, word)| list_contains(CONDITIONS, word)) {
                     0.6

@@ -73,7 +73,7 @@ pub(super) struct PassageReading<'a> {
     pub(super) sentences: Vec<ScoredSentence>,
     /// The match of each word in the headings.
     pub(super) head: Vec<f64>,
-    /// How much of the question a heading says that says nothing else, from 0 to 1.
+    /// The share of the question that a heading without other words covers, from 0 to 1.
     pub(super) headed: f64,
     /// The share of the words of that heading that are words of the question.
     pub(super) head_share: f64,

@@ -19,7 +19,7 @@ pub(super) const CALENDAR: &str = "\
     pondel* utery uterni utorok utorka streda stredu stredy ctvrtek ctvrtka stvrtok stvrtka patek patku piatok piatku \
     sobota sobotu soboty nedele nedeli nedela nedelu monday* tuesday* wednesday* thursday* friday* saturday* sunday* \
     montag* dienstag* mittwoch* donnerstag* freitag* samstag* sonntag*";
-/// Months whose names are other words, too.
+/// Months whose names are also other words.
 pub(super) const MONTHS_BESIDE_NUMBERS: &str = "may march mai maj";
 /// Words for hours of the day.
 pub(super) const HOURS: &str = "hod hodin* hour* uhr";

@@ -78,8 +78,8 @@ impl DocumentExchange {
         Self { library, slowest_search: Cell::default(), meaning: None, _index: None }
     }
 
-    /// Has all passages embedded, and from now on the queries of searches, too. Returns the number of passages that got a
-    /// vector now.
+    /// Embeds all passages, and from now on the queries of searches as well. Returns the number of newly
+    /// embedded passages.
     pub(super) async fn search_by_meaning(&mut self, model: EmbeddingModel) -> u32 {
         self.run_search(&search_arguments("index")).await;
         let (mut after, mut embedded) = (0, 0);

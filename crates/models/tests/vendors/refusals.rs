@@ -1,4 +1,4 @@
-//! Tests servers that refuse something in a request: the request is adapted, and what was found out is remembered.
+//! Tests servers that refuse something in a request: the request is adapted, and the adaptation is remembered.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
