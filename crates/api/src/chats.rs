@@ -269,7 +269,7 @@ pub(crate) async fn stop_chat_answer(
     Ok((StatusCode::ACCEPTED, Json(Conversation::from_summary(summary))))
 }
 
-/// Reads a question. The fields that a conversation keeps are not checked if the question goes on with one.
+/// Reads a question. If it continues a conversation, the fields that the conversation keeps are not checked.
 fn parse_question(body: &JsonBody) -> ApiResult<Question> {
     let follow_up: FollowUp = body.parse_object()?;
     if follow_up.chat_id.is_some() { Ok(follow_up.into()) } else { body.parse_object() }

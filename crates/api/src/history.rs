@@ -92,19 +92,19 @@ const COMMA: &[u8] = b",";
 /// The end of the response.
 const END: &[u8] = b"]}";
 
-/// The part of a long conversation that was not sent yet.
+/// The part of a long conversation that is not yet sent.
 struct RemainingMessages {
     history: ChatHistory,
     principal: Principal,
     conversation: ConversationId,
-    /// The branch that is sent. The response is aborted if another one is shown meanwhile.
+    /// The branch that is sent. The response is aborted if another branch becomes current meanwhile.
     branch: ShownBranch,
     /// The number of exchanges that were sent.
     exchanges: u32,
     stall_timeout: Duration,
     /// The next pieces in reverse order.
     next: Vec<Bytes>,
-    /// True if nothing follows them.
+    /// True if they are the last ones.
     ended: bool,
 }
 
@@ -227,8 +227,8 @@ impl AsRef<[u8]> for CachedPageGuard {
 }
 
 impl PageCache {
-    /// Returns a page, which is charged to its account until it is sent: a shared one once for all its readers, any other
-    /// one for each reader. `make` renders the page.
+    /// Returns a page, charged to its account until it is sent: a shared page once for all its readers, any
+    /// other page for each reader. `make` renders the page.
     async fn get_or_make_page<'a>(
         &self,
         key: PageKey,
@@ -276,7 +276,7 @@ impl PageCache {
 }
 
 impl ChatHistory {
-    /// Returns the branch that is shown, and its first page.
+    /// Returns the current branch and its first page.
     async fn first_page(
         &self,
         principal: &Principal,
@@ -284,7 +284,7 @@ impl ChatHistory {
     ) -> ApiResult<(ShownBranch, MessagePage)> {
         let branch = self.conversations.shown_branch(principal, conversation).await?;
         match self.branch_page(principal, conversation, branch, 0).await {
-            // Another branch is shown by now.
+            // Another branch has become current.
             Err(error) if error.is_busy() => self.unshared_first_page(principal, conversation).await,
             page => Ok((branch, page?)),
         }

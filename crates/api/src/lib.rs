@@ -80,7 +80,7 @@ pub struct ApiLimits {
     pub upload_max_bytes: Option<u64>,
     /// The time limit of a JSON body.
     pub body_timeout: Duration,
-    /// The time without progress after which a body is given up.
+    /// The time without progress after which a body is aborted.
     pub stall_timeout: Duration,
 }
 

@@ -178,7 +178,7 @@ pub(crate) struct Question {
     pub(crate) settings: Option<Vec<ChosenSetting>>,
 }
 
-/// The fields of a [`Question`] that count if it goes on with a conversation.
+/// The fields of a [`Question`] that apply when it continues a conversation.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FollowUp {

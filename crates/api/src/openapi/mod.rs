@@ -1,4 +1,4 @@
-//! The machine-readable schema of the interface (sections 4.4 and 9), made from the code that serves it.
+//! The machine-readable schema of the interface (sections 4.4 and 9), generated from the code that serves it.
 //!
 //! Operations are declared beside their handlers, and fields at their wire types. The modules here add the error
 //! responses ([`error_responses`]), operations with several successes ([`successes`]), response headers ([`headers`]),

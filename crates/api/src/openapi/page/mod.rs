@@ -25,7 +25,7 @@ const STYLE: &str = include_str!("page.css");
 /// The page's script, at `/docs/page.js`.
 pub(super) const SCRIPT: &str = include_str!("page.js");
 
-/// The bar at the top. What does nothing without the script is hidden without it.
+/// The bar at the top. Controls that need the script are hidden without it.
 const BAR: &str = "<header class=\"bar\"><a class=\"brand\" href=\"#top\">Causerie</a>\
     <button id=\"menu\" type=\"button\" aria-expanded=\"false\" aria-controls=\"contents\" data-scripted hidden>Menu</button>\
     <input id=\"search\" type=\"search\" placeholder=\"Search ( / )\" aria-label=\"Search\" autocomplete=\"off\" data-scripted hidden>\
@@ -33,7 +33,7 @@ const BAR: &str = "<header class=\"bar\"><a class=\"brand\" href=\"#top\">Causer
     title=\"Kept in this page only\" autocomplete=\"off\" spellcheck=\"false\"></form>\
     <button id=\"theme\" type=\"button\" aria-label=\"Light or dark\" title=\"Light or dark\" data-scripted hidden>◐</button></header>";
 
-/// The document, and the same as JSON, which does not preserve the order of fields.
+/// The document, also as JSON, which does not preserve the order of fields.
 struct DocumentationPage<'a> {
     document: &'a OpenApi,
     json: Value,

@@ -18,7 +18,7 @@ pub(super) fn render_samples(placed: &PlacedOperation<'_>, operation: &Value) ->
     render_figures(placed.id(), &curl_call(placed, operation))
 }
 
-/// Renders the samples that begin the page: how a client is made.
+/// Renders the samples at the top of the page, which create a client.
 pub(super) fn render_overview() -> String {
     render_guide_samples("overview")
 }
@@ -98,7 +98,7 @@ fn curl_call(placed: &PlacedOperation<'_>, operation: &Value) -> String {
     out
 }
 
-/// Returns the example of a body that is shown first.
+/// Returns the first shown example of a body.
 pub(super) fn body_example(content: &Value) -> &Value {
     let first = content.pointer("/examples/simple/value");
     first.unwrap_or(&content["example"])

@@ -102,7 +102,7 @@ impl DocumentationPage<'_> {
         out
     }
 
-    /// Renders a table of the fields of a named schema, in their order; nothing if it has none.
+    /// Renders a table of the fields of a named schema, in their order; empty if the schema has no fields.
     pub(super) fn render_fields(&self, reference: &Value) -> String {
         let components = self.document.components.as_ref();
         let named = referenced_schema_name(reference).and_then(|name| components?.schemas.get(name));
