@@ -189,9 +189,9 @@ pub(crate) async fn end_session(
     user: SignedInVisitor,
     Path(session): Path<String>,
 ) -> Result<Response, Response> {
-    let session: SessionId = session.parse().map_err(|_| {
-        user.failure_response(UseCaseError::new(PublicCode::NotFound, "no session has this identifier"))
-    })?;
+    let session: SessionId = session
+        .parse()
+        .map_err(|_| user.failure_response(UseCaseError::new(PublicCode::NotFound, "no such session")))?;
     let ended = pages.sessions.end_session(&user.signed_in.principal, session).await;
     ended.map_err(|error| user.failure_response(error))?;
     Ok(Redirect::to("/account?done=session").into_response())

@@ -75,8 +75,7 @@ pub(crate) async fn execute_request(
             json!({ "accountId": set.id.to_string(), "email": set.email })
         }
         AdminRequest::SetRole { account, role } => {
-            let wrong =
-                || CliError::new("INVALID_ROLE", format!("unknown role {role:?}: use owner or operator"));
+            let wrong = || CliError::new("INVALID_ROLE", format!("no role {role:?}: use owner or operator"));
             let set = admin.set_role(&account, AccountRole::parse(&role).ok_or_else(wrong)?).await?;
             json!({ "accountId": set.id.to_string(), "email": set.email, "role": role })
         }

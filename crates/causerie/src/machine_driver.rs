@@ -482,7 +482,7 @@ pub(crate) fn find_image(settings: &ServiceSettings) -> Result<Option<machine::M
     let reference = name.parse().map_err(|error: MachineImageError| error.to_string())?;
     let image = Images::from_folder(settings.images.clone()).find_version(&reference).map_err(|error| {
         let folder = settings.images.display();
-        format!("machine.image: {error} (in {folder}; `causerie image build` makes one)")
+        format!("machine.image: {error} (in {folder}): build one with `causerie image build`")
     })?;
     Ok(Some(machine::MachineImage { tree: image.tree_path(), lock: image.lock_path() }))
 }

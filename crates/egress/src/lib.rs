@@ -87,7 +87,7 @@ pub enum ConfigError {
         what: String,
     },
     /// The header is invalid or reserved.
-    #[error("{what}: {name:?} is not a header that can be set")]
+    #[error("{what}: header {name:?} cannot be set: it is invalid or reserved")]
     Header {
         /// The setting.
         what: String,
@@ -106,7 +106,7 @@ pub enum ConfigError {
     #[error("TLS setup failed")]
     Tls,
     /// The engine selected as the only one is not configured.
-    #[error("{what} is selected but not configured")]
+    #[error("{what} is selected but not configured: set its URL or key")]
     NotConfigured {
         /// The engine.
         what: String,

@@ -191,6 +191,6 @@ async fn without_an_engine_nothing_is_searched() {
     let chosen = SearchConfig { only: Some(SearchEngine::Brave), ..SearchConfig::default() };
     assert_eq!(
         SearchClient::new(chosen).expect_err("refused").to_string(),
-        "brave is selected but not configured"
+        "brave is selected but not configured: set its URL or key"
     );
 }

@@ -50,7 +50,7 @@ impl fmt::Display for ProbeError {
             Self::Key => "its server refuses the service's key",
             Self::Payment => "the service's account there has no credit left",
             Self::Refused => "its server refuses to list models",
-            Self::Unreadable => "its server does not answer in its format",
+            Self::Unreadable => "its server's response has an unknown format",
             Self::Empty => "its server has no models",
         })
     }

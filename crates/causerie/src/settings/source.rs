@@ -348,8 +348,10 @@ impl SettingSources {
     /// users.
     pub(super) fn warn_when_open(&mut self, path: &Path) {
         let open = std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o004 != 0);
-        let warning =
-            format!("{}: it contains a secret, but every user of this host can read it", path.display());
+        let warning = format!(
+            "{}: contains a secret, but every user of this host can read it: restrict its permissions",
+            path.display()
+        );
         if open && !self.warnings.contains(&warning) {
             self.warnings.push(warning);
         }

@@ -175,7 +175,7 @@ mod tests {
         for (name, value, expected) in [
             ("CAUSERIE_WEB_SEARCH", "google", "one of"),
             ("CAUSERIE_WEB_SEARCH", "tavily", "tavily is selected but not configured"),
-            ("SEARXNG_URL", "localhost", "searxng: the address"),
+            ("SEARXNG_URL", "localhost", "searxng: invalid URL"),
             ("CAUSERIE_WEB_FETCH", "yes", "one of"),
             ("CAUSERIE_WEB_PRIVATE_HOSTS", "http://wiki/", "is not a host"),
         ] {
@@ -223,10 +223,7 @@ mod tests {
                 "FILE:3: mcp.a.tools: expected a list of texts",
             ),
             ("[mcp.a]\nurl = \"http://x\"\ntools = [1]\n", "expected a list of texts, not a list"),
-            (
-                "[mcp.a]\nurl = \"http://x\"\n[mcp.a.headers]\nHost = \"word\"\n",
-                "not a header that can be set",
-            ),
+            ("[mcp.a]\nurl = \"http://x\"\n[mcp.a.headers]\nHost = \"word\"\n", "cannot be set"),
             (
                 "[mcp.a]\nurl = \"http://x\"\n[mcp.a.header_files]\nX-Key = \"/nowhere\"\n",
                 "mcp.a.header_files.X-Key: /nowhere",

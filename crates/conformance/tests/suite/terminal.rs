@@ -327,7 +327,7 @@ fn chat_asks_each_line_in_conversation() {
     let (out, err) = (bytes_to_text(&held.stdout), bytes_to_text(&held.stderr));
     assert_eq!(held.status.code(), Some(2), "one line was no command: {err}");
     assert!(out.contains("First.\n") && out.contains("Second.\n"), "{out}");
-    assert!(err.contains("no command /nonsense"), "{err}");
+    assert!(err.contains("unknown command /nonsense"), "{err}");
     let chats = api.list_chats("").json();
     assert_eq!(chats["totalCount"], 1);
     let chat = chats["chats"][0]["chatId"].as_str().expect("a conversation").to_owned();
