@@ -284,10 +284,10 @@ async fn invalid_mcp_config_is_rejected() {
     for (wrong, expected) in [
         (McpServerConfig { name: "a__b".to_owned(), ..good() }, "the name must be unique"),
         (McpServerConfig { name: String::new(), ..good() }, "the name must be unique"),
-        (McpServerConfig { url: "registry".to_owned(), ..good() }, "the address"),
-        (McpServerConfig { url: "https://u:p@example.org/".to_owned(), ..good() }, "the address"),
-        (McpServerConfig { headers: header("a b", "c"), ..good() }, "not a header"),
-        (McpServerConfig { headers: header("Mcp-Session-Id", "c"), ..good() }, "not a header"),
+        (McpServerConfig { url: "registry".to_owned(), ..good() }, "invalid URL"),
+        (McpServerConfig { url: "https://u:p@example.org/".to_owned(), ..good() }, "invalid URL"),
+        (McpServerConfig { headers: header("a b", "c"), ..good() }, "cannot be set"),
+        (McpServerConfig { headers: header("Mcp-Session-Id", "c"), ..good() }, "cannot be set"),
         (McpServerConfig { headers: header("X-Key", "a\nb"), ..good() }, "the key"),
     ] {
         let error = Mcp::new(vec![wrong]).expect_err("refused").to_string();
