@@ -1,4 +1,4 @@
-//! The page of credits: the balance, the licence, and what answers have cost.
+//! The page of credits: the balance, the licence, and the cost of answers.
 
 use askama::Template;
 use axum::extract::{Query, State};

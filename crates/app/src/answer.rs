@@ -29,7 +29,7 @@ pub(crate) struct AnswerView {
     /// The prefix of the cards of its citations.
     cards: String,
     blocks: Vec<Block>,
-    /// The note about how the answer ended, unless it is simply done.
+    /// The note about how the answer ended, unless it ended normally.
     note: Option<EndingNote>,
     sources: Vec<SourceView>,
     /// The cost in words; `None` while the answer is in progress.
@@ -105,7 +105,7 @@ struct SourceView {
 }
 
 impl AnswerView {
-    /// Creates the view of a snapshot, as far as the page does not have it, and remembers what it then has.
+    /// Creates the view of the parts of a snapshot that the page does not have yet, and records them.
     pub(crate) fn from_snapshot(
         texts: Texts,
         snapshot: &Snapshot,
@@ -247,7 +247,7 @@ fn ending_note(texts: Texts, ending: &AnswerEnding) -> Option<EndingNote> {
     Some(EndingNote { text: texts.get(key), is_error: true })
 }
 
-/// Returns the label of a tool. Tools of MCP servers have their own names alone.
+/// Returns the label of a tool. Tools of MCP servers are shown by name only.
 fn tool_label(texts: Texts, tool: &str) -> String {
     let key = format!("tool-{}", tool.replace('_', "-"));
     texts.optional(&key).unwrap_or_else(|| texts.with("tool-other", "name", tool.to_owned()))

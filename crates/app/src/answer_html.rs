@@ -26,14 +26,14 @@ const ABOVE: u8 = 2;
 const LOWEST: u8 = 6;
 /// The maximum number of bytes of formulas in an answer, drawn and as source. Further formulas are not drawn.
 const FORMULAS_MAX_BYTES: usize = 1 << 20;
-/// The pictures of an answer. Further ones are links.
+/// The maximum number of pictures in an answer. Further ones are links.
 const PICTURES_MAX: usize = 50;
 /// The elements in which formulas are shown as source. A formula in a link could not be scrolled.
 const VERBATIM: [&str; 3] = ["a", "code", "pre"];
 /// The blocks that have the direction of their text.
 const DIRECTED: [&str; 5] = ["p", "ul", "ol", "blockquote", "table"];
 
-/// Fits the texts of an answer into its page, in their order.
+/// Fits the texts of an answer into its page, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AnswerHtml {
     /// The level of the last heading, as shown.

@@ -1,4 +1,4 @@
-//! AskPages: a new conversation, and further questions.
+//! The pages to ask questions: in a new conversation, and further ones.
 
 use askama::Template;
 use axum::extract::{Path, RawQuery, State};

@@ -1,5 +1,5 @@
-//! The style sheet, the script and the icon. Their addresses in pages contain their digests, so that browsers keep them for
-//! good and never mix versions.
+//! The style sheet, the script and the icon. Their addresses contain their digests, so that browsers cache them
+//! permanently and never mix versions.
 //!
 //! A browser without the style sheet gets it inline in its first page, which saves a round trip before the page
 //! is shown; the security policy names its digest. The browser then loads the sheet in the background and
@@ -86,7 +86,7 @@ pub(crate) async fn serve_style() -> Response {
     asset_response(STYLE, "text/css; charset=utf-8")
 }
 
-/// Returns the style of the design page, which debug builds alone have.
+/// Returns the style of the design page, which only debug builds have.
 #[cfg(debug_assertions)]
 pub(crate) async fn serve_design_style() -> Response {
     asset_response(include_str!("../assets/design.css"), "text/css; charset=utf-8")

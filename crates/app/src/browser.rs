@@ -1,4 +1,4 @@
-//! The name of a browser and its system, by which users recognize their sessions. Nothing is decided by it.
+//! The name of a browser and its system, for users to recognize their sessions. Display only.
 
 use std::convert::Infallible;
 

@@ -1,4 +1,4 @@
-//! Rows of tables in texts that the machine has read: their cells are separated by tabs, which are hardly seen.
+//! Rows of tables in texts that the machine has read: their cells are separated by tabs, which are hardly visible.
 
 /// The shown separator, as in answers.
 const SEPARATOR: &str = " | ";

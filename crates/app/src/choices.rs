@@ -22,7 +22,7 @@ pub(crate) struct OfferedChoices {
 }
 
 impl OfferedChoices {
-    /// Reads the catalogs. What the form has chosen stays chosen.
+    /// Reads the catalogs and keeps the choices of the form.
     pub(crate) async fn load(
         catalogs: &Catalogs,
         questions: &QuestionService,
@@ -42,14 +42,14 @@ impl OfferedChoices {
         })
     }
 
-    /// Offers a model that the catalog does not have now, as the chosen one.
+    /// Offers the chosen model even if the catalog currently lacks it.
     pub(crate) fn keep_model(&mut self, id: &str) {
         if self.models.iter().all(|model| !model.is_chosen) {
             self.models.insert(0, ModelOption { id: id.to_owned(), label: id.to_owned(), is_chosen: true });
         }
     }
 
-    /// Returns what is chosen, in words: the model of several, the agent, and everything that is checked.
+    /// Returns the choices in words: the model if there are several, the agent, and all checked boxes.
     pub(crate) fn chosen_text(&self) -> String {
         let is_one = self.models.len() == 1;
         let model = self.models.iter().find(|model| model.is_chosen && !is_one).map(|model| &model.label);
@@ -96,7 +96,7 @@ pub(crate) struct SettingField {
 }
 
 impl CatalogChoices {
-    /// Reads the catalogs. What the form has chosen stays chosen.
+    /// Reads the catalogs and keeps the choices of the form.
     pub(crate) async fn load(
         catalogs: &Catalogs,
         principal: &Principal,
@@ -142,7 +142,7 @@ impl CatalogChoices {
         })
     }
 
-    /// Returns true if something is chosen, so that the form shows it.
+    /// Returns true if something is chosen, so that the form is shown open.
     pub(crate) fn is_chosen(&self) -> bool {
         self.chosen_labels().next().is_some()
     }

@@ -16,7 +16,7 @@ use crate::links::names_of;
 use crate::sent_form::SentForm;
 use crate::texts::Texts;
 
-/// How the name of a setting's field begins. The setting's key and the model follow.
+/// The prefix of a setting's field name, followed by the setting's key and the model.
 const SETTING: &str = "setting/";
 /// The maximum number of skills, of jurisdictions and of settings read from a form: more than any catalog's form has.
 const CHOICES_MAX: usize = 500;
@@ -253,7 +253,7 @@ impl QuestionForm {
         if is_blank { texts.get("ask-blank") } else { error::error_text(texts, refused) }
     }
 
-    /// Returns the text. Forms have other line ends than texts.
+    /// Returns the text with normalized line ends.
     fn input_text(&self) -> String {
         self.input.replace("\r\n", "\n")
     }
@@ -262,7 +262,8 @@ impl QuestionForm {
         Some(self.model.clone()).filter(|model| !model.is_empty())
     }
 
-    /// Returns what identifies the question: the form, its place and all that it asks, because it may be changed and sent again.
+    /// Returns the identity of the question: the form, its place and its content, because it may be changed and
+    /// sent again.
     fn form_idempotency(&self, kind: &str, place: Option<String>) -> Option<Idempotency> {
         let mut asked = SentForm::from_token(&self.once)?
             .with_field(kind, &place.unwrap_or_default())

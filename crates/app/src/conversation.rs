@@ -110,7 +110,7 @@ impl ConversationHtmlPage {
         let from = self.from.map(|from| format!("from={from}"));
         let query = field.into_iter().chain(from).collect::<Vec<_>>().join("&");
         let separator = if query.is_empty() { "" } else { "?" };
-        // At a fragment, no field would get the focus, which leads to the exchange as well.
+        // With a fragment, no field would get the focus, which scrolls to the exchange as well.
         let fragment = if is_form { String::new() } else { format!("#e-{}", exchange.id) };
         format!("{}{separator}{query}{fragment}", self.href)
     }
@@ -162,7 +162,7 @@ pub(crate) async fn show_conversation(
 ) -> Result<Response, Response> {
     let conversation = parse_conversation_id(&conversation).map_err(|error| user.failure_response(error))?;
     let composer = Composer::new(&pages.environment);
-    // An answer that is no UUID does not exist.
+    // An answer id that is not a UUID does not exist.
     let answer = |text: &Option<String>| text.as_ref().and_then(|text| text.parse::<MessageId>().ok());
     let revision = match (answer(&position.edit), answer(&position.retry)) {
         (Some(of), _) => Some(pages.revision_form(&user, conversation, of, true).await?),
@@ -255,7 +255,7 @@ impl ConversationPages {
         }
         let sent = composer.sent.take().filter(|sent| !sent.model.is_empty());
         let offered = self.load_offered(user, &summary, sent).await.map_err(failed)?;
-        // An answer may have ended since the summary was read: what the page shows decides.
+        // An answer may have ended since the summary was read, so the page's content decides.
         let is_open = match (later, exchanges.last()) {
             (None, Some(last)) => last.is_open,
             _ => summary.open_answer.is_some(),
@@ -278,7 +278,7 @@ impl ConversationPages {
         Ok(error::render_template(&page))
     }
 
-    /// Returns what the next question can choose. Chosen is what a refused form has sent, by default what the last question had.
+    /// Returns the choices of the next question, preselected from a refused form or else from the last question.
     async fn load_offered(
         &self,
         user: &SignedInVisitor,
@@ -389,7 +389,7 @@ impl ConversationPages {
         let shown = u32::try_from(shown_max).unwrap_or(u32::MAX);
         let first = branch.exchanges.saturating_sub(shown);
         let mut window = Window { messages: VecDeque::new(), first, is_last: true };
-        // A full page has an exchange at least.
+        // A full page has at least one exchange.
         for _ in 0..=shown_max {
             let next = first.saturating_add(window.exchange_count());
             let page = self.conversations.messages_of(principal, conversation, branch, next).await?;

@@ -93,7 +93,7 @@ pub(crate) struct OwnDeletionForm {
     /// The password; the email of a user without one.
     #[serde(default)]
     password: String,
-    /// Set once the owner has read what ends.
+    /// Set once the owner has confirmed the consequences.
     #[serde(default)]
     sure: String,
 }
@@ -183,7 +183,7 @@ pub(crate) async fn delete_account(
     }
 }
 
-/// Ends one session of the user. Ending the present one leads to signing in.
+/// Ends one session of the user. Ending the current one redirects to signing in.
 pub(crate) async fn end_session(
     State(pages): State<CredentialPages>,
     user: SignedInVisitor,
@@ -219,7 +219,7 @@ impl CredentialPages {
         Some(response)
     }
 
-    /// Returns the open sessions of the user, the present one first.
+    /// Returns the open sessions of the user, the current one first.
     async fn session_rows(&self, user: &SignedInVisitor) -> Result<Vec<SessionRow>, Response> {
         let texts = user.visitor.texts;
         let listed = self.sessions.list_sessions(&user.signed_in.principal).await;

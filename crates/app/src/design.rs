@@ -8,7 +8,7 @@ use crate::error;
 use crate::texts::Texts;
 use crate::visit::Visitor;
 
-/// The least contrast of text, by WCAG 2.2 AA.
+/// The minimum contrast of text, by WCAG 2.2 AA.
 const TEXT_MIN: f64 = 4.5;
 /// The minimum contrast of visible elements other than text: edges of fields, states.
 const SHAPE_MIN: f64 = 3.0;

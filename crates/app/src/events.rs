@@ -45,7 +45,7 @@ pub(crate) async fn stream_answer(
     let follower = follower.map_err(|error| user.failure_response(error))?;
     let cost = {
         let principal = principal.clone();
-        // Without it, the page shows it once it is loaded again.
+        // Without it, the page shows the answer after a reload.
         move || {
             let (answers, principal) = (answers.clone(), principal.clone());
             async move { answers.answer_cost(&principal, conversation, answer).await.ok().flatten() }
@@ -77,7 +77,7 @@ pub(crate) async fn stream_later_answer(
     Ok(event_stream(later.take_until(ending.0.cancelled_owned()), access.await_revocation(principal)))
 }
 
-/// Parses the identifiers of a path. An answer whose identifier is no UUID does not exist.
+/// Parses the identifiers of a path. An answer id that is not a UUID does not exist.
 fn parse_answer_ids(conversation: &str, answer: &str) -> Result<(ConversationId, MessageId), UseCaseError> {
     let ids = conversation.parse().ok().zip(answer.parse().ok());
     ids.ok_or_else(UseCaseError::no_conversation)

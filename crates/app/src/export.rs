@@ -147,7 +147,7 @@ impl ConversationPages {
     }
 }
 
-/// Returns a title without what file systems and shells reserve.
+/// Returns a title without characters that file systems and shells reserve.
 fn file_name(title: &str) -> String {
     let plain = |c: char| if c.is_control() || "/\\:*?\"<>|".contains(c) { ' ' } else { c };
     let name: String = title.chars().map(plain).collect();
@@ -256,7 +256,7 @@ impl ExportWriter {
     }
 }
 
-/// Returns what an export begins with.
+/// Returns the beginning of an export.
 fn export_beginning(summary: &ConversationSummary, format: ExportFormat) -> String {
     match format {
         ExportFormat::Markdown => {

@@ -58,7 +58,7 @@ pub(crate) struct FileQuery {
     cited: Option<String>,
     /// Present to get a picture with its type.
     image: Option<String>,
-    /// A page of a PDF, counted from 1, to get as a picture, and the version of the file that it is of.
+    /// A page of a PDF, counted from 1, to get as a picture, and the version of its file.
     drawn: Option<u32>,
     #[serde(default)]
     version: String,

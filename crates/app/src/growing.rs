@@ -127,7 +127,7 @@ impl OnPage {
     }
 }
 
-/// The end of a text, after what was taken from its beginning.
+/// The rest of a text whose beginning was taken.
 struct RemainingText<'a> {
     segments: &'a [Arc<RopeSegment>],
     /// The bytes of the first segment that were taken.
@@ -227,7 +227,7 @@ mod tests {
             }
         }
         assert_eq!(sent, paragraphs);
-        // A page that is loaded has all at once.
+        // A page load has all segments at once.
         assert_eq!(show_on_page(&mut OnPage::default(), &html).1.len(), 10);
     }
 

@@ -22,7 +22,7 @@ const HEADERS: [(HeaderName, &str); 6] = [
     (header::X_FRAME_OPTIONS, "DENY"),
     // With `no-referrer`, browsers would also hide the origin of forms.
     (header::REFERRER_POLICY, "same-origin"),
-    // Of a link in an answer not even the name of its host leaves before a person follows it.
+    // Before a person follows a link in an answer, not even its host name is looked up.
     (HeaderName::from_static("x-dns-prefetch-control"), "off"),
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),

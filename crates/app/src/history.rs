@@ -49,7 +49,7 @@ struct HistoryListPage {
 pub(crate) struct HistoryQuery {
     #[serde(default)]
     q: String,
-    /// The number of conversations to pass over.
+    /// The number of conversations to skip.
     #[serde(default)]
     from: usize,
 }

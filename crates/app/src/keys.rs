@@ -1,4 +1,4 @@
-//! The page of API keys: making, listing and revoking them.
+//! The page of API keys: creating, listing and revoking them.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use crate::visit::SignedInVisitor;
 use crate::{error, origin, paths, usage_chart};
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// The lives of keys that the form offers, in days; 0 for the licence's own.
+/// The lifetimes of keys that the form offers, in days; 0 for the licence's end.
 const LIVES_DAYS: [u32; 4] = [0, 30, 90, 365];
 
 /// A key in the list.
@@ -48,10 +48,10 @@ struct KeyView {
 struct KeysPage {
     frame: PageFrame,
     keys: Vec<KeyView>,
-    /// The permissions and lives of a new key, and which ones the form begins with.
+    /// The permissions and lifetimes of a new key, and the preselected ones.
     permissions: Vec<(Permission, String, bool)>,
     lives: Vec<(u32, String, bool)>,
-    /// The fields that the form begins with.
+    /// The initial values of the form.
     form: NewKeyForm,
     /// The secret and the name of the key just created.
     made: Option<(SecretKey, String)>,
@@ -91,14 +91,14 @@ pub(crate) struct NewKeyForm {
 }
 
 impl NewKeyForm {
-    /// The form of a key that may do everything.
+    /// The form of a key with all permissions.
     fn new() -> Self {
         let on = || Some(String::new());
         let [read, ask, files, machine] = [on(), on(), on(), on()];
         Self { days: 0, read, ask, files, machine, ..Self::default() }
     }
 
-    /// Returns what identifies the form as it was sent.
+    /// Returns the identity of the submitted form.
     fn form_token(&self) -> Option<FormToken> {
         let boxes = Permission::ALL.map(|permission| if self.permits(permission) { "on" } else { "" });
         let sent = SentForm::from_token(&self.once)?
@@ -142,7 +142,7 @@ pub(crate) async fn show_keys(
     keys.render_keys(&user, KeyFormOutcome::Nothing).await
 }
 
-/// Makes a key, and shows its secret once.
+/// Creates a key, and shows its secret once.
 pub(crate) async fn create_key(
     State(keys): State<KeyPages>,
     user: SignedInVisitor,

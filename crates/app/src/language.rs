@@ -1,4 +1,4 @@
-//! The languages of the application, and which one a visitor gets: the chosen one, else that of the browser.
+//! The languages of the application, and the selection of a visitor's: the chosen one, or else the browser's.
 
 use axum::Form;
 use axum::http::{HeaderMap, header};
@@ -10,13 +10,13 @@ use crate::session_cookie::{cookie_value, set_cookie};
 
 /// The cookie that keeps the chosen language.
 const COOKIE: &str = "causerie-language";
-/// The life of that cookie, in seconds.
+/// The lifetime of that cookie, in seconds.
 const COOKIE_SECONDS: u32 = 365 * 24 * 3600;
 
 /// A language of the application's texts: English, Czech, Slovak.
 ///
-/// Labels of the catalog (`domain`, Czech by default) and documents (`text-analysis`, also German) have enums of
-/// their own.
+/// Labels of the catalog (`domain`, Czech by default) and documents (`text-analysis`, also German) have
+/// separate enums.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum PageLanguage {
     #[default]

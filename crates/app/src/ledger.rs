@@ -56,7 +56,7 @@ struct LedgerListPage {
 /// The query of the page.
 #[derive(Deserialize)]
 pub(crate) struct LedgerQuery {
-    /// The number of entries to pass over, newest first.
+    /// The number of entries to skip, newest first.
     #[serde(default)]
     from: u64,
 }
@@ -114,8 +114,8 @@ pub(crate) async fn download_ledger_csv(
     Ok((headers, Body::new(Until::new(Body::from_stream(pages), revoked))).into_response())
 }
 
-/// Orders entries newest first. Those of one transaction have the same time: it settles a step, then releases the rest, so
-/// that the balances follow from each other.
+/// Orders entries newest first. Entries of one transaction have the same time: it settles a step, then releases
+/// the rest, so that the balances are consistent.
 fn sort_newest_first(entries: &mut [LedgerEntry]) {
     let rank = |kind| match kind {
         PostingKind::Release => 0,
@@ -183,7 +183,7 @@ fn write_line(text: &mut String, names: &HashMap<KeyId, String>, entry: &LedgerE
     let _ = write!(text, "{}\r\n", fields.join(","));
 }
 
-/// Returns a value as a field of CSV. Programs for tables would run a value that begins like a formula, so it gets an
+/// Returns a value as a field of CSV. Spreadsheets would run a value that begins like a formula, so it gets an
 /// apostrophe.
 fn csv_field(value: &str) -> String {
     let is_formula = value.starts_with(['=', '+', '-', '@', '\t', '\r']);

@@ -314,7 +314,7 @@ fn asset_routes() -> Router<State> {
     routes
 }
 
-/// Leads to the page of a form, whose address a browser shows after the form was refused.
+/// Redirects to the page of a form, whose address a browser shows after the form was refused.
 async fn page_of_form(method: Method, uri: Uri) -> Response {
     let page = paths::page_of(uri.path());
     if method != Method::GET || page == uri.path() {

@@ -27,7 +27,8 @@ pub fn no_such_page(method: &Method, path: &str, requested: &HeaderMap) -> Optio
     Some(response)
 }
 
-/// Leads a browser from a path with a slash at its end to the one without, as `/files/` to `/files`; `None` for other requests.
+/// Redirects a browser from a path with a trailing slash to the path without it, as `/files/` to `/files`;
+/// `None` for other requests.
 #[must_use]
 pub fn without_slash(method: &Method, path: &str, requested: &HeaderMap) -> Option<Response> {
     let shorter = path.trim_end_matches('/');
@@ -36,7 +37,7 @@ pub fn without_slash(method: &Method, path: &str, requested: &HeaderMap) -> Opti
     if shorter.len() == path.len() || is_interface || !shown {
         return None;
     }
-    // One that another host could be meant by is not followed.
+    // A path that could be taken as another host is not followed.
     Some(Redirect::permanent(paths::own_address(shorter)?).into_response())
 }
 

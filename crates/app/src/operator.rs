@@ -80,7 +80,7 @@ pub(crate) struct OperatorPages {
     pub(crate) environment: ServiceEnvironment,
 }
 
-/// Shows accounts and vendors, or leads to the account that was searched for.
+/// Shows accounts and vendors, or redirects to the account found by a search.
 pub(crate) async fn show_operator(
     State(pages): State<OperatorPages>,
     user: SignedInVisitor,

@@ -5,7 +5,7 @@ use domain::id::{AccountId, ConversationId, MessageId};
 pub(crate) const HOME: &str = "/";
 pub(crate) const WELCOME: &str = "/welcome";
 pub(crate) const SIGN_IN: &str = "/sign-in";
-/// Leads to the identity provider, and back from it.
+/// Redirects to the identity provider, and back from it.
 pub(crate) const SIGN_IN_ELSEWHERE: &str = "/sign-in/provider";
 pub(crate) const SIGN_IN_CALLBACK: &str = "/sign-in/callback";
 pub(crate) const SIGN_OUT: &str = "/sign-out";
@@ -32,9 +32,9 @@ pub(crate) const CARD: &str = "/c/{conversation}/{answer}/sources/{number}";
 /// The home folder, and the prefix of files; the rest is the path in the workspace.
 pub(crate) const FILES: &str = "/files";
 pub(crate) const FILE: &str = "/files/{*path}";
-/// Changes of files are apart from their paths, which may have any name.
+/// Changes of files have separate paths, because files may have any name.
 pub(crate) const UPLOAD: &str = "/workspace/upload";
-/// Uploads in pieces: to begin one, its progress and its end, and a piece at an offset.
+/// Uploads in pieces: start, progress, cancellation, and a piece at an offset.
 pub(crate) const RESUMABLE_UPLOADS: &str = "/workspace/uploads";
 pub(crate) const RESUMABLE_UPLOAD: &str = "/workspace/uploads/{upload}";
 pub(crate) const UPLOAD_PIECE: &str = "/workspace/uploads/{upload}/{offset}";
@@ -127,7 +127,7 @@ pub(crate) fn with_next(path: &str, next: Option<&str>, done: Option<&str>) -> S
     }
 }
 
-/// The change that leads to the page for signing in when a session has ended.
+/// The change that redirects to the page for signing in if the session has ended.
 pub(crate) const SESSION_ENDED: &str = "ended";
 
 /// Returns the page of a form, by the path of the form; the path itself if it is already a page.

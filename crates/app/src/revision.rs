@@ -13,7 +13,7 @@ use crate::conversation::{self, ConversationPages, SHOWN_MAX};
 use crate::visit::SignedInVisitor;
 use crate::{error, paths};
 
-/// Asks a question again, edited or as it was.
+/// Asks a question again, edited or unchanged.
 pub(crate) async fn revise_question<const IS_EDIT: bool>(
     State(asking): State<AskPages>,
     State(pages): State<ConversationPages>,
@@ -32,7 +32,7 @@ pub(crate) async fn revise_question<const IS_EDIT: bool>(
     };
     let status = error::status_of_kind(refused.kind());
     let reason = form.refusal_reason(user.visitor.texts, &refused, IS_EDIT);
-    // The exchange may be on no page any more. Then its conversation is not, either.
+    // The exchange may have been deleted with its conversation.
     let mut revision = pages.revision_form(&user, conversation, answer, IS_EDIT).await?;
     revision.composer.error = Some(reason);
     if IS_EDIT {

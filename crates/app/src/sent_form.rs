@@ -3,7 +3,7 @@
 
 use sha2::{Digest, Sha256};
 
-/// The digest of a form. Each field counts with its name and its length, so that no two forms look alike.
+/// The digest of a form. Each field is hashed with its name and its length, so that different forms never collide.
 pub(crate) struct SentForm {
     digest: Sha256,
 }

@@ -18,7 +18,7 @@ use super::zip::{BYTES_MAX, ENTRIES_MAX, ZipWriter};
 use crate::error;
 use crate::visit::{SignedInVisitor, rate_limit_page};
 
-/// An entry of the archive to be.
+/// An entry of the future archive.
 struct Archived {
     /// The name in the archive: the path from the folder on.
     name: String,
@@ -28,7 +28,7 @@ struct Archived {
 }
 
 impl Archived {
-    /// Returns what it takes in memory, with its record in the archive's directory.
+    /// Returns its size in memory, including its record in the archive's directory.
     fn memory_bytes(&self) -> usize {
         size_of::<Self>() + 3 * self.name.len() + self.path.as_bytes().len()
     }

@@ -177,7 +177,7 @@ pub(crate) async fn move_files(
     pages.show_outcome(&user, &workspace, form, failed).await
 }
 
-/// Deletes files, and folders with all that is in them.
+/// Deletes files, and folders with their contents.
 pub(crate) async fn delete_chosen(
     State(pages): State<FilePages>,
     user: SignedInVisitor,
@@ -235,7 +235,7 @@ impl FilePages {
         indexed.map_err(|error| user.failure_response(error))
     }
 
-    /// Returns to the folder, or shows what was refused.
+    /// Returns to the folder, or shows the refused changes.
     async fn show_outcome(
         &self,
         user: &SignedInVisitor,

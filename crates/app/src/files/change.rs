@@ -44,7 +44,7 @@ pub(super) enum UploadReply {
     Refused { error: String },
 }
 
-/// Receives files. A form is led to the folder; the script, which accepts JSON, gets the paths of the files.
+/// Receives files. A form is redirected to the folder; the script, which accepts JSON, gets the paths of the files.
 pub(crate) async fn upload_files(
     State(pages): State<FilePages>,
     State(limits): State<UploadLimits>,
@@ -82,7 +82,7 @@ pub(crate) async fn upload_files(
     }
 }
 
-/// Returns true if the script asks, rather than a form.
+/// Returns true if the request comes from the script rather than a form.
 fn accepts_json(headers: &HeaderMap) -> bool {
     headers.get(header::ACCEPT).is_some_and(|accepted| accepted == "application/json")
 }
@@ -164,7 +164,7 @@ struct MadeFolder {
     path: String,
 }
 
-/// Makes a folder and shows it. The script, which accepts JSON, gets its path.
+/// Creates a folder and shows it. The script, which accepts JSON, gets its path.
 pub(crate) async fn create_folder(
     State(pages): State<FilePages>,
     user: SignedInVisitor,

@@ -48,7 +48,7 @@ pub(super) struct PageView {
     pub(super) sheets: Vec<SheetView>,
     /// The text as safe HTML, if it is Markdown without a marked passage.
     pub(super) html: Option<String>,
-    /// True of the page with the cited passage.
+    /// True for the page with the cited passage.
     pub(super) is_cited: bool,
 }
 
@@ -67,7 +67,7 @@ impl PageView {
         }
     }
 
-    /// Returns true of the page with the cited passage, if no part of its picture shows it.
+    /// Returns true for the page with the cited passage, if no part of its picture shows it.
     pub(super) fn is_cited_whole(&self) -> bool {
         self.is_cited && self.picture.as_ref().is_none_or(|picture| picture.marks.is_empty())
     }

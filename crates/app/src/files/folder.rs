@@ -36,7 +36,7 @@ pub(super) struct Crumb {
 struct FolderEntryView {
     name: String,
     path: String,
-    /// The page of a folder, the preview of a file; `None` for links and other things.
+    /// The page of a folder, or the preview of a file; `None` for links and other entries.
     href: Option<String>,
     /// The download of a file, or of a folder as an archive.
     download: Option<String>,
@@ -94,7 +94,7 @@ pub(super) enum FolderRefusal {
 struct RefusedFolder {
     /// The reason in words.
     reason: String,
-    /// The name as it was typed.
+    /// The typed name.
     name: String,
 }
 

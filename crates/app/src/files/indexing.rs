@@ -112,7 +112,7 @@ impl IndexingView {
     }
 }
 
-/// Returns the key of the words for a reason why a file is not read at all.
+/// Returns the key of the text for a reason why a file cannot be read at all.
 const fn short_reason_key(reason: UnreadReason) -> Option<&'static str> {
     Some(match reason {
         UnreadReason::Encrypted => "unread-label-encrypted",

@@ -40,16 +40,16 @@ enum Preview {
     /// The address of the picture.
     Image(String),
     Document(DocumentView),
-    /// Nothing, with the reason in words: it must be downloaded.
+    /// No preview, with the reason in words: the file must be downloaded.
     None(String),
 }
 
 /// The way in which a file is shown.
 enum PreviewSource {
     Here(Preview),
-    /// As the machine reads it.
+    /// The text as read by the machine.
     ByMachine,
-    /// As the machine reads it, or else, if it finds no text, the source of a page of the web.
+    /// The text as read by the machine, or the source of a web page in which it finds no text.
     ByMachineOrSource(Preview),
 }
 
@@ -78,7 +78,7 @@ impl FilePage {
     fn is_mark_missing(&self) -> bool {
         match &self.preview {
             Preview::Text(text) => text.marked.is_empty(),
-            // The text of an image is not in that of its sheet.
+            // The text of an image is not part of its sheet's text.
             Preview::Document(document) => !document.pages.iter().any(PageView::shows_passage),
             Preview::Markdown(_) | Preview::Table(_) | Preview::Image(_) | Preview::None(_) => true,
         }
@@ -94,7 +94,7 @@ struct GonePage {
 }
 
 impl FilePages {
-    /// Shows what an answer cites of a file that is not there any more.
+    /// Shows the cited passage of a deleted file.
     pub(super) async fn show_gone(
         &self,
         user: &SignedInVisitor,

@@ -1,4 +1,4 @@
-//! Uploads of large files in pieces, which go on where a broken connection or a restart of the service ended them.
+//! Uploads of large files in pieces, which resume after a broken connection or a restart of the service.
 //!
 //! The script starts an upload, sends pieces at their offsets, and asks for the received size after a failure.
 //! A piece has at most the size of a form, so it is complete before it is written. Its acknowledgement means
@@ -28,7 +28,7 @@ pub(crate) struct Beginning {
     modified: Option<i64>,
     /// A digest of samples of the content.
     digest: Option<String>,
-    /// Anything for a file of the same name to stay.
+    /// Present to keep an existing file of the same name.
     #[serde(default, rename = "keep-both")]
     keep_both: Option<String>,
 }
@@ -75,7 +75,7 @@ pub(crate) async fn begin_upload(
     })
 }
 
-/// Returns how much of an upload has arrived.
+/// Returns the received size of an upload.
 pub(crate) async fn show_upload_progress(
     State(pages): State<FilePages>,
     user: SignedInVisitor,

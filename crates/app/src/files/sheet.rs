@@ -31,8 +31,8 @@ impl SheetView {
         Self::of_part(&whole, 0..whole.len(), &marked, None)
     }
 
-    /// Splits the text of a workbook's sheets, which begin at these places with these names. A row before them that is the heading
-    /// alone, which the page has already, is left out.
+    /// Splits the text of a workbook's sheets, which begin at these places with these names. A preceding row
+    /// that only repeats the heading, which the page already has, is left out.
     pub(super) fn all_of(text: &MarkedText, starts: &[(usize, String)], heading: &str) -> Vec<Self> {
         let (whole, marked) = whole_text(text);
         let ends = starts.iter().map(|(start, _)| *start).chain([whole.len()]);

@@ -13,7 +13,7 @@ pub(super) struct PreviewTable {
     pub(super) is_cut: bool,
 }
 
-/// Reads a table; `None` if the text has no column beside the first.
+/// Reads a table; `None` if the text has only one column.
 pub(super) fn parse_table(text: &str) -> Option<PreviewTable> {
     let separator = find_separator(text)?;
     let mut table = PreviewTable { columns: Vec::new(), rows: Vec::new(), is_cut: false };

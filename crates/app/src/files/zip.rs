@@ -66,7 +66,7 @@ impl ZipWriter {
         self.offset += bytes.len() as u64;
     }
 
-    /// Returns what follows a file's content.
+    /// Returns the record after a file's content.
     pub(super) fn end_file(&mut self) -> Vec<u8> {
         let (checksum, size) = (self.checksum.sum(), self.checksum.amount());
         let descriptor = [DATA_DESCRIPTOR, checksum, size, size].map(u32::to_le_bytes).concat();
@@ -76,7 +76,7 @@ impl ZipWriter {
         self.count_bytes(descriptor)
     }
 
-    /// Returns the directory, which ends the archive.
+    /// Returns the directory at the end of the archive.
     pub(super) fn end_archive(&mut self) -> Vec<u8> {
         let begin = self.offset;
         let mut directory: Vec<u8> = self.written.iter().flat_map(central_header).collect();

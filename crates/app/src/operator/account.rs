@@ -57,7 +57,7 @@ pub(crate) struct LicenceForm {
 pub(crate) struct GrantForm {
     #[serde(default)]
     amount: String,
-    /// Identifies the form, so that one that is sent twice grants once.
+    /// Identifies the form, so that sending it twice grants only once.
     #[serde(default)]
     once: String,
 }

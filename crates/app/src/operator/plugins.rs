@@ -1,4 +1,4 @@
-//! The page of plugins: their parts, and what is wrong with them.
+//! The page of plugins: their parts and problems.
 
 use askama::Template;
 use axum::extract::State;
