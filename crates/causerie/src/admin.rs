@@ -21,7 +21,7 @@ use crate::request::{AdminRequest, RequestSecret};
 use crate::settings::DataLocations;
 use crate::{admin_requests, config, machine_commands, output, printers, settings, socket};
 
-/// The last day whose end is a time: the time of each zone must still have a year of four digits.
+/// The last supported day: its end must have a year of four digits in every time zone.
 const LAST_DAY: &str = "9999-12-29";
 
 /// Makes root act as the owner of the data folder, so that the service can use the files that the command creates.

@@ -1,4 +1,4 @@
-//! Carries out operators' requests, in the service or on the data of one that does not run.
+//! Carries out operators' requests, in the service or, if none runs, on its data folder.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::request::{AdminRequest, RequestSecret};
 use crate::settings::ServiceSettings;
 use crate::{host_checks, machine_commands, model_list, usage};
 
-/// The facts of the running service that its operators ask for.
+/// Facts about the running service for its operators.
 #[derive(Clone)]
 pub(crate) struct ServiceFacts {
     pub(crate) catalog: Arc<Catalog>,

@@ -104,7 +104,7 @@ async fn ask_checks(service: tokio::net::UnixStream) -> Result<Vec<Check>, Strin
     serde_json::from_value(answer["checks"].clone()).map_err(|error| error.to_string())
 }
 
-/// Asks the service for the database; without one, reads the version of its schema alone.
+/// Checks the database through the service; without a service, reads only the version of its schema.
 async fn check_database(at: &Where, is_served: bool) -> Check {
     if is_served {
         return match admin::carry_out_at(at, AdminRequest::ListMachines).await {

@@ -50,7 +50,7 @@ pub(crate) fn failing_check(name: &str, reason: impl std::fmt::Display) -> Check
     Check::new(name, CheckStatus::Fail, reason.to_string())
 }
 
-/// Runs the checks of the running service: of its settings, its models, and its readiness where something is amiss.
+/// Runs the checks of the running service: of its settings, its models, and failed readiness checks.
 pub(crate) async fn of_service(settings: &ServiceSettings, service: &CauserieService) -> Vec<Check> {
     let mut checks = host_checks(settings).await;
     checks.extend(check_models(Ok(model_list::to_json(&service.catalog, None))));
@@ -62,7 +62,7 @@ pub(crate) async fn of_service(settings: &ServiceSettings, service: &CauserieSer
     checks
 }
 
-/// Tries what the settings need of the host.
+/// Checks the host's support for the settings.
 pub(crate) async fn host_checks(settings: &ServiceSettings) -> Vec<Check> {
     let mut checks = vec![check_disk(settings)];
     checks.extend(check_machine_drivers(settings).await);
@@ -140,7 +140,7 @@ async fn check_machine_drivers(settings: &ServiceSettings) -> Vec<Check> {
             let name = format!("driver_{}", driver.name());
             match found {
                 Ok(driver) => passing_check(&name, driver),
-                // Without it there is another, unless it is the one that is set or the last.
+                // Another driver can replace it, unless it is configured or the last one.
                 Err(why) if settings.driver == driver || driver == MachineDriver::Sandbox => {
                     failing_check(&name, why)
                 }
@@ -246,7 +246,7 @@ fn apt_install_command(missing: &[&(&str, &str)]) -> String {
     format!("`apt-get install {}`", packages.join(" "))
 }
 
-/// Judges the vendors and the catalog of models.
+/// Checks the vendors and the catalog of models.
 pub(crate) fn check_models(answer: Result<Value, String>) -> Vec<Check> {
     let answer = match answer {
         Ok(answer) => answer,

@@ -45,7 +45,7 @@ impl ConnectionActivity {
         self.begin_request();
         let discard: Discard = Box::pin(unread::drain_body(rest));
         let earlier = self.unread.lock().unwrap_or_else(PoisonError::into_inner).replace(discard);
-        // The body before was read to its end, or this request would not have been.
+        // The previous body was read to its end, otherwise this request could not have been read.
         if earlier.is_some() {
             self.end_request();
         }

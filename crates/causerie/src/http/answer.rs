@@ -61,7 +61,7 @@ where
             }
             let rest = watched.unread.lock().unwrap_or_else(PoisonError::into_inner).take();
             if let Some(rest) = rest {
-                // The rest of one that is cut resets the stream.
+                // The rest of a body that is cut resets the stream.
                 let _is_whole = unread::drain_body(rest).await;
             }
         }));

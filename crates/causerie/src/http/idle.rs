@@ -46,7 +46,7 @@ impl IdleClock {
         self.since.store(BUSY, Ordering::Relaxed);
     }
 
-    /// Notes that the next request is waited for.
+    /// Records that the connection waits for the next request.
     pub(super) fn mark_idle(&self) {
         self.since.store(clamped_milliseconds(self.origin.elapsed()), Ordering::Relaxed);
     }
@@ -56,7 +56,8 @@ impl IdleClock {
         self.closing.notified().await;
     }
 
-    /// Returns the order in which connections are closed, least first; `None` for one that stays.
+    /// Returns the order in which connections are closed, lowest first; `None` for a connection that must not
+    /// be closed.
     fn closing_rank(&self, now: u64) -> Option<(bool, u64)> {
         let since = self.since.load(Ordering::Relaxed);
         let has_asked = self.has_asked.load(Ordering::Relaxed);

@@ -147,7 +147,7 @@ impl HttpServer {
                 }
                 continue;
             };
-            // A connection is accepted before it has a place, so that others are closed only for somebody.
+            // A connection is accepted before it has a place, so that others are closed only if needed.
             let Some(place) = self.acquire_connection_permit(&places).await else { return };
             let entry = self.idle.add_connection();
             let guest = ConnectionContext { peer: Peer(peer.ip()), idle: entry.clock.clone(), late };
