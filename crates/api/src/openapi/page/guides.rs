@@ -19,69 +19,71 @@ const GUIDES: [Guide; 7] = [
     Guide {
         id: "first-question",
         title: "A first question",
-        text: "Upload a document, ask about it, read the answer. A question is accepted at once (202) and the answer is \
-               written gradually. `Prefer: wait=60` holds the response until the answer is completed, for a minute at most; \
-               what is not completed by then is collected by its `chatId` and `id`, or streamed.\n\n\
-               Send the `chatId` with the next question to continue the conversation. The machine that the agent works in \
-               is started by a question; there is no need to start it first.",
+        text: "Upload a document, ask about it, read the answer. A question is accepted at once (202) and the \
+               answer is written gradually. `Prefer: wait=60` holds the response until the answer is completed, for \
+               a minute at most; get an answer that takes longer by its `chatId` and `id`, or stream it.\n\n\
+               Send the `chatId` with the next question to continue the conversation. The machine that the agent \
+               works in is started by a question; there is no need to start it first.",
         rest: String::new,
     },
     Guide {
         id: "keys",
         title: "Keys",
-        text: "Every call has its key in `X-Api-Key`. A key acts in the name of its account. The owner makes keys in the \
-               application under *Settings → Communication channels → API*, and the operator with `causerie key create`; a \
-               key is shown once.\n\n\
-               Use one key for each program, call from a server, and read the key from the environment, not from the code. \
-               A key may have a scope, an end and a spending limit. To replace one, make another, use it, then revoke the \
-               first: that applies at once. Any key may ask for `GET /api/v1/vm`, which tells whether it works.",
+        text: "Every call has its key in `X-Api-Key`. A key acts in the name of its account. The owner creates keys \
+               in the application under *Settings → Communication channels → API*, and the operator with `causerie \
+               key create`; a key is shown once.\n\n\
+               Use one key for each program, call from a server, and read the key from the environment, not from \
+               the code. A key may have scopes, an expiry and a spending limit. To rotate a key, create another \
+               one, switch to it, then revoke the first, which takes effect at once. Every key may call `GET \
+               /api/v1/vm`, the simplest check of a key.",
         rest: String::new,
     },
     Guide {
         id: "streams",
         title: "Streams",
-        text: "The stream of an answer sends its state at once, then each change, then `completed`, and ends. Each event has \
-               the whole state, so one that was missed is not needed: keep the newest.\n\n\
-               When a stream breaks, connect again with the `id` of the last event in `Last-Event-ID`. What you have is not \
-               sent again. The service sends a comment every ten seconds; a stream that is silent for longer than half a \
-               minute is dead. The clients do all of this.",
+        text: "The stream of an answer sends its state at once, then each change, then `completed`, and ends. Each \
+               event has the whole state, so missed events do not matter: keep the newest.\n\n\
+               When a stream breaks, connect again with the `id` of the last event in `Last-Event-ID`. The state \
+               that you have is not sent again. The service sends a comment every ten seconds; a stream that is \
+               silent for longer than half a minute is dead. The clients do all of this.",
         rest: String::new,
     },
     Guide {
         id: "retries",
         title: "Retries and idempotency",
-        text: "A question with an `Idempotency-Key` can be sent again when its response was lost: within 24 hours the same \
-               key with the same body returns the first answer, with `Idempotent-Replayed: true`, and nothing is asked \
-               twice. Choose a new key, such as a UUID, for each question.\n\n\
-               Repeat a call after 429, 500 and 503, and when the connection broke: after `Retry-After` if the response has \
-               it, otherwise after half a second, doubling, with some jitter. 4xx responses other than 408 and 429 stay the \
-               same until something changes.",
+        text: "A question with an `Idempotency-Key` can be sent again when its response was lost: within 24 hours \
+               the same key with the same body returns the first answer, with `Idempotent-Replayed: true`, and \
+               nothing is asked twice. Choose a new key, such as a UUID, for each question.\n\n\
+               Repeat a call after 429, 500 and 503, and when the connection broke: after `Retry-After` if the \
+               response has it, otherwise after half a second, doubling, with some jitter. 4xx responses other than \
+               408 and 429 stay the same until something changes.",
         rest: String::new,
     },
     Guide {
         id: "lists",
         title: "Lists",
-        text: "Lists of conversations come in pages: `limit` entries, 200 at most, after the first `offset`. The response \
-               repeats both as they were used, with the number of all entries in `totalCount`. Pinned conversations come \
-               first, then the most recent: one that is asked something while you read may come twice, so go by its \
-               `chatId`. The clients fetch page after page while you iterate.",
+        text: "Lists of conversations come in pages: `limit` entries, 200 at most, after the first `offset`. The \
+               response repeats both as applied, with the number of all entries in `totalCount`. Pinned \
+               conversations come first, then the most recent. A conversation that changes while you read may \
+               appear twice, so compare its `chatId`. The clients fetch page after page while you iterate.",
         rest: String::new,
     },
     Guide {
         id: "changes",
         title: "Changes of the interface",
-        text: "The version is in the path. Within `v1` nothing is removed or renamed, but fields, headers, query parameters, \
-               paths and error codes may be added. Ignore what you do not know: read the fields that you need, and treat an \
-               unknown error code by its status. A model that will go away is `deprecated` in the catalog first. For clients \
-               that are generated, the whole interface is at `/openapi.yaml` and `/openapi.json`.",
+        text: "The version is in the path. Within `v1` nothing is removed or renamed, but fields, headers, query \
+               parameters, paths and error codes may be added. Ignore what you do not know: read the fields that \
+               you need, and treat an unknown error code by its status. A model is marked `deprecated` in the \
+               catalog before it is removed. To generate a client, use the schema at `/openapi.yaml` and \
+               `/openapi.json`.",
         rest: String::new,
     },
     Guide {
         id: "errors",
         title: "Errors",
-        text: "Every error but 401 has a body of `code`, for programs, and `message`, for people. Compare codes, not \
-               messages. 401 has an empty body: the key is missing, mistyped, revoked or expired with its licence. Quote \
-               `X-Request-Id` of the response to the operator, whose log has it.",
+        text: "Every error but 401 has a body of `code`, for programs, and `message`, for people. Compare codes, \
+               not messages. 401 has an empty body: the key is missing, mistyped, revoked or expired with its \
+               licence. Quote `X-Request-Id` of the response to the operator, whose log has it.",
         rest: errors_of_calls_and_answers,
     },
 ];
