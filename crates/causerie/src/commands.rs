@@ -45,7 +45,8 @@ pub(crate) enum CauserieCommand {
     Restore {
         /// The file written by `backup`
         file: PathBuf,
-        /// Continue the answers that were in progress, instead of ending them: what was done after the backup is done again
+        /// Continue the answers that were in progress, instead of ending them: their actions after the backup
+        /// are repeated
         #[arg(long)]
         continue_answers: bool,
         #[command(flatten)]

@@ -103,8 +103,8 @@ pub(crate) fn machines_folder(data: &Path) -> PathBuf {
     data.join("machines")
 }
 
-/// Chooses the driver that is set; with `auto` the best one that works here: QEMU with KVM, User Mode Linux, the sandbox. Ends
-/// what trials of earlier starts have left.
+/// Chooses the driver that is set; with `auto` the best one that works here: QEMU with KVM, User Mode Linux,
+/// the sandbox. Removes leftovers of trials of earlier starts.
 ///
 /// # Errors
 /// The reason why this host has no such driver, with the remedy where it is known.
@@ -115,8 +115,8 @@ pub(crate) async fn choose_driver(data: &Path, settings: &ServiceSettings) -> Re
     trials.choose_by_setting().await.map_err(|error| error.to_string())
 }
 
-/// Tries the better drivers again whose trial has failed, each once, when that was a minute ago. The next start takes one that
-/// works by now.
+/// Repeats the failed trials of better drivers, each once and at least a minute after the failure. The next
+/// start uses a driver that works by then.
 pub(crate) async fn repeat_failed(
     data: &Path,
     settings: &ServiceSettings,
@@ -487,8 +487,8 @@ pub(crate) fn find_image(settings: &ServiceSettings) -> Result<Option<machine::M
     Ok(Some(machine::MachineImage { tree: image.tree_path(), lock: image.lock_path() }))
 }
 
-/// Reports the driver, and for each limit of machines what enforces it on this host. A driver that isolates less than the host
-/// could is a warning.
+/// Reports the driver, and the enforcement of each limit of machines on this host. A driver that isolates less
+/// than the host could is a warning.
 pub(crate) fn driver_checks(driver: &Driver, reason: &str, remedy: Option<&str>) -> Vec<Check> {
     let (status, better) = match remedy {
         None => (CheckStatus::Pass, String::new()),

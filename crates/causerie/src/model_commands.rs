@@ -15,7 +15,7 @@ pub(crate) async fn run_models_command(at: &Where) -> Result<(), CliError> {
     let answer = match socket::connect_service(&places.data).await {
         Some(service) => socket::ask_service(service, &AdminRequest::ListModels).await?,
         None => {
-            // A service may run there, for which this user cannot ask.
+            // A service may run that this user cannot access.
             data::check_data_folder_access(&places.data)
                 .map_err(|error| admin::unusable_data_folder_error(&places.data, &error))?;
             let vendors = ServiceSettings::load(sources())

@@ -10,7 +10,7 @@ const LINE_MAX_BYTES: u64 = 4096;
 /// The terminal of the process, even if its input and output are redirected.
 const TERMINAL: &str = "/dev/tty";
 
-/// A terminal that does not show what is typed, until this is dropped.
+/// A terminal without echo, until this is dropped.
 pub(crate) struct PasswordPrompt {
     terminal: File,
     before: Termios,

@@ -18,7 +18,7 @@ const USAGE: [&str; 9] = [
     "estimatedTokens",
 ];
 
-/// Returns what prints the answer to this request.
+/// Returns the printer of this request's answer.
 pub(crate) fn printer_for(request: &AdminRequest) -> fn(&Value, bool) {
     match request {
         AdminRequest::ListAccounts => |answer, _| {
@@ -72,7 +72,7 @@ pub(crate) fn printer_for(request: &AdminRequest) -> fn(&Value, bool) {
     }
 }
 
-/// Prints what a command in a machine printed.
+/// Prints the output of a command in a machine.
 pub(crate) fn print_run(answer: &Value) {
     for line in answer["output"].as_str().unwrap_or_default().lines() {
         output::print_line(replace_control_chars(line));
@@ -197,7 +197,7 @@ pub(crate) fn vendor_trouble(vendor: &Value) -> Option<String> {
     Some(cause.map_or_else(|| what.to_owned(), |cause| format!("{what}: {cause}")))
 }
 
-/// Replaces control characters: a tool may have written what a terminal would obey.
+/// Replaces control characters: a tool may have written terminal commands.
 fn replace_control_chars(line: &str) -> String {
     line.chars()
         .map(|letter| if letter.is_control() && letter != '\t' { '\u{fffd}' } else { letter })

@@ -68,7 +68,7 @@ pub(crate) enum ServeError {
     Start(#[from] StartError),
 }
 
-/// Returns what to do about an address that cannot be used.
+/// Returns the remedy for an address that cannot be used.
 fn listen_remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AddrInUse => "; another program listens there: choose another port with --listen",
@@ -136,7 +136,7 @@ async fn begin_machines(choice: Option<DriverChoice>, running: &StartedService) 
     std::future::pending().await
 }
 
-/// Logs what a person who started the service needs next.
+/// Logs the next steps for the person who started the service.
 async fn say_what_next(running: &StartedService, scheme: &str) {
     let StartedService { service, address, data, .. } = running;
     let url = format!("{scheme}://{}", local_address(*address));

@@ -18,7 +18,7 @@ use crate::text::{format_size, neutralize_controls, one_line};
 pub(crate) enum AnswerText {
     /// On a terminal: while it grows.
     Growing,
-    /// In a pipe: when it is complete, because a repeated attempt takes back what it wrote.
+    /// In a pipe: when it is complete, because a repeated attempt replaces its text.
     Complete,
     Absent,
 }
@@ -95,7 +95,7 @@ impl<O: Write, E: Write> Printer<O, E> {
         self.language
     }
 
-    /// Prints what is new in this state.
+    /// Prints the new parts of this state.
     pub(crate) fn print_state(&mut self, answer: &ChatAnswer) -> io::Result<()> {
         self.language = LabelLanguage::from_text(&answer.text, self.style.language);
         for part in &answer.parts {
@@ -207,7 +207,7 @@ impl<O: Write, E: Write> Printer<O, E> {
         writeln!(self.err, "{dim}· {}{plain}", one_line(text))
     }
 
-    /// Shows what is waited for, on a terminal only and not within a line of the answer; what is printed next replaces it.
+    /// Shows the current wait, on a terminal only and not within a line of the answer; the next output replaces it.
     pub(crate) fn show_status(&mut self, text: &str) -> io::Result<()> {
         if self.style.colours && !self.mid_line {
             self.has_status = true;
@@ -230,7 +230,7 @@ impl<O: Write, E: Write> Printer<O, E> {
         Ok(())
     }
 
-    /// Returns what shows the progress of an upload, on a terminal only; the next note replaces it.
+    /// Returns the progress display of an upload, on a terminal only; the next note replaces it.
     pub(crate) fn upload_progress(&self, file: &Path) -> UploadProgress {
         let total = std::fs::metadata(file).map_or(0, |metadata| metadata.len());
         let name = one_line(&file.file_name().unwrap_or_default().to_string_lossy());
@@ -244,7 +244,7 @@ impl<O: Write, E: Write> Printer<O, E> {
         }
     }
 
-    /// Removes what the progress shows.
+    /// Removes the progress display.
     pub(crate) fn end_progress(&mut self) -> io::Result<()> {
         if self.style.colours {
             write!(self.err, "\r\x1b[2K")?;

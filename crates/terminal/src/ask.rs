@@ -24,7 +24,7 @@ pub struct AskOptions {
     pub text: String,
     /// Local files to upload and attach.
     pub files: Vec<PathBuf>,
-    /// The model and the rest that it is answered with.
+    /// The model and other choices for the answer.
     pub choices: QuestionChoices,
     /// The conversation to continue.
     pub chat: Option<String>,
@@ -133,7 +133,7 @@ pub async fn ask_and_print(options: AskOptions) -> Result<AskSummary, TerminalEr
     Ok(AskSummary::new(answer, interrupted))
 }
 
-/// A question that is asked and its answer that is read.
+/// A question with its answer.
 pub(crate) struct QuestionExchange<'a, O, E> {
     pub(crate) client: &'a Client,
     pub(crate) printer: &'a mut Printer<O, E>,

@@ -1,5 +1,5 @@
-//! Uploads the local files that a question attaches. None replaces a file of the workspace: a name that is taken gets a number,
-//! unless the file is there already.
+//! Uploads the local files that a question attaches. None replaces a file of the workspace: a taken name gets a
+//! number, unless the same file already exists.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -26,7 +26,7 @@ const HELP: &str = "/file PATH   attach a file to the next question\n\
 #[derive(Debug, Clone, Default)]
 pub struct ChatOptions {
     pub connection: ServiceConnection,
-    /// The model and the rest that the first questions are answered with.
+    /// The model and other choices for the first questions.
     pub choices: QuestionChoices,
     /// The conversation to continue.
     pub chat: Option<String>,
@@ -34,7 +34,7 @@ pub struct ChatOptions {
     pub plain: bool,
 }
 
-/// A line that was typed.
+/// A typed line.
 #[derive(Debug, PartialEq, Eq)]
 enum Input<'a> {
     Nothing,
@@ -195,7 +195,7 @@ fn note_if_kept<O: Write, E: Write>(printer: &mut Printer<O, E>, next: &Question
         .print_note("a conversation keeps its model, jurisdictions and web search; /new begins another one")
 }
 
-/// Adds a choice to those for the following questions; an empty one takes them all away.
+/// Adds a choice for the following questions; an empty one removes them all.
 fn add_choice(chosen: &mut Vec<String>, choice: &str) {
     if choice.is_empty() {
         chosen.clear();

@@ -93,9 +93,9 @@ fn check_names(files: &[&Path]) -> Result<(), TerminalError> {
     }
 }
 
-/// Copies local files into a folder of the workspace, or files of the workspace to a local file or folder, or one to standard
-/// output. A path of the workspace has a colon before it. Existing local files are not replaced. Folders are copied with all that
-/// is in them if `recursive`.
+/// Copies local files into a folder of the workspace, or files of the workspace to a local file or folder, or
+/// one to standard output. A path of the workspace has a colon before it. Existing local files are not
+/// replaced. Folders are copied with their contents if `recursive`.
 ///
 /// # Errors
 /// [`TerminalError`]. The files before the failed one are copied.

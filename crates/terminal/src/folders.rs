@@ -43,7 +43,7 @@ pub async fn make_folders(
     Ok(())
 }
 
-/// Removes files of the workspace, and folders with all that is in them if `recursive`, or else empty ones.
+/// Removes files and empty folders of the workspace, or with `recursive` folders with their contents.
 ///
 /// # Errors
 /// [`TerminalError`]. The files before the failed one are removed.
@@ -65,7 +65,7 @@ pub async fn remove_files(
     Ok(())
 }
 
-/// Makes a folder of the workspace that may exist.
+/// Creates a folder of the workspace that may exist.
 pub(crate) async fn make_folder(client: &Client, folder: &str) -> Result<(), TerminalError> {
     match client.create_folder(folder).await {
         Ok(_) | Err(client::Error::Refused { status: CONFLICT, .. }) => Ok(()),
@@ -91,7 +91,7 @@ pub(crate) async fn list_folder(
 pub(crate) struct UploadPlan {
     pub(crate) folders: Vec<String>,
     pub(crate) files: Vec<(PathBuf, String)>,
-    /// The things that are left out, in words.
+    /// The skipped entries, in words.
     pub(crate) skipped: Vec<String>,
 }
 

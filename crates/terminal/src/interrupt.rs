@@ -4,7 +4,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::TerminalError;
 
-/// Ctrl-C while a command runs. Without one, the process would end at once and the answer would go on.
+/// Ctrl-C while a command runs. Without a handler, the process would end at once and the answer would continue.
 pub(crate) struct Interrupts(Signal);
 
 impl Interrupts {

@@ -8,7 +8,7 @@ pub(crate) enum LabelLanguage {
     Slovak,
 }
 
-/// The fewest letters by which the language of a text is recognized.
+/// The minimum number of letters to recognize the language of a text.
 const LETTERS_MIN: usize = 12;
 
 impl LabelLanguage {

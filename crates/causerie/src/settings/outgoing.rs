@@ -14,7 +14,7 @@ use super::source::{SettingSources, read_bounded_file};
 
 /// The value for no proxy.
 const NONE: &str = "none";
-/// The hosts that are connected directly unless the operator sets others.
+/// The hosts that are connected directly by default.
 const EXCEPT: &str = "localhost,127.0.0.0/8,::1";
 /// The maximum number of certificates in a file.
 const AUTHORITIES_MAX: usize = 1000;

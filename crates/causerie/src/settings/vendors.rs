@@ -30,7 +30,7 @@ const EMBEDDINGS: &str = "embeddings.model";
 /// The default price of a thousand tokens that are embedded, in thousandths of a credit.
 const EMBEDDED_MILLIS: u64 = 5;
 
-/// Bounds the settings of how long a model's server is waited for.
+/// Bounds the timeouts of a model's server.
 const WAIT_MIN: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(1800);
 
