@@ -242,13 +242,13 @@ const fn use_case_meaning(code: PublicCode) -> (&'static str, &'static str) {
         ),
         PublicCode::IdempotencyMismatch => (
             "the idempotency key was used with another body",
-            "the idempotency key was used with another body",
+            "the idempotency key was used with another body: use a new key",
         ),
-        PublicCode::AlreadyExists => ("the path already exists", "the path is taken already"),
+        PublicCode::AlreadyExists => ("the path already exists", "the path already exists"),
         PublicCode::AmbiguousPath => (
             "the path matches two entries: one as written, one decoded",
-            "two entries can be meant by the path, one as it is written and one decoded; percent-encode every byte of the one that \
-             is meant",
+            "the path is ambiguous: one entry matches it as written, another one decoded; percent-encode every byte of \
+             the one that is meant",
         ),
         PublicCode::NotEmpty => ("the folder is not empty", "the folder is not empty"),
         PublicCode::TooManyEntries => {
