@@ -1,5 +1,6 @@
 //! Separates thoughts that a server leaves in the text: between `<think>` and `</think>`, at its beginning or at the
-//! beginning of a line. A closing tag without its opening one ends thoughts that began with the text.
+//! beginning of a line. A closing tag without its opening one ends thoughts that began with the text. Models repeat it: a
+//! second one after white space is left out, and one on a line of its own ends thoughts that went on, if text follows.
 
 /// The names of the tags, in letters of any case.
 const NAMES: [&str; 6] = ["think", "thinking", "thought", "reasoning", "seed:think", "mm:think"];
@@ -25,8 +26,11 @@ pub(super) struct Thoughts {
     closing: String,
     /// True once an opening tag was seen: a closing one alone means nothing from then on.
     has_tag: bool,
+    /// True while another closing tag may end more of the thoughts that began with the text.
+    may_go_on: bool,
     /// The last letter of the text that was emitted.
     last: Option<char>,
+    fence: CodeFence,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +42,34 @@ enum ThoughtPlace {
     /// After thoughts; white space before the text is left out.
     After,
     Text,
+    /// After a closing tag behind text. What was text was a thought if more text follows.
+    Repeated,
+}
+
+/// Tracks whether text is in a fenced block of code.
+#[derive(Debug, Default, Clone, Copy)]
+struct CodeFence {
+    is_open: bool,
+    /// True once a line has more than the backticks at its beginning.
+    is_past_mark: bool,
+    backticks: usize,
+}
+
+impl CodeFence {
+    fn after(mut self, text: &str) -> Self {
+        for letter in text.chars() {
+            match letter {
+                '\n' => (self.is_past_mark, self.backticks) = (false, 0),
+                '`' if !self.is_past_mark => {
+                    self.backticks += 1;
+                    self.is_open ^= self.backticks == 3;
+                }
+                ' ' => {}
+                _ => self.is_past_mark = true,
+            }
+        }
+        self
+    }
 }
 
 impl Thoughts {
@@ -52,6 +84,9 @@ impl Thoughts {
     /// Returns the text held at the end of the step.
     pub(super) fn take_held(&mut self) -> Option<ThoughtPiece> {
         let held = Some(std::mem::take(&mut self.held)).filter(|held| !held.is_empty())?;
+        if self.place == ThoughtPlace::Repeated {
+            return None;
+        }
         Some(if self.place == ThoughtPlace::Inside {
             ThoughtPiece::Thought(held)
         } else {
@@ -65,12 +100,17 @@ impl Thoughts {
             ThoughtPlace::Beginning | ThoughtPlace::After => self.begin_thought(),
             ThoughtPlace::Inside => self.close_thought(out),
             ThoughtPlace::Text => self.go_on(out),
+            ThoughtPlace::Repeated => self.end_again(out),
         }
     }
 
     /// Decides whether thoughts begin after leading white space only.
     fn begin_thought(&mut self) -> bool {
         let begun = self.held.trim_start();
+        if let Some(rest) = strip_closing_tag(begun).filter(|_| self.place == ThoughtPlace::After) {
+            self.held = rest.to_owned();
+            return true;
+        }
         if begun.is_empty() || may_become_tag(begun) {
             if self.place == ThoughtPlace::After {
                 self.held = begun.to_owned();
@@ -85,7 +125,7 @@ impl Thoughts {
                 self.held = begun.to_owned();
             }
             self.place = ThoughtPlace::Text;
-            self.last = None;
+            (self.last, self.fence) = (None, CodeFence::default());
         }
         true
     }
@@ -93,8 +133,18 @@ impl Thoughts {
     fn open_thought(&mut self, name: &str, rest: String) {
         self.closing = format!("</{name}>");
         self.held = rest;
-        self.has_tag = true;
+        (self.has_tag, self.may_go_on) = (true, false);
         self.place = ThoughtPlace::Inside;
+    }
+
+    /// Decides what a closing tag behind text means.
+    fn end_again(&mut self, out: &mut Vec<ThoughtPiece>) -> bool {
+        if self.held.trim().is_empty() {
+            return false;
+        }
+        out.push(ThoughtPiece::WasThought);
+        self.place = ThoughtPlace::After;
+        true
     }
 
     /// Emits thoughts up to the closing tag.
@@ -127,19 +177,24 @@ impl Thoughts {
                     self.open_thought(&name, behind);
                     return true;
                 }
-                Some(_) => self.has_tag = true,
+                Some(_) => (self.has_tag, self.may_go_on) = (true, false),
                 None => {}
             }
-            if !self.has_tag
-                && let Some(behind) = strip_closing_tag(rest).filter(|_| previous != Some('`'))
+            let closes = !self.has_tag && previous != Some('`');
+            let closes_again = self.may_go_on && starts_line && !self.fence.after(before).is_open;
+            if (closes || closes_again)
+                && let Some(behind) = strip_closing_tag(rest)
             {
                 let (behind, before) = (behind.to_owned(), before.to_owned());
                 push_piece(out, ThoughtPiece::Text(before));
-                out.push(ThoughtPiece::WasThought);
-                (self.has_tag, self.held, self.place) = (true, behind, ThoughtPlace::After);
+                if closes {
+                    out.push(ThoughtPiece::WasThought);
+                }
+                self.place = if closes { ThoughtPlace::After } else { ThoughtPlace::Repeated };
+                (self.has_tag, self.may_go_on, self.held) = (true, true, behind);
                 return true;
             }
-            if may_become_tag(rest) && (starts_line || !self.has_tag) {
+            if may_become_tag(rest) && (starts_line || !self.has_tag || self.may_go_on) {
                 let held = self.held.split_off(at);
                 self.emit_text(out);
                 self.held = held;
@@ -153,6 +208,7 @@ impl Thoughts {
 
     fn emit_text(&mut self, out: &mut Vec<ThoughtPiece>) {
         self.last = self.held.chars().last().or(self.last);
+        self.fence = self.fence.after(&self.held);
         push_piece(out, ThoughtPiece::Text(std::mem::take(&mut self.held)));
     }
 }
@@ -241,6 +297,18 @@ mod tests {
             ("<think>a</think>\n<think>b</think>Yes.", "ab", "Yes."),
             ("<think>a</think>Yes.\n<think>b</think>\nNo.", "ab", "Yes.\nNo."),
             ("<think>a</think>Yes </think> no.", "a", "Yes </think> no."),
+            ("<think>a</think>\n\n</think>\n\nYes.", "a", "Yes."),
+            ("<think>a</think></think>\n</think>Yes.", "a", "Yes."),
+            ("<think>a</think>\n</think>", "a", ""),
+            ("Hm.\n</think>\n\n</think>\n\nYes.", "Hm.\n", "Yes."),
+            ("Hm.</think>\nMore.\n</think>\n\nYes.", "Hm.More.\n", "Yes."),
+            ("Hm.</think>a\n</think>\nb\n</think>\nYes.", "Hm.a\nb\n", "Yes."),
+            ("Hm.</think>\nYes.\n</think>\n", "Hm.", "Yes.\n"),
+            ("Hm.</think>Use </think> there.", "Hm.", "Use </think> there."),
+            ("Hm.</think>Use `</think>`.\n`</think>`", "Hm.", "Use `</think>`.\n`</think>`"),
+            ("Hm.</think>So:\n```\n</think>\n```\nYes.", "Hm.", "So:\n```\n</think>\n```\nYes."),
+            ("Hm.</think>`<think>` or\n</think>\nYes.", "Hm.", "`<think>` or\n</think>\nYes."),
+            ("<think>a</think>Yes.\n</think>\nNo.", "a", "Yes.\n</think>\nNo."),
         ] {
             for size in 1..=whole.len() {
                 let expected = (thought.to_owned(), text.to_owned());
