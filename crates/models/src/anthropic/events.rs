@@ -41,12 +41,16 @@ struct AnthropicEvent<'a> {
     usage: Option<AnthropicUsage>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct AnthropicEventMessage {
-    #[serde(default, deserialize_with = "lenient::or_default")]
+    #[serde(deserialize_with = "lenient::or_default")]
     usage: Option<AnthropicUsage>,
-    #[serde(default, deserialize_with = "lenient::or_default")]
+    #[serde(deserialize_with = "lenient::or_default")]
     container: Option<AnthropicContainer>,
+    /// The whole content, which some servers repeat at the end.
+    #[serde(deserialize_with = "lenient::or_default")]
+    content: Vec<Value>,
 }
 
 /// The place in which the vendor's own tools run.
@@ -159,6 +163,9 @@ pub(crate) struct AnthropicFold {
     ending: StepEnding,
     usage: AnthropicUsage,
     is_paused: bool,
+    /// True once blocks of the present message came in pieces; its text starts here.
+    has_pieces: bool,
+    message_start: usize,
     /// The usage of the messages that ended with a pause.
     earlier: Vec<Option<TokenUsage>>,
     /// The content that a pause is continued with, and its size.
@@ -202,19 +209,30 @@ impl AnthropicFold {
         };
         match event.r#type.as_str() {
             "message_start" => {
-                let message = event.message.unwrap_or(AnthropicEventMessage { usage: None, container: None });
+                let message = event.message.unwrap_or_default();
                 self.usage.take_over(message.usage.unwrap_or_default());
                 self.take_container(message.container);
             }
-            "content_block_start" => self.begin_block(event.index, event.content_block, ready)?,
-            "content_block_delta" => self.append_delta(event.index, event.delta.unwrap_or_default(), ready),
-            "content_block_stop" => self.close_block(event.index, ready)?,
+            "content_block_start" => {
+                self.has_pieces = true;
+                self.begin_block(event.index, event.content_block, ready)?;
+            }
+            "content_block_delta" => {
+                self.has_pieces = true;
+                self.append_delta(event.index, event.delta.unwrap_or_default(), ready);
+            }
+            "content_block_stop" => {
+                self.complete_text(event.index, event.content_block, ready);
+                self.close_block(event.index, ready)?;
+            }
             "message_delta" => self.fold_message_delta(event.delta.unwrap_or_default(), event.usage)?,
+            "message" => return self.fold_document(data.to_owned(), ready),
             "message_stop" if self.closes_with_pause(ready)? => {
                 self.earlier.push(std::mem::take(&mut self.usage).to_usage());
                 return Ok(StreamProgress::Pause);
             }
             "message_stop" => {
+                self.blocks(&event.message.unwrap_or_default().content, ready)?;
                 self.ending.stop.get_or_insert(StopReason::Done);
                 return self.finish_step(ready);
             }
@@ -240,6 +258,7 @@ impl AnthropicFold {
         self.open.clear();
         self.ending = StepEnding::default();
         self.is_paused = false;
+        (self.has_pieces, self.message_start) = (false, self.output.written_text().len());
         let content = self.pause.content.iter();
         let joined = content.map(|json| surrogates.join_text(json.get())).map(RawValue::from_string);
         Pause { content: joined.flatten().collect(), container: self.pause.container.clone() }
@@ -253,13 +272,12 @@ impl AnthropicFold {
     ) -> Result<StreamProgress, StepError> {
         let message: Value = serde_json::from_str(&json).unwrap_or_default();
         let Some(blocks) = message.get("content").and_then(Value::as_array) else {
+            if message.get("type").is_some_and(|kind| kind == "message") {
+                return Ok(StreamProgress::More);
+            }
             return self.fold_frame(&SseFrame { event: String::new(), data: json }, ready);
         };
-        for (block, index) in blocks.iter().zip(0..) {
-            let json = RawValue::from_string(block.to_string()).ok();
-            self.begin_block(index, json.as_deref(), ready)?;
-            self.close_block(index, ready)?;
-        }
+        self.blocks(blocks, ready)?;
         let text = |name: &str| message.get(name).and_then(Value::as_str).map(str::to_owned);
         let usage = message.get("usage").and_then(|usage| serde_json::from_value(usage.clone()).ok());
         self.fold_message_delta(
@@ -268,6 +286,38 @@ impl AnthropicFold {
         )?;
         self.ending.stop.get_or_insert(StopReason::Done);
         self.finish_step(ready)
+    }
+
+    /// Takes the blocks of a whole message. Of one that came in pieces before, it emits the rest of the text, and the calls if
+    /// there were none.
+    fn blocks(&mut self, blocks: &[Value], ready: &mut VecDeque<StepEvent>) -> Result<(), StepError> {
+        let kind = |block: &Value| block.get("type").and_then(Value::as_str).map(str::to_owned);
+        if self.has_pieces {
+            self.close_all(ready)?;
+            let texts = blocks.iter().filter(|block| kind(block).as_deref() == Some("text"));
+            let whole: String = texts.filter_map(|block| block.get("text")?.as_str()).collect();
+            let shown = self.output.written_text().get(self.message_start..).unwrap_or_default();
+            let rest = whole.strip_prefix(shown).unwrap_or_default().to_owned();
+            self.output.emit_text(rest, ready);
+        }
+        let (has_pieces, has_calls) = (self.has_pieces, self.output.has_calls());
+        let lacks = |block: &Value| !has_pieces || (!has_calls && kind(block).as_deref() == Some("tool_use"));
+        for (block, index) in blocks.iter().zip(0..).filter(|(block, _)| lacks(block)) {
+            let json = RawValue::from_string(block.to_string()).ok();
+            self.begin_block(index, json.as_deref(), ready)?;
+            self.close_block(index, ready)?;
+        }
+        Ok(())
+    }
+
+    /// Emits what the end of a block adds to its text.
+    fn complete_text(&mut self, index: u64, block: Option<&RawValue>, ready: &mut VecDeque<StepEvent>) {
+        let Some(AnthropicOpenBlock::Text { start, .. }) = self.open.get(&index) else { return };
+        let block: Option<Value> = block.and_then(|json| serde_json::from_str(json.get()).ok());
+        let whole = block.as_ref().and_then(|block| block.get("text")?.as_str()).unwrap_or_default();
+        let shown = self.output.written_text().get(*start..).unwrap_or_default();
+        let rest = whole.strip_prefix(shown).unwrap_or_default().to_owned();
+        self.output.emit_text(rest, ready);
     }
 
     /// Handles the end of the stream. Finishes the step if the model is done, and fails otherwise.

@@ -160,6 +160,8 @@ pub(crate) struct CompletionsFold {
     calls: Vec<PendingCompletionsCall>,
     /// Separates thoughts from the text.
     thoughts: Thoughts,
+    /// The content that came in pieces, with its thoughts: some servers repeat all of it at the end.
+    streamed: String,
     /// The whole text and its annotations. Citations are emitted at the end, when positions in the text are known.
     written: String,
     annotations: Vec<Value>,
@@ -284,8 +286,11 @@ impl CompletionsFold {
         }
         for choice in chunk.choices.into_iter().flatten().flatten().filter(|choice| choice.index == 0) {
             merge_usage(&mut self.usage, choice.usage.as_ref().and_then(CompletionsUsage::to_usage));
-            if let Some(delta) = choice.delta.or(choice.message) {
+            if let Some(delta) = choice.delta {
                 self.fold_delta(delta, ready)?;
+            }
+            if let Some(message) = choice.message {
+                self.message(message, ready)?;
             }
             if !error::is_empty(&choice.error) {
                 return Err(error::in_stream(&serde_json::json!({ "error": choice.error }).to_string()));
@@ -301,9 +306,44 @@ impl CompletionsFold {
         Ok(StreamProgress::More)
     }
 
+    /// Takes a piece of a message.
     fn fold_delta(
         &mut self,
         delta: CompletionsDelta<'_>,
+        ready: &mut VecDeque<StepEvent>,
+    ) -> Result<(), StepError> {
+        let content = delta.content.map(content_text).transpose()?.unwrap_or_default();
+        self.streamed.push_str(&content);
+        self.fields(delta, &content, ready)
+    }
+
+    /// Takes a whole message. Of one that repeats what came in pieces, only the rest is emitted, and nothing that contradicts
+    /// them.
+    fn message(
+        &mut self,
+        mut message: CompletionsDelta<'_>,
+        ready: &mut VecDeque<StepEvent>,
+    ) -> Result<(), StepError> {
+        let mut content = message.content.map(content_text).transpose()?.unwrap_or_default();
+        if !self.streamed.is_empty() {
+            let known = [&self.streamed, &self.written].into_iter().filter(|known| !known.is_empty());
+            let rest = known.map(String::as_str).find_map(|known| content.strip_prefix(known));
+            content = rest.unwrap_or_default().to_owned();
+            (message.reasoning, message.reasoning_content, message.refusal) = (None, None, None);
+            if !self.annotations.is_empty() {
+                message.annotations = None;
+            }
+            if !self.calls.is_empty() {
+                (message.tool_calls, message.function_call) = (None, None);
+            }
+        }
+        self.fields(message, &content, ready)
+    }
+
+    fn fields(
+        &mut self,
+        delta: CompletionsDelta<'_>,
+        content: &str,
         ready: &mut VecDeque<StepEvent>,
     ) -> Result<(), StepError> {
         // Servers that send both fields send the same text in both.
@@ -314,8 +354,7 @@ impl CompletionsFold {
         }
         let refusal = delta.refusal.unwrap_or_default();
         self.refused |= !refusal.is_empty();
-        let content = delta.content.map(content_text).transpose()?.unwrap_or_default();
-        for piece in self.thoughts.push_text(&content) {
+        for piece in self.thoughts.push_text(content) {
             self.emit_piece(piece, ready);
         }
         if !refusal.is_empty() {

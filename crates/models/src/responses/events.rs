@@ -39,6 +39,9 @@ struct ResponsesEvent<'a> {
     summary_index: u64,
     #[serde(default)]
     delta: Option<Value>,
+    /// The whole text of a part.
+    #[serde(default, deserialize_with = "lenient::or_default")]
+    text: String,
     /// The whole arguments of a call.
     #[serde(default, deserialize_with = "lenient::text_or_object")]
     arguments: String,
@@ -103,6 +106,16 @@ struct PendingPart {
     bytes: usize,
     /// The number of sources cited so far.
     cited: usize,
+}
+
+/// A finished message, whose text the whole response may continue.
+#[derive(Debug)]
+struct ShownMessage {
+    position: u64,
+    /// Its identifier; empty if it has none.
+    id: String,
+    /// The offset of its text in the whole text.
+    start: usize,
 }
 
 #[derive(Default, Deserialize)]
@@ -179,6 +192,8 @@ pub(crate) struct ResponsesFold {
     calls: ResponsesCalls,
     /// The other finished items, by their identifiers, and by position if they have none.
     finished: HashSet<String>,
+    /// The finished messages, at most as many as items.
+    messages: Vec<ShownMessage>,
     /// The offset of the text that belongs to no finished message.
     unclaimed: usize,
     usage: Option<TokenUsage>,
@@ -222,6 +237,7 @@ impl ResponsesFold {
                 self.count_delta(&event)?;
                 self.output.emit_refusal(delta_text(event), ready);
             }
+            "response.output_text.done" => self.end_text(&event, ready),
             "response.output_text.annotation.added" => self.emit_annotation(&event, ready),
             // A blank line separates the parts of a summary.
             "response.reasoning_summary_part.added" if event.summary_index > 0 => {
@@ -311,6 +327,17 @@ impl ResponsesFold {
         Ok(())
     }
 
+    /// Emits what the end of a part adds to its text.
+    fn end_text(&mut self, event: &ResponsesEvent<'_>, ready: &mut VecDeque<StepEvent>) {
+        let pending = self.parts.get_mut(&(event.output_index.unwrap_or(0), event.content_index));
+        let Some(pending) = pending else { return };
+        let streamed = self.output.written_text().get(pending.start..).unwrap_or_default();
+        if let Some(rest) = event.emit_text.strip_prefix(streamed) {
+            pending.bytes += rest.len();
+            self.output.emit_text(rest.to_owned(), ready);
+        }
+    }
+
     /// Emits a source of a part in progress.
     fn emit_annotation(&mut self, event: &ResponsesEvent<'_>, ready: &mut VecDeque<StepEvent>) {
         let pending = self.parts.get_mut(&(event.output_index.unwrap_or(0), event.content_index));
@@ -385,6 +412,10 @@ impl ResponsesFold {
         if item.is_silent_message() {
             return Ok(());
         }
+        let content = item.content.unwrap_or_default();
+        if item.r#type == "message" && self.continues_message(index, &item.id, &content, ready) {
+            return Ok(());
+        }
         if self.finished.len() >= ITEMS_MAX || !self.finished.insert(name) {
             return Ok(());
         }
@@ -394,7 +425,7 @@ impl ResponsesFold {
                 self.output.emit_opaque(WireFormat::Responses, json.to_owned(), ready);
             }
             "message" => {
-                self.emit_message(index, item.content.unwrap_or_default(), ready);
+                self.emit_message(index, item.id, content, ready);
                 self.output.emit_opaque(WireFormat::Responses, without_fields(json, &["content"])?, ready);
             }
             _ => {}
@@ -406,6 +437,7 @@ impl ResponsesFold {
     fn emit_message(
         &mut self,
         index: u64,
+        id: String,
         content: Vec<ResponsesOutputPart>,
         ready: &mut VecDeque<StepEvent>,
     ) {
@@ -422,6 +454,7 @@ impl ResponsesFold {
             None if begun.is_some() => (from, whole.len()),
             None => (written.len(), 0),
         };
+        self.messages.push(ShownMessage { position: index, id, start });
         for (part, at) in content.into_iter().zip(0_u64..) {
             let pending = self.parts.remove(&(index, at));
             let part_start = pending.as_ref().map_or(start, |pending| pending.start);
@@ -444,6 +477,39 @@ impl ResponsesFold {
         }
         self.parts.retain(|(item, _), _| *item != index);
         self.unclaimed = self.output.written_text().len();
+    }
+
+    /// Emits what a message adds to the text that was shown of it before. Returns false for another message.
+    fn continues_message(
+        &mut self,
+        index: u64,
+        id: &str,
+        content: &[ResponsesOutputPart],
+        ready: &mut VecDeque<StepEvent>,
+    ) -> bool {
+        // Some servers give identifiers only in the whole response.
+        let is_same = |shown: &&ShownMessage| {
+            let is_unnamed = id.is_empty() || shown.id.is_empty();
+            if is_unnamed { shown.position == index } else { shown.id == id }
+        };
+        let Some(shown) = self.messages.iter().rev().find(is_same) else { return false };
+        let whole: String = content.iter().flat_map(ResponsesOutputPart::text_and_refusal).collect();
+        let before = self.output.written_text().get(shown.start..).unwrap_or_default();
+        if before.is_empty() || !whole.starts_with(before) {
+            return false;
+        }
+        let mut known = before.len();
+        for part in content {
+            let [text, refusal] = part.text_and_refusal().map(|text| {
+                let skipped = known.min(text.len());
+                known -= skipped;
+                text.get(skipped..).unwrap_or_default().to_owned()
+            });
+            self.output.emit_text(text, ready);
+            self.output.emit_refusal(refusal, ready);
+        }
+        self.unclaimed = self.output.written_text().len();
+        true
     }
 
     fn fold_response(

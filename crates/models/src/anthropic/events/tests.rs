@@ -181,3 +181,34 @@ fn blocks_missing_start_or_stop_kept() {
         assert_eq!(ids, [("a", "{\"x\":1}"), ("b", "{\"x\":1}")], "{second}");
     }
 }
+
+#[test]
+fn a_whole_message_after_its_pieces_adds_only_the_rest() {
+    let text = |text: &str| json!({"type": "text", "text": text});
+    let said = |text: &str| block_delta(0, json!({"type": "text_delta", "text": text}));
+    let closed = |text: Value| json!({"type": "content_block_stop", "index": 0, "content_block": text});
+    let message = |text: Value| json!({"type": "message", "content": [text], "stop_reason": "end_turn"});
+    let stopped = |text: Value| json!({"type": "message_stop", "message": {"content": [text]}});
+    let begun = || block_start(0, text(""));
+    let end_stream = || json!({"type": "message_stop"});
+    for events in [
+        vec![begun(), said("Who"), closed(text("Whole.")), end_stream()],
+        vec![begun(), said("Whole."), closed(text("Whole.")), stopped(text("Whole."))],
+        vec![begun(), said("Who"), block_stop(0), stopped(text("Whole."))],
+        vec![begun(), said("Who"), stopped(text("Whole."))],
+        vec![begun(), said("Who"), block_stop(0), message(text("Whole."))],
+        vec![message(text("Whole."))],
+        // What contradicts the text that was shown is left out.
+        vec![begun(), said("Whole."), closed(text("Other.")), stopped(text("Other."))],
+    ] {
+        let folded = fold_events(&events).unwrap();
+        let shown: String = folded
+            .iter()
+            .filter_map(|event| match event {
+                StepEvent::Text(text) => Some(text.as_str()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(shown, "Whole.", "{events:?}");
+    }
+}

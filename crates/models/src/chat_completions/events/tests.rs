@@ -217,3 +217,37 @@ fn usage_read_from_every_field() {
         assert_eq!((usage.input_tokens, usage.output_tokens), (9, 7), "{chunk}");
     }
 }
+
+#[test]
+fn a_whole_message_after_its_pieces_adds_only_the_rest() {
+    let whole = |content: &str| {
+        json!({"choices": [{"index": 0, "delta": {}, "message": {"role": "assistant", "content": content},
+            "finish_reason": "stop"}]})
+    };
+    let piece = |content: &str| delta_chunk(json!({ "content": content }));
+    for chunks in [
+        vec![piece("Who"), whole("Whole.")],
+        vec![piece("Who"), piece("le."), whole("Whole.")],
+        vec![piece("<think>Hm.</think>Who"), whole("<think>Hm.</think>Whole.")],
+        vec![piece("<think>Hm.</think>Who"), whole("Whole.")],
+        vec![delta_chunk(json!({"reasoning": "Hm."})), piece("Who"), whole("Whole.")],
+        vec![whole("Whole.")],
+        // What contradicts the text that was shown is left out.
+        vec![piece("Whole."), whole("Other.")],
+    ] {
+        let events = fold_chunks(&chunks).unwrap();
+        let text: String = events
+            .iter()
+            .filter_map(|event| match event {
+                StepEvent::Text(text) => Some(text.as_str()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(text, "Whole.", "{chunks:?}");
+    }
+    let called = json!([{"index": 0, "id": "a", "function": {"name": "list", "arguments": "{\"a\":1}"}}]);
+    let chunks = [piece("x"), delta_chunk(json!({ "tool_calls": called })), whole("x")];
+    let mut repeated = chunks.clone();
+    repeated[2]["choices"][0]["message"]["tool_calls"] = called;
+    assert_eq!(emitted_calls(&fold(&repeated).unwrap()), emitted_calls(&fold(&chunks).unwrap()));
+}

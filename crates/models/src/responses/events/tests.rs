@@ -302,6 +302,9 @@ fn text_only_in_response_is_shown() {
     let said = |position: u64, text: &str| {
         item_event("output_text.delta", json!(position), "m", json!({"content_index": 0, "delta": text}))
     };
+    let unnamed = |text: &str| json!({"type": "message", "content": [{"type": "output_text", "text": text}]});
+    let ended =
+        |text: &str| event("output_text.done", json!(0), "m", json!({"content_index": 0, "text": text}));
     let whole = || completed_with(json!([message(&["Whole."])]));
     for events in [
         vec![done_item(message(&[])), whole()],
@@ -313,7 +316,14 @@ fn text_only_in_response_is_shown() {
         vec![said(0, "Whole."), done_item(message(&[])), completed_response()],
         vec![said(0, "Who"), done_item(message(&["Who", "le."])), completed_response()],
         vec![done_item(message(&["Whole."])), whole()],
-        // Text that contradicts the shown text is left out.
+        vec![done_item(message(&["Who"])), whole()],
+        vec![said(0, "Who"), done_item(message(&["Who"])), whole()],
+        vec![done_item(unnamed("Who")), whole()],
+        vec![done_item(message(&["Who"])), completed_with(json!([unnamed("Whole.")]))],
+        vec![said(0, "Who"), ended("Whole."), completed_response()],
+        vec![said(0, "Who"), ended("Whole."), done_item(message(&["Whole."])), whole()],
+        vec![said(0, "Whole."), ended("Other."), completed_response()],
+        // What contradicts the text that was shown is left out.
         vec![said(0, "Whole."), completed_with(json!([message(&["Other."])]))],
     ] {
         let folded = fold_events(&events).unwrap();
