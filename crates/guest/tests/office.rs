@@ -401,3 +401,37 @@ fn html_equations_match_office_ones() {
     let deep = format!("<math>{}<mi>x</mi></math><p>y", "<mrow>".repeat(100_000));
     assert!(document_text("a.html", deep).ends_with('y'));
 }
+
+#[test]
+fn drop_cap_begins_its_paragraph() {
+    let math_run = |text: &str| format!("<w:r><w:t>{text}</w:t></w:r>");
+    let paragraph = |text: &str| format!("<w:p>{}</w:p>", math_run(document_text));
+    let cap = |kind: &str, document_text: &str| {
+        format!(
+            "<w:p><w:pPr><w:framePr w:dropCap=\"{kind}\" w:lines=\"3\"/></w:pPr>{}</w:p>",
+            math_run(document_text)
+        )
+    };
+    let table = format!("<w:tbl><w:tr><w:tc>{}{}</w:tc></w:tr></w:tbl>", cap("drop", "C"), paragraph("ell"));
+    for (body, expected) in [
+        (cap("drop", "W") + &paragraph("hen it rains.") + &paragraph("Next."), "When it rains.\nNext."),
+        (cap("margin", "W") + "<w:p/>" + &paragraph("hen"), "When"),
+        (cap("none", "Frame") + &paragraph("Text"), "Frame\nText"),
+        (paragraph("First") + &cap("drop", "W"), "First\nW"),
+        (cap("drop", "W") + &table, "W\nCell"),
+    ] {
+        assert_eq!(document_text("a.docx", docx_with_body(&body)), expected, "{body}");
+    }
+    let own = "<style:style style:name=\"D\"><style:paragraph-properties><style:drop-cap style:lines=\"3\"/>\
+               </style:paragraph-properties></style:style>";
+    let content = format!(
+        "<office:document-content><office:automatic-styles>{own}</office:automatic-styles><office:body><office:text>\
+         <text:p text:style-name=\"D\"><text:span>W</text:span>hen it rains.</text:p></office:text></office:body>\
+         </office:document-content>"
+    );
+    let odt = zip_archive([
+        ("mimetype", "application/vnd.oasis.opendocument.text".to_owned()),
+        ("content.xml", content),
+    ]);
+    assert_eq!(document_text("a.odt", odt), "When it rains.");
+}

@@ -61,6 +61,8 @@ struct RtfReader<'a> {
     pending: Vec<u8>,
     skip: usize,
     high: Option<u16>,
+    /// True in a paragraph that is the large initial of the next one.
+    is_drop_cap: bool,
 }
 
 pub(super) fn extract_rtf(bytes: &[u8]) -> Extracted {
@@ -76,6 +78,7 @@ pub(super) fn extract_rtf(bytes: &[u8]) -> Extracted {
         pending: Vec::new(),
         skip: 0,
         high: None,
+        is_drop_cap: false,
     };
     while let Some(byte) = reader.next_byte() {
         reader.interpret_byte(byte);
@@ -209,6 +212,10 @@ impl RtfReader<'_> {
     fn apply_control_word(&mut self, word: &[u8], number: Option<i32>) {
         self.skip = 0;
         match word {
+            b"pard" => self.is_drop_cap = false,
+            b"dropcapli" => self.is_drop_cap = number != Some(0),
+            // The initial belongs to the next paragraph.
+            b"par" if self.is_drop_cap => self.flush_pending(),
             b"par" | b"row" | b"page" | b"sect" if !self.current_group().hidden => self.end_line(),
             b"line" => self.push_text(" "),
             b"tab" | b"cell" => self.push_text("\t"),
@@ -307,6 +314,12 @@ mod tests {
         assert_eq!(extract_rtf(rtf).segments[0].text, "•\tFirst\n2.\tSecond\nŠipka šest");
         let mac = extract_rtf(b"{\\rtf1\\mac caf\\'8e\\par}");
         assert_eq!(mac.segments[0].text, "café");
+    }
+
+    #[test]
+    fn drop_cap_begins_its_paragraph() {
+        let rtf = br"{\rtf1\ansi {\pard\dropcapli3\dropcapt1 W\par}\pard hen it rains.\par\pard Next.\par}";
+        assert_eq!(extract_rtf(rtf).segments[0].text, "When it rains.\nNext.");
     }
 
     #[test]

@@ -59,6 +59,7 @@ pub(super) fn extract_word(
             !full
         })?;
     }
+    body.end_drop_cap();
     body.writer.end_heading();
     write_margins(&mut archive, &relations, "footer", &mut body.writer)?;
     let mut extracted = body.finish_document();
@@ -214,6 +215,8 @@ struct WordParagraph {
     is_heading: bool,
     list: Option<String>,
     level: usize,
+    /// True for the large initial of the next paragraph.
+    is_drop_cap: bool,
 }
 
 /// Collects the body of the document.
@@ -224,6 +227,8 @@ struct WordBody {
     numbering: Numbering,
     embedded: WordEmbedded,
     paragraphs: Vec<WordParagraph>,
+    /// The initial of the next paragraph, which stands in a frame before it.
+    drop_cap: String,
     /// The current row of each open table, with cells separated by tabs.
     rows: Vec<String>,
     pending_notes: Vec<String>,
@@ -265,6 +270,7 @@ impl WordBody {
             numbering,
             embedded,
             paragraphs: Vec::new(),
+            drop_cap: String::new(),
             rows: Vec::new(),
             pending_notes: Vec::new(),
             pending_images: Vec::new(),
@@ -323,9 +329,13 @@ impl WordBody {
     }
 
     fn push_text(&mut self, text: &str) {
+        let is_outermost = self.paragraphs.len() == 1;
         if self.hidden == 0
             && let Some(paragraph) = self.paragraphs.last_mut()
         {
+            if is_outermost && !text.trim().is_empty() {
+                paragraph.text.push_str(&std::mem::take(&mut self.drop_cap));
+            }
             paragraph.text.push_str(text);
         }
     }
@@ -369,7 +379,18 @@ impl WordBody {
             // In drawings, also of earlier versions.
             "blip" => self.add_image(attribute_value(element, "embed")),
             "imagedata" => self.add_image(attribute_value(element, "id")),
-            "tbl" if opens && self.rows.len() < NESTING_MAX => self.rows.push(String::new()),
+            "tbl" if opens && self.rows.len() < NESTING_MAX => {
+                self.end_drop_cap();
+                self.rows.push(String::new());
+            }
+            "framePr" => {
+                // Word 2003 writes it with a hyphen.
+                let kind =
+                    attribute_value(element, "dropCap").or_else(|| attribute_value(element, "drop-cap"));
+                if let Some(paragraph) = self.paragraphs.last_mut() {
+                    paragraph.is_drop_cap = kind.is_some_and(|kind| kind != "none");
+                }
+            }
             "pStyle" => {
                 let style = attribute_value(element, "val").unwrap_or_default();
                 let heading = self.headings.contains(&style);
@@ -457,12 +478,13 @@ impl WordBody {
                     self.repeats = true;
                 }
             }
-            "p" => {
-                if let Some(paragraph) = self.paragraphs.pop() {
-                    self.write_paragraph(paragraph);
-                }
-            }
+            "p" => match self.paragraphs.pop() {
+                Some(paragraph) if paragraph.is_drop_cap => self.drop_cap.push_str(&paragraph.text),
+                Some(paragraph) => self.write_paragraph(paragraph),
+                None => {}
+            },
             "tc" => {
+                self.end_drop_cap();
                 if let Some(row) = self.rows.last_mut() {
                     row.push('\t');
                 }
@@ -477,6 +499,14 @@ impl WordBody {
                 self.rows.pop();
             }
             _ => {}
+        }
+    }
+
+    /// Writes an initial that no paragraph follows.
+    fn end_drop_cap(&mut self) {
+        let text = std::mem::take(&mut self.drop_cap);
+        if !text.is_empty() {
+            self.write_paragraph(WordParagraph { text, ..WordParagraph::default() });
         }
     }
 
@@ -548,7 +578,8 @@ impl WordBody {
             let before = std::mem::take(&mut paragraph.text);
             if !before.trim().is_empty() {
                 let list = paragraph.list.take();
-                let part = WordParagraph { text: before, is_heading: false, list, level: paragraph.level };
+                let part =
+                    WordParagraph { text: before, list, level: paragraph.level, ..WordParagraph::default() };
                 self.write_paragraph(part);
             }
         }
@@ -556,7 +587,8 @@ impl WordBody {
         self.writer.begin_page(self.page);
     }
 
-    fn finish_document(self) -> Extracted {
+    fn finish_document(mut self) -> Extracted {
+        self.end_drop_cap();
         let is_cut = self.notes.is_cut || self.embedded.is_cut;
         let mut extracted = self.writer.finish_document(DocumentFormat::Docx);
         extracted.truncated |= self.page > PAGES_MAX || is_cut;
