@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use rustix::fd::AsFd;
 use rustix::fs::Dir;
+use rustix::io::Errno;
 use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
 
@@ -22,7 +23,8 @@ pub const FOUND_MAX: usize = 1000;
 pub struct FoundEntries {
     /// The searched folder, and the entries found in it and below.
     pub listing: WorkspaceListing,
-    /// True if there may be more: more than [`FOUND_MAX`] have the words, or the folder has more than [`ENTRIES_MAX`] entries.
+    /// True if there may be more: more than [`FOUND_MAX`] have the words, the folder has more than [`ENTRIES_MAX`] entries, or a
+    /// folder below it cannot be read.
     pub is_cut: bool,
 }
 
@@ -55,23 +57,42 @@ fn find_matching_entries(
 ) -> Result<FoundEntries, WorkspaceError> {
     let mut folders = VecDeque::from([path.clone()]);
     let mut found = Vec::new();
-    let (mut seen, mut is_cut) = (0, false);
-    while let Some(folder) = folders.pop_front().filter(|_| !is_cut) {
+    let (mut seen, mut is_full, mut has_skipped) = (0, false, false);
+    while let Some(folder) = folders.pop_front().filter(|_| !is_full) {
         let opened = match home.open_beneath(&folder, FOLDER_FLAGS) {
             Ok(opened) => opened,
             Err(_) if folder == *path => home.open_folder(path)?,
-            // It was moved meanwhile, or its machine removed the permissions.
-            Err(_) => continue,
+            // It was moved meanwhile, or its machine closed it.
+            Err(errno) => {
+                has_skipped |= errno != Errno::NOENT;
+                continue;
+            }
         };
-        for entry in Dir::read_from(&opened)? {
-            let entry = entry?;
+        let entries = match Dir::read_from(&opened) {
+            Err(errno) if folder == *path => return Err(errno.into()),
+            // The names can be read only by those who may also look them up.
+            Err(_) => {
+                has_skipped = true;
+                continue;
+            }
+            Ok(entries) => entries,
+        };
+        for entry in entries {
+            let entry = match entry {
+                Err(errno) if folder == *path => return Err(errno.into()),
+                Err(_) => {
+                    has_skipped = true;
+                    break;
+                }
+                Ok(entry) => entry,
+            };
             let name = entry.file_name().to_bytes();
             if name.first() == Some(&b'.') {
                 continue;
             }
             seen += 1;
-            is_cut = seen > ENTRIES_MAX || found.len() >= FOUND_MAX;
-            if is_cut {
+            is_full = seen > ENTRIES_MAX || found.len() >= FOUND_MAX;
+            if is_full {
                 break;
             }
             let Ok(stat) = entry_stat(opened.as_fd(), name) else { continue };
@@ -86,7 +107,10 @@ fn find_matching_entries(
         }
     }
     sort_entries(&mut found);
-    Ok(FoundEntries { listing: WorkspaceListing { path: path.clone(), entries: found.into() }, is_cut })
+    Ok(FoundEntries {
+        listing: WorkspaceListing { path: path.clone(), entries: found.into() },
+        is_cut: is_full || has_skipped,
+    })
 }
 
 /// Returns a text in lower case without diacritics.
