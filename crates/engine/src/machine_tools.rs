@@ -23,7 +23,7 @@ const LIST_TIMEOUT: Duration = Duration::from_secs(LIST_WAIT_SECONDS + 2);
 const REST: Duration = Duration::from_secs(20);
 /// The number of accounts whose lists are cached.
 const ACCOUNTS_MAX: usize = 4096;
-/// The number of failures that are remembered as logged.
+/// The number of failures and skipped tools that are remembered as logged.
 const LOGGED_MAX: usize = 1024;
 
 /// The tool lists that machines reported.
@@ -38,8 +38,8 @@ struct SeenToolLists {
     order: VecDeque<AccountId>,
     /// Lists that are equal for several accounts, stored once.
     shared: HashMap<String, Weak<[ToolSpec]>>,
-    /// The failures that were logged.
-    logged: HashSet<(String, String)>,
+    /// What was logged: server, tool and reason.
+    logged: HashSet<[String; 3]>,
 }
 
 /// A tool list that an account's machine reported for one server.
@@ -104,14 +104,18 @@ impl MachineTools {
             let Some(server) = asked.filter(|server| server.spec.version == version) else { continue };
             match tools {
                 ToolsUpdate::Unchanged => {}
-                ToolsUpdate::Tools { digest, list } => {
+                ToolsUpdate::Tools { digest, list, skipped } => {
                     let grants = |tool: &str| {
                         server.spec.tools.as_ref().is_none_or(|granted| granted.iter().any(|one| one == tool))
                     };
-                    let mut tools = Vec::new();
+                    let mut listed = mcp::ToolList::default();
+                    for tool in skipped {
+                        listed.skip(&tool.name, &tool.reason);
+                    }
                     // The value has the form of a page.
-                    let _ = mcp::tools_of_page(&name, &json!({ "tools": list }), grants, &mut tools);
-                    let tools = self.share_list(&tools);
+                    let _ = mcp::tools_of_page(&name, &json!({ "tools": list }), grants, &mut listed);
+                    self.tell_skipped(&server.plugin, &name, &listed.skipped);
+                    let tools = self.share_list(&listed.tools);
                     let listed = ListedTools { version, digest: Some(digest), tools, missing_until: None };
                     self.keep_list(account, name, listed);
                 }
@@ -159,7 +163,7 @@ impl MachineTools {
 
     /// Returns a shared copy of the list, whichever machine reported it.
     fn share_list(&self, tools: &[mcp::McpTool]) -> Arc<[ToolSpec]> {
-        let digest = mcp::tools_digest(tools);
+        let digest = mcp::tools_digest(tools, &[]);
         let mut seen = self.lock_seen();
         if let Some(shared) = seen.shared.get(&digest).and_then(Weak::upgrade) {
             return shared;
@@ -172,13 +176,27 @@ impl MachineTools {
 
     /// Logs once why a server's tools are missing.
     pub(super) fn log_missing(&self, plugin: &str, server: &str, reason: &str) {
+        if self.is_news(server, "", reason) {
+            tracing::warn!(plugin, server, reason, "MCP tool discovery failed in a machine");
+        }
+    }
+
+    /// Logs once which tools of a server cannot be offered.
+    fn tell_skipped(&self, plugin: &str, server: &str, skipped: &[mcp::SkippedTool]) {
+        for mcp::SkippedTool { name, reason } in skipped {
+            if self.is_news(server, name, reason) {
+                tracing::warn!(plugin, server, tool = name, reason, "MCP tool skipped in a machine");
+            }
+        }
+    }
+
+    /// Returns true if this was not logged before.
+    fn is_news(&self, server: &str, tool: &str, reason: &str) -> bool {
         let mut seen = self.lock_seen();
         if seen.logged.len() >= LOGGED_MAX {
             seen.logged.clear();
         }
-        if seen.logged.insert((server.to_owned(), reason.to_owned())) {
-            tracing::warn!(plugin, server, reason, "MCP tool discovery failed in a machine");
-        }
+        seen.logged.insert([server, tool, reason].map(ToOwned::to_owned))
     }
 
     fn lock_seen(&self) -> MutexGuard<'_, SeenToolLists> {
@@ -205,6 +223,8 @@ async fn request_lists(
 mod tests {
     use std::collections::BTreeMap;
 
+    use protocol::mcp::SkippedTool;
+
     use super::*;
 
     fn sample_account() -> AccountId {
@@ -227,7 +247,7 @@ mod tests {
 
     fn tools_reply(name: &str, version: &str, tools: &[&str]) -> ToolsReply {
         let list = tools.iter().map(|tool| json!({ "name": tool, "inputSchema": {} })).collect();
-        let tools = ToolsUpdate::Tools { digest: "d".to_owned(), list };
+        let tools = ToolsUpdate::Tools { digest: "d".to_owned(), list, skipped: Vec::new() };
         ToolsReply {
             servers: vec![ServerTools { name: name.to_owned(), version: version.to_owned(), tools }],
         }
@@ -260,6 +280,28 @@ mod tests {
             [""; 0],
             "another version is another server"
         );
+    }
+
+    #[test]
+    fn each_skipped_tool_is_logged_once_for_all_machines() {
+        let (seen, one) = (MachineTools::default(), mcp_server("registry", "1"));
+        let update = |skipped: &[&str]| {
+            let list = vec![json!({ "name": "good" }), json!({ "name": "odd", "inputSchema": 7 })];
+            let skipped = skipped.iter().map(|name| SkippedTool {
+                name: (*name).to_owned(),
+                reason: "its input schema is not a JSON object".to_owned(),
+            });
+            let tools = ToolsUpdate::Tools { digest: "d".to_owned(), list, skipped: skipped.collect() };
+            let (name, version) = ("registry".to_owned(), "1".to_owned());
+            ToolsReply { servers: vec![ServerTools { name, version, tools }] }
+        };
+        for (account, skipped, logged) in [(1, &["a"][..], 2), (2, &["a"], 2), (1, &["a\u{202e}", "b"], 3)] {
+            seen.store_lists(AccountId::from_random(account), &[&one], update(skipped));
+            assert_eq!(seen.lock().logged.len(), logged, "{skipped:?}");
+        }
+        assert_eq!(known_names(&seen, sample_account(), &one), ["registry__good"]);
+        assert!(seen.is_news("registry", "odd", "another reason"));
+        assert!(!seen.is_news("registry", "odd", "its input schema is not a JSON object"));
     }
 
     #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@ use domain::citation::PassagePlace;
 use guest::mcp::LineCutter;
 use mcp::{
     DESCRIPTION_MAX_BYTES, Lifecycle, McpMessage, OUTPUT_MAX_BYTES, PASSAGES_MAX, RpcResponse,
-    SCHEMA_MAX_BYTES, STATELESS_REVISIONS, TOOL_NAME_MAX_BYTES, TOOLS_MAX,
+    SCHEMA_MAX_BYTES, SKIPPED_MAX, STATELESS_REVISIONS, TOOL_NAME_MAX_BYTES, TOOLS_MAX, ToolList,
 };
 use serde_json::Value;
 
@@ -68,11 +68,13 @@ fn assert_lifecycle(answer: &RpcResponse) {
 }
 
 fn assert_tools(result: &Value) {
-    let mut tools = Vec::new();
-    if mcp::tools_of_page("registry", result, |_| true, &mut tools).is_err() {
-        assert!(tools.is_empty());
+    let mut list = ToolList::default();
+    if mcp::tools_of_page("registry", result, |_| true, &mut list).is_err() {
+        assert_eq!(list, ToolList::default());
         return;
     }
+    let ToolList { tools, skipped } = list;
+    assert!(skipped.len() <= SKIPPED_MAX && !skipped.iter().any(|tool| tool.name.contains(is_hidden)));
     assert!(tools.len() <= TOOLS_MAX);
     for (at, tool) in tools.iter().enumerate() {
         let spec = &tool.spec;

@@ -284,7 +284,7 @@ async fn mcp_changed_plugin_gets_new_server() {
 async fn list_tools_starts_only_unknown_servers() {
     let stage = McpTestMachine::with_servers(&[("registry", "plain")]);
     let servers = stage.list_tools(&ToolsRequest::default()).await;
-    let [ServerTools { name, version, tools: ToolsUpdate::Tools { digest, list } }] = servers.as_slice()
+    let [ServerTools { name, version, tools: ToolsUpdate::Tools { digest, list, .. } }] = servers.as_slice()
     else {
         panic!("a list: {servers:?}")
     };

@@ -20,9 +20,9 @@ pub use message::{
     encode_notification, encode_reply, encode_request, parse_arguments, parse_messages, parse_refusal,
 };
 pub use names::{
-    DESCRIPTION_MAX_BYTES, DIVIDER, McpTool, NoPage, SCHEMA_MAX_BYTES, SERVER_NAME_MAX_BYTES,
-    TOOL_NAME_MAX_BYTES, TOOLS_MAX, is_server_name, offered_name, parse_tool, server_of, time_to_live,
-    tools_digest, tools_of_page,
+    DESCRIPTION_MAX_BYTES, DIVIDER, McpTool, NoPage, SCHEMA_MAX_BYTES, SERVER_NAME_MAX_BYTES, SKIPPED_MAX,
+    SkippedTool, TOOL_NAME_MAX_BYTES, TOOLS_MAX, ToolList, is_server_name, offered_name, parse_tool,
+    server_of, time_to_live, tools_digest, tools_of_page,
 };
 pub use output::{McpCallOutput, OUTPUT_MAX_BYTES, PASSAGES_MAX, parse_output};
 pub use revision::{

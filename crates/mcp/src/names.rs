@@ -25,6 +25,10 @@ pub const DIVIDER: &str = "__";
 const DIGEST_CHARS: usize = 8;
 /// Limits a tool's name as the server reports it.
 const ORIGINAL_MAX_BYTES: usize = 256;
+/// Limits the tools of one list that are reported as skipped.
+pub const SKIPPED_MAX: usize = 16;
+/// Limits the name and the reason of a skipped tool in reports.
+const SKIPPED_TEXT_MAX_BYTES: usize = 128;
 
 /// A server's tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,6 +37,51 @@ pub struct McpTool {
     pub original: String,
     /// The tool as it is offered to models.
     pub spec: ToolSpec,
+}
+
+/// A tool that a server lists and that is not offered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SkippedTool {
+    /// The server's name of the tool, fit to be shown; empty if it has none.
+    pub name: String,
+    pub reason: String,
+}
+
+impl SkippedTool {
+    /// Creates a report from untrusted texts.
+    #[must_use]
+    pub fn new(name: &str, reason: &str) -> Self {
+        let shown = |words: &str| text::cut_bytes(&text::line(words), SKIPPED_TEXT_MAX_BYTES).to_owned();
+        Self { name: shown(name), reason: shown(reason) }
+    }
+}
+
+/// The tools of a server, as far as its list was read.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct ToolList {
+    /// The tools to be offered.
+    pub tools: Vec<McpTool>,
+    /// The granted tools that cannot be offered, at most [`SKIPPED_MAX`].
+    pub skipped: Vec<SkippedTool>,
+}
+
+impl ToolList {
+    /// Reports a tool as skipped.
+    pub fn skip(&mut self, name: &str, reason: &str) {
+        if self.skipped.len() < SKIPPED_MAX {
+            self.skipped.push(SkippedTool::new(name, reason));
+        }
+    }
+
+    /// Removes and reports the tools for which `problem` returns a reason.
+    pub fn skip_if(&mut self, problem: impl Fn(&McpTool) -> Option<String>) {
+        for tool in std::mem::take(&mut self.tools) {
+            match problem(&tool) {
+                Some(reason) => self.skip(&tool.original, &reason),
+                None => self.tools.push(tool),
+            }
+        }
+    }
 }
 
 /// Returns true for valid server names. They contain no underscore, so that the divider is unambiguous.
@@ -66,12 +115,17 @@ pub fn offered_name(server: &str, tool: &str) -> String {
     format!("{}_{}", &plain[..length], &digest[..DIGEST_CHARS])
 }
 
-/// Parses a tool in a server's list. Returns `None` when it cannot be offered.
-#[must_use]
-pub fn parse_tool(server: &str, listed: &Value) -> Option<McpTool> {
-    let original = listed.get("name")?.as_str()?;
-    if original.is_empty() || original.len() > ORIGINAL_MAX_BYTES {
-        return None;
+/// Parses a tool in a server's list.
+///
+/// # Errors
+/// Returns the reason when it cannot be offered.
+pub fn parse_tool(server: &str, listed: &Value) -> Result<McpTool, &'static str> {
+    let original = listed.get("name").and_then(Value::as_str).ok_or("it has no name")?;
+    if original.is_empty() {
+        return Err("its name is empty");
+    }
+    if original.len() > ORIGINAL_MAX_BYTES {
+        return Err("its name has more than 256 bytes");
     }
     let field = |name: &str| {
         listed.get(name).and_then(Value::as_str).map(clean_paragraphs).filter(|text| !text.is_empty())
@@ -83,10 +137,10 @@ pub fn parse_tool(server: &str, listed: &Value) -> Option<McpTool> {
         description: text::cut_bytes(&description, DESCRIPTION_MAX_BYTES).to_owned(),
         schema,
     };
-    Some(McpTool { original: original.to_owned(), spec })
+    Ok(McpTool { original: original.to_owned(), spec })
 }
 
-/// Adds the tools of a page that `grants` permits to `tools`, without duplicates, [`TOOLS_MAX`] at most. Returns
+/// Adds the tools of a page to a list: those that `grants` permits, without duplicates, [`TOOLS_MAX`] at most. Returns
 /// the cursor of the next page.
 ///
 /// # Errors
@@ -95,20 +149,28 @@ pub fn tools_of_page(
     server: &str,
     page: &Value,
     grants: impl Fn(&str) -> bool,
-    tools: &mut Vec<McpTool>,
+    list: &mut ToolList,
 ) -> Result<Option<String>, NoPage> {
     let listed = page.get("tools").and_then(Value::as_array).ok_or(NoPage)?;
     for one in listed {
-        if tools.len() >= TOOLS_MAX {
+        let name = one.get("name").and_then(Value::as_str).unwrap_or_default();
+        // Tools that the operator did not grant are not reported.
+        if !name.is_empty() && !grants(name) {
+            continue;
+        }
+        if list.tools.len() >= TOOLS_MAX {
+            list.skip(name, "the server lists more than 128 tools");
             return Ok(None);
         }
-        let found = parse_tool(server, one).filter(|tool| grants(&tool.original));
-        if let Some(found) = found.filter(|tool| tools.iter().all(|other| other.spec.name != tool.spec.name))
-        {
-            tools.push(found);
+        match parse_tool(server, one) {
+            Err(reason) => list.skip(name, reason),
+            Ok(found) if list.tools.iter().any(|other| other.spec.name == found.spec.name) => {
+                list.skip(name, "the server lists another tool of this name");
+            }
+            Ok(found) => list.tools.push(found),
         }
     }
-    let cursor = page.get("nextCursor").and_then(Value::as_str).filter(|_| tools.len() < TOOLS_MAX);
+    let cursor = page.get("nextCursor").and_then(Value::as_str);
     Ok(cursor.map(ToOwned::to_owned))
 }
 
@@ -118,12 +180,18 @@ pub fn time_to_live(page: &Value) -> Option<Duration> {
     page.get("ttlMs").and_then(Value::as_u64).filter(|time| *time > 0).map(Duration::from_millis)
 }
 
-/// Returns a digest that identifies a list of tools.
+/// Returns a digest that identifies a list of tools and of those that were skipped.
 #[must_use]
-pub fn tools_digest(tools: &[McpTool]) -> String {
+pub fn tools_digest(tools: &[McpTool], skipped: &[SkippedTool]) -> String {
     let mut hash = Sha256::new();
     for McpTool { original, spec } in tools {
         for piece in [original, &spec.name, &spec.description, &spec.schema] {
+            hash.update(piece.len().to_be_bytes());
+            hash.update(piece);
+        }
+    }
+    for SkippedTool { name, reason } in skipped {
+        for piece in [name, reason] {
             hash.update(piece.len().to_be_bytes());
             hash.update(piece);
         }
@@ -135,16 +203,17 @@ pub fn tools_digest(tools: &[McpTool]) -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoPage;
 
-/// Returns the schema of a tool's arguments, which must be an object. A tool without a schema takes no arguments.
-fn object_schema(schema: &Value) -> Option<String> {
+/// Returns the schema of a tool's arguments, which must be an object, or the reason why it cannot be used. A tool without a
+/// schema takes no arguments.
+fn object_schema(schema: &Value) -> Result<String, &'static str> {
     let mut schema: Map<String, Value> = match schema {
         Value::Null => Map::new(),
-        given => given.as_object()?.clone(),
+        given => given.as_object().ok_or("its input schema is not a JSON object")?.clone(),
     };
     match schema.get("type") {
         None => _ = schema.insert("type".to_owned(), "object".into()),
         Some(kind) if kind == "object" => {}
-        Some(_) => return None,
+        Some(_) => return Err("its input schema does not have the type `object`"),
     }
     // Some vendors reject an object without properties.
     match schema.get("properties") {
@@ -156,10 +225,13 @@ fn object_schema(schema: &Value) -> Option<String> {
             schema.insert("properties".to_owned(), Value::Object(Map::new()));
         }
         Some(properties) if properties.is_object() => {}
-        Some(_) => return None,
+        Some(_) => return Err("the properties of its input schema are not a JSON object"),
     }
     let text = Value::Object(schema).to_string();
-    (text.len() <= SCHEMA_MAX_BYTES).then_some(text)
+    if text.len() > SCHEMA_MAX_BYTES {
+        return Err("its input schema has more than 32 KiB");
+    }
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -192,7 +264,7 @@ mod tests {
     #[test]
     fn tool_needs_object_schema() {
         let of = |schema: Value| {
-            parse_tool("s", &json!({ "name": "t", "inputSchema": schema })).map(|tool| tool.spec.schema)
+            parse_tool("s", &json!({ "name": "t", "inputSchema": schema })).map(|tool| tool.spec.schema).ok()
         };
         let schema =
             of(json!({"type": "object", "properties": {"a": {"type": "string"}}})).expect("a schema");
@@ -209,7 +281,7 @@ mod tests {
         ] {
             assert_eq!(of(without.clone()).as_deref(), none, "{without}");
         }
-        assert_eq!(parse_tool("s", &json!({"name": "t"})).map(|tool| tool.spec.schema).as_deref(), none);
+        assert_eq!(parse_tool("s", &json!({"name": "t"})).map(|tool| tool.spec.schema).ok().as_deref(), none);
         for wrong in [
             json!("object"),
             json!([]),
@@ -219,9 +291,37 @@ mod tests {
         ] {
             assert_eq!(of(wrong), None);
         }
-        assert_eq!(parse_tool("s", &json!({"name": 7, "inputSchema": {}})), None);
+        assert_eq!(parse_tool("s", &json!({"name": 7, "inputSchema": {}})), Err("it has no name"));
         let long = json!({"name": "t", "inputSchema": {}, "description": format!("a\u{202e}\u{e0041}\n{}", "b".repeat(9000))});
         let described = parse_tool("s", &long).expect("a tool").spec.description;
         assert!(described.starts_with("a\nb") && described.len() == DESCRIPTION_MAX_BYTES);
+    }
+
+    #[test]
+    fn unusable_tools_reported_with_reason() {
+        let mut list = ToolList::default();
+        let page = json!({"tools": [
+            {"name": "good"},
+            {"name": "good"},
+            {"name": "li\u{202e}st", "inputSchema": {"type": "array"}},
+            {"title": "nameless"},
+            {"name": "secret", "inputSchema": 7},
+            {"name": "x".repeat(300)},
+        ]});
+        let cursor = tools_of_page("s", &page, |name| name != "secret", &mut list);
+        assert_eq!((cursor, list.tools.len()), (Ok(None), 1));
+        let reports: Vec<_> =
+            list.skipped.iter().map(|skipped| (skipped.name.as_str(), skipped.reason.as_str())).collect();
+        assert_eq!(reports[0], ("good", "the server lists another tool of this name"));
+        assert_eq!(reports[1], ("list", "its input schema does not have the type `object`"));
+        assert_eq!(reports[2], ("", "it has no name"));
+        assert_eq!(reports[3].1, "its name has more than 256 bytes");
+        assert_eq!(reports.len(), 4, "a tool that is not granted is not missed: {reports:?}");
+        assert!(reports[3].0.len() <= SKIPPED_TEXT_MAX_BYTES);
+        // A long list ends with one report.
+        let many: Vec<Value> = (0..2 * TOOLS_MAX).map(|n| json!({ "name": format!("t{n}") })).collect();
+        let mut list = ToolList::default();
+        let cursor = tools_of_page("s", &json!({"tools": many, "nextCursor": "2"}), |_| true, &mut list);
+        assert_eq!((cursor, list.tools.len(), list.skipped.len()), (Ok(None), TOOLS_MAX, 1));
     }
 }

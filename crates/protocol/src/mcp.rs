@@ -99,10 +99,21 @@ pub enum ToolsUpdate {
         digest: String,
         /// The tools, each with `name`, `description` and `inputSchema`, as the server lists it.
         list: Vec<Value>,
+        /// The tools that the agent left out of the list.
+        #[serde(default)]
+        skipped: Vec<SkippedTool>,
     },
     /// The tools are currently unavailable.
     Missing {
         /// The reason, at most [`REASON_MAX_BYTES`].
         reason: String,
     },
+}
+
+/// A tool that a server lists and that cannot be offered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SkippedTool {
+    /// The server's name of it; empty if it has none.
+    pub name: String,
+    pub reason: String,
 }

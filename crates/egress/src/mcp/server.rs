@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
-use ::mcp::{HEADER_MISMATCH, McpTool, PAGES_MAX, offered_name};
+use ::mcp::{HEADER_MISMATCH, McpTool, PAGES_MAX, SkippedTool, ToolList, offered_name};
 
 use super::exchange::{
     CALL_TIMEOUT, Endpoint, ExchangeFailure, Headers, McpRequest, no_protocol, server_unavailable_error,
@@ -36,7 +36,9 @@ pub(super) struct HttpMcpServer {
     config: McpServerConfig,
     endpoint: Endpoint,
     sessions: McpSessions,
-    list: Mutex<Option<ToolList>>,
+    list: Mutex<Option<CachedToolList>>,
+    /// The tools that the last list had to skip, which were logged.
+    skipped: Mutex<Vec<SkippedTool>>,
     /// Serializes listing: one task lists the tools, others wait for its result.
     listing: Semaphore,
     calls: Semaphore,
@@ -45,7 +47,7 @@ pub(super) struct HttpMcpServer {
 
 /// The tools of a server and their expiry.
 #[derive(Debug, Clone)]
-struct ToolList {
+struct CachedToolList {
     tools: Arc<[McpTool]>,
     fresh_until: Instant,
 }
@@ -63,6 +65,7 @@ impl HttpMcpServer {
             endpoint: Endpoint::new(url, headers, connections, closer),
             sessions: McpSessions::default(),
             list: Mutex::default(),
+            skipped: Mutex::default(),
             listing: Semaphore::new(1),
             calls: Semaphore::new(CALLS_MAX),
             rest: CircuitBreaker::default(),
@@ -109,13 +112,13 @@ impl HttpMcpServer {
 
     fn fresh_tools(&self) -> Option<Arc<[McpTool]>> {
         let list = lock_ignoring_poison(&self.list);
-        let ToolList { tools, fresh_until } = list.as_ref()?;
+        let CachedToolList { tools, fresh_until } = list.as_ref()?;
         let holds = Instant::now() < *fresh_until && !self.endpoint.list_changed.load(Ordering::SeqCst);
         holds.then(|| tools.clone())
     }
 
-    async fn fetch_tool_list(&self) -> Result<ToolList, McpError> {
-        let mut tools: Vec<McpTool> = Vec::new();
+    async fn fetch_tool_list(&self) -> Result<CachedToolList, McpError> {
+        let mut listed = ToolList::default();
         let mut cursor: Option<String> = None;
         let mut fresh = LIST_FRESH_MAX;
         let mut is_said = false;
@@ -131,26 +134,32 @@ impl HttpMcpServer {
             if let Some(time) = ::mcp::time_to_live(&page) {
                 (fresh, is_said) = (fresh.min(time), true);
             }
-            cursor = ::mcp::tools_of_page(self.name(), &page, |tool| self.is_granted(tool), &mut tools)
+            cursor = ::mcp::tools_of_page(self.name(), &page, |tool| self.is_granted(tool), &mut listed)
                 .map_err(|::mcp::NoPage| no_protocol())?;
             if cursor.is_none() {
                 break;
             }
         }
         if self.sessions.get_or_negotiate(&self.endpoint).await?.is_stateless {
-            tools.retain(|tool| self.can_mirror(tool));
+            // A tool must not be offered if the headers that it requires cannot be built.
+            listed.skip_if(|tool| {
+                mirror::mirrored_argument_headers(&tool_schema(tool), None)
+                    .err()
+                    .map(|error| error.to_string())
+            });
+        }
+        let ToolList { tools, skipped } = listed;
+        for SkippedTool { name, reason } in self.record_skipped(skipped) {
+            tracing::warn!(server = self.name(), tool = name, reason, "MCP tool skipped");
         }
         let fresh = if is_said { fresh.max(LIST_FRESH_MIN) } else { LIST_FRESH };
-        Ok(ToolList { tools: tools.into(), fresh_until: Instant::now() + fresh })
+        Ok(CachedToolList { tools: tools.into(), fresh_until: Instant::now() + fresh })
     }
 
-    /// Returns true if the headers that a tool requires can be built; otherwise it must not be offered.
-    fn can_mirror(&self, tool: &McpTool) -> bool {
-        let checked = mirror::mirrored_argument_headers(&tool_schema(tool), None);
-        if let Err(error) = &checked {
-            tracing::warn!(server = self.name(), tool = tool.original, %error, "MCP tool skipped");
-        }
-        checked.is_ok()
+    /// Records the skipped tools and returns those that the list before did not have, so that each is logged once.
+    fn record_skipped(&self, skipped: Vec<SkippedTool>) -> Vec<SkippedTool> {
+        let before = std::mem::replace(&mut *lock_ignoring_poison(&self.skipped), skipped.clone());
+        skipped.into_iter().filter(|tool| !before.contains(tool)).collect()
     }
 
     fn is_granted(&self, tool: &str) -> bool {

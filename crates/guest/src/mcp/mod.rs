@@ -15,10 +15,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ::mcp::{McpTool, server_of};
+use ::mcp::{ToolList, server_of};
 use protocol::mcp::{
     KnownToolList, LIST_WAIT_SECONDS, REASON_MAX_BYTES, SERVERS_FILE, SERVERS_FILE_MAX_BYTES, ServerTools,
-    TOOLS_MAX_BYTES, ToolsReply, ToolsRequest, ToolsUpdate,
+    SkippedTool, TOOLS_MAX_BYTES, ToolsReply, ToolsRequest, ToolsUpdate,
 };
 use protocol::tool::ToolOutput;
 use serde_json::{Value, json};
@@ -167,19 +167,24 @@ fn missing_tools(reason: &str) -> ToolsUpdate {
     ToolsUpdate::Missing { reason: ::mcp::text::cut_bytes(reason, REASON_MAX_BYTES).to_owned() }
 }
 
-fn to_reply(tools: &[McpTool], known: Option<KnownToolList>) -> ToolsUpdate {
-    let digest = ::mcp::tools_digest(tools);
+fn to_reply(listed: &ToolList, known: Option<KnownToolList>) -> ToolsUpdate {
+    let digest = ::mcp::tools_digest(&listed.tools, &listed.skipped);
     if known.is_some_and(|known| known.digest == digest) {
         return ToolsUpdate::Unchanged;
     }
-    let mut bytes = 0;
-    let listed = tools.iter().map(|tool| {
+    let (mut bytes, mut list, mut skipped) = (0, Vec::new(), listed.skipped.clone());
+    for tool in &listed.tools {
         let schema = serde_json::from_str(&tool.spec.schema).unwrap_or(Value::Null);
-        json!({ "name": tool.original, "description": tool.spec.description, "inputSchema": schema })
-    });
-    let fits = |tool: &Value| {
-        bytes += tool.to_string().len();
-        bytes <= TOOLS_MAX_BYTES
-    };
-    ToolsUpdate::Tools { digest, list: listed.take_while(fits).collect() }
+        let described =
+            json!({ "name": tool.original, "description": tool.spec.description, "inputSchema": schema });
+        bytes += described.to_string().len();
+        if bytes > TOOLS_MAX_BYTES {
+            skipped
+                .push(::mcp::SkippedTool::new(&tool.original, "the server's tools take more than 256 KiB"));
+            break;
+        }
+        list.push(described);
+    }
+    let skipped = skipped.into_iter().map(|tool| SkippedTool { name: tool.name, reason: tool.reason });
+    ToolsUpdate::Tools { digest, list, skipped: skipped.collect() }
 }

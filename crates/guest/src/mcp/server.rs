@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::mcp::{DISCOVER, McpTool, PAGES_MAX, RpcResponse};
+use ::mcp::{DISCOVER, McpTool, PAGES_MAX, ToolList};
 use protocol::mcp::McpServerSpec as Spec;
 use protocol::tool::{FoundPassage, ToolOutput, WORKSPACE};
 use serde_json::{Map, Value, json};
@@ -75,7 +75,7 @@ struct ServerState {
 struct RunningServer {
     connection: McpConnection,
     agreement: Agreement,
-    tools: Mutex<Option<(Instant, Arc<[McpTool]>)>>,
+    tools: Mutex<Option<(Instant, Arc<ToolList>)>>,
 }
 
 impl MachineMcpServer {
@@ -95,7 +95,7 @@ impl MachineMcpServer {
     }
 
     /// Returns its tools. Starts the server if it does not run.
-    pub(super) async fn list_tools(&self, limits: &ToolLimits) -> Result<Arc<[McpTool]>, String> {
+    pub(super) async fn list_tools(&self, limits: &ToolLimits) -> Result<Arc<ToolList>, String> {
         let up = self.ensure_running(limits).await?;
         self.cached_tools(&up).await
     }
@@ -122,7 +122,7 @@ impl MachineMcpServer {
         let _turn = self.calls.acquire().await.map_err(|_| "the server is closed".to_owned())?;
         let up = self.ensure_running(limits).await.map_err(|why| format!("It was not called: {why}."))?;
         let tools = self.cached_tools(&up).await.map_err(|why| format!("It was not called: {why}."))?;
-        let Some(tool) = tools.iter().find(|one| one.spec.name == tool) else {
+        let Some(tool) = tools.tools.iter().find(|one| one.spec.name == tool) else {
             return Err("It was not called: the MCP server has no such tool.".to_owned());
         };
         let params = json!({ "name": tool.original, "arguments": arguments });
@@ -231,7 +231,7 @@ impl MachineMcpServer {
     }
 
     /// Returns the cached list of tools, or lists them again after the server has announced a change.
-    async fn cached_tools(&self, up: &RunningServer) -> Result<Arc<[McpTool]>, String> {
+    async fn cached_tools(&self, up: &RunningServer) -> Result<Arc<ToolList>, String> {
         let mut known = up.tools.lock().await;
         // Discarded with its announcement, because the caller may be dropped before the new list arrives.
         if up.connection.took_list_change() {
@@ -248,7 +248,7 @@ impl MachineMcpServer {
         }
         match self.fetch_tools(up).await {
             Ok(tools) => {
-                let tools: Arc<[McpTool]> = tools.into();
+                let tools = Arc::new(tools);
                 *known = Some((Instant::now(), tools.clone()));
                 Ok(tools)
             }
@@ -260,8 +260,8 @@ impl MachineMcpServer {
         }
     }
 
-    async fn fetch_tools(&self, up: &RunningServer) -> Result<Vec<McpTool>, String> {
-        let mut tools = Vec::new();
+    async fn fetch_tools(&self, up: &RunningServer) -> Result<ToolList, String> {
+        let mut tools = ToolList::default();
         let mut cursor: Option<String> = None;
         let grants =
             |tool: &str| self.spec.tools.as_ref().is_none_or(|granted| granted.iter().any(|one| one == tool));
@@ -410,7 +410,7 @@ mod tests {
             far.send_message(json!({"jsonrpc": "2.0", "method": ::mcp::LIST_CHANGED})).await;
             far.send_message(json!({"jsonrpc": "2.0", "id": asked["id"], "result": page("old")})).await;
         });
-        assert_eq!(listed.unwrap()[0].original, "old");
+        assert_eq!(listed.unwrap().tools[0].original, "old");
         assert!(server.cached_tools(&up).now_or_never().is_none(), "it asks for the new list");
         let (listed, answered) = tokio::join!(
             server.cached_tools(&up),
@@ -421,6 +421,6 @@ mod tests {
             })
         );
         assert!(answered.is_ok(), "it asks again");
-        assert_eq!(listed.unwrap()[0].original, "new");
+        assert_eq!(listed.unwrap().tools[0].original, "new");
     }
 }
