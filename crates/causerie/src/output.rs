@@ -5,6 +5,11 @@ use std::io::{self, ErrorKind, Write};
 
 use serde_json::Value;
 
+/// The fields that end something.
+const ENDS: [&str; 2] = ["licenceUntil", "expiresAt"];
+/// The time of an end after a whole day, as this program writes it.
+const MIDNIGHT: &str = "T00:00:00.000Z";
+
 /// Prints a line. If the reader has closed the output, as `head` does, the process exits successfully.
 pub(crate) fn print_line(line: impl Display) {
     let mut out = io::stdout().lock();
@@ -31,15 +36,14 @@ pub(crate) fn print_object(answer: &Value, as_json: bool) {
     }
     let Value::Object(fields) = answer else { return };
     for (name, value) in fields {
-        let name = field_words(name);
         match value {
             Value::Array(rows) if rows.iter().any(Value::is_object) => {
                 for row in rows {
                     print_line(format_columns(row));
                 }
             }
-            Value::Object(_) => print_line(format_args!("{name}: {}", format_columns(value))),
-            value => print_line(format_args!("{name}: {}", format_value(value))),
+            Value::Object(_) => print_line(format_args!("{}: {}", field_words(name), format_columns(value))),
+            value => print_line(format_args!("{}: {}", field_words(name), field(name, value))),
         }
     }
 }
@@ -52,7 +56,7 @@ pub(crate) fn print_table(heads: &[&str], rows: &[Value]) {
 }
 
 fn table_lines(heads: &[&str], rows: &[Value]) -> Vec<String> {
-    let cells = rows.iter().map(|row| heads.iter().map(|head| format_value(&row[head])).collect::<Vec<_>>());
+    let cells = rows.iter().map(|row| heads.iter().map(|head| field(head, &row[head])).collect::<Vec<_>>());
     let lines: Vec<Vec<String>> =
         std::iter::once(heads.iter().map(|head| field_words(head).to_uppercase()).collect())
             .chain(cells)
@@ -76,7 +80,7 @@ fn table_lines(heads: &[&str], rows: &[Value]) -> Vec<String> {
 fn format_columns(row: &Value) -> String {
     let columns = row.as_object().into_iter().flatten();
     columns
-        .map(|(name, value)| format!("{} {}", field_words(name), format_value(value)))
+        .map(|(name, value)| format!("{} {}", field_words(name), field(name, value)))
         .collect::<Vec<_>>()
         .join("  ")
 }
@@ -91,6 +95,13 @@ pub(crate) fn field_words(name: &str) -> String {
         words.push(letter.to_ascii_lowercase());
     }
     words
+}
+
+/// Returns the value of a field for people. An end after a whole day is shown as that day, as operators give it.
+fn field(name: &str, value: &Value) -> String {
+    let end = value.as_str().filter(|_| ENDS.contains(&name)).and_then(|end| end.strip_suffix(MIDNIGHT));
+    let day = end.and_then(|day| day.parse::<jiff::civil::Date>().ok()?.yesterday().ok());
+    day.map_or_else(|| format_value(value), |day| day.to_string())
 }
 
 /// Returns a value for people. A list is joined; a time is shown to the second: `2026-11-21 08:37:00Z`.
@@ -137,6 +148,14 @@ mod tests {
             assert_eq!(format_value(&json!(other)), other);
         }
         assert_eq!(format_value(&json!(["a", 1, null, true])), "a 1 - yes");
+        for (name, time, shown) in [
+            ("licenceUntil", "2031-01-01T00:00:00.000Z", "2030-12-31"),
+            ("expiresAt", "2031-01-01T00:00:00.000Z", "2030-12-31"),
+            ("licenceUntil", "2031-01-01T08:00:00.000Z", "2031-01-01 08:00:00Z"),
+            ("lastUsedAt", "2031-01-01T00:00:00.000Z", "2031-01-01 00:00:00Z"),
+        ] {
+            assert_eq!(field(name, &json!(time)), shown);
+        }
         assert_eq!(
             (count_with_noun(1, "machine"), count_with_noun(0, "machine")),
             ("1 machine".into(), "0 machines".into())
