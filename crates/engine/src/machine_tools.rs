@@ -38,7 +38,7 @@ struct SeenToolLists {
     order: VecDeque<AccountId>,
     /// Lists that are equal for several accounts, stored once.
     shared: HashMap<String, Weak<[ToolSpec]>>,
-    /// What was logged: server, tool and reason.
+    /// The server, the tool and the reason of each line that was logged.
     logged: HashSet<[String; 3]>,
 }
 
