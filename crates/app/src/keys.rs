@@ -267,7 +267,7 @@ impl KeyView {
             scope: if all { texts.get("keys-all") } else { names.collect::<Vec<_>>().join(", ") },
             created: ShownTime::from_day(texts, key.created_at),
             used: key.last_used_at.map(|at| ShownTime::from_time(texts, at)),
-            expires: key.expires_at.map(|at| ShownTime::end(texts, at)),
+            expires: key.expires_at.map(|at| ShownTime::from_end(texts, at)),
             is_expired: key.expires_at.is_some_and(|at| at <= now),
             spending,
             revoke: format!("{}/{}/revoke", paths::KEYS, key.id),

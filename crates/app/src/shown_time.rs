@@ -43,7 +43,7 @@ impl ShownTime {
     }
 
     /// Returns an end as it was given: the last day before it if that is whole, and otherwise the time.
-    pub(crate) fn end(texts: Texts, end: Timestamp) -> Self {
+    pub(crate) fn from_end(texts: Texts, end: Timestamp) -> Self {
         let is_whole = end.micros().rem_euclid(DAY_MICROS) == 0;
         if is_whole { Self::last_day(texts, end) } else { Self::from_time(texts, end) }
     }
@@ -69,8 +69,8 @@ mod tests {
         assert_eq!(ShownTime::from_day(Texts(PageLanguage::Slovak), at).text, "23. 11. 2026");
         let midnight = Timestamp::from_micros(1_795_392_000_000_000);
         assert_eq!(ShownTime::last_day(Texts(PageLanguage::Czech), midnight).text, "22. 11. 2026");
-        assert_eq!(ShownTime::end(Texts(PageLanguage::Czech), midnight).text, "22. 11. 2026");
-        assert_eq!(ShownTime::end(Texts(PageLanguage::Czech), at).text, "23. 11. 2026 8:30 UTC");
+        assert_eq!(ShownTime::from_end(Texts(PageLanguage::Czech), midnight).text, "22. 11. 2026");
+        assert_eq!(ShownTime::from_end(Texts(PageLanguage::Czech), at).text, "23. 11. 2026 8:30 UTC");
         assert_eq!(ShownTime::from_day(Texts(PageLanguage::English), at).iso, "2026-11-23T08:30:00.000Z");
     }
 }

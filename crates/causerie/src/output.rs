@@ -43,7 +43,7 @@ pub(crate) fn print_object(answer: &Value, as_json: bool) {
                 }
             }
             Value::Object(_) => print_line(format_args!("{}: {}", field_words(name), format_columns(value))),
-            value => print_line(format_args!("{}: {}", field_words(name), field(name, value))),
+            value => print_line(format_args!("{}: {}", field_words(name), format_field(name, value))),
         }
     }
 }
@@ -56,7 +56,8 @@ pub(crate) fn print_table(heads: &[&str], rows: &[Value]) {
 }
 
 fn table_lines(heads: &[&str], rows: &[Value]) -> Vec<String> {
-    let cells = rows.iter().map(|row| heads.iter().map(|head| field(head, &row[head])).collect::<Vec<_>>());
+    let cells =
+        rows.iter().map(|row| heads.iter().map(|head| format_field(head, &row[head])).collect::<Vec<_>>());
     let lines: Vec<Vec<String>> =
         std::iter::once(heads.iter().map(|head| field_words(head).to_uppercase()).collect())
             .chain(cells)
@@ -80,7 +81,7 @@ fn table_lines(heads: &[&str], rows: &[Value]) -> Vec<String> {
 fn format_columns(row: &Value) -> String {
     let columns = row.as_object().into_iter().flatten();
     columns
-        .map(|(name, value)| format!("{} {}", field_words(name), field(name, value)))
+        .map(|(name, value)| format!("{} {}", field_words(name), format_field(name, value)))
         .collect::<Vec<_>>()
         .join("  ")
 }
@@ -98,7 +99,7 @@ pub(crate) fn field_words(name: &str) -> String {
 }
 
 /// Returns the value of a field for people. An end after a whole day is shown as that day, as operators give it.
-fn field(name: &str, value: &Value) -> String {
+fn format_field(name: &str, value: &Value) -> String {
     let end = value.as_str().filter(|_| ENDS.contains(&name)).and_then(|end| end.strip_suffix(MIDNIGHT));
     let day = end.and_then(|day| day.parse::<jiff::civil::Date>().ok()?.yesterday().ok());
     day.map_or_else(|| format_value(value), |day| day.to_string())
@@ -154,7 +155,7 @@ mod tests {
             ("licenceUntil", "2031-01-01T08:00:00.000Z", "2031-01-01 08:00:00Z"),
             ("lastUsedAt", "2031-01-01T00:00:00.000Z", "2031-01-01 00:00:00Z"),
         ] {
-            assert_eq!(field(name, &json!(time)), shown);
+            assert_eq!(format_field(name, &json!(time)), shown);
         }
         assert_eq!(
             (count_with_noun(1, "machine"), count_with_noun(0, "machine")),

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn each_skipped_tool_is_logged_once_for_all_machines() {
+    fn skipped_tool_logged_once() {
         let (seen, one) = (MachineTools::default(), mcp_server("registry", "1"));
         let update = |skipped: &[&str]| {
             let list = vec![json!({ "name": "good" }), json!({ "name": "odd", "inputSchema": 7 })];

@@ -51,7 +51,8 @@ impl SkippedTool {
     /// Creates a report from untrusted texts.
     #[must_use]
     pub fn new(name: &str, reason: &str) -> Self {
-        let shown = |words: &str| text::cut_bytes(&text::line(words), SKIPPED_TEXT_MAX_BYTES).to_owned();
+        let shown =
+            |words: &str| text::cut_bytes(&text::single_line(words), SKIPPED_TEXT_MAX_BYTES).to_owned();
         Self { name: shown(name), reason: shown(reason) }
     }
 }

@@ -12,7 +12,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::mcp::{DISCOVER, McpTool, PAGES_MAX, ToolList};
+use ::mcp::{DISCOVER, PAGES_MAX, RpcResponse, ToolList};
 use protocol::mcp::McpServerSpec as Spec;
 use protocol::tool::{FoundPassage, ToolOutput, WORKSPACE};
 use serde_json::{Map, Value, json};

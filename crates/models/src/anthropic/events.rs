@@ -232,7 +232,7 @@ impl AnthropicFold {
                 return Ok(StreamProgress::Pause);
             }
             "message_stop" => {
-                self.blocks(&event.message.unwrap_or_default().content, ready)?;
+                self.take_blocks(&event.message.unwrap_or_default().content, ready)?;
                 self.ending.stop.get_or_insert(StopReason::Done);
                 return self.finish_step(ready);
             }
@@ -277,7 +277,7 @@ impl AnthropicFold {
             }
             return self.fold_frame(&SseFrame { event: String::new(), data: json }, ready);
         };
-        self.blocks(blocks, ready)?;
+        self.take_blocks(blocks, ready)?;
         let text = |name: &str| message.get(name).and_then(Value::as_str).map(str::to_owned);
         let usage = message.get("usage").and_then(|usage| serde_json::from_value(usage.clone()).ok());
         self.fold_message_delta(
@@ -290,7 +290,7 @@ impl AnthropicFold {
 
     /// Takes the blocks of a whole message. Of one that came in pieces before, it emits the rest of the text, and the calls if
     /// there were none.
-    fn blocks(&mut self, blocks: &[Value], ready: &mut VecDeque<StepEvent>) -> Result<(), StepError> {
+    fn take_blocks(&mut self, blocks: &[Value], ready: &mut VecDeque<StepEvent>) -> Result<(), StepError> {
         let kind = |block: &Value| block.get("type").and_then(Value::as_str).map(str::to_owned);
         if self.has_pieces {
             self.close_all(ready)?;

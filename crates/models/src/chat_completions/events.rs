@@ -290,7 +290,7 @@ impl CompletionsFold {
                 self.fold_delta(delta, ready)?;
             }
             if let Some(message) = choice.message {
-                self.message(message, ready)?;
+                self.take_message(message, ready)?;
             }
             if !error::is_empty(&choice.error) {
                 return Err(error::in_stream(&serde_json::json!({ "error": choice.error }).to_string()));
@@ -314,12 +314,12 @@ impl CompletionsFold {
     ) -> Result<(), StepError> {
         let content = delta.content.map(content_text).transpose()?.unwrap_or_default();
         self.streamed.push_str(&content);
-        self.fields(delta, &content, ready)
+        self.take_fields(delta, &content, ready)
     }
 
     /// Takes a whole message. Of one that repeats what came in pieces, only the rest is emitted, and nothing that contradicts
     /// them.
-    fn message(
+    fn take_message(
         &mut self,
         mut message: CompletionsDelta<'_>,
         ready: &mut VecDeque<StepEvent>,
@@ -337,10 +337,10 @@ impl CompletionsFold {
                 (message.tool_calls, message.function_call) = (None, None);
             }
         }
-        self.fields(message, &content, ready)
+        self.take_fields(message, &content, ready)
     }
 
-    fn fields(
+    fn take_fields(
         &mut self,
         delta: CompletionsDelta<'_>,
         content: &str,

@@ -56,7 +56,7 @@ struct CodeFence {
 }
 
 impl CodeFence {
-    fn after(mut self, text: &str) -> Self {
+    fn track_text(mut self, text: &str) -> Self {
         for letter in text.chars() {
             match letter {
                 '\n' => (self.is_past_mark, self.backticks) = (false, 0),
@@ -181,7 +181,7 @@ impl Thoughts {
                 None => {}
             }
             let closes = !self.has_tag && previous != Some('`');
-            let closes_again = self.may_go_on && starts_line && !self.fence.after(before).is_open;
+            let closes_again = self.may_go_on && starts_line && !self.fence.track_text(before).is_open;
             if (closes || closes_again)
                 && let Some(behind) = strip_closing_tag(rest)
             {
@@ -208,7 +208,7 @@ impl Thoughts {
 
     fn emit_text(&mut self, out: &mut Vec<ThoughtPiece>) {
         self.last = self.held.chars().last().or(self.last);
-        self.fence = self.fence.after(&self.held);
+        self.fence = self.fence.track_text(&self.held);
         push_piece(out, ThoughtPiece::Text(std::mem::take(&mut self.held)));
     }
 }

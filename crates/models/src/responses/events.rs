@@ -332,7 +332,7 @@ impl ResponsesFold {
         let pending = self.parts.get_mut(&(event.output_index.unwrap_or(0), event.content_index));
         let Some(pending) = pending else { return };
         let streamed = self.output.written_text().get(pending.start..).unwrap_or_default();
-        if let Some(rest) = event.emit_text.strip_prefix(streamed) {
+        if let Some(rest) = event.text.strip_prefix(streamed) {
             pending.bytes += rest.len();
             self.output.emit_text(rest.to_owned(), ready);
         }

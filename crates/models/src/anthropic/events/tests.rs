@@ -183,7 +183,7 @@ fn blocks_missing_start_or_stop_kept() {
 }
 
 #[test]
-fn a_whole_message_after_its_pieces_adds_only_the_rest() {
+fn whole_message_adds_rest_of_pieces() {
     let text = |text: &str| json!({"type": "text", "text": text});
     let said = |text: &str| block_delta(0, json!({"type": "text_delta", "text": text}));
     let closed = |text: Value| json!({"type": "content_block_stop", "index": 0, "content_block": text});

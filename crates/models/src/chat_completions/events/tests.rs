@@ -219,7 +219,7 @@ fn usage_read_from_every_field() {
 }
 
 #[test]
-fn a_whole_message_after_its_pieces_adds_only_the_rest() {
+fn whole_message_adds_rest_of_pieces() {
     let whole = |content: &str| {
         json!({"choices": [{"index": 0, "delta": {}, "message": {"role": "assistant", "content": content},
             "finish_reason": "stop"}]})
