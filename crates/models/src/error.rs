@@ -1,5 +1,8 @@
 //! Classifies the failures of vendors' servers as [`StepError`]s.
 
+mod problem;
+mod reported;
+
 use std::borrow::Cow;
 use std::error::Error;
 use std::io;
@@ -9,175 +12,18 @@ use domain::retry_after::{self, RETRY_AFTER_MAX};
 use domain::step::{RefusedPart, StepError};
 use reqwest::StatusCode;
 use reqwest::header::HeaderMap;
-use serde::Deserialize;
-use serde_json::{Map, Value};
 
 use crate::connection::VendorConnectionError;
+use problem::VendorProblem;
+pub(crate) use reported::{all_texts, is_empty, parse_reported, reported_refusal, reported_status};
 
 /// Longer reasons are truncated.
 const REASON_MAX_CHARS: usize = 300;
 /// Limits how much of an error response is read.
 pub(crate) const ERROR_BODY_MAX_BYTES: usize = 64 * 1024;
 
-/// The words of vendors for an account without credit: codes, then phrases of messages.
-const UNPAID_CODES: &[&str] = &[
-    "insufficient_quota",
-    "billing_error",
-    "billing_not_active",
-    "billing_hard_limit_reached",
-    "exceeded_current_quota_error",
-    "insufficient_balance",
-];
-const UNPAID_PHRASES: &[&str] = &[
-    "credit balance is too low",
-    "insufficient balance",
-    "insufficient credits",
-    "insufficient funds",
-    "requires more credits",
-    "doesn't have any credits",
-    "billing to be enabled",
-    "billing is not active",
-];
-/// Their words for a key that they do not accept.
-const KEY_CODES: &[&str] =
-    &["invalid_api_key", "authentication_error", "permission_error", "unauthenticated", "unauthorized"];
-const KEY_PHRASES: &[&str] =
-    &["api key not valid", "invalid api key", "incorrect api key", "api key expired", "invalid x-api-key"];
-/// The words of a 403 that is not about the key.
-const NOT_THE_KEY_PHRASES: &[&str] =
-    &["moderation", "flagged", "policy", "region", "country", "location", "territory", "model"];
-
-/// An error in any of the forms that servers send.
-#[derive(Debug, Default, Deserialize)]
-struct WireError {
-    #[serde(default)]
-    message: Value,
-    /// FastAPI's message: a text, or a list of objects with `msg`.
-    #[serde(default)]
-    detail: Value,
-    #[serde(default)]
-    code: Value,
-    #[serde(default)]
-    r#type: Value,
-    /// Google's error code.
-    #[serde(default)]
-    status: Value,
-    /// Contains Google's retry delay.
-    #[serde(default)]
-    details: Value,
-}
-
-struct VendorProblem {
-    message: String,
-    code: String,
-    kind: String,
-    /// The retry delay in the body.
-    retry_after: Option<Duration>,
-}
-
-impl VendorProblem {
-    /// Reads `{"error": {…}}`, `{"error": "…"}`, the inner object itself, or plain text.
-    fn parse_body(body: &str) -> Self {
-        let value: Value = serde_json::from_str(body).unwrap_or_else(|_| Value::from(body));
-        let inner = match value {
-            Value::Object(mut object) => object.remove("error").unwrap_or(Value::Object(object)),
-            Value::Array(mut items) if !items.is_empty() => {
-                let mut first = items.swap_remove(0);
-                if first["error"].is_object() { first["error"].take() } else { first }
-            }
-            other => other,
-        };
-        if let Value::String(message) = inner {
-            return Self { message, code: String::new(), kind: String::new(), retry_after: None };
-        }
-        let error: WireError = serde_json::from_value(inner).unwrap_or_default();
-        Self {
-            message: Some(value_text(&error.message))
-                .filter(|text| !text.is_empty())
-                .unwrap_or_else(|| detail_text(&error.detail)),
-            code: value_text(&error.code),
-            kind: value_text(if error.r#type.is_null() { &error.status } else { &error.r#type }),
-            retry_after: retry_delay(&error.details),
-        }
-    }
-
-    fn is_too_long(&self) -> bool {
-        let message = self.message.to_lowercase();
-        self.code == "context_length_exceeded"
-            || matches!(self.kind.as_str(), "exceed_context_size_error" | "request_too_large")
-            || [
-                "maximum context length",
-                "context length",
-                "context window",
-                "context size",
-                "prompt is too long",
-                "exceed context limit",
-                "input token count",
-                // The rest of the window is negative.
-                "max_tokens must be at least 1",
-                "max_completion_tokens must be at least 1",
-            ]
-            .iter()
-            .any(|phrase| message.contains(phrase))
-    }
-
-    /// Returns true for the codes of an account without credit.
-    fn is_unpaid_code(&self) -> bool {
-        [&self.code, &self.kind].iter().any(|text| UNPAID_CODES.contains(&text.as_str()))
-    }
-
-    /// Classifies a permanent error: a refused key or missing credit concerns the operator, never the question.
-    fn classify_refusal(&self, status: Option<StatusCode>) -> RefusedPart {
-        let message = self.message.to_lowercase();
-        let says = |phrases: &[&str]| phrases.iter().any(|phrase| message.contains(phrase));
-        let is_code = |codes: &[&str]| {
-            [&self.code, &self.kind].iter().any(|text| codes.contains(&text.to_lowercase().as_str()))
-        };
-        match status.map(|status| status.as_u16()) {
-            Some(402) => RefusedPart::Payment,
-            _ if self.is_unpaid_code() || says(UNPAID_PHRASES) => RefusedPart::Payment,
-            Some(401 | 407) => RefusedPart::Key,
-            // The question, the model or the place, not the key.
-            Some(403) if is_code(&["model_not_found"]) || says(NOT_THE_KEY_PHRASES) => RefusedPart::Request,
-            Some(403) => RefusedPart::Key,
-            _ if is_code(KEY_CODES) || says(KEY_PHRASES) => RefusedPart::Key,
-            _ => RefusedPart::Request,
-        }
-    }
-
-    fn reason_or(&self, default: &str) -> String {
-        [&self.message, &self.code, &self.kind]
-            .into_iter()
-            .find(|text| !text.is_empty())
-            .map_or_else(|| default.to_owned(), Clone::clone)
-    }
-}
-
-/// Reads the messages of a `detail`.
-fn detail_text(value: &Value) -> String {
-    match value {
-        Value::Array(items) => items
-            .iter()
-            .map(|item| value_text(item.get("msg").unwrap_or(item)))
-            .collect::<Vec<_>>()
-            .join("; "),
-        Value::Object(fields) => {
-            fields.get("message").or(fields.get("msg")).map_or_else(String::new, value_text)
-        }
-        other => value_text(other),
-    }
-}
-
-fn value_text(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
-
-/// Classifies a response by its status and body. `redact` removes the key from the quoted part of the body. The
-/// body is classified before, because a key may be one of its words.
+/// Classifies a response by its status and body. `redact` removes the key from what is shown of the body; what the server
+/// means is read before, because a key may be a word of it.
 pub(crate) fn of_status(
     status: StatusCode,
     retry_after: Option<Duration>,
@@ -239,104 +85,6 @@ pub(crate) fn in_stream(body: &str) -> StepError {
     } else {
         unavailable_step(reason)
     }
-}
-
-/// Returns the error that JSON reports instead of a part of an answer: `{"error": …}`, `{"code", "message"}` or
-/// `{"detail"}`; `None` if it reports none.
-pub(crate) fn parse_reported(json: &str) -> Option<StepError> {
-    let Ok(Value::Object(fields)) = serde_json::from_str::<Value>(json) else { return None };
-    let has_error = fields.get("error").is_some_and(|error| !is_empty(error));
-    let is_text = |name: &str| fields.get(name).and_then(Value::as_str).is_some_and(|text| !text.is_empty());
-    let is_bare = is_text("message")
-        && ["code", "status", "error_code", "status_code"].iter().any(|name| fields.contains_key(*name));
-    let has_detail = fields.get("detail").is_some_and(|detail| !is_empty(detail));
-    (has_error || is_bare || has_detail).then(|| in_stream(json))
-}
-
-/// Returns the part of a frame or document that tells why a request was refused: `error`, that of a failed response or of a
-/// choice, or the whole of a bare one. Other parts repeat the request.
-pub(crate) fn reported_refusal(json: &str) -> Option<String> {
-    if json.len() > ERROR_BODY_MAX_BYTES {
-        return None;
-    }
-    let value: Value = serde_json::from_str(json).ok()?;
-    let errors = ["/error", "/response/error", "/choices/0/error"];
-    let error = errors.iter().filter_map(|at| value.pointer(at)).find(|error| !is_empty(error));
-    match error {
-        Some(error) => Some(serde_json::json!({ "error": error }).to_string()),
-        None => (value["type"] == "error" || parse_reported(json).is_some()).then(|| json.to_owned()),
-    }
-}
-
-/// Returns the HTTP status equivalent to an error that was reported without one.
-pub(crate) fn reported_status(refusal: &str) -> u16 {
-    let problem = VendorProblem::parse_body(refusal);
-    let code = problem.code.parse().ok().filter(|code| (400..600).contains(code));
-    code.unwrap_or_else(|| match problem.kind.as_str() {
-        "overloaded_error" | "rate_limit_error" | "timeout_error" => 503,
-        _ => 400,
-    })
-}
-
-/// Returns true for an error that reports nothing: `{}`, `null`, `""`, or fields without a value.
-pub(crate) fn is_empty(error: &Value) -> bool {
-    match error {
-        Value::Null | Value::Bool(false) => true,
-        Value::Bool(true) => false,
-        Value::Number(number) => number.as_f64() == Some(0.0),
-        Value::String(text) => text.trim().is_empty(),
-        Value::Array(items) => items.iter().all(is_empty),
-        Value::Object(fields) => fields.values().all(is_empty),
-    }
-}
-
-/// Returns all texts of an error's JSON in lower case, one per line, for comparison with known messages of servers.
-pub(crate) fn all_texts(body: &str) -> String {
-    fn collect_texts(value: &Value, depth: usize, out: &mut String) {
-        match value {
-            Value::String(text) => {
-                // Gateways put the error of the server behind them into a text.
-                match serde_json::from_str::<Value>(text) {
-                    Ok(inner @ (Value::Object(_) | Value::Array(_))) if depth < 4 => {
-                        collect_texts(&inner, depth + 1, out);
-                    }
-                    _ => out.push_str(text),
-                }
-                out.push('\n');
-            }
-            Value::Array(items) => items.iter().for_each(|item| collect_texts(item, depth, out)),
-            Value::Object(fields) => {
-                let place = checked_field(fields);
-                if let Some((field, message)) = place {
-                    out.push_str(&format!("{field}: {message}\n"));
-                }
-                for (name, value) in fields {
-                    // The echoed request does not tell which part is refused.
-                    if place.is_some() && name == "input" {
-                        continue;
-                    }
-                    if value.is_number() && !["code", "status"].contains(&name.as_str()) {
-                        out.push_str(&format!("{name} {value}\n"));
-                    } else {
-                        collect_texts(value, depth, out);
-                    }
-                }
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
-        }
-    }
-    let mut out = String::new();
-    match serde_json::from_str(body) {
-        Ok(value) => collect_texts(&value, 0, &mut out),
-        Err(_) => out.push_str(body),
-    }
-    out.to_lowercase()
-}
-
-/// Returns the field that a server checked against a schema, and its message: FastAPI's `loc` and `msg`.
-fn checked_field(fields: &Map<String, Value>) -> Option<(&str, &str)> {
-    let field = fields.get("loc")?.as_array()?.last()?.as_str()?;
-    Some((field, fields.get("msg")?.as_str()?))
 }
 
 /// Classifies a connection error. Omits the address, which may be secret.
@@ -425,12 +173,6 @@ pub(crate) fn retry_after_header(headers: &HeaderMap, now: SystemTime) -> Option
         Some(wait) => Some(wait.min(RETRY_AFTER_MAX)),
         None => retry_after::parse_retry_after(header("retry-after")?, now),
     }
-}
-
-/// Reads the retry delay from an error's details: `"retryDelay": "34s"`.
-fn retry_delay(details: &Value) -> Option<Duration> {
-    let delay = details.as_array()?.iter().find_map(|detail| detail["retryDelay"].as_str())?;
-    retry_after::parse_seconds(delay.strip_suffix('s')?)
 }
 
 #[cfg(test)]
@@ -604,27 +346,5 @@ mod tests {
         assert!(matches!(in_stream(r#"{"error":{"code":503}}"#), StepError::Unavailable { .. }));
         assert!(matches!(in_stream(r#"{"error":{"code":400}}"#), StepError::Rejected { .. }));
         assert!(matches!(in_stream("null"), StepError::Unavailable { .. }));
-    }
-
-    #[test]
-    fn parse_reported_skips_answer_parts() {
-        for reported_error in [
-            r#"{"error":{"message":"m"}}"#,
-            r#"{"error":"it broke","choices":[]}"#,
-            r#"{"code":500,"message":"provider down"}"#,
-            r#"{"detail":"Internal error"}"#,
-            r#"{"detail":[{"loc":["body"],"msg":"m"}]}"#,
-        ] {
-            assert!(parse_reported(reported_error).is_some(), "{reported_error}");
-        }
-        for none in [
-            r#"{"error":{},"choices":[]}"#,
-            r#"{"error":null}"#,
-            r#"{"error":{"code":null,"message":""}}"#,
-            r#"{"message":{"usage":{}},"type":"message_start"}"#,
-            "[]",
-        ] {
-            assert_eq!(parse_reported(none), None, "{none}");
-        }
     }
 }
