@@ -1,10 +1,18 @@
 //! The web application of account owners: pages that are rendered by the service, a face of the use cases in [`control`].
 //!
-//! Every request passes [`visit`]: it limits rates and sizes, refuses cross-site changes, and resolves the
-//! session. A handler calls its use cases and renders a template. Pages work without scripts: the one script
-//! lets an answer grow in place, and without it the page reloads. The security policy ([`headers`]) permits
-//! neither inline scripts nor inline styles nor content from other hosts. Texts are in `locales`, a Fluent file
-//! for each [`language`].
+//! Every request passes [`visit`]: it limits rates and sizes, refuses changes that come from other sites, and resolves the
+//! session. A handler calls its use cases and renders a template. Pages work without scripts: the one script lets an answer
+//! grow in place, and without it the page reloads. The security policy ([`headers`]) permits neither inline scripts nor
+//! inline styles nor anything of other hosts. Texts are in `locales`, a Fluent file for each [`language`].
+//!
+//! # Where to look
+//!
+//! - Every request: `visit.rs`; sites that may send forms: `origin.rs`.
+//! - A language: `language.rs`, `texts.rs`, `shown_time.rs`, `shown_size.rs`, and the folder `locales`. Labels of the
+//!   catalog are in `domain` and `models`.
+//! - The growth of an answer on its page: `growing.rs`; versions of questions: `revision.rs`.
+//! - Cards of citations: `cited.rs`; numbers of sources: `source_numbers.rs`; the export: `export.rs`.
+//! - Files: `files`; names of files on all pages: `domain`'s `shown_name.rs`, and `uploads.js` for files before their upload.
 
 mod account;
 mod answer;

@@ -6,9 +6,19 @@
 //! [`simulated`] inside the process for tests. [`domain::machine`] decides the state transitions. This crate does not handle
 //! questions or answers.
 //!
-//! Invariants: a machine has no network and no keys. Of the host it sees only the programs, read-only, or instead the programs of
-//! an image. Its only channel is the connection that the host opens, and only the agent's user can accept it, not the tools'
-//! user. Machines outlive the service. No two services run a machine of the same account. All unsafe code is in `sandbox::sys`.
+//! Invariants: a machine has no network, no keys, and of the host only its programs, read-only, or those of an image. Its only channel is the
+//! connection that the host opens, and only the agent's user can accept it, not the tools' user. Machines outlive the
+//! service. No two services run a machine of the same account. All unsafe code is in `sandbox::sys`.
+//!
+//! # Where to look
+//!
+//! - What a machine may do or use: `sandbox/root.rs`, `sandbox/privileges.rs`, `sandbox/spec.rs`; system calls: the crate
+//!   `seccomp`.
+//! - Kernels: `sandbox/kernel.rs`; User Mode Linux: `sandbox/uml.rs`, `sandbox/uml_kernel.rs`; QEMU: `sandbox/qemu.rs`,
+//!   `sandbox/boot_files.rs`; the saved machine: `sandbox/saving.rs`, `sandbox/template.rs`, `sandbox/monitor.rs`.
+//! - The link between kernel and service: `sandbox/bridge.rs`, `sandbox/carrier.rs`.
+//! - Trials of drivers: `sandbox/trial.rs`; the choice among them is made by `causerie`.
+//! - Machines without a service: `sandbox/lease.rs`, `sandbox/init.rs`; the deadline is set by `control`.
 
 pub mod connection;
 pub mod contract;

@@ -8,6 +8,14 @@
 //!
 //! A provider makes one attempt and reports errors; the caller decides on retries. A key appears only in the
 //! header that carries it.
+//!
+//! # Where to look
+//!
+//! - A server's requests and responses: the module of its format, chosen by `dialect.rs`; shared parts: `vendor.rs`,
+//!   `attempt.rs`, `replay.rs`, `output.rs`, `error.rs`; connections: `client.rs`, `connection.rs`.
+//! - Odd JSON: `lenient.rs`; lists of models: `listing.rs`; health: `probe.rs`, stored in `catalog.rs`.
+//! - Prices: `catalog.rs`. Vectors: `embeddings.rs`; their credits are in `engine` and `store`.
+//! - The built-in reader: `reader`; its words in each language: `reader/vocabulary.rs`, `reader/compose.rs`.
 
 mod adaptation;
 mod anthropic;
