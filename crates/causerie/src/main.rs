@@ -1,4 +1,11 @@
 //! The program: the service, its demonstration, a client, and operator commands.
+//!
+//! # Where to look
+//!
+//! - The choice of the machine driver: `machine_driver.rs`, and `driver_choice.rs` while the service listens already.
+//! - Checks of `doctor`: `doctor.rs`; checks of the running service: `host_checks.rs`.
+//! - Connections and shutdown: `http`, `serve.rs`; the log: `log.rs`, `requests.rs`; traces: `traces.rs`, `otlp.rs`.
+//! - Settings: `settings`; commands of operators: `commands.rs`, `request.rs`, `admin_requests.rs`, `printers.rs`.
 
 mod admin;
 mod admin_requests;

@@ -4,6 +4,14 @@
 //! time, identifiers and randomness, and each edge (wire, store, machine, vendor) has its own form of these
 //! types. The invariants of answers, machines and credits are kept by pure functions from (state, event) to
 //! (state, effects), which `tests/simulation` exercises.
+//!
+//! # Where to look
+//!
+//! - The context of a model and its bounds: `turn/host/transcript.rs`, `turn/host/token_budget.rs`; calls:
+//!   `turn/host/calls.rs`, and `turn/executor.rs` in the machine.
+//! - Marks of citations: `citation/mark.rs`; sources of a part: `answer/sources.rs`.
+//! - Times of background work: `job.rs`; the arithmetic of prices: `credits.rs`; bounds that crates share: `limits.rs`.
+//! - Proxies and authorities of outgoing connections: `outgoing.rs`.
 
 pub mod account;
 pub mod agent;

@@ -17,6 +17,12 @@
 //!
 //! All clients are cheap to clone, connect on first use, and leave no background tasks except cancellations of MCP
 //! requests. Dropping a future aborts its request.
+//!
+//! # Where to look
+//!
+//! - Pages that may be fetched: `allowlist.rs`; hosts: `fetch/guard.rs`; types of content: `fetch/content.rs`.
+//! - Search engines: `search/formats.rs`; MCP over HTTP: `mcp`; the identity provider: `oidc`.
+//! - Proxies and authorities: `connections.rs`.
 
 mod address;
 mod allowlist;

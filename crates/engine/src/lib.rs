@@ -3,6 +3,14 @@
 //! The store is the source of truth, with a row for each answer in progress. This node claims unleased rows, runs a task
 //! for each ([`turn`]), renews its leases and receives stops from use cases. A missed notification is harmless: the next
 //! poll of the store shows the same.
+//!
+//! # Where to look
+//!
+//! - The effects of a turn: `turn/runner.rs`; calls of the model: `turn/model_call.rs`; sessions with the machine:
+//!   `turn/session.rs`; the lease around them: `turn.rs`.
+//! - Tools on the host: `turn/calls.rs`; subagents: `turn/subagent.rs`; the web: `web.rs`; tools of machines:
+//!   `machine_tools.rs`.
+//! - Images that a model is shown: `images.rs`; credits of vectors: `embeddings.rs`; spans of traces: `spans.rs`.
 
 mod agent_session;
 mod control_signal;

@@ -2,6 +2,12 @@
 //! streams, compression.
 //!
 //! This crate knows no routes: statuses, error bodies and pages belong to its users.
+//!
+//! # Where to look
+//!
+//! - Events: `events.rs`; their compression: `event_encoder.rs`; their way to the socket: `raw_sse.rs`.
+//! - Downloads: `download.rs`; files that the kernel sends: `raw_file.rs`; uploads: `upload.rs`.
+//! - Shares of accounts and addresses: `budget.rs`, `fair.rs`; responses under way: `outgoing.rs`; bounds: `limits.rs`.
 
 mod address;
 mod body;

@@ -5,10 +5,14 @@
 //!                   ├── unpack ── layout ── digest ── erofs ── images/<name>/<digest>/{root/, root.erofs, manifest.json}
 //! a container's tar ┘
 //! ```
-//! Both sources are processed in the same way, and neither is trusted: nothing is written outside the new folder,
-//! everything belongs to the service's user, and no set-id bit or device remains. A version is assembled under
-//! another name and then renamed. A user of a version holds a shared lock on its manifest, which prevents its
-//! removal.
+//! Both sources take the same way, and neither is trusted: nothing is written outside the new folder, everything
+//! belongs to the service's user, and no set-id bit or device remains. A version is assembled under another name and
+//! then renamed. Whoever uses one holds a shared lock on its manifest; it cannot be removed meanwhile.
+//!
+//! # Where to look
+//!
+//! - Contents of a profile: `profile.rs`; the build: `build.rs`.
+//! - Entries that are kept: `layout.rs`, `unpack.rs`. The machine shows an image in the crate `machine`, `sandbox/root.rs`.
 
 mod archive;
 mod build;

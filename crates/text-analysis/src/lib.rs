@@ -3,6 +3,11 @@
 //!
 //! All functions are pure and need no external tables. A stem may not be a word: it only has to be equal for all forms
 //! of one word, in the query and in the document.
+//!
+//! # Where to look
+//!
+//! - Stems of each language: the folder `stem`; stop words: `stop.rs`; related words: `synonyms.rs`, `related.txt`.
+//! - The check of a citation: `proof.rs`, with a kind of comparison in each file of the folder `proof`.
 
 pub mod detect_language;
 pub mod fold;
