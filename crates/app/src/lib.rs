@@ -1,9 +1,10 @@
 //! The web application of account owners: pages that are rendered by the service, a face of the use cases in [`control`].
 //!
-//! Every request passes [`visit`]: it limits rates and sizes, refuses changes that come from other sites, and resolves the
-//! session. A handler calls its use cases and renders a template. Pages work without scripts: the one script lets an answer
-//! grow in place, and without it the page reloads. The security policy ([`headers`]) permits neither inline scripts nor
-//! inline styles nor anything of other hosts. Texts are in `locales`, a Fluent file for each [`language`].
+//! Every request passes [`visit`]: it limits rates and sizes, refuses cross-site changes, and resolves the
+//! session. A handler calls its use cases and renders a template. Pages work without scripts: the one script
+//! lets an answer grow in place, and without it the page reloads. The security policy ([`headers`]) permits
+//! neither inline scripts nor inline styles nor content from other hosts. Texts are in `locales`, a Fluent file
+//! for each [`language`].
 //!
 //! # Where to look
 //!

@@ -1,9 +1,9 @@
 //! The use cases of the service, one module each. Every face calls them, and none of them knows HTTP.
 //!
-//! [`Authenticator`] turns a key into a [`Principal`]. [`Questions`], [`Answers`], [`Conversations`], [`Catalogs`],
-//! [`Files`] and [`Vm`] are asked by a principal, require its permission, and fail with a [`UseCaseError`], whose
-//! [`ErrorKind`] each face maps to its own statuses. [`Admin`] is for operators. Each is a cheap handle, so that a handler
-//! gets the one that it needs. [`Service`] starts and holds them all.
+//! [`Authenticator`] turns a key into a [`Principal`]. [`QuestionService`], [`AnswerService`], [`Conversations`],
+//! [`Catalogs`], [`FileService`] and [`Vm`] take a principal, require its permission, and fail with a [`UseCaseError`],
+//! whose [`ErrorKind`] each face maps to its own statuses. [`Admin`] is for operators. Each is a cheap handle, so that
+//! a handler gets the one that it needs. [`CauserieService`] starts and holds them all.
 //!
 //! # Where to look
 //!

@@ -5,9 +5,10 @@
 //!                   ├── unpack ── layout ── digest ── erofs ── images/<name>/<digest>/{root/, root.erofs, manifest.json}
 //! a container's tar ┘
 //! ```
-//! Both sources take the same way, and neither is trusted: nothing is written outside the new folder, everything
-//! belongs to the service's user, and no set-id bit or device remains. A version is assembled under another name and
-//! then renamed. Whoever uses one holds a shared lock on its manifest; it cannot be removed meanwhile.
+//! Both sources are processed in the same way, and neither is trusted: nothing is written outside the new folder,
+//! everything belongs to the service's user, and no set-id bit or device remains. A version is assembled under
+//! another name and then renamed. A user of a version holds a shared lock on its manifest, which prevents its
+//! removal.
 //!
 //! # Where to look
 //!

@@ -6,9 +6,9 @@
 //! [`simulated`] inside the process for tests. [`domain::machine`] decides the state transitions. This crate does not handle
 //! questions or answers.
 //!
-//! Invariants: a machine has no network, no keys, and of the host only its programs, read-only, or those of an image. Its only channel is the
-//! connection that the host opens, and only the agent's user can accept it, not the tools' user. Machines outlive the
-//! service. No two services run a machine of the same account. All unsafe code is in `sandbox::sys`.
+//! Invariants: a machine has no network and no keys. Of the host it sees only the programs, read-only, or instead the programs of
+//! an image. Its only channel is the connection that the host opens, and only the agent's user can accept it, not the tools'
+//! user. Machines outlive the service. No two services run a machine of the same account. All unsafe code is in `sandbox::sys`.
 //!
 //! # Where to look
 //!
