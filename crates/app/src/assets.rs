@@ -16,7 +16,6 @@ use sha2::{Digest, Sha256};
 use crate::paths;
 use crate::session_cookie::{cookie_value, set_cookie};
 
-/// The style sheet.
 pub(crate) const STYLE: &str = concat!(
     include_str!("../assets/app.css"),
     include_str!("../assets/files.css"),

@@ -40,7 +40,6 @@ pub(crate) struct Composer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ComposerFile {
     pub(crate) name: String,
-    /// The workspace path.
     pub(crate) path: String,
 }
 
@@ -217,7 +216,6 @@ impl QuestionForm {
         ComposerFile::from_paths(&self.files)
     }
 
-    /// Returns the question.
     pub(crate) fn to_ask_request(&self, conversation: Option<ConversationId>) -> AskRequest {
         AskRequest {
             input: self.input_text(),

@@ -39,7 +39,6 @@ pub(crate) struct ExchangeView {
     pub(crate) asked_at: ShownTime,
     /// The rendered answer; empty if there is no answer.
     pub(crate) answer: String,
-    /// The answer's identifier.
     id: String,
     /// The model that answers.
     model: String,
@@ -68,7 +67,6 @@ struct VersionsView {
 
 pub(crate) struct Attachment {
     pub(crate) name: String,
-    /// The workspace path.
     path: String,
     pub(crate) href: String,
 }
@@ -153,7 +151,6 @@ impl Window {
     }
 }
 
-/// Shows a conversation.
 pub(crate) async fn show_conversation(
     State(pages): State<ConversationPages>,
     user: SignedInVisitor,
@@ -191,7 +188,6 @@ pub(crate) struct ReturnPageForm {
     next: String,
 }
 
-/// Deletes the conversation.
 pub(crate) async fn delete_conversation(
     State(conversations): State<Conversations>,
     user: SignedInVisitor,

@@ -35,7 +35,6 @@ struct OwnAccountPage {
     sessions: Vec<SessionRow>,
     /// The email of a form that was refused.
     email: String,
-    /// The completed change.
     done: Option<String>,
     error: Option<String>,
 }
@@ -98,7 +97,6 @@ pub(crate) struct OwnDeletionForm {
     sure: String,
 }
 
-/// Shows the account.
 pub(crate) async fn show_account(
     State(pages): State<CredentialPages>,
     user: SignedInVisitor,
@@ -114,7 +112,6 @@ pub(crate) async fn show_account(
     pages.render_account(&user, done, None, String::new()).await
 }
 
-/// Replaces the email.
 pub(crate) async fn change_email(
     State(pages): State<CredentialPages>,
     user: SignedInVisitor,
@@ -163,7 +160,6 @@ pub(crate) async fn change_password(
     Ok(response)
 }
 
-/// Deletes the account.
 pub(crate) async fn delete_account(
     State(pages): State<CredentialPages>,
     user: SignedInVisitor,

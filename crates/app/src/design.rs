@@ -61,7 +61,6 @@ struct DesignPage {
     contrasts: Vec<Contrast>,
 }
 
-/// Shows the page.
 pub(crate) async fn show_design(visitor: Visitor) -> Response {
     let ratio = |theme: &str, pair: (&str, &str)| format!("{:.1}", contrast_ratio(theme, pair));
     let (light, dark) = theme_declarations();

@@ -70,7 +70,6 @@ impl PageFrame {
         })
     }
 
-    /// Returns a text.
     pub(crate) fn t(&self, key: &str) -> String {
         self.texts.get(key)
     }

@@ -13,7 +13,6 @@ const SCHEMES: &[&str] = &["https://", "http://", "mailto:"];
 /// A fence has at most this indentation.
 const INDENT_MAX: usize = 3;
 
-/// An open fence.
 #[derive(Clone, Copy)]
 struct OpenFence {
     letter: char,

@@ -134,7 +134,6 @@ impl NewKeyForm {
     }
 }
 
-/// Shows the keys.
 pub(crate) async fn show_keys(
     State(keys): State<KeyPages>,
     user: SignedInVisitor,
@@ -178,7 +177,6 @@ pub(crate) async fn create_key(
     Ok((StatusCode::BAD_REQUEST, page).into_response())
 }
 
-/// Revokes a key.
 pub(crate) async fn revoke_key(
     State(owner): State<Owner>,
     user: SignedInVisitor,

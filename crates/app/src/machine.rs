@@ -150,13 +150,11 @@ impl MachineState {
     }
 }
 
-/// Starts the machine.
 pub(crate) async fn start_machine(State(vm): State<Vm>, user: SignedInVisitor) -> Result<Response, Response> {
     vm.start_machine(&user.signed_in.principal).await.map_err(|error| user.failure_response(error))?;
     Ok(Redirect::to(paths::MACHINE).into_response())
 }
 
-/// Stops the machine.
 pub(crate) async fn stop_machine(State(vm): State<Vm>, user: SignedInVisitor) -> Result<Response, Response> {
     vm.stop_machine(&user.signed_in.principal).await.map_err(|error| user.failure_response(error))?;
     Ok(Redirect::to(paths::MACHINE).into_response())

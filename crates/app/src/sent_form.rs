@@ -15,7 +15,6 @@ impl SentForm {
         Some(Self { digest: Sha256::new_with_prefix(token) })
     }
 
-    /// Adds a field.
     pub(crate) fn with_field(mut self, name: &str, value: &str) -> Self {
         for text in [name, value] {
             self.digest.update((text.len() as u64).to_be_bytes());
@@ -29,7 +28,6 @@ impl SentForm {
         values.into_iter().fold(self, |form, value| form.with_field(name, value))
     }
 
-    /// Returns the digest.
     pub(crate) fn into_digest(self) -> [u8; 32] {
         self.digest.finalize().into()
     }

@@ -28,7 +28,6 @@ impl ShownTime {
         Self::with_format(at, format, false)
     }
 
-    /// Returns a day.
     pub(crate) fn from_day(texts: Texts, at: Timestamp) -> Self {
         let format = match texts.0 {
             PageLanguage::English => "%-d %b %Y",

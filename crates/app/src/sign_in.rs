@@ -152,7 +152,6 @@ pub(crate) async fn show_sign_in(
     pages.render_form(&visitor, "", &query.next, done, None)
 }
 
-/// Signs in.
 pub(crate) async fn sign_in(
     State(pages): State<SignInPages>,
     visitor: Visitor,
@@ -201,7 +200,6 @@ pub(crate) async fn sign_in(
     }
 }
 
-/// Ends the session.
 pub(crate) async fn sign_out(
     State(sessions): State<SessionService>,
     user: SignedInVisitor,

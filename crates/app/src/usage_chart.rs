@@ -23,7 +23,6 @@ pub(crate) struct Bar {
     pub(crate) title: String,
 }
 
-/// Credits per day.
 pub(crate) struct UsageChart {
     pub(crate) bars: Vec<Bar>,
     pub(crate) width: u32,

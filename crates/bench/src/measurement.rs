@@ -7,17 +7,12 @@ use serde_json::{Value, json};
 /// The unit of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MeasurementUnit {
-    /// Milliseconds.
     Millis,
-    /// Microseconds.
     Micros,
-    /// Mebibytes.
     Mebibytes,
-    /// Kibibytes.
     Kibibytes,
     /// Mebibytes in a second.
     MebibytesPerSecond,
-    /// A factor.
     Times,
     /// Hundredths of one processor.
     Percent,

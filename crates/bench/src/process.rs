@@ -97,7 +97,6 @@ impl CpuTime {
 /// The memory of a process in kibibytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ProcessMemory {
-    /// All resident memory.
     pub(crate) rss: f64,
     /// The same with shared pages divided among their users.
     pub(crate) pss: f64,

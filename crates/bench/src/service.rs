@@ -31,7 +31,6 @@ pub(crate) struct BenchAccount {
     pub(crate) key: String,
 }
 
-/// An accepted question.
 #[derive(Debug, Clone)]
 pub(crate) struct AskedQuestion {
     pub(crate) chat: String,

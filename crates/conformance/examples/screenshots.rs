@@ -8,7 +8,6 @@ use conformance::{Say, ScriptedVendor, ServiceOptions, TestAccount, TestService,
 use serde_json::json;
 
 const PASSWORD: &str = "correct horse";
-/// The largest picture.
 const PICTURE_MAX_BYTES: u64 = 100_000;
 const LEASE: &str = "Lease agreement, flat 7\n\n\
     3. The rent is 14,500 crowns a month and is due on the fifth day of each month.\n\

@@ -357,7 +357,6 @@ impl UploadPart {
         Self::from_disposition(format!("name=\"file\"; filename=\"{name}\""), content)
     }
 
-    /// Creates a field.
     #[must_use]
     pub fn from_field(name: &str, value: &str) -> Self {
         Self::from_disposition(format!("name=\"{name}\""), value.as_bytes())
@@ -386,7 +385,6 @@ pub fn multipart_form(parts: &[UploadPart]) -> (String, Vec<u8>) {
     (format!("multipart/form-data; boundary={boundary}"), body)
 }
 
-/// Assertions on responses.
 pub trait Expect {
     /// Asserts the status and returns the response.
     fn expect_status(self, status: u16) -> HttpResponse;

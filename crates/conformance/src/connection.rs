@@ -7,7 +7,6 @@ use crate::address::ServiceAddress;
 use crate::http::{HttpResponse, StreamingResponse};
 use crate::wire::ServiceWire;
 
-/// An open connection.
 #[derive(Debug)]
 pub struct RawConnection {
     /// `None` once it is broken.

@@ -10,7 +10,6 @@ use crate::http::StreamingResponse;
 /// The number of bytes of a brotli stream that are decoded at once.
 const DECODED_AT_ONCE_BYTES: usize = 4096;
 
-/// An event.
 #[derive(Debug, Clone)]
 pub struct AnswerEvent {
     /// `message` or `completed`.
@@ -38,7 +37,6 @@ pub enum StreamFrame {
     Comment,
 }
 
-/// An open stream.
 pub struct AnswerStream {
     lines: BufReader<Box<dyn Read + Send>>,
 }

@@ -17,13 +17,10 @@ const STARTS_MAX: u32 = 50;
 /// The formats of vendors, which the fake distinguishes by the request's path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FakeVendorFormat {
-    /// Anthropic's Messages.
     Anthropic,
-    /// OpenAI's Chat Completions.
     ChatCompletions,
     /// Google's `streamGenerateContent`.
     Gemini,
-    /// OpenAI's Responses.
     Responses,
 }
 

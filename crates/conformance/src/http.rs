@@ -14,7 +14,6 @@ const BODY_MAX_BYTES: u64 = 256 * 1024 * 1024;
 /// The longest line of a head or of a chunk's size.
 const LINE_MAX_BYTES: u64 = 64 * 1024;
 
-/// A request.
 #[derive(Debug, Clone)]
 pub struct HttpRequest {
     method: String,
@@ -37,7 +36,6 @@ impl HttpRequest {
         }
     }
 
-    /// Adds a header.
     #[must_use]
     pub fn with_header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
@@ -204,7 +202,6 @@ impl StreamingResponse {
     }
 }
 
-/// A complete response.
 #[derive(Debug, Clone)]
 pub struct HttpResponse {
     pub status: u16,

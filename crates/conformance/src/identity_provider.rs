@@ -57,7 +57,6 @@ pub enum ProviderFault {
     ServerError,
     /// The response of the token endpoint has no end.
     Endless,
-    /// The user cancels.
     Cancelled,
 }
 

@@ -36,7 +36,6 @@ struct ConformanceCli {
     /// Do not start and stop the account's machine. Questions start it anyway.
     #[arg(long)]
     no_machine: bool,
-    /// Upload nothing large.
     #[arg(long)]
     no_large_files: bool,
     /// List the cases and exit.

@@ -18,7 +18,6 @@ pub struct Met {
 
 static MET: Mutex<BTreeSet<Met>> = Mutex::new(BTreeSet::new());
 
-/// Records a response.
 pub(crate) fn record_response(method: &str, target: &str, status: u16, body: Option<&[u8]>) {
     let path = target.split('?').next().unwrap_or_default().to_owned();
     let error = body.filter(|_| status >= 400).and_then(|body| serde_json::from_slice::<Value>(body).ok());

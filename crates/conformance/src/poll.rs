@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 /// The longest wait: enough for a machine to start on a busy host.
 pub const TIMEOUT: Duration = Duration::from_secs(120);
-/// The polling interval.
 const INTERVAL: Duration = Duration::from_millis(10);
 
 /// Polls until `look` returns a value.

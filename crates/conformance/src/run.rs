@@ -19,7 +19,6 @@ pub struct CaseRun<'a> {
 #[derive(Debug, Clone)]
 pub struct CaseOutcome {
     pub name: String,
-    /// Its duration.
     pub took: Duration,
     /// The reason of a failure.
     pub failure: Option<String>,

@@ -22,9 +22,7 @@ pub struct Documented {
 
 #[derive(Debug)]
 pub struct Schema {
-    /// Every operation.
     pub operations: Vec<Documented>,
-    /// Every error code.
     pub codes: BTreeSet<String>,
 }
 

@@ -37,7 +37,6 @@ pub struct ServiceOptions {
 /// The properties of a new account.
 #[derive(Debug, Clone)]
 pub struct TestAccountOptions {
-    /// Its initial credits.
     pub credits: u32,
     /// The last day of its licence.
     pub licence_until: &'static str,

@@ -12,21 +12,19 @@ use serde_json::{Value, json};
 
 use crate::poll::TIMEOUT;
 
-/// Its only model.
 pub const MODEL: &str = "stand-in";
 
 /// A scripted action of the model.
 #[derive(Debug, Clone)]
 pub enum Say {
-    /// Text.
     Text(String),
-    /// Reasoning.
     Reasoning(String),
-    /// A tool call.
-    Call { tool: String, arguments: Value },
+    Call {
+        tool: String,
+        arguments: Value,
+    },
     /// A pause until [`Vendor::release`].
     Hold,
-    /// A broken connection.
     Cut,
     /// A refusal by the model.
     Decline,

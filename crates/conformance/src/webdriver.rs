@@ -64,7 +64,6 @@ impl KeyboardKey {
 pub struct View {
     /// The width of the window, in CSS pixels.
     pub width: u32,
-    /// Its height.
     pub height: u32,
     /// True for the dark theme.
     pub dark: bool,

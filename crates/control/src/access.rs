@@ -37,7 +37,6 @@ pub enum AccessError {
     /// The key is missing, mistyped, revoked or expired.
     #[error("no valid key")]
     Unauthorized,
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

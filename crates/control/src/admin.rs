@@ -54,7 +54,6 @@ pub enum AdminError {
     /// Another account has the email.
     #[error("an account with this email already exists")]
     EmailTaken,
-    /// The backup failed.
     #[error(transparent)]
     Backup(#[from] BackupError),
     /// The key could not be created or revoked.
@@ -78,7 +77,6 @@ pub enum AdminError {
     /// Only a running service can do it.
     #[error("the service is not running: start it with `causerie serve`")]
     NoService,
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -100,7 +98,6 @@ pub struct Admin {
 /// An account that was deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeletedAccount {
-    /// Its identifier.
     pub id: AccountId,
     /// The email of its owner; `None` if it was deleted before.
     pub email: Option<String>,

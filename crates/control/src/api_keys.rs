@@ -17,7 +17,6 @@ pub(crate) const GRANT_MAX: u64 = 1_000_000_000_000;
 pub struct CreatedKey {
     /// The identifier of the key.
     pub id: KeyId,
-    /// The secret key.
     pub key: SecretKey,
 }
 

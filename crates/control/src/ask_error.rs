@@ -112,7 +112,6 @@ pub(crate) enum AskError {
     Attachment {
         /// The path as sent.
         path: String,
-        /// The reason.
         #[source]
         error: WorkspaceError,
     },
@@ -134,7 +133,6 @@ pub(crate) enum AskError {
     /// The store refused the question.
     #[error(transparent)]
     Refused(#[from] AskRefused),
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

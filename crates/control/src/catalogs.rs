@@ -22,11 +22,9 @@ const ANY_OF: &[Permission] = &[Read, Ask];
 pub struct CatalogEntry {
     /// Its identifier, a UUID.
     pub id: String,
-    /// Its short name.
     pub name: String,
     /// `<plugin>:<name>`
     pub full_name: String,
-    /// Its purpose.
     pub description: String,
 }
 

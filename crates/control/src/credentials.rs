@@ -33,7 +33,6 @@ pub enum CredentialsError {
     /// Another user has this email.
     #[error("the email is taken")]
     EmailTaken,
-    /// The service failed.
     #[error(transparent)]
     Failed(#[from] UseCaseError),
 }

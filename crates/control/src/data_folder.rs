@@ -56,7 +56,6 @@ pub enum StartError {
         "{} is damaged: {reason}; restore a backup into an empty data folder with `causerie restore`", .path.display()
     )]
     Damaged {
-        /// The file.
         path: PathBuf,
         /// The reason, in SQLite's words.
         reason: String,

@@ -50,7 +50,6 @@ impl Default for DiskReserveConfig {
 /// The free space of a disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FreeSpace {
-    /// The free bytes.
     pub bytes: u64,
     /// The free inodes, if the file system counts them.
     pub inodes: Option<u64>,
@@ -81,7 +80,6 @@ impl DiskReserve {
         Self { data: data.to_owned(), config }
     }
 
-    /// Returns the configuration.
     #[must_use]
     pub fn config(&self) -> DiskReserveConfig {
         self.config

@@ -32,7 +32,6 @@ pub enum ErrorKind {
     RateLimited,
     /// The service cannot serve the request now.
     Unavailable,
-    /// The service failed.
     Internal,
 }
 
@@ -46,7 +45,6 @@ macro_rules! public_codes {
         }
 
         impl PublicCode {
-            /// Every code.
             pub const ALL: &[Self] = &[$(Self::$name),+];
 
             /// Returns the public word.
@@ -125,7 +123,6 @@ public_codes! {
     TooLarge = "TOO_LARGE": TooLarge,
     /// Too many requests, or too much concurrent work.
     RateLimited = "RATE_LIMITED": RateLimited,
-    /// The service failed.
     Internal = "INTERNAL": Internal,
     /// The service is starting or stopping, cannot reach its database, or has no disk space left.
     Unavailable = "UNAVAILABLE": Unavailable,
@@ -183,7 +180,6 @@ impl UseCaseError {
         Self { kind, ..self }
     }
 
-    /// Returns the kind.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.kind
@@ -195,7 +191,6 @@ impl UseCaseError {
         self.code
     }
 
-    /// Returns the message.
     #[must_use]
     pub fn into_message(self) -> String {
         self.message

@@ -27,7 +27,6 @@ const REASONS_MAX: usize = 8;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CheckStatus {
-    /// Everything works.
     Pass,
     /// The service works with restrictions.
     Warn,
@@ -40,11 +39,9 @@ pub enum CheckStatus {
 pub struct Check {
     /// The name, in lower case with underscores.
     pub name: String,
-    /// The outcome.
     pub status: CheckStatus,
     /// The reason, for people.
     pub reason: String,
-    /// The measured values.
     #[serde(flatten)]
     pub values: Map<String, Value>,
 }

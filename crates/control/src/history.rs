@@ -32,7 +32,6 @@ const BATCH: u32 = 20;
 /// A conversation of the history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HistoryEntry {
-    /// The conversation.
     pub summary: ConversationSummary,
     /// The name of the key through which it was begun; `None` if it was begun in the application.
     pub key_name: Option<String>,

@@ -25,11 +25,8 @@ pub struct PluginOverview {
 /// The number of the parts of a plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PluginParts {
-    /// Its skills.
     pub skills: usize,
-    /// Its agents.
     pub agents: usize,
-    /// Its MCP servers.
     pub servers: usize,
 }
 

@@ -211,7 +211,6 @@ impl Owner {
 /// A page of the ledger.
 #[derive(Debug)]
 pub struct PostingPage {
-    /// Newest first.
     pub entries: Vec<LedgerEntry>,
     /// The posting before which the next page begins.
     pub next: Option<(Timestamp, PostingId)>,

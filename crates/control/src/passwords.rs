@@ -65,7 +65,6 @@ pub enum PasswordError {
     /// The shutdown of the service interrupted the computation.
     #[error("the service is shutting down")]
     Ending,
-    /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -77,7 +76,6 @@ pub struct PasswordHash(String);
 /// An account whose owner gave the right password.
 #[derive(Debug, Clone)]
 pub struct Verified {
-    /// The account.
     pub account: StoredAccount,
     /// The hash that the password was compared with.
     hash: PasswordHash,
@@ -148,7 +146,6 @@ impl PasswordHash {
 /// The origin of a password attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// Anybody.
     Stranger,
     /// A signed-in user, an operator, or the user of a [known browser](crate::known_browser).
     Known,

@@ -25,11 +25,9 @@ pub enum Principal {
     /// A client with an API key. It may do what the key's scope permits.
     #[non_exhaustive]
     Key {
-        /// The account.
         account: AccountId,
         /// The user who created the key, if known.
         user: Option<UserId>,
-        /// The key.
         key: KeyId,
         /// The permissions of the key.
         scope: Scope,
@@ -41,9 +39,7 @@ pub enum Principal {
     /// A user of the web application. It may do everything in its account while that has a licence.
     #[non_exhaustive]
     Session {
-        /// The account.
         account: AccountId,
-        /// The user.
         user: UserId,
         /// The identifier of the session. It is stored with the questions that the session asks, so it must not be the
         /// secret that proves the session.
@@ -56,7 +52,6 @@ pub enum Principal {
     /// The service itself on behalf of an account, without a person. It may do everything in the account.
     #[non_exhaustive]
     Service {
-        /// The account.
         account: AccountId,
         /// True if the account has a machine.
         has_machine: bool,
@@ -69,7 +64,6 @@ pub enum Invalidity {
     /// The key was revoked.
     #[error("revoked")]
     Revoked,
-    /// The key expired.
     #[error("expired")]
     Expired,
     /// The account has no valid licence.
@@ -130,7 +124,6 @@ impl Principal {
         Ok(Self::Service { account: account.id, has_machine: account.has_machine })
     }
 
-    /// Returns the account.
     #[must_use]
     pub fn account(&self) -> AccountId {
         match self {
@@ -178,7 +171,6 @@ impl Principal {
         }
     }
 
-    /// Returns the permissions.
     #[must_use]
     pub fn scope(&self) -> Scope {
         match self {

@@ -36,7 +36,6 @@ const MODEL_TRIES: u32 = 3;
 /// A question as a client sends it.
 #[derive(Debug, Clone, Default)]
 pub struct AskRequest {
-    /// The text.
     pub input: String,
     /// The conversation to continue; a new one if `None`.
     pub conversation: Option<ConversationId>,
@@ -49,7 +48,6 @@ pub struct AskRequest {
     pub model: Option<String>,
     /// Settings of the model.
     pub settings: Vec<(String, String)>,
-    /// Identifiers of jurisdictions.
     pub jurisdictions: Vec<String>,
     /// True to permit web search.
     pub web_search: bool,
@@ -57,7 +55,6 @@ pub struct AskRequest {
     pub changes_conversation: bool,
     /// The agent; the default if `None`.
     pub agent: Option<String>,
-    /// Skills.
     pub skills: Vec<String>,
     /// The idempotency key, which prevents a repeated request from asking again.
     pub idempotency: Option<Idempotency>,
@@ -80,11 +77,9 @@ pub enum AskPlace {
 /// The changes of another version of a question; `None` leaves a field as it was asked.
 #[derive(Debug, Clone, Default)]
 pub struct QuestionRevision {
-    /// The text.
     pub input: Option<String>,
     /// Workspace paths to attach, as written.
     pub attachments: Option<Vec<String>>,
-    /// The model.
     pub model: Option<String>,
     /// As in [`AskRequest`].
     pub idempotency: Option<Idempotency>,
@@ -94,18 +89,12 @@ pub struct QuestionRevision {
 pub enum AskOutcome {
     /// The question was accepted.
     Accepted {
-        /// Its answer.
         live: Arc<LiveAnswer>,
         /// The answer at its beginning, without any text.
         begun: Arc<Snapshot>,
     },
     /// The same request was accepted before.
-    Replayed {
-        /// Its conversation.
-        conversation: ConversationId,
-        /// Its answer.
-        answer: MessageId,
-    },
+    Replayed { conversation: ConversationId, answer: MessageId },
 }
 
 /// Accepts questions. Cheap to clone.

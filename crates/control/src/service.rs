@@ -57,7 +57,6 @@ const REFRESH_RETRY_DELAY_MAX: Duration = Duration::from_secs(60);
 /// The configuration of a service.
 #[derive(Debug)]
 pub struct ServiceConfig {
-    /// The data folder.
     pub data: PathBuf,
     /// The database; that of the data folder if `None`.
     pub database: Option<DatabaseUrl>,
@@ -91,23 +90,18 @@ pub struct ServiceConfig {
 
 /// A running service with every use case.
 pub struct CauserieService {
-    /// Authentication.
     pub access: Authenticator,
-    /// Operators' commands.
     pub admin: Admin,
     /// Answers, collected and followed.
     pub answers: AnswerService,
-    /// Models.
     pub catalog: Arc<Catalog>,
     /// Catalogs of models, jurisdictions, skills and agents.
     pub catalogs: Catalogs,
     /// The way to the first account.
     pub first_owner: FirstOwner,
-    /// Conversations.
     pub conversations: Conversations,
     /// Passwords and emails as their owners change them.
     pub credentials: CredentialService,
-    /// Histories.
     pub history: HistoryService,
     /// The operations of operators in the web application.
     pub operators: Operators,
@@ -115,15 +109,12 @@ pub struct CauserieService {
     pub owner: Owner,
     /// Passwords of the accounts' owners.
     pub passwords: Passwords,
-    /// Questions.
     pub questions: QuestionService,
     /// Sessions of the web application.
     pub sessions: SessionService,
     /// Signing in at the identity provider.
     pub single_sign_on: SingleSignOn,
-    /// Machines.
     pub vm: Vm,
-    /// Files.
     pub files: FileService,
     store: Store,
     health: HealthChecks,

@@ -68,7 +68,6 @@ impl fmt::Debug for SessionSecret {
 pub struct SignedIn {
     /// The principal of the session.
     pub principal: Principal,
-    /// The user's email.
     pub email: String,
     /// The user's role, as it is now.
     pub role: AccountRole,
@@ -79,7 +78,6 @@ pub struct SignedIn {
 /// An open session, as its user sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenSession {
-    /// Its identifier.
     pub id: SessionId,
     /// The browser that opened it; empty if it is not known.
     pub browser: String,
@@ -97,7 +95,6 @@ pub enum SignInError {
     /// The email or the password is wrong.
     #[error("wrong email or password")]
     Denied,
-    /// The service failed.
     #[error(transparent)]
     Failed(#[from] UseCaseError),
 }

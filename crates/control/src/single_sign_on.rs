@@ -26,7 +26,6 @@ use crate::sessions::{SessionSecret, SessionService, SignInError};
 /// The configuration of signing in at an identity provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SingleSignOnConfig {
-    /// The provider.
     pub provider: OidcConfig,
     /// The text of the button, in the operator's language.
     pub button: String,
@@ -43,7 +42,6 @@ pub struct NewAccounts {
     pub domains: Vec<String>,
     /// The duration of the licence.
     pub licence: Duration,
-    /// The first credits.
     pub credits: Credits,
 }
 
@@ -74,7 +72,6 @@ pub enum SingleSignOnError {
     /// No account has this email.
     #[error("there is no account with this email")]
     NoAccount,
-    /// The service failed.
     #[error(transparent)]
     Failed(#[from] UseCaseError),
 }

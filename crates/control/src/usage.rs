@@ -27,7 +27,6 @@ pub struct UsageTotal {
 /// The usage of an account's answers.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct UsageReport {
-    /// The total.
     pub total: UsageTotal,
     /// The usage by day (its start in UTC), newest first.
     pub days: Vec<(Timestamp, UsageTotal)>,

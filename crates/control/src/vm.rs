@@ -20,7 +20,6 @@ const MACHINES_PAGE: u32 = 500;
 /// The machine as its owner sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineDescription {
-    /// The state.
     pub status: MachineStatus,
     /// The driver of the service's machines, with the kind of its limits.
     pub driver: String,

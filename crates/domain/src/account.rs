@@ -22,7 +22,6 @@ impl Licence {
 pub enum AccountRole {
     /// Owns the account: its keys, files and conversations.
     Owner,
-    /// Runs the service.
     Operator,
 }
 
@@ -38,7 +37,6 @@ impl AccountRole {
         }
     }
 
-    /// Parses a name.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.as_str() == text)

@@ -53,7 +53,6 @@ pub enum LogEntry {
     Result {
         /// The number of the step that called.
         number: u32,
-        /// The result.
         result: Arc<CallResult>,
     },
 }
@@ -65,7 +64,6 @@ pub enum AnswerEnding {
     Done,
     /// The user stopped it; its text so far remains.
     Stopped,
-    /// It failed.
     Failed(AnswerFailure),
 }
 
@@ -84,13 +82,11 @@ pub struct ContentPart {
 pub enum PartContent {
     /// A piece of the answer: Markdown with marks like `[1]`.
     Text(String),
-    /// Reasoning: Markdown.
     Reasoning(String),
     /// A call: of a tool, a skill, a subagent or a web search.
     Run(CallRun),
     /// A workspace file that was added to the answer: attached by the user, read as instructions, or written by the agent.
     File {
-        /// The workspace path.
         path: String,
     },
 }
@@ -98,9 +94,7 @@ pub enum PartContent {
 /// A call as shown in an answer: a tool, a skill, a subagent or a web search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CallRun {
-    /// The call's identifier.
     pub call: String,
-    /// The tool's name.
     pub tool: String,
     /// The purpose of the call.
     pub purpose: Purpose,
@@ -117,7 +111,6 @@ pub struct CallRun {
 pub enum RunState {
     /// It has not returned yet.
     Pending,
-    /// It succeeded.
     Complete,
     /// It failed, or was interrupted or stopped.
     Error,
@@ -137,7 +130,6 @@ pub struct AnswerSource {
 pub enum AnswerChange {
     /// The model begins a step, for the first time or again: text of an earlier attempt is removed.
     StepBegan {
-        /// The step's number.
         number: u32,
     },
     /// Text was appended to a block of the current step.
@@ -158,9 +150,7 @@ pub enum AnswerChange {
         block: u32,
         /// The offset of the mark in the unmarked text of the block, in bytes.
         at: usize,
-        /// The source's number.
         number: u32,
-        /// The source.
         place: PassagePlace,
     },
     /// The reader should know this about the current step.
@@ -169,20 +159,16 @@ pub enum AnswerChange {
     Called {
         /// The block's index in the step.
         block: u32,
-        /// The call.
         call: StepCall,
     },
     /// A subagent's text was extended.
     Reported {
-        /// The call.
         call: String,
         /// The number of bytes of the earlier text that remain.
         keep: usize,
         text: String,
     },
-    /// A call returned.
     Resulted {
-        /// The result.
         result: Arc<CallResult>,
     },
     /// The answer is complete.
@@ -201,7 +187,6 @@ pub struct RevisionStamp {
 /// An answer at one revision.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
-    /// Its identifier.
     pub id: MessageId,
     /// The last change that was applied.
     pub stamp: RevisionStamp,

@@ -8,12 +8,9 @@ use crate::credits::Price;
 /// the former and the set of the latter differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum CatalogLanguage {
-    /// Czech, the default.
     #[default]
     Cs,
-    /// English.
     En,
-    /// Slovak.
     Sk,
 }
 
@@ -93,11 +90,8 @@ fn parse_weight(value: &str) -> u16 {
 /// A text in each of the three languages.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Localized {
-    /// In Czech.
     pub cs: String,
-    /// In English.
     pub en: String,
-    /// In Slovak.
     pub sk: String,
 }
 
@@ -128,11 +122,9 @@ impl Localized {
 /// The vendor whose protocol a model speaks (section 2.2). A closed set of three.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ProviderName {
-    /// Anthropic.
     Anthropic,
     /// OpenAI, every compatible server, and the built-in reader.
     OpenAi,
-    /// Google.
     Google,
 }
 
@@ -151,13 +143,9 @@ impl ProviderName {
 /// The recent health of a model (section 2.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ModelStatus {
-    /// Calls succeed.
     Up,
-    /// Some calls fail.
     Degraded,
-    /// Calls fail.
     Down,
-    /// Nothing is known.
     Unknown,
 }
 
@@ -179,7 +167,6 @@ impl ModelStatus {
 pub struct ModelEntry {
     /// The id that questions use.
     pub id: String,
-    /// Its label.
     pub label: Localized,
     pub description: Localized,
     /// The vendor whose protocol it speaks.
@@ -235,7 +222,6 @@ pub const REASONING_EFFORT: &str = "reasoningEffort";
 pub struct CatalogSetting {
     /// The key that questions use.
     pub key: String,
-    /// Its label.
     pub label: Localized,
     /// The accepted values, at least one.
     pub options: Vec<CatalogSettingOption>,
@@ -266,7 +252,6 @@ impl CatalogSetting {
 pub struct CatalogSettingOption {
     /// The value that questions use.
     pub value: String,
-    /// Its label.
     pub label: Localized,
 }
 
@@ -275,7 +260,6 @@ pub struct CatalogSettingOption {
 pub struct CatalogJurisdiction {
     /// The id that questions use.
     pub id: String,
-    /// Its label.
     pub label: Localized,
 }
 

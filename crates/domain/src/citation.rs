@@ -25,11 +25,8 @@ pub enum PassagePlace {
         /// The name of the page: of a sheet, or of a file in an archive with the page in it.
         page_name: Option<String>,
     },
-    /// On the web.
     Web {
-        /// The URL.
         url: String,
-        /// The page's title.
         title: String,
     },
 }
@@ -38,13 +35,10 @@ pub enum PassagePlace {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PageKind {
     Page,
-    /// Of a presentation.
     Slide,
     /// Of a workbook. Its lines are rows.
     Sheet,
-    /// Of a book.
     Section,
-    /// Of an archive.
     File,
 }
 
@@ -104,7 +98,6 @@ impl fmt::Display for PassagePlace {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Passage {
     pub place: PassagePlace,
-    /// The text itself.
     pub text: String,
 }
 
@@ -114,6 +107,5 @@ pub struct NumberedPassage {
     /// The number, from 1, by which the answer cites it.
     pub number: u32,
     pub place: PassagePlace,
-    /// The text itself.
     pub text: String,
 }

@@ -88,7 +88,6 @@ pub enum PostingKind {
 /// The credits of an account: available and reserved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Balance {
-    /// The available credits.
     pub available: Credits,
     /// The credits that are reserved for steps in progress.
     pub reserved: Credits,

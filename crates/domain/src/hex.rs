@@ -1,6 +1,5 @@
 //! Lower-case hexadecimal digits, two per byte.
 
-/// Encodes bytes.
 #[must_use]
 pub fn encode_hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";

@@ -86,7 +86,6 @@ ids! {
     InstanceId,
     /// A process of the service that holds leases.
     NodeId,
-    /// A background job.
     JobId,
     /// The trace of a request.
     TraceId,

@@ -23,18 +23,13 @@ pub const IMAGE_TOKENS: u64 = 1600;
 /// The image formats that every vendor accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ImageKind {
-    /// PNG.
     Png,
-    /// JPEG.
     Jpeg,
-    /// GIF.
     Gif,
-    /// WebP.
     Webp,
 }
 
 impl ImageKind {
-    /// Every kind.
     pub const ALL: [Self; 4] = [Self::Png, Self::Jpeg, Self::Gif, Self::Webp];
 
     /// Returns the MIME type.
@@ -127,11 +122,9 @@ pub enum ImageRefError {
 /// A reference to an image in a transcript: a workspace file with exactly these bytes, or the picture of a page of one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ImageRef {
-    /// The workspace path.
     pub path: String,
     /// The page, from 1, of which it is the picture; `None` of an image file.
     pub page: Option<u32>,
-    /// Its kind.
     pub kind: ImageKind,
     /// SHA-256 of its bytes.
     pub sha256: [u8; 32],
@@ -175,7 +168,6 @@ impl fmt::Display for ImageRef {
 pub struct LoadedImage {
     /// Its reference in the transcript.
     pub of: ImageRef,
-    /// Its bytes.
     pub bytes: Arc<[u8]>,
 }
 

@@ -18,7 +18,6 @@ pub enum IndexState {
 }
 
 impl IndexState {
-    /// Every state.
     pub const ALL: [Self; 5] =
         [Self::Pending, Self::Indexing, Self::Indexed, Self::Partial, Self::Unreadable];
 
@@ -78,7 +77,6 @@ impl FileIndexing {
 /// The number of files by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct IndexCounts {
-    /// All files.
     pub files: u64,
     /// The number of files that were read completely.
     pub indexed: u64,
@@ -91,7 +89,6 @@ pub struct IndexCounts {
 }
 
 impl IndexCounts {
-    /// Counts a file.
     pub const fn count_file(&mut self, state: IndexState) {
         self.files += 1;
         match state {

@@ -27,7 +27,6 @@ pub const ATTEMPTS_MAX: u32 = 16;
 /// wrong clock.
 pub const INTERVAL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Job {
     /// Removes the rows of a deleted conversation.
@@ -45,7 +44,6 @@ pub enum Job {
 }
 
 impl Job {
-    /// The recurring jobs.
     pub const RECURRING: [Self; 4] =
         [Self::RemoveIdempotencyKeys, Self::TrimAuditLog, Self::RemoveStaleUploads, Self::RemoveFailedJobs];
 
@@ -99,7 +97,6 @@ impl Job {
 /// The next state of a job after a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NextRun {
-    /// It is removed.
     Remove,
     /// It runs again at this time, with its attempts reset.
     Rerun(Timestamp),

@@ -30,13 +30,10 @@ use crate::time::Timestamp;
 /// The state of a machine as the interface shows it (section 2.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MachineStatus {
-    /// Its agent responds.
     Running,
     /// It is not running.
     Stopped,
-    /// It is starting.
     Starting,
-    /// It is stopping.
     Stopping,
 }
 
@@ -130,9 +127,7 @@ pub enum MachinePhase {
         /// The time of the next start.
         until: Timestamp,
     },
-    /// Its agent responds.
     Running {
-        /// The agent's instance.
         instance: InstanceId,
         /// The time at which it began to run.
         since: Timestamp,
@@ -145,7 +140,6 @@ pub enum MachinePhase {
     },
     /// The driver is stopping it.
     Stopping {
-        /// The next action.
         then: AfterStop,
         /// The number of the attempt.
         attempt: u32,
@@ -155,7 +149,6 @@ pub enum MachinePhase {
 /// The action after a machine has stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AfterStop {
-    /// It stays stopped.
     Stay,
     /// It was started while it stopped.
     Start,
@@ -194,19 +187,23 @@ pub enum MachineEvent {
         /// True if a retry cannot succeed.
         permanent: bool,
     },
-    /// The agent answered.
     AgentAnswered {
-        /// The agent's instance.
         instance: InstanceId,
     },
     /// The machine died or its agent no longer answers.
-    AgentLost { reason: String },
+    AgentLost {
+        reason: String,
+    },
     /// The driver has stopped it.
     DriverStopped,
     /// The driver could not stop it.
-    StopFailed { reason: String },
+    StopFailed {
+        reason: String,
+    },
     /// The memory of the machine was measured, in bytes, when it had become idle.
-    MemoryMeasured { bytes: u64 },
+    MemoryMeasured {
+        bytes: u64,
+    },
     /// The time of [`Machine::wake_at`] was reached.
     Tick,
 }

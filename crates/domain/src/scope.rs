@@ -16,10 +16,8 @@ pub enum Permission {
 }
 
 impl Permission {
-    /// Every permission.
     pub const ALL: [Self; 4] = [Self::Read, Self::Ask, Self::Files, Self::Machine];
 
-    /// Returns its name.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -50,7 +48,6 @@ pub struct Scope(u8);
 pub struct InvalidScope(pub String);
 
 impl Scope {
-    /// All permissions.
     pub const ALL: Self = Self(15);
 
     /// Creates a scope of exactly these permissions; `None` for an empty list.
@@ -76,7 +73,6 @@ impl Scope {
         self.0 & permission.bit() != 0
     }
 
-    /// Returns the permissions.
     pub fn permissions(self) -> impl Iterator<Item = Permission> {
         Permission::ALL.into_iter().filter(move |one| self.allows(*one))
     }

@@ -14,7 +14,6 @@ const REDACTED: &str = "[secret]";
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps the text.
     #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())

@@ -36,9 +36,7 @@ pub struct StepRequest {
 /// One entry of the transcript.
 #[derive(Debug, Clone, PartialEq)]
 pub enum TranscriptItem {
-    /// A user's question.
     Question {
-        /// The question's text.
         text: String,
         /// Workspace paths of the attachments.
         attachments: Vec<String>,
@@ -58,9 +56,7 @@ pub struct Step {
     pub cited: Vec<NumberedCitation>,
     /// The facts that its reader should know.
     pub notes: Vec<StepNote>,
-    /// The stop reason.
     pub stop: StopReason,
-    /// The token usage.
     pub usage: TokenUsage,
 }
 
@@ -81,7 +77,6 @@ pub enum OutputBlock {
     Text(String),
     /// Reasoning that the vendor shows: Markdown.
     Reasoning(String),
-    /// A tool call.
     Call(StepCall),
     /// An item that only its vendor understands and that must be sent back verbatim.
     Opaque {
@@ -97,7 +92,6 @@ pub enum OutputBlock {
 pub struct StepCall {
     /// The identifier of the call, unique within the answer. Created by the service if the vendor sends none.
     pub id: String,
-    /// The tool's name.
     pub tool: String,
     /// The arguments as the model wrote them: a JSON object if valid, possibly anything.
     pub arguments: String,
@@ -135,7 +129,6 @@ pub const WORKSPACE_INSTRUCTIONS: &str = "workspace_instructions";
 pub struct CallResult {
     /// The id of the call: [`Call::id`].
     pub call: String,
-    /// The tool's name.
     pub tool: String,
     pub outcome: StepOutcome,
     /// Plain text for the model, without the passages.
@@ -171,7 +164,6 @@ impl CallResult {
 /// The outcome of a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepOutcome {
-    /// It succeeded.
     Done,
     /// It failed; the text contains the reason.
     Failed,
@@ -218,10 +210,8 @@ pub struct TokenUsage {
 /// The reason why a model stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum StopReason {
-    /// It finished.
     #[default]
     Done,
-    /// It called tools.
     Calls,
     /// It reached the output limit.
     OutputFull,
@@ -249,7 +239,6 @@ pub enum StepEvent {
     Noted(StepNote),
     /// A call with complete arguments.
     Call(StepCall),
-    /// An opaque item.
     Opaque {
         /// The name of the wire format.
         format: String,
@@ -258,7 +247,6 @@ pub enum StepEvent {
     },
     /// The model has finished.
     Finished {
-        /// The stop reason.
         stop: StopReason,
         /// The usage; `None` if the vendor did not report it.
         usage: Option<TokenUsage>,

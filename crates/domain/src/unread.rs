@@ -18,7 +18,6 @@ const NAME_MAX_CHARS: usize = 120;
 /// A file that could not be read completely.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnreadFile {
-    /// The workspace path.
     pub path: String,
     pub reason: UnreadReason,
 }
@@ -34,7 +33,6 @@ pub enum UnreadReason {
     UnknownForm,
     /// It exceeds the size limit, possibly only when unpacked.
     TooLarge,
-    /// It is malformed.
     Broken,
     /// Reading it took longer than allowed.
     TooSlow,
@@ -70,7 +68,6 @@ pub enum UnreadImage {
 }
 
 impl UnreadImage {
-    /// Every reason.
     pub const ALL: [Self; 4] = [Self::TooLarge, Self::TooSlow, Self::TooMany, Self::Failed];
 
     const fn reason_phrase(self) -> &'static str {
@@ -88,7 +85,6 @@ impl UnreadImage {
 pub struct UnreadImages([u32; UnreadImage::ALL.len()]);
 
 impl UnreadImages {
-    /// No images.
     pub const NONE: Self = Self([0; UnreadImage::ALL.len()]);
 
     /// Creates the counts of images with the same reason.
@@ -111,7 +107,6 @@ impl UnreadImages {
         self.0
     }
 
-    /// Counts images.
     pub fn add_images(&mut self, reason: UnreadImage, images: u32) {
         let count = &mut self.0[reason as usize];
         *count = count.saturating_add(images);
@@ -159,7 +154,6 @@ impl fmt::Display for UnreadImages {
 }
 
 impl UnreadReason {
-    /// Every reason.
     pub const ALL: [Self; 14] = [
         Self::Encrypted,
         Self::NoText,

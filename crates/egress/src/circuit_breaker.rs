@@ -27,7 +27,6 @@ impl CircuitBreaker {
         until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
     }
 
-    /// Resets the pause.
     pub(crate) fn record_success(&self) {
         *self.lock_state() = BreakerState::default();
     }

@@ -12,7 +12,6 @@ use crate::ConfigError;
 
 /// The `User-Agent` of outbound requests.
 pub const USER_AGENT: &str = concat!("causerie/", env!("CARGO_PKG_VERSION"));
-/// The connect timeout.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The idle timeout of pooled connections.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);

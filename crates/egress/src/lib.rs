@@ -58,11 +58,8 @@ pub use search::{
 /// The configuration of outbound traffic except to models.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WebConfig {
-    /// Search engines.
     pub search: SearchConfig,
-    /// Fetching of pages.
     pub fetch: FetchConfig,
-    /// MCP servers.
     pub mcp: Vec<McpServerConfig>,
     /// How search engines and MCP servers are connected. Pages are fetched directly: the guard against private addresses looks
     /// hosts up itself.
@@ -74,47 +71,24 @@ pub struct WebConfig {
 pub enum ConfigError {
     /// The URL is invalid, not HTTP, or contains a user, a query or a fragment.
     #[error("{what}: invalid URL: use http or https, without user, query or fragment")]
-    BaseUrl {
-        /// The setting.
-        what: String,
-    },
+    BaseUrl { what: String },
     /// The secret contains characters that are not allowed in a header.
     #[error("{what}: the key contains characters that are not allowed in a header")]
-    Secret {
-        /// The setting.
-        what: String,
-    },
+    Secret { what: String },
     /// The server's name is invalid or not unique.
     #[error(
         "{what}: the name must be unique and consist of at most {SERVER_NAME_MAX_BYTES} lower-case letters, digits and hyphens"
     )]
-    Name {
-        /// The setting.
-        what: String,
-    },
+    Name { what: String },
     /// The header is invalid or reserved.
     #[error("{what}: header {name:?} cannot be set: it is invalid or reserved")]
-    Header {
-        /// The setting.
-        what: String,
-        /// The header's name.
-        name: String,
-    },
-    /// Too many entries.
+    Header { what: String, name: String },
     #[error("{what}: too many entries: use at most {most}")]
-    TooMany {
-        /// The setting.
-        what: String,
-        /// The maximum number.
-        most: usize,
-    },
+    TooMany { what: String, most: usize },
     /// TLS could not be initialized.
     #[error("TLS setup failed")]
     Tls,
     /// The engine selected as the only one is not configured.
     #[error("{what} is selected but not configured: set its URL or key")]
-    NotConfigured {
-        /// The engine.
-        what: String,
-    },
+    NotConfigured { what: String },
 }

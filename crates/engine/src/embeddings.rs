@@ -64,7 +64,6 @@ pub struct EmbeddingMetrics {
     pub rejected: Counter,
     /// Searches that got the vector of their query.
     pub queries: Counter,
-    /// Requests that failed.
     pub failures: Counter,
     /// Searches by words alone, because the query got no vector.
     pub words_alone: Counter,
@@ -106,7 +105,6 @@ pub struct EmbeddingService {
 }
 
 impl EmbeddingService {
-    /// Creates it.
     #[must_use]
     pub fn new(model: EmbeddingModel, store: Store, environment: ServiceEnvironment) -> Arc<Self> {
         Arc::new(Self {
@@ -121,7 +119,6 @@ impl EmbeddingService {
         })
     }
 
-    /// Returns the metrics.
     #[must_use]
     pub const fn metrics(&self) -> &EmbeddingMetrics {
         &self.metrics

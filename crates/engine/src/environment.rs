@@ -8,7 +8,6 @@ use telemetry::trace::Tracer;
 
 /// A source of random bits.
 pub trait Entropy: Send + Sync {
-    /// Fills the bytes.
     fn fill_random(&self, bytes: &mut [u8]);
 }
 
@@ -39,13 +38,11 @@ impl ServiceEnvironment {
         Self { tracer, ..self }
     }
 
-    /// Returns the tracer.
     #[must_use]
     pub fn tracer(&self) -> &Tracer {
         &self.tracer
     }
 
-    /// Returns the clock.
     #[must_use]
     pub fn clock(&self) -> Arc<dyn Clock> {
         self.clock.clone()
@@ -63,7 +60,6 @@ impl ServiceEnvironment {
         u128::from_be_bytes(self.random_bytes())
     }
 
-    /// Returns random bytes.
     #[must_use]
     pub fn random_bytes<const N: usize>(&self) -> [u8; N] {
         let mut bytes = [0; N];

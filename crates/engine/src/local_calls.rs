@@ -20,7 +20,6 @@ pub(super) struct RunningCalls(HashMap<String, LocalCall>);
 
 struct LocalCall {
     task: AbortOnDropHandle<()>,
-    /// Signals a subagent.
     signals: Option<watch::Sender<ControlSignals>>,
 }
 

@@ -21,7 +21,6 @@ pub struct AnswerMetrics {
     pub done: Counter,
     /// Answers that their users stopped.
     pub stopped: Counter,
-    /// Answers that failed.
     pub failed: Counter,
     failures: [Counter; ErrorCode::ALL.len()],
     /// The time from the question to the first text of the answer or of its reasoning.

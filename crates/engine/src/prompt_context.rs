@@ -65,7 +65,6 @@ pub struct PromptOptions<'a> {
     pub web: WebAccess,
     /// The instructions in the workspace, if there are any.
     pub workspace: Option<&'a str>,
-    /// The prompt templates.
     pub templates: &'a Arc<PromptTemplates>,
 }
 
@@ -81,7 +80,6 @@ struct SkillArguments {
 pub(super) struct AgentArguments {
     /// The agent's full name.
     pub(super) agent: String,
-    /// The task.
     pub(super) task: String,
 }
 

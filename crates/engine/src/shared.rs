@@ -67,15 +67,11 @@ pub(super) struct ActiveTurn {
 
 /// The parts of the service that the engine uses.
 pub struct EngineParts {
-    /// The store.
     pub store: Store,
-    /// Time and randomness.
     pub environment: ServiceEnvironment,
     /// Answers that are being written.
     pub live: Arc<Live>,
-    /// The accounts' machines.
     pub machines: Machines,
-    /// The models.
     pub catalog: Arc<Catalog>,
     /// Search by meaning, if it is configured.
     pub embeddings: Option<Arc<EmbeddingService>>,
@@ -83,9 +79,7 @@ pub struct EngineParts {
     pub plugins: Plugins,
     /// Web access that the configuration allows.
     pub web: WebTools,
-    /// The prompt templates.
     pub templates: Arc<PromptTemplates>,
-    /// Files.
     pub workspaces: Workspaces,
     /// The identity of this process as a holder of leases.
     pub node: NodeId,

@@ -17,7 +17,6 @@ pub(super) enum TurnInput {
     Session {
         /// The session: events of an older one do not count.
         number: u32,
-        /// The event.
         event: SessionEvent,
     },
     /// A subagent ended in a way that ends this turn on this node as well.
@@ -37,7 +36,6 @@ pub(super) enum SessionEvent {
     Frame(ExecutorFrame),
     /// The guest sent an invalid frame.
     Violation,
-    /// The session ended.
     Down,
     /// There will be no session: the machine's start was given up, or the account has no machine. The reason is shown
     /// in the answer.

@@ -28,7 +28,6 @@ const AGENT_CAPABILITIES: CapabilitySet = CapabilitySet::KILL
 const FILE_BYTES: &str = "CAUSERIE_FILE_BYTES";
 const PROCESSES: &str = "CAUSERIE_PROCESSES";
 
-/// The agent's process.
 #[derive(Debug)]
 pub(crate) struct AgentProcess {
     pid: Pid,

@@ -72,7 +72,6 @@ impl Guest {
         keep_index(self.limits).await;
     }
 
-    /// Returns the routes.
     pub fn router(self) -> Router {
         Router::new()
             .route("/hello", get(report_version))

@@ -311,7 +311,6 @@ fn epub_sections_read_once_within_bounds() {
     assert!(read_document("climbing.epub", &climbing).is_err_or_empty());
 }
 
-/// Nothing was read.
 trait ReadNothing {
     fn is_err_or_empty(&self) -> bool;
 }

@@ -22,13 +22,11 @@ const ENTITY_MAX_BYTES: usize = 33;
 pub enum HtmlToken<'a> {
     /// Text with decoded entities.
     Text(Cow<'a, str>),
-    /// A start tag.
     Start(Tag<'a>),
     /// An end tag; its name in lower case.
     End(String),
 }
 
-/// A start tag.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Tag<'a> {
     /// The name, in lower case.

@@ -33,7 +33,6 @@ pub enum BudgetExceeded {
 pub struct Budget {
     bounds: BudgetBounds,
     held: Mutex<HeldAmounts>,
-    /// Counts the refusals.
     pub refused: Counter,
 }
 
@@ -165,7 +164,6 @@ impl Default for BudgetLimits {
 /// The budgets of a service. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Budgets {
-    /// Concurrent requests.
     pub requests: Arc<Budget>,
     /// Concurrent uploads and downloads.
     pub transfers: Arc<Budget>,

@@ -27,7 +27,6 @@ impl EventEncoder {
         Self { encoder, input: VecDeque::new(), unflushed: false, _place: place }
     }
 
-    /// Appends an event.
     pub(crate) fn push_event(&mut self, event: impl IntoIterator<Item = Bytes>) {
         self.input.extend(event);
     }

@@ -29,7 +29,6 @@ const RETRY: &[u8] = b"retry: 1000\n\n";
 const COMMENT: &[u8] = b":\n\n";
 /// The end of a chunk in HTTP/1.1.
 const CHUNK_END: &[u8] = b"\r\n";
-/// The final chunk.
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -182,7 +181,6 @@ impl StreamSlot {
 pub(crate) enum EventFraming {
     /// Chunks of HTTP/1.1, including the final one.
     Chunks,
-    /// No framing.
     Plain,
 }
 

@@ -14,14 +14,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The highest rate.
 const PER_SECOND_MAX: u32 = 1_000_000;
 /// The number of sets of the table, each with a separate lock.
 const SETS: usize = 2048;
 /// The number of entries per set: 16,384 in total, in 256 KiB.
 const SLOTS_PER_SET: usize = 8;
 
-/// A rate limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateLimit {
     /// The sustained requests per second, at most a million.

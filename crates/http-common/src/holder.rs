@@ -16,8 +16,6 @@ pub enum BudgetHolder {
 /// Limits the sum of shares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BudgetBounds {
-    /// By each holder.
     pub each: u64,
-    /// By all together.
     pub all: u64,
 }

@@ -44,7 +44,6 @@ pub struct RateLimiter {
     per_address: Option<GcraLimiter>,
     failed_keys: Option<GcraLimiter>,
     trusted_proxies: Vec<Network>,
-    /// The rejected requests.
     pub refused: RefusedRequests,
     /// The budgets of concurrent resources.
     pub budgets: Budgets,

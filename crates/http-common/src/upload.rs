@@ -73,7 +73,6 @@ pub struct UploadedForm {
     pub file: StagedUpload,
     /// Its name, without folders sent by the client.
     pub name: FileName,
-    /// Its destination.
     pub destination: Destination,
 }
 

@@ -12,14 +12,12 @@ const SEGMENT_BYTES: usize = 4 * 1024;
 pub enum Representation {
     /// Objects of the public interface.
     Json,
-    /// Pages for browsers.
     Html,
 }
 
 impl Representation {
     /// The number of representations.
     pub(super) const COUNT: usize = Self::ALL.len();
-    /// All representations.
     pub(super) const ALL: [Self; 2] = [Self::Json, Self::Html];
 }
 
@@ -37,7 +35,6 @@ impl RopeSegment {
         Self { text: text.into(), encoded: Default::default() }
     }
 
-    /// Returns the text.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
@@ -80,7 +77,6 @@ impl Rope {
         self.len() == 0
     }
 
-    /// Appends a segment.
     pub fn push_segment(&mut self, segment: Arc<RopeSegment>) {
         self.0.push(segment);
     }
@@ -105,7 +101,6 @@ pub(crate) struct Growing {
 }
 
 impl Growing {
-    /// Appends text.
     pub(crate) fn push_text(&mut self, text: &str) {
         self.tail.push_str(text);
         if self.tail.len() >= SEGMENT_BYTES {

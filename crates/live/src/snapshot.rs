@@ -21,7 +21,6 @@ use crate::rope::{Growing, Representation, Rope, RopeSegment};
 #[derive(Debug)]
 pub struct Snapshot {
     pub meta: Arc<Meta>,
-    /// The revision.
     pub stamp: RevisionStamp,
     /// The ending; `None` while in progress.
     pub ending: Option<AnswerEnding>,
@@ -104,9 +103,7 @@ pub enum PartKind {
         /// The sources it cites, in order and without duplicates.
         citations: Vec<SnapshotCitation>,
     },
-    /// Reasoning.
     Reasoning {
-        /// Safe HTML.
         html: Rope,
     },
     /// A tool that the agent ran.
@@ -118,7 +115,10 @@ pub enum PartKind {
         sources: Vec<PassagePlace>,
     },
     /// A skill that the agent opened.
-    Skill { skill: SkillName, state: RunState },
+    Skill {
+        skill: SkillName,
+        state: RunState,
+    },
     /// A search of the web.
     WebSearch {
         query: String,
@@ -137,7 +137,9 @@ pub enum PartKind {
         citations: Vec<SnapshotCitation>,
     },
     /// A workspace file that entered the answer.
-    File { path: String },
+    File {
+        path: String,
+    },
 }
 
 /// A source that a part cites.
@@ -258,7 +260,6 @@ impl RenderCache {
     }
 }
 
-/// A displayed text.
 #[derive(Clone)]
 struct RenderedText {
     text: Rope,

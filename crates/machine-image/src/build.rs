@@ -49,7 +49,6 @@ pub struct BuildRequest {
 
 /// The source of an image.
 pub enum ImageSource {
-    /// Debian packages.
     Debian {
         profile: PackageProfile,
         /// Packages in addition to the profile's.

@@ -18,7 +18,6 @@ const BUFFER_BYTES: usize = 256 * 1024;
 /// The digest and size of a tree.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Measured {
-    /// In hexadecimal digits.
     pub(crate) digest: String,
     pub(crate) bytes: u64,
     pub(crate) entries: u64,

@@ -31,16 +31,13 @@ pub struct Images {
 /// One version of an image.
 #[derive(Debug, Clone)]
 pub struct Installed {
-    /// Its description.
     pub manifest: Manifest,
-    /// Its folder.
     pub folder: PathBuf,
     /// True if new machines use this version of the image.
     pub current: bool,
 }
 
 impl Installed {
-    /// Returns the tree.
     #[must_use]
     pub fn tree_path(&self) -> PathBuf {
         self.folder.join(TREE)
@@ -85,7 +82,6 @@ impl Images {
         Self { folder }
     }
 
-    /// Returns the folder.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder

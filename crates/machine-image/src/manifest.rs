@@ -41,7 +41,6 @@ pub struct Manifest {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase", tag = "kind")]
 pub enum ImageOrigin {
-    /// Debian packages.
     Debian {
         profile: String,
         suite: String,
@@ -52,7 +51,6 @@ pub enum ImageOrigin {
         /// The mode of mmdebstrap.
         mode: String,
     },
-    /// An archive.
     Archive {
         /// The name of the file.
         file: String,
@@ -66,11 +64,9 @@ pub enum ImageOrigin {
 #[serde(rename_all = "camelCase")]
 pub struct ErofsFile {
     pub bytes: u64,
-    /// In hexadecimal digits.
     pub sha256: String,
 }
 
-/// An installed package.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct InstalledPackage {

@@ -28,14 +28,12 @@ pub struct Suite(String);
 /// An image, or one version of it: `NAME` or `NAME@DIGEST`, where the digest may be shortened to six digits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reference {
-    /// The image.
     pub name: ImageName,
     /// The first hexadecimal digits of the version's digest; `None` for the current version.
     pub digest: Option<String>,
 }
 
 impl ImageName {
-    /// Returns the name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -51,7 +49,6 @@ impl PackageName {
 }
 
 impl Suite {
-    /// Returns the name.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -36,7 +36,6 @@ pub(crate) const MKFS_EROFS: Program = Program { name: "mkfs.erofs", package: "e
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Program {
     pub(crate) name: &'static str,
-    /// Its Debian package.
     package: &'static str,
 }
 
@@ -78,7 +77,6 @@ impl Program {
     }
 }
 
-/// A running program.
 pub(crate) struct RunningProgram<'a> {
     program: Program,
     child: Child,

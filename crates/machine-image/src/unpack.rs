@@ -24,7 +24,6 @@ use crate::metadata::{FILE_MODE, FOLDER_MODE, PROGRAM_MODE, timestamps_at};
 const ENTRIES_MAX: u64 = 1_000_000;
 /// The maximum number of bytes of an image.
 const BYTES_MAX: u64 = 64 << 30;
-/// The deepest folder.
 const DEPTH_MAX: usize = 128;
 /// The disk space that remains free for the service.
 const FREE_MIN_BYTES: u64 = 256 << 20;

@@ -37,7 +37,6 @@ use crate::contract::ByteStream;
 const STREAM_WINDOW_BYTES: u32 = 256 * 1024;
 /// The flow control window of the connection.
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
-/// The largest frame.
 const FRAME_MAX_BYTES: u32 = 16 * 1024;
 /// The longest head of a response.
 const HEADERS_MAX_BYTES: u32 = 16 * 1024;
@@ -56,7 +55,6 @@ const INDEX_TIMEOUT: Duration = Duration::from_secs(20);
 const PREVIEW_TIMEOUT: Duration = Duration::from_secs(15);
 /// The longest reply to vectors of passages.
 const EMBEDDED_REPLY_MAX_BYTES: usize = 1024;
-/// The longest hello.
 const HELLO_MAX_BYTES: usize = 4096;
 
 /// The body of a request to the guest.

@@ -256,7 +256,6 @@ impl Driver {
     }
 }
 
-/// A running machine.
 #[derive(Debug)]
 pub enum RunningMachine {
     /// A machine in namespaces of the host.

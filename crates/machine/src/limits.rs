@@ -19,7 +19,6 @@ pub enum Enforcement {
     Kernel,
     /// The agent, which ends processes that exceed the limit: it can be exceeded briefly.
     Watch,
-    /// Nobody.
     Nothing,
 }
 

@@ -66,7 +66,6 @@ impl Simulated {
         self.lock_state().held = true;
     }
 
-    /// Releases held starts.
     pub fn release_starts(&self) {
         let mut state = self.lock_state();
         state.held = false;

@@ -30,7 +30,6 @@ pub const SKIPPED_MAX: usize = 16;
 /// Limits the name and the reason of a skipped tool in reports.
 const SKIPPED_TEXT_MAX_BYTES: usize = 128;
 
-/// A server's tool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpTool {
     /// The server's name of the tool.

@@ -15,7 +15,6 @@ const PASSAGE_MAX_BYTES: usize = 4 * 1024;
 const URI_MAX_BYTES: usize = 2048;
 /// Limits the title of a cited URI.
 const TITLE_MAX_BYTES: usize = 300;
-/// Marks a truncation.
 const CUT: &str = "\n(cut here: the output was longer)";
 /// Limits the content blocks of an output.
 const PIECES_MAX: usize = 1000;

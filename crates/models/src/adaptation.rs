@@ -24,7 +24,6 @@ const OUTPUT_MIN_TOKENS: u32 = 64;
 const NO_TOOLS: &str = "No tools can be called in this conversation, whatever is said about tools above: answer from what \
                         stands in the conversation and its attachments, and say what you could not look up.";
 
-/// A refused request.
 pub(crate) struct RequestRefusal {
     pub(crate) error: StepError,
     /// The status of the response.
@@ -64,11 +63,9 @@ impl RequestRefusal {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Adaptation {
     dialect: RequestDialect,
-    /// Accepts tools.
     tools: bool,
     /// Accepts a system message.
     system: bool,
-    /// Chats.
     chats: bool,
     /// The tools whose definitions are refused.
     left_out: BTreeSet<String>,

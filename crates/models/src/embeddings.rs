@@ -149,7 +149,6 @@ impl EmbeddingModel {
         &self.space
     }
 
-    /// Returns the price.
     #[must_use]
     pub const fn price(&self) -> Price {
         self.price

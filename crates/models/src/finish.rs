@@ -8,7 +8,6 @@ use crate::error;
 /// The meaning of a finish reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Finish {
-    /// The model stopped.
     Stop(StopReason),
     /// The server failed: the step is retried.
     Failed,

@@ -9,13 +9,11 @@ const ANTHROPIC_VERSION: &str = "2023-06-01";
 /// A wire format. Each has a module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WireFormat {
-    /// Anthropic's Messages.
     Anthropic,
     /// OpenAI's Chat Completions, which most other servers also speak.
     ChatCompletions,
     /// Google's `streamGenerateContent`.
     Gemini,
-    /// OpenAI's Responses.
     Responses,
 }
 

@@ -18,7 +18,6 @@ pub(crate) struct ModelFamily {
     pub(crate) output_max_tokens: u32,
     /// Accepts a reasoning effort.
     pub(crate) reasons: bool,
-    /// Accepts images.
     pub(crate) sees_images: bool,
     /// The vendor has a newer model in its place.
     pub(crate) deprecated: bool,
@@ -31,7 +30,6 @@ enum FamilyKind {
     Large,
     /// Balances capability and price.
     Middle,
-    /// Fast and cheap.
     Small,
 }
 
@@ -44,7 +42,6 @@ const BOTH: (bool, bool) = (true, true);
 const SEES: (bool, bool) = (false, true);
 /// Reasons, but accepts only text.
 const REASONS: (bool, bool) = (true, false);
-/// Accepts only text.
 const TEXT: (bool, bool) = (false, false);
 
 const GEMINI_CONTEXT: u32 = 1_048_576;
@@ -119,7 +116,6 @@ impl ModelFamily {
         Self { deprecated: true, ..self }
     }
 
-    /// Describes the purpose.
     pub(crate) fn description(&self) -> Localized {
         let (cs, en, sk) = match self.kind {
             Large => (

@@ -18,7 +18,6 @@ pub struct Discovered {
     pub context_tokens: Option<u32>,
     /// The limit of output tokens per step.
     pub output_max_tokens: Option<u32>,
-    /// The display name.
     pub label: Option<String>,
     /// Accepts a reasoning effort.
     pub reasons: Option<bool>,

@@ -18,7 +18,6 @@ const CALL_ID_MAX_BYTES: usize = 128;
 /// The progress of a step's stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamProgress {
-    /// The stream continues.
     More,
     /// The vendor paused the step; another request continues it.
     Pause,
@@ -127,7 +126,6 @@ impl StepOutput {
         &self.written
     }
 
-    /// Emits a source.
     pub(crate) fn emit_citation(&mut self, cited: Option<VendorCitation>, ready: &mut VecDeque<StepEvent>) {
         if let Some(cited) = cited.filter(|_| self.cited < CITED_MAX) {
             self.cited += 1;
@@ -203,7 +201,6 @@ impl StepOutput {
         self.bytes > STEP_MAX_BYTES
     }
 
-    /// Finishes the step.
     pub(crate) fn finish_step(
         &mut self,
         ending: StepEnding,

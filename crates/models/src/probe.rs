@@ -24,7 +24,6 @@ pub enum ProbeError {
 }
 
 impl ProbeError {
-    /// All variants.
     pub const ALL: [Self; 6] =
         [Self::Unreachable, Self::Key, Self::Payment, Self::Refused, Self::Unreadable, Self::Empty];
 
@@ -155,7 +154,6 @@ fn is_about_key(status: Option<u16>, reason: &str) -> bool {
 /// The history of a vendor's discovery.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Probe {
-    /// The last outcome.
     pub(crate) last: Option<Result<(), DiscoveryFailure>>,
     since: Option<Timestamp>,
     failures: [u64; ProbeError::ALL.len()],

@@ -9,7 +9,6 @@ use crate::server::VendorServer;
 const QUOTED_BYTES: usize = 16;
 /// Limits the texts that a reason is compared with. Errors repeat the last ones.
 const COMPARED_MAX_BYTES: usize = 256 * 1024;
-/// Replaces removed text.
 const REMOVED: &str = "…";
 
 /// Redacts the errors of one step.

@@ -27,7 +27,6 @@ const CALL_ID_MAX_BYTES: usize = 64;
 #[derive(Debug)]
 pub(crate) enum ReplayTurn<'a> {
     User(Vec<UserPiece<'a>>),
-    /// Text and calls.
     Model(Vec<ModelPiece<'a>>),
 }
 
@@ -164,7 +163,6 @@ fn push_images<'a>(images: Vec<&'a LoadedImage>, turns: &mut Vec<ReplayTurn<'a>>
     }
 }
 
-/// Encodes an image.
 pub(crate) fn encode_image(image: &LoadedImage) -> String {
     STANDARD.encode(&image.bytes)
 }
@@ -220,7 +218,6 @@ pub(crate) fn format_lone_result(result: &CallResult) -> String {
     format!("An earlier call of {} returned:\n\n{}", result.tool, result.for_model())
 }
 
-/// Formats a result.
 pub(crate) fn result_text(result: Option<&CallResult>) -> String {
     result.map_or_else(|| "(no result)".to_owned(), CallResult::for_model)
 }

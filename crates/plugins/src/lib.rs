@@ -68,13 +68,11 @@ pub const NOTICES_MAX: usize = 500;
 /// A skill: instructions for one kind of task, with supporting files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skill {
-    /// The name.
     pub name: SkillName,
     /// A one-line description: what it does and when to use it.
     pub description: String,
     /// The instructions, in Markdown.
     pub instructions: String,
-    /// The plugin's name.
     pub plugin: String,
     /// The name of its folder.
     pub folder: String,
@@ -100,7 +98,6 @@ impl Skill {
 pub struct PluginAgent {
     /// The identifier, derived from the full name.
     pub id: AgentId,
-    /// The short name.
     pub name: String,
     /// `<plugin>:<file>`
     pub full_name: String,
@@ -115,7 +112,6 @@ pub struct PluginAgent {
 }
 
 impl PluginAgent {
-    /// Returns its name.
     #[must_use]
     pub fn to_agent_name(&self) -> AgentName {
         AgentName { id: self.id, name: self.name.clone(), full_name: self.full_name.clone() }
@@ -127,11 +123,9 @@ impl PluginAgent {
 pub struct Notice {
     /// The folder of the plugin, or the path that could not be read as one.
     pub folder: String,
-    /// The file.
     pub file: String,
     /// The line, from 1, if known.
     pub line: Option<u32>,
-    /// The problem.
     pub text: String,
     /// True if something was skipped because of it.
     pub skipped: bool,

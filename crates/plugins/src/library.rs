@@ -47,7 +47,6 @@ pub trait LookupItem {
 pub enum Lookup<'a, T> {
     /// Exactly one item matches.
     Found(&'a T),
-    /// No item matches.
     Unknown,
     /// Several items match; contains their full names.
     Ambiguous(Vec<String>),

@@ -33,7 +33,6 @@ const KEYS: [&str; 8] = ["type", "command", "args", "env", "cwd", "tools", "read
 /// An MCP server of a plugin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct McpServer {
-    /// The plugin's name.
     pub plugin: String,
     /// The name that its author gave it.
     pub called: String,

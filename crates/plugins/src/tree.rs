@@ -29,7 +29,6 @@ pub(crate) type Embedded = (&'static str, &'static [u8], bool);
 /// A file of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TreeFile {
-    /// The path.
     pub(crate) path: String,
     /// The size in bytes.
     pub(crate) size: u64,

@@ -46,7 +46,6 @@ pub struct McpServerSpec {
     pub args: Vec<String>,
     /// Environment variables in addition to the ones of every tool.
     pub env: BTreeMap<String, String>,
-    /// Its working folder.
     pub folder: String,
     /// The folder for its data, which the machine creates before the server starts.
     #[serde(default)]
@@ -93,7 +92,6 @@ pub struct ServerTools {
 pub enum ToolsUpdate {
     /// The host's list is up to date.
     Unchanged,
-    /// A new list.
     Tools {
         /// A digest for the next request.
         digest: String,

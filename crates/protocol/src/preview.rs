@@ -38,7 +38,6 @@ pub const MODEL_PICTURE_SIDE: u32 = 1_568;
 /// A request for the text of a document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PreviewRequest {
-    /// The workspace path.
     pub path: String,
     /// The first page, from 1, of formats whose pages are read one by one.
     pub first_page: u32,
@@ -117,7 +116,6 @@ pub struct PreviewText {
 /// A request for a picture of a page.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PageRequest {
-    /// The workspace path.
     pub path: String,
     /// The page, from 1.
     pub page: u32,

@@ -251,7 +251,6 @@ impl LineReader {
         Self { buffer: Vec::new(), start: 0, searched: 0, bytes_max }
     }
 
-    /// Appends received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         // Consumed bytes are removed only once they are the greater part, so that each byte is moved a
         // bounded number of times.

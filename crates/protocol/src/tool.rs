@@ -13,7 +13,6 @@ pub const WORKSPACE: &str = "/workspace";
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShellArguments {
-    /// The command line.
     pub command: String,
     /// The time limit in seconds; 60 by default, at most 600.
     #[serde(default)]
@@ -24,7 +23,6 @@ pub struct ShellArguments {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadArguments {
-    /// The file.
     pub path: String,
     /// The first page to return, in files with pages.
     #[serde(default)]
@@ -42,7 +40,6 @@ pub struct ReadArguments {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ViewArguments {
-    /// The file.
     pub path: String,
     /// The first page; 1 by default.
     #[serde(default)]
@@ -56,7 +53,6 @@ pub struct ViewArguments {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct WriteArguments {
-    /// The file.
     pub path: String,
     /// The complete new content.
     pub content: String,
@@ -66,11 +62,9 @@ pub struct WriteArguments {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EditArguments {
-    /// The file.
     pub path: String,
     /// The text to be replaced.
     pub old: String,
-    /// The replacement.
     pub new: String,
     /// Replaces every occurrence instead of exactly one.
     #[serde(default)]

@@ -16,7 +16,6 @@ use crate::tool::ToolOutput;
 
 /// The path of a turn.
 pub const TURN_PATH: &str = "/turn";
-/// The version number.
 pub const VERSION: u32 = 1;
 /// The maximum number of `open`s per session: many times the bound on the waiting calls of an answer.
 const LINKS_PER_SESSION: u32 = 4096;
@@ -87,7 +86,6 @@ pub enum TranslatorAction {
 pub struct Translator {
     open: Option<SessionOpening>,
     links: u32,
-    /// Unacknowledged calls.
     run: Vec<StepCall>,
     /// Results of calls that the host has not requested yet.
     early: BTreeMap<String, ExecutorFrame>,

@@ -23,7 +23,6 @@ const DEPTH_MAX: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct UnsupportedTex;
 
-/// MathML.
 type Formula = Result<String, UnsupportedTex>;
 
 /// Returns the MathML of a formula, without the signs around it. `None` if it cannot be drawn.

@@ -67,20 +67,30 @@ enum BlockState {
     #[default]
     Between,
     /// A paragraph, or a table when it has pipes.
-    Paragraph { piped: bool },
+    Paragraph {
+        piped: bool,
+    },
     /// A paragraph that began a formula of several lines.
     Formula(OpenFormula),
     /// A paragraph or HTML block that ends with a blank line.
     Html,
     /// A list: the content column of its last item, whether the last line was blank, and whether a line may belong to
     /// the item or end the list.
-    List { offset: usize, blank: bool, lazy: bool },
+    List {
+        offset: usize,
+        blank: bool,
+        lazy: bool,
+    },
     /// A block quote, and whether a line may belong to it.
-    Quote { lazy: bool },
-    /// Indented code.
+    Quote {
+        lazy: bool,
+    },
     Code,
     /// A fence with this number of characters.
-    Fence { mark: u8, length: usize },
+    Fence {
+        mark: u8,
+        length: usize,
+    },
     /// A construct that this splitter does not track.
     Unsure,
 }

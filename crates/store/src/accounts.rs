@@ -41,11 +41,9 @@ pub struct NewAccount {
     pub posting: PostingId,
     /// Creates a machine, too.
     pub machine: bool,
-    /// The current time.
     pub now: Timestamp,
 }
 
-/// A stored account.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredAccount {
     pub id: AccountId,

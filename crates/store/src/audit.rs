@@ -8,7 +8,6 @@ use crate::sql::{Result, RowExt, Sql, SqlExt, SqlRow, params};
 /// The largest page of [`list_audit_entries`].
 pub const AUDIT_PAGE_MAX: u32 = 1000;
 
-/// One recorded action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditEntry {
     pub at: Timestamp,
@@ -47,7 +46,6 @@ pub fn append_audit_entry(tx: &mut dyn Sql, entry: &AuditEntry) -> Result<()> {
     Ok(())
 }
 
-/// Selects entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct AuditFilter {
     /// Only entries of this account.

@@ -63,7 +63,6 @@ pub struct ConversationSummary {
     pub model: String,
     /// The settings of the model, as keys and values.
     pub settings: Vec<(String, String)>,
-    /// Identifiers of jurisdictions.
     pub jurisdictions: Vec<String>,
     /// Answers may search the web.
     pub web_search: bool,

@@ -57,7 +57,6 @@ pub fn find_balance(tx: &mut dyn Sql, account: AccountId) -> Result<Option<Balan
     tx.query_one("SELECT balance, reserved FROM accounts WHERE id = $1", params![account], read_balance)
 }
 
-/// A stored posting.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LedgerEntry {
     pub id: PostingId,

@@ -14,7 +14,6 @@ pub struct NewIdentity {
     pub subject: String,
     pub account: AccountId,
     pub user: UserId,
-    /// The current time.
     pub now: Timestamp,
 }
 

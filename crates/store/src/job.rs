@@ -10,7 +10,6 @@ use crate::sql::Sql;
 /// The fate of a transaction's changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TxOutcome {
-    /// Commit them.
     Keep,
     /// Undo them: the work failed or was rejected.
     Undo,

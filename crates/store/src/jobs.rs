@@ -28,20 +28,16 @@ pub struct NewJob {
     pub id: JobId,
     /// The job. Of a recurring job only one exists at a time.
     pub job: Job,
-    /// The account concerned.
     pub account: Option<AccountId>,
     /// The time at which it is due.
     pub run_at: Timestamp,
-    /// The current time.
     pub now: Timestamp,
 }
 
 /// The options of a claim.
 #[derive(Debug, Clone, Copy)]
 pub struct JobClaimOptions {
-    /// The claiming process.
     pub node: NodeId,
-    /// The current time.
     pub now: Timestamp,
     /// The duration of the lease unless it is renewed.
     pub lease: Duration,
@@ -58,7 +54,6 @@ pub struct JobFence {
     pub node: NodeId,
 }
 
-/// A claimed job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimedJob {
     pub fence: JobFence,
@@ -78,7 +73,6 @@ pub struct FailedJob {
     pub id: JobId,
     /// The name of the kind.
     pub kind: String,
-    /// The account concerned.
     pub account: Option<AccountId>,
     /// The number of attempts.
     pub attempts: u32,

@@ -28,7 +28,6 @@ pub struct NewKey {
     pub scope: Scope,
     /// The credits that its questions may cost in total over its lifetime. It cannot be changed later.
     pub spending_limit: Option<Credits>,
-    /// The current time.
     pub now: Timestamp,
 }
 

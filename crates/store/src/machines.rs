@@ -16,7 +16,6 @@ pub enum StoredDesiredState {
     Stopped,
 }
 
-/// A stored machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredMachine {
     pub account: AccountId,

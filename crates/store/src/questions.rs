@@ -80,14 +80,11 @@ pub enum QuestionTarget {
     Existing(ConversationId),
     /// An existing conversation, on the branch of an answer. If another branch is shown, this one is shown first.
     BranchOf {
-        /// The conversation.
         conversation: ConversationId,
-        /// The answer.
         answer: MessageId,
     },
     /// Another version of an exchange. It is shown instead of that exchange and the following ones.
     Version(NewExchangeVersion),
-    /// A new conversation.
     New(NewConversation),
 }
 
@@ -99,7 +96,6 @@ pub struct NewConversation {
     pub title: String,
     /// The settings of the model, as keys and values.
     pub settings: Vec<(String, String)>,
-    /// Identifiers of jurisdictions.
     pub jurisdictions: Vec<String>,
     /// Answers may search the web.
     pub web_search: bool,
@@ -110,7 +106,6 @@ pub struct NewConversation {
 pub struct GoesOn {
     /// The settings of [`NewQuestion::model`], as keys and values; `None` to keep the model and its settings.
     pub settings: Option<Vec<(String, String)>>,
-    /// Identifiers of jurisdictions.
     pub jurisdictions: Vec<String>,
     /// Answers may search the web.
     pub web_search: bool,
@@ -144,7 +139,6 @@ pub enum AskResult {
     Replayed { conversation: ConversationId, answer: MessageId },
 }
 
-/// An accepted question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Accepted {
     /// The conversation after the question.

@@ -21,7 +21,6 @@ pub struct NewSession {
     /// The browser that opened it, for its user; empty if it is not known.
     pub browser: String,
     pub expires_at: Timestamp,
-    /// The current time.
     pub now: Timestamp,
 }
 

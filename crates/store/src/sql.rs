@@ -21,13 +21,11 @@ pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 /// A parameter of a statement.
 #[derive(Debug, Clone, Copy)]
 pub enum SqlValue<'a> {
-    /// SQL's NULL.
     Null,
     /// A number, a time or a flag.
     Int(i64),
     /// Text without NUL, which both engines reject.
     Text(&'a str),
-    /// Bytes.
     Blob(&'a [u8]),
     /// An identifier, bound as its text.
     Id(u128),

@@ -289,7 +289,6 @@ impl Store {
         time_call(&self.inner.metrics.reads, submit_call(&self.inner.reads, work)).await
     }
 
-    /// Returns the metrics.
     #[must_use]
     pub fn metrics(&self) -> &StoreMetrics {
         &self.inner.metrics

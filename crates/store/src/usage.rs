@@ -43,7 +43,6 @@ pub struct KeyUsage {
     pub name: Option<String>,
     /// The number of settled steps.
     pub steps: u64,
-    /// Their cost.
     pub credits: Credits,
 }
 

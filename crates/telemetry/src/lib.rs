@@ -12,12 +12,10 @@ use std::fmt::{Display, Write};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A monotonic counter.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds one.
     pub fn increment(&self) {
         self.add(1);
     }
@@ -98,7 +96,6 @@ impl Histogram {
         self.observe(time.as_secs_f64());
     }
 
-    /// Records a value.
     pub fn observe(&self, value: f64) {
         let at = self.buckets.iter().take(BUCKETS_MAX).position(|bound| value <= *bound);
         self.counts[at.unwrap_or(self.buckets.len().min(BUCKETS_MAX))].fetch_add(1, Ordering::Relaxed);
@@ -150,7 +147,6 @@ impl TextEncoder {
         Samples { page: self, name: metric.name }
     }
 
-    /// Returns the text.
     #[must_use]
     pub fn finish(self) -> String {
         self.0
@@ -189,7 +185,6 @@ pub struct Samples<'a> {
 }
 
 impl Samples<'_> {
-    /// Writes one sample.
     pub fn write_value(&mut self, labels: Labels<'_>, value: impl Display) -> &mut Self {
         self.page.write_sample(self.name, "", labels, &[], value);
         self

@@ -31,7 +31,6 @@ pub struct SpanContext {
 /// The trace context that a client sent in `traceparent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceParent {
-    /// The client's span.
     pub context: SpanContext,
     /// The `sampled` flag.
     pub sampled: bool,
@@ -275,14 +274,12 @@ impl Span {
         self.context
     }
 
-    /// Sets an attribute.
     pub fn set_attribute(&mut self, name: &'static str, value: impl Into<AttributeValue>) {
         if let Some(data) = self.data.as_mut().filter(|data| data.attributes.len() < ATTRIBUTES_MAX) {
             data.attributes.push((name, value.into()));
         }
     }
 
-    /// Renames the span.
     pub fn rename(&mut self, name: impl Into<Cow<'static, str>>) {
         if let Some(data) = &mut self.data {
             data.name = name.into();

@@ -40,7 +40,6 @@ const REASON_MAX_CHARACTERS: usize = 600;
 /// The trial that determines whether a driver runs here.
 #[derive(Debug)]
 pub struct DriverTrial<'a> {
-    /// The driver's name.
     pub driver: &'a str,
     /// Distinguishes trials of the same driver by different programs.
     pub by: &'a str,

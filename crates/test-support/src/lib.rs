@@ -215,7 +215,6 @@ async fn serve_completion(
     ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(played)).into_response()
 }
 
-/// Serves embeddings.
 async fn serve_embeddings(
     State(vendor): State<Arc<FakeVendorState>>,
     uri: Uri,

@@ -16,7 +16,6 @@ const SEEN_MAX: usize = 10_000;
 pub enum RequestOutcome {
     /// The answer is in progress.
     Open,
-    /// The script ended.
     Done,
     /// The script cut the connection.
     Cut,
@@ -26,7 +25,6 @@ pub enum RequestOutcome {
     Refused(u16),
 }
 
-/// A received request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoggedRequest {
     /// The request's index, from 0.

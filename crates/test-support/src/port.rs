@@ -38,7 +38,6 @@ impl ReservedPort {
         Some(Self { number, _claim: claim })
     }
 
-    /// Returns the number.
     #[must_use]
     pub fn number(&self) -> u16 {
         self.number

@@ -38,7 +38,6 @@ while :; do
 done
 "#;
 
-/// A running server.
 #[derive(Debug)]
 pub struct PostgresServer {
     folder: PathBuf,

@@ -10,7 +10,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The supported formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum VendorFormat {
     Anthropic,
@@ -38,7 +37,6 @@ pub(crate) struct VendorRequest {
     pub(crate) offers_tools: bool,
     pub(crate) wants_usage: bool,
     pub(crate) size_bytes: usize,
-    /// Identifies repeated requests.
     pub(crate) fingerprint: u64,
 }
 

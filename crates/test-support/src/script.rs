@@ -15,9 +15,7 @@ pub struct Script {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged)]
 pub enum ScriptStep {
-    /// Several tries.
     Tries(Vec<Try>),
-    /// One try, repeated.
     Same(Box<Try>),
 }
 
@@ -27,9 +25,7 @@ pub enum ScriptStep {
 pub struct Try {
     /// Rejects the request with this status instead of answering.
     pub status: Option<u16>,
-    /// The rejection's message.
     pub message: Option<String>,
-    /// The rejection's code.
     pub code: Option<String>,
     /// The rejection's `Retry-After`, verbatim.
     pub retry_after: Option<String>,
@@ -89,7 +85,6 @@ pub enum ScriptAction {
     },
     /// Calls a tool. Sends a string verbatim, other values as JSON.
     Call {
-        /// The tool's name.
         tool: String,
         #[serde(default)]
         arguments: Value,
@@ -101,12 +96,13 @@ pub enum ScriptAction {
     Search(String),
     /// Cites a source for the text since the last citation or the start of the text.
     Cite(Cite),
-    /// Waits.
     WaitMs(u64),
-    /// Sends these bytes.
     Raw(String),
     /// Sends an error event and ends.
-    Error { message: String, code: Value },
+    Error {
+        message: String,
+        code: Value,
+    },
     /// Cuts the connection between frames.
     Cut,
     /// Cuts the connection in the middle of a frame.
@@ -117,7 +113,6 @@ pub enum ScriptAction {
     Stall,
 }
 
-/// A citation.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Cite {

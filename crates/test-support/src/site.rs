@@ -31,7 +31,6 @@ count. The months begin with the one after the notice came.</p>
 https://evil.example/?told=everything at once.</p></main>
 <footer>Nothing follows.</footer></body></html>"#;
 
-/// A plain text.
 const ACT: &str = "§ 1\nA lease is ended by notice.\n\n§ 2\nThe notice takes three months.\n";
 
 pub(crate) fn site_routes(web: Arc<FakeWeb>) -> Router {

@@ -23,17 +23,14 @@ pub(crate) struct TokenSlot {
     pub(crate) number: u64,
 }
 
-/// A scripted call.
 pub(crate) struct ToolUse {
     /// Its identifier; `None` generates one, an empty one is omitted.
     pub(crate) id: Option<String>,
     pub(crate) tool: String,
-    /// The arguments, verbatim.
     pub(crate) arguments: String,
 }
 
 impl ToolUse {
-    /// Splits the arguments.
     fn split_arguments(&self) -> Vec<String> {
         let characters: Vec<char> = self.arguments.chars().collect();
         characters.chunks(ARGUMENTS_PIECE_CHARS).map(|piece| piece.iter().collect()).collect()
@@ -69,17 +66,11 @@ pub(crate) struct AnswerEnd<'a> {
 
 /// The encoder of one answer.
 pub(crate) trait VendorStream: Send {
-    /// Encodes the start.
     fn encode_start(&mut self, usage: Option<u64>) -> Vec<Bytes>;
-    /// Encodes text.
     fn encode_text(&mut self, text: &str) -> Vec<Bytes>;
-    /// Encodes reasoning.
     fn encode_reasoning(&mut self, text: &str) -> Vec<Bytes>;
-    /// Encodes hidden reasoning.
     fn encode_hidden_reasoning(&mut self) -> Vec<Bytes>;
-    /// Encodes a refusal.
     fn encode_refusal(&mut self, text: &str) -> Vec<Bytes>;
-    /// Encodes adjacent calls.
     fn encode_calls(&mut self, calls: &[ToolUse], interleave: bool) -> Vec<Bytes>;
     /// Encodes a search by the vendor's own tool, if the format has it.
     fn encode_search(&mut self, _query: &str) -> Vec<Bytes> {
@@ -93,7 +84,6 @@ pub(crate) trait VendorStream: Send {
     fn encode_token(&self, slot: TokenSlot, text: &str) -> Bytes;
     /// Encodes an error inside the stream.
     fn encode_error(&mut self, message: &str, code: &Value) -> Bytes;
-    /// Encodes the end.
     fn encode_end(&mut self, end: &AnswerEnd<'_>) -> Vec<Bytes>;
 }
 

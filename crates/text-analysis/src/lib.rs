@@ -32,13 +32,9 @@ pub use term::{Term, extract_terms};
 /// Labels of the catalog (`domain`) and the web application (`app`) have separate enums without German.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TextLanguage {
-    /// Czech.
     Czech,
-    /// Slovak.
     Slovak,
-    /// German.
     German,
-    /// English.
     English,
 }
 

@@ -40,7 +40,6 @@ pub enum Unproven {
     Quote(String),
     /// A number, in digits or words.
     Number(String),
-    /// A month.
     Date(String),
     /// A name: a capitalized word within a sentence.
     Name(String),

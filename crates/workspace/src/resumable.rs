@@ -66,10 +66,8 @@ pub struct AnnouncedUpload {
     pub keeps_both: bool,
 }
 
-/// An unfinished upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BegunUpload {
-    /// The id.
     pub id: String,
     /// The number of bytes that have arrived.
     pub received: u64,

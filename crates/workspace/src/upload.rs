@@ -41,7 +41,6 @@ const STAGING_FLAGS: OFlags = OFlags::RDWR.union(OFlags::CLOEXEC);
 pub enum Destination {
     /// The upload folder, which is created when it is missing.
     Uploads,
-    /// An existing folder.
     Folder(AskedPath),
     /// A new folder beneath `/uploads/.tmp`, so that the name is always free.
     Temporary,

@@ -33,11 +33,9 @@ enum Arrangement {
 #[derive(Debug, Default)]
 pub(crate) struct ChosenForm {
     arrangement: Arrangement,
-    /// Their workspace paths.
     files: Vec<String>,
     /// The folder to return to.
     folder: String,
-    /// The new name.
     name: Option<String>,
     /// The folder to move to.
     destination: Option<String>,

@@ -153,7 +153,6 @@ pub(super) fn change_refusal(texts: Texts, error: WorkspaceError) -> (StatusCode
 /// The form of a new folder.
 #[derive(Deserialize)]
 pub(crate) struct NewFolder {
-    /// The parent folder.
     folder: String,
     name: String,
 }

@@ -94,7 +94,6 @@ pub(super) enum FolderRefusal {
 struct RefusedFolder {
     /// The reason in words.
     reason: String,
-    /// The typed name.
     name: String,
 }
 

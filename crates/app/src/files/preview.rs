@@ -109,7 +109,6 @@ impl FilePages {
         Ok((StatusCode::NOT_FOUND, error::render_template(&GonePage { frame, cited })).into_response())
     }
 
-    /// Shows a file.
     pub(super) async fn show_preview(
         &self,
         user: &SignedInVisitor,

@@ -5,7 +5,6 @@ use std::ops::Range;
 use super::passage::MarkedText;
 use super::table::{COLUMNS_MAX, ROWS_MAX};
 
-/// A sheet.
 pub(super) struct SheetView {
     /// The name, if the page has several sheets.
     pub(super) name: Option<String>,

@@ -70,7 +70,6 @@ pub(crate) struct OperatorDeletionForm {
     email: String,
 }
 
-/// Shows an account.
 pub(crate) async fn show_operator_account(
     State(pages): State<OperatorPages>,
     user: SignedInVisitor,
@@ -144,7 +143,6 @@ pub(crate) async fn change_licence(
     Ok(Redirect::to(&paths::operator_account(id)).into_response())
 }
 
-/// Grants credits.
 pub(crate) async fn grant_credits(
     State(pages): State<OperatorPages>,
     user: SignedInVisitor,

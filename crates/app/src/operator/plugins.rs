@@ -9,7 +9,6 @@ use crate::error;
 use crate::frame::PageFrame;
 use crate::visit::SignedInVisitor;
 
-/// A plugin.
 struct PluginRow {
     name: String,
     skills: usize,
@@ -34,7 +33,6 @@ struct PluginsPage {
     left_out: Option<String>,
 }
 
-/// Shows the plugins.
 pub(crate) async fn show_plugins(
     State(pages): State<OperatorPages>,
     user: SignedInVisitor,

@@ -12,7 +12,6 @@ use crate::visit::SignedInVisitor;
 /// A setting of the service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingInForce {
-    /// The key.
     pub key: String,
     /// The value as in the configuration file; `None` if unset. Never a secret.
     pub value: Option<String>,
@@ -26,11 +25,9 @@ struct SettingsPage {
     frame: PageFrame,
     /// The settings that somebody has set.
     set: Vec<SettingInForce>,
-    /// The defaults.
     defaults: Vec<SettingInForce>,
 }
 
-/// Shows the settings.
 pub(crate) async fn show_settings(
     State(pages): State<OperatorPages>,
     user: SignedInVisitor,

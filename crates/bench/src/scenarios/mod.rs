@@ -22,7 +22,6 @@ use std::io::Write;
 use crate::BenchResult;
 use crate::measurement::Measurement;
 
-/// A benchmark.
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) run: fn() -> BenchResult<Vec<Measurement>>,

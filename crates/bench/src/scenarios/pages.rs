@@ -58,7 +58,6 @@ pub(crate) fn measure_pages() -> BenchResult<Vec<Measurement>> {
     })
 }
 
-/// Fills the history.
 async fn fill_history(service: &BenchService, account: &BenchAccount) -> BenchResult<()> {
     let mut askers = JoinSet::new();
     for asker in 0..ASKERS {

@@ -31,7 +31,6 @@ pub(crate) struct Load {
     late_max: Option<f64>,
 }
 
-/// At reading speed.
 pub(crate) const SLOW: Load = Load {
     name: "20 x 100 tokens at 50 ms",
     model: "text-100x50",

@@ -18,12 +18,10 @@ pub enum Needs {
     Room,
 }
 
-/// A case.
 #[derive(Debug, Clone, Copy)]
 pub struct Case {
     /// The promise that it checks, as words joined by underscores.
     pub name: &'static str,
-    /// Its requirements.
     pub needs: Needs,
     module: &'static str,
     /// Runs the case; panics if the promise is broken.
@@ -31,7 +29,6 @@ pub struct Case {
 }
 
 impl Case {
-    /// Returns its subject.
     #[must_use]
     pub fn subject(&self) -> &'static str {
         self.module.rsplit("::").next().unwrap_or(self.module)
@@ -80,7 +77,6 @@ pub const NOT_FROM_OUTSIDE: &[(&str, &str)] = &[
     ("idempotency keys after 24 hours, uploads silent for a minute", "they take simulated time"),
 ];
 
-/// Returns all cases.
 #[must_use]
 pub fn all_cases() -> Vec<Case> {
     // The longest-running cases start first.

@@ -66,7 +66,6 @@ impl HttpBrowser {
         self.store_cookies(self.new_request("GET", path).send(self.address.as_str()))
     }
 
-    /// Opens a stream.
     pub(crate) fn open_stream(&self, path: &str) -> StreamingResponse {
         self.new_request("GET", path)
             .with_header("accept", "text/event-stream")
@@ -172,7 +171,6 @@ fn percent_encoded(text: &str) -> String {
     text.bytes().map(|byte| format!("%{byte:02X}")).collect()
 }
 
-/// Assertions on pages.
 pub(crate) trait PageAssertions {
     fn expect_page(&self, status: u16) -> String;
     fn expect_redirect(&self, to: &str);

@@ -7,7 +7,6 @@ use crate::stage::{BrowserFixture, desktop_view, phone_view};
 
 const LONG: &str =
     "rent of the office building on the northern bank, as amended on 12 March 2026, final version.txt";
-/// The narrowest phones.
 const NARROW: View = View { width: 360, ..phone_view(false, "sk") };
 /// A desktop at four times its size.
 const LOW: View = View { width: 320, height: 225, ..desktop_view(false, "sk") };

@@ -83,7 +83,6 @@ const OTHERS: [&str; 34] = [
     "javascript:/*--></title></style></textarea></script><svg/onload='+/\"/+/onmouseover=1/+/[*/[]/+hit()//'>",
 ];
 
-/// Returns all payloads.
 pub(crate) fn all_payloads() -> Vec<String> {
     let broken = BREAKS.iter().flat_map(|end| MARKUP.iter().map(move |markup| format!("{end}{markup}")));
     broken.chain(OTHERS.iter().map(|&other| other.to_owned())).collect()

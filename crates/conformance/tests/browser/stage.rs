@@ -4,7 +4,6 @@ use conformance::{ScriptedVendor, ServiceOptions, TestAccount, TestService, View
 
 pub(crate) const PASSWORD: &str = "correct horse";
 
-/// A phone, upright.
 const PHONE: (u32, u32) = (390, 844);
 const DESKTOP: (u32, u32) = (1280, 800);
 

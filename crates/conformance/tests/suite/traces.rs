@@ -74,7 +74,6 @@ impl Collector {
     }
 }
 
-/// An exported span.
 #[derive(Debug, Clone)]
 struct ExportedSpan {
     trace: String,

@@ -38,7 +38,6 @@ pub struct MachineSummary {
 pub struct ShownMachine {
     /// The account of the machine.
     pub account: StoredAccount,
-    /// The state.
     pub status: MachineStatus,
     /// The driver of the running machine, else of the service.
     pub driver: Option<String>,

@@ -13,13 +13,11 @@ const NAMED_OF_ACCOUNT_MAX: usize = 10;
 /// The maximum length of a reported path, in characters.
 const PATH_MAX_CHARS: usize = 1_024;
 
-/// An omitted file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Exclusions {
     /// The path, starting with the account's folder. Long paths are truncated, bytes that are not UTF-8 are replaced,
     /// and control characters are escaped.
     pub path: String,
-    /// The reason.
     pub reason: String,
 }
 

@@ -68,9 +68,7 @@ pub enum BackupError {
     /// A path cannot be used.
     #[error("{}: {error}", path.display())]
     Place {
-        /// The path.
         path: PathBuf,
-        /// The cause.
         #[source]
         error: io::Error,
     },
@@ -83,7 +81,6 @@ pub enum BackupError {
     /// Reading or writing failed.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// The database failed.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

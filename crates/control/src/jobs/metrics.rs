@@ -18,9 +18,7 @@ pub struct JobKindTotals {
     pub kind: &'static str,
     /// Jobs that wait for their time or for a process.
     pub waiting: u64,
-    /// Running jobs.
     pub running: u64,
-    /// Failed jobs.
     pub failed: u64,
 }
 
@@ -48,7 +46,6 @@ impl JobKindTotals {
 pub struct JobKindMetrics {
     /// The name of the kind.
     pub kind: &'static str,
-    /// Runs that succeeded.
     pub done: Counter,
     /// Runs that failed and will be retried.
     pub retried: Counter,

@@ -43,7 +43,6 @@ pub enum ErrorCode {
 }
 
 impl ErrorCode {
-    /// Every code.
     pub const ALL: [Self; 14] = [
         Self::ModelUnavailable,
         Self::ModelRejected,
@@ -82,7 +81,6 @@ impl ErrorCode {
         }
     }
 
-    /// Parses a code.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|code| code.as_str() == text)

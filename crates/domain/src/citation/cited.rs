@@ -48,9 +48,7 @@ pub struct NumberedCitation {
     pub block: u32,
     /// The offset of the mark in the unmarked text of the block, in bytes.
     pub at: usize,
-    /// Its number.
     pub number: u32,
-    /// The source.
     pub place: PassagePlace,
     /// The quoted text of the source.
     pub quote: String,

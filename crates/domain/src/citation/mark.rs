@@ -38,11 +38,9 @@ const EMPHASIS_MAX: usize = 3;
 /// A piece of Markdown: text, code, or a mark.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MarkdownPiece {
-    /// Text without marks.
     Text(Range<usize>),
     /// A line of code with its line end, or a code span with its backticks.
     Code(Range<usize>),
-    /// A mark.
     Mark(CitationMark),
 }
 
@@ -229,10 +227,14 @@ enum MarkToken {
     Text(usize),
     /// Bytes of closed text: a link's address, or the rest of an enclosure without a mark. A mark may follow.
     Closed(usize),
-    /// Bytes of code.
     Code(usize),
     /// The bytes of white space, brackets and white space, and the numbers.
-    Mark { before: usize, brackets: usize, after: usize, numbers: Vec<u32> },
+    Mark {
+        before: usize,
+        brackets: usize,
+        after: usize,
+        numbers: Vec<u32>,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

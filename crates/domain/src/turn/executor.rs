@@ -38,16 +38,10 @@ pub enum ExecutorEvent {
     Host {
         /// The session that it came over.
         stamp: SessionStamp,
-        /// The frame.
         frame: HostFrame,
     },
     /// A started call has finished.
-    Finished {
-        /// The call.
-        call: String,
-        /// Its output.
-        output: CallOutput,
-    },
+    Finished { call: String, output: CallOutput },
 }
 
 /// An effect of an executor.
@@ -55,14 +49,11 @@ pub enum ExecutorEvent {
 pub enum ExecutorEffect {
     /// Send the frame over the newest session, if it is connected.
     Send(ExecutorFrame),
-    /// Start the call.
     Start(StepCall),
-    /// Kill the call.
     Kill(String),
 }
 
 impl Executor {
-    /// The newest session.
     #[must_use]
     pub fn stamp(&self) -> SessionStamp {
         self.stamp

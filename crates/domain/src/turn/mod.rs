@@ -44,33 +44,20 @@ pub enum HostFrame {
     /// Runs the call. If it is running or has run, its result is sent again once available.
     Run(StepCall),
     /// The result is committed, so the executor may discard it.
-    Ack {
-        /// The call.
-        call: String,
-    },
+    Ack { call: String },
     /// The call is not needed any more: it is killed if it runs.
-    Cancel {
-        /// The call.
-        call: String,
-    },
+    Cancel { call: String },
 }
 
 /// A frame from the executor to the host, which treats it as untrusted.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExecutorFrame {
-    /// A call returned.
-    Returned {
-        /// The call.
-        call: String,
-        /// Its output.
-        output: CallOutput,
-    },
+    Returned { call: String, output: CallOutput },
 }
 
 /// Orders the sessions of an answer: frames of older ones are ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash)]
 pub struct SessionStamp {
-    /// The lease's epoch.
     pub epoch: u64,
     /// Counts the sessions of the epoch, from 1.
     pub session: u32,
@@ -79,7 +66,6 @@ pub struct SessionStamp {
 /// The first frame of a session.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SessionOpening {
-    /// The answer.
     pub answer: MessageId,
     /// The session's position in the order of the answer's sessions.
     pub stamp: SessionStamp,
@@ -97,7 +83,6 @@ pub struct CallOutput {
     pub outcome: StepOutcome,
     /// Plain text for the model.
     pub text: String,
-    /// Passages, in order.
     pub passages: Vec<crate::citation::Passage>,
     /// Workspace paths of files that it wrote.
     pub written: Vec<String>,

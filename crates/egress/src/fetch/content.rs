@@ -19,29 +19,20 @@ const SAMPLE_MAX_BYTES: usize = 256 * 1024;
 /// The type of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DocumentKind {
-    /// PDF.
     Pdf,
-    /// Word.
     Docx,
-    /// An Excel workbook.
     Xlsx,
     /// An older Excel workbook.
     Xls,
     /// An older Word document.
     Doc,
-    /// A PowerPoint presentation.
     Pptx,
     /// An older PowerPoint presentation.
     Ppt,
-    /// An OpenDocument text.
     Odt,
-    /// An OpenDocument spreadsheet.
     Ods,
-    /// An OpenDocument presentation.
     Odp,
-    /// A book.
     Epub,
-    /// Rich text.
     Rtf,
 }
 

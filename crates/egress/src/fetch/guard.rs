@@ -98,7 +98,6 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     }
 }
 
-/// A DNS lookup.
 pub(super) type DnsLookup =
     Arc<dyn Fn(String) -> Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + Send>> + Send + Sync>;
 

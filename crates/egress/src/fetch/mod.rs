@@ -44,7 +44,6 @@ const ACCEPTED: &str = "text/html,application/xhtml+xml,application/pdf;q=0.9,te
 /// The settings of fetching.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FetchConfig {
-    /// False disables fetching.
     pub enabled: bool,
     /// Private hosts that may be fetched from.
     pub private_hosts: Vec<PrivateHost>,
@@ -102,7 +101,6 @@ pub struct WebPage {
 /// A link of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageLink {
-    /// The target.
     pub url: WebUrl,
     /// The text of the link, on one line, at most [`LINK_TEXT_MAX_BYTES`]; may be empty.
     pub text: String,
@@ -150,7 +148,6 @@ pub enum FetchError {
     /// A temporary failure: unreachable, overloaded or out of order. A retry may succeed.
     #[error("the page is not available: {reason}")]
     Unavailable {
-        /// The failure.
         reason: String,
         /// The delay that the server requested before a retry.
         retry_after: Option<Duration>,
@@ -166,10 +163,7 @@ pub enum FetchError {
     TooLarge,
     /// The response is neither text nor a document.
     #[error("the response is neither text nor a document: {mime}")]
-    Unsupported {
-        /// The declared type.
-        mime: String,
-    },
+    Unsupported { mime: String },
 }
 
 /// Fetches pages. Cheap to clone.

@@ -98,7 +98,6 @@ pub(super) fn read_plain_text(text: &str) -> Readable {
     Readable { blocks, ..Readable::default() }
 }
 
-/// Parses a page.
 pub(super) fn read_page(page: &str) -> Readable {
     let mut reader = PageReader::default();
     for token in HtmlTokens::new(page) {
@@ -119,13 +118,11 @@ pub(super) fn read_page(page: &str) -> Readable {
 /// The part of the page that an element belongs to, least relevant first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Zone {
-    /// Not visible.
     Hidden,
     /// Surroundings by the kind of element.
     Around,
     /// Surroundings by class or id.
     Named,
-    /// Unmarked.
     Page,
     /// The marked main content.
     Matter,

@@ -84,7 +84,6 @@ impl From<McpError> for ExchangeFailure {
     }
 }
 
-/// A request.
 #[derive(Debug)]
 pub(super) struct McpRequest<'a> {
     pub(super) method: &'a str,

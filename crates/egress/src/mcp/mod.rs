@@ -86,23 +86,16 @@ pub enum McpError {
     /// The server is unreachable or requested a pause; nothing was executed.
     #[error("the MCP server is not available: {reason}")]
     Unavailable {
-        /// The failure.
         reason: String,
         /// The delay before a retry.
         retry_after: Option<Duration>,
     },
     /// The server rejects the service or violates the protocol: an operator must act. Nothing was executed.
     #[error("the MCP server refused the request: {reason}")]
-    Rejected {
-        /// The failure.
-        reason: String,
-    },
+    Rejected { reason: String },
     /// The call was sent but not answered: it may have been executed.
     #[error("the MCP server did not answer, and the call may have run: {reason}")]
-    Cut {
-        /// The failure.
-        reason: String,
-    },
+    Cut { reason: String },
     /// The server answered with an error.
     #[error("the MCP server answered with an error: {message}")]
     Failed {

@@ -251,7 +251,6 @@ impl HttpMcpServer {
         }
     }
 
-    /// Ends the session.
     pub(super) async fn close_session(&self) {
         self.sessions.close_session(&self.endpoint).await;
     }

@@ -71,7 +71,6 @@ impl McpSessions {
         }
     }
 
-    /// Ends the session.
     pub(super) async fn close_session(&self, endpoint: &Endpoint) {
         let session = self.lock_current().take();
         if let Some(request) = session.and_then(|session| endpoint.build_end_request(&session)) {

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-/// An event.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct McpSseEvent {
     /// The data; empty if the event only carries an id.

@@ -15,7 +15,6 @@ const KEYS_MAX: usize = 100;
 /// The longest identifier of a key, in bytes.
 const KEY_ID_MAX_BYTES: usize = 1024;
 
-/// A public key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ProviderKey {
     id: Option<String>,

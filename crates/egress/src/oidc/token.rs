@@ -69,7 +69,6 @@ pub(super) struct IdTokenClaims {
     pub(super) email: Result<String, TokenError>,
 }
 
-/// The expected claims.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Expected<'a> {
     pub(super) issuer: &'a str,

@@ -43,7 +43,6 @@ pub enum SearchEngine {
     Searxng,
     /// The Brave Search API.
     Brave,
-    /// The Tavily API.
     Tavily,
 }
 
@@ -62,26 +61,21 @@ impl SearchEngine {
 /// An engine that requires a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyedEngine {
-    /// The key.
     pub key: Secret,
     /// The base URL; the vendor's default if absent.
     pub base_url: Option<String>,
 }
 
-/// The configured engines.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SearchConfig {
     /// The base URL of a SearXNG server.
     pub searxng: Option<String>,
-    /// Brave.
     pub brave: Option<KeyedEngine>,
-    /// Tavily.
     pub tavily: Option<KeyedEngine>,
     /// The only engine to use. By default all are tried in the order above until one answers.
     pub only: Option<SearchEngine>,
 }
 
-/// A search query.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SearchQuery {
     /// The words. At most [`QUERY_MAX_CHARS`] and [`QUERY_MAX_WORDS`] of them are used.
@@ -94,12 +88,10 @@ pub struct SearchQuery {
     pub country: Option<String>,
 }
 
-/// A search result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SearchResult {
     /// The title: one line of plain text, at most [`TITLE_MAX_BYTES`]. The URL if the result has no title.
     pub title: String,
-    /// The URL.
     pub url: WebUrl,
     /// The snippet: one line of plain text, at most [`SNIPPET_MAX_BYTES`]; may be empty.
     pub snippet: String,
@@ -117,17 +109,13 @@ pub enum SearchError {
     /// A temporary failure: unreachable, overloaded or out of order. A retry may succeed.
     #[error("the search engine is not available: {reason}")]
     Unavailable {
-        /// The failure.
         reason: String,
         /// The delay that the engine requested before a retry.
         retry_after: Option<Duration>,
     },
     /// The engine rejects the key or the request: an operator must act.
     #[error("the search engine refused the request: {reason}")]
-    Rejected {
-        /// The failure.
-        reason: String,
-    },
+    Rejected { reason: String },
 }
 
 /// Searches with the configured engines. Cheap to clone.

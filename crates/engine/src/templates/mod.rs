@@ -104,41 +104,27 @@ pub enum TemplateError {
     Unreadable {
         /// The folder or file.
         path: PathBuf,
-        /// The cause.
         error: io::Error,
     },
     /// No section has the name of a file.
     #[error("{path}: unknown section; use one of {}", join_names(&Section::ALL.map(Section::file_name)))]
-    NoSuchSection {
-        /// The file.
-        path: PathBuf,
-    },
+    NoSuchSection { path: PathBuf },
     /// A template is too long.
     #[error("{path}: the template is longer than {TEMPLATE_MAX_BYTES} bytes")]
-    TooLong {
-        /// The file.
-        path: PathBuf,
-    },
+    TooLong { path: PathBuf },
     /// The section does not have this placeholder.
     #[error("{path}:{line}: unknown placeholder {{{{{name}}}}}: {hint}")]
     NoSuchPlaceholder {
-        /// The file.
         path: PathBuf,
         /// The line number, from 1.
         line: usize,
         /// The text between the braces.
         name: String,
-        /// The valid placeholders.
         hint: String,
     },
     /// A placeholder is missing.
     #[error("{path}: {{{{{name}}}}} is missing: add it")]
-    Missing {
-        /// The file.
-        path: PathBuf,
-        /// The placeholder.
-        name: &'static str,
-    },
+    Missing { path: PathBuf, name: &'static str },
 }
 
 /// The templates of all sections.

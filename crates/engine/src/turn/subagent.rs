@@ -41,7 +41,6 @@ pub(super) const TASK_MAX_BYTES: usize = 64 * 1024;
 pub(super) struct SubagentTask {
     /// The store of its turn.
     pub(super) store: TurnStore,
-    /// The agent.
     pub(super) agent: AgentName,
     /// The arguments of the call.
     pub(super) arguments: String,
@@ -53,7 +52,6 @@ pub(super) struct SubagentTask {
     pub(super) created_at: Timestamp,
     /// The prompt of the agent.
     pub(super) prompt: PromptContext,
-    /// Its web policy.
     pub(super) web_policy: WebPolicy,
     /// The inputs of the caller.
     pub(super) caller: mpsc::Sender<TurnInput>,

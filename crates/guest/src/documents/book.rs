@@ -199,7 +199,6 @@ impl WorkbookWriter {
         extracted
     }
 
-    /// Ends the workbook.
     pub(super) fn finish_workbook(mut self) -> Extracted {
         self.end_segment();
         columns::mark_headings(&mut self.segments, false);

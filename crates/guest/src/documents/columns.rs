@@ -241,11 +241,17 @@ fn is_title(row: &str) -> bool {
 #[derive(Debug, PartialEq, Eq)]
 enum RowBlock {
     /// Headings in these lines, with the rows below them.
-    Table { own: Range<usize>, width: usize },
+    Table {
+        own: Range<usize>,
+        width: usize,
+    },
     /// Titles of the following rows; also headings if it is full.
-    Heads { is_full: bool },
-    /// Rows without headings.
-    Rows { width: usize },
+    Heads {
+        is_full: bool,
+    },
+    Rows {
+        width: usize,
+    },
     /// Lines of one cell.
     Text,
 }

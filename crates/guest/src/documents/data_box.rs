@@ -26,7 +26,6 @@ const FIELDS: [(&str, &str); 8] = [
     ("dmAcceptanceTime", "Doručeno"),
 ];
 
-/// Reads a message.
 pub(super) fn extract_data_message(xml: &[u8], nesting: Nesting<'_>) -> Result<Extracted, ExtractError> {
     let read = DataMessage::from_xml(xml)?;
     let mut messages = MailWriter::of_data_box(nesting);

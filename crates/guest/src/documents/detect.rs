@@ -9,7 +9,6 @@ use super::container::{self, FileContainer};
 use super::image_file::ImageFormat;
 use super::{DocumentFormat, ExtractError, ForeignFormat, djvu, iwork, mobi, parts, signed, visio, xps};
 
-/// A detected format.
 pub(super) enum DetectedContent<'a> {
     Pdf,
     Djvu,

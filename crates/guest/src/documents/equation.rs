@@ -45,7 +45,6 @@ impl EquationPart {
         Self { arguments, ..Self::with_name(name) }
     }
 
-    /// Returns an argument.
     fn argument_text(&self, name: &str) -> &str {
         self.arguments.iter().find(|(known, _)| known == name).map_or("", |(_, text)| text.trim())
     }

@@ -5,15 +5,11 @@
 pub enum DocumentFormat {
     /// Plain text, also source code and data.
     Text,
-    /// Markdown.
     Markdown,
     /// Comma- or tab-separated values, one row per line.
     Table,
-    /// HTML.
     Html,
-    /// PDF.
     Pdf,
-    /// A Word document.
     Docx,
     /// A text document of LibreOffice (OpenDocument).
     Odt,
@@ -21,7 +17,6 @@ pub enum DocumentFormat {
     Pages,
     /// A workbook: each sheet counts as a page and its rows as lines.
     Workbook,
-    /// Rich text.
     Rtf,
     /// A document of Word 97 to 2003.
     Doc,
@@ -29,9 +24,7 @@ pub enum DocumentFormat {
     Presentation,
     /// A drawing of several pages.
     Drawing,
-    /// An XPS document.
     Xps,
-    /// A DjVu document.
     Djvu,
     /// An electronic book: each file of its reading order, or each of its sections, counts as a page.
     Book,

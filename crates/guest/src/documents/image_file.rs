@@ -93,7 +93,6 @@ fn is_heic(bytes: &[u8]) -> bool {
     has(&[b"heic", b"heix", b"heim", b"heis", b"mif1"]) && !has(&[b"avif", b"avis"])
 }
 
-/// An image file.
 pub(crate) struct ImageFile<'a> {
     pub(crate) format: ImageFormat,
     bytes: &'a [u8],

@@ -33,7 +33,6 @@ pub(super) struct MathEquation {
 struct MathElement {
     name: String,
     text: String,
-    /// The children, written.
     children: Vec<String>,
     /// True if it encloses its children in brackets: these, with the separator.
     brackets: Option<(String, String, String)>,

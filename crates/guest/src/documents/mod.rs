@@ -225,7 +225,6 @@ pub struct PageRange {
 pub struct ExtractBounds {
     /// The first page, from 1.
     pub first_page: u32,
-    /// The last page.
     pub last_page: u32,
     /// The text after which no further page is begun, in bytes.
     pub text_max_bytes: usize,
@@ -271,7 +270,6 @@ pub struct InnerFile {
     pub name: String,
     /// The page with the text, named as in its format, if it has pages: `slide 3`.
     pub page: Option<String>,
-    /// Its format.
     pub format: DocumentFormat,
 }
 
@@ -290,27 +288,16 @@ pub enum ExtractError {
     /// The file is not a document.
     #[error("the file is binary ({kind}, {size} bytes) and has no text to read")]
     Binary {
-        /// The apparent type.
         kind: &'static str,
         /// The size in bytes.
         size: u64,
     },
     /// The format is not supported.
     #[error("{kind} cannot be read; {remedy}")]
-    Unsupported {
-        /// The format.
-        kind: &'static str,
-        /// A workaround.
-        remedy: &'static str,
-    },
+    Unsupported { kind: &'static str, remedy: &'static str },
     /// The format is read by a program that the machine does not have.
     #[error("{kind} cannot be read without the program {program}; pack its files as ZIP")]
-    NoProgram {
-        /// The format.
-        kind: &'static str,
-        /// The program.
-        program: &'static str,
-    },
+    NoProgram { kind: &'static str, program: &'static str },
     /// The file needs a password.
     #[error("the {0} file is encrypted and needs a password")]
     Encrypted(&'static str),
@@ -334,12 +321,7 @@ pub enum ExtractError {
     },
     /// The file violates its format.
     #[error("the {format} file is broken: {reason}")]
-    Broken {
-        /// The expected format.
-        format: &'static str,
-        /// The violation.
-        reason: String,
-    },
+    Broken { format: &'static str, reason: String },
 }
 
 impl ExtractError {

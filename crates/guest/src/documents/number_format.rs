@@ -27,7 +27,6 @@ pub(super) struct NumberFormats {
     of_styles: Vec<Option<Rc<CellNumberFormat>>>,
 }
 
-/// A number format.
 struct CellNumberFormat {
     format: NumberFormat,
     /// True if negative numbers differ from others by their color alone.

@@ -108,7 +108,6 @@ struct OdtReader {
     objects: OdfObjects,
 }
 
-/// A comment.
 #[derive(Default)]
 struct Comment {
     author: String,

@@ -92,7 +92,6 @@ impl DocumentWriter {
         self.add_line(line);
     }
 
-    /// Begins a page.
     pub(super) fn begin_page(&mut self, page: u32) {
         self.close_segment();
         self.page = Some(page);

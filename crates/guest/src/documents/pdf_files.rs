@@ -28,7 +28,6 @@ const NOTES_MAX: usize = 100_000;
 /// No further page of an attached file is started after this time.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
-/// An attached file.
 struct PdfFile {
     name: String,
     content: Vec<u8>,

@@ -24,7 +24,6 @@ const POINTS_PER_INCH: f64 = 72.0;
 pub(crate) struct GrayPage {
     width: usize,
     height: usize,
-    /// Pixels per inch.
     pub(crate) dpi: u32,
     pixels: Vec<u8>,
 }

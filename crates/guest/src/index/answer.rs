@@ -19,7 +19,6 @@ const HEADING_SHOWN_MAX_BYTES: usize = 120;
 /// The maximum number of query words that are listed with their counts.
 const WORDS_SHOWN_MAX: usize = 24;
 
-/// Searches the index.
 pub(super) fn search_index(
     index: &Index,
     (query, vector): (&str, Option<&QueryVector>),

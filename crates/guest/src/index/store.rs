@@ -109,7 +109,6 @@ pub struct Index {
 /// A document that could not be read.
 #[derive(Debug, Clone)]
 pub struct UnreadableDocument {
-    /// The workspace path.
     pub path: String,
     /// True if the file is hidden.
     pub hidden: bool,

@@ -17,7 +17,6 @@ const PATH_MAX_BYTES: usize = 1_024;
 pub struct FoundFile {
     /// The workspace path, starting with a slash.
     pub path: String,
-    /// The change stamp.
     pub stamp: FileStamp,
     /// True if the file or one of its folders is hidden; such files are found only if they are named.
     pub hidden: bool,
@@ -32,7 +31,6 @@ pub struct FileStamp {
     pub modified_nanos: i64,
     /// The time of the last change of content or attributes, in nanoseconds since 1970; programs cannot set it.
     pub changed_nanos: i64,
-    /// The inode number.
     pub inode: i64,
 }
 

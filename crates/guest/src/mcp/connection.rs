@@ -50,9 +50,7 @@ pub(super) enum Unanswered {
 /// The end of a connection.
 #[derive(Debug, Clone)]
 pub(super) struct ConnectionEnd {
-    /// The reason.
     pub(super) why: String,
-    /// The time.
     pub(super) at: Instant,
 }
 

@@ -34,9 +34,7 @@ pub(super) struct Agreement {
 pub(super) enum NegotiationError {
     /// The server exited on the discovery request.
     EndedByProbe,
-    /// The server exited.
     Ended,
-    /// Any other reason.
     Other(String),
 }
 

@@ -64,7 +64,6 @@ struct ServerState {
     /// The number of consecutive failures.
     failures: u32,
     rest_until: Option<Instant>,
-    /// The last failure.
     failure: String,
     /// True if the last start used a handshake, so that discovery is skipped.
     shakes_hands: bool,

@@ -88,7 +88,6 @@ pub(crate) enum WorkerAnswer {
 /// The serialized reason why a document has no passages.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SerializedProblem {
-    /// The reason code.
     pub(crate) reason: String,
     /// An explanation for the model.
     pub(crate) text: String,

@@ -42,9 +42,7 @@ pub(crate) struct Confinement {
     processes: u64,
     file_bytes: u64,
     cpu_seconds: u64,
-    /// Readable folders.
     readable: Vec<PathBuf>,
-    /// Writable folders.
     writable: Vec<PathBuf>,
     /// True if it may start processes and execute programs.
     may_start: bool,

@@ -8,7 +8,6 @@ const GLOB_MAX_CHARS: usize = 500;
 /// The maximum number of patterns that braces may expand to.
 const ALTERNATIVES_MAX: usize = 100;
 
-/// A compiled glob.
 #[derive(Debug)]
 pub(crate) struct Glob {
     /// The path components of each alternative.

@@ -24,7 +24,6 @@ const TEXT_MAX_BYTES: u64 = 512 * 1024;
 const LANGUAGES_MAX_BYTES: u64 = 16 * 1024;
 /// The maximum number of pages of one image file.
 const IMAGE_PAGES_MAX: usize = 500;
-/// The program.
 const TESSERACT: &str = "tesseract";
 
 /// The recognized text of a page, or of an image.

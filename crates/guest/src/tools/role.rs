@@ -5,7 +5,6 @@
 pub(crate) enum ProcessRole {
     /// Handles one request of a tool.
     Worker,
-    /// Supervises a command.
     Command,
     /// Supervises an MCP server.
     Server,

@@ -7,7 +7,6 @@ use crate::archive::zip_archive;
 pub(crate) struct IworkMessage(Vec<u8>);
 
 impl IworkMessage {
-    /// Adds a number.
     pub(crate) fn with_number(mut self, field: u64, value: u64) -> Self {
         push_varint(&mut self.0, field << 3);
         push_varint(&mut self.0, value);
@@ -22,7 +21,6 @@ impl IworkMessage {
         self
     }
 
-    /// Adds a message.
     pub(crate) fn with_message(self, field: u64, value: Self) -> Self {
         self.with_bytes(field, value.0)
     }
@@ -42,7 +40,6 @@ impl IworkMessage {
     }
 }
 
-/// Begins a message.
 pub(crate) fn new_message() -> IworkMessage {
     IworkMessage::default()
 }

@@ -244,12 +244,14 @@ fn prepare_machine(
 
 /// The jail's ends of the connections with a kernel.
 enum KernelEnds {
-    /// The kernel boots.
     Boots(BridgeProcess),
     /// The kernel continues when QEMU has read the saved one.
     Continues(BridgeProcess, Saving),
     /// The kernel boots to be saved.
-    IsSaved { link: OwnedFd, saving: Saving },
+    IsSaved {
+        link: OwnedFd,
+        saving: Saving,
+    },
 }
 
 /// A connection to QEMU, and the file of the saved state.

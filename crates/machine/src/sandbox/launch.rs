@@ -224,7 +224,6 @@ pub(crate) struct HeldFiles {
     pub(crate) lease_page: Option<fs::File>,
 }
 
-/// Starts a machine.
 fn start_machine(spec: &Spec, held: HeldFiles) -> Result<Launched, LaunchFailure> {
     // Makes the host's out-of-memory killer choose a machine first. Some kernels do not permit this.
     let _ = fs::write("/proc/self/oom_score_adj", "300");

@@ -143,7 +143,6 @@ impl SandboxConfig {
     }
 }
 
-/// The sandbox driver.
 #[derive(Debug)]
 pub struct Sandbox {
     config: SandboxConfig,

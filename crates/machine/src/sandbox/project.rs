@@ -24,7 +24,6 @@ const INHERIT: u32 = 0x200;
 pub struct DiskQuota {
     /// Bytes, rounded up to 1 KiB.
     pub bytes_max: u64,
-    /// Files and folders.
     pub files_max: u64,
 }
 

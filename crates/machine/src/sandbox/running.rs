@@ -13,7 +13,6 @@ use super::spec::{MachineIdentity, SOCKET};
 use super::{driver_failure, identity, sys};
 use crate::contract::DriverError;
 
-/// A running machine.
 #[derive(Debug)]
 pub struct SandboxMachine {
     folder: PathBuf,

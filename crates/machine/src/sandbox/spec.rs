@@ -32,7 +32,6 @@ pub(crate) const TOOLS_ID: u32 = 1000;
 pub struct MachineLimits {
     /// The memory of all processes together with a control group, otherwise of each process.
     pub memory_bytes: u64,
-    /// Processes and threads.
     pub processes: u64,
     /// The processor time in percent of one core, enforced by a control group.
     pub cpu_percent: u64,
@@ -98,7 +97,6 @@ pub(crate) struct UserIds {
 /// The request to a launcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum LaunchTask {
-    /// Start the machine.
     Run,
     /// Create the whole jail, run the self-test, and remove it.
     Check,

@@ -25,7 +25,6 @@ const STAMP: &str = "saved-stamp";
 const STATE_MAX_BYTES: u64 = 64 << 20;
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// A saved machine.
 #[derive(Debug)]
 pub(crate) struct Template {
     memory: File,

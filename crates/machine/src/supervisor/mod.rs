@@ -92,7 +92,6 @@ pub enum SupervisorError {
     /// The machine does not run yet.
     #[error("the machine did not start or stop in time")]
     NotInTime,
-    /// The driver failed.
     #[error(transparent)]
     Driver(#[from] DriverError),
     /// The service is shutting down.
@@ -480,7 +479,6 @@ impl Machines {
         handles.known.values().map(|handle| handle.seen.borrow().view.status).collect()
     }
 
-    /// Returns the driver.
     #[must_use]
     pub fn driver(&self) -> &Driver {
         &self.shared.driver

@@ -15,7 +15,6 @@ use machine::{
 /// The kernels that machines run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DriverKind {
-    /// The host's kernel.
     Sandbox,
     /// A User Mode Linux kernel for each.
     Uml,

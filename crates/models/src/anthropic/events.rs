@@ -189,7 +189,6 @@ impl AnthropicFold {
         self.output.has_begun()
     }
 
-    /// Folds one frame.
     pub(crate) fn fold_frame(
         &mut self,
         frame: &SseFrame,

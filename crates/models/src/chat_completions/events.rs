@@ -191,7 +191,6 @@ impl CompletionsFold {
         self.bytes > 0
     }
 
-    /// Folds one frame.
     pub(crate) fn fold_frame(
         &mut self,
         frame: &SseFrame,

@@ -96,7 +96,6 @@ struct CompletionsMessage<'a> {
 #[serde(untagged)]
 enum CompletionsContent {
     Text(String),
-    /// Text with images.
     Parts(Vec<CompletionsContentPart>),
 }
 

@@ -4,7 +4,6 @@
 
 /// The names of the tags, in letters of any case.
 const NAMES: [&str; 6] = ["think", "thinking", "thought", "reasoning", "seed:think", "mm:think"];
-/// The longest tag.
 const TAG_MAX_BYTES: usize = "</seed:think>".len();
 
 /// A part of received text.

@@ -48,7 +48,6 @@ struct WireError {
     code: Value,
     #[serde(default)]
     r#type: Value,
-    /// Google's error code.
     #[serde(default)]
     status: Value,
     /// Contains Google's retry delay.

@@ -140,7 +140,6 @@ impl GeminiFold {
         self.output.has_begun()
     }
 
-    /// Folds one frame.
     pub(crate) fn fold_frame(
         &mut self,
         frame: &SseFrame,

@@ -63,7 +63,6 @@ const MONEY: &str = "\
     betrag zuschlag";
 const SPANS: &str = "doba dobu lhuta lhutu lehota lehotu period notice warranty zaruka frist dauer zeit";
 
-/// Words about payment.
 const PAYING: &str = "\
     plat* stoj* hrad* uhrad* pay* paid cost* cini prispiv* vyplat* vyplac* stal* contrib* zahl* kost* betrag*";
 /// Nouns for sizes and shares.
@@ -106,7 +105,6 @@ pub(super) fn asks_total(question: &str) -> bool {
 }
 
 impl Focus {
-    /// Classifies a question.
     pub(super) fn classify_question(question: &str) -> Self {
         let folded = fold_text(question);
         let words: Vec<&str> = tokenize_text(&folded)

@@ -43,7 +43,6 @@ const WEAK_WORDS: &str = "\
     ulozit mozno znamena znamenaju dela robi rozumi rozumie stane stanou mean means meaning bedeutet bedeuten \
     hohe betrag anzahl grosse gross teuer art genau haupt neu neue kosten kostet erlaubt moglich zeit tag";
 
-/// A search word.
 #[derive(Debug, Clone)]
 pub(super) struct QueryWord {
     /// The word in lower case.
@@ -55,7 +54,6 @@ pub(super) struct QueryWord {
     pub(super) weight: f64,
     /// No document contains it.
     pub(super) unknown: bool,
-    /// It is insignificant.
     pub(super) weak: bool,
     /// It may be part of a compound, or one.
     pub(super) compounds: bool,
@@ -82,7 +80,6 @@ impl QueryWord {
     }
 }
 
-/// A user's question.
 #[derive(Debug, Clone)]
 pub(super) struct ReaderQuestion {
     /// As asked, at most [`QUESTION_MAX_BYTES`].

@@ -31,13 +31,11 @@ pub(super) const CONDITIONS: &str = "\
 pub(super) const REFERRING: &str = "\
     odst odstavec ods odsek pism cl clanek clanok bod bodu bode c abs absatz nr nummer satz art article section sec \
     paragraph para chapter kapitola kap kapitel page strana figure fig table tabulka tabulky";
-/// Units of time.
 pub(super) const UNITS: &str = "\
     tag tage tagen tages tagig* werktag* woch* monat* jahr* stunde* quartal* unbefrist* \
     den dne dni dnu dny dnem dnech dnom dnoch day days tyden tydn* tyzd* week* mesic* mesiac* month* rok roku roky rokov \
     rokom rokmi roce rocne rocni let letech letum leta lety year* hodin* hour* minut* sekund* second seconds ctvrtlet* \
     stvrtrok* quarter quarters pololet* polrok* doziv* neurcit*";
-/// Number words.
 pub(super) const NUMERALS: &str = "\
     zwei zweier zweimal zweijahr* zweimonat* zweiwoch* drei* vier* funf* sechs* sechz* sieben* siebz* acht achtzehn achtzig \
     achtund* neun* zehn* elf zwolf* zwanzig* hundert* tausend* halb halbe halben halbes \

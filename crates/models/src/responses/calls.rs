@@ -109,7 +109,6 @@ impl ResponsesCalls {
         }
     }
 
-    /// Takes complete arguments.
     pub(super) fn complete_arguments(&mut self, named: Named<'_>, arguments: String) {
         if !is_object(&arguments) {
             return;

@@ -210,7 +210,6 @@ impl ResponsesFold {
         self.output.has_begun()
     }
 
-    /// Folds one frame.
     pub(crate) fn fold_frame(
         &mut self,
         frame: &SseFrame,

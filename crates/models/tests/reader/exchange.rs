@@ -48,7 +48,6 @@ pub(super) struct ReaderAnswer {
     pub(super) declined: bool,
     /// The first quote without Markdown's escapes.
     pub(super) quote: String,
-    /// The first citation.
     pub(super) first: Option<CitedPlace>,
     /// All quotes, without Markdown's escapes, with the citation after each.
     pub(super) quotes: Vec<(CitedPlace, String)>,
@@ -65,7 +64,6 @@ pub(super) struct CitedPlace {
 }
 
 impl DocumentExchange {
-    /// Indexes a folder.
     pub(super) fn over_folder(documents: &Path) -> Self {
         let index = tempfile::tempdir().expect("a folder");
         let library = DocumentLibrary::new(documents, index.path());

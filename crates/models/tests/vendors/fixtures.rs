@@ -168,7 +168,6 @@ fn all_fixtures() -> Vec<Fixture> {
     [documented_fixtures(), with_citations()].concat()
 }
 
-/// Decodes chunks.
 fn decode_chunks(format: WireFormat, pieces: &[&[u8]]) -> VendorStepResult {
     let mut decoder = StepDecoder::new(format, HashSet::new());
     let (mut result, mut ready) = (VendorStepResult::default(), VecDeque::new());

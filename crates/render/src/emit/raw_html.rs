@@ -26,7 +26,6 @@ enum ElementKind {
     Inline,
     /// Holds text, but no blocks.
     Line,
-    /// Holds blocks.
     Block,
 }
 

@@ -13,7 +13,6 @@ pub(super) enum Symbol {
     Sum(&'static str),
     /// An integral, with limits beside it.
     Integral(&'static str),
-    /// A function's name.
     Function(&'static str),
     /// A name with limits below it.
     Limit(&'static str),

@@ -16,7 +16,6 @@ const CONVERSATIONS_MAX: u32 = 100;
 /// The progress of [`remove_account_rows`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AccountRemoval {
-    /// Rows are left.
     Continues,
     /// Answers of the account are still in progress. They are stopped, and their holders complete them.
     Answering,

@@ -218,8 +218,10 @@ pub(super) enum PlaceForm<'a> {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         page_name: Option<Cow<'a, str>>,
     },
-    /// A web page.
-    Web { url: Cow<'a, str>, title: Cow<'a, str> },
+    Web {
+        url: Cow<'a, str>,
+        title: Cow<'a, str>,
+    },
 }
 
 impl<'a> From<&'a PassagePlace> for PlaceForm<'a> {
@@ -247,7 +249,6 @@ impl From<PlaceForm<'_>> for PassagePlace {
     }
 }
 
-/// Encodes a step.
 pub(crate) fn write_step(step: &Step, instance: InstanceId) -> Result<String> {
     encode_json(&StepForm {
         v: VERSION,
@@ -286,7 +287,6 @@ pub(crate) fn read_step(json: &str, row: &str) -> Result<(Arc<Step>, InstanceId)
     Ok((Arc::new(step), instance))
 }
 
-/// Encodes a result.
 pub(crate) fn write_result(result: &CallResult) -> Result<String> {
     encode_json(&ResultForm {
         v: VERSION,

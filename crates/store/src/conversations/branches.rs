@@ -33,7 +33,6 @@ impl ExchangePlace {
 /// The branch of a conversation that is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ShownBranch {
-    /// Its last answer.
     pub last: MessageId,
     /// The number of its exchanges.
     pub exchanges: u32,

@@ -25,13 +25,10 @@ pub struct ConversationDetail {
 /// A message of a conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StoredMessage {
-    /// The user's message.
     Question(StoredQuestion),
-    /// The assistant's message.
     Answer(Box<StoredAnswer>),
 }
 
-/// A stored question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredQuestion {
     pub id: MessageId,

@@ -46,7 +46,6 @@ pub(super) enum Begin<'a> {
 const LEAVE_NUMBER: &str = "INSERT INTO commits (id, number, at) VALUES ($1, $2, now())
     ON CONFLICT (id) DO UPDATE SET number = $2, at = now()";
 
-/// An open connection.
 pub(crate) struct PgConnection {
     client: Client,
     driver: JoinHandle<()>,
@@ -179,7 +178,6 @@ impl PgConnection {
         Ok(statement)
     }
 
-    /// Ends the session.
     pub(crate) async fn close_session(self) {
         drop(self.statements);
         drop(self.client);

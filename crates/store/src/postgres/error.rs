@@ -6,7 +6,6 @@ use tokio_postgres::error::{DbError, SqlState};
 
 use crate::error::StoreError;
 
-/// A failed statement.
 #[derive(Debug)]
 pub(crate) enum PgError {
     /// A conflict with another transaction. Running the same work again can succeed.

@@ -31,7 +31,6 @@ pub(super) enum TlsVerification {
     Name(Option<PathBuf>),
 }
 
-/// Establishes TLS connections.
 #[derive(Clone)]
 pub(super) struct PgTls {
     config: Arc<ClientConfig>,
@@ -166,7 +165,6 @@ impl TlsConnect<Socket> for Connecting {
     }
 }
 
-/// A TLS connection.
 pub(super) struct PgTlsStream(tokio_rustls::client::TlsStream<Socket>);
 
 impl TlsStream for PgTlsStream {

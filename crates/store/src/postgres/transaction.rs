@@ -44,7 +44,6 @@ pub(super) struct TxEnd {
 pub(super) enum TxError {
     /// A conflict with another transaction.
     Conflict(String),
-    /// The connection broke.
     Lost(String),
     /// The statement failed; the work received the error.
     Failed,

@@ -27,7 +27,6 @@ pub struct AnswerCompletion {
     pub text: String,
     /// The posting that releases the remaining reserved credits.
     pub release: PostingId,
-    /// The current time.
     pub now: Timestamp,
 }
 

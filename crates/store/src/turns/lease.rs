@@ -9,9 +9,7 @@ use crate::sql::{Result, RowExt, Sql, SqlExt, params, stored_int};
 /// The options of a claim.
 #[derive(Debug, Clone, Copy)]
 pub struct TurnClaimOptions {
-    /// The claiming process.
     pub node: NodeId,
-    /// The current time.
     pub now: Timestamp,
     /// The end of the leases unless they are renewed.
     pub lease_until: Timestamp,
@@ -21,7 +19,6 @@ pub struct TurnClaimOptions {
     pub limit: u32,
 }
 
-/// A claimed answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClaimedTurn {
     pub fence: Fence,
@@ -35,7 +32,6 @@ pub struct ClaimedTurn {
     pub stop_requested: bool,
 }
 
-/// A renewed lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeldLease {
     pub fence: Fence,

@@ -35,7 +35,6 @@ pub struct TurnRecord {
     pub conversation: ConversationId,
     /// Its position among the exchanges of its branch, from 0.
     pub ordinal: u32,
-    /// The newest epoch.
     pub epoch: u64,
     /// The time at which it began.
     pub created_at: Timestamp,
@@ -50,7 +49,6 @@ pub struct TurnRecord {
     pub model: String,
     /// The settings of the model, as keys and values.
     pub settings: Vec<(String, String)>,
-    /// Identifiers of jurisdictions.
     pub jurisdictions: Vec<String>,
     /// The answer may search the web.
     pub web_search: bool,

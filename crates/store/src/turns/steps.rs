@@ -17,7 +17,6 @@ use crate::sql::{Result, RowExt, Sql, SqlExt, len, params, stored_int};
 /// A reservation for a step.
 #[derive(Debug, Clone)]
 pub struct Reserve {
-    /// The step's number.
     pub step: u32,
     /// The reservation is for the summary before that step.
     pub summary: bool,
@@ -29,11 +28,9 @@ pub struct Reserve {
     pub release: PostingId,
     /// The posting that reserves `greatest`.
     pub reserve: PostingId,
-    /// The current time.
     pub now: Timestamp,
 }
 
-/// A finished step.
 #[derive(Debug, Clone)]
 pub struct StepDone {
     /// Its number, greater than the numbers of all committed steps. A summary has the number of the step that follows
@@ -52,7 +49,6 @@ pub struct StepDone {
     pub settle: PostingId,
     /// The posting that releases the rest.
     pub release: PostingId,
-    /// The current time.
     pub now: Timestamp,
 }
 

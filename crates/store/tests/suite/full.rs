@@ -61,7 +61,6 @@ async fn fill_disk(server: &PostgresServer) {
     fixture.ask_question(fixture.new_question(account)).await.expect("there is room again");
 }
 
-/// Returns incompressible letters.
 fn random_letters(seed: u64, length: usize) -> String {
     let mut state = seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mut letter = || {

@@ -10,12 +10,10 @@ const DEPTH_MAX: usize = 12;
 /// Hidden folders that belong to the tree.
 const HIDDEN: [&str; 3] = [".ci", ".cargo", ".config"];
 
-/// A text file.
 #[derive(Debug, Clone)]
 pub struct SourceFile {
     /// Its path from the root of the tree, with slashes.
     pub path: String,
-    /// Its text.
     pub text: String,
 }
 

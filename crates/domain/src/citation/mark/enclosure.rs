@@ -25,7 +25,6 @@ pub(super) struct Enclosures {
 }
 
 impl Enclosures {
-    /// Closes everything.
     pub(super) fn close_all(&mut self) {
         *self = Self { quoted: self.quoted, ..Self::default() };
     }

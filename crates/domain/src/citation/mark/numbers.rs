@@ -19,7 +19,6 @@ pub(super) fn scan_numbers(text: &str, ended: bool) -> Option<Option<(usize, Vec
 
 /// The reason why a list ends before its bracket.
 enum ListEndReason {
-    /// The text ends.
     Missing,
     Other,
 }

@@ -3,7 +3,6 @@
 use super::*;
 use proptest::prelude::*;
 
-/// Removes all marks.
 fn strip_all(markdown: &str) -> String {
     strip_marks(markdown, |_| true)
 }

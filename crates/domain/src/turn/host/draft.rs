@@ -34,14 +34,15 @@ pub(super) struct PlacedCitation {
 
 /// The effect of a model's event on the draft.
 pub(super) enum DraftChange {
-    /// The answer changed.
     Changed(AnswerChange),
     /// The step so far is published again.
     Redrawn(Vec<AnswerChange>),
-    /// Nothing changed.
     None,
     /// The model has finished, or reached its output limit.
-    Finished { stop: StopReason, usage: Option<TokenUsage> },
+    Finished {
+        stop: StopReason,
+        usage: Option<TokenUsage>,
+    },
 }
 
 impl Draft {

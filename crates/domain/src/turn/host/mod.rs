@@ -143,7 +143,6 @@ impl Turn {
         self.transcript.set_budget(overhead_tokens, context_tokens);
     }
 
-    /// Returns the answer.
     #[must_use]
     pub fn answer(&self) -> &Answer {
         &self.answer

@@ -29,7 +29,6 @@ const SUMMED_UP: &str = "What was said and done before this is summed up here, t
 /// An earlier question of the conversation with its answer's log.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoggedExchange {
-    /// The question.
     pub question: String,
     /// Workspace paths of the attachments.
     pub attachments: Vec<String>,

@@ -14,9 +14,7 @@ use crate::turn::{CallOutput, ExecutorFrame, HostFrame};
 /// The input of a turn: the stored state of the answer, and the limits of its model.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// The answer.
     pub answer: MessageId,
-    /// The lease's epoch.
     pub epoch: u64,
     /// The conversation's earlier exchanges.
     pub earlier: Vec<LoggedExchange>,
@@ -24,7 +22,6 @@ pub struct Setup {
     pub present: LoggedExchange,
     /// The usage and the settled credits so far.
     pub bill: AnswerCost,
-    /// The model's price.
     pub price: Price,
     /// The tokens of every request besides the transcript: instructions and tools.
     pub overhead_tokens: u64,
@@ -75,7 +72,6 @@ pub enum TurnEvent {
     Violation,
     /// The reservation of the step's maximum cost succeeded or failed.
     Reserved {
-        /// The step.
         number: u32,
         /// The attempt that it is for.
         attempt: u32,
@@ -84,16 +80,13 @@ pub enum TurnEvent {
     },
     /// The model produced output.
     ModelDelta {
-        /// The step.
         number: u32,
         /// The attempt at it, from 0.
         attempt: u32,
         /// The piece of output.
         event: StepEvent,
     },
-    /// The attempt failed.
     ModelFailed {
-        /// The step.
         number: u32,
         /// The attempt at it.
         attempt: u32,
@@ -103,14 +96,12 @@ pub enum TurnEvent {
     },
     /// The pause before `attempt` is over.
     BackoffElapsed {
-        /// The step.
         number: u32,
         /// The attempt that may start.
         attempt: u32,
     },
     /// A subagent's text was extended.
     Reported {
-        /// The call.
         call: String,
         /// The number of bytes of its earlier text that remain.
         keep: usize,
@@ -118,24 +109,15 @@ pub enum TurnEvent {
         text: String,
     },
     /// A call that the host ran returned.
-    ToolReturned {
-        /// The call.
-        call: String,
-        /// Its output.
-        output: CallOutput,
-    },
+    ToolReturned { call: String, output: CallOutput },
     /// The step is in the log.
     StepCommitted {
-        /// The step.
         number: u32,
         /// It is the summary before that step.
         summary: bool,
     },
     /// The result is in the log.
-    ResultCommitted {
-        /// The call.
-        call: String,
-    },
+    ResultCommitted { call: String },
     /// The answer is completed in the store.
     Completed,
     /// The user requested a stop.
@@ -153,24 +135,20 @@ pub enum TurnEffect {
     Reconnect,
     /// Reserve the maximum cost of the step.
     Reserve {
-        /// The step.
         number: u32,
         /// The attempt that it is for.
         attempt: u32,
         /// It is for the summary before that step.
         summary: bool,
-        /// The maximum cost.
         max_cost: Credits,
     },
     /// Call the model for the step.
     CallModel {
-        /// The step.
         number: u32,
         /// The attempt at it.
         attempt: u32,
         /// The items that are shown to the model.
         transcript: Vec<TranscriptItem>,
-        /// Tools are offered.
         tools: bool,
         /// The maximum number of output tokens.
         output_max_tokens: u32,
@@ -179,7 +157,6 @@ pub enum TurnEffect {
     CancelModel,
     /// Send `BackoffElapsed` after a pause.
     BackOff {
-        /// The step.
         number: u32,
         /// The attempt that may start then.
         attempt: u32,
@@ -197,11 +174,9 @@ pub enum TurnEffect {
     },
     /// Run a call of a committed step on the host; answered by `ToolReturned`.
     RunTool(StepCall),
-    /// Commit the result.
     CommitResult {
         /// The step of the call.
         number: u32,
-        /// The result.
         result: Arc<CallResult>,
     },
     /// Publish a change of the answer to its readers.

@@ -18,7 +18,6 @@ const HEAD_BYTES: usize = 8;
 /// The maximum number of chunks of a page that are examined.
 const CHUNKS_MAX: usize = 10_000;
 
-/// A DjVu file.
 pub(super) struct Structure<'a> {
     /// The pages in their order; `None` for a missing one.
     pub(super) pages: Vec<Option<DjvuPage<'a>>>,

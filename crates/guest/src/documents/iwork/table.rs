@@ -20,7 +20,6 @@ const DAY_SECONDS: f64 = 86_400.0;
 /// The exponent that decimal numbers store as zero.
 const DECIMAL_BIAS: i32 = 0x1820;
 
-/// A table.
 pub(super) struct IworkTable<'a> {
     package: &'a IworkPackage,
     model: ProtoMessage<'a>,
@@ -49,7 +48,6 @@ impl<'a> IworkTable<'a> {
         Some(Self { package, model, texts, rich_texts, read_texts: HashMap::new() })
     }
 
-    /// Returns the name.
     pub(super) fn name(&self) -> Option<&'a str> {
         self.model.text_field(8).filter(|name| !name.trim().is_empty())
     }
@@ -143,7 +141,6 @@ fn stored_cells(row: ProtoMessage<'_>) -> impl Iterator<Item = Option<&'_ [u8]>>
     })
 }
 
-/// A stored cell.
 #[derive(Debug, Default, PartialEq)]
 struct IworkCell {
     kind: u8,

@@ -18,7 +18,6 @@ const FOOTNOTE: char = '\u{e}';
 /// The characters that end a paragraph: also breaks of sections, pages, columns and layouts.
 const ENDS: [char; 7] = ['\n', '\r', '\u{4}', '\u{5}', '\u{c}', '\u{f}', '\u{2029}'];
 
-/// A paragraph.
 #[derive(Default)]
 pub(super) struct IworkParagraph {
     pub(super) text: String,

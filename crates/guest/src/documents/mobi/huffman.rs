@@ -12,7 +12,6 @@ const CODES_MAX: u32 = 1 << 20;
 /// The bit of a phrase's length that marks one that is not packed.
 const IS_PLAIN: u16 = 0x8000;
 
-/// A dictionary.
 pub(super) struct Huffman<'a> {
     /// For the first eight bits of a code: its length, whether that is certain, and its maximum code.
     by_byte: Vec<Short>,

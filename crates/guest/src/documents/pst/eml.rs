@@ -20,7 +20,6 @@ use crate::documents::{ATTACHMENTS_MAX, ExtractError, rtf, text};
 
 /// The maximum number of recipients that are written.
 const RECIPIENTS_MAX: usize = 100;
-/// Properties of messages.
 const SENT: u16 = 0x0039;
 const RECEIVED: u16 = 0x0e06;
 const SENDER: u16 = 0x0c1a;
@@ -43,7 +42,6 @@ pub(super) const PROPERTIES: &[u16] = &[
     CODE_PAGES[0],
     CODE_PAGES[1],
 ];
-/// Properties of recipients.
 const RECIPIENT_KIND: u16 = 0x0c15;
 const RECIPIENT_NAME: u16 = 0x3001;
 const RECIPIENT_ADDRESS: [u16; 2] = [0x39fe, 0x3003];
