@@ -100,6 +100,6 @@ mod tests {
         assert_eq!(parse_arguments(&arguments).expect("known names"), expected);
         assert!(parse_arguments(&words(&["--json"])).is_err());
         let unknown = parse_arguments(&words(&["speed"])).expect_err("no scenario").to_string();
-        assert!(unknown.contains("there is no scenario speed; there are cold-start"), "{unknown}");
+        assert!(unknown.contains("unknown scenario speed: choose from cold-start"), "{unknown}");
     }
 }

@@ -212,7 +212,7 @@ mod tests {
         assert_eq!((servers[1].name.as_str(), &servers[1].tools), ("wiki", &None));
         for (wrong, expected) in [
             ("[mcp.registry]\ntools = []\n", "mcp.registry.url: the URL of the server is required"),
-            ("[mcp.registry]\nurl = \"mcp\"\n", "FILE:2: mcp.registry.url: mcp.registry: the address"),
+            ("[mcp.registry]\nurl = \"mcp\"\n", "FILE:2: mcp.registry.url: mcp.registry: invalid URL"),
             ("[mcp.A_b]\nurl = \"http://x\"\n", "the name must be unique"),
             (
                 "[mcp.a]\nurl = \"http://x\"\ntool = []\n",

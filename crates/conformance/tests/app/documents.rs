@@ -314,15 +314,19 @@ fn cited_image_text_in_archive_marked() {
     let archive = browser.get_page("/files/uploads?archive").body;
     browser.upload_files("/uploads", &[("birds.zip", &archive)]).expect_redirect("/files/uploads");
     let search = json!({ "query": "heron", "paths": ["/uploads/birds.zip"] });
-    stage.vendor.add_script([Say::Call { tool: "search".to_owned(), arguments: search }]);
-    stage.vendor.add_script([Say::from_text("The code word is heron [1] [2] [3] [4].")]);
-    let fields = [("input", "What is the code word?"), ("file", "/uploads/birds.zip")];
-    let asked = browser.post_form("/ask", &fields);
-    let answer = wait_for_completed_page(&browser, asked.header("location").expect("a conversation"));
-    let cards = find_attribute(&answer, "data-cards", "data-cards");
-    let has_word =
-        |number: &u32| browser.get_page(&format!("{cards}{number}")).text().contains("word is heron");
-    let number = (1..=4).find(has_word).unwrap_or_else(|| unreachable!("no passage has the word: {answer}"));
+    // On a busy host, an answer may come before the image is read.
+    let (answer, number) = poll::wait_until("the image is read", || {
+        stage.vendor.add_script([Say::Call { tool: "search".to_owned(), arguments: search.clone() }]);
+        stage.vendor.add_script([Say::from_text("The code word is heron [1] [2] [3] [4].")]);
+        let fields = [("input", "What is the code word?"), ("file", "/uploads/birds.zip")];
+        let asked = browser.post_form("/ask", &fields);
+        let answer = wait_for_completed_page(&browser, asked.header("location").expect("a conversation"));
+        let cards = find_attribute(&answer, "data-cards", "data-cards");
+        let has_word =
+            |number: &u32| browser.get_page(&format!("{cards}{number}")).text().contains("word is heron");
+        let number = (1..=4).find(has_word)?;
+        Some((answer, number))
+    });
     let href = find_attribute(&answer, &format!("data-citation=\"c{number}\""), "href").replace("&amp;", "&");
     let page = browser.get_page(href.trim_end_matches("#cited")).expect_page(200);
     let marked = page.split("<mark id=\"cited\">").nth(1).unwrap_or_default();
