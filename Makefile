@@ -1,7 +1,7 @@
 # The habits of the project; `make` alone prints them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools kernel guest guest-debug full-debug build demo test schemathesis fuzz check fmt bench bench-documents bench-pages screenshots \
+.PHONY: help setup tools kernel guest guest-debug full-debug build demo quick test schemathesis fuzz check fmt bench bench-documents bench-pages screenshots \
 	audit package package-test
 
 CARGO ?= cargo
@@ -91,6 +91,17 @@ test: tools full-debug ## Run every test; before that some on PostgreSQL with ma
 	fi
 	$(TESTED) CAUSERIE_FULL_BIN=$(FULL_DEBUG) CAUSERIE_PYTHON=$(TARGET)/python CAUSERIE_NODE=$(TARGET)/node \
 		$(CARGO) nextest run --workspace; status=$$?; $(DRIVERS) summary; exit $$status
+
+# What needs neither a database server nor a browser nor a virtual machine.
+QUICK := kind(lib) | kind(bin) | (package(store) & binary(suite) & test(/sqlite::|^coverage::/)) | \
+	(package(conformance) & binary(suite) & test(=chats::conversation_continues_with_history))
+
+quick: guest-debug ## The checks of every few minutes: format, lints, tidy, unit tests, the store on SQLite, one question
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) xtask tidy
+	CAUSERIE_GUEST=$(GUEST_DEBUG) $(CARGO) build $(DEBUG) --bin causerie
+	$(TESTED) $(CARGO) nextest run --workspace --lib --bins --test suite -E '$(QUICK)'
 
 schemathesis: tools guest-debug ## Try the interface from its schema for half an hour, or SCHEMA_SECONDS
 	CAUSERIE_GUEST=$(GUEST_DEBUG) $(CARGO) build $(DEBUG) --bin causerie
