@@ -59,7 +59,7 @@ fn group_thousands(number: u64, separator: char) -> String {
     out
 }
 
-/// Formats the counts in texts as [`Texts::number`] does.
+/// Formats the counts in texts as [`Texts::number_text`] does.
 fn format_number<const SEPARATOR: char, M: MemoizerKind>(value: &FluentValue<'_>, _: &M) -> Option<String> {
     match value {
         FluentValue::Number(FluentNumber { value, .. }) if *value >= 0.0 => {

@@ -65,7 +65,7 @@ impl BenchService {
         Self::start_with(place, vendor, None)
     }
 
-    /// Like [`Self::start`], with this machine driver.
+    /// Like [`Self::start_on`], with this machine driver.
     pub(crate) fn start_with(
         place: CpuPlacement,
         vendor: Option<String>,

@@ -255,7 +255,7 @@ async fn lock_data(folder: &Path) -> Result<(PathBuf, File), ServeError> {
     }
 }
 
-/// Starts the service. It listens before its machine driver is chosen; [`DriverChoice::finish`] follows.
+/// Starts the service. It listens before its machine driver is chosen; [`DriverChoice::finish_choice`] follows.
 pub(crate) async fn start_service(loaded: Loaded) -> Result<StartedService, ServeError> {
     let in_force = loaded.effective.iter().map(setting_in_force).collect();
     let mut settings = loaded.settings;

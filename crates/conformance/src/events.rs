@@ -74,7 +74,7 @@ impl AnswerStream {
     /// Reads the next event; `None` at the end of the stream.
     ///
     /// # Panics
-    /// Like [`Events::frame`].
+    /// Like [`AnswerStream::next_frame`].
     pub fn next_event(&mut self) -> Option<AnswerEvent> {
         loop {
             match self.next_frame()? {
@@ -103,7 +103,7 @@ impl AnswerStream {
     /// Reads all events up to the end of the stream.
     ///
     /// # Panics
-    /// Like [`Events::frame`].
+    /// Like [`AnswerStream::next_frame`].
     #[must_use]
     pub fn remaining_events(mut self) -> Vec<AnswerEvent> {
         std::iter::from_fn(|| self.next_event()).collect()

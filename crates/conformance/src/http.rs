@@ -68,7 +68,7 @@ impl HttpRequest {
     /// Sends the request and reads the complete response.
     ///
     /// # Panics
-    /// Panics like [`Request::open`], and if the body is incomplete.
+    /// Panics like [`HttpRequest::send_streaming`], and if the body is incomplete.
     #[must_use]
     pub fn send(self, address: impl Into<ServiceAddress>) -> HttpResponse {
         let request = format!("{} {}", self.method, self.target);
@@ -76,7 +76,7 @@ impl HttpRequest {
         result.unwrap_or_else(|error| panic_with(&format!("{request}: {error}")))
     }
 
-    /// Sends the request like [`Request::send`], for a service that may be down or shutting down.
+    /// Sends the request like [`HttpRequest::send_request`], for a service that may be down or shutting down.
     ///
     /// # Errors
     /// Fails if the service cannot be reached or the connection breaks.
@@ -84,7 +84,7 @@ impl HttpRequest {
         self.try_send_streaming(address)?.try_read_whole()
     }
 
-    /// Sends the request like [`Request::open`], for a service that may be down or shutting down.
+    /// Sends the request like [`HttpRequest::send_streaming`], for a service that may be down or shutting down.
     ///
     /// # Errors
     /// Fails if the service cannot be reached or does not respond with HTTP/1.1.
@@ -182,7 +182,7 @@ impl StreamingResponse {
         self.try_read_whole().expect("a whole body")
     }
 
-    /// Reads the complete response like [`Self::whole`], for a connection that may break.
+    /// Reads the complete response like [`Self::read_whole`], for a connection that may break.
     ///
     /// # Errors
     /// Fails if the body is incomplete.

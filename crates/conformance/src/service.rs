@@ -95,7 +95,7 @@ impl TestService {
     /// Starts it after `prepare` has run with its data folder.
     ///
     /// # Panics
-    /// Like [`Service::start`].
+    /// Like [`TestService::start`].
     #[must_use]
     pub fn start_on(options: ServiceOptions, prepare: impl FnOnce(&Self)) -> Self {
         Self::start_binary(service_binary(), options, prepare)
@@ -104,7 +104,7 @@ impl TestService {
     /// Starts the binary that is built with all optional features.
     ///
     /// # Panics
-    /// Like [`Service::start`].
+    /// Like [`TestService::start`].
     #[must_use]
     pub fn start_full(options: ServiceOptions) -> Self {
         Self::start_binary(full_binary(), options, |_| {})

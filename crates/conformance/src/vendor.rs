@@ -23,7 +23,7 @@ pub enum Say {
         tool: String,
         arguments: Value,
     },
-    /// A pause until [`Vendor::release`].
+    /// A pause until [`ScriptedVendor::release_hold`].
     Hold,
     Cut,
     /// A refusal by the model.

@@ -2,7 +2,7 @@
 //!
 //! Every use case takes a [`Principal`] and requires a permission of it before it does anything. A principal of a key exists
 //! only while its account's licence is valid: [`crate::Authenticator`] creates it and checks it again while a response is in
-//! progress. [`Principal::session`] creates a principal of the web application. Without a licence it may read, export
+//! progress. [`Principal::from_session`] creates a principal of the web application. Without a licence it may read, export
 //! and delete; use cases that add something call [`Principal::require_licence`].
 
 use domain::account::Licence;

@@ -84,7 +84,7 @@ pub struct ServiceConfig {
     pub disk: DiskReserveConfig,
     /// The identity provider at which users sign in.
     pub single_sign_on: Option<SingleSignOnConfig>,
-    /// The results of checks of the host and the driver; `None` if [`Service::set_host_checks`] follows.
+    /// The results of checks of the host and the driver; `None` if [`CauserieService::set_host_checks`] follows.
     pub host_checks: Option<Vec<Check>>,
 }
 

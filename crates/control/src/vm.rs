@@ -56,7 +56,7 @@ impl Vm {
     /// Describes the account's machine to its owner.
     ///
     /// # Errors
-    /// Those of [`Self::status`].
+    /// Those of [`Self::machine_status`].
     pub async fn describe_machine(&self, principal: &Principal) -> Result<MachineDescription, UseCaseError> {
         let status = self.machine_status(principal).await?;
         let view = self.machines.machine_view(principal.account()).await?;

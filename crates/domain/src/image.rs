@@ -150,7 +150,7 @@ impl ImageRef {
     /// Creates a reference to the picture of a page of the document at `path`.
     ///
     /// # Errors
-    /// As [`Self::of`].
+    /// As [`Self::from_bytes`].
     pub fn of_page(path: &str, page: u32, picture: &[u8]) -> Result<Self, ImageRefError> {
         Ok(Self { page: Some(page), ..Self::from_file(path, picture)? })
     }

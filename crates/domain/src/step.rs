@@ -127,7 +127,7 @@ pub const WORKSPACE_INSTRUCTIONS: &str = "workspace_instructions";
 /// The result of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallResult {
-    /// The id of the call: [`Call::id`].
+    /// The id of the call: [`StepCall::id`].
     pub call: String,
     pub tool: String,
     pub outcome: StepOutcome,

@@ -6,13 +6,13 @@
 //!
 //! The steps of a question that may use the web:
 //!
-//! 1. [`Search::search`] returns [`Found`] pages. Their `url`s are added to the conversation's [`UrlAllowlist`], as
+//! 1. [`WebSearch::search_web`] returns [`SearchResult`] pages. Their `url`s are added to the conversation's [`UrlAllowlist`], as
 //!    are the URLs in the user's own words ([`UrlAllowlist::add_words`]).
-//! 2. [`Fetcher::fetch`] checks a URL against the allowlist and returns the page as passages, or the bytes of a
+//! 2. [`Fetcher::fetch_url`] checks a URL against the allowlist and returns the page as passages, or the bytes of a
 //!    document, which must be parsed in the machine. Its links and its final URL are added to the allowlist
 //!    ([`Fetched::add_to`]).
 //!
-//! [`Mcp::tools`] returns the tools of the servers that the operator grants, [`Mcp::call`] calls one, and
+//! [`Mcp::list_tools`] returns the tools of the servers that the operator grants, [`Mcp::call_tool`] calls one, and
 //! [`Mcp::is_repeatable`] returns whether a call may run again after a crash.
 //!
 //! All clients are cheap to clone, connect on first use, and leave no background tasks except cancellations of MCP

@@ -164,7 +164,7 @@ fn may_write(call: &StepCall) -> bool {
         .is_none_or(|tool| tool.facts().effect == domain::tool::CallEffect::Effectful)
 }
 
-/// Runs a call of one of the machine's tools or of an MCP server's, like [`tools::run`].
+/// Runs a call of one of the machine's tools or of an MCP server's, like [`tools::run_tool`].
 pub async fn run_call(
     call: &StepCall,
     limits: &ToolLimits,

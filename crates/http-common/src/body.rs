@@ -45,7 +45,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 /// the body to `held`. A client that waits for `100 Continue` is not asked for a body that it declares to be larger.
 ///
 /// # Errors
-/// [`BodyError`]. The connection handles the rest of the body.
+/// [`JsonBodyError`]. The connection handles the rest of the body.
 pub async fn limited_json_body<T: DeserializeOwned>(
     request: Request,
     bytes_max: usize,

@@ -72,7 +72,7 @@ impl SseEvent {
         Self(pieces.into())
     }
 
-    /// Creates an event from the result of [`Self::pieces`].
+    /// Creates an event from the result of [`Self::into_pieces`].
     #[must_use]
     pub fn from_pieces(pieces: Arc<[Bytes]>) -> Self {
         Self(pieces)

@@ -124,7 +124,7 @@ impl GcraLimiter {
         self.check_allowance(who, true)
     }
 
-    /// Checks whether [`GcraLimiter::take`] would succeed now.
+    /// Checks whether [`GcraLimiter::take_request`] would succeed now.
     ///
     /// # Errors
     /// The time to wait, if it would not.

@@ -19,7 +19,7 @@ pub struct Cancel {
 }
 
 impl Cancel {
-    /// Stops the build: it ends the running program, removes the partial image, and returns [`ImageError::Cancelled`].
+    /// Stops the build: it ends the running program, removes the partial image, and returns [`MachineImageError::Cancelled`].
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::SeqCst);
         self.end_program();
@@ -31,7 +31,7 @@ impl Cancel {
     }
 
     /// # Errors
-    /// [`ImageError::Cancelled`] after [`Self::cancel`].
+    /// [`MachineImageError::Cancelled`] after [`Self::cancel`].
     pub(crate) fn check_cancelled(&self) -> Result<(), MachineImageError> {
         if self.is_cancelled() { Err(MachineImageError::Cancelled) } else { Ok(()) }
     }

@@ -107,7 +107,7 @@ impl Images {
     /// Finds the version that a reference names.
     ///
     /// # Errors
-    /// [`ImageError::NotFound`], or [`ImageError::Invalid`] if several versions begin with the digest, or if the
+    /// [`MachineImageError::NotFound`], or [`MachineImageError::Invalid`] if several versions begin with the digest, or if the
     /// image was built for another version of the service.
     pub fn find_version(&self, reference: &Reference) -> Result<Installed, MachineImageError> {
         let mut found = self.image_versions(&reference.name)?;
@@ -131,7 +131,7 @@ impl Images {
     /// image; with `only_old`, only versions that are neither current nor in use.
     ///
     /// # Errors
-    /// [`ImageError::NotFound`], or [`ImageError::InUse`] if a machine or a service uses one of them.
+    /// [`MachineImageError::NotFound`], or [`MachineImageError::InUse`] if a machine or a service uses one of them.
     pub fn remove_versions(
         &self,
         reference: &Reference,

@@ -85,7 +85,7 @@ pub(crate) fn entry_fate(path: &[&[u8]]) -> Fate {
 /// Adds the entries that every machine needs: mount points, users, and host names.
 ///
 /// # Errors
-/// [`ImageError::Archive`] if the tree is not a root file system.
+/// [`MachineImageError::Archive`] if the tree is not a root file system.
 pub(crate) fn complete_tree(root: &Path) -> Result<(), MachineImageError> {
     let tree = ImageTree::open_root(root)?;
     tree.require_shell()?;

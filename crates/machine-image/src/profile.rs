@@ -90,7 +90,7 @@ impl PackageProfile {
 /// Reads the names of packages from a file: one a line, `#` begins a comment.
 ///
 /// # Errors
-/// [`ImageError::Invalid`] with the line that is not a package.
+/// [`MachineImageError::Invalid`] with the line that is not a package.
 pub fn read_packages_file(path: &Path) -> Result<Vec<PackageName>, MachineImageError> {
     let mut text = String::new();
     let file = File::open(path).with_context(|| describe_action("opening", path))?;

@@ -43,7 +43,7 @@ impl Program {
     /// Finds the program.
     ///
     /// # Errors
-    /// [`ImageError::MissingProgram`].
+    /// [`MachineImageError::MissingProgram`].
     pub(crate) fn find_program(self) -> Result<PathBuf, MachineImageError> {
         let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/sbin:/usr/bin:/sbin:/bin".into());
         let places = std::env::split_paths(&path).map(|folder| folder.join(self.name));
@@ -112,7 +112,7 @@ impl<'a> RunningProgram<'a> {
     /// Waits for its end.
     ///
     /// # Errors
-    /// [`ImageError::Program`] with its last lines and, for known failures, a remedy.
+    /// [`MachineImageError::Program`] with its last lines and, for known failures, a remedy.
     pub(crate) fn wait_for_exit(mut self) -> Result<(), MachineImageError> {
         let status = self.child.wait();
         self.cancel.set_program(None);

@@ -51,7 +51,7 @@ pub(crate) struct UnpackedTree {
 /// Unpacks `archive` into the empty folder `root`.
 ///
 /// # Errors
-/// [`ImageError::Archive`] for one that exceeds a bound or is damaged, [`ImageError::NoSpace`] before the disk is full.
+/// [`MachineImageError::Archive`] for one that exceeds a bound or is damaged, [`MachineImageError::NoSpace`] before the disk is full.
 pub(crate) fn unpack_archive(
     archive: impl Read,
     root: &Path,

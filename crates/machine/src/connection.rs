@@ -91,7 +91,7 @@ impl GuestConnection {
     /// Opens a connection over `stream` and asks the guest to identify itself.
     ///
     /// # Errors
-    /// See [`ConnectionError`].
+    /// See [`GuestConnectionError`].
     pub async fn connect_over_stream(stream: Box<dyn ByteStream>) -> Result<Self, GuestConnectionError> {
         timeout(HELLO_TIMEOUT, Self::open_http2(stream)).await.map_err(|_| GuestConnectionError::Silent)?
     }
@@ -131,7 +131,7 @@ impl GuestConnection {
     /// Sends a request. The URI needs a path only.
     ///
     /// # Errors
-    /// [`ConnectionError::Connection`] when the connection is closed or breaks before the head of the response.
+    /// [`GuestConnectionError::SimulatedConnection`] when the connection is closed or breaks before the head of the response.
     pub async fn send_request(
         &self,
         request: Request<Body>,
@@ -144,7 +144,7 @@ impl GuestConnection {
     /// Asks the guest for the tools of the MCP servers in the machine.
     ///
     /// # Errors
-    /// See [`ConnectionError`].
+    /// See [`GuestConnectionError`].
     pub async fn list_tools(&self, asked: &ToolsRequest) -> Result<ToolsReply, GuestConnectionError> {
         let body = self.post_json("/tools", asked, REPLY_MAX_BYTES).await?;
         parse_json(&body)
@@ -154,7 +154,7 @@ impl GuestConnection {
     /// after [`WAIT_SECONDS`].
     ///
     /// # Errors
-    /// See [`ConnectionError`]; [`ConnectionError::Unsupported`] for a guest without an index.
+    /// See [`GuestConnectionError`]; [`GuestConnectionError::Unsupported`] for a guest without an index.
     pub async fn index_report(&self, asked: &IndexRequest) -> Result<IndexReport, GuestConnectionError> {
         let time = Duration::from_secs(WAIT_SECONDS) + INDEX_TIMEOUT;
         let body = timeout(time, self.post_json(INDEX_PATH, asked, REPORT_MAX_BYTES)).await;
@@ -164,7 +164,7 @@ impl GuestConnection {
     /// Notifies the guest of changed files.
     ///
     /// # Errors
-    /// See [`ConnectionError`]; [`ConnectionError::Unsupported`] for a guest without an index.
+    /// See [`GuestConnectionError`]; [`GuestConnectionError::Unsupported`] for a guest without an index.
     pub async fn index_changed(&self, changed: &IndexChanged) -> Result<(), GuestConnectionError> {
         let done = timeout(INDEX_TIMEOUT, self.post_json(CHANGED_PATH, changed, 0)).await;
         done.map_err(|_| GuestConnectionError::Silent)?.map(drop)
@@ -173,8 +173,8 @@ impl GuestConnection {
     /// Asks the guest for passages without a vector of this model.
     ///
     /// # Errors
-    /// See [`ConnectionError`]; [`ConnectionError::Unsupported`] for a guest that keeps no vectors,
-    /// [`ConnectionError::Foreign`] for a reply beyond the limits of [`protocol::embedding`].
+    /// See [`GuestConnectionError`]; [`GuestConnectionError::Unsupported`] for a guest that keeps no vectors,
+    /// [`GuestConnectionError::Foreign`] for a reply beyond the limits of [`protocol::embedding`].
     pub async fn list_unembedded(
         &self,
         asked: &UnembeddedRequest,
@@ -198,7 +198,7 @@ impl GuestConnection {
     /// Sends vectors of passages to the guest, and returns the number that it stored.
     ///
     /// # Errors
-    /// Like [`Self::unembedded`].
+    /// Like [`Self::list_unembedded`].
     pub async fn store_embeddings(
         &self,
         vectors: &EmbeddedPassages,
@@ -211,7 +211,7 @@ impl GuestConnection {
     /// Sends the vector of a query to the guest, for later searches.
     ///
     /// # Errors
-    /// Like [`Self::unembedded`].
+    /// Like [`Self::list_unembedded`].
     pub async fn query_vector(&self, vector: &QueryVector) -> Result<(), GuestConnectionError> {
         let done = timeout(INDEX_TIMEOUT, self.post_json(QUERY_PATH, vector, 0)).await;
         done.map_err(|_| GuestConnectionError::Silent)?.map(drop)
@@ -220,8 +220,8 @@ impl GuestConnection {
     /// Requests the text of a document from the guest.
     ///
     /// # Errors
-    /// See [`ConnectionError`]; [`ConnectionError::Unsupported`] for a guest that shows no documents,
-    /// [`ConnectionError::Foreign`] for a reply beyond the limits of [`protocol::preview`].
+    /// See [`GuestConnectionError`]; [`GuestConnectionError::Unsupported`] for a guest that shows no documents,
+    /// [`GuestConnectionError::Foreign`] for a reply beyond the limits of [`protocol::preview`].
     pub async fn request_preview(
         &self,
         asked: &PreviewRequest,
@@ -238,7 +238,7 @@ impl GuestConnection {
     /// Asks the guest for a picture of a page: a PNG or JPEG within the limits of [`protocol::preview`].
     ///
     /// # Errors
-    /// See [`ConnectionError`]; [`ConnectionError::Foreign`] if the page cannot be drawn, and for anything else.
+    /// See [`GuestConnectionError`]; [`GuestConnectionError::Foreign`] if the page cannot be drawn, and for anything else.
     pub async fn page_picture(&self, asked: &PageRequest) -> Result<Bytes, GuestConnectionError> {
         let body = timeout(PREVIEW_TIMEOUT, self.post_json(PAGE_PATH, asked, PICTURE_MAX_BYTES)).await;
         let picture = body.map_err(|_| GuestConnectionError::Silent)??;

@@ -117,7 +117,7 @@ impl Driver {
         }
     }
 
-    /// Starts the account's machine. Dropping the future abandons the start; [`Driver::stop`] then cleans up.
+    /// Starts the account's machine. Dropping the future abandons the start; [`Driver::stop_machine`] then cleans up.
     ///
     /// # Errors
     /// See [`DriverError`].

@@ -1,7 +1,7 @@
 //! The machines of accounts: their supervisor and drivers.
 //!
 //! [`Machines`] runs one task for each machine. The task drives the machine from its actual to its desired state, and provides
-//! [`GuestConnection`]s: HTTP/2 connections to the programs in the machines, over which a [`Session`] runs the calls of an
+//! [`GuestConnection`]s: HTTP/2 connections to the programs in the machines, over which a [`GuestSession`] runs the calls of an
 //! answer. A [`Driver`] creates machines: [`sandbox`] in namespaces of the host, on its kernel or on a separate one,
 //! [`simulated`] inside the process for tests. [`domain::machine`] decides the state transitions. This crate does not handle
 //! questions or answers.

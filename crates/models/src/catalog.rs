@@ -122,7 +122,7 @@ struct DiscoveredModels {
     probes: HashMap<ProviderName, Probe>,
 }
 
-/// The catalog of models. Before [`Catalog::refresh`] it contains the configured models and the built-in reader.
+/// The catalog of models. Before [`Catalog::refresh_models`] it contains the configured models and the built-in reader.
 #[derive(Debug)]
 pub struct Catalog {
     config: VendorsConfig,
@@ -304,7 +304,7 @@ impl Catalog {
     }
 
     /// Returns the model with this identifier, or the default one. Returns `None` if it does not exist; see
-    /// [`Catalog::outage`].
+    /// [`Catalog::explain_outage`].
     #[must_use]
     pub fn find_model(&self, id: Option<&str>) -> Option<CatalogModel> {
         let entries = self.model_entries();

@@ -1,6 +1,6 @@
 //! The HTTP client of one vendor's server.
 //!
-//! Connects directly through a [`Pool`], or through `reqwest` when the settings or the environment (`HTTPS_PROXY` and so on)
+//! Connects directly through a [`ConnectionPool`], or through `reqwest` when the settings or the environment (`HTTPS_PROXY` and so on)
 //! have a proxy for the server.
 
 use std::error::Error;

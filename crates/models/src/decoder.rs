@@ -200,7 +200,7 @@ impl StepDecoder {
     /// Handles the end of the body.
     ///
     /// # Errors
-    /// Fails like [`Self::push`], and for an incomplete response.
+    /// Fails like [`Self::push_bytes`], and for an incomplete response.
     pub fn end_body(&mut self, ready: &mut VecDeque<StepEvent>) -> Result<StreamProgress, StepError> {
         if let BodyKind::Document(document) = &mut self.body {
             let document = std::mem::take(document);

@@ -173,7 +173,7 @@ impl EmbeddingModel {
     /// Returns the vector of a query, within a few seconds. Cancel safe.
     ///
     /// # Errors
-    /// As [`Self::embed`].
+    /// As [`Self::embed_passages`].
     pub async fn embed_query(&self, query: &str) -> Result<EmbeddedTexts, StepError> {
         self.embed_within(vec![format!("{}{query}", self.query_prefix)], QUERY_TIMEOUT).await
     }

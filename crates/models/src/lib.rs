@@ -1,6 +1,6 @@
 //! Models: providers of steps, the catalog and health.
 //!
-//! A [`Provider`] streams one step. Each wire format of vendors has a module, and so has the built-in reader, which
+//! A [`StepProvider`] streams one step. Each wire format of vendors has a module, and so has the built-in reader, which
 //! needs no vendor. No other crate contains vendors' JSON. The [`Catalog`] lists the models and resolves their
 //! providers.
 //!

@@ -47,7 +47,7 @@ pub(crate) struct SseParser {
 }
 
 impl SseParser {
-    /// Adds bytes. Call [`Self::next`] until it returns `None` before adding more.
+    /// Adds bytes. Call [`Self::next_frame`] until it returns `None` before adding more.
     pub(crate) fn push_bytes(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.line);
         self.searched -= self.line;

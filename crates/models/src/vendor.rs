@@ -127,7 +127,7 @@ impl VendorClient {
         self.own
     }
 
-    /// Makes one attempt at a step; see [`crate::Provider::step`].
+    /// Makes one attempt at a step; see [`crate::StepProvider::stream_step`].
     #[must_use]
     pub fn stream_step(&self, mut request: StepRequest) -> StepStream {
         let (renamed, notes) = schema::prepare_schemas(&mut request);

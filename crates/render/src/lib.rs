@@ -1,6 +1,6 @@
 //! Renders answers as HTML. Markdown with marks like `[1]` becomes safe HTML with a link to the source for each mark.
 //!
-//! [`whole`] renders a finished text, [`document`] a document of a user. [`Renderer`] renders a growing text: finished blocks once, only the last block
+//! [`render_answer`] renders a finished text, [`render_document`] a document of a user. [`Renderer`] renders a growing text: finished blocks once, only the last block
 //! again. Both produce the same blocks.
 //!
 //! Two independent layers make the output safe. [`emit`] writes only known elements and attributes and escapes the rest;

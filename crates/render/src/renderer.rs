@@ -67,7 +67,7 @@ impl Renderer {
     }
 
     /// Returns the HTML after the finished blocks. A long tail may lag behind the text by a sixteenth until
-    /// [`Self::end`].
+    /// [`Self::end_text`].
     pub fn tail_html(&mut self, sources: &dyn CitationSources) -> &str {
         let length = self.tail.len();
         let open = if self.ended { 0 } else { self.segments.open_start() };

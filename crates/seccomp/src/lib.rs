@@ -1,7 +1,7 @@
 //! The seccomp filters of the processes in a machine, built from one allowlist.
 //!
-//! Two layers use them. The machine driver filters the agent and all its descendants ([`Profile::Agent`]); the agent
-//! filters each tool again ([`Profile::Program`], [`Profile::Worker`]). A call that is not listed fails with `ENOSYS`,
+//! Two layers use them. The machine driver filters the agent and all its descendants ([`SeccompProfile::Agent`]); the agent
+//! filters each tool again ([`SeccompProfile::Program`], [`SeccompProfile::Worker`]). A call that is not listed fails with `ENOSYS`,
 //! as on a kernel without it, so that libraries fall back. Known but forbidden calls fail with `EPERM`.
 //!
 //! The list follows the default profile of container engines, without the calls that affect other users of the host
@@ -25,7 +25,7 @@ pub enum SeccompProfile {
         /// True if a control group accounts the memory of the whole machine.
         counted: bool,
     },
-    /// A User Mode Linux kernel, which traces the processes of its machine: what [`Profile::Agent`] allows, and
+    /// A User Mode Linux kernel, which traces the processes of its machine: what [`SeccompProfile::Agent`] allows, and
     /// `ptrace`.
     UserModeLinux {
         /// As for the agent.

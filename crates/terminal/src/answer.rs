@@ -217,7 +217,7 @@ impl<O: Write, E: Write> Printer<O, E> {
         Ok(())
     }
 
-    /// Returns true if [`Self::status`] would show something.
+    /// Returns true if [`Self::show_status`] would show something.
     pub(crate) const fn shows_status(&self) -> bool {
         self.style.colours && !self.mid_line
     }

@@ -102,7 +102,7 @@ fn read_question(input: impl Read) -> Result<String, TerminalError> {
 /// Uploads the files, asks, and prints the answer. The first Ctrl-C stops the answer at the service, a second one leaves.
 ///
 /// # Errors
-/// As [`Error`] says.
+/// As [`TerminalError`] says.
 pub async fn ask_and_print(options: AskOptions) -> Result<AskSummary, TerminalError> {
     let mut style = Style::for_process(options.plain || options.json);
     if options.json {

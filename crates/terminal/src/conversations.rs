@@ -14,7 +14,7 @@ const LISTED_MAX: u64 = 100;
 /// Lists the newest conversations: id, time of the last change, title.
 ///
 /// # Errors
-/// As [`Error`] says.
+/// As [`TerminalError`] says.
 pub async fn list_conversations(connection: &ServiceConnection, json: bool) -> Result<(), TerminalError> {
     let client = connection.open_client()?;
     let mut out = io::stdout();
@@ -42,7 +42,7 @@ fn format_chat(chat: &Chat) -> String {
 /// Prints a conversation: its questions, quoted, and its answers with their sources.
 ///
 /// # Errors
-/// As [`Error`] says.
+/// As [`TerminalError`] says.
 pub async fn show_conversation(
     connection: &ServiceConnection,
     chat_id: &str,
@@ -74,7 +74,7 @@ pub async fn show_conversation(
 /// Stops the answer of a conversation.
 ///
 /// # Errors
-/// As [`Error`] says.
+/// As [`TerminalError`] says.
 pub async fn stop_answer(connection: &ServiceConnection, chat_id: &str) -> Result<(), TerminalError> {
     let before = connection.open_client()?.stop_chat(chat_id).await?;
     let said = match before.status {

@@ -17,7 +17,7 @@ use crate::{ServiceConnection, TerminalError};
 /// Lists a folder of the workspace: size, time of the last change, name.
 ///
 /// # Errors
-/// As [`Error`] says.
+/// As [`TerminalError`] says.
 pub async fn list_files(
     connection: &ServiceConnection,
     folder: &str,

@@ -1,7 +1,7 @@
 //! The machine drivers that this host can run, for tests that need a certain one.
 //!
 //! A driver is tried by a program, once in a run of all tests: each test is a separate process, so the outcome is kept in
-//! a file. A test whose driver cannot run here reports that, is recorded for the [`summary`], and returns. Where the
+//! a file. A test whose driver cannot run here reports that, is recorded for the [`summarize_skipped_tests`], and returns. Where the
 //! driver is expected ([`EXPECTED`]), the test fails instead.
 //!
 //! The files are in `drivers` of the target folder, or in the folder that [`FOLDER`] names: `tried-*` with outcomes, and

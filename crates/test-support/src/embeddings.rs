@@ -2,7 +2,7 @@
 //!
 //! A vector counts the hashed trigrams of a text's words, and the concepts of a small table of synonyms, which weigh more. So
 //! it is the same for equal texts, and finds texts without common words if the table has their synonyms. The model's name
-//! selects faults: see [`respond`].
+//! selects faults: see [`respond_to_embeddings`].
 
 use serde_json::{Value, json};
 

@@ -5,7 +5,7 @@
 //! when a script requires it. Its behaviour is selected by, in this order,
 //!
 //! 1. a line `STANDIN {json}` in the last user's message, with a [`Script`] as JSON;
-//! 2. the model's name: see [`script::builtin`] for the names; `text-200x5` writes 200 tokens at 5 ms each.
+//! 2. the model's name: see [`run_script::builtin_script`] for the names; `text-200x5` writes 200 tokens at 5 ms each.
 //!
 //! A script has a step for each request after the last user's message (tool results lead to the next step). A step can
 //! have several tries: repeating the same request runs the next one. The server keeps no other state between requests,
@@ -13,7 +13,7 @@
 //!
 //! It also plays the other servers that the service calls: see [`web`](mod@web).
 //!
-//! `GET /standin/requests` returns the received requests, like [`Handle::requests`] within the process.
+//! `GET /standin/requests` returns the received requests, like [`FakeVendorHandle::serve_requests`] within the process.
 
 mod attempt;
 pub mod drivers;

@@ -25,7 +25,7 @@ const LINGER_SECONDS: &str = "5";
 /// Limits the attempts to restart a killed server.
 const STARTS_MAX: u32 = 500;
 /// Stops the server in folder $1 and removes it when $1.users has been unlocked for $2 seconds. Removes lock files
-/// under their locks; see [`lock`].
+/// under their locks; see [`lock_folder`].
 const WATCH: &str = r#"
 while :; do
     flock -x "$1.users" true
@@ -91,7 +91,7 @@ impl PostgresServer {
         server
     }
 
-    /// Starts a separate server that also listens on `localhost` and requires TLS there. [`Server::authority`] signs
+    /// Starts a separate server that also listens on `localhost` and requires TLS there. [`PostgresServer::authority_certificate`] signs
     /// its certificate for that name.
     ///
     /// # Panics

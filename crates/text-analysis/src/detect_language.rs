@@ -46,10 +46,10 @@ const OTHER: &str = "\
     jest sa czy jaki jaka jakie ile kto gdzie kiedy dlaczego oraz przez dla od nie na z w \
     zapytanie umowa umowy";
 
-/// The number of distinguished languages: all of [`Language::ALL`], and one for all others.
+/// The number of distinguished languages: all of [`TextLanguage::ALL`], and one for all others.
 const KINDS: usize = 5;
 
-/// The languages of each of these words, in the order of [`Language::ALL`], and then whether it belongs to another one.
+/// The languages of each of these words, in the order of [`TextLanguage::ALL`], and then whether it belongs to another one.
 static KNOWN: LazyLock<HashMap<&'static str, [bool; KINDS]>> = LazyLock::new(|| {
     let mut known: HashMap<&str, [bool; KINDS]> = HashMap::new();
     for (index, words) in [CZECH, SLOVAK, GERMAN, ENGLISH, OTHER].into_iter().enumerate() {

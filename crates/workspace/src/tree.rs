@@ -28,7 +28,7 @@ pub(crate) const FILE_FLAGS: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).uni
 /// An entry of a walk.
 #[derive(Debug)]
 pub(crate) struct TreeEntry {
-    /// Its name in [`TreeWalk::folder`], until the walk continues.
+    /// Its name in [`TreeWalk::current_folder`], until the walk continues.
     pub(crate) name: CString,
     /// The type that the folder reports.
     pub(crate) kind: FileType,

@@ -1,4 +1,4 @@
-//! The rules of the tree. Each rule is a function from the [`Tree`] to violations; a module groups one subject.
+//! The rules of the tree. Each rule is a function from the [`SourceTree`] to violations; a module groups one subject.
 //!
 //! Exceptions are in `exceptions.txt` beside this crate's manifest, with reasons. An unused exception is a
 //! violation.

@@ -53,7 +53,7 @@ impl ZipWriter {
         self.count_bytes(header)
     }
 
-    /// Begins a file. Its content follows, each piece passed to [`Self::content`], then [`Self::end_file`].
+    /// Begins a file. Its content follows, each piece passed to [`Self::count_content`], then [`Self::end_file`].
     pub(super) fn begin_file(&mut self, name: &str, modified: Timestamp) -> Vec<u8> {
         self.checksum = Crc::new();
         let header = self.write_header(name.to_owned(), false, modified);

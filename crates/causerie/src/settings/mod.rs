@@ -1,6 +1,6 @@
 //! The settings of the service, read once from arguments, environment and file.
 //!
-//! Each key is one line of [`Settings::read`], with its type, bounds and default. `docs/configuration.md` documents
+//! Each key is one line of [`ServiceSettings::from_sources`], with its type, bounds and default. `docs/configuration.md` documents
 //! each; a test compares both.
 
 mod connections;
@@ -256,7 +256,7 @@ pub(crate) fn read_locations(mut from: SettingSources) -> Result<DataLocations, 
 /// Reads the folder of images, for the commands that build them.
 ///
 /// # Errors
-/// Like [`places`].
+/// Like [`read_locations`].
 pub(crate) fn images_folder(mut from: SettingSources) -> Result<PathBuf, Invalid> {
     let DataLocations { data, .. } = DataLocations::from_sources(&mut from);
     let images = read_images_folder(&mut from, &data);

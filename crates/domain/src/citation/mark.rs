@@ -2,8 +2,8 @@
 //!
 //! A mark has numbers from 1 to [`MARK_MAX`] in square brackets. It is not in code (fenced, indented, in backticks or
 //! in HTML), in a formula, in a link or in a URL, and not a definition at the beginning of a line. Behind a digit, a
-//! bracket, a single letter, a TeX command or a name of a program it is an index ([`Word`] decides). The scanner knows
-//! only the form: a mark counts if all its numbers have sources, which the reader looks up ([`Mark::is_known`]); any
+//! bracket, a single letter, a TeX command or a name of a program it is an index ([`WordState`] decides). The scanner knows
+//! only the form: a mark counts if all its numbers have sources, which the reader looks up ([`CitationMark::is_known`]); any
 //! other mark is text.
 //!
 //! A growing answer is shown without its marks, and shown text must not change: the scanner decides from left to right, and

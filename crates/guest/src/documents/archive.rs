@@ -226,7 +226,7 @@ fn large_entries(bytes: &[u8], end: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*record.get(28..)?.first_chunk()?))
 }
 
-/// Converts an error of a stream from [`Archive::part`].
+/// Converts an error of a stream from [`ZipReader::open_part`].
 pub(super) fn unpack_error(format: &'static str, error: &std::io::Error) -> ExtractError {
     if error.kind() == std::io::ErrorKind::FileTooLarge {
         let bound = if error.to_string() == TOTAL_EXCEEDED { TOTAL_MAX_BYTES } else { PART_MAX_BYTES };

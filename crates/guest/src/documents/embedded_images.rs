@@ -105,7 +105,7 @@ fn count_part_pixels(archive: &mut ZipReader<'_>, part: &str) -> Result<Option<u
     pixels_in(part, &head, archive.declared_bytes(part))
 }
 
-/// Like [`pixels`], for a part with this beginning and length.
+/// Like [`count_part_pixels`], for a part with this beginning and length.
 fn pixels_in(part: &str, head: &[u8], bytes: u64) -> Result<Option<u64>, UnreadImage> {
     let Some(kind) = ImageKind::from_bytes(head) else {
         return if has_name_of_kind(part) { Err(UnreadImage::Failed) } else { Ok(None) };

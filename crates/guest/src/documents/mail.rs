@@ -247,7 +247,7 @@ impl<'a> MailWriter<'a> {
         }
     }
 
-    /// Names the attachment that is written as [`attachment`] finds it: `e2.1`.
+    /// Names the attachment that is written as [`find_mail_attachment`] finds it: `e2.1`.
     fn name_of_attachment(&self) -> String {
         let numbers: Vec<String> = self.at.iter().map(u32::to_string).collect();
         format!("{}{}", self.kind.attachment_prefix(), numbers.join("."))

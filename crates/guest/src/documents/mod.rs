@@ -1,6 +1,6 @@
 //! Extracts text from documents, for the tools and the index.
 //!
-//! [`extract`] returns the text of a file in segments with their page or lines; [`passages`] splits the segments
+//! [`extract_file`] returns the text of a file in segments with their page or lines; [`passages`] splits the segments
 //! into pieces that can be quoted and cited. The format is detected from the content, and from the file name only
 //! if the content is ambiguous.
 //!
@@ -366,7 +366,7 @@ pub fn extract_file(path: &Path, file: File) -> Result<Extracted, ExtractError> 
 /// Extracts the text of a part of a file, if its format can be read in parts.
 ///
 /// # Errors
-/// Like [`extract`].
+/// Like [`extract_file`].
 pub fn extract_part(path: &Path, file: File, bounds: &ExtractBounds) -> Result<Extracted, ExtractError> {
     let size = file.metadata()?.len();
     if size > INPUT_MAX_BYTES {
@@ -397,7 +397,7 @@ pub(crate) fn extract_unpacked(
 /// Extracts the text of a file's content.
 ///
 /// # Errors
-/// Like [`extract`].
+/// Like [`extract_file`].
 pub fn extract_bytes(path: &Path, bytes: &[u8]) -> Result<Extracted, ExtractError> {
     extract_bytes_part(path, bytes, &ExtractBounds::default())
 }

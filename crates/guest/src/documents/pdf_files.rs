@@ -91,7 +91,7 @@ pub(super) fn add_attached_files(document: &Pdf, page: u32, into: &mut Extracted
 /// letters.
 pub(super) const PREFIX: char = 'p';
 
-/// Returns the content of an attached file by the name that [`add`] gave it.
+/// Returns the content of an attached file by the name that [`add_attached_files`] gave it.
 pub(super) fn attached_file_content(document: &[u8], name: &str) -> Option<Vec<u8>> {
     let number: usize = name.strip_prefix(PREFIX)?.parse().ok()?;
     let document = pdf::load_pdf(document).ok()?;

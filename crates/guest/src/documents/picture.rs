@@ -44,7 +44,7 @@ pub(super) fn draw_pdf_page(
     catch_unwind(AssertUnwindSafe(draw)).ok().flatten()
 }
 
-/// Like [`draw`], within the limits of images for models.
+/// Like [`draw_pdf_page`], within the limits of images for models.
 pub(super) fn draw_for_model(document: &Pdf, page: u32) -> Option<Vec<u8>> {
     let mut pictures = DIVISORS.into_iter().map_while(|divisor| {
         draw_pdf_page(document, page, |size| {

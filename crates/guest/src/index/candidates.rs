@@ -99,7 +99,7 @@ pub(super) fn scope_filter(values: &mut Vec<String>, paths: &[String], named: &[
     filter
 }
 
-/// The columns of a [`Candidate`], in the order that [`candidate`] expects.
+/// The columns of a [`PassageCandidate`], in the order that [`candidate_from_row`] expects.
 const CANDIDATE: &str =
     "passage.id, file.id, file.path, file.title, file.language, passage.page, passage.first_line,
      passage.last_line, passage.heading, passage.text, passage.columns";

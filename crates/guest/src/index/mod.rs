@@ -1,6 +1,6 @@
 //! Search: ranked passages of the workspace's documents, from an index that is stored beside the workspace.
 //!
-//! Each machine has one index. Changed files are read in the background ([`Library::keep_up`]) while no tool runs. Each search
+//! Each machine has one index. Changed files are read in the background ([`DocumentLibrary::keep_up`]) while no tool runs. Each search
 //! first walks the workspace and reads changed files again, within the timeout, in place of the background; the result lists the
 //! files that have not been read yet. Long documents are read in ranges of pages, and ranges that were read are retained. A
 //! failed document is recorded with the file's stamp: it is retried when the file changes or, if time may help, after a delay
@@ -53,7 +53,7 @@ pub use walk::{FILES_MAX, FileStamp, FoundFile, walk_workspace};
 
 /// The maximum number of files or folders in the scope of a search.
 const PATHS_MAX: usize = 100;
-/// The length to which documents are cut for the index, in bytes: see [`crate::documents::passages::split`].
+/// The length to which documents are cut for the index, in bytes: see [`crate::documents::passages::split_passages`].
 pub const PIECE_MAX_BYTES: usize = 1_200;
 /// The time slice of one document before others are read; a document that failed before may use all the time.
 const DOCUMENT_TIME_MAX: Duration = Duration::from_secs(40);
@@ -317,7 +317,7 @@ impl DocumentLibrary {
     }
 
     /// Waits until files may have changed, then reads them until a search needs the readers, for at most a minute. The
-    /// next call reads the rest. `read` is as in [`Self::search`].
+    /// next call reads the rest. `read` is as in [`Self::search_documents`].
     ///
     /// Cancel safe: passages read until then stay in the index.
     pub async fn keep_up<R, F>(&self, read: R)
@@ -362,7 +362,7 @@ impl DocumentLibrary {
     }
 
     /// Reads the files at or below these paths for at most `time`, and returns the files that the index does not
-    /// contain completely, with the reasons; at most [`UNREAD_MAX`]. `read` is as in [`Self::search`].
+    /// contain completely, with the reasons; at most [`UNREAD_MAX`]. `read` is as in [`Self::search_documents`].
     ///
     /// Cancel safe: passages read until then stay in the index.
     pub async fn read_now<R, F>(&self, paths: &[String], time: Duration, read: R) -> Vec<UnreadFile>

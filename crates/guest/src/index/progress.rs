@@ -277,7 +277,7 @@ pub(super) fn retry_at(now: i64, attempts: u32) -> i64 {
 pub struct Runs(Vec<(u32, u32)>);
 
 impl Runs {
-    /// Parses the output of [`Runs::text`].
+    /// Parses the output of [`Runs::to_text`].
     pub(super) fn parse(text: &str) -> Self {
         let run = |part: &str| {
             let (first, last) = part.split_once('-')?;

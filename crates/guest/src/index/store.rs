@@ -325,7 +325,7 @@ fn drop_file(transaction: &Transaction<'_>, path: &str) -> Result<(), IndexError
     Ok(())
 }
 
-/// Returns the columns of [`IndexedFile`], in the order that [`known`] expects.
+/// Returns the columns of [`IndexedFile`], in the order that [`indexed_file_from_row`] expects.
 fn known_columns() -> String {
     format!(
         "size, modified, changed, inode, complete, pages, runs, reason, problem, attempts, retry_at, reader,

@@ -211,7 +211,7 @@ fn close_on_exec() -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// The return of [`fork`] in each of the two processes.
+/// The return of [`fork_process`] in each of the two processes.
 pub(super) enum ForkedProcess {
     Parent(Pid),
     Child,

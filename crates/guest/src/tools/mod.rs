@@ -1,6 +1,6 @@
 //! The tools of the machine.
 //!
-//! [`run`] executes one call. Code that parses documents or runs commands runs in a child process under the tools'
+//! [`run_tool`] executes one call. Code that parses documents or runs commands runs in a child process under the tools'
 //! user (see [`confine`]): `causerie-guest worker` handles one request of any tool but the shell, `causerie-guest
 //! command` supervises a command, `causerie-guest server` an MCP server. None of them inherits the agent's socket.
 //! Results are text for a language model, within the bounds of [`protocol::tool`].

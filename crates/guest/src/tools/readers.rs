@@ -1,7 +1,7 @@
 //! Workers that read many documents for the index, one after another: starting a process takes longer than reading a
 //! short document. Others recognize the images in the files of one archive, whose unpacked files they keep.
 //!
-//! Only requests of [`Task::Extract`] and [`Task::RecognizeImage`] are sent to them. A worker that fails is dropped, and the
+//! Only requests of [`ChildTask::Extract`] and [`ChildTask::RecognizeImage`] are sent to them. A worker that fails is dropped, and the
 //! document that it failed on is tried again in a new one, so that earlier documents do not affect it.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -111,7 +111,7 @@ pub(super) async fn extract_in_reader(
 /// Recognizes an image in a worker that may have recognized others of the same document before.
 ///
 /// # Errors
-/// Like [`extract`].
+/// Like [`extract_in_reader`].
 ///
 /// Cancel safe: the worker is killed.
 pub(super) async fn recognize_in_reader(

@@ -173,7 +173,7 @@ impl MachineFolders {
         Some(line.trim().chars().filter(|letter| !letter.is_control()).take(SHOWN_MAX).collect())
     }
 
-    /// Remembers the reason of the last change of the machine's state, for [`Self::reason`].
+    /// Remembers the reason of the last change of the machine's state, for [`Self::last_change_reason`].
     ///
     /// # Errors
     /// Fails if it cannot be written.

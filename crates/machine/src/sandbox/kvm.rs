@@ -20,7 +20,7 @@ use super::spec::LaunchReport;
 use super::sys::{self, ForkSide, LaunchErrorContext, LaunchFailure};
 use crate::contract::DriverError;
 
-/// The second argument of a launcher that must call [`create`] with the third.
+/// The second argument of a launcher that must call [`run_kvm_trial`] with the third.
 pub(super) const CREATE_ARGUMENT: &str = "try-kvm";
 /// The maximum number of bytes of QEMU's output that are read, and that are passed on.
 const WORDS_READ_MAX: usize = 64 * 1024;

@@ -16,7 +16,7 @@ pub(crate) const REPORT_MAX_BYTES: usize = 64 * 1024;
 pub(crate) const SOCKET: &str = "agent.sock";
 /// The file that is locked while the machine lives.
 pub(crate) const LOCK: &str = "lock";
-/// The machine's [`Identity`].
+/// The machine's [`MachineIdentity`].
 pub(crate) const STATE: &str = "state.json";
 /// The standard output and error of the agent and the jail.
 pub(crate) const LOG: &str = "agent.log";

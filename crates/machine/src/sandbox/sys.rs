@@ -172,7 +172,7 @@ pub(crate) fn open_signal_fd() -> io::Result<OwnedFd> {
     }
 }
 
-/// Returns true if SIGTERM was received through the descriptor of [`signals`].
+/// Returns true if SIGTERM was received through the descriptor of [`open_signal_fd`].
 pub(crate) fn received_term(signals: &OwnedFd) -> bool {
     /// The size of the kernel's `signalfd_siginfo`; its first four bytes are the signal's number.
     const RECORD: usize = 128;

@@ -2,7 +2,7 @@
 //!
 //! [`domain::machine::Machine`] decides; the task in [`task`] executes its effects with the driver and publishes the
 //! observed state through a watch channel. Machines outlive the service: [`Machines::shutdown`] ends the tasks and
-//! leaves the machines running, and [`Machines::begin`] attaches to machines of an earlier service.
+//! leaves the machines running, and [`Machines::resume_machines`] attaches to machines of an earlier service.
 
 mod index_watch;
 mod task;
@@ -227,7 +227,7 @@ impl Machines {
     /// saved.
     ///
     /// # Errors
-    /// [`MachineError::NoMachine`] among others.
+    /// [`SupervisorError::NoMachine`] among others.
     pub async fn start_machine(&self, account: AccountId) -> Result<(), SupervisorError> {
         self.send_command(account, SupervisorCommand::Start).await
     }
@@ -236,15 +236,15 @@ impl Machines {
     /// saved.
     ///
     /// # Errors
-    /// [`MachineError::NoMachine`] among others.
+    /// [`SupervisorError::NoMachine`] among others.
     pub async fn stop_machine(&self, account: AccountId) -> Result<(), SupervisorError> {
         self.send_command(account, |answer| SupervisorCommand::Stop { reason: None, answer }).await
     }
 
-    /// Stops the account's machine like [`Self::stop`], for a reason that its state then shows.
+    /// Stops the account's machine like [`Self::stop_machine`], for a reason that its state then shows.
     ///
     /// # Errors
-    /// [`MachineError::NoMachine`] among others.
+    /// [`SupervisorError::NoMachine`] among others.
     pub async fn stop_because(
         &self,
         account: AccountId,
@@ -256,7 +256,7 @@ impl Machines {
     /// Returns the state of the account's machine (section 2.1).
     ///
     /// # Errors
-    /// [`MachineError::NoMachine`] among others.
+    /// [`SupervisorError::NoMachine`] among others.
     pub async fn status(&self, account: AccountId) -> Result<MachineStatus, SupervisorError> {
         Ok(self.machine_view(account).await?.status)
     }
@@ -264,7 +264,7 @@ impl Machines {
     /// Returns the state of the account's machine.
     ///
     /// # Errors
-    /// [`MachineError::NoMachine`] among others.
+    /// [`SupervisorError::NoMachine`] among others.
     pub async fn machine_view(&self, account: AccountId) -> Result<MachineView, SupervisorError> {
         let mut seen = self.machine_handle(account).await?.seen;
         // If the host was not checked in time, the desired state is shown.
@@ -277,7 +277,7 @@ impl Machines {
     /// minutes. Cancel safe: the start continues.
     ///
     /// # Errors
-    /// [`MachineError::GivenUp`] with the reason, [`MachineError::Stopped`] if the owner stops it meanwhile.
+    /// [`SupervisorError::GivenUp`] with the reason, [`SupervisorError::Stopped`] if the owner stops it meanwhile.
     pub async fn ensure_running(&self, account: AccountId) -> Result<GuestConnection, SupervisorError> {
         self.start_machine(account).await?;
         let mut seen = self.machine_handle(account).await?.seen;
@@ -298,7 +298,7 @@ impl Machines {
     /// Waits, without starting it, until the account's machine runs. Cancel safe.
     ///
     /// # Errors
-    /// [`MachineError::GivenUp`] with the reason if starting was given up, [`MachineError::Stopped`] if it is
+    /// [`SupervisorError::GivenUp`] with the reason if starting was given up, [`SupervisorError::Stopped`] if it is
     /// stopped; both only if nobody starts it within a second.
     pub async fn when_running(&self, account: AccountId) -> Result<GuestConnection, SupervisorError> {
         let mut seen = self.machine_handle(account).await?.seen;
@@ -325,7 +325,7 @@ impl Machines {
     /// machine, but prevents it from becoming idle, and restarts it if it dies.
     ///
     /// # Errors
-    /// [`MachineError::NoMachine`] among others.
+    /// [`SupervisorError::NoMachine`] among others.
     pub async fn register_turn(&self, account: AccountId) -> Result<TurnGuard, SupervisorError> {
         Ok(TurnGuard::new(&self.machine_handle(account).await?.turns))
     }
@@ -367,7 +367,7 @@ impl Machines {
     /// [`Self::files_changed`], within [`PREVIEW_START_TIMEOUT`]. Cancel safe: the start continues.
     ///
     /// # Errors
-    /// [`MachineError::Stopped`] if it may not be started for this, [`MachineError::NotInTime`] among others.
+    /// [`SupervisorError::Stopped`] if it may not be started for this, [`SupervisorError::NotInTime`] among others.
     pub async fn for_preview(&self, account: AccountId) -> Result<GuestConnection, SupervisorError> {
         let mut handle = self.machine_handle(account).await?;
         let _ = timeout(SETTLE_TIMEOUT, handle.seen.wait_for(|seen| seen.settled)).await;
@@ -408,7 +408,7 @@ impl Machines {
     /// Returns the process ids of the account's machine on the host; empty if it does not run.
     ///
     /// # Errors
-    /// [`MachineError::NoMachine`] among others.
+    /// [`SupervisorError::NoMachine`] among others.
     pub async fn list_processes(&self, account: AccountId) -> Result<Vec<i32>, SupervisorError> {
         let handle = self.machine_handle(account).await?;
         let (answer, answered) = oneshot::channel();
@@ -420,10 +420,10 @@ impl Machines {
         answered.await.map_err(|_| SupervisorError::ShuttingDown)
     }
 
-    /// Stops the account's machine like [`Self::stop`], and waits until all its processes have ended.
+    /// Stops the account's machine like [`Self::stop_machine`], and waits until all its processes have ended.
     ///
     /// # Errors
-    /// [`MachineError::GivenUp`] if one of its processes does not exit, [`MachineError::NotInTime`] among others.
+    /// [`SupervisorError::GivenUp`] if one of its processes does not exit, [`SupervisorError::NotInTime`] among others.
     pub async fn stop_completely(&self, account: AccountId) -> Result<(), SupervisorError> {
         self.stop_machine(account).await?;
         let mut seen = self.machine_handle(account).await?.seen;
@@ -440,7 +440,7 @@ impl Machines {
     /// Stops the account's machine and removes its index, so that the next start reads the whole workspace again.
     ///
     /// # Errors
-    /// Like [`Self::stop_completely`]; [`MachineError::Driver`] if the index is left or the machine was started
+    /// Like [`Self::stop_completely`]; [`SupervisorError::Driver`] if the index is left or the machine was started
     /// meanwhile.
     pub async fn reset_index(&self, account: AccountId) -> Result<(), SupervisorError> {
         self.stop_completely(account).await?;
@@ -450,7 +450,7 @@ impl Machines {
     /// Stops the machine of a deleted account, if it runs, and removes its data. Cancel safe: the next call continues.
     ///
     /// # Errors
-    /// [`MachineError::Driver`].
+    /// [`SupervisorError::Driver`].
     pub async fn remove_account(&self, account: AccountId) -> Result<(), SupervisorError> {
         self.forget_machine(account);
         self.shared.driver.stop_machine(account).await?;

@@ -41,7 +41,7 @@ const CLOSEST_MAX: usize = 3;
 const QUOTED_BESIDES: f64 = 0.7;
 /// Similarities that differ by less say nothing.
 const DEVIATION_MIN: f64 = 0.001;
-/// Limits the text of one event; see [`deltas`].
+/// Limits the text of one event; see [`split_deltas`].
 const DELTA_MAX_BYTES: usize = 24;
 /// The estimated bytes of a token.
 const TOKEN_BYTES: usize = 4;
