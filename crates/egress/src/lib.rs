@@ -6,7 +6,7 @@
 //!
 //! The steps of a question that may use the web:
 //!
-//! 1. [`WebSearch::search_web`] returns [`SearchResult`] pages. Their `url`s are added to the conversation's [`UrlAllowlist`], as
+//! 1. [`SearchClient::search_web`] returns [`SearchResult`] pages. Their `url`s are added to the conversation's [`UrlAllowlist`], as
 //!    are the URLs in the user's own words ([`UrlAllowlist::add_words`]).
 //! 2. [`Fetcher::fetch_url`] checks a URL against the allowlist and returns the page as passages, or the bytes of a
 //!    document, which must be parsed in the machine. Its links and its final URL are added to the allowlist
