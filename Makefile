@@ -40,6 +40,8 @@ ON_QEMU := package(conformance) & binary(suite) & (test(/^vm::/) | test(=crash::
 # The environment of tests that drive the built binary: on the kernel that `make kernel` has left, or the one that is named.
 KERNEL = $(or $(CAUSERIE_MACHINE_KERNEL),$(wildcard $(TARGET)/kernel/linux))
 TESTED = CAUSERIE_GUEST=$(GUEST_DEBUG) CAUSERIE_BIN=$(TARGET)/debug/causerie $(addprefix CAUSERIE_MACHINE_KERNEL=,$(KERNEL))
+# Most tests wait most of the time, for machines, browsers and clocks: half as many again as there are processors.
+export NEXTEST_TEST_THREADS ?= $(shell expr $$(nproc) \* 3 / 2)
 # Which machine drivers run here: a test whose driver does not is named at the end, or fails where CAUSERIE_EXPECT_DRIVERS
 # lists the driver.
 DRIVERS := $(TARGET)/debug/examples/drivers
