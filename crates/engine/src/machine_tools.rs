@@ -297,7 +297,7 @@ mod tests {
         };
         for (account, skipped, logged) in [(1, &["a"][..], 2), (2, &["a"], 2), (1, &["a\u{202e}", "b"], 3)] {
             seen.store_lists(AccountId::from_random(account), &[&one], update(skipped));
-            assert_eq!(seen.lock().logged.len(), logged, "{skipped:?}");
+            assert_eq!(seen.lock_seen().logged.len(), logged, "{skipped:?}");
         }
         assert_eq!(known_names(&seen, sample_account(), &one), ["registry__good"]);
         assert!(seen.is_news("registry", "odd", "another reason"));
