@@ -312,7 +312,7 @@ fn format_place(language: TextLanguage, place: &PassagePlace, files: &[&str]) ->
             out
         }
         PassagePlace::Web { url, title } => {
-            format!("**{}**", escape_markdown(if title.is_empty() { url } else { title }))
+            emphasize_escaped(&escape_markdown(if title.trim().is_empty() { url } else { title }))
         }
     }
 }
@@ -377,8 +377,8 @@ fn push_quote(out: &mut String, quote: &Quote<'_>) {
                 .collect::<Vec<_>>()
                 .join(" ");
             out.push_str(if started { "  \n> " } else { "> " });
-            let emphasis = if is_best && is_longer { "**" } else { "" };
-            let _ = write!(out, "{emphasis}{}{emphasis}", escape_markdown(&line));
+            let line = escape_markdown(&line);
+            out.push_str(&if is_best && is_longer { emphasize_escaped(&line) } else { line });
             started = true;
         }
         if text.len() < whole.len() {
@@ -397,6 +397,12 @@ fn without_empty_cells(line: &str) -> Cow<'_, str> {
     }
     let cells: Vec<&str> = line.split('\t').map(str::trim).filter(|cell| !cell.is_empty()).collect();
     Cow::Owned(cells.join("\t"))
+}
+
+/// Puts an escaped text of one line between marks of emphasis, which work only where no blanks are inside them.
+fn emphasize_escaped(text: &str) -> String {
+    let text = text.trim();
+    if text.is_empty() { String::new() } else { format!("**{text}**") }
 }
 
 /// Escapes characters with a meaning in Markdown or its extensions. Replaces control characters with spaces.
@@ -522,6 +528,20 @@ mod tests {
         let answer =
             answer_from_quotes(TextLanguage::English, &[Quote::from_passage(&passage)], LeftOut::default());
         assert!(answer.contains("> Hall B \\| 200\n"), "{answer}");
+    }
+
+    #[test]
+    fn emphasis_has_no_blanks_inside() {
+        for (text, emphasized) in [
+            ("Rent\t900", "**Rent \\| 900**"),
+            ("\t\tPhilosophy\t5\t", "**\\|  \\| Philosophy \\| 5 \\|**"),
+            ("\u{7}\u{a0}Rent\u{2028}", "**Rent**"),
+            (" \u{7}", ""),
+        ] {
+            assert_eq!(emphasize_escaped(&escape_markdown(text)), emphasized);
+        }
+        let place = PassagePlace::Web { url: "u".to_owned(), title: " Rent\n".to_owned() };
+        assert_eq!(format_place(TextLanguage::English, &place, &[]), "**Rent**");
     }
 
     #[test]

@@ -1,9 +1,8 @@
 //! Quotes rows of tables with the headings of their columns.
 
-use std::fmt::Write;
 use std::ops::Range;
 
-use super::{Quote, escape_markdown};
+use super::{Quote, emphasize_escaped, escape_markdown};
 
 /// The longest quote of rows with their headings, in bytes.
 const QUOTE_MAX_BYTES: usize = 2400;
@@ -33,8 +32,8 @@ pub(super) fn push_quote(out: &mut String, quote: &Quote<'_>) {
         let fitting = &line[..line.floor_char_boundary(left.min(line.len()))];
         left -= fitting.len();
         out.push_str(if started { "  \n> " } else { "> " });
-        let emphasis = if *is_best && is_longer { "**" } else { "" };
-        let _ = write!(out, "{emphasis}{}{emphasis}", escape_markdown(fitting));
+        let escaped = escape_markdown(fitting);
+        out.push_str(&if *is_best && is_longer { emphasize_escaped(&escaped) } else { escaped });
         if fitting.len() < line.len() {
             out.push_str(" …");
             return;
@@ -86,6 +85,18 @@ mod tests {
             render_quote(text, 3, "South\t2\t3", false),
             "> Births  \n> Region \\| 2019 \\| 2020  \n>  \\| Boys \\| Boys  \n> **South \\| 2 \\| 3**"
         );
+    }
+
+    #[test]
+    fn row_without_first_cell_stays_bold() {
+        let text = "Subject\tBook\tPages\n\tPhilosophy\t5\t\n\tLogic\t7\t";
+        assert_eq!(
+            render_quote(text, 1, "Philosophy\t5", false),
+            "> Subject \\| Book \\| Pages  \n> **\\| Philosophy \\| 5**"
+        );
+        let long = format!("Subject\tText\nLogic\t{} {}", "x".repeat(QUOTE_MAX_BYTES - 19), "y".repeat(90));
+        let quote = render_quote(&long, 1, long.lines().nth(1).expect("a row"), false);
+        assert!(quote.ends_with("x** …"), "{quote}");
     }
 
     #[test]
