@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use crate::TextLanguage;
 use crate::fold::{fold_text, lowercase_composed};
-use crate::token::{TokenKind, tokenize_text};
+use crate::token::{TextToken, TokenKind, tokenize_text};
 
 /// Words (folded) that are Czech and not Slovak.
 const CZECH: &str = "\
@@ -35,7 +35,7 @@ const GERMAN: &str = "\
     welche welcher welches welchen welchem wird werden wurde wurden kann konnen muss mussen darf durfen soll fur von \
     vom mit bei nach auf aus im zum zur uber unter nicht auch als hoch lange viel viele gilt gelten ich wir sie es \
     man oder wenn sich hat haben durch dass dieser dieses diese ihr ihre sein seine kein keine nur noch bis beim \
-    innerhalb wegen sowie hallo guten danke bitte worum worauf wofur womit wozu woher wohin geht";
+    innerhalb wegen sowie hallo guten danke bitte worum worauf wofur womit wozu woher wohin geht in an";
 
 /// Words (folded) of other languages: French, Spanish, Italian, Polish.
 const OTHER: &str = "\
@@ -49,7 +49,10 @@ const OTHER: &str = "\
 /// The number of distinguished languages: all of [`TextLanguage::ALL`], and one for all others.
 const KINDS: usize = 5;
 
-/// The languages of each of these words, in the order of [`TextLanguage::ALL`], and then whether it belongs to another one.
+/// The place of German among them.
+const GERMAN_INDEX: usize = 2;
+
+/// The languages of each of these words, in the order of [`Language::ALL`], and then whether it is of another one.
 static KNOWN: LazyLock<HashMap<&'static str, [bool; KINDS]>> = LazyLock::new(|| {
     let mut known: HashMap<&str, [bool; KINDS]> = HashMap::new();
     for (index, words) in [CZECH, SLOVAK, GERMAN, ENGLISH, OTHER].into_iter().enumerate() {
@@ -63,8 +66,8 @@ static KNOWN: LazyLock<HashMap<&'static str, [bool; KINDS]>> = LazyLock::new(|| 
 /// The maximum number of words that are examined.
 const WORDS_MAX: usize = 2_000;
 
-/// Returns the language of a text, or `None` if it cannot be determined or is another one. Works for short questions and
-/// whole documents.
+/// Returns the language of a text, or `None` if it cannot be determined or is none of these. Works for short questions and
+/// whole documents. Words that German and English share decide nothing.
 #[must_use]
 pub fn detect_language(text: &str) -> Option<TextLanguage> {
     let mut scores = [0_u32; KINDS];
@@ -81,7 +84,13 @@ pub fn detect_language(text: &str) -> Option<TextLanguage> {
         if folded == "co" && has_diacritics {
             scores[usize::from(lowercase_composed(token.text) != "co")] += 3;
         }
-        let known = KNOWN.get(folded.as_str()).copied().unwrap_or_default();
+        let mut known = KNOWN.get(folded.as_str()).copied().unwrap_or_default();
+        if known[GERMAN_INDEX]
+            && is_name_part(text, token)
+            && !["sie", "ihr", "ihre"].contains(&folded.as_str())
+        {
+            known[GERMAN_INDEX] = false;
+        }
         for (score, known) in scores.iter_mut().zip(known) {
             *score += if known { 2 } else { 0 };
         }
@@ -114,7 +123,21 @@ pub fn detect_language(text: &str) -> Option<TextLanguage> {
     if scores[KINDS - 1] == best {
         return None;
     }
-    TextLanguage::ALL.into_iter().zip(scores).find(|(_, score)| *score == best).map(|(language, _)| language)
+    let mut bests = TextLanguage::ALL.into_iter().zip(scores).filter(|(_, score)| *score == best);
+    let (first, _) = bests.next()?;
+    let is_shared = first == TextLanguage::German && bests.any(|(other, _)| other == TextLanguage::English);
+    (!is_shared).then_some(first)
+}
+
+/// Returns true for a capitalised word that does not begin a sentence or is abbreviated: `Dem.` in `Congo, Dem. Rep. in 2000`.
+fn is_name_part(text: &str, token: &TextToken<'_>) -> bool {
+    let mut letters = token.text.chars();
+    let is_capitalised =
+        letters.next().is_some_and(char::is_uppercase) && letters.next().is_some_and(char::is_lowercase);
+    let before = text[..token.start].trim_end_matches([' ', '\t', '"', '„', '“', '(', '*', '#']);
+    let begins = before.is_empty() || before.ends_with(['.', '!', '?', ':', ';', '\n', '-', '–', '•']);
+    let stop = text[token.end()..].strip_prefix('.');
+    is_capitalised && (!begins || stop.is_some_and(|rest| rest.contains(char::is_alphanumeric)))
 }
 
 /// Returns true if a word has an ending that is Slovak and not Czech: `zamestnancov`, `konanie`.
@@ -157,6 +180,9 @@ mod tests {
             ("O čom to je?", TextLanguage::Slovak),
             ("Worum geht es?", TextLanguage::German),
             ("A v roce 2020?", TextLanguage::Czech),
+            ("do kdy musi platit", TextLanguage::Czech),
+            ("Was kostet das in 2020?", TextLanguage::German),
+            ("What was the income of Congo, Dem. Rep. in 2000?", TextLanguage::English),
         ] {
             assert_eq!(detect_language(question), Some(language), "{question}");
         }
@@ -166,6 +192,9 @@ mod tests {
             "A kauce?",
             "A v r. 2020?",
             "notice period",
+            "Congo, Dem. Rep.: income in 2000",
+            "Korea, Dem. People's Rep. in 1990",
+            "Congo Dem Rep income in 2000",
             "Quelle est la durée du préavis ?",
             "Quel est le montant du loyer mensuel ?",
             "¿Cuál es el plazo de preaviso?",
