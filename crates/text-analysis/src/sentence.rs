@@ -21,16 +21,22 @@ const MONTHS: &[&str] = &[
 ];
 
 /// Returns the sentences and list items of a text, in order, without surrounding white space. A line without
-/// a final stop continues in the next one, unless a blank line or a list marker comes between.
+/// a final stop continues in the next one, unless a blank line or a list marker comes between. A row of a table is one
+/// sentence.
 #[must_use]
 pub fn split_sentences(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut start = 0;
     let mut at = 0;
+    let mut in_cells = has_cells(first_line(text));
     while let Some(c) = text[at..].chars().next() {
         let next = at + c.len_utf8();
         let ends = match c {
-            '\n' => breaks_line(text, at),
+            '\n' => {
+                in_cells = has_cells(first_line(&text[next..]));
+                breaks_line(text, at)
+            }
+            _ if in_cells => false,
             '.' | '!' | '?' | ';' => ends_sentence(text, at, c),
             _ => false,
         };
@@ -79,6 +85,22 @@ fn is_row(line: &str) -> bool {
         || line.matches(" | ").count() >= 2
         || line.contains('\t')
         || line.matches(';').count() >= 3
+}
+
+fn first_line(text: &str) -> &str {
+    text.split('\n').next().unwrap_or_default()
+}
+
+/// Returns true for a row whose stops are those of its cells. An item whose mark stands before a tab is none: `1.<tab>The rent`.
+fn has_cells(line: &str) -> bool {
+    let cells = line.split('\t').map(str::trim).filter(|cell| !cell.is_empty());
+    let is_mark = |cell: &str| {
+        !cell.contains(char::is_alphabetic) || !cell.contains(' ') && begins_item(&format!("{cell} "))
+    };
+    let has_columns = line.contains('\t') && cells.skip_while(|cell| is_mark(cell)).nth(1).is_some();
+    let bars = line.matches(" | ").count();
+    let has_fields = line.matches(';').count() >= 3 && !line.contains("; ");
+    has_columns || has_fields || bars >= 2 || line.starts_with('|') && bars > 0
 }
 
 /// Returns true if the last word of the line is an abbreviation before a name.
@@ -222,6 +244,24 @@ mod tests {
             ["Cena je 10 000 Kč.", "Usnesení bylo přijato.", "Místo: tělocvična"]
         );
         assert_eq!(sentence_texts("## 4. Roof of the store\n\nDone."), ["## 4. Roof of the store", "Done."]);
+    }
+
+    #[test]
+    fn rows_with_stops_stay_whole() {
+        let rows = [
+            "Benin\t29. 9.\t1.5",
+            "Congo, Dem. Rep.\t1990\t3. Early. Late",
+            "Player\tRec. Yards",
+            "\t7\tA. Smith Jr. Who?\tLondon",
+            "| Congo, Dem. Rep. | 52.1 |",
+            "St. Louis. Mo | Rec. Yards | 5",
+            "St. Louis. Mo;Rec. Yards;5;6",
+        ];
+        assert_eq!(sentence_texts(&rows.join("\n")), rows.map(str::trim));
+        for text in ["1.\tThe rent is 5. It is due.", "(a)\tThe rent is 5. It is due.", "5\tRent. It is due."]
+        {
+            assert_eq!(sentence_texts(text).len(), 2, "{text}");
+        }
     }
 
     #[test]
