@@ -64,9 +64,6 @@ fn read_fixture(name: &'static str) -> (&'static str, Vec<u8>) {
 }
 
 fn all_samples() -> Vec<Sample> {
-    let page = b"MIME-Version: 1.0\nContent-Type: multipart/related; boundary=\"b\"\n\n--b\nContent-Type: text/html\n\n\
-                 <p>The saved page shows a mag<b>pie</b>.</p>\n--b--\n";
-    let mailbox = b"From ada@example.org Mon Jun  2 10:00:00 2025\nSubject: =?utf-8?q?A_st=6Frk?=\n\nIt has moved in.\n";
     let rich = b"{\\rtf1\\ansi A rich text about a cur{\\b lew}.\\par}";
     let csv = b"bird,number\nsparrow,7\n";
     let tsv = b"bird\tnumber\nswallow\t9\n";
@@ -115,6 +112,20 @@ fn all_samples() -> Vec<Sample> {
         new_sample(&["`.html`"], read_fixture("notice.html"), "Odstávka", "line"),
         new_sample(&["`.html`", "`.htm`"], ("a.htm", b"A bare o<b>sier</b>".to_vec()), "osier", "line"),
         new_sample(&["`.html`", "`.xhtml`"], ("a.xhtml", b"A bare al<b>der</b>".to_vec()), "alder", "line"),
+    ];
+    samples.extend(message_samples());
+    samples.extend(image_samples());
+    samples.extend(book_samples());
+    samples.extend(slides_and_drawings());
+    samples.extend(archive_samples());
+    samples
+}
+
+fn message_samples() -> Vec<Sample> {
+    let page = b"MIME-Version: 1.0\nContent-Type: multipart/related; boundary=\"b\"\n\n--b\nContent-Type: text/html\n\n\
+                 <p>The saved page shows a mag<b>pie</b>.</p>\n--b--\n";
+    let mailbox = b"From ada@example.org Mon Jun  2 10:00:00 2025\nSubject: =?utf-8?q?A_st=6Frk?=\n\nIt has moved in.\n";
+    vec![
         new_sample(&["`.eml`"], read_fixture("notice.eml"), "výpovědní", "line"),
         new_sample(
             &["`.eml`", "`.emlx`"],
@@ -159,6 +170,11 @@ fn all_samples() -> Vec<Sample> {
             "fieldfare",
             "file and line",
         ),
+    ]
+}
+
+fn image_samples() -> Vec<Sample> {
+    vec![
         new_sample(&["PNG"], read_fixture("code_word.png"), "heron", "page"),
         new_sample(&["JPEG"], read_fixture("code_word.jpg"), "otter", "page"),
         new_sample(&["GIF"], read_fixture("code_word.gif"), "badger", "page"),
@@ -166,11 +182,7 @@ fn all_samples() -> Vec<Sample> {
         new_sample(&["TIFF"], read_fixture("code_word.tiff"), "lizard", "page"),
         new_sample(&["BMP"], read_fixture("code_word.bmp"), "walrus", "page"),
         new_sample(&["HEIC"], read_fixture("code_word.heic"), "heron", "page"),
-    ];
-    samples.extend(book_samples());
-    samples.extend(slides_and_drawings());
-    samples.extend(archive_samples());
-    samples
+    ]
 }
 
 fn book_samples() -> Vec<Sample> {

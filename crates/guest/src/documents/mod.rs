@@ -26,6 +26,8 @@ pub(crate) use embedded_images::IMAGES_MAX;
 pub use format::DocumentFormat;
 pub(crate) use image_file::{ImageFile, ImageFormat};
 pub(crate) use kept_files::KeptFiles;
+pub use reader_version::READER_VERSION;
+pub(crate) use reader_version::reader_of;
 pub(crate) use unpacked::{ForeignFormat, HEAD_BYTES, UNPACKED_MAX_BYTES, UnpackedArchive};
 
 mod archive;
@@ -81,6 +83,7 @@ mod pdf_paragraphs;
 mod pdf_xfa;
 mod picture;
 mod pst;
+mod reader_version;
 mod rows;
 mod rtf;
 mod scan;
@@ -114,41 +117,6 @@ const NESTING_MAX: u32 = 3;
 const PIXELS_MAX: u64 = 100_000_000;
 /// The line in place of a document that is not read.
 const TOO_DEEP: &str = "(not read: too many documents inside each other)";
-/// The version of the readers: documents that failed with another version are read again.
-pub const READER_VERSION: i64 = 14;
-/// The versions since which files of some extensions are read in another way, in ascending order: files read by an earlier
-/// version are read again.
-const CHANGED_READERS: &[(i64, &[&str])] = &[
-    (6, &["docx", "docm", "xlsx", "xlsm", "xls", "pptx", "pptm", "odt", "ods", "odp", "mht", "mhtml"]),
-    (7, &["eml", "msg", "mbox", "zip", "asice", "asics", "sce", "scs", "bdoc"]),
-    (9, &["pages", "numbers", "key", "fodt", "fods", "fodp", "fodg", "vsdx", "vsdm", "xps", "oxps"]),
-    (10, &["emlx"]),
-    (11, &["fb2", "mobi", "azw", "azw3", "prc", "pdb", "ipynb"]),
-    (12, &["pdf", "docx", "docm", "xlsx", "xlsm", "xls", "ods", "csv", "tsv"]),
-    (
-        13,
-        &[
-            "eml", "emlx", "msg", "mbox", "mht", "mhtml", "pst", "p7m", "docx", "docm", "doc", "xlsx",
-            "xlsm", "xlsb", "xls", "pptx", "pptm", "rtf", "csv", "tsv", "xml", "zip",
-        ],
-    ),
-    (
-        14,
-        &[
-            "xlsx", "xlsm", "xlsb", "xls", "ods", "fods", "numbers", "csv", "tsv", "xml", "zip", "html",
-            "htm", "xhtml", "pdf", "docx", "docm", "doc", "odt", "odg", "fodt", "rtf", "pptx", "pptm", "odp",
-            "fodp", "epub", "eml", "emlx", "msg", "mbox", "mht", "mhtml",
-        ],
-    ),
-];
-
-/// Returns the version of the current reader for a file of this name.
-pub(crate) fn reader_of(path: &str) -> i64 {
-    let extension = path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
-    let Some(extension) = extension else { return 0 };
-    let changed = CHANGED_READERS.iter().filter(|(_, extensions)| extensions.contains(&extension.as_str()));
-    changed.map(|(version, _)| *version).max().unwrap_or(0)
-}
 
 /// The text of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]

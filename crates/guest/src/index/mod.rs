@@ -568,6 +568,8 @@ fn is_within(path: &str, folder: &str) -> bool {
 }
 
 #[cfg(test)]
+mod background_tests;
+#[cfg(test)]
 mod image_tests;
 #[cfg(test)]
 mod integrity_tests;
