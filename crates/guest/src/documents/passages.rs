@@ -9,8 +9,9 @@ use std::rc::Rc;
 use domain::citation::PageKind;
 use serde::{Deserialize, Serialize};
 
+use super::cell_value::split_cells;
 use super::clause::{self, Start};
-use super::columns::{self, Columns, split_cells};
+use super::columns::{self, Columns};
 use super::rows::{self, Rows};
 use super::{DocumentFormat, DocumentSegment, Extracted, InnerFile};
 
@@ -142,8 +143,10 @@ impl PassageCutter {
 
     /// Cuts rows below the headings of their columns. The headings are not passages themselves.
     fn cut_table(&mut self, segment: &DocumentSegment, columns: &Columns) {
-        if columns.own.start > 0 {
-            let above: Vec<&str> = segment.text.split('\n').take(columns.own.start).collect();
+        // Headings that are too long to be carried whole are passages, too.
+        let end = if columns.has_shortened(&segment.text) { columns.own.end } else { columns.own.start };
+        if end > 0 {
+            let above: Vec<&str> = segment.text.split('\n').take(end).collect();
             let lines =
                 segment.lines.map(|(first, _)| (first, first.saturating_add(line_number(above.len() - 1))));
             self.cut_segment(&DocumentSegment {
@@ -335,7 +338,7 @@ impl PassageCutter {
         begins.then(|| (UnitKind::Paragraph, title.then(|| text.to_owned()), title))
     }
 
-    /// Splits a unit that exceeds the bound at ends of sentences or lines, otherwise at spaces.
+    /// Splits a unit that exceeds the bound at ends of sentences or lines, a row between its cells, otherwise at spaces.
     fn split_long_unit(&self, text: &str, unit: TextUnit, into: &mut Vec<TextUnit>) {
         if unit.range.len() <= self.max_bytes {
             into.push(unit);
@@ -348,9 +351,14 @@ impl PassageCutter {
             kind = UnitKind::Rest;
         };
         let mut open: Option<Range<usize>> = None;
-        for sentence in text_analysis::sentence::split_sentences(&text[unit.range.clone()]) {
-            let sentence = unit.range.start + sentence.start..unit.range.start + sentence.end;
-            for part in hard_cuts(text, sentence, self.max_bytes) {
+        let shown = &text[unit.range.clone()];
+        let parts = match unit.kind {
+            UnitKind::Row if shown.contains('\t') => cell_ranges(shown),
+            _ => text_analysis::sentence::split_sentences(shown),
+        };
+        for part in parts {
+            let part = unit.range.start + part.start..unit.range.start + part.end;
+            for part in hard_cuts(text, part, self.max_bytes) {
                 match &mut open {
                     Some(range) if part.end - range.start <= self.max_bytes => range.end = part.end,
                     _ => {
@@ -438,6 +446,17 @@ fn line_number(line: usize) -> u32 {
 
 fn truncate_heading(heading: &str) -> String {
     heading[..heading.floor_char_boundary(heading.len().min(HEADING_MAX_BYTES))].to_owned()
+}
+
+/// Returns the ranges of the cells of a row that are not empty.
+fn cell_ranges(row: &str) -> Vec<Range<usize>> {
+    let mut at = 0;
+    let range = |cell: &str| {
+        let range = at..at + cell.len();
+        at = range.end + 1;
+        range
+    };
+    row.split('\t').map(range).filter(|range| !row[range.clone()].trim().is_empty()).collect()
 }
 
 /// Returns the range of a line without trailing spaces; leading ones are retained because they matter in code.

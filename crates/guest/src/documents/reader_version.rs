@@ -1,7 +1,7 @@
 //! Says which documents a new version of the readers reads again.
 
 /// The version of the readers: documents that failed with another version are read again.
-pub const READER_VERSION: i64 = 14;
+pub const READER_VERSION: i64 = 15;
 /// The versions since which files of some extensions are read in another way, in ascending order: those that an earlier version
 /// has read are read again, too.
 const CHANGED_READERS: &[(i64, &[&str])] = &[
@@ -24,6 +24,14 @@ const CHANGED_READERS: &[(i64, &[&str])] = &[
             "xlsx", "xlsm", "xlsb", "xls", "ods", "fods", "numbers", "csv", "tsv", "xml", "zip", "html",
             "htm", "xhtml", "pdf", "docx", "docm", "doc", "odt", "odg", "fodt", "rtf", "pptx", "pptm", "odp",
             "fodp", "epub", "eml", "emlx", "msg", "mbox", "mht", "mhtml",
+        ],
+    ),
+    (
+        15,
+        &[
+            "xlsx", "xlsm", "xlsb", "xls", "ods", "fods", "numbers", "csv", "tsv", "xml", "zip", "pdf",
+            "docx", "docm", "doc", "odt", "fodt", "rtf", "html", "htm", "xhtml", "eml", "emlx", "msg",
+            "mbox",
         ],
     ),
 ];

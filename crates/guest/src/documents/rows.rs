@@ -1,6 +1,8 @@
 //! Cuts the rows of a table into passages below the headings of its columns.
 
-use super::columns::{Columns, split_cells};
+use super::cell_value::split_cells;
+use super::columns::Columns;
+use super::row_groups::carry_group_names;
 
 /// From this length on, in bytes, a passage ends at the next row.
 const ROWS_MIN_BYTES: usize = 600;
@@ -25,8 +27,9 @@ pub(super) struct Rows {
 /// each part has the names at the row's beginning and the headings of its columns.
 pub(super) fn cut_table_rows(text: &str, columns: &Columns, first: usize, max_bytes: usize) -> Vec<Rows> {
     let heads = &*columns.rows;
-    let lines: Vec<&str> = text.split('\n').collect();
-    let lines = || lines.iter().enumerate().skip(first).map(|(at, line)| (at, line.trim_end()));
+    let lines: Vec<&str> = text.split('\n').skip(first).collect();
+    let lines = carry_group_names(&lines);
+    let lines = || lines.iter().enumerate().map(|(at, line)| (first + at, line.trim_end()));
     let bytes: usize = lines().map(|(_, line)| line.len() + 1).sum();
     let is_whole = heads.len() + bytes <= max_bytes;
     let rows_max = max_bytes.saturating_sub(heads.len() + 1).max(max_bytes / 2);
