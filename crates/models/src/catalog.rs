@@ -522,11 +522,11 @@ fn make_unique(entries: &mut Vec<ModelEntry>, configured: &[ModelConfig]) {
 fn reader_entry() -> ModelEntry {
     ModelEntry {
         id: READER_ID.to_owned(),
-        label: Localized::new("Vestavěný čtenář", "Built-in reader", "Vstavaný čitateľ"),
+        label: Localized::new("Vestavěná čtečka", "Built-in reader", "Vstavaná čítačka"),
         description: Localized::new(
-            "Není to jazykový model: najde v dokumentech pasáže, které na otázku odpovídají, a cituje je",
+            "Není to jazykový model: najde v dokumentech úryvky, které na otázku odpovídají, a cituje je",
             "No language model: finds the passages of the documents that answer the question, and quotes them",
-            "Nie je to jazykový model: nájde v dokumentoch pasáže, ktoré na otázku odpovedajú, a cituje ich",
+            "Nie je to jazykový model: nájde v dokumentoch úryvky, ktoré na otázku odpovedajú, a cituje ich",
         ),
         provider: ProviderName::OpenAi,
         default: false,

@@ -40,9 +40,9 @@ pub(crate) fn vendor_description(format: WireFormat, own: bool) -> Localized {
         );
     }
     Localized::new(
-        "Jazykový model na serveru, který provozovatel nastavil",
+        "Jazykový model na serveru, který nastavil správce",
         "Language model on a server that the operator configured",
-        "Jazykový model na serveri, ktorý prevádzkovateľ nastavil",
+        "Jazykový model na serveri, ktorý nastavil správca",
     )
 }
 

@@ -97,8 +97,8 @@ impl Label {
             Self::Rows => ["řádky", "rows", "riadky"],
             Self::Line => ["řádek", "line", "riadok"],
             Self::Lines => ["řádky", "lines", "riadky"],
-            Self::NotProven => ["neprokázáno", "not proven", "nepreukázané"],
-            Self::NotSaid => ["pasáž to neříká", "the passage does not say it", "pasáž to nehovorí"],
+            Self::NotProven => ["nedoloženo", "not proven", "nedoložené"],
+            Self::NotSaid => ["úryvek to neříká", "the passage does not say it", "úryvok to nehovorí"],
             Self::Repeated => [
                 "[pokus byl přerušen; odtud znovu]",
                 "[the attempt was interrupted; repeated from here]",
