@@ -17,6 +17,16 @@ export interface ClientOptions {
   fetch?: typeof globalThis.fetch;
 }
 
+/** The names of all options; the type makes the compiler refuse one that is missing here. */
+const OPTIONS: Record<keyof ClientOptions, true> = { baseUrl: true, apiKey: true, timeout: true, retries: true, fetch: true };
+
+/** Refuses misspelled options, which only a compiler sees otherwise. */
+function refuseUnknown(options: object, known: object, what: string) {
+  const unknown = Object.keys(options).find((name) => !Object.hasOwn(known, name));
+  if (unknown === undefined) return;
+  throw new TypeError(`there is no ${what} "${unknown}"; use ${Object.keys(known).join(", ")}`);
+}
+
 /** A client with a key. */
 export class Causerie {
   readonly vm: Vm;
@@ -27,6 +37,8 @@ export class Causerie {
   readonly answers: Answers;
 
   constructor(options: ClientOptions = {}) {
+    refuseUnknown(options, OPTIONS, "option");
+    refuseUnknown(options.retries ?? {}, RETRIES, "option of retries");
     const url = new URL(options.baseUrl ?? environment("CAUSERIE_URL") ?? "http://127.0.0.1:8080");
     const key = options.apiKey ?? environment("CAUSERIE_API_KEY");
     if (!/^https?:$/.test(url.protocol)) throw new TypeError("the base URL has the form http://HOST:PORT");

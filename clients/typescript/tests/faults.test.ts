@@ -46,6 +46,13 @@ async function all<T>(items: AsyncIterable<T>): Promise<T[]> {
   return found;
 }
 
+test("an unknown option is refused by its name", () => {
+  const create = (options: object) => () => new Causerie({ apiKey: "api-x", ...options });
+  assert.throws(create({ url: "http://test" }), { name: "TypeError", message: /"url"; use baseUrl, apiKey, / });
+  assert.throws(create({ retries: { max: 1 } }), { name: "TypeError", message: /"max"; use most, / });
+  assert.doesNotThrow(create({ baseUrl: "http://test", timeout: 1, retries: { most: 0 }, fetch: undefined }));
+});
+
 test("a question is repeated under one key", async () => {
   const accepted = Response.json({ ...ANSWER, text: "", status: "in_progress" }, { status: 202 });
   const [client, sent] = clientOf(broken, starting(), accepted);
