@@ -79,7 +79,20 @@ const takeChosen = (picker, take) => picker.addEventListener("change", () => {
   take(chosen);
 });
 
-// Shows the present entries of the folder below the list of uploads. What was chosen among them stays chosen.
+// Tells how many entries are chosen, and whether all are.
+const countChosen = () => {
+  const all = document.querySelector("[data-choose-all]");
+  if (!all) return;
+  const boxes = [...document.querySelectorAll(".entries [type=checkbox]")];
+  const chosen = boxes.filter(({ checked }) => checked).length;
+  all.checked = chosen === boxes.length;
+  all.indeterminate = chosen > 0 && chosen < boxes.length;
+  const note = document.querySelector(".entries-foot [data-some]");
+  note.textContent = chosen > 0 ? note.dataset.some.replace("{}", chosen) : note.dataset.none;
+};
+
+// Shows the present entries of the folder below the list of uploads. What was chosen among them stays chosen. Resolves to
+// whether they are shown.
 const showEntries = async () => {
   // The answer to a form has another address than its folder.
   const { href, pathname } = window.location;
@@ -87,13 +100,15 @@ const showEntries = async () => {
   const response = await fetch(folder, { redirect: "manual" }).catch(() => null);
   // The session has ended.
   if (response?.type === "opaqueredirect") window.location.reload();
-  if (!response?.ok) return;
+  if (!response?.ok) return false;
   const page = new DOMParser().parseFromString(await response.text(), "text/html");
   const below = (document) => {
     const all = [...document.getElementById("main").children];
     return all.slice(all.indexOf(document.querySelector("[data-drop-hint]")) + 1);
   };
-  if (!page.querySelector("[data-drop-hint]")) return;
+  if (!page.querySelector("[data-drop-hint]")) return false;
+  // Another order was chosen meanwhile, whose entries come later.
+  if (window.location.href !== href) return true;
   const entries = below(page);
   const chosen = new Set([...document.querySelectorAll(".entries :checked")].map(({ value }) => value));
   for (const entry of entries) {
@@ -105,7 +120,27 @@ const showEntries = async () => {
   // An empty folder has no archive.
   const archive = page.querySelector(".actions > a");
   if (archive && !document.querySelector(".actions > a")) document.querySelector(".actions").append(archive);
+  countChosen();
   watchIndexing();
+  return true;
+};
+
+// Shows the entries in the order that was chosen.
+const sortEntries = async ({ form, id }) => {
+  const url = new URL(form.action);
+  url.search = new URLSearchParams(new FormData(form));
+  history.replaceState(null, "", url);
+  if (await showEntries()) document.getElementById(id)?.focus();
+  else form.requestSubmit();
+};
+
+// A change is confirmed once, not when the page is loaded again.
+const forgetDone = () => {
+  const url = new URL(window.location.href);
+  if (!url.searchParams.has("done")) return;
+  url.searchParams.delete("done");
+  url.searchParams.delete("count");
+  history.replaceState(null, "", url);
 };
 
 // The page of a folder: uploads are listed with their progress, and once none runs, the entries are shown as they are then.
@@ -433,7 +468,17 @@ document.querySelectorAll("[data-upload]").forEach(uploadHere);
 document.querySelectorAll("[data-attach]").forEach(attach);
 document.querySelectorAll("[data-more]").forEach(loadMore);
 document.querySelectorAll("[data-print]").forEach(offerPrint);
+if (document.querySelector("main.files")) forgetDone();
 watchIndexing();
+// A browser that goes back fills in what was chosen.
+window.addEventListener("pageshow", countChosen);
+document.addEventListener("change", ({ target }) => {
+  if (target.matches(".find-files select")) sortEntries(target);
+  if (target.matches("[data-choose-all]")) {
+    document.querySelectorAll(".entries [type=checkbox]").forEach((box) => { box.checked = target.checked; });
+  }
+  if (target.matches(".entries [type=checkbox], [data-choose-all]")) countChosen();
+});
 document.addEventListener("click", ({ target }) => closeMenus(target));
 document.addEventListener("focusin", ({ target }) => closeMenus(target));
 document.addEventListener("keydown", ({ key }) => {

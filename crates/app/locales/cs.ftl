@@ -192,8 +192,10 @@ files-delete-sure = Smazat „{ $name }“ natrvalo?
 files-delete-folder-sure = Smazat složku „{ $name }“ se vším, co v ní je?
 files-more = Další možnosti: { $name }
 files-choose-one = Vybrat { $name }
+files-choose-all = Vybrat vše
+files-chosen = Vybráno: { $count }
 files-ask = Zeptat se
-files-ask-chosen = Zeptat se na vybrané
+files-ask-chosen = Zeptat se
 files-empty = Zatím tu nic není. Nahrajte dokumenty a pak se na ně ptejte.
 files-count = { $count ->
     [one] Jedna položka
@@ -202,12 +204,13 @@ files-count = { $count ->
 }
 files-rename = Přejmenovat
 files-move = Přesunout
-files-move-chosen = Přesunout vybrané
-files-delete-chosen = Smazat vybrané
 files-new-name = Nový název
 files-destination = Přesunout do složky
 files-destination-note = Cesta ke složce, například /uploads. Nic se v ní nepřepíše.
 files-delete-chosen-sure = Smazat to všechno natrvalo? Složky se smažou se vším, co v nich je.
+files-renamed = Přejmenováno.
+files-moved = Přesunuto: { $count }
+files-deleted = Smazáno: { $count }
 files-choose-first = Nejprve vyberte soubory nebo složky.
 files-choose-fewer = Najednou lze vybrat nejvýše { $count } souborů a složek.
 files-into-itself = Složku nelze přesunout do sebe samé. Vyberte jinou složku.

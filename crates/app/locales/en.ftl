@@ -190,8 +190,10 @@ files-delete-sure = Delete “{ $name }” for good?
 files-delete-folder-sure = Delete the folder “{ $name }” with all that is in it?
 files-more = More about { $name }
 files-choose-one = Choose { $name }
+files-choose-all = Choose all
+files-chosen = Chosen: { $count }
 files-ask = Ask about it
-files-ask-chosen = Ask about the chosen
+files-ask-chosen = Ask
 files-empty = Nothing here yet. Upload documents, then ask about them.
 files-count = { $count ->
     [one] One entry
@@ -199,12 +201,13 @@ files-count = { $count ->
 }
 files-rename = Rename
 files-move = Move
-files-move-chosen = Move the chosen
-files-delete-chosen = Delete the chosen
 files-new-name = New name
 files-destination = Move to the folder
 files-destination-note = The path of a folder, such as /uploads. Nothing in it is replaced.
 files-delete-chosen-sure = Delete all of this for good? Folders are deleted with all that is in them.
+files-renamed = Renamed.
+files-moved = Moved: { $count }
+files-deleted = Deleted: { $count }
 files-choose-first = Choose files or folders first.
 files-choose-fewer = At most { $count } files and folders can be chosen at once.
 files-into-itself = A folder cannot be moved into itself. Choose another folder.

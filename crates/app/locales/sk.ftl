@@ -192,8 +192,10 @@ files-delete-sure = Zmazať „{ $name }“ natrvalo?
 files-delete-folder-sure = Zmazať priečinok „{ $name }“ so všetkým, čo v ňom je?
 files-more = Ďalšie možnosti: { $name }
 files-choose-one = Vybrať { $name }
+files-choose-all = Vybrať všetko
+files-chosen = Vybrané: { $count }
 files-ask = Opýtať sa
-files-ask-chosen = Opýtať sa na vybrané
+files-ask-chosen = Opýtať sa
 files-empty = Zatiaľ tu nič nie je. Nahrajte dokumenty a potom sa na ne pýtajte.
 files-count = { $count ->
     [one] Jedna položka
@@ -202,12 +204,13 @@ files-count = { $count ->
 }
 files-rename = Premenovať
 files-move = Presunúť
-files-move-chosen = Presunúť vybrané
-files-delete-chosen = Zmazať vybrané
 files-new-name = Nový názov
 files-destination = Presunúť do priečinka
 files-destination-note = Cesta k priečinku, napríklad /uploads. Nič sa v ňom neprepíše.
 files-delete-chosen-sure = Zmazať to všetko natrvalo? Priečinky sa zmažú so všetkým, čo v nich je.
+files-renamed = Premenované.
+files-moved = Presunuté: { $count }
+files-deleted = Zmazané: { $count }
 files-choose-first = Najprv vyberte súbory alebo priečinky.
 files-choose-fewer = Naraz možno vybrať najviac { $count } súborov a priečinkov.
 files-into-itself = Priečinok nemožno presunúť do seba samého. Vyberte iný priečinok.

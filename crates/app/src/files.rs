@@ -10,6 +10,7 @@ mod change;
 mod document;
 mod folder;
 mod indexing;
+mod name_order;
 mod passage;
 mod preview;
 mod resumable;
@@ -73,12 +74,17 @@ pub(crate) struct FileQuery {
     /// The order of a folder's entries.
     #[serde(default)]
     sort: String,
+    /// The change that has led here, and the number of its files and folders.
+    #[serde(default)]
+    done: String,
+    #[serde(default)]
+    count: usize,
 }
 
 impl FileQuery {
     /// Returns the part of a folder that is shown.
     fn folder_view(&self) -> FolderView {
-        FolderView::new(self.page, &self.q, &self.sort)
+        FolderView::new(self.page, &self.q, &self.sort).after_change(&self.done, self.count)
     }
 }
 

@@ -3,12 +3,13 @@
 use askama::Template;
 use axum::extract::{FromRequest, RawForm, Request, State};
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::{IntoResponse, Response};
 use workspace::{AskedPath, FileName, Workspace, WorkspaceEntryKind, WorkspaceError, WorkspacePath};
 
 use super::FilePages;
 use super::change::{change_refusal, parse_name};
-use super::folder::{FolderRefusal, FolderView, folder_href};
+use super::folder::{FolderChange, FolderRefusal, FolderView, folder_href};
+use super::name_order::name_sort_key;
 use crate::error;
 use crate::frame::PageFrame;
 use crate::links::names_of;
@@ -131,7 +132,7 @@ pub(crate) async fn rename_entry(
     match renamed {
         Ok(path) => {
             pages.index_moved(&user, &workspace, &[path]).await?;
-            Ok(Redirect::to(&folder_href(&form.folder)).into_response())
+            Ok(FolderChange::Renamed.redirect_to(&form.folder, form.files.len()))
         }
         Err(failed) => {
             let refused = change_refusal(user.visitor.texts, failed);
@@ -242,7 +243,12 @@ impl FilePages {
         failed: Vec<(String, (StatusCode, String))>,
     ) -> Result<Response, Response> {
         if failed.is_empty() {
-            return Ok(Redirect::to(&folder_href(&form.folder)).into_response());
+            let change = match form.arrangement {
+                Arrangement::Rename => FolderChange::Renamed,
+                Arrangement::Move => FolderChange::Moved,
+                Arrangement::Delete => FolderChange::Deleted,
+            };
+            return Ok(change.redirect_to(&form.folder, form.files.len()));
         }
         self.render_arrangement(user, workspace, form, failed, None).await
     }
@@ -352,6 +358,7 @@ async fn proposed_folders(workspace: &Workspace, folder: &str) -> Vec<String> {
     }
     proposed.sort();
     proposed.dedup();
+    proposed.sort_by_cached_key(|path| name_sort_key(path));
     proposed.truncate(PROPOSED_MAX);
     proposed
 }

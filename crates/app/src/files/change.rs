@@ -15,7 +15,7 @@ use workspace::{
 };
 
 use super::FilePages;
-use super::folder::{FolderRefusal, FolderView, folder_href};
+use super::folder::{FolderChange, FolderRefusal, FolderView, folder_href};
 use crate::error;
 use crate::texts::Texts;
 use crate::visit::SignedInVisitor;
@@ -231,5 +231,5 @@ pub(crate) async fn delete_path(
     };
     deleted.map_err(|error| user.failure_response(error))?;
     let folder = asked.meant_path().ok().and_then(WorkspacePath::split_name).map(|(folder, _)| folder);
-    Ok(Redirect::to(&folder_href(&folder.unwrap_or(WorkspacePath::home()).to_string())).into_response())
+    Ok(FolderChange::Deleted.redirect_to(&folder.unwrap_or(WorkspacePath::home()).to_string(), 1))
 }

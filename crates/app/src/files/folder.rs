@@ -1,10 +1,10 @@
 //! The page of a folder.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 
 use askama::Template;
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use control::FolderIndexReport;
 use http_common::BudgetHolder;
 use workspace::{
@@ -13,6 +13,7 @@ use workspace::{
 
 use super::FilePages;
 use super::indexing::{IndexingView, file_indexing};
+use super::name_order::name_sort_key;
 use crate::error;
 use crate::frame::PageFrame;
 use crate::links::{file_href, name_of, shown_name};
@@ -73,6 +74,8 @@ struct FolderPage {
     refused: Option<RefusedFolder>,
     /// The reason why a change was refused.
     alert: Option<String>,
+    /// The confirmation of a change.
+    done: Option<String>,
 }
 
 /// An order of entries to choose.
@@ -141,19 +144,18 @@ impl SortOrder {
         Self::ALL.into_iter().find(|order| order.query_word() == word).unwrap_or_default()
     }
 
-    /// Sorts entries that are in the order of their names.
+    /// Sorts entries that are in the order of their paths, which decides between names of the same key.
     fn sort_entries(self, entries: &mut [ListingEntry]) {
-        let group = |entry: &ListingEntry| entry.kind != WorkspaceEntryKind::Folder;
-        entries.sort_by(|one, other| {
-            group(one).cmp(&group(other)).then_with(|| match self {
-                Self::Name => Ordering::Equal,
-                Self::NameDown => other.path.cmp(&one.path),
-                Self::Smallest => one.size.cmp(&other.size),
-                Self::Largest => other.size.cmp(&one.size),
-                Self::Oldest => one.modified.cmp(&other.modified),
-                Self::Newest => other.modified.cmp(&one.modified),
-            })
-        });
+        entries.sort_by_cached_key(|entry| name_sort_key(&entry.path.to_string()));
+        match self {
+            Self::Name => {}
+            Self::NameDown => entries.reverse(),
+            Self::Smallest => entries.sort_by_key(|entry| entry.size),
+            Self::Largest => entries.sort_by_key(|entry| Reverse(entry.size)),
+            Self::Oldest => entries.sort_by_key(|entry| entry.modified),
+            Self::Newest => entries.sort_by_key(|entry| Reverse(entry.modified)),
+        }
+        entries.sort_by_key(|entry| entry.kind != WorkspaceEntryKind::Folder);
     }
 }
 
@@ -165,12 +167,56 @@ pub(super) struct FolderView {
     /// The words that names are searched for; empty to list the folder.
     searched: String,
     order: SortOrder,
+    /// The change that has led here, and the number of its files and folders.
+    done: Option<(FolderChange, usize)>,
+}
+
+/// A change of files and folders that a folder confirms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FolderChange {
+    Renamed,
+    Moved,
+    Deleted,
+}
+
+impl FolderChange {
+    const ALL: [Self; 3] = [Self::Renamed, Self::Moved, Self::Deleted];
+
+    /// Returns its word in queries.
+    const fn query_word(self) -> &'static str {
+        match self {
+            Self::Renamed => "renamed",
+            Self::Moved => "moved",
+            Self::Deleted => "deleted",
+        }
+    }
+
+    /// Returns the key of its confirmation.
+    const fn label_key(self) -> &'static str {
+        match self {
+            Self::Renamed => "files-renamed",
+            Self::Moved => "files-moved",
+            Self::Deleted => "files-deleted",
+        }
+    }
+
+    /// Leads to a folder, which confirms the change of this number of files and folders.
+    pub(super) fn redirect_to(self, folder: &str, count: usize) -> Response {
+        let href = folder_href(folder);
+        Redirect::to(&format!("{href}?done={}&count={count}", self.query_word())).into_response()
+    }
 }
 
 impl FolderView {
     pub(super) fn new(page: usize, searched: &str, order: &str) -> Self {
         let searched = searched.trim().chars().take(SEARCHED_MAX_CHARS).collect();
-        Self { page, searched, order: SortOrder::from_query_word(order) }
+        Self { page, searched, order: SortOrder::from_query_word(order), done: None }
+    }
+
+    /// Adds the change that has led here, by its word.
+    pub(super) fn after_change(self, word: &str, count: usize) -> Self {
+        let change = FolderChange::ALL.into_iter().find(|change| change.query_word() == word);
+        Self { done: change.map(|change| (change, count)), ..self }
     }
 
     /// Returns the query of a page of the same entries.
@@ -240,6 +286,7 @@ impl FilePages {
             orders,
             refused,
             alert,
+            done: view.done.map(|(change, count)| texts.with(change.label_key(), "count", count)),
         };
         let rendered = error::render_template(&page);
         Ok(match status {

@@ -44,7 +44,7 @@ fn file_rename_overwrites_nothing() {
             "{name}: {refused}"
         );
     }
-    rename("Smlouva č. 1.txt").expect_redirect("/files/uploads");
+    rename("Smlouva č. 1.txt").expect_redirect("/files/uploads?done=renamed&count=1");
     assert_eq!(api.download_file(&encode_path("/uploads/Smlouva č. 1.txt")).text(), "one");
     assert_eq!(api.download_file("/uploads/taken.txt").text(), "two");
     assert_eq!(list_names(&api, "/uploads"), ["Smlouva č. 1.txt", "taken.txt"]);
@@ -82,7 +82,7 @@ fn batch_move_leaves_conflicts_in_place() {
         let fields = [("file", file), ("folder", "/"), ("destination", destination)];
         browser.post_form("/workspace/move", &fields)
     };
-    to("/Leases", "/Archive").expect_redirect("/files");
+    to("/Leases", "/Archive").expect_redirect("/files?done=moved&count=1");
     assert_eq!(api.download_file("/Archive/Leases/a.txt").text(), "new");
     let within = to("/Archive", "/Archive/Leases").expect_page(400);
     assert!(within.contains("cannot be moved into itself"), "{within}");
@@ -91,7 +91,7 @@ fn batch_move_leaves_conflicts_in_place() {
         assert!(refused.contains("There is no such folder."), "{nowhere}: {refused}");
     }
     to("/Archive/b.txt", "/../..").expect_page(403);
-    to("/Archive/b.txt", "Archive/Leases/").expect_redirect("/files");
+    to("/Archive/b.txt", "Archive/Leases/").expect_redirect("/files?done=moved&count=1");
     assert_eq!(api.download_file("/Archive/Leases/b.txt").text(), "b");
 }
 
@@ -107,7 +107,10 @@ fn several_are_deleted_after_a_question() {
         browser.post_form("/workspace/chosen", &[&chosen[..], &[("do", "delete")]].concat()).expect_page(200);
     assert!(asked.contains("Delete all of this for good?") && asked.contains("value=\"/Old\""), "{asked}");
     assert_eq!(list_names(&api, "/uploads"), ["a.txt", "b.txt"], "nothing is done yet");
-    browser.post_form("/workspace/delete-chosen", &chosen).expect_redirect("/files/uploads");
+    let done = "/files/uploads?done=deleted&count=2";
+    browser.post_form("/workspace/delete-chosen", &chosen).expect_redirect(done);
+    assert!(browser.get_page(done).expect_page(200).contains("role=\"status\">Deleted: 2</p>"));
+    assert!(!browser.get_page("/files/uploads?done=other&count=2").expect_page(200).contains("note done"));
     assert_eq!(list_names(&api, "/uploads"), ["b.txt"]);
     assert_eq!(list_names(&api, "/"), ["uploads"]);
     let none =
@@ -152,5 +155,32 @@ fn folder_search_finds_and_sorts_names() {
         assert_eq!(listed_names(&page), order, "{sort}");
         let is_chosen = page.contains(&format!("<option value=\"{sort}\" selected>"));
         assert_eq!(is_chosen, sort != "other", "{page}");
+    }
+}
+
+#[test]
+fn names_are_ordered_as_people_expect() {
+    let stage = AppFixture::new();
+    let (browser, api) = (stage.sign_in_browser(), stage.service.api_for(&stage.account));
+    let numbered: Vec<String> = (1..=199).map(|number| format!("soubor{number}.txt")).collect();
+    let mut names = vec![
+        "airports.csv",
+        "auto.txt",
+        "budget.csv",
+        "c.txt",
+        "Czech.txt",
+        "čeština.txt",
+        "\u{10e}ábel.txt",
+    ];
+    names.extend(numbered.iter().map(String::as_str));
+    names.extend(["Titanic.csv", "zlo.txt", "Žádost.txt"]);
+    for name in names.iter().rev() {
+        assert_eq!(api.upload_file(name, b"x").status, 201);
+    }
+    for (sort, expected) in [("name", names.clone()), ("name-down", names.iter().rev().copied().collect())] {
+        let pages = [1, 2].map(|page| browser.get_page(&format!("/files/uploads?sort={sort}&page={page}")));
+        let listed: Vec<String> =
+            pages.iter().flat_map(|page| listed_names(&page.expect_page(200))).collect();
+        assert_eq!(listed, expected, "{sort}");
     }
 }

@@ -41,9 +41,10 @@ fn files_are_uploaded_listed_and_deleted() {
         assert_eq!(browser.post_form("/workspace/delete", &kept).status, 303, "{kept:?}");
     }
     let deleted = browser.post_form("/workspace/delete", &[("path", "/uploads/Leases & co/a.txt")]);
-    deleted.expect_redirect("/files/uploads/Leases%20%26%20co");
+    deleted.expect_redirect("/files/uploads/Leases%20%26%20co?done=deleted&count=1");
     browser.get_page("/files/uploads/Leases%20%26%20co/a.txt").expect_page(404);
-    browser.post_form("/workspace/delete", &[("path", folder)]).expect_redirect("/files/uploads");
+    let done = "/files/uploads?done=deleted&count=1";
+    browser.post_form("/workspace/delete", &[("path", folder)]).expect_redirect(done);
     assert!(browser.get_page("/files/uploads").expect_page(200).contains("Nothing here yet."));
 }
 
@@ -134,7 +135,8 @@ fn refused_file_change_shows_reason() {
         assert!(form.contains("role=\"alert\"") && form.contains(reason), "{name}: {form}");
         assert!(form.contains(&format!("value=\"{name}\"")), "what was typed stays: {form}");
     }
-    browser.post_form("/workspace/delete", &[("path", "/uploads/taken")]).expect_redirect("/files/uploads");
+    let done = "/files/uploads?done=deleted&count=1";
+    browser.post_form("/workspace/delete", &[("path", "/uploads/taken")]).expect_redirect(done);
     let none = browser.upload_files("/uploads", &[("", b"")]).expect_page(400);
     assert!(none.contains("Choose a file first."), "{none}");
     assert!(

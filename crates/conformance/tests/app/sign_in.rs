@@ -235,7 +235,7 @@ fn expired_licence_allows_reading_and_export() {
 
     browser
         .post_form("/workspace/delete", &[("path", "/uploads/lease.txt")])
-        .expect_redirect("/files/uploads");
+        .expect_redirect("/files/uploads?done=deleted&count=1");
     browser.post_form(&format!("{path}/delete"), &[]).expect_redirect("/");
     browser.get_page(&path).expect_page(404);
     stage.service.run_admin_command(&[

@@ -56,6 +56,58 @@ fn move_dialog_works_and_is_accessible() {
 }
 
 #[test]
+fn folder_counts_chosen_and_sorts_at_once() {
+    let stage = BrowserFixture::start_signed_in(phone_view(false, "en"));
+    let browser = &stage.browser;
+    let api = stage.service.api_for(&stage.account);
+    for name in ["a.txt", "b.txt", "c.txt"] {
+        assert_eq!(api.upload_file(name, b"x").status, 201);
+    }
+    stage.open_path("/files/uploads");
+    let _ = browser.find_element(".entries [name=file]");
+    let foot = "const foot = document.querySelector('.entries-foot');
+        return [foot.querySelector('[role=status]').textContent, foot.offsetHeight]";
+    let foot_is = |text: &str, height_max: u64| {
+        poll::wait_until(text, || {
+            let found = browser.run_script(foot, &[]);
+            (found[0] == text && found[1].as_u64().is_some_and(|height| height <= height_max)).then_some(())
+        });
+    };
+    foot_is("3 entries", 80);
+    browser.run_script("document.querySelector('[data-choose-all]').click()", &[]);
+    foot_is("Chosen: 3", 140);
+    browser.run_script("document.querySelector('[value=\"/uploads/b.txt\"]').click()", &[]);
+    foot_is("Chosen: 2", 140);
+    let is_partial = "const { checked, indeterminate } = document.querySelector('[data-choose-all]');
+        return !checked && indeterminate";
+    assert_eq!(browser.run_script(is_partial, &[]), true);
+
+    browser.run_script(
+        "const sort = document.getElementById('sort');
+        sort.value = 'name-down';
+        sort.dispatchEvent(new Event('change', { bubbles: true }))",
+        &[],
+    );
+    let listed =
+        "return [...document.querySelectorAll('.entries .name')].map(({ innerText }) => innerText.trim())";
+    poll::wait_until("the chosen order is shown", || {
+        (browser.run_script(listed, &[]) == serde_json::json!(["c.txt", "b.txt", "a.txt"])).then_some(())
+    });
+    foot_is("Chosen: 2", 140);
+    assert_eq!(browser.run_script("return document.activeElement.id", &[]), "sort");
+    assert_eq!(browser.run_script("return location.search", &[]), "?q=&sort=name-down");
+
+    browser.click_element(&browser.find_element(".entries-foot [value=delete]"));
+    browser.click_element(&browser.find_element("main.arrange .danger"));
+    browser.wait_for_text("Deleted: 2");
+    poll::wait_until("it is confirmed once", || {
+        (browser.run_script("return location.search", &[]) == "").then_some(())
+    });
+    assert_eq!(list_names(&api, "/uploads"), ["b.txt"]);
+    stage.assert_quiet();
+}
+
+#[test]
 fn follow_up_form_sends_shown_choices() {
     let stage = BrowserFixture::start_signed_in(desktop_view(false, "en"));
     let browser = &stage.browser;
