@@ -467,6 +467,7 @@ operator-id = Identifikátor
 operator-role = Role
 operator-owner = Vlastník
 operator-last-day = Nový poslední den
+operator-licence-day = Poslední den licence
 operator-set = Nastavit licenci
 operator-amount = Další kredity
 operator-grant = Připsat kredity

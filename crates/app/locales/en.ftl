@@ -459,6 +459,7 @@ operator-id = Identifier
 operator-role = Role
 operator-owner = Owner
 operator-last-day = New last day
+operator-licence-day = Last day of the licence
 operator-set = Set licence
 operator-amount = More credits
 operator-grant = Grant credits

@@ -467,6 +467,7 @@ operator-id = Identifikátor
 operator-role = Rola
 operator-owner = Vlastník
 operator-last-day = Nový posledný deň
+operator-licence-day = Posledný deň licencie
 operator-set = Nastaviť licenciu
 operator-amount = Ďalšie kredity
 operator-grant = Pripísať kredity

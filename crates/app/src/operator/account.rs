@@ -88,7 +88,8 @@ pub(crate) async fn show_operator_account(
     let machine = machine.map(|machine| MachineRow {
         status: crate::machine::state_in_words(texts, machine.status),
         driver: machine.driver.map(|driver| crate::machine::driver_in_words(texts, &driver)),
-        kernel: machine.kernel,
+        // Its text is for a terminal, where backticks stand around the names of settings.
+        kernel: machine.kernel.map(|kernel| kernel.replace('`', "")),
         reason: machine.reason.map(|reason| crate::machine::reason_in_words(texts, &reason)),
         is_running: machine.status == domain::machine::MachineStatus::Running,
     });
