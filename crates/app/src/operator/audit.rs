@@ -3,6 +3,7 @@
 use askama::Template;
 use axum::extract::{Query, State};
 use axum::response::Response;
+use domain::account::AccountRole;
 use domain::audit::AuditAction;
 use serde::Deserialize;
 
@@ -55,10 +56,10 @@ pub(crate) async fn show_audit_log(
     let next = listed.last().filter(|_| listed.len() == PAGE as usize).map(|(number, _)| *number);
     let entries = listed.into_iter().map(|(_, entry)| EntryRow {
         at: ShownTime::from_time(user.visitor.texts, entry.at),
-        actor: entry.actor,
+        actor: actor_text(user.visitor.texts, entry.actor),
         action: action_text(user.visitor.texts, &entry.action),
         subject: entry.subject,
-        detail: entry.detail,
+        detail: detail_text(user.visitor.texts, &entry.action, entry.detail),
     });
     Ok(error::render_template(&AuditPage { frame, entries: entries.collect(), next }))
 }
@@ -66,6 +67,39 @@ pub(crate) async fn show_audit_log(
 /// Returns the text of an action. An unknown action, recorded by another release, is shown by its name.
 fn action_text(texts: Texts, name: &str) -> String {
     AuditAction::parse(name).map_or_else(|| name.to_owned(), |action| texts.get(text_key(action)))
+}
+
+/// Returns the text of an actor: the user of the command line, a key, or an email as it is.
+fn actor_text(texts: Texts, actor: String) -> String {
+    if let Some(uid) = actor.strip_prefix("operator uid ") {
+        return texts.with("audit-command-line", "uid", uid);
+    }
+    match actor.strip_prefix("key ") {
+        Some(key) => texts.with("audit-key", "key", key),
+        None => actor,
+    }
+}
+
+/// Returns the text of details that have a known form; others are shown as they are recorded.
+fn detail_text(texts: Texts, action: &str, detail: String) -> String {
+    let credits = |amount: &str| {
+        let amount = amount.parse().ok().map(|amount| texts.number_text(amount))?;
+        Some(texts.with("credits-amount", "amount", amount))
+    };
+    let text = match (AuditAction::parse(action), detail.as_str()) {
+        (Some(AuditAction::SignIn), "password") => Some(texts.get("audit-by-password")),
+        (Some(AuditAction::SignIn), "identity provider") => Some(texts.get("audit-by-provider")),
+        (Some(AuditAction::SetRole), role) if role == AccountRole::Operator.as_str() => {
+            Some(texts.get("operator"))
+        }
+        (Some(AuditAction::SetRole), role) if role == AccountRole::Owner.as_str() => {
+            Some(texts.get("operator-owner"))
+        }
+        (Some(AuditAction::CreateAccount), created) => created.strip_prefix("credits ").and_then(credits),
+        (Some(AuditAction::GrantCredits), granted) => credits(granted),
+        _ => None,
+    };
+    text.unwrap_or(detail)
 }
 
 const fn text_key(action: AuditAction) -> &'static str {
@@ -92,5 +126,35 @@ const fn text_key(action: AuditAction) -> &'static str {
         AuditAction::RunInMachine => "audit-run-in-machine",
         AuditAction::Backup => "audit-backup",
         AuditAction::RetryJob => "audit-retry-job",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::language::PageLanguage;
+
+    #[test]
+    fn audit_entries_are_shown_in_language() {
+        let texts = Texts(PageLanguage::Czech);
+        for (action, recorded, shown) in [
+            (AuditAction::SignIn, "password", "Heslo"),
+            (AuditAction::SignIn, "identity provider", "Poskytovatel identity"),
+            (AuditAction::SetRole, "operator", "Správce"),
+            (AuditAction::SetRole, "owner", "Vlastník"),
+            (AuditAction::CreateAccount, "credits 100000", "kredity: 100\u{a0}000"),
+            (AuditAction::GrantCredits, "5000", "kredity: 5\u{a0}000"),
+            (AuditAction::CreateKey, "password", "password"),
+            (AuditAction::CreateAccount, "credits many", "credits many"),
+        ] {
+            assert_eq!(detail_text(texts, action.as_str(), recorded.to_owned()), shown);
+        }
+        for (recorded, shown) in [
+            ("operator uid 0", "příkazový řádek, uid 0"),
+            ("key 01", "klíč 01"),
+            ("jana@example.org", "jana@example.org"),
+        ] {
+            assert_eq!(actor_text(texts, recorded.to_owned()), shown);
+        }
     }
 }

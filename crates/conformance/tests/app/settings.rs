@@ -133,7 +133,9 @@ fn ledger_shown_and_exported_as_csv() {
     wait_for_completed_page(&browser, &path);
     api.wait_for_completion(&api.ask_question("Hello again"));
     let page = browser.get_page("/credits/ledger").expect_page(200);
-    for text in ["Reserved", "Settled", "Released", "10,000", &format!("href=\"{path}\"")] {
+    for text in
+        ["Reserved", ">Spent</td><td class=\"number\">", "Released", "10,000", &format!("href=\"{path}\"")]
+    {
         assert!(page.contains(text), "{text} in {page}");
     }
     let csv = browser.get_page("/credits/ledger.csv");
@@ -150,7 +152,7 @@ fn ledger_shown_and_exported_as_csv() {
     let credits = browser.get_page("/credits").expect_page(200);
     assert!(credits.contains("By key") && credits.contains("The application"), "{credits}");
     assert_eq!(credits.matches("<rect ").count(), 30, "a bar for each day");
-    assert!(credits.contains("When the licence ends"), "{credits}");
+    assert!(credits.contains("When the licence ends") && credits.contains("midnight UTC"), "{credits}");
 }
 
 #[test]
