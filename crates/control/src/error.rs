@@ -123,6 +123,7 @@ public_codes! {
     TooLarge = "TOO_LARGE": TooLarge,
     /// Too many requests, or too much concurrent work.
     RateLimited = "RATE_LIMITED": RateLimited,
+    /// The service failed.
     Internal = "INTERNAL": Internal,
     /// The service is starting or stopping, cannot reach its database, or has no disk space left.
     Unavailable = "UNAVAILABLE": Unavailable,

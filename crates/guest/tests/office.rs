@@ -404,13 +404,11 @@ fn html_equations_match_office_ones() {
 
 #[test]
 fn drop_cap_begins_its_paragraph() {
-    let math_run = |text: &str| format!("<w:r><w:t>{text}</w:t></w:r>");
-    let paragraph = |text: &str| format!("<w:p>{}</w:p>", math_run(document_text));
-    let cap = |kind: &str, document_text: &str| {
-        format!(
-            "<w:p><w:pPr><w:framePr w:dropCap=\"{kind}\" w:lines=\"3\"/></w:pPr>{}</w:p>",
-            math_run(document_text)
-        )
+    let run = |text: &str| format!("<w:r><w:t>{text}</w:t></w:r>");
+    let paragraph = |text: &str| format!("<w:p>{}</w:p>", run(text));
+    let cap = |kind: &str, text: &str| {
+        let frame = format!("<w:pPr><w:framePr w:dropCap=\"{kind}\" w:lines=\"3\"/></w:pPr>");
+        format!("<w:p>{frame}{}</w:p>", run(text))
     };
     let table = format!("<w:tbl><w:tr><w:tc>{}{}</w:tc></w:tr></w:tbl>", cap("drop", "C"), paragraph("ell"));
     for (body, expected) in [

@@ -249,5 +249,8 @@ fn whole_message_adds_rest_of_pieces() {
     let chunks = [piece("x"), delta_chunk(json!({ "tool_calls": called })), whole("x")];
     let mut repeated = chunks.clone();
     repeated[2]["choices"][0]["message"]["tool_calls"] = called;
-    assert_eq!(emitted_calls(&fold(&repeated).unwrap()), emitted_calls(&fold(&chunks).unwrap()));
+    assert_eq!(
+        emitted_calls(&fold_chunks(&repeated).unwrap()),
+        emitted_calls(&fold_chunks(&chunks).unwrap())
+    );
 }

@@ -304,7 +304,7 @@ fn text_only_in_response_is_shown() {
     };
     let unnamed = |text: &str| json!({"type": "message", "content": [{"type": "output_text", "text": text}]});
     let ended =
-        |text: &str| event("output_text.done", json!(0), "m", json!({"content_index": 0, "text": text}));
+        |text: &str| item_event("output_text.done", json!(0), "m", json!({"content_index": 0, "text": text}));
     let whole = || completed_with(json!([message(&["Whole."])]));
     for events in [
         vec![done_item(message(&[])), whole()],
