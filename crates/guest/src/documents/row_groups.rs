@@ -90,7 +90,7 @@ fn is_name(cell: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn carried(text: &str) -> String {
+    fn carry_rows(text: &str) -> String {
         carry_group_names(&text.split('\n').collect::<Vec<_>>()).join("\n")
     }
 
@@ -98,13 +98,13 @@ mod tests {
     fn group_names_reach_rows_below() {
         let rows = "Classics\tAnna\t1\n\tPaul\t2\n\tEve\t3\nHistory\tAnna\t4\n\tPaul\t5\n\t\t9";
         assert_eq!(
-            carried(rows),
+            carry_rows(rows),
             "Classics\tAnna\t1\nClassics\tPaul\t2\nClassics\tEve\t3\nHistory\tAnna\t4\nHistory\tPaul\t5\n\t\t9",
             "a sum is of no group"
         );
         let nested = "Male\tYoung\tNone\t1\n\t\tSome\t2\n\tOld\tNone\t3\n\t\tSome\t4\nFemale\tYoung\tNone\t5\n\t\tSome\t6";
         assert_eq!(
-            carried(nested)
+            carry_rows(nested)
                 .lines()
                 .map(|row| row.split('\t').take(2).collect::<Vec<_>>().join(" "))
                 .collect::<Vec<_>>(),
@@ -124,17 +124,17 @@ mod tests {
             "Anna\t1\t2\n\t3\t4\n\t5\t6",
             "Anna\tA\t1\nPaul\tB\t2\nEve\tC\t3\n\tD\t4",
         ] {
-            assert_eq!(carried(rows), rows);
+            assert_eq!(carry_rows(rows), rows);
         }
     }
 
     #[test]
     fn group_names_end_at_bounds() {
         let rows = format!("Classics\tAnna\t1{}", "\n\tPaul\t2".repeat(300));
-        let filled = carried(&rows).lines().filter(|row| row.starts_with("Classics")).count();
+        let filled = carry_rows(&rows).lines().filter(|row| row.starts_with("Classics")).count();
         assert_eq!(filled, 1 + GROUP_MAX_ROWS);
         let group = format!("\n{}\tx\t1{}", "n".repeat(NAME_MAX_BYTES), "\n\tPaul\t2".repeat(GROUP_MAX_ROWS));
         let rows = (0..100).map(|at| group.replacen('n', &at.to_string(), 1)).collect::<String>();
-        assert!(carried(rows.trim_start()).len() <= rows.len() + ADDED_MAX_BYTES);
+        assert!(carry_rows(rows.trim_start()).len() <= rows.len() + ADDED_MAX_BYTES);
     }
 }

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     /// Returns the lines of each part, the headings that it carries, and how many of its lines they are.
-    fn marked(texts: &[&str], is_delimited: bool) -> Vec<((u32, u32), String, Range<usize>)> {
+    fn mark_texts(texts: &[&str], is_delimited: bool) -> Vec<((u32, u32), String, Range<usize>)> {
         let mut next = 1;
         let segment = |text: &&str| {
             let count = u32::try_from(text.lines().count()).unwrap();
@@ -175,7 +175,7 @@ mod tests {
             [year("Plan A", "Servers in:"), year("Plan B", "Servers in:"), year("All", "Class")].join("\n");
         for is_delimited in [true, false] {
             assert_eq!(
-                marked(&[&text], is_delimited),
+                mark_texts(&[&text], is_delimited),
                 [
                     ((1, 4), "Plan A\nServers in:\t2007\t2008".to_owned(), 0..2),
                     ((5, 8), "Plan B\nServers in:\t2007\t2008".to_owned(), 0..2),
@@ -185,7 +185,7 @@ mod tests {
         }
         let centred = "\t\tClassics\n\t\tTerm 1\tTerm 2\n\tAnna\t4\t0\n\tEve\t4\t6\n\t\tHistory\n\t\tTerm 1\tTerm 2\n\tAnna\t0\t4";
         assert_eq!(
-            marked(&[centred], false),
+            mark_texts(&[centred], false),
             [
                 ((1, 4), "Classics\n\t\tTerm 1\tTerm 2".to_owned(), 0..2),
                 ((5, 7), "History\n\t\tTerm 1\tTerm 2".to_owned(), 0..2),
@@ -198,7 +198,7 @@ mod tests {
         let text = "Name\tTerm 1\tTerm 2\nAnna\t4\t0\n\tClassics\nAnna\t4\t6\nEve\t1\t2\n\tArts\n\tMusic\nAnna\t7\t7";
         let head = "Name\tTerm 1\tTerm 2";
         assert_eq!(
-            marked(&[text], false),
+            mark_texts(&[text], false),
             [
                 ((1, 2), head.to_owned(), 0..1),
                 ((3, 5), format!("Classics\n{head}"), 0..1),
@@ -211,14 +211,14 @@ mod tests {
     fn rows_without_figures_begin_no_group() {
         // A name without values is a row like the others.
         let text = "Area\t2009\t2010\nAbkhazia\nAlbania\t1\t2\nAndorra\nNorway\t3\t4";
-        assert_eq!(marked(&[text], false), [((1, 5), "Area\t2009\t2010".to_owned(), 0..1)]);
+        assert_eq!(mark_texts(&[text], false), [((1, 5), "Area\t2009\t2010".to_owned(), 0..1)]);
     }
 
     #[test]
     fn values_have_no_merged_headings() {
         let text = "\t\t\tCombined\n\tPercentage\t\tschool\nCountry\tcoverage\texclusion\trate\nNorway\t100\t4\t96\nSweden\t99\t5\t97";
         let rows = "\t\t\tCombined\n\tPercentage\t\tschool\nCountry\tcoverage\texclusion\trate";
-        assert_eq!(marked(&[text], true), [((1, 5), rows.to_owned(), 0..3)]);
+        assert_eq!(mark_texts(&[text], true), [((1, 5), rows.to_owned(), 0..3)]);
     }
 
     #[test]
@@ -227,7 +227,7 @@ mod tests {
         let second = "Bird\tSeen\tRinged\nWren\t4\t1\nRook\t2\t2";
         let rows = "Ely\t9\nBath\t8";
         assert_eq!(
-            marked(&[first, rows, second], true)
+            mark_texts(&[first, rows, second], true)
                 .into_iter()
                 .map(|(_, rows, own)| (rows, own))
                 .collect::<Vec<_>>(),
