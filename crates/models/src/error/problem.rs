@@ -55,7 +55,7 @@ struct WireError {
     details: Value,
 }
 
-/// What a server says about an error.
+/// An error as a server reports it.
 pub(super) struct VendorProblem {
     message: String,
     pub(super) code: String,
