@@ -72,10 +72,10 @@ fn action_text(texts: Texts, name: &str) -> String {
 /// Returns the text of an actor: the user of the command line, a key, or an email as it is.
 fn actor_text(texts: Texts, actor: String) -> String {
     if let Some(uid) = actor.strip_prefix("operator uid ") {
-        return texts.with("audit-command-line", "uid", uid);
+        return texts.with("audited-command-line", "uid", uid);
     }
     match actor.strip_prefix("key ") {
-        Some(key) => texts.with("audit-key", "key", key),
+        Some(key) => texts.with("audited-key", "key", key),
         None => actor,
     }
 }
@@ -87,8 +87,8 @@ fn detail_text(texts: Texts, action: &str, detail: String) -> String {
         Some(texts.with("credits-amount", "amount", amount))
     };
     let text = match (AuditAction::parse(action), detail.as_str()) {
-        (Some(AuditAction::SignIn), "password") => Some(texts.get("audit-by-password")),
-        (Some(AuditAction::SignIn), "identity provider") => Some(texts.get("audit-by-provider")),
+        (Some(AuditAction::SignIn), "password") => Some(texts.get("audited-by-password")),
+        (Some(AuditAction::SignIn), "identity provider") => Some(texts.get("audited-by-provider")),
         (Some(AuditAction::SetRole), role) if role == AccountRole::Operator.as_str() => {
             Some(texts.get("operator"))
         }

@@ -42,9 +42,9 @@ async fn extract_batch(wanted: Wanted) -> Result<PassageBatch, ExtractionProblem
     Ok(PassageBatch { pieces: split_passages(&extracted, PIECE_MAX_BYTES), ..PassageBatch::default() })
 }
 
-/// A table of 300 towns; the births of town 217 in 2019 are 217019.
+/// A table of 300 towns; the births of town 217 in 2019 are 2179019.
 fn towns_csv() -> String {
-    let row = |town: u32| format!("Town {town},,{town}017,{town}018,{town}019\n");
+    let row = |town: u32| format!("Town {town},,{town}9017,{town}9018,{town}9019\n");
     std::iter::once("Town,,2017,2018,2019\n".to_owned()).chain((1..=300).map(row)).collect()
 }
 
@@ -55,10 +55,10 @@ async fn row_passage_begins_with_headings() {
     let first = &found.passages[0];
     let lines: Vec<&str> = first.text.lines().collect();
     assert_eq!(lines[0], "Town\t2017\t2018\t2019", "empty columns are left out");
-    assert!(lines.contains(&"Town 217\t217017\t217018\t217019"), "{lines:?}");
+    assert!(lines.contains(&"Town 217\t2179017\t2179018\t2179019"), "{lines:?}");
     // The place counts rows after the file's first line, which has the headings.
     let (from, to) = first.lines.unwrap();
-    assert_eq!(lines[1], format!("Town {0}\t{0}017\t{0}018\t{0}019", from - 1));
+    assert_eq!(lines[1], format!("Town {0}\t{0}9017\t{0}9018\t{0}9019", from - 1));
     assert_eq!(lines.len() as u32 - 1, to - from + 1);
     let counts = "Lines of column headings that begin the passages, in order: 1 | 1";
     assert!(found.text.contains(counts), "{}", found.text);
