@@ -245,7 +245,7 @@ fn join_heading_rows(
 ) -> Rc<str> {
     let above = waiting.iter().flat_map(|(waiting, _)| segments[*waiting].text.lines());
     let own = segments[at].text.lines().skip(own.start).take(own.len());
-    let is_title = |row: &&str| !row.trim().contains('\t') && !(is_delimited && row.starts_with('\t'));
+    let is_title = |row: &&str| !(row.trim().contains('\t') || is_delimited && row.starts_with('\t'));
     let (titles, heads): (Vec<&str>, Vec<&str>) = above.chain(own).partition(is_title);
     let titles = titles.iter().map(|title| title.trim().to_owned());
     let mut heads: Vec<Vec<&str>> = heads.into_iter().map(split_cells).collect();

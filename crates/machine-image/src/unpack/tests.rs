@@ -232,7 +232,7 @@ fn a_system_gets_what_machines_need() {
     assert!(refused(Hostile::new().put_file("manifest.json", "[]")).contains("docker export"));
     assert!(refused(Hostile::new().put_link("bin/sh", "/bin/sh")).contains("bin/sh is missing"));
     let shell = || Hostile::new().put_entry("bin/sh", EntryType::Regular, 0o755, "", b"program");
-    assert!(refused(shell().put_link("etc", "/tmp")).contains("/etc is no folder"));
-    assert!(refused(shell().put_link("var", "/tmp")).contains("/var is no folder"));
+    assert!(refused(shell().put_link("etc", "/tmp")).contains("/etc is not a folder"));
+    assert!(refused(shell().put_link("var", "/tmp")).contains("/var is not a folder"));
     assert!(refused(shell().put_file("etc/passwd/x", "")).contains("passwd is a folder"));
 }

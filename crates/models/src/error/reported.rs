@@ -37,7 +37,7 @@ pub(crate) fn reported_refusal(json: &str) -> Option<String> {
 pub(crate) fn reported_status(refusal: &str) -> u16 {
     let problem = VendorProblem::parse_body(refusal);
     let code = problem.code.parse().ok().filter(|code| (400..600).contains(code));
-    code.unwrap_or_else(|| match problem.kind.as_str() {
+    code.unwrap_or(match problem.kind.as_str() {
         "overloaded_error" | "rate_limit_error" | "timeout_error" => 503,
         _ => 400,
     })
