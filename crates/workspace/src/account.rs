@@ -212,7 +212,7 @@ impl Workspace {
 
     /// Opens the home folder. Blocks.
     pub(crate) fn open_home(&self) -> Result<OpenHome, WorkspaceError> {
-        OpenHome::open_home(self.shared.root.as_fd(), &self.name)
+        OpenHome::open_under(self.shared.root.as_fd(), &self.name)
     }
 
     /// Opens the path if that does not wait for a disk and its path has no link.

@@ -39,7 +39,7 @@ impl OpenHome {
     /// Opens the folder of this name in the folder of all accounts.
     ///
     /// The service owns it. Restores the owner's permissions if a machine removed them.
-    pub(crate) fn open_home(root: BorrowedFd<'_>, name: &str) -> Result<Self, WorkspaceError> {
+    pub(crate) fn open_under(root: BorrowedFd<'_>, name: &str) -> Result<Self, WorkspaceError> {
         let name = CString::new(name).map_err(|_| WorkspaceError::NotFound)?;
         let fd = open_folder(root, &name)?;
         let mode = Mode::from_raw_mode(fs::fstat(&fd)?.st_mode);

@@ -171,7 +171,7 @@ mod tests {
             std::fs::create_dir_all(root.path().join(name)).unwrap();
         }
         let fd = open(root.path(), OFlags::DIRECTORY, Mode::empty()).unwrap();
-        let home = OpenHome::open_home(fd.as_fd(), "home").unwrap();
+        let home = OpenHome::open_under(fd.as_fd(), "home").unwrap();
         assert_eq!(read_folder_entries(&home, &WorkspacePath::home(), 3).unwrap().entries.len(), 3);
         let refused = read_folder_entries(&home, &WorkspacePath::home(), 2);
         assert!(matches!(refused, Err(WorkspaceError::TooManyEntries(2))));

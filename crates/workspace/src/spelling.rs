@@ -77,7 +77,7 @@ mod tests {
             std::fs::write(path, *entry).unwrap();
         }
         let fd = open(root.path(), OFlags::DIRECTORY, Mode::empty()).unwrap();
-        let home = OpenHome::open_home(fd.as_fd(), "home").unwrap();
+        let home = OpenHome::open_under(fd.as_fd(), "home").unwrap();
         (root, home)
     }
 
