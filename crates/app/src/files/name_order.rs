@@ -6,9 +6,9 @@ use unicode_normalization::char::is_combining_mark;
 
 /// Sorts before everything else in a key, so that a folder comes before the names that only begin like it.
 const SEPARATOR: char = '\u{0}';
-/// Stands before a symbol, so that symbols sort before digits and letters.
+/// Precedes a symbol, so that symbols sort before digits and letters.
 const SYMBOL: char = '\u{1}';
-/// Stands after a letter with a caron that follows its base letter in the Czech and Slovak alphabets.
+/// Follows a letter with a caron that sorts after its base letter in the Czech and Slovak alphabets.
 const AFTER_BASE: char = char::MAX;
 const CARON: char = '\u{30c}';
 

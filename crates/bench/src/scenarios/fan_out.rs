@@ -30,7 +30,7 @@ const SETTLE: Duration = Duration::from_secs(1);
 
 /// States delivered per second, and the cost of an idle reader.
 #[derive(Default)]
-struct Told {
+struct FanOutSamples {
     per_second: Vec<f64>,
     micros: Vec<f64>,
     /// The time from the last token until the last reader had the end.
@@ -63,7 +63,7 @@ pub(crate) fn fan_out() -> BenchResult<Vec<Measurement>> {
                 .with_goal(Goal::AtMost(IDLE_MAX_KIBIBYTES)),
         ];
         for readers in READERS {
-            let (mut ours, mut bare) = (Told::default(), Told::default());
+            let (mut ours, mut bare) = (FanOutSamples::default(), FanOutSamples::default());
             for _ in 0..ROUNDS {
                 block_on(through_service(&service, &account, readers, &mut ours))?;
                 block_on(through_fan(&fan()?, &events, readers, &mut bare))?;
@@ -74,7 +74,7 @@ pub(crate) fn fan_out() -> BenchResult<Vec<Measurement>> {
     })
 }
 
-fn fan_out_measurements(readers: usize, ours: Told, bare: Told) -> [Measurement; 3] {
+fn fan_out_measurements(readers: usize, ours: FanOutSamples, bare: FanOutSamples) -> [Measurement; 3] {
     let beside = |what: &str, unit, of: Vec<f64>, bare: Vec<f64>| {
         Measurement::new(format!("{readers} readers: {what}"), unit, of).with_baseline("axum watch", bare)
     };
@@ -94,7 +94,7 @@ async fn through_service(
     service: &BenchService,
     account: &BenchAccount,
     readers: usize,
-    told: &mut Told,
+    told: &mut FanOutSamples,
 ) -> BenchResult<()> {
     let tokens = json!({"tokens": {"count": TOKENS, "every_ms": EVERY_MILLIS}});
     let script = json!({"steps": [{"actions": [{"wait_ms": HEAD_START_MILLIS}, tokens]}]});
@@ -104,7 +104,7 @@ async fn through_service(
         .await
 }
 
-async fn through_fan(fan: &Bare, events: &[u8], readers: usize, told: &mut Told) -> BenchResult<()> {
+async fn through_fan(fan: &Bare, events: &[u8], readers: usize, told: &mut FanOutSamples) -> BenchResult<()> {
     read_all(fan.address, fan.pid(), events, readers, Some(build_request("POST", "/go", None, None)), told)
         .await
 }
@@ -117,7 +117,7 @@ async fn read_all(
     events: &[u8],
     readers: usize,
     go: Option<Vec<u8>>,
-    told: &mut Told,
+    told: &mut FanOutSamples,
 ) -> BenchResult<()> {
     let there = Arc::new(Barrier::new(readers + 1));
     let mut reading = JoinSet::new();
