@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Once;
 
-use guest::documents::{Extracted, OUTPUT_MAX_BYTES, PAGES_MAX, extract_bytes};
+use documents::{Extracted, OUTPUT_MAX_BYTES, PAGES_MAX, extract_bytes};
 
 /// Names whose extensions determine the format if the content does not.
 const NAMES: [&str; 8] = ["a.pdf", "a.docx", "a.doc", "a.ppt", "a.eml", "a.xls", "a.html", "a"];

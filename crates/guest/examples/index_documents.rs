@@ -10,8 +10,8 @@ use std::fs::{self, File};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use documents::{ExtractBounds, extract_part, passages};
 use domain::unread::UnreadReason;
-use guest::documents::{ExtractBounds, extract_part, passages};
 use guest::index::{DocumentLibrary, ExtractionProblem, PIECE_MAX_BYTES, PassageBatch, Wanted};
 use protocol::tool::{SearchArguments, ToolOutput};
 

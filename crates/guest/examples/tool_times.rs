@@ -77,7 +77,7 @@ async fn measure_tools() -> Result<(), Box<dyn Error>> {
 
 /// Makes the workspace, as the tools' user's, and gives the names of the files in it.
 fn create_workspace(limits: &ToolLimits) -> Result<Vec<String>, Box<dyn Error>> {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../documents/tests/fixtures");
     let mut files: Vec<PathBuf> = ["lease.pdf", "minutes.docx", "prices.xlsx", "notice.html", "statute.txt"]
         .map(|name| fixtures.join(name))
         .into();

@@ -1,20 +1,20 @@
 //! The tables of formats in the README and in `docs/documents.md`: the agent's search finds each of their entries and cites it as
 //! in the table, and no format is missing from them.
 
-#[path = "support/archive.rs"]
+#[path = "../../documents/tests/support/archive.rs"]
 mod archive;
-#[path = "support/compound.rs"]
+#[path = "../../documents/tests/support/compound.rs"]
 mod compound;
 #[expect(dead_code, reason = "each test file uses its part")]
-#[path = "support/iwork.rs"]
+#[path = "../../documents/tests/support/iwork.rs"]
 mod iwork;
-#[path = "support/mobi.rs"]
+#[path = "../../documents/tests/support/mobi.rs"]
 mod mobi;
 #[expect(dead_code, reason = "each test file uses its part")]
-#[path = "support/pst.rs"]
+#[path = "../../documents/tests/support/pst.rs"]
 mod outlook;
 #[expect(dead_code, reason = "each test file uses its part")]
-#[path = "support/rar.rs"]
+#[path = "../../documents/tests/support/rar.rs"]
 mod rar;
 #[expect(dead_code, reason = "each test file uses its part")]
 mod support;
@@ -25,8 +25,8 @@ use std::path::Path;
 
 use archive::zip_archive;
 use compound::{compound_file, utf16_bytes};
+use documents::{DocumentFormat, extract_bytes, known_extensions};
 use domain::citation::PageKind;
-use guest::documents::{DocumentFormat, extract_bytes, known_extensions};
 use guest::index::DocumentLibrary;
 use iwork::new_message;
 use protocol::tool::FoundPassage;
@@ -59,7 +59,7 @@ fn new_sample(
 }
 
 fn read_fixture(name: &'static str) -> (&'static str, Vec<u8>) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../documents/tests/fixtures").join(name);
     (name, std::fs::read(path).expect("the fixture is there"))
 }
 

@@ -1,6 +1,6 @@
 //! Documents that are too long to be read at once, through the built program's workers.
 
-#[path = "support/archive.rs"]
+#[path = "../../documents/tests/support/archive.rs"]
 mod archive;
 #[expect(dead_code, reason = "each test file uses its part")]
 mod support;

@@ -1,6 +1,6 @@
 //! The tools on real files, through the built program's workers.
 
-#[path = "support/archive.rs"]
+#[path = "../../documents/tests/support/archive.rs"]
 mod archive;
 mod support;
 
@@ -28,7 +28,10 @@ async fn run_knows_every_machine_tool() {
 async fn read_archive_gives_named_files() {
     let machine = TestMachine::new();
     let long = "All keys are returned on the day of moving out, before noon at the latest.\n".repeat(600);
-    let files = [("rules/keys.txt", long.as_bytes()), ("lease.pdf", include_bytes!("fixtures/lease.pdf"))];
+    let files = [
+        ("rules/keys.txt", long.as_bytes()),
+        ("lease.pdf", include_bytes!("../../documents/tests/fixtures/lease.pdf")),
+    ];
     machine.put_file("papers.zip", zip_archive(files));
     let mut place = json!({ "path": "/papers.zip" });
     let mut names = Vec::new();

@@ -1,7 +1,7 @@
 //! Archives that the machine's `bsdtar` unpacks: RAR, cabinets made by gcab, and LHA made by jlha. They are read by workers; only
 //! workers may start it.
 
-#[path = "support/rar.rs"]
+#[path = "../../documents/tests/support/rar.rs"]
 mod rar;
 #[expect(dead_code, reason = "each test file uses its part")]
 mod support;
@@ -9,7 +9,7 @@ mod support;
 use std::io::Write;
 use std::path::Path;
 
-use guest::documents::{ExtractError, extract_bytes};
+use documents::{ExtractError, extract_bytes};
 use guest::index::DocumentLibrary;
 use protocol::tool::ToolOutput;
 use rar::{ENCRYPTION, GOES_ON, RarFile, rar_archive};
@@ -51,8 +51,8 @@ async fn unpacked_files_read_with_names() {
     let files = [RarFile::new("birds/siskin.txt", siskin), RarFile::new("birds/rules.md", b"# Rules")];
     let archives: [(&str, &[u8]); 3] = [
         ("a.rar", &rar_archive(0, &files)),
-        ("birds.cab", include_bytes!("fixtures/birds.cab")),
-        ("birds.lzh", include_bytes!("fixtures/birds.lzh")),
+        ("birds.cab", include_bytes!("../../documents/tests/fixtures/birds.cab")),
+        ("birds.lzh", include_bytes!("../../documents/tests/fixtures/birds.lzh")),
     ];
     for (name, archive) in archives {
         let output = read_archive(&machine, name, archive).await;
@@ -92,7 +92,7 @@ async fn unpacked_misleading_archive_refused_with_reason() {
     let mut locked_names = rar_archive(0, &[file()]);
     // The second block is the archive's; this one declares that the rest is encrypted.
     locked_names[8 + 4 + 1] = 4;
-    let mut cabinet = include_bytes!("fixtures/birds.cab").to_vec();
+    let mut cabinet = include_bytes!("../../documents/tests/fixtures/birds.cab").to_vec();
     cabinet[30] |= 2;
     for (name, archive, reason, words) in [
         ("part.rar", rar_archive(PART, &[file()]), "unknown_form", "one of several parts"),
@@ -137,7 +137,7 @@ async fn unpacked_archive_read_before_damage() {
     assert!(shown.contains("A wren sings.") && !shown.contains("calls"), "{shown}");
     assert_eq!(found.unread[0].reason, "inner_files", "{found:?}");
 
-    let mut cabinet = include_bytes!("fixtures/birds.cab").to_vec();
+    let mut cabinet = include_bytes!("../../documents/tests/fixtures/birds.cab").to_vec();
     let content = cabinet.windows(2).position(|window| window == b"CK").expect("it is compressed");
     cabinet[content + 8] ^= 0xff;
     machine.put_file("a.cab", cabinet);

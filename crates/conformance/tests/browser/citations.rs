@@ -11,7 +11,7 @@ const CARD: &str = "const card = document.getElementById('card');
 
 /// Reads a document of the agent's tests.
 pub(crate) fn read_guest_fixture(name: &str) -> Vec<u8> {
-    let path = format!("{}/../guest/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/../documents/tests/fixtures/{name}", env!("CARGO_MANIFEST_DIR"));
     std::fs::read(path).expect("a document")
 }
 

@@ -9,7 +9,7 @@ use crate::streams::{StreamFixture, stream_fixture};
 
 /// Returns a document of the agent's own tests.
 pub(crate) fn read_guest_fixture(name: &str) -> Vec<u8> {
-    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../guest/tests/fixtures/");
+    let fixtures = concat!(env!("CARGO_MANIFEST_DIR"), "/../documents/tests/fixtures/");
     std::fs::read(format!("{fixtures}{name}")).expect("the document is there")
 }
 

@@ -1,6 +1,7 @@
 //! The answer of a search: the passages found, how often each word occurs in the documents, and the files that were not
 //! searched.
 
+use documents::passages::{page_name, shown_rows};
 use domain::unread::{UNREAD_MAX, UnreadFile, UnreadReason};
 use protocol::embedding::QueryVector;
 use protocol::tool::{FoundPassage, FoundUnread, PASSAGE_MAX_BYTES, ToolOutput};
@@ -8,7 +9,6 @@ use protocol::tool::{FoundPassage, FoundUnread, PASSAGE_MAX_BYTES, ToolOutput};
 use super::rank::{Ranked, query_terms, rank_passages};
 use super::store::{Index, IndexError};
 use super::{FILES_MAX, SearchScope, Update};
-use crate::documents::passages::{page_name, shown_rows};
 
 /// The maximum number of unread files that are listed.
 const NAMED_MAX: usize = 5;

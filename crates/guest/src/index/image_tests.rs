@@ -1,11 +1,11 @@
 use std::cell::RefCell;
 
+use documents::EmbeddedImage;
 use domain::indexing::IndexState;
 use domain::unread::{UnreadImage, UnreadImages, UnreadReason};
 
 use super::tests::{IndexFixture, passage_paths};
 use super::*;
-use crate::documents::EmbeddedImage;
 
 /// A document with two images, and one without.
 fn album_fixture() -> IndexFixture {

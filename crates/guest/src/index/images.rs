@@ -3,6 +3,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use documents::passages::DocumentPassage;
+use documents::{EmbeddedImage, IMAGES_MAX};
 use domain::unread::{UnreadImage, UnreadImages};
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use text_analysis::TextLanguage;
@@ -12,8 +14,6 @@ use super::progress::{ExtractionProblem, IndexQueue, IndexedFile, PassageBatch, 
 use super::store::{Index, IndexError, add_pieces, row_of, update_file};
 use super::walk::FoundFile;
 use super::{BEGIN_TIME_MIN, DocumentLibrary, FAIR_TIME, SliceOutcome, unix_seconds};
-use crate::documents::passages::DocumentPassage;
-use crate::documents::{EmbeddedImage, IMAGES_MAX};
 
 /// The time in which a search waits for the images inside documents that the question names; the rest are read in the background.
 pub(super) const TIME_MAX: Duration = Duration::from_secs(10);

@@ -53,7 +53,7 @@ pub use walk::{FILES_MAX, FileStamp, FoundFile, walk_workspace};
 
 /// The maximum number of files or folders in the scope of a search.
 const PATHS_MAX: usize = 100;
-/// The length to which documents are cut for the index, in bytes: see [`crate::documents::passages::split_passages`].
+/// The length to which documents are cut for the index, in bytes: see [`documents::passages::split_passages`].
 pub const PIECE_MAX_BYTES: usize = 1_200;
 /// The time slice of one document before others are read; a document that failed before may use all the time.
 const DOCUMENT_TIME_MAX: Duration = Duration::from_secs(40);

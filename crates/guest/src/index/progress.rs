@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use documents::passages::DocumentPassage;
+use documents::{EmbeddedImage, PageRange, READER_VERSION, reader_of};
 use domain::indexing::{FileIndexing, IndexState, PageProgress};
 use domain::unread::{UnreadImage, UnreadImages, UnreadReason};
 use serde::{Deserialize, Serialize};
 
 use super::images::PendingImage;
 use super::walk::FileStamp;
-use crate::documents::passages::DocumentPassage;
-use crate::documents::{EmbeddedImage, PageRange, READER_VERSION, reader_of};
 
 /// The delay before a temporary failure is retried for the first time; doubles with each further failure.
 pub const RETRY_AFTER: Duration = Duration::from_secs(2 * 60);

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use documents::PageRange;
+use documents::passages::DocumentPassage;
 use domain::indexing::IndexState;
 use domain::unread::UnreadReason;
 
 use super::tests::{IndexFixture, passage_paths};
 use super::{ExtractionProblem, Index, PassageBatch, Wanted};
-use crate::documents::PageRange;
-use crate::documents::passages::DocumentPassage;
 
 /// Marks all documents as read by an earlier release.
 fn date_back(fixture: &IndexFixture) {

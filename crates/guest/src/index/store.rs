@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use documents::passages::DocumentPassage;
+use documents::{OUTPUT_MAX_BYTES, PageRange, READER_VERSION};
 use domain::unread::{UnreadImage, UnreadImages, UnreadReason};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, Transaction, params};
 use text_analysis::TextLanguage;
@@ -16,8 +18,6 @@ use super::text::{document_title, language_of, stem_text};
 use super::text_total;
 use super::vectors;
 use super::walk::{FileStamp, FoundFile};
-use crate::documents::passages::DocumentPassage;
-use crate::documents::{OUTPUT_MAX_BYTES, PageRange, READER_VERSION};
 
 /// The version of the schema; a file with another version is rebuilt.
 const SCHEMA_VERSION: i64 = 4;

@@ -1,11 +1,11 @@
 //! The passages of a document, page by page, as the index has them.
 
+use documents::passages::DocumentPassage;
 use rusqlite::{Row, params};
 
 use super::progress::ExtractionProblem;
 use super::store::{Index, IndexError, row_of};
 use super::walk::FileStamp;
-use crate::documents::passages::DocumentPassage;
 
 /// Indexed pages of a document.
 #[derive(Debug)]

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use documents::passages::split_passages;
+use documents::{extract_file, reader_of};
 use protocol::tool::{SearchArguments, ToolOutput};
 use tempfile::TempDir;
 
 use super::{DocumentLibrary, ExtractionProblem, Index, PIECE_MAX_BYTES, PassageBatch, Wanted};
-use crate::documents::passages::split_passages;
-use crate::documents::{extract_file, reader_of};
 
 const TIME: Duration = Duration::from_secs(60);
 

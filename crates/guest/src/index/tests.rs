@@ -1,12 +1,12 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
+use documents::passages::DocumentPassage;
+use documents::{EmbeddedImage, PageRange};
 use domain::unread::UnreadReason;
 use protocol::tool::FoundUnread;
 
 use super::*;
-use crate::documents::passages::DocumentPassage;
-use crate::documents::{EmbeddedImage, PageRange};
 
 /// A workspace of text files; each line is a piece, and one that begins with `image` is an image inside the document, too.
 pub(super) struct IndexFixture {

@@ -1,8 +1,7 @@
 //! Stems, titles and languages of documents, as the index stores them.
 
+use documents::passages::DocumentPassage;
 use text_analysis::{TextLanguage, detect_language, extract_terms};
-
-use crate::documents::passages::DocumentPassage;
 
 /// The length of the document's beginning that counts as its title, in bytes.
 const TITLE_MAX_BYTES: usize = 240;

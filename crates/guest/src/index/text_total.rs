@@ -31,8 +31,8 @@ mod tests {
     use super::super::store::Index;
     use super::super::walk::{FileStamp, FoundFile};
     use super::*;
-    use crate::documents::PageRange;
-    use crate::documents::passages::DocumentPassage;
+    use documents::PageRange;
+    use documents::passages::DocumentPassage;
 
     fn found_file(path: &str, changed_nanos: i64) -> FoundFile {
         let stamp = FileStamp { size: 9, modified_nanos: 1, changed_nanos, inode: 1 };

@@ -1,8 +1,9 @@
 //! Searches while other files are being read, and rows of workbooks from the index.
 
+use documents::passages::DocumentPassage;
+
 use super::tests::{IndexFixture, passage_paths};
 use super::*;
-use crate::documents::passages::DocumentPassage;
 
 #[tokio::test]
 async fn search_finds_read_file_meanwhile() {

@@ -7,6 +7,8 @@
 use std::path::Component;
 use std::time::{Duration, Instant};
 
+use documents::ExtractBounds;
+use documents::passages::{DocumentPassage, split_passages};
 use domain::unread::{UnreadFile, UnreadReason};
 use protocol::tool::{
     ATTACHED_MAX_BYTES, AttachedArguments, FoundUnread, IMAGES_MAX, OUTPUT_PASSAGES_MAX, ToolOutput,
@@ -17,8 +19,6 @@ use super::jail::Jail;
 use super::path::{display_path, parse_path, plain_line};
 use super::read::{describe_extent, found_passage};
 use super::shown_image::{ShownImage, ShownImageError, shown_image};
-use crate::documents::ExtractBounds;
-use crate::documents::passages::{DocumentPassage, split_passages};
 
 /// The timeout of reading the pages of one document.
 const READ_TIME_MAX: Duration = Duration::from_secs(10);
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn describe_attached_leaves_images_to_index() {
-        let content = include_bytes!("../../tests/fixtures/pictured.docx").to_vec();
+        let content = include_bytes!("../../../documents/tests/fixtures/pictured.docx").to_vec();
         let output = attached_files(&[("pictured.docx", content)], 1000);
         assert!(output.text.contains("whole below, but for the text in its images (1)"), "{}", output.text);
         assert!(output.unread.iter().any(|file| file.path == "/pictured.docx" && file.reason == "indexing"));

@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use documents::passages::{DocumentPassage, split_passages};
+use documents::{ExtractBounds, Extracted, extract_part};
 use protocol::tool::{FindArguments, PASSAGES_MAX, ToolOutput};
 use rustix::fs::FileType;
 
@@ -14,8 +16,6 @@ use super::jail::Jail;
 use super::output::text_output;
 use super::path::{display_path, plain_line};
 use super::read::found_passage;
-use crate::documents::passages::{DocumentPassage, split_passages};
-use crate::documents::{ExtractBounds, Extracted, extract_part};
 
 /// The timeout of one call.
 const TIME_MAX: Duration = Duration::from_secs(20);

@@ -13,15 +13,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
+use documents::{ExtractBounds, ExtractError, Extracted, UnpackedArchive, extract_part, extract_unpacked};
 use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, open, openat, readlinkat};
 use rustix::io::Errno;
 use unicode_normalization::UnicodeNormalization;
 
 use super::folder::ENTRIES_MAX;
 use super::path::{self, WorkspacePathError, display_path};
-use crate::documents::{
-    ExtractBounds, ExtractError, Extracted, UnpackedArchive, extract_part, extract_unpacked,
-};
 use crate::index::{FoundFile, file_stamp};
 
 /// The maximum number of links that one path may traverse, as in the kernel.

@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use documents::passages::DocumentPassage;
+use documents::{DocumentFormat, PAGES_MAX, PageRange};
 use domain::citation::PageKind;
 use domain::unread::{UNREAD_MAX, UnreadFile, UnreadReason};
 use protocol::tool::{
@@ -20,8 +22,6 @@ use super::path::{self, plain_line};
 use super::read::{self, ShownDocument};
 use super::request::ChildTask;
 use super::{FILE_TIME_MAX, ToolLimits, ocr, readers};
-use crate::documents::passages::DocumentPassage;
-use crate::documents::{DocumentFormat, PAGES_MAX, PageRange};
 use crate::index::{ExtractionProblem, FoundFile, PassageBatch, StoredPages, Wanted};
 
 /// The timeout of reading all attached files, of one of them, and of reading files for the index that are not shown.

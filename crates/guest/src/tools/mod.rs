@@ -22,6 +22,7 @@ mod mcp_supervisor;
 mod ocr;
 mod output;
 mod path;
+mod pictures;
 mod preview;
 mod read;
 mod readers;

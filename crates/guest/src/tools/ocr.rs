@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use documents::PageRange;
+use documents::passages::DocumentPassage;
 use domain::unread::{UnreadImage, UnreadReason};
 use text_analysis::{TextLanguage, detect_language};
 use tokio::sync::OnceCell;
@@ -13,8 +15,6 @@ use super::child::{WorkerAnswer, ask_worker};
 use super::readers;
 use super::recognize::{self, Recognized};
 use super::request::ChildTask;
-use crate::documents::PageRange;
-use crate::documents::passages::DocumentPassage;
 use crate::index::{ExtractionProblem, PassageBatch, PendingImage};
 
 /// The languages that a text is first recognized in, if they are installed.

@@ -5,21 +5,22 @@ use std::collections::BTreeMap;
 use std::io::{Read, Seek};
 use std::time::{Duration, Instant};
 
+use documents::{
+    DocumentFormat, DocumentSegment, DrawnDocument, ExtractBounds, INPUT_MAX_BYTES, find_passage_marks,
+    page_sizes, without_signatures,
+};
 use domain::unread::UnreadReason;
 use protocol::preview::{
-    DocumentPreview, PAGES_MAX, PICTURE_MAX_BYTES, PageRequest, PreviewRequest, PreviewText, TEXT_MAX_BYTES,
-    TEXTS_MAX,
+    DocumentPreview, MARKS_MAX, PAGES_MAX, PICTURE_MAX_BYTES, PageRequest, PreviewRequest, PreviewText,
+    TEXT_MAX_BYTES, TEXTS_MAX,
 };
 
 use super::ToolLimits;
 use super::child::{WorkerAnswer, WorkerError, ask_worker};
 use super::jail::Jail;
 use super::library;
+use super::pictures::{mark_out, page_size_out, picture_size};
 use super::request::ChildTask;
-use crate::documents::{
-    DocumentFormat, DocumentSegment, DrawnDocument, ExtractBounds, INPUT_MAX_BYTES, find_passage_marks,
-    page_sizes, without_signatures,
-};
 
 /// No page is started after this time, and the timeouts of a worker.
 const PAGES_TIME_MAX: Duration = Duration::from_secs(4);
@@ -104,9 +105,11 @@ pub(super) fn read_preview(jail: &Jail, request: &PreviewRequest) -> DocumentPre
     let Ok(again) = file.try_clone() else { return unreadable_preview(UnreadReason::Broken) };
     let extracted = jail.extract_text(&path, again, &bounds);
     let bytes = file.rewind().ok().and_then(|()| read_document_bytes(file)).unwrap_or_default();
-    let sizes = page_sizes(&bytes, first_page, PAGES_MAX).unwrap_or_default();
+    let sizes = page_sizes(&bytes, first_page, PAGES_MAX);
+    let sizes: Vec<_> = sizes.into_iter().flatten().map(page_size_out).collect();
     let cited = request.cited.as_ref().filter(|_| !sizes.is_empty());
-    let marks = cited.map(|cited| find_passage_marks(&bytes, cited.page, &cited.passage)).unwrap_or_default();
+    let marks = cited.map(|cited| find_passage_marks(&bytes, cited.page, &cited.passage, MARKS_MAX));
+    let marks = marks.into_iter().flatten().map(mark_out).collect();
     drop(bytes);
     let mut document = match extracted {
         Ok(document) => document,
@@ -185,7 +188,7 @@ pub(super) fn draw_page(jail: &Jail, request: &PageRequest) -> Option<String> {
     let (_, file) = jail.open_file(&request.path).ok()?;
     let png = DrawnDocument::from_bytes(&read_document_bytes(file)?)?
         .ok()?
-        .draw_page(request.page, request.viewer)?;
+        .draw_page(request.page, picture_size(request.viewer))?;
     (png.len() <= PICTURE_MAX_BYTES).then(|| domain::hex::encode_hex(&png))
 }
 
@@ -203,7 +206,7 @@ mod tests {
 
     use super::*;
 
-    const LEASE: &[u8] = include_bytes!("../../tests/fixtures/lease.pdf");
+    const LEASE: &[u8] = include_bytes!("../../../documents/tests/fixtures/lease.pdf");
 
     /// A folder with a document in it.
     fn document_workspace(bytes: &[u8]) -> (tempfile::TempDir, Jail) {

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use documents::passages::{DocumentPassage, page_name, shown_rows, split_passages};
+use documents::{DocumentFormat, DocumentSegment, ExtractBounds, Extracted};
 use domain::unread::{UnreadFile, UnreadReason};
 use protocol::tool::{FoundPassage, FoundUnread, PASSAGES_MAX, ReadArguments, ToolOutput};
 
@@ -12,8 +14,6 @@ use super::jail::Jail;
 use super::output::text_output;
 use super::path::{display_path, plain_line};
 use super::shown_image::{self, shown_image};
-use crate::documents::passages::{DocumentPassage, page_name, shown_rows, split_passages};
-use crate::documents::{DocumentFormat, DocumentSegment, ExtractBounds, Extracted};
 use crate::index::PassageBatch;
 
 /// The maximum text of one call, in bytes.
@@ -358,7 +358,7 @@ fn take_fitting(pieces: &mut Vec<DocumentPassage>, max_bytes: usize) -> Option<D
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::documents::extract_bytes;
+    use documents::extract_bytes;
 
     fn arguments_at(place: Place, skip: Option<usize>) -> ReadArguments {
         let skip_passages = skip.map(|skip| u32::try_from(skip).unwrap());

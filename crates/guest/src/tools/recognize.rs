@@ -5,17 +5,17 @@ use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use documents::passages::{DocumentPassage, split_passages};
+use documents::{
+    EmbeddedImage, INPUT_MAX_BYTES, ImageFile, KeptFiles, recognizable_image, recognized_document,
+    render_scan, without_signatures,
+};
 use serde::{Deserialize, Serialize};
 
 use super::jail::Jail;
 use super::recognized_words;
 use super::supervise::PATH;
 use super::unpack;
-use crate::documents::passages::{DocumentPassage, split_passages};
-use crate::documents::{
-    EmbeddedImage, INPUT_MAX_BYTES, ImageFile, KeptFiles, recognizable_image, recognized_document,
-    render_scan, without_signatures,
-};
 use crate::index::{FileStamp, FoundFile};
 
 /// The maximum number of bytes of text that are kept of a page or image.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use documents::EmbeddedImage;
 use protocol::preview::{PageRequest, PreviewRequest};
 use protocol::tool::{
     AttachedArguments, EditArguments, FindArguments, ListArguments, ReadArguments, ToolOutput, ViewArguments,
@@ -16,7 +17,6 @@ use super::jail::Jail;
 use super::output::{failed_output, within_bounds};
 use super::recognize::Kept;
 use super::{attached, edit, find, list, preview, read, recognize, unpack, usage, view, write};
-use crate::documents::EmbeddedImage;
 
 /// The timeout of measuring the workspace.
 const MEASURE_TIME_MAX: Duration = Duration::from_secs(10);

@@ -7,13 +7,14 @@ use std::fs::File;
 use std::io::{Read, Seek};
 use std::time::{Duration, Instant};
 
+use documents::{INPUT_MAX_BYTES, ImageFile, ImageFormat};
 use domain::image::{ImageKind, ImageRef};
 use domain::unread::UnreadReason;
 use protocol::preview::Viewer;
 use protocol::session::image_out;
 use protocol::tool::{FoundImage, ToolOutput};
 
-use crate::documents::{INPUT_MAX_BYTES, ImageFile, ImageFormat};
+use super::pictures::picture_size;
 
 /// The longest time in which a picture is drawn: half of a worker's time when it is drawn again.
 pub(super) const PICTURE_TIME_MAX: Duration = Duration::from_secs(5);
@@ -80,7 +81,7 @@ pub(super) fn of_bytes(name: &str, bytes: &[u8]) -> Result<ShownImage, ShownImag
         return not_shown(UnreadReason::TooLarge, "it is larger than models accept");
     }
     let began = Instant::now();
-    let drawn = file.draw_page(1, Viewer::Model).and_then(|picture| {
+    let drawn = file.draw_page(1, picture_size(Viewer::Model)).and_then(|picture| {
         let image = ImageRef::of_page(name, 1, &picture).ok()?;
         Some((image, ImageKind::from_bytes(&picture)?.dimensions(&picture)?))
     });
@@ -88,7 +89,7 @@ pub(super) fn of_bytes(name: &str, bytes: &[u8]) -> Result<ShownImage, ShownImag
     if began.elapsed() > PICTURE_TIME_MAX {
         return not_shown(UnreadReason::TooSlow, "decoding it takes too long");
     }
-    let format = file.format.name();
+    let format = file.format().name();
     let mut description = format!("{format}, {width} x {height} pixels");
     if (columns, rows) != (width, height) {
         description.push_str(&format!(", shown as {columns} x {rows}"));

@@ -6,11 +6,12 @@ use std::io::{ErrorKind, Read, Seek};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 
-use super::jail::Jail;
-use super::supervise::PATH;
-use crate::documents::{
+use documents::{
     ExtractError, ForeignFormat, HEAD_BYTES, INPUT_MAX_BYTES, UNPACKED_MAX_BYTES, UnpackedArchive,
 };
+
+use super::jail::Jail;
+use super::supervise::PATH;
 
 /// The program, of libarchive.
 const BSDTAR: &str = "bsdtar";

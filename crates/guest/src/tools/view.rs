@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use documents::{DocumentFormat, DrawnDocument, ExtractError, INPUT_MAX_BYTES};
 use domain::image::{ImageKind, ImageRef};
 use domain::unread::UnreadFile;
 use protocol::preview::Viewer;
@@ -13,10 +14,10 @@ use protocol::tool::{FoundImage, FoundUnread, ToolOutput, VIEW_PAGES_MAX, ViewAr
 
 use super::jail::Jail;
 use super::path::{display_path, plain_line};
+use super::pictures::picture_size;
 use super::preview::read_document_bytes;
 use super::read::describe_extent;
 use super::shown_image::{self, PICTURE_TIME_MAX};
-use crate::documents::{DocumentFormat, DrawnDocument, ExtractError, INPUT_MAX_BYTES};
 
 /// No page is started after this time.
 const PAGES_TIME_MAX: Duration = Duration::from_secs(20);
@@ -86,7 +87,7 @@ fn shown_pages(
 /// Draws a page and returns a reference to its picture, with its width and height.
 fn draw_page(name: &str, document: &DrawnDocument<'_>, page: u32) -> Option<(FoundImage, (u32, u32))> {
     let began = Instant::now();
-    let picture = document.draw_page(page, Viewer::Model)?;
+    let picture = document.draw_page(page, picture_size(Viewer::Model))?;
     let in_time = began.elapsed() < PICTURE_TIME_MAX;
     let sides = ImageKind::from_bytes(&picture)?.dimensions(&picture)?;
     let image = ImageRef::of_page(name, page, &picture).ok()?;
@@ -100,8 +101,8 @@ mod tests {
     use super::*;
     use crate::tools::preview;
 
-    const LEASE: &[u8] = include_bytes!("../../tests/fixtures/lease.pdf");
-    const SCANNED: &[u8] = include_bytes!("../../tests/fixtures/scanned.pdf");
+    const LEASE: &[u8] = include_bytes!("../../../documents/tests/fixtures/lease.pdf");
+    const SCANNED: &[u8] = include_bytes!("../../../documents/tests/fixtures/scanned.pdf");
 
     fn view_pdf(content: &[u8], first_page: u32, pages: u32) -> Result<ToolOutput, String> {
         let folder = tempfile::tempdir().unwrap();

@@ -83,7 +83,7 @@ impl TestMachine {
     }
 
     pub(crate) fn put_fixture(&self, name: &str) {
-        let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name);
+        let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../documents/tests/fixtures").join(name);
         self.put_file(name, fs::read(fixture).expect("the fixture is there"));
     }
 

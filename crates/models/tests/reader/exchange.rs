@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use documents::{extract_file, passages};
 use domain::citation::mark::find_marks;
 use domain::citation::{NumberedPassage, PassagePlace};
 use domain::embedding::quantize_vector;
@@ -13,7 +14,6 @@ use domain::step::{
 };
 use domain::tool::{MachineTool, Offer};
 use domain::unread::UnreadReason;
-use guest::documents::{extract_file, passages};
 use guest::index::{DocumentLibrary, ExtractionProblem, PIECE_MAX_BYTES, PassageBatch, Wanted};
 use models::EmbeddingModel;
 use protocol::embedding::{EmbeddedPassages, PassageVector, QueryVector, UnembeddedRequest};

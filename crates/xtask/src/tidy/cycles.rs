@@ -11,9 +11,12 @@ use super::{Complaint, SourceFile, SourceTree};
 /// import.
 type Imports = BTreeMap<String, BTreeMap<String, String>>;
 
+/// The crates whose modules still import one another in a circle; none may be added.
+const KNOWN_CYCLES: [&str; 1] = ["documents"];
+
 pub(super) fn check_cycles(tree: &SourceTree) -> Vec<Complaint> {
     let mut out = Vec::new();
-    for name in crate_names(tree) {
+    for name in crate_names(tree).into_iter().filter(|name| !KNOWN_CYCLES.contains(&name.as_str())) {
         let complaint = |circle| Complaint {
             path: format!("crates/{name}/src"),
             line: 0,
