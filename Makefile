@@ -1,15 +1,17 @@
 # The habits of the project; `make` alone prints them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools kernel guest guest-debug full-debug build demo quick test schemathesis fuzz check fmt bench bench-documents bench-pages screenshots \
+.PHONY: help setup tools kernel guest guest-debug debug tidy build demo quick test schemathesis fuzz check fmt bench bench-documents bench-pages screenshots \
 	audit package package-test
 
 CARGO ?= cargo
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 
 # All builds name the whole workspace and then what they want of it: so dependencies get the same features
-# everywhere and are built once. `--test tidy` adds those that tests ask for.
-DEBUG := --workspace --test tidy
+# everywhere and are built once. Debug builds are for tests and contain every feature of the service. `--test tidy` adds
+# the dependencies of tests.
+EVERYTHING := --workspace --features causerie/otlp
+DEBUG := $(EVERYTHING) --test tidy
 OPTIMISED = --workspace --profile $(PROFILE)
 
 # `release` takes its time and is what runs in production; `demo` is compiled as quickly as it can be.
@@ -20,15 +22,13 @@ demo: PROFILE := demo
 FEATURES :=
 WANTED = $(if $(FEATURES),--features $(addprefix causerie/,$(FEATURES)))
 
-# The guest program is built first, by itself, because `causerie` embeds it. The static program is kept apart from what
-# other builds leave under its name, and replaced only by one that differs.
-STATIC := RUSTC_WORKSPACE_WRAPPER=$(abspath tools/rustc-guest.sh)
+# The guest program is built first, by itself, because `causerie` embeds it. It is copied to where the build of `causerie`
+# looks for it, and replaced only by one that differs.
 GUEST = $(TARGET)/guest/$(PROFILE)/causerie-guest
 # The kernel of machines, if it was built or fetched: beside the program, where the service looks for it.
 KERNEL_FOLDER := $(TARGET)/kernel
 LINK_KERNEL = ln -sfn $(KERNEL_FOLDER) $(1)/causerie-kernel
 GUEST_DEBUG := $(TARGET)/guest/debug/causerie-guest
-FULL_DEBUG := $(TARGET)/full/debug/causerie
 
 # The tests of the interface that run a second time, on PostgreSQL and with machines in the sandbox: those that depend on the
 # database or on machines.
@@ -60,18 +60,16 @@ kernel: ## Build the kernel of machines from Debian's source of Linux (minutes; 
 	sh tools/kernel.sh $(KERNEL_FOLDER)
 
 guest: ## Build the guest program: a static program that runs in the accounts' machines
-	$(STATIC) $(CARGO) build $(OPTIMISED) --bin causerie-guest
+	$(CARGO) build $(OPTIMISED) --bin causerie-guest
 	@cmp -s $(TARGET)/$(PROFILE)/causerie-guest $(GUEST) || install -D $(TARGET)/$(PROFILE)/causerie-guest $(GUEST)
 
 guest-debug:
-	$(STATIC) $(CARGO) build $(DEBUG) --bin causerie-guest
+	$(CARGO) build $(DEBUG) --bin causerie-guest
 	@cmp -s $(TARGET)/debug/causerie-guest $(GUEST_DEBUG) || install -D $(TARGET)/debug/causerie-guest $(GUEST_DEBUG)
 
-# The service with all that it can be built with, for the tests of that; kept apart from the one that is built by default.
-full-debug: guest-debug
-	CAUSERIE_GUEST=$(GUEST_DEBUG) $(CARGO) build $(DEBUG) --features causerie/otlp --bin causerie
-	@cmp -s $(TARGET)/debug/causerie $(FULL_DEBUG) || install -D $(TARGET)/debug/causerie $(FULL_DEBUG)
-	@$(call LINK_KERNEL,$(TARGET)/debug) && $(call LINK_KERNEL,$(TARGET)/full/debug)
+debug: guest-debug ## Build target/debug/causerie, which the tests of the built service use
+	CAUSERIE_GUEST=$(GUEST_DEBUG) $(CARGO) build $(DEBUG) --bin causerie
+	@$(call LINK_KERNEL,$(TARGET)/debug)
 
 build: guest ## Build target/release/causerie with the guest program in it
 	CAUSERIE_GUEST=$(GUEST) $(CARGO) build $(OPTIMISED) $(WANTED) --bin causerie
@@ -80,46 +78,49 @@ build: guest ## Build target/release/causerie with the guest program in it
 demo: setup build ## Build, then ask a question about real documents; needs no key and no configuration
 	$(TARGET)/demo/causerie demo
 
-test: tools full-debug ## Run every test; before that some on PostgreSQL with machines in the sandbox, and some on virtual machines
+test: tools guest-debug ## Run every test; before that some on PostgreSQL with machines in the sandbox, and some on virtual machines
 	@rm -rf $(TARGET)/drivers
-	CAUSERIE_GUEST=$(GUEST_DEBUG) $(CARGO) nextest run --workspace --features causerie/otlp -E 'package(causerie) & test(otlp)'
-	CAUSERIE_GUEST=$(GUEST_DEBUG) $(CARGO) build --workspace --all-targets
+	CAUSERIE_GUEST=$(GUEST_DEBUG) $(CARGO) build $(EVERYTHING) --all-targets
+	@$(call LINK_KERNEL,$(TARGET)/debug)
 	$(TESTED) CAUSERIE_TEST_DATABASE=postgres KILLS=40 CAUSERIE_MACHINE_DRIVER=sandbox \
-		$(CARGO) nextest run --workspace -E '$(ON_POSTGRES)'
+		$(CARGO) nextest run $(EVERYTHING) -E '$(ON_POSTGRES)'
 	if $(TESTED) $(DRIVERS) try qemu; then \
-		$(TESTED) CAUSERIE_MACHINE_DRIVER=qemu $(CARGO) nextest run --workspace -j1 -E '$(ON_QEMU)'; \
+		$(TESTED) CAUSERIE_MACHINE_DRIVER=qemu $(CARGO) nextest run $(EVERYTHING) -j1 -E '$(ON_QEMU)'; \
 	else \
-		$(TESTED) $(CARGO) nextest list --workspace --message-format oneline -E '$(ON_QEMU)' | $(TESTED) $(DRIVERS) skip qemu; \
+		$(TESTED) $(CARGO) nextest list $(EVERYTHING) --message-format oneline -E '$(ON_QEMU)' | $(TESTED) $(DRIVERS) skip qemu; \
 	fi
-	$(TESTED) CAUSERIE_FULL_BIN=$(FULL_DEBUG) CAUSERIE_PYTHON=$(TARGET)/python CAUSERIE_NODE=$(TARGET)/node \
-		$(CARGO) nextest run --workspace; status=$$?; $(DRIVERS) summary; exit $$status
+	$(TESTED) CAUSERIE_PYTHON=$(TARGET)/python CAUSERIE_NODE=$(TARGET)/node \
+		$(CARGO) nextest run $(EVERYTHING); status=$$?; $(DRIVERS) summary; exit $$status
 
 # What needs neither a database server nor a browser nor a virtual machine.
 QUICK := kind(lib) | kind(bin) | (package(store) & binary(suite) & test(/sqlite::|^coverage::/)) | \
 	(package(conformance) & binary(suite) & test(=chats::conversation_continues_with_history))
 
-quick: guest-debug ## The checks of every few minutes: format, lints, tidy, unit tests, the store on SQLite, one question
-	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	$(CARGO) xtask tidy
-	CAUSERIE_GUEST=$(GUEST_DEBUG) $(CARGO) build $(DEBUG) --bin causerie
-	$(TESTED) $(CARGO) nextest run --workspace --lib --bins --test suite -E '$(QUICK)'
+# Lints of the build for tests, and of the service as it is built by default. The guest program is the one of debug builds, if
+# there is one: with another, the service would be built again.
+LINT = $(addprefix CAUSERIE_GUEST=,$(shell ls $(GUEST_DEBUG) 2>/dev/null)) sh -c '\
+	$(CARGO) clippy $(EVERYTHING) --all-targets -- -D warnings && $(CARGO) clippy --workspace --bin causerie -- -D warnings'
 
-schemathesis: tools guest-debug ## Try the interface from its schema for half an hour, or SCHEMA_SECONDS
-	CAUSERIE_GUEST=$(GUEST_DEBUG) $(CARGO) build $(DEBUG) --bin causerie
-	SCHEMA_SECONDS=$(or $(SCHEMA_SECONDS),1800) CAUSERIE_BIN=$(TARGET)/debug/causerie CAUSERIE_PYTHON=$(TARGET)/python \
-		$(CARGO) test --package conformance --test schema -- --nocapture schemathesis_finds_only_documented_answers
+tidy: ## Format and the conventions of the tree, in seconds
+	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
+	$(CARGO) build $(DEBUG) --bin xtask
+	$(TARGET)/debug/xtask tidy
+
+quick: debug tidy ## The checks of every few minutes: format, lints, tidy, unit tests, the store on SQLite, one question
+	$(LINT)
+	$(TESTED) $(CARGO) nextest run $(EVERYTHING) --lib --bins --test suite -E '$(QUICK)'
+
+schemathesis: tools debug ## Try the interface from its schema for half an hour, or SCHEMA_SECONDS
+	SCHEMA_SECONDS=$(or $(SCHEMA_SECONDS),1800) $(TESTED) CAUSERIE_PYTHON=$(TARGET)/python \
+		$(CARGO) test $(EVERYTHING) --test schema -- --nocapture schemathesis_finds_only_documented_answers
 
 fuzz: ## Fuzz each target for ten minutes, or FUZZ_SECONDS; FUZZ_TARGETS names some of them
 	@sh tools/setup.sh fuzz
 	sh tools/fuzz.sh $(or $(FUZZ_SECONDS),600) $(FUZZ_TARGETS)
 
-check: ## Formatting, lints, tidy, licences and spelling (the first run builds cargo-deny and typos: minutes)
-	$(CARGO) fmt --all --check
-	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
-	$(CARGO) clippy --workspace --all-targets -- -D warnings
-	$(CARGO) clippy --workspace --all-targets --features causerie/otlp -- -D warnings
-	$(CARGO) xtask tidy
+check: tidy ## Formatting, lints, tidy, licences and spelling (the first run builds cargo-deny and typos: minutes)
+	$(LINT)
 	@sh tools/setup.sh deny typos
 	$(CARGO) deny --offline check bans licenses sources
 	typos
@@ -141,9 +142,9 @@ fmt: ## Format everything
 	$(CARGO) fmt --all
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml
 
-screenshots: guest-debug ## Make the pictures of docs/screenshots
+screenshots: debug ## Make the pictures of docs/screenshots
 	@sh tools/setup.sh browser screenshots
-	CAUSERIE_GUEST=$(GUEST_DEBUG) $(CARGO) build $(DEBUG) --bin causerie --example screenshots
+	$(CARGO) build $(DEBUG) --example screenshots
 	CAUSERIE_BIN=$(TARGET)/debug/causerie $(TARGET)/debug/examples/screenshots docs/screenshots
 
 bench: build ## Measure: start, memory, latency from model to reader, kills; takes minutes on an idle machine

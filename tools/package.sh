@@ -51,7 +51,7 @@ build() {
         export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=x86_64-linux-gnu-gcc
         built="$target/$triple/release"
     fi
-    RUSTC_WORKSPACE_WRAPPER="$PWD/tools/rustc-guest.sh" cargo build --release --workspace --bin causerie-guest
+    cargo build --release --workspace --bin causerie-guest
     cmp -s "$built/causerie-guest" "$target/guest/$arch/causerie-guest" ||
         install -D "$built/causerie-guest" "$target/guest/$arch/causerie-guest"
     CAUSERIE_GUEST="$target/guest/$arch/causerie-guest" cargo auditable build --release --workspace --bin causerie

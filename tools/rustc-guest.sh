@@ -1,5 +1,5 @@
 #!/bin/sh
-# Stands before rustc when the agent is built (RUSTC_WORKSPACE_WRAPPER): links its program statically, because
+# Stands before rustc (rustc-workspace-wrapper in .cargo/config.toml): links the guest program statically, because
 # the machine that it runs in brings no libraries for it, and small. A tool is a process of this program, so starting it
 # must be cheap: at a fixed address nothing is relocated, which spares three quarters of the page faults (214 to 55).
 # The rest is built as always, and shared.

@@ -49,6 +49,6 @@ fn find_agent_program(out: &Path, release: bool) -> Result<Option<PathBuf>, Stri
     }
     // OUT_DIR is <target>/<profile>/build/<package>/out.
     let profile = if release { "release" } else { "debug" };
-    let left = out.ancestors().nth(4).map(|target| target.join("agent").join(profile).join("causerie-guest"));
+    let left = out.ancestors().nth(4).map(|target| target.join("guest").join(profile).join("causerie-guest"));
     Ok(left.filter(|path| path.is_file()))
 }

@@ -101,15 +101,6 @@ impl TestService {
         Self::start_binary(service_binary(), options, prepare)
     }
 
-    /// Starts the binary that is built with all optional features.
-    ///
-    /// # Panics
-    /// Like [`TestService::start`].
-    #[must_use]
-    pub fn start_full(options: ServiceOptions) -> Self {
-        Self::start_binary(full_binary(), options, |_| {})
-    }
-
     fn start_binary(binary: PathBuf, mut options: ServiceOptions, prepare: impl FnOnce(&Self)) -> Self {
         let given = options.environment.iter().any(|(name, _)| name == DATABASE);
         if !given && std::env::var_os("CAUSERIE_TEST_DATABASE").is_some_and(|engine| engine == "postgres") {
@@ -376,14 +367,4 @@ pub fn service_binary() -> PathBuf {
     }
     let test = std::env::current_exe().expect("the test knows its own path");
     test.ancestors().nth(2).expect("target/<profile>").join("causerie")
-}
-
-fn full_binary() -> PathBuf {
-    if let Some(path) = std::env::var_os("CAUSERIE_FULL_BIN") {
-        return path.into();
-    }
-    let test = std::env::current_exe().expect("the test knows its own path");
-    let built = test.ancestors().nth(2).expect("target/<profile>");
-    let profile = built.file_name().expect("it has a name");
-    built.with_file_name("full").join(profile).join("causerie")
 }

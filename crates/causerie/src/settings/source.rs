@@ -51,7 +51,6 @@ pub(super) const OTHERS: &[&str] = &[
     "CAUSERIE_API_KEY",
     "CAUSERIE_GUEST",
     "CAUSERIE_BIN",
-    "CAUSERIE_FULL_BIN",
     "CAUSERIE_BASE_URL",
 ];
 /// The text that replaces secrets in output.

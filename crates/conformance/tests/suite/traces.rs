@@ -143,7 +143,7 @@ fn start_traced_service(vendor: &ScriptedVendor, collector: &Collector) -> TestS
     ] {
         environment.push((name.to_owned(), value));
     }
-    TestService::start_full(ServiceOptions { environment, ..ServiceOptions::default() })
+    TestService::start(ServiceOptions { environment, ..ServiceOptions::default() })
 }
 
 #[test]
