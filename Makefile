@@ -32,10 +32,10 @@ GUEST_DEBUG := $(TARGET)/guest/debug/causerie-guest
 
 # The tests of the interface that run a second time, on PostgreSQL and with machines in the sandbox: those that depend on the
 # database or on machines.
-ON_POSTGRES := package(conformance) & (binary(kills) | test(=the_interface_holds) | (binary(suite) & test(/^(accounts|additions|authentication|chats|commands|crash|hostile|servers|streams|streams_resumed|vm|waiting)::/)))
+ON_POSTGRES := package(e2e) & (binary(kills) | test(=the_interface_holds) | (binary(suite) & test(/^(accounts|additions|authentication|chats|commands|crash|hostile|servers|streams|streams_resumed|vm|waiting)::/)))
 
 # The tests that run on virtual machines, whose processor is emulated where there is no KVM: slowly, so few of them.
-ON_QEMU := package(conformance) & binary(suite) & (test(/^vm::/) | test(=crash::an_answer_outlives_its_machine) | test(=crash::effectful_tool_is_not_run_twice))
+ON_QEMU := package(e2e) & binary(suite) & (test(/^vm::/) | test(=crash::an_answer_outlives_its_machine) | test(=crash::effectful_tool_is_not_run_twice))
 
 # The environment of tests that drive the built binary: on the kernel that `make kernel` has left, or the one that is named.
 KERNEL = $(or $(CAUSERIE_MACHINE_KERNEL),$(wildcard $(TARGET)/kernel/linux))
@@ -94,7 +94,7 @@ test: tools guest-debug ## Run every test; before that some on PostgreSQL with m
 
 # What needs neither a database server nor a browser nor a virtual machine.
 QUICK := kind(lib) | kind(bin) | (package(store) & binary(suite) & test(/sqlite::|^coverage::/)) | \
-	(package(conformance) & binary(suite) & test(=chats::conversation_continues_with_history))
+	(package(e2e) & binary(suite) & test(=chats::conversation_continues_with_history))
 
 # Lints of the build for tests, and of the service as it is built by default. The guest program is the one of debug builds, if
 # there is one: with another, the service would be built again.

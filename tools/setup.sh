@@ -31,10 +31,10 @@ PACK_PACKAGES="$KERNEL_PACKAGES debhelper dpkg-dev fakeroot lintian mmdebstrap u
 CROSS_PACKAGES="crossbuild-essential-arm64 qemu-user-static binfmt-support arch-test"
 # The published schema is tried by programs in Python, of these versions.
 PYTHON_PACKAGES="python3 python3-venv"
-PYTHON_REQUIREMENTS="crates/conformance/tests/schema/requirements.txt"
+PYTHON_REQUIREMENTS="crates/e2e/tests/schema/requirements.txt"
 # So it is by programs for Node, of the versions that the lock beside this list names.
 NODE_PACKAGES="nodejs npm"
-NODE_REQUIREMENTS="crates/conformance/tests/schema/typescript"
+NODE_REQUIREMENTS="crates/e2e/tests/schema/typescript"
 
 as_root() {
     if [ "$(id -u)" = 0 ]; then

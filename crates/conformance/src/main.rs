@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use conformance::cases::{self, Case, Needs};
 use conformance::run::{CaseOutcome, CaseRun, run_all};
-use conformance::{Api, ServiceAddress, ServiceOptions, TestService};
+use conformance::{Api, ServiceAddress};
 
 /// Shows that a running service keeps the interface's promises, as far as a key permits. The key's account must be
 /// empty and reserved for the suite: it is emptied before each case. Exits with 0 if all cases pass, 1 if one fails,
@@ -14,9 +14,8 @@ use conformance::{Api, ServiceAddress, ServiceOptions, TestService};
 #[derive(Debug, Parser)]
 #[command(name = "causerie-conformance", version)]
 struct ConformanceCli {
-    /// The service: http:// or https://, with the path before /api/v1, if any. Without it, the built binary is
-    /// started on a temporary folder.
-    #[arg(long, env = "CAUSERIE_BASE_URL")]
+    /// The service: http:// or https://, with the path before /api/v1, if any.
+    #[arg(long, env = "CAUSERIE_BASE_URL", required_unless_present = "list")]
     base_url: Option<String>,
     /// A key of an empty account.
     #[arg(long, env = "CAUSERIE_API_KEY", hide_env_values = true, requires = "base_url")]
@@ -69,9 +68,7 @@ impl ConformanceCli {
             }
             return Ok(ExitCode::SUCCESS);
         }
-        let service =
-            if self.base_url.is_none() { Some(TestService::start(ServiceOptions::default())) } else { None };
-        let api = self.connect_api(service.as_ref())?;
+        let api = self.connect_api()?;
         let runs: Vec<CaseRun<'_>> = chosen.iter().map(|case| prepare_run(case, &api)).collect();
         let outcomes = run_all(&runs, 1, |outcome| {
             let _ = writeln!(io::stdout(), "{}", outcome_line(outcome));
@@ -81,10 +78,7 @@ impl ConformanceCli {
         Ok(if held { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    fn connect_api(&self, service: Option<&TestService>) -> Result<Api, String> {
-        if let Some(service) = service {
-            return Ok(service.api_for(&service.create_account()));
-        }
+    fn connect_api(&self) -> Result<Api, String> {
         let address = ServiceAddress::from_base_url(self.base_url.as_deref().unwrap_or_default())?;
         let key = self.key.clone().ok_or("--key is missing: give a key of an empty account")?;
         let api = Api { address, key };

@@ -11,7 +11,8 @@
 //! have several tries: repeating the same request runs the next one. The server keeps no other state between requests,
 //! so equal requests get equal answers.
 //!
-//! It also plays the other servers that the service calls: see [`web`](mod@web).
+//! It also plays the other servers that the service calls: see [`web`](mod@web). [`scripted_vendor`] and [`scripted_site`] are
+//! smaller ones that a test scripts and holds from its own process, without an async runtime.
 //!
 //! `GET /standin/requests` returns the received requests, like [`FakeVendorHandle::serve_requests`] within the process.
 
@@ -27,6 +28,8 @@ pub mod postgres;
 pub mod processes;
 mod request;
 pub mod script;
+pub mod scripted_site;
+pub mod scripted_vendor;
 mod site;
 mod vendor_stream;
 mod web;

@@ -147,7 +147,8 @@ fn check_sleeps(file: &SourceFile, out: &mut Vec<Complaint>) {
     if paused || file.path.starts_with("crates/xtask/") {
         return;
     }
-    let mut testing = file.path.contains("/tests/") || file.path.starts_with("crates/conformance/");
+    let mut testing = file.path.contains("/tests/")
+        || ["crates/conformance/", "crates/e2e/"].iter().any(|folder| file.path.starts_with(folder));
     for (index, line) in file.text.lines().enumerate() {
         testing |= line.starts_with("#[cfg(test)]");
         if testing && (line.contains("thread::sleep(") || line.contains("time::sleep(")) {
