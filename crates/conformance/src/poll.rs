@@ -5,7 +5,12 @@ use std::time::{Duration, Instant};
 
 /// The longest wait: enough for a machine to start on a busy host.
 pub const TIMEOUT: Duration = Duration::from_secs(120);
-const INTERVAL: Duration = Duration::from_millis(10);
+/// The shortest pause between two looks.
+const PAUSE_MIN: Duration = Duration::from_millis(5);
+/// The longest pause.
+const PAUSE_MAX: Duration = Duration::from_millis(200);
+/// A pause is this part of the time waited so far: a look costs the service a request, or the host a process.
+const PAUSE_PART: u32 = 10;
 
 /// Polls until `look` returns a value.
 ///
@@ -25,6 +30,6 @@ pub fn poll_in_time<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
         if found.is_some() || start.elapsed() > TIMEOUT {
             return found;
         }
-        thread::sleep(INTERVAL);
+        thread::sleep((start.elapsed() / PAUSE_PART).clamp(PAUSE_MIN, PAUSE_MAX));
     }
 }
