@@ -21,7 +21,6 @@ use crate::listing::Discovered;
 use crate::names;
 use crate::probe::{DiscoveryFailure, Probe, ProbeError, RefusedCalls, VendorHealth};
 use crate::provider::StepProvider;
-use crate::reader;
 use crate::vendor::VendorClient;
 
 /// The default price: an answer over a few documents costs about three to ten credits.

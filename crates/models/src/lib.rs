@@ -1,8 +1,8 @@
 //! Models: providers of steps, the catalog and health.
 //!
-//! A [`StepProvider`] streams one step. Each wire format of vendors has a module, and so has the built-in reader, which
-//! needs no vendor. No other crate contains vendors' JSON. The [`Catalog`] lists the models and resolves their
-//! providers.
+//! A [`StepProvider`] streams one step: of a vendor, or of the built-in reader (crate [`reader`]), which needs none. Each
+//! wire format of vendors has a module. No other crate contains vendors' JSON. The [`Catalog`] lists the models and
+//! resolves their providers.
 //!
 //! An [`EmbeddingModel`] returns vectors of texts, for semantic search.
 //!
@@ -15,7 +15,6 @@
 //!   `attempt.rs`, `replay.rs`, `output.rs`, `error.rs`; connections: `client.rs`, `connection.rs`.
 //! - Odd JSON: `lenient.rs`; lists of models: `listing.rs`; health: `probe.rs`, stored in `catalog.rs`.
 //! - Prices: `catalog.rs`. Vectors: `embeddings.rs`; their credits are in `engine` and `store`.
-//! - The built-in reader: `reader`; its words in each language: `reader/vocabulary.rs`, `reader/compose.rs`.
 
 mod adaptation;
 mod anthropic;
@@ -46,7 +45,6 @@ mod output;
 mod pause;
 mod probe;
 mod provider;
-pub mod reader;
 mod redaction;
 mod refusal;
 mod replay;

@@ -7,7 +7,6 @@ use futures_util::{StreamExt, stream};
 
 use crate::attempt::StepStream;
 use crate::listing::Discovered;
-use crate::reader;
 use crate::vendor::VendorClient;
 
 /// A provider of steps: a vendor, or the built-in reader. Cheap to clone.

@@ -13,16 +13,17 @@
 
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "the figures are what it is for")]
 
-#[path = "../../tests/reader/exchange.rs"]
+#[path = "../../../reader/tests/questions/exchange.rs"]
 #[expect(dead_code, reason = "the tests use the rest")]
 mod exchange;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::pin::Pin;
 
 use domain::catalog::ProviderName;
 use domain::citation::PassagePlace;
-use exchange::{DocumentExchange, ReaderAnswer};
+use exchange::{DocumentExchange, PassageEmbedder, ReaderAnswer};
 use models::{EmbeddingModel, EmbeddingsConfig, VendorConfig, VendorsConfig};
 use protocol::tool::FoundPassage;
 
@@ -234,6 +235,16 @@ fn rank_found(question: &BenchQuestion, found: &[FoundPassage]) -> Option<usize>
 }
 
 /// Returns the model of an option `embeddings=URL,MODEL`.
+impl PassageEmbedder for EmbeddingModel {
+    fn space(&self) -> &str {
+        self.space()
+    }
+
+    fn embed_texts<'a>(&'a self, texts: &'a [String]) -> Pin<Box<dyn Future<Output = Vec<Vec<f32>>> + 'a>> {
+        Box::pin(async move { self.embed_passages(texts).await.expect("vectors").vectors })
+    }
+}
+
 fn embedding_model(option: &str) -> Option<EmbeddingModel> {
     let (url, model) = option.strip_prefix("embeddings=")?.split_once(',')?;
     let openai = Some(VendorConfig { base_url: Some(url.to_owned()), ..VendorConfig::default() });

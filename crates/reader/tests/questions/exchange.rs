@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::path::Path;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,6 @@ use domain::step::{
 use domain::tool::{MachineTool, Offer};
 use domain::unread::UnreadReason;
 use guest::index::{DocumentLibrary, ExtractionProblem, PIECE_MAX_BYTES, PassageBatch, Wanted};
-use models::EmbeddingModel;
 use protocol::embedding::{EmbeddedPassages, PassageVector, QueryVector, UnembeddedRequest};
 use protocol::tool::{FoundPassage, SearchArguments, ToolOutput};
 
@@ -32,12 +32,21 @@ const EMBEDDED_AT_ONCE: u32 = 16;
 /// Bounds one search, including the indexing of changed files.
 const SEARCH_TIME: Duration = Duration::from_secs(60);
 
+/// Gives texts vectors.
+pub(super) trait PassageEmbedder {
+    /// Returns the name of the vectors' space: vectors of different spaces are not compared.
+    fn space(&self) -> &str;
+
+    /// Returns a vector for each text.
+    fn embed_texts<'a>(&'a self, texts: &'a [String]) -> Pin<Box<dyn Future<Output = Vec<Vec<f32>>> + 'a>>;
+}
+
 /// Asks questions about a folder of documents.
 pub(super) struct DocumentExchange {
     library: DocumentLibrary,
     slowest_search: Cell<Duration>,
     /// Gives passages and queries vectors.
-    meaning: Option<EmbeddingModel>,
+    meaning: Option<Box<dyn PassageEmbedder>>,
     _index: Option<tempfile::TempDir>,
 }
 
@@ -78,7 +87,7 @@ impl DocumentExchange {
 
     /// Embeds all passages, and from now on the queries of searches as well. Returns the number of newly
     /// embedded passages.
-    pub(super) async fn search_by_meaning(&mut self, model: EmbeddingModel) -> u32 {
+    pub(super) async fn search_by_meaning(&mut self, model: impl PassageEmbedder + 'static) -> u32 {
         self.run_search(&search_arguments("index")).await;
         let (mut after, mut embedded) = (0, 0);
         loop {
@@ -87,7 +96,7 @@ impl DocumentExchange {
             let Some(last) = passages.last() else { break };
             after = last.id;
             let texts: Vec<String> = passages.iter().map(|passage| passage.text.clone()).collect();
-            let vectors = model.embed_passages(&texts).await.expect("vectors").vectors;
+            let vectors = model.embed_texts(&texts).await;
             let vectors = passages.iter().zip(&vectors).map(|(passage, vector)| PassageVector {
                 id: passage.id,
                 digest: passage.digest,
@@ -96,7 +105,7 @@ impl DocumentExchange {
             let vectors = EmbeddedPassages { model: model.space().to_owned(), vectors: vectors.collect() };
             embedded += self.library.store_embeddings(vectors).await.expect("an index").stored;
         }
-        self.meaning = Some(model);
+        self.meaning = Some(Box::new(model));
         embedded
     }
 
@@ -128,7 +137,7 @@ impl DocumentExchange {
             MachineTool::ALL.iter().map(|tool| tool.facts()).filter(|tool| tool.offer == Offer::Always);
         let mut request = StepRequest {
             images: Vec::new(),
-            model: models::reader::MODEL.to_owned(),
+            model: reader::MODEL.to_owned(),
             instructions: String::new(),
             transcript,
             tools: offered.map(ToolSpec::from).collect(),
@@ -137,7 +146,7 @@ impl DocumentExchange {
         };
         let mut numbered: Vec<NumberedPassage> = Vec::new();
         for _ in 0..STEPS_MAX {
-            let events = models::reader::reader_step(&request);
+            let events = reader::reader_step(&request);
             let Some(StepEvent::Call(call)) = events.first().cloned() else {
                 return ReaderAnswer::from_events(&events, numbered);
             };
@@ -167,9 +176,8 @@ impl DocumentExchange {
 
     async fn run_search(&self, arguments: &SearchArguments) -> ToolOutput {
         if let Some(model) = &self.meaning {
-            let embedded =
-                model.embed_passages(std::slice::from_ref(&arguments.query)).await.expect("a vector");
-            let components = quantize_vector(&embedded.vectors[0]).unwrap_or_default();
+            let vectors = model.embed_texts(std::slice::from_ref(&arguments.query)).await;
+            let components = quantize_vector(&vectors[0]).unwrap_or_default();
             let (model, query) = (model.space().to_owned(), arguments.query.clone());
             self.library.query_vector(QueryVector { model, query, components });
         }

@@ -19,7 +19,7 @@ const UNANSWERABLE_MIN: f64 = 0.90;
 
 #[tokio::test(flavor = "current_thread")]
 async fn reader_cites_right_passage_first() {
-    let documents = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reader/documents");
+    let documents = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/questions/documents");
     let exchange = DocumentExchange::over_folder(&documents);
     let questions = ScoredQuestion::load_all();
     let mut scores = Vec::new();
@@ -40,7 +40,7 @@ async fn reader_cites_right_passage_first() {
 
 #[tokio::test(flavor = "current_thread")]
 async fn follow_up_uses_previous_question() {
-    let documents = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reader/documents");
+    let documents = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/questions/documents");
     let exchange = DocumentExchange::over_folder(&documents);
     let answer =
         exchange.ask_question("A do kdy se vrací?", &["Jak vysokou jistotu složila nájemkyně bytu?"]).await;
@@ -51,7 +51,7 @@ async fn follow_up_uses_previous_question() {
 
 #[tokio::test(flavor = "current_thread")]
 async fn attached_files_alone_are_searched() {
-    let documents = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/reader/documents");
+    let documents = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/questions/documents");
     let exchange = DocumentExchange::over_folder(&documents);
     let question = "Jaká je výpovědní doba?";
     for file in ["/pracovni-smlouva.docx", "/najemni-smlouva-byt.pdf"] {

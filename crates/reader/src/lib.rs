@@ -4,6 +4,13 @@
 //! loop and tools as any model, and quotes and cites the passages that answer it, or reports that none does and quotes
 //! those closest to it. It is a pure function of the request: the same transcript always yields the same step. It quotes
 //! documents but never follows instructions in them.
+//!
+//! # Where to look
+//!
+//! - The next call or the answer: here; what is asked: `question.rs`, `focus.rs`; how passages are read and ranked:
+//!   `reading.rs`, `evidence.rs`; the texts of answers: `compose.rs`.
+//! - Its words in each language: `vocabulary.rs`, `compose.rs`.
+//! - Its score: `tests/questions`.
 
 mod compose;
 mod evidence;
