@@ -53,9 +53,10 @@ impl Turn {
                     self.running.push(call.id.clone());
                     effects.push(TurnEffect::RunTool(call));
                 }
-            } else if self.connected.is_some() && !self.sent.contains(&call.id) {
-                self.sent.push(call.id.clone());
-                self.send_frame(HostFrame::Run(call), effects);
+            } else if self.executor.session.is_connected()
+                && !self.executor.session.sent_calls().contains(&call.id)
+            {
+                self.send_call(call, effects);
             }
         }
     }
@@ -112,7 +113,7 @@ impl Turn {
         by_host: bool,
         effects: &mut Vec<TurnEffect>,
     ) -> bool {
-        let started = if by_host { &self.running } else { &self.sent };
+        let started = if by_host { self.running.as_slice() } else { self.executor.session.sent_calls() };
         if self.ending.is_some() || self.is_committing(call) || !started.iter().any(|id| id == call) {
             return false;
         }
@@ -167,9 +168,8 @@ impl Turn {
         self.log.push(entry);
         self.publish_change(AnswerChange::Resulted { result }, effects);
         self.running.retain(|running| running != call);
-        if let Some(at) = self.sent.iter().position(|sent| sent == call) {
-            self.sent.remove(at);
-            self.send_frame(HostFrame::Ack { call: call.to_owned() }, effects);
+        if self.executor.session.remove_call(call) {
+            effects.push(TurnEffect::Send(HostFrame::Ack { call: call.to_owned() }));
         }
     }
 }

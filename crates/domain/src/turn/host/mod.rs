@@ -39,6 +39,7 @@ pub use types::{Setup, ToolRouter, TurnCompletion, TurnEffect, TurnEvent};
 
 use self::draft::{Draft, DraftChange};
 use self::pending_step::PendingStep;
+use self::session::ExecutorLink;
 use self::transcript::Transcript;
 use super::HostFrame;
 use super::backoff::{STALLS_MAX, pause_after};
@@ -68,18 +69,7 @@ pub struct Turn {
     log: Vec<LogEntry>,
     bill: AnswerCost,
     phase: Phase,
-    /// The connected machine instance.
-    connected: Option<InstanceId>,
-    /// The machine instance that was connected last; committed steps name it.
-    instance: Option<InstanceId>,
-    /// Set if the session of this connection is open.
-    opened: bool,
-    sessions: u32,
-    violations: u32,
-    /// The number of consecutive unexpected frames of the executor.
-    unexpected: u32,
-    /// Calls that were sent to the machine in this session.
-    sent: Vec<String>,
+    executor: ExecutorLink,
     /// Calls that the host runs in this lease.
     running: Vec<String>,
     /// Results that are being committed.
@@ -114,13 +104,7 @@ impl Turn {
             answer,
             log,
             phase: Phase::Idle,
-            connected: None,
-            instance: None,
-            opened: false,
-            sessions: 0,
-            violations: 0,
-            unexpected: 0,
-            sent: Vec::new(),
+            executor: ExecutorLink::default(),
             running: Vec::new(),
             committing: Vec::new(),
             next_source,
@@ -169,19 +153,19 @@ impl Turn {
     /// Returns `true` if the turn waits for a call of the connected machine.
     #[must_use]
     pub fn awaits_machine(&self) -> bool {
-        self.connected.is_some() && self.needs_machine()
+        self.executor.session.is_connected() && self.needs_machine()
     }
 
     /// Returns `true` if the turn cannot continue without the machine, connected or not.
     #[must_use]
     pub fn needs_machine(&self) -> bool {
-        self.ending.is_none() && self.is_idle() && (self.instance.is_none() || self.is_machine_due())
+        self.ending.is_none() && self.is_idle() && (self.executor.instance.is_none() || self.is_machine_due())
     }
 
     /// Returns `true` if the turn needs a connection to the machine.
     #[must_use]
     pub fn wants_connection(&self) -> bool {
-        self.connected.is_none()
+        !self.executor.session.is_connected()
             && self.ending.is_none()
             && !matches!(self.phase, Phase::Ending | Phase::Over)
     }
@@ -265,7 +249,8 @@ impl Turn {
             return self.end_turn(ending, effects);
         }
         self.start_calls(effects);
-        if !self.committing.is_empty() || self.instance.is_none() || !self.pending_calls().is_empty() {
+        if !self.committing.is_empty() || self.executor.instance.is_none() || !self.pending_calls().is_empty()
+        {
             return;
         }
         if let Some(LogEntry::Step { step, .. }) = self.log.last() {
@@ -439,7 +424,7 @@ impl Turn {
     }
 
     fn step_entry(&self, step: Step) -> LogEntry {
-        let instance = self.instance.unwrap_or(InstanceId::from_random(0));
+        let instance = self.executor.instance.unwrap_or(InstanceId::from_random(0));
         LogEntry::Step { number: self.next_step_number(), step: Arc::new(step), instance }
     }
 
@@ -527,7 +512,7 @@ impl Turn {
             // The pending step comes after its summary.
             Some(step) => self.reserve_step(step, effects),
             None => {
-                if let Some(instance) = self.connected {
+                if let Some(instance) = self.executor.session.connected_instance() {
                     self.report_interrupted(instance, effects);
                 }
             }
@@ -576,7 +561,7 @@ impl Turn {
         let mut final_effects = Vec::new();
         self.publish_change(AnswerChange::Ended(ending.clone()), &mut final_effects);
         // Only once the completion is durable: another lease of an uncompleted answer would need the results.
-        for call in std::mem::take(&mut self.sent) {
+        for call in self.executor.session.take_calls() {
             final_effects.push(TurnEffect::Send(HostFrame::Cancel { call }));
         }
         self.final_effects = final_effects;
