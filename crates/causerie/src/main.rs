@@ -4,7 +4,7 @@
 //!
 //! - The choice of the machine driver: `machine_driver.rs`, and `driver_choice.rs` while the service listens already.
 //! - Checks of `doctor`: `doctor.rs`; checks of the running service: `host_checks.rs`.
-//! - Connections and shutdown: `http`, `serve.rs`; the log: `log.rs`, `requests.rs`; traces: `traces.rs`, `otlp.rs`.
+//! - The service's start and shutdown: `serve.rs`; connections: crate `server`.
 //! - Settings: `settings`; commands of operators: `commands.rs`, `request.rs`, `admin_requests.rs`, `printers.rs`.
 
 mod admin;
@@ -22,30 +22,22 @@ mod error;
 mod examples;
 mod guest;
 mod host_checks;
-mod http;
 mod image_commands;
 mod image_options;
-mod log;
 mod machine_commands;
 mod machine_driver;
 mod memory;
-mod metrics;
 mod model_commands;
 mod model_list;
 mod notify;
-#[cfg(feature = "otlp")]
-mod otlp;
 mod output;
 mod password_prompt;
 mod plugin_commands;
 mod printers;
 mod request;
-mod requests;
 mod serve;
 mod settings;
 mod socket;
-mod tls;
-mod traces;
 mod usage;
 
 use std::process::ExitCode;
@@ -56,7 +48,8 @@ use control::backup::OpenAnswers;
 
 use commands::{CauserieCli, CauserieCommand, ServeOptions, command_line};
 use error::CliError;
-use settings::{LogFormat, LogSettings, ServiceSettings};
+use server::log::{self, LogFormat, LogSettings};
+use settings::ServiceSettings;
 
 /// The exit code for usage errors.
 const EXIT_USAGE: u8 = 2;
@@ -169,7 +162,7 @@ async fn run_command(command: CauserieCommand) -> ExitCode {
 async fn run_service(options: &ServeOptions) -> Result<(), String> {
     let sources = settings::command_sources(options.config.as_deref(), options.setting_arguments());
     let loaded = ServiceSettings::load(sources).map_err(|error| error.to_string())?;
-    log::init_service_log(&loaded.settings.log, requests::LogFields);
+    log::init_service_log(&loaded.settings.log, server::LogFields);
     for warning in &loaded.warnings {
         tracing::warn!("{warning}");
     }

@@ -8,36 +8,23 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use app::SettingInForce;
-use axum::Router;
-use axum::extract::{RawQuery, State};
-use axum::http::header::{CACHE_CONTROL, VARY};
-use axum::http::{HeaderMap, Method, StatusCode, Uri};
-use axum::response::{IntoResponse, Json, Response};
-use axum::routing::get;
 use control::service::StartError;
-use control::{CauserieService, CheckStatus, DiskReserve, PluginsConfig, ServiceConfig, ServiceEnvironment};
-use domain::account::AccountRole;
+use control::{CauserieService, DiskReserve, PluginsConfig, ServiceConfig, ServiceEnvironment};
 use http_common::RateLimiter;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use serde_json::json;
-use socket2::SockRef;
-use tokio::net::{TcpListener, TcpSocket};
+use server::log;
+use server::{
+    Frontend, HttpServer, MetricSources, ReloadableTls, RequestIds, TlsError, Traces, answer_unknown_path,
+    bind_listener, monitoring_router,
+};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin_requests::ServiceFacts;
 use crate::data::{self, DataFolderHolder};
 use crate::driver_choice::DriverChoice;
-use crate::http::Frontend;
-use crate::metrics::{self, MetricSources};
-use crate::requests::RequestIds;
 use crate::settings::{Effective, Loaded, ServiceSettings, SettingOrigin};
-use crate::tls::{ReloadableTls, TlsError};
-use crate::traces::Traces;
-use crate::{http, log, memory, notify, socket};
-
-/// The backlog of the listening socket.
-const BACKLOG: u32 = 1024;
+use crate::{memory, notify, socket};
 
 /// The reason why the service does not run.
 #[derive(Debug, thiserror::Error)]
@@ -234,17 +221,6 @@ fn fit_descriptor_limit(settings: &mut ServiceSettings, descriptors: u64) {
     transfers.all = transfers.all.min((descriptors / 8).max(1));
 }
 
-/// Listens; bounds the unsent data per connection in the kernel.
-fn bind_listener(settings: &ServiceSettings) -> io::Result<TcpListener> {
-    let socket = if settings.listen.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    socket.set_reuseaddr(true)?;
-    // Accepted connections inherit the option. It limits unsent data but not data in flight, so distant clients
-    // keep their throughput; a limit on the send buffer would reduce it.
-    SockRef::from(&socket).set_tcp_notsent_lowat(settings.connections.unsent_max_bytes)?;
-    socket.bind(settings.listen)?;
-    socket.listen(BACKLOG)
-}
-
 /// Prepares the data folder and locks it for this process.
 async fn lock_data(folder: &Path) -> Result<(PathBuf, File), ServeError> {
     let data =
@@ -264,7 +240,7 @@ pub(crate) async fn start_service(loaded: Loaded) -> Result<StartedService, Serv
     DiskReserve::new(&data, settings.disk).make_room_to_start();
     let tls = settings.tls.clone().map(ReloadableTls::from_files).transpose()?;
     let unheard = |error| ServeError::Listen(settings.listen, error);
-    let listener = bind_listener(&settings).map_err(unheard)?;
+    let listener = bind_listener(settings.listen, &settings.connections).map_err(unheard)?;
     let address = listener.local_addr().map_err(unheard)?;
     let choice = DriverChoice::start_trials(&data, &settings);
     let judged = Arc::new(ServiceSettings { data: data.clone(), ..settings.clone() });
@@ -330,9 +306,9 @@ pub(crate) async fn start_service(loaded: Loaded) -> Result<StartedService, Serv
     };
     let front = Frontend {
         router: router
-            .merge(state_of(sources))
+            .merge(monitoring_router(sources))
             .merge(app::app_router(&service, pages, guard.clone()))
-            .fallback(no_such_path),
+            .fallback(answer_unknown_path),
         direct,
         ids: RequestIds::new(process),
         tracer: traces.tracer(),
@@ -341,7 +317,7 @@ pub(crate) async fn start_service(loaded: Loaded) -> Result<StartedService, Serv
         ending: api::ApiShutdown(ending.clone()),
     };
     tokio::spawn(memory::return_unused());
-    let server = http::HttpServer::new(listener, tls.clone(), front, settings.connections);
+    let server = HttpServer::new(listener, tls.clone(), front, settings.connections);
     let serving = tokio::spawn(server.serve_until_shutdown());
     let choice = Some(choice);
     Ok(StartedService { service, address, tls, traces, ending, serving, choice, data, _lock: lock })
@@ -364,67 +340,10 @@ impl StartedService {
     }
 }
 
-/// Returns the routes for monitoring; they need no key.
-fn state_of(sources: MetricSources) -> Router {
-    Router::new()
-        .route("/healthz", get(async || StatusCode::OK))
-        .route("/readyz", get(answer_readiness))
-        .route(metrics::METRICS, get(metrics::show_metrics))
-        .with_state(sources)
-}
-
 /// Converts a setting for the operators' page.
 fn setting_in_force(setting: &Effective) -> SettingInForce {
     let origin = (setting.origin != SettingOrigin::Default).then(|| setting.origin.to_string());
     SettingInForce { key: setting.key.clone().into_owned(), value: setting.value.clone(), origin }
-}
-
-/// Answers an unknown path: with a page for browsers, otherwise with an error of the API.
-async fn no_such_path(method: Method, uri: Uri, headers: HeaderMap) -> Response {
-    let page = app::without_slash(&method, uri.path(), &headers)
-        .or_else(|| app::no_such_page(&method, uri.path(), &headers));
-    match page {
-        Some(page) => page,
-        None => api::no_such_path().await.into_response(),
-    }
-}
-
-/// Answers 200 if requests can be served; with `?verbose`, each check as JSON. Reasons and values name addresses of vendors and
-/// messages of the kernel, so they are for operators.
-async fn answer_readiness(
-    State(sources): State<MetricSources>,
-    headers: HeaderMap,
-    RawQuery(query): RawQuery,
-) -> Response {
-    let checks = sources.service.run_checks().await;
-    let is_ready = checks.iter().all(|check| check.status != CheckStatus::Fail);
-    let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
-    let mut words = query.as_deref().unwrap_or_default().split('&');
-    if words.any(|word| matches!(word.split('=').next(), Some("verbose"))) {
-        let checks = match is_operator(&sources, &headers).await {
-            true => json!(checks),
-            false => {
-                checks.iter().map(|check| json!({ "name": check.name, "status": check.status })).collect()
-            }
-        };
-        let private = [(CACHE_CONTROL, "no-store"), (VARY, "X-Api-Key, Cookie")];
-        (status, private, Json(json!({ "ready": is_ready, "checks": checks }))).into_response()
-    } else {
-        status.into_response()
-    }
-}
-
-/// Returns true if the request has a key of an operator's account, or the session of an operator.
-async fn is_operator(sources: &MetricSources, headers: &HeaderMap) -> bool {
-    let service = &sources.service;
-    if let Some(user) = app::signed_in(&service.sessions, headers, sources.tls).await
-        && user.role == AccountRole::Operator
-    {
-        return true;
-    }
-    let Ok(principal) = service.access.resolve_key(api::key_of(headers)).await else { return false };
-    let account = service.admin.find_account(&principal.account().to_string()).await;
-    account.is_ok_and(|account| account.role == AccountRole::Operator)
 }
 
 #[cfg(test)]

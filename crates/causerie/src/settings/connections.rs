@@ -2,49 +2,10 @@
 
 use std::time::Duration;
 
-use http_common::limits::{HEADERS_MAX_BYTES, HEADERS_TIMEOUT, JSON_BODY_TIMEOUT, STALL_TIMEOUT};
+use server::ConnectionLimits;
 
 use super::form::{byte_size_form, count_form, duration_form};
 use super::source::SettingSources;
-
-/// The limits of connections.
-#[derive(Debug, Clone)]
-pub(crate) struct ConnectionLimits {
-    /// The maximum number of connections; others wait to be accepted.
-    pub(crate) connections_max: usize,
-    /// The maximum number of header lines of a request.
-    pub(crate) headers_max: usize,
-    /// The maximum number of bytes of the request line and all headers.
-    pub(crate) header_bytes_max: usize,
-    /// The timeout of the TLS handshake and of the headers.
-    pub(crate) header_timeout: Duration,
-    /// The timeout of a JSON body.
-    pub(crate) body_timeout: Duration,
-    /// The time after which a connection without requests is closed.
-    pub(crate) idle_timeout: Duration,
-    /// The time after which a body that makes no progress is aborted.
-    pub(crate) stall_timeout: Duration,
-    /// The maximum number of connections of one address.
-    pub(crate) connections_per_address: usize,
-    /// The maximum number of unsent bytes that the kernel buffers for a connection (`TCP_NOTSENT_LOWAT`).
-    pub(crate) unsent_max_bytes: u32,
-}
-
-impl Default for ConnectionLimits {
-    fn default() -> Self {
-        Self {
-            connections_max: 10_000,
-            headers_max: 100,
-            header_bytes_max: HEADERS_MAX_BYTES,
-            header_timeout: HEADERS_TIMEOUT,
-            body_timeout: JSON_BODY_TIMEOUT,
-            idle_timeout: Duration::from_secs(60),
-            stall_timeout: STALL_TIMEOUT,
-            connections_per_address: 8_000,
-            unsent_max_bytes: 128 << 10,
-        }
-    }
-}
 
 /// Reads the limits of connections.
 pub(super) fn read_connection_limits(from: &mut SettingSources) -> ConnectionLimits {

@@ -27,17 +27,16 @@ use domain::catalog::{CatalogJurisdiction, builtin_jurisdictions};
 use domain::machine::Rules;
 use http_common::{BudgetBounds, BudgetLimits, RateLimits};
 use models::VendorsConfig;
+use server::log::{LogFormat, LogSettings};
+use server::{ConnectionLimits, ReloadableTls, TlsFiles, TraceCollector};
 use workspace::Quota;
 
-pub(crate) use crate::settings::connections::ConnectionLimits;
 pub(crate) use crate::settings::form::listen_address;
 use crate::settings::form::{
     address_form, byte_size_form, choice_form, count_form, duration_or_never, flag_form, path_form,
     path_list_form, text_form,
 };
-pub(crate) use crate::settings::otlp::Otlp;
 pub(crate) use crate::settings::source::{Effective, SettingOrigin, SettingSources, environment_variables};
-use crate::tls::{ReloadableTls, TlsFiles};
 
 /// The machine driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -66,28 +65,10 @@ impl MachineDriver {
     }
 }
 
-/// The format of the log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LogFormat {
-    /// For people.
-    Text,
-    /// For programs.
-    Json,
-}
-
 /// True if a question starts a stopped machine; otherwise it is refused.
 const ON_QUESTION: &[(&str, bool)] = &[("start", true), ("refuse", false)];
 
 const LOG_FORMATS: &[(&str, LogFormat)] = &[("text", LogFormat::Text), ("json", LogFormat::Json)];
-
-/// The log filter and format.
-#[derive(Debug, Clone)]
-pub(crate) struct LogSettings {
-    /// The format of lines.
-    pub(crate) format: LogFormat,
-    /// The minimum severity: a level, or several for parts of the program.
-    pub(crate) level: String,
-}
 
 /// All settings.
 #[derive(Debug, Clone)]
@@ -146,7 +127,7 @@ pub(crate) struct ServiceSettings {
     /// The log.
     pub(crate) log: LogSettings,
     /// The collector of traces.
-    pub(crate) otlp: Option<Otlp>,
+    pub(crate) otlp: Option<TraceCollector>,
 }
 
 /// Valid settings, with their origins.

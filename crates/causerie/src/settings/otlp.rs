@@ -1,8 +1,7 @@
 //! The settings of trace export.
 
-use std::fmt;
-
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
+use server::TraceCollector;
 
 use super::form::text_form;
 use super::source::SettingSources;
@@ -10,27 +9,8 @@ use super::source::SettingSources;
 /// The maximum number of additional headers.
 const HEADERS_MAX: usize = 32;
 
-/// A collector of traces.
-#[derive(Clone)]
-pub(crate) struct Otlp {
-    /// The base URL.
-    #[cfg_attr(not(any(feature = "otlp", test)), expect(dead_code, reason = "this build sends none"))]
-    pub(crate) endpoint: String,
-    /// Additional headers for the collector, usually with a secret.
-    #[cfg_attr(not(any(feature = "otlp", test)), expect(dead_code, reason = "this build sends none"))]
-    pub(crate) headers: HeaderMap,
-    /// The name of this service in traces.
-    pub(crate) service_name: String,
-}
-
-impl fmt::Debug for Otlp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Otlp").field("service_name", &self.service_name).finish_non_exhaustive()
-    }
-}
-
 /// Reads the keys under `otlp`.
-pub(super) fn read_otlp(from: &mut SettingSources) -> Option<Otlp> {
+pub(super) fn read_otlp(from: &mut SettingSources) -> Option<TraceCollector> {
     const ENDPOINT: &str = "otlp.endpoint";
     const HEADERS: &str = "otlp.headers";
     let endpoint = from.optional_value(ENDPOINT, text_form());
@@ -45,13 +25,13 @@ pub(super) fn read_otlp(from: &mut SettingSources) -> Option<Otlp> {
     if !is_base(&endpoint) {
         from.record_problem(ENDPOINT, "expected a URL such as \"http://127.0.0.1:4318\"");
     }
-    if !cfg!(feature = "otlp") {
+    if !server::EXPORTS_TRACES {
         // The variable may be intended for other programs.
         from.record_warning(format!(
             "{ENDPOINT}: this build has no trace export; build it with --features otlp"
         ));
     }
-    Some(Otlp { endpoint, headers, service_name })
+    Some(TraceCollector { endpoint, headers, service_name })
 }
 
 fn is_base(endpoint: &str) -> bool {
@@ -94,7 +74,9 @@ fn decode_percent(text: &str) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    fn otlp_from_variables(pairs: &[(&str, &str)]) -> Result<(Option<Otlp>, Vec<String>), Vec<String>> {
+    fn otlp_from_variables(
+        pairs: &[(&str, &str)],
+    ) -> Result<(Option<TraceCollector>, Vec<String>), Vec<String>> {
         let variables = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         let mut sources = SettingSources::new(Vec::new(), variables);
         let otlp = read_otlp(&mut sources);
@@ -115,7 +97,7 @@ mod tests {
         let text = |name: &str| otlp.headers[name].to_str().unwrap();
         assert_eq!((text("authorization"), text("x-team")), ("Bearer x=1", "law"));
         assert!(!format!("{otlp:?}").contains("Bearer"));
-        assert_eq!(warnings.len(), usize::from(!cfg!(feature = "otlp")), "{warnings:?}");
+        assert_eq!(warnings.len(), usize::from(!server::EXPORTS_TRACES), "{warnings:?}");
         let ours = [set[0], ("CAUSERIE_OTLP_ENDPOINT", "https://traces.example.org/otlp")];
         let endpoint = otlp_from_variables(&ours).expect("all can be read").0.map(|otlp| otlp.endpoint);
         assert_eq!(endpoint.as_deref(), Some("https://traces.example.org/otlp"));

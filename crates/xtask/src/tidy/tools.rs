@@ -48,7 +48,7 @@ mod tests {
             (TABLE, "        Read: ToolFacts {\n            name: \"read\",\n"),
             ("crates/engine/src/web.rs", "// \"read\"\nrun(\"read\");\n#[cfg(test)]\nrun(\"read\");\n"),
             ("crates/engine/src/web/tests.rs", "run(\"read\");\n"),
-            ("crates/causerie/src/metrics.rs", "label(\"read\");\n"),
+            ("crates/server/src/metrics.rs", "label(\"read\");\n"),
             ("crates/guest/src/calls.rs", "run(\"ready\");\n"),
         ]);
         let found: Vec<_> =

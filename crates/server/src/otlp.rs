@@ -22,7 +22,7 @@ use telemetry::trace::{self, AttributeValue, SpanQueue};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::settings::Otlp;
+use crate::traces::TraceCollector;
 
 /// The interval between exports.
 const EVERY: Duration = Duration::from_secs(1);
@@ -54,7 +54,7 @@ pub(crate) struct OtlpExporter {
 
 impl OtlpExporter {
     /// Creates an exporter for the queue `spans`. Returns `None` if the client cannot be created.
-    pub(crate) fn new(settings: Otlp, spans: Arc<SpanQueue>) -> Option<Self> {
+    pub(crate) fn new(settings: TraceCollector, spans: Arc<SpanQueue>) -> Option<Self> {
         let url = format!("{}/v1/traces", settings.endpoint.trim_end_matches('/'));
         let client = CollectorClient::new(&url, settings.headers)
             .inspect_err(|error| tracing::error!(%error, "trace export failed"))

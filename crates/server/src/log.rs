@@ -12,8 +12,6 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::DefaultFields;
 use tracing_subscriber::fmt::{FormatFields, MakeWriter};
 
-use crate::settings::{LogFormat, LogSettings};
-
 /// The size of the buffer in bytes; more than is logged while a disk stalls.
 const WAITING_MAX_BYTES: usize = 4 << 20;
 /// The time that lines are batched before a write.
@@ -23,14 +21,29 @@ const BATCH_BYTES: usize = 64 << 10;
 /// The maximum wait for the consumer of the log at shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// The format of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// The log filter and format.
+#[derive(Debug, Clone)]
+pub struct LogSettings {
+    /// The format of lines.
+    pub format: LogFormat,
+    /// The minimum severity: a level, or several for parts of the program.
+    pub level: String,
+}
+
 /// The log of this process; unset before it is initialized.
 static LINES: OnceLock<LogLines> = OnceLock::new();
 
 /// Starts the log of a service. `fields` writes the fields of lines of text.
-pub(crate) fn init_service_log(
-    wanted: &LogSettings,
-    fields: impl for<'w> FormatFields<'w> + Send + Sync + 'static,
-) {
+pub fn init_service_log(wanted: &LogSettings, fields: impl for<'w> FormatFields<'w> + Send + Sync + 'static) {
     let terminal = io::stderr().is_terminal();
     let lines = LINES.get_or_init(|| LogLines::new(wanted.format));
     let writer = std::thread::Builder::new().name("log".to_owned());
@@ -42,7 +55,7 @@ pub(crate) fn init_service_log(
 }
 
 /// Initializes the unbuffered log of a command.
-pub(crate) fn begin_plain(wanted: &LogSettings) {
+pub fn begin_plain(wanted: &LogSettings) {
     install_subscriber(wanted, io::stderr().is_terminal(), io::stderr, DefaultFields::new());
 }
 
@@ -63,28 +76,28 @@ where
 }
 
 /// Waits until all lines so far are written, or the consumer is too slow.
-pub(crate) fn flush_log() {
+pub fn flush_log() {
     if let Some(lines) = LINES.get() {
         lines.flush_within(SHUTDOWN_TIMEOUT);
     }
 }
 
 /// Returns the number of lines dropped since the start.
-pub(crate) fn dropped_lines() -> u64 {
+pub fn dropped_lines() -> u64 {
     LINES.get().map_or(0, |lines| lines.lock_buffer().dropped)
 }
 
 /// Returns the log for lines that are already formatted: JSON, or text if standard error is not a terminal.
-pub(crate) fn direct_log() -> Option<&'static LogLines> {
+pub fn direct_log() -> Option<&'static LogLines> {
     static DIRECT: OnceLock<bool> = OnceLock::new();
     let lines = LINES.get()?;
     (lines.format == LogFormat::Json || !DIRECT.get_or_init(|| io::stderr().is_terminal())).then_some(lines)
 }
 
 /// The log buffer with its format.
-pub(crate) struct LogLines {
+pub struct LogLines {
     /// The format of lines.
-    pub(crate) format: LogFormat,
+    pub format: LogFormat,
     gathered: Mutex<LogBuffer>,
     /// Signals that lines are waiting or a flush was requested.
     wanted: Condvar,
@@ -126,7 +139,7 @@ impl LogLines {
     }
 
     /// Adds complete lines. Never blocks.
-    pub(crate) fn append_lines(&self, line: &[u8]) {
+    pub fn append_lines(&self, line: &[u8]) {
         let mut gathered = self.lock_buffer();
         if gathered.bytes.len() + line.len() > WAITING_MAX_BYTES {
             gathered.dropped += 1;
@@ -202,7 +215,7 @@ impl LogLines {
 
     fn report_dropped(&self, lost: u64, batch: &mut Vec<u8>) {
         let message = "log lines dropped: the consumer is too slow";
-        let time = Now::new();
+        let time = Now::read_clock();
         let time = time.as_str();
         // Writing into memory does not fail.
         let _ = match self.format {
@@ -244,10 +257,11 @@ thread_local! {
 }
 
 /// The current time in the format of the log: `2026-11-21T09:30:00.123456Z`.
-pub(crate) struct Now([u8; SECOND_BYTES + 8]);
+pub struct Now([u8; SECOND_BYTES + 8]);
 
 impl Now {
-    pub(crate) fn new() -> Self {
+    /// Reads the clock.
+    pub fn read_clock() -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let (mut known, mut second) = SECOND.get();
         if known != since.as_secs() {
@@ -270,7 +284,8 @@ impl Now {
         Self(text)
     }
 
-    pub(crate) fn as_str(&self) -> &str {
+    #[must_use]
+    pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.0).unwrap_or_default()
     }
 }
@@ -332,7 +347,7 @@ mod tests {
 
     #[test]
     fn now_formats_like_tracing_time() {
-        let now = Now::new();
+        let now = Now::read_clock();
         let parsed: jiff::Timestamp = now.as_str().parse().expect("a time");
         assert!(jiff::Timestamp::now().duration_since(parsed).unsigned_abs() < Duration::from_secs(60));
         assert_eq!(now.as_str().len(), "2026-11-21T09:30:00.123456Z".len());

@@ -21,13 +21,13 @@ pub(crate) const METRICS: &str = "/metrics";
 
 /// The sources of the metrics.
 #[derive(Clone)]
-pub(crate) struct MetricSources {
-    pub(crate) service: Arc<CauserieService>,
-    pub(crate) guard: Arc<RateLimiter>,
-    pub(crate) requests: Arc<api::ApiMetrics>,
-    pub(crate) spans: Option<Arc<SpanQueue>>,
+pub struct MetricSources {
+    pub service: Arc<CauserieService>,
+    pub guard: Arc<RateLimiter>,
+    pub requests: Arc<api::ApiMetrics>,
+    pub spans: Option<Arc<SpanQueue>>,
     /// The service itself speaks HTTPS.
-    pub(crate) tls: bool,
+    pub tls: bool,
 }
 
 const fn define_metric(name: &'static str, kind: MetricKind, help: &'static str) -> Metric {

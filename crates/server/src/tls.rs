@@ -15,16 +15,16 @@ const PROTOCOLS: [&[u8]; 2] = [b"h2", b"http/1.1"];
 
 /// The paths of the certificate and its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TlsFiles {
+pub struct TlsFiles {
     /// The certificate and its intermediate certificates, in PEM.
-    pub(crate) certificate: PathBuf,
+    pub certificate: PathBuf,
     /// The private key, in PEM.
-    pub(crate) key: PathBuf,
+    pub key: PathBuf,
 }
 
 /// The reason why the TLS files are unusable. Contains no part of the key.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum TlsError {
+pub enum TlsError {
     /// A file cannot be read.
     #[error("{path}: {error}", path = .0.display(), error = .1)]
     File(PathBuf, std::io::Error),
@@ -44,7 +44,7 @@ pub(crate) enum TlsError {
 
 /// The reloadable TLS configuration. Cheap to clone; all clones see a change.
 #[derive(Clone)]
-pub(crate) struct ReloadableTls {
+pub struct ReloadableTls {
     files: TlsFiles,
     config: Arc<RwLock<Arc<ServerConfig>>>,
 }
@@ -54,7 +54,7 @@ impl ReloadableTls {
     ///
     /// # Errors
     /// [`TlsError`].
-    pub(crate) fn from_files(files: TlsFiles) -> Result<Self, TlsError> {
+    pub fn from_files(files: TlsFiles) -> Result<Self, TlsError> {
         let config = Arc::new(RwLock::new(load_server_config(&files)?));
         Ok(Self { files, config })
     }
@@ -63,14 +63,15 @@ impl ReloadableTls {
     ///
     /// # Errors
     /// [`TlsError`].
-    pub(crate) fn reload(&self) -> Result<(), TlsError> {
+    pub fn reload(&self) -> Result<(), TlsError> {
         let config = load_server_config(&self.files)?;
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
         Ok(())
     }
 
     /// Returns the current acceptor.
-    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+    #[must_use]
+    pub fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(self.config.read().unwrap_or_else(PoisonError::into_inner).clone())
     }
 }

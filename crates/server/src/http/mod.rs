@@ -32,9 +32,9 @@ use tower::ServiceExt;
 use self::connection::{ConnectionContext, SharedConnectionState};
 use self::idle::IdleConnections;
 use self::unread::{RequestBody, close_gently};
+use crate::limits::ConnectionLimits;
 use crate::metrics::METRICS;
 use crate::requests::{self, RequestIds, RequestLine, X_REQUEST_ID};
-use crate::settings::ConnectionLimits;
 use crate::tls::ReloadableTls;
 use crate::traces;
 
@@ -51,7 +51,7 @@ const TOO_MANY_CONNECTIONS: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
 /// Accepts and serves connections.
-pub(crate) struct HttpServer {
+pub struct HttpServer {
     listener: TcpListener,
     tls: Option<ReloadableTls>,
     shared: Arc<SharedConnectionState>,
@@ -61,26 +61,27 @@ pub(crate) struct HttpServer {
 }
 
 /// The router and the layers around every route.
-pub(crate) struct Frontend {
+pub struct Frontend {
     /// The routes.
-    pub(crate) router: Router,
+    pub router: Router,
     /// Answers frequent requests without the routers.
-    pub(crate) direct: api::Direct,
+    pub direct: api::Direct,
     /// Generates request ids.
-    pub(crate) ids: RequestIds,
+    pub ids: RequestIds,
     /// Creates the spans of requests.
-    pub(crate) tracer: Tracer,
+    pub tracer: Tracer,
     /// The rate limiter and the budgets.
-    pub(crate) guard: Arc<RateLimiter>,
+    pub guard: Arc<RateLimiter>,
     /// Counts the requests that never reach the interface.
-    pub(crate) metrics: Arc<api::ApiMetrics>,
+    pub metrics: Arc<api::ApiMetrics>,
     /// Cancelled at shutdown, after which no further requests are accepted.
-    pub(crate) ending: api::ApiShutdown,
+    pub ending: api::ApiShutdown,
 }
 
 impl HttpServer {
     /// Creates a server of the connections to `listener`.
-    pub(crate) fn new(
+    #[must_use]
+    pub fn new(
         listener: TcpListener,
         tls: Option<ReloadableTls>,
         front: Frontend,
@@ -98,7 +99,7 @@ impl HttpServer {
     }
 
     /// Serves until the shutdown. Then requests in progress have some time to finish, and new connections get 503.
-    pub(crate) async fn serve_until_shutdown(self) {
+    pub async fn serve_until_shutdown(self) {
         let ending = self.shared.front.ending.0.clone();
         let (mut early, mut late) = (JoinSet::new(), JoinSet::new());
         ending.run_until_cancelled(self.accept_into(&mut early, false)).await;

@@ -1,5 +1,6 @@
 //! Traces, if enabled: spans of requests and answers, and their exporter.
 
+use std::fmt;
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, Request, Response, StatusCode};
@@ -8,8 +9,6 @@ use telemetry::trace::{Span, SpanContext, SpanQueue, TraceParent, Tracer};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::settings::Otlp;
-
 /// The header in which clients name the trace of their request.
 const TRACEPARENT: &str = "traceparent";
 /// The traced paths: the interface. Other paths are polled by monitoring.
@@ -17,9 +16,29 @@ const INTERFACE: &str = "/api/";
 /// The methods that spans name; all others are `_OTHER`.
 const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE"];
 
+/// True if this build can export traces.
+pub const EXPORTS_TRACES: bool = cfg!(feature = "otlp");
+
+/// A collector of traces.
+#[derive(Clone)]
+pub struct TraceCollector {
+    /// The base URL.
+    pub endpoint: String,
+    /// Additional headers for the collector, usually with a secret.
+    pub headers: HeaderMap,
+    /// The name of this service in traces.
+    pub service_name: String,
+}
+
+impl fmt::Debug for TraceCollector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TraceCollector").field("service_name", &self.service_name).finish_non_exhaustive()
+    }
+}
+
 /// The traces of a service.
 #[derive(Default)]
-pub(crate) struct Traces {
+pub struct Traces {
     spans: Option<Arc<SpanQueue>>,
     exporting: Option<JoinHandle<()>>,
     over: CancellationToken,
@@ -28,7 +47,7 @@ pub(crate) struct Traces {
 impl Traces {
     /// Starts to export spans, if an exporter is configured.
     #[cfg(feature = "otlp")]
-    pub(crate) fn begin(settings: Option<Otlp>, environment: &ServiceEnvironment) -> Self {
+    pub fn begin(settings: Option<TraceCollector>, environment: &ServiceEnvironment) -> Self {
         let Some(settings) = settings else { return Self::default() };
         let (spans, over) = (SpanQueue::new(environment.random_bits()), CancellationToken::new());
         let exporter = crate::otlp::OtlpExporter::new(settings, spans.clone());
@@ -38,22 +57,24 @@ impl Traces {
 
     /// This build has no exporter; reading the configuration logged a warning.
     #[cfg(not(feature = "otlp"))]
-    pub(crate) fn begin(_settings: Option<Otlp>, _environment: &ServiceEnvironment) -> Self {
+    pub fn begin(_settings: Option<TraceCollector>, _environment: &ServiceEnvironment) -> Self {
         Self::default()
     }
 
     /// Returns the tracer.
-    pub(crate) fn tracer(&self) -> Tracer {
+    #[must_use]
+    pub fn tracer(&self) -> Tracer {
         self.spans.clone().map_or_else(Tracer::off, Tracer::new)
     }
 
     /// Returns the queue of spans, if enabled.
-    pub(crate) fn spans(&self) -> Option<Arc<SpanQueue>> {
+    #[must_use]
+    pub fn spans(&self) -> Option<Arc<SpanQueue>> {
         self.spans.clone()
     }
 
     /// Exports the remaining spans, within a time limit.
-    pub(crate) async fn flush_and_stop(self) {
+    pub async fn flush_and_stop(self) {
         self.over.cancel();
         if let Some(exporting) = self.exporting {
             // A panic was reported when it happened.

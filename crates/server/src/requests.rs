@@ -6,15 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::log::{self, LogFormat, Now};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use bytes::BytesMut;
 use tracing::Level;
 use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::FormatFields;
 use tracing_subscriber::fmt::format::{DefaultFields, Writer};
-
-use crate::log::{self, Now};
-use crate::settings::LogFormat;
 
 /// The header with the request id, which a client may choose and each response repeats.
 pub(crate) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -45,7 +43,7 @@ fn with_current_id(tell: impl FnOnce(&str) -> fmt::Result) -> fmt::Result {
 }
 
 /// Writes the fields of a log line, after the id of the current request.
-pub(crate) struct LogFields;
+pub struct LogFields;
 
 impl<'w> FormatFields<'w> for LogFields {
     fn format_fields<R: RecordFields>(&self, mut writer: Writer<'w>, fields: R) -> fmt::Result {
@@ -60,14 +58,15 @@ fn id_text(id: &HeaderValue) -> &str {
 
 /// Generates request ids: a prefix of the process and a counter. Cheap to clone.
 #[derive(Debug, Clone)]
-pub(crate) struct RequestIds {
+pub struct RequestIds {
     process: u64,
     counted: Arc<AtomicU64>,
 }
 
 impl RequestIds {
     /// Creates a generator with these random bits as the prefix of the process.
-    pub(crate) fn new(process: u64) -> Self {
+    #[must_use]
+    pub fn new(process: u64) -> Self {
         Self { process, counted: Arc::default() }
     }
 
@@ -138,7 +137,7 @@ impl RequestLine<'_> {
         LINE.with_borrow_mut(|line| {
             line.clear();
             // Writing to memory does not fail.
-            let _ = self.format_line(lines.format, &Now::new(), level, path, line);
+            let _ = self.format_line(lines.format, &Now::read_clock(), level, path, line);
             lines.append_lines(line.as_bytes());
         });
     }
@@ -319,7 +318,7 @@ mod tests {
 
     #[test]
     fn format_line_matches_tracing() {
-        let now = Now::new();
+        let now = Now::read_clock();
         let timeless = |line: &str| {
             let at = line.find("20").expect("a time");
             format!("{}{}", &line[..at], &line[at + now.as_str().len()..])
