@@ -9,6 +9,7 @@ use control::backup::OpenAnswers;
 use control::passwords::PASSWORD_MAX_BYTES;
 use control::{Admin, DiskReserve, DiskReserveConfig, ServiceEnvironment, privileges};
 use serde_json::Value;
+use settings::DataLocations;
 use workspace::Quota;
 
 use crate::commands::{
@@ -18,8 +19,7 @@ use crate::data::{self, DataFolderHolder};
 use crate::error::CliError;
 use crate::password_prompt::PasswordPrompt;
 use crate::request::{AdminRequest, RequestSecret};
-use crate::settings::DataLocations;
-use crate::{admin_requests, config, machine_commands, output, printers, settings, socket};
+use crate::{admin_requests, config, machine_commands, output, printers, socket};
 
 /// The last supported day: its end must have a year of four digits in every time zone.
 const LAST_DAY: &str = "9999-12-29";

@@ -12,6 +12,7 @@ use domain::credits::{Balance, Credits};
 use domain::scope::{Permission, Scope};
 use domain::time::Timestamp;
 use serde_json::{Value, json};
+use settings::ServiceSettings;
 use store::accounts::StoredAccount;
 use store::audit::AuditEntry;
 use store::jobs::FailedJob;
@@ -19,7 +20,6 @@ use store::keys::StoredKey;
 
 use crate::error::CliError;
 use crate::request::{AdminRequest, RequestSecret};
-use crate::settings::ServiceSettings;
 use crate::{host_checks, machine_commands, model_list, usage};
 
 /// Facts about the running service for its operators.

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use control::DatabaseUrl;
+use settings::{MachineDriver, listen_address};
 
 pub(crate) use self::job::JobCommand;
 use crate::client_commands::ClientCommand;
 use crate::examples;
 use crate::image_options::ImageCommand;
-use crate::settings::{MachineDriver, listen_address};
 
 /// Agents that answer questions about your documents, each account in a separate machine.
 #[derive(Debug, Parser)]

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use serde_json::{Value, json};
+use settings::{Effective, Invalid, Loaded, ServiceSettings, SettingOrigin};
 
 use crate::commands::ConfigCommand;
 use crate::error::CliError;
 use crate::output;
-use crate::settings::{self, Effective, Invalid, Loaded, ServiceSettings, SettingOrigin};
 
 /// Checks a file, or shows the settings that a service started here would use.
 pub(crate) fn run_config_command(command: ConfigCommand) -> Result<(), CliError> {

@@ -8,11 +8,11 @@ use control::passwords::Password;
 use control::{Principal, ServiceEnvironment};
 use domain::credits::Credits;
 use domain::machine::MachineStatus;
+use settings::{ServiceSettings, SettingSources};
 use terminal::{AskOptions, AskSummary, ServiceConnection};
 
 use crate::commands::{DemoOptions, ServeOptions};
 use crate::serve;
-use crate::settings::{self, ServiceSettings, SettingSources};
 
 /// Embeds a file of the examples with its name.
 macro_rules! document {

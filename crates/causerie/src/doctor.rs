@@ -8,6 +8,7 @@ use control::backup::interrupted_restore;
 use control::data_folder::{SchemaVersion, StartError};
 use control::{Check, CheckStatus};
 use serde_json::{Value, json};
+use settings::ServiceSettings;
 
 use crate::commands::Where;
 use crate::host_checks::{
@@ -16,7 +17,6 @@ use crate::host_checks::{
 };
 use crate::output::count_with_noun;
 use crate::request::AdminRequest;
-use crate::settings::{self, ServiceSettings};
 use crate::{admin, data, output, socket};
 
 /// Runs all checks and prints them. Returns true if none failed. Checks that depend on settings are run by the

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use control::CauserieService;
 use machine::{Driver, PendingSandbox};
+use settings::ServiceSettings;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::machine_driver::{self, Chosen};
-use crate::settings::ServiceSettings;
 
 /// A choice in progress. Dropping it ends the trials.
 pub(crate) struct DriverChoice {

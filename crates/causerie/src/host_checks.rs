@@ -8,12 +8,12 @@ use domain::catalog::ModelStatus;
 use egress::{SearchClient, SearchQuery};
 use machine::Driver;
 use serde_json::Value;
+use settings::{MachineDriver, ServiceSettings};
 
 use crate::machine_driver::{self, Chosen, TrialFindings};
 use crate::model_list;
 use crate::output::count_with_noun;
 use crate::printers::vendor_trouble;
-use crate::settings::{MachineDriver, ServiceSettings};
 
 /// The programs that tools of the agent use for documents, with the Debian packages that have them.
 const TOOL_PROGRAMS: [(&str, &str); 7] = [

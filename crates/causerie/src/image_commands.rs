@@ -18,7 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::commands::Where;
 use crate::error::CliError;
 use crate::image_options::{BuildOptions, ImageCommand, ImageFolderArgs, ProfileName};
-use crate::{config, output, settings};
+use crate::{config, output};
 
 /// The digits of a digest in tables.
 const DIGITS_SHOWN: usize = 12;

@@ -17,11 +17,11 @@ use machine::{
     sweep_trials, try_kvm,
 };
 use machine_image::{Images, MachineImageError};
+use settings::{MachineDriver, ServiceSettings};
 use tokio::time::{Instant, sleep};
 use workspace::Quota;
 
 use crate::guest;
-use crate::settings::{MachineDriver, ServiceSettings};
 
 /// The time limit of a trial of any driver except KVM, which some hosts offer although nothing boots: on a busy
 /// host a working kernel takes seconds. Also the limit for a configured driver and for a trial in the

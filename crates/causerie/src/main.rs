@@ -5,7 +5,7 @@
 //! - The choice of the machine driver: `machine_driver.rs`, and `driver_choice.rs` while the service listens already.
 //! - Checks of `doctor`: `doctor.rs`; checks of the running service: `host_checks.rs`.
 //! - The service's start and shutdown: `serve.rs`; connections: crate `server`.
-//! - Settings: `settings`; commands of operators: `commands.rs`, `request.rs`, `admin_requests.rs`, `printers.rs`.
+//! - Settings: crate `settings`; commands of operators: `commands.rs`, `request.rs`, `admin_requests.rs`, `printers.rs`.
 
 mod admin;
 mod admin_requests;
@@ -36,7 +36,6 @@ mod plugin_commands;
 mod printers;
 mod request;
 mod serve;
-mod settings;
 mod socket;
 mod usage;
 

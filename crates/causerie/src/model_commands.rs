@@ -1,11 +1,11 @@
 //! `causerie models`: lists the models and their status.
 
 use control::{Catalog, ServiceEnvironment};
+use settings::ServiceSettings;
 
 use crate::commands::Where;
 use crate::error::CliError;
 use crate::request::AdminRequest;
-use crate::settings::{self, ServiceSettings};
 use crate::{admin, config, data, model_list, output, printers, socket};
 
 /// Asks the running service or, without one, the vendors directly.

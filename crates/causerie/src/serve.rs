@@ -17,13 +17,13 @@ use server::{
     Frontend, HttpServer, MetricSources, ReloadableTls, RequestIds, TlsError, Traces, answer_unknown_path,
     bind_listener, monitoring_router,
 };
+use settings::{Effective, Loaded, ServiceSettings, SettingOrigin};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::admin_requests::ServiceFacts;
 use crate::data::{self, DataFolderHolder};
 use crate::driver_choice::DriverChoice;
-use crate::settings::{Effective, Loaded, ServiceSettings, SettingOrigin};
 use crate::{memory, notify, socket};
 
 /// The reason why the service does not run.

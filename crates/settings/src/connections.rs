@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use server::ConnectionLimits;
 
-use super::form::{byte_size_form, count_form, duration_form};
-use super::source::SettingSources;
+use crate::form::{byte_size_form, count_form, duration_form};
+use crate::source::SettingSources;
 
 /// Reads the limits of connections.
-pub(super) fn read_connection_limits(from: &mut SettingSources) -> ConnectionLimits {
+pub(crate) fn read_connection_limits(from: &mut SettingSources) -> ConnectionLimits {
     let default = ConnectionLimits::default();
     let time = |most| duration_form(Duration::from_secs(1)..=Duration::from_secs(most));
     let whole = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);

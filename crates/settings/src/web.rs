@@ -6,8 +6,8 @@ use egress::{
     SearchClient, SearchConfig, SearchEngine, Secret, TOOLS_MAX, WebConfig,
 };
 
-use super::form::{SettingForm, choice_form, quote_toml, single_line, text_form, text_list_form};
-use super::source::SettingSources;
+use crate::form::{SettingForm, choice_form, quote_toml, single_line, text_form, text_list_form};
+use crate::source::SettingSources;
 
 /// The value for no hosts.
 const NONE: &str = "none";
@@ -32,7 +32,7 @@ const ENGINES: &[(&str, Engines)] = &[
 const SWITCH: &[(&str, bool)] = &[("on", true), ("off", false)];
 
 /// Reads the keys under `web` and the tables under `mcp`.
-pub(super) fn read_web(from: &mut SettingSources) -> WebConfig {
+pub(crate) fn read_web(from: &mut SettingSources) -> WebConfig {
     WebConfig {
         search: read_search(from),
         fetch: read_fetch(from),

@@ -3,14 +3,14 @@
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Uri};
 use server::TraceCollector;
 
-use super::form::text_form;
-use super::source::SettingSources;
+use crate::form::text_form;
+use crate::source::SettingSources;
 
 /// The maximum number of additional headers.
 const HEADERS_MAX: usize = 32;
 
 /// Reads the keys under `otlp`.
-pub(super) fn read_otlp(from: &mut SettingSources) -> Option<TraceCollector> {
+pub(crate) fn read_otlp(from: &mut SettingSources) -> Option<TraceCollector> {
     const ENDPOINT: &str = "otlp.endpoint";
     const HEADERS: &str = "otlp.headers";
     let endpoint = from.optional_value(ENDPOINT, text_form());

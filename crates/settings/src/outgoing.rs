@@ -9,8 +9,8 @@ use domain::secret::Secret;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use super::form::{path_form, text_form};
-use super::source::{SettingSources, read_bounded_file};
+use crate::form::{path_form, text_form};
+use crate::source::{SettingSources, read_bounded_file};
 
 /// The value for no proxy.
 const NONE: &str = "none";
@@ -20,7 +20,7 @@ const EXCEPT: &str = "localhost,127.0.0.0/8,::1";
 const AUTHORITIES_MAX: usize = 1000;
 
 /// Reads the keys under `outgoing`.
-pub(super) fn read_outgoing(from: &mut SettingSources) -> OutgoingConfig {
+pub(crate) fn read_outgoing(from: &mut SettingSources) -> OutgoingConfig {
     const PROXY: &str = "outgoing.proxy";
     const AUTHORITIES: &str = "outgoing.ca_file";
     let url = from.secret_value(PROXY, "outgoing.proxy_file");

@@ -1,6 +1,6 @@
 //! The sources of values: arguments, environment, file and defaults, in this order.
 //!
-//! `Settings::read` reads each key once, with its type and default. Keys that nothing has read are unknown and are
+//! `ServiceSettings::from_sources` reads each key once, with its type and default. Keys that nothing has read are unknown and are
 //! rejected with the nearest known key.
 
 use std::borrow::Cow;
@@ -14,7 +14,7 @@ use serde_json::{Map, Number, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::form::{SettingForm, path_form, quote_toml, single_line};
+use crate::form::{SettingForm, path_form, quote_toml, single_line};
 
 /// The largest configuration or secret file, in bytes.
 const FILE_MAX_BYTES: u64 = 1 << 20;
@@ -44,7 +44,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("otlp.service_name", "OTEL_SERVICE_NAME"),
 ];
 /// Variables with our prefix that are not settings: used by `ask`, for the choice of the file, in builds and tests.
-pub(super) const OTHERS: &[&str] = &[
+pub(crate) const OTHERS: &[&str] = &[
     CONFIG,
     DATABASE,
     "CAUSERIE_URL",
@@ -76,7 +76,7 @@ pub(crate) enum Raw {
 }
 
 impl Raw {
-    pub(super) fn kind_name(&self) -> &'static str {
+    pub(crate) fn kind_name(&self) -> &'static str {
         match self {
             Self::Text(_) | Self::Typed(_) => "a text",
             Self::Number(_) => "a number",
@@ -90,7 +90,7 @@ impl Raw {
 
 /// The origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum SettingOrigin {
+pub enum SettingOrigin {
     /// An argument.
     Argument(&'static str),
     /// An environment variable.
@@ -114,13 +114,13 @@ impl fmt::Display for SettingOrigin {
 
 /// The effective value of a key.
 #[derive(Debug, Clone)]
-pub(crate) struct Effective {
+pub struct Effective {
     /// The key.
-    pub(crate) key: Cow<'static, str>,
+    pub key: Cow<'static, str>,
     /// The value as TOML; `None` if unset. Never a secret.
-    pub(crate) value: Option<String>,
+    pub value: Option<String>,
     /// The origin of the value.
-    pub(crate) origin: SettingOrigin,
+    pub origin: SettingOrigin,
 }
 
 struct SettingEntry {
@@ -129,7 +129,7 @@ struct SettingEntry {
 }
 
 /// All sources of values, and the values and problems found so far.
-pub(crate) struct SettingSources {
+pub struct SettingSources {
     arguments: Vec<(&'static str, &'static str, String)>,
     variables: BTreeMap<String, String>,
     file: Option<(PathBuf, BTreeMap<String, SettingEntry>)>,
@@ -140,7 +140,8 @@ pub(crate) struct SettingSources {
 
 impl SettingSources {
     /// Creates the sources from arguments (key, name of the argument, value) and variables, without a file.
-    pub(crate) fn new(
+    #[must_use]
+    pub fn new(
         arguments: Vec<(&'static str, &'static str, String)>,
         variables: impl IntoIterator<Item = (String, String)>,
     ) -> Self {
@@ -157,7 +158,8 @@ impl SettingSources {
     }
 
     /// Reads the configuration file. Its problems are reported together with all others.
-    pub(crate) fn with_file(mut self, path: &Path) -> Self {
+    #[must_use]
+    pub fn with_file(mut self, path: &Path) -> Self {
         match read_bounded_file(path) {
             Ok(text) => {
                 let entries = self.parse_file(path, &text);
@@ -345,7 +347,7 @@ impl SettingSources {
 
     /// Warns if other users can read a secret. This is not an error, because in a container there may be no other
     /// users.
-    pub(super) fn warn_when_open(&mut self, path: &Path) {
+    pub(crate) fn warn_when_open(&mut self, path: &Path) {
         let open = std::fs::metadata(path).is_ok_and(|file| file.permissions().mode() & 0o004 != 0);
         let warning = format!(
             "{}: contains a secret, but every user of this host can read it: restrict its permissions",
@@ -375,13 +377,13 @@ pub(crate) fn variable_name(key: &str) -> String {
 }
 
 /// Returns the environment variables that are valid UTF-8.
-pub(crate) fn environment_variables() -> impl Iterator<Item = (String, String)> {
+pub fn environment_variables() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 /// Reads a text file of bounded size.
-pub(super) fn read_bounded_file(path: &Path) -> Result<String, String> {
+pub(crate) fn read_bounded_file(path: &Path) -> Result<String, String> {
     let file = std::fs::File::open(path).map_err(|error| error.to_string())?;
     let mut bytes = Vec::new();
     file.take(FILE_MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
@@ -391,7 +393,7 @@ pub(super) fn read_bounded_file(path: &Path) -> Result<String, String> {
     String::from_utf8(bytes).map_err(|_| "the file is not UTF-8".to_owned())
 }
 
-pub(super) fn line_of(text: &str, at: usize) -> usize {
+pub(crate) fn line_of(text: &str, at: usize) -> usize {
     1 + text.as_bytes()[..at.min(text.len())].iter().filter(|byte| **byte == b'\n').count()
 }
 

@@ -6,9 +6,9 @@ use tempfile::TempDir;
 use super::source::variable_name;
 use super::*;
 
-const PAGE: &str = include_str!("../../../../docs/configuration.md");
-const MODELS_PAGE: &str = include_str!("../../../../docs/models.md");
-const WEB_PAGE: &str = include_str!("../../../../docs/web.md");
+const PAGE: &str = include_str!("../../../docs/configuration.md");
+const MODELS_PAGE: &str = include_str!("../../../docs/models.md");
+const WEB_PAGE: &str = include_str!("../../../docs/web.md");
 
 fn load_settings(
     file: Option<&Path>,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use super::source::Raw;
+use crate::source::Raw;
 
 /// The longest text of a value, in bytes.
 const TEXT_MAX_BYTES: usize = 4096;
@@ -17,8 +17,8 @@ type Reading<T> = Box<dyn Fn(&Raw) -> Result<T, String>>;
 
 /// A value type: its parser, and its formatter as TOML that parses to the same value.
 pub(crate) struct SettingForm<T> {
-    pub(super) read: Reading<T>,
-    pub(super) show: fn(&T) -> String,
+    pub(crate) read: Reading<T>,
+    pub(crate) show: fn(&T) -> String,
 }
 
 /// A text of one line.
@@ -111,7 +111,7 @@ pub(crate) fn address_form() -> SettingForm<SocketAddr> {
 ///
 /// # Errors
 /// A description of the expected form.
-pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
+pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let expected = || {
         "expected an address like \"127.0.0.1:8080\", \"localhost:8080\", \":8080\" or \"8080\"".to_owned()
     };
@@ -220,7 +220,7 @@ pub(crate) fn credits_form() -> SettingForm<u64> {
 }
 
 /// Quotes a text as in TOML.
-pub(super) fn quote_toml(text: &str) -> String {
+pub(crate) fn quote_toml(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for character in text.chars() {
@@ -235,7 +235,7 @@ pub(super) fn quote_toml(text: &str) -> String {
 }
 
 /// Returns a non-empty line of text.
-pub(super) fn single_line(raw: &Raw) -> Result<&str, String> {
+pub(crate) fn single_line(raw: &Raw) -> Result<&str, String> {
     match raw {
         Raw::Text(text) | Raw::Typed(text)
             if !text.is_empty() && text.len() <= TEXT_MAX_BYTES && !text.contains(char::is_control) =>

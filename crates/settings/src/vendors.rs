@@ -12,11 +12,11 @@ use models::{
     WireFormat,
 };
 
-use super::described::{self, Configured};
-use super::form::{
+use crate::described::{self, Configured};
+use crate::form::{
     choice_form, count_form, credits_form, duration_form, flag_form, path_form, quote_toml, text_form,
 };
-use super::source::{SettingSources, read_bounded_file};
+use crate::source::{SettingSources, read_bounded_file};
 
 /// The keys of a vendor: its server, its key, and a file that holds the key.
 type Keys = (&'static str, &'static str, &'static str);
@@ -49,7 +49,7 @@ const OPENAI_FORMATS: &[(&str, Option<WireFormat>)] = &[
 ];
 
 /// Reads the settings of vendors, models and prices.
-pub(super) fn read_vendors(from: &mut SettingSources) -> VendorsConfig {
+pub(crate) fn read_vendors(from: &mut SettingSources) -> VendorsConfig {
     let show: fn(&Option<WireFormat>) -> String = |format| {
         quote_toml(OPENAI_FORMATS.iter().find(|(_, known)| known == format).map_or("auto", |(name, _)| name))
     };
@@ -74,7 +74,7 @@ pub(super) fn read_vendors(from: &mut SettingSources) -> VendorsConfig {
         options: read_options_file(from),
         outgoing: OutgoingConfig::default(),
         embeddings: read_embeddings(from),
-        output_max_tokens: Some(super::read_bounded_u32(
+        output_max_tokens: Some(crate::read_bounded_u32(
             from,
             "models.output_max_tokens",
             OUTPUT_MAX_TOKENS,

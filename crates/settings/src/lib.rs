@@ -1,7 +1,12 @@
 //! The settings of the service, read once from arguments, environment and file.
 //!
-//! Each key is one line of [`ServiceSettings::from_sources`], with its type, bounds and default. `docs/configuration.md` documents
-//! each; a test compares both.
+//! Each key is one line of `ServiceSettings::from_sources`, with its type, bounds and default. `docs/configuration.md` documents
+//! each; a test compares both. Values have the configuration types of the crates that need them.
+//!
+//! # Where to look
+//!
+//! - Keys of a group: the file of its name; types of values with their bounds: `form.rs`.
+//! - Arguments, environment and file, and the origin of each value: `source.rs`.
 
 mod connections;
 mod described;
@@ -31,16 +36,16 @@ use server::log::{LogFormat, LogSettings};
 use server::{ConnectionLimits, ReloadableTls, TlsFiles, TraceCollector};
 use workspace::Quota;
 
-pub(crate) use crate::settings::form::listen_address;
-use crate::settings::form::{
+pub use crate::form::listen_address;
+use crate::form::{
     address_form, byte_size_form, choice_form, count_form, duration_or_never, flag_form, path_form,
     path_list_form, text_form,
 };
-pub(crate) use crate::settings::source::{Effective, SettingOrigin, SettingSources, environment_variables};
+pub use crate::source::{Effective, SettingOrigin, SettingSources, environment_variables};
 
 /// The machine driver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum MachineDriver {
+pub enum MachineDriver {
     /// The best driver that works on this host
     Auto,
     /// Virtual machines
@@ -60,7 +65,7 @@ const DRIVERS: &[(&str, MachineDriver)] = &[
 
 impl MachineDriver {
     /// Returns the name used in settings.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         DRIVERS.iter().find(|(_, driver)| *driver == self).map_or("auto", |(name, _)| name)
     }
 }
@@ -72,86 +77,86 @@ const LOG_FORMATS: &[(&str, LogFormat)] = &[("text", LogFormat::Text), ("json", 
 
 /// All settings.
 #[derive(Debug, Clone)]
-pub(crate) struct ServiceSettings {
+pub struct ServiceSettings {
     /// The data folder.
-    pub(crate) data: PathBuf,
+    pub data: PathBuf,
     /// The database, if not the data folder's own.
-    pub(crate) database: Option<DatabaseUrl>,
+    pub database: Option<DatabaseUrl>,
     /// Accepts an empty database although workspaces of accounts exist.
-    pub(crate) accept_empty_database: bool,
+    pub accept_empty_database: bool,
     /// The address to listen on.
-    pub(crate) listen: SocketAddr,
+    pub listen: SocketAddr,
     /// The largest upload, in bytes.
-    pub(crate) upload_max_bytes: Option<u64>,
-    pub(crate) driver: MachineDriver,
+    pub upload_max_bytes: Option<u64>,
+    pub driver: MachineDriver,
     /// The User Mode Linux kernel, where it is not `linux.uml` in `PATH`.
-    pub(crate) kernel: Option<PathBuf>,
+    pub kernel: Option<PathBuf>,
     /// QEMU, where it is not `qemu-system-x86_64` in `PATH`.
-    pub(crate) qemu: Option<PathBuf>,
+    pub qemu: Option<PathBuf>,
     /// The kernel of QEMU's machines, where it is not the newest of `/boot`.
-    pub(crate) qemu_kernel: Option<PathBuf>,
+    pub qemu_kernel: Option<PathBuf>,
     /// The name of the image that machines show; without one they show the host's programs.
-    pub(crate) image: Option<String>,
+    pub image: Option<String>,
     /// The folder of images.
-    pub(crate) images: PathBuf,
+    pub images: PathBuf,
     /// The limits of a machine.
-    pub(crate) machine: machine::sandbox::MachineLimits,
+    pub machine: machine::sandbox::MachineLimits,
     /// The life cycle rules of machines.
-    pub(crate) rules: Rules,
+    pub rules: Rules,
     /// The concurrency limits.
-    pub(crate) dispatch: DispatchLimits,
+    pub dispatch: DispatchLimits,
     /// The quota of an account.
-    pub(crate) quota: Quota,
+    pub quota: Quota,
     /// The disk reserve.
-    pub(crate) disk: DiskReserveConfig,
+    pub disk: DiskReserveConfig,
     /// The vendors of models, and prices.
-    pub(crate) vendors: VendorsConfig,
+    pub vendors: VendorsConfig,
     /// The jurisdictions that a question may name.
-    pub(crate) jurisdictions: Vec<CatalogJurisdiction>,
+    pub jurisdictions: Vec<CatalogJurisdiction>,
     /// The folder of replaced prompt templates.
-    pub(crate) instructions: Option<PathBuf>,
+    pub instructions: Option<PathBuf>,
     /// The TLS certificate; without one, plain HTTP is served.
-    pub(crate) tls: Option<TlsFiles>,
+    pub tls: Option<TlsFiles>,
     /// The limits of connections and requests.
-    pub(crate) connections: ConnectionLimits,
+    pub connections: ConnectionLimits,
     /// The rate limits of clients.
-    pub(crate) rates: RateLimits,
+    pub rates: RateLimits,
     /// The budgets of clients.
-    pub(crate) budgets: BudgetLimits,
+    pub budgets: BudgetLimits,
     /// Folders of plugins.
-    pub(crate) plugins: Vec<PathBuf>,
+    pub plugins: Vec<PathBuf>,
     /// Web search, fetching and MCP servers.
-    pub(crate) web: egress::WebConfig,
+    pub web: egress::WebConfig,
     /// The identity provider at which users sign in.
-    pub(crate) single_sign_on: Option<control::SingleSignOnConfig>,
+    pub single_sign_on: Option<control::SingleSignOnConfig>,
     /// The log.
-    pub(crate) log: LogSettings,
+    pub log: LogSettings,
     /// The collector of traces.
-    pub(crate) otlp: Option<TraceCollector>,
+    pub otlp: Option<TraceCollector>,
 }
 
 /// Valid settings, with their origins.
 #[derive(Debug)]
-pub(crate) struct Loaded {
+pub struct Loaded {
     /// The settings.
-    pub(crate) settings: ServiceSettings,
+    pub settings: ServiceSettings,
     /// Each key's value and origin.
-    pub(crate) effective: Vec<Effective>,
+    pub effective: Vec<Effective>,
     /// Warnings: unusual but valid settings.
-    pub(crate) warnings: Vec<String>,
+    pub warnings: Vec<String>,
 }
 
 /// Invalid settings: every problem, each with its origin.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", .0.join("\n"))]
-pub(crate) struct Invalid(pub(crate) Vec<String>);
+pub struct Invalid(pub Vec<String>);
 
 impl ServiceSettings {
     /// Reads all keys.
     ///
     /// # Errors
     /// [`Invalid`].
-    pub(crate) fn load(mut sources: SettingSources) -> Result<Loaded, Invalid> {
+    pub fn load(mut sources: SettingSources) -> Result<Loaded, Invalid> {
         let settings = Self::from_sources(&mut sources);
         let (effective, warnings) = sources.into_effective().map_err(Invalid)?;
         Ok(Loaded { settings, effective, warnings })
@@ -202,13 +207,13 @@ impl ServiceSettings {
 
 /// The locations of the data.
 #[derive(Debug)]
-pub(crate) struct DataLocations {
+pub struct DataLocations {
     /// The data folder.
-    pub(crate) data: PathBuf,
+    pub data: PathBuf,
     /// The database, if not the data folder's own.
-    pub(crate) database: Option<DatabaseUrl>,
+    pub database: Option<DatabaseUrl>,
     /// Accepts an empty database although workspaces of accounts exist.
-    pub(crate) accept_empty_database: bool,
+    pub accept_empty_database: bool,
 }
 
 impl DataLocations {
@@ -228,7 +233,7 @@ impl DataLocations {
 ///
 /// # Errors
 /// Fails if the configuration file cannot be read, or if a location is invalid.
-pub(crate) fn read_locations(mut from: SettingSources) -> Result<DataLocations, Invalid> {
+pub fn read_locations(mut from: SettingSources) -> Result<DataLocations, Invalid> {
     let places = DataLocations::from_sources(&mut from);
     from.check_problems().map_err(Invalid)?;
     Ok(places)
@@ -238,7 +243,7 @@ pub(crate) fn read_locations(mut from: SettingSources) -> Result<DataLocations, 
 ///
 /// # Errors
 /// Like [`read_locations`].
-pub(crate) fn images_folder(mut from: SettingSources) -> Result<PathBuf, Invalid> {
+pub fn images_folder(mut from: SettingSources) -> Result<PathBuf, Invalid> {
     let DataLocations { data, .. } = DataLocations::from_sources(&mut from);
     let images = read_images_folder(&mut from, &data);
     from.check_problems().map_err(Invalid)?;
@@ -463,7 +468,7 @@ fn is_log_filter(text: &str) -> bool {
 }
 
 /// Returns the sources of a command: arguments, environment, and the configuration file that one of them names.
-pub(crate) fn command_sources(
+pub fn command_sources(
     config: Option<&Path>,
     arguments: Vec<(&'static str, &'static str, String)>,
 ) -> SettingSources {

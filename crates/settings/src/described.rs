@@ -6,8 +6,8 @@ use domain::catalog::{Localized, ProviderName};
 use models::catalog::READER_ID;
 use models::{CONFIGURED_MAX, ModelConfig};
 
-use super::form::{choice_form, count_form, credits_form, flag_form, object_form, quote_toml, text_form};
-use super::source::SettingSources;
+use crate::form::{choice_form, count_form, credits_form, flag_form, object_form, quote_toml, text_form};
+use crate::source::SettingSources;
 
 /// The table of the models' tables.
 const MODEL: &str = "model";
@@ -21,14 +21,14 @@ const VENDORS: &[(&str, ProviderName)] = &[
 ];
 
 /// The configured models.
-pub(super) struct Configured {
-    pub(super) models: Vec<ModelConfig>,
+pub(crate) struct Configured {
+    pub(crate) models: Vec<ModelConfig>,
     /// The model marked as default.
-    pub(super) default: Option<String>,
+    pub(crate) default: Option<String>,
 }
 
 /// Reads the tables under `model`.
-pub(super) fn read_models(from: &mut SettingSources) -> Configured {
+pub(crate) fn read_models(from: &mut SettingSources) -> Configured {
     let mut names: Vec<String> = from.table_names(MODEL).into_iter().collect();
     // Tables of a list are numbered.
     names.sort_by_key(|name| name.parse::<usize>().unwrap_or(usize::MAX));

@@ -8,8 +8,8 @@ use domain::credits::Credits;
 use domain::outgoing::OutgoingConfig;
 use domain::secret::Secret;
 
-use super::form::{SettingForm, count_form, duration_form, quote_toml, single_line, text_form};
-use super::source::SettingSources;
+use crate::form::{SettingForm, count_form, duration_form, quote_toml, single_line, text_form};
+use crate::source::SettingSources;
 
 /// The path to which the provider returns users.
 const CALLBACK: &str = "/sign-in/callback";
@@ -23,7 +23,7 @@ const DOMAINS_MAX: usize = 100;
 const NONE: &str = "none";
 
 /// Reads the keys under `oidc`; `None` without an issuer.
-pub(super) fn read_single_sign_on(from: &mut SettingSources) -> Option<SingleSignOnConfig> {
+pub(crate) fn read_single_sign_on(from: &mut SettingSources) -> Option<SingleSignOnConfig> {
     const ISSUER: &str = "oidc.issuer";
     let issuer = from.optional_value(ISSUER, text_form());
     let client_id = from.optional_value("oidc.client_id", text_form());

@@ -2,8 +2,8 @@
 
 use http_common::{Network, RateLimit, RateLimits};
 
-use super::form::{SettingForm, quote_toml, single_line};
-use super::source::SettingSources;
+use crate::form::{SettingForm, quote_toml, single_line};
+use crate::source::SettingSources;
 
 /// The value that disables a limit.
 const OFF: &str = "off";
@@ -11,7 +11,7 @@ const OFF: &str = "off";
 const NONE: &str = "none";
 
 /// Reads the keys under `rate`.
-pub(super) fn read_rate_limits(from: &mut SettingSources) -> RateLimits {
+pub(crate) fn read_rate_limits(from: &mut SettingSources) -> RateLimits {
     let default = RateLimits::default();
     RateLimits {
         per_key: from.value_or_default("rate.per_key", default.per_key, rate_form()),

@@ -6,7 +6,7 @@ use domain::catalog::{CatalogJurisdiction, Localized};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::source::{line_of, read_bounded_file};
+use crate::source::{line_of, read_bounded_file};
 
 /// The maximum number of jurisdictions.
 const JURISDICTIONS_MAX: usize = 1000;
