@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
+use operator::error::CliError;
 use terminal::{AskOptions, ChatOptions, QuestionChoices, ServiceConnection, TerminalError};
 
-use crate::error::CliError;
 use crate::{report_cli_error, report_failure};
 
 #[derive(Debug, Subcommand)]

@@ -1,18 +1,16 @@
 //! The command line.
 
-mod job;
-
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use control::DatabaseUrl;
+use operator::commands::{AdminCommand, ConfigCommand, PluginsCommand, Where, location_arguments};
+use operator::examples;
+use operator::image_options::ImageCommand;
 use settings::{MachineDriver, listen_address};
 
-pub(crate) use self::job::JobCommand;
 use crate::client_commands::ClientCommand;
-use crate::examples;
-use crate::image_options::ImageCommand;
 
 /// Agents that answer questions about your documents, each account in a separate machine.
 #[derive(Debug, Parser)]
@@ -128,44 +126,6 @@ impl ServeOptions {
     }
 }
 
-/// Returns the data folder and database given as arguments.
-fn location_arguments(
-    data: Option<&Path>,
-    database: Option<&DatabaseUrl>,
-) -> Vec<(&'static str, &'static str, String)> {
-    let data = data.map(|data| ("data", "--data", data.to_string_lossy().into_owned()));
-    let database = database.map(|url| ("database.url", "--database", url.reveal().to_owned()));
-    data.into_iter().chain(database).collect()
-}
-
-/// The folders of additional plugins.
-#[derive(Debug, Clone, Default, Args)]
-pub(crate) struct PluginFolders {
-    /// Plugins or folders of plugins, separated by colons
-    #[arg(long = "plugins", env = "CAUSERIE_PLUGINS", value_name = "DIR", value_delimiter = ':')]
-    pub(crate) folders: Vec<PathBuf>,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum PluginsCommand {
-    /// List the skills and agents that a service would offer
-    List {
-        #[command(flatten)]
-        plugins: PluginFolders,
-        /// Print one JSON object
-        #[arg(long)]
-        json: bool,
-    },
-    /// Check a plugin or a folder of plugins and report problems
-    Check {
-        /// The folder
-        path: PathBuf,
-        /// Print one JSON object
-        #[arg(long)]
-        json: bool,
-    },
-}
-
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DemoOptions {
     /// Exit after the first complete answer
@@ -185,412 +145,87 @@ pub(crate) struct DemoOptions {
     pub(crate) machine_driver: MachineDriver,
 }
 
-/// Options of all operator commands.
-#[derive(Debug, Clone, Args)]
-pub(crate) struct Where {
-    /// The data folder [env: CAUSERIE_DATA] [default: data]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) data: Option<PathBuf>,
-    /// The database, if not the data folder's own: postgres://USER@HOST/NAME. Set passwords in the variable or in a
-    /// file, because every user of the host can see arguments [env: CAUSERIE_DATABASE]
-    #[arg(long, value_name = "URL")]
-    pub(crate) database: Option<DatabaseUrl>,
-    /// The configuration file that specifies data folder and database [env: CAUSERIE_CONFIG]
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-}
+#[cfg(test)]
+mod tests {
+    use clap::Command;
 
-#[derive(Debug, Subcommand)]
-pub(crate) enum ConfigCommand {
-    /// Check a configuration file, together with the variables of the environment
-    Check {
-        /// The file
-        #[arg(required_unless_present = "config")]
-        file: Option<PathBuf>,
-        /// The file, as for the other commands
-        #[arg(long, value_name = "FILE", conflicts_with = "file")]
-        config: Option<PathBuf>,
-        /// Print one JSON object
-        #[arg(long)]
-        json: bool,
-    },
-    /// Write the built-in instructions of models to a folder, to be edited there
-    Instructions {
-        /// The folder; created if missing. Existing files are not replaced
-        folder: PathBuf,
-    },
-    /// Show the effective settings and their origins
-    Print {
-        /// The configuration file [env: CAUSERIE_CONFIG]
-        #[arg(long, value_name = "FILE")]
-        config: Option<PathBuf>,
-        /// Print one JSON object
-        #[arg(long)]
-        json: bool,
-    },
-}
+    use super::*;
 
-impl ConfigCommand {
-    /// Returns true if output and errors are JSON.
-    pub(crate) fn as_json(&self) -> bool {
-        match self {
-            Self::Check { json, .. } | Self::Print { json, .. } => *json,
-            Self::Instructions { .. } => false,
+    /// Returns the lines that start with `causerie`, after variables and pipes, of the help of all commands below this one.
+    fn help_examples(command: &Command) -> Vec<String> {
+        let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let own = help.lines().filter_map(|line| Some(line.get(line.find("causerie ")?..)?.to_owned()));
+        own.chain(command.get_subcommands().flat_map(help_examples)).collect()
+    }
+
+    #[test]
+    fn every_command_has_examples() {
+        fn find_commands_without_examples<'a>(command: &'a Command, found: &mut Vec<&'a str>) {
+            let is_leaf = command.get_subcommands().next().is_none();
+            let is_shown = !command.is_hide_set() && command.get_name() != "help";
+            if is_leaf && is_shown && command.get_after_help().is_none() {
+                found.push(command.get_name());
+            }
+            command.get_subcommands().for_each(|one| find_commands_without_examples(one, found));
+        }
+        let (all, mut found) = (command_line(), Vec::new());
+        find_commands_without_examples(&all, &mut found);
+        assert_eq!(found, Vec::<&str>::new());
+    }
+
+    /// Splits a command line at spaces outside double quotes.
+    fn split_command_line(line: &str) -> Vec<&str> {
+        let parts = line.split('"').enumerate();
+        parts
+            .flat_map(|(n, part)| if n % 2 == 1 { vec![part] } else { part.split_whitespace().collect() })
+            .collect()
+    }
+
+    #[test]
+    fn help_examples_parse_as_commands() {
+        let examples = help_examples(&command_line());
+        for example in examples {
+            let command = example.split(" | ").flat_map(|part| part.split(" >")).next().unwrap_or(&example);
+            let parsed = CauserieCli::try_parse_from(split_command_line(command));
+            assert!(parsed.is_ok(), "{example}: {}", parsed.expect_err("refused"));
         }
     }
-}
 
-impl Where {
-    /// Returns the settings given as arguments: key, argument, value.
-    pub(crate) fn setting_arguments(&self) -> Vec<(&'static str, &'static str, String)> {
-        location_arguments(self.data.as_deref(), self.database.as_ref())
-    }
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum AdminCommand {
-    /// Show the state of the service: address, version, models, machines
-    Status {
-        #[command(flatten)]
-        at: Where,
-    },
-    /// Manage accounts
-    #[command(subcommand)]
-    Account(AccountCommand),
-    /// Manage API keys
-    #[command(subcommand)]
-    Key(KeyCommand),
-    /// Manage licences
-    #[command(subcommand)]
-    Licence(LicenceCommand),
-    /// Grant and show credits
-    #[command(subcommand)]
-    Credits(CreditsCommand),
-    /// Show the credits and tokens used by an account's answers: by day, by model, and in total
-    Usage {
-        /// The account: email or identifier
-        #[arg(long)]
-        account: String,
-        /// Start of the period: a day in UTC, such as 2027-12-31, or a time in RFC 3339; unlimited by default
-        #[arg(long, value_name = "DATE")]
-        since: Option<String>,
-        #[command(flatten)]
-        at: Where,
-    },
-    /// List, show, start, stop and reset machines
-    #[command(subcommand)]
-    Machine(MachineCommand),
-    /// Show the audit log: operators' actions and rejected keys
-    #[command(subcommand)]
-    Audit(AuditCommand),
-    /// List and retry failed background jobs
-    #[command(subcommand)]
-    Job(JobCommand),
-    /// Copy the database and files to one file while the service runs
-    #[command(after_help = examples::BACKUP)]
-    Backup {
-        /// The file to write; must not exist
-        file: PathBuf,
-        #[command(flatten)]
-        at: Where,
-    },
-}
-
-impl AdminCommand {
-    /// Returns true if output and errors are JSON.
-    pub(crate) fn as_json(&self) -> bool {
-        self.command_location().json
+    /// Returns the command lines in blocks of shell code of a page, without variables before them and what follows a pipe.
+    fn documented_command_lines(page: &str) -> Vec<String> {
+        let blocks = page.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next());
+        let lines = blocks
+            .flat_map(|block| block.replace("\\\n", " ").lines().map(str::to_owned).collect::<Vec<_>>());
+        let parts = lines.flat_map(|line| {
+            let code = line.split(" #").next().unwrap_or_default();
+            code.split(" | ").flat_map(|part| part.split(" && ")).map(str::to_owned).collect::<Vec<_>>()
+        });
+        let command = |part: String| {
+            let all: Vec<&str> = part.split_whitespace().collect();
+            let is_before = |word: &&&str| word.contains('=') || ["sudo", "-E"].contains(*word);
+            let at = all.iter().take_while(is_before).count();
+            let program = all.get(at)?;
+            let is_ours = *program == "causerie" || program.ends_with("/causerie");
+            (is_ours && !part.contains("...")).then(|| format!("causerie {}", all[at + 1..].join(" ")))
+        };
+        parts.filter_map(command).collect()
     }
 
-    /// Returns the data folder of the command.
-    pub(crate) fn command_location(&self) -> &Where {
-        let (Self::Account(
-            AccountCommand::Create { at, .. }
-            | AccountCommand::List { at }
-            | AccountCommand::Show { at, .. }
-            | AccountCommand::SetPassword { at, .. }
-            | AccountCommand::SetEmail { at, .. }
-            | AccountCommand::SetRole { at, .. }
-            | AccountCommand::Delete { at, .. },
-        )
-        | Self::Status { at }
-        | Self::Key(
-            KeyCommand::Create { at, .. } | KeyCommand::List { at, .. } | KeyCommand::Revoke { at, .. },
-        )
-        | Self::Licence(LicenceCommand::Set { at, .. })
-        | Self::Credits(CreditsCommand::Grant { at, .. } | CreditsCommand::Show { at, .. })
-        | Self::Usage { at, .. }
-        | Self::Machine(
-            MachineCommand::List { at }
-            | MachineCommand::Show { at, .. }
-            | MachineCommand::Start { at, .. }
-            | MachineCommand::Stop { at, .. }
-            | MachineCommand::Console { at, .. }
-            | MachineCommand::Log { at, .. }
-            | MachineCommand::Reset { at, .. },
-        )
-        | Self::Audit(AuditCommand::List { at, .. })
-        | Self::Job(JobCommand::List { at, .. } | JobCommand::Retry { at, .. })
-        | Self::Backup { at, .. }) = self;
-        at
+    #[test]
+    fn documented_command_lines_parse() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let docs = std::fs::read_dir(root.join("docs")).expect("the documentation");
+        let pages = docs.map(|entry| entry.expect("an entry").path()).chain([root.join("README.md")]);
+        let mut seen = 0;
+        for page in pages.filter(|page| page.extension().is_some_and(|end| end == "md")) {
+            let text = std::fs::read_to_string(&page).expect("a page");
+            for command in documented_command_lines(&text) {
+                let parsed = CauserieCli::try_parse_from(split_command_line(&command));
+                let name = page.display();
+                assert!(parsed.is_ok(), "{name}: {command}: {}", parsed.expect_err("refused"));
+                seen += 1;
+            }
+        }
+        assert!(seen > 25, "{seen}");
     }
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum AccountCommand {
-    /// Create an account
-    #[command(after_help = examples::ACCOUNT_CREATE)]
-    Create {
-        /// The owner's email
-        #[arg(long)]
-        email: String,
-        /// End of the licence: its last day in UTC, such as 2027-12-31, or a time in RFC 3339
-        #[arg(long, value_name = "DATE")]
-        licence_until: Option<String>,
-        /// The initial credits
-        #[arg(long, default_value_t = 0)]
-        credits: u64,
-        /// Make the owner an operator, who sees and changes all accounts in the web application
-        #[arg(long)]
-        operator: bool,
-        /// Read the owner's password from standard input: one line of 8 to 1,024 bytes
-        #[arg(long)]
-        password_stdin: bool,
-        /// Create the account without a machine
-        #[arg(long)]
-        no_machine: bool,
-        #[command(flatten)]
-        at: Where,
-    },
-    /// List all accounts: licence, credits, conversations
-    List {
-        #[command(flatten)]
-        at: Where,
-    },
-    /// Show an account: licence, credits, keys, machine
-    Show {
-        /// The account: email or identifier
-        account: String,
-        #[command(flatten)]
-        at: Where,
-    },
-    /// Replace the password of the account's owner
-    ///
-    /// On a terminal, prompts for the password without showing it.
-    #[command(after_help = examples::SET_PASSWORD)]
-    SetPassword {
-        /// The account: email or identifier
-        #[arg(long)]
-        account: String,
-        /// Read the password from standard input: one line of 8 to 1,024 bytes (required without a terminal)
-        #[arg(long)]
-        password_stdin: bool,
-        #[command(flatten)]
-        at: Where,
-    },
-    /// Replace the email of the account's owner, or confirm it
-    ///
-    /// The owner signs in with the email. A user of an identity provider is matched by it the first time,
-    /// unless the owner chose the email.
-    SetEmail {
-        /// The account: email or identifier
-        #[arg(long)]
-        account: String,
-        /// The email
-        #[arg(long)]
-        email: String,
-        #[command(flatten)]
-        at: Where,
-    },
-    /// Set the role of the account's owner
-    ///
-    /// Operators see and change all accounts in the web application.
-    SetRole {
-        /// The account: email or identifier
-        #[arg(long)]
-        account: String,
-        /// The role: owner or operator
-        #[arg(long, value_parser = ["owner", "operator"])]
-        role: String,
-        #[command(flatten)]
-        at: Where,
-    },
-    /// Delete an account with all its conversations and files, for good
-    ///
-    /// Keys and sessions end at once, the rest is removed in the background. Postings and the audit log are
-    /// kept, without the email.
-    #[command(after_help = examples::ACCOUNT_DELETE)]
-    Delete {
-        /// The account: email or identifier
-        account: String,
-        /// Do not ask for confirmation
-        #[arg(long)]
-        yes: bool,
-        #[command(flatten)]
-        at: Where,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum KeyCommand {
-    /// Create a key; it is shown only once
-    #[command(after_help = examples::KEY_CREATE)]
-    Create {
-        /// The account: email or identifier
-        #[arg(long)]
-        account: String,
-        /// A name by which the owner recognizes the key
-        #[arg(long)]
-        name: String,
-        /// Expiry, if before the end of the licence: the last day in UTC, such as 2027-12-31, or a time in RFC 3339
-        #[arg(long, value_name = "DATE")]
-        expires: Option<String>,
-        /// The permissions of the key: any of read, ask, files, machine, separated by commas; all by default
-        #[arg(long, value_name = "SCOPE")]
-        scope: Option<String>,
-        /// The total number of credits that its questions may cost; unlimited by default
-        #[arg(long, value_name = "CREDITS")]
-        spending_limit: Option<u64>,
-        #[command(flatten)]
-        at: Where,
-    },
-    /// List an account's keys
-    List {
-        /// The account: email or identifier
-        #[arg(long)]
-        account: String,
-        #[command(flatten)]
-        at: Where,
-    },
-    /// Revoke a key immediately
-    Revoke {
-        /// The key's identifier
-        key_id: String,
-        #[command(flatten)]
-        at: Where,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum LicenceCommand {
-    /// Set the end of an account's licence
-    #[command(after_help = examples::LICENCE_SET)]
-    Set {
-        /// The account: email or identifier
-        #[arg(long)]
-        account: String,
-        /// The last day in UTC, such as 2027-12-31, a time in RFC 3339, or `none`
-        #[arg(long, value_name = "DATE")]
-        until: String,
-        #[command(flatten)]
-        at: Where,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum CreditsCommand {
-    /// Give credits to an account
-    #[command(after_help = examples::GRANT)]
-    Grant {
-        /// The account: email or identifier
-        #[arg(long)]
-        account: String,
-        /// The number of credits
-        amount: u64,
-        #[command(flatten)]
-        at: Where,
-    },
-    /// Show an account's balance
-    Show {
-        /// The account: email or identifier
-        #[arg(long)]
-        account: String,
-        #[command(flatten)]
-        at: Where,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum MachineCommand {
-    /// List all machines
-    List {
-        #[command(flatten)]
-        at: Where,
-    },
-    /// Show a machine: state, driver and isolation, processes, memory, log
-    Show {
-        /// The account: email or identifier
-        account: String,
-        #[command(flatten)]
-        at: Where,
-    },
-    /// Start a machine and wait until its agent answers
-    Start {
-        /// The account: email or identifier
-        account: String,
-        #[command(flatten)]
-        at: Where,
-    },
-    /// Stop a machine, or all machines, and wait until their processes have ended
-    #[command(group = clap::ArgGroup::new("which").required(true))]
-    Stop {
-        /// The account: email or identifier
-        #[arg(group = "which")]
-        account: Option<String>,
-        /// Stop every running machine, for example before the service is removed; questions start them again
-        #[arg(long, group = "which")]
-        all: bool,
-        #[command(flatten)]
-        at: Where,
-    },
-    /// Run commands in a machine, with the user and the limits of the agent's tools
-    ///
-    /// Without COMMAND it reads command lines, from the terminal or a pipe, until the input ends.
-    #[command(after_help = examples::CONSOLE)]
-    Console {
-        /// The account: email or identifier
-        account: String,
-        /// A command line for the machine's shell
-        command: Option<String>,
-        #[command(flatten)]
-        at: Where,
-    },
-    /// Print the end of a machine's log
-    Log {
-        /// The account: email or identifier
-        account: String,
-        #[command(flatten)]
-        at: Where,
-    },
-    /// Stop a machine and remove its index; the next start reads the workspace again
-    Reset {
-        /// The account: email or identifier
-        account: String,
-        #[command(flatten)]
-        at: Where,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum AuditCommand {
-    /// List entries, newest first
-    List {
-        /// The account: email or identifier; all by default
-        #[arg(long)]
-        account: Option<String>,
-        /// Start of the period: a day in UTC, such as 2027-12-31, or a time in RFC 3339
-        #[arg(long, value_name = "DATE")]
-        since: Option<String>,
-        /// List entries before this number, as reported by the previous page
-        #[arg(long, value_name = "ENTRY")]
-        before: Option<i64>,
-        /// The maximum number of entries
-        #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1000))]
-        limit: u32,
-        #[command(flatten)]
-        at: Where,
-    },
 }

@@ -1,19 +1,16 @@
-//! The checks of `causerie doctor` that need neither the database nor its lock: by the command, or by the running service.
+//! The checks of `causerie doctor` that try this host: its disk, machine drivers and programs.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use control::{Catalog, CauserieService, Check, CheckStatus, DiskReserve, ServiceEnvironment};
-use domain::catalog::ModelStatus;
-use egress::{SearchClient, SearchQuery};
+use control::{Check, CheckStatus, DiskReserve};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use machine::Driver;
-use serde_json::Value;
+use operator::checks::{failing_check, passing_check, warning_check};
 use settings::{MachineDriver, ServiceSettings};
 
 use crate::machine_driver::{self, Chosen, TrialFindings};
-use crate::model_list;
-use crate::output::count_with_noun;
-use crate::printers::vendor_trouble;
 
 /// The programs that tools of the agent use for documents, with the Debian packages that have them.
 const TOOL_PROGRAMS: [(&str, &str); 7] = [
@@ -38,54 +35,18 @@ const OPERATOR_FOLDERS: [&str; 4] = ["usr/sbin", "usr/bin", "sbin", "usr/local/b
 /// same result.
 const TRIALS_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(crate) fn passing_check(name: &str, reason: impl std::fmt::Display) -> Check {
-    Check::new(name, CheckStatus::Pass, reason.to_string())
+/// Checks the host's support for the settings, as [`operator::HostChecks`].
+pub(crate) fn check_host(settings: &ServiceSettings) -> BoxFuture<'_, Vec<Check>> {
+    run_host_checks(settings).boxed()
 }
 
-pub(crate) fn warning_check(name: &str, reason: impl std::fmt::Display) -> Check {
-    Check::new(name, CheckStatus::Warn, reason.to_string())
-}
-
-pub(crate) fn failing_check(name: &str, reason: impl std::fmt::Display) -> Check {
-    Check::new(name, CheckStatus::Fail, reason.to_string())
-}
-
-/// Runs the checks of the running service: of its settings, its models, and failed readiness checks.
-pub(crate) async fn of_service(settings: &ServiceSettings, service: &CauserieService) -> Vec<Check> {
-    let mut checks = host_checks(settings).await;
-    checks.extend(check_models(Ok(model_list::to_json(&service.catalog, None))));
-    checks.push(check_web_search(settings).await);
-    // These are among the checks above, with their remedies.
-    let is_above = |name: &str| name.starts_with("vendor_") || name.starts_with("machine_limit_");
-    let readiness = service.run_checks().await.into_iter();
-    checks.extend(readiness.filter(|check| check.status != CheckStatus::Pass && !is_above(&check.name)));
-    checks
-}
-
-/// Checks the host's support for the settings.
-pub(crate) async fn host_checks(settings: &ServiceSettings) -> Vec<Check> {
+async fn run_host_checks(settings: &ServiceSettings) -> Vec<Check> {
     let mut checks = vec![check_disk(settings)];
     checks.extend(check_machine_drivers(settings).await);
     checks.push(check_tool_programs(settings));
     checks.push(text_recognition(settings));
     checks.push(image_programs());
     checks
-}
-
-pub(crate) fn check_host() -> Check {
-    let name = rustix::system::uname();
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let memory = rustix::system::sysinfo();
-    let gibibytes = u64::from(memory.mem_unit).saturating_mul(memory.totalram) >> 30;
-    let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
-    let (release, machine) = (text(name.release()), text(name.machine()));
-    passing_check(
-        "host",
-        format_args!(
-            "Linux {release}, {machine}, {}, {gibibytes} GiB of memory",
-            count_with_noun(processors, "processor")
-        ),
-    )
 }
 
 fn check_disk(settings: &ServiceSettings) -> Check {
@@ -244,75 +205,4 @@ fn missing_programs(
 fn apt_install_command(missing: &[&(&str, &str)]) -> String {
     let packages: Vec<&str> = missing.iter().map(|(_, package)| *package).collect();
     format!("`apt-get install {}`", packages.join(" "))
-}
-
-/// Checks the vendors and the catalog of models.
-pub(crate) fn check_models(answer: Result<Value, String>) -> Vec<Check> {
-    let answer = match answer {
-        Ok(answer) => answer,
-        Err(why) => return vec![failing_check("models", why)],
-    };
-    let vendors = answer["vendors"].as_array().map_or(&[][..], Vec::as_slice);
-    let mut checks: Vec<Check> = vendors.iter().map(check_vendor).collect();
-    let models = answer["models"].as_array().map_or(&[][..], Vec::as_slice);
-    let default = models.iter().find(|model| model["default"] == true);
-    checks.push(match default.and_then(|model| model["id"].as_str()) {
-        Some(id) if vendors.is_empty() => warning_check(
-            "models",
-            format_args!(
-                "{id} quotes passages and needs no key; for a model that writes answers, set ANTHROPIC_API_KEY, \
-                 OPENAI_API_KEY, GEMINI_API_KEY or OPENAI_BASE_URL"
-            ),
-        ),
-        Some(id) if default.is_some_and(|model| model["usesTools"] == false) => warning_check(
-            "models",
-            format_args!(
-                "{id}, the default, accepts no tools, so that its answers cannot use files: start vLLM with \
-                 --enable-auto-tool-choice and --tool-call-parser, llama.cpp with --jinja, or choose a model that Ollama \
-                 lists with tools"
-            ),
-        ),
-        Some(id) => passing_check("models", format_args!("{}, {id} by default", count_with_noun(models.len(), "model"))),
-        None => failing_check("models", "no default model is available"),
-    });
-    checks
-}
-
-pub(crate) async fn ask_vendors(settings: &ServiceSettings) -> Result<Value, String> {
-    let catalog = Catalog::new(settings.vendors.clone(), ServiceEnvironment::system().clock());
-    let catalog = catalog.map_err(|error| error.to_string())?;
-    let failure = catalog.refresh_models().await.err();
-    Ok(model_list::to_json(&catalog, failure.as_ref()))
-}
-
-fn check_vendor(vendor: &Value) -> Check {
-    let text = |name: &str| vendor[name].as_str().unwrap_or_default().to_owned();
-    let (address, status) = (text("baseUrl"), text("status"));
-    let name = format!("vendor_{}", text("vendor").to_ascii_lowercase());
-    if status == ModelStatus::Up.as_str() {
-        let models = vendor["models"].as_u64().and_then(|count| usize::try_from(count).ok()).unwrap_or(0);
-        return passing_check(&name, format_args!("{address} answers, {}", count_with_noun(models, "model")));
-    }
-    let why = vendor_trouble(vendor).unwrap_or_else(|| "it was not asked yet".to_owned());
-    failing_check(&name, format_args!("{address} is {status}: {why}"))
-}
-
-/// Searches once.
-pub(crate) async fn check_web_search(settings: &ServiceSettings) -> Check {
-    const NAME: &str = "web_search";
-    let search = match SearchClient::new(settings.web.search.clone()) {
-        Ok(search) => search.with_outgoing(&settings.web.outgoing),
-        Err(error) => return failing_check(NAME, error),
-    };
-    if !search.is_configured() {
-        return warning_check(
-            NAME,
-            "no search engine configured: set SEARXNG_URL, BRAVE_API_KEY or TAVILY_API_KEY",
-        );
-    }
-    let query = SearchQuery { text: "Debian".to_owned(), ..SearchQuery::default() };
-    match search.search_web(&query).await {
-        Ok(found) => passing_check(NAME, format_args!("answers, {}", count_with_noun(found.len(), "result"))),
-        Err(error) => failing_check(NAME, error),
-    }
 }

@@ -3,41 +3,20 @@
 //! # Where to look
 //!
 //! - The choice of the machine driver: `machine_driver.rs`, and `driver_choice.rs` while the service listens already.
-//! - Checks of `doctor`: `doctor.rs`; checks of the running service: `host_checks.rs`.
+//! - Checks of this host for `doctor`: `host_checks.rs`.
 //! - The service's start and shutdown: `serve.rs`; connections: crate `server`.
-//! - Settings: crate `settings`; commands of operators: `commands.rs`, `request.rs`, `admin_requests.rs`, `printers.rs`.
+//! - Settings: crate `settings`; commands of operators: crate `operator`; the command line: `commands.rs`.
 
-mod admin;
-mod admin_requests;
 mod client_commands;
 mod commands;
-mod config;
-mod confirmation;
-mod console;
-mod data;
 mod demo;
-mod doctor;
 mod driver_choice;
-mod error;
-mod examples;
 mod guest;
 mod host_checks;
-mod image_commands;
-mod image_options;
-mod machine_commands;
 mod machine_driver;
 mod memory;
-mod model_commands;
-mod model_list;
 mod notify;
-mod output;
-mod password_prompt;
-mod plugin_commands;
-mod printers;
-mod request;
 mod serve;
-mod socket;
-mod usage;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -46,7 +25,10 @@ use clap::FromArgMatches;
 use control::backup::OpenAnswers;
 
 use commands::{CauserieCli, CauserieCommand, ServeOptions, command_line};
-use error::CliError;
+use operator::error::CliError;
+use operator::{
+    admin, config, confirmation, console, doctor, image_commands, model_commands, output, plugin_commands,
+};
 use server::log::{self, LogFormat, LogSettings};
 use settings::ServiceSettings;
 
@@ -129,7 +111,7 @@ async fn run_command(command: CauserieCommand) -> ExitCode {
             Ok(())
         }
         CauserieCommand::Doctor { at } => {
-            return if Box::pin(doctor::run_doctor(&at)).await {
+            return if Box::pin(doctor::run_doctor(&at, host_checks::check_host)).await {
                 ExitCode::SUCCESS
             } else {
                 ExitCode::FAILURE

@@ -11,6 +11,9 @@ use app::SettingInForce;
 use control::service::StartError;
 use control::{CauserieService, DiskReserve, PluginsConfig, ServiceConfig, ServiceEnvironment};
 use http_common::RateLimiter;
+use operator::admin_requests::ServiceFacts;
+use operator::data::{self, DataFolderHolder};
+use operator::socket;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use server::log;
 use server::{
@@ -21,10 +24,8 @@ use settings::{Effective, Loaded, ServiceSettings, SettingOrigin};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use crate::admin_requests::ServiceFacts;
-use crate::data::{self, DataFolderHolder};
 use crate::driver_choice::DriverChoice;
-use crate::{memory, notify, socket};
+use crate::{host_checks, memory, notify};
 
 /// The reason why the service does not run.
 #[derive(Debug, thiserror::Error)]
@@ -277,6 +278,7 @@ pub(crate) async fn start_service(loaded: Loaded) -> Result<StartedService, Serv
         address: format!("{scheme}://{address}"),
         started_at,
         driver: Arc::new(choice.pending_driver()),
+        host_checks: host_checks::check_host,
     };
     tokio::spawn(socket::serve_admin_socket(commands, service.admin.clone(), facts, ending.clone()));
     let limits = api::ApiLimits {

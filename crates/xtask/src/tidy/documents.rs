@@ -119,13 +119,14 @@ fn machine_paths(tree: &SourceTree, file: &SourceFile, out: &mut Vec<Complaint>)
 
 /// Checks that the page of operations lists exactly the error codes of the operator's commands.
 fn check_error_codes(tree: &SourceTree, out: &mut Vec<Complaint>) {
-    const ERRORS: &str = "crates/causerie/src/error.rs";
+    const ERRORS: &str = "crates/operator/src/error.rs";
+    const COMMANDS: [&str; 2] = ["crates/causerie/src/", "crates/operator/src/"];
     let is_code = |text: &&str| {
         text.len() > 3 && text.chars().all(|letter| letter.is_ascii_uppercase() || letter == '_')
     };
     let given = tree
         .with_suffix(".rs")
-        .filter(|file| file.path.starts_with("crates/causerie/src/"))
+        .filter(|file| COMMANDS.iter().any(|folder| file.path.starts_with(folder)))
         .flat_map(|file| {
             let created = file
                 .text
@@ -249,7 +250,7 @@ mod tests {
     fn codes_of_commands_are_listed() {
         let files = [
             ("crates/causerie/src/a.rs", "CliError::new(\n    \"NOT_LISTED\", \"TEXT\")"),
-            ("crates/causerie/src/error.rs", "AdminError::Past => \"INVALID_DATE\","),
+            ("crates/operator/src/error.rs", "AdminError::Past => \"INVALID_DATE\","),
             (OPERATIONS, "`OTHER`\n\nA failed command exits with 1: `INVALID_DATE`, `GONE`.\n\n`OTHER`\n"),
         ];
         let found_texts: Vec<String> = found_complaints(&files).into_iter().map(|(_, text)| text).collect();

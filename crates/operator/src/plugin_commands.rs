@@ -7,7 +7,7 @@ use crate::commands::PluginsCommand;
 use crate::output;
 
 /// Executes the command.
-pub(crate) fn run_plugins_command(command: &PluginsCommand) -> Result<(), String> {
+pub fn run_plugins_command(command: &PluginsCommand) -> Result<(), String> {
     match command {
         PluginsCommand::List { plugins, json } => {
             let library = plugins::read_plugins(&plugins.folders);

@@ -34,7 +34,7 @@ impl From<ProfileName> for PackageProfile {
 }
 
 /// Executes the command and prints its result.
-pub(crate) async fn run_image_command(command: ImageCommand) -> Result<(), CliError> {
+pub async fn run_image_command(command: ImageCommand) -> Result<(), CliError> {
     let as_json = command.folder_args().json;
     let images = open_images_folder(&image_command_location(&command))?;
     match command {
@@ -71,7 +71,7 @@ pub(crate) async fn run_image_command(command: ImageCommand) -> Result<(), CliEr
 }
 
 /// Returns the data folder of the command.
-pub(crate) fn image_command_location(command: &ImageCommand) -> Where {
+pub fn image_command_location(command: &ImageCommand) -> Where {
     let ImageFolderArgs { data, config, json } = command.folder_args().clone();
     Where { data, config, json, database: None }
 }

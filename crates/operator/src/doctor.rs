@@ -10,18 +10,18 @@ use control::{Check, CheckStatus};
 use serde_json::{Value, json};
 use settings::ServiceSettings;
 
-use crate::commands::Where;
-use crate::host_checks::{
-    ask_vendors, check_host, check_models, check_web_search, failing_check, host_checks, passing_check,
+use crate::checks::{
+    HostChecks, ask_vendors, check_host, check_models, check_web_search, failing_check, passing_check,
     warning_check,
 };
+use crate::commands::Where;
 use crate::output::count_with_noun;
 use crate::request::AdminRequest;
 use crate::{admin, data, output, socket};
 
 /// Runs all checks and prints them. Returns true if none failed. Checks that depend on settings are run by the
 /// running service, whose settings and variables may differ from the shell's.
-pub(crate) async fn run_doctor(at: &Where) -> bool {
+pub async fn run_doctor(at: &Where, host_checks: HostChecks) -> bool {
     let service = match admin::load_locations_as_caller(at) {
         Ok(places) => socket::connect_service(&places.data).await.map(|service| (places.data, service)),
         Err(_) => None,
@@ -52,7 +52,7 @@ pub(crate) async fn run_doctor(at: &Where) -> bool {
                 Err(why) => checks.push(failing_check("service_checks", why)),
             }
         }
-        (None, Ok(loaded)) => checks.extend(of_settings(at, &loaded.settings).await),
+        (None, Ok(loaded)) => checks.extend(check_settings(at, &loaded.settings, host_checks).await),
         (None, Err(_)) => {}
     }
     let failures = checks.iter().filter(|check| check.status == CheckStatus::Fail).count();
@@ -80,7 +80,7 @@ fn check_row(check: &Check) -> Value {
     json!({ "": mark, "check": check.name, "finding": check.reason.replace('\n', "; ") })
 }
 
-async fn of_settings(at: &Where, settings: &ServiceSettings) -> Vec<Check> {
+async fn check_settings(at: &Where, settings: &ServiceSettings, host_checks: HostChecks) -> Vec<Check> {
     let mut checks = vec![check_host()];
     let data = settings.data.display();
     checks.push(match data::check_data_folder_access(&settings.data) {

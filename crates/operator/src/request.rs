@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// An operator's request on the service's socket.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum AdminRequest {
+pub enum AdminRequest {
     CreateAccount {
         email: String,
         licence_until: Option<i64>,
@@ -112,7 +112,7 @@ pub(crate) enum AdminRequest {
 /// A text that is serialized on the socket but not shown in debug output.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct RequestSecret(pub(crate) String);
+pub struct RequestSecret(pub String);
 
 impl std::fmt::Debug for RequestSecret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

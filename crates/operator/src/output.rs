@@ -11,7 +11,7 @@ const ENDS: [&str; 2] = ["licenceUntil", "expiresAt"];
 const MIDNIGHT: &str = "T00:00:00.000Z";
 
 /// Prints a line. If the reader has closed the output, as `head` does, the process exits successfully.
-pub(crate) fn print_line(line: impl Display) {
+pub fn print_line(line: impl Display) {
     let mut out = io::stdout().lock();
     match writeln!(out, "{line}").and_then(|()| out.flush()) {
         Ok(()) => {}
@@ -24,12 +24,12 @@ pub(crate) fn print_line(line: impl Display) {
 }
 
 /// Prints a line to standard error. Ignores errors, because they cannot be reported.
-pub(crate) fn error_line(line: impl Display) {
+pub fn error_line(line: impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
 /// Prints a JSON object as JSON, or as one line per field.
-pub(crate) fn print_object(answer: &Value, as_json: bool) {
+pub fn print_object(answer: &Value, as_json: bool) {
     if as_json {
         print_line(answer);
         return;
@@ -49,7 +49,7 @@ pub(crate) fn print_object(answer: &Value, as_json: bool) {
 }
 
 /// Prints objects as a table: a head of their fields' names, and a line for each. Columns of numbers are aligned right.
-pub(crate) fn print_table(heads: &[&str], rows: &[Value]) {
+pub fn print_table(heads: &[&str], rows: &[Value]) {
     for row in table_lines(heads, rows) {
         print_line(row);
     }
@@ -87,7 +87,7 @@ fn format_columns(row: &Value) -> String {
 }
 
 /// Returns the name of a field for people: `licence until` for `licenceUntil`.
-pub(crate) fn field_words(name: &str) -> String {
+pub fn field_words(name: &str) -> String {
     let mut words = String::with_capacity(name.len() + 4);
     for letter in name.chars() {
         if letter.is_ascii_uppercase() {
@@ -106,7 +106,7 @@ fn format_field(name: &str, value: &Value) -> String {
 }
 
 /// Returns a value for people. A list is joined; a time is shown to the second: `2026-11-21 08:37:00Z`.
-pub(crate) fn format_value(value: &Value) -> String {
+pub fn format_value(value: &Value) -> String {
     match value {
         Value::String(text) => shorten_time(text).unwrap_or_else(|| text.clone()),
         Value::Null => "-".to_owned(),
@@ -129,7 +129,7 @@ fn shorten_time(text: &str) -> Option<String> {
 }
 
 /// Returns a count with its noun, in the singular or the plural: `1 machine`, `2 machines`.
-pub(crate) fn count_with_noun(count: usize, noun: &str) -> String {
+pub fn count_with_noun(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 

@@ -13,9 +13,9 @@ use tokio::time::{Instant, sleep};
 use crate::socket;
 
 /// The database in the data folder.
-pub(crate) const DATABASE: &str = "causerie.db";
+pub const DATABASE: &str = "causerie.db";
 /// The identity of the data folder, which a service leaves there.
-pub(crate) const NODE: &str = "node";
+pub const NODE: &str = "node";
 /// The name of the lock file.
 const LOCK: &str = "lock";
 /// The maximum wait for another process to release the lock, and the polling interval.
@@ -23,7 +23,7 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The holder of the data folder.
-pub(crate) enum DataFolderHolder {
+pub enum DataFolderHolder {
     /// This process, while the file is open.
     Us(File),
     /// A service, with a connection to its socket.
@@ -34,7 +34,7 @@ pub(crate) enum DataFolderHolder {
 
 /// Creates the data folder if it is missing, for its owner only, because machines can create files with any mode in
 /// it. Removes other users' access to an empty folder and to one that a service has used; group permissions stay.
-pub(crate) fn prepare_data_folder(data: &Path) -> io::Result<PathBuf> {
+pub fn prepare_data_folder(data: &Path) -> io::Result<PathBuf> {
     const OTHERS: u32 = 0o007;
     const STICKY: u32 = 0o1000;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(data)?;
@@ -50,7 +50,7 @@ pub(crate) fn prepare_data_folder(data: &Path) -> io::Result<PathBuf> {
 }
 
 /// Returns the reason why a data folder cannot be used, and the remedy.
-pub(crate) fn describe_unusable_folder(data: &Path, error: &io::Error) -> String {
+pub fn describe_unusable_folder(data: &Path, error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
             format!("{error}: run the command as the user of the service, or as root")
@@ -64,7 +64,7 @@ pub(crate) fn describe_unusable_folder(data: &Path, error: &io::Error) -> String
 ///
 /// # Errors
 /// When it or a folder above it cannot be entered.
-pub(crate) fn check_data_folder_access(data: &Path) -> io::Result<()> {
+pub fn check_data_folder_access(data: &Path) -> io::Result<()> {
     match data.join(DATABASE).symlink_metadata() {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
@@ -77,7 +77,7 @@ fn is_empty(folder: &Path) -> io::Result<bool> {
 
 /// Connects to the service that runs on the folder. If no service runs, locks the folder for this process.
 /// Waits for a service that is starting or ending, and for other commands.
-pub(crate) async fn acquire_data_folder(data: &Path) -> io::Result<DataFolderHolder> {
+pub async fn acquire_data_folder(data: &Path) -> io::Result<DataFolderHolder> {
     let max_wait = Instant::now() + LOCK_TIMEOUT;
     loop {
         if let Some(service) = socket::connect_service(data).await {

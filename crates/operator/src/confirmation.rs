@@ -13,7 +13,7 @@ const LINE_MAX_BYTES: u64 = 1024;
 
 /// If the command deletes an account, shows the data to be deleted and requires the email to be typed, unless
 /// already confirmed. Fails without a terminal.
-pub(crate) async fn confirm_account_deletion(command: &AdminCommand) -> Result<(), CliError> {
+pub async fn confirm_account_deletion(command: &AdminCommand) -> Result<(), CliError> {
     let AdminCommand::Account(AccountCommand::Delete { account, yes: false, at }) = command else {
         return Ok(());
     };

@@ -18,21 +18,24 @@ use store::audit::AuditEntry;
 use store::jobs::FailedJob;
 use store::keys::StoredKey;
 
+use crate::checks::{self, HostChecks};
 use crate::error::CliError;
 use crate::request::{AdminRequest, RequestSecret};
-use crate::{host_checks, machine_commands, model_list, usage};
+use crate::{machine_commands, model_list, usage};
 
 /// Facts about the running service for its operators.
 #[derive(Clone)]
-pub(crate) struct ServiceFacts {
-    pub(crate) catalog: Arc<Catalog>,
-    pub(crate) settings: Arc<ServiceSettings>,
-    pub(crate) service: Arc<CauserieService>,
+pub struct ServiceFacts {
+    pub catalog: Arc<Catalog>,
+    pub settings: Arc<ServiceSettings>,
+    pub service: Arc<CauserieService>,
     /// The URL at which it listens.
-    pub(crate) address: String,
-    pub(crate) started_at: Timestamp,
+    pub address: String,
+    pub started_at: Timestamp,
     /// The machine driver.
-    pub(crate) driver: Arc<machine::Driver>,
+    pub driver: Arc<machine::Driver>,
+    /// Checks the host.
+    pub host_checks: HostChecks,
 }
 
 fn no_service() -> CliError {
@@ -43,7 +46,7 @@ fn no_service() -> CliError {
 }
 
 /// Carries out a request and returns the result as one JSON object.
-pub(crate) async fn execute_request(
+pub async fn execute_request(
     admin: &Admin,
     service: Option<&ServiceFacts>,
     request: AdminRequest,
@@ -155,7 +158,8 @@ fn parse_key_restrictions(
 }
 
 async fn run_checks(service: &ServiceFacts) -> Value {
-    let checks = Box::pin(host_checks::of_service(&service.settings, &service.service)).await;
+    let checks =
+        Box::pin(checks::check_service(&service.settings, &service.service, service.host_checks)).await;
     json!({ "checks": checks })
 }
 
@@ -176,7 +180,7 @@ async fn retry_job(admin: &Admin, job: &str) -> Result<Value, CliError> {
 }
 
 /// Adds the path of a backup to its report.
-pub(crate) fn with_file(file: &Path, outcome: impl serde::Serialize) -> Value {
+pub fn with_file(file: &Path, outcome: impl serde::Serialize) -> Value {
     let mut report = json!({ "file": file });
     if let (Value::Object(report), Ok(Value::Object(counts))) = (&mut report, serde_json::to_value(outcome)) {
         report.extend(counts);
@@ -185,7 +189,7 @@ pub(crate) fn with_file(file: &Path, outcome: impl serde::Serialize) -> Value {
 }
 
 /// Parses a new password.
-pub(crate) fn parse_password(typed: RequestSecret) -> Result<Password, CliError> {
+pub fn parse_password(typed: RequestSecret) -> Result<Password, CliError> {
     Password::parse(&typed.0).map_err(|error| CliError::new("INVALID_PASSWORD", error.to_string()))
 }
 

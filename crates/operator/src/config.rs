@@ -10,7 +10,7 @@ use crate::error::CliError;
 use crate::output;
 
 /// Checks a file, or shows the settings that a service started here would use.
-pub(crate) fn run_config_command(command: ConfigCommand) -> Result<(), CliError> {
+pub fn run_config_command(command: ConfigCommand) -> Result<(), CliError> {
     match command {
         ConfigCommand::Check { file, config, json } => {
             check_config_file(&file.or(config).unwrap_or_default(), json)
@@ -50,7 +50,7 @@ fn check_config_file(file: &Path, as_json: bool) -> Result<(), CliError> {
 }
 
 /// Converts invalid settings to a command failure.
-pub(crate) fn invalid_configuration_error(error: Invalid) -> CliError {
+pub fn invalid_configuration_error(error: Invalid) -> CliError {
     CliError::new("INVALID_CONFIGURATION", error.to_string())
 }
 

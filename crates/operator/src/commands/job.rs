@@ -5,7 +5,7 @@ use clap::Subcommand;
 use super::Where;
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum JobCommand {
+pub enum JobCommand {
     /// List failed jobs, newest first, with their last error
     List {
         /// The maximum number of jobs

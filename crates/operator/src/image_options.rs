@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 const SUITE: &str = "bookworm";
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum ImageCommand {
+pub enum ImageCommand {
     /// Build an image from Debian packages or an archive, and make it the current version of its name
     Build(Box<BuildOptions>),
     /// List all versions of all images
@@ -36,41 +36,41 @@ pub(crate) enum ImageCommand {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct BuildOptions {
+pub struct BuildOptions {
     /// The name of the image; by default that of the profile
     #[arg(required_unless_present = "profile")]
-    pub(crate) name: Option<String>,
+    pub name: Option<String>,
     /// The packages to begin with
     #[arg(long, value_enum)]
-    pub(crate) profile: Option<ProfileName>,
+    pub profile: Option<ProfileName>,
     /// An additional package, NAME or NAME=VERSION; may be repeated
     #[arg(long = "package", value_name = "PACKAGE")]
-    pub(crate) packages: Vec<String>,
+    pub packages: Vec<String>,
     /// A file of additional packages, one per line
     #[arg(long, value_name = "FILE")]
-    pub(crate) packages_file: Option<PathBuf>,
+    pub packages_file: Option<PathBuf>,
     /// The suite of Debian
     #[arg(long, default_value = SUITE)]
-    pub(crate) suite: String,
+    pub suite: String,
     /// A mirror, or a line of sources.list; may be repeated; the suite's usual ones by default
     #[arg(long = "mirror", value_name = "MIRROR")]
-    pub(crate) mirrors: Vec<String>,
+    pub mirrors: Vec<String>,
     /// Take the root file system from this tar archive, such as `docker export` writes; `-` for standard input
     #[arg(
         long,
         value_name = "FILE",
         conflicts_with_all = ["profile", "packages", "packages_file", "suite", "mirrors"]
     )]
-    pub(crate) from_tar: Option<PathBuf>,
+    pub from_tar: Option<PathBuf>,
     /// Create only the tree, without the file root.erofs
     #[arg(long)]
-    pub(crate) no_erofs: bool,
+    pub no_erofs: bool,
     #[command(flatten)]
-    pub(crate) place: ImageFolderArgs,
+    pub place: ImageFolderArgs,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ProfileName {
+pub enum ProfileName {
     /// The essential packages of Debian
     Base,
     /// Python and small programs
@@ -81,21 +81,21 @@ pub(crate) enum ProfileName {
 
 /// The folder of images.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct ImageFolderArgs {
+pub struct ImageFolderArgs {
     /// The data folder [env: CAUSERIE_DATA] [default: data]
     #[arg(long, value_name = "DIR")]
-    pub(crate) data: Option<PathBuf>,
+    pub data: Option<PathBuf>,
     /// The configuration file that specifies the folder [env: CAUSERIE_CONFIG]
     #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
+    pub config: Option<PathBuf>,
     /// Print one JSON object
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
 }
 
 impl ImageCommand {
     /// Returns the command's locations.
-    pub(crate) fn folder_args(&self) -> &ImageFolderArgs {
+    pub fn folder_args(&self) -> &ImageFolderArgs {
         match self {
             Self::Build(options) => &options.place,
             Self::List { place } | Self::Inspect { place, .. } | Self::Remove { place, .. } => place,

@@ -36,7 +36,7 @@ enum SocketAnswer {
 }
 
 /// Connects to the service that runs on this data folder. Returns `None` if no service runs.
-pub(crate) async fn connect_service(data: &Path) -> Option<UnixStream> {
+pub async fn connect_service(data: &Path) -> Option<UnixStream> {
     let folder = std::fs::File::open(data).ok()?;
     if !privileges::acts_as_owner() {
         return UnixStream::connect(socket_path_within(&folder)).await.ok();
@@ -51,7 +51,7 @@ pub(crate) async fn connect_service(data: &Path) -> Option<UnixStream> {
 }
 
 /// Sends a request to the service and returns its answer.
-pub(crate) async fn ask_service(service: UnixStream, request: &AdminRequest) -> Result<Value, CliError> {
+pub async fn ask_service(service: UnixStream, request: &AdminRequest) -> Result<Value, CliError> {
     let answered = tokio::time::timeout(ANSWER_TIMEOUT, exchange_request(service, request)).await;
     answered.unwrap_or_else(|_| Err(CliError::new(UNREACHABLE, "the service did not answer")))
 }
@@ -76,7 +76,7 @@ async fn exchange_request(stream: UnixStream, request: &AdminRequest) -> Result<
 }
 
 /// Binds the socket. The data folder must be locked by this process.
-pub(crate) fn bind_admin_socket(data: &Path) -> std::io::Result<UnixListener> {
+pub fn bind_admin_socket(data: &Path) -> std::io::Result<UnixListener> {
     let folder = std::fs::File::open(data)?;
     let path = socket_path_within(&folder);
     match std::fs::remove_file(&path) {
@@ -89,7 +89,7 @@ pub(crate) fn bind_admin_socket(data: &Path) -> std::io::Result<UnixListener> {
 }
 
 /// Executes commands until the service ends.
-pub(crate) async fn serve_admin_socket(
+pub async fn serve_admin_socket(
     listener: UnixListener,
     admin: Admin,
     facts: ServiceFacts,

@@ -12,16 +12,16 @@ use store::keys::KeyError;
 /// The failure of a command, as sent over the service's socket and, with `--json`, printed to standard error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
-pub(crate) struct CliError {
+pub struct CliError {
     /// The error code; upper case with underscores.
-    pub(crate) code: String,
+    pub code: String,
     /// The message.
-    pub(crate) message: String,
+    pub message: String,
 }
 
 impl CliError {
     /// Creates a failure with this code.
-    pub(crate) fn new(code: &str, message: impl Into<String>) -> Self {
+    pub fn new(code: &str, message: impl Into<String>) -> Self {
         Self { code: code.to_owned(), message: message.into() }
     }
 }

@@ -9,7 +9,7 @@ use crate::request::AdminRequest;
 use crate::{admin, config, data, model_list, output, printers, socket};
 
 /// Asks the running service or, without one, the vendors directly.
-pub(crate) async fn run_models_command(at: &Where) -> Result<(), CliError> {
+pub async fn run_models_command(at: &Where) -> Result<(), CliError> {
     let sources = || settings::command_sources(at.config.as_deref(), at.setting_arguments());
     let places = settings::read_locations(sources()).map_err(config::invalid_configuration_error)?;
     let answer = match socket::connect_service(&places.data).await {

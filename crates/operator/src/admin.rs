@@ -26,13 +26,13 @@ const LAST_DAY: &str = "9999-12-29";
 
 /// Makes root act as the owner of the data folder, so that the service can use the files that the command creates.
 /// Requires a single thread.
-pub(crate) fn become_owner(at: &Where) -> Result<(), CliError> {
+pub fn become_owner(at: &Where) -> Result<(), CliError> {
     let data = load_locations_as_caller(at)?.data;
     privileges::become_owner(&data).map_err(|error| unusable_data_folder_error(&data, &error))
 }
 
 /// Reads the locations of data folder and database as the caller, who must be able to read the settings.
-pub(crate) fn load_locations_as_caller(at: &Where) -> Result<DataLocations, CliError> {
+pub fn load_locations_as_caller(at: &Where) -> Result<DataLocations, CliError> {
     let read = privileges::as_caller(|| {
         let sources = settings::command_sources(at.config.as_deref(), at.setting_arguments());
         settings::read_locations(sources).map_err(config::invalid_configuration_error)
@@ -41,13 +41,13 @@ pub(crate) fn load_locations_as_caller(at: &Where) -> Result<DataLocations, CliE
 }
 
 /// Returns the error for an unusable data folder, with the remedy.
-pub(crate) fn unusable_data_folder_error(data: &Path, error: &std::io::Error) -> CliError {
+pub fn unusable_data_folder_error(data: &Path, error: &std::io::Error) -> CliError {
     let why = data::describe_unusable_folder(data, error);
     CliError::new("DATA_FOLDER_UNUSABLE", format!("data folder {} unusable: {why}", data.display()))
 }
 
 /// Executes a command and prints its result.
-pub(crate) async fn run_admin_command(command: AdminCommand) -> Result<(), CliError> {
+pub async fn run_admin_command(command: AdminCommand) -> Result<(), CliError> {
     let (places, request, as_json) = prepare_request(command)?;
     let print = if as_json { output::print_object } else { printers::printer_for(&request) };
     let answer = carry_out(&places, request).await?;
@@ -56,15 +56,13 @@ pub(crate) async fn run_admin_command(command: AdminCommand) -> Result<(), CliEr
 }
 
 /// Returns the places and the request of a command, and true if its result is printed as JSON.
-pub(crate) fn prepare_request(
-    command: AdminCommand,
-) -> Result<(DataLocations, AdminRequest, bool), CliError> {
+pub fn prepare_request(command: AdminCommand) -> Result<(DataLocations, AdminRequest, bool), CliError> {
     let (request, at) = request_from_command(command)?;
     Ok((load_locations_as_caller(&at)?, request, at.json))
 }
 
 /// Turns the failure of a command in a machine into a failure of this command.
-pub(crate) fn check_command_outcome(answer: &Value) -> Result<(), CliError> {
+pub fn check_command_outcome(answer: &Value) -> Result<(), CliError> {
     match answer["failed"].as_bool() {
         Some(true) => Err(CliError::new("COMMAND_FAILED", "the command failed in the machine")),
         _ => Ok(()),
@@ -72,12 +70,12 @@ pub(crate) fn check_command_outcome(answer: &Value) -> Result<(), CliError> {
 }
 
 /// Runs a command like [`run_admin_command`], but returns the answer.
-pub(crate) async fn carry_out_at(at: &Where, request: AdminRequest) -> Result<Value, CliError> {
+pub async fn carry_out_at(at: &Where, request: AdminRequest) -> Result<Value, CliError> {
     carry_out(&load_locations_as_caller(at)?, request).await
 }
 
 /// Sends the request to the service. Without a service, locks the data folder and executes the request on it.
-pub(crate) async fn carry_out(places: &DataLocations, request: AdminRequest) -> Result<Value, CliError> {
+pub async fn carry_out(places: &DataLocations, request: AdminRequest) -> Result<Value, CliError> {
     let data = places.data.as_path();
     let unusable = |error: std::io::Error| unusable_data_folder_error(data, &error);
     // Only the creation of an account may create the data folder; for other commands its name is probably mistyped.
@@ -125,7 +123,7 @@ pub(crate) async fn carry_out(places: &DataLocations, request: AdminRequest) -> 
 }
 
 /// Restores a backup, for a service that is not running.
-pub(crate) async fn restore_backup(file: PathBuf, answers: OpenAnswers, at: Where) -> Result<(), CliError> {
+pub async fn restore_backup(file: PathBuf, answers: OpenAnswers, at: Where) -> Result<(), CliError> {
     let DataLocations { data, database, .. } = load_locations_as_caller(&at)?;
     let environment = ServiceEnvironment::system();
     let report =

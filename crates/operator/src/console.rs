@@ -13,7 +13,7 @@ use crate::printers::print_run;
 use crate::request::AdminRequest;
 
 /// Returns the account if this command begins a dialogue.
-pub(crate) fn console_account(command: &AdminCommand) -> Option<String> {
+pub fn console_account(command: &AdminCommand) -> Option<String> {
     match command {
         AdminCommand::Machine(MachineCommand::Console { account, command: None, .. }) => {
             Some(account.clone())
@@ -24,7 +24,7 @@ pub(crate) fn console_account(command: &AdminCommand) -> Option<String> {
 
 /// Starts the machine, then reads command lines and prints the output of each, until the input ends. A line that fails does
 /// not end the dialogue.
-pub(crate) async fn run_machine_console(account: &str, command: AdminCommand) -> Result<(), CliError> {
+pub async fn run_machine_console(account: &str, command: AdminCommand) -> Result<(), CliError> {
     let broken = |error: std::io::Error| CliError::new("CONSOLE_FAILED", error.to_string());
     let (places, first, as_json) = admin::prepare_request(command)?;
     let mut last = admin::carry_out(&places, first).await?;
