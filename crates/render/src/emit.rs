@@ -39,8 +39,19 @@ pub(crate) enum RawHtml {
 
 /// Emits the HTML of prepared Markdown.
 pub(crate) fn emit_html(prepared: &str, sources: &dyn CitationSources, raw_html: RawHtml) -> String {
+    emit_parsed(prepared, sources, raw_html, |_| ())
+}
+
+/// Emits the HTML of prepared Markdown, whose parsed form `inspect` sees.
+pub(crate) fn emit_parsed(
+    prepared: &str,
+    sources: &dyn CitationSources,
+    raw_html: RawHtml,
+    inspect: impl FnOnce(Node<'_>),
+) -> String {
     let arena = Arena::new();
     let root = parse_document(&arena, prepared, &OPTIONS);
+    inspect(root);
     let mut writer = HtmlWriter {
         sources,
         out: String::with_capacity(prepared.len() * 2),

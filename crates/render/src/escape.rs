@@ -5,6 +5,9 @@ pub(crate) const MARK_OPEN: char = '\u{e000}';
 /// See [`MARK_OPEN`].
 pub(crate) const MARK_CLOSE: char = '\u{e001}';
 
+/// Marks a place in Markdown that is rendered. Texts that contain it are not rendered with it.
+pub(crate) const CURSOR: char = '\u{e002}';
+
 /// Appends text, escaped for HTML.
 pub(crate) fn escape_html(text: &str, out: &mut String) {
     let mut from = 0;

@@ -17,6 +17,7 @@ mod escape;
 mod link;
 mod mathml;
 mod maths;
+mod open_line;
 mod prepare;
 mod renderer;
 mod sanitize;

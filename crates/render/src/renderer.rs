@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::emit::RawHtml;
-use crate::escape::MARK_OPEN;
+use crate::open_line::OpenLine;
 use crate::split::Segments;
 use crate::tables::CellBudget;
 use crate::{CitationSources, emit, prepare, render_prepared, sanitize};
@@ -28,8 +28,10 @@ pub struct Renderer {
     /// A trailing carriage return, which may belong to a line feed that follows.
     held: bool,
     tail_html: String,
-    /// The start of the open block, and its length that is known to be plain.
-    plain: (usize, usize),
+    /// The last line of the open block, if it can grow by itself.
+    line: Option<OpenLine>,
+    /// The start of the last line that cannot, in the tail.
+    rigid_line: Option<usize>,
     /// The length of the tail at its last rendering; `None` forces a rendering.
     rendered: Option<usize>,
     ended: bool,
@@ -82,31 +84,40 @@ impl Renderer {
                 self.closed = (open, render_prepared(&prepared, sources), cells);
             }
             let mut cells = if open == 0 { self.cells } else { self.closed.2 };
-            let (block, out) = (&self.tail[open..], &mut self.tail_html);
-            out.clear();
-            out.push_str(&self.closed.1);
-            let known = if self.plain.0 == open { self.plain.1 } else { 0 };
+            self.tail_html.clear();
+            self.tail_html.push_str(&self.closed.1);
             if self.ended {
-                out.push_str(&render_prepared(
-                    &prepare::prepare_markdown(block, sources, true, &mut cells),
-                    sources,
-                ));
-            } else if is_plain_paragraph(block, known) {
-                self.plain = (open, block.len());
-                for text in ["<p>", block.trim_end(), "</p>\n"] {
-                    out.push_str(text);
-                }
-            } else {
-                let prepared = prepare::prepare_markdown(block, sources, false, &mut cells);
-                out.push_str(&sanitize::ensure_sanitized(emit::emit_html(
-                    &prepared,
-                    sources,
-                    RawHtml::Shown,
-                )));
+                let prepared = prepare::prepare_markdown(&self.tail[open..], sources, true, &mut cells);
+                self.tail_html.push_str(&render_prepared(&prepared, sources));
+            } else if !self.write_open_line(open, cells, sources) {
+                let prepared = prepare::prepare_markdown(&self.tail[open..], sources, false, &mut cells);
+                let html = emit::emit_html(&prepared, sources, RawHtml::Shown);
+                self.tail_html.push_str(&sanitize::ensure_sanitized(html));
             }
             self.rendered = Some(length);
         }
         &self.tail_html
+    }
+
+    /// Writes the open block by its last line, if that can grow by itself.
+    fn write_open_line(&mut self, open: usize, cells: CellBudget, sources: &dyn CitationSources) -> bool {
+        let block = &self.tail[open..];
+        if let Some(line) = &mut self.line
+            && line.write_block(open, block, sources, &mut self.tail_html)
+        {
+            return true;
+        }
+        let last = self.tail.rfind('\n').map_or(0, |end| end + 1);
+        if self.rigid_line == Some(last) {
+            return false;
+        }
+        self.line = OpenLine::begin(open, block, sources, cells);
+        let Some(line) = &mut self.line else { return false };
+        let is_written = line.write_block(open, block, sources, &mut self.tail_html);
+        if !is_written {
+            (self.line, self.rigid_line) = (None, Some(last));
+        }
+        is_written
     }
 
     fn split_finished(&mut self, sources: &dyn CitationSources) {
@@ -120,27 +131,160 @@ impl Renderer {
             self.tail.drain(..start);
             self.segments.forget_prefix(start);
             self.closed = (0, String::new(), self.cells);
-            self.plain = (0, 0);
+            (self.line, self.rigid_line) = (None, None);
             self.rendered = None;
         }
     }
 }
 
-/// Returns true for a paragraph without any markup, the most frequent block and the cheapest to render. The first
-/// `known` bytes were checked before.
-fn is_plain_paragraph(block: &str, known: usize) -> bool {
-    let is_plain = |byte: &u8| {
-        byte.is_ascii_alphanumeric()
-            || *byte >= 0x80
-            || matches!(byte, b' ' | b',' | b'.' | b';' | b'?' | b'(' | b')' | b'%' | b'-')
-    };
-    // HTML writes a no-break space differently.
-    let is_apart = |text: &str| text.contains(['\u{a0}', MARK_OPEN]);
-    // `www.` starts a link, and may arrive in two pieces.
-    let lately = &block.as_bytes()[known.saturating_sub(2)..];
-    let Some(new) = block.get(known..) else { return false };
-    (known > 0 || block.starts_with(char::is_alphabetic))
-        && new.as_bytes().iter().all(is_plain)
-        && (new.is_ascii() || !is_apart(new))
-        && !lately.windows(3).any(|three| three == b"www")
+#[cfg(test)]
+mod tests {
+    use domain::answer::AnswerSource;
+    use domain::citation::PassagePlace;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Renders the open block as a whole.
+    fn render_tail_whole(renderer: &Renderer, sources: &dyn CitationSources) -> String {
+        let open = renderer.segments.open_start();
+        let mut cells = renderer.cells;
+        let closed = prepare::prepare_markdown(&renderer.tail[..open], sources, true, &mut cells);
+        let closed = if open > 0 { render_prepared(&closed, sources) } else { String::new() };
+        let block = prepare::prepare_markdown(&renderer.tail[open..], sources, false, &mut cells);
+        closed + &sanitize::ensure_sanitized(emit::emit_html(&block, sources, RawHtml::Shown))
+    }
+
+    fn check_growing_text(text: &str, sizes: &[usize]) -> Result<usize, TestCaseError> {
+        let place = PassagePlace::Web { url: "https://example.org/a?b&c".into(), title: "t".into() };
+        let sources = [AnswerSource { number: 1, place }];
+        let sources: &dyn CitationSources = &sources.as_slice();
+        let (mut renderer, mut by_line) = (Renderer::default(), 0);
+        let mut sizes = sizes.iter().cycle();
+        let mut rest = text.chars();
+        loop {
+            let piece: String = rest.by_ref().take(*sizes.next().unwrap_or(&1)).collect();
+            if piece.is_empty() {
+                return Ok(by_line);
+            }
+            renderer.push_text(&piece, sources);
+            let shown = renderer.tail_html(sources).to_owned();
+            if renderer.rendered == Some(renderer.tail.len())
+                && renderer.tail.len() - renderer.segments.open_start() <= TAIL_EAGER_MAX_BYTES
+            {
+                prop_assert_eq!(
+                    shown,
+                    render_tail_whole(&renderer, sources),
+                    "{:?} of {:?}",
+                    renderer.tail,
+                    text
+                );
+            }
+            by_line += usize::from(renderer.line.is_some());
+        }
+    }
+
+    fn line_strategy() -> impl Strategy<Value = String> {
+        let bits = prop::sample::select(vec![
+            "word ",
+            "word ",
+            "Words",
+            " and ",
+            " ",
+            "a ",
+            "ř ",
+            "řeka ",
+            "5 ",
+            "7",
+            ". ",
+            ", ",
+            ": ",
+            "; ",
+            "!",
+            "? ",
+            "(",
+            ") ",
+            "'",
+            "\"",
+            "**",
+            "**",
+            "*",
+            "_",
+            "__",
+            "`",
+            "``",
+            "[1] ",
+            "[",
+            "]",
+            "(https://x.org/a)",
+            "[a](b.c) ",
+            "https://x.org/a ",
+            "www.",
+            "a@b.org ",
+            "&amp; ",
+            "&",
+            "<",
+            "> ",
+            "~",
+            "$",
+            "\\",
+            "|",
+            "#",
+            " #",
+            "/",
+            "-",
+            "+ ",
+            "snake_case ",
+            "2 * 3 ",
+            "\u{a0}",
+            "\u{2014}",
+            "\u{e002}",
+            "\t",
+            "!",
+            "![a](b) ",
+            "[^1] ",
+            "[ ] ",
+            "[x] ",
+        ]);
+        let marks = prop::sample::select(vec![
+            "", "", "", "- ", "- ", "* ", "1. ", "2) ", "## ", "> ", "  - ", "   ", "    ", "- [ ] ", "- - ",
+            "> - ", "10. ", "- **", "**", "`", "- `", "| ", "#", "-", "1.",
+        ]);
+        (marks, prop::collection::vec(bits, 0..12)).prop_map(|(mark, bits)| mark.to_owned() + &bits.concat())
+    }
+
+    fn text_strategy() -> impl Strategy<Value = String> {
+        let fence = prop::sample::select(vec!["```rust\n", "```\n", "~~~\n", "~~~~ x\n", "``` a`b\n"]);
+        let code = prop::sample::select(vec![
+            "fn a() {\n",
+            "    b < c && d\n",
+            "\n",
+            "  \n",
+            "``\n",
+            " ~~\n",
+            "e[1]",
+            "\t\0x\n",
+            "```\n",
+            "~~~\n",
+        ]);
+        let block = prop_oneof![
+            4 => prop::collection::vec(line_strategy(), 1..5).prop_map(|lines| lines.join("\n")),
+            1 => (fence, prop::collection::vec(code, 0..6)).prop_map(|(fence, code)| fence.to_owned() + &code.concat()),
+        ];
+        let gap = prop::sample::select(vec!["\n", "\n\n", "\n\n"]);
+        prop::collection::vec((block, gap), 1..5)
+            .prop_map(|blocks| blocks.into_iter().map(|(block, gap)| block + gap).collect())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig {
+            cases: std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(1000),
+            ..ProptestConfig::default()
+        })]
+
+        #[test]
+        fn open_line_equals_whole_block(text in text_strategy(), sizes in prop::collection::vec(1_usize..9, 1..8)) {
+            check_growing_text(&text, &sizes)?;
+        }
+    }
 }

@@ -79,7 +79,7 @@ pub(crate) fn ensure_sanitized(html: String) -> String {
 }
 
 /// Returns true if the HTML consists of text and allowed tags only, in canonical form.
-fn is_known_form(html: &str) -> bool {
+pub(crate) fn is_known_form(html: &str) -> bool {
     let mut pieces = html.split('<');
     if pieces.next().is_some_and(|text| text.contains('>')) {
         return false;
