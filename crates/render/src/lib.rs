@@ -14,6 +14,7 @@
 
 mod emit;
 mod escape;
+mod known_form;
 mod link;
 mod mathml;
 mod maths;

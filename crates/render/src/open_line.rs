@@ -17,7 +17,7 @@ use comrak::nodes::{Node, NodeValue};
 use crate::emit::{self, RawHtml};
 use crate::escape::{CURSOR, escape_html};
 use crate::tables::CellBudget;
-use crate::{CitationSources, prepare, sanitize};
+use crate::{CitationSources, known_form, prepare};
 
 /// The length of a text that may be rendered again with each addition.
 const REST_MAX_BYTES: usize = 512;
@@ -173,7 +173,7 @@ impl OpenLine {
         let prepared = prepare::prepare_markdown(&format!("{cursor}{text}"), sources, finished, &mut cells);
         let html = emit::emit_html(&prepared, sources, RawHtml::Shown);
         let text = html.strip_prefix("<p>")?.strip_prefix(cursor.as_str())?.strip_suffix("</p>\n")?;
-        (sanitize::is_known_form(text) && !text.contains(CURSOR)).then(|| text.to_owned())
+        (known_form::is_known_form(text) && !text.contains(CURSOR)).then(|| text.to_owned())
     }
 }
 
@@ -196,7 +196,7 @@ fn render_around(
     });
     let is_heading = is_heading?;
     let (before, after) = html.split_once(CURSOR)?;
-    let is_whole = sanitize::is_known_form(&html) && !after.contains(CURSOR);
+    let is_whole = known_form::is_known_form(&html) && !after.contains(CURSOR);
     is_whole.then(|| (before.to_owned(), after.to_owned(), is_heading))
 }
 

@@ -31,6 +31,9 @@ pub(crate) fn prepare_markdown(
 ) -> String {
     let bounded = tables::bound_tables(markdown, cells);
     let markdown = bounded.as_ref();
+    if finished && !markdown.contains(['[', '$', '\\']) {
+        return bounded.into_owned();
+    }
     let mut out = String::with_capacity(markdown.len() + 64);
     // Texts that follow one another, in which a formula may be.
     let mut text = 0..0;

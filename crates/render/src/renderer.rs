@@ -267,7 +267,24 @@ mod tests {
             "```\n",
             "~~~\n",
         ]);
+        let html = prop::sample::select(vec![
+            "<details>\n<summary>a</summary>\n\nb\n\n- c\n\n</details>",
+            "<b>x</b> H<sub>2</sub>O",
+            "<kbd>a</kbd> <i>b",
+            "<p>x</p>",
+            "|a|b|\n|-|:-:|\n|1 **x**|`2` \"q\"|",
+            "***a** b*",
+            "**a *b `c` [d](https://x.org/?a=b)* e**",
+            "> - a\n>\n>   b\n\n1. c\n   - d",
+            "![a](b.png)",
+            "<https://x.org/a>",
+            "[a \"b\"](c.txt \"t\")",
+            "- [x] **a**\n- [ ] b",
+            "    code <b>\n\n    x",
+            "~~a~~ ~b~ \"c\" &lt; &nbsp;",
+        ]);
         let block = prop_oneof![
+            1 => html.prop_map(str::to_owned),
             4 => prop::collection::vec(line_strategy(), 1..5).prop_map(|lines| lines.join("\n")),
             1 => (fence, prop::collection::vec(code, 0..6)).prop_map(|(fence, code)| fence.to_owned() + &code.concat()),
         ];
@@ -285,6 +302,16 @@ mod tests {
         #[test]
         fn open_line_equals_whole_block(text in text_strategy(), sizes in prop::collection::vec(1_usize..9, 1..8)) {
             check_growing_text(&text, &sizes)?;
+        }
+
+        #[test]
+        fn known_form_equals_parsed_html(text in text_strategy()) {
+            let sources: &[AnswerSource] = &[];
+            let prepared = prepare::prepare_markdown(&text, &sources, true, &mut CellBudget::default());
+            let html = emit::emit_html(&prepared, &sources, RawHtml::Shown);
+            if let Some(known) = crate::known_form::normalize_known_form(&html) {
+                prop_assert_eq!(known, sanitize::parse_and_sanitize(&html), "{} of {:?}", html, text);
+            }
         }
     }
 }

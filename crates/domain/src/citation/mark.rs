@@ -114,7 +114,8 @@ fn scan_to(markdown: &str, place: usize) -> Option<(usize, bool, Scanner)> {
 
 /// Returns all texts with the form of a mark in finished Markdown, in order.
 pub fn find_marks(markdown: &str) -> impl Iterator<Item = CitationMark> + '_ {
-    split_pieces(markdown).filter_map(|piece| match piece {
+    let searched = if markdown.contains('[') { markdown } else { "" };
+    split_pieces(searched).filter_map(|piece| match piece {
         MarkdownPiece::Mark(mark) => Some(mark),
         MarkdownPiece::Text(_) | MarkdownPiece::Code(_) => None,
     })
@@ -131,6 +132,9 @@ pub fn cited_numbers<'t>(
 /// Removes the marks of known numbers from finished Markdown. Other numbers in brackets are text.
 #[must_use]
 pub fn strip_marks(markdown: &str, known: impl Fn(u32) -> bool) -> String {
+    if !markdown.contains('[') {
+        return markdown.to_owned();
+    }
     let mut out = String::with_capacity(markdown.len());
     for piece in split_pieces(markdown) {
         out.push_str(&markdown[piece.kept_range(&known)]);

@@ -69,6 +69,12 @@ impl WordState {
 
     /// Advances by a character.
     pub(super) fn pass_char(&mut self, character: char) {
+        if character.is_ascii_lowercase() && self.letters > 0 {
+            // Within a word, as nearly all characters are.
+            (self.last, self.after_call) = (character, false);
+            self.push_letter(character);
+            return;
+        }
         let last = std::mem::replace(&mut self.last, character);
         self.after_call = character == ')' && self.in_call;
         if character.is_whitespace() || matches!(character, '<' | '>') || character >= UNSPACED {
@@ -83,10 +89,7 @@ impl WordState {
                 self.name = [0; NAME_MAX_BYTES];
                 self.is_plain &= !matches!(last, '.' | '_' | '\\' | '$' | '@' | '#');
             }
-            if let Some(place) = self.name.get_mut(usize::from(self.letters)) {
-                *place = u8::try_from(character.to_ascii_lowercase()).unwrap_or(0);
-            }
-            self.letters = self.letters.saturating_add(1);
+            self.push_letter(character);
             return;
         }
         self.scheme = match (character, self.scheme) {
@@ -107,6 +110,13 @@ impl WordState {
             _ => self.is_plain = true,
         }
         self.letters = 0;
+    }
+
+    fn push_letter(&mut self, letter: char) {
+        if let Some(place) = self.name.get_mut(usize::from(self.letters)) {
+            *place = u8::try_from(letter.to_ascii_lowercase()).unwrap_or(0);
+        }
+        self.letters = self.letters.saturating_add(1);
     }
 
     /// Classifies a bracket that follows immediately.
