@@ -2,15 +2,41 @@
 //! of a line.
 
 /// The bytes that are checked at once, because most text needs no escape.
-const RUN_BYTES: usize = 16;
+const WORD_BYTES: usize = size_of::<u64>();
 
-/// Texts up to this length are checked at once as a whole.
-const SHORT_BYTES: usize = 64;
+/// Returns a word of which each byte is this one.
+const fn repeat_byte(byte: u8) -> u64 {
+    u64::from_ne_bytes([byte; WORD_BYTES])
+}
 
-/// Returns `true` if no byte of the run needs an escape. Has no branch per byte.
-fn is_plain_run(run: &[u8]) -> bool {
-    let may_need = |byte: &u8| *byte < 0x20 || matches!(byte, b'"' | b'\\' | 0xC2 | 0xE2);
-    !run.iter().fold(false, |any, byte| any | may_need(byte))
+/// Returns a word whose lowest byte that is not zero is the first byte that may need an escape.
+const fn mark_escapes(word: u64) -> u64 {
+    const fn mark_zeros(word: u64) -> u64 {
+        word.wrapping_sub(repeat_byte(1)) & !word & repeat_byte(0x80)
+    }
+    let controls = word.wrapping_sub(repeat_byte(0x20)) & !word & repeat_byte(0x80);
+    controls
+        | mark_zeros(word ^ repeat_byte(b'"'))
+        | mark_zeros(word ^ repeat_byte(b'\\'))
+        | mark_zeros(word ^ repeat_byte(0xC2))
+        | mark_zeros(word ^ repeat_byte(0xE2))
+}
+
+const fn may_need_escape(byte: u8) -> bool {
+    byte < 0x20 || matches!(byte, b'"' | b'\\' | 0xC2 | 0xE2)
+}
+
+/// Returns the number of bytes before the first one that may need an escape.
+fn plain_length(bytes: &[u8]) -> usize {
+    let (words, rest) = bytes.as_chunks::<WORD_BYTES>();
+    for (at, word) in words.iter().enumerate() {
+        let marks = mark_escapes(u64::from_le_bytes(*word));
+        if marks != 0 {
+            return at * WORD_BYTES + marks.trailing_zeros() as usize / 8;
+        }
+    }
+    let in_rest = rest.iter().position(|byte| may_need_escape(*byte)).unwrap_or(rest.len());
+    words.len() * WORD_BYTES + in_rest
 }
 
 /// Appends text as the inside of a JSON string, without the quotes. Also escapes U+0085, U+2028 and U+2029,
@@ -18,13 +44,8 @@ fn is_plain_run(run: &[u8]) -> bool {
 /// result as escaping the complete text.
 pub fn json_escape_into(text: &str, out: &mut Vec<u8>) {
     let bytes = text.as_bytes();
-    // Words, identifiers and times are checked as a whole.
-    if bytes.len() <= SHORT_BYTES && is_plain_run(bytes) {
-        out.extend_from_slice(bytes);
-        return;
-    }
     out.reserve(bytes.len() + bytes.len() / 16);
-    let (mut copied, mut at) = (0, 0);
+    let (mut copied, mut at) = (0, plain_length(bytes));
     while let Some(byte) = bytes.get(at) {
         let (length, escaped): (usize, &[u8]) = match byte {
             b'"' => (1, b"\\\""),
@@ -37,10 +58,7 @@ pub fn json_escape_into(text: &str, out: &mut Vec<u8>) {
             0xE2 if bytes[at..].starts_with(b"\xE2\x80\xA8") => (3, b"\\u2028"),
             0xE2 if bytes[at..].starts_with(b"\xE2\x80\xA9") => (3, b"\\u2029"),
             _ => {
-                at += 1;
-                while bytes.get(at..at + RUN_BYTES).is_some_and(is_plain_run) {
-                    at += RUN_BYTES;
-                }
+                at += 1 + plain_length(&bytes[at + 1..]);
                 continue;
             }
         };
@@ -51,8 +69,8 @@ pub fn json_escape_into(text: &str, out: &mut Vec<u8>) {
         } else {
             out.extend_from_slice(escaped);
         }
-        at += length;
-        copied = at;
+        copied = at + length;
+        at = copied + plain_length(&bytes[copied..]);
     }
     out.extend_from_slice(&bytes[copied..]);
 }

@@ -29,8 +29,8 @@ struct CompletionsChunk<'a> {
     x_groq: Option<Groq>,
     #[serde(default)]
     error: Value,
-    #[serde(default, deserialize_with = "lenient::or_default")]
-    object: Option<String>,
+    #[serde(default, borrow)]
+    object: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
@@ -271,7 +271,8 @@ impl CompletionsFold {
         chunk: CompletionsChunk<'_>,
         ready: &mut VecDeque<StepEvent>,
     ) -> Result<StreamProgress, StepError> {
-        let is_error = !error::is_empty(&chunk.error) || chunk.object.as_deref() == Some("error");
+        let is_error =
+            !error::is_empty(&chunk.error) || chunk.object.is_some_and(|object| object.get() == "\"error\"");
         if is_error {
             return Err(error::in_stream(data));
         }
