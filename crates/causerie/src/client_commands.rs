@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use operator::error::CliError;
+use operator::CliError;
 use terminal::{AskOptions, ChatOptions, QuestionChoices, ServiceConnection, TerminalError};
 
 use crate::{report_cli_error, report_failure};

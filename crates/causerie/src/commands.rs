@@ -5,12 +5,17 @@ use std::path::PathBuf;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use control::DatabaseUrl;
-use operator::commands::{AdminCommand, ConfigCommand, PluginsCommand, Where, location_arguments};
-use operator::examples;
+use operator::commands::doctor::DoctorArgs;
+use operator::commands::models::ModelsArgs;
+use operator::commands::restore::RestoreArgs;
+use operator::config::ConfigCommand;
 use operator::image_options::ImageCommand;
+use operator::plugin_commands::PluginsCommand;
+use operator::{Located, OperatorCommands, location_arguments};
 use settings::{MachineDriver, listen_address};
 
 use crate::client_commands::ClientCommand;
+use crate::examples;
 
 /// Agents that answer questions about your documents, each account in a separate machine.
 #[derive(Debug, Parser)]
@@ -38,23 +43,8 @@ pub(crate) enum CauserieCommand {
     Config(ConfigCommand),
     #[command(flatten)]
     Client(ClientCommand),
-    /// Restore a backup to a missing or empty data folder and an empty database
-    #[command(after_help = examples::RESTORE)]
-    Restore {
-        /// The file written by `backup`
-        file: PathBuf,
-        /// Continue the answers that were in progress, instead of ending them: their actions after the backup
-        /// are repeated
-        #[arg(long)]
-        continue_answers: bool,
-        #[command(flatten)]
-        at: Where,
-    },
-    /// Show the models and their health, from the running service or else from the vendors
-    Models {
-        #[command(flatten)]
-        at: Where,
-    },
+    Restore(Located<RestoreArgs>),
+    Models(Located<ModelsArgs>),
     /// Write the manual pages to a folder
     #[command(hide = true)]
     Manual {
@@ -68,13 +58,7 @@ pub(crate) enum CauserieCommand {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Check the requirements of a service on this host, and report how to fix problems
-    ///
-    /// Exits with 1 if there is a problem. Run it as the user of the service.
-    Doctor {
-        #[command(flatten)]
-        at: Where,
-    },
+    Doctor(Located<DoctorArgs>),
     /// List and check plugins
     #[command(subcommand)]
     Plugins(PluginsCommand),
@@ -82,7 +66,7 @@ pub(crate) enum CauserieCommand {
     #[command(subcommand)]
     Image(ImageCommand),
     #[command(flatten)]
-    Admin(AdminCommand),
+    Operator(OperatorCommands),
 }
 
 /// Arguments take precedence over environment variables, variables over the file, and the file over defaults.

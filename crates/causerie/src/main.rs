@@ -11,6 +11,7 @@ mod client_commands;
 mod commands;
 mod demo;
 mod driver_choice;
+mod examples;
 mod guest;
 mod host_checks;
 mod machine_driver;
@@ -22,13 +23,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::FromArgMatches;
-use control::backup::OpenAnswers;
 
 use commands::{CauserieCli, CauserieCommand, ServeOptions, command_line};
-use operator::error::CliError;
-use operator::{
-    admin, config, confirmation, console, doctor, image_commands, model_commands, output, plugin_commands,
-};
+use operator::{CliError, Located, config, image_commands, output, plugin_commands};
 use server::log::{self, LogFormat, LogSettings};
 use settings::ServiceSettings;
 
@@ -50,13 +47,14 @@ fn main() -> ExitCode {
     };
     // Done while there is a single thread, because later threads inherit the credentials.
     let at = match &cli.command {
-        CauserieCommand::Admin(command) => Some(command.command_location()),
-        CauserieCommand::Restore { at, .. } | CauserieCommand::Doctor { at } => Some(at),
+        CauserieCommand::Operator(command) => Some(command.location()),
+        CauserieCommand::Restore(restore) => Some(&restore.at),
+        CauserieCommand::Doctor(doctor) => Some(&doctor.at),
         CauserieCommand::Image(command) => Some(&image_commands::image_command_location(command)),
         _ => None,
     };
     if let Some(at) = at
-        && let Err(error) = admin::become_owner(at)
+        && let Err(error) = operator::become_owner(at)
     {
         return report_cli_error(&error, at.json);
     }
@@ -84,23 +82,15 @@ async fn run_command(command: CauserieCommand) -> ExitCode {
         CauserieCommand::Serve(options) => Box::pin(run_service(&options)).await,
         CauserieCommand::Config(command) => {
             let as_json = command.as_json();
-            return config::run_config_command(command)
-                .map_or_else(|error| report_cli_error(&error, as_json), |()| ExitCode::SUCCESS);
+            return exit_code(config::run_config_command(command), as_json);
         }
         CauserieCommand::Demo(options) => demo::run_demo(options).await,
         CauserieCommand::Client(command) => return client_commands::run_client_command(command).await,
-        CauserieCommand::Restore { file, continue_answers, at } => {
-            let as_json = at.json;
-            let answers = if continue_answers { OpenAnswers::Continue } else { OpenAnswers::End };
-            return admin::restore_backup(file, answers, at)
-                .await
-                .map_or_else(|error| report_cli_error(&error, as_json), |()| ExitCode::SUCCESS);
+        CauserieCommand::Restore(Located { command, at }) => {
+            return exit_code(command.run(&at).await, at.json);
         }
-        CauserieCommand::Models { at } => {
-            let as_json = at.json;
-            return model_commands::run_models_command(&at)
-                .await
-                .map_or_else(|error| report_cli_error(&error, as_json), |()| ExitCode::SUCCESS);
+        CauserieCommand::Models(Located { command, at }) => {
+            return exit_code(command.run(&at).await, at.json);
         }
         CauserieCommand::Manual { folder } => clap_mangen::generate_to(command_line(), &folder)
             .map_err(|error| format!("{}: {error}", folder.display())),
@@ -110,8 +100,8 @@ async fn run_command(command: CauserieCommand) -> ExitCode {
             output::print_line(String::from_utf8_lossy(&script).trim_end());
             Ok(())
         }
-        CauserieCommand::Doctor { at } => {
-            return if Box::pin(doctor::run_doctor(&at, host_checks::check_host)).await {
+        CauserieCommand::Doctor(Located { command, at }) => {
+            return if Box::pin(command.run(&at, host_checks::check_host)).await {
                 ExitCode::SUCCESS
             } else {
                 ExitCode::FAILURE
@@ -119,22 +109,12 @@ async fn run_command(command: CauserieCommand) -> ExitCode {
         }
         CauserieCommand::Image(command) => {
             let as_json = command.folder_args().json;
-            return image_commands::run_image_command(command)
-                .await
-                .map_or_else(|error| report_cli_error(&error, as_json), |()| ExitCode::SUCCESS);
+            return exit_code(image_commands::run_image_command(command).await, as_json);
         }
         CauserieCommand::Plugins(command) => plugin_commands::run_plugins_command(&command),
-        CauserieCommand::Admin(command) => {
-            let as_json = command.as_json();
-            let done = match (
-                confirmation::confirm_account_deletion(&command).await,
-                console::console_account(&command),
-            ) {
-                (Err(refused), _) => Err(refused),
-                (Ok(()), Some(account)) => console::run_machine_console(&account, command).await,
-                (Ok(()), None) => admin::run_admin_command(command).await,
-            };
-            return done.map_or_else(|error| report_cli_error(&error, as_json), |()| ExitCode::SUCCESS);
+        CauserieCommand::Operator(command) => {
+            let as_json = command.location().json;
+            return exit_code(command.run().await, as_json);
         }
     };
     done.map_or_else(|error| report_failure(&error), |()| ExitCode::SUCCESS)
@@ -157,6 +137,10 @@ fn report_failure(error: &str) -> ExitCode {
         output::error_line(format_args!("causerie: {line}"));
     }
     ExitCode::FAILURE
+}
+
+fn exit_code(done: Result<(), CliError>, as_json: bool) -> ExitCode {
+    done.map_or_else(|error| report_cli_error(&error, as_json), |()| ExitCode::SUCCESS)
 }
 
 /// Reports an operator command's failure: with `--json` as one JSON object on standard error.

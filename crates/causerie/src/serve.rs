@@ -11,9 +11,8 @@ use app::SettingInForce;
 use control::service::StartError;
 use control::{CauserieService, DiskReserve, PluginsConfig, ServiceConfig, ServiceEnvironment};
 use http_common::RateLimiter;
-use operator::admin_requests::ServiceFacts;
+use operator::ServiceFacts;
 use operator::data::{self, DataFolderHolder};
-use operator::socket;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use server::log;
 use server::{
@@ -269,7 +268,8 @@ pub(crate) async fn start_service(loaded: Loaded) -> Result<StartedService, Serv
     let process = u64::from_be_bytes(environment.random_bytes());
     let service = Arc::new(CauserieService::start(config, environment.clone()).await?);
     let ending = CancellationToken::new();
-    let commands = socket::bind_admin_socket(&data).map_err(|error| ServeError::Data(data.clone(), error))?;
+    let commands =
+        operator::bind_admin_socket(&data).map_err(|error| ServeError::Data(data.clone(), error))?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let facts = ServiceFacts {
         catalog: service.catalog.clone(),
@@ -280,7 +280,7 @@ pub(crate) async fn start_service(loaded: Loaded) -> Result<StartedService, Serv
         driver: Arc::new(choice.pending_driver()),
         host_checks: host_checks::check_host,
     };
-    tokio::spawn(socket::serve_admin_socket(commands, service.admin.clone(), facts, ending.clone()));
+    tokio::spawn(operator::serve_admin_socket(commands, service.admin.clone(), facts, ending.clone()));
     let limits = api::ApiLimits {
         upload_max_bytes: settings.upload_max_bytes,
         body_timeout: settings.connections.body_timeout,

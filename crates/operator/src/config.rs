@@ -1,13 +1,54 @@
 //! `causerie config`: checks a file together with the environment, and prints the effective settings.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Subcommand;
 use serde_json::{Value, json};
-use settings::{Effective, Invalid, Loaded, ServiceSettings, SettingOrigin};
+use settings::{Effective, Loaded, ServiceSettings, SettingOrigin};
 
-use crate::commands::ConfigCommand;
 use crate::error::CliError;
+use crate::location::invalid_configuration_error;
 use crate::output;
+
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Check a configuration file, together with the variables of the environment
+    Check {
+        /// The file
+        #[arg(required_unless_present = "config")]
+        file: Option<PathBuf>,
+        /// The file, as for the other commands
+        #[arg(long, value_name = "FILE", conflicts_with = "file")]
+        config: Option<PathBuf>,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write the built-in instructions of models to a folder, to be edited there
+    Instructions {
+        /// The folder; created if missing. Existing files are not replaced
+        folder: PathBuf,
+    },
+    /// Show the effective settings and their origins
+    Print {
+        /// The configuration file [env: CAUSERIE_CONFIG]
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+impl ConfigCommand {
+    /// Returns true if output and errors are JSON.
+    pub fn as_json(&self) -> bool {
+        match self {
+            Self::Check { json, .. } | Self::Print { json, .. } => *json,
+            Self::Instructions { .. } => false,
+        }
+    }
+}
 
 /// Checks a file, or shows the settings that a service started here would use.
 pub fn run_config_command(command: ConfigCommand) -> Result<(), CliError> {
@@ -47,11 +88,6 @@ fn check_config_file(file: &Path, as_json: bool) -> Result<(), CliError> {
         print_line(&format!("{}: {set} keys, no problems", file.display()));
     }
     Ok(())
-}
-
-/// Converts invalid settings to a command failure.
-pub fn invalid_configuration_error(error: Invalid) -> CliError {
-    CliError::new("INVALID_CONFIGURATION", error.to_string())
 }
 
 fn print_settings(effective: &[Effective], as_json: bool) {

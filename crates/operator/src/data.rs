@@ -13,9 +13,9 @@ use tokio::time::{Instant, sleep};
 use crate::socket;
 
 /// The database in the data folder.
-pub const DATABASE: &str = "causerie.db";
+pub(crate) const DATABASE: &str = "causerie.db";
 /// The identity of the data folder, which a service leaves there.
-pub const NODE: &str = "node";
+pub(crate) const NODE: &str = "node";
 /// The name of the lock file.
 const LOCK: &str = "lock";
 /// The maximum wait for another process to release the lock, and the polling interval.
@@ -64,7 +64,7 @@ pub fn describe_unusable_folder(data: &Path, error: &io::Error) -> String {
 ///
 /// # Errors
 /// When it or a folder above it cannot be entered.
-pub fn check_data_folder_access(data: &Path) -> io::Result<()> {
+pub(crate) fn check_data_folder_access(data: &Path) -> io::Result<()> {
     match data.join(DATABASE).symlink_metadata() {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),

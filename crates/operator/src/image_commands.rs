@@ -9,16 +9,16 @@ use control::privileges;
 use domain::time::Timestamp;
 use machine_image::{
     BuildOutcome, BuildRequest, Cancel, ImageOrigin, ImageSource, Images, Installed, MachineImageError,
-    PackageName, PackageProfile, read_packages_file,
+    Manifest, PackageName, PackageProfile, read_packages_file,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::commands::Where;
 use crate::error::CliError;
 use crate::image_options::{BuildOptions, ImageCommand, ImageFolderArgs, ProfileName};
-use crate::{config, output};
+use crate::location::{Where, invalid_configuration_error};
+use crate::output::{self, Column, to_cell};
 
 /// The digits of a digest in tables.
 const DIGITS_SHOWN: usize = 12;
@@ -40,23 +40,20 @@ pub async fn run_image_command(command: ImageCommand) -> Result<(), CliError> {
     match command {
         ImageCommand::Build(options) => {
             let built = build_image(images, *options).await?;
-            output::print_object(&with_unchanged(&built), as_json);
+            output::print_reply(&with_unchanged(&built), as_json);
         }
         ImageCommand::List { .. } => {
-            let rows: Vec<Value> = images.list_versions()?.iter().map(image_summary_json).collect();
+            let versions = images.list_versions()?;
             if as_json {
+                let rows: Vec<Value> = versions.iter().map(image_summary_json).collect();
                 output::print_line(json!({ "images": rows }));
             } else {
-                let rows: Vec<Value> = rows.iter().map(for_people).collect();
-                output::print_table(
-                    &["name", "digest", "current", "inUse", "mib", "packages", "created", "system"],
-                    &rows,
-                );
+                output::print_table(&image_columns(), &versions);
             }
         }
         ImageCommand::Inspect { image, .. } => {
             let found = images.find_version(&image.parse()?)?;
-            output::print_object(&image_details_json(&found), as_json);
+            output::print_reply(&image_details_json(&found), as_json);
         }
         ImageCommand::Remove { image, old, .. } => {
             let removed = images.remove_versions(&image.parse()?, old)?;
@@ -64,7 +61,7 @@ pub async fn run_image_command(command: ImageCommand) -> Result<(), CliError> {
                 .iter()
                 .map(|version| json!({ "name": version.manifest.name, "digest": version.manifest.digest }))
                 .collect();
-            output::print_object(&json!({ "removed": removed }), as_json);
+            output::print_reply(&json!({ "removed": removed }), as_json);
         }
     }
     Ok(())
@@ -80,7 +77,7 @@ pub fn image_command_location(command: &ImageCommand) -> Where {
 fn open_images_folder(at: &Where) -> Result<Images, CliError> {
     let read = privileges::as_caller(|| {
         settings::images_folder(settings::command_sources(at.config.as_deref(), at.setting_arguments()))
-            .map_err(config::invalid_configuration_error)
+            .map_err(invalid_configuration_error)
     });
     let folder = read.map_err(|error| CliError::new("INVALID_CONFIGURATION", error.to_string()))??;
     let folder = std::path::absolute(&folder).map_err(|error| unreadable_image_error(&folder, &error))?;
@@ -204,21 +201,32 @@ fn image_summary_json(image: &Installed) -> Value {
     })
 }
 
-/// A row of the table: sizes in MiB, a short digest.
-fn for_people(row: &Value) -> Value {
-    let yes = |name: &str| Value::from(if row[name] == true { "yes" } else { "-" });
-    let bytes = row["bytes"].as_u64().unwrap_or(0) + row["erofsBytes"].as_u64().unwrap_or(0);
-    let digest = row["digest"].as_str().unwrap_or_default().trim_start_matches("sha256:");
-    json!({
-        "name": row["name"],
-        "digest": digest.chars().take(DIGITS_SHOWN).collect::<String>(),
-        "current": yes("current"),
-        "inUse": yes("inUse"),
-        "mib": bytes >> 20,
-        "packages": row["packages"],
-        "created": row["created"],
-        "system": row["system"],
-    })
+/// The columns of the table: sizes in MiB, a short digest.
+fn image_columns() -> [Column<Installed>; 8] {
+    [
+        Column { name: "name", cell: |image| to_cell(&image.manifest.name) },
+        Column { name: "digest", cell: |image| Value::from(shorten_digest(&image.manifest)) },
+        Column { name: "current", cell: |image| yes_or_dash(image.current) },
+        Column { name: "inUse", cell: |image| yes_or_dash(image.in_use()) },
+        Column { name: "mib", cell: |image| Value::from(manifest_bytes(&image.manifest) >> 20) },
+        Column { name: "packages", cell: |image| Value::from(image.manifest.packages.len()) },
+        Column { name: "created", cell: |image| Value::from(creation_time(image)) },
+        Column { name: "system", cell: |image| to_cell(&image.manifest.system) },
+    ]
+}
+
+fn yes_or_dash(flag: bool) -> Value {
+    Value::from(if flag { "yes" } else { "-" })
+}
+
+fn shorten_digest(manifest: &Manifest) -> String {
+    let digest = manifest.digest.to_string();
+    digest.trim_start_matches("sha256:").chars().take(DIGITS_SHOWN).collect()
+}
+
+/// Returns the bytes of the tree and of its file.
+fn manifest_bytes(manifest: &Manifest) -> u64 {
+    manifest.bytes + manifest.erofs.as_ref().map_or(0, |file| file.bytes)
 }
 
 fn image_details_json(image: &Installed) -> Value {

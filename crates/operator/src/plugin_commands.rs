@@ -1,10 +1,40 @@
 //! `causerie plugins`: lists and checks plugins. Needs no service.
 
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
 use plugins::{Notice, PluginLibrary};
 use serde_json::{Value, json};
 
-use crate::commands::PluginsCommand;
 use crate::output;
+
+/// The folders of additional plugins.
+#[derive(Debug, Clone, Default, Args)]
+pub struct PluginFolders {
+    /// Plugins or folders of plugins, separated by colons
+    #[arg(long = "plugins", env = "CAUSERIE_PLUGINS", value_name = "DIR", value_delimiter = ':')]
+    pub folders: Vec<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum PluginsCommand {
+    /// List the skills and agents that a service would offer
+    List {
+        #[command(flatten)]
+        plugins: PluginFolders,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check a plugin or a folder of plugins and report problems
+    Check {
+        /// The folder
+        path: PathBuf,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+}
 
 /// Executes the command.
 pub fn run_plugins_command(command: &PluginsCommand) -> Result<(), String> {

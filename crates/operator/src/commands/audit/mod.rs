@@ -1,0 +1,3 @@
+//! Commands for the audit log.
+
+pub(crate) mod list;

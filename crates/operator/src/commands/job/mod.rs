@@ -1,0 +1,4 @@
+//! Commands for background jobs.
+
+pub(crate) mod list;
+pub(crate) mod retry;

@@ -1,0 +1,3 @@
+//! Commands for licences.
+
+pub(crate) mod set;
