@@ -7,6 +7,7 @@
 //! - Files, upload forms, event streams, compression and rate limits: crate `http-common`.
 //! - `/healthz` and `/readyz`: `monitoring.rs`; `/metrics`: `metrics.rs`.
 
+mod collector;
 mod http;
 mod limits;
 mod listener;
@@ -19,6 +20,7 @@ mod requests;
 mod tls;
 mod traces;
 
+pub use collector::TraceCollector;
 pub use http::{Frontend, HttpServer};
 pub use limits::ConnectionLimits;
 pub use listener::bind_listener;
@@ -26,4 +28,4 @@ pub use metrics::MetricSources;
 pub use monitoring::{answer_unknown_path, monitoring_router};
 pub use requests::{LogFields, RequestIds};
 pub use tls::{ReloadableTls, TlsError, TlsFiles};
-pub use traces::{EXPORTS_TRACES, TraceCollector, Traces};
+pub use traces::{EXPORTS_TRACES, Traces};

@@ -22,7 +22,7 @@ use telemetry::trace::{self, AttributeValue, SpanQueue};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::traces::TraceCollector;
+use crate::collector::TraceCollector;
 
 /// The interval between exports.
 const EVERY: Duration = Duration::from_secs(1);

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use crate::log::{self, LogFormat, Now};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri};
 use bytes::BytesMut;
-use crate::log::{self, LogFormat, Now};
 use tracing::Level;
 use tracing_subscriber::field::RecordFields;
 use tracing_subscriber::fmt::FormatFields;

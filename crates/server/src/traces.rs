@@ -1,6 +1,5 @@
 //! Traces, if enabled: spans of requests and answers, and their exporter.
 
-use std::fmt;
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, Request, Response, StatusCode};
@@ -8,6 +7,8 @@ use control::ServiceEnvironment;
 use telemetry::trace::{Span, SpanContext, SpanQueue, TraceParent, Tracer};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+
+use crate::collector::TraceCollector;
 
 /// The header in which clients name the trace of their request.
 const TRACEPARENT: &str = "traceparent";
@@ -18,23 +19,6 @@ const METHODS: [&str; 9] = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OP
 
 /// True if this build can export traces.
 pub const EXPORTS_TRACES: bool = cfg!(feature = "otlp");
-
-/// A collector of traces.
-#[derive(Clone)]
-pub struct TraceCollector {
-    /// The base URL.
-    pub endpoint: String,
-    /// Additional headers for the collector, usually with a secret.
-    pub headers: HeaderMap,
-    /// The name of this service in traces.
-    pub service_name: String,
-}
-
-impl fmt::Debug for TraceCollector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TraceCollector").field("service_name", &self.service_name).finish_non_exhaustive()
-    }
-}
 
 /// The traces of a service.
 #[derive(Default)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value};
 
-use crate::source::Raw;
+use crate::raw::Raw;
 
 /// The longest text of a value, in bytes.
 const TEXT_MAX_BYTES: usize = 4096;

@@ -16,6 +16,7 @@ mod oidc;
 mod otlp;
 mod outgoing;
 mod rates;
+mod raw;
 mod source;
 mod vendors;
 mod web;

@@ -10,11 +10,12 @@ use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use serde_json::{Map, Number, Value};
+use serde_json::{Number, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::form::{SettingForm, path_form, quote_toml, single_line};
+use crate::raw::Raw;
 
 /// The largest configuration or secret file, in bytes.
 const FILE_MAX_BYTES: u64 = 1 << 20;
@@ -55,38 +56,6 @@ pub(crate) const OTHERS: &[&str] = &[
 ];
 /// The text that replaces secrets in output.
 const REDACTED: &str = "(secret)";
-
-/// A value as found.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Raw {
-    /// A text in the file.
-    Text(String),
-    /// A text of an argument or a variable, which may represent a number as well.
-    Typed(String),
-    /// A number in the file.
-    Number(String),
-    /// A list of texts in the file.
-    List(Vec<String>),
-    /// True or false.
-    Flag(bool),
-    /// A table in the file that is not interpreted.
-    Table(Map<String, Value>),
-    /// A value in the file that no key accepts.
-    Other(&'static str),
-}
-
-impl Raw {
-    pub(crate) fn kind_name(&self) -> &'static str {
-        match self {
-            Self::Text(_) | Self::Typed(_) => "a text",
-            Self::Number(_) => "a number",
-            Self::List(_) => "a list",
-            Self::Flag(_) => "true or false",
-            Self::Table(_) => "a table",
-            Self::Other(kind) => kind,
-        }
-    }
-}
 
 /// The origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
