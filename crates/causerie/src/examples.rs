@@ -21,6 +21,7 @@ const COMMANDS: &[(&str, &[&str])] = &[
     ),
     ("config check", &["causerie.toml"]),
     ("config print", &["", "--config /etc/causerie/causerie.toml"]),
+    ("config schema", &[">/etc/causerie/causerie.schema.json"]),
     ("config instructions", &["/etc/causerie/instructions"]),
     ("plugins list", &["", "--plugins /srv/plugins"]),
     ("plugins check", &["/srv/plugins/legal"]),

@@ -29,6 +29,8 @@ pub enum ConfigCommand {
         /// The folder; created if missing. Existing files are not replaced
         folder: PathBuf,
     },
+    /// Print a JSON Schema of the configuration file, with which editors complete and check it
+    Schema,
     /// Show the effective settings and their origins
     Print {
         /// The configuration file [env: CAUSERIE_CONFIG]
@@ -45,7 +47,7 @@ impl ConfigCommand {
     pub fn as_json(&self) -> bool {
         match self {
             Self::Check { json, .. } | Self::Print { json, .. } => *json,
-            Self::Instructions { .. } => false,
+            Self::Instructions { .. } | Self::Schema => false,
         }
     }
 }
@@ -63,6 +65,10 @@ pub fn run_config_command(command: ConfigCommand) -> Result<(), CliError> {
                 "{}: edit the files and set instructions_folder to this folder",
                 folder.display()
             ));
+            Ok(())
+        }
+        ConfigCommand::Schema => {
+            print_line(&format!("{:#}", settings::configuration_schema()));
             Ok(())
         }
         ConfigCommand::Print { config, json } => {

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::raw::Raw;
 
@@ -15,10 +15,21 @@ const TEXT_MAX_BYTES: usize = 4096;
 /// Parses a value, or describes the expected form.
 type Reading<T> = Box<dyn Fn(&Raw) -> Result<T, String>>;
 
-/// A value type: its parser, and its formatter as TOML that parses to the same value.
+/// A value type: its parser, its formatter as TOML that parses to the same value, and the JSON Schema of a value in the file.
 pub(crate) struct SettingForm<T> {
     pub(crate) read: Reading<T>,
     pub(crate) show: fn(&T) -> String,
+    pub(crate) schema: Value,
+}
+
+/// Returns the schema of a text of one line.
+pub(crate) fn text_schema() -> Value {
+    json!({ "type": "string", "minLength": 1 })
+}
+
+/// Returns the schema of a number within bounds, or a text of this pattern.
+fn number_schema(kind: &str, bounds: &RangeInclusive<u64>, pattern: &str) -> Value {
+    json!({ "type": [kind, "string"], "minimum": bounds.start(), "maximum": bounds.end(), "pattern": pattern })
 }
 
 /// A text of one line.
@@ -26,6 +37,7 @@ pub(crate) fn text_form() -> SettingForm<String> {
     SettingForm {
         read: Box::new(|raw| single_line(raw).map(ToOwned::to_owned)),
         show: |text| quote_toml(text),
+        schema: text_schema(),
     }
 }
 
@@ -34,6 +46,7 @@ pub(crate) fn path_form() -> SettingForm<PathBuf> {
     SettingForm {
         read: Box::new(|raw| single_line(raw).map(PathBuf::from)),
         show: |path| quote_toml(&path.to_string_lossy()),
+        schema: text_schema(),
     }
 }
 
@@ -47,7 +60,7 @@ pub(crate) fn path_list_form() -> SettingForm<Vec<PathBuf>> {
         let shown: Vec<_> = paths.iter().map(|path| path.to_string_lossy()).collect();
         quote_toml(&shown.join(":"))
     };
-    SettingForm { read: Box::new(read), show }
+    SettingForm { read: Box::new(read), show, schema: text_schema() }
 }
 
 /// True or false.
@@ -59,7 +72,7 @@ pub(crate) fn flag_form() -> SettingForm<bool> {
             Err(format!("expected true or false, not {}", raw.kind_name()))
         }
     };
-    SettingForm { read: Box::new(read), show: ToString::to_string }
+    SettingForm { read: Box::new(read), show: ToString::to_string, schema: json!({ "type": "boolean" }) }
 }
 
 /// An uninterpreted table, or its JSON in a text.
@@ -74,7 +87,7 @@ pub(crate) fn object_form() -> SettingForm<Map<String, Value>> {
         }
     };
     let show = |table: &Map<String, Value>| quote_toml(&Value::Object(table.clone()).to_string());
-    SettingForm { read: Box::new(read), show }
+    SettingForm { read: Box::new(read), show, schema: json!({ "type": ["object", "string"] }) }
 }
 
 /// A list of texts of one line; separated by commas in a variable.
@@ -97,13 +110,21 @@ pub(crate) fn text_list_form(most: usize) -> SettingForm<Vec<String>> {
         let texts: Vec<String> = texts.iter().map(|text| quote_toml(text)).collect();
         format!("[{}]", texts.join(", "))
     };
-    SettingForm { read: Box::new(read), show }
+    SettingForm {
+        read: Box::new(read),
+        show,
+        schema: json!({ "type": "array", "items": text_schema(), "maxItems": most }),
+    }
 }
 
 /// A socket address: an IP address and a port.
 pub(crate) fn address_form() -> SettingForm<SocketAddr> {
     let read = |raw: &Raw| listen_address(single_line(raw)?);
-    SettingForm { read: Box::new(read), show: |address| quote_toml(&address.to_string()) }
+    SettingForm {
+        read: Box::new(read),
+        show: |address| quote_toml(&address.to_string()),
+        schema: text_schema(),
+    }
 }
 
 /// Reads an address to listen on: `127.0.0.1:8080`, `[::]:8080`, `localhost:8080`, `:8080` (all IPv4 addresses of the host), or
@@ -130,6 +151,8 @@ pub(crate) fn choice_form<T: Copy + PartialEq + 'static>(
     words: &'static [(&'static str, T)],
     show: fn(&T) -> String,
 ) -> SettingForm<T> {
+    let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+    let schema = json!({ "enum": names });
     let read = move |raw: &Raw| {
         let typed = single_line(raw)?;
         let found = words.iter().find(|(word, _)| *word == typed).map(|(_, value)| *value);
@@ -138,22 +161,24 @@ pub(crate) fn choice_form<T: Copy + PartialEq + 'static>(
             format!("expected one of {}", words.join(", "))
         })
     };
-    SettingForm { read: Box::new(read), show }
+    SettingForm { read: Box::new(read), show, schema }
 }
 
 /// A whole number within bounds.
 pub(crate) fn count_form(bounds: RangeInclusive<u64>) -> SettingForm<u64> {
+    let schema = number_schema("integer", &bounds, "^[0-9_]+$");
     let read = move |raw: &Raw| {
         let number = number_text(raw).and_then(|digits| digits.replace('_', "").parse().ok());
         number
             .filter(|number| bounds.contains(number))
             .ok_or_else(|| format!("expected an integer from {} to {}", bounds.start(), bounds.end()))
     };
-    SettingForm { read: Box::new(read), show: ToString::to_string }
+    SettingForm { read: Box::new(read), show: ToString::to_string, schema }
 }
 
 /// A size in bytes within bounds: a number, optionally in KiB, MiB, GiB or TiB.
 pub(crate) fn byte_size_form(bounds: RangeInclusive<u64>) -> SettingForm<u64> {
+    let schema = number_schema("integer", &bounds, "^[0-9_]+ *([KkMmGgTt][Ii][Bb])?$");
     let read = move |raw: &Raw| {
         let number = number_text(raw)
             .and_then(|text| with_unit(text, &[("", 0), ("KiB", 10), ("MiB", 20), ("GiB", 30), ("TiB", 40)]));
@@ -163,7 +188,7 @@ pub(crate) fn byte_size_form(bounds: RangeInclusive<u64>) -> SettingForm<u64> {
             format!("expected bytes from {least} to {most}, such as 65536 or \"64 KiB\"")
         })
     };
-    SettingForm { read: Box::new(read), show: |bytes| quote_toml(&format_bytes(*bytes)) }
+    SettingForm { read: Box::new(read), show: |bytes| quote_toml(&format_bytes(*bytes)), schema }
 }
 
 /// A duration within bounds, with its unit.
@@ -177,7 +202,11 @@ pub(crate) fn duration_form(bounds: RangeInclusive<Duration>) -> SettingForm<Dur
             format!("expected a duration from {least} to {most}, such as \"90s\" or \"15m\"")
         })
     };
-    SettingForm { read: Box::new(read), show: |time| quote_toml(&format_duration(time)) }
+    SettingForm {
+        read: Box::new(read),
+        show: |time| quote_toml(&format_duration(time)),
+        schema: json!({ "type": "string", "pattern": "^[0-9_]+ *([Mm]?[Ss]|[MmHhDd])$" }),
+    }
 }
 
 /// A duration or `never`.
@@ -192,6 +221,7 @@ pub(crate) fn duration_or_never(bounds: RangeInclusive<Duration>) -> SettingForm
         show: |time| {
             time.as_ref().map_or_else(|| quote_toml("never"), |time| quote_toml(&format_duration(time)))
         },
+        schema: json!({ "type": "string", "pattern": "^(never|[0-9_]+ *([Mm]?[Ss]|[MmHhDd]))$" }),
     }
 }
 
@@ -216,7 +246,11 @@ pub(crate) fn credits_form() -> SettingForm<u64> {
         let text = text.trim_end_matches('0');
         if text.ends_with('.') { format!("{text}0") } else { text.to_owned() }
     };
-    SettingForm { read: Box::new(read), show }
+    SettingForm {
+        read: Box::new(read),
+        show,
+        schema: number_schema("number", &(0..=MOST / 1000), "^[0-9]+([.][0-9]{1,3})?$"),
+    }
 }
 
 /// Quotes a text as in TOML.

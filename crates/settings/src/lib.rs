@@ -6,6 +6,7 @@
 //! # Where to look
 //!
 //! - Keys of a group: the file of its name; types of values with their bounds: `form.rs`.
+//! - The JSON Schema of the file: `schema.rs`.
 //! - Arguments, environment and file, and the origin of each value: `source.rs`.
 
 mod connections;
@@ -17,6 +18,7 @@ mod otlp;
 mod outgoing;
 mod rates;
 mod raw;
+mod schema;
 mod source;
 mod vendors;
 mod web;
@@ -42,6 +44,7 @@ use crate::form::{
     address_form, byte_size_form, choice_form, count_form, duration_or_never, flag_form, path_form,
     path_list_form, text_form,
 };
+pub use crate::schema::configuration_schema;
 pub use crate::source::{Effective, SettingOrigin, SettingSources, environment_variables};
 
 /// The machine driver.

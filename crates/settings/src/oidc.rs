@@ -8,7 +8,7 @@ use domain::credits::Credits;
 use domain::outgoing::OutgoingConfig;
 use domain::secret::Secret;
 
-use crate::form::{SettingForm, count_form, duration_form, quote_toml, single_line, text_form};
+use crate::form::{SettingForm, count_form, duration_form, quote_toml, single_line, text_form, text_schema};
 use crate::source::SettingSources;
 
 /// The path to which the provider returns users.
@@ -76,6 +76,7 @@ fn domains_form() -> SettingForm<Vec<String>> {
             }
         }),
         show: |domains| if domains.is_empty() { quote_toml(NONE) } else { quote_toml(&domains.join(",")) },
+        schema: text_schema(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use http_common::{Network, RateLimit, RateLimits};
 
-use crate::form::{SettingForm, quote_toml, single_line};
+use crate::form::{SettingForm, quote_toml, single_line, text_schema};
 use crate::source::SettingSources;
 
 /// The value that disables a limit.
@@ -35,6 +35,7 @@ fn rate_form() -> SettingForm<Option<RateLimit>> {
             text => text.parse().map(Some).map_err(|_| wanted.to_owned()),
         }),
         show: |rate| rate.map_or_else(|| quote_toml(OFF), |rate| quote_toml(&rate.to_string())),
+        schema: text_schema(),
     }
 }
 
@@ -53,6 +54,7 @@ fn networks_form() -> SettingForm<Vec<Network>> {
             let texts: Vec<String> = networks.iter().map(ToString::to_string).collect();
             if texts.is_empty() { quote_toml(NONE) } else { quote_toml(&texts.join(",")) }
         },
+        schema: text_schema(),
     }
 }
 

@@ -14,7 +14,7 @@ use serde_json::{Number, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::form::{SettingForm, path_form, quote_toml, single_line};
+use crate::form::{SettingForm, path_form, quote_toml, single_line, text_schema};
 use crate::raw::Raw;
 
 /// The largest configuration or secret file, in bytes.
@@ -54,6 +54,9 @@ pub(crate) const OTHERS: &[&str] = &[
     "CAUSERIE_BIN",
     "CAUSERIE_BASE_URL",
 ];
+/// The number of a sample table in a list of tables, and the name of other sample tables.
+pub(crate) const LIST_ITEM: &str = "1";
+pub(crate) const ANY_NAME: &str = "*";
 /// The text that replaces secrets in output.
 const REDACTED: &str = "(secret)";
 
@@ -102,7 +105,9 @@ pub struct SettingSources {
     arguments: Vec<(&'static str, &'static str, String)>,
     variables: BTreeMap<String, String>,
     file: Option<(PathBuf, BTreeMap<String, SettingEntry>)>,
-    read: Vec<Effective>,
+    pub(crate) read: Vec<Effective>,
+    /// The JSON Schema of each key that was read.
+    pub(crate) schemas: Vec<(Cow<'static, str>, Value)>,
     problems: Vec<String>,
     warnings: Vec<String>,
 }
@@ -121,9 +126,25 @@ impl SettingSources {
             variables,
             file: None,
             read: Vec::new(),
+            schemas: Vec::new(),
             problems: Vec::new(),
             warnings: Vec::new(),
         }
+    }
+
+    /// Creates sources with a sample of each table that has a name or a number of its own, so that all keys are read.
+    pub(crate) fn with_sample_tables() -> Self {
+        let sample = |key: String| {
+            let raw = Raw::Text("sample".to_owned());
+            (key, SettingEntry { raw, line: 1 })
+        };
+        let keys = [
+            format!("model.{LIST_ITEM}.id"),
+            format!("mcp.{ANY_NAME}.url"),
+            format!("mcp.{ANY_NAME}.headers.{ANY_NAME}"),
+        ];
+        let entries = keys.into_iter().map(sample).collect();
+        Self { file: Some((PathBuf::new(), entries)), ..Self::new(Vec::new(), []) }
     }
 
     /// Reads the configuration file. Its problems are reported together with all others.
@@ -148,6 +169,7 @@ impl SettingSources {
     pub(crate) fn value_or_default<T>(&mut self, key: &'static str, default: T, form: SettingForm<T>) -> T {
         let found = self.find_parsed(key, &form);
         let key = Cow::Borrowed(key);
+        self.schemas.push((key.clone(), form.schema));
         let (value, origin) =
             found.map_or((default, SettingOrigin::Default), |(value, origin)| (value, origin));
         self.read.push(Effective { key, value: Some((form.show)(&value)), origin });
@@ -163,6 +185,7 @@ impl SettingSources {
         let key = key.into();
         let (value, origin) = self.find_parsed(&key, &form).unzip();
         let shown = value.as_ref().map(form.show);
+        self.schemas.push((key.clone(), form.schema));
         self.read.push(Effective { key, value: shown, origin: origin.unwrap_or(SettingOrigin::Default) });
         value
     }
@@ -174,6 +197,7 @@ impl SettingSources {
         file_key: impl Into<Cow<'static, str>>,
     ) -> Option<String> {
         let (key, file_key) = (key.into(), file_key.into());
+        self.schemas.extend([&key, &file_key].map(|key| (key.clone(), text_schema())));
         let (here, there) = (self.find_raw(&key), self.find_raw(&file_key));
         let of = |found: &Option<(Raw, SettingOrigin)>| {
             found.as_ref().map_or(SettingOrigin::Default, |(_, origin)| origin.clone())
@@ -396,7 +420,7 @@ fn is_whole(key: &str) -> bool {
 }
 
 /// Converts a TOML value to JSON; `None` if JSON has no equivalent.
-fn toml_to_json(value: &DeValue<'_>) -> Option<Value> {
+pub(crate) fn toml_to_json(value: &DeValue<'_>) -> Option<Value> {
     Some(match value {
         DeValue::String(text) => Value::String(text.to_string()),
         DeValue::Integer(number) => {

@@ -6,7 +6,9 @@ use egress::{
     SearchClient, SearchConfig, SearchEngine, Secret, TOOLS_MAX, WebConfig,
 };
 
-use crate::form::{SettingForm, choice_form, quote_toml, single_line, text_form, text_list_form};
+use crate::form::{
+    SettingForm, choice_form, quote_toml, single_line, text_form, text_list_form, text_schema,
+};
 use crate::source::SettingSources;
 
 /// The value for no hosts.
@@ -130,6 +132,7 @@ fn private_hosts_form() -> SettingForm<Vec<PrivateHost>> {
             let texts: Vec<String> = hosts.iter().map(ToString::to_string).collect();
             if texts.is_empty() { quote_toml(NONE) } else { quote_toml(&texts.join(",")) }
         },
+        schema: text_schema(),
     }
 }
 

@@ -83,6 +83,19 @@ fn invalid_config_file_refused_with_lines() {
 }
 
 #[test]
+fn config_schema_describes_the_file() {
+    let service = TestService::start(ServiceOptions::default());
+    let output = service.build_command().args(["config", "schema"]).output().expect("the binary can be run");
+    let (out, err) = output_texts(&output);
+    assert!(output.status.success(), "{err}");
+    let schema: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!(schema["additionalProperties"], false);
+    let memory = &schema["properties"]["machine"]["properties"]["memory_bytes"];
+    assert_eq!(memory["minimum"], 128 << 20, "{memory}");
+    assert!(memory["description"].as_str().is_some_and(|text| !text.is_empty()), "{memory}");
+}
+
+#[test]
 fn config_show_has_origins_without_secrets() {
     let service = TestService::start(ServiceOptions::default());
     let content = "listen = \"127.0.0.1:1\"\n[openai]\nbase_url = \"http://127.0.0.1:2/v1\"\n[machine]\nidle_timeout = \"1h\"\n";
