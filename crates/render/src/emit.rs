@@ -9,7 +9,8 @@ use comrak::nodes::{ListType, Node, NodeLink, NodeValue, TableAlignment};
 use comrak::{Arena, Options, parse_document};
 
 use crate::escape::{MARK_CLOSE, MARK_OPEN, escape_html};
-use crate::sanitize::{LINK_REL, language_class};
+use crate::known_form::LINK_REL;
+use crate::sanitize::language_class;
 use crate::{CitationSources, link};
 
 use raw_html::OpenElement;

@@ -236,7 +236,7 @@ fn begins_text(text: &str) -> bool {
     signs <= 3 && !text.starts_with("``") && opening.starts_with(|c: char| c.is_alphabetic() && c != CURSOR)
 }
 
-/// What is known of a text that grows.
+/// The parts of a growing text that are settled.
 struct TextScan {
     /// The end of the last word that further text does not change, before the space after it.
     settled: usize,

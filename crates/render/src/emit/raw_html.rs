@@ -8,8 +8,8 @@
 use html::{HtmlToken, HtmlTokens, Tag};
 
 use super::{HtmlWriter, RawHtml};
+use crate::known_form::LINK_REL;
 use crate::link;
-use crate::sanitize::LINK_REL;
 
 /// An element that HTML opened, and that is still open.
 pub(super) struct OpenElement {
