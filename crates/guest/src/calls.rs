@@ -11,9 +11,9 @@ use domain::turn::executor::{Executor, ExecutorEffect, ExecutorEvent};
 use domain::turn::{CallOutput, HostFrame, SessionOpening, SessionStamp};
 use protocol::session::{executor_line, output_in};
 use protocol::tool::ToolOutput;
+use search_index::DocumentLibrary;
 use tokio::sync::{Semaphore, mpsc, watch};
 
-use crate::index::DocumentLibrary;
 use crate::mcp::McpServers;
 use crate::tools::{self, ToolLimits};
 

@@ -1,13 +1,10 @@
 //! The program in the account's machine: it executes tools, reads documents and keeps the index of the workspace.
-//! `documents` extracts the text of files, here in worker processes.
+//! `documents` extracts the text of files, here in worker processes; `search-index` keeps it and ranks its passages.
 //!
 //! # Where to look
 //!
-//! - The time of indexing and the states of files: `index/activity.rs`, `index/states.rs`; reports are in `protocol`.
-//! - Results of a search: `index/candidates.rs`, `index/rank.rs`, `index/answer.rs`; vectors: `index/vectors.rs`.
-//! - Damage of the index: `index/integrity.rs`.
 //! - Archives that a program unpacks: `tools/unpack.rs`.
-//! - Images inside documents: `index/images.rs`; recognition: `tools/ocr.rs`.
+//! - Recognition of scanned pages and of images inside documents: `tools/ocr.rs`.
 //! - A file that ends its reader: `tools/library.rs`.
 //! - Pictures of pages: `tools/preview.rs` for people, `tools/view.rs` for models.
 //! - The system inside a machine with its own kernel: `boot.rs`, `initramfs.rs`, `port.rs`; MCP servers: `mcp`.
@@ -16,7 +13,6 @@ mod agent;
 pub mod boot;
 pub mod calls;
 mod handover;
-pub mod index;
 pub mod init;
 pub mod initramfs;
 mod link_interface;

@@ -27,10 +27,10 @@ use archive::zip_archive;
 use compound::{compound_file, utf16_bytes};
 use documents::{DocumentFormat, extract_bytes, known_extensions};
 use domain::citation::PageKind;
-use guest::index::DocumentLibrary;
 use iwork::new_message;
 use protocol::tool::FoundPassage;
 use rar::{RarFile, rar_archive};
+use search_index::DocumentLibrary;
 use serde_json::json;
 use support::TestMachine;
 

@@ -8,8 +8,8 @@ mod support;
 use std::path::PathBuf;
 
 use archive::zip_archive;
-use guest::index::DocumentLibrary;
 use guest::tools::Spares;
+use search_index::DocumentLibrary;
 use serde_json::json;
 use support::TestMachine;
 

@@ -9,9 +9,9 @@ mod outlook;
 mod support;
 
 use archive::zip_archive;
-use guest::index::DocumentLibrary;
 use outlook::{attachment_properties, outlook_message, pst_file};
 use protocol::tool::ToolOutput;
+use search_index::DocumentLibrary;
 use serde_json::json;
 use support::TestMachine;
 

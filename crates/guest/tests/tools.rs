@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use archive::zip_archive;
 use domain::tool::MachineTool;
-use guest::index::DocumentLibrary;
+use search_index::DocumentLibrary;
 use serde_json::json;
 use support::TestMachine;
 

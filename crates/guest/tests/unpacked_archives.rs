@@ -10,9 +10,9 @@ use std::io::Write;
 use std::path::Path;
 
 use documents::{ExtractError, extract_bytes};
-use guest::index::DocumentLibrary;
 use protocol::tool::ToolOutput;
 use rar::{ENCRYPTION, GOES_ON, RarFile, rar_archive};
+use search_index::DocumentLibrary;
 use serde_json::json;
 use support::TestMachine;
 

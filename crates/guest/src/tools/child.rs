@@ -9,6 +9,7 @@ use std::time::Duration;
 use domain::unread::UnreadReason;
 use protocol::preview::DocumentPreview;
 use protocol::tool::ToolOutput;
+use search_index::PassageBatch;
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
@@ -21,7 +22,6 @@ use super::recognize::Recognized;
 use super::request::{ChildRequest, ChildTask};
 use super::role::ProcessRole;
 use super::{ToolLimits, kill, path};
-use crate::index::PassageBatch;
 
 /// The number of concurrent workers; each may use the memory that the limits allow.
 const WORKERS_MAX: usize = 4;

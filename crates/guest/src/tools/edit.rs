@@ -3,11 +3,11 @@
 use std::io::Read;
 
 use protocol::tool::{EditArguments, ToolOutput};
+use search_index::file_stamp;
 
 use super::jail::Jail;
 use super::path::display_path;
 use super::write::{WRITE_MAX_BYTES, WriteTarget};
-use crate::index::file_stamp;
 
 /// The maximum number of occurrences that are listed.
 const PLACES_MAX: usize = 10;

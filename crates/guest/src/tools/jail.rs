@@ -16,11 +16,11 @@ use std::path::{Component, Path, PathBuf};
 use documents::{ExtractBounds, ExtractError, Extracted, UnpackedArchive, extract_part, extract_unpacked};
 use rustix::fs::{Dir, FileType, Mode, OFlags, fstat, open, openat, readlinkat};
 use rustix::io::Errno;
+use search_index::{FoundFile, file_stamp};
 use unicode_normalization::UnicodeNormalization;
 
 use super::folder::ENTRIES_MAX;
 use super::path::{self, WorkspacePathError, display_path};
-use crate::index::{FoundFile, file_stamp};
 
 /// The maximum number of links that one path may traverse, as in the kernel.
 const LINKS_MAX: u32 = 40;

@@ -12,6 +12,7 @@ use protocol::tool::{
     AttachedArguments, FoundUnread, IMAGES_MAX, OUTPUT_PASSAGES_MAX, ReadArguments, SearchArguments,
     ToolOutput,
 };
+use search_index::{ExtractionProblem, FoundFile, PassageBatch, StoredPages, Wanted};
 use tokio::time::Instant;
 
 use super::attached::missing_attached;
@@ -22,7 +23,6 @@ use super::path::{self, plain_line};
 use super::read::{self, ShownDocument};
 use super::request::ChildTask;
 use super::{FILE_TIME_MAX, ToolLimits, ocr, readers};
-use crate::index::{ExtractionProblem, FoundFile, PassageBatch, StoredPages, Wanted};
 
 /// The timeout of reading all attached files, of one of them, and of reading files for the index that are not shown.
 const ATTACHED_TIME_MAX: Duration = Duration::from_secs(50);
@@ -230,7 +230,7 @@ async fn extract_pages(
     time: Duration,
     limits: &ToolLimits,
 ) -> Result<Result<PassageBatch, ExtractionProblem>, WorkerError> {
-    let piece_max_bytes = crate::index::PIECE_MAX_BYTES;
+    let piece_max_bytes = search_index::PIECE_MAX_BYTES;
     let task = ChildTask::Extract { path: path.to_owned(), piece_max_bytes, pages, time };
     match readers::extract_in_reader(task, limits, FILE_TIME_MAX).await? {
         WorkerAnswer::Batch(batch) => Ok(batch.map_err(|error| {

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use protocol::tool::WORKSPACE;
+use search_index::DocumentLibrary;
 
 use super::{Readers, Recognition, Spares};
-use crate::index::DocumentLibrary;
 
 /// The limits of tools and the folders that they work in.
 #[derive(Debug, Clone)]

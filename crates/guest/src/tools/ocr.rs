@@ -6,6 +6,7 @@ use std::time::Duration;
 use documents::PageRange;
 use documents::passages::DocumentPassage;
 use domain::unread::{UnreadImage, UnreadReason};
+use search_index::{ExtractionProblem, PassageBatch, PendingImage};
 use text_analysis::{TextLanguage, detect_language};
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
@@ -15,7 +16,6 @@ use super::child::{WorkerAnswer, ask_worker};
 use super::readers;
 use super::recognize::{self, Recognized};
 use super::request::ChildTask;
-use crate::index::{ExtractionProblem, PassageBatch, PendingImage};
 
 /// The languages that a text is first recognized in, if they are installed.
 const PREFERRED: [&str; 4] = ["ces", "slk", "deu", "eng"];

@@ -7,6 +7,7 @@ use documents::passages::{DocumentPassage, page_name, shown_rows, split_passages
 use documents::{DocumentFormat, DocumentSegment, ExtractBounds, Extracted};
 use domain::unread::{UnreadFile, UnreadReason};
 use protocol::tool::{FoundPassage, FoundUnread, PASSAGES_MAX, ReadArguments, ToolOutput};
+use search_index::PassageBatch;
 
 use super::PIECE_MAX_BYTES;
 use super::child::SerializedProblem;
@@ -14,7 +15,6 @@ use super::jail::Jail;
 use super::output::text_output;
 use super::path::{display_path, plain_line};
 use super::shown_image::{self, shown_image};
-use crate::index::PassageBatch;
 
 /// The maximum text of one call, in bytes.
 pub(crate) const READ_MAX_BYTES: usize = 32 * 1024;

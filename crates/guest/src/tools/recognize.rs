@@ -10,13 +10,13 @@ use documents::{
     EmbeddedImage, INPUT_MAX_BYTES, ImageFile, KeptFiles, recognizable_image, recognized_document,
     render_scan, without_signatures,
 };
+use search_index::{FileStamp, FoundFile};
 use serde::{Deserialize, Serialize};
 
 use super::jail::Jail;
 use super::recognized_words;
 use super::supervise::PATH;
 use super::unpack;
-use crate::index::{FileStamp, FoundFile};
 
 /// The maximum number of bytes of text that are kept of a page or image.
 const TEXT_MAX_BYTES: u64 = 512 * 1024;
@@ -87,7 +87,7 @@ pub(super) fn recognize_text(
     let mut pieces = Vec::new();
     for (number, text) in (first..).zip(&texts) {
         if let Some(document) = recognized_document(number, text) {
-            pieces.extend(split_passages(&document, crate::index::PIECE_MAX_BYTES));
+            pieces.extend(split_passages(&document, search_index::PIECE_MAX_BYTES));
         }
     }
     let pages = u32::try_from(texts.len()).unwrap_or(u32::MAX);
@@ -145,7 +145,7 @@ pub(super) fn recognize_image(
         recognized_words::text_from_table(&run_tesseract(&arguments, &image, TEXT_MAX_BYTES)?)
     };
     let document = recognized_document(1, &text);
-    let pieces = document.map(|document| split_passages(&document, crate::index::PIECE_MAX_BYTES));
+    let pieces = document.map(|document| split_passages(&document, search_index::PIECE_MAX_BYTES));
     Ok(Recognized { pieces: pieces.unwrap_or_default(), text, pages: 1 })
 }
 

@@ -10,10 +10,10 @@ use std::path::Path;
 use protocol::tool::{ToolOutput, WriteArguments};
 use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, openat, renameat_with, unlinkat};
 use rustix::io::Errno;
+use search_index::{FileStamp, file_stamp};
 
 use super::jail::{Jail, JailError, metadata_at, path_error};
 use super::path::{self, display_path};
-use crate::index::{FileStamp, file_stamp};
 
 /// The largest file that `write` and `edit` create, in bytes.
 pub(crate) const WRITE_MAX_BYTES: usize = 8 * 1024 * 1024;

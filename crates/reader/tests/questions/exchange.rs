@@ -15,9 +15,9 @@ use domain::step::{
 };
 use domain::tool::{MachineTool, Offer};
 use domain::unread::UnreadReason;
-use guest::index::{DocumentLibrary, ExtractionProblem, PIECE_MAX_BYTES, PassageBatch, Wanted};
 use protocol::embedding::{EmbeddedPassages, PassageVector, QueryVector, UnembeddedRequest};
 use protocol::tool::{FoundPassage, SearchArguments, ToolOutput};
+use search_index::{DocumentLibrary, ExtractionProblem, PIECE_MAX_BYTES, PassageBatch, Wanted};
 
 const STEPS_MAX: usize = 8;
 /// The first sentence of an answer that no document contains one, in each language.

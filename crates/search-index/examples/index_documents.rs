@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use documents::{ExtractBounds, extract_part, passages};
 use domain::unread::UnreadReason;
-use guest::index::{DocumentLibrary, ExtractionProblem, PIECE_MAX_BYTES, PassageBatch, Wanted};
 use protocol::tool::{SearchArguments, ToolOutput};
+use search_index::{DocumentLibrary, ExtractionProblem, PIECE_MAX_BYTES, PassageBatch, Wanted};
 
 /// Bounds one search with the indexing before it.
 const TIME: Duration = Duration::from_secs(600);

@@ -10,13 +10,13 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use text_analysis::TextLanguage;
 use tokio::time::Instant;
 
-use super::progress::{ExtractionProblem, IndexQueue, IndexedFile, PassageBatch, Wanted};
-use super::store::{Index, IndexError, add_pieces, row_of, update_file};
-use super::walk::FoundFile;
-use super::{BEGIN_TIME_MIN, DocumentLibrary, FAIR_TIME, SliceOutcome, unix_seconds};
+use super::{Index, IndexError, add_pieces, row_of, update_file};
+use crate::progress::{ExtractionProblem, IndexQueue, IndexedFile, PassageBatch, PendingImage, Wanted};
+use crate::walk::FoundFile;
+use crate::{BEGIN_TIME_MIN, DocumentLibrary, FAIR_TIME, SliceOutcome, unix_seconds};
 
 /// The time in which a search waits for the images inside documents that the question names; the rest are read in the background.
-pub(super) const TIME_MAX: Duration = Duration::from_secs(10);
+pub(crate) const TIME_MAX: Duration = Duration::from_secs(10);
 /// The time in which the images of a document are read, from the beginning of one to its end; the rest are not read.
 const DOCUMENT_TIME_MAX: Duration = Duration::from_secs(600);
 /// The share of an image's words on its page above which its text counts as repeated.
@@ -34,23 +34,11 @@ CREATE TABLE image_count (
 UPDATE file SET reader = -1, complete = 0 WHERE path LIKE '%.docx' OR path LIKE '%.pptx' OR path LIKE '%.odt'
     OR path LIKE '%.odp' OR path LIKE '%.epub' OR path LIKE '%.pdf';";
 /// The number of a file's images that are still to be read; 0 without text recognition.
-pub(super) const PENDING: &str = "CASE WHEN EXISTS (SELECT 1 FROM recognizer WHERE languages > 0)
+pub(crate) const PENDING: &str = "CASE WHEN EXISTS (SELECT 1 FROM recognizer WHERE languages > 0)
      THEN (SELECT count(*) FROM image WHERE image.file = file.id) ELSE 0 END";
 
-/// The next image of a document to recognize.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PendingImage {
-    pub(super) id: i64,
-    /// The image and its place.
-    pub image: EmbeddedImage,
-    /// The parts of the images after it, in their order.
-    pub following: Vec<String>,
-    /// The language of the document, if it has text.
-    pub language: Option<TextLanguage>,
-}
-
 /// Creates the tables if the index has none.
-pub(super) fn create_image_tables(connection: &Connection) -> rusqlite::Result<()> {
+pub(crate) fn create_image_tables(connection: &Connection) -> rusqlite::Result<()> {
     if connection.table_exists(None, "image_count")? {
         return Ok(());
     }
@@ -58,7 +46,7 @@ pub(super) fn create_image_tables(connection: &Connection) -> rusqlite::Result<(
 }
 
 /// Adds images of a file for reading, up to the limit of the file. Returns the number of the others.
-pub(super) fn add_images(
+pub(crate) fn add_images(
     transaction: &Transaction<'_>,
     file: i64,
     images: &[&EmbeddedImage],
@@ -106,14 +94,14 @@ fn lowercase_words(text: &str) -> Vec<String> {
 }
 
 /// Forgets the images of a file.
-pub(super) fn remove_images(transaction: &Transaction<'_>, file: i64) -> Result<(), IndexError> {
+pub(crate) fn remove_images(transaction: &Transaction<'_>, file: i64) -> Result<(), IndexError> {
     transaction.prepare("DELETE FROM image WHERE file = ?1")?.execute([file])?;
     transaction.prepare("DELETE FROM image_count WHERE file = ?1")?.execute([file])?;
     Ok(())
 }
 
 /// Adds to the time spent on the images of a file, and to the numbers of images that are not read. Returns the sums.
-pub(super) fn add_unread_counts(
+pub(crate) fn add_unread_counts(
     transaction: &Transaction<'_>,
     file: i64,
     time: Duration,
@@ -138,13 +126,13 @@ pub(super) fn add_unread_counts(
 }
 
 /// Returns true if an index has images that were not read.
-pub(super) fn are_any(connection: &Connection) -> Result<bool, IndexError> {
+pub(crate) fn are_any(connection: &Connection) -> Result<bool, IndexError> {
     Ok(connection.query_row("SELECT EXISTS (SELECT 1 FROM image)", [], |row| row.get(0))?)
 }
 
 impl DocumentLibrary {
     /// Reads the next image inside a document. An image that cannot be recognized in time is counted.
-    pub(super) async fn read_image<R, F>(
+    pub(crate) async fn read_image<R, F>(
         &self,
         file: &FoundFile,
         todo: IndexQueue,
@@ -182,7 +170,7 @@ impl DocumentLibrary {
 
 impl Index {
     /// Returns the next image of a file that is to be read.
-    pub(super) fn next_image(&self, path: &str) -> Result<Option<PendingImage>, IndexError> {
+    pub(crate) fn next_image(&self, path: &str) -> Result<Option<PendingImage>, IndexError> {
         let mut statement = self.connection().prepare(
             "SELECT image.id, part, page, line, heading, CASE WHEN text_bytes > 0 THEN language END
              FROM image JOIN file ON file.id = image.file WHERE path = ?1 ORDER BY image.id LIMIT 1",
@@ -214,7 +202,7 @@ impl Index {
 
     /// Adds the outcome of reading an image, which took this time, if the file still has this stamp. If the images of the file
     /// took too long altogether, the rest of them are not read.
-    pub(super) fn add_image(
+    pub(crate) fn add_image(
         &mut self,
         file: &FoundFile,
         image: &PendingImage,

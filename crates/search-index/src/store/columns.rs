@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 /// Adds the column of headings to an index of an earlier release. Its tables are read again, see
 /// [`documents::READER_VERSION`].
-pub(super) fn add_headings_column(connection: &Connection) -> rusqlite::Result<()> {
+pub(crate) fn add_headings_column(connection: &Connection) -> rusqlite::Result<()> {
     if connection.column_exists(None, "passage", "columns")? {
         return Ok(());
     }

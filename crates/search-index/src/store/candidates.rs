@@ -3,35 +3,35 @@
 use rusqlite::{OptionalExtension, Row};
 use text_analysis::TextLanguage;
 
-use super::store::{Index, IndexError};
-use super::text::any_of;
+use super::{Index, IndexError};
+use crate::text::any_of;
 
 /// A passage with the data that ranking needs.
 #[derive(Debug, Clone)]
-pub(super) struct PassageCandidate {
-    pub(super) id: i64,
-    pub(super) file: i64,
-    pub(super) path: String,
-    pub(super) title: String,
-    pub(super) language: TextLanguage,
-    pub(super) page: Option<u32>,
-    pub(super) lines: Option<(u32, u32)>,
-    pub(super) heading: String,
+pub(crate) struct PassageCandidate {
+    pub(crate) id: i64,
+    pub(crate) file: i64,
+    pub(crate) path: String,
+    pub(crate) title: String,
+    pub(crate) language: TextLanguage,
+    pub(crate) page: Option<u32>,
+    pub(crate) lines: Option<(u32, u32)>,
+    pub(crate) heading: String,
     /// The headings of the columns, if the text is rows of a table.
-    pub(super) columns: String,
-    pub(super) text: String,
+    pub(crate) columns: String,
+    pub(crate) text: String,
 }
 
 impl Index {
     /// Returns the number of passages with this stem.
-    pub(super) fn passages_with(&self, stem: &str) -> Result<u64, IndexError> {
+    pub(crate) fn passages_with(&self, stem: &str) -> Result<u64, IndexError> {
         let mut statement = self.connection().prepare_cached("SELECT doc FROM stems_in WHERE term = ?1")?;
         let count: Option<i64> = statement.query_row([stem], |row| row.get(0)).optional()?;
         Ok(count.and_then(|count| u64::try_from(count).ok()).unwrap_or(0))
     }
 
     /// Returns the files that have a passage with one of these stems.
-    pub(super) fn files_with(&self, stems: &[String]) -> Result<Vec<i64>, IndexError> {
+    pub(crate) fn files_with(&self, stems: &[String]) -> Result<Vec<i64>, IndexError> {
         let mut statement = self.connection().prepare(
             "SELECT DISTINCT passage.file FROM stems
              JOIN passage INDEXED BY passage_place ON passage.id = stems.rowid WHERE stems MATCH ?1",
@@ -42,7 +42,7 @@ impl Index {
 
     /// Returns the passages with the best BM25 scores among those with any of the stems, within the given files or
     /// folders. Includes hidden files only at or below `named`.
-    pub(super) fn find_candidates(
+    pub(crate) fn find_candidates(
         &self,
         stems: &[String],
         paths: &[String],
@@ -65,7 +65,7 @@ impl Index {
     }
 
     /// Returns these passages, in this order, as far as they exist.
-    pub(super) fn candidates_of(&self, ids: &[i64]) -> Result<Vec<PassageCandidate>, IndexError> {
+    pub(crate) fn candidates_of(&self, ids: &[i64]) -> Result<Vec<PassageCandidate>, IndexError> {
         let mut statement = self.connection().prepare(&format!(
             "SELECT {CANDIDATE} FROM passage JOIN file ON file.id = passage.file WHERE passage.id = ?1"
         ))?;
@@ -76,7 +76,7 @@ impl Index {
 
 /// Returns the SQL condition that a passage is of these files or folders, and of a hidden file only at or below `named`. Adds
 /// its parameters to `values`.
-pub(super) fn scope_filter(values: &mut Vec<String>, paths: &[String], named: &[String]) -> String {
+pub(crate) fn scope_filter(values: &mut Vec<String>, paths: &[String], named: &[String]) -> String {
     let mut within = |paths: &[String]| -> String {
         let mut either = Vec::with_capacity(paths.len());
         for path in paths {

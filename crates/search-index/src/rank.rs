@@ -13,7 +13,7 @@ use text_analysis::{Term, TextLanguage, extract_terms, fold_text, is_listing, sy
 use protocol::embedding::QueryVector;
 
 use super::SearchScope;
-use super::candidates::PassageCandidate;
+use super::store::candidates::PassageCandidate;
 use super::store::{Index, IndexError};
 
 /// The maximum number of query words. Preferring rare words would require counting all of them.

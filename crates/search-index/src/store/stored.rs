@@ -3,9 +3,9 @@
 use documents::passages::DocumentPassage;
 use rusqlite::{Row, params};
 
-use super::progress::ExtractionProblem;
-use super::store::{Index, IndexError, row_of};
-use super::walk::FileStamp;
+use super::{Index, IndexError, row_of};
+use crate::progress::ExtractionProblem;
+use crate::walk::FileStamp;
 
 /// Indexed pages of a document.
 #[derive(Debug)]

@@ -8,8 +8,8 @@ use documents::{EmbeddedImage, PageRange, READER_VERSION, reader_of};
 use domain::indexing::{FileIndexing, IndexState, PageProgress};
 use domain::unread::{UnreadImage, UnreadImages, UnreadReason};
 use serde::{Deserialize, Serialize};
+use text_analysis::TextLanguage;
 
-use super::images::PendingImage;
 use super::walk::FileStamp;
 
 /// The delay before a temporary failure is retried for the first time; doubles with each further failure.
@@ -18,6 +18,18 @@ pub const RETRY_AFTER: Duration = Duration::from_secs(2 * 60);
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// The maximum number of separate page ranges per document. Further ranges are not recorded and will be read again.
 const RUNS_MAX: usize = 64;
+
+/// The next image of a document to recognize.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingImage {
+    pub(crate) id: i64,
+    /// The image and its place.
+    pub image: EmbeddedImage,
+    /// The parts of the images after it, in their order.
+    pub following: Vec<String>,
+    /// The language of the document, if it has text.
+    pub language: Option<TextLanguage>,
+}
 
 /// The part of a document to extract: the whole document, or a range of pages.
 #[derive(Debug, Clone, PartialEq, Eq)]

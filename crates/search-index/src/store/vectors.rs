@@ -11,13 +11,13 @@ use protocol::embedding::{EMBEDDED_TEXT_MAX_BYTES, PassageVector, Unembedded, Un
 use rusqlite::{Connection, OptionalExtension, Row, params, params_from_iter};
 
 use super::candidates::scope_filter;
-use super::store::{Index, IndexError};
+use super::{Index, IndexError};
 
 /// The maximum number of vectors: reading them all takes a third of a second. Further passages are found by words.
 const VECTORS_MAX: i64 = 200_000;
 
 /// The tables of vectors. An index of an earlier release gets them when it is opened.
-pub(super) const SCHEMA: &str = "
+pub(crate) const SCHEMA: &str = "
 CREATE TABLE IF NOT EXISTS vector (passage INTEGER PRIMARY KEY, components BLOB NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS embedding (
     only_row INTEGER PRIMARY KEY CHECK (only_row = 1), model TEXT NOT NULL, dimension INTEGER NOT NULL) STRICT;
@@ -127,7 +127,7 @@ impl Index {
 
     /// Returns the cosine of the angle between each passage's vector of this model and a query's; `None` for a passage without
     /// one.
-    pub(super) fn passage_similarities(
+    pub(crate) fn passage_similarities(
         &self,
         model: &str,
         query: &[i8],
@@ -149,7 +149,7 @@ impl Index {
 
     /// Returns the passages nearest to a query's vector of this model, nearest first, within the given files or folders.
     /// Includes hidden files only at or below `named`.
-    pub(super) fn nearest_passages(
+    pub(crate) fn nearest_passages(
         &self,
         model: &str,
         query: &[i8],

@@ -60,7 +60,7 @@ fn first_revision() -> u64 {
 }
 
 /// A search or another call that waits or runs. Reading in the background continues when it is dropped.
-pub(crate) struct Searching<'a>(&'a IndexActivity);
+pub struct Searching<'a>(&'a IndexActivity);
 
 impl Drop for Searching<'_> {
     fn drop(&mut self) {

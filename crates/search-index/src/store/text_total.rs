@@ -13,7 +13,7 @@ CREATE TRIGGER text_changed AFTER UPDATE OF text_bytes ON file BEGIN
     UPDATE text_total SET bytes = bytes + new.text_bytes - old.text_bytes; END;";
 
 /// Creates the sum if the index has none.
-pub(super) fn create_text_total(connection: &Connection) -> rusqlite::Result<()> {
+pub(crate) fn create_text_total(connection: &Connection) -> rusqlite::Result<()> {
     if connection.table_exists(None, "text_total")? {
         return Ok(());
     }
@@ -21,16 +21,16 @@ pub(super) fn create_text_total(connection: &Connection) -> rusqlite::Result<()>
 }
 
 /// Returns the length of the text of all files, in bytes.
-pub(super) fn total_text_bytes(connection: &Connection) -> rusqlite::Result<i64> {
+pub(crate) fn total_text_bytes(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row("SELECT bytes FROM text_total", [], |row| row.get(0))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::progress::{ExtractionProblem, PassageBatch};
-    use super::super::store::Index;
-    use super::super::walk::{FileStamp, FoundFile};
     use super::*;
+    use crate::progress::{ExtractionProblem, PassageBatch};
+    use crate::store::Index;
+    use crate::walk::{FileStamp, FoundFile};
     use documents::PageRange;
     use documents::passages::DocumentPassage;
 

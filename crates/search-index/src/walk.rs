@@ -133,7 +133,7 @@ fn walk_folder(
 }
 
 /// Returns the change stamp of a file.
-pub(crate) fn file_stamp(metadata: &std::fs::Metadata) -> FileStamp {
+pub fn file_stamp(metadata: &std::fs::Metadata) -> FileStamp {
     let nanos = |seconds: i64, nanos: i64| seconds.saturating_mul(1_000_000_000).saturating_add(nanos);
     FileStamp {
         size: i64::try_from(metadata.size()).unwrap_or(i64::MAX),

@@ -1,5 +1,13 @@
 //! The index on disk: a SQLite file beside the workspace, which can be deleted at any time.
 
+pub(crate) mod candidates;
+mod columns;
+pub(crate) mod images;
+mod recognizer;
+pub(crate) mod stored;
+mod text_total;
+mod vectors;
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,13 +18,8 @@ use domain::unread::{UnreadImage, UnreadImages, UnreadReason};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension, Row, Transaction, params};
 use text_analysis::TextLanguage;
 
-use super::columns;
-use super::images;
 use super::progress::{ExtractionProblem, IndexedFile, PassageBatch, Runs, retry_at};
-use super::recognizer;
 use super::text::{document_title, language_of, stem_text};
-use super::text_total;
-use super::vectors;
 use super::walk::{FileStamp, FoundFile};
 
 /// The version of the schema; a file with another version is rebuilt.

@@ -3,11 +3,12 @@
 use domain::unread::UnreadReason;
 use rusqlite::params;
 
-use super::store::{Index, IndexError};
-use super::{DocumentLibrary, images};
+use super::images;
+use super::{Index, IndexError};
+use crate::DocumentLibrary;
 
 /// The number of languages of text recognition when scans were last read; without a row, none.
-pub(super) const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS recognizer (languages INTEGER NOT NULL) STRICT;";
+pub(crate) const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS recognizer (languages INTEGER NOT NULL) STRICT;";
 /// The reader version of files that must be read again.
 const OUTDATED: i64 = -1;
 

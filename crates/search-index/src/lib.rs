@@ -7,23 +7,25 @@
 //! that doubles. The index contains only derived data: a damaged one is deleted and rebuilt.
 //!
 //! Hidden files are searched only if a question or a call names them.
+//!
+//! The crate reads no document itself: its caller passes a function that does so within bounds.
+//!
+//! # Where to look
+//!
+//! - The time of indexing and the states of files: `activity.rs`, `states.rs`; reports are in `protocol`.
+//! - Results of a search: `store/candidates.rs`, `rank.rs`, `answer.rs`; vectors: `store/vectors.rs`.
+//! - Images inside documents: `store/images.rs`. Damage of the index: `integrity.rs`.
+#![forbid(unsafe_code)]
 
 mod activity;
 mod answer;
-mod candidates;
-mod columns;
 mod embedding;
-mod images;
 mod integrity;
 mod progress;
 mod rank;
-mod recognizer;
 mod states;
 mod store;
-mod stored;
 mod text;
-mod text_total;
-mod vectors;
 mod walk;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -38,18 +40,18 @@ use futures_util::stream::FuturesUnordered;
 use protocol::tool::{SearchArguments, ToolOutput};
 use tokio::time::Instant;
 
-use activity::{IndexActivity, Searching};
+use activity::IndexActivity;
+pub use activity::Searching;
 use answer::{failed_search, search_index};
 use embedding::QueryVectors;
 
-pub use images::PendingImage;
 pub use progress::{
-    ExtractionProblem, IndexQueue, IndexedFile, PassageBatch, RETRY_AFTER, RETRY_AFTER_MAX, Runs, Wanted,
+    ExtractionProblem, IndexQueue, IndexedFile, PassageBatch, PendingImage, RETRY_AFTER, RETRY_AFTER_MAX,
+    Runs, Wanted,
 };
+pub use store::stored::StoredPages;
 pub use store::{Index, IndexError, UnreadableDocument};
-pub use stored::StoredPages;
-pub(crate) use walk::file_stamp;
-pub use walk::{FILES_MAX, FileStamp, FoundFile, walk_workspace};
+pub use walk::{FILES_MAX, FileStamp, FoundFile, file_stamp, walk_workspace};
 
 /// The maximum number of files or folders in the scope of a search.
 const PATHS_MAX: usize = 100;
@@ -278,7 +280,7 @@ impl DocumentLibrary {
             rest.clear();
         }
         let images_until =
-            if scope.background { until } else { until.min(Instant::now() + images::TIME_MAX) };
+            if scope.background { until } else { until.min(Instant::now() + store::images::TIME_MAX) };
         for (mut queue, is_wanted) in [(wanted, true), (rest, scope.wanted.is_empty())] {
             // Documents that the search does not name do not delay an answer from the named ones.
             let until = if is_wanted { until } else { until.min(Instant::now() + OTHERS_TIME_MAX) };
@@ -352,7 +354,7 @@ impl DocumentLibrary {
     }
 
     /// Keeps the background from reading documents until the result is dropped.
-    pub(crate) fn pause_background(&self) -> Searching<'_> {
+    pub fn pause_background(&self) -> Searching<'_> {
         self.activity.begin_search()
     }
 
