@@ -171,40 +171,45 @@ fn encode_outlook_msg(text: &str) -> Vec<u8> {
     file.into_inner().into_inner()
 }
 
-#[test]
-fn hostile_email_headers_run_nothing() {
+/// Asks about messages with the payloads in their headers, and opens the answers and some of the messages.
+fn check_hostile_messages(kind: &str, encode: fn(&str) -> Vec<u8>) {
     let stage = BrowserFixture::start_signed_in(desktop_view(false, "sk"));
     stage.browser.run_script_on_load(TRAP);
     let api = stage.service.api_for(&stage.account);
     let model = builtin_reader_id(&api);
     let payloads = payloads::all_payloads();
     for (number, texts) in payloads.chunks(MAILS).enumerate() {
-        for (kind, write) in [("eml", encode_eml as fn(&str) -> Vec<u8>), ("msg", encode_outlook_msg)] {
-            let paths: Vec<Value> = texts
-                .iter()
-                .enumerate()
-                .map(|(at, text)| {
-                    let mail = write(&text.replace(char::is_control, " "));
-                    let stored = api.upload_file(&format!("mail-{number}-{at}.{kind}"), &mail);
-                    stored.expect_status(201).json()["path"].clone()
-                })
-                .collect();
-            let question = json!({ "input": "What is the heron?", "filePaths": paths, "model": model });
-            let answer = api.wait_for_completion(&api.expect_accepted(&question));
-            let chat = answer["chatId"].as_str().expect("a conversation").to_owned();
-            let text = answer["text"].as_str().expect("a text");
-            assert!(text.contains("heron") && text.contains("hit()"), "{kind}: {answer}");
-            visit_with_and_without_policy(&stage, &format!("/c/{chat}"), 1);
-            for path in paths.iter().step_by(MAILS / 2) {
-                visit_with_and_without_policy(
-                    &stage,
-                    &format!("/files{}?view", path.as_str().expect("a path")),
-                    0,
-                );
-            }
+        let paths: Vec<Value> = texts
+            .iter()
+            .enumerate()
+            .map(|(at, text)| {
+                let mail = encode(&text.replace(char::is_control, " "));
+                let stored = api.upload_file(&format!("mail-{number}-{at}.{kind}"), &mail);
+                stored.expect_status(201).json()["path"].clone()
+            })
+            .collect();
+        let question = json!({ "input": "What is the heron?", "filePaths": paths, "model": model });
+        let answer = api.wait_for_completion(&api.expect_accepted(&question));
+        let chat = answer["chatId"].as_str().expect("a conversation").to_owned();
+        let text = answer["text"].as_str().expect("a text");
+        assert!(text.contains("heron") && text.contains("hit()"), "{kind}: {answer}");
+        visit_with_and_without_policy(&stage, &format!("/c/{chat}"), 1);
+        for path in paths.iter().step_by(MAILS / 2) {
+            let page = format!("/files{}?view", path.as_str().expect("a path"));
+            visit_with_and_without_policy(&stage, &page, 0);
         }
     }
     assert_nothing_loaded(&stage);
+}
+
+#[test]
+fn hostile_eml_headers_run_nothing() {
+    check_hostile_messages("eml", encode_eml);
+}
+
+#[test]
+fn hostile_outlook_headers_run_nothing() {
+    check_hostile_messages("msg", encode_outlook_msg);
 }
 
 #[test]
