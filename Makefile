@@ -40,8 +40,11 @@ ON_QEMU := package(e2e) & binary(suite) & (test(/^vm::/) | test(=crash::an_answe
 # The environment of tests that drive the built binary: on the kernel that `make kernel` has left, or the one that is named.
 KERNEL = $(or $(CAUSERIE_MACHINE_KERNEL),$(wildcard $(TARGET)/kernel/linux))
 TESTED = CAUSERIE_GUEST=$(GUEST_DEBUG) CAUSERIE_BIN=$(TARGET)/debug/causerie $(addprefix CAUSERIE_MACHINE_KERNEL=,$(KERNEL))
-# Most tests wait most of the time, for machines, browsers and clocks: half as many again as there are processors.
-export NEXTEST_TEST_THREADS ?= $(shell expr $$(nproc) \* 3 / 2)
+# Most tests wait most of the time, for machines, browsers and clocks: twice as many as there are processors.
+export NEXTEST_TEST_THREADS ?= $(shell expr $$(nproc) \* 2)
+# The random kills of both runs: two hundred.
+KILLS_POSTGRES := 40
+KILLS_SQLITE := 160
 # Which machine drivers run here: a test whose driver does not is named at the end, or fails where CAUSERIE_EXPECT_DRIVERS
 # lists the driver.
 DRIVERS := $(TARGET)/debug/examples/drivers
@@ -82,14 +85,14 @@ test: tools guest-debug ## Run every test; before that some on PostgreSQL with m
 	@rm -rf $(TARGET)/drivers
 	CAUSERIE_GUEST=$(GUEST_DEBUG) $(CARGO) build $(EVERYTHING) --all-targets
 	@$(call LINK_KERNEL,$(TARGET)/debug)
-	$(TESTED) CAUSERIE_TEST_DATABASE=postgres KILLS=40 CAUSERIE_MACHINE_DRIVER=sandbox \
+	$(TESTED) CAUSERIE_TEST_DATABASE=postgres KILLS=$(KILLS_POSTGRES) CAUSERIE_MACHINE_DRIVER=sandbox \
 		$(CARGO) nextest run $(EVERYTHING) -E '$(ON_POSTGRES)'
 	if $(TESTED) $(DRIVERS) try qemu; then \
 		$(TESTED) CAUSERIE_MACHINE_DRIVER=qemu $(CARGO) nextest run $(EVERYTHING) -j1 -E '$(ON_QEMU)'; \
 	else \
 		$(TESTED) $(CARGO) nextest list $(EVERYTHING) --message-format oneline -E '$(ON_QEMU)' | $(TESTED) $(DRIVERS) skip qemu; \
 	fi
-	$(TESTED) CAUSERIE_PYTHON=$(TARGET)/python CAUSERIE_NODE=$(TARGET)/node \
+	$(TESTED) KILLS=$(KILLS_SQLITE) CAUSERIE_PYTHON=$(TARGET)/python CAUSERIE_NODE=$(TARGET)/node \
 		$(CARGO) nextest run $(EVERYTHING); status=$$?; $(DRIVERS) summary; exit $$status
 
 # What needs neither a database server nor a browser nor a virtual machine.
