@@ -1,7 +1,7 @@
 # The habits of the project; `make` alone prints them.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup tools kernel guest guest-debug debug tidy build demo quick test schemathesis fuzz check fmt bench bench-documents bench-pages screenshots \
+.PHONY: help setup tools kernel guest guest-debug debug tidy build demo quick test schemathesis fuzz check fmt bench profile bench-documents bench-pages screenshots \
 	audit package package-test
 
 CARGO ?= cargo
@@ -154,6 +154,12 @@ bench: build ## Measure: start, memory, latency from model to reader, kills; tak
 	@sh tools/setup.sh bench
 	$(CARGO) build $(OPTIMISED) --bin bench --example probe_agent
 	CAUSERIE_BIN=$(TARGET)/release/causerie CAUSERIE_GUEST=$(GUEST) $(TARGET)/release/bench
+
+SCENARIO := markdown-20 markdown-400
+profile: guest ## Profile the service under scenarios of the bench, SCENARIO, by part (docs/performance.md)
+	@sh tools/setup.sh bench profile
+	RUSTFLAGS="-C force-frame-pointers=yes" CAUSERIE_GUEST=$(GUEST) $(CARGO) build --workspace --profile profiling --bin causerie --bin bench
+	CAUSERIE_GUEST=$(GUEST) python3 tools/profile.py $(TARGET)/profiling/causerie $(TARGET)/profiling/bench $(SCENARIO)
 
 bench-pages: build ## Measure the web application in headless Chromium: a slow phone, and an answer of two hundred pages
 	@sh tools/setup.sh browser

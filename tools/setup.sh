@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what is missing and touches nothing that is there. Arguments: packages, kernel, kernel-build, nextest, python, browser, node, screenshots,
+# Installs what is missing and touches nothing that is there. Arguments: packages, kernel, kernel-build, nextest, python, browser, node, screenshots, bench, profile,
 # fuzz, deny, typos, package, package-arm64.
 set -eu
 
@@ -22,6 +22,8 @@ AXE_VERSION="4.14.1"
 PICTURE_PACKAGES="pngquant fonts-inter fonts-urw-base35"
 # Beside which files are measured.
 BENCH_PACKAGES="nginx-light"
+# What shows where the service spends its time.
+PROFILE_PACKAGES="linux-perf python3"
 # What builds the kernel of machines.
 KERNEL_PACKAGES="gcc make libc6-dev flex bison bc xz-utils"
 # What packs the release: debhelper and lintian for Debian, umoci and mmdebstrap for an image of containers, which podman runs.
@@ -173,6 +175,7 @@ for what in "$@"; do
             ;;
         package-arm64) packages $CROSS_PACKAGES ;;
         bench) packages $BENCH_PACKAGES ;;
+        profile) packages $PROFILE_PACKAGES ;;
         python)
             packages $PYTHON_PACKAGES
             python

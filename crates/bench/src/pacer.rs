@@ -2,8 +2,8 @@
 //!
 //! The scripted fake vendor cannot sustain 400 fast streams beside their readers on one processor, so it would itself
 //! be measured. This one writes the same frames on bare connections. A token is `t7x1a2b3c`: its number, and
-//! microseconds in hexadecimal, letters and digits only, as most model output is. A paragraph ends after a fixed
-//! number of tokens.
+//! microseconds in hexadecimal. The models `text-…` write paragraphs of such words, the models `markdown-…` sections
+//! with a heading, emphasis, code, lists and punctuation, as most models do.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -20,8 +20,16 @@ use tokio::time::sleep_until;
 use crate::BenchResult;
 use crate::process::pin_apart;
 
-/// The listed models; any `text-<tokens>x<milliseconds>` is served.
-const MODELS: &[&str] = &["text-1x0", "text-100x50", "text-200x5", "text-10000x1"];
+/// The listed models; any `text-<tokens>x<milliseconds>` and `markdown-<tokens>x<milliseconds>` is served.
+const MODELS: &[&str] = &[
+    "text-1x0",
+    "text-100x50",
+    "text-200x5",
+    "text-10000x1",
+    "markdown-100x50",
+    "markdown-200x5",
+    "markdown-2000x5",
+];
 /// Limits the size of a request.
 const REQUEST_MAX_BYTES: usize = 1 << 20;
 /// The tokens of a paragraph.
@@ -116,8 +124,9 @@ async fn serve_requests(mut stream: TcpStream) -> BenchResult<()> {
 
 /// Streams the tokens of a model.
 async fn stream_tokens(stream: &mut TcpStream, model: &str) -> BenchResult<()> {
-    let pace = model.strip_prefix("text-").and_then(|pace| pace.split_once('x')).ok_or("an unknown model")?;
-    let (count, every) = (pace.0.parse::<u32>()?, Duration::from_millis(pace.1.parse()?));
+    let (style, pace) = model.split_once('-').ok_or("an unknown model")?;
+    let (count, every) = pace.split_once('x').ok_or("an unknown model")?;
+    let (count, every) = (count.parse::<u32>()?, Duration::from_millis(every.parse()?));
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     stream.write_all(head.as_bytes()).await?;
     let mut due = tokio::time::Instant::now();
@@ -125,12 +134,13 @@ async fn stream_tokens(stream: &mut TcpStream, model: &str) -> BenchResult<()> {
     for number in 0..count {
         due += every;
         sleep_until(due).await;
-        let space = if number % PARAGRAPH == PARAGRAPH - 1 { "\\n\\n" } else { " " };
+        let (before, after) =
+            if style == "markdown" { decorate_token(number) } else { separate_token(number) };
         frame.clear();
         write!(
             frame,
             "data: {{\"id\":\"pacer\",\"object\":\"chat.completion.chunk\",\"created\":1700000000,\"model\":\"{model}\",\
-             \"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"t{number}x{:x}{space}\"}},\"finish_reason\":null}}]}}\n\n",
+             \"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{before}t{number}x{:x}{after}\"}},\"finish_reason\":null}}]}}\n\n",
             now_micros()
         )?;
         write_chunk(stream, &frame, &mut chunk).await?;
@@ -139,6 +149,29 @@ async fn stream_tokens(stream: &mut TcpStream, model: &str) -> BenchResult<()> {
     let usage = json!({"choices": [], "usage": {"prompt_tokens": 100, "completion_tokens": count}});
     write_chunk(stream, &format!("data: {end}\n\ndata: {usage}\n\ndata: [DONE]\n\n"), &mut chunk).await?;
     Ok(stream.write_all(b"0\r\n\r\n").await?)
+}
+
+/// Returns what follows a token in plain paragraphs, as JSON.
+const fn separate_token(number: u32) -> (&'static str, &'static str) {
+    ("", if number % PARAGRAPH == PARAGRAPH - 1 { "\\n\\n" } else { " " })
+}
+
+/// Returns what precedes and follows a token in Markdown, as JSON.
+const fn decorate_token(number: u32) -> (&'static str, &'static str) {
+    match number % PARAGRAPH {
+        0 => ("## ", " "),
+        4 | 24 | 49 | 59 => ("", ".\\n\\n"),
+        9 | 51 => ("**", " "),
+        11 | 52 => ("", "** "),
+        15 | 40 => ("`", "` "),
+        17 => ("(", ", "),
+        20 => ("", "): "),
+        25 | 31 | 37 | 43 => ("- **", "**: "),
+        30 | 36 | 42 => ("", ".\\n"),
+        34 => ("", "'s "),
+        55 => ("*", "* "),
+        _ => ("", " "),
+    }
 }
 
 async fn write_chunk(stream: &mut TcpStream, data: &str, chunk: &mut String) -> BenchResult<()> {
@@ -150,7 +183,9 @@ async fn write_chunk(stream: &mut TcpStream, data: &str, chunk: &mut String) -> 
 /// Returns the tokens in a JSON text, in order: their numbers and send times.
 pub(crate) fn parse_json_stamps(text: &str) -> impl Iterator<Item = (u32, u64)> + '_ {
     // A line feed is encoded as `\n`.
-    let words = text.split([' ', '\\']).map(|word| word.trim_start_matches('n'));
+    let words = text.split([' ', '\\', '\'']).map(|word| {
+        word.trim_start_matches('n').trim_matches(|letter: char| !letter.is_ascii_alphanumeric())
+    });
     words.filter_map(|word| {
         let (number, micros) = word.strip_prefix('t')?.split_once('x')?;
         Some((number.parse().ok()?, u64::from_str_radix(micros, 16).ok()?))
@@ -163,8 +198,8 @@ mod tests {
 
     #[test]
     fn parse_stamps_in_json() {
-        let read: Vec<_> = parse_json_stamps(r"t0xf t1x10\n\nt2x1f and t").collect();
-        assert_eq!(read, [(0, 15), (1, 16), (2, 31)]);
+        let read: Vec<_> = parse_json_stamps(r"t0xf t1x10\n\nt2x1f and t\n- **t3x20**: (t4x21's").collect();
+        assert_eq!(read, [(0, 15), (1, 16), (2, 31), (3, 32), (4, 33)]);
     }
 
     #[tokio::test]
@@ -173,9 +208,9 @@ mod tests {
         let mut connection = crate::http::BenchConnection::open(pacer.address).await.expect("it listens");
         let models = crate::http::build_request("GET", "/v1/models", None, None);
         assert_eq!(connection.call_json(&models, 200).await.expect("a list")["data"][0]["id"], "text-1x0");
-        let body = json!({"model": "text-130x0", "messages": []});
-        let ask = crate::http::build_request("POST", "/v1/chat/completions", None, Some(&body));
-        for _ in 0..2 {
+        for model in ["text-130x0", "markdown-130x0", "text-130x0"] {
+            let body = json!({"model": model, "messages": []});
+            let ask = crate::http::build_request("POST", "/v1/chat/completions", None, Some(&body));
             let (_, said) = connection.exchange_request(&ask).await.expect("a stream");
             let said = String::from_utf8(said).expect("text");
             let contents = said.split("\"content\":\"").skip(1);

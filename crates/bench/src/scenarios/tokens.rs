@@ -72,6 +72,23 @@ pub(crate) const MANY: Load = Load {
     ..FAST
 };
 
+/// Like [`MANY`], [`FAST`] and [`FEW`], in Markdown.
+pub(crate) const MANY_MARKDOWN: Load =
+    Load { name: "400 x 200 tokens of Markdown at 5 ms", model: "markdown-200x5", ..MANY };
+pub(crate) const FAST_MARKDOWN: Load =
+    Load { name: "100 x 200 tokens of Markdown at 5 ms", model: "markdown-200x5", cpu_max: 30.0, ..FAST };
+pub(crate) const FEW_MARKDOWN: Load =
+    Load { name: "20 x 200 tokens of Markdown at 5 ms", model: "markdown-200x5", cpu_max: 50.0, ..FEW };
+
+/// Answers of two thousand tokens.
+pub(crate) const LONG_MARKDOWN: Load = Load {
+    name: "20 x 2,000 tokens of Markdown at 5 ms",
+    model: "markdown-2000x5",
+    tokens: 2000,
+    rounds: 1,
+    ..FEW_MARKDOWN
+};
+
 /// A model with one immediate token, which starts each machine.
 const WARM_UP: &str = "text-1x0";
 
