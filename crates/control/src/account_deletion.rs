@@ -68,7 +68,7 @@ impl AccountDeletion {
         };
         match &self.running {
             Some(running) => {
-                running.vm.dispatch.see_through(closing).await.unwrap_or(Err(StoreError::Panicked))
+                running.vm.background.see_through(closing).await.unwrap_or(Err(StoreError::Panicked))
             }
             None => closing.await,
         }

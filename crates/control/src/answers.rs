@@ -10,7 +10,7 @@ use store::conversations::{self, ConversationError, StoredAnswer};
 use store::{Sql, Store, StoreError};
 use tokio::sync::Semaphore;
 
-use engine::{Dispatch, settle_surely};
+use engine::{BackgroundTasks, settle_surely};
 use live::{Follower, Live, LiveAnswer, Meta, Snapshot};
 
 use crate::access::Authenticator;
@@ -27,7 +27,7 @@ const RENDERINGS_MAX: usize = 2;
 pub struct AnswerService {
     store: Store,
     live: Arc<Live>,
-    dispatch: Dispatch,
+    background: BackgroundTasks,
     access: Authenticator,
 }
 
@@ -45,9 +45,14 @@ pub enum WaitOutcome {
 
 impl AnswerService {
     /// Creates the answers of this store.
-    pub(crate) fn new(store: &Store, live: &Arc<Live>, dispatch: &Dispatch, access: &Authenticator) -> Self {
+    pub(crate) fn new(
+        store: &Store,
+        live: &Arc<Live>,
+        background: &BackgroundTasks,
+        access: &Authenticator,
+    ) -> Self {
         let (store, live) = (store.clone(), live.clone());
-        Self { store, live, dispatch: dispatch.clone(), access: access.clone() }
+        Self { store, live, background: background.clone(), access: access.clone() }
     }
 
     /// Returns an answer in its present state.
@@ -214,7 +219,7 @@ impl AnswerService {
             return Ok(Arc::new(LiveAnswer::new(answer_meta(account, &stored), stored.answer)));
         }
         let this = self.clone();
-        let begun = self.dispatch.see_through(async move { this.begin_live(account, stored).await });
+        let begun = self.background.see_through(async move { this.begin_live(account, stored).await });
         begun.await.unwrap_or(Err(StoreError::Panicked.into()))
     }
 
@@ -242,7 +247,8 @@ impl AnswerService {
                 let (this, meta) = (self.clone(), live.meta().clone());
                 drop(live);
                 // Others may be reading it by now.
-                self.dispatch.spawn_task(async move { settle_surely(&this.store, &this.live, &meta).await });
+                self.background
+                    .spawn_until_shutdown(async move { settle_surely(&this.store, &this.live, &meta).await });
                 Err(error)
             }
         }

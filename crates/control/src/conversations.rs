@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use domain::id::{AccountId, ConversationId, MessageId};
 use domain::scope::Permission::{Ask, Read};
-use engine::Dispatch;
+use engine::{BackgroundTasks, Dispatch};
 use live::{Live, LiveAnswer};
 use store::conversations::{self, ConversationError, ConversationPatch, ShowRefused};
 pub use store::conversations::{
@@ -50,6 +50,8 @@ pub struct Conversations {
     pub(crate) environment: ServiceEnvironment,
     pub(crate) live: Arc<Live>,
     pub(crate) dispatch: Dispatch,
+    /// Finishes what a dropped request has begun.
+    pub(crate) background: BackgroundTasks,
     pub(crate) jobs: Jobs,
 }
 
@@ -204,7 +206,7 @@ impl Conversations {
         principal.require_any(&[Ask])?;
         let account = principal.account();
         let this = self.clone();
-        let shown = self.dispatch.see_through(async move {
+        let shown = self.background.see_through(async move {
             let show = move |tx: &mut dyn store::Sql| {
                 title::follow_first_question(tx, account, conversation, |tx| {
                     conversations::show_branch(tx, account, conversation, answer)
@@ -245,7 +247,7 @@ impl Conversations {
         let title = change.title.as_deref().map(title::check_title).transpose()?;
         let patch = ConversationPatch { title, pinned: change.pinned };
         let store = self.store.clone();
-        let patched = self.dispatch.see_through(async move {
+        let patched = self.background.see_through(async move {
             store.write(move |tx| conversations::patch_conversation(tx, account, conversation, &patch)).await
         });
         Ok(patched.await.unwrap_or(Err(StoreError::Panicked.into()))?)
@@ -264,7 +266,7 @@ impl Conversations {
         principal.require_any(&[Ask])?;
         let account = principal.account();
         let (this, now) = (self.clone(), self.environment.now());
-        let deleted = self.dispatch.see_through(async move {
+        let deleted = self.background.see_through(async move {
             let deleted = this
                 .store
                 .write(move |tx| conversations::delete_conversation(tx, account, conversation, now))
@@ -293,7 +295,7 @@ impl Conversations {
         principal.require_any(&[Ask])?;
         let account = principal.account();
         let this = self.clone();
-        let stopped = self.dispatch.see_through(async move {
+        let stopped = self.background.see_through(async move {
             let summary =
                 this.store.write(move |tx| conversations::request_stop(tx, account, conversation)).await?;
             if let Some(answer) = summary.open_answer {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use domain::id::{AccountId, ConversationId};
 use domain::scope::Permission::Read;
-use engine::Dispatch;
+use engine::BackgroundTasks;
 use store::conversations::{self, ConversationError, ConversationSummary};
 use store::search::{self, Unindexed, UnindexedBatch};
 use store::{Sql, Store, StoreError};
@@ -54,14 +54,14 @@ pub struct HistoryListing {
 #[derive(Clone)]
 pub struct HistoryService {
     store: Store,
-    dispatch: Dispatch,
+    background: BackgroundTasks,
     /// The accounts whose conversations a task indexes.
     indexing: Arc<Mutex<HashSet<AccountId>>>,
 }
 
 impl HistoryService {
-    pub(crate) fn new(store: &Store, dispatch: &Dispatch) -> Self {
-        Self { store: store.clone(), dispatch: dispatch.clone(), indexing: Arc::default() }
+    pub(crate) fn new(store: &Store, background: &BackgroundTasks) -> Self {
+        Self { store: store.clone(), background: background.clone(), indexing: Arc::default() }
     }
 
     /// Returns `limit` conversations from `offset` on: the ones that contain, for each word of `searched`, a word that
@@ -146,7 +146,7 @@ impl HistoryService {
         }
         if self.lock_indexing().insert(account) {
             let this = self.clone();
-            self.dispatch.spawn_task(async move {
+            self.background.spawn_until_shutdown(async move {
                 // Freed even if the service ends in the middle.
                 let _working = IndexingMark(&this, account);
                 while this.index_batch(account).await.unwrap_or(false) {}

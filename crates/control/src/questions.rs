@@ -9,7 +9,9 @@ use domain::limits::{ATTACHMENTS_MAX, QUESTION_MAX_BYTES};
 use domain::machine::MachineStatus;
 use domain::scope::Permission;
 use engine::templates::PromptTemplates;
-use engine::{Dispatch, PromptOptions, WebAccess, WebTools, first_reservation, settle_surely};
+use engine::{
+    BackgroundTasks, Dispatch, PromptOptions, WebAccess, WebTools, first_reservation, settle_surely,
+};
 use live::{Generation, Live, LiveAnswer, Meta, Snapshot};
 use machine::{Machines, SupervisorError};
 use models::Catalog;
@@ -104,6 +106,8 @@ pub struct QuestionService {
     pub(crate) environment: ServiceEnvironment,
     pub(crate) live: Arc<Live>,
     pub(crate) dispatch: Dispatch,
+    /// Finishes what a dropped request has begun.
+    pub(crate) background: BackgroundTasks,
     pub(crate) machines: Machines,
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) workspaces: Workspaces,
@@ -286,7 +290,7 @@ impl QuestionService {
             now,
         };
         // Dropping the future must not leave an accepted question whose machine is never started.
-        let taken = self.dispatch.see_through(self.clone().submit_question(new)).await;
+        let taken = self.background.see_through(self.clone().submit_question(new)).await;
         taken.unwrap_or(Err(AskError::Store(StoreError::Panicked)))
     }
 
@@ -355,7 +359,7 @@ impl QuestionService {
         if self.live.has_deleted_since(generation) {
             // Possibly this conversation, whose readers were dismissed before its answer began.
             let (store, known, meta) = (self.store.clone(), self.live.clone(), live.meta().clone());
-            self.dispatch.spawn_task(async move { settle_surely(&store, &known, &meta).await });
+            self.background.spawn_until_shutdown(async move { settle_surely(&store, &known, &meta).await });
         }
         // A tool of an earlier answer may have taken the machine's permissions for the workspace away.
         if let Err(error) = self.workspaces.workspace_for(account).repair_permissions().await {

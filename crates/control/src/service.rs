@@ -36,7 +36,10 @@ use crate::{
 };
 use engine::metrics::AnswerMetrics;
 use engine::templates::PromptTemplates;
-use engine::{Dispatch, DispatchLimits, EmbeddingMetrics, EmbeddingService, WebTools, release_left_over};
+use engine::{
+    BackgroundTasks, Dispatch, DispatchLimits, EmbeddingMetrics, EmbeddingService, WebTools,
+    release_left_over,
+};
 use live::Live;
 
 /// The time limit for connecting to the database at the start.
@@ -196,8 +199,10 @@ impl CauserieService {
         begin_machines(&machines, &lock, follows_another.then(|| (machine_folders(&config.data), locked_at)))
             .await?;
         let jobs = Jobs::with_recurring(&store, &environment, &workspaces, &machines, process).await?;
+        let background = BackgroundTasks::default();
         let dispatch = Dispatch::start_claiming(engine::EngineParts {
             store: store.clone(),
+            tasks: background.clone(),
             environment: environment.clone(),
             live: live.clone(),
             machines: machines.clone(),
@@ -222,7 +227,8 @@ impl CauserieService {
         let access =
             Authenticator::new(store.clone(), environment.clone(), workspaces.clone(), tasks.clone());
         spawn_sweeps(&tasks, (&store, &machines), &disk, &workspaces, &shutdown);
-        let vm = Vm { machines: machines.clone(), dispatch: dispatch.clone() };
+        let vm =
+            Vm { machines: machines.clone(), dispatch: dispatch.clone(), background: background.clone() };
         let running = Some(RunningService { vm: vm.clone(), access: access.clone(), jobs: jobs.clone() });
         let folders = machine_folders(&config.data);
         let admin = Admin::new(store.clone(), environment.clone(), workspaces.clone(), folders, running);
@@ -231,9 +237,9 @@ impl CauserieService {
             operators: Operators { admin: admin.clone(), catalog: catalog.clone(), plugins: plugins.clone() },
             credentials: CredentialService::new(&store, &environment, &passwords, &admin.deletion),
             admin,
-            answers: AnswerService::new(&store, &live, &dispatch, &access),
+            answers: AnswerService::new(&store, &live, &background, &access),
             owner: Owner::new(&store, &environment, &access),
-            history: HistoryService::new(&store, &dispatch),
+            history: HistoryService::new(&store, &background),
             single_sign_on,
             sessions,
             access,
@@ -248,6 +254,7 @@ impl CauserieService {
                 environment: environment.clone(),
                 live: live.clone(),
                 dispatch: dispatch.clone(),
+                background: background.clone(),
                 jobs: jobs.clone(),
             },
             passwords,
@@ -256,6 +263,7 @@ impl CauserieService {
                 environment,
                 live,
                 dispatch: dispatch.clone(),
+                background,
                 machines: machines.clone(),
                 catalog: catalog.clone(),
                 workspaces: workspaces.clone(),

@@ -3,7 +3,7 @@
 use domain::id::AccountId;
 use domain::machine::{ChangeReason, DesiredState, MachineStatus};
 use domain::scope::Permission::{self, Machine};
-use engine::Dispatch;
+use engine::{BackgroundTasks, Dispatch};
 use futures_util::future::BoxFuture;
 use machine::{Kernel, MachineHome, MachineRecord, MachineRecords, Machines, RecordsError, SupervisorError};
 use store::{Store, machines};
@@ -38,6 +38,8 @@ pub struct MachineDescription {
 pub struct Vm {
     pub(crate) machines: Machines,
     pub(crate) dispatch: Dispatch,
+    /// Finishes what a dropped request has begun.
+    pub(crate) background: BackgroundTasks,
 }
 
 impl Vm {
@@ -84,7 +86,7 @@ impl Vm {
     /// Starts the machine of an account, without a check of permissions.
     pub(crate) async fn start_of(&self, account: AccountId) -> Result<(), SupervisorError> {
         let this = self.clone();
-        let started = self.dispatch.see_through(async move {
+        let started = self.background.see_through(async move {
             this.machines.start_machine(account).await?;
             this.dispatch.wake_up(); // for the answers that waited for it
             Ok(())
@@ -100,7 +102,7 @@ impl Vm {
         principal.require_any(&[Machine])?;
         let account = principal.account();
         let machines = self.machines.clone();
-        let stopped = self.dispatch.see_through(async move { machines.stop_machine(account).await });
+        let stopped = self.background.see_through(async move { machines.stop_machine(account).await });
         Ok(stopped.await.unwrap_or(Err(SupervisorError::ShuttingDown))?)
     }
 }

@@ -5,20 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use domain::id::AccountId;
-use domain::step::StepCall;
+use domain::step::{StepCall, ToolSpec};
 use domain::tool::MachineTool;
 use domain::turn::HostFrame;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use machine::{GuestConnection, GuestSession, ProtocolViolation, SupervisorError};
-use plugins::PluginLibrary;
+use machine::{GuestConnection, GuestSession, Machines, ProtocolViolation, SupervisorError};
+use plugins::{McpServer, PluginLibrary};
 use protocol::tool::SearchArguments;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::embeddings::EmbeddingService;
-use super::shared::EngineShared;
+use super::machine_tools::MachineTools;
 use super::turn_input::{SessionEvent, TurnInput};
+use super::web::WebTools;
 
 /// The maximum number of frames that wait to be sent in one session. A guest that lets more pile up loses the session.
 const FRAMES_WAITING_MAX: usize = 256;
@@ -29,9 +30,43 @@ const RETRY_DOUBLINGS_MAX: u32 = 7;
 /// The text of an answer whose machine was given up.
 const NOT_STARTED: &str = "it cannot be started; the service's log says why";
 
+/// Opens sessions with machines. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct SessionOpener {
+    machines: Machines,
+    /// The tools that machines have reported.
+    machine_tools: Arc<MachineTools>,
+    /// Knows the operator's MCP servers.
+    web: WebTools,
+    embeddings: Option<Arc<EmbeddingService>>,
+}
+
+impl SessionOpener {
+    pub(super) fn new(machines: Machines, web: WebTools, embeddings: Option<Arc<EmbeddingService>>) -> Self {
+        Self { machines, machine_tools: Arc::default(), web, embeddings }
+    }
+
+    /// Returns the tools of the plugins' MCP servers in the connected machine. Servers with the name of one of the
+    /// operator's are skipped.
+    async fn tools_of_machine(
+        &self,
+        account: AccountId,
+        connection: &GuestConnection,
+        library: &PluginLibrary,
+    ) -> Vec<ToolSpec> {
+        let (taken, servers): (Vec<&McpServer>, Vec<&McpServer>) =
+            library.servers.iter().partition(|server| self.web.has_server(&server.spec.name));
+        for server in taken {
+            let reason = "the operator grants a server of that name, which holds";
+            self.machine_tools.log_missing(&server.plugin, &server.spec.name, reason);
+        }
+        self.machine_tools.list_tools(account, connection, &servers).await
+    }
+}
+
 /// Opens a session and passes its frames until it ends. `failures` counts the sessions in a row without progress.
 pub(super) async fn run_session(
-    shared: Arc<EngineShared>,
+    opener: SessionOpener,
     library: Arc<PluginLibrary>,
     account: AccountId,
     number: u32,
@@ -42,7 +77,7 @@ pub(super) async fn run_session(
         tokio::time::sleep(RETRY_PAUSE * 2_u32.pow(failures.min(RETRY_DOUBLINGS_MAX))).await;
     }
     let turn = SessionTurn { number, inputs };
-    let ended = AssertUnwindSafe(exchange_frames(&shared, &library, account, &turn)).catch_unwind().await;
+    let ended = AssertUnwindSafe(exchange_frames(&opener, &library, account, &turn)).catch_unwind().await;
     let last = ended.unwrap_or_else(|_| {
         tracing::error!(%account, "session with a machine panicked");
         SessionEvent::Down
@@ -52,12 +87,12 @@ pub(super) async fn run_session(
 
 /// Runs one session and returns its last event.
 async fn exchange_frames(
-    shared: &EngineShared,
+    opener: &SessionOpener,
     library: &PluginLibrary,
     account: AccountId,
     turn: &SessionTurn,
 ) -> SessionEvent {
-    let connection = match shared.parts.machines.when_running(account).await {
+    let connection = match opener.machines.when_running(account).await {
         Ok(connection) => connection,
         Err(SupervisorError::GivenUp(reason)) => {
             // The driver's reason may contain internals; it was logged with each failed start.
@@ -73,9 +108,9 @@ async fn exchange_frames(
             return SessionEvent::Down;
         }
     };
-    let tools = shared.tools_of_machine(account, &connection, library).await;
+    let tools = opener.tools_of_machine(account, &connection, library).await;
     let (frames, mut waiting) = mpsc::channel(FRAMES_WAITING_MAX);
-    let _handing = shared.parts.embeddings.clone().map(|embeddings| {
+    let _handing = opener.embeddings.clone().map(|embeddings| {
         let (onward, handed) = mpsc::channel(FRAMES_WAITING_MAX);
         let frames = std::mem::replace(&mut waiting, handed);
         let handing = hand_queries(embeddings, account, connection.clone(), frames, onward);

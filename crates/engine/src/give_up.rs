@@ -6,11 +6,12 @@ use std::time::Duration;
 use domain::answer::{Answer, AnswerChange, AnswerEnding, AnswerFailure, ErrorCode, RevisionStamp};
 use domain::excerpt::Excerpt;
 use domain::id::{NodeId, PostingId};
+use live::Live;
 use store::conversations::{self, ConversationError, StoredAnswer};
 use store::turns::{self, ClaimedTurn, Fence, TurnClaimOptions, TurnError};
 use store::{Store, StoreError};
 
-use super::shared::EngineShared;
+use super::answer_records::AnswerRecords;
 use crate::environment::ServiceEnvironment;
 use crate::spans::Spans;
 
@@ -47,20 +48,21 @@ enum Completed {
 
 /// Completes the answer with an error, because of `why`, and returns whether nothing is left to do.
 pub(super) async fn fail_answer(
-    shared: &EngineShared,
+    records: &AnswerRecords,
+    live: &Live,
     claimed: ClaimedTurn,
     error: AnswerFailure,
     why: &str,
 ) -> bool {
     let (fence, id) = (claimed.fence, claimed.fence.answer);
     tracing::error!(answer = %id, attempts = claimed.attempts, why, "answer failed");
-    match complete_answer(&shared.parts.store, &shared.parts.environment, claimed, error).await {
+    match complete_answer(&records.store, &records.environment, claimed, error).await {
         Completed::Now(answer) => {
-            record_end(shared, fence, answer.ending.as_ref()).await;
-            if let Some(live) = shared.parts.live.get(id) {
-                live.conclude(*answer);
+            record_end(records, fence, answer.ending.as_ref()).await;
+            if let Some(shown) = live.get(id) {
+                shown.conclude(*answer);
             }
-            shared.parts.live.finish_answer(id);
+            live.finish_answer(id);
             true
         }
         Completed::Before => true,
@@ -148,11 +150,11 @@ async fn complete_answer(
 }
 
 /// Records the end in trace and metrics.
-async fn record_end(shared: &EngineShared, fence: Fence, ending: Option<&AnswerEnding>) {
-    let found = shared.parts.store.read(move |tx| turns::find_trace(tx, fence.answer)).await;
+async fn record_end(records: &AnswerRecords, fence: Fence, ending: Option<&AnswerEnding>) {
+    let found = records.store.read(move |tx| turns::find_trace(tx, fence.answer)).await;
     // An answer that was deleted meanwhile is not recorded.
     let Ok(Some((trace, began))) = found else { return };
-    let age = shared.parts.environment.now().duration_since(began);
-    shared.metrics.record_end(ending, age);
-    Spans::give_up(shared.parts.environment.tracer(), trace, fence).record_completion(ending, began);
+    let age = records.now().duration_since(began);
+    records.metrics.record_end(ending, age);
+    Spans::give_up(records.environment.tracer(), trace, fence).record_completion(ending, began);
 }

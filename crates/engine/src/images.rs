@@ -2,7 +2,7 @@
 //! workspace, pages of documents are drawn by the account's machine.
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use domain::id::AccountId;
@@ -10,11 +10,9 @@ use domain::image::{IMAGE_MAX_BYTES, IMAGES_MAX, IMAGES_MAX_BYTES, ImageRef, Loa
 use domain::step::TranscriptItem;
 use futures_util::StreamExt;
 use machine::preview::{PageRequest, Viewer};
-use machine::{GuestConnection, SupervisorError};
+use machine::{GuestConnection, Machines, SupervisorError};
 use tokio::time::{Instant, timeout_at};
-use workspace::{AskedPath, Workspace};
-
-use super::shared::EngineShared;
+use workspace::{AskedPath, Workspace, Workspaces};
 
 /// The time limit for drawing the pages of one step. Pages that are not ready by then are left out.
 const DRAW_TIMEOUT: Duration = Duration::from_secs(20);
@@ -24,21 +22,22 @@ const KEPT_MAX_BYTES: usize = 4_000_000;
 /// The images of one turn.
 pub(super) struct TurnImages {
     account: AccountId,
-    shared: Arc<EngineShared>,
+    workspaces: Workspaces,
+    machines: Machines,
     /// Pages that were drawn for the last step.
     drawn: Mutex<Vec<LoadedImage>>,
 }
 
 impl TurnImages {
     /// Creates the images of a turn of this account.
-    pub(super) fn new(shared: Arc<EngineShared>, account: AccountId) -> Self {
-        Self { account, shared, drawn: Mutex::default() }
+    pub(super) fn new(workspaces: Workspaces, machines: Machines, account: AccountId) -> Self {
+        Self { account, workspaces, machines, drawn: Mutex::default() }
     }
 
     /// Loads the images that the transcript refers to. Leaves out an image that is missing or has changed; the text
     /// that names it stays. Cancel safe.
     pub(super) async fn load_images(&self, transcript: &[TranscriptItem]) -> Vec<LoadedImage> {
-        let workspace = self.shared.parts.workspaces.workspace_for(self.account);
+        let workspace = self.workspaces.workspace_for(self.account);
         let mut pages = PageDrawer::new(self);
         let mut images: Vec<LoadedImage> = Vec::new();
         let mut seen: HashSet<&ImageRef> = HashSet::new();
@@ -96,7 +95,7 @@ impl<'a> PageDrawer<'a> {
     }
 
     async fn drawn_by_machine(&mut self, of: &ImageRef, page: u32) -> Option<LoadedImage> {
-        let machines = &self.images.shared.parts.machines;
+        let machines = &self.images.machines;
         if self.machine.is_none() {
             self.machine = Some(machines.for_preview(self.images.account).await);
         }

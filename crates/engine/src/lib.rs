@@ -7,12 +7,14 @@
 //! # Where to look
 //!
 //! - The effects of a turn: `turn/runner.rs`; calls of the model: `turn/model_call.rs`; sessions with the machine:
-//!   `turn/session.rs`; the lease around them: `turn.rs`.
+//!   `turn/session.rs`; the lease around them: `turn.rs`; what they work with: `turn_context.rs`.
 //! - Tools on the host: `turn/calls.rs`; subagents: `turn/subagent.rs`; the web: `web.rs`; tools of machines:
 //!   `machine_tools.rs`.
 //! - Images that a model is shown: `images.rs`; credits of vectors: `embeddings.rs`; spans of traces: `spans.rs`.
 
 mod agent_session;
+mod answer_records;
+mod background_tasks;
 mod control_signal;
 mod dispatch;
 mod embeddings;
@@ -23,32 +25,34 @@ mod left_answers;
 mod local_calls;
 mod machine_tools;
 pub mod metrics;
+mod parts;
 mod plugin_library;
 mod prompt_context;
 mod settle;
 mod setup;
-mod shared;
 mod spans;
 mod subagent_output;
 pub mod templates;
 mod tool_selection;
 mod turn;
+mod turn_context;
 mod turn_input;
 mod turn_store;
 mod web;
 mod workspace_instructions;
 
+pub use background_tasks::BackgroundTasks;
 pub use dispatch::Dispatch;
 pub use embeddings::{EmbeddingMetrics, EmbeddingService, release_left_over};
 pub use environment::ServiceEnvironment;
 pub use give_up::end_open_answers;
 pub use left_answers::LeaveReason;
 pub use metrics::AnswerMetrics;
+pub use parts::{DispatchLimits, EngineParts};
 pub use plugin_library::{Plugins, PluginsConfig, PluginsError, plugins_folder};
 pub use prompt_context::PromptOptions;
 pub use settle::settle_surely;
 pub use setup::first_reservation;
-pub use shared::{DispatchLimits, EngineParts};
 pub use spans::start_accept_span;
 pub use templates::PromptTemplates;
 pub use web::{WebAccess, WebTools};

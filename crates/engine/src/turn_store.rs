@@ -15,7 +15,7 @@ use store::turns::{
 use store::{Sql, skills};
 use tokio::time::{Instant, timeout};
 
-use super::shared::EngineShared;
+use super::answer_records::AnswerRecords;
 use super::turn_input::TurnOutcome;
 use crate::spans::Spans;
 
@@ -30,7 +30,7 @@ const STORE_PAUSE: Duration = Duration::from_millis(100);
 /// Writes for one turn.
 #[derive(Clone)]
 pub(super) struct TurnStore {
-    pub(super) shared: Arc<EngineShared>,
+    pub(super) records: AnswerRecords,
     pub(super) fence: Fence,
     pub(super) account: AccountId,
     /// The model that the postings of its steps name.
@@ -53,14 +53,14 @@ pub(super) struct Spent {
 
 impl TurnStore {
     /// Creates the store of a claimed answer.
-    pub(super) fn from_claim(shared: &Arc<EngineShared>, claimed: &ClaimedTurn, record: &TurnRecord) -> Self {
+    pub(super) fn from_claim(records: &AnswerRecords, claimed: &ClaimedTurn, record: &TurnRecord) -> Self {
         Self {
-            shared: shared.clone(),
+            records: records.clone(),
             fence: claimed.fence,
             account: claimed.account,
             model: record.model.clone(),
             delegation: None,
-            spans: Spans::begin_attempt(shared.parts.environment.tracer(), record, claimed.fence),
+            spans: Spans::begin_attempt(records.environment.tracer(), record, claimed.fence),
             spent: Arc::default(),
         }
     }
@@ -80,7 +80,7 @@ impl TurnStore {
             model: self.model.clone(),
             release: self.new_posting_id(),
             reserve: self.new_posting_id(),
-            now: self.shared.parts.environment.now(),
+            now: self.records.now(),
         };
         let of = self.delegation.clone();
         let granted = TurnEvent::Reserved { number, attempt, outcome: Ok(()) };
@@ -108,7 +108,7 @@ impl TurnStore {
 
     /// Counts a step that was paid for.
     fn count_cost(&self, usage: TokenUsage, cost: Credits) {
-        self.shared.metrics.record_cost(&self.model, usage, cost);
+        self.records.metrics.record_cost(&self.model, usage, cost);
         let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
         spent.steps += 1;
         spent.usage.input_tokens = spent.usage.input_tokens.saturating_add(usage.input_tokens);
@@ -147,7 +147,7 @@ impl TurnStore {
         result: Arc<CallResult>,
         opened: Vec<String>,
     ) -> Result<TurnEvent, TurnOutcome> {
-        let (call, now) = (result.call.clone(), self.shared.parts.environment.now());
+        let (call, now) = (result.call.clone(), self.records.now());
         let (of, account) = (self.delegation.clone(), self.account);
         self.write_fenced(TurnEvent::ResultCommitted { call }, move |tx, fence| {
             if turns::commit_result(tx, fence, StepLog::from_delegation(of.as_deref()), number, &result, now)?
@@ -167,7 +167,7 @@ impl TurnStore {
     ) -> Result<TurnEvent, TurnOutcome> {
         let partial = completion.partial.map(|entry| self.step_done(entry, completion.cost));
         let settled = partial.as_ref().map(|partial| (partial.step.usage, partial.cost));
-        let (release, now) = (self.new_posting_id(), self.shared.parts.environment.now());
+        let (release, now) = (self.new_posting_id(), self.records.now());
         let ending = completion.answer.ending.clone();
         let last = turns::AnswerCompletion {
             text: if self.delegation.is_some() { String::new() } else { completion.answer.unmarked_text() },
@@ -192,8 +192,8 @@ impl TurnStore {
                 self.count_cost(usage, cost);
             }
             if self.delegation.is_none() {
-                let age = self.shared.parts.environment.now().duration_since(accepted_at);
-                self.shared.metrics.record_end(ending.as_ref(), age);
+                let age = self.records.now().duration_since(accepted_at);
+                self.records.metrics.record_end(ending.as_ref(), age);
                 self.spans.record_completion(ending.as_ref(), accepted_at);
                 self.log_end(ending.as_ref(), age);
             }
@@ -219,7 +219,7 @@ impl TurnStore {
             model: self.model.clone(),
             settle: self.new_posting_id(),
             release: self.new_posting_id(),
-            now: self.shared.parts.environment.now(),
+            now: self.records.now(),
         }
     }
 
@@ -233,7 +233,7 @@ impl TurnStore {
         let (mut attempt, mut failures) = (0, 0);
         while failures < STORE_ATTEMPTS_MAX {
             let op = op.clone();
-            match self.shared.parts.store.write(move |tx| op(tx, fence)).await {
+            match self.records.store.write(move |tx| op(tx, fence)).await {
                 Ok(()) => return Ok(done),
                 Err(TurnError::Fenced) => return Ok(TurnEvent::Fenced),
                 // The first attempt was committed, but its result was lost.
@@ -242,7 +242,7 @@ impl TurnStore {
                 // The output is paid for, and no other node can claim the answer during the outage.
                 Err(TurnError::Store(error)) if error.is_outage() && begun.elapsed() < OUTAGE_MAX => {
                     tracing::debug!(answer = %fence.answer, %error, "answer waits for the database");
-                    let ending = self.shared.shutdown.cancelled();
+                    let ending = self.records.tasks.wait_for_shutdown();
                     if timeout(OUTAGE_PAUSE, ending).await.is_ok() {
                         return Err(TurnOutcome::GiveBack);
                     }
@@ -259,7 +259,7 @@ impl TurnStore {
     }
 
     fn new_posting_id(&self) -> PostingId {
-        let environment = &self.shared.parts.environment;
+        let environment = &self.records.environment;
         PostingId::made_at(environment.now(), environment.random_bits())
     }
 }

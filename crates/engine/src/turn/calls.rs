@@ -12,8 +12,8 @@ use super::runner::TurnRunner;
 use super::subagent;
 use crate::control_signal::ControlSignals;
 use crate::local_calls;
+use crate::turn_context::TurnContext;
 use crate::turn_input::TurnInput;
-use crate::turn_store::TurnStore;
 use crate::web::WebCall;
 use crate::workspace_instructions;
 
@@ -50,14 +50,11 @@ impl TurnRunner {
             (Some(HostTool::Skill), _) => self.prompt.open_skill(&call),
             (Some(HostTool::Agent), Purpose::Agent(agent)) => {
                 let task = subagent::SubagentTask {
-                    store: TurnStore { delegation: Some(call.id.as_str().into()), ..self.store.clone() },
+                    context: self.context.for_subagent(&call.id, self.turn.log()),
                     agent: agent.clone(),
                     arguments: call.arguments.clone(),
                     model: self.model.clone(),
-                    settings: self.settings.clone(),
-                    created_at: self.created_at,
                     prompt: self.prompt.for_other(&agent.full_name),
-                    web_policy: self.web_policy.with_log(self.turn.log()),
                     caller: self.inbox.clone(),
                     permits: self.subagent_permits.clone(),
                 };
@@ -84,25 +81,21 @@ impl TurnRunner {
             }
             // A tool of an MCP server.
             (None, _)
-                if self.store.shared.parts.web.runs_tool(&call.tool)
+                if self.context.services.web.runs_tool(&call.tool)
                     && self.prompt.permitted_tools().has_tool(&call.tool) =>
             {
-                let web = self.store.shared.parts.web.clone();
+                let web = self.context.services.web.clone();
                 self.start_call(call, |call: StepCall| async move {
                     web.call_mcp_tool(&call.tool, &call.arguments).await
                 });
                 return None;
             }
-            _ => {
-                let sees_images = self.model.as_ref().is_some_and(|model| model.entry.sees_images);
-                local_calls::failed_output(self.prompt.no_such_tool(&call.tool, sees_images))
-            }
+            _ => local_calls::failed_output(self.prompt.no_such_tool(&call.tool, self.model.sees_images())),
         };
         if let Purpose::Skill(skill) = &call.purpose
             && output.outcome == StepOutcome::Done
-            && self.counted_skills.insert(skill.full_name.clone())
         {
-            self.opening_skills.insert(call.id.clone(), skill.full_name.clone());
+            self.skill_uses.note_opening(&call.id, &skill.full_name);
         }
         Some(TurnEvent::ToolReturned { call: call.id, output })
     }
@@ -123,12 +116,12 @@ impl TurnRunner {
 
     /// Builds a call of the web tools.
     fn web_call(&self) -> WebCall {
-        let TurnStore { shared, account, .. } = &self.store;
+        let TurnContext { services, store, web_policy, .. } = &self.context;
         WebCall {
-            web: shared.parts.web.clone(),
-            workspaces: shared.parts.workspaces.clone(),
-            account: *account,
-            reading: self.web_policy.clone(),
+            web: services.web.clone(),
+            workspaces: services.workspaces.clone(),
+            account: store.account,
+            reading: web_policy.clone(),
             log: self.turn.log().to_vec(),
         }
     }

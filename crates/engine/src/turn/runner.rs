@@ -1,51 +1,41 @@
 //! The runner of a turn: executes the effects of the pure [`Turn`] and feeds it the events that follow.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use domain::answer::{AnswerChange, RevisionStamp};
-use domain::catalog::ModelLimits;
 use domain::step::StepEvent;
-use domain::time::Timestamp;
 use domain::turn::host::{Turn, TurnCompletion, TurnEffect, TurnEvent};
 use live::LiveAnswer;
-use machine::TurnGuard;
-use models::CatalogModel;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::machine_wait::over_at;
-use super::model_call::{ModelStream, next_event};
-use super::session::SessionState;
-use super::subagent;
+use super::model_stream::{ModelStream, TurnModel, next_event};
+use super::session_state::SessionState;
+use super::skill_uses::SkillUses;
 use crate::control_signal::{self, ControlSignal, ControlSignals};
 use crate::images::TurnImages;
 use crate::local_calls::RunningCalls;
 use crate::prompt_context::PromptContext;
 use crate::subagent_output::SubagentOutput;
+use crate::turn_context::TurnContext;
 use crate::turn_input::{TurnInput, TurnOutcome};
-use crate::turn_store::TurnStore;
-use crate::web::WebPolicy;
+
+/// The maximum number of subagents that work for one answer at once; the rest wait.
+const SUBAGENTS_AT_ONCE: usize = 4;
 
 /// Runs one turn, of an answer or of a subagent.
 pub(super) struct TurnRunner {
-    pub(super) store: TurnStore,
-    pub(super) model: Option<CatalogModel>,
-    pub(super) images: Arc<TurnImages>,
-    pub(super) settings: Vec<(String, String)>,
-    pub(super) model_limits: ModelLimits,
-    /// The start of the answer.
-    pub(super) created_at: Timestamp,
-    pub(super) prompt: PromptContext,
-    pub(super) web_policy: WebPolicy,
-    /// Calls that open a skill whose use must be counted.
-    pub(super) opening_skills: HashMap<String, String>,
-    /// Skills whose use was counted with the question or an earlier call.
-    pub(super) counted_skills: HashSet<String>,
-    pub(super) changes: ChangeSink,
+    pub(super) context: TurnContext,
     pub(super) turn: Turn,
+    pub(super) model: TurnModel,
+    pub(super) prompt: PromptContext,
+    pub(super) changes: ChangeSink,
+    pub(super) skill_uses: SkillUses,
+    pub(super) images: Arc<TurnImages>,
     pub(super) model_stream: Option<ModelStream>,
     /// The calls that run on the host.
     pub(super) running: RunningCalls,
@@ -58,7 +48,6 @@ pub(super) struct TurnRunner {
     pub(super) session: SessionState,
     backoff: Option<AbortOnDropHandle<()>>,
     completed: bool,
-    _guard: Option<TurnGuard>,
 }
 
 /// The subscriber to a turn's changes.
@@ -76,22 +65,6 @@ impl ChangeSink {
             Self::Caller(output) => output.apply_change(&change),
         }
     }
-}
-
-/// The initial state of a runner.
-pub(super) struct InitialState {
-    pub(super) store: TurnStore,
-    pub(super) model: Option<CatalogModel>,
-    pub(super) settings: Vec<(String, String)>,
-    pub(super) model_limits: ModelLimits,
-    pub(super) created_at: Timestamp,
-    pub(super) prompt: PromptContext,
-    pub(super) web_policy: WebPolicy,
-    pub(super) counted_skills: HashSet<String>,
-    pub(super) changes: ChangeSink,
-    pub(super) turn: Turn,
-    pub(super) awaits_first_output: bool,
-    pub(super) guard: Option<TurnGuard>,
 }
 
 /// Carries out effects and feeds events until the turn is over or can't go on here.
@@ -159,45 +132,50 @@ async fn next_input(
 }
 
 impl TurnRunner {
-    /// Creates the runner from its initial state and the sender of its inbox.
-    pub(super) fn new(initial: InitialState, inbox: mpsc::Sender<TurnInput>) -> Self {
-        let InitialState { store, model, settings, model_limits, created_at, prompt, .. } = initial;
-        let InitialState { web_policy, counted_skills, changes, turn, awaits_first_output, guard, .. } =
-            initial;
-        let images = Arc::new(TurnImages::new(store.shared.clone(), store.account));
+    /// Creates the runner of a turn with the sender of its inbox.
+    pub(super) fn new(
+        context: TurnContext,
+        turn: Turn,
+        model: TurnModel,
+        prompt: PromptContext,
+        changes: ChangeSink,
+        inbox: mpsc::Sender<TurnInput>,
+    ) -> Self {
+        let (services, store) = (&context.services, &context.store);
+        let images = TurnImages::new(services.workspaces.clone(), services.machines.clone(), store.account);
+        let is_answer = store.delegation.is_none();
         Self {
-            store,
-            model,
-            images,
-            settings,
-            model_limits,
-            created_at,
-            prompt,
-            web_policy,
-            opening_skills: HashMap::new(),
-            counted_skills,
-            changes,
+            awaits_first_output: is_answer && store.fence.epoch == 1,
+            context,
             turn,
+            model,
+            prompt,
+            changes,
+            skill_uses: SkillUses::default(),
+            images: Arc::new(images),
             model_stream: None,
             running: RunningCalls::default(),
-            subagent_permits: Arc::new(Semaphore::new(subagent::AT_ONCE)),
-            awaits_first_output,
+            subagent_permits: Arc::new(Semaphore::new(SUBAGENTS_AT_ONCE)),
             inbox,
             session: SessionState::new(),
             backoff: None,
             completed: false,
-            _guard: guard,
         }
     }
 
     /// Executes an effect and returns the event that follows at once, if any.
     async fn execute_effect(&mut self, effect: TurnEffect) -> Result<Option<TurnEvent>, TurnOutcome> {
-        self.store.spans.observe_effect(&effect);
+        self.context.store.spans.observe_effect(&effect);
         match effect {
             TurnEffect::Send(frame) => return Ok(self.send_frame(frame)),
             TurnEffect::Reconnect => self.drop_session(),
             TurnEffect::Reserve { number, attempt, summary, max_cost } => {
-                return self.store.reserve_credits(number, attempt, summary, max_cost).await.map(Some);
+                return self
+                    .context
+                    .store
+                    .reserve_credits(number, attempt, summary, max_cost)
+                    .await
+                    .map(Some);
             }
             TurnEffect::CallModel { number, attempt, transcript, tools, output_max_tokens } => {
                 let request = self.build_request(transcript, tools, output_max_tokens);
@@ -206,12 +184,12 @@ impl TurnRunner {
             TurnEffect::CancelModel => self.model_stream = None,
             TurnEffect::BackOff { number, attempt, wait } => self.back_off(number, attempt, wait),
             TurnEffect::CommitStep { entry, cost, .. } => {
-                return self.store.commit_step(entry, cost).await.map(Some);
+                return self.context.store.commit_step(entry, cost).await.map(Some);
             }
             TurnEffect::RunTool(call) => return Ok(self.run_on_host(call)),
             TurnEffect::CommitResult { number, result } => {
-                let opened: Vec<String> = self.opening_skills.remove(&result.call).into_iter().collect();
-                return self.store.commit_result(number, result, opened).await.map(Some);
+                let opened = self.skill_uses.take_opened(&result.call);
+                return self.context.store.commit_result(number, result, opened).await.map(Some);
             }
             TurnEffect::Publish(stamp, change) => self.changes.publish_change(stamp, change),
             TurnEffect::Complete(completion) => return self.complete_turn(*completion).await.map(Some),
@@ -221,8 +199,8 @@ impl TurnRunner {
                 self.close_session();
                 // An answer that another node has taken over may still be in progress: its state is looked up for its
                 // readers.
-                if self.store.delegation.is_none() && self.completed {
-                    self.store.shared.parts.live.finish_answer(self.store.fence.answer);
+                if self.context.store.delegation.is_none() && self.completed {
+                    self.context.services.live.finish_answer(self.context.store.fence.answer);
                 }
                 return Err(TurnOutcome::Over);
             }
@@ -232,26 +210,26 @@ impl TurnRunner {
 
     async fn complete_turn(&mut self, completion: TurnCompletion) -> Result<TurnEvent, TurnOutcome> {
         self.running.end_all(ControlSignal::Stop).await;
-        let event = self.store.complete_answer(completion, self.created_at).await?;
+        let event = self.context.store.complete_answer(completion, self.context.created_at).await?;
         self.completed = event == TurnEvent::Completed;
         Ok(event)
     }
 
     /// Records an event in the trace, and the time until the first output.
     fn record_event(&mut self, event: &TurnEvent) {
-        self.store.spans.observe_event(event);
+        self.context.store.spans.observe_event(event);
         let is_output = matches!(
             event,
             TurnEvent::ModelDelta { event: StepEvent::Text(_) | StepEvent::Reasoning(_), .. }
         );
         if is_output && std::mem::take(&mut self.awaits_first_output) {
-            self.store.shared.metrics.first_word.observe_duration(self.answer_age());
+            self.context.store.records.metrics.first_word.observe_duration(self.answer_age());
         }
     }
 
     /// Returns the age of the answer.
     fn answer_age(&self) -> Duration {
-        self.store.shared.parts.environment.now().duration_since(self.created_at)
+        self.context.store.records.now().duration_since(self.context.created_at)
     }
 
     /// Waits in the background before the next attempt at a step.

@@ -3,35 +3,34 @@
 //! A subagent has a separate turn in the same machine, with its own context, instructions, tools and model. Its caller
 //! gets only its report. It cannot hand its task on. The answer pays for its steps.
 
-use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use domain::agent::AgentName;
 use domain::answer::{Answer, AnswerEnding, LogEntry, delegate_id};
+use domain::catalog::ModelEntry;
 use domain::citation::{self, Passage, Renumbered};
 use domain::credits::Price;
 use domain::step::StepOutcome;
-use domain::time::Timestamp;
 use domain::tool::HostTool;
 use domain::turn::CallOutput;
 use domain::turn::host::{Setup, Turn, TurnEvent};
 use futures_util::FutureExt;
-use models::CatalogModel;
+use models::Catalog;
+use store::turns::Fence;
 use store::turns::delegations::{self, Delegation};
 use tokio::sync::{Semaphore, mpsc, watch};
 
-use super::runner::{ChangeSink, InitialState, TurnRunner, run_turn};
+use super::model_stream::TurnModel;
+use super::runner::{ChangeSink, TurnRunner, run_turn};
 use crate::control_signal::{self, ControlSignals};
 use crate::prompt_context::{AgentArguments, PromptContext};
 use crate::subagent_output::SubagentOutput;
+use crate::turn_context::{TurnContext, TurnServices};
 use crate::turn_input::{INBOX_MAX, TurnInput, TurnOutcome};
 use crate::turn_store::TurnStore;
-use crate::web::WebPolicy;
 use crate::{local_calls, setup};
 
-/// The maximum number of subagents that work for one answer at once; the rest wait.
-pub(super) const AT_ONCE: usize = 4;
 /// The maximum number of subagents of one answer.
 pub(super) const DELEGATIONS_MAX: u32 = 16;
 /// The longest task, in bytes.
@@ -39,20 +38,14 @@ pub(super) const TASK_MAX_BYTES: usize = 64 * 1024;
 
 /// A task for a subagent.
 pub(super) struct SubagentTask {
-    /// The store of its turn.
-    pub(super) store: TurnStore,
+    pub(super) context: TurnContext,
     pub(super) agent: AgentName,
     /// The arguments of the call.
     pub(super) arguments: String,
     /// The model of the caller, used unless the agent asks for another.
-    pub(super) model: Option<CatalogModel>,
-    /// The settings of that model.
-    pub(super) settings: Vec<(String, String)>,
-    /// The start of the answer.
-    pub(super) created_at: Timestamp,
+    pub(super) model: TurnModel,
     /// The prompt of the agent.
     pub(super) prompt: PromptContext,
-    pub(super) web_policy: WebPolicy,
     /// The inputs of the caller.
     pub(super) caller: mpsc::Sender<TurnInput>,
     /// Permits of subagents that may work at once.
@@ -62,7 +55,7 @@ pub(super) struct SubagentTask {
 /// Runs a task to its end and sends the result to its caller.
 pub(super) async fn run_subagent(task: SubagentTask, signals: watch::Receiver<ControlSignals>) {
     let (caller, mut signals_of_caller) = (task.caller.clone(), signals.clone());
-    let call = task.store.delegation.clone().unwrap_or_default();
+    let call = task.context.store.delegation.clone().unwrap_or_default();
     let result = AssertUnwindSafe(work_on_task(task, signals)).catch_unwind().await;
     let result = result.unwrap_or_else(|_| {
         tracing::error!(%call, "subagent task panicked");
@@ -91,10 +84,10 @@ async fn work_on_task(
     task: SubagentTask,
     mut signals: watch::Receiver<ControlSignals>,
 ) -> Result<CallOutput, TurnOutcome> {
-    let SubagentTask { store, agent, arguments, model, mut settings, created_at, .. } = task;
-    let SubagentTask { mut prompt, web_policy, caller, permits, .. } = task;
+    let SubagentTask { mut context, agent, arguments, model, mut prompt, caller, permits } = task;
+    let TurnServices { catalog, web, delegated_steps_max, .. } = &*context.services.clone();
     let tools = tokio::select! {
-        tools = store.shared.parts.web.mcp_tools() => tools,
+        tools = web.mcp_tools() => tools,
         () = control_signal::wait_for_signal(&signals) => return Ok(local_calls::failed_output("It was stopped before it began.")),
     };
     prompt.offer_tools(tools);
@@ -112,48 +105,24 @@ async fn work_on_task(
         permit = permits.acquire_owned() => permit.map_err(|_| TurnOutcome::GiveBack)?,
         _ = signals.changed() => return Ok(local_calls::failed_output("It was stopped before it began.")),
     };
-    let call = store.delegation.clone().unwrap_or_default();
-    let Some(delegation) = begin_delegation(&store, &call).await? else {
+    let call = context.store.delegation.clone().unwrap_or_default();
+    let Some(delegation) = begin_delegation(&context.store, &call).await? else {
         return Ok(local_calls::failed_output(format!(
             "This answer has already delegated {DELEGATIONS_MAX} tasks, which is the maximum."
         )));
     };
-    let own = prompt.model_wished().and_then(|id| store.shared.parts.catalog.find_model(Some(id)));
-    if own.is_some() {
-        settings.clear(); // they are another model's
-    }
-    let Some(model) = own.or(model).or_else(|| store.shared.parts.catalog.find_model(None)) else {
+    let Some((found, model)) = choose_model(catalog, &prompt, model) else {
         return Ok(local_calls::failed_output("No model is available for it."));
     };
-    let mut model_limits = model.entry.model_limits();
-    // The base price of an answer is paid once.
-    model_limits.price = Price { base_millis: 0, ..model_limits.price };
     let report = SubagentOutput::new(call.to_string(), &delegation.log, caller);
-    let id = delegate_id(store.fence.answer, &call);
-    let (epoch, web) = (store.fence.epoch, store.shared.parts.web.clone());
-    let setup = setup::build_subagent_setup(id, epoch, task, delegation, model_limits, &prompt, web);
-    let steps_max = store.shared.parts.limits.delegated_steps;
-    let turn = Turn::new(Setup { steps_max, sees_images: model.entry.sees_images, ..setup });
-    let initial = InitialState {
-        store: TurnStore {
-            spans: store.spans.of_call(&call, &model.entry.id),
-            model: model.entry.id.clone(),
-            ..store
-        },
-        model: Some(model),
-        settings,
-        model_limits,
-        created_at,
-        prompt,
-        web_policy,
-        counted_skills: HashSet::new(),
-        changes: ChangeSink::Caller(report),
-        turn,
-        awaits_first_output: false,
-        guard: None,
-    };
+    let Fence { answer, epoch, .. } = context.store.fence;
+    let id = delegate_id(answer, &call);
+    let setup = setup::build_subagent_setup(id, epoch, task, delegation, model.limits, &prompt, web.clone());
+    let turn = Turn::new(Setup { steps_max: *delegated_steps_max, sees_images: found.sees_images, ..setup });
+    context.store.spans = context.store.spans.of_call(&call, &found.id);
+    context.store.model = found.id.clone();
     let (sender, mut inbox) = mpsc::channel(INBOX_MAX);
-    let mut runner = TurnRunner::new(initial, sender);
+    let mut runner = TurnRunner::new(context, turn, model, prompt, ChangeSink::Caller(report), sender);
     if let ChangeSink::Caller(report) = &mut runner.changes {
         report.report_text();
     }
@@ -163,12 +132,27 @@ async fn work_on_task(
     }
 }
 
+/// Chooses the model that the agent asks for, or that of its caller, or the default one.
+fn choose_model(
+    catalog: &Catalog,
+    prompt: &PromptContext,
+    of_caller: TurnModel,
+) -> Option<(ModelEntry, TurnModel)> {
+    let own = prompt.model_wished().and_then(|id| catalog.find_model(Some(id)));
+    // The settings are those of the caller's model.
+    let settings = if own.is_some() { Vec::new() } else { of_caller.settings };
+    let found = own.or(of_caller.found).or_else(|| catalog.find_model(None))?;
+    let (entry, mut limits) = (found.entry.clone(), found.entry.model_limits());
+    // The base price of an answer is paid once.
+    limits.price = Price { base_millis: 0, ..limits.price };
+    Some((entry, TurnModel { found: Some(found), settings, limits }))
+}
+
 /// Starts the delegation in the store, or resumes it where it was cut.
 async fn begin_delegation(store: &TurnStore, call: &Arc<str>) -> Result<Option<Delegation>, TurnOutcome> {
     let (fence, call) = (store.fence, call.clone());
     let begun = store
-        .shared
-        .parts
+        .records
         .store
         .write(move |tx| delegations::begin_delegation(tx, fence, &call, DELEGATIONS_MAX))
         .await;
