@@ -5,13 +5,14 @@ use axum::body::{Body, HttpBody as _};
 use axum::extract::{OriginalUri, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Json, Response};
+use control::files::UploadFailure;
 use control::{Authenticator, FileService, Principal, PublicCode};
 use domain::excerpt::Excerpt;
 use domain::scope::Permission;
 use http_common::limits::OUTGOING_IN_FLIGHT_BYTES;
 use http_common::{BudgetHolder, Budgets, UploadError};
 use serde::Deserialize;
-use workspace::AskedPath;
+use workspace::{AskedPath, Workspace};
 
 use crate::ApiLimits;
 use crate::chats::json_body;
@@ -53,25 +54,20 @@ operation! {
 pub(crate) async fn store_upload(
     State(files): State<FileService>,
     State(limits): State<ApiLimits>,
-    State(access): State<Authenticator>,
     Extension(principal): Extension<Principal>,
     headers: HeaderMap,
     body: Body,
 ) -> ApiResult<Response> {
-    let workspace = files.workspace_of(&principal)?;
-    let receiving = http_common::receive_upload(
-        &workspace,
-        &headers,
-        body,
-        limits.upload_max_bytes,
-        limits.stall_timeout,
-    );
-    let done = tokio::select! {
-        done = Box::pin(receiving) => done?,
-        // An upload may take hours.
-        () = access.await_revocation(principal.clone()) => return Ok(unauthorized_response()),
+    let ApiLimits { upload_max_bytes, stall_timeout, .. } = limits;
+    let receive = async |workspace: Workspace| {
+        http_common::receive_upload(&workspace, &headers, body, upload_max_bytes, stall_timeout).await
     };
-    files.index_uploads(&principal, &[&done.path]).await?;
+    let done = match files.upload_files(&principal, receive).await {
+        Ok(done) => done,
+        Err(UploadFailure::UseCase(error)) => return Err(error.into()),
+        Err(UploadFailure::Revoked) => return Ok(unauthorized_response()),
+        Err(UploadFailure::Receive(error)) => return Err(error.into()),
+    };
     let uploaded =
         UploadedFileBody { name: done.name.to_string(), path: done.path.to_string(), size: done.size };
     Ok((StatusCode::CREATED, Json(uploaded)).into_response())

@@ -5,8 +5,9 @@ use domain::id::AccountId;
 use domain::scope::Permission;
 use machine::preview::{CitedOnPage, DocumentPreview, PageRequest, PreviewRequest, Viewer};
 use machine::{FolderIndexReport, GuestConnection, GuestConnectionError, Machines, SupervisorError};
-use workspace::{Workspace, WorkspacePath, Workspaces};
+use workspace::{AppendOutcome, PlacedUpload, Workspace, WorkspacePath, Workspaces};
 
+use crate::access::Authenticator;
 use crate::error::UseCaseError;
 use crate::principal::Principal;
 use crate::workspaces_marker::WorkspacesMarker;
@@ -17,6 +18,51 @@ pub struct FileService {
     pub(crate) workspaces: Workspaces,
     pub(crate) machines: Machines,
     pub(crate) marker: WorkspacesMarker,
+    pub(crate) access: Authenticator,
+}
+
+/// The outcome of an upload that may have stored files.
+pub trait UploadOutcome {
+    fn stored_files(&self) -> &[PlacedUpload];
+}
+
+impl UploadOutcome for PlacedUpload {
+    fn stored_files(&self) -> &[PlacedUpload] {
+        std::slice::from_ref(self)
+    }
+}
+
+impl UploadOutcome for Vec<PlacedUpload> {
+    fn stored_files(&self) -> &[PlacedUpload] {
+        self
+    }
+}
+
+/// A piece, of which the last one completes the file.
+impl UploadOutcome for AppendOutcome {
+    fn stored_files(&self) -> &[PlacedUpload] {
+        match self {
+            Self::Stored(stored) => stored.stored_files(),
+            Self::Received(_) | Self::Conflict { .. } | Self::TooLong | Self::Unknown => &[],
+        }
+    }
+}
+
+/// The reason why an upload stored nothing; `E` is the reason of the face that received it.
+#[derive(Debug)]
+pub enum UploadFailure<E> {
+    /// The principal may not upload, or the service cannot store anything now.
+    UseCase(UseCaseError),
+    /// The principal became invalid while the body arrived.
+    Revoked,
+    /// The body was not received or not stored.
+    Receive(E),
+}
+
+impl<E> From<UseCaseError> for UploadFailure<E> {
+    fn from(error: UseCaseError) -> Self {
+        Self::UseCase(error)
+    }
 }
 
 impl FileService {
@@ -41,12 +87,34 @@ impl FileService {
         self.workspace_of(principal)
     }
 
-    /// Requests the indexing of files that the principal uploaded, which may start the account's machine. Does not wait
+    /// Receives files into the workspace of the principal's account by `receive`, and requests their indexing. An upload may
+    /// take hours, and ends when the principal becomes invalid. Cancel safe if `receive` is.
+    ///
+    /// # Errors
+    /// [`UploadFailure`]; it holds the errors of [`Self::of_licensed`].
+    pub async fn upload_files<T: UploadOutcome, E>(
+        &self,
+        principal: &Principal,
+        receive: impl AsyncFnOnce(Workspace) -> Result<T, E>,
+    ) -> Result<T, UploadFailure<E>> {
+        let workspace = self.of_licensed(principal)?;
+        let received = tokio::select! {
+            received = Box::pin(receive(workspace)) => received.map_err(UploadFailure::Receive)?,
+            () = self.access.clone().await_revocation(principal.clone()) => return Err(UploadFailure::Revoked),
+        };
+        let paths: Vec<_> = received.stored_files().iter().map(|file| &file.path).collect();
+        if !paths.is_empty() {
+            self.index_files(principal, &paths).await?;
+        }
+        Ok(received)
+    }
+
+    /// Requests the indexing of files that the principal stored or moved, which may start the account's machine. Does not wait
     /// for it.
     ///
     /// # Errors
     /// [`PublicCode::KeyScope`](crate::PublicCode::KeyScope).
-    pub async fn index_uploads(
+    pub async fn index_files(
         &self,
         principal: &Principal,
         paths: &[&WorkspacePath],

@@ -229,6 +229,12 @@ impl CauserieService {
         spawn_sweeps(&tasks, (&store, &machines), &disk, &workspaces, &shutdown);
         let vm =
             Vm { machines: machines.clone(), dispatch: dispatch.clone(), background: background.clone() };
+        let files = FileService {
+            workspaces: workspaces.clone(),
+            machines: machines.clone(),
+            marker: marker.clone(),
+            access: access.clone(),
+        };
         let running = Some(RunningService { vm: vm.clone(), access: access.clone(), jobs: jobs.clone() });
         let folders = machine_folders(&config.data);
         let admin = Admin::new(store.clone(), environment.clone(), workspaces.clone(), folders, running);
@@ -277,7 +283,7 @@ impl CauserieService {
             },
             catalog: catalog.clone(),
             vm,
-            files: FileService { workspaces, machines: machines.clone(), marker: marker.clone() },
+            files,
             health,
             store,
             lock,

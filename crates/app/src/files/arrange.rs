@@ -230,7 +230,7 @@ impl FilePages {
         if files.is_empty() {
             return Ok(());
         }
-        let indexed = self.files.index_uploads(&user.signed_in.principal, &files).await;
+        let indexed = self.files.index_files(&user.signed_in.principal, &files).await;
         indexed.map_err(|error| user.failure_response(error))
     }
 

@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Json, Redirect, Response};
 use control::UseCaseError;
+use control::files::UploadFailure;
 use http_common::UploadError;
 use serde::{Deserialize, Serialize};
 use workspace::{
@@ -52,19 +53,12 @@ pub(crate) async fn upload_files(
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Response> {
-    let principal = &user.signed_in.principal;
-    let workspace = pages.files.of_licensed(principal).map_err(|error| user.failure_response(error))?;
-    let receiving =
-        http_common::receive_uploads(&workspace, &headers, body, limits.size_max_bytes, limits.stall_timeout);
-    let received = tokio::select! {
-        received = Box::pin(receiving) => received,
-        // An upload may take hours.
-        () = pages.access.clone().await_revocation(principal.clone()) => return Err(StatusCode::UNAUTHORIZED.into_response()),
+    let UploadLimits { size_max_bytes, stall_timeout } = limits;
+    let receive = async |workspace: Workspace| {
+        http_common::receive_uploads(&workspace, &headers, body, size_max_bytes, stall_timeout).await
     };
-    if let Ok(stored) = &received {
-        let paths: Vec<_> = stored.iter().map(|file| &file.path).collect();
-        pages.files.index_uploads(principal, &paths).await.map_err(|error| user.failure_response(error))?;
-    }
+    let received =
+        separate_failure(&user, pages.files.upload_files(&user.signed_in.principal, receive).await)?;
     let texts = user.visitor.texts;
     let accepts_json = accepts_json(&headers);
     match received {
@@ -79,6 +73,20 @@ pub(crate) async fn upload_files(
             }
             Err(error::error_page(texts, status, &error))
         }
+    }
+}
+
+/// Separates the refusal of an upload, which the page or the script shows, from other failures.
+#[expect(clippy::result_large_err, reason = "every failure becomes a response at once")]
+pub(super) fn separate_failure<T, E>(
+    user: &SignedInVisitor,
+    outcome: Result<T, UploadFailure<E>>,
+) -> Result<Result<T, E>, Response> {
+    match outcome {
+        Ok(received) => Ok(Ok(received)),
+        Err(UploadFailure::Receive(refused)) => Ok(Err(refused)),
+        Err(UploadFailure::UseCase(error)) => Err(user.failure_response(error)),
+        Err(UploadFailure::Revoked) => Err(StatusCode::UNAUTHORIZED.into_response()),
     }
 }
 

@@ -10,10 +10,10 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Json, Response};
 use serde::{Deserialize, Serialize};
-use workspace::{AnnouncedUpload, AppendOutcome, WorkspaceError};
+use workspace::{AnnouncedUpload, AppendOutcome, Workspace, WorkspaceError};
 
 use super::FilePages;
-use super::change::{UploadLimits, UploadReply, change_refusal};
+use super::change::{UploadLimits, UploadReply, change_refusal, separate_failure};
 use crate::visit::SignedInVisitor;
 
 /// The form that begins an upload.
@@ -112,16 +112,10 @@ pub(crate) async fn append_piece(
     Path((id, offset)): Path<(String, u64)>,
     piece: Bytes,
 ) -> Result<Response, Response> {
-    let principal = &user.signed_in.principal;
-    let workspace = pages.files.of_licensed(principal).map_err(|error| user.failure_response(error))?;
-    Ok(match workspace.append_piece(&id, offset, piece).await {
+    let append = async |workspace: Workspace| workspace.append_piece(&id, offset, piece).await;
+    Ok(match separate_failure(&user, pages.files.upload_files(&user.signed_in.principal, append).await)? {
         Ok(AppendOutcome::Received(received)) => Json(ResumableProgress { received }).into_response(),
         Ok(AppendOutcome::Stored(stored)) => {
-            pages
-                .files
-                .index_uploads(principal, &[&stored.path])
-                .await
-                .map_err(|error| user.failure_response(error))?;
             (StatusCode::CREATED, Json(UploadReply::from_stored(vec![stored]))).into_response()
         }
         Ok(AppendOutcome::Conflict { received }) => {
