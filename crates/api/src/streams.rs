@@ -6,11 +6,11 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use control::live::{Follower, Representation, Snapshot};
 use control::{AnswerService, Authenticator, Principal};
 use domain::scope::Permission::Read;
 use futures_util::{Stream, StreamExt};
 use http_common::{SseEvent, event_stream};
+use live::{Follower, Representation, Snapshot};
 use telemetry::GaugeGuard;
 
 use crate::ApiShutdown;

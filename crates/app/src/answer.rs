@@ -2,10 +2,10 @@
 //! template escapes everything else.
 
 use askama::Template;
-use control::live::{PartKind, Snapshot, SnapshotCitation};
 use domain::answer::{AnswerEnding, AnswerSource, ErrorCode, RunState};
 use domain::citation::PassagePlace;
 use domain::credits::Credits;
+use live::{PartKind, Snapshot, SnapshotCitation};
 
 use crate::answer_html::AnswerHtml;
 use crate::cited::{self, CitingAnswer};

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::Response;
-use control::live::{PartKind, Snapshot, SnapshotCitation, Unproven};
 use control::{AnswerService, Principal, UseCaseError};
 use domain::citation::{PageKind, PassagePlace};
 use domain::id::{ConversationId, MessageId};
 use domain::time::Timestamp;
+use live::{PartKind, Snapshot, SnapshotCitation, Unproven};
 
 use crate::cells::separate_cells;
 use crate::error;

@@ -10,12 +10,12 @@ use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::Response;
 use bytes::Bytes;
-use control::live::{Follower, Snapshot};
 use control::{AnswerService, Authenticator, UseCaseError};
 use domain::credits::Credits;
 use domain::id::{ConversationId, MessageId};
 use futures_util::{Stream, StreamExt};
 use http_common::{SseEvent, event_stream};
+use live::{Follower, Snapshot};
 use serde::Serialize;
 
 use crate::AppShutdown;

@@ -10,12 +10,12 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use control::conversations::{ConversationSummary, ShownBranch, StoredMessage, StoredQuestion};
-use control::live::{PartKind, Snapshot};
 use control::{AnswerService, Conversations, Principal, UseCaseError};
 use domain::citation::{PassagePlace, cited_numbers};
 use domain::id::ConversationId;
 use futures_util::stream;
 use http_common::{BudgetHolder, BudgetShare, Budgets, Until, attachment_header};
+use live::{PartKind, Snapshot};
 use serde_json::json;
 
 use crate::assets::Addresses;

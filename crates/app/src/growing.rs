@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use control::live::{Rope, RopeSegment};
 use domain::id::PartId;
+use live::{Rope, RopeSegment};
 
 use crate::answer_html::{AnswerHtml, cited_numbers};
 use crate::source_numbers::SourceNumbers;

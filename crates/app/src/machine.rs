@@ -1,10 +1,11 @@
 //! The page of the account's machine.
 
+use ::machine::Kernel;
 use askama::Template;
 use axum::extract::State;
 use axum::response::{IntoResponse, Redirect, Response};
 use control::vm::MachineDescription;
-use control::{Conversations, FileService, Kernel, PublicCode, Vm};
+use control::{Conversations, FileService, PublicCode, Vm};
 use domain::machine::{ChangeReason, MachineStatus};
 
 use crate::frame::PageFrame;

@@ -4,8 +4,8 @@
 //! In the API, a source keeps the number under which the model received its passage. Links to cards and
 //! passages use that number.
 
-use control::live::{PartKind, Snapshot};
 use domain::citation::{Renumbered, renumber_marks};
+use live::{PartKind, Snapshot};
 
 /// The sources of an answer, by their numbers in the interface, in the order of the page.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -7,12 +7,12 @@ use std::marker::PhantomData;
 
 use bytes::Bytes;
 use control::conversations::StoredQuestion;
-use control::live::{self, PartKind, Representation, Rope, RopeSegment, Snapshot, SnapshotPart};
 use domain::answer::AnswerEnding;
 use domain::citation::PassagePlace;
 use domain::id::{AgentId, ConversationId, MessageId, PartId, SkillId};
 use domain::time::Timestamp;
 use http_common::{SHARED_MIN_BYTES, json_escape_into, to_segments};
+use live::{PartKind, Representation, Rope, RopeSegment, Snapshot, SnapshotPart};
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 

@@ -34,7 +34,7 @@ impl DirectoryListingBody {
     /// Creates the listing of a folder, with the indexing state of its files as far as it is known.
     pub(crate) fn from_listing(
         listing: workspace::WorkspaceListing,
-        known: &control::FolderIndexReport,
+        known: &machine::FolderIndexReport,
     ) -> Self {
         let mut counts = known.counts_below();
         let entries = listing.entries.into_iter().map(|entry| {

@@ -1,6 +1,5 @@
 //! Sources and citations of an answer (section 2.10).
 
-use control::live;
 use domain::citation::PassagePlace;
 use serde::Serialize;
 use utoipa::ToSchema;

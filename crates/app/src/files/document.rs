@@ -3,11 +3,11 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use control::UseCaseError;
-use control::preview::{CitedOnPage, DocumentPreview, PAGES_MAX, PageSize, PreviewMark, PreviewText};
 use domain::citation::{PageKind, PassagePlace};
 use domain::image::ImageKind;
 use domain::unread::UnreadReason;
 use http_common::BudgetHolder;
+use machine::preview::{CitedOnPage, DocumentPreview, PAGES_MAX, PageSize, PreviewMark, PreviewText};
 use sha2::{Digest, Sha256};
 use workspace::OpenFile;
 

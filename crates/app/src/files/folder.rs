@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 use askama::Template;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
-use control::FolderIndexReport;
 use http_common::BudgetHolder;
+use machine::FolderIndexReport;
 use workspace::{
     AskedPath, ListingEntry, Workspace, WorkspaceEntryKind, WorkspaceError, WorkspaceListing, WorkspacePath,
 };

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use axum::extract::{RawQuery, State};
 use axum::response::{Json, Response};
-use control::FolderIndexReport;
 use domain::indexing::{FileIndexing, IndexState};
 use domain::time::Timestamp;
 use domain::unread::{UnreadImage, UnreadReason};
+use machine::FolderIndexReport;
 use serde::Serialize;
 use workspace::{AskedPath, OpenFile};
 

@@ -13,7 +13,6 @@ use control::admin::{AdminError, KeyRestrictions};
 use control::answers::{WAIT_MAX, WaitOutcome};
 use control::conversations::{ConversationChange, ShownBranch};
 use control::environment::Entropy;
-use control::live::LiveAnswer;
 use control::passwords::{Password, Standing};
 use control::questions::{AskOutcome, AskRequest};
 use control::{
@@ -27,6 +26,7 @@ use domain::id::{ConversationId, MessageId, NodeId};
 use domain::machine::{MachineStatus, Rules};
 use domain::scope::{Permission, Scope};
 use domain::time::{Clock, Timestamp};
+use live::LiveAnswer;
 use machine::simulated::Simulated;
 use machine::{Driver, DriverError};
 use models::{VendorConfig, VendorsConfig};

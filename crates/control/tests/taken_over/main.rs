@@ -13,7 +13,6 @@ use std::time::Duration;
 use control::DispatchLimits;
 use control::admin::KeyRestrictions;
 use control::environment::Entropy;
-use control::live::LiveAnswer;
 use control::questions::{AskOutcome, AskRequest};
 use control::{
     CauserieService, CheckStatus, DiskReserveConfig, PluginsConfig, Principal, ServiceConfig,
@@ -26,6 +25,7 @@ use domain::id::{NodeId, PostingId};
 use domain::machine::Rules;
 use domain::time::{Clock, Timestamp};
 use egress::{McpServerConfig, WebConfig};
+use live::LiveAnswer;
 use machine::Driver;
 use machine::simulated::Simulated;
 use models::{VendorConfig, VendorsConfig};

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use control::conversations::StoredQuestion;
-use control::live::{Meta, PartKind, Rope, Snapshot, SnapshotCitation, SnapshotPart, Unproven};
 use domain::agent::AgentName;
 use domain::answer::{AnswerEnding, AnswerFailure, ErrorCode, RevisionStamp, RunState};
 use domain::catalog::{CatalogLanguage, CatalogSetting, Localized, ModelEntry, ModelStatus, ProviderName};
@@ -12,6 +11,7 @@ use domain::credits::Price;
 use domain::id::{AccountId, AgentId, ConversationId, MessageId, PartId, SkillId};
 use domain::skill::SkillName;
 use domain::time::Timestamp;
+use live::{Meta, PartKind, Rope, Snapshot, SnapshotCitation, SnapshotPart, Unproven};
 use serde_json::{Value, json};
 
 use super::interface_document;
