@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use super::cpio::CpioArchive;
 use super::folders::private_folder;
-use super::qemu::{Accelerator, Qemu};
+use super::own_kernel::{Accelerator, Qemu};
 use super::{driver_failure, files_stamp, sys};
 use crate::contract::DriverError;
 

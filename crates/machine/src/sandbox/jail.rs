@@ -11,23 +11,23 @@ use protocol::link::{PORT_READY, encode_frame};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, set_parent_process_death_signal, waitpid};
+use rustix::process::{Pid, WaitOptions, WaitStatus, set_parent_process_death_signal, waitpid};
 use rustix::thread::{Gid, Uid, UnshareFlags};
 
+use super::agent_environment::agent_environment;
 use super::bridge;
 use super::carrier::KernelLink;
 use super::init::{self, FolderLock, Processes, WatchedFiles};
-use super::kernel::{self, Inheritance, InheritedTemplate, OwnKernel};
-use super::launch::{HeldFiles, word};
+use super::jail_layout::LISTENER;
+use super::kernel::{self, Inheritance, InheritedTemplate};
+use super::launch_pipe::{HeldFiles, die_with_parent, encode_failure, word};
 use super::lease::LeaseWatch;
 use super::monitor::Monitor;
+use super::own_kernel::OwnKernel;
 use super::privileges;
 use super::root::{self, MountSources, clone_mount};
 use super::spec::{LaunchTask, MachineLimits, SOCKET, Spec, TOOLS_ID};
 use super::sys::{self, ForkSide, LaunchErrorContext, LaunchFailure};
-
-/// The descriptor number of the agent's listening socket.
-pub(crate) const LISTENER: i32 = 3;
 
 /// The longest boot of a kernel that will be saved.
 const SAVED_BOOT_TIMEOUT: Duration = Duration::from_secs(90);
@@ -78,23 +78,9 @@ pub(crate) fn run_maker(mut plan: LaunchPlan<'_>) -> ! {
 }
 
 fn exit_with_failure(up: &mut PipeWriter, failure: &LaunchFailure) -> ! {
-    let mut text = vec![word::FAILED];
-    text.extend_from_slice(format!("{}\n{}", failure.what, failure.source).as_bytes());
     // No other process could receive an error.
-    let _ = up.write_all(&text);
+    let _ = up.write_all(&encode_failure(failure));
     sys::exit_now(1)
-}
-
-/// Has the kernel kill this process when its parent exits. Only the parent holds the other end of the pipe, which reveals an
-/// exit before this call.
-pub(crate) fn die_with_parent(parent: &PipeReader) -> io::Result<()> {
-    set_parent_process_death_signal(Some(Signal::KILL))?;
-    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let mut ends = [PollFd::new(parent, PollFlags::empty())];
-    match retry_on_intr(|| poll(&mut ends, Some(&at_once)))? {
-        0 => Ok(()),
-        _ => Err(io::Error::other("its parent has exited")),
-    }
 }
 
 fn enter_namespaces(plan: &mut LaunchPlan<'_>) -> Result<(UnixListener, MountSources), LaunchFailure> {
@@ -427,34 +413,6 @@ fn become_agent(spec: &Spec, listener: &UnixListener, output: &PipeWriter) -> La
             sys::exec_program("/agent", &[], &agent_environment(&spec.limits, spec.has_cgroups())),
         ),
     }
-}
-
-pub(crate) fn agent_environment(limits: &MachineLimits, memory_counted: bool) -> Vec<String> {
-    let MachineLimits {
-        memory_bytes,
-        processes,
-        workspace_bytes,
-        file_bytes,
-        temporary_bytes,
-        cpu_percent: _,
-        open_files: _,
-    } = limits;
-    vec![
-        "PATH=/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin".into(),
-        "LANG=C.UTF-8".into(),
-        "HOME=/tmp".into(),
-        format!("CAUSERIE_LISTEN_FD={LISTENER}"),
-        format!("CAUSERIE_TOOLS_UID={TOOLS_ID}"),
-        format!("CAUSERIE_TOOLS_GID={TOOLS_ID}"),
-        "CAUSERIE_WORKSPACE=/workspace".into(),
-        "CAUSERIE_INDEX=/index".into(),
-        format!("CAUSERIE_MEMORY_BYTES={memory_bytes}"),
-        format!("CAUSERIE_MEMORY_COUNTED={}", u8::from(memory_counted)),
-        format!("CAUSERIE_PROCESSES={processes}"),
-        format!("CAUSERIE_WORKSPACE_BYTES={workspace_bytes}"),
-        format!("CAUSERIE_FILE_BYTES={file_bytes}"),
-        format!("CAUSERIE_TEMPORARY_BYTES={temporary_bytes}"),
-    ]
 }
 
 /// Takes the place of the agent in the self-test: becomes the tools' user, as the agent does for every tool, and runs

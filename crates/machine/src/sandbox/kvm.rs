@@ -13,8 +13,7 @@ use std::time::Duration;
 use rustix::process::{WaitOptions, geteuid, waitpid};
 use rustix::thread::UnshareFlags;
 
-use super::jail::die_with_parent;
-use super::launch::await_word;
+use super::launch_pipe::{await_word, die_with_parent};
 use super::run_launcher;
 use super::spec::LaunchReport;
 use super::sys::{self, ForkSide, LaunchErrorContext, LaunchFailure};

@@ -25,8 +25,10 @@ use rustix::thread::{CapabilitySet, UnshareFlags};
 
 use super::identity;
 use super::jail::{self, LaunchPlan};
-use super::kernel::{OwnKernel, descriptor};
+use super::jail_layout::descriptor;
 use super::kvm;
+use super::launch_pipe::{HeldFiles, await_word, read_failure, word};
+use super::own_kernel::OwnKernel;
 use super::root::{self, MountSources, clone_mount};
 use super::spec::{
     KVM, LOCK, LOG, LaunchReport, LaunchTask, MachineIdentity, SPEC_MAX_BYTES, STATE, Spec, TOOLS_ID, UserIds,
@@ -34,21 +36,6 @@ use super::spec::{
 use super::sys::{self, ForkSide, LaunchErrorContext, LaunchFailure};
 use super::template::TemplateFiles;
 use super::{KILL_TIMEOUT, Kernel, MachineImage};
-
-/// Messages from the maker and the init process to the launcher.
-pub(crate) mod word {
-    /// The namespaces exist and wait for their id maps.
-    pub(crate) const UNSHARED: u8 = b'U';
-    /// Followed by four bytes: the process id of the init process on the host.
-    pub(crate) const PID: u8 = b'P';
-    /// Everything is ready; the init process waits for the commit.
-    pub(crate) const READY: u8 = b'R';
-    /// Followed by the text of the failure, up to the end.
-    pub(crate) const FAILED: u8 = b'E';
-}
-
-/// The longest text of a failure.
-const FAILURE_MAX_BYTES: u64 = 4096;
 
 /// Runs a launch to its end: reads a spec from standard input and writes a report to standard output. The process
 /// must have a single thread.
@@ -213,17 +200,6 @@ fn kill_first_process(process: &OwnedFd) -> io::Result<()> {
     }
 }
 
-/// The files that the first process of a machine holds for its lifetime.
-#[derive(Default)]
-pub(crate) struct HeldFiles {
-    /// The lock on the machine's folder.
-    pub(crate) lock: Option<fs::File>,
-    /// The lock on the image.
-    pub(crate) image_lock: Option<fs::File>,
-    /// The page that permits the machine's work.
-    pub(crate) lease_page: Option<fs::File>,
-}
-
 fn start_machine(spec: &Spec, held: HeldFiles) -> Result<Launched, LaunchFailure> {
     // Makes the host's out-of-memory killer choose a machine first. Some kernels do not permit this.
     let _ = fs::write("/proc/self/oom_score_adj", "300");
@@ -274,14 +250,6 @@ fn start_machine(spec: &Spec, held: HeldFiles) -> Result<Launched, LaunchFailure
     }
 }
 
-/// Waits for a message of the machine's processes. Fails when nobody waits for the report any longer.
-pub(super) fn await_word(up: &PipeReader) -> io::Result<()> {
-    let output = io::stdout();
-    let mut fds = [PollFd::new(up, PollFlags::IN), PollFd::new(&output, PollFlags::empty())];
-    retry_on_intr(|| poll(&mut fds, None))?;
-    if fds[1].revents().is_empty() { Ok(()) } else { Err(io::Error::other("the service has exited")) }
-}
-
 /// Reads messages until everything is ready.
 fn wait_until_ready(
     up: &mut PipeReader,
@@ -317,12 +285,7 @@ fn wait_until_ready(
                 down.write_all(b"p").with_context("telling the first process that it is known")?;
             }
             word::READY => return Ok(()),
-            _ => {
-                let mut text = String::new();
-                up.take(FAILURE_MAX_BYTES).read_to_string(&mut text).with_context("reading what failed")?;
-                let (what, why) = text.split_once('\n').unwrap_or((&text, ""));
-                return Err(LaunchFailure::from_reason(what, why));
-            }
+            _ => return Err(read_failure(up)),
         }
     }
     Err(LaunchFailure::from_reason("starting the machine", "its processes reported too much"))
@@ -504,7 +467,7 @@ fn explain_failure(failure: &LaunchFailure) -> String {
         ),
     ];
     let mut text = failure.to_string();
-    let denied = failure.source.kind() == io::ErrorKind::PermissionDenied || text.contains("not permitted");
+    let denied = failure.source.kind() == io::ErrorKind::PermissionDenied;
     for (path, value, hint) in hints {
         if fs::read_to_string(path).is_ok_and(|content| content.trim() == value) {
             text.push_str("; ");

@@ -5,6 +5,7 @@
 //! `machines/<account>` in the data folder holds the agent's socket, a lock that the machine holds while it runs, the
 //! identity by which a later service finds it, the log and the index.
 
+mod agent_environment;
 mod boot_files;
 mod bridge;
 mod carrier;
@@ -15,12 +16,16 @@ mod identity;
 mod image;
 mod init;
 mod jail;
+mod jail_layout;
 mod kernel;
 mod kvm;
 mod launch;
+mod launch_pipe;
 mod lease;
 mod monitor;
+mod own_kernel;
 mod privileges;
+mod programs;
 mod project;
 mod qemu;
 mod report;
@@ -55,12 +60,12 @@ pub use self::boot_files::BootSources;
 pub use self::cgroup::LimitsKind;
 pub use self::folders::{MachineDetails, MachineFolders, MachineMemory, MemorySource};
 pub use self::image::MachineImage;
-pub use self::kernel::OwnKernel;
 pub use self::kvm::{open_kvm, try_kvm};
 pub use self::launch::launch_main;
 pub use self::lease::{LeasePage, SUSPENDED_MAX};
+pub use self::own_kernel::{Accelerator, OwnKernel, Qemu};
 pub use self::project::{DiskQuota, bound_disk, missing_disk_quota};
-pub use self::qemu::{Accelerator, Qemu, find_qemu};
+pub use self::qemu::find_qemu;
 pub use self::running::SandboxMachine;
 pub use self::spec::MachineLimits;
 pub use self::trial::{TRIAL_TIMEOUT, TrialOutcome, TrialRecord, sweep_trials};

@@ -1,4 +1,4 @@
-//! The virtual machine of QEMU: its configuration and its command line.
+//! The command line of QEMU.
 //!
 //! The machine has no disk, no network and no display: a serial port carries the packets of its link, and folders of the
 //! jail are shared by 9P. It boots a kernel of the host's distribution with an initramfs that holds the guest program.
@@ -6,42 +6,12 @@
 use std::path::{Path, PathBuf};
 
 use protocol::link::{self, INITRAMFS_ARGUMENT};
-use serde::{Deserialize, Serialize};
 
-use super::jail::{LISTENER, agent_environment};
-use super::kernel::{INITRAMFS, PROGRAM, SYSTEM, descriptor, find_program};
+use super::agent_environment::agent_environment;
+use super::jail_layout::{INITRAMFS, LISTENER, PROGRAM, SYSTEM, descriptor};
+use super::own_kernel::{Accelerator, Qemu};
+use super::programs::find_program;
 use super::spec::{LaunchTask, Spec};
-
-/// The processor that a virtual machine runs on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Accelerator {
-    /// The host's processor, by `/dev/kvm`.
-    Kvm,
-    /// A processor emulated by QEMU, which is many times slower.
-    Emulation {
-        /// The frequency of the host's time stamp counter, in kHz, which the machine's kernel could not measure.
-        time_stamp_khz: u32,
-    },
-}
-
-impl Accelerator {
-    pub(crate) const fn needs_kvm(self) -> bool {
-        matches!(self, Self::Kvm)
-    }
-}
-
-/// A virtual machine of QEMU, made of files of the host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Qemu {
-    /// The program, below `/usr`.
-    pub(crate) program: PathBuf,
-    /// The kernel, not compressed.
-    pub(crate) kernel: PathBuf,
-    pub(crate) initramfs: PathBuf,
-    pub(crate) accelerator: Accelerator,
-    /// True if process 1 becomes the agent's program of the system instead of remaining the initramfs's program.
-    pub(crate) boots_agent: bool,
-}
 
 /// Finds QEMU: `named` as a path or as a name in `PATH`, by default `qemu-system-x86_64`. It must lie below `/usr`, which
 /// the jail shows with the libraries and the firmware that it needs.

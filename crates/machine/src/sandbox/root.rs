@@ -14,7 +14,8 @@ use rustix::mount::{
     unmount,
 };
 
-use super::kernel::{self, OwnKernel};
+use super::jail_layout;
+use super::own_kernel::OwnKernel;
 use super::spec::{Spec, TOOLS_ID};
 use super::sys::{LaunchErrorContext, LaunchFailure, mount_setattr};
 use super::{Kernel, uml};
@@ -159,8 +160,8 @@ pub(crate) fn enter_root(sources: &MountSources, spec: &Spec) -> Result<(), Laun
 /// devices. The machine mounts the workspace and the index itself.
 fn place_system(system: &OwnedFd, with_plugins: bool) -> Result<(), LaunchFailure> {
     restrict_mount(system, false, READ_ONLY, "the system")?;
-    place_mount(system, kernel::SYSTEM)?;
-    let inside = Path::new(kernel::SYSTEM);
+    place_mount(system, jail_layout::SYSTEM)?;
+    let inside = Path::new(jail_layout::SYSTEM);
     attach_mount(&clone_mount("agent", false)?, inside.join("agent"))?;
     if with_plugins {
         attach_mount(&clone_mount("plugins", false)?, inside.join("plugins"))?;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::task::spawn_blocking;
 
-use super::kernel::OwnKernel;
-use super::qemu::Qemu;
+use super::own_kernel::{OwnKernel, Qemu};
+
 use super::spec::{LaunchReport, LaunchTask, Spec};
 use super::template::{self, Template};
 use super::trial::{SAVING, TrialFolder};

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::kernel::OwnKernel;
+use super::own_kernel::OwnKernel;
 use super::template::TemplateFiles;
 use super::{Kernel, MachineImage};
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
 use super::folders::{MachineFolders, private_folder, remove_folder};
-use super::kernel::OwnKernel;
+use super::own_kernel::OwnKernel;
 use super::spec::{LaunchReport, LaunchTask, Spec};
 use super::{
     Kernel, MachineLimits, ORDINALS_MAX, Sandbox, SandboxConfig, files_stamp, identity, launch_timeout,

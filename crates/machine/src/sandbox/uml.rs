@@ -2,9 +2,9 @@
 
 use protocol::link::{BOOT_ARGUMENT, MTU};
 
+use super::agent_environment::agent_environment;
 use super::carrier::MACHINE_MAC;
-use super::jail::{LISTENER, agent_environment};
-use super::kernel::{LIBRARIES, PROGRAM, SYSTEM};
+use super::jail_layout::{LIBRARIES, LISTENER, PROGRAM, SYSTEM};
 use super::spec::MachineLimits;
 
 /// The folder in the jail of the file that backs the machine's memory.

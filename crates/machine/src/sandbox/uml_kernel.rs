@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::kernel::{LIBRARIES, PROGRAM, find_program};
+use super::jail_layout::{LIBRARIES, PROGRAM};
+use super::programs::find_program;
 
 /// The folder of the kernel that comes with the service: beside its program, or below the prefix of an installation.
 const SHIPPED_FOLDERS: [&str; 2] = ["causerie-kernel", "../lib/causerie/kernel"];
