@@ -5,6 +5,7 @@
 
 mod cycles;
 mod documents;
+mod imports;
 mod manifests;
 mod names;
 mod sources;

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use ::mcp::{McpMessage, REPLIES_MAX, RpcError, RpcResponse};
 
-use super::session_close::{PendingRequest, SessionCloser};
+use super::session_close::{PendingRequest, SessionCloser, TELL_TIMEOUT};
 use super::sse::McpSseParser;
 use super::{McpError, mirror};
 use crate::Secret;
@@ -22,8 +22,6 @@ use crate::connections::{self, OutgoingConnections};
 
 /// The timeout of a call.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_mins(2);
-/// The timeout of a notification.
-pub(super) const TELL_TIMEOUT: Duration = Duration::from_secs(2);
 /// The maximum response of one exchange, in bytes.
 const ANSWER_MAX_BYTES: usize = 4 * 1024 * 1024;
 /// The longest body of a rejection that is read, in bytes; of a longer one only the status is used.

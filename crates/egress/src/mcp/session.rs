@@ -19,8 +19,9 @@ use ::mcp::{DISCOVER, HANDSHAKE_REVISIONS, Lifecycle, RpcResponse, STATELESS_REV
 
 use super::McpError;
 use super::exchange::{
-    Endpoint, ExchangeFailure, ID_MAX_BYTES, McpRequest, McpSession, SESSION, TELL_TIMEOUT, rejected_error,
+    Endpoint, ExchangeFailure, ID_MAX_BYTES, McpRequest, McpSession, SESSION, rejected_error,
 };
+use super::session_close::TELL_TIMEOUT;
 
 /// The timeout of the discovery before a handshake is tried: some servers of older revisions never answer.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(3);

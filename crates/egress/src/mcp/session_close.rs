@@ -1,12 +1,14 @@
 //! Sends cancellations and session ends to servers in the background.
 
+use std::time::Duration;
+
 use reqwest::RequestBuilder;
 use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 
-use super::exchange::TELL_TIMEOUT;
-
+/// The timeout of a notification.
+pub(super) const TELL_TIMEOUT: Duration = Duration::from_secs(2);
 /// The maximum number of concurrent messages; further ones are dropped.
 const CLOSES_MAX: usize = 64;
 

@@ -1,7 +1,9 @@
 //! The calls of a response: assembles the events of each call, tolerating missing ones.
 
-use super::events::ITEMS_MAX;
 use crate::output::{VendorCall, extend_arguments, is_object};
+
+/// Limits the items of a response.
+pub(super) const ITEMS_MAX: usize = 1024;
 
 /// The item of a call, as an event contains it.
 #[derive(Debug, Default)]

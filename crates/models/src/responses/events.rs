@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-use super::calls::{CallItem, Named, ResponsesCalls};
+use super::calls::{CallItem, ITEMS_MAX, Named, ResponsesCalls};
 use crate::cited;
 use crate::error;
 use crate::finish::{Finish, StepEnding};
@@ -19,9 +19,6 @@ use crate::sse::SseFrame;
 
 /// The fields of a call's item that the transcript has.
 const CALL_FIELDS: [&str; 3] = ["call_id", "name", "arguments"];
-
-/// Limits the items of a response.
-pub(super) const ITEMS_MAX: usize = 1024;
 
 #[derive(Deserialize)]
 struct ResponsesEvent<'a> {

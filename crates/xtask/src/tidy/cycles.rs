@@ -1,31 +1,88 @@
-//! Checks that a crate's top-level modules do not import one another in a circle.
+//! Checks that modules side by side, at the top of a crate and in each folder, do not import one another in a circle.
 //!
-//! An import is a path that begins with `crate::`, or with `super::` in a top-level module; a name that the crate's root
-//! re-exports counts as its module. Code for tests and names that macros put together are left out.
+//! The circles in folders that remain are listed in `cycles.txt` beside this crate's manifest, with the number of modules
+//! in them. The list may only shrink.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Complaint, SourceFile, SourceTree};
+use super::imports::{ModuleFile, ModulePath, read_modules};
+use super::{Complaint, SourceTree};
 
-/// The imports between the top-level modules of a crate: importer and imported module, with a file that contains the
-/// import.
+/// The file of remaining circles: lines of `folder modules`; `#` begins a comment.
+const REMAINING: &str = "crates/xtask/cycles.txt";
+
+/// The imports between modules side by side: importer and imported module, with a file that contains the import.
 type Imports = BTreeMap<String, BTreeMap<String, String>>;
-
-/// The crates whose modules still import one another in a circle; none may be added.
-const KNOWN_CYCLES: [&str; 1] = ["documents"];
 
 pub(super) fn check_cycles(tree: &SourceTree) -> Vec<Complaint> {
     let mut out = Vec::new();
-    for name in crate_names(tree).into_iter().filter(|name| !KNOWN_CYCLES.contains(&name.as_str())) {
-        let complaint = |circle| Complaint {
-            path: format!("crates/{name}/src"),
-            line: 0,
-            rule: "cycle",
-            text: format!("top-level modules import one another in a circle: {circle}"),
-        };
-        out.extend(find_cycles(&find_imports(tree, &name)).into_iter().map(complaint));
+    let mut remaining = read_remaining(tree, &mut out);
+    for name in crate_names(tree) {
+        let root = format!("crates/{name}/src/");
+        let files: Vec<(&str, &str)> = tree
+            .with_suffix(".rs")
+            .filter_map(|file| Some((file.path.strip_prefix(&root)?, file.text.as_str())))
+            .collect();
+        let modules = read_modules(&files);
+        let parents: BTreeSet<&[String]> =
+            modules.iter().filter_map(|file| Some(file.module.split_last()?.1)).collect();
+        for parent in parents {
+            let cycles = find_cycles(&find_imports(&modules, parent));
+            let path = format!("{root}{}", parent.join("/")).trim_end_matches('/').to_owned();
+            out.extend(check_folder(path, &cycles, &mut remaining));
+        }
     }
+    out.extend(remaining.into_keys().map(|path| {
+        let text =
+            format!("no modules import one another in a circle any more: remove the line from {REMAINING}");
+        cycle_complaint(path, text)
+    }));
     out
+}
+
+fn cycle_complaint(path: String, text: String) -> Complaint {
+    Complaint { path, line: 0, rule: "cycle", text }
+}
+
+/// Reads the list of remaining circles: the number of modules in them, by folder.
+fn read_remaining(tree: &SourceTree, out: &mut Vec<Complaint>) -> BTreeMap<String, usize> {
+    let mut remaining = BTreeMap::new();
+    for (index, line) in tree.file_text(REMAINING).unwrap_or("").lines().enumerate() {
+        if line.trim().is_empty() || line.starts_with('#') {
+            continue;
+        }
+        match line.split_once(' ').and_then(|(path, size)| Some((path, size.trim().parse().ok()?))) {
+            Some((path, size)) => {
+                remaining.insert(path.to_owned(), size);
+            }
+            None => out.push(Complaint {
+                path: REMAINING.to_owned(),
+                line: index + 1,
+                rule: "cycle",
+                text: "the line is malformed: write `folder modules`".to_owned(),
+            }),
+        }
+    }
+    remaining
+}
+
+/// Compares the circles of a folder with the list.
+fn check_folder(path: String, cycles: &[Cycle], remaining: &mut BTreeMap<String, usize>) -> Vec<Complaint> {
+    let size: usize = cycles.iter().map(|cycle| cycle.modules).sum();
+    let allowed = if size == 0 { None } else { remaining.remove(&path) };
+    match allowed {
+        Some(allowed) if size == allowed => Vec::new(),
+        Some(allowed) if size < allowed => {
+            let text = format!("only {size} modules are in circles: write {size} in {REMAINING}");
+            vec![cycle_complaint(path, text)]
+        }
+        _ => {
+            let text = |cycle: &Cycle| {
+                format!("{} modules import one another in a circle: {}", cycle.modules, cycle.imports)
+            };
+            cycles.iter().map(|cycle| cycle_complaint(path.clone(), text(cycle))).collect()
+        }
+    }
 }
 
 fn crate_names(tree: &SourceTree) -> BTreeSet<String> {
@@ -34,151 +91,36 @@ fn crate_names(tree: &SourceTree) -> BTreeSet<String> {
     sources.filter(|(name, _)| !name.contains('/')).map(|(name, _)| name.to_owned()).collect()
 }
 
-fn find_imports(tree: &SourceTree, name: &str) -> Imports {
-    let root = format!("crates/{name}/src/");
-    let files: Vec<(&str, &SourceFile)> =
-        tree.with_suffix(".rs").filter_map(|file| Some((file.path.strip_prefix(&root)?, file))).collect();
-    let entries = ["lib.rs", "main.rs"];
-    let mut modules: BTreeSet<&str> = files.iter().map(|(path, _)| top_module(path)).collect();
-    for other in ["lib", "main", "bin", "tests"] {
-        modules.remove(other);
-    }
-    let mut test_only = BTreeSet::new();
-    let mut exports = BTreeMap::new();
-    for (path, file) in &files {
-        let folder =
-            if entries.contains(path) { "" } else { path.trim_end_matches("mod.rs").trim_end_matches(".rs") };
-        let folder = if folder.is_empty() { "" } else { folder.trim_end_matches('/') };
-        let (code, tests) = without_tests(&file.text);
-        test_only.extend(tests.into_iter().map(|test| join_path(folder, &test)));
-        if entries.contains(path) {
-            exports.extend(re_exports(&code, &modules));
-        }
-    }
+/// Returns the imports between the child modules of `parent`.
+fn find_imports(files: &[ModuleFile], parent: &[String]) -> Imports {
+    let child_of = |path: &ModulePath| path.strip_prefix(parent)?.first().cloned();
+    let children: BTreeSet<String> = files.iter().filter_map(|file| child_of(&file.module)).collect();
+    let exports: BTreeMap<&String, &String> =
+        files.iter().filter(|file| file.module == parent).flat_map(|file| &file.exports).collect();
     let mut imports = Imports::new();
-    for (path, file) in &files {
-        let place = path.trim_end_matches(".rs").trim_end_matches("/mod");
-        let test = path.split('/').any(|part| part == "tests" || part == "tests.rs")
-            || test_only.iter().any(|test| place == test || place.starts_with(&format!("{test}/")));
-        let importer = top_module(path);
-        if test || !modules.contains(importer) {
-            continue;
-        }
-        let (code, _) = without_tests(&file.text);
-        let mut found = paths_after(&code, "crate::");
-        if place == importer {
-            found.extend(paths_after(&code, "super::"));
-        }
-        for first in found {
-            let module = exports.get(&first).cloned().unwrap_or(first);
-            if modules.contains(module.as_str()) && module != importer {
-                let of = imports.entry(importer.to_owned()).or_default();
-                of.entry(module).or_insert_with(|| (*path).to_owned());
+    for file in files {
+        let Some(importer) = child_of(&file.module) else { continue };
+        for first in file.imports.iter().filter_map(child_of) {
+            let module = exports.get(&first).map_or(first.clone(), |module| (*module).clone());
+            if children.contains(&module) && module != importer {
+                let of = imports.entry(importer.clone()).or_default();
+                of.entry(module).or_insert_with(|| file.file.clone());
             }
         }
     }
     imports
 }
 
-fn join_path(folder: &str, name: &str) -> String {
-    if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
+/// Modules that import one another.
+struct Cycle {
+    /// The number of modules.
+    modules: usize,
+    /// Their imports of one another.
+    imports: String,
 }
 
-/// Returns the top-level module of a file, by its path below `src`.
-fn top_module(path: &str) -> &str {
-    let first = path.split('/').next().unwrap_or(path);
-    first.strip_suffix(".rs").unwrap_or(first)
-}
-
-/// Removes comments and items under `#[cfg(test)]`. Also returns the names of such modules in separate files.
-fn without_tests(text: &str) -> (String, Vec<String>) {
-    let (mut code, mut modules) = (String::new(), Vec::new());
-    let mut lines = text.lines();
-    while let Some(line) = lines.next() {
-        if line.trim_start().starts_with("#[cfg(test)]") {
-            let indentation = &line[..line.len() - line.trim_start().len()];
-            let closing = format!("{indentation}}}");
-            for line in lines.by_ref() {
-                let item = line.trim();
-                if let Some(module) = item.strip_suffix(';').and_then(|item| item.split_once("mod ")) {
-                    modules.push(module.1.to_owned());
-                }
-                if item.ends_with(';')
-                    && line.starts_with(indentation)
-                    && !line.starts_with(&format!("{indentation} "))
-                    || line == closing
-                {
-                    break;
-                }
-            }
-            continue;
-        }
-        code.push_str(line.split("//").next().unwrap_or(""));
-        code.push('\n');
-    }
-    (code, modules)
-}
-
-/// Returns the first names of all paths that begin with `prefix`; several for `prefix{a, b::c}`.
-fn paths_after(code: &str, prefix: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    for (at, _) in code.match_indices(prefix) {
-        let before = code[..at].chars().next_back();
-        if before.is_some_and(|letter| letter.is_alphanumeric() || "_$:".contains(letter)) {
-            continue;
-        }
-        let rest = &code[at + prefix.len()..];
-        let items = if rest.starts_with('{') { split_use_group(rest) } else { vec![rest] };
-        found.extend(items.into_iter().map(first_name).filter(|name| !name.is_empty()));
-    }
-    found
-}
-
-/// Splits `{a, b::{c, d}}…` into `a` and `b::{c, d}`.
-fn split_use_group(text: &str) -> Vec<&str> {
-    let (mut items, mut depth, mut begin) = (Vec::new(), 0, 1);
-    for (at, letter) in text.char_indices() {
-        match letter {
-            '{' => depth += 1,
-            '}' => depth -= 1,
-            _ => {}
-        }
-        if (letter == ',' && depth == 1) || depth == 0 {
-            items.push(&text[begin..at]);
-            begin = at + 1;
-        }
-        if depth == 0 {
-            break;
-        }
-    }
-    items
-}
-
-fn first_name(path: &str) -> String {
-    path.trim_start().chars().take_while(|letter| letter.is_alphanumeric() || *letter == '_').collect()
-}
-
-/// Returns the names that the crate's root re-exports, with their modules.
-fn re_exports(root: &str, modules: &BTreeSet<&str>) -> BTreeMap<String, String> {
-    let mut exports = BTreeMap::new();
-    for part in root.split(';') {
-        let Some((_, path)) = part.rsplit_once("use ") else { continue };
-        let path = path.trim_start_matches("crate::").trim_start_matches("self::");
-        let Some((module, names)) = path.split_once("::").filter(|(module, _)| modules.contains(module))
-        else {
-            continue;
-        };
-        let items = if names.starts_with('{') { split_use_group(names) } else { vec![names] };
-        for item in items {
-            let name = item.trim().rsplit([' ', ':', '{']).next().unwrap_or("");
-            exports.insert(name.to_owned(), module.to_owned());
-        }
-    }
-    exports
-}
-
-/// Returns every circle as text: its modules' imports of one another.
-fn find_cycles(imports: &Imports) -> Vec<String> {
+/// Returns every circle.
+fn find_cycles(imports: &Imports) -> Vec<Cycle> {
     let reached: BTreeMap<&str, BTreeSet<&str>> =
         imports.keys().map(|module| (module.as_str(), reachable_modules(imports, module))).collect();
     let reaches = |from: &str, to: &str| reached.get(from).is_some_and(|reached| reached.contains(to));
@@ -198,7 +140,7 @@ fn find_cycles(imports: &Imports) -> Vec<String> {
                 }
             }
         }
-        out.push(edges.join(", "));
+        out.push(Cycle { modules: circle.len(), imports: edges.join(", ") });
     }
     out
 }
@@ -236,7 +178,7 @@ mod tests {
             ("d.rs", "use crate::d::e;\n"),
         ]);
         let circle = "a -> b (a.rs), b -> c (b/mod.rs), c -> a (c.rs)";
-        assert_eq!(text, [format!("top-level modules import one another in a circle: {circle}")]);
+        assert_eq!(text, [format!("3 modules import one another in a circle: {circle}")]);
     }
 
     #[test]

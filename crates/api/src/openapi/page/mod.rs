@@ -4,6 +4,7 @@
 mod errors;
 mod guides;
 mod operations;
+mod placed_operation;
 mod samples;
 mod shapes;
 #[cfg(test)]

@@ -3,29 +3,12 @@
 use std::fmt::Write;
 
 use serde_json::Value;
-use utoipa::openapi::path::Operation;
 
 use super::DocumentationPage;
+use super::placed_operation::PlacedOperation;
 use super::samples::render_samples;
 use super::shapes::{describe_schema, render_field_row};
 use super::text::{Description, DescriptionLine, Plain};
-
-/// An operation with its method and path.
-pub(super) struct PlacedOperation<'a> {
-    pub(super) method: &'static str,
-    pub(super) path: &'a str,
-    operation: &'a Operation,
-}
-
-impl<'a> PlacedOperation<'a> {
-    pub(super) fn id(&self) -> &'a str {
-        self.operation.operation_id.as_deref().unwrap_or_default()
-    }
-
-    pub(super) fn summary(&self) -> &'a str {
-        self.operation.summary.as_deref().unwrap_or_default()
-    }
-}
 
 impl<'a> DocumentationPage<'a> {
     /// Returns the operations of a tag, in the order of the document.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::Value;
 
-use super::operations::PlacedOperation;
+use super::placed_operation::PlacedOperation;
 use super::text::Plain;
 
 const SAMPLES: &str = include_str!("samples.txt");

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::DocumentationPage;
-use super::operations::PlacedOperation;
+use super::placed_operation::PlacedOperation;
 use super::samples::body_example;
 use super::text::Plain;
 
