@@ -38,6 +38,16 @@ pub struct Catalogs {
 }
 
 impl Catalogs {
+    pub(crate) fn new(
+        store: &Store,
+        plugins: &Plugins,
+        models: &Arc<Catalog>,
+        jurisdictions: &Arc<Vec<CatalogJurisdiction>>,
+    ) -> Self {
+        let (models, jurisdictions) = (models.clone(), jurisdictions.clone());
+        Self { store: store.clone(), plugins: plugins.clone(), models, jurisdictions }
+    }
+
     /// Lists the models.
     ///
     /// # Errors

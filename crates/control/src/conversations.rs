@@ -56,6 +56,18 @@ pub struct Conversations {
 }
 
 impl Conversations {
+    pub(crate) fn new(
+        (store, environment): (&Store, &ServiceEnvironment),
+        live: &Arc<Live>,
+        dispatch: &Dispatch,
+        background: &BackgroundTasks,
+        jobs: &Jobs,
+    ) -> Self {
+        let (store, environment, live) = (store.clone(), environment.clone(), live.clone());
+        let (dispatch, background, jobs) = (dispatch.clone(), background.clone(), jobs.clone());
+        Self { store, environment, live, dispatch, background, jobs }
+    }
+
     /// Lists the account's conversations: pinned ones first, then by the last change.
     ///
     /// # Errors

@@ -66,6 +66,16 @@ impl<E> From<UseCaseError> for UploadFailure<E> {
 }
 
 impl FileService {
+    pub(crate) fn new(
+        workspaces: &Workspaces,
+        machines: &Machines,
+        marker: &WorkspacesMarker,
+        access: &Authenticator,
+    ) -> Self {
+        let (workspaces, machines) = (workspaces.clone(), machines.clone());
+        Self { workspaces, machines, marker: marker.clone(), access: access.clone() }
+    }
+
     /// Returns the workspace of the principal's account. Its operations fail with
     /// [`WorkspaceError`](workspace::WorkspaceError), which converts into [`UseCaseError`].
     ///

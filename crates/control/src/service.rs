@@ -229,12 +229,7 @@ impl CauserieService {
         spawn_sweeps(&tasks, (&store, &machines), &disk, &workspaces, &shutdown);
         let vm =
             Vm { machines: machines.clone(), dispatch: dispatch.clone(), background: background.clone() };
-        let files = FileService {
-            workspaces: workspaces.clone(),
-            machines: machines.clone(),
-            marker: marker.clone(),
-            access: access.clone(),
-        };
+        let files = FileService::new(&workspaces, &machines, &marker, &access);
         let running = Some(RunningService { vm: vm.clone(), access: access.clone(), jobs: jobs.clone() });
         let folders = machine_folders(&config.data);
         let admin = Admin::new(store.clone(), environment.clone(), workspaces.clone(), folders, running);
@@ -249,20 +244,8 @@ impl CauserieService {
             single_sign_on,
             sessions,
             access,
-            catalogs: Catalogs {
-                store: store.clone(),
-                plugins: plugins.clone(),
-                models: catalog.clone(),
-                jurisdictions: jurisdictions.clone(),
-            },
-            conversations: Conversations {
-                store: store.clone(),
-                environment: environment.clone(),
-                live: live.clone(),
-                dispatch: dispatch.clone(),
-                background: background.clone(),
-                jobs: jobs.clone(),
-            },
+            catalogs: Catalogs::new(&store, &plugins, &catalog, &jurisdictions),
+            conversations: Conversations::new((&store, &environment), &live, &dispatch, &background, &jobs),
             passwords,
             questions: QuestionService {
                 store: store.clone(),

@@ -27,7 +27,7 @@ pub(super) struct TurnServices {
     pub(super) delegated_steps_max: u32,
 }
 
-/// What a turn, of an answer or of a subagent, works with and does not change.
+/// The constant inputs and services of a turn, of an answer or of a subagent.
 pub(super) struct TurnContext {
     pub(super) services: Arc<TurnServices>,
     pub(super) store: TurnStore,

@@ -291,7 +291,8 @@ mod tests {
     fn new_exporter(endpoint: &str, spans: &Arc<SpanQueue>) -> OtlpExporter {
         let mut headers = HeaderMap::new();
         headers.insert("x-token", HeaderValue::from_static("hush"));
-        let settings = TraceCollector { endpoint: endpoint.to_owned(), headers, service_name: "advice".to_owned() };
+        let settings =
+            TraceCollector { endpoint: endpoint.to_owned(), headers, service_name: "advice".to_owned() };
         OtlpExporter::new(settings, spans.clone()).expect("connections can be made")
     }
 
