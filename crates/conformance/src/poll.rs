@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The longest wait: enough for a machine to start on a busy host.
-pub const TIMEOUT: Duration = Duration::from_secs(120);
+/// The longest wait: enough for a machine to start and read a scan on a busy host, and for an answer to wait for that.
+pub const TIMEOUT: Duration = Duration::from_secs(300);
 /// The shortest pause between two looks.
 const PAUSE_MIN: Duration = Duration::from_millis(5);
 /// The longest pause.
