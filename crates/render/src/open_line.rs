@@ -256,12 +256,10 @@ fn scan_text(text: &str) -> Option<TextScan> {
     while at < bytes.len() {
         let before = at.checked_sub(1).map(|before| bytes[before]);
         match bytes[at] {
-            b' ' => {
-                if emphasis.is_none() && before.is_some_and(is_word_byte) {
-                    scan.settled = at;
-                    scan.is_settled_plain &= is_plain;
-                    is_plain = true;
-                }
+            b' ' if emphasis.is_none() && before.is_some_and(is_word_byte) => {
+                scan.settled = at;
+                scan.is_settled_plain &= is_plain;
+                is_plain = true;
             }
             b'`' => {
                 is_plain = false;
